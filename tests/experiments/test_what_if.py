@@ -373,6 +373,7 @@ def test_the_worth_of_a_node_is_what_its_prices_take_off_the_bound(asked: Asked)
 
 
 def test_rules_are_tuned_on_some_weeks_and_judged_on_others(asked: Asked, tmp_path: Path) -> None:
+    pytest.importorskip("optuna", reason="Optuna is not installed")
     given = {"source": asked.source, "site": asked.settings["site"], "parts": 4}
     ranges = ["cap.1.most=4:32", "pool.2.most_nodes=8:32:int"]
     found = tune(
@@ -410,6 +411,7 @@ def test_rules_are_tuned_on_some_weeks_and_judged_on_others(asked: Asked, tmp_pa
 
 
 def test_the_tune_command_takes_a_log_and_its_site(asked: Asked, tmp_path: Path) -> None:
+    pytest.importorskip("optuna", reason="Optuna is not installed")
     command = ["tune", asked.source, "--site", asked.settings["site"], "--parts", "4"]
     command += ["--range", "pool.1.most_time=90000:200000", "--trials", "3", "--jobs", "1", "--out"]
     found = CliRunner().invoke(app, [*command, str(tmp_path / "t")])

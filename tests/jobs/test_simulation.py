@@ -111,7 +111,9 @@ def test_no_job_waits_beside_an_empty_cluster_for_reservations_in_each_others_wa
             {"gpu": rng.integers(1, 3, 30)},
             limit=np.maximum(np.floor(run * rng.uniform(0.2, 2, 30)), 1),
         )
-        nodes = Nodes.of(Node(f"n{n}", {"gpu": int(c)}) for n, c in enumerate(rng.integers(2, 5, 3)))
+        nodes = Nodes.of(
+            Node(f"n{n}", {"gpu": int(c)}) for n, c in enumerate(rng.integers(2, 5, 3))
+        )
         able = np.isfinite(simulate_jobs(jobs, nodes, "fcfs+easy+first-fit").start)
         for engine in ("compiled", "plain"):
             start = simulate_jobs(jobs, nodes, name, engine=engine).start

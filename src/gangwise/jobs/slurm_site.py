@@ -29,7 +29,6 @@ import numpy as np
 
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs.model import Node, Nodes
-from gangwise.jobs.scheduler import parts
 from gangwise.jobs.slurm_passes import SlurmPasses
 from gangwise.traces.formats.slurm_notation import expand_nodes, gib, gpus, tres
 
@@ -339,9 +338,6 @@ def read_slurm(folder: Path | str) -> dict[str, Any]:
     rules["cap"] = kept
     tiers = {pool["tier"] for pool in rules["pool"]}
     order = "multifactor" if several or len(tiers) > 1 else "fcfs"
-    if order not in parts("queue"):
-        r.said.append("not modelled: priorities and tiers; jobs come by submission")
-        order = "fcfs"
     scheduler = _scheduler(r, config, order)
     return {
         "rules": rules,
