@@ -415,6 +415,10 @@ class StandInNodes:
                     raise OSError(str(found))
                 for pod in found["items"]:
                     self._saw("ADDED", pod)
+                with self._lock:  # deleted between two watches
+                    here = {*self._processes}.union(*self._used.values())
+                for uid in here - {pod["metadata"]["uid"] for pod in found["items"]}:
+                    self._kill(uid, signal.SIGKILL)
                 since = found["metadata"]["resourceVersion"]
                 path = f"/api/v1/pods?{select}&watch=1&timeoutSeconds=60&resourceVersion={since}"
                 with self.api.open("GET", path, wait=90.0) as stream:
