@@ -21,8 +21,9 @@ from gangwise.reproduce.expected import best_reading, of_one, shown
 PAGES = [f"{paper}{part}.md" for paper in PAPERS for part in ("", "-appendix")]
 FOLDER = Path(__file__).parent
 
-WIDTH, LABEL, LINE, ROOM = 720, 300, 18, 70
-"""Of a strip, of the names at its left, of a row of it, and between numbers below, in pixels."""
+WIDTH, LABEL, LINE, ROOM = 800, 400, 18, 70
+"""Of a strip, of the names at its left, of a row of it, and between numbers below, in pixels; the
+longest name has 67 letters of six pixels each."""
 
 
 def companion(artefact: Artefact) -> tuple[str, Artefact] | None:

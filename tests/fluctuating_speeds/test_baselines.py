@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gangwise import create_policy
+from gangwise import create_policy, create_scenario
 from gangwise.fluctuating_speeds import Observation
 from tests.fluctuating_speeds.cases import problem, random_instance
 from tests.fluctuating_speeds.test_esdp import follow
@@ -55,6 +55,20 @@ def test_lwtf(seed, stop):
     for t, arrivals, chosen, _ in follow(f"lwtf:stop={stop}", instance, seed, 80):
         waited = [t - served.get(l, -1) for l in range(p.L)]
         assert chosen == by_job_type(p, arrivals, waited, stop)
+        served.update((int(p.channels.job_type[e]), t) for e in chosen)
+
+
+@pytest.mark.parametrize("setting", ["fraction=0.25", "fraction=0.5"])
+@pytest.mark.parametrize("name", ["hauf", "lcf", "lwtf"])
+def test_every_slot_of_the_default_size_is_the_plain_reading(name, setting):
+    """Ties, sums over channels and what is skipped show at 32 channels and not at eight."""
+    instance = create_scenario(f"esdp-default-v1:{setting}").instance(100)
+    p, served = instance.problem, {}
+    cost = [-p.cost[p.channels.job_type == l].mean() for l in range(p.L)]
+    for t, arrivals, chosen, history in follow(name, instance, 100, 150):
+        waited = [t - served.get(l, -1) for l in range(p.L)]
+        score = {"hauf": job_type_means(p, history), "lcf": cost, "lwtf": waited}[name]
+        assert chosen == by_job_type(p, arrivals, score)
         served.update((int(p.channels.job_type[e]), t) for e in chosen)
 
 
