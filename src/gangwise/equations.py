@@ -1,76 +1,26 @@
-"""The index of the papers' equations, read from ``equations.toml``, and where their code is.
+"""The index of the papers' equations: the code whose docstring names one.
 
-``gangwise show "OGASched (9)"`` prints an entry with the docstring of its code; the page
-*Equations* of the documentation lists them all.
+An equation is named by its paper and number, ``OGASched (9)``, ``ESDP §3.4``, ``ESDP Algorithm 2``,
+or within a range, ``ESDP (16)–(19)``. Code that names it in the first paragraph of its docstring
+implements it; where none does, code that names it anywhere.
 """
 
 from __future__ import annotations
 
-import importlib
-import inspect
+import ast
 import re
-import tomllib
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gangwise.core.errors import UnknownName
 
-
-class Equation(NamedTuple):
-    """One entry.
-
-    Attributes
-    ----------
-    label : str
-        Paper and number, such as ``OGASched (9)``, ``ESDP §3.4`` or ``ESDP Algorithm 2``.
-    name : str
-        What it is called.
-    symbol : str
-        ``module:attribute`` below ``gangwise`` that implements it.
-    kernel : str
-        The inner loop that does the work, empty where the symbol does it itself.
-    test : str
-        File and function below ``tests``.
-    """
-
-    label: str
-    name: str
-    symbol: str
-    kernel: str
-    test: str
-
-
-EQUATIONS = tuple(
-    Equation(label, row["name"], row["symbol"], row.get("kernel", ""), row["test"])
-    for label, row in tomllib.loads(
-        Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
-    ).items()
-)
-"""All rows of ``equations.toml``, paper by paper."""
-
-
-def find(label: str) -> Equation:
-    """The entry of a label; case and blanks do not matter.
-
-    Raises
-    ------
-    UnknownName
-        For a label that is not in the table; says what was probably meant.
-
-    Examples
-    --------
-    >>> find("ogasched(9)").symbol
-    'gain_overhead.ascent:Ascent.slope'
-    """
-    plain = {"".join(entry.label.lower().split()): entry for entry in EQUATIONS}
-    wanted = "".join(label.lower().split())
-    if wanted not in plain:
-        raise UnknownName("equation", label, [entry.label for entry in EQUATIONS])
-    return plain[wanted]
+_LABEL = re.compile(r"(OGASched|ESDP|OPS|OPM) (Algorithm \d|§\d(?:\.\d)?|\(P?\d+\)(?:–\(\d+\))?)")
 
 
 class Place(NamedTuple):
-    """Where a symbol is, and what it says of itself."""
+    """A class or function: ``module:name`` below the folder, where it is, its docstring."""
 
     symbol: str
     file: str
@@ -78,57 +28,70 @@ class Place(NamedTuple):
     docstring: str
 
 
-def locate(where: str) -> Place:
-    """Find ``module:attribute``, below ``gangwise``.
+def labels(text: str) -> list[str]:
+    """The equations that a text names.
 
-    Examples
-    --------
-    >>> locate("core.workload:BernoulliArrivals").docstring.splitlines()[0]
-    'At most one job of each type in a slot, with probability ``probability[l]`` (OGASched (1)).'
+    >>> labels("Scaling, ESDP (18)–(19), for ESDP Algorithm 2.")
+    ['ESDP (18)', 'ESDP (19)', 'ESDP Algorithm 2']
     """
-    module, _, attribute = where.partition(":")
-    found: Any = importlib.import_module(f"gangwise.{module}")
-    for part in attribute.split("."):
-        found = getattr(found, part)
-    if isinstance(found, property):
-        found = found.fget
-    # A kernel is a compiled object, a cached property an object of its own: both know the function.
-    for wrapped in ("py_func", "func"):
-        found = getattr(found, wrapped, found)
-    line = inspect.getsourcelines(found)[1]
-    file = inspect.getsourcefile(found) or ""
-    return Place(where, file, line, inspect.getdoc(found) or "")
+    found = []
+    for paper, what in _LABEL.findall(" ".join(text.split())):
+        first, _, last = what.partition("–")
+        numbers = range(int(first[1:-1]), int(last[1:-1]) + 1) if last else ()
+        found += [f"{paper} ({i})" for i in numbers] or [f"{paper} {what}"]
+    return list(dict.fromkeys(found))
 
 
-def mentions(text: str, label: str) -> bool:
-    """Whether a text says a label, by itself or within a range.
+def _documented(
+    tree: ast.Module | ast.ClassDef, prefix: str = ""
+) -> Iterator[tuple[str, int, str]]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield prefix + node.name, node.lineno, ast.get_docstring(node) or ""
+        if isinstance(node, ast.ClassDef):
+            yield from _documented(node, f"{prefix}{node.name}.")
 
-    Examples
-    --------
-    >>> mentions("Scaling, ESDP (16)–(19).", "ESDP (18)"), mentions("ESDP (1)", "ESDP (11)")
-    (True, False)
+
+@cache
+def index(folder: Path = Path(__file__).parent) -> dict[str, list[Place]]:
+    """Equations, paper by paper, and the code below a folder that implements them."""
+    first: dict[str, list[Place]] = {}
+    anywhere: dict[str, list[Place]] = {}
+    for path in sorted(folder.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if path == Path(__file__) or _LABEL.search(text) is None:
+            continue
+        module = ".".join(path.relative_to(folder).with_suffix("").parts)
+        for name, line, docstring in _documented(ast.parse(text)):
+            place = Place(f"{module}:{name}", str(path), line, docstring)
+            for label in labels(docstring):
+                anywhere.setdefault(label, []).append(place)
+            for label in labels(docstring.partition("\n\n")[0]):
+                first.setdefault(label, []).append(place)
+    return {label: first.get(label, anywhere[label]) for label in sorted(anywhere, key=_order)}
+
+
+def _order(label: str) -> tuple[str, str, int, str]:
+    paper, _, what = label.partition(" ")
+    number = re.search(r"\d+", what)
+    return (
+        paper.replace("OPS", "OPM"),
+        re.sub(r"[\d.]+", "", what),
+        int(number[0] if number else 0),
+        label,
+    )
+
+
+def find(label: str) -> tuple[str, list[Place]]:
+    """A label as papers have it, and the code that implements it; case and blanks do not matter.
+
+    Raises UnknownName for a label that no docstring names; says what was probably meant.
+
+    >>> find("ogasched(9)")[1][0].symbol
+    'gain_overhead.ascent:Ascent'
     """
-    if label in text:
-        return True
-    paper, _, number = label.partition(" (")
-    ranges = re.findall(rf"{re.escape(paper)} \((\d+)\)–\((\d+)\)", text)
-    return number[:-1].isdigit() and any(int(a) <= int(number[:-1]) <= int(b) for a, b in ranges)
-
-
-def markdown() -> str:
-    """The table as a page of the documentation."""
-    lines = [
-        "# Equations",
-        "",
-        "Which symbol implements an equation, in which inner loop, and what tests it; "
-        '`gangwise show "OGASched (9)"` prints the same. Written by `python docs/equations.py`.',
-        "",
-        "| equation | what | symbol | inner loop | test |",
-        "|---|---|---|---|---|",
-    ]
-    for entry in EQUATIONS:
-        kernel = f"`{entry.kernel}`" if entry.kernel else ""
-        lines.append(
-            f"| {entry.label} | {entry.name} | `{entry.symbol}` | {kernel} | `tests/{entry.test}` |"
-        )
-    return "\n".join(lines) + "\n"
+    plain = {"".join(known.lower().split()): known for known in index()}
+    wanted = "".join(label.lower().split())
+    if wanted not in plain:
+        raise UnknownName("equation", label, list(index()))
+    return plain[wanted], index()[plain[wanted]]

@@ -55,6 +55,7 @@ def test_rows_are_reused_and_kept():
 
 
 def test_rewards_add_up_to_the_overall_utility():
+    """OPM (1), OPM (2)."""
     utilities = [
         Power(2.0, 0.5),
         Log(3.0, 2.0),
@@ -83,6 +84,7 @@ def test_rewards_add_up_to_the_overall_utility():
 
 def test_budgets_are_enforced_task_by_task():
     # 2.5 pays for two tasks of 1 and, machine 0 having been skipped, for one of 0.5.
+    """OPM (4)."""
     environment = started(instance([Job("a", 0, 9, 2.5)], prices=[1.0, 0.5]))
     outcomes = play(environment, [[0, -1], [0, -1], [0, 0], [0, 0]])
     assert metric(environment, outcomes, "cost") == [1.0, 1.0, 0.5, 0.0]
@@ -177,12 +179,14 @@ def test_moves_by_hand():
     ],
 )
 def test_impossible_decisions_are_refused(decision, message):
+    """OPM (3)."""
     environment = started(instance([Job("a", 0, 9, 9.0)]))
     with pytest.raises(InfeasibleDecision, match=message):
         environment.step(0, np.array(decision))
 
 
 def test_machines_of_given_capacity():
+    """OPM (102), OPM (103)."""
     jobs = [Job("a", 0, 9, 99.0, demand=0.6, parallelism=1), Job("b", 0, 9, 99.0, demand=0.3)]
     environment = started(instance(jobs, capacity=[1.0, 0.6]))
     x = np.zeros((environment.observe(0, "react").jobs.size, 2), dtype=int)

@@ -25,6 +25,7 @@ def witness(y, r, C, u):
 
 @pytest.mark.parametrize("seed", range(24))
 def test_projection_against_clarabel(seed):
+    """OPM (P5)."""
     rng = np.random.default_rng(seed)
     J, M = int(rng.integers(1, 8)), int(rng.integers(1, 10))
     y = rng.normal(0.5, 0.8, (J, M))

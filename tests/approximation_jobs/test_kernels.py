@@ -51,6 +51,7 @@ def test_projection_is_that_of_bisection(exact):
 
 
 def test_projection_solves_p4():
+    """OPM (P4)."""
     cvxpy = pytest.importorskip("cvxpy")
     rng = np.random.default_rng(1)
     y = rng.normal(0.3, 0.5, (6, 8))
@@ -86,6 +87,7 @@ def test_newton_finds_the_same_from_wherever_it_starts(start):
 
 
 def test_step_follows_the_plain_one_along_a_trajectory():
+    """OPM (69)."""
     rng = np.random.default_rng(4)
     M, J, alpha = 70, 9, 0.2
     prices = rng.uniform(0.2, 1.4, M)
@@ -113,6 +115,7 @@ def test_a_machine_that_is_away_gets_nothing_and_starts_from_nothing():
 
 
 def test_fresh_draw_by_hand():
+    """OPS (21)."""
     x = np.array([[0.3] * 3, [0.5] * 3])
     holder = np.full(3, -1, np.int64)
     kernels.sample_fresh(x, 2, np.array([0.29, 0.79, 0.81]), np.zeros(kernels.STRIPE), holder)
@@ -159,6 +162,7 @@ def test_coupled_draws_have_the_right_law_and_change_as_little_as_can_be():
 @pytest.mark.parametrize("couple", [False, True])
 def test_long_runs_of_draws_are_unbiased(couple):
     # Jobs come and go and shares move; on average each job holds what its shares add up to.
+    """OPS (22), OPM (72)."""
     rng = np.random.default_rng(7)
     M = 400
     state = PrimalDual(np.ones(M))

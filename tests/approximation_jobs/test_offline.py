@@ -72,6 +72,7 @@ def small(seed, M=3, T=8, N=4):
 @pytest.mark.parametrize("average", [False, True])
 @pytest.mark.parametrize("seed", range(5))
 def test_small_programmes_against_cvxpy(seed, average):
+    """OPM (P1)."""
     jobs, prices, rates = small(seed)
     expected = witness(jobs, prices, rates, average)
     programme = Programme(jobs, prices, [rates[:3], rates[3:]], 8, average)
@@ -162,6 +163,8 @@ def made(jobs, rates=(0.5, 1.0), prices=(1.0, 1.0), **settings):
 
 def test_known_means_by_hand():
     """Two machines of mean 0.5 and 1, price 1: budget 6 of 5 slots buys 5 on the better one, 1 on
+
+    OPM (7).
     the other: X = 5.5."""
     played = made([Job(0, 0, 5, 6.0, Power(2.0, 0.5))])
     best = offline_optimum(played, 5, 0, "means")
@@ -174,7 +177,7 @@ def test_known_means_by_hand():
 
 
 def test_regret_against_means_may_be_negative():
-    """Bernoulli rates: which seed is luckier than its means, the run cannot hide."""
+    """Bernoulli rates: which seed is luckier than its means, the run cannot hide. OPM (6)."""
     played = made([Job(0, 0, 4, 100.0, Power(1.0, 1.0))], rates=(0.5,), prices=(1.0,))
     seen = set()
     for seed in range(12):
@@ -246,6 +249,7 @@ def test_conjugates_against_a_grid():
 
 
 def test_fit_is_signed():
+    """OPM (8)."""
     played = made([Job("a", 0, 4, 2.0, Power()), Job("b", 0, 4, 50.0, Power())], enforce=False)
     from gangwise.core.simulation import Simulation
 

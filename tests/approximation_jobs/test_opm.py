@@ -42,6 +42,7 @@ def shares_along(policy, environment, slots, rates=None):
 
 def test_ops_by_hand():
     # M = 2, p = (1, ½), B / T = 1, f' = 1, θ̂ = 1, α = 0.1, μ = 0.5, x(0) = (1, 1).
+    """OPS (18)."""
     made = instance([Job("a", 0, 10, 10.0, Power(1.0, 1.0))], prices=[1.0, 0.5], enforce=False)
     policy = OPS(alpha=0.1, mu=0.5, gamma=1.0, share=1.0, estimator="constant", rate=1.0)
     environment = started(made)
@@ -71,6 +72,7 @@ def test_opm_by_hand():
     ("objective", "pacing"), [("average", "even"), ("total", "even"), ("average", "left")]
 )
 def test_opm_follows_the_plain_one(objective, pacing):
+    """OPM (9), OPM (64)–(71)."""
     rng = np.random.default_rng(3)
     M, alpha, mu, floor = 6, 0.3, 0.05, 0.03
     prices, rates = rng.uniform(0.3, 1.2, M), rng.random(M)
@@ -129,7 +131,10 @@ def test_the_constants_of_theorem_3():
 
 
 def test_ops_follows_the_plain_one():
-    """Algorithm 1 with the constants of Theorem 2: γ, μ and α are those of M, T and δ."""
+    """Algorithm 1 with the constants of Theorem 2: γ, μ and α are those of M, T and δ.
+
+    OPS (10)–(19), OPS Algorithm 1.
+    """
     rng, M, T, budget = np.random.default_rng(8), 5, 400, 700.0
     prices, rates = rng.uniform(0.4, 1.0, M), rng.random((50, M))
     made = instance([Job("a", 0, T, budget, Power(2.0, 0.7))], prices, rates, enforce=False)
@@ -185,6 +190,7 @@ def test_slope_is_taken_at_the_projected_total():
 
 
 def test_multipliers_are_those_of_20_written_out():
+    """OPS (20), OPS (25), OPM (73)."""
     rng = np.random.default_rng(5)
     state = OPM(mu=1.0)
     state.start(ApproximationProblem([1.0]), rng)

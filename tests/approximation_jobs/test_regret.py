@@ -67,6 +67,7 @@ def test_regret_of_the_theorem_grows_like_the_root_of_the_horizon():
 
 
 def test_claims_by_hand():
+    """OPS (23), OPS (24), OPM (74), OPM (101)."""
     one, two = [Job(0, 0, 100, 400.0)], [Job(n, 0, 100, 100.0 * (n + 1)) for n in range(2)]
     log = math.log(10 * 100 / 0.1)
     assert claimed_regret(one, 10, 100, 2.0, 50.0, epsilon=0.1) == pytest.approx(

@@ -33,6 +33,7 @@ def test_drawing_in_parts_is_drawing_at_once_and_streams_pickle(workload):
 
 
 def test_frequencies():
+    """OGASched (1)."""
     n = 40_000
     rng = np.random.default_rng(0)
     bernoulli = BernoulliArrivals([0.2, 0.7]).stream(rng).draw(n)

@@ -35,10 +35,12 @@ def feed(estimator, slots, N=1):
 
 
 def test_confidence_radius_by_hand():
+    """OPS (14)."""
     assert float(confidence_radius(0.7, 100, 0.01)) == pytest.approx(0.0084666002653, abs=1e-13)
 
 
 def test_ucb_by_hand():
+    """OPS (12), OPM (66)."""
     ucb = feed(UCB(gamma=0.01), [(t, 0, 70 / 99) for t in range(99)])
     assert ucb.estimate(99)[0] == pytest.approx(0.716933200531, abs=1e-12)
     assert feed(UCB(gamma=0.1), []).estimate(0)[0] == pytest.approx(0.2)
@@ -57,6 +59,7 @@ def test_how_long_an_arm_of_mean_rate_stays_at_one(gamma, plays):
 
 @pytest.mark.parametrize("gamma", [0.1, 1.0, 15.4])
 def test_ucb_is_the_plain_one(gamma):
+    """OPS (13), OPM (67)."""
     rng = np.random.default_rng(0)
     for n in (0, 1, 7, 300, 5000):
         values = rng.random(n)

@@ -21,6 +21,7 @@ def job_type_means(p, history):
 @pytest.mark.parametrize("name", ["hauf", "hswf", "hauf:stop=True"])
 @pytest.mark.parametrize("seed", range(3))
 def test_hauf(name, seed):
+    """ESDP §4."""
     instance = random_instance(seed)
     p = instance.problem
     for _, arrivals, chosen, history in follow(name, instance, seed, 80):

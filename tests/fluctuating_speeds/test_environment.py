@@ -40,6 +40,7 @@ def greedy(instance, order):
 
 
 def test_a_slot_is_what_the_formulas_say():
+    """ESDP (5)."""
     instance = random_instance(1)
     arrivals, utilities = instance.history(300, seed=4)
     rows = play(instance, 4, 300, greedy(instance, lambda t: range(t % 8, 8)))

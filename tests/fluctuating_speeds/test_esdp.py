@@ -37,7 +37,7 @@ def taught(policy, p, story):
 
 
 def test_hand_case_h3():
-    """Two slots by hand: (9), (10), (14), (16)–(18), and the choice for c = 1."""
+    """Two slots by hand: (9), (10), (14), (16)–(18), and the choice for c = 1. ESDP (8)–(10)."""
     story = [((1, 1), (0.4, 0.8)), ((1, 0), (0.6,))]
     p = problem([1, 1], 1)
     exact = taught(create_policy("escb", **HAND), p, story)
@@ -94,6 +94,7 @@ def test_the_width_covers_noise_that_correlates_and_the_choice_is_the_widest(cor
 
 
 def test_sequences_are_those_of_the_figures():
+    """ESDP (11), ESDP (14)."""
     t, m = 2000.0, 16.0
     inner = math.log(math.log(2001) + 1)
     assert EXPLORATIONS["log"](t, m) == pytest.approx(math.log(2001))
@@ -132,7 +133,10 @@ G = {
 @pytest.mark.parametrize("name", G)
 @pytest.mark.parametrize("seed", range(3))
 def test_every_choice_is_the_best_of_all(name, seed):
-    """(9), (10) and P3 recomputed from the whole history, every feasible x tried."""
+    """(9), (10) and P3 recomputed from the whole history, every feasible x tried.
+
+    ESDP Algorithm 1.
+    """
     instance = random_instance(seed, E=7)
     if seed == 2:
         instance = replace(instance, delivery=Delivery(2.0, "geometric", loss=0.2))

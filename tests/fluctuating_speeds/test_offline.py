@@ -33,6 +33,7 @@ def drifting(seed):
 
 @pytest.mark.parametrize("instance", [random_instance(0, E=7), drifting(0), drifting(1)])
 def test_omniscient_is_the_best_of_all_choices_in_every_slot(instance):
+    """ESDP (7)."""
     arrivals, utilities = instance.history(80, seed=3)
     mean = instance.comparator("omniscient", 80, 3)
     realised = instance.comparator("omniscient_realised", 80, 3)
@@ -81,6 +82,7 @@ def test_who_knows_the_means_has_no_regret(instance):
 
 
 def test_three_regrets_agree_on_average():
+    """ESDP (6)."""
     each = []
     for seed in range(30):
         instance = create_scenario("esdp-default-v1:servers=12,job_types=4").instance(seed)

@@ -58,6 +58,7 @@ def test_bad_numbers_are_named(requests, cost, message):
     ],
 )
 def test_bad_clusters(capacity, devices, servers, message):
+    """ESDP §2.2."""
     with pytest.raises(ScenarioError, match=message):
         Pool(np.array(capacity), devices, servers)
 
@@ -73,6 +74,7 @@ def test_a_job_type_without_channels_is_named():
 
 
 def test_the_check_accepts_exactly_the_feasible_decisions():
+    """ESDP (1), ESDP (2)."""
     p = problem([[1, 2], [2, 1], [2, 2], [1, 1]], [3, 3], job_type=[0, 0, 1, 2])
     for arrivals in ([1, 1, 1], [1, 0, 1], [0, 0, 0]):
         feasible = {tuple(e in chosen for e in range(4)) for chosen in choices(p, arrivals)}
@@ -103,11 +105,13 @@ def test_infeasible_decisions_are_named(x, message):
 
 
 def test_a_channel_of_an_absent_job_type_is_named():
+    """ESDP (4)."""
     with pytest.raises(InfeasibleDecision, match=r"slot 9: channel \('serve' on 'slow'\) is on"):
         named([[1, 1], [1, 1]]).check(np.array([1, 0]), np.array([0, 1]), slot=9)
 
 
 def test_costs():
+    """ESDP (3)."""
     a = np.array([[1.0, 2.0], [2.0, 1.0]])
     np.testing.assert_allclose(linear_cost(a, [0.5, 0.1]), [0.7, 1.1])
     step = functional_cost(a, [lambda n: 1.0 if n > 1 else 0.25, lambda n: 0.1 * n**2])
@@ -119,6 +123,7 @@ def test_costs():
 
 
 def test_normalisation_is_stated_and_checked():
+    """ESDP §3.1."""
     speeds = NormalSpeeds(np.array([0.2, 0.8]), spread=0.5)  # reach 0 … 0.4 and 0 … 1.6
     cost = np.array([0.1, 0.3])
     clip, affine = Scale.of("clip", speeds, cost), Scale.of("affine", speeds, cost)

@@ -18,6 +18,7 @@ CLOSE = {"rel": 1e-8, "abs": 1e-9}
 
 
 def test_exact_finds_what_brute_force_finds():
+    """ESDP (12)."""
     rng = np.random.default_rng(1)
     for _ in range(2000):
         v, s, a, c = random_instance(rng)

@@ -16,6 +16,7 @@ from tests.reference.p3 import algorithm_2, select
 
 
 def test_table_equals_the_recursion_and_its_choices_are_worth_it():
+    """ESDP (20), ESDP (22), ESDP (27)."""
     rng = np.random.default_rng(21)
     for _ in range(300):
         v, s, a, c = random_instance(rng, most=6, whole=True)
@@ -37,6 +38,7 @@ def test_table_equals_the_recursion_and_its_choices_are_worth_it():
 
 
 def test_selection_equals_p3_of_the_rounded_data():
+    """ESDP (21)."""
     rng = np.random.default_rng(22)
     for _ in range(500):
         v, s, a, c = random_instance(rng, whole=True)
@@ -67,6 +69,7 @@ def test_rounding_costs_at_most_delta():
 
 
 def test_h1_the_missing_line():
+    """ESDP (23), ESDP (24)."""
     args = np.array([0, 0]), np.array([1.0, 6.0]), np.array([[1], [1]]), np.array([1])
     value, x = algorithm_2(*args, 1)
     assert value.tolist() == [6, -math.inf]
@@ -92,6 +95,7 @@ def test_h2_values_out_of_reach():
 
 
 def test_h3_a_slot_by_hand():
+    """ESDP (16)–(19)."""
     played, mean = np.array([2, 1]), np.array([0.5, 0.8])
     g = math.log(4) + 4 * math.log(math.log(4) + 1)
     assert g == pytest.approx(4.865261106)
@@ -108,6 +112,7 @@ def test_h3_a_slot_by_hand():
 
 
 def test_h4_three_channels():
+    """ESDP (25), ESDP (26)."""
     a, c = np.array([[1, 2], [2, 1], [1, 1]]), np.array([3, 3])
     upsilon, sigma = np.array([2, 3, 1]), np.array([4.0, 1.0, 9.0])
     table = DynamicProgramme(a, c).solve(upsilon, sigma, 6)
@@ -121,6 +126,7 @@ def test_h4_three_channels():
 
 
 def test_printed_values_are_right_and_the_line_added_makes_the_choices_right():
+    """ESDP Algorithm 2."""
     rng = np.random.default_rng(25)
     wrong = 0
     for _ in range(60):

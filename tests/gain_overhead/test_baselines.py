@@ -60,6 +60,7 @@ def test_hand_case(name, x, expected):
     ],
 )
 def test_agrees_with_the_plain_twin(name, twin):
+    """OGASched §4."""
     for seed in range(60):
         rng = np.random.default_rng(seed)
         problem = GainOverheadFamily().fuzz(rng).problem

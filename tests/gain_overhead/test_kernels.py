@@ -48,6 +48,7 @@ def test_hand_cases(z, a, c, expected):
     ],
 )
 def test_the_printed_projection_errs_where_documented(z, a, c, printed):
+    """OGASched (13)."""
     np.testing.assert_allclose(block(z, a, c, project_as_printed), printed, atol=1e-12)
 
 
@@ -63,6 +64,7 @@ def random_blocks(rng, count, n):
 
 
 def test_agrees_with_cvxpy_on_hundreds_of_cases():
+    """OGASched (12)."""
     import cvxpy as cp
 
     rng = np.random.default_rng(20261121)

@@ -58,6 +58,7 @@ def by_cvxpy(problem, weight):
 
 
 def test_agrees_with_cvxpy_and_the_certificate_holds():
+    """OGASched (6)."""
     for seed in range(40):
         rng = np.random.default_rng([7, seed])
         problem = GainOverheadFamily().fuzz(rng).problem

@@ -39,6 +39,7 @@ def test_every_registered_policy_keeps_to_the_contract(name):
 
 
 def test_hand_ascent():
+    """OGASched Algorithm 1."""
     problem = tiny([[4.0], [8.0]], [[6.0]])
     everyone = np.ones(2, dtype=np.int64)
     for start, step, expected in (([0, 0], 2, [1, 1]), ([4, 1], 10, [4, 2])):
@@ -49,6 +50,7 @@ def test_hand_ascent():
 
 
 def test_reserve_steps_as_the_plain_twin_from_the_same_state():
+    """OGASched (11)."""
     for seed in range(25):
         rng = np.random.default_rng(seed)
         problem = GainOverheadFamily().fuzz(rng).problem
@@ -287,6 +289,7 @@ def test_no_policy_beats_the_optimum_of_a_slot():
 
 
 def test_regret_of_reserve_is_below_its_guarantees_and_falls_per_slot():
+    """OGASched (14)."""
     rates = []
     for slots in (250, 1000, 4000):
         instance = small(5)
@@ -319,6 +322,7 @@ def test_adversarial_arrivals_stay_below_the_guarantee():
 
 
 def test_diameter_and_gradient_bound_hold():
+    """OGASched (22), OGASched (24), OGASched (25)."""
     for seed in range(40):
         rng = np.random.default_rng(seed)
         problem = GainOverheadFamily().fuzz(rng).problem
@@ -332,6 +336,7 @@ def test_diameter_and_gradient_bound_hold():
 
 
 def test_step_rules_by_hand():
+    """OGASched (26)."""
     problem = tiny([[4.0], [8.0]], [[6.0]])  # diameter² = 2 · 6 · min(8, 6) = 72, printed 96
     ada = Step()
     ada.start(problem)

@@ -28,6 +28,7 @@ from tests.reference.gain_overhead import Plain
     [(LINEAR, 1.2, 5, 6.0), (LOG, 1, math.e - 1, 1.0), (RECIPROCAL, 2, 2, 0.25), (POLY, 1, 3, 1.0)],
 )
 def test_utility_values(utility, alpha, y, expected):
+    """OGASched (7)."""
     a = np.array([float(alpha)])
     assert utility.value(np.array([float(y)]), a)[0] == pytest.approx(expected, abs=1e-12)
     assert utility.value(np.zeros(1), a)[0] == 0.0
@@ -43,12 +44,14 @@ def test_utility_values(utility, alpha, y, expected):
     ],
 )
 def test_utility_slopes_and_bounds(utility, alpha, y, expected, bound):
+    """OGASched (8), OGASched (27)."""
     a = np.array([float(alpha)])
     assert utility.slope(np.array([float(y)]), a)[0] == pytest.approx(expected, abs=1e-12)
     assert utility.bound(a)[0] == pytest.approx(bound)
 
 
 def test_hand_case_of_two_servers_and_two_device_types():
+    """OGASched (2)."""
     problem = tiny([[4.0, 4.0]], [[4.0, 4.0]] * 2, beta=[0.5, 0.4])
     y = np.array([[1.0, 3.0], [2.0, 2.0]])
     reward = problem.reward([1], y)
@@ -67,6 +70,7 @@ def drawn(seed):
 
 
 def test_reward_and_gradient_agree_with_the_plain_twin():
+    """OGASched (5)."""
     for seed in range(60):
         _, problem, y, x = drawn(seed)
         plain = Plain(problem)
@@ -82,6 +86,7 @@ def test_reward_and_gradient_agree_with_the_plain_twin():
 
 
 def test_gradient_is_the_derivative_where_there_is_one():
+    """OGASched (9)."""
     for seed in range(30):
         rng, problem, y, x = drawn(seed)
         weighted = np.sort(problem.overhead * Ascent(problem, y).total, axis=1)
@@ -112,6 +117,7 @@ def test_reward_is_concave_and_the_gradient_a_supergradient():
 
 
 def test_softmax_prices_sum_to_a_mean_of_the_overhead_coefficients():
+    """OGASched (10)."""
     problem = tiny([[4.0, 4.0]], [[4.0, 4.0]], beta=[0.5, 0.4])
     state = Ascent(problem, np.array([[1.0, 3.0]]))
     one = np.ones(1, dtype=np.int64)
@@ -164,12 +170,14 @@ def test_unknown_utilities_are_named():
 
 @pytest.mark.parametrize("bad", [-1e-3, 4.001, np.nan, np.inf])
 def test_values_out_of_range_are_refused(bad):
+    """OGASched (3)."""
     problem = tiny([[4.0, 4.0]], [[9.0, 9.0]])
     with pytest.raises(InfeasibleDecision, match=r"slot 7: job type 'job-type-0'.*'device-1'"):
         problem.reward([1], np.array([[1.0, bad]]), slot=7)
 
 
 def test_capacity_counts_reservations_of_absent_job_types_too():
+    """OGASched (4)."""
     problem = tiny([[4.0], [4.0]], [[5.0]])
     with pytest.raises(InfeasibleDecision, match=r"server 'server-0' has 5 of .* 6 were handed"):
         problem.reward([1, 0], np.array([[3.0], [3.0]]))

@@ -39,6 +39,7 @@ def test_tasks_on_one_server_share_its_concave_gain():
 
 @pytest.mark.parametrize("seed", range(10))
 def test_reward_agrees_with_the_formula(seed):
+    """OGASched §3.5."""
     p = fuzzed(seed)
     rng = np.random.default_rng(seed)
     where = np.array([rng.choice(np.append(np.flatnonzero(f), -1)) for f in p.fits])

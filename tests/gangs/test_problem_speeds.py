@@ -91,6 +91,7 @@ def test_bad_instances_are_named():
 
 def test_a_slot_by_hand():
     # Without noise Z is 0.8 and 0.4; costs 0.3 and 0.1 leave 0.5 and 0.3, over a span of 0.5.
+    """ESDP §3.4."""
     p = problem([[2.0], [2.0]], [[[1], [1], [1]]], [2], cost=[0.3, 0.1])
     speeds = NormalSpeeds(np.array([0.8, 0.4]), spread=0.0)
     instance = GangSpeedsInstance(p, BernoulliArrivals(np.ones(1)), speeds, Scale(0.0, 0.5))

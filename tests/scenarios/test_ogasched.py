@@ -62,7 +62,7 @@ def test_several_jobs_of_a_type_in_a_slot_get_a_port_each():
 
 
 def test_multiple_arrivals_earn_what_section_3_4_says():
-    """Reward of a slot = sum over its jobs of (5), each with devices of its own."""
+    """Reward of a slot = sum over its jobs of (5), each with devices of its own. OGASched §3.4."""
     instance = create_scenario(
         "ogasched-default-v1", servers=8, job_types=2, density=1.5, arrivals="multiple", most_jobs=2
     ).instance(4)

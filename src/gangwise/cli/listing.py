@@ -78,23 +78,16 @@ def list_command(family: str | None = None, as_json: bool = False) -> None:
 
 
 def show_command(equation: str, as_json: bool = False) -> None:
-    """Show an equation of the papers: the code that implements it, and what tests it."""
-    from gangwise.equations import find, locate
+    """Show an equation of the papers: the code that implements it."""
+    from gangwise.equations import find
 
-    entry = find(equation)
-    code = {"symbol": locate(entry.symbol)}
-    if entry.kernel:
-        code["kernel"] = locate(entry.kernel)
+    label, code = find(equation)
     if as_json:
-        listed = {part: place._asdict() for part, place in code.items()}
-        told = {"label": entry.label, "name": entry.name, **listed, "test": f"tests/{entry.test}"}
-        print(json_text(told))
+        print(json_text({"label": label, "code": [place._asdict() for place in code]}))
         return
-    print(f"{entry.label}: {entry.name}\n")
-    for part, place in code.items():
-        print(f"{part:6}  {place.symbol}\n        {place.file}:{place.line}\n")
-        print("\n".join(f"        {line}".rstrip() for line in place.docstring.splitlines()) + "\n")
-    print(f"test    tests/{entry.test}")
+    for place in code:
+        print(f"{place.symbol}\n    {place.file}:{place.line}\n")
+        print("\n".join(f"    {line}".rstrip() for line in place.docstring.splitlines()) + "\n")
 
 
 FAMILIES = {

@@ -189,9 +189,9 @@ class ESDP(Optimiser):
         return x
 
     def scores(self, slot: int) -> tuple[Floats, Floats]:
-        """Statistics of the slots before t = slot + 1: v̂(t) and σ̂²(t), both of shape [E].
+        """Means v̂(t) of ESDP (9) and widths σ̂²(t) of ESDP (10), over n uses, ESDP (8); shape [E].
 
-        Means v̂ are ESDP (9), widths σ̂² ESDP (10), both over the n uses of ESDP (8).
+        Statistics are of the slots before t = slot + 1.
         """
         memory = self._memory
         memory.advance(slot)
