@@ -2,14 +2,14 @@
 
     python -m benchmarks.traces [--rows 20000000] [--samples FOLDER] [--folder FOLDER]
 
-Four tables are inflated to that many rows, gzipped, in a temporary folder (about 6 GB at 20 million
-rows): ``batch_task`` of Alibaba v2018 and ``pai_machine_spec`` of gpu-v2020 from the published
-samples in FOLDER, where it is given; ``batch_instance`` (14 columns) and ``pai_sensor_table``
-(16 columns), the widest of the two traces, with rows made from their schemas. Each conversion is a
-process of its own with one polars thread; times are process times, so that other processes on the
-machine count little. The bounds are measured in the same process on its first 8 MiB block: plain
-``polars.read_csv`` of text that is in memory, without any check, and gzip alone. Then polars' own
-``scan_csv`` of the gzip file is sunk into one Parquet file, packed alike and unchecked.
+Three tables are inflated to that many rows, gzipped, in a temporary folder (about 6 GB at 20
+million rows): ``batch_task`` of Alibaba v2018 and ``pai_machine_spec`` of gpu-v2020 from the
+published samples in FOLDER, where it is given; ``batch_instance`` (14 columns), with rows made from
+its schema. Each conversion is a process of its own with one polars thread; times are process times,
+so that other processes on the machine count little. The bounds are measured in the same process on
+its first 8 MiB block: plain ``polars.read_csv`` of text that is in memory, without any check, and
+gzip alone. Then polars' own ``scan_csv`` of the gzip file is sunk into one Parquet file, packed
+alike and unchecked.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ import numpy as np
 
 ROWS_MADE = 200_000
 TABLES = {
-    "batch_task": "gangwise.traces.formats.alibaba_v2018",
-    "batch_instance": "gangwise.traces.formats.alibaba_v2018",
-    "pai_machine_spec": "gangwise.traces.formats.alibaba_gpu_v2020",
-    "pai_sensor_table": "gangwise.traces.formats.alibaba_gpu_v2020",
+    "batch_task": "alibaba-v2018",
+    "batch_instance": "alibaba-v2018",
+    "pai_machine_spec": "alibaba-gpu-v2020",
 }
 
 
@@ -61,24 +60,6 @@ def batch_instance(rng, n):
         )
 
 
-def pai_sensor_table(rng, n):
-    """Rows by the schema of gpu-v2020: random hexadecimal names, which pack badly."""
-    usage = rng.gamma(2.0, 30.0, (10, n)).round(6)
-    jobs = [(rng.bytes(12).hex(), rng.bytes(20).hex()) for _ in range(n // 20 + 1)]
-    machines = [rng.bytes(12).hex() for _ in range(1897)]
-    for i in range(n):
-        job, inst = jobs[i // 20]
-        yield (
-            job,
-            "worker",
-            rng.bytes(20).hex(),
-            inst,
-            machines[i * 7 % 1897],
-            f"/dev/nvidia{i % 8}",
-            *usage[:, i],
-        )
-
-
 def sample(path, header):
     """Rows of a published sample."""
     data = path.read_bytes()
@@ -94,8 +75,7 @@ def inflate(table, rows, samples, folder):
     elif table == "pai_machine_spec":
         one = sample(samples / "alibaba-gpu-v2020" / "pai_machine_spec.csv", False) * 100
     else:
-        make = {"batch_instance": batch_instance, "pai_sensor_table": pai_sensor_table}[table]
-        one = list(make(np.random.default_rng(1), ROWS_MADE))
+        one = list(batch_instance(np.random.default_rng(1), ROWS_MADE))
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(one)
     plain = text.getvalue().encode()
@@ -109,15 +89,13 @@ def inflate(table, rows, samples, folder):
 
 def measure(table, file, out):
     """Convert a file in this process."""
-    import importlib
-
     import polars as pl
 
     from gangwise.traces.convert import convert
-    from gangwise.traces.format import Format
+    from gangwise.traces.format import Format, declared
     from gangwise.traces.io import blocks
 
-    form = importlib.import_module(TABLES[table]).FORMAT
+    form = declared(TABLES[table])
     used = form.table(table)  # names come again here
     used = replace(used, schema=replace(used.schema, unique=""))
     form = Format(form.name, form.title, "", "", (used,))

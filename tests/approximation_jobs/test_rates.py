@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gangwise import ScenarioError, UnknownName
+from gangwise import ScenarioError
 from gangwise.approximation_jobs.rates import (
     GammaPeriods,
     MarkovRates,
@@ -18,7 +18,7 @@ from gangwise.approximation_jobs.rates import (
     Removals,
     UniformRates,
 )
-from gangwise.traces.slots.approximation_jobs import mini_batch_rates
+from gangwise.traces.formats.measured_speeds import MiniBatchTime
 
 CHAIN = np.array([[0.8, 0.15, 0.05], [0.3, 0.6, 0.1], [0.5, 0.0, 0.5]])
 PROCESSES = {
@@ -144,15 +144,15 @@ def test_measured_mini_batches(traces):
     text = (gzip.decompress(data) if files[0].suffix == ".gz" else data).decode().splitlines()
     rows = [(int(r["worker"]), float(r["batch_time_norm"])) for r in csv.DictReader(text)]
     fastest = min(time for _, time in rows)
-    rates = mini_batch_rates(12, folder)
+    speeds = [worker.speed for worker in MiniBatchTime(folder).workers if worker.job == "job-4"]
+    shortest = min(speed.size for speed in speeds)
+    rates = MeasuredRates(12, np.column_stack([speed[:shortest] for speed in speeds]), True)
     length = min(sum(w == worker for w, _ in rows) for worker in range(10))
     assert rates.table.shape == (length, 10)
     mine = [fastest / time for worker, time in rows if worker == 5][:length]
     assert rates.means[5] == pytest.approx(np.mean(mine))
     assert rates.means[10] == rates.means[0]
     assert rates.means[5] < 0.5 * rates.means[1]  # stragglers
-    with pytest.raises(UnknownName, match="job-4"):
-        mini_batch_rates(12, folder, "job-44")
 
 
 @pytest.mark.parametrize(

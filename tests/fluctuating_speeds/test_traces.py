@@ -89,9 +89,7 @@ def test_measurements_are_kept_as_they_are(tmp_path, name):
     tables = {"k80": alone(x1=2, x2=0), "p100": alone(x1=5, x2=8), "v100": alone(x1=4, x2=9)}
     table = GavelThroughputs(gavel(tmp_path, tables, name))
     assert table.jobs == (Job("job", 1), Job("job", 2))
-    assert table.zeros == (("k80", Job("job", 2)),)
     assert ("k80", Job("job", 2)) not in table.throughput
-    assert table.slower_on_newer == (Job("job", 1),)
     assert table.throughput["v100", Job("job", 1)] == 4.0
 
 
@@ -191,8 +189,6 @@ def test_real_throughputs(traces):
         pytest.skip("gavel-throughputs is not among the traces here")
     table = GavelThroughputs(folder)
     assert len(table.jobs) == 83
-    assert table.zeros == tuple(("k80", Job("ResNet-50 (batch size 128)", n)) for n in (2, 4, 8))
-    assert len(table.slower_on_newer) >= 20
     assert len(table.throughput) == 3 * 83 - 3
     regret = {}
     for policy in ("esdp", "random-channels"):

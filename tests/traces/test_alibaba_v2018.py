@@ -233,42 +233,9 @@ def test_containers_are_another_workload(tmp_path):
         AlibabaV2018(tmp_path, workload="all")
 
 
-def test_measured_load_has_no_invalid_values(tmp_path):
-    (tmp_path / "machine_usage.csv").write_text(
-        "m_1,10,41,92,,,43.04,33.08,5\nm_1,20.0,-1,101,3.5,2,0,100,1e6\nm_2,10,7,8,,,1,1,-1\n"
-    )
-    usage = AlibabaV2018(tmp_path).usage()
-    assert usage.frame.select(
-        "time",
-        "server",
-        "cpu_util_percent",
-        "mem_util_percent",
-        "disk_io_percent",
-        "mem_gps",
-        "mkpi",
-    ).rows() == [
-        (10, "m_1", 41, 92, 5, None, None),
-        (20, "m_1", None, None, None, 3.5, 2),
-        (10, "m_2", 7, 8, None, None, None),
-    ]
-    assert usage.invalid == {
-        "cpu_util_percent": (1, 2),
-        "mem_util_percent": (1, 2),
-        "disk_io_percent": (2, 2),
-    }
-    (tmp_path / "container_usage.csv").write_text("c_1,m_1,10,50,101,1.2,,,0.1,0.1,3\n")
-    usage = AlibabaV2018(tmp_path).usage("container_usage")
-    assert usage.frame.select("container", "server", "mem_util_percent", "cpi").rows() == [
-        ("c_1", "m_1", None, 1.2)
-    ]
-    assert usage.invalid == {"mem_util_percent": (1, 1)}
-
-
 ROWS = {
     "machine_meta": MACHINES,
-    "machine_usage": "m_1,10,41,92,,,43.04,33.08,5\n",
     "container_meta": CONTAINERS,
-    "container_usage": "c_1,m_1,10,50,60,1.2,,,0.1,0.1,3\n",
     "batch_task": task() + "\n",
     "batch_instance": "ins_1,M1,j_1,1,Terminated,100,160,m_1,1,1,30,90,0.02,0.03\n",
 }

@@ -16,7 +16,7 @@ import pytest
 
 from gangwise import StoreError, TraceError
 from gangwise.traces.convert import convert
-from gangwise.traces.format import MANIFEST, Format, TableFile, recognise
+from gangwise.traces.format import MANIFEST, Format, TableFile, declared, recognise
 from gangwise.traces.io import blocks
 from gangwise.traces.io.schema import Column, Schema
 from gangwise.traces.source import Source
@@ -256,10 +256,8 @@ def test_a_cut_file_is_converted_and_said_to_be_cut(tmp_path):
 
 
 def test_real_samples_convert(tmp_path, traces):
-    from gangwise.traces.formats.alibaba_gpu_v2023 import AlibabaGpuV2023
-
     raw = traces / "alibaba-gpu-v2023"
-    form = AlibabaGpuV2023.FORMAT
+    form = declared("alibaba-gpu-v2023")
     convert(raw / "openb_pod_list_default.csv", tmp_path / "out", form)
     before = Source(raw / "openb_pod_list_default.csv", form).read("pods")
     after = Source(tmp_path / "out", form).read("pods")

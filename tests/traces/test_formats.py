@@ -37,14 +37,17 @@ def test_a_mapping_is_about_columns_of_its_table(name):
     form = declared(name)
     options = {key: entry["default"] for key, entry in form.mapping.get("options", {}).items()}
     options = {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
-    for section in ("jobs", "servers"):
+    for section in ("jobs", *form.mapping.get("or", ()), "servers"):
         spec = form.mapping.get(section, {})
         if "table" not in spec:
             continue
         known = {"row", *(column.name for column in form.table(spec["table"]).schema.columns)}
         known |= {*spec.get("with", {})}
+        known |= {column for join in spec.get("join", ()) for column in join["columns"]}
         texts = [*spec["columns"].values(), *spec.get("leave_out", {}).values()]
-        texts += spec.get("with", {}).values()
+        for text in spec.get("with", {}).values():
+            texts += [text] if isinstance(text, str) else text
+        texts += [entry["where"] for entry in spec.get("fill", ())]
         for text in texts:
             plain = pl.col(text) if text.isidentifier() else _of_options(text, options)
             assert {*plain.meta.root_names()} <= known, text

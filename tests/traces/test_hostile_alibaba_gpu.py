@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.traces.formats.alibaba_gpu_v2020 import AlibabaGpuV2020
-from gangwise.traces.formats.alibaba_gpu_v2023 import AlibabaGpuV2023
+from gangwise.traces.formats.tabular import reader
 from gangwise.traces.io.reading import read_table
 
 from .csvs import pod
@@ -24,6 +23,7 @@ from .csvs import write as write_2023
 from .test_alibaba_gpu_v2020 import TABLES
 from .test_alibaba_gpu_v2020 import write as write_2020
 
+AlibabaGpuV2020, AlibabaGpuV2023 = reader("alibaba-gpu-v2020"), reader("alibaba-gpu-v2023")
 PODS = [pod("a"), pod("b", gpus=1, milli=500, spec="A|B"), pod("c", created=60), pod("d", cpu=1)]
 READERS = {
     **dict.fromkeys(("nodes", "pods"), (AlibabaGpuV2023, lambda folder: write_2023(folder, PODS))),

@@ -240,7 +240,7 @@ def rows_of(file):
 
 
 def test_the_real_samples(traces, tmp_path):
-    headers = {"nodes", "pods", "pods_without_times", "mini_batch_times", "mini_batch_variation"}
+    headers = {"nodes", "pods", "pods_without_times", "mini_batch_times"}
     seen = {}
     for name in ("alibaba-v2018", "alibaba-gpu-v2020", "alibaba-gpu-v2023", "google-2011"):
         found = inspect(traces / name)
@@ -267,4 +267,4 @@ def test_nodes_alone(tmp_path):
     (tmp_path / "nodes.csv").write_text("\n".join([NODE_HEADER, *NODES]) + "\n")
     trace = only(inspect(tmp_path))
     assert trace.fidelity is None
-    assert "pod list" in trace.problem
+    assert "table pods" in trace.problem

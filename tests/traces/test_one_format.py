@@ -12,6 +12,7 @@ from gangwise.traces.format import recognise
 from . import test_alibaba_2025_2026 as newest
 from . import test_alibaba_gpu_v2020 as v2020
 from . import test_alibaba_v2018 as v2018
+from . import test_forms as forms
 from . import test_google_2011_tasks as g2011
 from . import test_google_2019 as g2019
 from . import test_helios_acme as helios
@@ -28,15 +29,9 @@ JOB_EVENTS = [
     "700000000,2,2,1,u,1,n,l",
     "760000000,,2,4,u,1,n,l",
 ]
-INSTANCE = "ab12,worker,cd34,ef56,1a2b,Terminated,1000.0,1400.0,aa01"
 MINI_BATCH = [",worker,gpu,time,batch_time_norm", "0,0,25,1,500", "1,1,25,1,1000"]
 TABLES = {
-    "alibaba-gpu-v2020": {
-        **v2020.TABLES,
-        "simulator": v2020.SIMULATOR,
-        "instances": [INSTANCE] * 2,
-        "mini-batch": MINI_BATCH,
-    },
+    "alibaba-gpu-v2020": {**v2020.TABLES, "simulator": v2020.SIMULATOR, "mini-batch": MINI_BATCH},
     "alibaba-gpu-v2023": {"nodes": [NODE_HEADER, *NODES], "pods": [POD_HEADER, pod(), pod("q")]},
     "acme": {
         "kalos": [
@@ -45,6 +40,7 @@ TABLES = {
             "2023-05-17 11:01:08+00:00,2023-05-17 11:01:16+00:00,,,18,10.0,1152.0",
         ]
     },
+    **{name: {"jobs": text.splitlines()} for name, (_, text, _) in forms.SCHEMAS.items()},
     "alibaba-gpu-v2025": {"instances": newest.INSTANCES.strip().split("\n")},
     "alibaba-spot-2026": {
         "jobs": newest.JOBS.strip().split("\n"),
@@ -67,10 +63,7 @@ TABLES = {
         "machine_meta": v2018.MACHINES.split(),
         "container_meta": v2018.CONTAINERS.split(),
         "batch_task": [v2018.task(), v2018.task("R2_1"), v2018.task("task_abc=", job="j_2")],
-        **{
-            table: v2018.ROWS[table].split()
-            for table in ("machine_usage", "container_usage", "batch_instance")
-        },
+        "batch_instance": v2018.ROWS["batch_instance"].split(),
     },
     "google-2011": {
         "task_events": g2011.ROWS,

@@ -8,14 +8,14 @@ import pytest
 
 from gangwise import ScenarioError, TraceError, UnknownName
 from gangwise.traces.convert import convert
-from gangwise.traces.formats.alibaba_gpu_v2020 import AlibabaGpuV2020
-from gangwise.traces.formats.alibaba_gpu_v2023 import AlibabaGpuV2023
 from gangwise.traces.formats.google_2011 import Google2011
+from gangwise.traces.formats.tabular import reader
 from gangwise.traces.slots.opening import open_trace
 from gangwise.traces.source import Source
 
 from .csvs import POD_HEADER, pod, write
 
+AlibabaGpuV2020, AlibabaGpuV2023 = reader("alibaba-gpu-v2020"), reader("alibaba-gpu-v2023")
 UNTIMED = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\nx,1000,1024,0,0\n"
 
 
@@ -23,8 +23,8 @@ def test_a_directory_or_either_file_will_do(tmp_path):
     write(tmp_path, [pod("a")])
     for path in (tmp_path, tmp_path / "nodes.csv", tmp_path / "pods.csv", str(tmp_path)):
         assert AlibabaGpuV2023.recognise(path)
-        reader = AlibabaGpuV2023(path)
-        assert (reader.nodes.name, reader.pods.name) == ("nodes.csv", "pods.csv")
+        files = AlibabaGpuV2023(path).source.files
+        assert [f.name for f in (*files("nodes"), *files("pods"))] == ["nodes.csv", "pods.csv"]
         assert open_trace(path).name == "trace-alibaba-gpu-v2023-v2"
 
 
@@ -73,13 +73,13 @@ def test_a_gzipped_file_is_found(tmp_path):
 def test_of_several_pod_lists_the_default_one_else_the_one_with_times(tmp_path):
     write(tmp_path, [pod("a")])
     (tmp_path / "openb_pod_list_multigpu50.csv").write_text(UNTIMED)
-    assert AlibabaGpuV2023(tmp_path).pods.name == "pods.csv"
+    assert AlibabaGpuV2023(tmp_path).source.files("pods")[0].name == "pods.csv"
     (tmp_path / "more.csv").write_text(POD_HEADER + "\n" + pod("a") + "\n")
     with pytest.raises(TraceError, match=r"2 files could be .*: more.csv, pods.csv; .* pods="):
         open_trace(tmp_path)
     assert open_trace(tmp_path, pods=tmp_path / "more.csv").counts.sum() == 1
     (tmp_path / "openb_pod_list_default.csv").write_text(POD_HEADER + "\n" + pod("a") + "\n")
-    assert AlibabaGpuV2023(tmp_path).pods.name == "openb_pod_list_default.csv"
+    assert AlibabaGpuV2023(tmp_path).source.files("pods")[0].name == "openb_pod_list_default.csv"
 
 
 def test_a_pod_list_without_times_is_refused_with_the_reason(tmp_path):
@@ -99,7 +99,9 @@ def test_a_misspelt_column_is_named_even_in_a_directory(tmp_path):
 def test_missing_companions_are_named(tmp_path):
     write(tmp_path, [pod("a")])
     (tmp_path / "nodes.csv").unlink()
-    with pytest.raises(TraceError, match=r"no alibaba-gpu-v2023 node list here.*nodes="):
+    with pytest.raises(
+        TraceError, match=r"no file of the table nodes of alibaba-gpu-v2023 here.*nodes="
+    ):
         open_trace(tmp_path)
     with pytest.raises(TraceError, match="give a directory, or both"):
         AlibabaGpuV2023()

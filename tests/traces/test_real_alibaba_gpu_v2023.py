@@ -9,8 +9,10 @@ from collections import Counter
 import pytest
 
 from gangwise import TraceError, create_policy, simulate
-from gangwise.traces.formats.alibaba_gpu_v2023 import AlibabaGpuV2023
+from gangwise.traces.formats.tabular import reader
 from gangwise.traces.slots.opening import open_trace
+
+AlibabaGpuV2023 = reader("alibaba-gpu-v2023")
 
 MODELS = {"G2": 549, "T4": 404, "P100": 134, "V100M16": 55, "G3": 39, "V100M32": 30, "A10": 2}
 HOUR = 3600

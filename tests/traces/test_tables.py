@@ -10,13 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.traces.formats.alibaba_gpu_v2023 import FORMAT, AlibabaGpuV2023
+from gangwise.traces.formats.tabular import reader
 from gangwise.traces.io.reading import read_table
 from gangwise.traces.io.schema import Column, Schema
 from gangwise.traces.slots.gain_overhead import TraceScenario
 
 from .csvs import NODE_HEADER, POD_HEADER, pod, write
 
+AlibabaGpuV2023 = reader("alibaba-gpu-v2023")
+FORMAT = AlibabaGpuV2023.FORMAT
 NODES, PODS, UNTIMED = (
     FORMAT.table(name).schema for name in ("nodes", "pods", "pods_without_times")
 )

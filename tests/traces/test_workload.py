@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError, TraceError, UnknownName, create_policy, simulate
-from gangwise.traces.formats.alibaba_gpu_v2023 import AlibabaGpuV2023
+from gangwise.traces.formats.tabular import reader
 from gangwise.traces.slots.grouping import sample_servers
 from gangwise.traces.slots.opening import open_trace
 from gangwise.traces.slots.settings import Settings, seconds
 
 from .csvs import pod, write
+
+AlibabaGpuV2023 = reader("alibaba-gpu-v2023")
 
 # Slots of a minute. Row numbers are those of pods.csv, whose header is line 1.
 PODS = [

@@ -31,8 +31,8 @@ from gangwise.scenarios.drawing import DrawnScenario, RewardSettings, Rho, Stric
 from gangwise.scenarios.esdp import ESDPScenario
 from gangwise.scenarios.esdp import Settings as ESDPSettings
 from gangwise.scenarios.ogasched import AUTHORS_MOST, OUR_MOST, draw_problem
-from gangwise.traces.formats.alibaba_gpu_v2020 import AlibabaGpuV2020
 from gangwise.traces.formats.alibaba_v2018 import AlibabaV2018
+from gangwise.traces.formats.tabular import reader as tabular
 from gangwise.traces.twins import completed_from, twin
 
 TRACES = {"v2018": "alibaba-v2018", "gpu-v2020": "alibaba-gpu-v2020"}
@@ -71,7 +71,7 @@ def rows_of(trace: str, folder: str) -> Rows:
     elif trace == "v2018":
         tables = AlibabaV2018(place).scan()
     else:
-        reader = AlibabaGpuV2020(place)
+        reader = tabular(TRACES[trace])(place)
         has_jobs = reader.fidelity().jobs > 0
         tables = reader.scan() if has_jobs else completed_from(reader, "jobs", {})
     gib = np.array([1.0, V2018_MEMORY / 100 if trace == "v2018" else 1.0, 1.0])

@@ -122,7 +122,19 @@ def manifest_of(path: Path) -> Manifest | None:
     return Manifest.load(path) if (path / MANIFEST).is_file() else None
 
 
-ENDINGS = (".csv", ".csv.gz", ".tar.gz", ".json", ".json.gz", ".jsonl", ".txt", ".gz")
+ENDINGS: tuple[str, ...] = (
+    ".csv",
+    ".tsv",
+    ".json",
+    ".jsonl",
+    ".txt",
+    ".parquet",
+    ".gz",
+    ".bz2",
+    ".xz",
+    ".zst",
+)
+ENDINGS += (".zip", ".tar")
 
 
 @dataclass(frozen=True)
@@ -208,21 +220,25 @@ class Format:
 
 
 FORMATS = Path(__file__).parent / "formats"
+DAY, HOUR = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?"
+TIMES = tuple(f"%Y-%m-%d{t}%H:%M:%S{zone}" for zone in ("%z", "Z", "") for t in "T ")
+"""How a column of the type ``time`` may be written."""
 
 
 @cache
 def declared(name: str) -> Format:
     """The format that ``formats/NAME.toml``, or another file ``….toml``, describes.
 
-    A column there is a type (``text``, ``number``, ``whole``, or one of ``[types]``), with ``?``
-    where it may be empty, or a table with ``type`` and what else a :class:`Column` takes;
-    ``"0..9"`` stands for ten columns. ``refuse`` gives a reason for each condition, in SQL, under
-    which a row is bad. Other entries of a table are those of :class:`TableFile` and
-    :class:`Schema`; of the latter ``title`` is the name.
+    A column there is a type (``text``, ``number``, ``whole``, ``time``, or one of ``[types]``),
+    with ``?`` where it may be empty, or a table with ``type`` and what else a :class:`Column`
+    takes. ``refuse`` gives a reason for each condition, in SQL, under which a row is bad. Other
+    entries of a table are those of :class:`TableFile` and of :class:`Schema`, whose name is
+    ``title``.
     """
     file = Path(name) if name.endswith(".toml") else FORMATS / f"{name}.toml"
     content = tomllib.loads(file.read_text(encoding="utf-8"))
     types: dict[str, Any] = {"text": {"number": False}, "number": {}, "whole": {"whole": True}}
+    types["time"] = {"number": False, "pattern": f"{DAY}[T ]{HOUR}", "times": TIMES}
     for kind, entry in content.pop("types", {}).items():
         types[kind] = _of_column(entry, types)
     tables = [_table(key, entry, types) for key, entry in content.pop("tables", {}).items()]
@@ -246,11 +262,8 @@ def _tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _table(name: str, entry: dict[str, Any], types: Mapping[str, Any]) -> TableFile:
-    columns: list[Column] = []
-    for column, given in entry.pop("columns").items():
-        first, dots, last = column.partition("..")
-        names = map(str, range(int(first), int(last) + 1)) if dots else [column]
-        columns += [Column(each, **_of_column(given, types)) for each in names]
+    given = entry.pop("columns").items()
+    columns = [Column(column, **_of_column(kind, types)) for column, kind in given]
     among = tuple(column.name for column in columns)
     checks = tuple(Check(why, sql, among) for why, sql in entry.pop("refuse", {}).items())
     title, usual = entry.pop("title"), entry.pop("file", "")
@@ -271,7 +284,9 @@ def all_files(path: Path) -> list[Path]:
     """As :func:`files_of`, whatever they are called; hidden ones are left out."""
     if not path.is_dir():
         return [path]
-    folders = [path, *(d for d in path.iterdir() if d.is_dir() and not (d / MANIFEST).is_file())]
+    folders = [path]
+    if not (path / MANIFEST).is_file():  # the tables of a converted trace are no files of it
+        folders += [d for d in path.iterdir() if d.is_dir() and not (d / MANIFEST).is_file()]
     found = [file for folder in folders for file in folder.iterdir()]
     return sorted(f for f in found if f.is_file() and not f.name.startswith("."))
 

@@ -23,6 +23,7 @@ from gangwise.traces.formats.philly import is_job_log
 from gangwise.traces.formats.slurm import is_sacct_json
 from gangwise.traces.formats.slurm_notation import is_node_list
 from gangwise.traces.formats.swf import is_swf
+from gangwise.traces.io.blocks import regular
 from gangwise.traces.io.text import first_lines, header_of
 from gangwise.traces.tables import SAVED, Tables, Trace, load_tables
 from gangwise.traces.twins.drawing import arguments, open_twin
@@ -110,6 +111,7 @@ def reader_of(path: Path, trace: str = "") -> Any:
         raise UnknownName("trace", trace, list(known))
     if not path.exists():
         raise TraceError("there is no such file or directory", path)
+    regular(path)
     readers: dict[str, Any] = {name: entry.load() for name, entry in known.items()}
     fit = [trace] if trace else [name for name in readers if readers[name].recognise(path)]
     if len(fit) > 1:

@@ -29,7 +29,7 @@ from gangwise.traces.format import (
 )
 from gangwise.traces.io.account import Stage
 from gangwise.traces.io.reading import Dropped, Reading
-from gangwise.traces.io.text import first_lines
+from gangwise.traces.io.text import first_lines, header_of
 
 
 class Converted:
@@ -231,13 +231,21 @@ class Source:
         if len(found) > 1:
             raise TraceError(
                 f"{len(found)} files could be the table {table}: "
-                f"{', '.join(f.name for f in found)}; keep one here, or name the file itself",
+                f"{', '.join(f.name for f in found)}; keep one here, or name "
+                f"{self._argument(table)}",
                 self.path,
             )
         return found
 
     def has(self, table: str) -> bool:
         return bool(self.files(table))
+
+    def _argument(self, table: str) -> str:
+        """How to say which file is a table."""
+        files = self.form.mapping.get("files", {}).items()
+        return next(
+            (f"it with {name}=" for name, each in files if table in each), "the file itself"
+        )
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> Read:
         """Read a table and keep ``columns``; the others are checked all the same.
@@ -258,11 +266,13 @@ class Source:
 
     def batches(self, table: str, columns: Sequence[str] | None = None) -> Batches:
         """As :meth:`read`, batch after batch, for readers that need not keep the rows."""
-        files = self.files(table)
+        files = self.files(table) or self._nearly(table)
         if not files:
             here = ", ".join(f.name for f in files_of(self.path)[:12]) or "nothing that can be read"
             raise TraceError(
-                f"no file of the table {table} of {self.form.name} here; found {here}", self.path
+                f"no file of the table {table} of {self.form.name} here; found {here}; name "
+                f"{self._argument(table)}",
+                self.path,
             )
         wanted = None if columns is None else ["row", *columns, "part"]
         if self.converted is not None:
@@ -274,6 +284,17 @@ class Source:
         if wanted is not None:
             account.frames = _chosen(account.frames, wanted)
         return account
+
+    def _nearly(self, table: str) -> list[Path]:
+        """A file that has most of the columns, so that reading it says what is wrong with it."""
+        schema = self.form.table(table).schema
+        if not (schema.header and schema.separator == ","):
+            return []
+        needed = sum(column.needed for column in schema.columns)
+        near = {file: len(schema.place(header_of(file))) for file in files_of(self.path)}
+        most = max(near, key=lambda file: near[file], default=None)
+        known = most and any(t.layout(first_lines(most)) for t in self.form.tables)
+        return [most] if most and not known and 2 * near[most] > needed else []
 
     def reading(self, table: str, file: Path, **how: Any) -> Reading:
         wanted = self.form.table(table)

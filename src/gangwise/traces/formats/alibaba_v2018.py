@@ -1,4 +1,4 @@
-"""Alibaba cluster-trace-v2018 (``alibaba-v2018.toml``): precedence of tasks, containers, usage.
+"""Alibaba cluster-trace-v2018 (``alibaba-v2018.toml``): precedence of tasks, and containers.
 
 The precedence of batch tasks is in their names: ``M1`` waits for nothing, ``J3_1_2`` for tasks 1
 and 2 of its job; letters mean nothing, and a parent may have the higher number. ``task_...`` is
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -25,17 +24,6 @@ from gangwise.traces.source import Read
 from gangwise.traces.tables import UNITS, Tables
 
 FORMAT = declared("alibaba-v2018")
-PERCENTAGES = (
-    "cpu_util_percent",
-    "mem_util_percent",
-    "mem_gps",
-    "net_in",
-    "net_out",
-    "disk_io_percent",
-)
-"""Measurements from 0 to 100; what is outside is invalid (the publisher writes -1 or 101)."""
-
-
 LONGEST = 50
 TASK_NAME = r"^[A-Za-z]+(\d{1,18})(?:_\d{1,18})*_?$"
 
@@ -227,19 +215,6 @@ WORKLOADS = {
 }
 
 
-class Usage(NamedTuple):
-    """Measured load.
-
-    ``frame`` has ``part``, ``row``, ``time`` in seconds, ``server``, for containers ``container``,
-    and the measurements of the table, null where missing or invalid. ``invalid`` maps a column to
-    (values outside 0 to 100, which are null in ``frame``; the first row with one).
-    """
-
-    frame: pl.DataFrame
-    invalid: Mapping[str, tuple[int, int]]
-    stages: tuple[Stage, ...]
-
-
 class AlibabaV2018(Tabular):
     """Reader of cluster-trace-v2018.
 
@@ -266,22 +241,6 @@ class AlibabaV2018(Tabular):
     ):
         super().__init__(path, strict=strict, workload=workload, statuses=statuses)
         self.workload = workload
-
-    def usage(self, table: str = "machine_usage") -> Usage:
-        """Measured load of ``machine_usage`` or ``container_usage``, over time."""
-        read = self.source.read(table)
-        invalid, columns = {}, {}
-        for name in (name for name in PERCENTAGES if name in read.frame.columns):
-            outside = ~pl.col(name).is_between(0, 100)
-            rows = read.frame.filter(outside)["row"]
-            if len(rows):
-                invalid[name] = (len(rows), int(rows[0]))
-            columns[name] = pl.when(~outside).then(name)
-        frame = read.frame.with_columns(**columns).rename(
-            {"time_stamp": "time", "machine_id": "server", "container_id": "container"},
-            strict=False,
-        )
-        return Usage(frame, invalid, read.stages)
 
     def _read(self) -> Tables:
         self._refuse_v2017()

@@ -5,17 +5,16 @@
 keys are texts of Python tuples, ``('ResNet-50 (batch size 64)', 2)``: the job and its number of
 GPUs. Under a key, ``null`` is the throughput alone; the other entries, of jobs that share a GPU,
 are not used here. Two things that look wrong are measurements, and are kept: newer models that are
-slower than older ones for some jobs (``slower_on_newer``), and zeros. A zero is read as "does not
-run there" (on the model with the least memory): no channel comes of it (``zeros``). Nothing is
-scaled, and no model stands in for another.
+slower than older ones for some jobs, and zeros. A zero is read as "does not run there" (on the
+model with the least memory): no channel comes of it. Nothing is scaled, and no model stands in for
+another.
 
 **mini-batch-time** of Alibaba cluster-trace-gpu-v2020 ("MLaaS in the Wild", NSDI 2022): how long
 real workers took per iteration. Get it from https://github.com/alibaba/clusterdata, folder
 ``cluster-trace-gpu-v2020/data``, licence CC-BY-4.0. Each ``job_N_norm.csv`` holds a training job:
 ``worker``, ``gpu`` (per cent of a GPU that a worker requested), ``time`` (number of the iteration)
 and ``batch_time_norm`` (its duration, 1000 for the job's longest). Durations have no unit, so only
-ratios within a job are used. ``coefficient_variation.csv`` holds a hundred jobs: standard deviation
-/ mean over ten workers of the duration of each iteration, up to 2000; it is described and not used.
+ratios within a job are used.
 """
 
 from __future__ import annotations
@@ -65,10 +64,6 @@ class GavelThroughputs:
         Steps per second alone, positive; a job that does not run on a model is absent.
     jobs : tuple of Job
         Jobs that run on at least one model.
-    zeros : tuple of (model, Job)
-        Measured as 0: they do not run.
-    slower_on_newer : tuple of Job
-        Jobs for which a newer model is slower than some older one.
     """
 
     def __init__(self, file: Path | str, unconsolidated: bool = False):
@@ -77,7 +72,6 @@ class GavelThroughputs:
         suffix = "_unconsolidated" if unconsolidated else ""
         self.models = MODELS
         self.throughput: dict[tuple[str, Job], float] = {}
-        zeros: list[tuple[str, Job]] = []
         jobs: dict[Job, None] = {}
         for model in MODELS:
             if model + suffix not in tables:
@@ -88,16 +82,9 @@ class GavelThroughputs:
                 if speed > 0:
                     self.throughput[model, job] = speed
                     jobs[job] = None
-                else:
-                    zeros.append((model, job))
         if not jobs:
             raise TraceError("no job runs on any GPU model", self.file)
-        self.jobs, self.zeros = tuple(jobs), tuple(zeros)
-        self.slower_on_newer = tuple(job for job in self.jobs if self._slower(job))
-
-    def _slower(self, job: Job) -> bool:
-        speeds = [self.throughput[m, job] for m in MODELS if (m, job) in self.throughput]
-        return speeds != sorted(speeds)
+        self.jobs = tuple(jobs)
 
     def _entry(self, table: str, text: str, entry: Any) -> tuple[Job, float]:
         where = f"{table}, key {text!r}: "

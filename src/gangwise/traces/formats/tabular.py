@@ -8,13 +8,22 @@ Sections of such a file, whose head says where the trace comes from:
 ``[options.NAME]``
     An argument of the reader: ``default``, and ``choices`` or ``least`` and ``most``. ``$NAME``
     stands for its value below.
+``[files]``
+    Arguments of the reader that name files, each with the tables that the file may be.
+``beside``
+    Where a file is named as the trace: the other tables are looked for beside it.
+``or``
+    Sections like ``[jobs]`` that are used where the tables of ``[jobs]`` are not here. One with
+    ``only`` needs that option, and says ``why``; ``unread`` is noted where it is here and not used.
 ``[jobs]``, ``[servers]``
     The ``table`` that they are made of, and ``columns`` as
     :class:`~gangwise.traces.tables.Tables` has them. ``with`` adds columns before, one after the
-    other; ``leave_out`` gives a reason for each condition under which a row is left out
-    (``{column}`` in it is what the row has there); ``notes`` tell what a reader of a result must
-    know, each a text, or ``{ text, count }``, which is told where the count is not 0. ``repeat``
-    makes as many equal servers as it says; ``[servers.log]`` is of :func:`server_log`.
+    other (of a list, the first whose columns are here); ``leave_out`` gives a reason for each
+    condition under which a row is left out (``{column}`` in it is what the row has there);
+    ``notes`` tell what a reader of a result must know, each a text, or ``{ text, count }``, which
+    is told where the count is not 0. ``repeat`` makes as many equal servers as it says;
+    ``[servers.log]`` is of :func:`server_log`. ``join`` adds columns of other tables, and ``fill``
+    puts a value where a condition holds, and notes it.
 
 Values are names of columns, or SQL as polars reads it (a number with a point is a decimal there:
 write whole ones). What refers to a column that the file may lack is left out where it does.
@@ -34,12 +43,12 @@ import numpy as np
 import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import FORMATS, Format, declared
+from gangwise.traces.format import FORMATS, Format, declared, recognise
 from gangwise.traces.io.account import Rule, Stage, leave_out, reasons
 from gangwise.traces.io.schema import Column
-from gangwise.traces.io.text import named
+from gangwise.traces.io.text import header_of, named
 from gangwise.traces.source import Read, Source
-from gangwise.traces.tables import UNITS, Reader, Tables, server_table
+from gangwise.traces.tables import UNITS, Fidelity, Reader, Tables, of_tables, server_table
 
 NUMBERS = ("cpu", "mem", "gpu", "created", "started", "deleted")
 NEEDED: Mapping[str, Any] = {"cpu": 0.0, "mem": 0.0, "gpu": 0.0, "models": "", "model": ""}
@@ -76,7 +85,8 @@ class Section:
         spec = self.spec
         stages: tuple[Stage, ...] = ()
         for name, text in spec.get("with", {}).items():
-            if (value := self.sql(text, frame)) is not None:
+            values = [self.sql(each, frame) for each in ([text] if isinstance(text, str) else text)]
+            if (value := next((v for v in values if v is not None), None)) is not None:
                 frame = frame.with_columns(value.alias(name))
         if rules := self.rules(frame):
             frame, stage = leave_out(spec["stage"], frame, rules)
@@ -97,9 +107,10 @@ class Section:
         return found
 
     def select(self, frame: pl.DataFrame) -> pl.DataFrame:
-        columns = [pl.col("row")]
-        for name, text in self.spec["columns"].items():
-            value = self.sql(text, frame)
+        columns, wanted = [pl.col("row")], self.spec["columns"]
+        always = ("cpu", "mem", "gpu", "model" if "model" in wanted else "models")
+        for name, text in {**wanted, **{n: "" for n in always if n not in wanted}}.items():
+            value = self.sql(text, frame) if text else None
             if value is None and name in NEEDED:
                 value = pl.lit(NEEDED[name])
             if value is not None:
@@ -196,57 +207,157 @@ def server_log(
 class Tabular(Reader):
     """Reader of a trace that is described by a TOML file.
 
-    Parameters
-    ----------
-    path, strict
-        As of :class:`~gangwise.traces.tables.Reader`, and so for all readers.
-    **options
-        Those of the file.
-
-    Raises
-    ------
-    TraceError
-        When a table is missing or cannot be read, no row of it can be used, or for an option that
-        cannot be.
+    ``path`` is a folder with the tables, or a file of one; ``options`` are those of the file, and
+    paths of its ``[files]``. Raises TraceError when a table is missing or cannot be read, no row of
+    it can be used, or for an option that cannot be.
     """
 
-    def __init__(self, path: Path | str, *, strict: bool = False, **options: Any):
-        super().__init__(path, strict=strict)
+    def __init__(self, path: Path | str | None = None, *, strict: bool = False, **options: Any):
+        files, whole = self.FORMAT.mapping.get("files", {}), path is not None
+        given = {name: Path(options[name]) for name in files if options.get(name) is not None}
+        if not whole and not (files and len(given) == len(files)):
+            both = " and ".join(f"{name}=" for name in files)
+            raise TraceError("give a directory" + f", or both {both}" * bool(files))
+        path = Path(path or ".")
+        named = {self._kind(file, files[name]): file for name, file in given.items()}
+        if self.FORMAT.mapping.get("beside") and path.is_file():
+            every = [table.name for table in self.FORMAT.tables]
+            jobs = self.FORMAT.mapping["jobs"]["table"]
+            named.setdefault(self._kind(path, sorted(every, key=lambda name: name != jobs)), path)
+            path = path.parent
+        self.source = Source(path, self.FORMAT, named=named, strict=strict)
         self.options = checked(self.FORMAT, options)
+
+    def _kind(self, file: Path, tables: Sequence[str]) -> str:
+        """Which of some tables a file is; the first where it cannot be told."""
+        here = [table.name for _, table in recognise(file, [self.FORMAT])]
+        return next((name for name in tables if name in here), tables[0])
 
     def section(self, name: str) -> Section:
         return Section(self.FORMAT.mapping.get(name, {}), self.options)
 
+    def servers(self) -> pl.DataFrame:
+        """The machines alone, which need no jobs to be there."""
+        return self._servers()[0]
+
+    def fidelity(self) -> Fidelity:
+        """What was read and what was left out; of the machines alone where that is all there is."""
+        if "alone" not in self.FORMAT.mapping or not self._absent(jobs := self._jobs()):
+            return super().fidelity()
+        servers, _, stages, digests, notes = self._servers()
+        columns = {"row": pl.Int64, **dict.fromkeys(jobs.spec["columns"], pl.Float64)}
+        none = pl.DataFrame(schema=columns)
+        return of_tables(Tables(self.FORMAT.name, servers, none, stages, digests, tuple(notes)))
+
+    def _jobs(self) -> Section:
+        """The section that jobs are made of: the first of which the tables are here or named."""
+        sections = [self.section(name) for name in ("jobs", *self.FORMAT.mapping.get("or", ()))]
+        named = (each for each in sections if each.spec["table"] in self.source.named)
+        here = (each for each in sections if not self._absent(each))
+        return next((each for each in (*named, *here) if not self._absent(each)), sections[0])
+
+    def _absent(self, section: Section) -> list[str]:
+        """Tables that are missing without which a section makes no jobs."""
+        joined = [join["table"] for join in section.spec.get("join", ()) if "unless" not in join]
+        return [t for t in (*joined, section.spec["table"]) if not self.source.has(t)]
+
     def _read(self) -> Tables:
-        return self.tables_of(self._table(self.FORMAT.mapping["jobs"]["table"]))
+        jobs = self._jobs()
+        if (absent := self._absent(jobs)) and "alone" in self.FORMAT.mapping:
+            files = " and ".join(f"{table}.tar.gz" for table in absent)
+            why = (
+                f"no {' and no '.join(absent)} here, so there are no jobs to play; download {files}"
+            )
+            raise TraceError(f"{why} {self.FORMAT.mapping['alone']}", self.source.path)
+        if "only" in jobs.spec:
+            files_here = self.source.files(jobs.spec["table"])
+            if len(files_here) > 1 or not self.options[jobs.spec["only"]]:
+                raise TraceError(jobs.spec["why"], files_here[0], 1)
+        return self.tables_of(jobs)
 
-    def _table(self, name: str) -> Read:
-        return self.source.read(name)
-
-    def tables_of(self, read: Read, section: str = "jobs", before: Sequence[str] = ()) -> Tables:
-        """Tables of the jobs that were read, and of the servers that are here.
-
-        ``before`` are notes that come before those of the section.
-        """
-        jobs = self.section(section)
-        servers, events, stages, digests, notes = self._servers()
-        times = [c for c in self._columns(jobs) if c.times and c.name in read.frame.columns]
-        made = jobs.make(read.frame.with_columns(map(seconds, times)), self.source.path)
-        told = [*before, *made.notes]
-        first = self.FORMAT.mapping.get("servers", {}).get("notes_first")
+    def tables_of(self, jobs: Section) -> Tables:
+        """Tables of the jobs of a section, and of the servers that are here."""
+        mapping, notes = self.FORMAT.mapping, list[str]()
+        for other in mapping.get("or", ()):
+            spec = mapping[other]
+            if "unread" in spec and jobs.spec is not spec and self.source.has(spec["table"]):
+                notes.append(spec["unread"])
+        servers, events, stages, digests, about = self._servers()
+        read = self._joined(jobs)
+        frame = read.frame
+        for entry in jobs.spec.get("fill", ()):
+            where = jobs.sql(entry["where"], frame)
+            if where is not None and (
+                count := int(frame.select(where.fill_null(False).sum()).item())
+            ):
+                notes.append(f"{count} {entry['text']}")
+                filled = pl.when(where).then(entry["by"]).otherwise(entry["column"])
+                frame = frame.with_columns(filled.alias(entry["column"]))
+        columns = self.FORMAT.table(jobs.spec["table"]).schema.columns
+        times = [c for c in columns if c.times and c.name in frame.columns]
+        made = jobs.make(frame.with_columns(map(seconds, times)), self.source.path)
+        notes += made.notes
+        first = mapping.get("servers", {}).get("notes_first")
         return Tables(
             self.FORMAT.name,
             servers,
             made.frame,
             (*stages, *read.stages, *made.stages),
             {**digests, **read.digests},
-            (*notes, *told) if first else (*told, *notes),
-            {**UNITS, **self.FORMAT.mapping.get("units", {})},
+            (*about, *notes) if first else (*notes, *about),
+            {**UNITS, **mapping.get("units", {})},
             events,
         )
 
-    def _columns(self, section: Section) -> Sequence[Column]:
-        return self.FORMAT.table(section.spec["table"]).schema.columns
+    def _joined(self, jobs: Section) -> Read:
+        """The table of a section, with columns of other tables where ``join`` names some."""
+        reads, frames = [], []
+        for join in jobs.spec.get("join", ()):
+            optional = (
+                "unless" in join and not pl.select(_of_options(join["unless"], jobs.options)).item()
+            )
+            if optional and not self.source.has(join["table"]):
+                continue
+            reads.append(self._table(join["table"]))
+            taken = [
+                (name, jobs.sql(sql, reads[-1].frame)) for name, sql in join["columns"].items()
+            ]
+            columns = [sql.alias(name) for name, sql in taken if sql is not None]
+            frames.append((join["on"], reads[-1].frame.select(join["on"], *columns)))
+        at = sum("unless" not in join for join in jobs.spec.get("join", ()))
+        read = self._table(jobs.spec["table"])
+        reads.insert(at, read)
+        for on, frame in frames:
+            read.frame = read.frame.join(frame, on=on, how="left", maintain_order="left")
+        return Read(
+            read.frame,
+            tuple(stage for each in reads for stage in each.stages),
+            {name: digest for each in reads for name, digest in each.digests.items()},
+        )
+
+    def _table(self, name: str) -> Read:
+        """Read a table, if its columns agree with the file of their names that lies beside it."""
+        schema, ending = self.FORMAT.table(name).schema, self.FORMAT.mapping.get("names", "")
+        columns = [column.name for column in schema.columns]
+        for folder in (self.source.path, *sorted(self.source.path.glob("*/"))) if ending else ():
+            file = folder / f"{name}{ending}"
+            names = header_of(file) if file.is_file() else columns
+            for n, (found, expected) in enumerate(zip(names, columns), 1):
+                if found != expected:
+                    raise TraceError(
+                        f"column {n} is called {found!r}, and {expected!r} is read: these are not "
+                        f"the columns of the {schema.name} known here",
+                        file,
+                        1,
+                    )
+            if len(names) != len(columns):
+                raise TraceError(
+                    f"{len(names)} columns are named, and {len(columns)} are read: "
+                    f"{', '.join(columns)}",
+                    file,
+                    1,
+                )
+        return self.source.read(name)
 
     def _servers(
         self,
@@ -254,13 +365,11 @@ class Tabular(Reader):
         pl.DataFrame, pl.DataFrame | None, tuple[Stage, ...], Mapping[str, str], Sequence[str]
     ]:
         """Servers, events of them, stages, digests and notes."""
-        section, source = self.section("servers"), self.source
-        spec, path = section.spec, source.path
-        if spec.get("beside") and not (path.is_dir() or source.converted):
-            source = Source(path.parent, self.FORMAT, strict=source.strict)
-        if "table" not in spec or not source.has(spec["table"]):
+        section = self.section("servers")
+        spec = section.spec
+        if "table" not in spec or not (spec.get("needed") or self.source.has(spec["table"])):
             return server_table(), None, (), {}, [spec["missing"]] if "missing" in spec else []
-        read = self._table(spec["table"]) if source is self.source else source.read(spec["table"])
+        read = self._table(spec["table"])
         frame, events, stages = read.frame, None, read.stages
         if "log" in spec:
             frame, events, more = server_log(frame, Section(spec["log"], self.options))
@@ -302,7 +411,7 @@ def reader(name: str) -> type[Tabular]:
     """The reader of the trace that ``NAME.toml`` of this folder, or another file, describes."""
     form = declared(name)
     parameters = [inspect.Parameter("path", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-    for option in (*form.mapping.get("options", {}), "strict"):
+    for option in (*form.mapping.get("files", {}), *form.mapping.get("options", {}), "strict"):
         parameters.append(inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=None))
     own: dict[str, Any] = {
         "FORMAT": form,

@@ -1,7 +1,8 @@
 r"""The lines of a trace file, in blocks: unpacked and cut as they stream by, in constant memory.
 
-A file may be plain, gzip (of one member or several), or a tar archive, gzipped or not, whose
-members are read one after another as if they were one file. Every block ends with a line end,
+A file may be plain, packed with gzip (of one member or several), bzip2 or xz, or a tar or zip
+archive, whose members are read one after another as if they were one file; UTF-16 is read as UTF-8,
+and the table of a Parquet file as CSV. Every block ends with a line end,
 ``\n`` whatever the file uses, and holds the same bytes however the file is packed; so block
 number and line number mean the same in every run. The digest of the stored bytes is made on the
 way. A gzip file that is cut short gives the lines before that place, and says so; one that is
@@ -10,19 +11,26 @@ damaged elsewhere is an error, for what was unpacked before the damage shows may
 
 from __future__ import annotations
 
+import bz2
+import codecs
 import hashlib
+import lzma
 import os
+import re
 import stat
 import tarfile
+import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
 import numpy as np
+import polars as pl
 
 from gangwise.core.errors import TraceError
 
@@ -36,17 +44,28 @@ BLOCK = 4 << 20
 STORED = 1 << 16
 """Bytes read from the file at a time."""
 LONGEST_LINE = 64 << 20
-BEHIND = "the gzip file has bytes behind its check sum that cannot be unpacked"
+WHOLE = 4 << 30
+"""Bytes of text that are read in one piece."""
+BEHIND = "the {} file has bytes behind its check sum that cannot be unpacked"
 GZIP = b"\x1f\x8b"
-NOT_TEXT = (
-    (b"PK\x03\x04", "a zip archive (or a spreadsheet)"),
-    (b"\xfd7zXZ", "packed with xz"),
-    (b"(\xb5/\xfd", "packed with zstd"),
-    (b"BZh", "packed with bzip2"),
-    (b"PAR1", "a Parquet file"),
-    (b"\xff\xfe", "UTF-16 text"),
-    (b"\xfe\xff", "UTF-16 text"),
-)
+PACKED: Mapping[bytes, tuple[str, Callable[[], Any]]] = {
+    GZIP: ("gzip", lambda: inflate.decompressobj(31)),
+    b"BZh": ("bzip2", bz2.BZ2Decompressor),
+    b"\xfd7zXZ": ("xz", lzma.LZMADecompressor),
+}
+"""How a packed file begins, and what unpacks it."""
+TABLE_ROWS = 50_000
+"""Rows of a Parquet file that are written as CSV at a time."""
+
+
+def regular(path: Path) -> Path:
+    """The path, unless it is something that must not be opened: a pipe, a device, a socket."""
+    with suppress(OSError):
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            kind = "a pipe (FIFO)" if stat.S_ISFIFO(mode) else "a device or a socket"
+            raise TraceError(f"this is {kind} and no file: write it to a file, and name that", path)
+    return path
 
 
 class Block(NamedTuple):
@@ -112,12 +131,15 @@ class Blocks:
 
     def whole(self) -> bytes:
         """All of the text in one piece, instead of blocks: its lines may be of any length."""
-        pieces: list[bytes] = []
+        pieces, total = list[bytes](), 0
         with self._open() as file:
             before = os.fstat(file.fileno())
             for text in self._texts(file):
                 while piece := text.read(self.size):
                     pieces.append(piece)
+                    if (total := total + len(piece)) > WHOLE:
+                        what = f"the file unpacks to more than {WHOLE >> 30} GiB of text, and is "
+                        raise TraceError(f"{what}a document that must be read whole", self.path)
             self._finish(file, before)
         return b"".join(pieces).removeprefix(b"\xef\xbb\xbf")
 
@@ -136,8 +158,6 @@ class Blocks:
 
     def _same(self, before: os.stat_result, after: os.stat_result) -> None:
         """Raise when the file was written to while it was read."""
-        if not stat.S_ISREG(before.st_mode):
-            return
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or (
             self.stored != before.st_size
         ):
@@ -150,7 +170,7 @@ class Blocks:
 
     def _open(self) -> IO[bytes]:
         try:
-            return self.path.open("rb")
+            return regular(self.path).open("rb")
         except FileNotFoundError as error:
             raise TraceError("there is no such file", self.path) from error
         except OSError as error:
@@ -175,11 +195,20 @@ class Blocks:
         whole: Any = _Pieces(self._pieces(file))
         start = whole.read(512)
         whole.put_back(start)
-        for magic, what in NOT_TEXT:
-            if start.startswith(magic):
-                raise TraceError(
-                    f"this is {what}; a CSV file in UTF-8, or gzip of it, is read", self.path
-                )
+        if start.startswith(b"PAR1"):
+            yield _Pieces(self._table())
+            return
+        if start.startswith(b"PK\x03\x04"):
+            yield from self._members()
+            return
+        if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            pieces = iter(partial(whole.read, STORED), b"")
+            texts = codecs.iterdecode(pieces, "utf-16", "replace")
+            yield _Pieces(text.encode() for text in texts)
+            return
+        if start.startswith(b"(\xb5/\xfd"):
+            yield _Pieces(self._lines())
+            return
         if start[257:262] != b"ustar":
             yield whole
             return
@@ -196,25 +225,62 @@ class Blocks:
         except (tarfile.TarError, EOFError) as error:
             self.damage = self.damage or f"the tar archive is cut short or damaged ({error})"
 
+    def _members(self) -> Iterator[_Bytes]:
+        """The members of a zip archive."""
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                for member in archive.infolist():
+                    hidden = member.filename.rsplit("/", 1)[-1].startswith((".", "__MACOSX"))
+                    if member.file_size and not (hidden or "__MACOSX/" in member.filename):
+                        with archive.open(member) as opened:
+                            yield opened
+        except (zipfile.BadZipFile, RuntimeError, NotImplementedError, zlib.error) as error:
+            raise TraceError(f"the zip archive cannot be unpacked ({error})", self.path) from error
+
+    def _lines(self) -> Iterator[bytes]:
+        """The lines of a file that is packed with zstd, which polars unpacks."""
+        one: Any = {"has_header": False, "separator": "\x1f", "quote_char": None}
+        try:
+            lines = pl.read_csv(self.path, **one, new_columns=["line"], infer_schema=False)
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise TraceError(f"the zstd file cannot be unpacked ({error})", self.path) from error
+        yield "\n".join(lines["line"].fill_null("").to_list()).encode()
+
+    def _table(self) -> Iterator[bytes]:
+        """A Parquet file as CSV: times in ISO 8601, lengths of time in seconds, lists with bars."""
+        try:
+            table = pl.scan_parquet(self.path)
+            kinds = table.collect_schema()
+            first = 0
+            while len(some := table.slice(first, TABLE_ROWS).collect()) or not first:
+                frame = some.select(_written(name, kind) for name, kind in kinds.items())
+                yield frame.write_csv(include_header=not first).encode()
+                first += TABLE_ROWS
+        except (pl.exceptions.PolarsError, OSError) as error:
+            why = str(error).split("\n")[0]
+            raise TraceError(f"the Parquet file cannot be read ({why})", self.path) from error
+
     def _pieces(self, file: IO[bytes]) -> Iterator[bytes]:
         data = self._stored(file, STORED)
-        if not data.startswith(GZIP):
+        packed = next((how for magic, how in PACKED.items() if data.startswith(magic)), None)
+        if packed is None:
             while data:
                 yield data
                 data = self._stored(file, STORED)
             return
-        member, begun = inflate.decompressobj(31), True
+        kind, opened = packed
+        member, begun = opened(), True
         while data:
             try:
                 piece = member.decompress(data)
-            except (zlib.error, inflate.error) as error:
+            except (zlib.error, inflate.error, lzma.LZMAError, OSError) as error:
                 if begun:
                     raise TraceError(
-                        f"the gzip file is damaged ({error}); lines before that place may be other "
-                        "than those packed, so none are given; download it again",
+                        f"the {kind} file is damaged ({error}); lines before that place may be "
+                        "other than those packed, so none are given; download it again",
                         self.path,
                     ) from error
-                self.damage = BEHIND
+                self.damage = BEHIND.format(kind)
                 return
             if piece:
                 begun = True
@@ -226,9 +292,9 @@ class Blocks:
                     data = more.lstrip(b"\0")
                 if not data:
                     return
-                member, begun = inflate.decompressobj(31), False
+                member, begun = opened(), False
             data = data or self._stored(file, STORED)
-        self.damage = "the gzip file is cut short" if begun else BEHIND
+        self.damage = f"the {kind} file is cut short" if begun else BEHIND.format(kind)
 
     def _cut(self, text: _Bytes) -> Iterator[Block]:
         """Blocks of one text; blank lines at its end are left out."""
@@ -351,20 +417,28 @@ def squeezed(data: bytes) -> bytes:
     >>> squeezed(b"  1\t  2 \n3 4\n \n")
     b'1 2\n3 4\n\n'
     """
-    text = np.frombuffer(data, np.uint8)
-    blank = _BLANK[text]
-    before = np.empty(text.size, dtype=bool)  # a blank or a line end stands before
-    before[:1] = True
-    np.equal(text[:-1], ord("\n"), out=before[1:])
-    before[1:] |= blank[:-1]
-    kept = text[~(blank & before)]
-    kept = np.where(_BLANK[kept], np.uint8(ord(" ")), kept) if _other_blanks(data) else kept
-    return kept.tobytes().replace(b" \n", b"\n")
+    found = re.sub(rb"[ \t\v\f]+", b" ", data)
+    return found.replace(b"\n ", b"\n").replace(b" \n", b"\n").removeprefix(b" ")
 
 
-def _other_blanks(data: bytes) -> bool:
-    return any(blank in data for blank in (b"\t", b"\v", b"\f"))
-
-
-_BLANK = np.zeros(256, dtype=bool)
-_BLANK[list(b" \t\v\f")] = True
+def _written(name: str, kind: pl.DataType) -> pl.Expr:
+    """A column of a Parquet file as it stands in CSV."""
+    value = pl.col(name)
+    if isinstance(kind, pl.Datetime):
+        zone = "%z" if kind.time_zone else ""
+        return value.dt.strftime(f"%Y-%m-%dT%H:%M:%S%.6f{zone}")
+    if isinstance(kind, pl.Duration):
+        return value.dt.total_microseconds() / 1e6
+    if isinstance(kind, pl.List | pl.Array) and kind.inner.is_float():
+        value = pl.lit("").alias(name)  # a vector, and no names
+    elif isinstance(kind, pl.List | pl.Array):
+        value = value.cast(pl.List(pl.String)).list.join("|")
+    elif isinstance(kind, pl.Struct):
+        value = value.struct.json_encode()
+    elif isinstance(kind, pl.Binary):  # of no use in a table of jobs
+        value = pl.lit("").alias(name)
+    elif isinstance(kind, pl.Float32 | pl.Float64):
+        return value.fill_nan(None)
+    elif kind.is_numeric() or isinstance(kind, pl.Boolean | pl.Date):
+        return value
+    return value.cast(pl.String).str.replace_all(r"[\r\n]+", " ")

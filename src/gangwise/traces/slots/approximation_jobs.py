@@ -38,7 +38,7 @@ from pydantic import Field
 from gangwise.approximation_jobs.environment import ApproximationInstance, Outage, rate_generator
 from gangwise.approximation_jobs.offline import COMPARATORS
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job
-from gangwise.approximation_jobs.rates import GammaPeriods, MeasuredRates
+from gangwise.approximation_jobs.rates import GammaPeriods
 from gangwise.approximation_jobs.workloads import (
     JobStream,
     ReplayedJobs,
@@ -47,12 +47,11 @@ from gangwise.approximation_jobs.workloads import (
     price_machines,
 )
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.errors import ScenarioError, TraceError, UnknownName
+from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.limits import Count, SlotCount
 from gangwise.core.settings import checked
 from gangwise.core.simulation import Streams
 from gangwise.traces.formats.google_2011 import Google2011, GoogleJobEvents
-from gangwise.traces.formats.measured_speeds import MiniBatchTime
 from gangwise.traces.io.account import Stage, leave_out, reasons
 from gangwise.traces.slots.demand import MOST_SLOTS, OfTrace
 from gangwise.traces.slots.settings import JobsSettings, MachineSettings, seconds
@@ -442,26 +441,3 @@ class GoogleScenario(JobsTraceScenario):
         jobs = base.jobs
         kept = Kept(base.trace, "job", read, jobs, 0.0, 0.0, None, None, None, TERMS, (), by_slot)
         return self.workload.report(replace(base, kept=kept))
-
-
-def mini_batch_rates(
-    machines: int, folder: Path | str, job: str = "job-4", shift: bool = True
-) -> MeasuredRates:
-    """Rates from measured mini-batch times (see :mod:`gangwise.traces.formats.measured_speeds`).
-
-    Machine i goes at the speed of worker i mod W of a training job: 1 is the job's fastest
-    iteration. The longest common stretch of its workers is replayed.
-
-    Raises
-    ------
-    TraceError
-        When the folder cannot be read.
-    UnknownName
-        For a job that it does not hold.
-    """
-    trace = MiniBatchTime(folder)
-    speeds = [worker.speed for worker in trace.workers if worker.job == job]
-    if not speeds:
-        raise UnknownName("mini-batch-time job", job, sorted(trace.tables))
-    length = min(speed.size for speed in speeds)
-    return MeasuredRates(machines, np.column_stack([s[:length] for s in speeds]), shift)

@@ -7,15 +7,6 @@ it may be from the real files, which tests check where the files are present.
 """
 
 from gangwise.traces.twins.calibration import NAMES, calibration
-from gangwise.traces.twins.drawing import (
-    Distance,
-    arguments,
-    completed,
-    completed_from,
-    distance,
-    open_twin,
-    twin,
-)
+from gangwise.traces.twins.drawing import arguments, completed, completed_from, open_twin, twin
 
-__all__ = ["NAMES", "Distance", "arguments", "calibration", "completed", "completed_from"]
-__all__ += ["distance", "open_twin", "twin"]
+__all__ = ["NAMES", "arguments", "calibration", "completed", "completed_from", "open_twin", "twin"]
