@@ -30,14 +30,9 @@ class GangMeans(ChannelLearner[GangSpeedsProblem]):
 
     A channel that was never used counts as 1, the most it can be.
 
-    Parameters
-    ----------
-    solver : {"auto", "exact", "fast"}
-        See :class:`.placement.GangSolver`.
-    columns : int
-        Size up to which ``auto`` is exact.
-    passes : int
-        How often the fast placement goes over all jobs to rebuild them, at most.
+    - ``solver`` ("auto", "exact", "fast"): See :class:`.placement.GangSolver`.
+    - ``columns``: Size up to which ``auto`` is exact.
+    - ``passes``: How often the fast placement goes over all jobs to rebuild them, at most.
     """
 
     solver: str = "auto"
@@ -78,10 +73,7 @@ class GangCUCB(GangMeans):
 
     Bounds are added up channel by channel, which is wider than the one root of ESDP over them all.
 
-    Parameters
-    ----------
-    coefficient : float
-        1.5 is that of the regret proof.
+    - ``coefficient``: 1.5 is that of the regret proof.
     """
 
     coefficient: float = 1.5
@@ -106,21 +98,13 @@ class GangESDP(GangMeans):
     Σ σ̂² n² under the root, n ≤ |Q_l| here being the number of tasks there. Linear in n, it is
     concave and the programme solvable; the width falls short by √|Q_l| at most.
 
-    Parameters
-    ----------
-    kappa : float
-        Multiplies g; 1 is right for any utility in [0, 1], 0 follows the means.
-    g : str or callable
-        Exploration, as in :class:`gangwise.fluctuating_speeds.esdp.ESDP`.
-    alpha : float
-        α|E| stands for the most tasks that can run, for a g that depends on it.
-    memory : {"all", "discounted", "window", "change-point"}
-        What means and counts are taken over.
-    discount, window : float, int
-        κ per slot, and number of slots.
+    - ``kappa``: Multiplies g; 1 is right for any utility in [0, 1], 0 follows the means.
+    - ``g``: Exploration, as in :class:`gangwise.fluctuating_speeds.esdp.ESDP`.
+    - ``alpha``: α|E| stands for the most tasks that can run, for a g that depends on it.
+    - ``memory`` ("all", "discounted", "window", "change-point"): What means and counts are taken
+      over.
+    - ``discount``, ``window``: κ per slot, and number of slots.
 
-    Examples
-    --------
     >>> from gangwise import create_policy
     >>> create_policy("gang-esdp:kappa=1,solver=fast").kappa
     1
@@ -216,12 +200,8 @@ class GangVolcano(GangFirstFit):
 
     Preemption, queues with quotas, and the other plugins are left out.
 
-    Parameters
-    ----------
-    score : {"binpack", "least-requested"}
-        How servers are scored.
-    priority : mapping of str to int, optional
-        Of job types by name; 0 where absent.
+    - ``score`` ("binpack", "least-requested"): How servers are scored.
+    - ``priority``: Of job types by name; 0 where absent.
     """
 
     score: str = "binpack"

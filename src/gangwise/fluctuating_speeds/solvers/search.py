@@ -926,10 +926,7 @@ def check_statistics(v: Floats, s: Floats, mask: Bools) -> None:
 class BranchAndBound:
     """Branch and bound for P3: the Lagrangian root, then the tree below it.
 
-    Parameters
-    ----------
-    requests : ndarray of float64, shape [E, K]
-        Devices that a channel takes, zero or larger.
+    - ``requests`` [E, K]: Devices that a channel takes, zero or larger.
     """
 
     def __init__(self, requests: Floats):
@@ -990,11 +987,8 @@ class BranchAndBound:
         A bound within ``max(gap * value, absolute)`` of the value is close enough.
         ``point`` [K + 1] is where to start from, and ``x`` [E] a choice to try.
 
-        Raises
-        ------
-        ScenarioError
-            For an available channel whose v is not finite or whose s is negative or NaN, or where
-            either is so large that sums of squares are not finite.
+        Raises ScenarioError for an available channel whose v is not finite or whose s is negative
+        or NaN, or where either is so large that sums of squares are not finite.
         """
         self.small[0] = np.nan if point is None else point
         warm = self._nobody if x is None else x
