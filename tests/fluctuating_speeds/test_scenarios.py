@@ -12,7 +12,6 @@ import pytest
 
 from gangwise import ScenarioError, UnknownName, compare, create_policy, create_scenario, simulate
 from gangwise.fluctuating_speeds import BernoulliSpeeds, PiecewiseSpeeds, WavingSpeeds
-from gangwise.scenarios.esdp import VARIATIONS
 
 
 def test_distributions_are_those_of_table_3():
@@ -73,11 +72,21 @@ def test_speeds_by_name():
     assert np.unique(kinds["waving"].phase).size > 10
 
 
-def test_variations_of_the_figures_can_be_played():
-    for setting, values in VARIATIONS.values():
-        for value in (values[0], values[-1]):
-            scenario = create_scenario("esdp-default-v1", **{setting: value})
-            assert simulate(scenario.instance(0), create_policy("hauf"), 3, 0).slots == 3
+@pytest.mark.parametrize(
+    ("setting", "values"),
+    [
+        ("fraction", (0.1, 0.8)),
+        ("rho", (0.3, 1.0)),
+        ("density", (0.05, 0.3)),
+        ("job_types", (4, 12)),
+        ("servers", (20, 120)),
+    ],
+)
+def test_what_figures_vary_can_be_played(setting, values):
+    """Figs. 6 and 9 to 12 of ESDP."""
+    for value in values:
+        scenario = create_scenario("esdp-default-v1", **{setting: value})
+        assert simulate(scenario.instance(0), create_policy("hauf"), 3, 0).slots == 3
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.approximation_jobs import kernels
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Floats, Ints, keep
 from gangwise.core.cluster import Cluster
 from gangwise.core.errors import ScenarioError
 
@@ -266,7 +266,7 @@ class ApproximationProblem:
                     f"capacity has shape {capacity.shape}; there are {prices.size} machines"
                 )
             arrays["capacity"] = capacity
-            object.__setattr__(self, "capacity", capacity)
+            keep(self, capacity=capacity)
         for what, array in arrays.items():
             bad = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
             if bad.size:
@@ -277,8 +277,7 @@ class ApproximationProblem:
             array.setflags(write=False)
         if not prices.any():
             raise ScenarioError("every machine is free; budgets then mean nothing: set prices")
-        object.__setattr__(self, "prices", prices)
-        object.__setattr__(self, "machines", tuple(names))
+        keep(self, prices=prices, machines=tuple(names))
 
     @property
     def M(self) -> int:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from gangwise.approximation_jobs import kernels
-from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints, keep
 from gangwise.core.errors import ScenarioError
 
 BLOCK = 64  # slots generated at a time
@@ -127,7 +127,7 @@ class IidRates:
             raise ScenarioError(f"{at}mean rates are one number per machine, within [0, 1]")
         if not (np.isfinite(self.concentration) and self.concentration >= 0):
             raise ScenarioError(f"concentration is {self.concentration}; it must not be negative")
-        object.__setattr__(self, "means", means)
+        keep(self, means=means)
 
     @property
     def size(self) -> int:
@@ -175,8 +175,7 @@ class UniformRates:
         )
         if low.ndim != 1 or not ((low >= 0) & (low <= high) & (high <= 1)).all():
             raise ScenarioError("rates need 0 ≤ low ≤ high ≤ 1 for every machine")
-        object.__setattr__(self, "low", low.copy())
-        object.__setattr__(self, "high", high.copy())
+        keep(self, low=low.copy(), high=high.copy())
 
     @property
     def size(self) -> int:
@@ -403,7 +402,7 @@ class MeasuredRates(_Machines):
                 f"{table.shape}"
             )
         table.setflags(write=False)
-        object.__setattr__(self, "table", table)
+        keep(self, table=table)
 
     @property
     def means(self) -> Floats:
@@ -421,7 +420,7 @@ class ReplayedRates:
         table = np.array(self.table, dtype=np.float64, ndmin=2)
         if not table.size:
             raise ScenarioError("a table of rates needs a slot and a machine")
-        object.__setattr__(self, "table", table)
+        keep(self, table=table)
 
     @property
     def size(self) -> int:

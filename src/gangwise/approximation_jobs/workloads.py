@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from gangwise.approximation_jobs.problem import Job, Power
 from gangwise.approximation_jobs.rates import Rates
-from gangwise.core.arrays import Floats
+from gangwise.core.arrays import Floats, keep
 from gangwise.core.errors import ScenarioError
 
 Pricing = Literal["population", "realised"]
@@ -77,7 +77,7 @@ class ReplayedJobs:
                     "that may run at the same time must differ"
                 )
             last[job.id] = n
-        object.__setattr__(self, "jobs", tuple(self.jobs[n] for n in order))
+        keep(self, jobs=tuple(self.jobs[n] for n in order))
 
     def stream(self, rng: np.random.Generator) -> JobStream:
         return _ReplayedJobs(self.jobs)

@@ -1,11 +1,15 @@
-"""Array types: one name for each kind of number, used in every signature."""
+"""Array types, one name for each kind of number, and checks of arrays that users give."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from gangwise.core.errors import ScenarioError
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -21,3 +25,53 @@ def read_only(array: npt.NDArray[Any]) -> Any:
     view = np.ascontiguousarray(array).view()
     view.setflags(write=False)
     return view
+
+
+def frozen(given: npt.ArrayLike, kind: type = np.float64, ndim: int = 0) -> Any:
+    """A copy that cannot be written."""
+    return read_only(np.array(given, dtype=kind, order="C", ndmin=ndim))
+
+
+def keep(owner: object, **fields: Any) -> None:
+    """Set fields of a frozen dataclass while it is made."""
+    for name, value in fields.items():
+        object.__setattr__(owner, name, value)
+
+
+def first(bad: npt.ArrayLike) -> Any:
+    """Index of the first true value, a tuple of them in a table; None where all are false."""
+    found = np.argwhere(bad)
+    if not len(found):
+        return None
+    return int(found[0, 0]) if found.shape[1] == 1 else tuple(found[0].tolist())
+
+
+def check_amount(amounts: npt.NDArray[Any], what: Callable[[Any], str]) -> None:
+    """Raise ScenarioError unless all are finite, zero or larger; ``what`` names one by its index.
+
+    >>> check_amount(np.array([1.0, -2.0]), lambda r: f"capacity of server {r}")
+    Traceback (most recent call last):
+    gangwise.core.errors.ScenarioError: capacity of server 1 is -2.0; it must be a finite number, \
+zero or larger
+    """
+    if (at := first(~(np.isfinite(amounts) & (amounts >= 0)))) is not None:
+        raise ScenarioError(
+            f"{what(at)} is {amounts[at]}; it must be a finite number, zero or larger"
+        )
+
+
+def check_names(names: tuple[str, ...], count: int, kind: str) -> tuple[str, ...]:
+    """Names of so many things of a kind, numbers where none are given.
+
+    >>> check_names((), 2, "job type")
+    ('job-type-0', 'job-type-1')
+
+    Raises ScenarioError where there are more or fewer, or two alike.
+    """
+    names = tuple(names) or tuple(f"{kind.replace(' ', '-')}-{i}" for i in range(count))
+    if len(names) != count:
+        raise ScenarioError(f"{len(names)} {kind} names are given; there are {count}")
+    if len(set(names)) < count:
+        twice = next(name for name, n in Counter(names).items() if n > 1)
+        raise ScenarioError(f"{kind} name {twice!r} is used twice")
+    return names

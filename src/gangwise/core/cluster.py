@@ -8,17 +8,13 @@ channels of one server are contiguous.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from gangwise.core.arrays import Bools, Floats, Ints, check_amount, check_names, first, frozen, keep
 from gangwise.core.errors import ScenarioError, UnknownName
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -53,12 +49,7 @@ def _vector(
         if device not in devices:
             raise ScenarioError(f"{owner}: {UnknownName('device type', device, list(devices))}")
     row = [float(quantities.get(device, 0.0)) for device in devices]
-    for device, amount in zip(devices, row):
-        if not (np.isfinite(amount) and amount >= 0):
-            raise ScenarioError(
-                f"{owner}: {what} of device type {device!r} is {amount}; "
-                "it must be a finite number, zero or larger"
-            )
+    check_amount(np.array(row), lambda k: f"{owner}: {what} of device type {devices[k]!r}")
     return row
 
 
@@ -93,34 +84,21 @@ class Cluster:
     units: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        capacity = np.array(self.capacity, dtype=np.float64, order="C")
+        capacity = frozen(self.capacity)
         if capacity.ndim != 2 or 0 in capacity.shape:
             raise ScenarioError(
                 "capacity must be a table of servers by device types with at least one of each; "
                 f"its shape is {capacity.shape}"
             )
-        names = self.servers or tuple(f"server-{r}" for r in range(capacity.shape[0]))
-        units = self.units or ("devices",) * capacity.shape[1]
-        if len(names) != capacity.shape[0] or len(self.devices) != capacity.shape[1]:
-            raise ScenarioError(
-                f"capacity has shape {capacity.shape}, but there are {len(names)} server names "
-                f"and {len(self.devices)} device types"
-            )
-        for kind, given in (("server", names), ("device type", self.devices)):
-            for name, count in Counter(given).items():
-                if count > 1:
-                    raise ScenarioError(f"{kind} name {name!r} is used twice")
-        bad = np.argwhere(~(np.isfinite(capacity) & (capacity >= 0)))
-        if len(bad):
-            r, k = bad[0]
-            raise ScenarioError(
-                f"server {names[r]!r}: capacity of device type {self.devices[k]!r} is "
-                f"{capacity[r, k]}; it must be a finite number, zero or larger"
-            )
-        capacity.setflags(write=False)
-        object.__setattr__(self, "capacity", capacity)
-        object.__setattr__(self, "servers", tuple(names))
-        object.__setattr__(self, "units", tuple(units))
+        R, K = capacity.shape
+        names = check_names(self.servers, R, "server")
+        devices = check_names(self.devices, K, "device type")
+        check_amount(
+            capacity,
+            lambda at: f"server {names[at[0]]!r}: capacity of device type {devices[at[1]]!r}",
+        )
+        units = tuple(self.units) or ("devices",) * K
+        keep(self, capacity=capacity, servers=names, units=units)
 
     @classmethod
     def of(cls, servers: Sequence[Server], devices: Sequence[DeviceType] = ()) -> Cluster:
@@ -166,30 +144,26 @@ class Channels:
                 f"{server.shape} servers"
             )
         for what, index, size in (("job type", job_type, L), ("server", server, R)):
-            astray = index[(index < 0) | (index >= size)]
-            if astray.size:
+            if (e := first((index < 0) | (index >= size))) is not None:
                 raise ScenarioError(
-                    f"a channel names {what} {astray[0]}; there are {size}, counted from 0"
+                    f"a channel names {what} {index[e]}; there are {size}, counted from 0"
                 )
         order = np.lexsort((job_type, server))
         job_type, server = job_type[order], server[order]
-        twice = np.flatnonzero((np.diff(job_type) == 0) & (np.diff(server) == 0))
-        if twice.size:
-            e = twice[0]
+        e = first((np.diff(job_type) == 0) & (np.diff(server) == 0))
+        if e is not None:
             raise ScenarioError(
                 f"channel (job type {job_type[e]}, server {server[e]}) is given twice"
             )
-        starts = np.zeros(R + 1, dtype=np.int64)
-        np.cumsum(np.bincount(server, minlength=R), out=starts[1:])
-        for name, array in (("job_type", job_type), ("server", server), ("starts", starts)):
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
+        starts = np.append(0, np.cumsum(np.bincount(server, minlength=R))).astype(np.int64)
+        arrays = {"job_type": job_type, "server": server, "starts": starts}
+        keep(self, **{name: frozen(array, np.int64) for name, array in arrays.items()})
 
     def __len__(self) -> int:
         return int(self.job_type.size)
 
     @classmethod
-    def of_mask(cls, mask: npt.NDArray[np.bool_]) -> Channels:
+    def of_mask(cls, mask: Bools) -> Channels:
         """Channels from a truth table of shape [L, R]."""
         server, job_type = np.nonzero(np.asarray(mask, dtype=bool).T)
         L, R = mask.shape
@@ -210,9 +184,7 @@ class Channels:
             mask[start : start + 256] = (
                 part[:, None, :] <= cluster.capacity[None, :, :] * (1 + 1e-12)
             ).all(axis=2)
-        alone = np.flatnonzero(~mask.any(axis=1))
-        if alone.size:
-            l = int(alone[0])
+        if (l := first(~mask.any(axis=1))) is not None:
             name = names[l] if names is not None else f"#{l}"
             largest = cluster.capacity.max(axis=0)
             short = [
@@ -226,12 +198,20 @@ class Channels:
             )
         return cls.of_mask(mask)
 
-    def require_all_connected(self, names: Sequence[str]) -> None:
-        """Raise ScenarioError when a job type has no channel at all."""
-        degree = np.bincount(self.job_type, minlength=self.shape[0])
-        alone = np.flatnonzero(degree == 0)
-        if alone.size:
+    def require_all_connected(self, names: Sequence[str], servers: int) -> None:
+        """Raise ScenarioError unless they connect all these job types to so many servers."""
+        if self.shape != (len(names), servers):
             raise ScenarioError(
-                f"job type {names[int(alone[0])]!r} has no channel to any server, so none of its "
-                "jobs could ever run; connect it or leave it out"
+                f"channels connect {self.shape} job types and servers; there are "
+                f"{(len(names), servers)}"
             )
+        if (l := first(np.bincount(self.job_type, minlength=len(names)) == 0)) is not None:
+            raise ScenarioError(
+                f"job type {names[l]!r} has no channel to any server, so none of its jobs could "
+                "ever run; connect it or leave it out"
+            )
+
+    def relabelled(self, order: Ints) -> tuple[Channels, Ints]:
+        """With server ``order[i]`` now called ``i``; and what each channel was called before."""
+        server = np.argsort(order)[self.server]
+        return Channels(self.job_type, server, self.shape), np.lexsort((self.job_type, server))

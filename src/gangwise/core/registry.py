@@ -71,6 +71,7 @@ def register(
     kind: Kind,
     name: str,
     target: str | Callable[..., Any],
+    /,
     summary: str = "",
     family: str = "",
     revision: int = 1,

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Floats, Ints, keep
 from gangwise.core.errors import ScenarioError
 
 
@@ -78,8 +78,7 @@ class BinomialArrivals:
         if most.ndim != 1 or (most < 1).any():
             raise ScenarioError(f"most jobs per slot must be 1 or more for each type; got {most}")
         probability = _probabilities(self.probability, "arrival probability", most.size)
-        object.__setattr__(self, "probability", probability)
-        object.__setattr__(self, "most", most)
+        keep(self, probability=probability, most=most)
 
     def stream(self, rng: np.random.Generator) -> ArrivalStream:
         return _BinomialStream(self, rng)
@@ -125,7 +124,7 @@ class OnOffArrivals:
 
     def __post_init__(self) -> None:
         p = _probabilities(self.probability, "arrival probability")
-        object.__setattr__(self, "probability", p)
+        keep(self, probability=p)
         for name, mean in (("mean_on", self.mean_on), ("mean_off", self.mean_off)):
             if not (np.isfinite(mean) and mean >= 1):
                 raise ScenarioError(f"{name} is {mean}; a period lasts at least one slot")
@@ -175,7 +174,7 @@ class ReplayedArrivals:
                 "replayed arrivals must be a table of slots by job types with counts of zero or "
                 f"more; its shape is {counts.shape}"
             )
-        object.__setattr__(self, "counts", counts)
+        keep(self, counts=counts)
         if not 0 <= self.keep <= 1:
             raise ScenarioError(f"keep is {self.keep}; a probability lies in [0, 1]")
 

@@ -173,7 +173,10 @@ class NamedSource(Source):
 
     def made_by(self) -> list[str]:
         entry = None if self.trace else _registered(self.name)
-        return super().made_by() + ([identify(entry.load(), "scenario")] if entry else [])
+        if entry is None:
+            return super().made_by()
+        own = f"{entry.name} r{entry.revision}"  # names may share a class, with other arguments
+        return [*super().made_by(), own if entry.built_in else identify(entry.load(), "scenario")]
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints, keep
 from gangwise.core.cluster import Channels
 from gangwise.core.contracts import Comparator, InstanceBase, Outcome, Timing
 from gangwise.core.errors import ScenarioError
@@ -350,7 +350,7 @@ class FluctuatingSpeedsInstance(SpeedsInstance):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.speeds, RecordedSpeeds):  # who knows the means can be beaten
-            object.__setattr__(self, "comparators", (*self.comparators, "clairvoyant"))
+            keep(self, comparators=(*self.comparators, "clairvoyant"))
 
     def environment(self) -> FluctuatingSpeedsEnvironment:
         return FluctuatingSpeedsEnvironment(self)
@@ -407,10 +407,7 @@ class FluctuatingSpeedsFamily:
     ) -> FluctuatingSpeedsInstance:
         """The same instance with server ``order[i]`` now called ``i``; noise moves with it."""
         problem = instance.problem
-        rows, place = self._rows(problem, order)
-        channels = Channels(
-            problem.channels.job_type, place[problem.channels.server], problem.channels.shape
-        )
+        channels, rows = problem.channels.relabelled(order)
         relabelled = replace(
             problem, channels=channels, requests=problem.requests[rows], cost=problem.cost[rows]
         )
@@ -419,9 +416,5 @@ class FluctuatingSpeedsFamily:
     def relabel_decision(
         self, instance: FluctuatingSpeedsInstance, order: Ints, decision: npt.ArrayLike
     ) -> Floats:
-        return np.asarray(decision, dtype=np.float64)[self._rows(instance.problem, order)[0]]
-
-    def _rows(self, problem: FluctuatingSpeedsProblem, order: Ints) -> tuple[Ints, Ints]:
-        place = np.argsort(order)
-        channels = problem.channels
-        return np.lexsort((channels.job_type, place[channels.server])), place
+        rows = instance.problem.channels.relabelled(order)[1]
+        return np.asarray(decision, dtype=np.float64)[rows]

@@ -15,7 +15,6 @@ lost, but every channel that is on gains a constant, which rewards switching on 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +22,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints, check_amount, check_names, first, frozen, keep
 from gangwise.core.cluster import Channels
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.fluctuating_speeds.speeds import Speeds
@@ -81,28 +80,18 @@ class Pool:
     servers: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        capacity = np.array(self.capacity, dtype=np.float64, order="C")
+        capacity = frozen(self.capacity)
         if capacity.ndim != 1 or not capacity.size or capacity.size != len(self.devices):
             raise ScenarioError(
                 f"capacity has shape {capacity.shape}; expected one number for each of "
                 f"{len(self.devices)} device types, for the whole cluster"
             )
-        for kind, given in (("server", self.servers), ("device type", self.devices)):
-            if not given:
-                raise ScenarioError(f"a cluster needs at least one {kind}")
-            name, count = Counter(given).most_common(1)[0]
-            if count > 1:
-                raise ScenarioError(f"{kind} name {name!r} is used twice")
-        bad = np.flatnonzero(~(np.isfinite(capacity) & (capacity >= 0)))
-        if bad.size:
-            raise ScenarioError(
-                f"capacity of device type {self.devices[bad[0]]!r} is {capacity[bad[0]]}; it must "
-                "be a finite number, zero or larger"
-            )
-        capacity.setflags(write=False)
-        object.__setattr__(self, "capacity", capacity)
-        object.__setattr__(self, "devices", tuple(self.devices))
-        object.__setattr__(self, "servers", tuple(self.servers))
+        if not self.servers:
+            raise ScenarioError("a cluster needs at least one server")
+        servers = check_names(self.servers, len(self.servers), "server")
+        devices = check_names(self.devices, capacity.size, "device type")
+        check_amount(capacity, lambda k: f"capacity of device type {devices[k]!r}")
+        keep(self, capacity=capacity, devices=devices, servers=servers)
 
 
 TOLERANCE = 1e-9
@@ -142,18 +131,11 @@ class FluctuatingSpeedsProblem:
     job_types: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        requests = np.array(self.requests, dtype=np.float64, order="C")
-        cost = np.array(self.cost, dtype=np.float64, order="C")
-        L, R = self.channels.shape
+        requests, cost = frozen(self.requests), frozen(self.cost)
         E, K = len(self.channels), len(self.cluster.devices)
-        names = self.job_types or tuple(f"job-type-{l}" for l in range(L))
-        if len(names) != L or len(set(names)) != L:
-            raise ScenarioError(f"{L} job types need {L} different names; got {len(set(names))}")
-        object.__setattr__(self, "job_types", tuple(names))
-        if len(self.cluster.servers) != R:
-            raise ScenarioError(
-                f"channels connect to {R} servers; the cluster has {len(self.cluster.servers)}"
-            )
+        names = check_names(self.job_types, self.channels.shape[0], "job type")
+        keep(self, job_types=names)
+        self.channels.require_all_connected(names, len(self.cluster.servers))
         if requests.shape != (E, K):
             raise ScenarioError(
                 f"requests have shape {requests.shape}; expected {E} channels by {K} device types"
@@ -162,28 +144,18 @@ class FluctuatingSpeedsProblem:
             raise ScenarioError(
                 f"cost has shape {cost.shape}; expected one number for each of {E} channels"
             )
-        bad = np.argwhere(~(np.isfinite(requests) & (requests >= 0)))
-        if len(bad):
-            e, k = bad[0]
+        devices = self.cluster.devices
+        check_amount(
+            requests, lambda at: f"{self.name(at[0])}: request of device type {devices[at[1]]!r}"
+        )
+        if (e := first(~(requests > 0).any(axis=1))) is not None:
             raise ScenarioError(
-                f"{self.name(e)}: request of device type {self.cluster.devices[k]!r} is "
-                f"{requests[e, k]}; it must be a finite number, zero or larger"
-            )
-        empty = np.flatnonzero(~(requests > 0).any(axis=1))
-        if empty.size:
-            raise ScenarioError(
-                f"{self.name(empty[0])} requests none of the device types "
+                f"{self.name(e)} requests none of the device types "
                 f"{', '.join(self.cluster.devices)}; a channel takes something while it is on"
             )
-        wrong = np.flatnonzero(~np.isfinite(cost))
-        if wrong.size:
-            raise ScenarioError(
-                f"{self.name(wrong[0])}: supply cost is {cost[wrong[0]]}; it must be finite"
-            )
-        self.channels.require_all_connected(names)
-        for name, array in (("requests", requests), ("cost", cost)):
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
+        if (e := first(~np.isfinite(cost))) is not None:
+            raise ScenarioError(f"{self.name(e)}: supply cost is {cost[e]}; it must be finite")
+        keep(self, requests=requests, cost=cost)
 
     def name(self, e: int) -> str:
         l, r = self.channels.job_type[e], self.channels.server[e]

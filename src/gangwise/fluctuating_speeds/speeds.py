@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc, ndtr
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Floats, Ints, keep
 from gangwise.core.errors import ScenarioError
 
 
@@ -147,7 +147,7 @@ class NormalSpeeds(_Normal, _Stationary):
     spread: float = 0.5
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mean", per_channel(self.mean, "mean utility", 0.0, 1e6))
+        keep(self, mean=per_channel(self.mean, "mean utility", 0.0, 1e6))
         self._require_spread()
 
     def means(self, slots: Ints) -> Floats:
@@ -165,7 +165,7 @@ class BernoulliSpeeds(_Stationary):
     mean: Floats
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mean", per_channel(self.mean, "mean utility", 0.0, 1.0))
+        keep(self, mean=per_channel(self.mean, "mean utility", 0.0, 1.0))
 
     def reach(self) -> tuple[Floats, Floats]:
         return np.zeros(self.size), np.ones(self.size)
@@ -186,7 +186,7 @@ class BetaSpeeds(_Stationary):
     concentration: float = 4.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mean", per_channel(self.mean, "mean utility", 1e-9, 1 - 1e-9))
+        keep(self, mean=per_channel(self.mean, "mean utility", 1e-9, 1 - 1e-9))
         if not (np.isfinite(self.concentration) and self.concentration > 0):
             raise ScenarioError(f"concentration is {self.concentration}; it must be positive")
 
@@ -265,8 +265,7 @@ class PiecewiseSpeeds(_Normal):
                 f"pieces must begin at increasing slots, the first at 0; got {begins.tolist()} for "
                 f"{len(levels)} pieces"
             )
-        object.__setattr__(self, "levels", levels)
-        object.__setattr__(self, "begins", begins)
+        keep(self, levels=levels, begins=begins)
 
     def reach(self) -> tuple[Floats, Floats]:
         low = (self.levels * (1 - 2 * self.spread)).min(axis=0)
@@ -305,8 +304,7 @@ class WavingSpeeds(_Normal):
                 f"amplitude must lie in [0, 1] and period be a slot or more; got {self.amplitude} "
                 f"and {self.period}"
             )
-        object.__setattr__(self, "mean", mean)
-        object.__setattr__(self, "phase", phase)
+        keep(self, mean=mean, phase=phase)
 
     def reach(self) -> tuple[Floats, Floats]:
         least, most = self.mean * (1 - self.amplitude), self.mean * (1 + self.amplitude)
@@ -352,7 +350,7 @@ class ReplayedSpeeds(_Measured):
                 f"{self.blocks} blocks are asked for; the shortest series has {shortest} values "
                 f"and the walk takes {self.slots} slots"
             )
-        object.__setattr__(self, "series", tuple(kept))
+        keep(self, series=tuple(kept))
 
     def regime(self, slot: int) -> int:
         return (slot % self.slots) * self.blocks // self.slots
@@ -420,9 +418,7 @@ class RecordedSpeeds(_Measured):
             shortest = min(kept[e].size for e in of_group)
             for e in of_group:
                 kept[e] = kept[e][:shortest]
-        object.__setattr__(self, "series", tuple(kept))
-        object.__setattr__(self, "group", group)
-        object.__setattr__(self, "begin", begin)
+        keep(self, series=tuple(kept), group=group, begin=begin)
 
     @classmethod
     def anywhere(

@@ -242,22 +242,16 @@ class GainOverheadFamily:
 
     def relabel_servers(self, instance: GainOverheadInstance, order: Ints) -> GainOverheadInstance:
         """The same instance with server ``order[i]`` now called ``i``."""
-        base = instance.base
-        place = np.argsort(order)
-        channels = Channels(
-            base.channels.job_type, place[base.channels.server], base.channels.shape
+        base, u = instance.base, instance.base.utilities
+        problem = replace(
+            base,
+            cluster=replace(base.cluster, capacity=base.cluster.capacity[order]),
+            channels=base.channels.relabelled(order)[0],
+            utilities=replace(u, kind=u.kind[order], alpha=u.alpha[order]),
         )
-        cluster = replace(base.cluster, capacity=base.cluster.capacity[order])
-        utilities = replace(
-            base.utilities, kind=base.utilities.kind[order], alpha=base.utilities.alpha[order]
-        )
-        problem = replace(base, cluster=cluster, channels=channels, utilities=utilities)
         return replace(instance, base=problem)
 
     def relabel_decision(
         self, instance: GainOverheadInstance, order: Ints, decision: Floats
     ) -> Floats:
-        channels = instance.problem.channels
-        place = np.argsort(order)
-        rows = np.lexsort((channels.job_type, place[channels.server]))
-        return np.asarray(decision)[rows]
+        return np.asarray(decision)[instance.problem.channels.relabelled(order)[1]]

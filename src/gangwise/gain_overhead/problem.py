@@ -25,7 +25,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Floats, Ints, read_only
+from gangwise.core.arrays import (
+    Floats,
+    Ints,
+    check_amount,
+    check_names,
+    first,
+    frozen,
+    keep,
+    read_only,
+)
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.errors import InfeasibleDecision, ScenarioError, UnknownName
 from gangwise.gain_overhead.kernels import Layout, evaluate
@@ -102,8 +111,7 @@ class Utilities:
     own: tuple[Utility, ...] = ()
 
     def __post_init__(self) -> None:
-        kind = np.array(self.kind, dtype=np.int64, order="C")
-        alpha = np.array(self.alpha, dtype=np.float64, order="C")
+        kind, alpha = frozen(self.kind, np.int64), frozen(self.alpha)
         if kind.shape != alpha.shape or kind.ndim != 2:
             raise ScenarioError(
                 f"utility kinds have shape {kind.shape} and alphas {alpha.shape}; both must be "
@@ -112,17 +120,12 @@ class Utilities:
         unknown = kind[(kind < 0) | (kind >= len(BUILT_IN) + len(self.own))]
         if unknown.size:
             raise ScenarioError(f"utility kind {unknown[0]} is not one of those given")
-        bad = np.argwhere(~(np.isfinite(alpha) & (alpha > 0)))
-        if len(bad):
-            r, k = bad[0]
+        if (at := first(~(np.isfinite(alpha) & (alpha > 0)))) is not None:
             raise ScenarioError(
-                f"utility parameter alpha of server {r}, device type {k} is {alpha[r, k]}; "
+                f"utility parameter alpha of server {at[0]}, device type {at[1]} is {alpha[at]}; "
                 "it must be positive"
             )
-        kind.setflags(write=False)
-        alpha.setflags(write=False)
-        object.__setattr__(self, "kind", kind)
-        object.__setattr__(self, "alpha", alpha)
+        keep(self, kind=kind, alpha=alpha)
 
     @classmethod
     def of(
@@ -152,6 +155,22 @@ class Utilities:
             if chosen.any():
                 result[chosen] = getattr(utility, what)(y[chosen], alpha[chosen])
         return result
+
+
+def require_rewards(cluster: Cluster, utilities: Utilities, overhead: Floats) -> Floats:
+    """Overhead coefficients β [K]; ScenarioError unless they and the utilities fit the cluster."""
+    R, K = cluster.capacity.shape
+    if utilities.kind.shape != (R, K):
+        raise ScenarioError(
+            f"utilities are given for {utilities.kind.shape} servers and device types; the "
+            f"cluster has ({R}, {K})"
+        )
+    beta: Floats = frozen(overhead, ndim=1)
+    if beta.shape != (K,) or not (np.isfinite(beta) & (beta >= 0)).all():
+        raise ScenarioError(
+            f"overhead coefficients must be {K} finite numbers, zero or larger; got {beta}"
+        )
+    return beta
 
 
 def _kind(entry: str | Utility, own: list[Utility]) -> int:
@@ -219,47 +238,25 @@ class GainOverheadProblem:
     def __post_init__(self) -> None:
         if not (np.isfinite(self.moving) and self.moving >= 0):
             raise ScenarioError(f"the charge for moving is {self.moving}; it must be zero or more")
-        requests = np.array(self.requests, dtype=np.float64, order="C")
-        overhead = np.array(self.overhead, dtype=np.float64, ndmin=1)
+        requests = frozen(self.requests)
         R, K = self.cluster.capacity.shape
         if requests.ndim != 2 or requests.shape[1] != K or not len(requests):
             raise ScenarioError(
                 f"requests have shape {requests.shape}; expected job types by {K} device types"
             )
-        L = len(requests)
-        names = self.job_types or tuple(f"job-type-{l}" for l in range(L))
-        if len(names) != L or len(set(names)) != L:
-            raise ScenarioError(f"{L} job types need {L} different names; got {len(set(names))}")
-        bad = np.argwhere(~(np.isfinite(requests) & (requests >= 0)))
-        if len(bad):
-            l, k = bad[0]
-            raise ScenarioError(
-                f"job type {names[l]!r}: request of device type {self.cluster.devices[k]!r} is "
-                f"{requests[l, k]}; it must be a finite number, zero or larger"
-            )
-        empty = np.flatnonzero(~(requests > 0).any(axis=1))
-        if empty.size:
-            raise ScenarioError(f"job type {names[empty[0]]!r} requests no devices at all")
-        if overhead.shape != (K,) or not (np.isfinite(overhead) & (overhead >= 0)).all():
-            raise ScenarioError(
-                f"overhead coefficients must be {K} finite numbers, zero or larger; got {overhead}"
-            )
-        if self.utilities.kind.shape != (R, K):
-            raise ScenarioError(
-                f"utilities are given for {self.utilities.kind.shape} servers and device types; "
-                f"the cluster has ({R}, {K})"
-            )
-        if self.channels.shape != (L, R):
-            raise ScenarioError(
-                f"channels connect {self.channels.shape} job types and servers; "
-                f"there are ({L}, {R})"
-            )
-        self.channels.require_all_connected(names)
-        requests.setflags(write=False)
-        overhead.setflags(write=False)
-        object.__setattr__(self, "requests", requests)
-        object.__setattr__(self, "overhead", overhead)
-        object.__setattr__(self, "job_types", tuple(names))
+        names, devices = (
+            check_names(self.job_types, len(requests), "job type"),
+            self.cluster.devices,
+        )
+        check_amount(
+            requests,
+            lambda at: f"job type {names[at[0]]!r}: request of device type {devices[at[1]]!r}",
+        )
+        if (l := first(~(requests > 0).any(axis=1))) is not None:
+            raise ScenarioError(f"job type {names[l]!r} requests no devices at all")
+        overhead = require_rewards(self.cluster, self.utilities, self.overhead)
+        self.channels.require_all_connected(names, R)
+        keep(self, requests=requests, overhead=overhead, job_types=names)
 
     @property
     def L(self) -> int:

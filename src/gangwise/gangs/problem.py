@@ -33,26 +33,17 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints, check_amount, check_names, first, frozen, keep
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
-from gangwise.gain_overhead.problem import TOLERANCE, GainOverheadProblem, Utilities
+from gangwise.gain_overhead.problem import (
+    TOLERANCE,
+    GainOverheadProblem,
+    Utilities,
+    require_rewards,
+)
 
 ProblemT = TypeVar("ProblemT", bound="GangPlacementProblem")
-
-
-def first(bad: Any) -> Any:
-    """Index of the first true value, a tuple of them in a table; None where all are false."""
-    found = np.argwhere(bad)
-    if not len(found):
-        return None
-    return int(found[0, 0]) if found.shape[1] == 1 else tuple(found[0].tolist())
-
-
-def frozen(given: Any, kind: type = np.float64) -> Any:
-    array: Any = np.array(given, dtype=kind, order="C")
-    array.setflags(write=False)
-    return array
 
 
 def relative_size(capacity: Floats) -> Floats:
@@ -90,12 +81,10 @@ class GangPlacementProblem:
     def __post_init__(self) -> None:
         for name in ("task_job_type", "minimum"):
             given = np.asarray(getattr(self, name))
-            object.__setattr__(self, name, frozen(given, np.int64))
+            keep(self, **{name: frozen(given, np.int64)})
             if not np.array_equal(getattr(self, name), given):
                 raise ScenarioError(f"{name} must hold whole numbers; got {given}")
-        object.__setattr__(self, "task_requests", frozen(self.task_requests))
-        names = self.job_types or tuple(f"job-type-{l}" for l in range(self.minimum.size))
-        object.__setattr__(self, "job_types", tuple(names))
+        keep(self, task_requests=frozen(self.task_requests))
         self._require_shapes()
         self._require_tasks()
         self._require_room()
@@ -107,20 +96,13 @@ class GangPlacementProblem:
             raise ScenarioError(
                 f"minimum has shape {self.minimum.shape}; expected one number for each job type"
             )
-        if len(self.job_types) != L or len(set(self.job_types)) != L:
-            raise ScenarioError(
-                f"{L} job types need {L} different names; got {len(set(self.job_types))}"
-            )
+        keep(self, job_types=check_names(self.job_types, L, "job type"))
         if len(tasks) != 1 or self.task_requests.shape != (*tasks, K):
             raise ScenarioError(
                 f"task_job_type has shape {tasks} and task_requests {self.task_requests.shape}; "
                 f"expected one job type for each task and a table of tasks by {K} device types"
             )
-        if self.channels.shape != (L, R):
-            raise ScenarioError(
-                f"channels connect {self.channels.shape} job types and servers; there are "
-                f"({L}, {R})"
-            )
+        self.channels.require_all_connected(self.job_types, R)
 
     def _require_tasks(self) -> None:
         of, L, requests, names = self.task_job_type, self.L, self.task_requests, self.job_types
@@ -136,12 +118,12 @@ class GangPlacementProblem:
         count = np.bincount(of, minlength=L)
         if (l := first(count == 0)) is not None:
             raise ScenarioError(f"job type {names[l]!r} has no tasks; give it one or leave it out")
-        if (at := first(~(np.isfinite(requests) & (requests >= 0)))) is not None:
-            raise ScenarioError(
-                f"{self.task_name(at[0])}: request of device type "
-                f"{self.cluster.devices[at[1]]!r} is {requests[at]}; it must be a finite number, "
-                "zero or larger"
-            )
+        check_amount(
+            requests,
+            lambda at: (
+                f"{self.task_name(at[0])}: request of device type {self.cluster.devices[at[1]]!r}"
+            ),
+        )
         if (q := first(~(requests > 0).any(axis=1))) is not None:
             raise ScenarioError(f"{self.task_name(q)} requests no devices at all; leave it out")
         if (l := first((self.minimum < 1) | (self.minimum > count))) is not None:
@@ -152,7 +134,6 @@ class GangPlacementProblem:
 
     def _require_room(self) -> None:
         """Every task fits somewhere, or its job could never have all of them."""
-        self.channels.require_all_connected(self.job_types)
         if (q := first(~self.fits.any(axis=1))) is None:
             return
         servers = np.flatnonzero(self.channel_of[self.task_job_type[q]] >= 0)
@@ -318,14 +299,13 @@ class GangPlacementProblem:
         Returns (problem, ndarray of int64, shape [E]): The problem, and what each of its channels
         was called before.
         """
-        cluster, channels = self.cluster, self.channels
-        server = np.argsort(order)[channels.server]
-        before = np.lexsort((channels.job_type, server)).astype(np.int64)
+        cluster = self.cluster
+        channels, before = self.channels.relabelled(order)
         names = tuple(cluster.servers[r] for r in order.tolist())
         moved = replace(
             self,
             cluster=replace(cluster, capacity=cluster.capacity[order], servers=names),
-            channels=Channels(channels.job_type, server, channels.shape),
+            channels=channels,
             **self._relabelled(order, before),
         )
         return moved, before
@@ -381,18 +361,7 @@ needs at least 2 to be launched; place more or none
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        R, K = self.cluster.capacity.shape
-        if self.utilities.kind.shape != (R, K):
-            raise ScenarioError(
-                f"utilities are given for {self.utilities.kind.shape} servers and device types; "
-                f"the cluster has ({R}, {K})"
-            )
-        beta = frozen(self.overhead)
-        if beta.shape != (K,) or not (np.isfinite(beta) & (beta >= 0)).all():
-            raise ScenarioError(
-                f"overhead coefficients must be {K} finite numbers, zero or larger; got {beta}"
-            )
-        object.__setattr__(self, "overhead", beta)
+        keep(self, overhead=require_rewards(self.cluster, self.utilities, self.overhead))
 
     @cached_property
     def relaxed(self) -> GainOverheadProblem:
@@ -488,12 +457,8 @@ placed and needs at least 2 to be launched; place more or none
                     f"{name} has shape {array.shape}; expected one number for each of {count} "
                     f"{what}"
                 )
-            object.__setattr__(self, name, array)
-        if (q := first(~(np.isfinite(each) & (each >= 0)))) is not None:
-            raise ScenarioError(
-                f"{self.task_name(q)}: its supply cost is {each[q]}; it must be finite, zero or "
-                "larger"
-            )
+            keep(self, **{name: array})
+        check_amount(each, lambda q: f"{self.task_name(q)}: its supply cost")
         if (e := first(~np.isfinite(cost))) is not None:
             raise ScenarioError(f"{self.name(e)}: supply cost is {cost[e]}; it must be finite")
 

@@ -19,7 +19,6 @@ not say is drawn, as the settings state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -69,17 +68,6 @@ from gangwise.traces.slots.fluctuating_speeds import (
 )
 
 DEVICES = ("cpu", "mem", "gpu")
-
-VARIATIONS: Mapping[str, tuple[str, tuple[Any, ...]]] = {
-    "fig-6": ("fraction", (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)),
-    "fig-9": ("rho", (0.3, 0.5, 0.7, 0.8, 0.9, 1.0)),
-    "fig-10": ("density", (0.05, 0.1, 0.15, 0.2, 0.3)),
-    "fig-11": ("job_types", (4, 6, 8, 10, 12)),
-    "fig-12": ("servers", (20, 40, 60, 80, 100, 120)),
-}
-"""Which setting a figure of ESDP §4 varies, and values to try. Figs. 2–4 and 13 vary the number of
-slots, Fig. 5 shows computation times, Figs. 7 and 8 vary ``delta`` and ``g``, arguments of the
-policies."""
 
 
 class Settings(FeedbackSettings):
@@ -246,19 +234,6 @@ class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
         return GangSpeedsInstance(
             problem, BernoulliArrivals(np.full(L, s.rho)), speeds, scale, time_limit=s.time_limit
         )
-
-
-def small_scenario(**settings: Any) -> ESDPGangScenario:
-    """``esdp-gang-small-v1``: a size at which every slot's optimum is found in no time."""
-    small = {
-        "job_types": 5,
-        "servers": 8,
-        "channels": 6,
-        "tasks": (2, 4),
-        "share": (0.2, 0.6),
-        "contention": 4.0,
-    }
-    return ESDPGangScenario(name="esdp-gang-small-v1", **{**small, **settings})
 
 
 class _Common(Strict):

@@ -16,7 +16,7 @@ the same servers.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
@@ -45,8 +45,7 @@ from gangwise.scenarios.drawing import (
 
 DEVICES = ("cpu", "mem", "gpu", "npu", "tpu", "fpga")
 OUR_MOST = (24, 48, 16, 16, 16, 8)
-GUESSED_MOST = (64, 512, 16, 16, 8, 4)
-AUTHORS_LEAST, AUTHORS_MOST = (1, 2, 0, 0, 0, 0), (128, 512, 64, 8, 8, 4)
+AUTHORS_MOST = (128, 512, 64, 8, 8, 4)
 
 
 class Settings(RewardSettings, FeedbackSettings):
@@ -137,17 +136,6 @@ def draw_problem(
     )
 
 
-def authors_scenario(**settings: Any) -> OGASchedScenario:
-    """``ogasched-authors-v2``: the device ranges of the authors' early code."""
-    ranges = {"least": AUTHORS_LEAST, "most": AUTHORS_MOST, "requests": "continuous"}
-    return OGASchedScenario(name="ogasched-authors-v2", **{**ranges, **settings})
-
-
-def guessed_scenario(**settings: Any) -> OGASchedScenario:
-    """``ogasched-authors-v1``: what v2 was taken to be; kept so that its results can be found."""
-    return OGASchedScenario(name="ogasched-authors-v1", **{"most": GUESSED_MOST, **settings})
-
-
 class OGASchedGangSettings(GangSettings, RewardSettings):
     """Parameters of the generator, with the distribution of everything it draws."""
 
@@ -189,9 +177,3 @@ class GangScenario(DrawnScenario[OGASchedGangSettings]):
             rng.uniform(*s.beta, K),
         )
         return GangInstance(problem, arrivals_of(s.arrivals, s.rho, L), s.time_limit)
-
-
-def small_scenario(**settings: Any) -> GangScenario:
-    """``ogasched-gang-small-v1``: a size at which every slot's optimum is found in no time."""
-    small = {"job_types": 5, "servers": 12, "most": OUR_MOST[:3], "channels": 6}
-    return GangScenario(name="ogasched-gang-small-v1", **{**small, **settings})
