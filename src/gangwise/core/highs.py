@@ -95,10 +95,11 @@ def maximise(
     - ``relative_gap``, ``absolute_gap``: Stop when bound and best point are this close.
     - ``seconds``: Time limit.
     - ``nodes``: Most branch and bound nodes; unlike seconds they are the same on every machine.
-    - ``>>> one_of_two = Rows.of([([0``, ``1]``, ``[1.0``, ``1.0]``, ``1.0)])``
-    - ``>>> c``, ``all_whole = np.array([2.0``, ``3.0])``, ``np.ones(2``, ``dtype=bool)``
-    - ``>>> maximise(c``, ``np.ones(2)``, ``all_whole``, ``one_of_two``, ``relative_gap=1e-9)``
-    - ``Answer(x=array([0.``, ``1.])``, ``bound=3.0``, ``optimal=True)``
+
+    >>> one_of_two = Rows.of([([0, 1], [1.0, 1.0], 1.0)])
+    >>> c, all_whole = np.array([2.0, 3.0]), np.ones(2, dtype=bool)
+    >>> maximise(c, np.ones(2), all_whole, one_of_two, relative_gap=1e-9)
+    Answer(x=array([0., 1.]), bound=3.0, optimal=True)
     """
     api: Any = highspy  # has no type information
     lp = api.HighsLp()

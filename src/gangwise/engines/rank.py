@@ -29,10 +29,7 @@ from typing import IO, Any, NamedTuple
 class Identity(NamedTuple):
     """Which rank of which job this is.
 
-    Attributes
-    ----------
-    run : int
-        The cluster's own number of this start of the job.
+    - ``run``: The cluster's own number of this start of the job.
     """
 
     job: str

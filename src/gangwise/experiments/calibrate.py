@@ -137,15 +137,9 @@ def calibrate_log(
 ) -> Calibrated:
     """Find what a log tells of its site.
 
-    Parameters
-    ----------
-    path, trace, **settings
-        As of :func:`~gangwise.traces.registered.open_tables`.
+    - ``path``, ``trace``, ``**settings``: As of :func:`~gangwise.traces.registered.open_tables`.
 
-    Raises
-    ------
-    ScenarioError
-        Where the log does not say when jobs started.
+    Raises ScenarioError where the log does not say when jobs started.
     """
     if progress:
         progress("reading the log", 0, 1)

@@ -37,14 +37,9 @@ What = Literal["cancel", "pause", "every"]
 class Wish(NamedTuple):
     """What an operator asked for.
 
-    Attributes
-    ----------
-    state : {"accepted", "done", "refused"}
-        ``accepted`` is on the disk and not yet done.
-    asked, told : float
-        When it was accepted and answered, in seconds since 1970.
-    detail : str
-        Why it was refused, or what came of it.
+    - ``state`` ("accepted", "done", "refused"): ``accepted`` is on the disk and not yet done.
+    - ``asked``, ``told``: When it was accepted and answered, in seconds since 1970.
+    - ``detail``: Why it was refused, or what came of it.
     """
 
     id: int
@@ -59,10 +54,7 @@ class Wish(NamedTuple):
 class Wishes:
     """The file of wishes of a service's folder, for any of its processes.
 
-    Raises
-    ------
-    StoreError
-        When it cannot be opened; so do all methods when it cannot be read or written.
+    Raises StoreError when it cannot be opened; so do all methods when it cannot be read or written.
     """
 
     def __init__(self, folder: Path | str):

@@ -263,10 +263,7 @@ def is_mapping(path: Path) -> bool:
 def read_mapping(path: Path) -> MappingFile:
     """The mapping, checked.
 
-    Raises
-    ------
-    TraceError
-        Names the entry at fault, and what was probably meant.
+    Raises TraceError, which names the entry at fault, and what was probably meant.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))

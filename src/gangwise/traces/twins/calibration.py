@@ -132,10 +132,7 @@ class Calibration:
 def calibration(name: str) -> Calibration:
     """What the twin of a trace is drawn from.
 
-    Raises
-    ------
-    UnknownName
-        For a trace without a twin.
+    Raises UnknownName for a trace without a twin.
     """
     if name not in NAMES:
         raise UnknownName("twin", name, list(NAMES))
