@@ -83,7 +83,7 @@ def test_a_built_in_scenario_with_other_settings(tmp_path):
         ("arrival = 1.0", "arival = 1.0", "job_types.1.ar"),
         ("[overhead]\ngpu", "[overhead]\ngpus", "did you mean gpu"),
         ('kind = "poly"', 'kind = "cubic"', "utility.gpu.kind"),
-        ('name = "etl"', 'name = "train"', "different names"),
+        ('name = "etl"', 'name = "train"', "is used twice"),
         ("[overhead]", "[overhead", "scenario.toml"),
     ],
 )
