@@ -69,7 +69,8 @@ def read(path: Path) -> Page:
 def loaded(page: Page, text: str) -> list[str]:
     """What a page would load or run from elsewhere; nothing, for one that opens offline."""
     found = re.findall(r"(?:https?:)?//[\w-]+\.[a-z]{2,}", text)
-    found += [ref for ref in page.references if not re.fullmatch(r"#[\w.-]+|url\(#[\w.-]+\)", ref)]
+    inside = r"#[\w.-]+|url\(#[\w.-]+\)|data:image/png;base64,[\w+/=\s]+"
+    found += [ref for ref in page.references if not re.fullmatch(inside, ref)]
     found += sorted({"link", "img", "iframe", "object", "base"} & set(page.tags))
     found += [rule for rule in ("@import", "@font-face") if rule in text]
     return found + ["script"] * (page.tags.count("script") - 1)
@@ -78,7 +79,8 @@ def loaded(page: Page, text: str) -> list[str]:
 def faults(page: Page) -> list[str]:
     """What keeps a page from being read aloud, sorted and linked within; nothing, if it is well."""
     found = [f"#{each} stands twice" for each in set(page.ids) if page.ids.count(each) > 1]
-    targets = {re.sub(r"^url\(|[#)]", "", ref) for ref in page.references}
+    links = [ref for ref in page.references if not ref.startswith("data:")]
+    targets = {re.sub(r"^url\(|[#)]", "", ref) for ref in links}
     found += [f"#{each} leads nowhere" for each in sorted(targets - set(page.ids))]
     for tag, given in page.attributes:
         if tag == "th" and given.get("scope") not in ("row", "col"):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,8 +46,10 @@ class Faults(HTMLParser):
         super().__init__()
         self.found: list[str] = []
         self.inside: list[str] = []
-        self.heads = 0
+        self.heads = self.mains = 0
         self.levels: list[int] = []
+        self.regions: list[str] = []
+        self.said = "x"
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         of = dict(attrs)
@@ -65,12 +70,21 @@ class Faults(HTMLParser):
             self.found.append("img without alt")
         if re.fullmatch("h[1-6]", tag):
             self.levels.append(int(tag[1]))
-        if tag in ("label", "button"):
+        self.mains += tag == "main"
+        if of.get("role") == "region":
+            self.regions.append(of.get("aria-label") or "")
+        if tag in ("label", "button", "a"):
             self.inside.append(tag)
+            self.said = of.get("aria-label") or ""
+
+    def handle_data(self, data: str) -> None:
+        self.said += data.strip()
 
     def handle_endtag(self, tag: str) -> None:
         if tag in self.inside:
             self.inside.remove(tag)
+            if not self.said:
+                self.found.append(f"{tag} without words")
 
 
 def test_a_page_has_words_for_everything(page: str) -> None:
@@ -78,8 +92,30 @@ def test_a_page_has_words_for_everything(page: str) -> None:
     faults.feed(page)
     assert faults.found == []
     assert faults.heads > 20
+    assert faults.mains == 1
+    assert len(set(faults.regions)) == len(faults.regions)
     assert faults.levels[0] == 1
     assert all(b - a <= 1 for a, b in zip(faults.levels, faults.levels[1:]))  # none is skipped
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_axe_finds_nothing(page: str, theme: str, tmp_path: Path) -> None:
+    axe = pytest.importorskip("axe_core_python")
+    browser = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+    if browser is None:
+        pytest.skip("there is no Chromium")
+    script = (Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+    told = "r.violations.map(v => v.id + ': ' + v.nodes[0].html).join(', ')"
+    run = f"axe.run().then(r => document.title = 'found [' + {told} + ']')"
+    script = script.replace("</script", "<\\/script")
+    text = page.replace("</body>", f"<script>{script}</script><script>{run}</script></body>")
+    (tmp_path / "page.html").write_text(text, encoding="utf-8")
+    scheme = f"--blink-settings=preferredColorScheme={int(theme == 'light')}"
+    options = ["--no-sandbox", "--disable-gpu", "--virtual-time-budget=60000", "--dump-dom"]
+    command = [browser, scheme, *options, f"file://{tmp_path / 'page.html'}"]
+    dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
+    assert "<title>found []</title>" in dom, dom[: dom.index("</title>")][-2000:]
 
 
 def test_schedulers_are_explained_before_any_number_about_them(page: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 import gangwise
 from gangwise.experiments.compare import Comparison
 from gangwise.report import again
-from gangwise.report.again import heat, run_figures, watched
+from gangwise.report.again import run_figures, watched
 
 SMALL = {
     "ogasched-default-v1:servers=8,job_types=4": ("greedy", "ogasched-reserve"),
@@ -93,14 +93,14 @@ def test_another_run_than_the_stored_one_is_not_shown(monkeypatch: pytest.Monkey
     assert run_figures(comparison) == []
 
 
-def test_a_map_has_every_cell_once() -> None:
-    rng = np.random.default_rng(0)
-    shares = rng.integers(0, 9, (7, 11)) / 8
-    svg, found = heat(shares, [f"s{i}" for i in range(7)], 11), np.zeros((7, 11))
-    for part in svg.split("<path ")[1:]:
-        level = float(part.split('fill-opacity="')[1].split('"')[0])
-        for shape in part.split('"')[1].split("M")[1:]:
-            at, length = shape.split("v")[0].split("h")
-            column, row = map(int, at.split())
-            found[row, column : column + int(length)] += level
-    assert np.allclose(found, shares, atol=1e-3)
+def test_a_map_has_every_server_and_its_mean_over_bins() -> None:
+    name = "ogasched-default-v1:servers=8,job_types=4"
+    comparison = played(name)
+    picture = run_figures(comparison)[0]
+    best = gangwise.create_policy(picture.caption.removeprefix("One run: ").split(",")[0])
+    record, _ = watched(comparison.scenario.instance(2), best, 30, 2)
+    assert picture.numbers is not None
+    found = picture.numbers["mean"].to_numpy().reshape(8, 30)
+    assert np.allclose(found, record.used)
+    assert picture.numbers["line"].unique(maintain_order=True).to_list() == list(record.servers)
+    assert "<image" in picture.plots[0]

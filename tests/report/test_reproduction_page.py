@@ -110,15 +110,6 @@ def test_torn_files_are_named(reproduced: Path, file: str, content: str) -> None
     assert not (reproduced / "report.html").exists()
 
 
-def test_without_the_runs_only_timings_are_missing(reproduced: Path) -> None:
-    about = json.loads((reproduced / "reproduction.json").read_text())
-    about["artefacts"][0]["experiments"] = ["esdp-verification"]
-    (reproduced / "reproduction.json").write_text(json.dumps(about))
-    page = read(write_report(reproduced))
-    assert "has no results of esdp-verification" in page.text
-    assert "1 reproduced" in page.text
-
-
 def test_pictures_are_drawn_from_their_numbers(reproduced: Path) -> None:
     """With names that hide lines and values to read, as on every other page."""
     about = json.loads((reproduced / "reproduction.json").read_text())

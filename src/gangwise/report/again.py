@@ -12,9 +12,7 @@ first seed there are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any
-from xml.sax.saxutils import escape
 
 import numpy as np
 
@@ -36,32 +34,16 @@ SECONDS = 15.0
 BINS, ROWS, DEVICE_TYPES = 80, 64, 6
 """Most bins of time, rows of servers, panels of device types."""
 
-LEVELS = 8
-"""Shades of the map."""
-
 
 class Record:
     """What is gathered while a run is played again.
 
     A family says in :meth:`decided` what is used by a decision, and in :meth:`learned` what is
-    measured.
-
-    Attributes
-    ----------
-    slots : int
-    servers, devices : sequence of str
-        Rows of the map; device types.
-    arms : sequence of str
-        What is learned about; empty where nothing is.
-    truth : str
-        What the true values are: a caption.
-    used : ndarray of float64, shape [R, slots]
-        Share of each server that was given.
-    asked, given : ndarray of float64, shape [K, slots]
-        As shares of what there is.
+    measured. ``used`` [R, slots] is the share of each server that was given; ``asked`` and
+    ``given`` [K, slots] are shares of what there is; arms are what is learned about.
     """
 
-    truth = "expectation"
+    truth = "expectation"  # what the true values are: a caption
 
     def __init__(self, instance: Any, slots: int, seed: int):
         self.instance, self.problem, self.slots = instance, instance.problem, slots
@@ -98,7 +80,7 @@ class Record:
 
 
 class GainOverhead(Record):
-    """OGASched's family: devices are given, nothing is learned about arms."""
+    """OGASched's family."""
 
     def decided(self, slot: int, decision: Any) -> None:
         channels, here = self.problem.channels, self.arrivals[slot]
@@ -108,7 +90,7 @@ class GainOverhead(Record):
 
 
 class Gangs(Record):
-    """Gangs whose gain is known: tasks are on servers, nothing is learned about arms."""
+    """Gangs whose gain is known: tasks are on servers."""
 
     def decided(self, slot: int, decision: Any) -> None:
         came = self.arrivals[slot][self.problem.task_job_type] > 0
@@ -247,61 +229,23 @@ def _binned(values: Floats, bins: int) -> Floats:
 
 
 def _map(record: Record, where: str) -> Drawn:
-    bins = min(BINS, record.slots)
-    rows = min(ROWS, len(record.servers))
+    bins, rows = min(BINS, record.slots), min(ROWS, len(record.servers))
     used = _binned(_binned(record.used, bins).T, rows).T
+    first = np.linspace(0, len(record.servers), rows + 1).round().astype(np.int64)
+    at = (np.arange(bins) + 0.5) * record.slots / bins
     each = -(-len(record.servers) // rows)
+    caption = (
+        f"{where} A row is {'a server' if each == 1 else f'about {each} servers'}, a column about "
+        f"{record.slots / bins:.3g} slots; the stronger the colour, the more was given. Over all: "
+        f"{number(100 * float(record.used.mean()), 1)} %."
+    )
+    cells = [
+        ("", record.servers[server], x, share, None, None)
+        for server, shares in zip(first, used)
+        for x, share in zip(at, shares)
+    ]
     title = "How much of each server was given over time"
-    caption = f"{where} A row is {'a server' if each == 1 else f'about {each} servers'}, a column "
-    caption += f"about {record.slots / bins:.3g} slots; the stronger the colour, the more was "
-    caption += f"given. Over all: {number(100 * float(record.used.mean()), 1)} %."
-    return Drawn((heat(used, record.servers, record.slots),), title, caption)
-
-
-def heat(shares: Floats, names: Sequence[str], slots: int) -> str:
-    """A map of shares in [0, 1], shape [rows, columns], as SVG; equal neighbours are one shape.
-
-    >>> heat(np.array([[0.0, 1.0, 1.0]]), ["a"], 3).count("M1 0h2")
-    1
-    """
-    rows, columns = shares.shape
-    left, wide, high = 70.0, 280.0, max(5.0 * rows, 60.0)
-    level = np.rint(np.clip(shares, 0, 1) * LEVELS).astype(np.int64)
-    paths: dict[int, list[str]] = {}
-    for row in range(rows):
-        at = 0
-        for shade, run in groupby(level[row].tolist()):
-            length = len(list(run))
-            if shade:
-                paths.setdefault(shade, []).append(f"M{at} {row}h{length}v1h-{length}z")
-            at += length
-    cells = "".join(
-        f'<path d="{"".join(shapes)}" fill="var(--c0)" fill-opacity="{shade / LEVELS:.3f}"/>'
-        for shade, shapes in sorted(paths.items())
-    )
-    scale = f"translate({left} 6) scale({wide / columns:.4f} {high / rows:.4f})"
-    bottom = high + 6
-    ends = [(9, names[0]), (high + 3, names[-1])] if rows > 1 else [(high / 2 + 9, names[0])]
-    labels = "".join(
-        f'<text x="{left - 6}" y="{y:.1f}" text-anchor="end">{escape(_short(name))}</text>'
-        for y, name in ends
-    )
-    ticks = "".join(
-        f'<text x="{left + wide * share:.1f}" y="{bottom + 13:.1f}" text-anchor="{anchor}">'
-        f"{number(slots * share)}</text>"
-        for share, anchor in ((0.0, "start"), (0.5, "middle"), (1.0, "end"))
-    )
-    return (
-        f'<svg viewBox="0 0 360 {bottom + 32:.0f}"><g font-size="9.5">{labels}{ticks}'
-        f'<text x="{left + wide / 2}" y="{bottom + 27:.1f}" text-anchor="middle">slot</text></g>'
-        f'<g transform="{scale}">{cells}</g>'
-        f'<rect x="{left}" y="6" width="{wide}" height="{high}" fill="none" stroke="var(--rule)"/>'
-        "</svg>"
-    )
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 12 else f"{name[:5]}…{name[-6:]}"
+    return pictured(title, cells, [Panel("", "slot", "", "map")], caption)
 
 
 def _asked(record: Record, where: str) -> list[Drawn]:

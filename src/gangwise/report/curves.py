@@ -18,7 +18,6 @@ from gangwise.report.numbers import Numbers, Path, Place, cell_text, plain
 from gangwise.report.page import Drawn, pictured
 from gangwise.report.plotting import (
     REFERENCE,
-    FittedPanel,
     Panel,
     Style,
     draw,
@@ -47,19 +46,11 @@ ROOT = "√t, for shape"
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A mean over seeds with its pointwise 95 % confidence band.
+    """A mean over seeds with its pointwise 95 % confidence band, none with a single seed."""
 
-    Attributes
-    ----------
-    slots : ndarray of int64, shape [n]
-        Slots played so far, from 1.
-    mean, half : ndarray of float64, shape [n]
-        Mean, and half the width of the band; ``half`` is None with a single seed.
-    """
-
-    slots: Ints
-    mean: Floats
-    half: Floats | None
+    slots: Ints  # [n] played so far, from 1
+    mean: Floats  # [n]
+    half: Floats | None  # [n] half the width of the band
 
     @classmethod
     def of(cls, slots: Ints, each: list[Floats]) -> Curve:
@@ -368,7 +359,7 @@ def _drawn(numbers: Numbers, figure: Curves) -> Drawn | None:
     for cell in cells[:PANELS]:
         name = cell_text(numbers.results.cells, cell) if len(cells) > 1 else ""
         panels.append(
-            FittedPanel(
+            Panel(
                 name,
                 "slot",
                 figure.unit,

@@ -18,9 +18,7 @@ from gangwise.report.curves import PANELS, figures, styles
 from gangwise.report.numbers import (
     At,
     Numbers,
-    Place,
     about_comparator,
-    against_best,
     byline,
     cell_text,
     interval_text,
@@ -68,9 +66,6 @@ from gangwise.report.words import (
 MATRIX = 5
 """More policies than this in one cell, and only the best is compared with each other one."""
 
-MANY = 5
-"""More other policies than this, and only the best of each cell is compared with."""
-
 MOST_SENTENCES = 12
 """More cells than this, and sentences about single cells are folded away."""
 
@@ -91,7 +86,7 @@ def terminal_sheets(numbers: Numbers) -> list[Sheet]:
 
 
 def metrics_sheet(numbers: Numbers) -> Sheet | None:
-    """What else was measured of every policy in one cell; None where nothing was."""
+    """What else was measured of every policy in every cell; None where nothing was."""
     at, columns = numbers.at, []
     shown = [m for m in numbers.metrics if all(e in numbers.of(f"{m}.mean") for e in at)]
     if not shown or not numbers.measured:
@@ -99,8 +94,7 @@ def metrics_sheet(numbers: Numbers) -> Sheet | None:
     for metric in shown:
         of, share = numbers.of(f"{metric}.mean"), metric == "utilisation"
         heading = f"{metric}, %" if share else metric.replace("_", "\n")
-        least, factor = (1, 100) if share else (0, 1)
-        cells = estimate_cells([of[each] for each in at], False, least, factor)
+        cells = estimate_cells([of[each] for each in at], False, *((1, 100) if share else (0, 1)))
         columns.append((heading, cells))
     meaning = words("metrics")
     means = "; ".join(f"{metric}: {meaning[metric]}" for metric in shown if metric in meaning)
@@ -192,16 +186,13 @@ def improvement_sheet(numbers: Numbers) -> Sheet:
     return Sheet(title, tuple(ranking), rows, (caption,), one)
 
 
-def regret_sheet(numbers: Numbers, comparator: str, only: str = "") -> Sheet:
-    """Regret of every policy, or of one, in every cell, and the theorem's bound on it.
+def regret_sheet(numbers: Numbers, comparator: str) -> Sheet:
+    """Regret of every policy in every cell, and the theorem's bound on it.
 
-    Raises
-    ------
-    StoreError
-        When runs of the comparator are missing.
+    StoreError when runs of the comparator are missing.
     """
     regret, share = numbers.against(comparator)
-    at = [each for each in numbers.at if each in regret and only in ("", each[1])]
+    at = [each for each in numbers.at if each in regret]
     bounds = numbers.bounds(comparator)
     scale, unit = scale_for([regret[each].mean for each in at])
     inside = f"\nin {unit}" if unit else ""
@@ -216,77 +207,16 @@ def regret_sheet(numbers: Numbers, comparator: str, only: str = "") -> Sheet:
         columns.append((f"bound{inside}", [value_cell(b, 0 if b >= 10 else 2) for b in scaled]))
         used = [100 * regret[a].mean / b for a, b in zip(at, bound)]
         columns.append((f"of bound\n{name}, %", [_used(each) for each in used]))
-    title = f"Regret against {comparator}"
-    if only:
-        return _by_cell(title, numbers.results.cells, [cell for cell, _ in at], columns)
     says = words("captions")
     captions = [f"{says['below'].format(comparator=plain(comparator))} {interval_text(numbers)}"]
     if bounds:
         captions.append(says["bounds"].format(bounds=", ".join(bounds)))
+    title = f"Regret against {comparator}"
     return _policies_sheet(title, numbers, at, columns, tuple(captions))
 
 
 def _used(percent: float) -> Cell:
     return value_cell(percent, max(0, decimals_for([Estimate(percent, None, None)]) - 2))
-
-
-def time_sheet(numbers: Numbers) -> Sheet:
-    results = numbers.results
-    metric, heading = numbers.thinking
-    slot, whole = numbers.of(metric), numbers.of("seconds")
-    per = heading.replace("\n", " ")
-    rows = []
-    for name in [*results.policies, *results.comparators]:
-        seen = [e.mean for (_, policy), e in slot.items() if policy == name]
-        each = [e.mean for (_, policy), e in whole.items() if policy == name]
-        ends = [Estimate(of(seen, default=math.nan), None, None) for of in (min, max)]
-        mean = sum(each) / len(each) if each else math.nan
-        runs = sum(run["label"] == name for run in results.runs)
-        rows.append((name, (*map(time_cell, ends), value_cell(mean, 2), value_cell(runs))))
-    return Sheet(
-        "Time of computation",
-        (f"{per},\nleast cell", f"{per},\nmost cell", "seconds\nper run", "runs"),
-        tuple(rows),
-        (words("captions")["times"],),
-        numbers.deciders[0],
-    )
-
-
-def policy_sheet(numbers: Numbers, policy: str) -> Sheet:
-    """One policy in each cell: reward, place, lead over each other policy, time."""
-    results, of = numbers.results, numbers.of(numbers.objective)
-    cells = [cell for cell in numbers.cells if (cell, policy) in of]
-    at = [(cell, policy) for cell in cells]
-    ranks = {cell: numbers.ranking(cell) for cell in cells}
-    place = [ranks[cell].index(policy) + 1 for cell in cells]
-    columns = [
-        (numbers.ranked_by, estimate_cells([of[each] for each in at])),
-        ("place", [Cell(f"{p} of {len(ranks[c])}", p) for p, c in zip(place, cells)]),
-    ]
-    others = [other for other in results.policies if other != policy]
-    if len(others) > MANY:
-        best: dict[str, int] = {}
-        for ranking in ranks.values():
-            best[ranking[0]] = best.get(ranking[0], 0) + 1
-        others = sorted(set(best) - {policy}, key=lambda name: -best[name])[:MANY]
-    columns += [(f"% over\n{other}", _leads(numbers, other, at)) for other in others]
-    columns.append(_times(numbers, at))
-    title = "Rewards" if numbers.measured else numbers.ranked_by
-    return _by_cell(title, results.cells, cells, columns)
-
-
-def policy_metrics_sheet(numbers: Numbers, policy: str) -> Sheet | None:
-    """The other metrics of a policy; None where it has none."""
-    cells = [cell for cell, name in numbers.of(numbers.objective) if name == policy]
-    columns = [
-        (metric, estimate_cells([numbers.of(f"{metric}.mean")[cell, policy] for cell in cells]))
-        for metric in numbers.metrics
-        if all((cell, policy) in numbers.of(f"{metric}.mean") for cell in cells)
-    ]
-    if not columns:
-        return None
-    per = ", mean per slot" if numbers.results.slotwise else ""
-    return _by_cell(f"Other metrics{per}", numbers.results.cells, cells, columns)
 
 
 def _leads(numbers: Numbers, base: str, at: Sequence[At]) -> list[Cell]:
@@ -314,11 +244,6 @@ def _policies_sheet(
     ]
     names = [policy for _, policy in at]
     return columns_sheet(title, names, [*settings, *columns], captions, numbers.deciders[0])
-
-
-def _by_cell(title: str, names: Sequence[str], cells: Sequence[Place], columns: Columns) -> Sheet:
-    rows = [cell_text(names, cell) for cell in cells]
-    return columns_sheet(title, rows, columns, (), "cell" if names else "")
 
 
 # Sections
@@ -381,7 +306,8 @@ def chapter(
 def results_section(shown: Shown) -> Section:
     """Differences as dots, and what every policy earned."""
     numbers, one = shown.numbers, len(shown.numbers.cells) == 1
-    sheets = [result_sheet(numbers), metrics_sheet(numbers) if one else None]
+    result, times = result_sheet(numbers), words("captions")["times"]
+    sheets = [replace(result, captions=(*result.captions, times)), metrics_sheet(numbers)]
     if one and 2 < len(numbers.results.policies) <= MATRIX:
         sheets.append(improvement_sheet(numbers))
     parts = [shown.linked(sheet) for sheet in sheets if sheet is not None]
@@ -442,6 +368,7 @@ def regrets_section(shown: Shown) -> Section | None:
 
 
 def policies_section(shown: Shown) -> Section:
+    """Each policy in words, with its configuration."""
     numbers = shown.numbers
     page, address = documentation(numbers.family)
     says = Text(f"More about them in the documentation: `{page}`.", link=address)
@@ -451,29 +378,11 @@ def policies_section(shown: Shown) -> Section:
 
 def _policy(shown: Shown, policy: str) -> Fold:
     numbers = shown.numbers
-    cells = numbers.results.cells
     about = (about_scheduler if numbers.family == "jobs" else about_policy)(policy)
     parts: list[Part] = [Text(about)] if about else []
-    said = [
-        f"{cell_text(cells, cell)}: {text}" if cells else text
-        for cell in numbers.cells
-        if (text := against_best(numbers, cell, policy))
-    ]
-    if said:
-        parts.append(Bullets(said[:MOST_SENTENCES]))
-    if len(said) > MOST_SENTENCES:
-        parts.append(Text(f"The other {len(said) - MOST_SENTENCES} cells are in the table."))
-    parts.append(policy_sheet(numbers, policy))
-    parts += [regret_sheet(numbers, name, policy) for name, _ in _against(numbers)]
-    if (metrics := policy_metrics_sheet(numbers, policy)) is not None:
-        parts.append(metrics)
     kind, arguments = numbers.configuration(policy)
     parts.append(Values({"class": kind, **arguments}, "Configuration"))
     return Fold(policy, parts, shown.anchors[policy], shown.looks.get(policy))
-
-
-def timings_section(shown: Shown) -> Section:
-    return Section("Timings", [shown.linked(time_sheet(shown.numbers))])
 
 
 def scenario_section(shown: Shown) -> Section | None:
@@ -485,7 +394,6 @@ SECTIONS: list[Callable[[Shown], Section | None]] = [
     figures_section,
     regrets_section,
     policies_section,
-    timings_section,
     scenario_section,
     lambda shown: shown.made,
 ]

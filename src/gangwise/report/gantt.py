@@ -18,12 +18,15 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.experiments.statistics import period
 from gangwise.jobs import Jobs
 from gangwise.jobs.metrics import Outcome, Pieces, held_until
+from gangwise.report.plotting import Panel
+from gangwise.report.words import in_words
 
 RECTANGLES = 12_000
 """More than this, and the chart of nodes shows means over bins: a page stays below 1 MB."""
 
-CELLS, ROWS = 240_000, 150
-"""Most bins of a chart of nodes, in all, and most rows: nodes share a row where there are more."""
+CELLS, PRINTED, ROWS = 240_000, 30_000, 150
+"""Most bins of a chart of nodes on a page, in all, and of one in a figure; most rows: nodes share a
+row where there are more."""
 
 COLOURED = 9
 """So many users, or job types, have a colour of their own: those with most work."""
@@ -76,48 +79,38 @@ def _merged(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, Any]:
-    """Where and when jobs ran, for the script of the page.
-
-    Parameters
-    ----------
-    outcomes : mapping of str to Outcome
-        By scheduler, of simulated schedules: they have pieces.
-    device : str
-        The device type that is drawn.
-    """
-    begin = min(outcome.span[0] for outcome in outcomes.values())
-    end = max(outcome.span[1] for outcome in outcomes.values())
-    exact = all(
-        _pieces(outcome).job.size <= RECTANGLES and len(outcome.nodes) <= 2 * ROWS
-        for outcome in outcomes.values()
-    )
-    charts = []
+    """Where and when jobs ran under each scheduler, for the script of the page."""
+    begin, end = _span(outcomes)
+    pieces = max(_pieces(outcome).job.size for outcome in outcomes.values())
+    nodes = max(len(outcome.nodes) for outcome in outcomes.values())
+    exact, charts = pieces <= RECTANGLES and nodes <= 2 * ROWS, []
     if exact:
         charts = [_rectangles(outcome, device, begin) for outcome in outcomes.values()]
         exact = all(chart["count"] <= RECTANGLES for chart in charts)
     if not exact:
-        most = CELLS // len(outcomes)
-        charts = [_cells(outcome, device, begin, end, most) for outcome in outcomes.values()]
+        charts = [
+            _cells(outcome, device, begin, end, len(outcomes)) for outcome in outcomes.values()
+        ]
     jobs = next(iter(outcomes.values())).jobs
     names, whose = _coloured(jobs)
     share = np.bincount(whose, jobs.tasks * jobs.run, minlength=len(names))
     order = np.argsort(-share, kind="stable")
     hue = np.full(len(names), COLOURED)
     hue[order[:COLOURED]] = np.arange(min(COLOURED, len(names)))
-    by = "user" if len(jobs.users) > 1 else "job type"
+    of, by = in_words(device), "user" if len(jobs.users) > 1 else "job type"
     caption = (
-        f"A rectangle is a job on the {device} that it holds, coloured by {by}; point at one, and "
-        "its whole gang is lit. Which of a node's devices a job holds is not known; the chart "
-        "chooses free ones."
+        f"A rectangle is a job on the {of} that it holds, coloured by {by}; point at one, and its "
+        f"whole gang is lit. Which {of} of a node a job holds is not known; the chart chooses free "
+        "ones."
     )
     if not exact:
         width = period((end - begin) / charts[0]["bins"])
         caption = (
-            f"The share of {device} held, means over bins of {width}: there are too many jobs, or "
-            "nodes, to draw each."
+            f"The share of the {of} of a node, or of a group of nodes, that is held: means over "
+            f"bins of {width}. There are too many jobs, or nodes, to draw each."
         )
     return {
-        "device": device,
+        "device": of,
         "exact": exact,
         "seconds": end - begin,
         "schedulers": [{"name": row, **chart} for row, chart in zip(outcomes, charts)],
@@ -127,6 +120,27 @@ def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, An
         "others": max(len(names) - COLOURED, 0) if exact else 0,
         "caption": caption,
     }
+
+
+def figure_of_nodes(
+    outcomes: Mapping[str, Outcome], device: str
+) -> tuple[list[tuple[Any, ...]], list[Panel]]:
+    """The same as shares of nodes that are held over time: rows of a figure, and its panels."""
+    rows, (begin, end) = [], _span(outcomes)
+    for scheduler, outcome in outcomes.items():
+        names, share = _shares(outcome, device, begin, end, PRINTED)
+        at = (np.arange(share.shape[1]) + 0.5) * (end - begin) / share.shape[1] / 3600
+        rows += [
+            (scheduler, name, hours, held, None, None)
+            for name, line in zip(names, share)
+            for hours, held in zip(at.tolist(), line.tolist())
+        ]
+    return rows, [Panel(name, "hours since the first submission", "", "map") for name in outcomes]
+
+
+def _span(outcomes: Mapping[str, Outcome]) -> tuple[float, float]:
+    begins, ends = zip(*(outcome.span for outcome in outcomes.values()))
+    return min(begins), max(ends)
 
 
 def _pieces(outcome: Outcome) -> Pieces:
@@ -164,14 +178,16 @@ def _rectangles(outcome: Outcome, device: str, begin: float) -> dict[str, Any]:
     }
 
 
-def _cells(outcome: Outcome, device: str, begin: float, end: float, most: int) -> dict[str, Any]:
+def _shares(
+    outcome: Outcome, device: str, begin: float, end: float, most: int
+) -> tuple[list[str], Floats]:
+    """Shares of nodes, or of groups of nodes, that are held in bins of time."""
     k, of, nodes = outcome.nodes.devices.index(device), _pieces(outcome), len(outcome.nodes)
     per_row = -(-nodes // ROWS)
     rows = -(-nodes // per_row)
-    bins = int(min(2000, most // rows))
-    edges = np.linspace(begin, end, bins + 1)
+    edges = np.linspace(begin, end, int(min(2000, most // rows)) + 1)
     amount = of.tasks * outcome.per_task[of.job, k]
-    share = np.zeros((rows, bins))
+    share = np.zeros((rows, edges.size - 1))
     for row in range(rows):
         mine = of.node // per_row == row
         capacity = outcome.nodes.capacity[row * per_row : (row + 1) * per_row, k].sum() / 1000
@@ -182,11 +198,12 @@ def _cells(outcome: Outcome, device: str, begin: float, end: float, most: int) -
     names = outcome.nodes.names
     first = [names[row * per_row] for row in range(rows)]
     last = [names[min((row + 1) * per_row, nodes) - 1] for row in range(rows)]
-    return {
-        "rows": [a if a == b else f"{a} to {b}" for a, b in zip(first, last)],
-        "bins": bins,
-        "share": _packed(np.clip(np.rint(255 * share), 0, 255), "u1"),
-    }
+    return [a if a == b else f"{a} to {b}" for a, b in zip(first, last)], np.clip(share, 0, 1)
+
+
+def _cells(outcome: Outcome, device: str, begin: float, end: float, charts: int) -> dict[str, Any]:
+    rows, share = _shares(outcome, device, begin, end, CELLS // charts)
+    return {"rows": rows, "bins": share.shape[1], "share": _packed(np.rint(255 * share), "u1")}
 
 
 def _packed(values: npt.ArrayLike, kind: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from gangwise.experiments.what_if import GROUPS, lines_of, who_pays
 from gangwise.jobs.bounds import MOST_PRICED
 from gangwise.jobs.metrics import Outcome, by_group, size_groups, spread
 from gangwise.jobs.retelling import GroupWaits
-from gangwise.report.gantt import chart_of_nodes
+from gangwise.report.gantt import chart_of_nodes, figure_of_nodes
 from gangwise.report.page import (
     Bullets,
     Chapter,
@@ -63,7 +64,7 @@ from gangwise.report.tables import (
     rich_tables,
     value_cell,
 )
-from gangwise.report.words import about_scheduler, count, numbered, sentence_case, words
+from gangwise.report.words import about_scheduler, count, in_words, numbered, sentence_case, words
 
 HAPPENED = "as it happened"
 
@@ -92,51 +93,23 @@ SPREAD = ("mean", "median", "p95")
 
 @dataclass(frozen=True, eq=False)
 class JobResults(Compared):
-    """Results of the same jobs under several schedulers, and what a page says beside them.
+    """Results of the same jobs under several schedulers, and what a page says beside them."""
 
-    Attributes
-    ----------
-    fidelity : sequence of str
-        What was dropped or assumed of the trace, the first line first:
-        :meth:`gangwise.jobs.model.Account.lines`.
-    assumed : sequence of str
-        Further assumptions, such as the parameters of a drawn world.
-    sensitivity : Sensitivity, optional
-        What would be said under other assumptions.
-    command : str
-        That made these results.
-    digest : str, or a function that gives it
-        Of the stored numbers, for the page to quote. The terminal does not: of a million jobs it
-        takes half a second.
-    prices : mapping
-        Of a device-hour, by device type.
-    edits : mapping
-        Of a what-if: by change, the lines of the site file that it replaces.
-    """
-
-    fidelity: Sequence[str] = ()
-    assumed: Sequence[str] = ()
-    sensitivity: Sensitivity | None = None
-    command: str = ""
-    digest: str | Callable[[], str] = ""
-    prices: Mapping[str, float] = field(default_factory=dict)
-    edits: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    fidelity: Sequence[str] = ()  # what was dropped or assumed of the trace: Account.lines()
+    assumed: Sequence[str] = ()  # further, such as the parameters of a drawn world
+    sensitivity: Sensitivity | None = None  # what would be said under other assumptions
+    command: str = ""  # that made these results
+    digest: str | Callable[[], str] = ""  # of the stored numbers; of a million jobs half a second
+    prices: Mapping[str, float] = field(default_factory=dict)  # of a device-hour
+    edits: Mapping[str, Sequence[str]] = field(default_factory=dict)  # lines of the site file
 
 
 @dataclass(frozen=True, eq=False)
 class JobReport:
-    """What a page and the terminal show; what the page alone shows is made when it is.
-
-    Attributes
-    ----------
-    answer : str
-        One sentence or two.
-    sheets : list of Sheet
-        For page and terminal.
-    """
+    """What a page and the terminal show; what the page alone shows is made when it is."""
 
     results: JobResults
-    answer: str
+    answer: str  # one sentence or two
     sheets: list[Sheet]
 
     def page(self) -> str:
@@ -193,12 +166,7 @@ def results_of(
 
 
 def job_report(results: JobResults) -> JobReport:
-    """Everything a report shows.
-
-    Raises
-    ------
-    ScenarioError
-        When there is nothing to compare, or schedulers met different numbers of seeds.
+    """Everything a report shows; ScenarioError where there is nothing to compare.
 
     Examples
     --------
@@ -252,13 +220,19 @@ def _rows_are(n: Compared) -> str:
     return "rules" if n.base == CONFIGURED else "scheduler"
 
 
-def _times_sheet(n: Compared) -> list[Sheet]:
+def _spread_columns(of: Callable[[str], list[Estimate]]) -> Columns:
+    """Mean, median and 95th percentile of waiting and completion, each in a unit that suits it."""
     columns: Columns = []
     for name in ("waiting", "completion"):
-        size, unit = _unit([n.of(row, f"{name}.mean").mean for row in n.outcomes])
+        size, unit = _unit([each.mean for each in of(f"{name}.mean")])
         for which in SPREAD:
-            cells = _column(n, f"{name}.{which}", factor=1 / size)
+            cells = estimate_cells(of(f"{name}.{which}"), factor=1 / size)
             columns.append((f"{name}\n{which}, {unit}", cells))
+    return columns
+
+
+def _times_sheet(n: Compared) -> list[Sheet]:
+    columns = _spread_columns(lambda key: [n.of(row, key) for row in n.outcomes])
     captions = [f"{n.over_seeds} Waiting: to the first start. Completion: from submission to end."]
     if n.happened is not None and not n.waited:
         captions.append(words("captions")["no waiting"])
@@ -291,24 +265,29 @@ def _recorded_sheet(n: Compared) -> list[Sheet]:
     if then is None or told is None or idle is None:
         return []
     both = then.ended & n.first.ended
-    columns: Columns = []
-    for what in ("waiting", "completion"):
-        of = [spread(what, getattr(o, what)[both]) for o in (then, n.first)]
-        size, unit = _unit([each[f"{what}.mean"] for each in of])
-        for which in SPREAD:
-            found = [Estimate(each[f"{what}.{which}"] / size, None, None) for each in of]
-            columns.append((f"{what}\n{which}, {unit}", estimate_cells(found)))
+    found = [
+        {
+            key: value
+            for what in ("waiting", "completion")
+            for key, value in spread(what, getattr(o, what)[both]).items()
+        }
+        for o in (then, n.first)
+    ]
+    columns = _spread_columns(lambda key: [Estimate(each[key], None, None) for each in found])
     beside = [Estimate(100 * share, None, None) for share in (idle.recorded, idle.simulated)]
     columns.append((f"idle {idle.device}-hours\nbeside waiting jobs, %", estimate_cells(beside)))
+    shares = {
+        "explained": told.explained,
+        "near": told.near,
+        "by_job": told.by_job,
+        "use": told.use,
+    }
     retold = words("captions")["retold"].format(
         jobs=f"{told.jobs:,}",
-        explained=number(100 * told.explained),
-        near=number(100 * told.near),
         order=number(told.order, 2),
-        by_job=number(100 * told.by_job),
-        use=number(100 * told.use),
-        device=told.device,
+        device=in_words(told.device),
         waits=number(told.waits, 2),
+        **{name: number(100 * share) for name, share in shares.items()},
     )
     captions = (retold, words("captions")["idle"])
     rows = [HAPPENED, f"{n.base}, simulated"]
@@ -354,23 +333,21 @@ def _cluster_sheet(n: Compared) -> list[Sheet]:
     columns = [(f"makespan,\n{unit}", _column(n, "makespan", factor=1 / size))]
     for device in n.first.nodes.devices:
         for key in ("utilisation", "goodput"):
-            columns.append((f"{key}\n{device}, %", _column(n, f"{key}.{device}", 1, 100)))
+            columns.append((f"{key}\n{in_words(device)}, %", _column(n, f"{key}.{device}", 1, 100)))
     spent = [n.of(row, "microseconds per decision").mean for row in n.outcomes]
-    cells = estimate_cells([Estimate(mean, None, None) for mean in spent])
-    columns.append(("µs per\ndecision", cells))
+    columns.append(("µs per\ndecision", estimate_cells([Estimate(s, None, None) for s in spent])))
     return [_sheet(n, "Cluster", columns, words("captions")["cluster"])]
 
 
+LOSSES = {"stragglers": "stragglers", "restarts": "restarts", "idle": "idle while\na job waits"}
+
+
 def _losses_sheet(n: Compared) -> list[Sheet]:
-    columns: Columns = []
-    headings = {
-        "stragglers": "stragglers",
-        "restarts": "restarts",
-        "idle": "idle while\na job waits",
-    }
-    for device in n.first.nodes.devices:
-        for key, heading in headings.items():
-            columns.append((f"{heading}\n{device}-hours", _column(n, f"{key}.{device}")))
+    columns = [
+        (f"{heading}\n{device}-hours", _column(n, f"{key}.{device}"))
+        for device in n.first.nodes.devices
+        for key, heading in LOSSES.items()
+    ]
     return [_sheet(n, "Device-hours lost", columns, words("captions")["losses"])]
 
 
@@ -380,7 +357,7 @@ def _users_sheet(n: Compared) -> list[Sheet]:
     if np.isfinite(n.first.jobs.deadline).any():
         columns.append(("deadlines\nmissed", _column(n, "deadlines missed")))
     columns += [
-        (f"waiting,\nworst users,\n{unit}", _column(n, "worst users", factor=1 / size)),
+        (f"waiting, worst\nusers, {unit}", _column(n, "worst users", factor=1 / size)),
         ("unfairness", _column(n, "unfairness")),
         ("jobs", [value_cell(int(n.of(row, "jobs").mean)) for row in n.outcomes]),
     ]
@@ -398,8 +375,8 @@ def _learned_sheets(n: Compared) -> list[Sheet]:
         slow = sorted(learned.slow, key=lambda s: -s.slower)
         shares = [Estimate(100 * s.slower, 100 * s.low, 100 * s.high) for s in slow]
         cells = [Cell(estimate_text(e, 0), e.mean, half=e.half) for e in shares]
-        caption = f"As {name} believes at the end; ± is half the 95 % credible interval."
-        title = "Nodes slower than their label says"
+        caption = "As it believes at the end; ± is half the 95 % credible interval."
+        title = f"Nodes slower than their label says, as {name} has learned"
         nodes, columns = [s.node for s in slow], [("slower by, %", cells)]
         sheets += [columns_sheet(title, nodes, columns, (caption,), "node")] if slow else []
     return sheets
@@ -504,7 +481,7 @@ def _groups(n: Compared, users: int = USERS) -> list[tuple[str, list[Ints], list
     device = n.device
     sizes = np.concatenate([o.demand[:, o.nodes.devices.index(device)] for o in seeds])
     by_size, size_names = size_groups(np.where(sizes > 0, sizes, 0.0))
-    found = [(f"{device} of a job", np.split(by_size, ends), size_names)]
+    found = [(f"{in_words(device)} of a job", np.split(by_size, ends), size_names)]
     named = np.concatenate([np.asarray(o.jobs.users)[o.jobs.user] for o in seeds])
     every, first, user = np.unique(named, return_index=True, return_inverse=True)
     if every.size > 1:
@@ -577,7 +554,9 @@ def _group_figure(n: Compared) -> list[Drawn]:
             for g in (g for g in range(len(names)) if g in of):
                 mean, low, high = of[g]
                 rows.append((what, row, labels[g], mean, low and max(low, 0.0), high))
-    return [pictured("Waiting by job size and user", rows, panels, n.over_seeds)] if rows else []
+    if not any(row[3] > 0 for row in rows):
+        return []  # nobody waits
+    return [pictured("Waiting by job size and user", rows, panels, n.over_seeds)]
 
 
 def _labels(names: Sequence[str]) -> list[str]:
@@ -608,7 +587,7 @@ def _lines_over_time(n: Compared, shown: Mapping[str, Outcome]) -> tuple[Rows, l
     edges = np.linspace(begin, max(end, begin + 1), BINS + 1)
     size, unit = _unit([end - begin])
     at = ((edges[:-1] - begin) / size).tolist()
-    used, waits = f"{device} held, %", "jobs waiting"
+    used, waits = f"{in_words(device)} held, %", "jobs waiting"
     rows: Rows = []
     for row, of in shown.items():
         there = of.capacity[of.nodes.devices.index(device)]
@@ -633,12 +612,12 @@ def _learned_figures(n: Compared) -> list[Drawn]:
         for t in np.argsort(-jobs, kind="stable")[:2]:
             panel = f"job type {learned.job_types[t]}"
             order = np.argsort(-learned.true[t], kind="stable")
-            mean, sd = learned.mean[t][order], learned.sd[t][order]
-            low, high = np.exp(mean - 1.96 * sd), np.exp(mean + 1.96 * sd)
-            place = np.arange(order.size, dtype=np.float64)
-            true = learned.true[t][order]
-            rows += [(panel, "true", x, y, None, None) for x, y in zip(place, true)]
-            rows += [(panel, "learned", *each) for each in zip(place, np.exp(mean), low, high)]
+            mean, half = learned.mean[t][order], 1.96 * learned.sd[t][order]
+            rows += [
+                (panel, "true", x, y, None, None) for x, y in enumerate(learned.true[t][order])
+            ]
+            ends = (np.exp(each) for each in (mean, mean - half, mean + half))
+            rows += [(panel, "learned", x, *each) for x, each in enumerate(zip(*ends))]
             panels.append(Panel(panel, "nodes, the fastest first", "rate", "points"))
         inside = np.abs(learned.mean - np.log(learned.true)) <= 1.96 * learned.sd
         caption = (
@@ -647,19 +626,6 @@ def _learned_figures(n: Compared) -> list[Drawn]:
         )
         figures.append(pictured(f"Learned and true rates, {name}", rows, panels, caption))
     return figures
-
-
-def _sensitivity_figure(n: JobResults) -> list[Drawn]:
-    if (told := n.sensitivity) is None:
-        return []
-    panel = f"{told.scheduler} against {told.base}"
-    rows = []
-    for i, (name, values) in enumerate(told.changes.items()):
-        label = "\n\n" * (i % 2) + name.replace(" ", "\n", 1)
-        rows.append((panel, told.scheduler, label, *mean_and_interval(np.array(values))))
-    panels = [Panel(panel, "", "mean completion, %", "bars")]
-    caption = "Change of mean completion when one assumption is replaced by another."
-    return [pictured("Under other assumptions", rows, panels, caption)]
 
 
 # Sections of the page
@@ -685,23 +651,17 @@ def retelling_section(report: JobReport) -> Section | None:
     parts: list[Part] = [pictured("As it happened, and as retold", rows, panels, caption)]
     for what, groups in told.groups.items():
         shown = sorted(groups, key=_off, reverse=True)[:FARTHEST] if what == when else groups
-        of = [f"{len(shown)} of {len(groups)}, those farthest off. "] * (len(shown) < len(groups))
-        share = f"Explained group by group: {number(100 * told.by(what))} %."
-        columns = [
-            ("jobs", [value_cell(g.jobs) for g in shown]),
-            *(
-                (line, estimate_cells([Estimate(x / size, None, None) for x in seconds]))
-                for line, seconds in (
-                    (f"{HAPPENED}, {unit}", [g.recorded for g in shown]),
-                    (f"retold, {unit}", [g.simulated for g in shown]),
-                )
-            ),
-            ("explained, %", [value_cell(100 * g.explained) for g in shown]),
-        ]
+        of = f"{len(shown)} of {len(groups)}, those farthest off. " * (len(shown) < len(groups))
+        sides = {HAPPENED: [g.recorded for g in shown], "retold": [g.simulated for g in shown]}
+        columns = [("jobs", [value_cell(g.jobs) for g in shown])]
+        for line, times in sides.items():
+            cells = estimate_cells([Estimate(seconds / size, None, None) for seconds in times])
+            columns.append((f"{line}, {unit}", cells))
+        columns.append(("explained, %", [value_cell(100 * g.explained) for g in shown]))
         title, first = TOLD_BY[what]
-        caption = "".join([*of, share])
-        names = [g.name for g in shown]
-        parts.append(columns_sheet(title, names, columns, (caption,), first or told.device))
+        caption = f"{of}Explained group by group: {number(100 * told.by(what))} %."
+        first, names = first or in_words(told.device), [g.name for g in shown]
+        parts.append(columns_sheet(title, names, columns, (caption,), first))
     return Section(f"What the model retells under {n.base}", parts)
 
 
@@ -711,7 +671,7 @@ def _off(group: GroupWaits) -> float:
 
 def figures_section(report: JobReport) -> Section:
     n = report.results
-    figures = [*_group_figure(n), *_over_time(n), *_learned_figures(n), *_sensitivity_figure(n)]
+    figures = [*_group_figure(n), *_over_time(n), *_learned_figures(n)]
     title = "Waiting by job size and user, utilisation over time"
     return Section(title, [*figures, *_group_sheets(n)])
 
@@ -719,7 +679,8 @@ def figures_section(report: JobReport) -> Section:
 def nodes_section(report: JobReport) -> Section:
     n = report.results
     shown = {name: n.outcomes[name][0] for name in (n.best, n.base)}
-    return Section("Nodes over time", [Chart(chart_of_nodes(shown, n.device))])
+    title, figure = "Nodes over time", partial(figure_of_nodes, shown, n.device)
+    return Section(title, [Chart(chart_of_nodes(shown, n.device), title, figure)])
 
 
 def schedulers_section(report: JobReport) -> Section | None:

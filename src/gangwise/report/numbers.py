@@ -25,7 +25,6 @@ from gangwise.experiments.statistics import (
     estimate_text,
     number,
     small_share,
-    verdict,
 )
 from gangwise.report.plotting import COLOURS
 from gangwise.report.tables import NONE
@@ -230,12 +229,8 @@ class Numbers:
     def against(self, comparator: str) -> tuple[Of, Of]:
         """Regret and share of the comparator's reward, each by cell and policy.
 
-        The share stands where it says something: the comparator earned in every seed.
-
-        Raises
-        ------
-        StoreError
-            When runs of the comparator are missing.
+        The share stands where it says something: the comparator earned in every seed. StoreError
+        when runs of the comparator are missing.
         """
         by = [*self.results.cells, "policy"]
         regret: dict[At, Estimate] = {}
@@ -458,21 +453,3 @@ def about_comparator(numbers: Numbers, comparator: str) -> str:
             f"to {number(max(measured)[0])} ({max(measured)[1]})."
         )
     return text
-
-
-def against_best(numbers: Numbers, cell: Place, policy: str) -> str:
-    ranking = numbers.ranking(cell)
-    if policy not in ranking or len(ranking) < 2:
-        return ""
-    best, other = (policy, ranking[1]) if ranking[0] == policy else (ranking[0], policy)
-    row = numbers.better(cell, best, other)
-    return "" if row is None else verdict(row, numbers.results.unit)
-
-
-def run_times(numbers: Numbers) -> float:
-    whole, cells = numbers.of("seconds"), numbers.results.cells
-    at = (
-        (tuple(run["cell"].get(name) for name in cells), run["label"])
-        for run in numbers.results.runs
-    )
-    return sum(whole[each].mean for each in at if each in whole)

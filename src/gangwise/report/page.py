@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -22,19 +22,8 @@ from markupsafe import Markup, escape
 
 from gangwise.core.errors import StoreError
 from gangwise.experiments.statistics import Estimate, decimals_for, estimate_text, number
-from gangwise.report.plotting import (
-    COLOURS,
-    GRID,
-    INK,
-    MUTED,
-    Looks,
-    Panel,
-    Style,
-    draw,
-    image,
-    page_plots,
-    points,
-)
+from gangwise.report import plotting
+from gangwise.report.plotting import COLOURS, GRID, INK, MUTED, Looks, Panel, Style, image, points
 from gangwise.report.tables import Sheet, csv_text, latex_text, markdown_text, pieces
 from gangwise.report.words import enumerated
 
@@ -74,50 +63,45 @@ class Fold(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """Which rows of a section are shown: values to choose from, by the data attribute of a row."""
+    """Values to choose rows of a section by: those with this data attribute are shown."""
 
     values: Mapping[str, Sequence[str]]
 
 
 class Chart(NamedTuple):
-    """The chart of nodes: the data of ``gantt.js``, one on a page."""
+    """The chart of nodes, one on a page: the data of ``gantt.js``, and a figure for files."""
 
     data: Mapping[str, Any]
+    title: str
+    figure: Callable[[], tuple[Iterable[Sequence[Any]], Sequence[Panel]]]
 
 
 class Drawn(NamedTuple):
-    """A figure: its plots as SVG, what it shows, how to read it, what its lines are."""
+    """A figure: its plots as SVG, how to read it, what its lines are, what it was drawn from."""
 
     plots: tuple[str, ...]
     title: str
     caption: str
     key: Looks = MappingProxyType({})
     titled: bool = False  # whether the drawing says its title itself
-    numbers: pl.DataFrame | None = None  # what it was drawn from; without, it is on pages only
+    numbers: pl.DataFrame | None = None
     panels: Sequence[Panel] = ()
 
 
 class Dot(NamedTuple):
-    """A row of a dot plot: where its dot and the ends of its interval are, in per cent.
-
-    ``clear`` tells whether the interval leaves zero out; ``cut``, the arrow of what goes on beyond
-    the axis.
-    """
+    """A row of a dot plot: where its dot and the ends of its interval are, in per cent."""
 
     name: str
     at: float
     low: float
     high: float
     text: str
-    clear: bool
-    cut: str = ""
+    clear: bool  # whether the interval leaves zero out
+    cut: str = ""  # arrows: it goes on beyond the axis
 
 
 class Dots(NamedTuple):
-    """Paired differences on one axis with zero: rows, ticks with their places, the place of zero.
-
-    Laid out by the page itself, so that it fits every screen and can be read as a table.
-    """
+    """Paired differences on one axis: laid out by the page, so that it fits every screen."""
 
     title: str
     caption: str
@@ -142,8 +126,7 @@ class Chapter(NamedTuple):
     title: str
     byline: str
     parts: Sequence[Part]
-    name: str = ""
-    """What leads to it, where there are several."""
+    name: str = ""  # what leads to it, where there are several
 
 
 class Page(NamedTuple):
@@ -179,17 +162,8 @@ def walk(parts: Sequence[Part]) -> Iterator[Part]:
 
 
 Format = Literal["csv", "markdown", "latex", "svg", "pdf", "png"]
-ENDINGS: Mapping[str, str] = {
-    "csv": "csv",
-    "markdown": "md",
-    "latex": "tex",
-    "svg": "svg",
-    "pdf": "pdf",
-    "png": "png",
-}
-
-
 TABLES = {"csv": csv_text, "markdown": markdown_text, "latex": latex_text}
+ENDINGS = {"markdown": "md", "latex": "tex"}
 
 
 def exported(page: Page, wanted: Format, width: float) -> dict[str, bytes]:
@@ -203,16 +177,43 @@ def exported(page: Page, wanted: Format, width: float) -> dict[str, bytes]:
             named = " ".join(filter(None, [chapter.name, part.title]))  # type: ignore[union-attr]  # tables and figures have one
             stem = re.sub(r"[^a-z0-9]+", "-", named.lower()).strip("-")[:80]
             same = sum(re.fullmatch(rf"{stem}(-\d+)?\..*", name) is not None for name in found)
-            found[f"{stem}{f'-{same + 1}' if same else ''}.{ENDINGS[wanted]}"] = content
+            found[f"{stem}{f'-{same + 1}' if same else ''}.{ENDINGS.get(wanted, wanted)}"] = content
     return found
 
 
 def _exported(part: Part, wanted: Format, width: float) -> bytes | None:
     if isinstance(part, Sheet) and wanted in TABLES:
         return TABLES[wanted](part).encode()
-    if isinstance(part, Drawn) and part.numbers is not None and wanted in ("svg", "pdf", "png"):
-        return image(draw(part.title, part.numbers, part.panels, part.key, width), wanted)
+    if wanted not in ("svg", "pdf", "png"):
+        return None
+    if isinstance(part, Dots):
+        return image(_dots_figure(part, width), wanted)
+    if isinstance(part, Chart):
+        rows, panels = part.figure()
+        return image(plotting.draw(part.title, points(rows), panels, None, width), wanted)
+    if isinstance(part, Drawn) and part.numbers is not None:
+        figure = plotting.draw(part.title, part.numbers, part.panels, part.key or None, width)
+        return image(figure, wanted)
     return None
+
+
+def _dots_figure(plot: Dots, width: float) -> Any:
+    from matplotlib.figure import Figure
+
+    with plotting.settled():
+        figure = Figure((width, 0.7 + 0.22 * len(plot.rows)), layout="constrained")
+        axes = figure.subplots()
+        plotting.dress(axes, "", "")
+        for place, row in enumerate(plot.rows):
+            colour = plot.looks[row.name].colour if row.name in plot.looks else INK
+            axes.hlines(place, row.low, row.high, color=colour, linewidth=1.2)
+            axes.plot(row.at, place, "o", color=colour, mfc=colour if row.clear else "white", ms=5)
+        axes.axvline(plot.zero, color=MUTED, linewidth=0.8)
+        axes.set_xticks([at for at, _ in plot.ticks], [label for _, label in plot.ticks])
+        axes.set_yticks(range(len(plot.rows)), [f"{r.name}{r.cut}" for r in plot.rows], fontsize=8)
+        axes.invert_yaxis()
+        figure.suptitle(plot.title, x=0.01, ha="left", fontsize=8.5, weight="bold", wrap=True)
+    return figure
 
 
 def pictured(
@@ -223,7 +224,7 @@ def pictured(
     looks: Looks | None = None,
 ) -> Drawn:
     table = numbers if isinstance(numbers, pl.DataFrame) else points(numbers)
-    plots, key = page_plots(table, panels, looks)
+    plots, key = plotting.page_plots(table, panels, looks)
     return Drawn(plots, title, caption, key, numbers=table, panels=panels)
 
 
@@ -263,11 +264,12 @@ def dots(
         return min(max(value, -most), most)
 
     ends = [0.0, *(within(end) for each in of.values() for end in each if end is not None)]
+    if max(map(abs, ends)) < 1e-9:
+        ends = [-1.0, 1.0]
     from matplotlib.ticker import MaxNLocator  # here: a terminal shows no figures
 
-    values = [
-        float(v) for v in MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(min(ends), max(ends))
-    ]
+    ticks = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(min(ends), max(ends))
+    values = [float(v) for v in ticks]
     low, high = values[0], values[-1]
     decimals = next(
         d for d in range(9) if d > 7 or all(abs(round(v, d) - v) < 1e-9 for v in values)
@@ -287,8 +289,8 @@ def dots(
         rows.append(Dot(name, place(each.mean), place(left), place(right), text, clear, cut))
     if any(row.cut for row in rows):
         caption += " An arrow: it goes on beyond the axis, as its number says."
-    ticks = tuple((place(v), number(v, decimals)) for v in values)
-    return [Dots(title, caption, tuple(rows), ticks, place(0.0), looks or {})]
+    labels = tuple((place(v), number(v, decimals)) for v in values)
+    return [Dots(title, caption, tuple(rows), labels, place(0.0), looks or {})]
 
 
 # Filters of the templates
@@ -351,16 +353,11 @@ _ACTIVE = re.compile(
 
 
 def embedded(svg: str, prefix: str, title: str) -> Markup:
-    """An SVG document as an element of a page.
+    """An SVG document as an element of a page; StoreError where a tag could run a script.
 
     Identifiers get a prefix, so that several drawings do not clash; colours become variables of the
     page, so that a drawing follows its light and dark theme; the document's declarations and
     metadata, which name outside addresses, are dropped.
-
-    Raises
-    ------
-    StoreError
-        Where a tag could run a script: matplotlib writes none.
     """
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg[svg.index("<svg") :], flags=re.DOTALL)
     head, body = svg[: svg.index(">") + 1], svg[svg.index(">") + 1 :]

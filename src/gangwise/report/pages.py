@@ -48,23 +48,12 @@ KEYS = 500
 
 
 def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
-    """Write one self-contained page about a folder of results.
+    """Write one self-contained page about a folder of results: ``report.html`` in it, or ``out``.
 
-    Parameters
-    ----------
-    folder : path
-        Of a sweep (of one or more experiments), of ``gangwise tune``, of ``gangwise reproduce``, of
-        ``gangwise compare`` or ``run``, or of ``gangwise replay``.
-    out : path, optional
-        The file to write; ``report.html`` in the folder by default.
+    The folder is one of a sweep (of one or more experiments), of ``gangwise tune``, ``reproduce``,
+    ``compare``, ``run`` or ``replay``. StoreError when it holds no results, or the page cannot be
+    written.
 
-    Raises
-    ------
-    StoreError
-        When the folder holds no results, or the page cannot be written.
-
-    Examples
-    --------
     >>> write_report("nowhere")
     Traceback (most recent call last):
     gangwise.core.errors.StoreError: there is no folder nowhere
@@ -94,20 +83,8 @@ def write_files(
 ) -> list[Path]:
     """Write the tables of a page as CSV, Markdown or LaTeX, or its figures as SVG, PDF or PNG.
 
-    Parameters
-    ----------
-    folder : path
-        Of results, as for :func:`write_report`.
-    wanted : {"csv", "markdown", "latex", "svg", "pdf", "png"}
-    out : path
-        The folder to write into.
-    width : float
-        Of a figure, in inches; the column of a paper by default.
-
-    Raises
-    ------
-    StoreError
-        When the folder holds no results, or a file cannot be written.
+    Into the folder ``out``; figures are ``width`` inches wide, by default as a column of a paper.
+    StoreError when the folder holds no results, or a file cannot be written.
     """
     if wanted not in get_args(Format):
         raise ScenarioError(f"a report has no format {wanted!r}: {', '.join(get_args(Format))}")
@@ -131,13 +108,7 @@ def _compared(folder: Path, names: Sequence[str]) -> bool:
 
 
 def document(folder: Path) -> Page:
-    """The parts of the page about a folder.
-
-    Raises
-    ------
-    StoreError
-        When the folder holds no results.
-    """
+    """The parts of the page about a folder; StoreError when it holds no results."""
     names = _names(folder)
     if _compared(folder, names):
         known = read_provenance(folder, names[0])
@@ -214,22 +185,8 @@ def write_comparison(
 ) -> list[Path]:
     """Write ``rewards.parquet``, ``summary.json``, the figures and ``report.html``, as a whole.
 
-    Parameters
-    ----------
-    comparison : Comparison
-    directory : path
-    command : str
-        The command that made this comparison, to be shown as it is.
-
-    Returns
-    -------
-    list of Path
-        The files written.
-
-    Raises
-    ------
-    StoreError
-        When they cannot be written; what was there before is still there.
+    Gives the files. StoreError when they cannot be written; what was there before is still there.
+    ``command`` made this comparison, and is shown as it is.
     """
     folder = comparison.store(directory).files
     with folder.publish(COMPARISON) as new:
@@ -245,16 +202,7 @@ def write_comparison(
 
 
 def comparison_page(comparison: Comparison, command: str = "", digest: str = "") -> str:
-    """The page of a comparison.
-
-    Parameters
-    ----------
-    comparison : Comparison
-    command : str
-        The command that made this comparison, to be shown as it is.
-    digest : str
-        Of ``rewards.parquet``.
-    """
+    """The page of a comparison: the command that made it, and the digest of ``rewards.parquet``."""
     return html(_comparison(comparison, command, digest))
 
 
@@ -324,11 +272,7 @@ def write_replay(
     """Write ``summary.json``, the prices that prove the bounds, and ``report.html``, as a whole.
 
     Bounds that are given as numbers are those of the folder: the prices that prove them stay.
-
-    Raises
-    ------
-    StoreError
-        When they cannot be written; what was there before is still there.
+    StoreError when files cannot be written; what was there before is still there.
     """
     folder = Folder(directory)
     values, priced = _values(folder.path, bounds)

@@ -1,20 +1,10 @@
 """Figures: a table of numbers and the panels it is drawn in, for a page or for a file.
 
-Figures are drawn with matplotlib's objects and no global state; the same numbers give the same SVG,
-byte for byte. The numbers are a tidy table with a row per point:
-
-=========  ====================================================
-column     meaning
-=========  ====================================================
-panel      which panel
-line       which line, such as a policy
-x          position: a number, or a text for bars
-mean       mean over seeds
-low, high  ends of its interval; null where there is none
-=========  ====================================================
-
-A policy has one colour and one line style in every figure and table of a page. Colours keep their
-distance for readers who do not see all hues.
+The numbers are a tidy table with a row per point: its panel, its line (such as a policy), ``x`` (a
+number, or a text for bars), the mean over seeds, and the ends of its interval or null. Figures are
+drawn with matplotlib's objects and no global state; the same numbers give the same SVG, byte for
+byte. A policy has one colour and one line style in every figure and table of a page. Colours keep
+their distance for readers who do not see all hues.
 
 matplotlib is imported where something is drawn: a command that prints tables does without.
 """
@@ -66,23 +56,11 @@ RANKED: tuple[tuple[float, tuple[float, ...]], ...] = (
 
 @dataclass(frozen=True)
 class Style:
-    """How a line is drawn.
+    """How a line is drawn; later, and so on top, with a higher ``order``."""
 
-    Attributes
-    ----------
-    index : int
-        Which of :data:`COLOURS`; −1 for grey.
-    width : float
-        Line width in points; of a panel of dots, their diameter.
-    dashes : tuple of float
-        On and off lengths in line widths; empty for a solid line.
-    order : int
-        Higher is drawn later, on top.
-    """
-
-    index: int
-    width: float = 1.7
-    dashes: tuple[float, ...] = ()
+    index: int  # of COLOURS; −1 for grey
+    width: float = 1.7  # in points; of a panel of dots, their diameter
+    dashes: tuple[float, ...] = ()  # on and off, in line widths; none for a solid line
     order: int = 2
 
     @property
@@ -114,8 +92,7 @@ def ranked_styles(names: Iterable[str]) -> dict[str, Style]:
     found = {}
     for rank, name in enumerate(names):
         pattern = (rank + rank // len(COLOURS)) % len(RANKED)
-        width, dashes = RANKED[pattern]
-        found[name] = Style(rank % len(COLOURS), width, dashes, 10 * pattern + 100)
+        found[name] = Style(rank % len(COLOURS), *RANKED[pattern], 10 * pattern + 100)
     return found
 
 
@@ -128,53 +105,33 @@ LEGEND_ROW, LEGEND_ROWS = 0.19, 3
 COLUMN_WIDTHS = {1: 3.45, 2: 7.1}
 """Of a figure that takes one or both columns of a paper, in inches."""
 COLUMN_WIDTH = COLUMN_WIDTHS[1]
+PAGE_SIZE = 5.0, 3.1
+"""Of a plot on a page, in inches: it fits a narrow screen, for title and legend stand beside it."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Axes of a picture.
+    """Axes of a picture: ``name`` as in the column ``panel``, labels with units.
 
-    Parameters
-    ----------
-    name : str
-        As in the column ``panel``.
-    x, y : str
-        Labels of the axes, with units.
-    kind : {"curve", "points", "dots", "steps", "bars"}
-        Lines with a band; points with error bars, joined; the same, not joined; a distribution
-        function; bars side by side, for an ``x`` that is text.
-    log_x, log_y : bool
-    level : float, optional
-        Where to draw a thin horizontal line.
+    Kinds: lines with a band; points with error bars, joined; the same, not joined (dots); a
+    distribution function (steps); bars side by side, for an ``x`` that is text; a map of shares,
+    whose lines are rows.
     """
 
     name: str
     x: str
     y: str
-    kind: Literal["curve", "points", "dots", "steps", "bars"] = "curve"
+    kind: Literal["curve", "points", "dots", "steps", "bars", "map"] = "curve"
     log_x: bool = False
     log_y: bool = False
-    level: float | None = None
+    level: float | None = None  # where to draw a thin horizontal line
+    settled: float | None = None  # the vertical axis fits the means from this x on
+    ends: tuple[float, float] | None = None  # of the horizontal axis, whatever is drawn
+    choices: tuple[str, ...] = ()  # names of the places 0, 1, … of the horizontal axis
 
-
-@dataclass(frozen=True)
-class FittedPanel(Panel):
-    """A panel whose axes are fitted to some of what it shows.
-
-    Attributes
-    ----------
-    settled : float, optional
-        The vertical axis fits the means from this ``x`` on, and their bands up to as much again on
-        either side: bands of few seeds are wide.
-    ends : tuple of float, optional
-        The horizontal axis has this range, whatever is drawn.
-    choices : tuple of str
-        Names of the places 0, 1, … of the horizontal axis.
-    """
-
-    settled: float | None = None
-    ends: tuple[float, float] | None = None
-    choices: tuple[str, ...] = ()
+    @property
+    def fitted(self) -> bool:
+        return self.settled is not None or self.ends is not None or bool(self.choices)
 
 
 def points(rows: Iterable[Sequence[Any]]) -> pl.DataFrame:
@@ -215,29 +172,38 @@ def draw(
     return figure
 
 
-PAGE_WIDTH, PAGE_HEIGHT = 5.0, 3.1
-"""Of a plot on a page, in inches: it fits a narrow screen, for title and legend stand beside it."""
-
-
 def page_plots(
     numbers: pl.DataFrame, panels: Sequence[Panel], looks: Looks | None = None
 ) -> tuple[tuple[str, ...], Looks]:
     """A table of numbers for a page: a plot for each panel as SVG, and how each line looks.
 
-    Lines are tagged, so that a page can name, hide and read them; see :func:`plot_text`.
+    Lines and bands are tagged ``line0``, ``band0`` and so on, so that a page can name, hide and
+    read them. The attribute ``data-axes`` has the limits of both axes, where these are in the
+    drawing, and whether they are logarithmic.
     """
     from matplotlib.figure import Figure
 
-    looks = _looks_of(numbers, looks)
-    found = []
+    looks, found = _looks_of(numbers, looks), []
     with settled():
         for panel in panels:
-            figure = Figure((PAGE_WIDTH, PAGE_HEIGHT), facecolor="white", layout="constrained")
+            figure = Figure(PAGE_SIZE, facecolor="white", layout="constrained")
             axes = figure.subplots()
             _panel(axes, numbers, panel, looks, panel.name if len(panels) > 1 else "")
-            read = panel.kind != "bars" and not (isinstance(panel, FittedPanel) and panel.choices)
-            found.append(plot_text(figure, axes, read))
-    return tuple(found), looks
+            text = image(figure, "svg").decode()
+            if panel.kind not in ("bars", "map") and not panel.choices:
+                text = text.replace("<svg ", f'<svg data-axes="{_read_off(figure, axes)}" ', 1)
+            found.append(text)
+    maps = all(panel.kind == "map" for panel in panels)
+    return tuple(found), {} if maps else looks
+
+
+def _read_off(figure: Figure, axes: Axes) -> str:
+    width, height = 72 * figure.get_size_inches()
+    box = axes.get_position()
+    limits = [f"{end:.8g}" for end in (*axes.get_xlim(), *axes.get_ylim())]
+    place = (width * box.x0, width * box.x1, height * (1 - box.y0), height * (1 - box.y1))
+    log = (axes.get_xscale() == "log", axes.get_yscale() == "log")
+    return " ".join([*limits, *(f"{at:.2f}" for at in place), *(str(int(each)) for each in log)])
 
 
 def _looks_of(numbers: pl.DataFrame, looks: Looks | None) -> Looks:
@@ -247,29 +213,12 @@ def _looks_of(numbers: pl.DataFrame, looks: Looks | None) -> Looks:
     return {name: look for name, look in looks.items() if name in names}
 
 
-def plot_text(figure: Figure, axes: Axes, readable: bool = True) -> str:
-    """The SVG of a figure of one panel, with what a page needs to read values off it.
-
-    The attribute ``data-axes`` has the limits of both axes, where these are in the drawing, and
-    whether they are logarithmic. Lines and bands are tagged ``line0``, ``band0`` and so on.
-    """
-    text = svg_text(figure)
-    if not readable:
-        return text
-    width, height = 72 * figure.get_size_inches()
-    box = axes.get_position()
-    limits = [f"{end:.8g}" for end in (*axes.get_xlim(), *axes.get_ylim())]
-    place = (width * box.x0, width * box.x1, height * (1 - box.y0), height * (1 - box.y1))
-    log = (axes.get_xscale() == "log", axes.get_yscale() == "log")
-    data = [*limits, *(f"{at:.2f}" for at in place), *(str(int(each)) for each in log)]
-    return text.replace("<svg ", f'<svg data-axes="{" ".join(data)}" ', 1)
-
-
 def _panel(
     axes: Axes, numbers: pl.DataFrame, panel: Panel, looks: Looks | None, title: str
 ) -> None:
     part = numbers.filter(pl.col("panel") == panel.name)
-    (_bars if panel.kind == "bars" else _lines)(axes, part, _looks_of(numbers, looks), panel)
+    of_kind = {"bars": _bars, "map": _map}.get(panel.kind, _lines)
+    of_kind(axes, part, _looks_of(numbers, looks), panel)
     dress(axes, panel.x, panel.y, title)
     if panel.log_x:
         axes.set_xscale("log")
@@ -277,15 +226,17 @@ def _panel(
         axes.set_yscale("log")
     if panel.level is not None:
         axes.axhline(panel.level, color=MUTED, linewidth=0.8, zorder=1)
-    if isinstance(panel, FittedPanel):
+    if panel.fitted:
         _fit(axes, part, panel)
     elif panel.log_x and panel.kind == "points":
         at = part["x"].unique().sort().to_list()
         axes.set_xticks(at, [f"{x:,g}" for x in at])
         axes.minorticks_off()
+    if panel.kind in ("bars", "steps") and not (part["mean"] != 0).any():
+        axes.set_ylim(0.0, 1.0)  # of nothing but zeros
 
 
-def _fit(axes: Axes, part: pl.DataFrame, panel: FittedPanel) -> None:
+def _fit(axes: Axes, part: pl.DataFrame, panel: Panel) -> None:
     """Limits and round ticks of a fitted panel."""
     from matplotlib.ticker import FuncFormatter, LogLocator
 
@@ -316,12 +267,15 @@ def _fit(axes: Axes, part: pl.DataFrame, panel: FittedPanel) -> None:
 
 
 def _limits(part: pl.DataFrame, level: float | None) -> tuple[float, float]:
-    """Room for the means, and for their bands up to as much again on either side."""
+    """Room for the means, and for their bands up to as much again on either side.
+
+    Bands of few seeds are wide.
+    """
     ends = part.filter(pl.col("mean").is_finite()).select(
         pl.col("mean").min().alias("bottom"),
         pl.col("mean").max().alias("top"),
-        pl.col("low").fill_nan(None).min().alias("low"),
-        pl.col("high").fill_nan(None).max().alias("high"),
+        pl.col("low").fill_nan(None).min(),
+        pl.col("high").fill_nan(None).max(),
     )
     bottom, top, low, high = ends.row(0)
     if bottom is None:
@@ -362,26 +316,19 @@ def _name_lines(
     further = max(0, -(-len(named) // columns) - LEGEND_ROWS)
     lines = textwrap.wrap(caption, int(width * 14))
     figure.set_size_inches(width, height + LEGEND_ROW * further + 0.15 * len(lines))
-    told: dict[str, Any] = {"title": "\n".join(lines), "title_fontsize": 8.2} if lines else {}
-    figure.legend(
-        list(named.values()),
-        list(named),
-        loc="outside lower left",
-        frameon=False,
-        fontsize=7.5 if small else 9,
-        ncols=columns,
-        alignment="left",
-        **told,
-    )
+    about: dict[str, Any] = {"title": "\n".join(lines), "title_fontsize": 8.2} if lines else {}
+    about |= {"loc": "outside lower left", "frameon": False, "ncols": columns, "alignment": "left"}
+    figure.legend(list(named.values()), list(named), fontsize=7.5 if small else 9, **about)
 
 
 def _lines(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
+    step = "post" if panel.kind == "steps" else None
     for tag, (name, look) in enumerate(looks.items()):
         line = part.filter(pl.col("line") == name).sort("x")
         if line.is_empty():
             continue
         x, mean = line["x"].to_numpy(), line["mean"].to_numpy()
-        low, high = line["low"].to_numpy(), line["high"].to_numpy()
+        low, high = (line[end].to_numpy().astype(np.float64) for end in ("low", "high"))
         drawn: dict[str, Any] = {"color": look.colour, "label": name, "gid": f"line{tag}"}
         drawn |= {"linestyle": (0, look.dashes) if look.dashes else "solid", "zorder": look.order}
         if panel.kind in ("points", "dots"):
@@ -390,25 +337,15 @@ def _lines(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
             else:
                 drawn |= {"markersize": look.width, "linestyle": "", "markeredgewidth": 0}
             axes.plot(x, mean, marker="o", **drawn)
-            known = np.isfinite(low.astype(np.float64))
+            known = np.isfinite(low)
             ends = (x[known], low[known], high[known])
             axes.vlines(*ends, color=look.colour, linewidth=1.0, gid=f"ends{tag}")
             continue
-        steps = panel.kind == "steps"
-        axes.plot(
-            x, mean, linewidth=look.width, drawstyle="steps-post" if steps else "default", **drawn
-        )
-        if np.isfinite(low.astype(np.float64)).all():
-            axes.fill_between(
-                x,
-                low,
-                high,
-                color=look.colour,
-                alpha=0.09,
-                linewidth=0,
-                step="post" if steps else None,
-                gid=f"band{tag}",
-            )
+        how = "default" if step is None else "steps-post"
+        axes.plot(x, mean, linewidth=look.width, drawstyle=how, **drawn)
+        if np.isfinite(low).all():
+            band: dict[str, Any] = {"color": look.colour, "alpha": 0.09, "linewidth": 0}
+            axes.fill_between(x, low, high, step=step, gid=f"band{tag}", **band)
 
 
 def _bars(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
@@ -420,21 +357,32 @@ def _bars(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
         name, look = list(looks.items())[tag]
         line = part.filter(pl.col("line") == name)
         at = np.array([places.index(str(x)) for x in line["x"]]) + (i + 0.5) * width - 0.4
-        axes.bar(
-            at,
-            line["mean"].to_numpy(),
-            width * 0.92,
-            color=look.colour,
-            label=name,
-            hatch="////" if look.dashes else "",
-            edgecolor="white",
-            linewidth=0,
-            gid=f"line{tag}",
-        )
+        how: dict[str, Any] = {"color": look.colour, "hatch": "////" if look.dashes else ""}
+        how |= {"edgecolor": "white", "linewidth": 0, "label": name, "gid": f"line{tag}"}
+        axes.bar(at, line["mean"].to_numpy(), width * 0.92, **how)
         for place, low, high in zip(at, line["low"], line["high"]):
             if low is not None and high is not None:
                 axes.vlines(place, low, high, color=INK, linewidth=1.0, gid=f"ends{tag}")
     axes.set_xticks(range(len(places)), places)
+
+
+def _map(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
+    """Shares in [0, 1] of the rows that the lines are: the stronger the colour, the larger."""
+    names = part["line"].unique(maintain_order=True).to_list()
+    share = part["mean"].to_numpy().reshape(len(names), -1)
+    x = part["x"].to_numpy()[: share.shape[1]]
+    colour = [int(COLOURS[0][0][i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    pixels = np.broadcast_to([*colour, 1.0], (*share.shape, 4)).copy()
+    pixels[..., 3] = share
+    wide = (x[-1] - x[0]) / max(x.size - 1, 1) or 1.0
+    ends = (x[0] - wide / 2, x[-1] + wide / 2, len(names) - 0.5, -0.5)
+    axes.imshow(pixels, aspect="auto", interpolation="none", extent=ends)
+    every = -(-len(names) // 12)
+    axes.set_yticks(range(0, len(names), every), [short(name) for name in names[::every]])
+
+
+def short(name: str) -> str:
+    return name if len(name) <= 12 else f"{name[:5]}…{name[-6:]}"
 
 
 def dress(axes: Axes, x: str, y: str, title: str = "") -> None:
@@ -460,10 +408,6 @@ def image(figure: Figure, ending: Literal["png", "svg", "pdf"]) -> bytes:
     with settled():
         figure.savefig(buffer, format=ending, dpi=DPI, metadata=undated.get(ending))
     return buffer.getvalue()
-
-
-def svg_text(figure: Figure) -> str:
-    return image(figure, "svg").decode()
 
 
 def settled() -> AbstractContextManager[None]:

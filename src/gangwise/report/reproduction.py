@@ -14,10 +14,8 @@ import polars as pl
 
 import gangwise
 from gangwise.core.errors import StoreError
-from gangwise.experiments.results import Results
 from gangwise.experiments.statistics import Estimate, decimals_for, estimate_text, number
 from gangwise.report.curves import BANDS
-from gangwise.report.numbers import Numbers, run_times
 from gangwise.report.page import (
     Bullets,
     Chapter,
@@ -43,43 +41,23 @@ in other readings only; or nothing is compared.
 
 @dataclass(frozen=True)
 class Row:
-    """One claim beside our number for it.
-
-    Attributes
-    ----------
-    paper, artefact, says, version : str
-    number : float or str
-        The paper's.
-    ours : Estimate
-    verdict : str
-        Of the claim, see :data:`Verdict`; "not tested" in a row that it is not about.
-    why : str
-    rule : str
-        When ours agrees.
-    agrees : bool, optional
-        Whether this number does; None where nothing is compared.
-    readings : int
-        Over how many readings of what the paper leaves open this is: ``ours`` is then the mean of
-        their means, between the smallest and the largest. 0: it is of one.
-    agreeing : int
-        In how many of them ours agrees.
-    timed : bool
-        A computation time, which no run finds again: it is committed, and never compared.
-    """
+    """One claim beside our number for it."""
 
     paper: str
     artefact: str
     says: str
     version: str
-    number: float | str
+    number: float | str  # the paper's
     ours: Estimate
-    verdict: Verdict
+    verdict: Verdict  # of the claim; "not tested" in a row that it is not about
     why: str
-    rule: str = ""
-    agrees: bool | None = None
+    rule: str = ""  # when ours agrees
+    agrees: bool | None = None  # whether this number does; None where nothing is compared
+    # Over how many readings of what the paper leaves open this is: `ours` is then the mean of their
+    # means, between the smallest and the largest. 0: it is of one.
     readings: int = 0
-    agreeing: int = 0
-    timed: bool = False
+    agreeing: int = 0  # in how many of them ours agrees
+    timed: bool = False  # a computation time, which no run finds again: committed, not compared
 
     @property
     def text(self) -> str:
@@ -170,13 +148,7 @@ class Reproduced:
 
 
 def read_reproduction(folder: Path) -> Reproduced:
-    """Read a folder.
-
-    Raises
-    ------
-    StoreError
-        When a file is torn, or is no such file.
-    """
+    """Read a folder; StoreError when a file is torn, or is no such file."""
     path = folder / "reproduction.json"
     about = _read(path)
     try:
@@ -204,14 +176,9 @@ def read_reproduction(folder: Path) -> Reproduced:
 
 
 def read_picture(folder: Path, artefact: Shown) -> Drawn | None:
-    """The picture of an artefact, drawn from its numbers; None where there is none.
+    """The picture of an artefact, drawn from its numbers, or as stored; None where there is none.
 
-    If the folder does not say how to draw them, it is the stored picture.
-
-    Raises
-    ------
-    StoreError
-        When numbers or picture are torn.
+    StoreError when numbers or picture are torn.
     """
     caption = f"The numbers are in {artefact.stem}.csv and {artefact.stem}.parquet."
     path = folder / f"{artefact.stem}.parquet"
@@ -365,12 +332,6 @@ def page(folder: Path) -> Page:
         fold = Fold(f"{n} comparisons, {by}", claims, opened=n <= 20)
         parts.append(Section("Side by side", [fold]))
     parts += [artefact_section(folder, a, found.rows) for a in found.artefacts]
-    timings, unread = timings_sheet(folder, found.artefacts)
-    notes: list[Part] = [Text(text, "note") for text in unread]
-    if timings is not None:
-        notes.insert(0, Fold(count(len(timings.rows), "experiment"), [timings]))
-    if notes:
-        parts.append(Section("Timings", notes))
     shown = [f"{a.stem}.{ending}" for a in found.artefacts for ending in ("parquet", "svg")]
     parts.append(
         made_in(folder, "reproduction", ["reproduction.json", "side-by-side.json", *shown])
@@ -378,32 +339,6 @@ def page(folder: Path) -> Page:
     title = "The papers' numbers beside ours"
     byline = "; ".join([named, scale, f"gangwise {gangwise.__version__}"])
     return Page(title, [Chapter(title, byline, parts)])
-
-
-def timings_sheet(folder: Path, artefacts: Sequence[Shown]) -> tuple[Sheet | None, list[str]]:
-    """How long the runs of each experiment took, and which could not be read."""
-    rows, unread = [], []
-    for name in dict.fromkeys(name for a in artefacts for name in a.experiments):
-        try:
-            results = Results.open(folder / "runs", name)
-        except StoreError as error:  # all else on the page is there without the runs
-            unread.append(str(error))
-            continue
-        if not results.runs:
-            continue
-        seconds = run_times(Numbers(results))
-        of = "; ".join(a.called for a in artefacts if name in a.experiments)
-        cells = (
-            Cell(of, words=True),
-            value_cell(len(results.runs)),
-            Cell(number(seconds, 1), seconds),
-        )
-        rows.append((name, cells))
-    if not rows:
-        return None, unread
-    captions = (words("captions")["experiments"],)
-    sheet = Sheet("Experiments", ("for", "runs", "seconds"), tuple(rows), captions, "experiment")
-    return sheet, unread
 
 
 def _cells(row: Row) -> tuple[Cell, ...]:

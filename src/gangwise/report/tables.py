@@ -28,54 +28,27 @@ NONE = Estimate(math.nan, None, None)
 
 @dataclass(frozen=True)
 class Cell:
-    """A finished text and the number to sort by; ``words`` are sorted as text.
-
-    Attributes
-    ----------
-    mark : str
-        A class for how it looks on a page.
-    half : float, optional
-        Half the width of the 95 % confidence interval.
-    """
+    """A finished text and the number to sort by; ``words`` are sorted as text."""
 
     text: str
     value: float = math.nan
     words: bool = False
-    mark: str = ""
-    half: float | None = None
+    mark: str = ""  # a class for how it looks on a page
+    half: float | None = None  # half the width of the 95 % confidence interval
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """One table.
-
-    Attributes
-    ----------
-    title : str
-    columns : tuple of str
-        Headings after the one of the first column.
-    rows : tuple of (str, tuple of Cell)
-        What each row is about, such as a policy, with its cells.
-    captions : tuple of str
-        What a reader must know, one sentence or more each.
-    first : str
-        Heading of the first column.
-    looks : mapping
-        Samples of lines beside the names of rows, on a page.
-    links : sequence of str
-        Where the name of each row leads, on a page.
-    data : sequence of mapping
-        Further data attributes of each row, by which a page chooses.
-    """
+    """One table."""
 
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
-    captions: tuple[str, ...] = ()
-    first: str = "policy"
-    looks: Looks = field(default_factory=dict)
-    links: Sequence[str] = ()
-    data: Sequence[Mapping[str, str]] = ()
+    columns: tuple[str, ...]  # headings after the one of the first column
+    rows: tuple[tuple[str, tuple[Cell, ...]], ...]  # what each is about, with its cells
+    captions: tuple[str, ...] = ()  # what a reader must know, one sentence or more each
+    first: str = "policy"  # heading of the first column
+    looks: Looks = field(default_factory=dict)  # lines beside the names of rows, on a page
+    links: Sequence[str] = ()  # where the name of each row leads, on a page
+    data: Sequence[Mapping[str, str]] = ()  # data attributes of rows, by which a page chooses
 
     def words(self, column: int) -> bool:
         return all(cells[column].words for _, cells in self.rows)
@@ -96,12 +69,12 @@ def columns_sheet(
 def estimate_cells(
     estimates: Sequence[Estimate], sign: bool = False, least: int = 0, factor: float = 1.0
 ) -> list[Cell]:
-    """Cells of one column, all with the same number of decimals; at least so many if given.
+    """Cells of one column, multiplied by a factor, with the same number of decimals, or ``least``.
 
-    Estimates are multiplied by the factor first.
+    What is zero but for rounding is zero.
     """
-    if factor != 1:
-        estimates = [rescaled(e, factor) for e in estimates]
+    nothing = all(abs(e.mean) < 1e-9 and not (e.half or 0.0) > 1e-9 for e in estimates)
+    estimates = [rescaled(e, 0.0 if nothing else factor) for e in estimates]
     decimals = max(least, decimals_for(estimates))
     if least and all(e.half is None for e in estimates):
         decimals = least
@@ -117,7 +90,6 @@ def time_cell(found: Estimate) -> Cell:
 
 
 def rescaled(estimate: Estimate, factor: float) -> Estimate:
-    """An estimate in another unit."""
     ends = (None if end is None else end * factor for end in estimate[1:])
     return Estimate(estimate.mean * factor, *ends)
 

@@ -18,7 +18,7 @@ import polars as pl
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.files import write_whole
 from gangwise.jobs.metrics import held_until
-from gangwise.report.plotting import FittedPanel, draw, image, plain_styles, points
+from gangwise.report.plotting import Panel, draw, image, plain_styles, points
 from gangwise.report.words import enumerated, sentence_case
 from gangwise.traces.tables import Tables, device_totals
 from gangwise.traces.work import period, work
@@ -32,48 +32,23 @@ FEWEST_DAYS = 2
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
-    """Requests created over time.
+    """Requests created over time."""
 
-    Attributes
-    ----------
-    width : float
-        Seconds of a bin.
-    first : float
-        Start of the first bin, in seconds since the start of the trace; a multiple of ``width``.
-    counts : ndarray of int64, shape [n]
-        Requests created in each bin.
-    cycle : ndarray of float64, shape [24], or None
-        Mean requests in each hour of the day, over whole days, counted from the start of the trace;
-        None when there are fewer than two.
-    days : int
-        Whole days that ``cycle`` is a mean over.
-    """
-
-    width: float
-    first: float
-    counts: Ints
-    cycle: Floats | None
-    days: int
+    width: float  # seconds of a bin
+    first: float  # start of the first bin since the start of the trace; a multiple of `width`
+    counts: Ints  # [n] requests created in each bin
+    cycle: Floats | None  # [24] mean requests in each hour of whole days; None of fewer than two
+    days: int  # that `cycle` is a mean over, counted from the start of the trace
 
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """How often values up to a value occur.
+    """How often values up to a value occur: the share of the requests whose value is at most it."""
 
-    Attributes
-    ----------
-    values : ndarray of float64, shape [n]
-        Distinct, ascending.
-    share : ndarray of float64, shape [n]
-        Share of the requests whose value is at most this.
-    known, unknown : int
-        Requests with a value, and without.
-    """
-
-    values: Floats
-    share: Floats
-    known: int
-    unknown: int
+    values: Floats  # [n] distinct, ascending
+    share: Floats  # [n]
+    known: int  # requests with a value
+    unknown: int  # and without
 
     @property
     def zeros(self) -> float:
@@ -82,22 +57,11 @@ class Distribution:
 
 @dataclass(frozen=True, eq=False)
 class Load:
-    """What is requested over time.
+    """What is requested over time, while jobs run, in the units of the trace."""
 
-    Attributes
-    ----------
-    edges : ndarray of float64, shape [n + 1]
-        Of the bins, in seconds since the start of the trace.
-    requested : mapping of str to ndarray of float64, shape [n]
-        Mean over each bin of what is held of ``cpu``, ``mem`` and ``gpu``, in their units, while
-        jobs run; those of which nothing is requested are absent.
-    capacity : mapping of str to float
-        Total of all servers; those that are not known are absent.
-    """
-
-    edges: Floats
-    requested: dict[str, Floats]
-    capacity: dict[str, float]
+    edges: Floats  # [n + 1] of the bins, in seconds since the start of the trace
+    requested: dict[str, Floats]  # [n] mean of each quantity of which anything is requested
+    capacity: dict[str, float]  # of all servers, where it is known
 
 
 def arrivals(tables: Tables) -> Arrivals | None:
@@ -168,7 +132,7 @@ def _distribution(column: pl.Series) -> Distribution:
 
 class Picture(NamedTuple):
     rows: list[tuple[Any, ...]]
-    panels: list[FittedPanel]
+    panels: list[Panel]
     caption: str
 
 
@@ -329,21 +293,14 @@ PICTURES: dict[str, tuple[str, Callable[[Tables], Picture | str]]] = {
 }
 """Each with its title, and what makes it, or says why there is none."""
 
-_NAMES = {
-    1.0: "second",
-    10.0: "10 seconds",
-    60.0: "minute",
-    300.0: "5 minutes",
-    3600.0: "hour",
-    86400.0: "day",
-    604800.0: "week",
-}
+_NAMES = {1.0: "second", 60.0: "minute", HOUR: "hour", DAY: "day", 7 * DAY: "week"}
+_NAMES |= {10.0: "10 seconds", 300.0: "5 minutes"}
 
 
 def _panel(
     name: str, x: str, y: str = "", log: bool = False, ends: tuple[float, float] | None = None
-) -> FittedPanel:
-    return FittedPanel(name, x, y, "steps", log, level=0.0, settled=-np.inf, ends=ends)
+) -> Panel:
+    return Panel(name, x, y, "steps", log, level=0.0, settled=-np.inf, ends=ends)
 
 
 def _clock(end: float) -> tuple[float, str]:

@@ -24,23 +24,12 @@ from gangwise.report.page import (
     pictured,
     terms,
 )
-from gangwise.report.plotting import FittedPanel, Style
-from gangwise.report.tables import (
-    NONE,
-    Cell,
-    Sheet,
-    columns_sheet,
-    estimate_cells,
-    time_cell,
-    value_cell,
-)
-from gangwise.report.words import count, enumerated, glossary, in_words, sentence_case, words
+from gangwise.report.plotting import Panel, Style
+from gangwise.report.tables import NONE, Cell, Sheet, columns_sheet, estimate_cells, time_cell
+from gangwise.report.words import count, enumerated, glossary, in_words, words
 
 EDGE = 0.05
 """Values in this part of a range, at either end, are at its edge."""
-
-PARTS = 3
-"""Into how many parts of the same width a range is cut, to compare the trials in them."""
 
 BEST = 12
 """Trials of the dot plot."""
@@ -72,10 +61,7 @@ def chapter(tuning: Tuning, shown: Shown) -> Chapter:
         [
             terms(glossary(numbers.family, settings, [])),
             Section("Best arguments", [*map(Text, edges(tuning)), arguments_sheet(tuning)]),
-            Section(
-                "How the metric changes with each argument",
-                [tuning_figure(tuning), ranges_sheet(tuning)],
-            ),
+            Section("How the metric changes with each argument", [tuning_figure(tuning)]),
             Section("Trials", trials),
             Section("Scenario", [Values(shown.scenario)]),
             shown.made,
@@ -97,7 +83,7 @@ def tuning_figure(tuning: Tuning) -> Drawn:
     for arg in tuning.ranges:
         choices = tuple(map(str, arg.choices)) if arg.ends is None else ()
         panels.append(
-            FittedPanel(
+            Panel(
                 arg.name,
                 arg.name,
                 unit,
@@ -195,29 +181,6 @@ def arguments_sheet(tuning: Tuning) -> Sheet:
     return columns_sheet(title, names, list(columns.items()), (), "argument")
 
 
-def ranges_sheet(tuning: Tuning) -> Sheet:
-    """The metric of the trials in each part of each range, and with each choice."""
-    parts = [(arg, part) for arg in tuning.ranges for part in _parts(arg, tuning.trials)]
-    values = [[trial.value for trial in part] for _, part in parts]
-    best = min if tuning.minimise else max
-    columns = [
-        ("values tried", [Cell(_span(arg, part)) for arg, part in parts]),
-        ("trials", [value_cell(len(part)) for _, part in parts]),
-        ("mean", estimate_cells([Estimate(math.fsum(v) / len(v), None, None) for v in values])),
-        ("best", estimate_cells([Estimate(best(v), None, None) for v in values])),
-    ]
-    caption = (
-        "Trials differ in the other arguments too, and more are tried where earlier ones did "
-        f"well: a difference is a hint, not a comparison. {_better(tuning)}"
-    )
-    title = f"{sentence_case(in_words(tuning.metric))} in each part of each range"
-    return columns_sheet(title, [arg.name for arg, _ in parts], columns, (caption,), "argument")
-
-
-def _better(tuning: Tuning) -> str:
-    return "Less is better." if tuning.minimise else "More is better."
-
-
 def trials_sheet(tuning: Tuning, numbers: Numbers) -> Sheet:
     """Every trial, best first: arguments, metric, change from the default, time."""
     shown = list(tuning.trials)
@@ -243,7 +206,8 @@ def trials_sheet(tuning: Tuning, numbers: Numbers) -> Sheet:
     name = {trial.number: str(trial.number) for trial in shown}
     default = tuning.default.number
     name[default] = "default" if default < 0 else f"{default}, the default"
-    caption = words("captions")["trials"]
+    better = "Less" if tuning.minimise else "More"
+    caption = f"{words('captions')['trials']} {better} of the metric is better."
     title = f"{len(tuning.trials)} trials, best first"
     names = [name[trial.number] for trial in shown]
     return columns_sheet(title, names, columns, (caption,), "trial")
@@ -262,18 +226,6 @@ def _edge(arg: ParameterRange, value: Any) -> str:
         return ""
     place = _place(arg, value)
     return "lower" if place <= EDGE else "upper" if place >= 1 - EDGE else ""
-
-
-def _parts(arg: ParameterRange, trials: Sequence[Trial]) -> list[list[Trial]]:
-    found: dict[Any, list[Trial]] = {repr(choice): [] for choice in arg.choices}
-    if arg.ends is not None:
-        found = {part: [] for part in range(PARTS)}
-    for trial in trials:
-        value = trial.arguments[arg.name]
-        ends = arg.ends is not None
-        part = min(int(PARTS * _place(arg, value)), PARTS - 1) if ends else repr(value)
-        found.setdefault(part, []).append(trial)
-    return [part for part in found.values() if part]
 
 
 def _span(arg: ParameterRange, trials: Sequence[Trial]) -> str:

@@ -100,11 +100,13 @@ def glossary(
 
 
 def in_words(metric: str) -> str:
-    """A metric of one number per run as a reader would say it.
+    """A device type, or a metric of one number per run, as a reader would say it.
 
-    >>> in_words("reward.mean"), in_words("overhead.mean"), in_words("completion.p95")
-    ('reward per slot', 'overhead per slot', '95th percentile of completion')
+    >>> in_words("reward.mean"), in_words("completion.p95"), in_words("gpu")
+    ('reward per slot', '95th percentile of completion', 'GPUs')
     """
+    if metric in (devices := words("devices")):
+        return str(devices[metric])
     name, _, of = metric.rpartition(".")
     if name and of == "mean" and name in (*words("metrics"), "reward"):
         return f"{name.replace('_', ' ')} per slot"

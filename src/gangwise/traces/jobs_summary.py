@@ -106,7 +106,8 @@ def report(log: JobLog, tables: Tables) -> str:
     """What is in a log, for a terminal; the first line is how much of it is played."""
     found = summary(log, tables)
     first, last = found["from_s"], found["to_s"]
-    devices = ", ".join(f"{total:g} {q}" for q, total in found["devices"].items())
+    memory = {"mem": f"{tables.units.get('mem', '')} of memory".strip()}
+    devices = ", ".join(f"{n:,.6g} {memory.get(q, q)}" for q, n in found["devices"].items())
     lines = [
         log.played.line,
         *(f"warning: {found.text}" for found in log.played.overused),
@@ -131,7 +132,7 @@ def report(log: JobLog, tables: Tables) -> str:
         lines.append(f"waiting is {100 * found['waiting_share']:.3g} % of the time in the system")
     if found["limit_over_run"] is not None:
         over = found["limit_over_run"]
-        lines.append(f"limits are {over['median']:.3g} times the run time (median)")
+        lines.append(f"limits are {over['median']:,.{0 if over['median'] >= 100 else 1}f} times the run time (median)")
     lines.append(f"users: {found['users']:,}")
     for user in found["top_users"][:5]:
         waited = "" if user["wait"] is None else f", mean wait {period(round(user['wait'], 1))}"
