@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gangwise.experiments.filling import Fillings
-from gangwise.report.plotting import Panel, draw, points, svg_text
+from gangwise.report.plotting import Panel, draw, image, points
 from gangwise.report.tables import Cell, Sheet
 
 
@@ -39,4 +39,4 @@ def filling_figure(found: Fillings) -> str:
     ]
     label = "GPUs asked for by what has arrived, %"
     panels = [Panel(f"{what}, %", label, "") for what in ("allocated", "fragmented")]
-    return svg_text(draw("A cluster that fills", points(rows), panels))
+    return image(draw("A cluster that fills", points(rows), panels), "svg").decode()

@@ -322,7 +322,7 @@ def _name_lines(
 
 
 def _lines(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
-    step = "post" if panel.kind == "steps" else None
+    step: Any = "post" if panel.kind == "steps" else None
     for tag, (name, look) in enumerate(looks.items()):
         line = part.filter(pl.col("line") == name).sort("x")
         if line.is_empty():

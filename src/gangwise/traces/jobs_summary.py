@@ -132,7 +132,8 @@ def report(log: JobLog, tables: Tables) -> str:
         lines.append(f"waiting is {100 * found['waiting_share']:.3g} % of the time in the system")
     if found["limit_over_run"] is not None:
         over = found["limit_over_run"]
-        lines.append(f"limits are {over['median']:,.{0 if over['median'] >= 100 else 1}f} times the run time (median)")
+        median = f"{over['median']:,.{0 if over['median'] >= 100 else 1}f}"
+        lines.append(f"limits are {median} times the run time (median)")
     lines.append(f"users: {found['users']:,}")
     for user in found["top_users"][:5]:
         waited = "" if user["wait"] is None else f", mean wait {period(round(user['wait'], 1))}"
