@@ -118,6 +118,8 @@ def __dir__() -> list[str]:
 def create_policy(specification: str, **arguments: Any) -> Policy[Any, Any, Any]:
     """Build a registered policy, such as ``"ogasched-react:steps=5"``.
 
+    Examples
+    --------
     >>> create_policy("ogasched-react:steps=5").steps
     5
     """
@@ -130,6 +132,8 @@ def create_policy(specification: str, **arguments: Any) -> Policy[Any, Any, Any]
 def create_scenario(specification: str, **arguments: Any) -> Scenario:
     """Build a registered scenario, such as ``"ogasched-default-v1:contention=1"``.
 
+    Examples
+    --------
     >>> create_scenario("ogasched-default-v1", contention=1).describe()["contention"]
     1.0
     """

@@ -57,12 +57,19 @@ def _box(low: float, high: float, *shape: int) -> spaces.Box:
 class SlotEnv(gymnasium.Env[Any, Any]):
     """Slots of a scenario: an episode is one run on one instance.
 
-    - ``scenario``: A scenario or trace, as :func:`gangwise.compare` takes it.
-    - ``instance``: Seed of the instance, which stays; arrivals and noise are drawn anew by every
-      ``reset``.
-    - ``slots``: Of an episode; the scenario's own number if 0. It is cut off then, not over.
+    Parameters
+    ----------
+    scenario : str
+        A scenario or trace, as :func:`gangwise.compare` takes it.
+    instance : int
+        Seed of the instance, which stays; arrivals and noise are drawn anew by every ``reset``.
+    slots : int
+        Of an episode; the scenario's own number if 0. It is cut off then, not over.
 
-    Raises ScenarioError for a scenario of another family.
+    Raises
+    ------
+    ScenarioError
+        For a scenario of another family.
     """
 
     family = ""
@@ -286,9 +293,13 @@ class JobsEnv(gymnasium.Env[Any, Any]):
     ``info["action_mask"]``: what is possible. **Reward**: −(hours that passed) × jobs in the
     system / ``jobs``, so that an episode's sum is −(mean completion time in hours).
 
-    - ``jobs``, ``window``: int
-    - ``choice``: Of nodes: ``best-fit``, ``learned`` and so on.
-    - ``**settings``: Of a replay, see :class:`gangwise.experiments.replay_scenario.Settings`.
+    Parameters
+    ----------
+    jobs, window : int
+    choice : str
+        Of nodes: ``best-fit``, ``learned`` and so on.
+    **settings
+        Of a replay, see :class:`gangwise.experiments.replay_scenario.Settings`.
     """
 
     def __init__(self, jobs: int = 200, window: int = 16, choice: str = "learned", **settings: Any):

@@ -48,6 +48,8 @@ from gangwise.estimators import Estimator
 def max_min_shares(total: float, most: Floats) -> Floats:
     """Max-min fair shares of ``total``: equal, but nobody gets more than ``most``, shape [n].
 
+    Examples
+    --------
     >>> max_min_shares(10.0, np.array([1.0, 9.0, 9.0]))
     array([1. , 4.5, 4.5])
     """
@@ -68,6 +70,8 @@ def systematic(shares: Floats, u: float) -> Ints:
     They add up to the floor or the ceiling of the sum of ``shares``.
     One uniform number ``u`` serves all: job k gets the integers that its part of the line covers.
 
+    Examples
+    --------
     >>> systematic(np.array([0.5, 0.5, 1.5]), u=0.5)
     array([1, 0, 2])
     """
@@ -161,10 +165,16 @@ class UtilityPerPrice(RateLearning, CountingPolicy):
     slope at their projected total work come first, and the machines with the best estimated rate
     per price are used. Against OPM this says what the primal-dual machinery is good for.
 
-    - ``estimator``: One of :data:`~gangwise.estimators.estimators.ESTIMATORS`, with ``gamma``,
-      ``kappa``, ``window``, ``tau`` and ``rate``, or one's own.
-    - ``burst``: How much faster than evenly a job may spend.
-    - ``floor``: As for OPM.
+    Parameters
+    ----------
+    estimator : str or Estimator
+        One of :data:`~gangwise.estimators.estimators.ESTIMATORS`, with ``gamma``, ``kappa``,
+        ``window``,
+        ``tau`` and ``rate``, or one's own.
+    burst : float
+        How much faster than evenly a job may spend.
+    floor : float
+        As for OPM.
     """
 
     estimator: str | Estimator = "decay"
@@ -370,6 +380,8 @@ def plan_shares(
     ``prices`` and ``rates`` [M] are p_i and the θ̂_i to go by, ``order`` [m] the machines that are
     there, best rate per price first. ``guess``, η of the slot before, saves most of the work.
 
+    Examples
+    --------
     Two machines of rate 1 and price 1; two jobs of utility √X, one of which has half of the other's
     money and cannot spend more than a quarter per slot.
 
@@ -500,6 +512,8 @@ def over_lifetime(kind: Ints, v: Floats, shape: Floats, life: Floats) -> tuple[F
 
     v L^(1−β) X^β, v L log(1 + X / (s L)) or v L (1 − exp(−X / (s L))); all arrays of shape [n].
 
+    Examples
+    --------
     >>> over_lifetime(np.array([0, 1]), np.ones(2), np.full(2, 0.5), np.full(2, 9.0))
     (array([3., 9.]), array([0.5, 4.5]))
     """
@@ -518,17 +532,24 @@ class Plan(RateLearning, CountingPolicy):
     Shares are rounded to whole tasks by systematic sampling. Jobs that money stops short are
     steeper than the others and get the best machines, as :func:`match_machines` has it.
 
-    - ``keep``: A task of a steep job stays on its machine until that is worth so much less, as a
-      share, than the last of the machines that such jobs could have. Anything from 0.15 to 0.5
-      earns the same; 0 moves three times as many tasks.
-    - ``objective`` ("total", "average"): What is planned for: the overall utility Σ f(X), or OPM
-      (6), Σ (d − a) f(X / (d − a)), which weighs jobs by their time.
-    - ``estimator``: One of :data:`~gangwise.estimators.estimators.ESTIMATORS`, with ``gamma``,
-      ``kappa``, ``window``, ``tau`` and ``rate``, or one's own.
-    - ``hand_on``: A machine that was drawn for a job that cannot pay it is drawn again among those
-      that can. On few machines it earns 15 % more; on 30 and more it makes no difference that can
-      be told.
+    Parameters
+    ----------
+    keep : float
+        A task of a steep job stays on its machine until that is worth so much less, as a share,
+        than the last of the machines that such jobs could have. Anything from 0.15 to 0.5 earns the
+        same; 0 moves three times as many tasks.
+    objective : {"total", "average"}
+        What is planned for: the overall utility Σ f(X), or OPM (6), Σ (d − a) f(X / (d − a)), which
+        weighs jobs by their time.
+    estimator : str or Estimator
+        One of :data:`~gangwise.estimators.estimators.ESTIMATORS`, with ``gamma``, ``kappa``,
+        ``window``, ``tau`` and ``rate``, or one's own.
+    hand_on : bool
+        A machine that was drawn for a job that cannot pay it is drawn again among those that can.
+        On few machines it earns 15 % more; on 30 and more it makes no difference that can be told.
 
+    Examples
+    --------
     >>> from gangwise import create_policy, create_scenario, simulate
     >>> instance = create_scenario("opm-default-v1:machines=20,slots=200").instance(0)
     >>> total = {

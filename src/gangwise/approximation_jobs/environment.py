@@ -42,11 +42,15 @@ from gangwise.estimators import Estimator, make_estimator
 class Observation:
     """What a policy sees before it decides.
 
-    - ``jobs``: The active jobs, with what they have cost, and the work that feedback has told of.
-    - ``arrived``, ``departed``: Table rows that were given out, and freed, since the last slot. A
-      row may be in both: its job left and another one got it. Jobs depart at their deadline, or
-      earlier on their own.
-    - ``available`` [M]: Machines that are there in this slot.
+    Attributes
+    ----------
+    jobs : JobTable
+        The active jobs, with what they have cost, and the work that feedback has told of.
+    arrived, departed : ndarray of int64
+        Table rows that were given out, and freed, since the last slot. A row may be in both: its
+        job left and another one got it. Jobs depart at their deadline, or earlier on their own.
+    available : ndarray of bool, shape [M]
+        Machines that are there in this slot.
     """
 
     slot: int
@@ -85,9 +89,11 @@ def rate_generator(seed: int) -> np.random.Generator:
 class Inputs:
     """Blocks of rates, jobs and delays; slots are asked for in order.
 
-    Raises ScenarioError for rates outside [0, 1] or for the wrong number of machines, and for jobs
-    that come in another slot than they say or could never run; names the slot, and the machine or
-    job.
+    Raises
+    ------
+    ScenarioError
+        For rates outside [0, 1] or for the wrong number of machines, and for jobs that come in
+        another slot than they say or could never run; names the slot, and the machine or job.
     """
 
     problem: ApproximationProblem
@@ -159,7 +165,10 @@ def tasks_of(
     The decision [M] is a table row or −1 for every machine; with machines of given capacity it is a
     matrix [C, M] of 0 and 1.
 
-    Raises InfeasibleDecision, which names the slot, and the machine or job at fault.
+    Raises
+    ------
+    InfeasibleDecision
+        Names the slot, and the machine or job at fault.
     """
     x, C = np.asarray(decision), len(rows.jobs)
     if problem.capacity is None:
@@ -250,6 +259,8 @@ class MigrationCounter:
     gained), the tasks that must have moved whatever one calls them. With ``several``, a machine may
     run several tasks.
 
+    Examples
+    --------
     >>> counter, active = MigrationCounter(3, several=False), np.array([0, 1])
     >>> counter.count(np.array([0, 1]), np.array([0, 2]), active, rows=2)
     (0.0, 0.0, 0.0)
@@ -307,6 +318,8 @@ COLUMNS = ("arrival", "deadline", "budget", "cost", "work", "utility")
 class Results:
     """One entry per job, in the order in which they left; 48 bytes each.
 
+    Examples
+    --------
     >>> results = Results()
     >>> results.add(Job("a", 0, 4, budget=8.0), cost=6.0, work=4.0)
     >>> results["utility"]
@@ -523,11 +536,19 @@ class ApproximationEnvironment:
 class ApproximationInstance(InstanceBase):
     """Machines and prices, their rates, the jobs, and what goes wrong.
 
-    - ``rates``: Hidden from policies.
-    - ``delivery``: Delay and loss of feedback.
-    - ``leave``: Jobs that leave on their own before their deadline, without notice.
-    - ``outages``: Machines that are away for some slots.
+    Parameters
+    ----------
+    rates : RateProcess
+        Hidden from policies.
+    delivery : Delivery
+        Delay and loss of feedback.
+    leave : mapping of job id to slot
+        Jobs that leave on their own before their deadline, without notice.
+    outages : tuple of Outage
+        Machines that are away for some slots.
 
+    Examples
+    --------
     >>> from gangwise import create_policy, simulate
     >>> from gangwise.approximation_jobs.rates import IidRates
     >>> from gangwise.approximation_jobs.workloads import PoissonJobs

@@ -182,6 +182,8 @@ def project_general(
     u [J] not negative (ScenarioError). ``eta`` and ``nu`` are prices to begin with; those of the
     last slot save most of the work.
 
+    Examples
+    --------
     >>> project_general([[0.9], [0.9]], [1.0, 2.0], [1.0], [1.0, 1.0]).plan.ravel().round(12)
     array([0.56, 0.22])
     """
@@ -368,6 +370,8 @@ def plan_capacity(capacity: npt.ArrayLike, demand: npt.ArrayLike) -> Floats:
     Of the demands r [J], positive, that fit a machine: if they are equal, r ⌊C / r⌋, and nothing is
     lost; otherwise C less the largest. Jobs that do not fit a machine must not be planned on it.
 
+    Examples
+    --------
     >>> plan_capacity([1.7, 1.0], [0.5, 0.5]), plan_capacity([1.7, 1.0], [0.5, 0.3])
     (array([1.5, 1. ]), array([1.2, 0.5]))
     """
@@ -394,6 +398,8 @@ def round_dependent(
     demand on it, and its number of tasks is rounded down or up. ScenarioError for an entry outside
     [0, 1].
 
+    Examples
+    --------
     >>> plan = np.full((2, 3), 0.5)
     >>> tasks = round_dependent(plan, [1.0, 1.0], np.random.default_rng(0))
     >>> tasks.sum(axis=0), set(tasks.sum(axis=1).tolist()) <= {1, 2}
@@ -459,14 +465,20 @@ class OPMGeneral(Paced):
     Runs on problems without capacities too, as machines that hold one task; there
     :class:`~gangwise.approximation_jobs.opm.OPM` does the same faster.
 
-    - ``estimator``, ``objective``, ``pacing``, ``alpha``, ``dual``, ``floor``, ``gamma``,
-      ``kappa``, ``window``, ``tau``, ``rate``: As for OPM.
-    - ``headroom`` ("plan", "none"): Plan with
-      :func:`~gangwise.approximation_jobs.general.plan_capacity`, or with all of C_i and drop tasks
-      that do not fit after rounding, smallest demand first, which is biased.
+    Parameters
+    ----------
+    estimator, objective, pacing, alpha, dual, floor, gamma, kappa, window, tau, rate
+        As for OPM.
+    headroom : {"plan", "none"}
+        Plan with :func:`~gangwise.approximation_jobs.general.plan_capacity`, or with all of C_i
+        and drop tasks that do not fit after rounding, smallest demand first, which is biased.
 
+    Notes
+    -----
     Draws are fresh in every slot: coupling consecutive draws of this rounding is not known.
 
+    Examples
+    --------
     >>> from gangwise.approximation_jobs.environment import ApproximationInstance
     >>> from gangwise.approximation_jobs.problem import Job
     >>> from gangwise.approximation_jobs.rates import IidRates

@@ -58,6 +58,8 @@ BISECTIONS = 200
 class JobUtilities:
     """Utilities of N jobs, as the dual sees them; ``average`` asks for the objective of OPM (6).
 
+    Examples
+    --------
     >>> from gangwise.approximation_jobs.problem import Power
     >>> worth = JobUtilities([Job(0, 0, 4, 1.0, Power(2.0, 0.5))], average=True)
     >>> worth.value(np.array([16.0])), worth.work_at_slope(np.array([0.5]), np.array([100.0]))
@@ -150,19 +152,35 @@ class Offers:
 class Programme:
     """Offline programme, OPM (P1) with split tasks, of some jobs and rates.
 
-    - ``jobs``: Those active in at least one slot.
-    - ``prices`` [M]: Positive.
-    - ``blocks`` [slots, M]: Rates, slot after slot.
-    - ``slots``: How many slots there are; jobs are cut there.
-    - ``average``: The objective of OPM (6) rather than the overall utility.
-    - ``ends``: The slot that each job ends before, where it is not the deadline.
+    Parameters
+    ----------
+    jobs : sequence of Job
+        Those active in at least one slot.
+    prices : ndarray of shape [M]
+        Positive.
+    blocks : iterable of ndarray of shape [slots, M]
+        Rates, slot after slot.
+    slots : int
+        How many slots there are; jobs are cut there.
+    average : bool
+        The objective of OPM (6) rather than the overall utility.
+    ends : sequence of int, optional
+        The slot that each job ends before, where it is not the deadline.
 
-    - ``jobs``: Those that can do work: where every machine stands still while a job is there, it is
-      worth 0 whatever is planned, and is set aside.
-    - ``offers``: Every cell split between its ends.
-    - ``exact``: Whether cells are points, so that ``rho`` and ``real`` are the same.
+    Attributes
+    ----------
+    jobs : tuple of Job, length N
+        Those that can do work: where every machine stands still while a job is there, it is worth 0
+        whatever is planned, and is set aside.
+    offers : Offers
+        Every cell split between its ends.
+    exact : bool
+        Whether cells are points, so that ``rho`` and ``real`` are the same.
 
-    Raises ScenarioError for a free machine: its offers have no ρ.
+    Raises
+    ------
+    ScenarioError
+        For a free machine: its offers have no ρ.
     """
 
     def __init__(
@@ -324,11 +342,16 @@ LEAST = 1e-12
 class Optimum:
     """An answer to the offline programme.
 
-    - ``value``: What the plan found is worth.
-    - ``bound``: No plan is worth more.
-    - ``work``, ``cost`` [N]: X_j and C_j of the plan.
-    - ``slope``, ``multiplier`` [N]: w and λ of the bound: anybody can check it with
-      :meth:`Programme.bound`.
+    Attributes
+    ----------
+    value : float
+        What the plan found is worth.
+    bound : float
+        No plan is worth more.
+    work, cost : ndarray of shape [N]
+        X_j and C_j of the plan.
+    slope, multiplier : ndarray of shape [N]
+        w and λ of the bound: anybody can check it with :meth:`Programme.bound`.
     """
 
     value: float
@@ -346,11 +369,16 @@ class Optimum:
 def optimise(programme: Programme, tolerance: float = 1e-6, iterations: int = 25) -> Optimum:
     """Solve a programme.
 
-    - ``tolerance``: Stop when the gap is at most this, relative to the value. Programmes that are
-      small enough for tangents are solved to 1e-6 in any case.
-    - ``iterations``: Steps of the dual per temperature, where the programme is too large for
-      tangents.
+    Parameters
+    ----------
+    tolerance : float
+        Stop when the gap is at most this, relative to the value. Programmes that are small enough
+        for tangents are solved to 1e-6 in any case.
+    iterations : int
+        Steps of the dual per temperature, where the programme is too large for tangents.
 
+    Examples
+    --------
     One job, a machine of rate 1 and price 1, a budget for 4 of its 9 slots:
 
     >>> from gangwise.approximation_jobs.problem import Job
@@ -521,17 +549,27 @@ def offline_optimum(
 ) -> Optimum:
     """The offline optimum of a run, of its rates or of their means OPM (7), with a certified gap.
 
-    - ``instance``: With machines that hold one task.
-    - ``slots``, ``seed``: The run: its jobs and rates are drawn again, the rates never all at once.
-    - ``known`` ("rates", "means"): Every slot's rates, or each machine's mean: that of the process
-      if it tells (``means``), else the mean over the run.
-    - ``average``: The objective of OPM (6), Σ (d - a) f(X / (d - a)), rather than the overall
-      utility Σ f(X).
-    - ``tolerance``, ``iterations``: See :func:`~gangwise.approximation_jobs.offline.optimise`.
+    Parameters
+    ----------
+    instance : ApproximationInstance
+        With machines that hold one task.
+    slots, seed : int
+        The run: its jobs and rates are drawn again, the rates never all at once.
+    known : {"rates", "means"}
+        Every slot's rates, or each machine's mean: that of the process if it tells (``means``),
+        else the mean over the run.
+    average : bool
+        The objective of OPM (6), Σ (d - a) f(X / (d - a)), rather than the overall utility Σ f(X).
+    tolerance, iterations
+        See :func:`~gangwise.approximation_jobs.offline.optimise`.
 
-    Raises ScenarioError for machines with capacities, for which there is no bound yet, or free
-    machines.
+    Raises
+    ------
+    ScenarioError
+        For machines with capacities, for which there is no bound yet, or free machines.
 
+    Examples
+    --------
     >>> from gangwise.approximation_jobs.environment import ApproximationInstance
     >>> from gangwise.approximation_jobs.problem import ApproximationProblem, Job
     >>> from gangwise.approximation_jobs.rates import IidRates
@@ -639,6 +677,8 @@ def fit(results: Results) -> tuple[float, float]:
     In OPM (8) what one job leaves unspent makes up for what another overspends; in the second
     number it does not.
 
+    Examples
+    --------
     >>> from gangwise.approximation_jobs.environment import Results
     >>> results = Results()
     >>> results.add(Job("a", 0, 4, budget=8.0), cost=9.0, work=4.0)
@@ -677,6 +717,8 @@ def measure(
 ) -> Measured:
     """Run a policy over all of its jobs' lives, and hold it against the run's ``known_optimum``.
 
+    Examples
+    --------
     >>> from gangwise import create_policy, create_scenario
     >>> instance = create_scenario("opm-theorem-v1:slots=300").instance(0)
     >>> best = known_optimum(instance, 300, 0)
@@ -713,6 +755,8 @@ def claimed_regret(
 def claimed_fit(jobs: Sequence[Job], machines: int, delta: float = 0.1) -> float:
     """Claimed bound on the fit: OPS (23) for a single job, OPM (74) for several.
 
+    Examples
+    --------
     >>> round(claimed_fit([Job(0, 0, 100, 400.0)], machines=10), 3)
     46.052
     """
@@ -728,6 +772,8 @@ def claimed_fit(jobs: Sequence[Job], machines: int, delta: float = 0.1) -> float
 def share_at_most(values: npt.ArrayLike, threshold: float) -> float:
     """Share of the values that are at most a threshold; NaN never is.
 
+    Examples
+    --------
     >>> share_at_most([0.5, 0.9, 1.0, float("nan")], 0.9)
     0.5
     """

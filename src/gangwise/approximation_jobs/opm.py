@@ -53,13 +53,23 @@ class PrimalDual:
     The multiplier update is carried as ω(t) = λ(t) − μ g(x(t−1)) of OPS (25): ω ← max{−μ g, ω + μ
     g} and λ = ω + μ g, which needs g of one slot only, and starts every job at λ = 0.
 
-    - ``prices`` [M]: p_i.
-    - ``exact``: Project by variable fixing instead of Newton's method; the same to 1e-12.
+    Parameters
+    ----------
+    prices : ndarray of shape [M]
+        p_i.
+    exact : bool
+        Project by variable fixing instead of Newton's method; the same to 1e-12.
 
-    - ``rows`` [J]: Table row of the job in each place; the first ``n`` count.
-    - ``shares`` [J, M]: x_j^i(t).
-    - ``omega``, ``spend`` [J]: ω_j(t), and Σ_i p_i x_j^i(t) in units of price per slot.
-    - ``holder`` [M]: Place of the job that each machine was last drawn for, −1 for none.
+    Attributes
+    ----------
+    rows : ndarray of int64, shape [J]
+        Table row of the job in each place; the first ``n`` count.
+    shares : ndarray of shape [J, M]
+        x_j^i(t).
+    omega, spend : ndarray of shape [J]
+        ω_j(t), and Σ_i p_i x_j^i(t) in units of price per slot.
+    holder : ndarray of int64, shape [M]
+        Place of the job that each machine was last drawn for, −1 for none.
     """
 
     prices: Floats
@@ -139,8 +149,10 @@ class PrimalDual:
 
         Machines that are away get 0.
 
-        Raises ScenarioError for slopes, multipliers or rates that are not finite, which have no
-        projection.
+        Raises
+        ------
+        ScenarioError
+            For slopes, multipliers or rates that are not finite, which have no projection.
         """
         for what, numbers in (("slopes", slopes), ("multipliers", multipliers), ("rates", rates)):
             if not np.isfinite(numbers).all():
@@ -250,30 +262,45 @@ class Paced(RateLearning, PolicyBase):
 class OPM(Paced):
     """OPM: primal-dual shares, OPM (64)–(73), drawn at random.
 
-    - ``estimator``: One of :data:`~gangwise.estimators.estimators.ESTIMATORS`, or one's own.
-    - ``objective`` ("total", "average"): Where the slope of f_j is taken: at the work projected for
-      the whole lifetime, or at the average work per slot so far, as OPM (9) has it.
-    - ``pacing`` ("left", "even"): What a slot may cost: the budget left over the slots left, or β_j
-      of OPM (64).
-    - ``rounding`` ("coupled", "fresh"): Draws of consecutive slots coupled as closely as they can
-      be, or independent. Either way a task runs with the probability x_j^i of the slot.
-    - ``alpha``: Step size of the shares, per unit of slope. Smaller steps move fewer tasks.
-    - ``dual``: α μ Σ_i p_i², the step size of the multipliers without units: what the spending
-      answers to a multiplier, times what the multiplier answers to spending. Below 4/3 it settles;
-      0.1 to 0.6 is practical. The theorems' α and μ make it ½ Σ p² / M.
-    - ``mu``: μ itself, instead of ``dual``.
-    - ``floor``: Slopes are taken at no less work than this, as a share of what the job's pace would
-      buy at the mean price and rate 1; (f'(0) may be infinite).
-    - ``history`` ("executed", "expected"): The work of OPS (16): what was done, or Σ θ̂ x as in the
-      proofs.
-    - ``unit`` ("utility", "largest"): ``largest`` divides the slopes of a slot by the largest, so
-      that α has no unit and a change in the unit of utility changes nothing.
-    - ``gamma``, ``kappa``, ``window``, ``tau``, ``rate``: Parameters of the estimators.
-    - ``epsilon``: Share of the budget that is held back, OPM (64).
-    - ``theory``: α = 1 / (2 √T), μ = √T / M and γ = ln(M T / δ) of Theorem 3; needs the problem's
-      horizon.
-    - ``delta``: δ of Theorem 3.
+    Parameters
+    ----------
+    estimator : str or Estimator
+        One of :data:`~gangwise.estimators.estimators.ESTIMATORS`, or one's own.
+    objective : {"total", "average"}
+        Where the slope of f_j is taken: at the work projected for the whole lifetime, or at the
+        average work per slot so far, as OPM (9) has it.
+    pacing : {"left", "even"}
+        What a slot may cost: the budget left over the slots left, or β_j of OPM (64).
+    rounding : {"coupled", "fresh"}
+        Draws of consecutive slots coupled as closely as they can be, or independent. Either way a
+        task runs with the probability x_j^i of the slot.
+    alpha : float
+        Step size of the shares, per unit of slope. Smaller steps move fewer tasks.
+    dual : float
+        α μ Σ_i p_i², the step size of the multipliers without units: what the spending answers to a
+        multiplier, times what the multiplier answers to spending. Below 4/3 it settles; 0.1 to 0.6
+        is practical. The theorems' α and μ make it ½ Σ p² / M.
+    mu : float, optional
+        μ itself, instead of ``dual``.
+    floor : float
+        Slopes are taken at no less work than this, as a share of what the job's pace would buy at
+        the mean price and rate 1; (f'(0) may be infinite).
+    history : {"executed", "expected"}
+        The work of OPS (16): what was done, or Σ θ̂ x as in the proofs.
+    unit : {"utility", "largest"}
+        ``largest`` divides the slopes of a slot by the largest, so that α has no unit and a change
+        in the unit of utility changes nothing.
+    gamma, kappa, window, tau, rate : float
+        Parameters of the estimators.
+    epsilon : float
+        Share of the budget that is held back, OPM (64).
+    theory : bool
+        α = 1 / (2 √T), μ = √T / M and γ = ln(M T / δ) of Theorem 3; needs the problem's horizon.
+    delta : float
+        δ of Theorem 3.
 
+    Examples
+    --------
     >>> from gangwise import create_policy
     >>> create_policy("opm:rounding=fresh").rounding
     'fresh'
@@ -384,17 +411,25 @@ class OPM(Paced):
 class OPS(RateLearning, PolicyBase):
     """OPS Algorithm 1: OPS (10)–(21) with the constants of Theorem 2.
 
-    - ``alpha``, ``mu``, ``gamma``, ``epsilon``: Those of Theorem 2 where not given, with T the
-      lifetime of the job: α = 1 / (2 √T), μ = √T / M, γ = ln(M T / δ). The theorem's ε = 8 / (ρ²
-      T), ρ = B / (M T), exceeds 1 for small budgets; ε is 0 unless given, and ``epsilon=-1`` asks
-      for the theorem's.
-    - ``delta``: δ of Theorem 2.
-    - ``share``: x(0) on every machine.
-    - ``floor``: Work per slot that slopes are taken at, at least.
-    - ``history`` ("expected", "executed"): The work of OPS (16): Σ θ̂ x as Algorithm 1 has it, or
-      what was done.
-    - ``estimator``: As for OPM.
+    Parameters
+    ----------
+    alpha, mu, gamma, epsilon : float, optional
+        Those of Theorem 2 where not given, with T the lifetime of the job: α = 1 / (2 √T),
+        μ = √T / M, γ = ln(M T / δ). The theorem's ε = 8 / (ρ² T), ρ = B / (M T), exceeds 1 for
+        small budgets; ε is 0 unless given, and ``epsilon=-1`` asks for the theorem's.
+    delta : float
+        δ of Theorem 2.
+    share : float
+        x(0) on every machine.
+    floor : float
+        Work per slot that slopes are taken at, at least.
+    history : {"expected", "executed"}
+        The work of OPS (16): Σ θ̂ x as Algorithm 1 has it, or what was done.
+    estimator : str or Estimator
+        As for OPM.
 
+    Examples
+    --------
     >>> from gangwise import create_policy
     >>> create_policy("ops:alpha=0.05").alpha
     0.05

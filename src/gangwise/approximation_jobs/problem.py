@@ -59,6 +59,8 @@ def _positive(**numbers: float) -> None:
 class Power:
     """f(X) = v X^β, 0 < β ≤ 1: the utility of §VI.
 
+    Examples
+    --------
     >>> Power(3.0, 0.5).value(4.0), Power(3.0, 0.5).slope(4.0)
     (6.0, 0.75)
     """
@@ -88,6 +90,8 @@ class Power:
 class Log:
     """f(X) = v log(1 + X / s).
 
+    Examples
+    --------
     >>> Log(2.0, 10.0).slope(0.0)
     0.2
     """
@@ -113,6 +117,8 @@ class Log:
 class Saturating:
     """f(X) = v (1 − exp(−X / s)): accuracy that approaches v.
 
+    Examples
+    --------
     >>> round(Saturating(1.0, 10.0).value(10.0), 3)
     0.632
     """
@@ -140,6 +146,8 @@ class Custom:
 
     Use module-level functions, so that runs can be saved.
 
+    Examples
+    --------
     >>> Custom(math.sqrt, lambda work: 0.5 / math.sqrt(work)).value(9.0)
     3.0
     """
@@ -162,18 +170,28 @@ class Custom:
 class Job:
     """One approximation job.
 
-    - ``id``: Unique among the jobs that are active at the same time.
-    - ``arrival``, ``deadline``: a_j and d_j: the job may run in our slots
-      ``range(arrival, deadline)``.
-    - ``budget``: B_j: what its tasks may cost in total, in units of price.
-    - ``utility``: f_j, of the work done by the deadline.
-    - ``demand``: r_j of OPM (102), what one task takes of a machine's capacity; for machines with
-      capacities.
-    - ``parallelism``: u_j of OPM (103), how many tasks may run at once; for machines with
-      capacities.
+    Parameters
+    ----------
+    id : str or int
+        Unique among the jobs that are active at the same time.
+    arrival, deadline : int
+        a_j and d_j: the job may run in our slots ``range(arrival, deadline)``.
+    budget : float
+        B_j: what its tasks may cost in total, in units of price.
+    utility : Utility
+        f_j, of the work done by the deadline.
+    demand : float
+        r_j of OPM (102), what one task takes of a machine's capacity; for machines with capacities.
+    parallelism : int, optional
+        u_j of OPM (103), how many tasks may run at once; for machines with capacities.
 
-    Raises ScenarioError, which names the job and what is wrong with it.
+    Raises
+    ------
+    ScenarioError
+        Names the job and what is wrong with it.
 
+    Examples
+    --------
     >>> Job("sgd", arrival=3, deadline=10, budget=14.0).pace
     2.0
     >>> Job("sgd", arrival=3, deadline=3, budget=14.0)
@@ -223,17 +241,28 @@ class Job:
 class ApproximationProblem:
     """Machines, and what a task on each of them costs in one slot.
 
-    - ``prices`` [M]: p_i, in units of price per task and slot. The paper has p_i ≤ 1 without loss
-      of generality: prices and budgets divided by the largest leave OPM (P1) as it is.
-    - ``machines``: Names; ``machine-0`` … when not given.
-    - ``horizon``: T, if the policy may know it.
-    - ``capacity`` [M]: C_i of OPM (102). When given, machines hold several tasks (§V-C) and
-      decisions are matrices.
-    - ``enforce``: Whether tasks that a job's budget cannot pay are not executed. Section VI
-      enforces budgets; Theorems 2 and 3 bound by how much they are exceeded when they are not.
+    Parameters
+    ----------
+    prices : ndarray of shape [M]
+        p_i, in units of price per task and slot. The paper has p_i ≤ 1 without loss of generality:
+        prices and budgets divided by the largest leave OPM (P1) as it is.
+    machines : tuple of str, optional
+        Names; ``machine-0`` … when not given.
+    horizon : int, optional
+        T, if the policy may know it.
+    capacity : ndarray of shape [M], optional
+        C_i of OPM (102). When given, machines hold several tasks (§V-C) and decisions are matrices.
+    enforce : bool
+        Whether tasks that a job's budget cannot pay are not executed. Section VI enforces budgets;
+        Theorems 2 and 3 bound by how much they are exceeded when they are not.
 
-    Raises ScenarioError, which names the machine at fault.
+    Raises
+    ------
+    ScenarioError
+        Names the machine at fault.
 
+    Examples
+    --------
     >>> ApproximationProblem([1.0, 0.5]).machines
     ('machine-0', 'machine-1')
     >>> ApproximationProblem([1.0, -0.5])
@@ -444,6 +473,8 @@ def slopes_at(jobs: JobTable, rows: Ints, work: Floats) -> Floats:
 def relative(slopes: Floats) -> Floats:
     """Slopes as shares of the largest; all zero where nobody gains from more work.
 
+    Examples
+    --------
     >>> relative(np.array([1.0, 4.0])), relative(np.zeros(2))
     (array([0.25, 1.  ]), array([0., 0.]))
     """

@@ -107,10 +107,15 @@ class _Machines:
 class IidRates:
     """Independent rates with given means, as Assumption 1 has it.
 
-    - ``means`` [M]: θ_i, within [0, 1].
-    - ``concentration``: Rates are Beta distributed with a + b = ``concentration``; 0 makes them
-      Bernoulli.
+    Parameters
+    ----------
+    means : ndarray of shape [M]
+        θ_i, within [0, 1].
+    concentration : float
+        Rates are Beta distributed with a + b = ``concentration``; 0 makes them Bernoulli.
 
+    Examples
+    --------
     >>> IidRates([0.0, 1.0]).stream(np.random.default_rng(0)).draw(2)
     array([[0., 1.],
            [0., 1.]])
@@ -160,8 +165,13 @@ class _UniformStream(BlockStream):
 class UniformRates:
     """Rates that are independent between slots and machines, each uniform in a range.
 
-    - ``low``, ``high`` [M]: The range of every machine, within [0, 1].
+    Parameters
+    ----------
+    low, high : array of shape [M]
+        The range of every machine, within [0, 1].
 
+    Examples
+    --------
     >>> UniformRates([0.0, 0.5], [0.5, 1.0]).means
     array([0.25, 0.75])
     """
@@ -237,20 +247,32 @@ class _GammaStream(BlockStream):
 class GammaPeriods(_Machines):
     """Available and unavailable periods with Gamma lengths, independently per machine (§VI).
 
-    - ``machines``: M.
-    - ``up``, ``down``: Shape k and scale θ of the length of an available and of an unavailable
-      period, in units of time; the fits of Kondo et al. that the paper uses.
-    - ``up_rate``, ``down_rate``: The rate is uniform in this range.
-    - ``time_scale``: Slots per unit of time. The paper does not say; 1 makes half of the
-      unavailable periods shorter than a slot.
-    - ``stationary``: Begin in the stationary distribution (a period under way is length-biased);
-      otherwise every machine begins an available period.
-    - ``per_period``: Draw one rate per period rather than one per slot.
+    Parameters
+    ----------
+    machines : int
+        M.
+    up, down : (float, float)
+        Shape k and scale θ of the length of an available and of an unavailable period, in units of
+        time; the fits of Kondo et al. that the paper uses.
+    up_rate, down_rate : (float, float)
+        The rate is uniform in this range.
+    time_scale : float
+        Slots per unit of time. The paper does not say; 1 makes half of the unavailable periods
+        shorter than a slot.
+    stationary : bool
+        Begin in the stationary distribution (a period under way is length-biased); otherwise every
+        machine begins an available period.
+    per_period : bool
+        Draw one rate per period rather than one per slot.
 
+    Notes
+    -----
     The state of a slot is that of the process at the slot's midpoint. For shape k and scale θ the
     length-biased length is Gamma with shape k + 1, and the period under way is cut at a uniform
     point of it.
 
+    Examples
+    --------
     >>> process = GammaPeriods(1000)
     >>> round(process.availability, 10), round(float(process.means[0]), 10)
     (0.8087727348, 0.6970181879)
@@ -315,9 +337,15 @@ class _MarkovStream(BlockStream):
 class MarkovRates(_Machines):
     """Each machine is in one of S states, which change slot by slot as a Markov chain.
 
-    - ``transition`` [S, S]: Probability of the next slot's state (column), given this slot's (row).
-    - ``low``, ``high`` [S]: In state s the rate is uniform in this range.
+    Parameters
+    ----------
+    transition : array of shape [S, S]
+        Probability of the next slot's state (column), given this slot's (row).
+    low, high : array of shape [S]
+        In state s the rate is uniform in this range.
 
+    Examples
+    --------
     >>> process = MarkovRates(3, [[0.9, 0.1], [0.3, 0.7]], [0.8, 0.0], [0.8, 0.0])
     >>> process.stationary, process.means
     (array([0.75, 0.25]), array([0.6, 0.6, 0.6]))
@@ -377,10 +405,15 @@ class _MeasuredStream(BlockStream):
 class MeasuredRates(_Machines):
     """Rates replayed from measurements; each machine begins at its own place and goes round.
 
-    - ``table`` [slots, W]: Rates that W workers had, in work per slot. Machine i replays worker i
-      mod W.
-    - ``shift``: Begin at a uniformly drawn row per machine; otherwise at the first row.
+    Parameters
+    ----------
+    table : array of shape [slots, W]
+        Rates that W workers had, in work per slot. Machine i replays worker i mod W.
+    shift : bool
+        Begin at a uniformly drawn row per machine; otherwise at the first row.
 
+    Examples
+    --------
     >>> process = MeasuredRates(3, [[0.5, 1.0], [0.7, 0.0]], shift=False)
     >>> process.stream(np.random.default_rng(0)).draw(3)
     array([[0.5, 1. , 0.5],
@@ -461,13 +494,20 @@ class _RemovalStream(BlockStream):
 class Removals:
     """Machines that disappear and return: while a machine is away its rate is zero.
 
-    - ``base``: The rates of machines that are there; they go on while a machine is away.
-    - ``mean_present``, ``mean_away``: Means, in slots, of the geometric lengths of being there and
-      of being away; one or more.
+    Parameters
+    ----------
+    base : Rates
+        The rates of machines that are there; they go on while a machine is away.
+    mean_present, mean_away : float
+        Means, in slots, of the geometric lengths of being there and of being away; one or more.
 
+    Notes
+    -----
     Nobody is told. A task on a machine that is away is paid for and does no work, which is how a
     policy finds out.
 
+    Examples
+    --------
     >>> from gangwise.approximation_jobs.rates import UniformRates
     >>> Removals(UniformRates([1.0], [1.0]), mean_present=300, mean_away=100).means
     array([0.75])

@@ -49,9 +49,14 @@ class JobWorkload(Protocol):
 class ReplayedJobs:
     """A given list of jobs, each arriving in its slot.
 
-    Raises ScenarioError for a job that arrives before slot 0, and for two jobs of one id whose
-    times overlap; says where in the list they are.
+    Raises
+    ------
+    ScenarioError
+        For a job that arrives before slot 0, and for two jobs of one id whose times overlap; says
+        where in the list they are.
 
+    Examples
+    --------
     >>> stream = ReplayedJobs([Job("b", 1, 3, 1.0)]).stream(np.random.default_rng(0))
     >>> [len(jobs) for jobs in stream.draw(3)]
     [0, 1, 0]
@@ -104,11 +109,18 @@ class _ReplayedJobs:
 class PoissonJobs:
     """Poisson arrivals with geometric lifetimes and utilities v X^β.
 
-    - ``rate``: Mean arrivals per slot.
-    - ``lifetime``: Mean lifetime in slots.
-    - ``pace``: β_j is uniform in this range, in units of price per slot.
-    - ``value``: v is uniform in this range.
-    - ``beta``: β of the utility.
+    Parameters
+    ----------
+    rate : float
+        Mean arrivals per slot.
+    lifetime : float
+        Mean lifetime in slots.
+    pace : (float, float)
+        β_j is uniform in this range, in units of price per slot.
+    value : (float, float)
+        v is uniform in this range.
+    beta : float
+        β of the utility.
     """
 
     rate: float
@@ -158,6 +170,8 @@ def bounded_pareto(
 ) -> Floats:
     """Draw from a Pareto distribution cut at ``high``, by inversion of its distribution function.
 
+    Examples
+    --------
     >>> bounded_pareto(np.random.default_rng(0), 1.1, 50, 1500, 3).round(1)
     array([121. ,  66. ,  51.9])
     """
@@ -175,6 +189,8 @@ def price_machines(
     no machine is better value than another, and knowing mean rates earns nothing. For it ``rng`` is
     the generator that the run's rates are drawn from, as it begins; it is used up.
 
+    Examples
+    --------
     >>> from gangwise.approximation_jobs.rates import GammaPeriods
     >>> price_machines(GammaPeriods(2), "population", 0, np.random.default_rng(0)).round(4)
     array([1.394, 1.394])
@@ -228,17 +244,28 @@ def load_of(jobs: Sequence[Job], prices: npt.ArrayLike, slots: int) -> float:
 class SyntheticJobs:
     """Jobs until their budgets reach a load.
 
-    - ``machines``, ``slots``: M and T.
-    - ``price``: Mean price of a machine: the load is Σ B / (p M T).
-    - ``load``: Jobs are added until it is reached; the last one may exceed it.
-    - ``arrivals`` ("poisson", "bursty"): Poisson: given their number, arrivals are independent and
-      uniform. Bursty: they are uniform over on-periods, which alternate with off-periods.
-    - ``burst``, ``duty``: Bursty: mean length of an on-period in slots (exponential), and the share
-      of time on.
-    - ``lifetime``: Shape, least and most, in slots, of bounded Pareto lifetimes d - a.
-    - ``last``: Jobs arrive during this share of the slots; deadlines are cut at T.
-    - ``beta``, ``q``, ``value``: As in :func:`paper_jobs`.
+    Parameters
+    ----------
+    machines, slots : int
+        M and T.
+    price : float
+        Mean price of a machine: the load is Σ B / (p M T).
+    load : float
+        Jobs are added until it is reached; the last one may exceed it.
+    arrivals : {"poisson", "bursty"}
+        Poisson: given their number, arrivals are independent and uniform. Bursty: they are uniform
+        over on-periods, which alternate with off-periods.
+    burst, duty : float
+        Bursty: mean length of an on-period in slots (exponential), and the share of time on.
+    lifetime : (float, float, float)
+        Shape, least and most, in slots, of bounded Pareto lifetimes d - a.
+    last : float
+        Jobs arrive during this share of the slots; deadlines are cut at T.
+    beta, q, value
+        As in :func:`paper_jobs`.
 
+    Examples
+    --------
     >>> workload = SyntheticJobs(machines=100, slots=1000, price=1.394, load=0.8)
     >>> jobs = workload.jobs(np.random.default_rng(0))
     >>> round(load_of(jobs, np.full(100, 1.394), 1000), 2)

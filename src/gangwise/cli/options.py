@@ -195,7 +195,10 @@ def after_stop(out: Path | None) -> str:
 def progress(when_stopped: str) -> Iterator[Progress]:
     """Show progress on standard error; Ctrl-C ends the command with code 130, SIGTERM with 143.
 
-    - ``when_stopped``: What to say after Ctrl-C: what is stored, and how to go on.
+    Parameters
+    ----------
+    when_stopped : str
+        What to say after Ctrl-C: what is stored, and how to go on.
     """
     from rich.console import Console
 
@@ -265,6 +268,8 @@ def progress_lines(
 ) -> Progress:
     """Progress that writes a line a minute, at most: what, done, of how many, and the time left.
 
+    Examples
+    --------
     >>> seconds = iter([0.0, 30.0, 90.0])
     >>> tell = progress_lines(print, clock=lambda: next(seconds))
     >>> tell("small", 100, 400), tell("small", 110, 400), tell("small", 130, 400)

@@ -37,15 +37,25 @@ def check_policy(
     from a clone, and from a checkpoint taken half way; leave alone what it was shown; and, unless
     it calls itself ``randomised``, treat servers alike whatever they are called.
 
-    - ``policy``: A name, or a policy, of which only the configuration is used.
-    - ``problems``, ``slots``, ``seed``: How much to try.
-    - ``family``: By default ``policy.family``.
-    - ``isolated``: Have it play in a process of its own, see :mod:`gangwise.core.isolation`, and
-      compare with a run in the process of its world: a policy that reads what it is not shown
-      fails. A policy given by name is not imported here.
+    Parameters
+    ----------
+    policy : Policy or str
+        A name, or a policy, of which only the configuration is used.
+    problems, slots, seed : int
+        How much to try.
+    family : Family or str, optional
+        By default ``policy.family``.
+    isolated : bool
+        Have it play in a process of its own, see :mod:`gangwise.core.isolation`, and compare with a
+        run in the process of its world: a policy that reads what it is not shown fails. A policy
+        given by name is not imported here.
 
-    Raises PolicyCheckFailed.
+    Raises
+    ------
+    PolicyCheckFailed
 
+    Examples
+    --------
     >>> from gangwise import check_policy, create_policy
     >>> check_policy(create_policy("drf"), problems=2)
     """

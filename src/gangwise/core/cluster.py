@@ -69,10 +69,17 @@ def request_matrix(job_types: Iterable[JobType], devices: Sequence[str]) -> Floa
 class Cluster:
     """Servers and what they have.
 
-    - ``capacity`` [R, K]: Devices of each type on each server; finite and not negative.
-    - ``devices``, ``servers``: Names, length K and R; servers are ``server-0`` … by default.
-    - ``units``: Unit of each device type, length K.
+    Parameters
+    ----------
+    capacity : ndarray of shape [R, K]
+        Devices of each type on each server; finite and not negative.
+    devices, servers : tuple of str
+        Names, length K and R; servers are ``server-0`` … by default.
+    units : tuple of str, optional
+        Unit of each device type, length K.
 
+    Examples
+    --------
     >>> Cluster.of([Server("a", {"gpu": 8}), Server("b", {"gpu": 4, "cpu": 64})]).capacity
     array([[ 8.,  0.],
            [ 4., 64.]])
@@ -124,6 +131,8 @@ class Channels:
 
     ``job_type`` and ``server`` have shape [E]; ``shape`` is (L, R).
 
+    Examples
+    --------
     >>> channels = Channels.of_mask(np.array([[True, False], [True, True]]))
     >>> channels.job_type, channels.server, channels.starts
     (array([0, 1, 1]), array([0, 0, 1]), array([0, 2, 3]))

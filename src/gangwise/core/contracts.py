@@ -56,11 +56,16 @@ class PolicyBase:
     A subclass is still a dataclass. Do not declare state: ``start`` assigns it, so that it is no
     part of the configuration.
 
-    - ``family``: The problem family that the policy is for; without one it is for any.
-    - ``timing`` ("react", "reserve")
-    - ``randomised``: Whether decisions are drawn. Only then may they depend on the names of
-      servers.
+    Attributes
+    ----------
+    family : str
+        The problem family that the policy is for; without one it is for any.
+    timing : {"react", "reserve"}
+    randomised : bool
+        Whether decisions are drawn. Only then may they depend on the names of servers.
 
+    Examples
+    --------
     >>> @dataclasses.dataclass
     ... class Idle(PolicyBase):
     ...     family = "gain_overhead"

@@ -90,11 +90,18 @@ def maximise(
 ) -> Answer:
     """Solve a programme; raises GangwiseError when HiGHS ends without an answer and not at a limit.
 
-    - ``objective``, ``upper`` [n]: c, and the largest value of each column; +inf for none.
-    - ``whole`` [n]: Columns that take whole numbers only.
-    - ``relative_gap``, ``absolute_gap``: Stop when bound and best point are this close.
-    - ``seconds``: Time limit.
-    - ``nodes``: Most branch and bound nodes; unlike seconds they are the same on every machine.
+    Parameters
+    ----------
+    objective, upper : ndarray of float64, shape [n]
+        c, and the largest value of each column; +inf for none.
+    whole : ndarray of bool, shape [n]
+        Columns that take whole numbers only.
+    relative_gap, absolute_gap : float
+        Stop when bound and best point are this close.
+    seconds : float
+        Time limit.
+    nodes : int, optional
+        Most branch and bound nodes; unlike seconds they are the same on every machine.
 
     >>> one_of_two = Rows.of([([0, 1], [1.0, 1.0], 1.0)])
     >>> c, all_whole = np.array([2.0, 3.0]), np.ones(2, dtype=bool)

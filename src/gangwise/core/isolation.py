@@ -380,8 +380,10 @@ ATTRIBUTES = ("family", "timing", "randomised", "learns", "look")
 def confine(parent: int) -> None:
     """Die with the process that asks, whatever is being computed; take no more than some memory.
 
-    - ``parent``: Its number; 0 where a thread of it started this one, whose end would count as its
-      end.
+    Parameters
+    ----------
+    parent : int
+        Its number; 0 where a thread of it started this one, whose end would count as its end.
     """
     if sys.platform == "win32":
         return

@@ -83,6 +83,8 @@ def register(
     ``target(instance, slots, seed, sample, **preset)`` and returns a :class:`~gangwise.Comparator`;
     families may have comparators of the same name. Raises ScenarioError when the name is taken.
 
+    Examples
+    --------
     >>> from gangwise.gain_overhead import Fairness
     >>> register("policy", "my-fairness", Fairness, "all connected job types share", share="all")
     >>> create("policy", "my-fairness").share
@@ -247,6 +249,8 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
     outside, ``file.py:Class`` or ``package.module:Class:argument=3``; ``arguments`` win over those.
     Raises UnknownName for a name or an argument that does not exist; suggests similar ones.
 
+    Examples
+    --------
     >>> create("policy", "ogasched-react:steps=5").steps
     5
     >>> create("policy", "fairnes")

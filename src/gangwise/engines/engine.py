@@ -65,16 +65,25 @@ NOT_KNOWN = (math.nan,)
 class Capabilities(NamedTuple):
     """What an engine can do.
 
-    - ``gang_native``: The cluster itself starts all tasks of a job or none; otherwise the adapter
-      rolls back.
-    - ``moldable``: ``place`` may give a job fewer tasks than it asked for, down to its minimum.
-    - ``preempt``: A running job can be taken off its nodes and placed again.
-    - ``device_ids``: A placement may name the devices of a node, and tasks get those.
-    - ``held_queue``: Jobs wait until they are placed here; nobody else starts them.
-    - ``start_latency``: Seconds from ``place`` to the first rank, usually.
-    - ``exact_split``: A node gets exactly the tasks that it was given. Otherwise the nodes are as
-      placed, the cluster divides tasks among them as it likes, and the table tells what it did.
-    - ``at_once``: So many calls of ``place`` may be under way, each from a thread of its own.
+    Attributes
+    ----------
+    gang_native : bool
+        The cluster itself starts all tasks of a job or none; otherwise the adapter rolls back.
+    moldable : bool
+        ``place`` may give a job fewer tasks than it asked for, down to its minimum.
+    preempt : bool
+        A running job can be taken off its nodes and placed again.
+    device_ids : bool
+        A placement may name the devices of a node, and tasks get those.
+    held_queue : bool
+        Jobs wait until they are placed here; nobody else starts them.
+    start_latency : float
+        Seconds from ``place`` to the first rank, usually.
+    exact_split : bool
+        A node gets exactly the tasks that it was given. Otherwise the nodes are as placed, the
+        cluster divides tasks among them as it likes, and the table tells what it did.
+    at_once : int
+        So many calls of ``place`` may be under way, each from a thread of its own.
     """
 
     gang_native: bool
@@ -91,10 +100,16 @@ class Capabilities(NamedTuple):
 class EngineNode:
     """A machine as the cluster describes it.
 
-    - ``devices``: Thousandths of each device type that jobs may use.
-    - ``labels``: Label → value; what jobs may ask for, and what declared rates are looked up by.
-    - ``up``: Whether it takes tasks now: not down, drained, cordoned or silent.
-    - ``reason``: Why it is not up.
+    Attributes
+    ----------
+    devices : mapping
+        Thousandths of each device type that jobs may use.
+    labels : mapping
+        Label → value; what jobs may ask for, and what declared rates are looked up by.
+    up : bool
+        Whether it takes tasks now: not down, drained, cordoned or silent.
+    reason : str
+        Why it is not up.
     """
 
     name: str
@@ -114,15 +129,26 @@ class EngineNode:
 class EngineJob:
     """What a user submitted.
 
-    - ``id``: The cluster's own, unique for ever.
-    - ``submitted``: Seconds since 1970.
-    - ``tasks``: Ranks of the gang.
-    - ``demand``: Thousandths of each device type that one task asks for.
-    - ``per_node``: Most tasks on one node, 0 for as many as fit.
-    - ``constraint``: Labels that nodes must have.
-    - ``limit``: Seconds that the user requested; inf for none.
-    - ``minimum``: Fewest tasks it can run with; 0 for all of them.
-    - ``work``: Seconds of work on a node of rate 1, where the user declared it; NaN otherwise.
+    Attributes
+    ----------
+    id : str
+        The cluster's own, unique for ever.
+    submitted : float
+        Seconds since 1970.
+    tasks : int
+        Ranks of the gang.
+    demand : mapping
+        Thousandths of each device type that one task asks for.
+    per_node : int
+        Most tasks on one node, 0 for as many as fit.
+    constraint : mapping
+        Labels that nodes must have.
+    limit : float
+        Seconds that the user requested; inf for none.
+    minimum : int
+        Fewest tasks it can run with; 0 for all of them.
+    work : float
+        Seconds of work on a node of rate 1, where the user declared it; NaN otherwise.
     """
 
     id: str
@@ -168,8 +194,12 @@ class Placed(NamedTuple):
 class RankReport(NamedTuple):
     """What one rank measured of itself.
 
-    - ``work``: Units done so far (of the command's own, or seconds at rate 1).
-    - ``seconds``: Of its monotonic clock in which they were done.
+    Attributes
+    ----------
+    work : float
+        Units done so far (of the command's own, or seconds at rate 1).
+    seconds : float
+        Of its monotonic clock in which they were done.
     """
 
     node: str
@@ -188,13 +218,22 @@ class RankReport(NamedTuple):
 class EngineEvent:
     """Something that happened on the cluster.
 
-    - ``time``: Seconds since 1970, by the cluster's clock.
-    - ``job``: Id; empty for events of nodes.
-    - ``attempt``: As given to ``place``; 0 where the job was never placed.
-    - ``node``: For events of nodes.
-    - ``ranks``: Of ``measured`` and of ends: those that reported, which may be none.
-    - ``detail``: For people; nothing is decided by it.
-    - ``cause``: Of ``preempted``.
+    Attributes
+    ----------
+    time : float
+        Seconds since 1970, by the cluster's clock.
+    job : str
+        Id; empty for events of nodes.
+    attempt : int
+        As given to ``place``; 0 where the job was never placed.
+    node : str
+        For events of nodes.
+    ranks : tuple of RankReport
+        Of ``measured`` and of ends: those that reported, which may be none.
+    detail : str
+        For people; nothing is decided by it.
+    cause : str
+        Of ``preempted``.
     """
 
     kind: EventKind
@@ -225,13 +264,20 @@ class EngineEvent:
 class Status:
     """A row of the cluster's table of jobs.
 
-    - ``phase``: ``placed`` is accepted and not yet started.
-    - ``attempt``: Number of its latest placement, 0 for none.
-    - ``placed``: Where it runs or is to run; where it ran, for those that ended, if the cluster
-      remembers.
-    - ``started``, ``ended``: By the cluster's clock; NaN for what has not come to it.
-    - ``foreign``: Somebody else placed it: its devices are taken, it is not ours to touch.
-    - ``cause``: Of one that is pending after it was placed.
+    Attributes
+    ----------
+    phase : str
+        ``placed`` is accepted and not yet started.
+    attempt : int
+        Number of its latest placement, 0 for none.
+    placed : tuple of Placed
+        Where it runs or is to run; where it ran, for those that ended, if the cluster remembers.
+    started, ended : float
+        By the cluster's clock; NaN for what has not come to it.
+    foreign : bool
+        Somebody else placed it: its devices are taken, it is not ours to touch.
+    cause : str
+        Of one that is pending after it was placed.
     """
 
     job: EngineJob
@@ -286,7 +332,10 @@ class Engine(Protocol):
         Returns when the cluster has accepted it. The attempt that runs already, on the same
         nodes, is accepted again.
 
-        Raises Rejected when it cannot be: then nothing has been started.
+        Raises
+        ------
+        Rejected
+            When it cannot be: then nothing has been started.
         """
 
     def preempt(self, job: str) -> None:
@@ -314,11 +363,20 @@ def check_placement(
 ) -> None:
     """Whether a placement can be, by what the cluster says now.
 
-    - ``status``: Of the job.
-    - ``table``: All jobs, or those on the nodes in question; those placed or running hold devices.
+    Parameters
+    ----------
+    status : Status
+        Of the job.
+    table : iterable of Status
+        All jobs, or those on the nodes in question; those placed or running hold devices.
 
-    Raises Rejected: naming the job, the node and what is wrong there.
+    Raises
+    ------
+    Rejected
+        Naming the job, the node and what is wrong there.
 
+    Examples
+    --------
     >>> node = EngineNode("n1", {"gpu": 4000})
     >>> job = EngineJob("7", "train", "ada", 0.0, tasks=2, demand={"gpu": 2000})
     >>> waits = Status(job, "pending")
@@ -383,10 +441,16 @@ def differences(
 
     A client that has just been opened has seen nothing yet, so it tells everything again.
 
-    - ``before``, ``after``: Job id → status.
-    - ``was_up``, ``is_up``: Node → up.
-    - ``now``: For events of which the cluster tells no time.
-    - ``ranks``: Reports of the ranks of a job's latest attempt.
+    Parameters
+    ----------
+    before, after : mapping
+        Job id → status.
+    was_up, is_up : mapping
+        Node → up.
+    now : float
+        For events of which the cluster tells no time.
+    ranks : callable
+        Reports of the ranks of a job's latest attempt.
     """
     found: list[EngineEvent] = []
     for name, up in is_up.items():

@@ -136,7 +136,12 @@ def read_file(path: Path | str, most: int) -> Written | None:
 
     A user may put there a FIFO that nobody writes to, a link to a device, a folder, or any size.
 
-    Raises Unreadable for such. Raises OSError when it cannot be read otherwise.
+    Raises
+    ------
+    Unreadable
+        For such.
+    OSError
+        When it cannot be read otherwise.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -178,7 +183,10 @@ _STRANGE = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR)
 class Quarantine:
     """What cannot be read, by kind (``job``, ``node``, …) and name, and why.
 
-    - ``total``: Kind → how many ever came in.
+    Attributes
+    ----------
+    total : Counter
+        Kind → how many ever came in.
     """
 
     def __init__(self) -> None:
@@ -231,7 +239,10 @@ class Quarantine:
 
         Of one that could be read ``before``, what it was then stands.
 
-        Raises EngineError when the cluster does not answer meanwhile.
+        Raises
+        ------
+        EngineError
+            When the cluster does not answer meanwhile.
         """
         found, bad = [], Quarantine()
         for place, row in enumerate(rows):

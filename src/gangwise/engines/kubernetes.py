@@ -61,22 +61,36 @@ from gangwise.engines.kubernetes_objects import (
 class Kubernetes:
     """An engine over the API server.
 
-    - ``kubeconfig``: By default what ``kubectl`` uses, or the service account within a pod.
-    - ``context``: Of the kubeconfig.
-    - ``scheduler``: Pods that name it as their ``schedulerName`` are ours.
-    - ``recreate``: Make successors of pods that no controller would make again (the right to create
-      pods). Without it such pods cannot be preempted, and a gang of them that was bound in part and
-      has to be rolled back is lost: it ends as failed.
-    - ``lost_after``: Seconds that a node must have been silent before gangs are taken off it.
-    - ``reports``: Folder that pods write their rank reports to, shared with them.
-    - ``names``: What resources are called here.
-    - ``threads``: Calls made at once.
-    - ``lease``: ``NAMESPACE/NAME`` of a Lease that has to be held before anything is done; empty
-      for none.
-    - ``watch``: Follow the pods of every scheduler and touch none; those of DaemonSets and of the
-      ``kube-system`` namespace only take devices.
+    Parameters
+    ----------
+    kubeconfig : path, optional
+        By default what ``kubectl`` uses, or the service account within a pod.
+    context : str, optional
+        Of the kubeconfig.
+    scheduler : str
+        Pods that name it as their ``schedulerName`` are ours.
+    recreate : bool
+        Make successors of pods that no controller would make again (the right to create pods).
+        Without it such pods cannot be preempted, and a gang of them that was bound in part and has
+        to be rolled back is lost: it ends as failed.
+    lost_after : float
+        Seconds that a node must have been silent before gangs are taken off it.
+    reports : path, optional
+        Folder that pods write their rank reports to, shared with them.
+    names : Names, optional
+        What resources are called here.
+    threads : int
+        Calls made at once.
+    lease : str
+        ``NAMESPACE/NAME`` of a Lease that has to be held before anything is done; empty for none.
+    watch : bool
+        Follow the pods of every scheduler and touch none; those of DaemonSets and of the
+        ``kube-system`` namespace only take devices.
 
-    Raises EngineError when there is no kubeconfig, or the API server does not answer.
+    Raises
+    ------
+    EngineError
+        When there is no kubeconfig, or the API server does not answer.
     """
 
     name = "kubernetes"

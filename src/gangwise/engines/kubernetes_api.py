@@ -33,7 +33,10 @@ _ILL = 10.0
 class Binding(NamedTuple):
     """What came of binding a pod: bound where no reason is given.
 
-    - ``unsure``: Nobody answered for good: it may have been bound all the same.
+    Attributes
+    ----------
+    unsure : bool
+        Nobody answered for good: it may have been bound all the same.
     """
 
     why: str = ""
@@ -43,7 +46,10 @@ class Binding(NamedTuple):
 class Connection:
     """To an API server.
 
-    Raises EngineError when there is no kubeconfig that can be used.
+    Raises
+    ------
+    EngineError
+        When there is no kubeconfig that can be used.
     """
 
     def __init__(self, kubeconfig: str | Path | None, context: str | None, threads: int):
@@ -275,8 +281,12 @@ class Lease(Leader):
 
     Held as Kubernetes' own components hold theirs, so that a kube-scheduler may stand by, too.
 
-    - ``where``: ``NAMESPACE/NAME``.
-    - ``identity``: Unique to this process.
+    Parameters
+    ----------
+    where : str
+        ``NAMESPACE/NAME``.
+    identity : str
+        Unique to this process.
     """
 
     def __init__(self, api: Connection, where: str, identity: str):

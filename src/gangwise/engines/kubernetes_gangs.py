@@ -183,15 +183,25 @@ class Gang:
 class Table:
     """Nodes, pods and gangs.
 
-    - ``scheduler``, ``lost_after``, ``reports``, ``names``, ``watch``: As in
-      :class:`gangwise.engines.kubernetes.Kubernetes`.
+    Parameters
+    ----------
+    scheduler, lost_after, reports, names, watch
+        As in :class:`gangwise.engines.kubernetes.Kubernetes`.
 
-    - ``gangs``: By the ids of their jobs.
-    - ``foreign``: Pods of other schedulers that hold devices.
-    - ``up``: Node → why it takes no pods; empty where it does.
-    - ``silent``: Nodes whose kubelet does not report: since when, by the monotonic clock.
-    - ``stirred``: Something changed that may need doing.
-    - ``opened``: All was listed once: nodes that come now are new.
+    Attributes
+    ----------
+    gangs : dict
+        By the ids of their jobs.
+    foreign : dict
+        Pods of other schedulers that hold devices.
+    up : dict
+        Node → why it takes no pods; empty where it does.
+    silent : dict
+        Nodes whose kubelet does not report: since when, by the monotonic clock.
+    stirred : Event
+        Something changed that may need doing.
+    opened : bool
+        All was listed once: nodes that come now are new.
     """
 
     def __init__(

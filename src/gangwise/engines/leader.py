@@ -35,10 +35,16 @@ def clock() -> float:
 class Held(NamedTuple):
     """A lease as the cluster has it.
 
-    - ``holder``: Empty where anybody may take it.
-    - ``renewal``: Another one after each renewal.
-    - ``duration``: Seconds for which it holds without a renewal.
-    - ``state``: What is to be changed; a change that comes second is refused.
+    Attributes
+    ----------
+    holder : str
+        Empty where anybody may take it.
+    renewal : object
+        Another one after each renewal.
+    duration : float
+        Seconds for which it holds without a renewal.
+    state : object
+        What is to be changed; a change that comes second is refused.
     """
 
     holder: str
@@ -51,8 +57,12 @@ class Held(NamedTuple):
 class Leader(ABC):
     """Keeps a lease in a thread of its own.
 
-    - ``held``: Whether one may act now.
-    - ``why``: Why not.
+    Attributes
+    ----------
+    held : bool
+        Whether one may act now.
+    why : str
+        Why not.
     """
 
     what = "the lead"
@@ -70,14 +80,19 @@ class Leader(ABC):
     def read(self) -> Held | None:
         """The lease as the cluster has it; None where it has none.
 
-        Raises EngineError.
+        Raises
+        ------
+        EngineError
         """
 
     @abstractmethod
     def take(self, found: Held | None) -> None:
         """Take or renew it.
 
-        Raises EngineError when somebody else was faster: then nothing has changed.
+        Raises
+        ------
+        EngineError
+            When somebody else was faster: then nothing has changed.
         """
 
     @abstractmethod
@@ -128,7 +143,10 @@ class FolderLeader(Leader):
     linking files out of its own folder, which it no longer finds when another has taken the lead:
     the kernel refuses, however long the leader had been stopped before.
 
-    - ``identity``: One that is stopped and comes back by the same identity need not wait.
+    Parameters
+    ----------
+    identity : str
+        One that is stopped and comes back by the same identity need not wait.
     """
 
     def __init__(self, cluster: Path, identity: str):
@@ -188,7 +206,12 @@ class FolderLeader(Leader):
     def write(self, path: Path, content: Any) -> None:
         """Write a file that is not there yet, if one leads at that moment.
 
-        Raises Rejected when it is there. Raises EngineError when another leads.
+        Raises
+        ------
+        Rejected
+            When it is there.
+        EngineError
+            When another leads.
         """
         self.check()
         side = self._folder(self.number) / secrets.token_hex(8)
@@ -213,7 +236,10 @@ class ReservationLeader(Leader):
     slurmctld refuses a second reservation of a name, so that one alone gets each number. Renewals
     put off its end, an hour from now; after that slurmctld removes it.
 
-    - ``run``: Runs a command of Slurm's and gives its output, or raises EngineError.
+    Parameters
+    ----------
+    run : callable
+        Runs a command of Slurm's and gives its output, or raises EngineError.
     """
 
     prefix = "gangwise-leader-"

@@ -71,10 +71,17 @@ MOST = 1 << 20
 class LocalEngine:
     """Ranks are processes of this machine; how fast a node works is pretended.
 
-    - ``folder``: Of the cluster; see :meth:`create`.
-    - ``keep``: Seconds for which jobs that ended stay in the table.
+    Parameters
+    ----------
+    folder : path
+        Of the cluster; see :meth:`create`.
+    keep : float
+        Seconds for which jobs that ended stay in the table.
 
-    Raises EngineError when the folder holds no cluster.
+    Raises
+    ------
+    EngineError
+        When the folder holds no cluster.
     """
 
     name = "local"

@@ -29,7 +29,10 @@ from typing import IO, Any, NamedTuple
 class Identity(NamedTuple):
     """Which rank of which job this is.
 
-    - ``run``: The cluster's own number of this start of the job.
+    Attributes
+    ----------
+    run : int
+        The cluster's own number of this start of the job.
     """
 
     job: str

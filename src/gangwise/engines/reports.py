@@ -25,10 +25,16 @@ def read_reports(
 ) -> tuple[RankReport, ...]:
     """Reports of the ranks of one start of a job, by rank; those that make no sense are left out.
 
-    - ``folder``: ``GANGWISE_REPORTS`` of the ranks.
-    - ``run``: The cluster's number of this start of the job.
-    - ``ranks``: How many it has; no others are looked for.
-    - ``owner``: Uid of the job's user, whose files count; those of nobody do where it is not known.
+    Parameters
+    ----------
+    folder : path
+        ``GANGWISE_REPORTS`` of the ranks.
+    run : int
+        The cluster's number of this start of the job.
+    ranks : int
+        How many it has; no others are looked for.
+    owner : int, optional
+        Uid of the job's user, whose files count; those of nobody do where it is not known.
     """
     if owner is None or "/" in job:
         return ()

@@ -89,18 +89,28 @@ ASLEEP = ("COMPLETING", "RUNNING", "CONFIGURING", "SUSPENDED", "STAGE_OUT", "SIG
 class SlurmEngine:
     """A Slurm cluster, by its commands.
 
-    - ``partition``: Whose jobs are held and placed here. Those of others are only seen.
-    - ``reports``: Folder where ranks under ``gangwise rank`` report, seen from here and from the
-      nodes.
-    - ``labels``: Label → features that are its values, such as ``{"model": ("a100", "v100")}``, or
-      in words ``model=a100/v100;rack=r1/r2``. Other features are labels whose value is ``yes``.
-    - ``job_type`` ("name", "user", "account", "comment"): What of a job is its type.
-    - ``watch``: Take jobs of all partitions as given, as for shadow mode: nothing is held or
-      changed.
-    - ``poll``: Seconds between looks at the queue.
-    - ``environment``: For Slurm's commands; ``SLURM_CONF`` for example.
+    Parameters
+    ----------
+    partition : str
+        Whose jobs are held and placed here. Those of others are only seen.
+    reports : path, optional
+        Folder where ranks under ``gangwise rank`` report, seen from here and from the nodes.
+    labels : mapping or str, optional
+        Label → features that are its values, such as ``{"model": ("a100", "v100")}``, or in words
+        ``model=a100/v100;rack=r1/r2``. Other features are labels whose value is ``yes``.
+    job_type : {"name", "user", "account", "comment"}
+        What of a job is its type.
+    watch : bool
+        Take jobs of all partitions as given, as for shadow mode: nothing is held or changed.
+    poll : float
+        Seconds between looks at the queue.
+    environment : mapping, optional
+        For Slurm's commands; ``SLURM_CONF`` for example.
 
-    Raises EngineError when Slurm's commands are not there.
+    Raises
+    ------
+    EngineError
+        When Slurm's commands are not there.
     """
 
     name = "slurm"
@@ -295,7 +305,10 @@ class SlurmEngine:
         Needs nothing but Slurm: what was asked for stands in the jobs' AdminComment. Killed at any
         line, it is completed by the next call. Who runs, runs on.
 
-        Returns dict: Job → what became of it.
+        Returns
+        -------
+        dict
+            Job → what became of it.
         """
         done: dict[str, str] = {}
         for row in self._json("squeue", "jobs", "--states=all"):

@@ -54,14 +54,18 @@ MARK = re.compile(
 class Mark:
     """What stands in a job's AdminComment, so that anybody finds it and can undo it.
 
-    - ``attempt``, ``restarts``, ``on``: The latest placement, how often the job had been restarted
-      by then, tasks by node.
-    - ``required``, ``nodes``: The node list that the user asked for, and how many nodes; empty and
-      0 for any.
-    - ``state`` ("", "held", "left"): Held by this engine after a placement; left to Slurm's own
-      scheduler.
-    - ``by_hand``: A user or an administrator holds it: ``job_submit.lua`` writes that.
-    - ``text``: The site's own AdminComment.
+    Attributes
+    ----------
+    attempt, restarts, on : int, int, str
+        The latest placement, how often the job had been restarted by then, tasks by node.
+    required, nodes : str, int
+        The node list that the user asked for, and how many nodes; empty and 0 for any.
+    state : {"", "held", "left"}
+        Held by this engine after a placement; left to Slurm's own scheduler.
+    by_hand : bool
+        A user or an administrator holds it: ``job_submit.lua`` writes that.
+    text : str
+        The site's own AdminComment.
     """
 
     attempt: int = 0
@@ -114,13 +118,22 @@ def nothing(value: Any) -> bool:
 class Request:
     """Tasks of a job, as they are placed: ranks, or shares of nodes.
 
-    - ``ranks``: Of each task: 1, or those of a share.
-    - ``cpus``: Of a rank.
-    - ``demand``: Whole devices of a task; memory in MiB.
-    - ``per_node``: Most tasks on a node, 0 for as many as fit.
-    - ``nodes``: How many nodes it must get; 0 where any number will do.
-    - ``required``, ``excluded``: Lists of nodes.
-    - ``why``: What of the request is not modelled; empty where all of it is.
+    Attributes
+    ----------
+    ranks : int
+        Of each task: 1, or those of a share.
+    cpus : int
+        Of a rank.
+    demand : mapping
+        Whole devices of a task; memory in MiB.
+    per_node : int
+        Most tasks on a node, 0 for as many as fit.
+    nodes : int
+        How many nodes it must get; 0 where any number will do.
+    required, excluded : str
+        Lists of nodes.
+    why : str
+        What of the request is not modelled; empty where all of it is.
     """
 
     tasks: int

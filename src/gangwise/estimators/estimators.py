@@ -93,6 +93,8 @@ class OfMemory(ABC):
 class Mean(OfMemory):
     """Empirical mean, and ``prior`` for arms of which nothing is known.
 
+    Examples
+    --------
     >>> mean = Mean()
     >>> mean.start(2, np.random.default_rng(0))
     >>> mean.learn(0, np.array([1]), np.array([0.25]))
@@ -109,6 +111,8 @@ class Mean(OfMemory):
 def confidence_radius(mean: npt.ArrayLike, plays: npt.ArrayLike, gamma: float) -> Floats:
     """Confidence radius: rad(ν, P) = √(γ ν / P) + γ / P, OPS (14).
 
+    Examples
+    --------
     >>> round(float(confidence_radius(0.7, 100, 0.01)), 13)
     0.0084666002653
     """
@@ -131,9 +135,14 @@ def upper_bound(total: Floats, plays: Floats, gamma: float) -> Floats:
 class UCB(OfMemory):
     """UCB: OPS (12)–(14), OPM (66)–(67), over any memory.
 
-    - ``gamma``: That of the theorems, ln(M T / δ), keeps an arm at 1 for hundreds of plays; 0.1 to
-      1 is practical, and a memory of few plays needs the lower end.
+    Parameters
+    ----------
+    gamma : float
+        That of the theorems, ln(M T / δ), keeps an arm at 1 for hundreds of plays; 0.1 to 1 is
+        practical, and a memory of few plays needs the lower end.
 
+    Examples
+    --------
     >>> ucb = UCB(gamma=0.01)
     >>> ucb.start(1, np.random.default_rng(0))
     >>> for t in range(99):
@@ -155,11 +164,16 @@ class UCB(OfMemory):
 class UCB1(OfMemory):
     """UCB1: v̂ + √(coefficient · ln(t + 1) / n), t the slots that the memory stands for, plus one.
 
-    - ``coefficient``: 1.5 for choices of several arms (Chen, Wang, Yuan: Combinatorial multi-armed
-      bandit, 2013).
-    - ``clip``: Cut bounds off at 1, which arms never played have. Without, ties are rarer, and arms
-      never played are left to ``untried``.
+    Parameters
+    ----------
+    coefficient : float
+        1.5 for choices of several arms (Chen, Wang, Yuan: Combinatorial multi-armed bandit, 2013).
+    clip : bool
+        Cut bounds off at 1, which arms never played have. Without, ties are rarer, and arms never
+        played are left to ``untried``.
 
+    Examples
+    --------
     >>> bound = UCB1(coefficient=0.1)
     >>> bound.start(2, np.random.default_rng(0))
     >>> bound.learn(0, np.array([0]), np.array([0.25]))
@@ -197,9 +211,13 @@ class BetaSampling(OfMemory):
 class GaussianSampling(OfMemory):
     """Gaussian Thompson sampling: a draw from N(v̂, spread² / n).
 
-    - ``spread``: 1/2, the largest standard deviation that a value in [0, 1] can have.
-    - ``clip``: Cut draws off at 0 and 1, and give arms never played 1. Without, these are left to
-      ``untried``.
+    Parameters
+    ----------
+    spread : float
+        1/2, the largest standard deviation that a value in [0, 1] can have.
+    clip : bool
+        Cut draws off at 0 and 1, and give arms never played 1. Without, these are left to
+        ``untried``.
     """
 
     spread: float = 0.5
@@ -334,12 +352,19 @@ class LearnedDecay(_LastValue):
     good and bad times need not last alike. Where values are independent between slots φ is 0 and
     this is the mean; where arms stay as they are it is the last value.
 
-    - ``pull``, ``prior``: As for :class:`Decay`.
-    - ``weight``: What is believed of φ beforehand counts as squared departures that add up to this:
-      1 for the first bin, and from there on ``shrink`` times the φ of the bin before.
-    - ``shrink``: Arms that are bad are not played, so that nothing is told of old bad values; they
-      fade all the same.
+    Parameters
+    ----------
+    pull, prior : float
+        As for :class:`Decay`.
+    weight : float
+        What is believed of φ beforehand counts as squared departures that add up to this: 1 for the
+        first bin, and from there on ``shrink`` times the φ of the bin before.
+    shrink : float
+        Arms that are bad are not played, so that nothing is told of old bad values; they fade all
+        the same.
 
+    Examples
+    --------
     An arm that is good and bad in turns: the last value says the opposite, which is cut off at 0.
 
     >>> learned = LearnedDecay()
@@ -488,8 +513,12 @@ def make_estimator(
     ``gamma`` is that of OPS (14); ``kappa`` the discount of ``discounted`` and of both kinds of
     Thompson sampling, which forget nothing with κ = 1; ``coefficient`` is for ``ucb1``.
 
-    Raises UnknownName.
+    Raises
+    ------
+    UnknownName
 
+    Examples
+    --------
     >>> make_estimator("decay", tau=10.0)
     Decay(memory=Discounted(discount=1.0), tau=10.0, pull=30.0, prior=1.0)
     """
@@ -503,6 +532,8 @@ def make_estimator(
 def make_memory(name: str, discount: float = 0.998, window: int = 20) -> Memory:
     """``all``, ``discounted``, ``window`` or ``change-point``.
 
+    Examples
+    --------
     >>> make_memory("window", window=7)
     SlidingWindow(window=7)
     """

@@ -56,6 +56,8 @@ def weigh(arms: Ints, values: Floats, weight: float, weights: Floats, sums: Floa
 class Memory:
     """Everything since the beginning. Others forget.
 
+    Examples
+    --------
     Two arms, played twice and once; the later slot is told first.
 
     >>> memory = Memory()
@@ -108,8 +110,10 @@ class Memory:
     def learn(self, slot: int, arms: Ints, values: Floats) -> None:
         """Take in what was played in a slot, each arm once.
 
-        Raises ScenarioError for an arm that is not there, or a value outside [0, 1] or NaN; nothing
-        has changed.
+        Raises
+        ------
+        ScenarioError
+            For an arm that is not there, or a value outside [0, 1] or NaN; nothing has changed.
         """
         arms = np.ascontiguousarray(arms, dtype=np.int64)
         values = np.ascontiguousarray(values, dtype=np.float64)
@@ -134,7 +138,10 @@ class Discounted(Memory):
     Feedback that comes late weighs what it would weigh had it come at once; sums are floating
     point, so its order matters in the last bits.
 
-    - ``discount``: κ per slot, up to 1, which forgets nothing.
+    Parameters
+    ----------
+    discount : float
+        κ per slot, up to 1, which forgets nothing.
     """
 
     discount: float = 0.998

@@ -189,15 +189,25 @@ class LearnedRates:
 class Compared:
     """The same jobs under several schedulers, and what was recorded of them.
 
-    - ``name``: Of the log.
-    - ``outcomes``: By scheduler; one for each seed, in the same order for all.
-    - ``rules``: The scheduler that was in force, if that is known: see :attr:`base`.
-    - ``drawn``: Whether seeds differ: intervals are then over seeds alone.
-    - ``as_logged``: Whether jobs, times and nodes are the log's, so that the record is of the same.
-    - ``bounds``: Certified lower bounds on mean completion, one for each seed, or none; ``priced``
-      if prices were searched for them.
-    - ``ignored``: What the log has and the replay does not model.
-    - ``partition`` [J]: Of each job, as logged.
+    Attributes
+    ----------
+    name : str
+        Of the log.
+    outcomes : mapping of str to sequence of Outcome
+        By scheduler; one for each seed, in the same order for all.
+    rules : str
+        The scheduler that was in force, if that is known: see :attr:`base`.
+    drawn : bool
+        Whether seeds differ: intervals are then over seeds alone.
+    as_logged : bool
+        Whether jobs, times and nodes are the log's, so that the record is of the same.
+    bounds : sequence of float
+        Certified lower bounds on mean completion, one for each seed, or none; ``priced`` if prices
+        were searched for them.
+    ignored : sequence of str
+        What the log has and the replay does not model.
+    partition : ndarray of str, shape [J], optional
+        Of each job, as logged.
     """
 
     name: str

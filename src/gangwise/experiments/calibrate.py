@@ -137,9 +137,15 @@ def calibrate_log(
 ) -> Calibrated:
     """Find what a log tells of its site.
 
-    - ``path``, ``trace``, ``**settings``: As of :func:`~gangwise.traces.registered.open_tables`.
+    Parameters
+    ----------
+    path, trace, **settings
+        As of :func:`~gangwise.traces.registered.open_tables`.
 
-    Raises ScenarioError where the log does not say when jobs started.
+    Raises
+    ------
+    ScenarioError
+        Where the log does not say when jobs started.
     """
     if progress:
         progress("reading the log", 0, 1)

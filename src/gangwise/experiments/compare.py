@@ -59,15 +59,21 @@ AUTO = 0
 class Row:
     """One policy in the table of a comparison; estimates are over seeds.
 
-    - ``reward``: Average reward per slot.
-    - ``over``: Paired improvement over each other policy, in per cent; absent where the other's
-      reward is not positive.
-    - ``share_of``: Share of each comparator's reward, on its slots; NaN where it earned nothing in
-      some seed.
-    - ``regret``: Total regret against each comparator; signed.
-    - ``metrics``: Averages of what the environment measures.
-    - ``us_per_slot``: Microseconds that the policy takes to decide and learn, mean over slots and
-      seeds.
+    Attributes
+    ----------
+    reward : Estimate
+        Average reward per slot.
+    over : mapping of str to Estimate
+        Paired improvement over each other policy, in per cent; absent where the other's reward is
+        not positive.
+    share_of : mapping of str to Estimate
+        Share of each comparator's reward, on its slots; NaN where it earned nothing in some seed.
+    regret : mapping of str to Estimate
+        Total regret against each comparator; signed.
+    metrics : mapping of str to Estimate
+        Averages of what the environment measures.
+    us_per_slot : float
+        Microseconds that the policy takes to decide and learn, mean over slots and seeds.
     """
 
     policy: str
@@ -427,25 +433,41 @@ def compare(
 ) -> Comparison:
     """Run policies on the instances of a scenario.
 
-    - ``scenario``: A scenario, or what :func:`gangwise.experiments.runs.named_source` takes.
-    - ``policies``: Names may carry arguments, ``"ogasched-react:steps=5"``, and may be separated by
-      commas in one text; ``"mine.py:MyPolicy"`` is a class in a file. By default all of the family.
-    - ``slots``: Slots per run; by default the scenario's own number.
-    - ``seeds``: One instance, one sequence of arrivals and one run of every policy per seed, or how
-      many.
-    - ``comparators``: By default all of the family; those that solve a programme per slot are
-      evaluated on at most ``optimum_slots`` slots.
-    - ``out``: A folder of results for the experiment ``name``. What was played there before is not
-      played again; a run that was stopped goes on where it was.
-    - ``progress``: ``progress(what, done, of)``, in slots of all runs.
-    - ``jobs``: Workers; −1 for all cores, 0 for as many as this is worth. The numbers are the same.
-      What does not pickle, and policies of ``__main__``, are played in this process.
-    - ``isolated``: Play policies from outside gangwise in processes of their own, which see
-      observations only: see :mod:`gangwise.core.isolation`.
+    Parameters
+    ----------
+    scenario : Scenario, path or str
+        A scenario, or what :func:`gangwise.experiments.runs.named_source` takes.
+    policies : str, sequence of str or Policy, or mapping of names to policies, optional
+        Names may carry arguments, ``"ogasched-react:steps=5"``, and may be separated by commas in
+        one text; ``"mine.py:MyPolicy"`` is a class in a file. By default all of the family.
+    slots : int, optional
+        Slots per run; by default the scenario's own number.
+    seeds : sequence of int, or int
+        One instance, one sequence of arrivals and one run of every policy per seed, or how many.
+    comparators : sequence of str, optional
+        By default all of the family; those that solve a programme per slot are evaluated on at
+        most ``optimum_slots`` slots.
+    out : path or Store, optional
+        A folder of results for the experiment ``name``. What was played there before is not played
+        again; a run that was stopped goes on where it was.
+    progress : callable, optional
+        ``progress(what, done, of)``, in slots of all runs.
+    jobs : int
+        Workers; −1 for all cores, 0 for as many as this is worth. The numbers are the same. What
+        does not pickle, and policies of ``__main__``, are played in this process.
+    isolated : bool
+        Play policies from outside gangwise in processes of their own, which see observations
+        only: see :mod:`gangwise.core.isolation`.
 
-    Raises ScenarioError when a policy belongs to another family, or nothing is left to compare.
-    Raises Interrupted on Ctrl-C; the run in hand is saved if there is a folder.
+    Raises
+    ------
+    ScenarioError
+        When a policy belongs to another family, or nothing is left to compare.
+    Interrupted
+        On Ctrl-C; the run in hand is saved if there is a folder.
 
+    Examples
+    --------
     >>> comparison = compare("ogasched-default-v1:servers=16", ["drf", "fairness"], 20, [0, 1])
     >>> len(comparison.runs), comparison.table()[0].policy
     (4, 'drf')

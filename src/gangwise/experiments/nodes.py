@@ -47,13 +47,19 @@ def _percent(log: float) -> str:
 class NodeFindings:
     """What a log says about its nodes.
 
-    - ``trace``: Registered name of the format.
-    - ``names`` [N]
-    - ``read``: Jobs of the log.
-    - ``left_out``: Why jobs are not compared, and how many.
-    - ``unnamed``: Jobs that are compared with others of their user, size and request, whatever
-      their name.
-    - ``by``: Nodes are named that take longer by more than this share.
+    Attributes
+    ----------
+    trace : str
+        Registered name of the format.
+    names : tuple of str [N]
+    read : int
+        Jobs of the log.
+    left_out : mapping of str to int
+        Why jobs are not compared, and how many.
+    unnamed : int
+        Jobs that are compared with others of their user, size and request, whatever their name.
+    by : float
+        Nodes are named that take longer by more than this share.
     """
 
     trace: str
@@ -136,11 +142,19 @@ def find_slow_nodes(
 ) -> NodeFindings:
     """Slow nodes of a log, from its run times and node lists alone.
 
-    - ``path``, ``trace``, ``**knobs``: As of :func:`~gangwise.traces.registered.open_tables`.
-    - ``by``: Name nodes on which runs take longer by more than this share.
-    - ``progress``: Told what is done, how far it is, and how far it goes.
+    Parameters
+    ----------
+    path, trace, **knobs
+        As of :func:`~gangwise.traces.registered.open_tables`.
+    by : float
+        Name nodes on which runs take longer by more than this share.
+    progress : callable, optional
+        Told what is done, how far it is, and how far it goes.
 
-    Raises TraceError when the log has no node lists, or no program ran twice on several nodes.
+    Raises
+    ------
+    TraceError
+        When the log has no node lists, or no program ran twice on several nodes.
     """
     tell = progress or (lambda what, done, of: None)
     tell("reading", 0, 1)

@@ -63,11 +63,16 @@ class Results(Shown):
 
     Every frame has a column for each setting that varies between cells, and ``policy``, the label.
 
-    - ``experiment``: The content of the experiment file.
-    - ``runs``, ``missing``: Finished and unfinished runs: ``key``, ``cell``, ``label``,
-      ``comparator``, ``seed``, ``slots``.
-    - ``fidelity``: How much of a log each cell plays: ``cell``, ``line``, ``warnings`` and the
-      numbers behind them. Empty where no log is played.
+    Attributes
+    ----------
+    experiment : mapping
+        The content of the experiment file.
+    runs, missing : tuple of mapping
+        Finished and unfinished runs: ``key``, ``cell``, ``label``, ``comparator``, ``seed``,
+        ``slots``.
+    fidelity : tuple of mapping
+        How much of a log each cell plays: ``cell``, ``line``, ``warnings`` and the numbers behind
+        them. Empty where no log is played.
     """
 
     store: Store

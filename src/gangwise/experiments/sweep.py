@@ -44,10 +44,14 @@ def silent(what: str, done: int, of: int) -> None:
 class Workers:
     """Who plays runs.
 
-    - ``jobs``: How many at once; −1 for all cores, or all of the cluster. A single one is this
-      process.
-    - ``backend`` ("loky", "dask", "ray"): Processes of this machine, or of a cluster.
-    - ``address``: Of the Dask scheduler or Ray cluster.
+    Parameters
+    ----------
+    jobs : int
+        How many at once; −1 for all cores, or all of the cluster. A single one is this process.
+    backend : {"loky", "dask", "ray"}
+        Processes of this machine, or of a cluster.
+    address : str, optional
+        Of the Dask scheduler or Ray cluster.
     """
 
     jobs: int = -1
@@ -87,18 +91,32 @@ def sweep(
 ) -> Results:
     """Play the runs of an experiment that are not finished, and return the results of all.
 
-    - ``out``: Folder of the results. Experiments may share one: a run that is part of several is
-      played once.
-    - ``jobs``: Workers; −1 for all cores, or all of the cluster.
-    - ``backend`` ("loky", "dask", "ray"): loky: processes on this machine.
-    - ``address``: Of the Dask scheduler or Ray cluster.
-    - ``progress``: ``progress(what, done, of)``, in runs.
+    Parameters
+    ----------
+    out : path
+        Folder of the results. Experiments may share one: a run that is part of several is played
+        once.
+    jobs : int
+        Workers; −1 for all cores, or all of the cluster.
+    backend : {"loky", "dask", "ray"}
+        loky: processes on this machine.
+    address : str, optional
+        Of the Dask scheduler or Ray cluster.
+    progress : callable, optional
+        ``progress(what, done, of)``, in runs.
 
-    Raises ScenarioError, UnknownName for an experiment that makes no sense, before anything is
-    played. Raises StoreError when results cannot be written, another process writes into the
-    folder, or workers keep dying. Raises GangwiseError of the first run that failed, after all
-    others are played.
+    Raises
+    ------
+    ScenarioError, UnknownName
+        For an experiment that makes no sense, before anything is played.
+    StoreError
+        When results cannot be written, another process writes into the folder, or workers keep
+        dying.
+    GangwiseError
+        Of the first run that failed, after all others are played.
 
+    Examples
+    --------
     >>> import tempfile
     >>> small = Experiment(
     ...     name="small",

@@ -31,14 +31,19 @@ ENDS = (("mean", ""), ("low", ".low"), ("high", ".high"))
 class Seen:
     """How far an experiment is; its ``unit`` is runs, or the trials of a tuning.
 
-    - ``seconds_left``: At the pace of the last runs; None where too few are finished, or nobody
-      plays.
-    - ``writer``: Who plays: ``pid``, ``host``, ``command``, ``since``; None where nobody does.
-    - ``table``: As :meth:`~gangwise.experiments.results.Results.table`, of what is finished, with
-      ``ahead``, ``ahead.low``, ``ahead.high`` over the first policy, ``over``, paired by the seeds
-      that both have. Of a tuning: a row for each trial, best first; ``ahead`` is positive where it
-      is better.
-    - ``percent``: Whether ``ahead`` is in per cent.
+    Attributes
+    ----------
+    seconds_left : float, optional
+        At the pace of the last runs; None where too few are finished, or nobody plays.
+    writer : mapping, optional
+        Who plays: ``pid``, ``host``, ``command``, ``since``; None where nobody does.
+    table : list of mapping
+        As :meth:`~gangwise.experiments.results.Results.table`, of what is finished, with ``ahead``,
+        ``ahead.low``, ``ahead.high`` over the first policy, ``over``, paired by the seeds that both
+        have. Of a tuning: a row for each trial, best first; ``ahead`` is positive where it is
+        better.
+    percent : bool
+        Whether ``ahead`` is in per cent.
     """
 
     experiment: str

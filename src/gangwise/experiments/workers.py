@@ -154,9 +154,13 @@ def _package(backend: str) -> Any:
 class ClusterBackend(ParallelBackendBase):  # type: ignore[misc]  # joblib ships no types
     """Sends tasks to a cluster.
 
-    - ``start``: Starts a function without arguments on the cluster; returns a future with
-      ``add_done_callback`` and ``result``.
-    - ``cores``: How many tasks run at once.
+    Parameters
+    ----------
+    start : callable
+        Starts a function without arguments on the cluster; returns a future with
+        ``add_done_callback`` and ``result``.
+    cores : int
+        How many tasks run at once.
     """
 
     supports_retrieve_callback = True

@@ -142,9 +142,11 @@ class PendingFeedback:
     def receive(self, feedback: Feedback) -> tuple[Ints, Floats]:
         """Channels and utilities of a slot's feedback, pending no more.
 
-        Raises ScenarioError for a channel that was not on (or told already), a utility outside [0,
-        1] or NaN, or a slot still to come; names the channel and the slot. Nothing has changed
-        then.
+        Raises
+        ------
+        ScenarioError
+            For a channel that was not on (or told already), a utility outside [0, 1] or NaN, or a
+            slot still to come; names the channel and the slot. Nothing has changed then.
         """
         slot = feedback.slot
         channels = np.ascontiguousarray(feedback.channels, dtype=np.int64)
@@ -183,13 +185,21 @@ class PendingFeedback:
 class SpeedsInstance(InstanceBase):
     """Instance at fluctuating speeds: a problem, its workload, and what policies are not told.
 
-    - ``workload``: At most one job of a type in a slot (ESDP §2.2).
-    - ``speeds``: Distribution of Z for each channel, before supply cost.
-    - ``scale``: Normalisation of the net utility into [0, 1].
-    - ``delivery``: Delay and loss of feedback.
+    Parameters
+    ----------
+    workload : Workload
+        At most one job of a type in a slot (ESDP §2.2).
+    speeds : Speeds
+        Distribution of Z for each channel, before supply cost.
+    scale : Scale
+        Normalisation of the net utility into [0, 1].
+    delivery : Delivery
+        Delay and loss of feedback.
 
-    Raises ScenarioError when speeds or workload do not match the problem, or several jobs of a type
-    may come.
+    Raises
+    ------
+    ScenarioError
+        When speeds or workload do not match the problem, or several jobs of a type may come.
     """
 
     problem: ChannelProblem
@@ -334,9 +344,14 @@ class FluctuatingSpeedsInstance(SpeedsInstance):
 
     Takes what :class:`~gangwise.fluctuating_speeds.environment.SpeedsInstance` takes, and:
 
-    - ``payment``: π_l(t) of the preprint, the same for all: what a job pays for a slot in which it
-      is served, in units of utility before normalisation. No decision depends on it.
+    Parameters
+    ----------
+    payment : float
+        π_l(t) of the preprint, the same for all: what a job pays for a slot in which it is served,
+        in units of utility before normalisation. No decision depends on it.
 
+    Examples
+    --------
     >>> from gangwise import create_policy, create_scenario, simulate
     >>> instance = create_scenario("esdp-default-v1:servers=10").instance(seed=0)
     >>> simulate(instance, create_policy("lcf"), slots=5, seed=0).slots

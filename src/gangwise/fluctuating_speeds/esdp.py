@@ -91,6 +91,8 @@ comparison."""
 def exploration(g: str | Exploration) -> Exploration:
     """Exploration sequence g(t), ESDP (11), by name, or as it is given.
 
+    Examples
+    --------
     >>> round(exploration("default")(3, 1), 9)
     4.865261106
     """
@@ -104,6 +106,8 @@ def exploration(g: str | Exploration) -> Exploration:
 def delta(sequence: str | Delta | float) -> Delta:
     """Rounding sequence δ(t), ESDP (14), by name, as it is given, or constant.
 
+    Examples
+    --------
     >>> round(delta("default")(3), 9), delta(0.5)(3)
     (0.534833238, 0.5)
     """
@@ -131,20 +135,27 @@ class _Constant:
 class ESDP(Optimiser):
     """ESDP Algorithm 1 over Ω(t), P3 of ESDP (12) by branch and bound, without rounding.
 
-    - ``g``: Exploration, by a name of Fig. 8 or as a function of (t, α|E|). ``log``, ln(t + 1), is
-      the paper's own winner; ``default`` is what its theorem uses and explores some 19 times as
-      much.
-    - ``kappa``: Multiplies g. 1 is the paper's sequence, and what ESDP (10) needs for any utility
-      in [0, 1], whose standard deviation can be 1/2. Less exploration does where speeds fluctuate
-      less: 0.25 cuts the regret over 2000 slots of ``esdp-default-v1`` by a third to a half.
-    - ``alpha``: α|E| stands for the most channels that can be on (ESDP §4).
-    - ``correlation``: Noise of different channels correlates by so much at most. ESDP (10) takes it
-      as independent, 0; the width of a choice is then √((1 − ρ) σ̂²·x) + √ρ Σ x σ̂, at least that
-      of Degenne and Perchet (Combinatorial semi-bandit with known covariance, 2016) and at most √2
-      times it. With 1 it is CUCB's.
-    - ``memory``, ``discount``, ``window``: What v̂ and n are taken over, as for every
-      :class:`.learners.Optimiser`.
+    Parameters
+    ----------
+    g : str or callable
+        Exploration, by a name of Fig. 8 or as a function of (t, α|E|). ``log``, ln(t + 1), is the
+        paper's own winner; ``default`` is what its theorem uses and explores some 19 times as much.
+    kappa : float
+        Multiplies g. 1 is the paper's sequence, and what ESDP (10) needs for any utility in [0, 1],
+        whose standard deviation can be 1/2. Less exploration does where speeds fluctuate less: 0.25
+        cuts the regret over 2000 slots of ``esdp-default-v1`` by a third to a half.
+    alpha : float
+        α|E| stands for the most channels that can be on (ESDP §4).
+    correlation : float
+        Noise of different channels correlates by so much at most. ESDP (10) takes it as
+        independent, 0; the width of a choice is then √((1 − ρ) σ̂²·x) + √ρ Σ x σ̂, at least that of
+        Degenne and Perchet (Combinatorial semi-bandit with known covariance, 2016) and at most √2
+        times it. With 1 it is CUCB's.
+    memory, discount, window : str, float, int
+        What v̂ and n are taken over, as for every :class:`.learners.Optimiser`.
 
+    Examples
+    --------
     >>> from gangwise import create_policy
     >>> create_policy("esdp:kappa=0.25").kappa
     0.25
@@ -211,7 +222,10 @@ class ESDPAsPrinted(ESDP):
     used come first; without the first two no channel is ever used. Ties aside, branch and bound on
     the rounded numbers answers what the dynamic programme would.
 
-    - ``delta``: By a name of Fig. 7, constant, or as a function of t.
+    Parameters
+    ----------
+    delta : str, float or callable
+        By a name of Fig. 7, constant, or as a function of t.
     """
 
     g: str | Exploration = "default"

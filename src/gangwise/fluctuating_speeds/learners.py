@@ -157,14 +157,19 @@ class Optimiser(Learner):
     Subclasses decide by filling in v and σ², and calling :meth:`_choose` with the channels that may
     be used. What they estimate is estimated over ``memory``.
 
-    - ``gap``: A choice within this of the best, relatively, is good enough.
-    - ``nodes``: Nodes of the search, at most, so that a slot is never long. Up to half of the
-      searches are cut off by it where capacity is scarce, and their choices are then not proved
-      best: ``proved`` and ``programmes`` count. What the choice may lose is far less than what is
-      not known of the channels: ten times as many nodes change the regret by less than its noise.
-    - ``memory`` ("all", "discounted", "window", "change-point"): What estimates are taken over; all
-      but the first follow means that drift.
-    - ``discount``, ``window``: κ per slot, and number of slots.
+    Parameters
+    ----------
+    gap : float
+        A choice within this of the best, relatively, is good enough.
+    nodes : int
+        Nodes of the search, at most, so that a slot is never long. Up to half of the searches are
+        cut off by it where capacity is scarce, and their choices are then not proved best:
+        ``proved`` and ``programmes`` count. What the choice may lose is far less than what is not
+        known of the channels: ten times as many nodes change the regret by less than its noise.
+    memory : {"all", "discounted", "window", "change-point"}
+        What estimates are taken over; all but the first follow means that drift.
+    discount, window : float, int
+        κ per slot, and number of slots.
     """
 
     gap: float = 1e-6
@@ -207,12 +212,18 @@ class Optimiser(Learner):
 class CUCB(Optimiser):
     """CUCB: maximise Σ x_e (v̂_e + √(coefficient · ln(t + 1) / n_e)), never used first.
 
-    - ``coefficient``: 1.5 as published (Chen, Wang, Yuan: Combinatorial multi-armed bandit, 2013);
-      0.5 explores less and earns more here.
-    - ``estimator``: Another estimate of each channel in the place of this bound: one of
-      :data:`~gangwise.estimators.estimators.ESTIMATORS`, with ``gamma`` and ``tau``, ``discount``
-      as its κ and ``window``; or one's own. Only ``ucb1``, the bound above, is over ``memory``.
+    Parameters
+    ----------
+    coefficient : float
+        1.5 as published (Chen, Wang, Yuan: Combinatorial multi-armed bandit, 2013); 0.5 explores
+        less and earns more here.
+    estimator : str or Estimator
+        Another estimate of each channel in the place of this bound: one of
+        :data:`~gangwise.estimators.estimators.ESTIMATORS`, with ``gamma`` and ``tau``, ``discount``
+        as its κ and ``window``; or one's own. Only ``ucb1``, the bound above, is over ``memory``.
 
+    Examples
+    --------
     >>> from gangwise import create_policy
     >>> create_policy("cucb:estimator=decay,tau=100").estimator
     'decay'
@@ -241,7 +252,10 @@ class CUCB(Optimiser):
 class ThompsonGaussian(Optimiser):
     """Thompson sampling, Gaussian: θ_e ~ N(v̂_e, spread² / n_e); channels never used come first.
 
-    - ``spread``: 1/2, the largest standard deviation that a utility in [0, 1] can have.
+    Parameters
+    ----------
+    spread : float
+        1/2, the largest standard deviation that a utility in [0, 1] can have.
     """
 
     spread: float = 0.5
@@ -305,7 +319,10 @@ class HAUF(Learner):
     paper contains the decision x that it is to make; here it is taken over all of a job type's
     channels.
 
-    - ``stop``: Stop at the first channel that does not fit, instead of skipping it.
+    Parameters
+    ----------
+    stop : bool
+        Stop at the first channel that does not fit, instead of skipping it.
     """
 
     stop: bool = False
@@ -337,7 +354,10 @@ class HAUFChannel(HAUF):
 class KnownOrder(PolicyBase):
     """List scheduling of job types by what is known of them; a policy adds the order.
 
-    - ``stop``: Stop at the first channel that does not fit, instead of skipping it.
+    Parameters
+    ----------
+    stop : bool
+        Stop at the first channel that does not fit, instead of skipping it.
     """
 
     stop: bool = False
@@ -356,7 +376,10 @@ class LCF(KnownOrder):
     HAUF: the mean over a job type's channels is taken. The paper says that LCF estimates utilities
     as well; it has no use for them.
 
-    - ``stop``: Stop at the first channel that does not fit, instead of skipping it.
+    Parameters
+    ----------
+    stop : bool
+        Stop at the first channel that does not fit, instead of skipping it.
     """
 
     def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
@@ -376,7 +399,10 @@ class LWTF(KnownOrder):
     The paper has no queue in which a job could wait, so this is its waiting time: a job type waits
     from the slot after one of its channels was on.
 
-    - ``stop``: Stop at the first channel that does not fit, instead of skipping it.
+    Parameters
+    ----------
+    stop : bool
+        Stop at the first channel that does not fit, instead of skipping it.
     """
 
     def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:

@@ -166,6 +166,8 @@ def pseudo_regret(
     ``comparator`` is ``omniscient`` on the slots of the run, solved on ``sample`` of them when not
     given. ScenarioError for a run of another family.
 
+    Examples
+    --------
     >>> from gangwise import create_policy, create_scenario, simulate
     >>> instance = create_scenario("esdp-default-v1:servers=10").instance(seed=0)
     >>> curve = pseudo_regret(simulate(instance, create_policy("random-channels"), 50, seed=0))

@@ -31,9 +31,14 @@ from gangwise.fluctuating_speeds.speeds import Speeds
 def linear_cost(requests: Floats, price: npt.ArrayLike) -> Floats:
     """Linear supply cost Σ_k f_k(a_k), ESDP (3), with f_k(a) = price_k · a: paid by the device.
 
-    - ``requests`` [E, K]
-    - ``price`` [K]: Utility per device.
+    Parameters
+    ----------
+    requests : ndarray of shape [E, K]
+    price : array of shape [K]
+        Utility per device.
 
+    Examples
+    --------
     >>> linear_cost(np.array([[1.0, 2.0], [2.0, 2.0]]), [0.1, 0.2])
     array([0.5, 0.6])
     """
@@ -49,6 +54,8 @@ def linear_cost(requests: Floats, price: npt.ArrayLike) -> Floats:
 def functional_cost(requests: Floats, functions: Sequence[Callable[[float], float]]) -> Floats:
     """Supply cost Σ_k f_k(a_k), ESDP (3), with any functions at all, one for each device type.
 
+    Examples
+    --------
     A fixed part, and a discount from the second device on:
 
     >>> functional_cost(np.array([[1.0], [3.0]]), [lambda a: 0.1 + 0.2 * a**0.5]).round(3)
@@ -65,12 +72,22 @@ def functional_cost(requests: Floats, functions: Sequence[Callable[[float], floa
 class Pool:
     """Resource pool (ESDP §2.2): servers that draw on devices of the whole cluster.
 
-    - ``capacity`` [K]: c_k: devices of each type in the whole cluster.
-    - ``devices``: Device type names, length K.
-    - ``servers``: Server names, length R.
+    Parameters
+    ----------
+    capacity : ndarray of shape [K]
+        c_k: devices of each type in the whole cluster.
+    devices : tuple of str
+        Device type names, length K.
+    servers : tuple of str
+        Server names, length R.
 
-    Raises ScenarioError for a capacity that is negative or not finite, or names that do not match.
+    Raises
+    ------
+    ScenarioError
+        For a capacity that is negative or not finite, or names that do not match.
 
+    Examples
+    --------
     >>> Pool(np.array([8.0, 64.0]), ("gpu", "cpu"), ("a", "b")).capacity
     array([ 8., 64.])
     """
@@ -102,15 +119,27 @@ TOLERANCE = 1e-9
 class FluctuatingSpeedsProblem:
     """Channel selection (ESDP §2): channels, what they request, what there is, what supply costs.
 
-    - ``cluster``: Servers, and the capacity c_k [K] that all of them share, ESDP (2).
-    - ``requests`` [E, K]: a_k^(l,r): devices that channel e = (l, r) holds while it is on. A
-      channel may do without some device type, but not without all of them.
-    - ``channels``: Job type and server of each channel, sorted by server.
-    - ``cost`` [E]: Σ_k f_k(a_k^(l,r)): supply cost of each channel, in units of utility.
-    - ``job_types``: Names, length L.
+    Parameters
+    ----------
+    cluster : Pool
+        Servers, and the capacity c_k [K] that all of them share, ESDP (2).
+    requests : ndarray of shape [E, K]
+        a_k^(l,r): devices that channel e = (l, r) holds while it is on. A channel may do without
+        some device type, but not without all of them.
+    channels : Channels
+        Job type and server of each channel, sorted by server.
+    cost : ndarray of shape [E]
+        Σ_k f_k(a_k^(l,r)): supply cost of each channel, in units of utility.
+    job_types : tuple of str, optional
+        Names, length L.
 
-    Raises ScenarioError, which names the channel and device type at fault.
+    Raises
+    ------
+    ScenarioError
+        Names the channel and device type at fault.
 
+    Examples
+    --------
     >>> problem = FluctuatingSpeedsProblem(
     ...     Pool(np.array([1.0]), ("gpu",), ("a", "b")),
     ...     requests=np.ones((2, 1)),
@@ -182,9 +211,11 @@ class FluctuatingSpeedsProblem:
     def check(self, arrivals: Ints, decision: npt.ArrayLike, slot: int | None = None) -> Bools:
         """Feasibility, Ω(t) of ESDP (7): the decision as truth values, shape [E], if it is in it.
 
-        Raises InfeasibleDecision, which names the slot, and the channel or device type at fault:
-        neither on nor off, ESDP (1); of a job type that did not come, ESDP (4); or beyond the
-        capacity, ESDP (2).
+        Raises
+        ------
+        InfeasibleDecision
+            Names the slot, and the channel or device type at fault: neither on nor off, ESDP (1);
+            of a job type that did not come, ESDP (4); or beyond the capacity, ESDP (2).
         """
         x, where = np.asarray(decision), "" if slot is None else f"slot {slot}: "
         if x.shape != (self.E,):
@@ -221,6 +252,8 @@ class FluctuatingSpeedsProblem:
 class Scale:
     """Normalisation (ESDP §3.1): the net utilities that become 0 and 1.
 
+    Examples
+    --------
     >>> Scale(0.0, 0.5).apply(np.array([0.9, 0.4, 0.1]), np.array([0.2, 0.2, 0.2]))
     array([1. , 0.4, 0. ])
     """
@@ -238,8 +271,11 @@ class Scale:
     def of(cls, kind: str, speeds: Speeds, cost: Floats) -> Scale:
         """``clip`` or ``affine`` for utilities and costs; ``none`` takes them as they are.
 
-        Raises ScenarioError when no channel is ever worth its cost, or ``none`` is asked for where
-        a net utility can leave [0, 1].
+        Raises
+        ------
+        ScenarioError
+            When no channel is ever worth its cost, or ``none`` is asked for where a net utility
+            can leave [0, 1].
         """
         low, high = speeds.reach()
         smallest, largest = float((low - cost).min()), float((high - cost).max())

@@ -138,6 +138,8 @@ class NormalSpeeds(_Normal, _Stationary):
     The paper draws the *mean* v from N(μ, μ/2), which would leave Z without any noise; here v = μ
     and Z is noisy.
 
+    Examples
+    --------
     >>> speeds = NormalSpeeds(np.array([0.2, 0.8]))
     >>> speeds.clipped_mean(0, np.zeros(2), np.ones(2)).round(4)
     array([0.2008, 0.7243])
@@ -238,9 +240,15 @@ class PermutedSpeeds:
 class PiecewiseSpeeds(_Normal):
     """Piecewise stationary speeds: means hold, then jump; normal noise with σ = spread · μ.
 
-    - ``levels`` [P, E]: μ of each piece.
-    - ``begins`` [P]: First slot of each piece, from 0 up.
+    Parameters
+    ----------
+    levels : ndarray of shape [P, E]
+        μ of each piece.
+    begins : array of int, shape [P]
+        First slot of each piece, from 0 up.
 
+    Examples
+    --------
     >>> speeds = PiecewiseSpeeds(np.array([[0.2], [0.8]]), np.array([0, 100]), spread=0.0)
     >>> speeds.draw(99, 2, np.random.default_rng(0))[:, 0]
     array([0.2, 0.8])
@@ -282,9 +290,14 @@ class PiecewiseSpeeds(_Normal):
 class WavingSpeeds(_Normal):
     """Periodic speeds: means μ_e (1 + amplitude · sin 2π(t / period + phase_e)), σ = spread · mean.
 
-    - ``mean``, ``phase`` [E]: Phases are in turns, so that servers need not slow down together.
-    - ``amplitude``: 0 to 1.
-    - ``period``: Slots.
+    Parameters
+    ----------
+    mean, phase : ndarray of shape [E]
+        Phases are in turns, so that servers need not slow down together.
+    amplitude : float
+        0 to 1.
+    period : int
+        Slots.
     """
 
     mean: Floats
@@ -324,13 +337,19 @@ class WavingSpeeds(_Normal):
 class ReplayedSpeeds(_Measured):
     """Bootstrapped speeds: utilities that were measured, drawn with replacement.
 
-    - ``series``: What was measured for each channel, in the order of measurement; lengths may
-      differ.
-    - ``blocks``: 1 draws from all of a series in every slot. With more, each series is cut into so
-      many blocks in order, and the slots walk through them: recorded drift is kept, and the mean of
-      every slot is still known exactly.
-    - ``slots``: How many slots the walk takes; it begins again afterwards.
+    Parameters
+    ----------
+    series : sequence of arrays
+        What was measured for each channel, in the order of measurement; lengths may differ.
+    blocks : int
+        1 draws from all of a series in every slot. With more, each series is cut into so many
+        blocks in order, and the slots walk through them: recorded drift is kept, and the mean of
+        every slot is still known exactly.
+    slots : int
+        How many slots the walk takes; it begins again afterwards.
 
+    Examples
+    --------
     >>> speeds = ReplayedSpeeds([np.array([0.1, 0.1, 0.9, 0.9])], blocks=2, slots=10)
     >>> speeds.draw(0, 10, np.random.default_rng(0))[:, 0]
     array([0.1, 0.1, 0.1, 0.1, 0.1, 0.9, 0.9, 0.9, 0.9, 0.9])
@@ -386,11 +405,18 @@ class RecordedSpeeds(_Measured):
     of the whole record. So one who knows the means chooses once and for all, and a policy that
     follows the record can earn more.
 
-    - ``series``: What was measured for each channel.
-    - ``group`` [E]: Channels that were measured at the same time. All go round after as many slots
-      as the shortest of their group has values; what others have beyond is left out.
-    - ``begin`` [E]: The value that slot 0 has; the same within a group.
+    Parameters
+    ----------
+    series : sequence of arrays
+        What was measured for each channel.
+    group : array of int, shape [E]
+        Channels that were measured at the same time. All go round after as many slots as the
+        shortest of their group has values; what others have beyond is left out.
+    begin : array of int, shape [E]
+        The value that slot 0 has; the same within a group.
 
+    Examples
+    --------
     >>> speeds = RecordedSpeeds([np.array([0.1, 0.5, 0.9])], np.array([0]), np.array([1]))
     >>> speeds.draw(0, 4, np.random.default_rng(0))[:, 0]
     array([0.5, 0.9, 0.1, 0.5])

@@ -113,6 +113,8 @@ def project(problem: GainOverheadProblem, z: Floats) -> Floats:
     It is clip(z - τ, 0, a) with the smallest τ ≥ 0 per server and device type that meets the
     capacity, OGASched (12) with τ = ρ / 2; ``z`` and the answer have shape [E, K].
 
+    Examples
+    --------
     One server with 7 devices, two job types that hold at most 5 and 4:
 
     >>> from gangwise import Channels, Cluster
@@ -172,11 +174,14 @@ def gradient_bound(problem: GainOverheadProblem) -> float:
 class Step:
     """Step size: a rule for η_t.
 
-    - ``rule`` ("adagrad-norm", "decay", "theoretical"): AdaGrad-norm, η_t = scale · D / √(2 Σ_{s ≤
-      t} ‖∇q(s)‖²), has nothing to tune and needs no horizon; with scale 1 the regret against any
-      fixed decision is at most √2 · D · √(Σ ‖∇q‖²), whatever the arrivals. ``decay``, η_t = eta ·
-      decay^t, is that of the experiments of OGASched §4 (Table 1). ``theoretical``, η_t = diam(Y) /
-      (‖∇q(t)‖ √T), is OGASched (26); it needs the horizon T in advance.
+    Parameters
+    ----------
+    rule : {"adagrad-norm", "decay", "theoretical"}
+        AdaGrad-norm, η_t = scale · D / √(2 Σ_{s ≤ t} ‖∇q(s)‖²), has nothing to tune and needs no
+        horizon; with scale 1 the regret against any fixed decision is at most
+        √2 · D · √(Σ ‖∇q‖²), whatever the arrivals. ``decay``, η_t = eta · decay^t, is that of the
+        experiments of OGASched §4 (Table 1). ``theoretical``, η_t = diam(Y) / (‖∇q(t)‖ √T), is
+        OGASched (26); it needs the horizon T in advance.
     """
 
     rule: str = "adagrad-norm"

@@ -109,10 +109,13 @@ class DRF(PolicyBase):
     rise together, each job's devices in proportion to its demand, until it has all of it, or a
     device type runs out.
 
-    - ``bundles``: What a device type that ran out stops: with bundles, as in the paper that
-      introduced DRF, all jobs that demand it, since their tasks need every device type in
-      proportion; without, that device type only, since the gain of OGASched (7) needs no
-      proportions. The latter leaves no devices idle that a job could use, and earns more.
+    Parameters
+    ----------
+    bundles : bool
+        What a device type that ran out stops: with bundles, as in the paper that introduced DRF,
+        all jobs that demand it, since their tasks need every device type in proportion; without,
+        that device type only, since the gain of OGASched (7) needs no proportions. The latter
+        leaves no devices idle that a job could use, and earns more.
     """
 
     bundles: bool = False
@@ -150,9 +153,12 @@ def proportional_shares(
 class Fairness(PolicyBase):
     """FAIRNESS (OGASched §4): each job has a share of every server, proportional to its request.
 
-    - ``share`` ("arrived", "all"): Whether shares are of the requests that arrived, or of those of
-      all connected job types, as the paper's formula reads; the latter leaves the absent job types'
-      shares unused and is then the worst baseline, not the best as the paper reports.
+    Parameters
+    ----------
+    share : {"arrived", "all"}
+        Whether shares are of the requests that arrived, or of those of all connected job types, as
+        the paper's formula reads; the latter leaves the absent job types' shares unused and is then
+        the worst baseline, not the best as the paper reports.
     """
 
     share: str = "arrived"
@@ -225,9 +231,13 @@ def marginal_greedy(
     In each round every server offers one part in ``rounds`` of what was left of each device type to
     the jobs with the largest marginal reward, OGASched (9), at that moment, while it is positive.
 
-    - ``start`` [E, K]: What jobs hold already; rows of job types that did not arrive are dropped.
-    - ``smoothing``: Softmax temperature for the maximum in OGASched (5), which tells jobs apart
-      whose marginal rewards are equal by how close the device type is to dominating their overhead.
+    Parameters
+    ----------
+    start : ndarray of shape [E, K], optional
+        What jobs hold already; rows of job types that did not arrive are dropped.
+    smoothing : float
+        Softmax temperature for the maximum in OGASched (5), which tells jobs apart whose marginal
+        rewards are equal by how close the device type is to dominating their overhead.
     """
     e = channels_of(problem, arrivals)
     some = slice(None) if e is None else e
@@ -260,9 +270,13 @@ def marginal_greedy(
 class Greedy(PolicyBase):
     """Marginal-reward greedy, from empty servers in every slot.
 
-    - ``rounds``: In how many parts each server hands out its devices. With 16 it takes half the
-      time and earns 0.6 % less under the default settings.
-    - ``smoothing``: See :func:`marginal_greedy`.
+    Parameters
+    ----------
+    rounds : int
+        In how many parts each server hands out its devices. With 16 it takes half the time and
+        earns 0.6 % less under the default settings.
+    smoothing : float
+        See :func:`marginal_greedy`.
     """
 
     rounds: int = 48

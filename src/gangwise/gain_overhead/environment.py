@@ -170,10 +170,16 @@ class GainOverheadEnvironment(ArrivalsEnvironment):
 class GainOverheadInstance(InstanceBase):
     """Instance of OGASched §2: a problem and its workload.
 
-    - ``base``: The problem over job types. Where the workload brings several jobs of a type in one
-      slot, policies are given the problem over ports (OGASched §3.4) instead: :attr:`problem`.
-    - ``delivery``: Delay and loss of feedback; at once and never lost by default.
+    Parameters
+    ----------
+    base : GainOverheadProblem
+        The problem over job types. Where the workload brings several jobs of a type in one slot,
+        policies are given the problem over ports (OGASched §3.4) instead: :attr:`problem`.
+    delivery : Delivery
+        Delay and loss of feedback; at once and never lost by default.
 
+    Examples
+    --------
     >>> from gangwise import create_policy, create_scenario, simulate
     >>> instance = create_scenario("ogasched-default-v1:servers=16").instance(seed=0)
     >>> simulate(instance, create_policy("drf"), slots=5, seed=0).slots

@@ -163,11 +163,17 @@ def solve(
 ) -> Solution:
     """Concave programme: maximise Σ_l n_l q_l(y) of OGASched (5) over the feasible decisions.
 
-    - ``weight`` [L]: n_l, zero or larger.
-    - ``tolerance``: Stop when the certified gap is at most this, relative to the value.
-    - ``iterations``: Give up after so many; the certificate then says how far off the answer may
-      be.
+    Parameters
+    ----------
+    weight : array of shape [L]
+        n_l, zero or larger.
+    tolerance : float
+        Stop when the certified gap is at most this, relative to the value.
+    iterations : int
+        Give up after so many; the certificate then says how far off the answer may be.
 
+    Examples
+    --------
     One job type with log utility, α = 1, β = 1/4: the optimum is where 1 / (y + 1) = β.
 
     >>> from gangwise import Channels, Cluster

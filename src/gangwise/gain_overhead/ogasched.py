@@ -26,13 +26,20 @@ from gangwise.gain_overhead.problem import GainOverheadProblem
 class OGASchedReserve(PolicyBase):
     """OGASched Algorithm 1: reserve first, learn from the arrivals afterwards.
 
-    - ``rule`` ("adagrad-norm", "decay", "theoretical"): Step size: AdaGrad-norm needs no tuning;
-      ``decay`` is the paper's η₀ with decay (Table 1); ``theoretical`` is OGASched (26).
-    - ``scale``, ``eta``, ``decay``, ``horizon``: Parameters of the step rules.
-    - ``leftover``: When the arrivals are seen, hand what the absent job types had reserved, and
-      what nobody had, to the jobs that came, where it raises the reward. What is learned stays the
-      same; the decision then depends on the arrivals, and is never worth less.
+    Parameters
+    ----------
+    rule : {"adagrad-norm", "decay", "theoretical"}
+        Step size: AdaGrad-norm needs no tuning; ``decay`` is the paper's η₀ with decay (Table 1);
+        ``theoretical`` is OGASched (26).
+    scale, eta, decay, horizon : float
+        Parameters of the step rules.
+    leftover : bool
+        When the arrivals are seen, hand what the absent job types had reserved, and what nobody
+        had, to the jobs that came, where it raises the reward. What is learned stays the same; the
+        decision then depends on the arrivals, and is never worth less.
 
+    Examples
+    --------
     >>> from gangwise import create_policy
     >>> create_policy("ogasched-reserve:rule=decay,eta=10").rule
     'decay'
@@ -81,20 +88,27 @@ class OGASchedReserve(PolicyBase):
 class OGASchedReact(PolicyBase):
     """OGASched in the timing of its experiments: see the arrivals, climb, play.
 
-    - ``steps``: Ascent steps in a slot.
-    - ``fraction``, ``shrink``: Step i = 0, 1, … of a slot has the length fraction / (1 + shrink ·
-      i), as a fraction of each server's capacity per unit of gradient. It starts afresh in every
-      slot: unlike a step that vanishes with time it keeps following the arrivals, and it carries
-      over between clusters. ``shrink`` 0 makes all steps of a slot alike.
-    - ``smoothing``: Temperature of the softmax that stands for the maximum in OGASched (5) while
-      climbing; 0 for the k* of OGASched (10).
-    - ``rule`` ("capacity", "adagrad-norm", "decay", "theoretical"): ``capacity`` is the above; the
-      others take one of ``OGASchedReserve``'s rules instead.
-    - ``scale``, ``eta``, ``decay``, ``horizon``: Parameters of these rules.
-    - ``memory``: Without, every slot begins where the first one did: the same ascent, and nothing
-      learned.
-    - ``hold``: Where moving is charged, climb the reward less the charge, spread over the slots
-      that jobs have stayed on average so far; needs memory.
+    Parameters
+    ----------
+    steps : int
+        Ascent steps in a slot.
+    fraction, shrink : float
+        Step i = 0, 1, … of a slot has the length fraction / (1 + shrink · i), as a fraction of each
+        server's capacity per unit of gradient. It starts afresh in every slot: unlike a step that
+        vanishes with time it keeps following the arrivals, and it carries over between clusters.
+        ``shrink`` 0 makes all steps of a slot alike.
+    smoothing : float
+        Temperature of the softmax that stands for the maximum in OGASched (5) while climbing;
+        0 for the k* of OGASched (10).
+    rule : {"capacity", "adagrad-norm", "decay", "theoretical"}
+        ``capacity`` is the above; the others take one of ``OGASchedReserve``'s rules instead.
+    scale, eta, decay, horizon : float
+        Parameters of these rules.
+    memory : bool
+        Without, every slot begins where the first one did: the same ascent, and nothing learned.
+    hold : bool
+        Where moving is charged, climb the reward less the charge, spread over the slots that jobs
+        have stayed on average so far; needs memory.
     """
 
     steps: int = 10

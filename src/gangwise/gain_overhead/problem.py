@@ -46,12 +46,18 @@ Function = Callable[[Floats, Floats], Floats]
 class Utility:
     """Utility f of OGASched §2: zero-startup, non-decreasing, concave.
 
-    - ``value``, ``slope``: Functions of devices ``y`` and parameter ``alpha``, elementwise on
-      arrays.
+    Parameters
+    ----------
+    value, slope : callable
+        Functions of devices ``y`` and parameter ``alpha``, elementwise on arrays.
 
-    Raises ScenarioError when the functions visibly break a requirement (checked on a grid at
-    construction).
+    Raises
+    ------
+    ScenarioError
+        When the functions visibly break a requirement (checked on a grid at construction).
 
+    Examples
+    --------
     >>> saturating = Utility(
     ...     "saturating", lambda y, a: a * -np.expm1(-y), lambda y, a: a * np.exp(-y)
     ... )
@@ -101,9 +107,14 @@ BUILT_IN = (LINEAR, LOG, RECIPROCAL, POLY)  # position = kind in the kernels
 class Utilities:
     """Separable utilities f_r^k of OGASched (7): one for each server and device type.
 
-    - ``kind`` [R, K]: 0 … 3 for linear, log, reciprocal, poly; 4 and up for ``own``.
-    - ``alpha`` [R, K]: Parameter of each utility; positive.
-    - ``own``: Your own utilities.
+    Parameters
+    ----------
+    kind : ndarray of int64, shape [R, K]
+        0 … 3 for linear, log, reciprocal, poly; 4 and up for ``own``.
+    alpha : ndarray of float64, shape [R, K]
+        Parameter of each utility; positive.
+    own : tuple of Utility
+        Your own utilities.
     """
 
     kind: npt.NDArray[np.int64]
@@ -133,6 +144,8 @@ class Utilities:
     ) -> Utilities:
         """Build from names or utilities: one for all, or a table of shape [R, K].
 
+        Examples
+        --------
         >>> Utilities.of([["log", "poly"]], [[1.0, 2.0]]).bound()
         array([[1., 1.]])
         """
@@ -203,17 +216,31 @@ class Reward(NamedTuple):
 class GainOverheadProblem:
     """Gain minus overhead (OGASched §2): cluster, job types, channels, utilities, overhead.
 
-    - ``cluster``: R servers, K device types.
-    - ``requests`` [L, K]: a_l^k: the most devices a job holds on one server, OGASched (3).
-    - ``channels``: Which job type may use which server.
-    - ``utilities``: f_r^k of every server and device type, OGASched (7).
-    - ``overhead`` [K]: β_k of OGASched (5), per device.
-    - ``job_types``: Names, length L.
-    - ``moving``: What a job pays for each device that it gets and did not hold in the slot before,
-      in all its slots but the first. The paper has no such charge: its jobs last one slot.
+    Parameters
+    ----------
+    cluster : Cluster
+        R servers, K device types.
+    requests : ndarray of shape [L, K]
+        a_l^k: the most devices a job holds on one server, OGASched (3).
+    channels : Channels
+        Which job type may use which server.
+    utilities : Utilities
+        f_r^k of every server and device type, OGASched (7).
+    overhead : ndarray of shape [K]
+        β_k of OGASched (5), per device.
+    job_types : tuple of str, optional
+        Names, length L.
+    moving : float
+        What a job pays for each device that it gets and did not hold in the slot before, in all its
+        slots but the first. The paper has no such charge: its jobs last one slot.
 
-    Raises ScenarioError, which names the job type, server or device type at fault.
+    Raises
+    ------
+    ScenarioError
+        Names the job type, server or device type at fault.
 
+    Examples
+    --------
     Two servers, two device types, one job type that holds (1, 3) and (2, 2) devices:
 
     >>> problem = GainOverheadProblem(
@@ -315,11 +342,19 @@ class GainOverheadProblem:
     def reward(self, arrived: npt.ArrayLike, decision: Floats, slot: int | None = None) -> Reward:
         """Reward of a decision, OGASched (5), with the separable gain of OGASched (7).
 
-        - ``arrived`` [L]: x_l: 1 where a job arrived.
-        - ``decision`` [E, K]: Devices given to each channel.
-        - ``slot``: Named in errors.
+        Parameters
+        ----------
+        arrived : array of shape [L]
+            x_l: 1 where a job arrived.
+        decision : ndarray of shape [E, K]
+            Devices given to each channel.
+        slot : int, optional
+            Named in errors.
 
-        Raises InfeasibleDecision, which names the slot, server, device type and job type at fault.
+        Raises
+        ------
+        InfeasibleDecision
+            Names the slot, server, device type and job type at fault.
         """
         x = np.asarray(arrived, dtype=np.int64)
         y = np.ascontiguousarray(decision, dtype=np.float64)

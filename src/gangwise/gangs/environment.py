@@ -64,13 +64,21 @@ class GangEnvironment(ArrivalsEnvironment):
 class GangInstance(InstanceBase):
     """Instance of OGASched §3.5: a gang problem and its workload.
 
-    - ``workload``: At most one job of each type in a slot.
-    - ``time_limit``: Seconds that an exact comparator may think about one programme; what it could
-      not prove by then is in ``Comparator.gap``.
+    Parameters
+    ----------
+    workload : Workload
+        At most one job of each type in a slot.
+    time_limit : float
+        Seconds that an exact comparator may think about one programme; what it could not prove by
+        then is in ``Comparator.gap``.
 
-    Raises ScenarioError when the workload does not match the job types, or brings several jobs of
-    one type.
+    Raises
+    ------
+    ScenarioError
+        When the workload does not match the job types, or brings several jobs of one type.
 
+    Examples
+    --------
     >>> from gangwise import create_policy, create_scenario, simulate
     >>> instance = create_scenario("ogasched-gang-v1:job_types=3,servers=8").instance(seed=0)
     >>> simulate(instance, create_policy("gang-drf"), slots=5, seed=0).slots
@@ -187,9 +195,14 @@ class GangSpeedsInstance(SpeedsInstance):
 
     Takes what :class:`~gangwise.fluctuating_speeds.environment.SpeedsInstance` takes, and:
 
-    - ``time_limit``: Seconds that a comparator may think about one programme; what it could not
-      prove by then is in ``Comparator.gap``.
+    Parameters
+    ----------
+    time_limit : float
+        Seconds that a comparator may think about one programme; what it could not prove by then is
+        in ``Comparator.gap``.
 
+    Examples
+    --------
     >>> from gangwise import create_policy, create_scenario, simulate
     >>> instance = create_scenario("esdp-gang-small-v1").instance(seed=0)
     >>> simulate(instance, create_policy("gang-first-fit"), slots=5, seed=0).slots

@@ -30,9 +30,14 @@ class GangMeans(ChannelLearner[GangSpeedsProblem]):
 
     A channel that was never used counts as 1, the most it can be.
 
-    - ``solver`` ("auto", "exact", "fast"): See :class:`.placement.GangSolver`.
-    - ``columns``: Size up to which ``auto`` is exact.
-    - ``passes``: How often the fast placement goes over all jobs to rebuild them, at most.
+    Parameters
+    ----------
+    solver : {"auto", "exact", "fast"}
+        See :class:`.placement.GangSolver`.
+    columns : int
+        Size up to which ``auto`` is exact.
+    passes : int
+        How often the fast placement goes over all jobs to rebuild them, at most.
     """
 
     solver: str = "auto"
@@ -73,7 +78,10 @@ class GangCUCB(GangMeans):
 
     Bounds are added up channel by channel, which is wider than the one root of ESDP over them all.
 
-    - ``coefficient``: 1.5 is that of the regret proof.
+    Parameters
+    ----------
+    coefficient : float
+        1.5 is that of the regret proof.
     """
 
     coefficient: float = 1.5
@@ -98,13 +106,21 @@ class GangESDP(GangMeans):
     Σ σ̂² n² under the root, n ≤ |Q_l| here being the number of tasks there. Linear in n, it is
     concave and the programme solvable; the width falls short by √|Q_l| at most.
 
-    - ``kappa``: Multiplies g; 1 is right for any utility in [0, 1], 0 follows the means.
-    - ``g``: Exploration, as in :class:`gangwise.fluctuating_speeds.esdp.ESDP`.
-    - ``alpha``: α|E| stands for the most tasks that can run, for a g that depends on it.
-    - ``memory`` ("all", "discounted", "window", "change-point"): What means and counts are taken
-      over.
-    - ``discount``, ``window``: κ per slot, and number of slots.
+    Parameters
+    ----------
+    kappa : float
+        Multiplies g; 1 is right for any utility in [0, 1], 0 follows the means.
+    g : str or callable
+        Exploration, as in :class:`gangwise.fluctuating_speeds.esdp.ESDP`.
+    alpha : float
+        α|E| stands for the most tasks that can run, for a g that depends on it.
+    memory : {"all", "discounted", "window", "change-point"}
+        What means and counts are taken over.
+    discount, window : float, int
+        κ per slot, and number of slots.
 
+    Examples
+    --------
     >>> from gangwise import create_policy
     >>> create_policy("gang-esdp:kappa=1,solver=fast").kappa
     1
@@ -200,8 +216,12 @@ class GangVolcano(GangFirstFit):
 
     Preemption, queues with quotas, and the other plugins are left out.
 
-    - ``score`` ("binpack", "least-requested"): How servers are scored.
-    - ``priority``: Of job types by name; 0 where absent.
+    Parameters
+    ----------
+    score : {"binpack", "least-requested"}
+        How servers are scored.
+    priority : mapping of str to int, optional
+        Of job types by name; 0 where absent.
     """
 
     score: str = "binpack"

@@ -374,11 +374,18 @@ def solve(
 ) -> GangSolution:
     """Exact optimum of gain minus overhead: maximise Σ_l n_l q_l over the feasible placements.
 
-    - ``weight`` [L]: n_l, zero or larger; arrivals x_l for the optimum of a slot.
-    - ``time_limit``: Seconds for all rounds together. An answer that ran out of time is feasible,
-      and its ``bound`` holds.
-    - ``tolerance``: Stop when the gap is at most this, relative to the value.
+    Parameters
+    ----------
+    weight : array of shape [L]
+        n_l, zero or larger; arrivals x_l for the optimum of a slot.
+    time_limit : float
+        Seconds for all rounds together. An answer that ran out of time is feasible, and its
+        ``bound`` holds.
+    tolerance : float
+        Stop when the gap is at most this, relative to the value.
 
+    Examples
+    --------
     Four GPUs, two gangs that need three each; the second gains more:
 
     >>> from gangwise import Channels, Cluster
@@ -407,10 +414,15 @@ def solve(
 class ExactGangs:
     """Exact optimum at fluctuating speeds: the gang form of P3(t), for any values and arrivals.
 
-    - ``tolerance``: Stop when the gap is at most this, relative to 1 + the value.
-    - ``nodes``: Branch and bound nodes in a round, at most. Unlike seconds they are the same
-      everywhere.
+    Parameters
+    ----------
+    tolerance : float
+        Stop when the gap is at most this, relative to 1 + the value.
+    nodes : int, optional
+        Branch and bound nodes in a round, at most. Unlike seconds they are the same everywhere.
 
+    Examples
+    --------
     Four GPUs, two gangs that need three each; the second has fewer tasks but better ones:
 
     >>> from gangwise import Channels, Cluster
@@ -450,11 +462,16 @@ class ExactGangs:
     ) -> GangSolution:
         """Maximise Σ v n + √(Σ s n) − Σ d over the feasible placements.
 
-        - ``value``, ``width`` [E]: v_e and s_e of each channel, finite; s_e zero or larger.
-        - ``arrivals`` [L]
-        - ``time_limit``: Seconds for all rounds. An answer that ran out of time is feasible and its
-          ``bound`` holds.
-        - ``start`` [Q]: A feasible placement to do at least as well as.
+        Parameters
+        ----------
+        value, width : ndarray of shape [E]
+            v_e and s_e of each channel, finite; s_e zero or larger.
+        arrivals : ndarray of int64, shape [L]
+        time_limit : float
+            Seconds for all rounds. An answer that ran out of time is feasible and its ``bound``
+            holds.
+        start : ndarray of int64, shape [Q], optional
+            A feasible placement to do at least as well as.
         """
         p = self.problem
         for what, array in (("values", value), ("widths", width)):

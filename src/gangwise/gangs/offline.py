@@ -26,8 +26,12 @@ def best_fixed(
     Its reward in a slot counts the job types that arrived, so Σ_t q(x(t), z) = Σ_l n_l q_l(1, z)
     and one programme answers for all slots.
 
-    - ``arrivals`` [T, L]: x(t). All slots cost the same, so that ``sample`` plays no part.
-    - ``time_limit``: Seconds; what is not proved by then is in the comparator's ``gap``.
+    Parameters
+    ----------
+    arrivals : ndarray of int64, shape [T, L]
+        x(t). All slots cost the same, so that ``sample`` plays no part.
+    time_limit : float
+        Seconds; what is not proved by then is in the comparator's ``gap``.
     """
     solution = solve(problem, arrivals.sum(axis=0), time_limit)
     gain, overhead = problem.by_job_type(solution.placement)
@@ -43,9 +47,14 @@ def per_slot_optimum(
     Slots with the same arrivals share one programme. ``rewards + gap`` bounds the optimum from
     above where a programme ran out of time.
 
-    - ``arrivals`` [T, L]: x(t).
-    - ``sample``: Evaluate at most so many slots, evenly spaced; all of them when not given.
-    - ``time_limit``: Seconds for each different pattern of arrivals.
+    Parameters
+    ----------
+    arrivals : ndarray of int64, shape [T, L]
+        x(t).
+    sample : int, optional
+        Evaluate at most so many slots, evenly spaced; all of them when not given.
+    time_limit : float
+        Seconds for each different pattern of arrivals.
     """
     return optimum_of_each_slot(
         arrivals, sample, lambda pattern: solve(problem, pattern, time_limit)
@@ -74,11 +83,18 @@ def omniscient(
     Where a programme runs out of time, the total mean utility is proved to be within ``gap`` of the
     optimum.
 
-    - ``slots``, ``seed``: The run that it is compared to.
-    - ``sample``: Evaluate at most so many slots, evenly spaced; all of them when not given.
+    Parameters
+    ----------
+    slots, seed : int
+        The run that it is compared to.
+    sample : int, optional
+        Evaluate at most so many slots, evenly spaced; all of them when not given.
 
-    Returns (Comparator, Comparator): ``omniscient``, whose rewards are Σ n ṽ − Σ d, ESDP (6); and
-    ``omniscient_realised``, what the very same placements earned with the noise of the run.
+    Returns
+    -------
+    (Comparator, Comparator)
+        ``omniscient``, whose rewards are Σ n ṽ − Σ d, ESDP (6); and ``omniscient_realised``, what
+        the very same placements earned with the noise of the run.
     """
     problem = instance.problem
     exact, fast = ExactGangs(problem), FastGangs(problem, passes=4)

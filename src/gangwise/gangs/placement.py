@@ -66,8 +66,10 @@ class GainTable(NamedTuple):
 def gain_table(problem: GangProblem) -> GainTable:
     """Gain table of a problem.
 
-    Raises ScenarioError when the table would be too large; names the job type with the most
-    different tasks.
+    Raises
+    ------
+    ScenarioError
+        When the table would be too large; names the job type with the most different tasks.
     """
     K = problem.task_requests.shape[1]
     stride = np.zeros(problem.Q, dtype=np.int64)
@@ -116,8 +118,11 @@ def gain_table(problem: GangProblem) -> GainTable:
 class Placement:
     """Tasks on servers, and the ways to put them there.
 
-    - ``weighs_gains``: Whether the gains of a :class:`GangProblem` are tabulated; list scheduling
-      and placing by worth do without.
+    Parameters
+    ----------
+    weighs_gains : bool
+        Whether the gains of a :class:`GangProblem` are tabulated; list scheduling and placing by
+        worth do without.
     """
 
     problem: GangPlacementProblem
@@ -221,9 +226,14 @@ class Placement:
 class FastGangs:
     """Lagrangian placement of gangs: subgradient prices, then local search.
 
-    - ``passes``: How often to go over all jobs and rebuild them where that is worth it, at most.
-    - ``steps``: Price steps; a placement is made at every fourth.
-    - ``rounds``: How many tangents to try, at most.
+    Parameters
+    ----------
+    passes : int
+        How often to go over all jobs and rebuild them where that is worth it, at most.
+    steps : int
+        Price steps; a placement is made at every fourth.
+    rounds : int
+        How many tangents to try, at most.
     """
 
     def __init__(
@@ -291,10 +301,14 @@ class FastGangs:
 class GangSolver:
     """Solver of the gang form of P3(t): exact where the programme is small, else fast.
 
-    - ``how`` ("auto", "exact", "fast"): ``auto`` is exact when the programme has at most
-      ``columns`` whole-number columns. Seconds do not decide, because the same run must be the same
-      on every machine; the default is what takes some 10 ms a slot.
-    - ``passes``, ``rounds``: See :class:`FastGangs`.
+    Parameters
+    ----------
+    how : {"auto", "exact", "fast"}
+        ``auto`` is exact when the programme has at most ``columns`` whole-number columns. Seconds
+        do not decide, because the same run must be the same on every machine; the default is what
+        takes some 10 ms a slot.
+    passes, rounds : int
+        See :class:`FastGangs`.
     """
 
     NODES = 200

@@ -42,13 +42,19 @@ from gangwise.gangs.problem import GangProblem, relative_size
 class GangOGASched(PolicyBase):
     """OGASched for gangs (OGASched §3.5): climb, round the plan to whole gangs, improve them.
 
-    - ``steps``: Ascent steps in a slot.
-    - ``fraction``, ``smoothing``: As in :class:`gangwise.gain_overhead.OGASchedReact`.
-    - ``least``: How much of a task's request the plan must cover on a server for the task to follow
-      it there, 0 to 1; what completes a gang, and what is added later, may use any server.
-    - ``passes``: How often to go over all jobs and rebuild them where that raises the reward, at
-      most.
-    - ``remember``: Whether to start from the gangs launched last, too, and play the better outcome.
+    Parameters
+    ----------
+    steps : int
+        Ascent steps in a slot.
+    fraction, smoothing : float
+        As in :class:`gangwise.gain_overhead.OGASchedReact`.
+    least : float
+        How much of a task's request the plan must cover on a server for the task to follow it
+        there, 0 to 1; what completes a gang, and what is added later, may use any server.
+    passes : int
+        How often to go over all jobs and rebuild them where that raises the reward, at most.
+    remember : bool
+        Whether to start from the gangs launched last, too, and play the better outcome.
     """
 
     steps: int = 10
@@ -115,8 +121,11 @@ class GangGreedy(PolicyBase):
     minimum whatever the sign, then as long as it is positive. Gangs that cannot be completed, or
     are worth less than their overhead, are left out.
 
-    - ``passes``: How often to go over all jobs afterwards and rebuild them, one and two at a time,
-      where that raises the reward; 0 is the plain greedy.
+    Parameters
+    ----------
+    passes : int
+        How often to go over all jobs afterwards and rebuild them, one and two at a time, where
+        that raises the reward; 0 is the plain greedy.
     """
 
     passes: int = 0

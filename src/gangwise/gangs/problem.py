@@ -59,16 +59,25 @@ def relative_size(capacity: Floats) -> Floats:
 class GangPlacementProblem:
     """Gang placement: tasks, servers, channels, and the all-or-nothing rule.
 
-    - ``cluster``: R servers with K device types; c_r^k is ``capacity[r, k]``, in devices.
-    - ``task_job_type`` [Q]: Job type of each task, never decreasing: tasks are listed job type by
-      job type.
-    - ``task_requests`` [Q, K]: a_l^{q,k}: the devices that a task needs, all on one server.
-    - ``minimum`` [L]: m_l: tasks without which a job of the type is not launched, 1 to |Q_l|.
-    - ``channels``: Which job type may use which server; E of them.
-    - ``job_types``: Names, length L.
+    Parameters
+    ----------
+    cluster : Cluster
+        R servers with K device types; c_r^k is ``capacity[r, k]``, in devices.
+    task_job_type : ndarray of int64, shape [Q]
+        Job type of each task, never decreasing: tasks are listed job type by job type.
+    task_requests : ndarray of shape [Q, K]
+        a_l^{q,k}: the devices that a task needs, all on one server.
+    minimum : ndarray of int64, shape [L]
+        m_l: tasks without which a job of the type is not launched, 1 to |Q_l|.
+    channels : Channels
+        Which job type may use which server; E of them.
+    job_types : tuple of str, optional
+        Names, length L.
 
-    Raises ScenarioError, which names the job type, task, server, device type or channel at fault,
-    and says what to do.
+    Raises
+    ------
+    ScenarioError
+        Names the job type, task, server, device type or channel at fault, and says what to do.
     """
 
     cluster: Cluster
@@ -194,13 +203,21 @@ class GangPlacementProblem:
     ) -> Ints:
         """Feasibility of a placement: the same as whole numbers, shape [Q], if it keeps the rules.
 
-        - ``arrivals`` [L]: 𝟙_l(t): 1 where a job arrived.
-        - ``placement`` [Q]: Server of each task, -1 for a task that does not run.
-        - ``slot``: Named in errors.
+        Parameters
+        ----------
+        arrivals : array of int, shape [L]
+            𝟙_l(t): 1 where a job arrived.
+        placement : array of int, shape [Q]
+            Server of each task, -1 for a task that does not run.
+        slot : int, optional
+            Named in errors.
 
-        Raises InfeasibleDecision for a server that does not exist or is no channel of the job type,
-        a task of a job that did not arrive, a gang with fewer tasks than its minimum, or a server
-        that is handed out beyond its capacity (by more than a relative 1e-9).
+        Raises
+        ------
+        InfeasibleDecision
+            For a server that does not exist or is no channel of the job type, a task of a job that
+            did not arrive, a gang with fewer tasks than its minimum, or a server that is handed out
+            beyond its capacity (by more than a relative 1e-9).
         """
         arrived, given = np.asarray(arrivals), np.asarray(placement)
         at = "" if slot is None else f"slot {slot}: "
@@ -296,8 +313,10 @@ class GangPlacementProblem:
     def relabelled(self: ProblemT, order: Ints) -> tuple[ProblemT, Ints]:
         """The same problem with server ``order[i]`` now called ``i``.
 
-        Returns (problem, ndarray of int64, shape [E]): The problem, and what each of its channels
-        was called before.
+        Returns
+        -------
+        (problem, ndarray of int64, shape [E])
+            The problem, and what each of its channels was called before.
         """
         cluster = self.cluster
         channels, before = self.channels.relabelled(order)
@@ -332,11 +351,17 @@ class GangProblem(GangPlacementProblem):
 
         Σ_{r,k} f_r^k( Σ_q y_{l,r}^{q,k} ) - max_k β_k Σ_{q,r} y_{l,r}^{q,k}.
 
-    - ``cluster``, ``task_job_type``, ``task_requests``, ``minimum``, ``channels``, ``job_types``:
-      As of :class:`GangPlacementProblem`.
-    - ``utilities``: f_r^k of every server and device type.
-    - ``overhead`` [K]: β_k, per device.
+    Parameters
+    ----------
+    cluster, task_job_type, task_requests, minimum, channels, job_types
+        As of :class:`GangPlacementProblem`.
+    utilities : Utilities
+        f_r^k of every server and device type.
+    overhead : ndarray of shape [K]
+        β_k, per device.
 
+    Examples
+    --------
     Two servers with four GPUs each, one job type of two tasks that both must run:
 
     >>> problem = GangProblem(
@@ -417,12 +442,17 @@ class GangSpeedsProblem(GangPlacementProblem):
     wherever it runs, outside of it, so that there is still one number to learn for a channel.
     Policies are told all of this, but not the mean utility of any channel.
 
-    - ``cluster``, ``task_job_type``, ``task_requests``, ``minimum``, ``channels``, ``job_types``:
-      As of :class:`GangPlacementProblem`.
-    - ``cost`` [E]: Supply cost of one task on each channel, in units of utility.
-    - ``task_cost`` [Q]: d_q: supply cost of each task, in units of Z̃; zero or larger, none by
-      default.
+    Parameters
+    ----------
+    cluster, task_job_type, task_requests, minimum, channels, job_types
+        As of :class:`GangPlacementProblem`.
+    cost : ndarray of shape [E]
+        Supply cost of one task on each channel, in units of utility.
+    task_cost : ndarray of shape [Q], optional
+        d_q: supply cost of each task, in units of Z̃; zero or larger, none by default.
 
+    Examples
+    --------
     Two servers with four GPUs each, one job type of three tasks of which two must run:
 
     >>> problem = GangSpeedsProblem(

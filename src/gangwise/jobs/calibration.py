@@ -56,11 +56,19 @@ ROUNDS = 24
 class Finding:
     """A rule of the site, and why it is believed.
 
-    - ``kind``: ``cap``, ``closed``, ``window`` or ``start``: the table of the site file.
-    - ``entry``: What the site file says.
-    - ``between``: Values that the evidence does not exclude.
-    - ``explains``: Refused jobs that it explains, in all and in the weeks it was not fitted to, and
-      how many were refused in those.
+    Attributes
+    ----------
+    kind : str
+        ``cap``, ``closed``, ``window`` or ``start``: the table of the site file.
+    entry : dict
+        What the site file says.
+    between : (float, float)
+        Values that the evidence does not exclude.
+    evidence : str
+    explains : (int, int, int)
+        Refused jobs that it explains, in all and in the weeks it was not fitted to, and how many
+        were refused in those.
+    rule : Limit, Closed or Missing
     """
 
     kind: str
@@ -80,12 +88,17 @@ class Finding:
 class Calibration:
     """What was found in a log.
 
-    - ``contradicted``, ``left``: Hours in which nobody started though every waiting job would have
-      fitted; and those that are left when the findings are known.
-    - ``hours``: Of the log.
-    - ``refused``, ``unexplained``: Jobs that came then and were not started; and those that no
-      finding explains.
-    - ``patience``: Seconds that a start took at most.
+    Attributes
+    ----------
+    contradicted, left : float
+        Hours in which nobody started though every waiting job would have fitted; and those that
+        are left when the findings are known.
+    hours : float
+        Of the log.
+    refused, unexplained : int
+        Jobs that came then and were not started; and those that no finding explains.
+    patience : float
+        Seconds that a start took at most.
     """
 
     findings: tuple[Finding, ...]
@@ -112,6 +125,8 @@ def calibrate(
 ) -> Calibration:
     """Find the rules of a site in a recorded schedule.
 
+    Examples
+    --------
     A user who may hold two devices of eight:
 
     >>> from gangwise.jobs import Jobs, Nodes

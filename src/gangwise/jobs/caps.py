@@ -22,14 +22,19 @@ Scope = Literal["user", "account", "pool", "qos", "all", "job"]
 class Cap:
     """How much may be in use at once.
 
-    - ``scope`` ("user", "account", "pool", "qos", "all", "job"): Each user, account, pool or QOS by
-      itself, all jobs together, or each job.
-    - ``of``: A device type, ``"jobs"`` that run, or ``"nodes"``: the fewest that could hold each
-      job.
-    - ``most``: In units of ``of``.
-    - ``only``: These users, accounts, pools or QOS alone; empty for every one.
-    - ``pool``, ``qos``: Jobs of this pool, or QOS, alone; empty for all jobs.
-    - ``accounts``: Jobs of these accounts alone: one and those below it; empty for all jobs.
+    Attributes
+    ----------
+    scope : {"user", "account", "pool", "qos", "all", "job"}
+        Each user, account, pool or QOS by itself, all jobs together, or each job.
+    of : str
+        A device type, ``"jobs"`` that run, or ``"nodes"``: the fewest that could hold each job.
+    most : float
+    only : tuple of str
+        These users, accounts, pools or QOS alone; empty for every one.
+    pool, qos : str
+        Jobs of this pool, or QOS, alone; empty for all jobs.
+    accounts : tuple of str
+        Jobs of these accounts alone: one and those below it; empty for all jobs.
     """
 
     scope: Scope

@@ -28,6 +28,8 @@ from gangwise.jobs.tenancy import Priority
 class IsolatedScheduler(Isolated):
     """A scheduler in a process of its own; see :mod:`gangwise.core.isolation`.
 
+    Examples
+    --------
     >>> from gangwise.jobs import Jobs, Nodes, simulate_jobs
     >>> jobs = Jobs.of(submit=[0, 1, 2], run=[10, 10, 5], tasks=[3, 2, 1])
     >>> simulate_jobs(jobs, Nodes.pool(4), IsolatedScheduler("fcfs+none+first-fit")).start
@@ -75,14 +77,23 @@ def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0, isolated: bo
     ever. Meanwhile a node fails, one drains, and jobs are withdrawn; every other cluster has pools
     and caps (``books.held``).
 
-    - ``scheduler``: A name, or one that has not been used yet; copies of it are tried.
-    - ``cases``, ``seed``: How much to try.
-    - ``isolated``: Have it decide in a process of its own, see :mod:`gangwise.core.isolation`, and
-      compare with a run beside its world: one that reads what it is not shown is named. A scheduler
-      that is given by name is not imported here.
+    Parameters
+    ----------
+    scheduler : str or Scheduler
+        A name, or one that has not been used yet; copies of it are tried.
+    cases, seed : int
+        How much to try.
+    isolated : bool
+        Have it decide in a process of its own, see :mod:`gangwise.core.isolation`, and compare with
+        a run beside its world: one that reads what it is not shown is named. A scheduler that is
+        given by name is not imported here.
 
-    Raises SchedulerCheckFailed.
+    Raises
+    ------
+    SchedulerCheckFailed
 
+    Examples
+    --------
     >>> check_scheduler("fcfs+easy+best-fit", cases=2)
     """
     name = label_of(scheduler) if isinstance(scheduler, str) else type(scheduler).__name__

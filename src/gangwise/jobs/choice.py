@@ -158,8 +158,11 @@ class FGD:
     are told apart in steps: of 1/25 of a device for the mean task, rounded up. Ties go to the
     fullest device and the first node. Without steps the rule packs worse: docs/jobs/filling.md.
 
-    - ``classes``: The workload: classes of tasks and how many there are. By default the tasks
-      submitted so far, which is all that a live scheduler knows.
+    Parameters
+    ----------
+    classes : sequence of (Shape, tasks), optional
+        The workload: classes of tasks and how many there are. By default the tasks submitted so
+        far, which is all that a live scheduler knows.
     """
 
     classes: tuple[tuple[Shape, int], ...] = ()
@@ -259,11 +262,15 @@ class FGD:
 class ByRate(Worth):
     """Nodes by what is believed of their rates: labels, the true ones, or learned ones.
 
-    - ``rates`` ("labels", "oracle"): A learner has ``beliefs(nodes, job_types)``, which gives the
-      state of :mod:`gangwise.jobs.rate_kernels`.
-    - ``waits``: Whether a gang may wait for better nodes.
-    - ``look``: Seconds between looks at running jobs, which are measured again and may move; inf
-      for none.
+    Parameters
+    ----------
+    rates : {"labels", "oracle"} or learner
+        A learner has ``beliefs(nodes, job_types)``, which gives the state of
+        :mod:`gangwise.jobs.rate_kernels`.
+    waits : bool
+        Whether a gang may wait for better nodes.
+    look : float
+        Seconds between looks at running jobs, which are measured again and may move; inf for none.
     """
 
     rates: Any = "labels"

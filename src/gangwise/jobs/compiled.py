@@ -211,7 +211,10 @@ def again_in_python(
 ) -> int:
     """Play one round, and have `Composed.place` decide it on a copy of the books; 1 if it could.
 
-    Raises InfeasibleDecision where the two differ; names the instant and a job.
+    Raises
+    ------
+    InfeasibleDecision
+        Where the two differ; names the instant and a job.
     """
     now = float(x.at.now)
     submitted = x.jobs["phase"][: x.at.next_job]  # none behind these waits

@@ -29,8 +29,13 @@ _SPAN = re.compile(rf"([\w,-]+) {_TIME}-{_TIME}")
 def weekly(text: str) -> list[tuple[int, int, int]]:
     """Days of the week (0 is Monday), and seconds of the day from and to, of hours in words.
 
-    Raises ValueError: says what was not understood.
+    Raises
+    ------
+    ValueError
+        Says what was not understood.
 
+    Examples
+    --------
     >>> weekly("Mon-Tue,Sun 08:00-18:30")
     [(0, 28800, 66600), (1, 28800, 66600), (6, 28800, 66600)]
     >>> weekly("Fri 22:00-06:00")  # until the next morning
@@ -61,9 +66,16 @@ def weekly(text: str) -> list[tuple[int, int, int]]:
 class Closing:
     """Hours in which jobs do not start that ask for more than is said.
 
-    - ``longer_than``: Seconds.
-    - ``cap``: What counts, of whom, and how much of it a job may take in these hours.
-    - ``since``, ``to``: Seconds on the log's clock.
+    Attributes
+    ----------
+    hours : tuple of str
+    clock : Clock
+    longer_than : float
+        Seconds.
+    cap : Cap
+        What counts, of whom, and how much of it a job may take in these hours.
+    since, to : float
+        Seconds on the log's clock.
     """
 
     hours: tuple[str, ...]

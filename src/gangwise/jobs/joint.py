@@ -40,6 +40,8 @@ def place_jointly(
     with what is added to them; ``seconds`` [J] at rate 1; ``demand`` [J, K] of a task; ``free``
     [N, K]. Returns (node, tasks) of each gang; None where not all gangs fit.
 
+    Examples
+    --------
     Gang 0 could have the fast node, but gang 1 gains more from it.
 
     >>> import numpy as np
@@ -103,7 +105,10 @@ def place_jointly(
 class Joint(ByRate):
     """As by rate, but gangs that can start in the same round are placed together, exactly.
 
-    - ``most``: How many gangs are placed together.
+    Parameters
+    ----------
+    most : int
+        How many gangs are placed together.
     """
 
     most: int = 6

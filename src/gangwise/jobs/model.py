@@ -26,9 +26,14 @@ from gangwise.core.frames import Tabular
 class Node:
     """A machine.
 
-    - ``devices``: How many of each device type.
-    - ``labels``: What jobs may ask for: GPU model, rack, …
-    - ``rate``: Declared rate, of all job types or by job type (1 for those not named).
+    Attributes
+    ----------
+    devices : mapping
+        How many of each device type.
+    labels : mapping
+        What jobs may ask for: GPU model, rack, …
+    rate : float or mapping
+        Declared rate, of all job types or by job type (1 for those not named).
     """
 
     name: str
@@ -41,14 +46,23 @@ class Node:
 class Nodes:
     """The nodes of a cluster.
 
-    - ``names`` [N], ``devices`` [K]
-    - ``capacity`` [N, K]: Thousandths of devices.
-    - ``labels`` [N]: What jobs may ask for.
-    - ``rates``: Declared rates, as in :class:`Node`.
-    - ``shared``: Device type of which a task may take a part of one (a GPU): its devices are told
-      apart, at most 63 on a node. None: only their number counts.
-    - ``pools``: Name of a pool, which Slurm calls a partition → its nodes, by their places.
+    Attributes
+    ----------
+    names : tuple of str [N]
+    devices : tuple of str [K]
+    capacity : ndarray [N, K]
+        Thousandths of devices.
+    labels : tuple of mappings [N]
+    rates : tuple [N]
+        Declared rates, as in :class:`Node`.
+    shared : str, optional
+        Device type of which a task may take a part of one (a GPU): its devices are told apart, at
+        most 63 on a node. None: only their number counts.
+    pools : mapping
+        Name of a pool, which Slurm calls a partition → its nodes, by their places.
 
+    Examples
+    --------
     >>> Nodes.alike(64, {"gpu": 8}).capacity.sum(axis=0)
     array([512000])
     >>> len(Nodes.pool(128))
@@ -143,11 +157,16 @@ class Nodes:
 class Shape(NamedTuple):
     """What one task of a job asks for.
 
-    - ``demand``: Thousandths of devices.
-    - ``per_node``: Most tasks of the job on one node; 0 for as many as fit.
-    - ``constraint``: Labels that a node must have.
-    - ``pool``: Name of the pool in ``Nodes.pools`` whose nodes alone it may use; empty for all
-      nodes.
+    Attributes
+    ----------
+    demand : tuple [K]
+        Thousandths of devices.
+    per_node : int
+        Most tasks of the job on one node; 0 for as many as fit.
+    constraint : tuple of (label, value)
+        Labels that a node must have.
+    pool : str
+        Name of the pool in ``Nodes.pools`` whose nodes alone it may use; empty for all nodes.
     """
 
     demand: tuple[int, ...]
@@ -160,16 +179,24 @@ class Shape(NamedTuple):
 class Job:
     """A job as a scheduler sees it: nothing of what it will take in truth.
 
-    - ``id``: As in the log.
-    - ``row``: Its place in the order of (submission, row of the log).
-    - ``submitted``, ``limit``, ``deadline``: Seconds; a deadline that is not given is inf.
-    - ``expected``: Seconds that it is expected to take; NaN where the scheduler believes requests.
-    - ``requested``: Whether the limit was asked for. One that was not is the run time, which
-      predictors do not look at.
-    - ``tasks``: All are placed at once, or none.
-    - ``shape``: What one task asks for.
-    - ``account``, ``pool``, ``qos``: Whom it is charged to, the pool (partition) that it was
-      submitted to, and its QOS.
+    Attributes
+    ----------
+    id : str
+    row : int
+        Its place in the order of (submission, row of the log).
+    submitted, limit, deadline : float
+        Seconds; a deadline that is not given is inf.
+    expected : float
+        Seconds that it is expected to take; NaN where the scheduler believes requests.
+    requested : bool
+        Whether the limit was asked for. One that was not is the run time, which predictors do not
+        look at.
+    tasks : int
+        All are placed at once, or none.
+    shape : Shape
+        What one task asks for.
+    account, pool, qos : str
+        Whom it is charged to, the pool (partition) that it was submitted to, and its QOS.
     """
 
     id: str
@@ -199,10 +226,16 @@ class Job:
 class Account:
     """What became of the jobs that were read: none is lost silently.
 
-    - ``read``: Jobs of the log.
-    - ``set_aside``: Reason → rows of the log (as given, from 0) that are not played.
-    - ``noted``: What was assumed → how many jobs it concerns.
+    Attributes
+    ----------
+    read : int
+    set_aside : mapping
+        Reason → rows of the log (as given, from 0) that are not played.
+    noted : mapping
+        What was assumed → how many jobs it concerns.
 
+    Examples
+    --------
     >>> jobs = Jobs.of(submit=[0, 5, -1], run=[10, 20, 30], tasks=[1, 0, 2])
     >>> for line in jobs.account.lines():
     ...     print(line)
@@ -234,14 +267,20 @@ class Jobs(Tabular):
 
     Built by :meth:`of`, which sets aside what cannot be played and says so in ``account``.
 
-    - ``row``: Row of the log.
-    - ``run``: Hidden: seconds of work on a node of rate 1.
-    - ``shape``, ``type``, ``user``, ``charged``, ``pool``, ``qos``: Places in ``shapes``,
-      ``types``, ``users``, ``accounts``, ``pools`` and ``qoses``.
-    - ``after_from``, ``after``: Job j comes after the jobs
-      ``after[after_from[j]:after_from[j+1]]``.
-    - ``recorded_start``, ``recorded_end``: As it happened, NaN where the log does not say.
-    - ``requested``: Whether the limit was asked for; where it was not, it is the run time.
+    Attributes
+    ----------
+    row : ndarray
+        Row of the log.
+    run : ndarray
+        Hidden: seconds of work on a node of rate 1.
+    shape, type, user, charged, pool, qos : ndarray
+        Places in ``shapes``, ``types``, ``users``, ``accounts``, ``pools`` and ``qoses``.
+    after_from, after : ndarray
+        Job j comes after the jobs ``after[after_from[j]:after_from[j+1]]``.
+    recorded_start, recorded_end : ndarray
+        As it happened, NaN where the log does not say.
+    requested : ndarray
+        Whether the limit was asked for; where it was not, it is the run time.
     """
 
     id: npt.NDArray[Any]
@@ -299,16 +338,27 @@ class Jobs(Tabular):
     ) -> Jobs:
         """From columns in the log's order; a scalar stands for a column of it.
 
-        - ``submit``, ``run``, ``limit``, ``deadline``, ``budget``: Seconds; NaN where missing. A
-          missing limit becomes the run time, and is noted.
-        - ``tasks``: Size of the gang.
-        - ``demand``: Device type → devices that one task asks for (default: one ``cpu``).
-        - ``per_node``: Most tasks on one node, 0 for as many as fit, 1 for one a node.
-        - ``constraint``: Labels that the nodes must have, a mapping for each job.
-        - ``type``, ``user``: Names; what is learned is learned by type.
-        - ``after``: Id → ids of jobs that must have ended before.
-        - ``charged``, ``pool``, ``qos``: Names of accounts, of pools (partitions) and of QOS.
+        Parameters
+        ----------
+        submit, run, limit, deadline, budget : array_like
+            Seconds; NaN where missing. A missing limit becomes the run time, and is noted.
+        tasks : array_like
+            Size of the gang.
+        demand : mapping
+            Device type → devices that one task asks for (default: one ``cpu``).
+        per_node : array_like
+            Most tasks on one node, 0 for as many as fit, 1 for one a node.
+        constraint : sequence of mappings, optional
+            Labels that the nodes must have, a mapping for each job.
+        type, user : array_like, optional
+            Names; what is learned is learned by type.
+        after : mapping, optional
+            Id → ids of jobs that must have ended before.
+        charged, pool, qos : array_like, optional
+            Names of accounts, of pools (partitions) and of QOS.
 
+        Examples
+        --------
         >>> jobs = Jobs.of(submit=[3, 0], run=[10, 5], tasks=[1, 2], demand={"gpu": [0.5, 1]})
         >>> jobs.id, jobs.shapes
         (array([1, 0]), (Shape(demand=(500,), ...), Shape(demand=(1000,), ...)))
@@ -625,15 +675,22 @@ def _names(
 class Conditions:
     """What a scheduler never sees: rates, noise, failures to come.
 
-    - ``rates`` [L, N]: True rates, in the order of ``Jobs.types`` and of the nodes; all 1 where not
-      given.
-    - ``noise`` [J]: Factor on each job's rate, in the order of ``Jobs``.
-    - ``downs``, ``ups``: When nodes fail, with everything on them, and come back. One that joins
-      under way is down from time 0.
-    - ``drains``: From then on nothing more starts there; what runs goes on.
-    - ``cancels``: When jobs, by their place in the order of ``Jobs``, are withdrawn: before they
-      are submitted, while they wait or while they run. Jobs after them need not wait any more.
-    - ``factors``: From then on all rates of the node are ``rates × factor``.
+    Attributes
+    ----------
+    rates : ndarray [L, N], optional
+        True rates, in the order of ``Jobs.types`` and of the nodes; all 1 where not given.
+    noise : ndarray [J], optional
+        Factor on each job's rate, in the order of ``Jobs``.
+    downs, ups : sequence of (seconds, node)
+        When nodes fail, with everything on them, and come back. One that joins under way is down
+        from time 0.
+    drains : sequence of (seconds, node)
+        From then on nothing more starts there; what runs goes on.
+    cancels : sequence of (seconds, job)
+        When jobs, by their place in the order of ``Jobs``, are withdrawn: before they are
+        submitted, while they wait or while they run. Jobs after them need not wait any more.
+    factors : sequence of (seconds, node, factor)
+        From then on all rates of the node are ``rates × factor``.
     """
 
     rates: Floats | None = None

@@ -54,10 +54,14 @@ ROUNDED = 0.3
 class Runs(NamedTuple):
     """Jobs that can be compared; job j ran on the nodes of place ``place[j]``.
 
-    - ``log_run``, ``start`` [J]: Log of seconds; seconds.
-    - ``program``, ``place`` [J]
-    - ``place_from``, ``node`` [P + 1]: Place p is the nodes
-      ``node[place_from[p]:place_from[p + 1]]``.
+    Attributes
+    ----------
+    log_run, start : ndarray [J]
+        Log of seconds; seconds.
+    program, place : ndarray [J]
+    place_from, node : ndarray [P + 1], [E]
+        Place p is the nodes ``node[place_from[p]:place_from[p + 1]]``.
+    nodes : int
     """
 
     log_run: Floats
@@ -128,6 +132,8 @@ def node_effects(
 ) -> Effects:
     """Effects of nodes; ``by``: name nodes only that are slower by more than this share.
 
+    Examples
+    --------
     Node 2 takes twice as long:
 
     >>> rng = np.random.default_rng(0)

@@ -57,9 +57,13 @@ class Away(NamedTuple):
 class Rates:
     """What learners share: nodes and job types by name, and the compiled state.
 
-    - ``constants``: What is assumed of rates, and the constants of decisions.
-    - ``generation``: Label of nodes whose values are generations, such as ``gpu-model``. Without,
-      nodes that declare the same rates are one generation.
+    Parameters
+    ----------
+    constants : Constants
+        What is assumed of rates, and the constants of decisions.
+    generation : str, optional
+        Label of nodes whose values are generations, such as ``gpu-model``. Without, nodes that
+        declare the same rates are one generation.
     """
 
     constants: Constants = field(default_factory=Constants)
@@ -185,6 +189,8 @@ class SharedFactors(Rates):
     standard deviations widens f[node] by 0.4 first, so that stragglers and healing are found at
     once.
 
+    Examples
+    --------
     >>> from gangwise.jobs.model import Nodes
     >>> rates = SharedFactors()
     >>> state = rates.beliefs(Nodes.alike(8, {"gpu": 8}), ["train"])

@@ -71,11 +71,15 @@ class GroupWaits:
 class Retelling(GroupWaits):
     """What the model explains of a log; ``name`` is that of the rules.
 
-    - ``by_job``, ``near``, ``order``, ``waits``, ``use``, ``queue``: As above; NaN where they are
-      not defined.
-    - ``device``: Of which ``use`` is: the one of which the largest share was held.
-    - ``groups``: By ``partition`` (where the log has several), ``size``, ``user`` (heavy, medium,
-      light) and ``week`` or ``day`` of submission.
+    Attributes
+    ----------
+    by_job, near, order, waits, use, queue : float
+        As above; NaN where they are not defined.
+    device : str
+        Of which ``use`` is: the one of which the largest share was held.
+    groups : mapping of str to sequence of GroupWaits
+        By ``partition`` (where the log has several), ``size``, ``user`` (heavy, medium, light) and
+        ``week`` or ``day`` of submission.
     """
 
     by_job: float
@@ -112,14 +116,24 @@ def retell(
 ) -> Retelling:
     """How much of what was recorded a simulation of the same jobs explains.
 
-    - ``recorded``: :meth:`Outcome.recorded <gangwise.jobs.metrics.Outcome.recorded>` of the jobs.
-    - ``simulated``: Under the rules in force.
-    - ``partition`` [J]: Of each job.
-    - ``on`` [J]: Only these jobs, such as those of some weeks; by default all.
+    Parameters
+    ----------
+    recorded : Outcome
+        :meth:`Outcome.recorded <gangwise.jobs.metrics.Outcome.recorded>` of the jobs.
+    simulated : Outcome
+        Under the rules in force.
+    partition : ndarray of str, shape [J], optional
+        Of each job.
+    on : ndarray of bool, shape [J], optional
+        Only these jobs, such as those of some weeks; by default all.
 
-    Raises ScenarioError when both are not of the same jobs, or no job has a start and an end in
-    both.
+    Raises
+    ------
+    ScenarioError
+        When both are not of the same jobs, or no job has a start and an end in both.
 
+    Examples
+    --------
     >>> from gangwise.jobs import Jobs, Nodes, simulate_jobs
     >>> jobs = Jobs.of(
     ...     [0, 1, 2], [9, 9, 5], [3, 2, 1], recorded_start=[0, 9, 2], recorded_end=[9, 18, 7]

@@ -26,18 +26,23 @@ from gangwise.jobs.tenancy import Tenancy
 class Options:
     """Rules of a simulation that are no scheduler's to choose.
 
-    - ``enforced``: Whether jobs are killed at their requested limit.
-    - ``limits`` ("wall-clock", "work"): What a limit is: seconds of the clock, as in Slurm, or
-      seconds at rate 1.
-    - ``checkpoint``: Seconds of work between checkpoints; a failure loses what was done since the
-      last one. inf: everything, 0: nothing.
-    - ``restart``: Seconds that a job cut short needs at its next start before it works on.
-    - ``measured_after``: Seconds after its start at which a job's rates are measured; once more at
-      its end.
-    - ``caps``, ``bounds``, ``closed``, ``latency``, ``tenancy``: Of a site: what may be in use at
-      once, what jobs of a pool may ask for, hours in which some do not start, seconds from a
-      decision to the start, in which the devices are held and with which schedulers do not reckon,
-      and what the order ``multifactor`` goes by.
+    Attributes
+    ----------
+    enforced : bool
+        Whether jobs are killed at their requested limit.
+    limits : {"wall-clock", "work"}
+        What a limit is: seconds of the clock, as in Slurm, or seconds at rate 1.
+    checkpoint : float
+        Seconds of work between checkpoints; a failure loses what was done since the last one.
+        inf: everything, 0: nothing.
+    restart : float
+        Seconds that a job cut short needs at its next start before it works on.
+    measured_after : float
+        Seconds after its start at which a job's rates are measured; once more at its end.
+    caps, bounds, closed, latency, tenancy
+        Of a site: what may be in use at once, what jobs of a pool may ask for, hours in which some
+        do not start, seconds from a decision to the start, in which the devices are held and with
+        which schedulers do not reckon, and what the order ``multifactor`` goes by.
     """
 
     enforced: bool = False
@@ -56,23 +61,33 @@ class Options:
 class Schedule:
     """What happened.
 
-    - ``start``, ``end`` [J]: Seconds: first start, and end; NaN for what never came to it.
-    - ``last_start`` [J]: Start of the last attempt, the only one of most jobs.
-    - ``phase`` [J]: As in :mod:`gangwise.jobs.kernels`: finished, killed, cancelled, waiting, set
-      aside, …
-    - ``attempts`` [J]
-    - ``lost`` [J]: Device-seconds (of the dominant device type) lost to failures and restarts.
-    - ``reserved`` [J]: EASY: the earliest start promised to the job while it was first in line; inf
-      for none.
-    - ``piece_from``, ``piece_count``, ``piece_node``, ``piece_tasks``: Last attempt of job j:
-      pieces ``piece_from[j] … + piece_count[j]``.
-    - ``cuts``: Attempts cut short: ``job``, ``begun``, ``end``, ``why`` (0 node failed, 1
-      preempted) and their pieces ``from``, ``node``, ``tasks``.
-    - ``counts``: instants, rounds, tests, kills, requeues, preemptions, cancellations;
-      ``decided_again``: rounds of compiled code that were decided again in plain Python, and alike.
-    - ``seconds``: Wall-clock spent: in the scheduler alone where it decides in Python, else in all.
-    - ``account``: Jobs that could not be played on these nodes.
-    - ``told``: What was played, in a line.
+    Attributes
+    ----------
+    start, end : ndarray [J]
+        Seconds: first start, and end; NaN for what never came to it.
+    last_start : ndarray [J]
+        Start of the last attempt, the only one of most jobs.
+    phase : ndarray [J]
+        As in :mod:`gangwise.jobs.kernels`: finished, killed, cancelled, waiting, set aside, …
+    attempts : ndarray [J]
+    lost : ndarray [J]
+        Device-seconds (of the dominant device type) lost to failures and restarts.
+    reserved : ndarray [J]
+        EASY: the earliest start promised to the job while it was first in line; inf for none.
+    piece_from, piece_count, piece_node, piece_tasks : ndarray
+        Last attempt of job j: pieces ``piece_from[j] … + piece_count[j]``.
+    cuts : dict of ndarray
+        Attempts cut short: ``job``, ``begun``, ``end``, ``why`` (0 node failed, 1 preempted) and
+        their pieces ``from``, ``node``, ``tasks``.
+    counts : dict
+        instants, rounds, tests, kills, requeues, preemptions, cancellations; ``decided_again``:
+        rounds of compiled code that were decided again in plain Python, and alike.
+    seconds : float
+        Wall-clock spent: in the scheduler alone where it decides in Python, else in all.
+    account : Account
+        Jobs that could not be played on these nodes.
+    told : str
+        What was played, in a line.
     """
 
     jobs: Jobs

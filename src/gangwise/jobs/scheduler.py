@@ -122,11 +122,17 @@ def parts(part: Part) -> list[str]:
 def register_part(part: Part, name: str, make: Callable[[], Any]) -> None:
     """Give a part of your own a name.
 
-    - ``part`` ("queue", "backfilling", "choice"): See :class:`gangwise.jobs.queues.Order` and
-      :class:`gangwise.jobs.choice.Choice`.
-    - ``make``: Gives a new one; a class will do.
+    Parameters
+    ----------
+    part : {"queue", "backfilling", "choice"}
+        See :class:`gangwise.jobs.queues.Order` and :class:`gangwise.jobs.choice.Choice`.
+    make : callable
+        Gives a new one; a class will do.
 
-    Raises ScenarioError when any part has the name already.
+    Raises
+    ------
+    ScenarioError
+        When any part has the name already.
     """
     for known in _parts.values():
         if name in known and known[name] is not make:
@@ -193,25 +199,33 @@ class _Round(Round):
 class Composed:
     """A scheduler of three parts.
 
-    - ``queue``: Order
-    - ``backfilling`` ("none", "easy", "conservative")
-    - ``choice``: Choice
-    - ``depth``: How many jobs behind the first that cannot start backfilling looks at.
-    - ``limits`` ("wall-clock", "work"): What requested limits are: seconds of the clock, or seconds
-      at rate 1.
-    - ``restart``: Seconds that a job which moves is known to lose.
-    - ``ends`` ("requested", "learned", "true"): What running jobs and those that may pass are
-      expected to take, and what orders by length look at. Not given: learned where rates are
-      learned, too, and limits are of the clock. ``true`` is an oracle.
-    - ``passing`` ("queue", "shortest"): In which order EASY tries those who may pass. Not given:
-      shortest where ends are learned.
-    - ``times``: Predictor of run times, see :data:`gangwise.jobs.run_times.KINDS`.
-    - ``correction`` ("request", "steps"): What is expected of a job that outlives its prediction:
-      all that it asked for, or Tsafrir's steps.
-    - ``slack``: Seconds, with ends that are not requested. Who is first in line keeps the start
-      that it can have if all others take what they asked for, and so much more, but no more than as
-      long again as it will have waited then. Those who pass may not move it back further. inf:
-      nothing is kept.
+    Parameters
+    ----------
+    queue : Order
+    backfilling : {"none", "easy", "conservative"}
+    choice : Choice
+    depth : int
+        How many jobs behind the first that cannot start backfilling looks at.
+    limits : {"wall-clock", "work"}
+        What requested limits are: seconds of the clock, or seconds at rate 1.
+    restart : float
+        Seconds that a job which moves is known to lose.
+    ends : {"requested", "learned", "true"}, optional
+        What running jobs and those that may pass are expected to take, and what orders by length
+        look at. Not given: learned where rates are learned, too, and limits are of the clock.
+        ``true`` is an oracle.
+    passing : {"queue", "shortest"}, optional
+        In which order EASY tries those who may pass. Not given: shortest where ends are learned.
+    times : str
+        Predictor of run times, see :data:`gangwise.jobs.run_times.KINDS`.
+    correction : {"request", "steps"}
+        What is expected of a job that outlives its prediction: all that it asked for, or Tsafrir's
+        steps.
+    slack : float
+        Seconds, with ends that are not requested. Who is first in line keeps the start that it can
+        have if all others take what they asked for, and so much more, but no more than as long
+        again as it will have waited then. Those who pass may not move it back further. inf:
+        nothing is kept.
     """
 
     queue: Any = field(default_factory=FirstCome)
@@ -584,7 +598,10 @@ class Composed:
     def explain(self, job: str) -> Explanation:
         """Why a job waits, from the books as the last round left them.
 
-        Raises UnknownName for a job that did not wait in the last round.
+        Raises
+        ------
+        UnknownName
+            For a job that did not wait in the last round.
         """
         last = self._last
         if last is None:
@@ -657,6 +674,8 @@ class Composed:
 def create_scheduler(name: str | Any, **options: Any) -> Any:
     """Build a scheduler by name; one that is a scheduler already is given back.
 
+    Examples
+    --------
     >>> create_scheduler("fcfs+easy+best-fit").backfilling
     'easy'
     >>> create_scheduler("gavel:objective=total,seconds=1800").objective

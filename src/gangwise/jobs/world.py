@@ -64,14 +64,22 @@ class World(Protocol):
 class DrawnWorld:
     """Generations × affinity × stragglers × noise.
 
-    - ``speeds``, ``shares``: Rate of each generation, and its share of the nodes.
-    - ``affinity``, ``residual``, ``noise``: Standard deviations of log rates: of (job type,
-      generation), (job type, node) and job.
-    - ``stragglers``, ``straggling``: Share of the nodes, and what is left of their rate.
-    - ``spell``: Mean seconds for which a straggler is one; others become it as often as keeps their
-      share. inf: always the same nodes.
-    - ``limits``: Requested limit ÷ run time, uniform between these.
+    Parameters
+    ----------
+    speeds, shares : sequence of float
+        Rate of each generation, and its share of the nodes.
+    affinity, residual, noise : float
+        Standard deviations of log rates: of (job type, generation), (job type, node) and job.
+    stragglers, straggling : float
+        Share of the nodes, and what is left of their rate.
+    spell : float
+        Mean seconds for which a straggler is one; others become it as often as keeps their share.
+        inf: always the same nodes.
+    limits : (float, float)
+        Requested limit ÷ run time, uniform between these.
 
+    Examples
+    --------
     >>> print(DrawnWorld().told())
     drawn world: 3 generations of rate 1, 0.6, 0.35 in shares 0.4, 0.35, 0.25; affinity 0.2, ...
     """
@@ -179,10 +187,16 @@ class MeasuredWorld:
     number that was measured). Its work is the log's run time, on the model where it is fastest.
     Labels tell the model; what they declare is the geometric mean of all measured jobs there.
 
-    - ``file``: As of :class:`~gangwise.traces.formats.measured_speeds.GavelThroughputs`.
-    - ``shares``: Of the nodes, by model, the oldest first.
-    - ``unconsolidated``: Take measurements of workers spread over servers.
-    - ``limits``: Requested limit ÷ run time, uniform between these.
+    Parameters
+    ----------
+    file : path
+        As of :class:`~gangwise.traces.formats.measured_speeds.GavelThroughputs`.
+    shares : sequence of float
+        Of the nodes, by model, the oldest first.
+    unconsolidated : bool
+        Take measurements of workers spread over servers.
+    limits : (float, float)
+        Requested limit ÷ run time, uniform between these.
     """
 
     file: str
@@ -264,11 +278,18 @@ class RecordedWorld:
     Node n follows a worker of one training job of Alibaba's record, so that workers that slowed
     down together still do; which worker, and where in the record the run begins, is drawn.
 
-    - ``folder``: As of :class:`~gangwise.traces.formats.measured_speeds.MiniBatchTime`.
-    - ``job``: ``job-1`` …; by default the one with the longest record.
-    - ``seconds``: How long a rate holds.
-    - ``iterations``: Recorded iterations that it is the mean of.
-    - ``limits``: Requested limit ÷ run time, uniform between these.
+    Parameters
+    ----------
+    folder : path
+        As of :class:`~gangwise.traces.formats.measured_speeds.MiniBatchTime`.
+    job : str
+        ``job-1`` …; by default the one with the longest record.
+    seconds : float
+        How long a rate holds.
+    iterations : int
+        Recorded iterations that it is the mean of.
+    limits : (float, float)
+        Requested limit ÷ run time, uniform between these.
     """
 
     folder: str
@@ -349,9 +370,15 @@ measured GPU models; recorded times of iterations."""
 def world_of(name: str) -> World:
     """The world of a name, with arguments: ``like:stragglers=0.1``, ``measured:FILE,shares=…``.
 
-    Raises UnknownName for a world or an argument that does not exist. Raises ScenarioError for a
-    value that makes no sense, or where no file is named.
+    Raises
+    ------
+    UnknownName
+        For a world or an argument that does not exist.
+    ScenarioError
+        For a value that makes no sense, or where no file is named.
 
+    Examples
+    --------
     >>> world_of("like:stragglers=0.1").stragglers
     0.1
     >>> world_of("measured")
@@ -410,8 +437,11 @@ def _generations(shares: Sequence[float], nodes: int) -> Ints:
 def rescaled(jobs: Jobs, load: float, capacity: float) -> Jobs:
     """Submissions stretched so that all work takes ``load`` of a capacity while they come.
 
-    - ``capacity``: Devices × rate, as :meth:`DrawnWorld.capacity` gives it. Devices are those of
-      the first device type.
+    Parameters
+    ----------
+    capacity : float
+        Devices × rate, as :meth:`DrawnWorld.capacity` gives it. Devices are those of the first
+        device type.
     """
     if not load > 0 or not capacity > 0 or len(jobs) < 2:
         raise ScenarioError("load and capacity must be positive, and two jobs or more")
@@ -433,7 +463,10 @@ def throughput_rates(
 ) -> Floats:
     """Rates [L, N] of measured jobs on nodes of GPU ``models``: 1 on each job's fastest model.
 
-    Raises ScenarioError for a job that does not run on a model that some node has.
+    Raises
+    ------
+    ScenarioError
+        For a job that does not run on a model that some node has.
     """
     rates = np.empty((len(jobs), len(models)))
     for l, job in enumerate(jobs):

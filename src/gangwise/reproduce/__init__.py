@@ -20,8 +20,13 @@ PAPERS = ("ogasched", "esdp", "opm")
 def artefacts(paper: str) -> tuple[Artefact, ...]:
     """The artefacts of a paper, in its order.
 
-    Raises UnknownName for a paper that is not one of ``PAPERS``.
+    Raises
+    ------
+    UnknownName
+        For a paper that is not one of ``PAPERS``.
 
+    Examples
+    --------
     >>> artefacts("esdp")[0].name
     'figure-2'
     """

@@ -98,8 +98,10 @@ def publish(out: Path, files: Mapping[str, Content], kept: Iterable[Shown]) -> l
 
     What else earlier commands left there goes, and with it a page about it.
 
-    Raises StoreError when one cannot be written, or a file that stays is damaged; nothing is
-    changed then.
+    Raises
+    ------
+    StoreError
+        When one cannot be written, or a file that stays is damaged; nothing is changed then.
     """
     folder = Folder(out)
     with folder.publish("reproduction") as new:
@@ -117,13 +119,21 @@ def publish(out: Path, files: Mapping[str, Content], kept: Iterable[Shown]) -> l
 class Reproduction:
     """What was found.
 
-    - ``rows``: Claims beside our numbers, one for each reading.
-    - ``written``: list of Path
-    - ``left_out``: Artefacts that were not run, and why.
-    - ``totals``: Experiment → cell and policy → what was earned with each seed.
-    - ``artefacts``: Those that were played.
-    - ``played``: When the first of their runs was made, seconds since 1970.
-    - ``joined``: Whether artefacts of earlier commands stay beside these in the folder.
+    Attributes
+    ----------
+    rows : list of Row
+        Claims beside our numbers, one for each reading.
+    written : list of Path
+    left_out : dict
+        Artefacts that were not run, and why.
+    totals : dict
+        Experiment → cell and policy → what was earned with each seed.
+    artefacts : tuple of Artefact
+        Those that were played.
+    played : float
+        When the first of their runs was made, seconds since 1970.
+    joined : bool
+        Whether artefacts of earlier commands stay beside these in the folder.
     """
 
     rows: list[Row]
@@ -146,15 +156,21 @@ def reproduce(
 ) -> Reproduction:
     """Run what is not there yet, then write numbers, pictures and the side-by-side table.
 
-    - ``artefacts``: sequence of Artefact
-    - ``scale``: Scale
-    - ``out``: ``runs/`` (the store), ``PAPER-ARTEFACT.png``, ``.svg``, ``.csv`` and ``.parquet``,
-      ``side-by-side.csv``, ``.md`` and ``.json``, ``reproduction.json`` (which artefacts).
-      Artefacts of earlier calls at the same scale stay beside the new ones.
-    - ``jobs``, ``backend``, ``address``, ``progress``: As for
-      :func:`gangwise.experiments.sweep.sweep`.
+    Parameters
+    ----------
+    artefacts : sequence of Artefact
+    scale : Scale
+    out : path
+        ``runs/`` (the store), ``PAPER-ARTEFACT.png``, ``.svg``, ``.csv`` and ``.parquet``,
+        ``side-by-side.csv``, ``.md`` and ``.json``, ``reproduction.json`` (which artefacts).
+        Artefacts of earlier calls at the same scale stay beside the new ones.
+    jobs, backend, address, progress
+        As for :func:`gangwise.experiments.sweep.sweep`.
 
-    Raises StoreError when results cannot be written.
+    Raises
+    ------
+    StoreError
+        When results cannot be written.
     """
     out, tell = Path(out), progress or silent
     left_out: dict[str, str] = {}

@@ -98,6 +98,8 @@ def far_apart(points: Floats, weight: Ints, number: int) -> Ints:
 
     ``points`` are [N, D]; they are chosen again where there are fewer than ``number``.
 
+    Examples
+    --------
     >>> far_apart(np.array([[0.0], [1.0], [9.0], [5.0]]), np.array([1, 3, 1, 1]), 3).tolist()
     [1, 2, 3]
     """
@@ -112,6 +114,8 @@ def far_apart(points: Floats, weight: Ints, number: int) -> Ints:
 def of_each(which: str, number: int) -> dict[str, Ints]:
     """Which of so many are of which trace: every other one where both are asked for.
 
+    Examples
+    --------
     >>> of_each("both", 5)
     {'gpu-v2020': array([0, 2, 4]), 'v2018': array([1, 3])}
     """
@@ -212,6 +216,8 @@ class OGASchedRowsScenario(DrawnScenario[OGASchedRowSettings]):
     Devices that the traces do not have are drawn as in ``ogasched-default-v1``, or of the authors'
     ranges where units are raw.
 
+    Examples
+    --------
     >>> instance = OGASchedRowsScenario(servers=16, job_types=4).instance(seed=0)
     >>> instance.problem.cluster.capacity.shape
     (16, 6)
@@ -255,6 +261,8 @@ class ESDPRowsScenario(ESDPScenario):
     The servers share a fraction of all requests; with capacity = normalised what the selected
     machines have in all, scaled to the paper's bounds 1 and 2, times |E| / 2; literal: 2 of each.
 
+    Examples
+    --------
     >>> instance = ESDPRowsScenario(servers=10, fraction=0.25).instance(seed=0)
     >>> instance.problem.requests.shape[1]
     3
@@ -291,6 +299,8 @@ class ESDPRowsScenario(ESDPScenario):
 def bounds(values: Floats, low: float, high: float) -> Floats:
     """Each column mapped linearly to [low, high]; one in which all are the same to the middle.
 
+    Examples
+    --------
     >>> bounds(np.array([[0.0, 4.0], [5.0, 4.0], [10.0, 4.0]]), 1, 2)
     array([[1. , 1.5],
            [1.5, 1.5],

@@ -104,6 +104,8 @@ class Settings(FeedbackSettings):
 class ESDPScenario(DrawnScenario[Settings]):
     """Scenario of ESDP §4: draws instances as :class:`Settings` says.
 
+    Examples
+    --------
     >>> instance = ESDPScenario(servers=10, fraction=0.25).instance(seed=0)
     >>> instance.problem.requests.shape, instance.problem.cluster.capacity
     ((10, 3), array([4., 4., 4.]))
@@ -201,6 +203,8 @@ class ESDPGangSettings(GangSettings):
 class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
     """Scenario of ESDP §3.4: draws instances as :class:`ESDPGangSettings` says.
 
+    Examples
+    --------
     >>> instance = ESDPGangScenario(servers=12, job_types=5).instance(seed=0)
     >>> instance.problem.cluster.capacity.shape, instance.problem.L
     ((12, 3), 5)

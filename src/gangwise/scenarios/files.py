@@ -170,10 +170,17 @@ def _problem(file: ClusterFile) -> GainOverheadProblem:
 def read_scenario(path: Path | str, settings: dict[str, Any] | None = None) -> Scenario:
     """Read a scenario file.
 
-    - ``path``: A TOML file as described in this module.
-    - ``settings``: Settings that win over the file's; only for a file with ``base`` or ``trace``.
+    Parameters
+    ----------
+    path : path
+        A TOML file as described in this module.
+    settings : dict, optional
+        Settings that win over the file's; only for a file with ``base`` or ``trace``.
 
-    Raises ScenarioError, which names the file and the entry at fault.
+    Raises
+    ------
+    ScenarioError
+        Names the file and the entry at fault.
     """
     path = Path(path)
     content = read_toml(path)

@@ -300,7 +300,10 @@ class ClusterOfJobs(Strict):
     def draw_jobs(self, seed: int) -> Jobs:
         """Jobs of a seed; classes have streams of their own, so that one more changes no other.
 
-        Raises ScenarioError when no job is submitted.
+        Raises
+        ------
+        ScenarioError
+            When no job is submitted.
         """
         span = self.days * DAY
         devices = list(dict.fromkeys(k for job in self.jobs for k in job.devices))
@@ -394,8 +397,13 @@ def is_cluster_of_jobs(path: Path | str) -> bool:
 def read_cluster_of_jobs(path: Path | str) -> ClusterOfJobs:
     """Read a cluster file with a job model.
 
-    Raises ScenarioError, which names the file and the entry at fault.
+    Raises
+    ------
+    ScenarioError
+        Names the file and the entry at fault.
 
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder, "small.toml")

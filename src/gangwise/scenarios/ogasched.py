@@ -81,6 +81,8 @@ class Settings(RewardSettings, FeedbackSettings):
 class OGASchedScenario(DrawnScenario[Settings]):
     """Scenario of OGASched §4: draws instances as :class:`Settings` says.
 
+    Examples
+    --------
     >>> instance = OGASchedScenario(servers=16, job_types=4).instance(seed=0)
     >>> instance.problem.cluster.capacity.shape
     (16, 6)
@@ -153,6 +155,8 @@ class OGASchedGangSettings(GangSettings, RewardSettings):
 class GangScenario(DrawnScenario[OGASchedGangSettings]):
     """Scenario of OGASched §3.5: draws instances as :class:`OGASchedGangSettings` says.
 
+    Examples
+    --------
     >>> instance = GangScenario(servers=12, job_types=5).instance(seed=0)
     >>> instance.problem.cluster.capacity.shape, instance.problem.L
     ((12, 6), 5)

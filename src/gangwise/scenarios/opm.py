@@ -46,6 +46,8 @@ class OPMSettings(JobDraws):
 class OPMScenario(DrawnScenario[OPMSettings]):
     """Draws instances as :class:`OPMSettings` says.
 
+    Examples
+    --------
     >>> scenario = OPMScenario(machines=20, slots=200, pricing="realised")
     >>> scenario.instance(seed=0).problem.M
     20
@@ -100,6 +102,8 @@ class TheoremSettings(Strict):
 class OPMTheoremScenario(DrawnScenario[TheoremSettings]):
     """Draws instances as :class:`TheoremSettings` says.
 
+    Examples
+    --------
     >>> scenario = OPMTheoremScenario(machines=10, slots=100, rho=0.2)
     >>> [job.budget for job in scenario.instance(seed=0).jobs.jobs]
     [200.0]

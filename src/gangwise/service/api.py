@@ -239,8 +239,12 @@ class WishShown(BaseModel):
 class Guard:
     """Who may, how often and how much, before anything of a request is read but its head.
 
-    - ``tokens``: As :func:`gangwise.service.listening.read_tokens` gives them.
-    - ``private``: Reading needs a token.
+    Parameters
+    ----------
+    tokens : mapping
+        As :func:`gangwise.service.listening.read_tokens` gives them.
+    private : bool
+        Reading needs a token.
     """
 
     def __init__(self, app: ASGIApp, tokens: dict[str, Role], private: bool):
@@ -346,9 +350,14 @@ def create_app(
 ) -> FastAPI:
     """The application, for any ASGI server.
 
-    - ``tokens``: As :func:`read_tokens` gives them.
-    - ``host``: Address that it will listen on: beyond loopback, reading needs a token.
-    - ``names``: Further names under which clients reach it.
+    Parameters
+    ----------
+    tokens : mapping, optional
+        As :func:`read_tokens` gives them.
+    host : str
+        Address that it will listen on: beyond loopback, reading needs a token.
+    names : iterable of str
+        Further names under which clients reach it.
     """
     private = not is_loopback(host)
     app = FastAPI(

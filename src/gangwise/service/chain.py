@@ -28,9 +28,14 @@ START = "0" * 32
 class Line(NamedTuple):
     """A link of the chain.
 
-    - ``number``: One more than that of the line before.
-    - ``after``: Digest of the line before.
-    - ``body``: JSON.
+    Attributes
+    ----------
+    number : int
+        One more than that of the line before.
+    after : str
+        Digest of the line before.
+    body : str
+        JSON.
     """
 
     number: int
@@ -78,7 +83,9 @@ class ChainFile:
     def append(self, line: Line) -> None:
         """Write after the last line that counts; what a failure left there is written over.
 
-        Raises OSError.
+        Raises
+        ------
+        OSError
         """
         data = memoryview(f"{line}\n".encode())
         os.ftruncate(self._file, self._end)

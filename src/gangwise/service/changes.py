@@ -48,11 +48,17 @@ def changes(
 ) -> list[Change]:
     """Nodes whose speed has changed, at most once each.
 
-    - ``rates`` [J]: Log rates that were measured of gangs.
-    - ``middles`` [J]: When: the middle of each run, in seconds.
-    - ``nodes``, ``believed``: Which nodes a gang had, and the log rates that are believed of them
-      now.
+    Parameters
+    ----------
+    rates : ndarray of shape [J]
+        Log rates that were measured of gangs.
+    middles : ndarray of shape [J]
+        When: the middle of each run, in seconds.
+    nodes, believed : sequence of J sequences
+        Which nodes a gang had, and the log rates that are believed of them now.
 
+    Examples
+    --------
     Node 1 was twice as fast for the first ten of twenty jobs.
 
     >>> noise = 0.02 * np.sin(np.arange(20.0))

@@ -23,8 +23,11 @@ class Demo:
     Users submit gangs of one to four ranks, a few seconds each, forty in a hundred seconds.
     Declared rates: ``model=new:2`` and 1 for the rest.
 
-    - ``served``: Whether the cluster has a scheduler of its own (EASY with best-fit), as one that
-      is only watched needs.
+    Parameters
+    ----------
+    served : bool
+        Whether the cluster has a scheduler of its own (EASY with best-fit), as one that is only
+        watched needs.
     """
 
     rates = ("model=new:2",)

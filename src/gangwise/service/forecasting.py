@@ -35,7 +35,10 @@ SHOWN = 200
 def forecast_live(folder: Path | str, draws: int = DRAWS) -> ForecastOfLog:
     """When waiting jobs will start.
 
-    Raises ScenarioError when nobody waits whom the service could place.
+    Raises
+    ------
+    ScenarioError
+        When nobody waits whom the service could place.
     """
     folder = Path(folder)
     (ledger, _), _ = read_checkpoint(folder / CHECKPOINT)

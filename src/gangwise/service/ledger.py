@@ -64,14 +64,23 @@ _ENDS: dict[str, Literal["finished", "killed"]] = {
 class Known:
     """A job, and what it is at.
 
-    - ``phase`` ("waiting", "placed", "running")
-    - ``attempt``: Of its latest placement.
-    - ``begun``: When the attempt was placed, then when it started.
-    - ``held``: Since when it holds its devices: when it was placed.
-    - ``by``: Who placed it: ``scheduler``, ``baseline``, or ``others``.
-    - ``until``: Rejected lately: not offered to the scheduler before.
-    - ``job``: As the scheduler sees it, over the device types that there are now.
-    - ``possible``: Whether all nodes together, empty and up, could take it.
+    Attributes
+    ----------
+    phase : {"waiting", "placed", "running"}
+    attempt : int
+        Of its latest placement.
+    begun : float
+        When the attempt was placed, then when it started.
+    held : float
+        Since when it holds its devices: when it was placed.
+    by : str
+        Who placed it: ``scheduler``, ``baseline``, or ``others``.
+    until : float
+        Rejected lately: not offered to the scheduler before.
+    job : Job
+        As the scheduler sees it, over the device types that there are now.
+    possible : bool
+        Whether all nodes together, empty and up, could take it.
     """
 
     asked: EngineJob
@@ -120,18 +129,29 @@ class Ended:
 class Ledger:
     """Nodes, jobs, books, and a scheduler that is told of them.
 
-    - ``scheduler``, ``baseline``: Names; the baseline decides on which nodes every ``every``-th job
-      goes (0: none).
-    - ``rates``: Declared rate of nodes by ``label=value``; 1 where none fits.
-    - ``act``: Whether jobs are placed here. Otherwise they are only followed.
+    Parameters
+    ----------
+    scheduler, baseline : str
+        Names; the baseline decides on which nodes every ``every``-th job goes (0: none).
+    rates : mapping
+        Declared rate of nodes by ``label=value``; 1 where none fits.
+    act : bool
+        Whether jobs are placed here. Otherwise they are only followed.
 
-    - ``empty``: Of all nodes, up and free.
-    - ``places``: Node → its place in the books.
-    - ``over``: Jobs that have ended, and how: their late events are recognised.
-    - ``scales``: Job type → units of its work per second at rate 1.
-    - ``nonsense``: Measurements that were left out.
-    - ``rounds``, ``diverged``: Recorded rounds applied, and those in which this scheduler decided
-      otherwise.
+    Attributes
+    ----------
+    empty : Books
+        Of all nodes, up and free.
+    places : mapping
+        Node → its place in the books.
+    over : mapping
+        Jobs that have ended, and how: their late events are recognised.
+    scales : mapping
+        Job type → units of its work per second at rate 1.
+    nonsense : int
+        Measurements that were left out.
+    rounds, diverged : int
+        Recorded rounds applied, and those in which this scheduler decided otherwise.
     """
 
     scheduler: Any
@@ -466,7 +486,10 @@ class Ledger:
     def explain(self, name: str) -> Explanation:
         """Why a job waits.
 
-        Raises UnknownName for a job that does not wait.
+        Raises
+        ------
+        UnknownName
+            For a job that does not wait.
         """
         known = self.jobs.get(name)
         if known is not None and known.phase == "waiting":

@@ -39,8 +39,10 @@ REQUEST = 30.0
 class Listening:
     """The process of the API of a service in this process, until it is closed.
 
-    Raises ScenarioError when it cannot listen there, beyond this host without tokens, or what it
-    needs is missing.
+    Raises
+    ------
+    ScenarioError
+        When it cannot listen there, beyond this host without tokens, or what it needs is missing.
     """
 
     def __init__(self, folder: Path | str, host: str, port: int, tokens: Path | None = None):

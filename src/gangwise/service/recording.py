@@ -29,14 +29,23 @@ def is_recording(path: Path | str) -> bool:
 def replayed(folder: Path | str, schedulers: Sequence[str] = ()) -> dict[str, Any]:
     """Play a recorded run.
 
-    - ``folder``: Of the service.
-    - ``schedulers``: Others that are told the same; none of them sees what its own decisions would
-      have changed.
+    Parameters
+    ----------
+    folder : path
+        Of the service.
+    schedulers : sequence of str
+        Others that are told the same; none of them sees what its own decisions would have changed.
 
-    Returns dict: ``rounds``; ``schedulers``: for each, rounds decided as recorded, and mean wait
-    and completion in the simulation of the same submissions, with the rates now believed.
+    Returns
+    -------
+    dict
+        ``rounds``; ``schedulers``: for each, rounds decided as recorded, and mean wait and
+        completion in the simulation of the same submissions, with the rates now believed.
 
-    Raises StoreError when nothing is recorded, or the journal no longer begins at its beginning.
+    Raises
+    ------
+    StoreError
+        When nothing is recorded, or the journal no longer begins at its beginning.
     """
     store = Store(Path(folder) / FILE, read_only=True)
     settings = json.loads(store.about("settings") or "{}")

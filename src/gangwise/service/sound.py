@@ -35,10 +35,16 @@ HEAD = b"SQLite format 3\0" + bytes([16, 0, 2, 2, 0, 64, 32, 32])
 class Report:
     """What was found in a service's folder.
 
-    - ``commits``: Commits that are whole.
-    - ``damaged``: Files, and what is wrong with them.
-    - ``behind``: Commits that SQLite has not yet: its writer was killed, or lost power.
-    - ``lost``: What no copy has.
+    Attributes
+    ----------
+    commits : int
+        Commits that are whole.
+    damaged : list of str
+        Files, and what is wrong with them.
+    behind : int
+        Commits that SQLite has not yet: its writer was killed, or lost power.
+    lost : list of str
+        What no copy has.
     """
 
     folder: Path
@@ -66,7 +72,10 @@ def is_state(folder: Path | str) -> bool:
 def examine(folder: Path | str) -> Report:
     """Look whether all is as it was written; nothing is changed.
 
-    Raises StoreError when files cannot be read at all.
+    Raises
+    ------
+    StoreError
+        When files cannot be read at all.
     """
     report = Report(Path(folder))
     stored, failed = _stored(report.folder / FILE)
@@ -192,7 +201,10 @@ def repair(report: Report) -> list[str]:
 
     What was damaged is kept beside its place, as ``.damaged``.
 
-    Returns list of str: What was done, in words.
+    Returns
+    -------
+    list of str
+        What was done, in words.
     """
     folder, done = report.folder, []
     chain = report._chain
@@ -241,7 +253,10 @@ def _set_aside(path: Path) -> None:
 def mend(folder: Path | str) -> list[str]:
     """Make a folder whole before a service opens it; gives what was done.
 
-    Raises StoreError when something is lost that no copy has: then nothing is changed.
+    Raises
+    ------
+    StoreError
+        When something is lost that no copy has: then nothing is changed.
     """
     if not is_state(folder):
         return []

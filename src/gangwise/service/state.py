@@ -38,7 +38,10 @@ class State(Protocol):
 class StoredState:
     """The file of a service, in this process or another.
 
-    Raises StoreError when no service has run in this folder.
+    Raises
+    ------
+    StoreError
+        When no service has run in this folder.
     """
 
     def __init__(self, folder: Path | str):
@@ -67,7 +70,10 @@ class StoredState:
     def job(self, name: str) -> dict[str, Any]:
         """One job.
 
-        Raises UnknownName for one that is not known.
+        Raises
+        ------
+        UnknownName
+            For one that is not known.
         """
         rows = [*(self.view("queue") or ()), *(self.view("running") or ())]
         for row in rows:

@@ -63,9 +63,15 @@ ROWS = 1_000_000
 class Store:
     """The service's file.
 
-    - ``read_only``: For looking while a service writes.
+    Parameters
+    ----------
+    read_only : bool
+        For looking while a service writes.
 
-    Raises StoreError when it cannot be opened, or is of another version.
+    Raises
+    ------
+    StoreError
+        When it cannot be opened, or is of another version.
     """
 
     def __init__(self, path: Path | str, read_only: bool = False):
@@ -135,10 +141,17 @@ class Store:
     ) -> None:
         """All of it or nothing.
 
-        - ``states``: Intents of a job's attempt come to a state at a time.
-        - ``know``: Which jobs wait or run, from now on.
+        Parameters
+        ----------
+        states : iterable of (state, time, kind, job, attempt, detail)
+            Intents of a job's attempt come to a state at a time.
+        know : iterable of str, optional
+            Which jobs wait or run, from now on.
 
-        Raises StoreError when the file is locked, the disk is full, or it fails otherwise.
+        Raises
+        ------
+        StoreError
+            When the file is locked, the disk is full, or it fails otherwise.
         """
         try:
             body = {
@@ -226,7 +239,9 @@ class Store:
     def roll_forward(self, lines: Sequence[Line]) -> None:
         """Take in lines that the file of lines has already.
 
-        Raises StoreError.
+        Raises
+        ------
+        StoreError
         """
         held, self._lines = self._lines, None
         try:
@@ -260,7 +275,10 @@ class Store:
 
         ``skip`` is told of rows that are no records, and why; without it they are an error.
 
-        Raises StoreError: naming the row, or the line that is not as it was written.
+        Raises
+        ------
+        StoreError
+            Naming the row, or the line that is not as it was written.
         """
         link, number = None, 0
         for text in self.lines(after):
@@ -291,7 +309,9 @@ class Store:
 
         Intents that ended before, and jobs that ended in those commits, go with them.
 
-        Raises StoreError.
+        Raises
+        ------
+        StoreError
         """
         try:
             (cut,) = self._db.execute(

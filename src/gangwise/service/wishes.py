@@ -37,9 +37,14 @@ What = Literal["cancel", "pause", "every"]
 class Wish(NamedTuple):
     """What an operator asked for.
 
-    - ``state`` ("accepted", "done", "refused"): ``accepted`` is on the disk and not yet done.
-    - ``asked``, ``told``: When it was accepted and answered, in seconds since 1970.
-    - ``detail``: Why it was refused, or what came of it.
+    Attributes
+    ----------
+    state : {"accepted", "done", "refused"}
+        ``accepted`` is on the disk and not yet done.
+    asked, told : float
+        When it was accepted and answered, in seconds since 1970.
+    detail : str
+        Why it was refused, or what came of it.
     """
 
     id: int
@@ -54,7 +59,10 @@ class Wish(NamedTuple):
 class Wishes:
     """The file of wishes of a service's folder, for any of its processes.
 
-    Raises StoreError when it cannot be opened; so do all methods when it cannot be read or written.
+    Raises
+    ------
+    StoreError
+        When it cannot be opened; so do all methods when it cannot be read or written.
     """
 
     def __init__(self, folder: Path | str):

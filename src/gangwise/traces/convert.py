@@ -38,9 +38,14 @@ Progress = Callable[[int, int], None]
 class Conversion:
     """What a conversion made.
 
-    - ``stages``: Rows read, kept and dropped, file by file, for each table.
-    - ``resumed``: Part of it was there already.
-    - ``copied``: Files that are no table of rows, beside it as they were.
+    Attributes
+    ----------
+    stages : mapping of str to tuple of Stage
+        Rows read, kept and dropped, file by file, for each table.
+    resumed : bool
+        Part of it was there already.
+    copied : tuple of str
+        Files that are no table of rows, beside it as they were.
     """
 
     folder: Path
@@ -86,19 +91,32 @@ def convert(
 ) -> Conversion:
     r"""Convert every table of a trace to Parquet, or go on with it.
 
-    - ``path``: A directory with the files of the trace, or one of them.
-    - ``out``: A folder that is empty, or not there yet, or holds an unfinished conversion of this
-      trace. ``TABLE/part-NNNNN.parquet`` (``row`` and the columns: whole numbers as Int64 where all
-      of a chunk are, other numbers as Float64, text as String) and ``gangwise-trace.json`` are
-      written there.
-    - ``form``, ``trace``: The format, or its registered name; by default it is recognised.
-    - ``strict``: Raise at the first bad row rather than leave it out and report it.
-    - ``progress``: Called after every block with bytes done and bytes in all, as they are stored.
+    Parameters
+    ----------
+    path : path
+        A directory with the files of the trace, or one of them.
+    out : path
+        A folder that is empty, or not there yet, or holds an unfinished conversion of this trace.
+        ``TABLE/part-NNNNN.parquet`` (``row`` and the columns: whole numbers as Int64 where all of a
+        chunk are, other numbers as Float64, text as String) and ``gangwise-trace.json`` are
+        written there.
+    form, trace
+        The format, or its registered name; by default it is recognised.
+    strict : bool
+        Raise at the first bad row rather than leave it out and report it.
+    progress : callable, optional
+        Called after every block with bytes done and bytes in all, as they are stored.
 
-    Raises TraceError when the trace is not recognised or cannot be read, or its jobs are one JSON
-    document, which is read whole. Raises StoreError when the result cannot be written, or the
-    folder holds something else.
+    Raises
+    ------
+    TraceError
+        When the trace is not recognised or cannot be read, or its jobs are one JSON document, which
+        is read whole.
+    StoreError
+        When the result cannot be written, or the folder holds something else.
 
+    Examples
+    --------
     >>> import tempfile
     >>> from gangwise.traces.format import TableFile
     >>> from gangwise.traces.io.schema import Column, Schema

@@ -50,13 +50,17 @@ TEXTS = ("name", "user", "status", "models", "type", "hosts")
 class Reading:
     """What comes out when the file is read in one way.
 
-    - ``what``, ``change``: What is different from the draft, and the line of the mapping that makes
-      the difference. Both are empty for the draft itself.
-    - ``jobs``, ``rows``: Usable, of all.
-    - ``hours``, ``mean_in_use``, ``largest_job``: By device: device-hours, the mean over the time
-      of the file, what the largest job asks for.
-    - ``left_out``, ``problem``: Why rows are not among the jobs, and why the file cannot be read in
-      this way; else empty.
+    Attributes
+    ----------
+    what, change : str
+        What is different from the draft, and the line of the mapping that makes the difference.
+        Both are empty for the draft itself.
+    jobs, rows : int
+        Usable, of all.
+    hours, mean_in_use, largest_job : mapping of str to float
+        By device: device-hours, the mean over the time of the file, what the largest job asks for.
+    left_out, problem : str
+        Why rows are not among the jobs, and why the file cannot be read in this way; else empty.
     """
 
     what: str
@@ -120,8 +124,13 @@ class Guess:
 def guess(path: Path | str) -> Guess:
     r"""Draft a mapping.
 
-    Raises TraceError when the file is neither rows of fields nor JSON objects.
+    Raises
+    ------
+    TraceError
+        When the file is neither rows of fields nor JSON objects.
 
+    Examples
+    --------
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder, "jobs.csv")
     ...     size = file.write_text(

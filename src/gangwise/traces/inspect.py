@@ -39,17 +39,26 @@ from gangwise.traces.tables import Fidelity, of_tables
 class FoundFile:
     """A file of a table.
 
-    - ``name``: Below the path that was inspected.
-    - ``stored``: Bytes, as they are stored.
-    - ``share``: Of these bytes, how much was read: 1 for all of them.
-    - ``read``, ``kept``: Rows; None where the reader of the whole trace counts them (``fidelity``).
-    - ``dropped``: Reason to (rows left out, the first of them).
-    - ``sha256``: Of the file as it is stored; empty unless all of it was read.
-    - ``as_published``: Whether that is the digest that the publisher gives; None when none is
-      given.
-    - ``unlike``: Tables of other traces that it could be mistaken for, and what speaks against
-      each.
-    - ``problem``: Why it could not be read; else empty.
+    Attributes
+    ----------
+    name : str
+        Below the path that was inspected.
+    stored : int
+        Bytes, as they are stored.
+    share : float
+        Of these bytes, how much was read: 1 for all of them.
+    read, kept : int or None
+        Rows; None where the reader of the whole trace counts them (``fidelity``).
+    dropped : mapping of str to (int, int)
+        Reason to (rows left out, the first of them).
+    sha256 : str
+        Of the file as it is stored; empty unless all of it was read.
+    as_published : bool or None
+        Whether that is the digest that the publisher gives; None when none is given.
+    unlike : tuple of str
+        Tables of other traces that it could be mistaken for, and what speaks against each.
+    problem : str
+        Why it could not be read; else empty.
     """
 
     name: str
@@ -95,11 +104,16 @@ class MissingTable:
 class FoundTrace:
     """A trace, or some tables of one.
 
-    - ``name``: Registered name of the format.
-    - ``title``, ``published``, ``licence``: The last two are empty where there are no published
-      files.
-    - ``fidelity``: What a reader makes of the files; None when it was not asked, or cannot.
-    - ``problem``: Why there is no ``fidelity``; else empty.
+    Attributes
+    ----------
+    name : str
+        Registered name of the format.
+    title, published, licence : str
+        The last two are empty where there are no published files.
+    fidelity : Fidelity or None
+        What a reader makes of the files; None when it was not asked, or cannot.
+    problem : str
+        Why there is no ``fidelity``; else empty.
     """
 
     name: str
@@ -131,9 +145,14 @@ class FoundTrace:
 class UnknownFile:
     """A file that is no known table.
 
-    - ``starts``: Its first line, cut short; or what it is where it is no text.
-    - ``near``: The table that it has most of, and why it is none; else empty.
-    - ``hint``: What to do with it, if that is known; else empty.
+    Attributes
+    ----------
+    starts : str
+        Its first line, cut short; or what it is where it is no text.
+    near : str
+        The table that it has most of, and why it is none; else empty.
+    hint : str
+        What to do with it, if that is known; else empty.
     """
 
     name: str
@@ -150,9 +169,12 @@ class UnknownFile:
 class Inspection:
     """What is at a path.
 
-    - ``kind``: What the path is as a whole, such as ``a converted trace``; empty for files as
-      published.
-    - ``everything``: All rows were read, not a sample.
+    Attributes
+    ----------
+    kind : str
+        What the path is as a whole, such as ``a converted trace``; empty for files as published.
+    everything : bool
+        All rows were read, not a sample.
     """
 
     path: Path
@@ -228,17 +250,29 @@ def inspect(
 ) -> Inspection:
     r"""Recognise files by what they hold, and account for their rows.
 
-    - ``path``: A file, a folder of files and of folders with files, or a converted trace; or tables
-      that were saved, or ``twin:NAME``.
-    - ``strict``: Raise at the first bad row rather than count it.
-    - ``everything``: Read all rows, however many. Otherwise the start of files is read where there
-      is much.
-    - ``progress``: Called with bytes read and bytes in all.
-    - ``**knobs``: Arguments of the reader that tells servers, jobs and load, or of the twin.
+    Parameters
+    ----------
+    path : path
+        A file, a folder of files and of folders with files, or a converted trace; or tables that
+        were saved, or ``twin:NAME``.
+    strict : bool
+        Raise at the first bad row rather than count it.
+    everything : bool
+        Read all rows, however many. Otherwise the start of files is read where there is much.
+    progress : callable, optional
+        Called with bytes read and bytes in all.
+    **knobs
+        Arguments of the reader that tells servers, jobs and load, or of the twin.
 
-    Raises TraceError when there is nothing at the path; with ``strict``, at the first bad row.
-    Raises UnknownName for an argument that the reader or the twin does not have.
+    Raises
+    ------
+    TraceError
+        When there is nothing at the path; with ``strict``, at the first bad row.
+    UnknownName
+        For an argument that the reader or the twin does not have.
 
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     size = Path(folder, "tasks.csv").write_text(

@@ -104,6 +104,8 @@ def overused(jobs: Jobs, nodes: Nodes) -> tuple[Overused, ...]:
 
     What ends at an instant is free at it. Jobs without a recorded start and end are left out.
 
+    Examples
+    --------
     >>> jobs = Jobs.of([0, 0], [10, 10], [3, 2], recorded_start=[0, 6], recorded_end=[10, 16])
     >>> overused(jobs, Nodes.pool(4))
     (Overused(device='cpu', most=1.25, at=6.0, seconds=4.0, share=0.25),)
@@ -248,12 +250,22 @@ def open_jobs(
 ) -> JobLog:
     r"""Jobs of the files of a trace, of a log (``.swf``, a listing of sacct), or of ``twin:NAME``.
 
-    - ``path``, ``trace``, ``**knobs``: As of :func:`~gangwise.traces.registered.open_tables`.
-    - ``job_type``, ``nodes``, ``rows``: As of :func:`jobs_of`.
+    Parameters
+    ----------
+    path, trace, **knobs
+        As of :func:`~gangwise.traces.registered.open_tables`.
+    job_type, nodes, rows
+        As of :func:`jobs_of`.
 
-    Raises TraceError when the files cannot be read, or no job can be played. Raises UnknownName for
-    a format, argument or column that does not exist.
+    Raises
+    ------
+    TraceError
+        When the files cannot be read, or no job can be played.
+    UnknownName
+        For a format, argument or column that does not exist.
 
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder, "log.swf")
@@ -277,13 +289,22 @@ def jobs_of(
 ) -> JobLog:
     """Jobs of the tables of a trace.
 
-    - ``job_type``: The column of ``tables.jobs`` that tells the type of a job, or ``request``; by
-      default one that suits the format (:data:`TYPES`).
-    - ``nodes``: Instead of those of the trace.
-    - ``rows``: Whether the log keeps its table ``rows``, which a replay has no use for.
+    Parameters
+    ----------
+    job_type : str
+        The column of ``tables.jobs`` that tells the type of a job, or ``request``; by default one
+        that suits the format (:data:`TYPES`).
+    nodes : Nodes, optional
+        Instead of those of the trace.
+    rows : bool
+        Whether the log keeps its table ``rows``, which a replay has no use for.
 
-    Raises TraceError when no job can be played. Raises UnknownName for a column that does not
-    exist.
+    Raises
+    ------
+    TraceError
+        When no job can be played.
+    UnknownName
+        For a column that does not exist.
     """
     return _Making(tables, job_type).log(nodes, rows)
 
@@ -697,7 +718,10 @@ def save_swf(log: JobLog, path: Path) -> None:
     A processor is the device that hours are counted of; a part of one counts as one. Users and job
     types are numbered by name.
 
-    Raises StoreError when it cannot be written.
+    Raises
+    ------
+    StoreError
+        When it cannot be written.
     """
     rows, device = log.rows, log.played.device
     size = np.ceil(rows["tasks"].to_numpy() * rows[device].to_numpy() - 1e-9)

@@ -43,18 +43,29 @@ UNITS = {"cpu": "cores", "mem": "GiB", "gpu": "GPUs"}
 class Fidelity:
     """What became of a trace.
 
-    - ``trace``: Registered name of the format.
-    - ``stages``: Rows read, kept and dropped, file by file and step by step.
-    - ``first``, ``last``: Seconds since the start of the trace: the period that ``load`` is a mean
-      over. Both 0 when there are no jobs, or when their times are not known.
-    - ``capacity``: Total of each device type; empty when there are no servers.
-    - ``load``: Mean over the period of devices requested / devices there, see
-      :func:`~gangwise.traces.tables.implied_load`; empty when there are no servers or no jobs.
-    - ``digests``: SHA-256 of each file.
-    - ``units``: Of ``cpu``, ``mem`` and ``gpu``.
-    - ``kept``: How much of the log a workload keeps, which comes first; None of a trace as it was
-      read.
+    Attributes
+    ----------
+    trace : str
+        Registered name of the format.
+    stages : tuple of Stage
+        Rows read, kept and dropped, file by file and step by step.
+    first, last : float
+        Seconds since the start of the trace: the period that ``load`` is a mean over. Both 0 when
+        there are no jobs, or when their times are not known.
+    capacity : mapping of str to float
+        Total of each device type; empty when there are no servers.
+    load : mapping of str to float
+        Mean over the period of devices requested / devices there, see
+        :func:`~gangwise.traces.tables.implied_load`; empty when there are no servers or no jobs.
+    digests : mapping of str to str
+        SHA-256 of each file.
+    units : mapping of str to str
+        Of ``cpu``, ``mem`` and ``gpu``.
+    kept : Kept or None
+        How much of the log a workload keeps, which comes first; None of a trace as it was read.
 
+    Examples
+    --------
     >>> report = Fidelity(
     ...     "my-trace",
     ...     (Stage("pods.csv", 3, 2, {"cpu is negative": (1, 4)}),),
@@ -388,8 +399,12 @@ def name_of(trace: Trace | Tables) -> str:
 class Reader(ABC):
     """What readers have in common: a format, whose files are found and read once.
 
-    - ``path``: A directory with the files of the trace, or one of them.
-    - ``strict``: Raise at the first bad row rather than leave it out and report it.
+    Parameters
+    ----------
+    path : path
+        A directory with the files of the trace, or one of them.
+    strict : bool
+        Raise at the first bad row rather than leave it out and report it.
     """
 
     FORMAT: ClassVar[Format]
@@ -437,7 +452,10 @@ def fingerprint(*arrays: np.ndarray[Any, Any]) -> str:
 def save_tables(tables: Tables, folder: Path) -> list[Path]:
     """Write tables to a folder, so that :func:`load_tables` gives the same ones.
 
-    Returns list of path: What was written.
+    Returns
+    -------
+    list of path
+        What was written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     frames = {"servers": tables.servers, "jobs": tables.jobs, "events": tables.events}
@@ -463,7 +481,10 @@ def save_tables(tables: Tables, folder: Path) -> list[Path]:
 def load_tables(folder: Path) -> Tables:
     """Read what :func:`save_tables` wrote.
 
-    Raises TraceError, which names the file at fault.
+    Raises
+    ------
+    TraceError
+        Names the file at fault.
     """
     path = folder / SAVED
     try:

@@ -128,8 +128,13 @@ def scale(v: Floats, s: Floats, most: int, delta: float, round_variance: bool = 
     as printed. Not rounding is at least as accurate, and the error bound of the paper holds only
     then.
 
-    Raises ScenarioError for δ ≤ 0, or variances that are infinite or negative.
+    Raises
+    ------
+    ScenarioError
+        For δ ≤ 0, or variances that are infinite or negative.
 
+    Examples
+    --------
     >>> scaled = scale(np.array([0.5, 0.8]), np.array([1.2, 2.4]), 1, 0.53, round_variance=True)
     >>> scaled.xi, scaled.upsilon, scaled.sigma
     (2, array([1, 2]), array([ 5., 10.]))
@@ -179,6 +184,8 @@ class DynamicProgramme:
     ``requests`` [E, K] and ``capacity`` [K] are whole numbers, zero or larger (ScenarioError);
     tables of more than ``memory`` bytes are refused.
 
+    Examples
+    --------
     >>> programme = DynamicProgramme([[1, 2], [2, 1], [1, 1]], [3, 3])
     >>> table = programme.solve(np.array([2, 3, 1]), np.array([4.0, 1.0, 9.0]))
     >>> table.value

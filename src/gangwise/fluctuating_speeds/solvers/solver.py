@@ -57,15 +57,23 @@ class WarmStart:
 class Solution:
     """Certified solution of P3, ESDP (12): max v·x + √(s·x), A x ≤ c, x binary.
 
-    - ``x`` [E]: The chosen channels; they fit.
-    - ``value``: v·x + √(s·x), with the sum under the root over channels with finite s.
-    - ``bound``: No x has a larger value; with unplayed channels (s = +inf), no x that contains the
-      unplayed channels of this one.
-    - ``proved``: The gap asked for was reached and, with unplayed channels, no x contains more of
-      them.
-    - ``nodes``: How many nodes were searched, the root not counted.
-    - ``warm``: For the next slot.
-    - ``unplayed``: How many channels with s = +inf are in x.
+    Attributes
+    ----------
+    x : ndarray of bool, shape [E]
+        The chosen channels; they fit.
+    value : float
+        v·x + √(s·x), with the sum under the root over channels with finite s.
+    bound : float
+        No x has a larger value; with unplayed channels (s = +inf), no x that contains the unplayed
+        channels of this one.
+    proved : bool
+        The gap asked for was reached and, with unplayed channels, no x contains more of them.
+    nodes : int
+        How many nodes were searched, the root not counted.
+    warm : WarmStart or None
+        For the next slot.
+    unplayed : int
+        How many channels with s = +inf are in x.
     """
 
     x: Bools
@@ -161,12 +169,22 @@ class P3Solver:
     A solve depends on its arguments alone; pass ``warm`` on for the speed of a warm start. The
     solver pickles, without anything that a later solve depends on.
 
-    - ``A`` [E, K]: Devices of each type that a channel takes, zero or larger.
-    - ``c`` [K]: Capacity of the cluster, zero or larger.
-    - ``channels``, ``devices``: Names for messages.
+    Parameters
+    ----------
+    A : array of shape [E, K]
+        Devices of each type that a channel takes, zero or larger.
+    c : array of shape [K]
+        Capacity of the cluster, zero or larger.
+    channels, devices : sequence of str, optional
+        Names for messages.
 
-    Raises ScenarioError for numbers that make no sense; names the channel and the device type.
+    Raises
+    ------
+    ScenarioError
+        For numbers that make no sense; names the channel and the device type.
 
+    Examples
+    --------
     >>> solver = P3Solver([[1, 2], [2, 1], [1, 1]], [3, 3])
     >>> solution = solver.solve([2, 3, 1], [4, 1, 9])
     >>> solution.x, round(solution.value, 4), solution.proved
@@ -206,20 +224,33 @@ class P3Solver:
     ) -> Solution:
         """Solve P3 for the available channels.
 
-        - ``v`` [E]: Worth of each channel, of either sign. Of channels that are not available,
-          nothing is read.
-        - ``s`` [E]: Variance of each channel, zero or larger; +inf for one never played.
-        - ``available`` [E]: By default all.
-        - ``gap``: Relative gap that is small enough; 10⁻¹² at least, for the sake of rounding.
-        - ``nodes``: Node limit of ``auto`` and ``exact``.
-        - ``time_limit``: Seconds for the search; looked at every few thousand nodes. Not for
-          ``dp``.
-        - ``warm``: That of the solution of the slot before.
-        - ``delta``: δ(t) of the scaling, for ``dp`` only. Without it, v must be whole and positive
-          or zero, and is used as it is.
+        Parameters
+        ----------
+        v : array of shape [E]
+            Worth of each channel, of either sign. Of channels that are not available, nothing is
+            read.
+        s : array of shape [E]
+            Variance of each channel, zero or larger; +inf for one never played.
+        available : array of bool of shape [E], or of channel numbers, optional
+            By default all.
+        gap : float
+            Relative gap that is small enough; 10⁻¹² at least, for the sake of rounding.
+        nodes : int, optional
+            Node limit of ``auto`` and ``exact``.
+        time_limit : float, optional
+            Seconds for the search; looked at every few thousand nodes. Not for ``dp``.
+        warm : WarmStart, optional
+            That of the solution of the slot before.
+        delta : float, optional
+            δ(t) of the scaling, for ``dp`` only. Without it, v must be whole and positive or zero,
+            and is used as it is.
 
-        Raises ScenarioError for arrays of wrong length or with numbers that make no sense. Raises
-        UnknownName for a method that there is not.
+        Raises
+        ------
+        ScenarioError
+            For arrays of wrong length or with numbers that make no sense.
+        UnknownName
+            For a method that there is not.
         """
         v = np.ascontiguousarray(v, dtype=np.float64)
         s = np.ascontiguousarray(s, dtype=np.float64)
@@ -264,6 +295,8 @@ class P3Solver:
 
         Where that takes more than 20,000 nodes (many channels alike), an upper bound on it.
 
+        Examples
+        --------
         >>> P3Solver([[1, 2], [2, 1], [1, 1]], [3, 3]).most_channels()
         2
         """
@@ -358,6 +391,8 @@ def solve_milp(
     For v, s [E], finite, requests a [E, K] and capacities c [K]: x [E], its value, a bound, and how
     many rounds it took; ``time_limit`` is in seconds for all rounds together.
 
+    Examples
+    --------
     >>> x, value, bound, rounds = solve_milp(
     ...     np.array([1.0, 2.0]), np.array([5.0, 10.0]), np.array([[1.0], [1.0]]), np.array([1.0])
     ... )
@@ -417,6 +452,8 @@ def solve(
 ) -> Solution:
     """Solve P3 once, with the options of :meth:`P3Solver.solve`; keep a solver for many slots.
 
+    Examples
+    --------
     Two channels for one server, the second one never played:
 
     >>> solve([0.9, 0.0], [0.1, np.inf], [[1], [1]], [1]).x

@@ -67,12 +67,16 @@ class Lifetimes:
 class GoogleJobEvents:
     """The job events of a window that begins with the trace.
 
-    - ``path``: The folder with the parts, or the one above it that holds ``job_events``, or one
-      part. Parts are read from the first on, as far as the window needs them; none may be missing.
-    - ``hours``: Length of the window. The paper: "a 10-hour period".
-    - ``present`` ("drop", "start"): What becomes of jobs that were there before the trace begins,
-      about half as many as arrive in ten hours: left out, since their arrival is not known, or let
-      arrive at the start.
+    Parameters
+    ----------
+    path : path
+        The folder with the parts, or the one above it that holds ``job_events``, or one part. Parts
+        are read from the first on, as far as the window needs them; none may be missing.
+    hours : float
+        Length of the window. The paper: "a 10-hour period".
+    present : {"drop", "start"}
+        What becomes of jobs that were there before the trace begins, about half as many as arrive
+        in ten hours: left out, since their arrival is not known, or let arrive at the start.
     """
 
     def __init__(

@@ -119,7 +119,10 @@ class Pod:
 def pod_of(row: int, record: Mapping[str, Any], gangs: bool) -> Pod:
     """Read one pod.
 
-    Raises ValueError when it is not as the API has it.
+    Raises
+    ------
+    ValueError
+        When it is not as the API has it.
     """
     meta, spec, status = record["metadata"], record["spec"], record.get("status") or {}
     created = seconds(meta.get("creationTimestamp"))

@@ -263,7 +263,10 @@ def is_mapping(path: Path) -> bool:
 def read_mapping(path: Path) -> MappingFile:
     """The mapping, checked.
 
-    Raises TraceError, which names the entry at fault, and what was probably meant.
+    Raises
+    ------
+    TraceError
+        Names the entry at fault, and what was probably meant.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -156,11 +156,16 @@ def _detail(attempt: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
 class Philly(Reader):
     """Reader of the job log and the machine list.
 
-    - ``path``: The unpacked folder, or the job log with the machine list beside it.
-    - ``capacity`` ("listed", "seen"): GPUs of a server: as in the machine list, or all that the job
-      log names on it, where these are more. The two disagree:
-      https://github.com/msr-fiddle/philly-traces/issues/8.
-    - ``strict``: Raise at the first bad record rather than leave it out and report it.
+    Parameters
+    ----------
+    path : path
+        The unpacked folder, or the job log with the machine list beside it.
+    capacity : {"listed", "seen"}
+        GPUs of a server: as in the machine list, or all that the job log names on it, where these
+        are more. The two disagree: https://github.com/msr-fiddle/philly-traces/issues/8.
+    strict : bool
+        Raise at the first bad record rather than leave it out and report it.
+
     """
 
     FORMAT = FORMAT

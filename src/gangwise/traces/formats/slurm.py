@@ -59,7 +59,10 @@ OPEN_XDMOD = (
 def listing_schema(columns: str) -> Schema:
     """The schema of a listing without a header, from the names of its columns in their order.
 
-    Raises TraceError when a column is missing without which nothing can be made of the listing.
+    Raises
+    ------
+    TraceError
+        When a column is missing without which nothing can be made of the listing.
     """
     names = [name.strip() for name in columns.replace(",", "|").split("|") if name.strip()]
     _require(names, "the list of columns")
@@ -293,17 +296,21 @@ def _tres(items: Any) -> str:
 class SlurmSacct(Reader):
     """Reader of ``sacct`` output, with the nodes of ``scontrol show node`` where they are given.
 
-    - ``path``: The output of sacct, or a folder with it: one file, or several (by month, say),
-      whose jobs are put together. Of a job that is in several, the last record is used.
-    - ``nodes``: Output of ``scontrol show node`` (with or without ``-o``); by default the one file
-      beside the jobs that is such. Without one there are no servers: accounting does not list
-      nodes.
-    - ``tres`` ("requested", "allocated"): What a job asks for: ReqTRES or AllocTRES (whole nodes,
-      where they are given whole). Where the one is empty, the other is taken, and the report says
-      how often. Where ReqTRES names no GPUs (old versions never do) and AllocTRES does, those are
-      asked for.
-    - ``columns``: Columns of a listing without a header, as given to ``--format``; by default the
-      26 that Open XDMoD stores.
+    Parameters
+    ----------
+    path : path
+        The output of sacct, or a folder with it: one file, or several (by month, say), whose
+        jobs are put together. Of a job that is in several, the last record is used.
+    nodes : path, optional
+        Output of ``scontrol show node`` (with or without ``-o``); by default the one file beside
+        the jobs that is such. Without one there are no servers: accounting does not list nodes.
+    tres : {"requested", "allocated"}
+        What a job asks for: ReqTRES or AllocTRES (whole nodes, where they are given whole). Where
+        the one is empty, the other is taken, and the report says how often. Where ReqTRES names no
+        GPUs (old versions never do) and AllocTRES does, those are asked for.
+    columns : str
+        Columns of a listing without a header, as given to ``--format``; by default the 26 that Open
+        XDMoD stores.
     """
 
     FORMAT = FORMAT

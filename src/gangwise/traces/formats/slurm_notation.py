@@ -118,10 +118,14 @@ class Request(NamedTuple):
 def request(text: str, nodes: int | None = None, memory: str = "") -> Request:
     """The request of a job: a task per node, each with an equal part of the total.
 
-    - ``text``: ReqTRES or AllocTRES, totals over the nodes.
-    - ``nodes``: For a TRES list without ``node=``.
-    - ``memory``: ReqMem, for a TRES list without ``mem=``; ``n`` at its end is per node, ``c`` per
-      core.
+    Parameters
+    ----------
+    text : str
+        ReqTRES or AllocTRES, totals over the nodes.
+    nodes : int, optional
+        For a TRES list without ``node=``.
+    memory : str
+        ReqMem, for a TRES list without ``mem=``; ``n`` at its end is per node, ``c`` per core.
 
     ValueError: When there are no cores, no nodes, or an amount is none.
 

@@ -165,7 +165,10 @@ def write_swf(
     ``jobs`` has columns of :data:`FIELDS`, null where not known; those that are absent are not
     known at all. Numbers are rounded to whole ones. ``header`` has its fields in order.
 
-    Raises StoreError when it cannot be written.
+    Raises
+    ------
+    StoreError
+        When it cannot be written.
     """
     unknown = pl.lit(-1, pl.Int64)
     rows = jobs.select(

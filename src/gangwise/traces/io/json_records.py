@@ -40,6 +40,8 @@ def read_records(path: Path, key: str = "") -> Records:
     document. Raises TraceError, with the line, when the file cannot be read, is cut short, or holds
     no such list.
 
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder, "jobs.json")

@@ -308,15 +308,26 @@ class Table:
 class Reading:
     """The reading of one file, batch by batch; raises as :func:`read_table` while iterating.
 
-    - ``others``: What the file might be instead, so that a message can say so.
-    - ``strict``: Raise at the first bad row rather than leave it out.
-    - ``exact``: Give whole columns as Int64 wherever a batch allows, rather than as Float64.
-    - ``blocks``: Those of the file, where they are not to be cut as usual.
-    - ``skip``: Batches to pass over, which were read before; ``read``, ``dropped`` and ``seen`` are
-      then to be set to what they were.
+    Parameters
+    ----------
+    others : sequence of Schema
+        What the file might be instead, so that a message can say so.
+    strict : bool
+        Raise at the first bad row rather than leave it out.
+    exact : bool
+        Give whole columns as Int64 wherever a batch allows, rather than as Float64.
+    blocks : Blocks, optional
+        Those of the file, where they are not to be cut as usual.
+    skip : int
+        Batches to pass over, which were read before; ``read``, ``dropped`` and ``seen`` are then to
+        be set to what they were.
 
-    - ``read``, ``line``: Rows without headers and the last line of the file, so far.
-    - ``seen``: Values so far of the column that must be unique: about 100 bytes of memory for each.
+    Attributes
+    ----------
+    read, line : int
+        Rows without headers and the last line of the file, so far.
+    seen : set
+        Values so far of the column that must be unique: about 100 bytes of memory for each.
     """
 
     def __init__(
@@ -474,9 +485,14 @@ def read_table(
 
     Other arguments are those of :class:`Reading`.
 
-    Raises TraceError when the file cannot be read, its columns are not the schema's, no row is
-    left, or, with ``strict``, at the first bad row.
+    Raises
+    ------
+    TraceError
+        When the file cannot be read, its columns are not the schema's, no row is left, or, with
+        ``strict``, at the first bad row.
 
+    Examples
+    --------
     >>> import tempfile
     >>> from gangwise.traces.io.schema import Column
     >>> schema = Schema("node list", (Column("sn", number=False), Column("gpu")), unique="sn")

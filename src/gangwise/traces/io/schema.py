@@ -15,15 +15,25 @@ from gangwise.traces.io.account import first_reason
 class Column:
     """What a column must hold.
 
-    - ``number``: A finite number from ``least`` to ``most``; otherwise text.
-    - ``whole``: The number must be whole, though it may be written as ``1.0``.
-    - ``least``, ``most``: Numbers beyond are refused; by default negative ones, and what no
-      quantity or time in a trace reaches.
-    - ``empty``: Whether a field may be empty: a missing number is null, a missing text is empty.
-    - ``pattern``: A regular expression that a whole text must match, unless it is empty and may be.
-    - ``needed``: Whether a file without the column is refused.
-    - ``also``: Other spellings of the name that are in use.
-    - ``times``: The text is a time, written in one of these ways, as in ``strptime``.
+    Parameters
+    ----------
+    number : bool
+        A finite number from ``least`` to ``most``; otherwise text.
+    whole : bool
+        The number must be whole, though it may be written as ``1.0``.
+    least, most : float
+        Numbers beyond are refused; by default negative ones, and what no quantity or time in a
+        trace reaches.
+    empty : bool
+        Whether a field may be empty: a missing number is null, a missing text is empty.
+    pattern : str
+        A regular expression that a whole text must match, unless it is empty and may be.
+    needed : bool
+        Whether a file without the column is refused.
+    also : tuple of str
+        Other spellings of the name that are in use.
+    times : tuple of str
+        The text is a time, written in one of these ways, as in ``strptime``.
     """
 
     name: str
@@ -63,14 +73,22 @@ class Check(NamedTuple):
 class Schema:
     """What a file must hold.
 
-    - ``name``: What the file is, for messages.
-    - ``header``: Whether the first line names the columns (in any order); without one, fields are
-      in the order of ``columns``.
-    - ``json``: Every line is a JSON object; a column named ``a.b``, or that is also so spelled, is
-      field ``b`` of object ``a``.
-    - ``absent``: Columns that the header of a fuller table has and that of this one must not.
-    - ``unique``: The column whose values must differ; of equal ones the first row is used.
-    - ``missing``: Texts that say that a field is empty, such as ``NA``.
+    Parameters
+    ----------
+    name : str
+        What the file is, for messages.
+    header : bool
+        Whether the first line names the columns (in any order); without one, fields are in the
+        order of ``columns``.
+    json : bool
+        Every line is a JSON object; a column named ``a.b``, or that is also so spelled, is field
+        ``b`` of object ``a``.
+    absent : tuple of str
+        Columns that the header of a fuller table has and that of this one must not.
+    unique : str
+        The column whose values must differ; of equal ones the first row is used.
+    missing : tuple of str
+        Texts that say that a field is empty, such as ``NA``.
     """
 
     name: str

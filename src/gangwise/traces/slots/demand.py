@@ -269,7 +269,10 @@ def _jobs(tables: Tables, how: str, account: _Account) -> pl.DataFrame:
     device-hours that all tasks of the row ran; ``run``, seconds, nan where it is not known; and
     ``weight``, how many jobs the row counts as: one, or with ``how = each`` its tasks.
 
-    Raises TraceError when no row is left.
+    Raises
+    ------
+    TraceError
+        When no row is left.
     """
     rows = tables.jobs
     device, _ = counted(rows, tables.units)
@@ -408,6 +411,8 @@ def enough(counts: Ints, fit: Ints) -> int:
 
     ``counts`` are jobs [slots, L], ``fit`` the channels of each type [L].
 
+    Examples
+    --------
     >>> enough(np.array([[1, 0], [9, 4]]), np.array([50, 50]))
     9
     >>> enough(np.array([[1, 0], [9, 4]]), np.array([25_000, 50]))

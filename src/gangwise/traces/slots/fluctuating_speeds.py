@@ -55,7 +55,10 @@ def measured(trace: Trace | Tables, where: str) -> Measured | None:
     ``where`` is a file of throughputs, a folder of recorded iteration times, ``drawn`` for none, or
     empty.
 
-    Raises TraceError when there are none at the place, or they cannot be read.
+    Raises
+    ------
+    TraceError
+        When there are none at the place, or they cannot be read.
     """
     if where == "drawn":
         return None

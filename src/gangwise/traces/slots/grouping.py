@@ -79,6 +79,8 @@ def group_jobs(
     joined by ``|``, empty for any; ``largest`` the most of each that a server has [3]; ``weight``
     how many jobs each stands for [N].
 
+    Examples
+    --------
     >>> requests = np.array([[4.0, 8, 0], [4, 8, 0], [5, 8, 0], [4, 8, 1]])
     >>> grouping = group_jobs(requests, [""] * 4, np.array([64.0, 256, 8]), job_types=2)
     >>> grouping.names, grouping.job_type
@@ -123,6 +125,8 @@ def fits(requests: Floats, allowed: Sequence[str], capacity: Floats, model: Sequ
     ``requests`` [N, 3] and ``capacity`` [R, 3] are cores, GiB and GPUs; ``allowed`` GPU models are
     joined by ``|``, empty for any; a server without GPUs has an empty ``model``.
 
+    Examples
+    --------
     >>> fits(
     ...     np.array([[1.0, 1, 1], [1, 1, 0]]),
     ...     ["A|B", ""],
@@ -159,7 +163,10 @@ def sample_servers(tables: Tables, servers: int) -> Tables:
     Of a kind, the first by name are kept. Kinds with too few servers for a place in the sample
     are not in it.
 
-    Raises ScenarioError when there are fewer servers than that.
+    Raises
+    ------
+    ScenarioError
+        When there are fewer servers than that.
     """
     total = len(tables.servers)
     if servers > total:
@@ -184,7 +191,10 @@ def stated_servers(
 ) -> Tables:
     """So many equal servers instead of those of the trace.
 
-    Raises TraceError when one of the two numbers is not stated; says what to set.
+    Raises
+    ------
+    TraceError
+        When one of the two numbers is not stated; says what to set.
     """
     if machines is None or shape is None:
         units = ", ".join(tables.units[name] for name in QUANTITIES)
@@ -252,6 +262,8 @@ def rivalry(cluster: Cluster, requests: Floats, mask: Bools, rate: Floats) -> di
     ``requests`` are [L, K], ``mask`` the channels [L, R], ``rate`` jobs of each type per slot [L].
     By device type, the mean over the servers that have any.
 
+    Examples
+    --------
     >>> cluster = Cluster(np.array([[8.0], [4.0]]), ("cpu",))
     >>> rivalry(cluster, np.array([[2.0]]), np.array([[True, True]]), np.array([0.5]))
     {'cpu': 0.1875}
@@ -268,6 +280,8 @@ def contested(cluster: Cluster, requests: Floats, mask: Bools, counts: Ints) -> 
 
     ``requests`` are [L, K], ``mask`` the channels [L, R], ``counts`` jobs [slots, L].
 
+    Examples
+    --------
     >>> cluster, channels = Cluster(np.array([[8.0], [4.0]]), ("cpu",)), np.array([[True, True]])
     >>> contested(cluster, np.array([[3.0]]), channels, np.array([[1], [2], [0]]))
     0.5

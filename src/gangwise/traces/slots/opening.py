@@ -36,23 +36,34 @@ def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: 
 
     Job events of Google become the scenario of the OPM paper, unless another family is asked for.
 
-    - ``path``: A directory with the files of a trace, or one of them; or tables that were saved by
-      :func:`~gangwise.traces.tables.save_tables`; or ``twin:NAME`` for a synthetic twin, see
-      :mod:`gangwise.traces.twins`.
-    - ``trace``: The registered name of the format, when it is not to be recognised.
-    - ``family``: ``gain_overhead``, ``fluctuating_speeds`` or ``approximation_jobs``;
-      ``gain_overhead`` when empty, and ``approximation_jobs`` for events of Google ClusterData
-      2011.
-    - ``**knobs``: Arguments of the reader (such as ``nodes``, ``pods``, ``strict``), or of the twin
-      (its seed as ``twin_seed``); ``complete="servers"`` or ``"jobs"``, to take from the twin what
-      the files have none of; and settings of the scenario:
-      :class:`~gangwise.traces.slots.settings.Settings`,
-      :class:`~gangwise.traces.slots.settings.SpeedsSettings` or
-      :class:`~gangwise.traces.slots.settings.JobsSettings`, unless the reader builds another.
+    Parameters
+    ----------
+    path : path
+        A directory with the files of a trace, or one of them; or tables that were saved by
+        :func:`~gangwise.traces.tables.save_tables`;
+        or ``twin:NAME`` for a synthetic twin, see :mod:`gangwise.traces.twins`.
+    trace : str
+        The registered name of the format, when it is not to be recognised.
+    family : str
+        ``gain_overhead``, ``fluctuating_speeds`` or ``approximation_jobs``; ``gain_overhead`` when
+        empty, and ``approximation_jobs`` for events of Google ClusterData 2011.
+    **knobs
+        Arguments of the reader (such as ``nodes``, ``pods``, ``strict``), or of the twin (its seed
+        as ``twin_seed``); ``complete="servers"`` or ``"jobs"``, to take from the twin what the
+        files have none of; and settings of the scenario:
+        :class:`~gangwise.traces.slots.settings.Settings`,
+        :class:`~gangwise.traces.slots.settings.SpeedsSettings` or
+        :class:`~gangwise.traces.slots.settings.JobsSettings`, unless the reader builds another.
 
-    Raises TraceError when nothing is recognised: says what was looked for and what was found.
-    Raises UnknownName for a format, family or setting that does not exist.
+    Raises
+    ------
+    TraceError
+        When nothing is recognised: says what was looked for and what was found.
+    UnknownName
+        For a format, family or setting that does not exist.
 
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     nodes, pods = Path(folder, "nodes.csv"), Path(folder, "pods.csv")
@@ -115,7 +126,10 @@ class Outline:
 def outline(scenario: Scenario) -> Outline:
     """What a scenario of a trace is made of.
 
-    Raises ScenarioError for a scenario that is not of a trace.
+    Raises
+    ------
+    ScenarioError
+        For a scenario that is not of a trace.
     """
     if isinstance(scenario, TraceScenario | SpeedsTraceScenario):
         numbers, types, frames = _with_types(scenario)
@@ -181,10 +195,16 @@ def write_outline(
     A scenario that is built of tables has them saved beside it and needs the trace no more; one
     that is not (of job events of Google, and recorded speeds) names the files.
 
-    - ``found``: Of the scenario.
-    - ``path``: The files of the trace.
-    - ``settings``: Arguments that the trace was opened with.
-    - ``out``: The folder; made if it is not there.
+    Parameters
+    ----------
+    found : Outline
+        Of the scenario.
+    path : path
+        The files of the trace.
+    settings : dict
+        Arguments that the trace was opened with.
+    out : path
+        The folder; made if it is not there.
     """
     out.mkdir(parents=True, exist_ok=True)
     written = []

@@ -132,7 +132,10 @@ class Calibration:
 def calibration(name: str) -> Calibration:
     """What the twin of a trace is drawn from.
 
-    Raises UnknownName for a trace without a twin.
+    Raises
+    ------
+    UnknownName
+        For a trace without a twin.
     """
     if name not in NAMES:
         raise UnknownName("twin", name, list(NAMES))
