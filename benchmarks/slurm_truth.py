@@ -164,6 +164,27 @@ CASES = {
         partitions=("low", "low", "low", "high"),
         load=0.9,
     ),
+    "preempt-qos": Case(
+        WEIGHED + "PriorityWeightQOS=10000\nPriorityWeightAge=1000\n"
+        "PreemptType=preempt/qos\nPreemptMode=REQUEUE\nPreemptExemptTime=00:03:00\n" + ONE,
+        accounts=(
+            "modify qos normal set Priority=50",
+            "add qos low Priority=1",
+            "add qos spare Priority=10 PreemptMode=cancel",
+            "add qos urgent Priority=100 Preempt=low,spare",
+            "modify user gwuser1,gwuser2,gwuser3,gwuser4,gwuser5,gwuser6 set qos+=low,spare,urgent",
+        ),
+        qos=("normal", "low", "low", "spare", "urgent", "urgent"),
+        load=0.9,
+    ),
+    "suspend": Case(
+        "PreemptType=preempt/partition_prio\nPreemptMode=SUSPEND,GANG\n"
+        "PartitionName=DEFAULT Nodes=c[01-12] State=UP\n"
+        "PartitionName=low Default=YES PriorityTier=1 PreemptMode=SUSPEND\n"
+        "PartitionName=high PriorityTier=10 PreemptMode=OFF\n",
+        partitions=("low", "low", "low", "high"),
+        load=0.8,
+    ),
 }
 
 

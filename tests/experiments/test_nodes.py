@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 from gangwise.cli import app
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.experiments.nodes import find_slow_nodes
-from gangwise.experiments.replay import worth_of_learning
 from gangwise.experiments.replay_scenario import ReplayScenario
 
 COLUMNS = "JobID|User|State|Submit|Start|End|Timelimit|ReqTRES|NNodes|NodeList|JobName"
@@ -94,9 +93,3 @@ def test_estimated_world_gives_back_the_log_on_its_own_nodes(sacct):
 def test_estimated_world_is_of_the_nodes_of_a_log(sacct):
     with pytest.raises(ScenarioError, match="drop nodes"):
         ReplayScenario(source=str(sacct), world="estimated", nodes=4)
-
-
-def test_learning_is_worth_something_where_a_node_is_slow(sacct):
-    worth = worth_of_learning(ReplayScenario(source=str(sacct)), 1)
-    assert worth is not None
-    assert len(worth) == 3

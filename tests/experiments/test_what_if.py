@@ -143,7 +143,7 @@ def test_a_what_if_goes_on_where_it_was_and_opens_again(asked: Asked) -> None:
         assert not any(report.counts for report in opened.audits(name, 50))
     page = write_report(asked.out).read_text()
     assert "Who wins and who pays, by partition" in page
-    assert "Lines of the site file that would change" in page
+    assert "files that would change" in page
 
 
 def test_who_wins_and_who_pays_is_a_mean_over_jobs_with_its_interval_over_weeks(asked) -> None:
@@ -284,8 +284,23 @@ def test_a_condition_speaks_of_the_summary_of_each_change(asked: Asked) -> None:
     for bad in ("waiting.p95", "waiting.p95 = 3", "waiting.p95 > +2 parsecs", "> 3"):
         with pytest.raises(ScenarioError, match="write METRIC"):
             Gate.of(bad)
-    with pytest.raises(ScenarioError, match=r"no metric 'wait.p95'; there are jobs, finished"):
-        broken(found, [Gate.of("wait.p95 > 1h")])
+
+
+def test_an_unknown_metric_is_refused_before_anything_is_played(asked: Asked) -> None:
+    gate = Gate.of("wait.p95 > 1h")
+    said = r"'wait.p95 > 1h': there is no metric 'wait.p95'; there are jobs, .*goodput.cpu"
+    for ask in (
+        lambda: what_if(asked, CHANGES[:1], gates=[gate]),
+        lambda: capacity(asked, gate, []),
+    ):
+        with pytest.raises(ScenarioError, match=said):
+            ask()
+    pytest.importorskip("optuna")
+    given, ranges = {"source": asked.source, "parts": 4, **asked.settings}, ["cap.1.most=2:64:int"]
+    with pytest.raises(ScenarioError, match=r"--metric: there is no metric 'wait.p95'"):
+        tune("replay", asked.scheduler, ranges, asked.out, given, metric="wait.p95")
+    assert not Path(asked.out).exists()
+    what_if(asked, CHANGES[:1], gates=[Gate.of("goodput.cpu < 0.1")])
 
 
 def test_money_is_price_times_devices_times_hours(asked: Asked) -> None:

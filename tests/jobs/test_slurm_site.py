@@ -16,7 +16,7 @@ from gangwise.jobs import Jobs, Node, Nodes
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.site import Site
 from gangwise.jobs.slurm_passes import SlurmPasses
-from gangwise.jobs.slurm_site import Reading
+from gangwise.jobs.slurm_site import Reading, in_own_words
 
 TRUTH = Path(__file__).with_name("slurm_truth")
 
@@ -126,6 +126,45 @@ def test_what_the_controller_prints_counts_before_slurm_conf(folder):
     assert "config.txt, line 2: SelectTypeParameters=CR_CORE_MEMORY is taken, not CR_Core" in (
         "\n".join(site.notes)
     )
+
+
+def test_settings_change_in_slurms_own_words_where_they_stand(folder):
+    changes = [
+        (["SchedulerParameters", "bf_interval"], "*=", "2"),
+        (["qos", "small", "GrpTRES", "gres/gpu"], "+=", "4"),
+        (["partition", "debug", "MaxTime"], "=", "01:00:00"),
+        (["PriorityWeightAge"], "=", "7"),
+    ]
+    assert all(in_own_words(path) for path, _, _ in changes)
+    assert not any(
+        in_own_words(p) for p in (["pool", "debug", "most_time"], ["load"], ["nodes", "all"])
+    )
+    site = Site.read(f"slurm:{folder}", changes)
+    assert "interval=120" in site.scheduler
+    assert ("all", "gpu", 8, "small") in {(c.scope, c.of, c.most, c.qos) for c in site.rules.cap}
+    assert {p.name: p.most_time for p in site.rules.pool}["debug"] == 3600
+    assert site.edits == (
+        "  slurm.conf, line 4",
+        "- SchedulerParameters=bf_interval=60,bf_max_job_user=4,bf_continu",
+        "+ SchedulerParameters=bf_interval=120,bf_max_job_user=4,bf_continu",
+        "  qos.txt, line 3, Name=small",
+        "- GrpTRES=gres/gpu=4,node=2",
+        "+ GrpTRES=gres/gpu=8,node=2",
+        "  slurm.conf, line 12, PartitionName=debug",
+        "- MaxTime=30",
+        "+ MaxTime=01:00:00",
+        "  slurm.conf",
+        "+ PriorityWeightAge=7",
+    )
+    before = Site.read(f"slurm:{folder}")
+    for path, how, given, said in (
+        (["partition", "gpu", "MaxTime"], "=", "1", "the files have no partition gpu"),
+        (["partition", "debug", "MaxTime"], "=", "soon", "debug.MaxTime=soon: soon makes no sense"),
+        (["partition", "odd", "MaxTime"], "+=", "1", "'tomorrow' is no number; write ="),
+    ):
+        with pytest.raises(ScenarioError, match=said):
+            Site.read(f"slurm:{folder}", [(path, how, given)])
+    assert Site.read(f"slurm:{folder}").digest == before.digest != site.digest
 
 
 @pytest.mark.parametrize(

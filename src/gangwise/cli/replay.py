@@ -41,7 +41,6 @@ def replay_command(
     load: float | None = None,
     site: str | None = None,
     bound: bool | None = None,
-    sensitive: bool | None = None,
     until_full: bool = False,
     out: Path | None = None,
     jobs: int = -1,
@@ -50,7 +49,7 @@ def replay_command(
     as_json: bool = False,
 ) -> None:
     """Replay a log's jobs under schedulers: waiting, completion time, and what is left to gain."""
-    from gangwise.experiments.replay import STEPS, replay, replay_source, sensitivity
+    from gangwise.experiments.replay import STEPS, replay, replay_source
     from gangwise.experiments.replay_scenario import TWIN
     from gangwise.jobs.site import SLURM
     from gangwise.report.jobs import job_report, results_of
@@ -58,12 +57,7 @@ def replay_command(
 
     given = settings_of(settings)
     if until_full:
-        other = {
-            "--world": world,
-            "--load": load,
-            "--sensitivity": sensitive,
-            "--as": rules or None,
-        }
+        other = {"--world": world, "--load": load, "--as": rules or None}
         if refused := [name for name, value in other.items() if value is not None]:
             raise ScenarioError(f"{refused[0]} is of a replay in time, which --until-full is not")
         _fill(source or TWIN, policies, seeds, given, out, as_json)
@@ -75,8 +69,6 @@ def replay_command(
             found = replayed(source, [n for n in (policies or "").replace(",", " ").split() if n])
             print(json_text(found) if as_json else "\n".join(lines(found)))
             return
-    if sensitive is None:
-        sensitive = bool(source) and out is not None
     if rules.startswith(SLURM) and site is None:
         site = rules
     named = {"world": world, "load": load, "site": site}
@@ -93,20 +85,19 @@ def replay_command(
     with progress("start again with the same --out to go on") as tell:
         played = replay(scenario, names, chosen, out, jobs, tell, isolated, rules)
         bounds = [] if bound is False else played.bounds(steps, tell)
-        again = sensitivity(played, jobs, tell) if sensitive else None
     values = [found.mean_completion for found in bounds]
     priced = all(found.searched for found in bounds)
     if as_json:
         print(json_text(played.as_dict(values, priced)))
     else:
-        results = results_of(played, values, command_line(), again, priced)
+        results = results_of(played, values, command_line(), priced)
         screen().print(job_report(results).terminal())
     if out is not None:
         from gangwise.report.pages import write_replay
 
         with progress("start again with the same --out to go on") as tell:
             tell("page", 0, 1)
-            written = write_replay(played, out, bounds, command_line(), again)
+            written = write_replay(played, out, bounds, command_line())
         say(f"wrote {', '.join(path.name for path in written)} to {out}")
 
 

@@ -45,7 +45,7 @@ def what_if_command(
 ) -> None:
     """Play your own rules on your own log, and changes beside them: who waits less, who pays.
 
-    Nothing is applied: the last lines say what to change in the site file.
+    Nothing is applied: the last lines say what to change in the site's files.
     """
     from gangwise.experiments.replay import BASE
     from gangwise.experiments.sweep import Workers
@@ -77,7 +77,7 @@ def what_if_command(
             names = [name for name in kinds.replace(",", " ").split() if name]
             played, needed = capacity(asked, Gate.of(target), names, tell)
         else:
-            played = what_if(asked, change or [], tell)
+            played = what_if(asked, change or [], tell, gates)
     results = results_of(played, command=command_line())
     why = broken(results, gates)
     if as_json:
@@ -89,7 +89,7 @@ def what_if_command(
         for each in needed:
             print(f"\n{_needed(each, Gate.of(target))}")
         for name, lines in results.edits.items() if not target else ():
-            print("\n".join([f"\n{name} changes in the site file:", *(lines or ["  nothing"])]))
+            print("\n".join([f"\n{name} changes in the site's files:", *(lines or ["  nothing"])]))
     if out is not None:
         from gangwise.report.pages import write_replay
 

@@ -59,6 +59,11 @@ class Change(NamedTuple):
     def __str__(self) -> str:
         return f"{self.path}{self.how}{self.given}"
 
+    @property
+    def parts(self) -> list[str]:
+        """The parts of the path, which quotes keep whole."""
+        return [part.strip('"') for part in re.findall(r'"[^"]*"|[^.]+', self.path)]
+
 
 def changes_of(text: str) -> list[Change]:
     """The changes of a text, separated by commas outside of quotes and brackets.
@@ -106,7 +111,7 @@ def changed(document: Mapping[str, Any], changes: list[Change]) -> dict[str, Any
     made = copy.deepcopy(dict(document))
     for change in changes:
         at: Any = made
-        *path, last = _parts(change.path)
+        *path, last = change.parts
         for i, part in enumerate(path):
             key = _key(at, part, change, path[:i])
             if at[key] is None:  # a table that is not there yet: its model knows what it may hold
@@ -124,14 +129,10 @@ def setting(document: Mapping[str, Any], path: str) -> Any:
     3600.0
     """
     at: Any = document
-    parts = _parts(path)
+    parts = (change := Change(path, "", "")).parts
     for i, part in enumerate(parts):
-        at = at[_key(at, part, Change(path, "", ""), parts[:i])]
+        at = at[_key(at, part, change, parts[:i])]
     return at
-
-
-def _parts(path: str) -> list[str]:
-    return [part.strip('"') for part in re.findall(r'"[^"]*"|[^.]+', path)]
 
 
 class _Free(dict[str, Any]):

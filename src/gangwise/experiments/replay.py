@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,19 +20,8 @@ from gangwise.core.isolation import apart
 from gangwise.core.json_text import finite
 from gangwise.core.limits import require_seeds
 from gangwise.core.registry import label_of, names_of
-from gangwise.experiments.answer import (
-    BY_BLOCKS,
-    ORACLES,
-    Compared,
-    LearnedRates,
-    best_of,
-    ending_keys,
-    kills_more,
-    paired_times,
-    words,
-)
-from gangwise.experiments.nodes import ESTIMATED
-from gangwise.experiments.replay_scenario import TWIN, ReplayScenario, load_of, stored_outcome
+from gangwise.experiments.answer import BY_BLOCKS, Compared, LearnedRates, ending_keys, kills_more
+from gangwise.experiments.replay_scenario import TWIN, ReplayScenario, stored_outcome
 from gangwise.experiments.results import Results, Shown
 from gangwise.experiments.runs import PLAN, GivenSource, NamedSource, Rows, RunSpec, played_in
 from gangwise.experiments.statistics import difference, mean_and_interval, numbers
@@ -45,7 +34,6 @@ from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.rates import SlowNode
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.site import SLURM
-from gangwise.jobs.world import DrawnWorld
 
 NAME = "replay"
 """Of the experiment, in a folder."""
@@ -475,120 +463,3 @@ def audited(folder: Path) -> dict[str, Audit | str]:
         for name in replayed.schedulers
         for seed, report in zip(replayed.seeds, replayed.audits(name))
     }
-
-
-# Sensitivity: a log does not say everything, and what it leaves out is assumed. The best scheduler
-# and the base are played again, each time with a single assumption changed.
-
-SENSITIVITY_SEEDS = 3
-"""So many of the replay's seeds are played again."""
-
-MOST_TRIED = 30_000
-"""Jobs up to which a replay tries by itself what learning would be worth."""
-
-MORE = 1.1
-"""The load, where more of it is assumed."""
-
-
-@dataclass(frozen=True)
-class Sensitivity:
-    """What one scheduler gains over another under several assumptions.
-
-    ``changes`` has, by assumption, the change of the mean completion time in per cent for each
-    seed; the first is that of the replay itself.
-    """
-
-    scheduler: str
-    base: str
-    changes: Mapping[str, tuple[float, ...]]
-    learning: tuple[float, ...] = ()  # the same of learned rates against labels, nodes as estimated
-
-    def as_dict(self) -> dict[str, Any]:
-        changes = {name: list(values) for name, values in self.changes.items()}
-        told = {"scheduler": self.scheduler, "base": self.base, "changes": changes}
-        return told | {"learning": list(self.learning)}
-
-    @classmethod
-    def of_dict(cls, told: Mapping[str, Any]) -> Sensitivity:
-        changes = {name: tuple(values) for name, values in told["changes"].items()}
-        return cls(told["scheduler"], told["base"], changes, tuple(told.get("learning", ())))
-
-
-def other_assumptions(scenario: ReplayScenario) -> dict[str, dict[str, Any]]:
-    """The settings of each assumption, in place of the scenario's.
-
-    >>> list(other_assumptions(ReplayScenario(world="like", nodes=4, first=50)))
-    ['limits exact', 'load + 10 %', 'no affinity']
-    """
-    s, first = scenario.settings, scenario.draw(0)
-    found: dict[str, dict[str, Any]] = {}
-    if (first.jobs.limit != first.jobs.run).any():
-        found["limits exact"] = {"overestimate": 1.0}
-    else:
-        found["limits 1 to 5 times"] = {"overestimate": 5.0}
-    load = load_of(first.jobs, first.nodes)
-    if load > 0:
-        found["load + 10 %"] = {"load": MORE * (s.load or load)}
-    if isinstance(scenario.world, DrawnWorld):
-        word = s.world.partition(":")[0]
-        own = {f.name: getattr(scenario.world, f.name) for f in fields(DrawnWorld)}
-
-        def world(**changed: Any) -> dict[str, Any]:
-            given = own | changed
-            text = ",".join(f"{k}={v!r}" for k, v in given.items() if v != float("inf"))
-            return {"world": f"{word}:{text}"}
-
-        if round(own["stragglers"] * s.nodes) > 0:
-            found["no stragglers"] = world(stragglers=0.0)
-            found["twice the stragglers"] = world(stragglers=min(2 * own["stragglers"], 0.9))
-        if own["affinity"] > 0:
-            found["no affinity"] = world(affinity=0.0)
-    return found
-
-
-def sensitivity(
-    played: Replayed, jobs: int = 1, progress: Progress | None = None
-) -> Sensitivity | None:
-    """Play the best scheduler and the base under other assumptions; None for a single one."""
-    base = played.base
-    real = [n for n in played.schedulers if n != base and not ORACLES & words(n)]
-    if not real:
-        return None
-    best = best_of(played.outcomes, real, base)
-    seeds = list(played.seeds)[:SENSITIVITY_SEEDS]
-    settings = played.scenario.given
-    source = settings.pop("source")
-    changes = {"as assumed": _changes(played, best, base, len(seeds))}
-    for name, other in other_assumptions(played.scenario).items():
-        again = replay(source, [base, best], seeds, None, jobs, progress, **{**settings, **other})
-        changes[name] = _changes(again, best, base, len(seeds))
-    return Sensitivity(best, base, changes, worth_of_learning(played.scenario, jobs, progress))
-
-
-def worth_of_learning(
-    scenario: ReplayScenario, jobs: int = 1, progress: Progress | None = None
-) -> tuple[float, ...]:
-    """What learned rates change beside labels, in per cent by seed, on nodes as estimated.
-
-    Nothing where the log does not say where jobs ran, or jobs are not played on its nodes, or there
-    are more than :data:`MOST_TRIED`.
-    """
-    logged = scenario.cluster is None and scenario.as_logged and not scenario.settings.nodes
-    if not logged or not scenario.log.host.size or len(scenario.jobs) > MOST_TRIED:
-        return ()
-    given = {**scenario.given, "world": ESTIMATED}
-    base, learned = "fcfs+easy+label", "fcfs+easy+learned"
-    seeds = range(SENSITIVITY_SEEDS)
-    try:
-        source = given.pop("source")
-        played = replay(source, [base, learned], seeds, None, jobs, progress, **given)
-    except GangwiseError:  # nothing can be compared
-        return ()
-    return _changes(played, learned, base, SENSITIVITY_SEEDS)
-
-
-def _changes(played: Replayed, best: str, base: str, seeds: int) -> tuple[float, ...]:
-    """Of mean completion, in per cent by seed, on the jobs that did their work under both."""
-    ours, theirs = (played.outcomes[name][:seeds] for name in (best, base))
-    mine, its = paired_times(ours, theirs)[0]["completion.mean"]
-    return tuple((100 * (mine / its - 1)).tolist())

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.settings import checked
-from gangwise.experiments.changes import changed, changes_of
+from gangwise.experiments.changes import Change, changed, changes_of
 from gangwise.experiments.nodes import ESTIMATED, EstimatedWorld, find_slow_nodes
 from gangwise.experiments.runs import Rows
 from gangwise.jobs.books import Books
@@ -34,7 +34,8 @@ from gangwise.jobs.model import Conditions, Jobs, Nodes
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.jobs.site import Rules, Site
+from gangwise.jobs.site import SLURM, Rules, Site
+from gangwise.jobs.slurm_site import in_own_words
 from gangwise.jobs.world import World, rescaled, stretched, world_of
 from gangwise.scenarios.jobs import ClusterOfJobs, is_cluster_of_jobs, read_cluster_of_jobs
 from gangwise.traces.jobs import JobLog, Lost, open_jobs
@@ -200,18 +201,22 @@ class ReplayScenario:
         if self.cluster is not None:
             raise ScenarioError("site is of logs; a cluster file has no pools")
         log, site = self.log, Site(Rules(), "no site file")
+        changes = changes_of(s.change) if s.change else []
         if s.site:
-            site = Site.of_log(log.jobs) if s.site == OF_LOG else Site.read(s.site)
+            theirs = [c for c in changes if s.site.startswith(SLURM) and in_own_words(c.parts)]
+            changes = [change for change in changes if change not in theirs]
+            theirs = [(change.parts, change.how, change.given) for change in theirs]
+            site = Site.of_log(log.jobs) if s.site == OF_LOG else Site.read(s.site, theirs)
         if site.nodes is not None and (s.nodes or s.world):
             raise ScenarioError(f"{site.path} says which nodes there are: drop nodes and world")
         site = site.with_hosts(log.jobs, log.nodes, log.host_from, log.host, log.clock)
-        return self._with_changes(site) if s.change else site
+        return self._with_changes(site, changes) if changes else site
 
-    def _with_changes(self, site: Site) -> Site:
+    def _with_changes(self, site: Site, changes: list[Change]) -> Site:
         """Changed rules; of nodes that are as many as before nothing is said."""
         there = site.counts(self.site_nodes(site))
         document = site.document(whole=True) | {"nodes": there}
-        made = changed(document, changes_of(self.settings.change))
+        made = changed(document, changes)
         asked = site.rules.nodes
         made["nodes"] = {k: n for k, n in made["nodes"].items() if k in asked or n != there[k]}
         path = f"{site.path}, changed"
@@ -298,6 +303,14 @@ class ReplayScenario:
         """The device of nodes that are not the log's: the one that its device-hours count."""
         devices, counted = self.log.jobs.devices, self.log.played.device
         return counted if counted in devices else devices[0]
+
+    def check_metric(self, name: str, what: str) -> None:
+        """ScenarioError where a replay has no such number: a small job alone is played."""
+        nodes = self.draw(0).nodes
+        job = Jobs.of([0.0], 1.0, 1, {nodes.devices[int(nodes.capacity.sum(0).argmax())]: 0.001})
+        known = ", ".join(Outcome.of(simulate_jobs(job, nodes), "").summary())
+        if name not in known.split(", "):
+            raise ScenarioError(f"{what}: there is no metric {name!r}; there are {known}")
 
     def draw(self, seed: int, keep: Any = None) -> Played:
         """Jobs, nodes and hidden conditions of a seed; only of the jobs in ``keep``, if given."""

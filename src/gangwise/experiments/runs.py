@@ -277,7 +277,8 @@ def fidelity_of(scenario: object, slots: int) -> dict[str, Any] | None:
         return None
     found = told()
     if isinstance(scenario, Replay):  # whole logs, without slots
-        return {"line": found[0], "warnings": found[1:]} if found else None
+        warnings = [text.removeprefix("warning: ") for text in found[1:]]
+        return {"line": found[0], "warnings": warnings} if found else None
     kept = getattr(found, "kept", None)
     return None if kept is None else dict(kept.in_first(slots).to_dict())
 

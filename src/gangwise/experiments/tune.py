@@ -488,6 +488,8 @@ def tune(
     kind = deciders(played)
     if not metric and isinstance(played, Replay):
         metric, minimise = played.objective, played.minimise
+    elif hasattr(played, "check_metric"):
+        played.check_metric(metric, "--metric")
     _check(kind, policy, parameters, trials, seeds, validation)
     own = configuration(create(kind, policy))
     if site := [each for each in parameters if "." in each.name]:

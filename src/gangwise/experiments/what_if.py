@@ -28,6 +28,7 @@ from gangwise.experiments.sweep import Progress, Workers, silent
 from gangwise.jobs.retelling import groups_of
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.site import SLURM, Rules, Site, kinds_of
+from gangwise.jobs.slurm_site import in_own_words
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,18 @@ class Asked:
     prices: Mapping[str, float] | None = None
 
 
-def what_if(asked: Asked, changes: Sequence[str], progress: Progress | None = None) -> Replayed:
+def what_if(
+    asked: Asked,
+    changes: Sequence[str],
+    progress: Progress | None = None,
+    gates: Sequence[Gate] = (),
+) -> Replayed:
     """Play the rules as they are, and each change beside them.
 
     Raises
     ------
     ScenarioError
-        For a change of what is not there, before anything is played.
+        For a change of what is not there, or a gate's unknown metric, before anything is played.
 
     Examples
     --------
@@ -65,6 +71,8 @@ def what_if(asked: Asked, changes: Sequence[str], progress: Progress | None = No
     source = replay_source(asked.source, {**of_site, **asked.settings})
     (progress or silent)("reading the log", 0, 1)
     played: Any = source.scenario()
+    for gate in gates:
+        played.check_metric(gate.metric, f"condition {gate.text!r}")
     scheduler = asked.scheduler
     if scheduler.startswith(SLURM):
         scheduler = played.site.scheduler or BASE
@@ -99,23 +107,28 @@ def _contender(
     if of_site := [str(change) for change in changes if change not in own]:
         before = played.settings.change
         settings["change"] = ",".join([before] * bool(before) + of_site)
+        if played.settings.site.startswith(SLURM) and scheduler == then["scheduler"]:
+            site = played.changed(**settings).site
+            then["scheduler"] = site.scheduler if site and site.edits else scheduler
     return str(then["scheduler"]), settings
 
 
 def lines_of(played: Replayed) -> dict[str, list[str]]:
-    """By change, the lines of the site file that it replaces; of no what-if, nothing."""
+    """By change, the lines of the site's files that it replaces; of no what-if, nothing."""
 
     def document(scenario: ReplayScenario) -> dict[str, Any]:
         return {} if scenario.site is None else scenario.site.document()
 
+    def lines(scenario: ReplayScenario) -> list[str]:
+        edits = list(scenario.site.edits) if scenario.site else []
+        every = changes_of(scenario.settings.change) if scenario.settings.change else []
+        if edits and all(in_own_words(change.parts) for change in every):
+            return edits
+        return edits + changed_lines(document(played.scenario), document(scenario))
+
     if CONFIGURED not in played.schedulers:
         return {}
-    before = document(played.scenario)
-    return {
-        name: changed_lines(before, document(scenario))
-        for name, scenario in played.scenarios.items()
-        if name != CONFIGURED
-    }
+    return {name: lines(of) for name, of in played.scenarios.items() if name != CONFIGURED}
 
 
 GROUPS = 12
@@ -216,12 +229,6 @@ class Gate(NamedTuple):
 
     def of_run(self, compared: Compared, name: str) -> Estimate:
         """The number that the condition speaks of."""
-        known = compared.summaries[compared.base][0]
-        if self.metric not in known:
-            raise ScenarioError(
-                f"condition {self.text!r}: there is no metric {self.metric!r}; there are "
-                f"{', '.join(known)}"
-            )
         if self.change == "%":
             return UNKNOWN if name == compared.base else compared.change(name, self.metric)
         here, there = (compared.of(who, self.metric) for who in (name, compared.base))
@@ -285,7 +292,7 @@ def capacity(
     jobs that run now does not reach it. The replay has all that was tried.
     """
     asked = replace(asked, out=store_of(asked.out))
-    base = what_if(asked, [], progress)
+    base = what_if(asked, [], progress, [target])
     site = base.scenario.site or Site(Rules())
     nodes = base.scenario.site_nodes(site)
     there = site.counts(nodes)

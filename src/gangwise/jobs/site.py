@@ -221,6 +221,8 @@ class Site:
         Who decides there, where the site says so.
     notes : tuple of str
         What of the site's own files is not modelled, or was at fault.
+    edits : tuple of str
+        Lines of these files that were changed before they were read.
     log_clock : Clock, optional
         Where the log's time 0 lies; None where it does not say.
 
@@ -240,11 +242,14 @@ class Site:
     ignored: tuple[str, ...] = ()
     scheduler: str = ""
     notes: tuple[str, ...] = ()
+    edits: tuple[str, ...] = ()
     log_clock: Clock | None = None
 
     @classmethod
-    def read(cls, path: Path | str) -> Site:
+    def read(cls, path: Path | str, changes: Sequence[Any] = ()) -> Site:
         """Read a file, ``site.toml`` of a folder, or with ``slurm:FOLDER`` what Slurm prints.
+
+        ``changes`` are made in what Slurm prints, see :func:`~.slurm_site.read_slurm`.
 
         Raises
         ------
@@ -255,7 +260,7 @@ class Site:
         more: dict[str, Any] = {}
         if str(path).startswith(SLURM):
             file = Path(str(path).removeprefix(SLURM))
-            more = read_slurm(file)
+            more = read_slurm(file, changes)
         return cls.of(more.pop("rules", None) or read_toml(file), str(file), **more)
 
     @classmethod

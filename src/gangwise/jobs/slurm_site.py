@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
@@ -35,6 +35,7 @@ from gangwise.traces.formats.slurm_notation import expand_nodes, gib, gpus, tres
 SCONTROL = {"PartitionName=": "partition", "NodeName=": "node", "ReservationName=": "reservation"}
 """How entries begin, in slurm.conf as well."""
 NEEDED = "slurm.conf, or what `scontrol show partition -o` and `scontrol show node -o` print"
+NAMED_BY = {"partition": "PartitionName", "qos": "Name", "node": "NodeName", "config": ""}
 FOREVER = ("INFINITE", "UNLIMITED", "NONE", "-1")
 SHOWN = 4
 """So many places of a setting are named."""
@@ -120,6 +121,7 @@ class Reading:
     def __init__(self, folder: Path):
         self.folder, self.rows, self.said = folder, list[Row](), list[str]()
         self.left_out: dict[str, list[str]] = {}
+        self.asked: dict[str, str] = {}  # changed values → the change
         self.included: set[Path] = set()
         if not folder.is_dir():
             raise ScenarioError(f"{folder} is no folder; it holds {NEEDED}")
@@ -223,6 +225,40 @@ class Reading:
     def _leave(self, what: str, where: str) -> None:
         self.left_out.setdefault(what, []).append(where)
 
+    def change(self, path: Sequence[str], how: str, given: str) -> list[str]:
+        """Change a setting, or one in its list, as :func:`in_own_words` has it; the lines then.
+
+        Of a setting that several files have, the lines are those of the first.
+        """
+        change, (kind, name, setting, *item) = ".".join(path) + how + given, _whole(path)
+        rows = [row for row in self.rows if row.kind == kind]
+        rows = [row for row in rows if row.values.get(NAMED_BY[kind], "") == name]
+        if not rows:
+            raise ScenarioError(f"change {change}: the files have no {kind} {name}".rstrip())
+        have = [row for row in rows if setting in row.values] or rows[-1:]
+        before = have[-1].values.get(setting, "")
+        parts = dict(part.partition("=")[::2] for part in before.split(",") if part)
+        old, new = parts.get(item[0], "") if item else before, given.strip('"')
+        if how != "=":
+            try:
+                number = (
+                    float(old) * float(given)
+                    if how == "*="
+                    else float(old) + (float(given) if how == "+=" else -float(given))
+                )
+            except ValueError:
+                raise ScenarioError(f"change {change}: {old!r} is no number; write =") from None
+            new = f"{number:.12g}"
+        if item:
+            parts[item[0]] = new
+            new = ",".join(f"{n}={value}" if value else n for n, value in parts.items())
+        for row in have:
+            row.values[setting] = new
+        self.asked[new] = change
+        where = have[0].where if name or before else "slurm.conf"
+        where += f", {NAMED_BY[kind]}={name}" * bool(name)
+        return [f"  {where}", *[f"- {setting}={before}"] * bool(before), f"+ {setting}={new}"]
+
     # -------------------------------------------------------------------------- what it comes to
 
     def lines(self) -> list[str]:
@@ -243,6 +279,8 @@ class Reading:
             return read(text)
         except ValueError:
             where = row.places.get(name, row.where)
+            if text in self.asked:
+                raise ScenarioError(f"change {self.asked[text]}: {text} makes no sense") from None
             self.said.append(f"{where}: {name}={text} makes no sense; {default!r} is taken")
             return default
 
@@ -285,11 +323,32 @@ class Reading:
 # -------------------------------------------------------------------------- as a site's rules
 
 
-def read_slurm(folder: Path | str) -> dict[str, Any]:
+def _whole(path: Sequence[str]) -> list[str]:
+    """Kind of entry, its name, and a setting, perhaps with one in its list."""
+    return [*path] if path[0] in NAMED_BY else ["config", "", *path]
+
+
+def in_own_words(path: Sequence[str]) -> bool:
+    """Whether a path is of Slurm's own settings: those of a site file are in small letters.
+
+    >>> in_own_words(["PriorityWeightAge"]), in_own_words(["qos", "long", "priority"])
+    (True, False)
+    >>> in_own_words(["qos", "long", "GrpTRES", "gres/gpu"])
+    True
+    """
+    kind, _, setting, *_ = [*_whole(path), "", ""]
+    known = settings().get(kind if kind in NAMED_BY else "", {})
+    return setting in {*known.get("modelled", ()), *known.get("not_modelled", ())}
+
+
+def read_slurm(
+    folder: Path | str, changes: Sequence[tuple[Sequence[str], str, str]] = ()
+) -> dict[str, Any]:
     """What :class:`gangwise.jobs.site.Site` is made of, see :meth:`~gangwise.jobs.site.Site.read`.
 
     Gives ``rules``, its content in the names of a site file; ``nodes``; ``ignored``, device types
-    that are not given out; ``scheduler``, who decides as Slurm does; and ``notes``.
+    that are not given out; ``scheduler``, who decides as Slurm does; ``notes``; and ``edits``, the
+    lines that ``changes`` change, which are paths in Slurm's own words, how, and what.
 
     Raises
     ------
@@ -297,6 +356,7 @@ def read_slurm(folder: Path | str) -> dict[str, Any]:
         Where the folder names no partition and no node, or holds what nobody can read.
     """
     r = Reading(Path(folder))
+    edits = [line for change in changes for line in r.change(*change)]
     config = r.config()
     nodes = _nodes(r)
     partitions = r.entries("partition", "PartitionName")
@@ -345,6 +405,7 @@ def read_slurm(folder: Path | str) -> dict[str, Any]:
         "ignored": ignored,
         "scheduler": scheduler,
         "notes": tuple(r.lines()),
+        "edits": tuple(edits),
     }
 
 

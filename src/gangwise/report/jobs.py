@@ -20,7 +20,7 @@ from rich.text import Text as Line
 import gangwise
 from gangwise.core.arrays import Ints
 from gangwise.experiments.answer import CONFIGURED, Compared, ending_keys
-from gangwise.experiments.replay import Replayed, Sensitivity
+from gangwise.experiments.replay import Replayed
 from gangwise.experiments.statistics import (
     Estimate,
     decimals_for,
@@ -97,11 +97,10 @@ class JobResults(Compared):
 
     fidelity: Sequence[str] = ()  # what was dropped or assumed of the trace: Account.lines()
     assumed: Sequence[str] = ()  # further, such as the parameters of a drawn world
-    sensitivity: Sensitivity | None = None  # what would be said under other assumptions
     command: str = ""  # that made these results
     digest: str | Callable[[], str] = ""  # of the stored numbers; of a million jobs half a second
     prices: Mapping[str, float] = field(default_factory=dict)  # of a device-hour
-    edits: Mapping[str, Sequence[str]] = field(default_factory=dict)  # lines of the site file
+    edits: Mapping[str, Sequence[str]] = field(default_factory=dict)  # lines of the site's files
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,18 +145,13 @@ class JobReport:
 
 
 def results_of(
-    played: Replayed,
-    bounds: Sequence[float] = (),
-    command: str = "",
-    sensitivity: Sensitivity | None = None,
-    priced: bool = True,
+    played: Replayed, bounds: Sequence[float] = (), command: str = "", priced: bool = True
 ) -> JobResults:
     of = played.compared(bounds, priced)
     return JobResults(
         **{each.name: getattr(of, each.name) for each in fields(of) if each.init},
         fidelity=played.scenario.fidelity(),
         assumed=played.scenario.assumed(),
-        sensitivity=sensitivity,
         command=command,
         digest=lambda: played.results.digest,
         prices=played.results.experiment.get("prices", {}),
@@ -382,27 +376,6 @@ def _learned_sheets(n: Compared) -> list[Sheet]:
     return sheets
 
 
-def _sensitivity_sheet(n: JobResults) -> list[Sheet]:
-    if (told := n.sensitivity) is None:
-        return []
-    found = [mean_and_interval(np.array(values)) for values in told.changes.values()]
-    seeds = len(next(iter(told.changes.values())))
-    caption = (
-        f"Change of mean completion under {told.scheduler} against {told.base}, in %; less is "
-        "better. Each row replaces one assumption. "
-        f"{'One seed' if seeds == 1 else f'The first {seeds} seeds'}."
-    )
-    if told.learning:
-        worth = mean_and_interval(np.array(told.learning))
-        caption += (
-            " Where nodes are as unlike as run times show (world estimated), learned rates change "
-            f"mean completion by {estimate_text(worth, 2, True)} % beside labels."
-        )
-    columns = [("mean completion", estimate_cells(found, True, 1))]
-    title = "Under other assumptions"
-    return [columns_sheet(title, list(told.changes), columns, (caption,), "assumed")]
-
-
 def _groups_sheets(n: JobResults) -> list[Sheet]:
     """Who wins and who pays: what each change does to the waits of each group of jobs."""
     sheets = []
@@ -469,7 +442,6 @@ SHEETS: list[Callable[[JobResults], list[Sheet]]] = [
     _losses_sheet,
     _users_sheet,
     _learned_sheets,
-    _sensitivity_sheet,
 ]
 """The tables of page and terminal, in their order."""
 
@@ -691,11 +663,11 @@ def schedulers_section(report: JobReport) -> Section | None:
 
 
 def edits_section(report: JobReport) -> Section | None:
-    """The lines of the site file that would change: nobody applies them."""
+    """The lines of the site's files that would change: nobody applies them."""
     parts: list[Part] = []
     for name, lines in report.results.edits.items():
-        parts += [Text(name), Code("\n".join(lines) or "nothing of the site file")]
-    return Section("Lines of the site file that would change", parts) if parts else None
+        parts += [Text(name), Code("\n".join(lines) or "nothing of the site's files")]
+    return Section("Lines of the site's files that would change", parts) if parts else None
 
 
 def assumptions_section(report: JobReport) -> Section | None:

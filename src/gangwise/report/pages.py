@@ -22,7 +22,7 @@ from gangwise.core.files import Folder, write_whole
 from gangwise.core.json_text import finite
 from gangwise.experiments.compare import COMPARISON, Comparison, is_comparison
 from gangwise.experiments.replay import NAME as REPLAY
-from gangwise.experiments.replay import Replayed, Sensitivity
+from gangwise.experiments.replay import Replayed
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import experiment_toml
 from gangwise.experiments.statistics import NOTHING
@@ -41,7 +41,7 @@ from gangwise.report.provenance import Made, made_in
 from gangwise.report.words import sentence_case
 
 PAGE = "report.html"
-SUMMARY, BOUNDS, SENSITIVITY = "summary.json", "bounds.json", "sensitivity.json"
+SUMMARY, BOUNDS = "summary.json", "bounds.json"
 
 KEYS = 500
 """More runs than this, and their keys are not listed."""
@@ -69,8 +69,7 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
     if _compared(folder, names):
         write_comparison(Comparison.open(folder, names[0]), folder, command)
     elif names == [REPLAY]:
-        bounds, sensitivity = _judged(folder)
-        write_replay(Replayed.open(folder), folder, bounds, command, sensitivity)
+        write_replay(Replayed.open(folder), folder, _kept(folder, BOUNDS), command)
     else:
         page = html(document(folder))
         with Folder(folder).publish("report") as new:
@@ -234,18 +233,9 @@ def _comparison(comparison: Comparison, command: str = "", digest: str = "") -> 
 
 def _replay(folder: Path) -> Page:
     known = read_provenance(folder, REPLAY)
-    bounds, sensitivity = _judged(folder)
-    values, priced = _values(folder, bounds)
+    values, priced = _values(folder, _kept(folder, BOUNDS))
     command = "" if known is None else known.command
-    return job_report(
-        results_of(Replayed.open(folder), values, command, sensitivity, priced)
-    ).document()
-
-
-def _judged(folder: Path) -> tuple[Mapping[str, float] | None, Sensitivity | None]:
-    """The bounds of a folder by seed, and what would be said under other assumptions."""
-    sensitivity = _kept(folder, SENSITIVITY)
-    return _kept(folder, BOUNDS), None if sensitivity is None else Sensitivity.of_dict(sensitivity)
+    return job_report(results_of(Replayed.open(folder), values, command, priced)).document()
 
 
 def _kept(folder: Path, name: str) -> Any:
@@ -267,7 +257,6 @@ def write_replay(
     directory: Path | str,
     bounds: Mapping[str, float] | Sequence[LowerBound] | None = None,
     command: str = "",
-    sensitivity: Sensitivity | None = None,
 ) -> list[Path]:
     """Write ``summary.json``, the prices that prove the bounds, and ``report.html``, as a whole.
 
@@ -277,7 +266,7 @@ def write_replay(
     folder = Folder(directory)
     values, priced = _values(folder.path, bounds)
     with folder.publish(REPLAY) as new:
-        told = results_of(played, values, command, sensitivity, priced)
+        told = results_of(played, values, command, priced)
         summary = finite(played.as_dict(values, priced) | what_if(played, told))
         new.write(SUMMARY, json.dumps(summary, indent=2) + "\n")
         new.write(BOUNDS, json.dumps(dict(zip(map(str, played.seeds), values))) + "\n")
@@ -287,8 +276,6 @@ def write_replay(
         elif priced:
             for seed, bound in zip(played.seeds, bounds or []):
                 new.write(f"prices-{seed}.parquet", partial(_write_prices, bound))
-        if sensitivity is not None:
-            new.write(SENSITIVITY, json.dumps(sensitivity.as_dict(), indent=2) + "\n")
         if command:
             new.write(f"{REPLAY}.command.json", provenance_text(command))
         new.write(PAGE, job_report(told).page())
