@@ -248,6 +248,26 @@ class Compared:
         return np.array([kendalltau(self.real, each).statistic for each in self.model])
 
 
+def merged(file: Path, case: str) -> dict[str, float]:
+    """Make one row of all attempts of a job, its first start in it; what each asked to run, then.
+
+    Nothing where nobody could be preempted: then the log says how long each ran.
+    """
+    if "Preempt" not in CASES[case].conf:
+        return {}
+    heading, *lines = file.read_text().splitlines()
+    at = heading.split("|").index
+    first: dict[str, list[str]] = {}
+    for line in lines:
+        fields = line.split("|")
+        mine = first.setdefault(fields[at("JobID")], fields)
+        for name in ("State", "End"):
+            mine[at(name)] = fields[at(name)]
+    file.write_text("\n".join([heading, *map("|".join, first.values())]) + "\n")
+    drawn = mix(CASES[case], list(CASES).index(case), len(first))
+    return {job: float(drawn[int(row[at("JobName")][1:])].run) for job, row in first.items()}
+
+
 def compared(file: Path, phases: int = PHASES, scheduler: str = "") -> Compared:
     """A run of real Slurm, and the same jobs under the model of what Slurm printed of itself.
 
@@ -255,8 +275,11 @@ def compared(file: Path, phases: int = PHASES, scheduler: str = "") -> Compared:
     """
     with tempfile.TemporaryDirectory() as folder, tarfile.open(file) as tar:
         tar.extractall(folder, filter="data")
+        asked = merged(Path(folder, "sacct.txt"), file.name.rpartition("-")[0])
         jobs = open_jobs(Path(folder, "sacct.txt"), rows=False).jobs
         site = Site.read(f"slurm:{folder}/site")
+    if asked:
+        jobs = replace(jobs, run=np.array([asked[str(name)] for name in jobs.id]))
     assert site.nodes is not None
     rng, found = np.random.default_rng(0), []
     for phase in range(phases):

@@ -254,12 +254,12 @@ def test_a_reservation_holds_whole_nodes():
 
 @pytest.mark.full
 def test_jobs_start_as_a_real_slurm_started_them():
-    """Runs of 120 jobs under eleven configurations, each compared with the model of its own files.
+    """Runs of 120 jobs under fourteen configurations, compared with the model of their files.
 
     Which run of Slurm it is makes as much of a difference as whether it is Slurm or the model.
     """
     runs = {file.name.partition(".")[0]: compared(file, 1) for file in sorted(TRUTH.iterdir())}
-    assert len(runs) == 24
+    assert len(runs) == 27
     assert min(len(run.real) for run in runs.values()) == 120
     pairs = [(a, b) for a, b in combinations(runs, 2) if a[:-1] == b[:-1]]
     own = [kendalltau(runs[a].real, runs[b].real).statistic for a, b in pairs]

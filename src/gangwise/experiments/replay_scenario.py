@@ -205,8 +205,8 @@ class ReplayScenario:
         if s.site:
             theirs = [c for c in changes if s.site.startswith(SLURM) and in_own_words(c.parts)]
             changes = [change for change in changes if change not in theirs]
-            theirs = [(change.parts, change.how, change.given) for change in theirs]
-            site = Site.of_log(log.jobs) if s.site == OF_LOG else Site.read(s.site, theirs)
+            own = [(change.parts, change.how, change.given) for change in theirs]
+            site = Site.of_log(log.jobs) if s.site == OF_LOG else Site.read(s.site, own)
         if site.nodes is not None and (s.nodes or s.world):
             raise ScenarioError(f"{site.path} says which nodes there are: drop nodes and world")
         site = site.with_hosts(log.jobs, log.nodes, log.host_from, log.host, log.clock)

@@ -24,7 +24,7 @@ import numpy as np
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.jobs.hours import weekly
 from gangwise.jobs.kernels import SET_ASIDE
-from gangwise.jobs.metrics import Outcome
+from gangwise.jobs.metrics import PREEMPTED, Outcome
 from gangwise.jobs.model import Conditions
 from gangwise.jobs.schedule import Options
 
@@ -282,6 +282,42 @@ class _Auditor:
                 if used + int(amount[j]) > most:
                     return True
         return False
+
+    def preemption_holds(self) -> None:
+        """Who was preempted had to give way to one that began there then, and came back as told."""
+        rules, jobs, pieces = self.options.tenancy.preemption, self.jobs, self.outcome.pieces
+        if not rules.by or pieces is None:
+            return
+        cut = {(j, t) for j, t, why in zip(pieces.job, pieces.end, pieces.why) if why == PREEMPTED}
+        table: Any = self.options.tenancy.qos if rules.by == "qos" else self.options.tenancy.pools
+        of = {each.name: each for each in table}
+        names = [jobs.qoses[q] for q in jobs.qos] if rules.by == "qos" else list(self.pool)
+        nodes = [set(on.tolist()) for on in np.split(self.node, self.first[1:])]
+        comes: dict[float, list[int]] = {}
+        for a, t in enumerate(self.from_.tolist()):
+            comes.setdefault(t, []).append(a)
+        bad = []
+        for a, (j, t) in enumerate(zip(self.of.tolist(), self.until.tolist())):
+            mine = of.get(names[j])
+            if (j, t) not in cut or mine is None:
+                continue
+            others = [of[names[self.of[b]]] for b in comes.get(t, ()) if nodes[a] & nodes[b]]
+            above = any(
+                mine.name in each.preempts if rules.by == "qos" else each.tier > mine.tier
+                for each in others
+            )
+            own = getattr(mine, "exempt", None)
+            rested = t - self.from_[a] >= (rules.exempt if own is None else own) - NEAR
+            how, again = mine.preempted or rules.how, a + 1 < self.of.size and self.of[a + 1] == j
+            if again and how == "suspend":
+                rested &= nodes[a] == nodes[a + 1]
+            elif again:
+                rested &= how == "requeue" and self.from_[a + 1] >= t + rules.again - NEAR
+            if not (above and rested and how != "off"):
+                bad.append(a)
+        at = np.array(bad, dtype=np.int64)
+        text = "is preempted for nobody who may, too early, or does not come back as it should"
+        self.found("preemption", at, self.of, None, self.until, text)
 
     def jobs_hold(self) -> None:
         """Submission, dependencies, one attempt at a time, limits, work."""
@@ -565,6 +601,7 @@ def audit(
     a.devices_hold()
     a.jobs_hold()
     a.caps_hold()
+    a.preemption_holds()
     a.hours_hold()
     if scheduler is not None and hasattr(scheduler, "backfilling"):
         a.queue_holds(scheduler, instants, seed)

@@ -15,6 +15,7 @@ from gangwise.core.arrays import Bools, Ints
 from gangwise.jobs.caps import Cap, Tally, allowed_on
 from gangwise.jobs.hours import Opening
 from gangwise.jobs.model import Job, Nodes, Shape
+from gangwise.jobs.tenancy import Tenancy
 
 Piece = tuple[int, int, int]
 """Node, tasks on it, and a mask of the shared devices they use (0 if not told apart)."""
@@ -129,6 +130,8 @@ class Books:
         What may be in use at once; a start beyond one is refused.
     hours : Opening, optional
         When some jobs do not start.
+    tenancy : Tenancy, optional
+        Who comes first, and who gives way.
     """
 
     nodes: Nodes
@@ -140,6 +143,7 @@ class Books:
     events: list[Event]
     caps: tuple[Cap, ...] = ()
     hours: Opening | None = None
+    tenancy: Tenancy | None = None
 
     @classmethod
     def opened(cls, nodes: Nodes) -> Books:
@@ -257,9 +261,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Preempt:
-    """Take a running job off its nodes; it waits again and a restart costs."""
+    """Take a running job off its nodes; it waits again and a restart costs.
+
+    ``requeue``: what it did since its last checkpoint is lost; ``cancel``: it is withdrawn.
+    """
 
     job: str
+    how: Literal["keep", "requeue", "cancel"] = "keep"
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,7 @@ class JobSimulation:
         self.state = x = initial_state(t, rules, pieces, most, feeds=True)
         room = x.room
         cluster = t.nodes, t.nodes.capacity, room.free, room.device, x.up
-        self.books = Books(*cluster, {}, [], t.options.caps, t.hours)
+        self.books = Books(*cluster, {}, [], t.options.caps, t.hours, t.options.tenancy)
         self.moved = "", -1.0  # the job that was preempted last, and when
         self.tally = self.books.tally()
         self.waiting: list[Job] = []
@@ -292,17 +292,29 @@ class JobSimulation:
         if isinstance(action, Place):
             self._start(j, action)
         elif isinstance(action, Preempt):
-            self._preempt(j)
+            self._preempt(j, action.how)
         elif phase == WAITING:
             self._call(kernels.ASK, j, value=float(action.at))
 
-    def _preempt(self, j: int) -> None:
+    def _preempt(self, j: int, how: str) -> None:
         at = self.state.at
         self.moved = str(self.tables.jobs.id[j]), self.now
         full = at.cuts + 2 > self.state.cuts.size
         if full or at.cut_pieces + at.pieces > self.state.cut_pieces.size:
             self.state = more_room(self.state)
         self._call(kernels.PREEMPT, j)
+        x, t = self.state, self.tables
+        if how != "keep":
+            every = t.options.checkpoint
+            done = float(t.work[j] - x.jobs["left"][j])
+            kept = 0.0 if every == math.inf else done // every * every if every else done
+            s = t.jobs.shape[j]
+            x.jobs["left"][j] = t.work[j] - kept
+            x.lost[j] += (done - kept) * t.demand[s, t.dominant[s]] * t.jobs.tasks[j] / 1000.0
+        if how == "cancel":  # an event of this instant, before its next round
+            event = np.array([(self.now, 0.0, j, kernels.CANCEL)], dtype=kernels.EVENT)
+            events = np.insert(self.given.events, int(at.next_event), event)
+            self.given = self.given._replace(events=events)
 
     def _start(self, j: int, action: Place) -> None:
         i = self._place_in_queue(j)

@@ -18,6 +18,10 @@
     [priority]               # weights of the order multifactor; also job_size, pool, qos, tres
     age = 1000
     fair_share = 10000
+    [preemption]             # under the scheduler slurm; others preempt nobody
+    by = "tier"              # of pools; or qos, whose preempts = ["low"] says whom
+    how = "requeue"          # or cancel, suspend; a pool or qos has its own: preempted = "off"
+    exempt = 300             # seconds after a start
     [[cap]]                  # how much at once
     scope = "user"           # user, account, pool or qos, each by itself; all, or each job
     only = ["alice"]         # these alone; also within a pool, a qos, an account and those below
@@ -65,6 +69,7 @@ from gangwise.jobs.schedule import Options
 from gangwise.jobs.slurm_site import read_slurm
 from gangwise.jobs.tenancy import (
     AccountRule,
+    Preemption,
     Priority,
     Qos,
     Ranked,
@@ -180,6 +185,7 @@ class Rules(Strict):
     start: Start = Start()
     clock: OwnClock = OwnClock()
     priority: Priority | None = None
+    preemption: Preemption = Preemption()
     nodes: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -287,7 +293,14 @@ class Site:
     @property
     def digest(self) -> str:
         """Of what the file says, not of how it is written; and of the clock, where that counts."""
-        text = self.rules.model_dump_json()
+        late: Any = {  # came later: without it a digest is what it was
+            "preemption": True,
+            "pool": {"__all__": {"preempted"}},
+            "qos": {"__all__": {"preempts", "preempted", "exempt"}},
+        }
+        text = self.rules.model_dump_json(exclude=late)
+        if self.rules.preemption.by:
+            text += self.rules.model_dump_json(include=late)
         dates = [t for w in self.rules.window for t in (w.since, w.to) if isinstance(t, datetime)]
         if self.rules.closed or dates:
             text += repr(self.clock)
@@ -488,7 +501,7 @@ class Site:
             for i, rule in enumerate(self.rules.closed, 1)
         )
         r = self.rules
-        tenancy = Tenancy(r.priority or Priority(), r.pool, r.qos, r.account)
+        tenancy = Tenancy(r.priority or Priority(), r.pool, r.qos, r.account, r.preemption)
         late = r.start.latency
         options = replace(options, closed=closed, tenancy=tenancy)
         return replace(options, caps=caps, bounds=bounds, latency=late)
@@ -673,6 +686,7 @@ def _fault(error: ValidationError) -> str:
             "closed": Closed,
             "start": Start,
             "priority": Priority,
+            "preemption": Preemption,
             "clock": OwnClock,
         }
         name = str(first["loc"][0])

@@ -4,6 +4,8 @@ After every event the main loop starts jobs in their order; where one cannot sta
 partition take no other in this pass. Backfilling comes at most every ``interval`` seconds: for each
 job in order, all anew, the first time at which it fits among running jobs and the reservations made
 before it in this pass. A reservation holds whole nodes, whatever part of them the job asks for.
+Where the site has preemption, a job that does not fit may take the place of others at once, see
+:mod:`gangwise.jobs.preemption`. Who is suspended waits for its own nodes, and holds nothing there.
 https://slurm.schedmd.com/sched_config.html
 """
 
@@ -17,11 +19,13 @@ import numpy as np
 
 from gangwise.core.arrays import Bools
 from gangwise.core.registry import create
-from gangwise.jobs.books import Ask, Books, Place, Queue
+from gangwise.jobs.books import Ask, Books, Piece, Place, Preempt, Queue, Running
 from gangwise.jobs.caps import Tally
 from gangwise.jobs.choice import Tasks, fill, pieces_of
 from gangwise.jobs.model import Job
+from gangwise.jobs.preemption import make_room, nodes_of, way_of
 from gangwise.jobs.scheduler import Action, Composed, _Round
+from gangwise.jobs.tenancy import Tenancy
 
 FIRST_WINDOW = 30.0
 """Seconds of running jobs whose ends are looked at together; each time twice as many."""
@@ -92,6 +96,10 @@ class SlurmPasses(Composed):
     _due: bool = field(default=False, init=False, repr=False)
     _changed: bool = field(default=True, init=False, repr=False)
     _line: list[Job] = field(default_factory=list, init=False, repr=False)
+    # Who was preempted: by whom, until when it may not start, and where it was suspended.
+    _gave_way: dict[str, tuple[str, float, tuple[Piece, ...]]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         self.queue = create("scheduler", self.order).queue
@@ -108,9 +116,12 @@ class SlurmPasses(Composed):
         trial = books.copy()
         keys = np.argsort(self.queue.keys(queue, books, now), kind="stable")
         order = [queue[i] for i in keys.tolist()]
+        names = {job.id for job in order}
+        self._gave_way = {name: of for name, of in self._gave_way.items() if name in names}
         ends = {name: max(end, now) for name, end in self._expected_ends(trial, now).items()}
-        self._last, tally = _Round(trial, now, ends, order), trial.tally()
-        actions: list[Action] = list(self._main_loop(order, trial, ends, now, tally))
+        self._last, tally = _Round(trial, now, ends, [*order]), trial.tally()
+        actions = self._resume(order, trial, ends, now, tally)
+        actions += self._main_loop(order, trial, ends, now, tally)
         left = [job for job in order if job.id not in trial.running]
         late = any(
             end <= now for end in ends.values()
@@ -123,8 +134,10 @@ class SlurmPasses(Composed):
                 actions += self._backfill(left[: self.tested], trial, ends, now, tally)
             self._changed = False
             left = [job for job in left if job.id not in trial.running]
-        if left and self.tested:  # while anyone waits it comes again, whatever happens
-            actions.append(Ask(left[0].id, self._passed + self.interval))
+        # While anyone waits backfilling comes again; and when who was preempted may start.
+        asks = [(self._passed + self.interval, job.id) for job in left[: bool(self.tested)]]
+        asks += [(at, name) for name, (_, at, _) in self._gave_way.items() if now < at < np.inf]
+        actions += [Ask(asks[0][1], min(asks)[0])] if asks else []
         self._due = True
         return actions
 
@@ -142,19 +155,79 @@ class SlurmPasses(Composed):
         if self._due and self._passed + self.interval < now:
             self._passed, self._due = self._passed + self.interval, False
 
+    def _resume(
+        self, order: Sequence[Job], books: Books, ends: dict[str, float], now: float, tally: Tally
+    ) -> list[Action]:
+        """Those who were suspended go on, the first in line first, once their nodes are free."""
+        actions: list[Action] = []
+        for job in order if self._gave_way else ():
+            _, _, pieces = self._gave_way.get(job.id, ("", 0.0, ()))
+            if pieces and books.up[[n for n, _, _ in pieces]].all() and not tally.holds(job):
+                books.take(job.shape, pieces)
+                on = [n for n, _, _ in pieces]
+                free = (books.free[on] >= 0).all() and (books.device[on] >= 0).all()
+                books.take(job.shape, pieces, sign=1)
+                if free:
+                    tasks = [(n, c) for n, c, _ in pieces]
+                    actions.append(self._start(job, tasks, books, ends, now, tally, pieces))
+        return actions
+
+    def _may_start(self, job: Job, now: float, tally: Tally) -> bool:
+        _, until, pieces = self._gave_way.get(job.id, ("", now, ()))
+        return until <= now and not pieces and tally.holds(job) is None
+
     def _main_loop(
         self, order: Sequence[Job], books: Books, ends: dict[str, float], now: float, tally: Tally
-    ) -> list[Place]:
-        actions, closed = [], np.zeros(len(books.free), dtype=bool)
+    ) -> list[Action]:
+        actions: list[Action] = []
+        closed = np.zeros(len(books.free), dtype=bool)
         for job in order[: self.depth]:
             mine = books.nodes.of_pool(job.shape.pool)
-            if (closed | ~mine).all() or tally.holds(job) is not None:
+            able = not (closed | ~mine).all() and self._may_start(job, now, tally)
+            if not able or job.id in books.running:
                 continue
-            chosen = self.choice.place(job, replace(books, up=books.up & ~closed), now)
+            open_ = replace(books, up=books.up & ~closed)
+            chosen = self.choice.place(job, open_, now)
+            if chosen is None:
+                room = self._make_room(job, open_, now)
+                chosen, others = room or (None, [])
+                actions += self._give_way(job, others, books, ends, now, tally)
             if chosen is None:
                 closed |= mine
             else:
                 actions.append(self._start(job, chosen, books, ends, now, tally))
+        return actions
+
+    def _make_room(self, job: Job, books: Books, now: float) -> tuple[Any, list[Running]] | None:
+        tenancy = books.tenancy
+        if tenancy is None or not tenancy.preemption.by:
+            return None
+        return make_room(job, books, tenancy, self.choice, now)
+
+    def _give_way(
+        self,
+        job: Job,
+        others: Sequence[Running],
+        books: Books,
+        ends: dict[str, float],
+        now: float,
+        tally: Tally,
+    ) -> list[Action]:
+        """Take others off their nodes for a job."""
+        actions: list[Action] = []
+        for running in others:
+            name = running.job.id
+            books.take(running.job.shape, running.pieces, sign=1)
+            tally.take(running.job, -1)
+            del books.running[name], ends[name]
+            how = way_of(books.tenancy or Tenancy(), running.job)
+            again = now + books.tenancy.preemption.again if books.tenancy else now
+            asleep = running.pieces if how == "suspend" else ()
+            self._gave_way[name] = job.id, np.inf if how == "cancel" else again, asleep
+            lost: Any = "keep" if asleep else how
+            actions.append(Preempt(name, lost))
+            if self._last is not None:
+                self._last.order.append(running.job)
         return actions
 
     def _start(
@@ -165,8 +238,9 @@ class SlurmPasses(Composed):
         ends: dict[str, float],
         now: float,
         tally: Tally,
+        pieces: tuple[Piece, ...] = (),
     ) -> Place:
-        pieces = pieces_of(self.choice, job, chosen, books)
+        pieces = pieces or pieces_of(self.choice, job, chosen, books)
         books.take(job.shape, pieces)
         tally.take(job)
         ends[job.id] = now + job.limit
@@ -174,14 +248,20 @@ class SlurmPasses(Composed):
 
     def _backfill(
         self, order: Sequence[Job], books: Books, ends: dict[str, float], now: float, tally: Tally
-    ) -> list[Place]:
+    ) -> list[Action]:
         """One pass: start what fits now beside reservations made before it, reserve for others."""
-        actions: list[Place] = []
+        actions: list[Action] = []
         reserved: list[Reserved] = []
         for job in order:
-            if tally.holds(job) is not None:
+            if not self._may_start(job, now, tally):
                 continue
             found = self._first_time(job, books, ends, reserved, now)
+            if (found is None or found[0] > now) and (
+                room := self._make_room(job, _beside(reserved, books, job, now), now)
+            ):
+                chosen, others = room
+                actions += self._give_way(job, others, books, ends, now, tally)
+                found = now, chosen
             if found is None:
                 continue
             time, chosen = found
@@ -203,12 +283,8 @@ class SlurmPasses(Composed):
         """
         after = now
         while after < np.inf:
-            busy = np.zeros(len(books.free), dtype=bool)
-            for r in reserved:
-                if r.begin <= after + job.limit and r.end > after:
-                    busy |= r.nodes
             later = min((t for r in reserved for t in r[:2] if t > after), default=np.inf)
-            time, chosen = self._will_run(job, replace(books, up=books.up & ~busy), ends, now)
+            time, chosen = self._will_run(job, _beside(reserved, books, job, after), ends, now)
             time = max(time, after)
             if chosen is not None and time <= later:
                 on, until = [n for n, _ in chosen], self._rounded(time + job.limit)
@@ -220,6 +296,17 @@ class SlurmPasses(Composed):
                 later = time if time > after else later
             after = later
         return None
+
+    def _held_back(self, job: Job, last: _Round) -> tuple[str, float]:
+        other, until, pieces = self._gave_way.get(job.id, ("", -np.inf, ()))
+        if pieces:
+            mine, every = {n for n, _, _ in pieces}, last.books.running.values()
+            ends = [last.ends[r.job.id] for r in every if mine & nodes_of(r)]
+            said = f"it is suspended for job {other}, and goes on where it was"
+            return said, max([last.now, *ends])
+        if until > last.now:
+            return f"it was preempted for job {other}, and may start again then", until
+        return super()._held_back(job, last)
 
     def _rounded(self, time: float) -> float:
         return time // self.resolution * self.resolution
@@ -239,6 +326,15 @@ class SlurmPasses(Composed):
                 running = books.running[name]
                 then.take(running.job.shape, running.pieces, sign=1)
             if (chosen := self.choice.place(job, then, now)) is not None:
-                return max(time, now), chosen
+                return max(time, float(np.nextafter(now, np.inf))), chosen  # not free yet
             window *= 2
         return np.inf, None
+
+
+def _beside(reserved: Sequence[Reserved], books: Books, job: Job, after: float) -> Books:
+    """Books without nodes that are reserved while a job would run that starts then."""
+    busy = np.zeros(len(books.free), dtype=bool)
+    for r in reserved:
+        if r.begin <= after + job.limit and r.end > after:
+            busy |= r.nodes
+    return replace(books, up=books.up & ~busy)

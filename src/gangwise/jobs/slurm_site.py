@@ -37,6 +37,8 @@ SCONTROL = {"PartitionName=": "partition", "NodeName=": "node", "ReservationName
 NEEDED = "slurm.conf, or what `scontrol show partition -o` and `scontrol show node -o` print"
 NAMED_BY = {"partition": "PartitionName", "qos": "Name", "node": "NodeName", "config": ""}
 FOREVER = ("INFINITE", "UNLIMITED", "NONE", "-1")
+REQUEUED = 121.0
+"""Seconds before a job that was requeued may start: what its credential lives, and one more."""
 SHOWN = 4
 """So many places of a setting are named."""
 T = TypeVar("T")
@@ -366,6 +368,7 @@ def read_slurm(
         "cap": [],
     }
     several = config.values.get("PriorityType", "").endswith("multifactor")
+    rules["preemption"] = _preemption(r, config)
     if several:
         rules["priority"] = _priority(r, config)
     qos = r.entries("qos", "Name")
@@ -376,6 +379,9 @@ def read_slurm(
                 "priority": r.value(row, "Priority", float, 0.0),
                 "usage_factor": r.value(row, "UsageFactor", float, 1.0),
                 "most_time": r.value(row, "MaxWall", seconds, np.inf),
+                "preempts": tuple(n for n in row.values.get("Preempt", "").split(",") if n),
+                "preempted": r.value(row, "PreemptMode", way, ""),
+                "exempt": r.value(row, "PreemptExemptTime", seconds, None),
             }
         )
         rules["cap"] += _caps_of_qos(r, row, {"qos": name})
@@ -448,6 +454,7 @@ def _pool(r: Reading, row: Row, nodes: Nodes | None) -> dict[str, Any]:
         "tier": r.value(row, "PriorityTier", int, 1),
         "priority": r.value(row, "PriorityJobFactor", float, 1.0),
         "billing": r.value(row, "TRESBillingWeights", weights, _none()),
+        "preempted": r.value(row, "PreemptMode", way, ""),
     }
     if 0 < pool["most_nodes"] < pool["fewest_nodes"]:
         r.said.append(
@@ -478,6 +485,46 @@ def _priority(r: Reading, row: Row) -> dict[str, Any]:
         "period": r.value(row, "PriorityCalcPeriod", seconds, 300.0),
         "favor_small": row.values.get("PriorityFavorSmall", "").upper() in ("YES", "TRUE", "1"),
         "fair": "classic" if "NO_FAIR_TREE" in flags else "tree",
+    }
+
+
+def way(text: str) -> str:
+    """How those are preempted who are; cluster: as the whole cluster says.
+
+    >>> way("SUSPEND,GANG"), way("cluster")
+    ('suspend', '')
+    """
+    words = [word for word in text.lower().split(",") if word not in ("gang", "cluster")]
+    if words and words[0] not in ("off", "requeue", "cancel", "suspend"):
+        raise ValueError(f"{text!r} is no way to preempt")
+    return words[0] if words else ""
+
+
+def _preemption(r: Reading, row: Row) -> dict[str, Any]:
+    """Who may preempt whom, and how."""
+    kind = row.values.get("PreemptType", "") or "preempt/none"
+    by = {"preempt/qos": "qos", "preempt/partition_prio": "tier"}.get(kind, "")
+    if not by:
+        if kind != "preempt/none":
+            r.said.append(f"{row.where}: PreemptType={kind} is not known: nobody is preempted")
+        return {}
+    if "GANG" in row.values.get("PreemptMode", "").upper():
+        r.said.append("jobs of one tier do not take turns (PreemptMode=GANG): only tiers count")
+    given = [*row.values.get("PreemptParameters", "").split(",")]
+    given += row.values.get("SchedulerParameters", "").replace("preempt_", "").split(",")
+    known = dict(part.partition("=")[::2] for part in given)
+    for name in {*row.values.get("PreemptParameters", "").split(",")} - {""}:
+        if name.partition("=")[0] not in ("youngest_first", "strict_order", "reorder_count"):
+            r.said.append(f"not modelled: PreemptParameters={name}, {row.where}")
+    exempt = r.value(row, "PreemptExemptTime", seconds, 0.0)
+    return {
+        "by": by,
+        "how": r.value(row, "PreemptMode", way, "off") or "off",
+        "exempt": exempt if exempt < np.inf else 0.0,
+        "again": REQUEUED,
+        "youngest_first": "youngest_first" in known,
+        "strict": "strict_order" in known,
+        "reorder": int(known.get("reorder_count", "1") or 1),
     }
 
 

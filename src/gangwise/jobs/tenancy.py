@@ -21,12 +21,17 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
+Way = Literal["", "off", "requeue", "cancel", "suspend"]
+"""How a job gives way to another: its work is lost, it ends, or it waits on its nodes."""
+
+
 class Ranked(Strict):
-    """What a pool adds to the priority of its jobs, and how they count as use."""
+    """What a pool adds to the priority of its jobs, and how they count as use and give way."""
 
     name: str = Field(min_length=1)
     tier: int = 1
     priority: Amount = 1.0
+    preempted: Way = ""
     billing: Mapping[str, Amount] = Field(default_factory=dict)
 
 
@@ -38,6 +43,25 @@ class Qos(Strict):
     usage_factor: Amount = 1.0
     most_time: float = Field(np.inf, gt=0)
     most_nodes: int = Field(0, ge=0)
+    preempts: tuple[str, ...] = ()
+    preempted: Way = ""
+    exempt: Amount | None = None
+
+
+class Preemption(Strict):
+    """Who may preempt whom, by QOS or tier of the pool, see :mod:`gangwise.jobs.preemption`.
+
+    ``exempt`` seconds after its start nobody is; ``again`` seconds later a job that lost its work
+    may start once more. The others are Slurm's PreemptParameters.
+    """
+
+    by: Literal["", "qos", "tier"] = ""
+    how: Way = "off"
+    exempt: Amount = 0.0
+    again: Amount = 0.0
+    youngest_first: bool = False
+    strict: bool = False
+    reorder: int = Field(1, ge=0)
 
 
 class AccountRule(Strict):
@@ -75,6 +99,7 @@ class Tenancy:
     pools: tuple[Ranked, ...] = ()
     qos: tuple[Qos, ...] = ()
     accounts: tuple[AccountRule, ...] = ()
+    preemption: Preemption = field(default_factory=Preemption)
 
 
 def check_tree(accounts: tuple[AccountRule, ...]) -> None:
