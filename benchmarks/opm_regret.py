@@ -16,8 +16,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from gangwise import create_policy, create_scenario
-from gangwise.approximation_jobs.offline import claimed_fit, claimed_regret, known_optimum, measure
+from gangwise import create_policy, create_scenario, simulate
+from gangwise.approximation_jobs.offline import (
+    claimed_fit,
+    claimed_regret,
+    dynamic_regret,
+    known_optimum,
+)
 from gangwise.experiments.statistics import mean_and_interval
 
 THEORY = "opm-as-printed:theory=true,history=expected"
@@ -37,7 +42,7 @@ def one(policy, settings, slots, seed):
     scenario = create_scenario("opm-theorem-v1", slots=slots, **settings)
     instance = scenario.instance(seed)
     best = known_optimum(instance, slots, seed)
-    run = measure(instance, create_policy(policy), slots, seed, best)
+    run = simulate(instance, create_policy(policy), slots, seed)
     jobs, M = instance.jobs.jobs, instance.problem.M
     budget = sum(job.budget for job in jobs)
     epsilon = 8.0 * M * M * slots / budget**2 if "epsilon=-1" in policy else 0.0
@@ -46,9 +51,8 @@ def one(policy, settings, slots, seed):
     return {
         "seed": seed,
         "T": slots,
-        "regret": run.regret,
-        "fit": run.fit,
-        "over": run.over,
+        "regret": dynamic_regret(run, optimum=best),
+        **{name: float(run.metrics[name].sum()) for name in ("fit", "over")},
         "optimum": best.bound,
         "claimed regret": bound,
         "budget": budget,

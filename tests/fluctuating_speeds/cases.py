@@ -25,6 +25,7 @@ POLICIES = (
     "lwtf",
     "random-channels",
     "cucb",
+    "maxweight",
     "thompson-beta",
     "thompson-gaussian",
     "epsilon-greedy",

@@ -10,10 +10,10 @@ import pytest
 from gangwise import ScenarioError, check_policy, create_policy, simulate
 from gangwise.core.registry import entries
 from gangwise.estimators import ESTIMATORS
-from gangwise.fluctuating_speeds import pseudo_regret
+from gangwise.fluctuating_speeds import Feedback, Observation, pseudo_regret
 from tests.fluctuating_speeds.cases import POLICIES, random_instance
 from tests.fluctuating_speeds.test_esdp import follow
-from tests.reference.estimators import decay
+from tests.reference.estimators import History, decay, discounted
 from tests.reference.fluctuating_speeds import best, worth
 
 
@@ -65,6 +65,27 @@ def test_cucb_takes_the_best_of_its_bounds(seed):
             assert sum(n[e] == 0 for e in chosen) == most
         else:
             assert worth(sorted(chosen), v, none) == pytest.approx(value, rel=2e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_maxweight_takes_the_best_of_jobs_that_wait_times_their_bounds(seed):
+    p, rng, history = random_instance(seed, E=7).problem, np.random.default_rng(seed), History()
+    policy, T, none = create_policy("maxweight:T=64,coefficient=0.5"), 64, [0.0] * 7
+    policy.start(p, rng)
+    faded = discounted(1 - 8 * math.log(T) / T)
+    for t in range(60):
+        queue = rng.integers(0, 6, p.L)
+        told = [faded(history, e, t) for e in range(7)]
+        bound = [
+            total / n + min(1, 0.5 * math.sqrt(math.log(T) / n)) if n else 1 for n, total in told
+        ]
+        v = [queue[p.channels.job_type[e]] * bound[e] for e in range(7)]
+        on = np.flatnonzero(policy.decide(Observation(t, queue)))
+        _, value = best(p, queue, v, none)
+        assert worth(on, v, none) == pytest.approx(value, rel=2e-6)
+        feedback = (Feedback(t, on, rng.random(on.size)),)
+        policy.learn(feedback)
+        history.learn(feedback)
 
 
 def test_greedy_takes_the_best_of_its_means_unless_it_explores():
@@ -125,6 +146,7 @@ def test_learning_beats_chance_by_far(name):
     "name",
     [
         "cucb:coefficient=-1",
+        "maxweight:T=2",
         "thompson-gaussian:spread=-1",
         "epsilon-greedy:epsilon=2",
         "epsilon-greedy-decaying:epsilon=-1",

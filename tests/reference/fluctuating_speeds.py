@@ -58,3 +58,16 @@ def mean_by_integration(density, low, high, reach) -> float:
     z = np.linspace(*reach, 400_001)
     p = density(z)
     return float(np.trapezoid(np.clip(z, low, high) * p, z) / np.trapezoid(p, z))
+
+
+def welfare(problem, decision, utilities, payments):
+    """What jobs gain, Σ_r x Z − 𝟙{served} π_l each, and the cluster, Σ 𝟙 π_l − Σ x Σ_k f_k."""
+    on = [e for e in range(problem.E) if decision[e]]
+    types = [int(problem.channels.job_type[e]) for e in on]
+    jobs = [
+        sum(utilities[e] for e, type_ in zip(on, types) if type_ == l)
+        - (payments[l] if l in types else 0.0)
+        for l in range(problem.L)
+    ]
+    cluster = sum(payments[l] for l in set(types)) - sum(problem.cost[e] for e in on)
+    return np.array(jobs), float(cluster)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from functools import cache
 
 import numpy as np
+
+from gangwise.core.highs import Rows, maximise
 
 
 def worth(v, s, x) -> float:
@@ -99,3 +102,59 @@ def select(sigma, x) -> tuple[int, float]:
     worth = np.arange(len(x)) + np.sqrt(x @ sigma)
     s = int(worth.argmax())
     return s, float(worth[s])
+
+
+def solve_milp(v, s, a, c, gap=1e-9, time_limit=None):
+    """MILP with tangent cuts: x [E], its value, and a bound, of P3 with s finite.
+
+    A mixed-integer programme, maximise v·x + t with t ≤ q/2 + s·x/(2q), the tangent of √y at
+    y = q², at the points q cut at. A tangent is added at the y of every answer whose t claims more
+    than √y; each round is an upper bound, and the last one is the optimum. ``time_limit`` is in
+    seconds for all rounds together.
+    """
+    E = v.size
+    best, value, bound, rounds = np.zeros(E, dtype=bool), 0.0, math.inf, 0
+    if E == 0:
+        return best, value, 0.0
+    unit = math.sqrt(float(s.sum()))  # t is measured in it, y in its square
+    objective = np.append(v, unit)
+    upper = np.append(np.ones(E), 1.0 if unit > 0 else 0.0)
+    whole = np.arange(E + 1) < E
+    takes = [(np.flatnonzero(a[:, k]), k) for k in range(a.shape[1])]
+    rows = [(some, a[some, k], float(c[k])) for some, k in takes if some.size]
+    points = [0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0] if unit > 0 else []
+    rows += [_tangent(q, s / unit**2) for q in points]
+    deadline = None if time_limit is None else time.monotonic() + time_limit
+    while bound - value > gap * abs(value):
+        left = math.inf if deadline is None else deadline - time.monotonic()
+        if left <= 0 and rounds:
+            break
+        rounds += 1
+        answer = maximise(
+            objective,
+            upper,
+            whole,
+            Rows.of(rows),
+            relative_gap=gap / 2,
+            absolute_gap=1e-12,
+            seconds=left,
+        )
+        bound = min(bound, answer.bound)  # tangents only cut off
+        if answer.x is None:
+            break
+        x = answer.x[:E] > 0.5
+        y = float(s[x].sum())
+        worth = float(v[x].sum()) + math.sqrt(y)
+        if worth > value and (a[x].sum(axis=0) <= c * (1 + 1e-9)).all():
+            best, value = x, worth
+        if y == 0.0 or math.sqrt(y) / unit in points:
+            break
+        points.append(math.sqrt(y) / unit)
+        rows.append(_tangent(points[-1], s / unit**2))
+    return best, value, max(bound, value)
+
+
+def _tangent(q, s):
+    """T ≤ q/2 + s·x/(2q), t being the column behind those of x."""
+    some = np.flatnonzero(s)
+    return np.append(some, s.size), np.append(-s[some] / (2 * q), 1.0), q / 2

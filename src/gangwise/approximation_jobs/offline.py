@@ -31,7 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -47,9 +47,9 @@ from gangwise.approximation_jobs.environment import (
 )
 from gangwise.approximation_jobs.problem import CUSTOM, LOG, POWER, SATURATING, Job
 from gangwise.core.arrays import Floats
-from gangwise.core.contracts import Comparator, Policy
+from gangwise.core.contracts import Comparator
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.simulation import Run, Streams, simulate
+from gangwise.core.simulation import Run, Streams
 
 BISECTIONS = 200
 """Of the work at which the slope of a utility of one's own falls to a given one."""
@@ -693,42 +693,6 @@ def fit(results: Results) -> tuple[float, float]:
 def known_optimum(instance: ApproximationInstance, slots: int, seed: int) -> Optimum:
     """The comparator of OPM (6): OPM (P1) with the mean rates, and the objective per slot."""
     return offline_optimum(instance, slots, seed, "means", average=True)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One run: Reg_T, OPM (6), against the known means, OPM (7), and Fit_T, OPM (8).
-
-    Both are signed. ``over`` is Σ_j (C_j − B_j)⁺: in OPM (8) what one job leaves unspent makes up
-    for what another overspends.
-    """
-
-    regret: float
-    fit: float
-    over: float
-
-
-def measure(
-    instance: ApproximationInstance,
-    policy: Policy[Any, Any, Any],
-    slots: int,
-    seed: int,
-    optimum: Optimum,
-) -> Measured:
-    """Run a policy over all of its jobs' lives, and hold it against the run's ``known_optimum``.
-
-    Examples
-    --------
-    >>> from gangwise import create_policy, create_scenario
-    >>> instance = create_scenario("opm-theorem-v1:slots=300").instance(0)
-    >>> best = known_optimum(instance, 300, 0)
-    >>> run = measure(instance, create_policy("ops:alpha=0.05,mu=0.2,gamma=0.5"), 300, 0, best)
-    >>> -0.1 < run.regret / best.value < 0.3
-    True
-    """
-    run = simulate(instance, policy, slots, seed)
-    fit, over = (float(run.metrics[name].sum()) for name in ("fit", "over"))
-    return Measured(dynamic_regret(run, optimum=optimum), fit, over)
 
 
 def claimed_regret(

@@ -12,6 +12,7 @@ from gangwise.estimators.estimators import (
     BetaSampling,
     Constant,
     Decay,
+    DiscountedUCB,
     Estimator,
     GaussianSampling,
     LearnedDecay,
@@ -26,6 +27,6 @@ from gangwise.estimators.estimators import (
 from gangwise.estimators.memory import ChangePoint, Discounted, Memory, SlidingWindow
 
 __all__ = ["ESTIMATORS", "UCB", "UCB1", "BetaSampling", "ChangePoint", "Constant", "Decay"]
-__all__ += ["Discounted", "Estimator", "GaussianSampling", "LearnedDecay", "Mean", "Memory"]
-__all__ += ["OfMemory", "Oracle", "SlidingWindow", "confidence_radius", "make_estimator"]
+__all__ += ["Discounted", "DiscountedUCB", "Estimator", "GaussianSampling", "LearnedDecay", "Mean"]
+__all__ += ["Memory", "OfMemory", "Oracle", "SlidingWindow", "confidence_radius", "make_estimator"]
 __all__ += ["make_memory", "upper_bound"]

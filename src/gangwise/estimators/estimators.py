@@ -195,6 +195,29 @@ class UCB1(OfMemory):
 
 
 @dataclass(eq=False)
+class DiscountedUCB(OfMemory):
+    """Discounted UCB: v̂ + min(1, c √(ln T / n)), v̂ and n fading by γ = 1 − 8 ln T / T a slot.
+
+    Yang, Srikant, Ying: Learning while scheduling in multi-server systems with unknown statistics
+    (AISTATS 2023), for values in [0, 1] that each slot tells anew; c is ``coefficient``.
+    """
+
+    coefficient: float = 4.0
+    T: float = 8192.0
+
+    def __post_init__(self) -> None:
+        _check_not_negative("coefficient", self.coefficient)
+        if not self.T >= 27:
+            raise ScenarioError(f"T is {self.T}; γ = 1 − 8 ln T / T is positive from 27 on")
+        self.memory = Discounted(1.0 - 8.0 * math.log(self.T) / self.T)
+
+    def _estimate(self, slot: int) -> Floats:
+        width = np.sqrt(math.log(self.T) / np.maximum(self.memory.weights, 1e-300))
+        bound: Floats = self.memory.means + np.minimum(self.coefficient * width, 1.0)
+        return bound
+
+
+@dataclass(eq=False)
 class BetaSampling(OfMemory):
     """Thompson sampling: a draw from Beta(1 + Σ, 1 + n − Σ), Σ being the sum of n values.
 

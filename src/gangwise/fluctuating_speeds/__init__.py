@@ -24,7 +24,7 @@ from gangwise.fluctuating_speeds.learners import (
     ThompsonBeta,
     ThompsonGaussian,
 )
-from gangwise.fluctuating_speeds.offline import Welfare, omniscient, pseudo_regret, welfare
+from gangwise.fluctuating_speeds.offline import omniscient, pseudo_regret
 from gangwise.fluctuating_speeds.problem import (
     FluctuatingSpeedsProblem,
     Pool,
@@ -48,5 +48,5 @@ __all__ += ["BetaSpeeds", "Delivery", "ESDPAsPrinted", "EpsilonGreedy", "Feedbac
 __all__ += ["FluctuatingSpeedsEnvironment", "FluctuatingSpeedsFamily", "FluctuatingSpeedsInstance"]
 __all__ += ["FluctuatingSpeedsProblem", "HAUFChannel", "NormalSpeeds", "Observation"]
 __all__ += ["PiecewiseSpeeds", "Pool", "RandomChannels", "RecordedSpeeds", "ReplayedSpeeds"]
-__all__ += ["Scale", "Speeds", "ThompsonBeta", "ThompsonGaussian", "WavingSpeeds", "Welfare"]
-__all__ += ["functional_cost", "linear_cost", "omniscient", "pseudo_regret", "welfare"]
+__all__ += ["Scale", "Speeds", "ThompsonBeta", "ThompsonGaussian", "WavingSpeeds"]
+__all__ += ["functional_cost", "linear_cost", "omniscient", "pseudo_regret"]

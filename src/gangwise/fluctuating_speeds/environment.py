@@ -297,7 +297,7 @@ class FluctuatingSpeedsEnvironment(SpeedsEnvironment):
     the expectation Σ x ṽ(t) of the same decision (so that pseudo-regret can be read off without
     noise); ``gain`` Σ x Z and ``cost`` Σ x Σ_k f_k(a_k), in units of utility before normalisation;
     ``jobs`` that arrived; ``channels`` that were on; and, in the units of gain and cost, the two
-    sides of the preprint's :func:`~gangwise.fluctuating_speeds.offline.welfare`: ``jobs_utility``
+    sides of the preprint's social welfare: ``jobs_utility``
     Σ_l U_l and ``cluster_utility`` U_c, whose sum no payment changes.
     """
 

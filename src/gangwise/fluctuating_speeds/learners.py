@@ -25,6 +25,7 @@ from gangwise.core.jit import kernel
 from gangwise.estimators import (
     UCB1,
     BetaSampling,
+    DiscountedUCB,
     Estimator,
     GaussianSampling,
     Mean,
@@ -246,6 +247,41 @@ class CUCB(Optimiser):
     def _decide(self, observation: Observation, available: Bools) -> Bools:
         v = self._estimator.estimate(observation.slot)
         return self._choose(v, unplayed_first(self._estimator.untried), available)
+
+
+@dataclass
+class MaxWeight(CUCB):
+    """MaxWeight with discounted UCB: maximise Σ_e Q_l(e) (v̂_e + min(1, c √(ln T / n_e))) x_e.
+
+    Yang, Srikant, Ying (AISTATS 2023), with A x ≤ c (2) in the place of one job for each server.
+    Q_l is ``Observation.arrivals``: the jobs that wait, or in ESDP's world, where none does, 0 or
+    1, so that it is CUCB with another bound there. ``ucb1`` and ``thompson`` in the place of this
+    bound are MaxWeight with UCB and with Thompson sampling (Kim and Oh: Queueing matching bandits
+    with preference feedback, 2024, with servers that serve whatever they are given).
+
+    Parameters
+    ----------
+    coefficient : float
+        c; 4 as published.
+    estimator : str or Estimator
+        ``discounted-ucb``, or as for CUCB.
+    T : float
+        v̂ and n fade by γ = 1 − 8 ln T / T a slot.
+    """
+
+    coefficient: float = 4.0
+    estimator: str | Estimator = "discounted-ucb"
+    T: float = 8192.0
+
+    def _make_estimator(self) -> Estimator:
+        if self.estimator == "discounted-ucb":
+            return DiscountedUCB(self.coefficient, self.T)
+        return super()._make_estimator()
+
+    def _decide(self, observation: Observation, available: Bools) -> Bools:
+        waiting = observation.arrivals[self._problem.channels.job_type]
+        worth = waiting * self._estimator.estimate(observation.slot)
+        return self._choose(worth, np.zeros_like(worth), available)
 
 
 @dataclass

@@ -8,7 +8,7 @@ noise, so that it cancels wherever both use the same channel. It is the one to q
 realised rewards; where not even that noise is wanted, :func:`pseudo_regret` compares means with
 means.
 
-The preprint of ESDP has payments between jobs and the cluster as well (:func:`welfare`). Payments
+The preprint of ESDP has payments between jobs and the cluster as well. Payments
 π_l enter the utility of a job and that of the cluster under the same condition, and cancel in the
 social welfare Σ x (Z − Σ_k f_k): no payment rule can change the schedule. So they are a matter of
 reporting.
@@ -31,7 +31,6 @@ from gangwise.core.contracts import Comparator, evenly_spaced
 from gangwise.core.errors import ScenarioError
 from gangwise.core.simulation import Run
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance, SpeedsInstance
-from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
 from gangwise.fluctuating_speeds.solvers import P3Solver
 
 PROGRAMMES_PER_SAMPLE = 50
@@ -178,34 +177,3 @@ def pseudo_regret(
         raise ScenarioError(f"a run of the family {run.instance.family} has no mean utility")
     versus = run.comparator("omniscient", sample) if comparator is None else comparator
     return np.cumsum(versus.rewards - run.metrics["mean_utility"][versus.slots])
-
-
-class Welfare(NamedTuple):
-    """Welfare: who gained what in one slot, in units of utility before normalisation."""
-
-    jobs: Floats
-    cluster: float
-    social: float
-
-
-def welfare(
-    problem: FluctuatingSpeedsProblem, decision: npt.ArrayLike, utilities: Floats, payments: Floats
-) -> Welfare:
-    """Social welfare: U_l, U_c and their sum for a decision [E] (preprint of ESDP).
-
-    ``utilities`` [E] are Z(t), before cost and normalisation, ``payments`` [L] what a job pays if
-    it is served at all, π_l(t). ``jobs`` [L] is Σ_r x Z − 𝟙{served} π_l, ``cluster`` is Σ_l
-    𝟙{served} π_l − Σ x Σ_k f_k.
-    """
-    x = np.asarray(decision, dtype=np.float64)
-    payments = np.asarray(payments, dtype=np.float64)
-    if payments.shape != (problem.L,) or not np.isfinite(payments).all():
-        raise ScenarioError(f"payments must be {problem.L} finite numbers; got {payments}")
-    job_type = problem.channels.job_type
-    served = np.bincount(job_type, x, minlength=problem.L) >= 1
-    paid = np.where(served, payments, 0.0)
-    jobs: Floats = np.asarray(
-        np.bincount(job_type, x * utilities, minlength=problem.L) - paid, dtype=np.float64
-    )
-    cluster = float(paid.sum() - (x * problem.cost).sum())
-    return Welfare(jobs, cluster, float(jobs.sum()) + cluster)

@@ -156,7 +156,6 @@ class NormalSpeeds(_Normal, _Stationary):
         return self.mean
 
     def reach(self) -> tuple[Floats, Floats]:
-        """μ ± 2σ."""
         return self.mean * (1 - 2 * self.spread), self.mean * (1 + 2 * self.spread)
 
 

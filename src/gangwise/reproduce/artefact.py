@@ -55,7 +55,6 @@ class Rule:
 
     @property
     def compares(self) -> bool:
-        """Whether there is anything to agree with."""
         return (self.near, self.above, self.below) != (None, None, None)
 
     @property
@@ -199,7 +198,6 @@ class Artefact:
 
     @property
     def stem(self) -> str:
-        """What its files are called."""
         return f"{self.paper}-{self.name}"
 
 

@@ -106,7 +106,6 @@ def spread_of_times(results: Results, who: str, among: Sequence[str]) -> Estimat
 
 
 def microseconds(results: Results, who: str, cell: Cell) -> Estimate:
-    """Time of a slot."""
     return mean_and_interval(time_of_slot(results, who, cell))
 
 
@@ -195,7 +194,6 @@ def regret(results: Results, who: str, at: float | None = None, cell: Cell = ALL
 
 
 def mean_regret(results: Results, who: str, at: float) -> Estimate:
-    """Pseudo-regret up to a slot."""
     return mean_and_interval(regret(results, who, at))
 
 

@@ -80,7 +80,6 @@ class Readings:
         return [one for one in self.found if _fits(one, reading)]
 
     def agrees(self, reading: Reading) -> bool:
-        """Whether the claim holds in a reading."""
         return any(self.found[one] for one in self.of(reading))
 
     def off(self, reading: Reading) -> float:
@@ -221,7 +220,6 @@ class Stamp(NamedTuple):
 
 
 def claim_id(artefact: Artefact, claim: Claim) -> str:
-    """What a claim is called in the committed files."""
     return f"{artefact.paper} {artefact.name}: {claim.says}"
 
 
@@ -236,7 +234,6 @@ SETTLING = "best reading of the figure, 1"
 
 
 def rules_path() -> Path:
-    """Where the rules of all claims are committed."""
     return _path(True).with_name("rules.json")
 
 
@@ -322,13 +319,11 @@ def read(quick: bool) -> dict[str, Estimate]:
 @lru_cache(maxsize=4)
 def _read(path: Path, changed: int) -> dict[str, Estimate]:
     """Content of a file that changed last at a time."""
-    found: dict[str, Estimate] = {}
-    for key, value in json.loads(path.read_text(encoding="utf-8")).items():
-        if isinstance(value, dict):
-            found |= {f"{key[:-1]}{AT}{name}]": Estimate(*each) for name, each in value.items()}
-        else:
-            found[key] = Estimate(*value)
-    return found
+    return {
+        f"{claim} [{version}]": Estimate(*value)
+        for claim, versions in json.loads(path.read_text(encoding="utf-8")).items()
+        for version, value in versions.items()
+    }
 
 
 def rows(artefacts: Iterable[Artefact], quick: bool) -> list[Row]:
@@ -377,15 +372,12 @@ def write(rows: Sequence[Row], quick: bool) -> Path:
     kept = {k: v for k, v in kept.items() if tuple(k.split(":")[0].split(" ")) not in redone}
     kept.update({row.id: list(row.ours) for row in rows})
     path = _path(quick)
-    merged: dict[str, Any] = {}
+    of_claims: dict[str, dict[str, list[float | None]]] = {}
     for key, value in sorted(kept.items(), key=lambda item: item[0].split(":")[0]):
+        claim, _, version = key[:-1].rpartition(" [")
         digits = [None if v is None else float(f"{v:.9g}") for v in value]
-        version, at, reading = key[:-1].rpartition(AT)
-        if at:
-            merged.setdefault(f"{version}]", {})[reading] = digits
-        else:
-            merged[key] = digits
-    write_whole(path, _lines(merged))
+        of_claims.setdefault(claim, {})[version] = digits
+    write_whole(path, _lines(of_claims))
     return path
 
 
@@ -418,7 +410,6 @@ def differences(rows: Sequence[Row], quick: bool) -> list[str]:
 
 
 def table(rows: Sequence[Row]) -> pl.DataFrame:
-    """Tidy: a row per claim and version."""
     plain = [row.as_dict() | {"the paper": str(row.number)} for row in rows]
     return pl.DataFrame(plain, infer_schema_length=None)
 

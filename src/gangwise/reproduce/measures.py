@@ -58,12 +58,10 @@ def recorded(results: Results, who: str) -> Floats:
 
 
 def slots_played(results: Results) -> float:
-    """T, the number of slots of a run."""
     return float(results.runs[0]["slots"])
 
 
 def values(results: Results, key: str) -> list[Any]:
-    """The values of a setting that varies, ascending."""
     return sorted({run["cell"][key] for run in results.runs})
 
 
@@ -276,7 +274,6 @@ def exponent(results: Results, who: str, metric: str, among: Sequence[Any] = ())
 
 
 def time_of_slot(results: Results, who: str, cell: Cell = ALL) -> Floats:
-    """Microseconds of a slot; shape [seeds]."""
     rows = results.per_seed("us_per_slot").filter(pl.col("policy") == who)
     for key, value in cell.items():
         rows = rows.filter(pl.col(key) == value)

@@ -70,7 +70,6 @@ def exponent_difference(results: Results, who: str, also: Sequence[Results]) -> 
 
 
 def per_slot_metric(results: Results, who: str, metric: str, cell: Cell) -> Estimate:
-    """A metric on average per slot."""
     return mean_and_interval(total(results, who, None, metric, cell) / slots_played(results))
 
 
@@ -85,7 +84,6 @@ def overhead_growth(results: Results, who: str, among: Sequence[float]) -> Estim
 
 
 def smallest_average(results: Results, who: str, among: Sequence[str]) -> Estimate:
-    """The smallest reward per slot of some policies."""
     slots = slots_played(results)
     return least(mean_and_interval(total(results, label) / slots) for label in among)
 
@@ -129,28 +127,23 @@ def regret(results: Results, who: str, cell: Cell = ALL) -> Floats:
 
 
 def mean_regret(results: Results, who: str, cell: Cell) -> Estimate:
-    """Regret."""
     return mean_and_interval(regret(results, who, cell))
 
 
 def regret_per_root(results: Results, who: str) -> Estimate:
-    """Regret over √T."""
     return mean_and_interval(regret(results, who) / np.sqrt(slots_played(results)))
 
 
 def regret_per_slot(results: Results, who: str) -> Estimate:
-    """Regret over T."""
     root = np.sqrt(slots_played(results))
     return mean_and_interval(regret(results, who) / root / root)
 
 
 def regret_per_run(results: Results, who: str) -> Estimate:
-    """Regret over T at the largest T."""
     return mean_and_interval(regret(results, who) / slots_played(results))
 
 
 def regret_over_bound(results: Results, who: str) -> Estimate:
-    """Regret over the bound (14)."""
     return mean_and_interval(regret(results, who) / regret(results, BOUND))
 
 

@@ -43,7 +43,6 @@ def _in_cell(results: Results, rows: pl.DataFrame, cell: Cell) -> pl.DataFrame:
 
 
 def by_seed(results: Results, metric: str, who: str, cell: Cell = ALL) -> dict[int, float]:
-    """One number per seed."""
     rows = results.per_seed(metric).filter(pl.col("policy") == who)
     rows = _in_cell(results, rows, cell)
     return dict(zip(rows["seed"].to_list(), rows["value"].to_list()))
@@ -54,7 +53,6 @@ def _difference(a: Mapping[int, float], b: Mapping[int, float]) -> Estimate:
 
 
 def total(results: Results, who: str, cell: Cell = ALL, unit: float = 1.0) -> Estimate:
-    """Overall utility."""
     return mean_and_interval([v / unit for v in by_seed(results, OVERALL, who, cell).values()])
 
 

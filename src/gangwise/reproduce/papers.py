@@ -571,5 +571,4 @@ def traced(
 
 @cache
 def artefacts(paper: str) -> tuple[Artefact, ...]:
-    """The artefacts of a paper, in its order."""
     return Paper(paper).artefacts()

@@ -954,7 +954,6 @@ class BranchAndBound:
 
     @property
     def items(self) -> int:
-        """How many channels could be chosen."""
         return int(self.count[0])
 
     @property
@@ -1017,6 +1016,5 @@ class BranchAndBound:
                 break
 
     def chosen(self, x: Bools) -> None:
-        """Switch the chosen channels on in ``x`` [E]."""
         n = self.items
         x[self.whole[0, :n][self.whole[3, :n] != 0]] = True

@@ -10,12 +10,7 @@ auto           Up to 500 available channels: ``exact`` with at most 200,000 node
 exact          Branch and bound until the gap is reached.
 lagrangian     Its root only: a good choice with a certified gap.
 dp             The paper's scaling and dynamic programme; whole requests and capacities.
-milp           HiGHS with tangent cuts, the independent witness.
 =============  ==================================================================================
-
-The witness is a mixed-integer programme, maximise v·x + t with t ≤ q/2 + s·x/(2q), the tangent of
-√y at y = q², at the points q cut at. A tangent is added at the y of every answer whose t claims
-more than √y; each round is an upper bound, and the last one is the optimum.
 
 An unplayed channel has s = +inf, and one such channel outweighs everything else. So as many of them
 as fit are taken first (of several ways one that takes few devices), then P3 is solved for the
@@ -25,8 +20,6 @@ in the nodes of ``auto``, 20,000 at most; should that not settle it, the solutio
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
@@ -36,7 +29,6 @@ import numpy.typing as npt
 
 from gangwise.core.arrays import Bools, Floats
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.highs import Row, Rows, maximise
 from gangwise.fluctuating_speeds.solvers.programme import solve_rounded
 from gangwise.fluctuating_speeds.solvers.search import BranchAndBound, check_statistics
 
@@ -139,7 +131,7 @@ def mask_of(available: npt.ArrayLike, everyone: Bools) -> Bools:
     return mask
 
 
-Method = Literal["auto", "dp", "exact", "lagrangian", "milp"]
+Method = Literal["auto", "dp", "exact", "lagrangian"]
 METHODS = get_args(Method)
 EXACT_UP_TO = 500
 AUTO_GAP, LEAST_GAP = 1e-6, 1e-12
@@ -349,13 +341,8 @@ class P3Solver:
         check_statistics(v, s, new)
         if not new.any():
             return 0, True, 0
-        worth, nothing = self._equal(new), np.zeros(v.size)
-        if options.method == "milp":
-            milp = _Options("milp", 1e-9, None, options.time_limit, None, None)
-            _, _, proved, looked, _ = self._played(worth, nothing, new, self._room, x, milp)
-            return int(x.sum()), proved, looked
         tree, nodes = self._tree, options.nodes
-        tree.start(worth, nothing, new, self._room, *COUNT)
+        tree.start(self._equal(new), np.zeros(v.size), new, self._room, *COUNT)
         if options.method != "lagrangian":
             limit = min(COUNT_NODES, self._limit()) if nodes is None else nodes
             tree.search(*COUNT, limit, options.time_limit)
@@ -366,85 +353,15 @@ class P3Solver:
         self, v: Floats, s: Floats, mask: Bools, room: Floats, x: Bools, options: _Options
     ) -> _Part:
         x[:] = False
-        method, gap, delta = options.method, options.gap, options.delta
-        if method not in ("dp", "milp"):
+        if options.method != "dp":
             return self._search(x, self._start(v, s, mask, room, options), options)
         check_statistics(v, s, mask)
         some = np.flatnonzero(mask & (self.requests <= room).all(axis=1))
+        most = 0 if options.delta is None else self.most_channels(some)
         part = v[some], s[some], self.requests[some], room
-        if method == "milp":
-            taken, value, bound, looked = solve_milp(*part, gap, options.time_limit)
-            slack = 1e-8 * abs(value) + 1e-9  # HiGHS has tolerances of its own
-        else:
-            most = 0 if delta is None else self.most_channels(some)
-            taken, value, bound = solve_rounded(*part, most, delta)
-            looked, slack = 0, 1e-12 * abs(value)
+        taken, value, bound = solve_rounded(*part, most, options.delta)
         x[some[taken]] = True
-        return value, bound, bound - value <= gap * abs(value) + slack, looked, None
-
-
-def solve_milp(
-    v: Floats, s: Floats, a: Floats, c: Floats, gap: float = 1e-9, time_limit: float | None = None
-) -> tuple[Bools, float, float, int]:
-    """MILP with tangent cuts for P3, ESDP (12).
-
-    For v, s [E], finite, requests a [E, K] and capacities c [K]: x [E], its value, a bound, and how
-    many rounds it took; ``time_limit`` is in seconds for all rounds together.
-
-    Examples
-    --------
-    >>> x, value, bound, rounds = solve_milp(
-    ...     np.array([1.0, 2.0]), np.array([5.0, 10.0]), np.array([[1.0], [1.0]]), np.array([1.0])
-    ... )
-    >>> x, round(value, 6)
-    (array([False,  True]), 5.162278)
-    """
-    E = v.size
-    best, value, bound, rounds = np.zeros(E, dtype=np.bool_), 0.0, np.inf, 0
-    if E == 0:
-        return best, value, 0.0, rounds
-    unit = math.sqrt(float(s.sum()))  # t is measured in it, y in its square
-    objective = np.append(v, unit)
-    upper = np.append(np.ones(E), 1.0 if unit > 0 else 0.0)
-    whole = np.arange(E + 1) < E
-    takes = [(np.flatnonzero(a[:, k]), k) for k in range(a.shape[1])]
-    rows: list[Row] = [(some, a[some, k], float(c[k])) for some, k in takes if some.size]
-    points = [0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0] if unit > 0 else []
-    rows += [_tangent(q, s / unit**2) for q in points]
-    deadline = None if time_limit is None else time.monotonic() + time_limit
-    while bound - value > gap * abs(value):
-        left = np.inf if deadline is None else deadline - time.monotonic()
-        if left <= 0 and rounds:
-            break
-        rounds += 1
-        answer = maximise(
-            objective,
-            upper,
-            whole,
-            Rows.of(rows),
-            relative_gap=gap / 2,
-            absolute_gap=1e-12,
-            seconds=left,
-        )
-        bound = min(bound, answer.bound)  # tangents only cut off
-        if answer.x is None:
-            break
-        x = answer.x[:E] > 0.5
-        y = float(s[x].sum())
-        worth = float(v[x].sum()) + math.sqrt(y)
-        if worth > value and (a[x].sum(axis=0) <= c * (1 + 1e-9)).all():
-            best, value = x, worth
-        if y == 0.0 or math.sqrt(y) / unit in points:
-            break
-        points.append(math.sqrt(y) / unit)
-        rows.append(_tangent(points[-1], s / unit**2))
-    return best, value, max(bound, value), rounds
-
-
-def _tangent(q: float, s: Floats) -> Row:
-    """T ≤ q/2 + s·x/(2q), t being the column behind those of x."""
-    some = np.flatnonzero(s)
-    return np.append(some, s.size), np.append(-s[some] / (2 * q), 1.0), q / 2
+        return value, bound, bound - value <= (options.gap + 1e-12) * abs(value), 0, None
 
 
 def solve(
