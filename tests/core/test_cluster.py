@@ -48,7 +48,7 @@ def test_requests_of_unknown_devices_are_named():
 
 def test_channels_by_fit():
     cluster = Cluster.of([Server("a", {"gpu": 8, "cpu": 4}), Server("b", {"gpu": 2, "cpu": 64})])
-    channels = Channels.by_fit(cluster, np.array([[1.0, 1.0], [4.0, 0.0], [0.0, 50.0]]))
+    channels = Channels.by_fit(cluster, np.array([[1.0, 1.0], [2.001, 0.0], [0.0, 50.0]]))
     assert list(zip(channels.job_type.tolist(), channels.server.tolist())) == [
         (0, 0),
         (1, 0),

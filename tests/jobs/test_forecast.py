@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from gangwise.jobs import Jobs, Nodes, Options
-from gangwise.jobs.forecast import Calibration, Forecaster, RunTimes, coming, moment_of
+from gangwise.jobs.forecast import (
+    Calibration,
+    Forecaster,
+    RunTimes,
+    _kaplan_meier,
+    coming,
+    moment_of,
+)
 from gangwise.jobs.simulation import simulate_jobs
 
 
@@ -70,6 +77,13 @@ def test_run_times_are_those_of_the_like_that_ran_longer() -> None:
     assert (drawn == 60).mean() > 0.85
     fresh = times.draw(80, 0.0, 400, np.random.default_rng(0))
     assert abs((fresh == 10).mean() - (fresh == 60).mean()) < 0.25
+
+
+def test_who_still_runs_hands_his_weight_to_the_longer_ones() -> None:
+    """Ends at 1 and 3, one still running at 2: 1/3 ends at 1, and the other 2/3 at 3."""
+    value, weight = _kaplan_meier([1.0, 3.0], [2.0])
+    np.testing.assert_allclose(value, [1.0, 2.0, 3.0, 3.6])
+    np.testing.assert_allclose(weight, [1 / 3, 0.0, 2 / 3, 0.0], atol=1e-12)
 
 
 def test_who_comes_came_before_at_the_same_time_of_day() -> None:

@@ -148,6 +148,20 @@ def test_score_has_the_variance_of_all_permutations():
     assert np.var(scores) == pytest.approx(spread[0], rel=1e-6)
 
 
+def test_scales_are_standard_deviations_of_normal_noise():
+    rng, sd = np.random.default_rng(0), [0.05, 0.1, 0.2]
+    runs = runs_of(
+        [7 + sd[i % 3] * rng.normal() for i in range(6000)],
+        [1000.0 * i for i in range(6000)],
+        [i % 3 for i in range(6000)],
+        [(i // 3 % 40,) for i in range(6000)],
+        40,
+    )
+    u = ne._units(runs)
+    for program, own in enumerate(sd):
+        assert ne._scales(u)[u.program == program] == pytest.approx(own, rel=0.08)
+
+
 def test_paule_mandel_and_q_profile():
     """Against the defining equations, and zero where scatter is that of noise."""
     mean, sd = np.array([0.1, 0.5, -0.3, 0.2, 0.9, -0.4]), np.array([0.1, 0.2, 0.1, 0.3, 0.2, 0.1])
