@@ -237,7 +237,7 @@ def test_what_goes_wrong_over_there_is_said_here(wrong: type, said: str) -> None
 
 def test_silence_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = IsolatedPolicy(f"{HERE}:NeverAnswers")
-    monkeypatch.setattr("gangwise.core.isolation.ANSWER_PATIENCE", 0.2)
+    monkeypatch.setattr("gangwise.core.isolation.ANSWER_TIMEOUT", 0.2)
     with pytest.raises(IsolatedError, match=r"NeverAnswers has not answered for 0\.2 s"):
         policy.decide(None)
 

@@ -19,7 +19,7 @@ from gangwise.core.json_text import json_text
 
 if TYPE_CHECKING:
     from gangwise.core.files import Folder
-    from gangwise.experiments.explain import Told
+    from gangwise.experiments.explain import Explained
     from gangwise.experiments.watch import Seen
 
 
@@ -280,7 +280,7 @@ def _explain_live(job: str, state: Path, as_json: bool) -> None:
     print(json_text(rows[0]) if as_json else explained(rows[0]))
 
 
-def _print_explanation(told: Told) -> None:
+def _print_explanation(told: Explained) -> None:
     from rich.text import Text
 
     from gangwise.cli.options import screen

@@ -96,7 +96,7 @@ def check_policy(
             if not np.array_equal(rewards, repeated):
                 raise PolicyCheckFailed(f"{where}: {what}")
         if process is not None:
-            _check_alone(process, checked, drawn_by, decisions, index, where)
+            _check_isolated(process, checked, drawn_by, decisions, index, where)
         _check_resume(instance, made, slots, index, rewards, where)
         if not getattr(made, "randomised", False):
             _check_relabelling(checked, instance, made, slots, index, decisions, where)
@@ -129,8 +129,8 @@ def _play(
         raise PolicyCheckFailed(f"{where}: {error}") from error
     except Exception as error:  # whatever the policy raises, or its decision makes others raise
         at = "start()" if t < 0 else f"slot {t}"
-        said = error if isinstance(error, GangwiseError) else f"{type(error).__name__}: {error}"
-        raise PolicyCheckFailed(f"{where}, {at}: {said}") from error
+        text = error if isinstance(error, GangwiseError) else f"{type(error).__name__}: {error}"
+        raise PolicyCheckFailed(f"{where}, {at}: {text}") from error
     return rewards, decisions
 
 
@@ -146,7 +146,7 @@ READS = (
 """Why a policy decides differently in the process of its world."""
 
 
-def _check_alone(
+def _check_isolated(
     process: IsolatedProcess,
     family: Family,
     drawn_by: list[int],
@@ -155,14 +155,14 @@ def _check_alone(
     where: str,
 ) -> None:
     """Compare decisions in a process of its own with those in the process of its world."""
-    given = (_beside, family, drawn_by, len(decisions), seed, where)
+    given = (_decisions_in_one_process, family, drawn_by, len(decisions), seed, where)
     try:
-        beside = process.apply(*given)
+        in_one_process = process.apply(*given)
     except IsolatedError as error:
         raise PolicyCheckFailed(f"{error}; alone it does not: {READS}") from error
-    for t, (digest, decision) in enumerate(zip(beside, decisions, strict=True)):
+    for t, (digest, decision) in enumerate(zip(in_one_process, decisions, strict=True)):
         if digest != _digest(decision):
-            chance = process.apply(*given) != beside
+            chance = process.apply(*given) != in_one_process
             why = (
                 CHANCE
                 if chance
@@ -171,7 +171,7 @@ def _check_alone(
             raise PolicyCheckFailed(f"{where}, slot {t}: {why}")
 
 
-def _beside(
+def _decisions_in_one_process(
     policy: Any, family: Family, drawn_by: list[int], slots: int, seed: int, where: str
 ) -> list[str]:
     """Digests of the decisions of a policy that runs in the process of its world."""

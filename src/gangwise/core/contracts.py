@@ -113,15 +113,15 @@ def clone(policy: PolicyT) -> PolicyT:
     return type(policy)(**configuration(policy))
 
 
-ToldT = TypeVar("ToldT", covariant=True)
+GivenFeedbackT = TypeVar("GivenFeedbackT", covariant=True)
 
 
 @dataclass(slots=True)
-class Outcome(Generic[ToldT]):
+class Outcome(Generic[GivenFeedbackT]):
     """The result of a slot: its reward, the policy's feedback, and the environment's metrics."""
 
     reward: float
-    feedback: ToldT
+    feedback: GivenFeedbackT
     metrics: tuple[float, ...] = ()
 
 

@@ -46,10 +46,10 @@ Content = bytes | str | Callable[[IO[bytes]], object]
 ORPHAN = re.compile(r"\.gangwise-([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.part")
 """An unfinished file: host, process and a random number."""
 
-LONGEST = 240
+LONGEST_NAME = 240
 """Longest file name, in bytes; systems take 255."""
 
-REGISTRY_PATIENCE = 60.0
+REGISTRY_TIMEOUT = 60.0
 """Seconds to wait for another process that writes a line into the registry."""
 
 
@@ -64,15 +64,15 @@ def write_whole(path: Path | str, content: Content, mode: int = 0o666) -> None:
     """
     path = Path(path)
     data = _bytes(content)
-    with _failing("write", path):
+    with _as_store_error("write", path):
         os.makedirs(path.parent, exist_ok=True)
-        _put(_beside(path.parent, data, mode), path)
+        _rename_into_place(_write_side_file(path.parent, data, mode), path)
 
 
 def remove_orphans(folder: Path) -> list[Path]:
     """Remove unfinished files of processes of this machine that are dead."""
     removed = []
-    with _failing("clean", folder):
+    with _as_store_error("clean", folder):
         for name in _names(folder):
             if _orphaned(name):
                 with suppress(FileNotFoundError):
@@ -134,9 +134,9 @@ class Publication:
         data = _bytes(content)
         place = self.folder.place(name)
         self.folder.refuse_to_replace(name)
-        with _failing("write", place):
+        with _as_store_error("write", place):
             os.makedirs(self.folder.state, exist_ok=True)
-            side = _beside(self.folder.state, data)
+            side = _write_side_file(self.folder.state, data)
         self.staged[name] = side, Seal.of(data, self.name)
         return self.staged[name][1].sha256
 
@@ -178,13 +178,14 @@ class Folder:
         if mine in self._held:
             yield
             return
-        with _failing("lock", self.path):
+        with _as_store_error("lock", self.path):
             os.makedirs(path.parent, exist_ok=True)
             handle = _lock(path)
         holder = path.with_suffix(".json")
         if handle is None:
             raise StoreError(
-                f"{self.path} is in use{_who(holder)}; wait for it to end, or give another folder"
+                f"{self.path} is in use{_lock_holder(holder)}; wait for it to end, or give "
+                "another folder"
             )
         self._held.add(mine)
         try:
@@ -226,9 +227,9 @@ class Folder:
     def place(self, name: str) -> Path:
         """Where a file is; names are relative, with slashes, and stay inside the folder."""
         parts = PurePosixPath(name)
-        long = any(len(part.encode()) > LONGEST for part in parts.parts)
+        long = any(len(part.encode()) > LONGEST_NAME for part in parts.parts)
         if not parts.parts or parts.is_absolute() or ".." in parts.parts or "\n" in name or long:
-            raise StoreError(f"{name[:LONGEST]!r} cannot be the name of a file in {self.path}")
+            raise StoreError(f"{name[:LONGEST_NAME]!r} cannot be the name of a file in {self.path}")
         return self.path / parts
 
     def checkpoint(self, name: str) -> Path:
@@ -248,7 +249,7 @@ class Folder:
                 f"{path} would be replaced, but it is not a file that gangwise wrote "
                 "there; move it away, or give another folder"
             )
-        with _failing("set aside", path):
+        with _as_store_error("set aside", path):
             os.replace(path, path.with_name(f"{path.name}.set-aside-{secrets.token_hex(4)}"))
             _flush_folder(path.parent)
 
@@ -257,7 +258,7 @@ class Folder:
         path = self.state / "files"
         if not path.exists():
             return False
-        with self._registry_lock(), _failing("read", path):
+        with self._registry_lock(), _as_store_error("read", path):
             lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
         return not lines or any(unsealed(line) is None for line in lines)
 
@@ -282,7 +283,7 @@ class Folder:
             sealed_line({"file": name, "seal": seal and seal._asdict()}) for name, seal in entries
         ]
         path = self.state / "files"
-        with self._registry_lock(), _failing("write", path):
+        with self._registry_lock(), _as_store_error("write", path):
             new = not path.exists()
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
             try:
@@ -296,8 +297,8 @@ class Folder:
     @contextmanager
     def _registry_lock(self) -> Iterator[None]:
         path = self.state / "files.lock"
-        until = time.monotonic() + REGISTRY_PATIENCE
-        with _failing("lock", self.path):
+        until = time.monotonic() + REGISTRY_TIMEOUT
+        with _as_store_error("lock", self.path):
             os.makedirs(self.state, exist_ok=True)
             while (handle := _lock(path)) is None:
                 if time.monotonic() > until:
@@ -321,17 +322,17 @@ class Folder:
         if not replace:
             self.refuse_to_replace(name)
         data = _bytes(content)
-        with _failing("write", path):
+        with _as_store_error("write", path):
             os.makedirs(path.parent, exist_ok=True)
             os.makedirs(self.state, exist_ok=True)
-            side = _beside(self.state, data)
+            side = _write_side_file(self.state, data)
             try:
                 self._enter([(name, Seal.of(data))])
             except BaseException:
                 with suppress(OSError):
                     os.unlink(side)
                 raise
-            _put(side, path)
+            _rename_into_place(side, path)
         return path
 
     def read(self, name: str) -> bytes:
@@ -370,7 +371,7 @@ class Folder:
         if name not in self._registry():
             return False
         path, there = self.place(name), True
-        with _failing("remove", path):
+        with _as_store_error("remove", path):
             try:
                 os.unlink(path)
             except FileNotFoundError:
@@ -430,7 +431,7 @@ class Folder:
         waiting = {name: self.state / about["side"] for name, about in plan["files"].items()}
         waiting = {n: side for n, side in waiting.items() if _fits(seals[n], side)}
         in_place = {name for name in seals if _fits(seals[name], self.place(name))}
-        with _failing("publish", self.path):
+        with _as_store_error("publish", self.path):
             if waiting.keys() | in_place == seals.keys():
                 self._enter(seals.items())
                 self._complete(waiting, in_place, plan["stale"])
@@ -476,7 +477,7 @@ class Folder:
             removed = [name for name in (own if everything else found.damaged) if self.remove(name)]
             if not everything and found.missing:
                 self._enter([(name, None) for name in found.missing])
-            with _failing("clean", self.path):
+            with _as_store_error("clean", self.path):
                 for name in self._unfinished():
                     with suppress(FileNotFoundError):
                         os.unlink(self.path / name)
@@ -567,7 +568,7 @@ def _host() -> str:
     return digest_of(socket.gethostname().encode())[:8]
 
 
-def _beside(folder: Path, data: bytes, mode: int = 0o666) -> Path:
+def _write_side_file(folder: Path, data: bytes, mode: int = 0o666) -> Path:
     """Write data to the disk under a name of its own."""
     side = folder / f".gangwise-{_host()}-{os.getpid()}-{secrets.token_hex(4)}.part"
     handle = os.open(side, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -593,7 +594,7 @@ def _write(handle: int, data: bytes) -> None:
         left = left[written:]
 
 
-def _put(side: Path, path: Path) -> None:
+def _rename_into_place(side: Path, path: Path) -> None:
     try:
         os.replace(side, path)
     except BaseException:
@@ -659,7 +660,7 @@ def _lock(path: Path) -> int | None:
     return handle
 
 
-def _who(holder: Path) -> str:
+def _lock_holder(holder: Path) -> str:
     try:
         about = json.loads(holder.read_bytes())
         return (
@@ -691,7 +692,7 @@ def _fits(seal: Seal, path: Path) -> bool:
 
 
 @contextmanager
-def _failing(what: str, path: Path) -> Iterator[None]:
+def _as_store_error(what: str, path: Path) -> Iterator[None]:
     """Turn errors of the system into StoreError."""
     try:
         yield

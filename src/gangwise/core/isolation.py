@@ -43,12 +43,12 @@ from gangwise.core.interrupt import Stopped, asked_to_stop
 from gangwise.core.limits import machine_memory
 from gangwise.core.registry import Kind, create, is_outside, label_of
 
-ANSWER_PATIENCE = 300.0
+ANSWER_TIMEOUT = 300.0
 """Seconds that an answer may take; the first one may have to compile."""
 
-STOP_PATIENCE = 2.0
+STOP_TIMEOUT = 2.0
 """Seconds for which an answer is waited for once the user wants to stop."""
-MEMORY = 0.5
+MEMORY_SHARE = 0.5
 """Share of the machine's memory that it may take."""
 
 _SIZE = struct.Struct("<Q")
@@ -89,7 +89,7 @@ class IsolatedProcess:
         )
         weakref.finalize(self, _end, self._process)
         opening = (list(sys.path), kind, specification, dict(arguments), watch)
-        self.about: dict[str, Any] = self._asked(opening)
+        self.about: dict[str, Any] = self._request(opening)
 
     @classmethod
     def shared(cls, owner: Isolated) -> IsolatedProcess:
@@ -101,27 +101,27 @@ class IsolatedProcess:
 
     def new(self, state: bytes | None = None) -> int:
         """Make a fresh object, or one with a state from :meth:`save`; returns its number."""
-        return int(self._asked((_NEW, 0, (state,))))
+        return int(self._request((_NEW, 0, (state,))))
 
     def save(self, number: int) -> bytes:
-        return base64.b64decode(self._asked((_SAVE, number, ())))
+        return base64.b64decode(self._request((_SAVE, number, ())))
 
     def forget(self, number: int) -> None:
         with suppress(IsolatedError):
-            self._asked((_FORGET, number, ()))
+            self._request((_FORGET, number, ()))
 
     def call(self, number: int, method: str, *arguments: Any) -> Any:
         """Call a method of an object.
 
         Raises IsolatedError when it raises, does not answer, or answers what is no plain value.
         """
-        return self._asked((method, number, arguments))
+        return self._request((method, number, arguments))
 
     def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call ``function(object, *arguments)`` there; the function is sent by name."""
-        return self._asked((function, self.new(), arguments))
+        return self._request((function, self.new(), arguments))
 
-    def _asked(self, message: tuple[Any, ...]) -> Any:
+    def _request(self, message: tuple[Any, ...]) -> Any:
         try:
             data = pickle.dumps(message)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -136,7 +136,7 @@ class IsolatedProcess:
                 pipe.flush()
             except OSError:
                 raise self._gone() from None
-            until = time.monotonic() + ANSWER_PATIENCE
+            until = time.monotonic() + ANSWER_TIMEOUT
             try:
                 (size,) = _SIZE.unpack(self._read(_SIZE.size, until))
                 data = self._read(size, until)
@@ -155,14 +155,14 @@ class IsolatedProcess:
         assert pipe is not None
         parts: list[bytes] = []
         while size:
-            wait = min(max(until - time.monotonic(), 0.0), STOP_PATIENCE)
+            wait = min(max(until - time.monotonic(), 0.0), STOP_TIMEOUT)
             ready, _, _ = select.select([pipe], [], [], wait)
             if not ready and (asked := asked_to_stop()) is not None:
                 raise Stopped(number=asked.signal)
             if not ready and time.monotonic() < until:
                 continue
             if not ready:
-                raise IsolatedError(f"{self.name} has not answered for {ANSWER_PATIENCE:g} s")
+                raise IsolatedError(f"{self.name} has not answered for {ANSWER_TIMEOUT:g} s")
             part = os.read(pipe.fileno(), min(size, 1 << 20))
             if not part:
                 raise self._gone()
@@ -295,10 +295,10 @@ class Isolated:
         )
 
     def call(self, method: str, *arguments: Any) -> Any:
-        process, number = self._there()
+        process, number = self._process_and_number()
         return process.call(number, method, *arguments)
 
-    def _there(self) -> tuple[IsolatedProcess, int]:
+    def _process_and_number(self) -> tuple[IsolatedProcess, int]:
         """Process and number of the object, which is made when it is needed."""
         if self._object is None:
             process = IsolatedProcess.shared(self)
@@ -308,7 +308,7 @@ class Isolated:
 
     @property
     def about(self) -> dict[str, Any]:
-        return self._there()[0].about
+        return self._process_and_number()[0].about
 
     def __getstate__(self) -> dict[str, Any]:
         """With its state as the other process pickles it, opaque here."""
@@ -317,7 +317,7 @@ class Isolated:
             state = self._object[0].save(self._object[1])
         return {**configuration(self), "_state": state, "_object": None}
 
-    def _asked(self, name: str) -> Any:
+    def _attribute(self, name: str) -> Any:
         """An attribute of the object; raises AttributeError where it has none."""
         found = self.about["attributes"].get(name)
         if found is None:
@@ -340,11 +340,11 @@ class IsolatedPolicy(Isolated):
 
     @property
     def family(self) -> str:
-        return str(self._asked("family"))
+        return str(self._attribute("family"))
 
     @property
     def timing(self) -> Timing:
-        timing: Timing = self._asked("timing")
+        timing: Timing = self._attribute("timing")
         return timing
 
     @property
@@ -373,7 +373,7 @@ def apart(kind: type[Isolated], what: Kind, given: Any, isolated: bool) -> Any:
 
 
 _NEW, _SAVE, _FORGET = "(new)", "(save)", "(forget)"
-ATTRIBUTES = ("family", "timing", "randomised", "learns", "look")
+SENT_ATTRIBUTES = ("family", "timing", "randomised", "learns", "look")
 """Attributes that an object sends with its first answer, where it has them."""
 
 
@@ -389,9 +389,9 @@ def confine(parent: int) -> None:
         return
     import resource
 
-    if (there := machine_memory()) is not None:
+    if (memory := machine_memory()) is not None:
         hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-        most = int(there * MEMORY)
+        most = int(memory * MEMORY_SHARE)
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     if parent and sys.platform == "linux":
@@ -413,13 +413,15 @@ def serve(parent: int = 0) -> None:
                 path, *opening = pickle.loads(message)
                 sys.path[:] = path
                 held = _Held(*opening)
-                told = held.about()
+                value = held.about()
             else:
-                told = held.called(*pickle.loads(message))
-            answer: dict[str, Any] = {"value": told}
+                value = held.called(*pickle.loads(message))
+            answer: dict[str, Any] = {"value": value}
         except (Exception, SystemExit) as error:  # whatever the class does
-            said = f"{type(error).__name__}: {error}"
-            answer = {"error": said, "traceback": traceback.format_exc()}
+            answer = {
+                "error": f"{type(error).__name__}: {error}",
+                "traceback": traceback.format_exc(),
+            }
         try:
             data = json.dumps(answer, default=_encoded).encode()
         except (TypeError, ValueError) as error:
@@ -440,7 +442,7 @@ class _Held:
     def about(self) -> dict[str, Any]:
         made = create(self.kind, self.specification, **self.arguments)
         configuration(made)  # raises for what is no dataclass
-        has = {name: getattr(made, name, None) for name in ATTRIBUTES}
+        has = {name: getattr(made, name, None) for name in SENT_ATTRIBUTES}
         methods = [name for name in dir(type(made)) if not name.startswith("_")]
         return {"code": identify(type(made), self.kind), "attributes": has, "methods": methods}
 
@@ -463,10 +465,10 @@ class _Held:
             return method(held, *arguments)
         watch = self.watch and method in ("decide", "place")
         shown = pickle.dumps(arguments) if watch else b""
-        told = getattr(held, method)(*arguments)
+        value = getattr(held, method)(*arguments)
         if watch and pickle.dumps(arguments) != shown:
             raise ScenarioError(f"{method}() changed what it was shown")
-        return told
+        return value
 
 
 def _received(pipe: IO[bytes]) -> bytes | None:

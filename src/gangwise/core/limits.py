@@ -13,14 +13,14 @@ from pydantic import Field
 
 from gangwise.core.errors import ScenarioError
 
-MOST = 1_000_000
+LARGEST_COUNT = 1_000_000
 """Most job types, servers, machines or jobs: the largest clusters have a tenth of it."""
 
 MOST_SEEDS = 100_000
 MOST_LETTERS = 200
 GIB = 2**30
 
-Count = Annotated[int, Field(gt=0, le=MOST)]
+Count = Annotated[int, Field(gt=0, le=LARGEST_COUNT)]
 SlotCount = Annotated[int, Field(gt=0, le=1_000_000_000)]
 Name = Annotated[str, Field(max_length=MOST_LETTERS)]
 
@@ -58,7 +58,7 @@ def require_memory(needed: float, what: str, remedy: str) -> None:
         )
 
 
-def require_count(name: str, value: object, most: int = MOST, least: int = 1) -> None:
+def require_count(name: str, value: object, most: int = LARGEST_COUNT, least: int = 1) -> None:
     """Raise ScenarioError unless a value is a whole number within limits.
 
     >>> require_count("steps", 1.5)

@@ -44,12 +44,12 @@ SERVERS = 4
 """At most so many servers, channels or machines are listed of a job."""
 
 CONTESTED = 3
-"""At so many places it is said who came second."""
+"""At so many places the runner-up is named."""
 
 
 @dataclass
-class Told:
-    """What can be said of a decision.
+class Explained:
+    """What explains a decision.
 
     ``about`` is what was played: scenario, decider, seed, slot or job, and numbers of the whole;
     ``rows`` has a row for each job type, or job, or for each time that something changed.
@@ -60,12 +60,14 @@ class Told:
     sentences: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        told = {"rows": self.rows, "sentences": self.sentences}
-        found: dict[str, Any] = finite({"format": "gangwise-explain-1", **self.about, **told})
+        about = {"format": "gangwise-explain-1", **self.about}
+        found: dict[str, Any] = finite({**about, "rows": self.rows, "sentences": self.sentences})
         return found
 
 
-def explain_slot(folder: Path | str, slot: int, policy: str = "", seed: int | None = None) -> Told:
+def explain_slot(
+    folder: Path | str, slot: int, policy: str = "", seed: int | None = None
+) -> Explained:
     """What a policy decided in a slot (from 0) of a finished run, and why.
 
     ``folder`` is of a comparison or of ``gangwise run``. By default it is the best policy and the
@@ -76,7 +78,7 @@ def explain_slot(folder: Path | str, slot: int, policy: str = "", seed: int | No
     """
     comparison = _comparison(folder)
     policy = policy or comparison.table()[0].policy
-    seed = _found("policy", policy, comparison.policies, seed, comparison.seeds)
+    seed = _require_played("policy", policy, comparison.policies, seed, comparison.seeds)
     if not 0 <= slot < comparison.slots:
         raise ScenarioError(
             f"slot {slot} was not played; the slots are 0 to {comparison.slots - 1}"
@@ -99,7 +101,7 @@ def explain_slot(folder: Path | str, slot: int, policy: str = "", seed: int | No
             f"played again, slot {slot} of {policy} earns {reward!r}, and {stored!r} is stored: "
             "the folder was made by other code"
         )
-    told = Told(
+    out = Explained(
         {
             "scenario": comparison.scenario.name,
             "family": instance.family,
@@ -111,17 +113,17 @@ def explain_slot(folder: Path | str, slot: int, policy: str = "", seed: int | No
         }
     )
     problem = simulation.environment.problem
-    explained = next((f for kind, f in FAMILIES.items() if isinstance(problem, kind)), None)
-    if explained is None:
-        told.sentences.append(f"It decided {np.array2string(simulation.decision, threshold=50)}.")
+    explain = next((f for kind, f in FAMILIES.items() if isinstance(problem, kind)), None)
+    if explain is None:
+        out.sentences.append(f"It decided {np.array2string(simulation.decision, threshold=50)}.")
     else:
-        explained(told, problem, simulation)
+        explain(out, problem, simulation)
     if simulation.own_words:
-        told.sentences.append(f"In its own words: {simulation.own_words}")
-    return told
+        out.sentences.append(f"In its own words: {simulation.own_words}")
+    return out
 
 
-def _found(
+def _require_played(
     kind: str, name: str, names: Sequence[str], seed: int | None, seeds: Sequence[int]
 ) -> int:
     """The seed, or the first one, of a decider that was played."""
@@ -193,7 +195,7 @@ class _Remembering(Simulation):
         return count, total / np.maximum(count, 1)
 
 
-def _shares(told: Told, p: GainOverheadProblem, simulation: _Remembering) -> None:
+def _explain_shares(out: Explained, p: GainOverheadProblem, simulation: _Remembering) -> None:
     """Devices by job type and server, and marginal rewards, OGASched (9), where devices ran out."""
     arrivals, y = simulation.arrivals(), simulation.decision
     came, devices, servers = np.flatnonzero(arrivals), p.cluster.devices, p.cluster.servers
@@ -207,7 +209,7 @@ def _shares(told: Told, p: GainOverheadProblem, simulation: _Remembering) -> Non
         alone = p.reward(one, np.where((p.channels.job_type == l)[:, None], y, 0.0))
         order = mine[np.argsort(-y[mine].sum(axis=1), kind="stable")]
         used = [e for e in order if y[e].sum() > 1e-9]
-        told.rows.append(
+        out.rows.append(
             {
                 "job type": p.job_types[l],
                 "got": _amounts(devices, y[mine].sum(axis=0), p.upper[mine].sum(axis=0)),
@@ -218,7 +220,7 @@ def _shares(told: Told, p: GainOverheadProblem, simulation: _Remembering) -> Non
                 "one more unit": float(marginal[mine][room[mine]].max(initial=-math.inf)),
             }
         )
-    told.rows.sort(key=lambda row: -row["reward"])
+    out.rows.sort(key=lambda row: -row["reward"])
     contested, idle = [], 0
     for r in range(p.cluster.capacity.shape[0]):
         there = np.arange(p.channels.starts[r], p.channels.starts[r + 1])
@@ -247,19 +249,19 @@ def _shares(told: Told, p: GainOverheadProblem, simulation: _Remembering) -> Non
             if gap > -1e-3
             else f"{a} keeps it by {-gap:.3g}"
         )
-        told.sentences.append(
+        out.sentences.append(
             f"On {p.cluster.servers[r]} all {p.cluster.capacity[r, k]:g} {devices[k]} are taken: "
             f"the last unit is worth {marginal[last, k]:.3g} to {a}; the runner-up, {b}, has "
             f"{y[second, k]:.3g} of {p.upper[second, k]:.3g} and would gain "
             f"{marginal[second, k]:.3g} from one more; {verdict}."
         )
     if idle:
-        told.sentences.append(
+        out.sentences.append(
             f"In {idle} places devices are idle though one more unit would have earned something."
         )
     best = solve(p, arrivals).value if came.size else 0.0
-    share = f", {100 * told.about['reward'] / best:.1f} % of it" if best > 0 else ""
-    told.sentences.append(f"The best decision for these arrivals earns {best:.4g}{share}.")
+    share = f", {100 * out.about['reward'] / best:.1f} % of it" if best > 0 else ""
+    out.sentences.append(f"The best decision for these arrivals earns {best:.4g}{share}.")
 
 
 def _amounts(devices: Any, held: Any, wanted: Any) -> str:
@@ -273,7 +275,9 @@ def _places(places: list[tuple[str, float]]) -> str:
     return (shown or "nowhere") + (f", {more} more" if more > 0 else "")
 
 
-def _channels(told: Told, p: FluctuatingSpeedsProblem, simulation: _Remembering) -> None:
+def _explain_channels(
+    out: Explained, p: FluctuatingSpeedsProblem, simulation: _Remembering
+) -> None:
     """Channels that were used, with what was known of them, and the best that was left out."""
     x, arrivals = np.asarray(simulation.decision) != 0, simulation.arrivals()
     plays, mean = simulation.means(p.E)
@@ -288,7 +292,7 @@ def _channels(told: Told, p: FluctuatingSpeedsProblem, simulation: _Remembering)
         ]
         tried = off[plays[off] > 0]
         next_best = int(tried[np.argmax(mean[tried])]) if tried.size else -1
-        told.rows.append(
+        out.rows.append(
             {
                 "job type": p.job_types[l],
                 "channels": int(on.size),
@@ -304,7 +308,7 @@ def _channels(told: Told, p: FluctuatingSpeedsProblem, simulation: _Remembering)
     able = everyone & (p.requests <= left + p.tolerance).all(axis=1)
     fresh_ones = int((x & (plays == 0)).sum())
     if fresh_ones:
-        told.sentences.append(f"{fresh_ones} of {int(x.sum())} channels are tried the first time.")
+        out.sentences.append(f"{fresh_ones} of {int(x.sum())} channels are tried the first time.")
     dearer = [e for e in np.flatnonzero(everyone & (plays > 0)) if not able[e]]
     worst = np.flatnonzero(x & (plays > 0)).tolist()
     if dearer and worst:
@@ -316,23 +320,23 @@ def _channels(told: Told, p: FluctuatingSpeedsProblem, simulation: _Remembering)
             else "the means so far agree"
         )
         least, other = p.name(int(last)), p.name(int(second))
-        told.sentences.append(
+        out.sentences.append(
             f"The least of those used is {least}, {mean[last]:.3f} in {plays[last]} uses; "
             f"the runner-up, for which no devices are left, {other}, {mean[second]:.3f} "
             f"in {plays[second]}: {why}."
         )
     if able.any():
-        told.sentences.append(
+        out.sentences.append(
             f"{int(able.sum())} channels of jobs that came are off though there are devices."
         )
     limits = ", ".join(
         f"{a:.4g} of {c:.4g} {k}"
         for a, c, k in zip(p.cluster.capacity - left, p.cluster.capacity, p.cluster.devices)
     )
-    told.sentences.append(f"Taken: {limits}.")
+    out.sentences.append(f"Taken: {limits}.")
 
 
-def _gangs(told: Told, p: GangPlacementProblem, simulation: _Remembering) -> None:
+def _explain_gangs(out: Explained, p: GangPlacementProblem, simulation: _Remembering) -> None:
     """Tasks and servers of each gang, and whether one that stayed out would have had room."""
     arrivals, placement = simulation.arrivals(), np.asarray(simulation.decision)
     gain = overhead = None
@@ -351,7 +355,7 @@ def _gangs(told: Told, p: GangPlacementProblem, simulation: _Remembering) -> Non
         }
         if gain is not None and overhead is not None:
             row |= {"gain": float(gain[l]), "overhead": float(overhead[l])}
-        told.rows.append(row)
+        out.rows.append(row)
         if placed.size == 0:
             free, room = left.copy(), 0
             for q in tasks:
@@ -361,14 +365,14 @@ def _gangs(told: Told, p: GangPlacementProblem, simulation: _Remembering) -> Non
                         room += 1
                         break
             enough = room >= p.minimum[l]
-            told.sentences.append(
+            out.sentences.append(
                 f"{p.job_types[l]} stays out: on what is left there is room for {room} of its "
                 f"tasks, one after the other, and it needs {p.minimum[l]}"
                 + ("; it was left out though it fits." if enough else ".")
             )
 
 
-def _machines(told: Told, p: ApproximationProblem, simulation: _Remembering) -> None:
+def _explain_machines(out: Explained, p: ApproximationProblem, simulation: _Remembering) -> None:
     """Machines of each job, what they cost, and what more work is worth to it."""
     jobs, decision = simulation.observation.jobs, np.asarray(simulation.decision)
     rows, seen = jobs.rows, simulation.seen
@@ -380,7 +384,7 @@ def _machines(told: Told, p: ApproximationProblem, simulation: _Remembering) -> 
         rates = [seen[i][1] / seen[i][0] for i in machines.tolist() if i in seen]
         left = float(jobs.budget[row] - jobs.cost[row])
         named = [(p.machines[i], float(p.prices[i])) for i in machines.tolist()]
-        told.rows.append(
+        out.rows.append(
             {
                 "job": str(getattr(jobs.jobs[row], "id", row)),
                 "machines": int(machines.size),
@@ -393,33 +397,35 @@ def _machines(told: Told, p: ApproximationProblem, simulation: _Remembering) -> 
             }
         )
         if not machines.size and left < cheapest:
-            told.sentences.append(
-                f"Job {told.rows[-1]['job']} gets nothing: the cheapest machine costs "
+            out.sentences.append(
+                f"Job {out.rows[-1]['job']} gets nothing: the cheapest machine costs "
                 f"{cheapest:.3g} and {left:.3g} of its budget is left."
             )
-    told.rows.sort(key=lambda row: -row["one more unit of work"])
-    served = [row for row in told.rows if row["machines"]]
-    waiting = [row for row in told.rows if not row["machines"] and row["budget left"] >= cheapest]
+    out.rows.sort(key=lambda row: -row["one more unit of work"])
+    served = [row for row in out.rows if row["machines"]]
+    waiting = [row for row in out.rows if not row["machines"] and row["budget left"] >= cheapest]
     if served and waiting:
         last, second = served[-1], waiting[0]
-        told.sentences.append(
+        out.sentences.append(
             f"Of those served, more work is worth least to job {last['job']}, "
             f"{last['one more unit of work']:.3g}; the runner-up, job {second['job']}, would have "
             f"{second['one more unit of work']:.3g}, can pay, and gets no machine."
         )
     busy = int((decision.any(axis=0) if decision.ndim == 2 else decision >= 0).sum())
-    told.sentences.append(f"{busy} of {p.M} machines work.")
+    out.sentences.append(f"{busy} of {p.M} machines work.")
 
 
-FAMILIES: dict[type, Callable[[Told, Any, _Remembering], None]] = {
-    GainOverheadProblem: _shares,
-    FluctuatingSpeedsProblem: _channels,
-    GangPlacementProblem: _gangs,
-    ApproximationProblem: _machines,
+FAMILIES: dict[type, Callable[[Explained, Any, _Remembering], None]] = {
+    GainOverheadProblem: _explain_shares,
+    FluctuatingSpeedsProblem: _explain_channels,
+    GangPlacementProblem: _explain_gangs,
+    ApproximationProblem: _explain_machines,
 }
 
 
-def explain_job(folder: Path | str, job: str, scheduler: str = "", seed: int | None = None) -> Told:
+def explain_job(
+    folder: Path | str, job: str, scheduler: str = "", seed: int | None = None
+) -> Explained:
     """Why a job, by its id in the log, of a finished replay waited, and where it was placed.
 
     By default it is the first scheduler and the first seed.
@@ -429,7 +435,7 @@ def explain_job(folder: Path | str, job: str, scheduler: str = "", seed: int | N
     """
     replayed = Replayed.open(folder)
     scheduler = scheduler or str(replayed.schedulers[0])
-    seed = _found("scheduler", scheduler, replayed.schedulers, seed, replayed.seeds)
+    seed = _require_played("scheduler", scheduler, replayed.schedulers, seed, replayed.seeds)
     scenario = replayed.scenarios[scheduler]
     played = scenario.draw(seed)
     ids = [str(name) for name in played.jobs.id]
@@ -453,7 +459,7 @@ def explain_job(folder: Path | str, job: str, scheduler: str = "", seed: int | N
             "was made by other code"
         )
     submitted = float(played.jobs.submit[j])
-    told = Told(
+    out = Explained(
         {
             "scenario": scenario.settings.source,
             "scheduler": scheduler,
@@ -464,7 +470,7 @@ def explain_job(folder: Path | str, job: str, scheduler: str = "", seed: int | N
             "end": end,
             "waiting": start - submitted,
         },
-        simulation.rows_told,
+        simulation.rows,
     )
     shape, n = played.jobs.shapes[played.jobs.shape[j]], int(played.jobs.tasks[j])
     demand = zip(shape.demand, played.jobs.devices)
@@ -472,16 +478,16 @@ def explain_job(folder: Path | str, job: str, scheduler: str = "", seed: int | N
     if math.isnan(start):
         since = " and never started."
     elif math.isnan(end):
-        since = f", started {_lasting(start - submitted)} later and has not ended."
+        since = f", started {_duration(start - submitted)} later and has not ended."
     else:
-        since = f", started {_lasting(start - submitted)} later"
-        since += f" and ended {_lasting(end - start)} after that."
-    told.sentences = [
-        f"Job {job}, {n} task{'s' * (n != 1)} of {asks}, was submitted at {_clock(submitted)}"
+        since = f", started {_duration(start - submitted)} later"
+        since += f" and ended {_duration(end - start)} after that."
+    out.sentences = [
+        f"Job {job}, {n} task{'s' * (n != 1)} of {asks}, was submitted at {_seconds(submitted)}"
         + since,
         *simulation.sentences,
     ]
-    return told
+    return out
 
 
 class _Following(JobSimulation):
@@ -489,7 +495,7 @@ class _Following(JobSimulation):
 
     def __init__(self, tables: Tables, scheduler: Any, job: str):
         super().__init__(tables, scheduler)
-        self.job, self.rows_told = job, list[dict[str, Any]]()
+        self.job, self.rows = job, list[dict[str, Any]]()
         self.sentences: list[str] = []
         self._last = ""
 
@@ -505,29 +511,29 @@ class _Following(JobSimulation):
             elif isinstance(action, Preempt):
                 self._note(now, "preempted", "the scheduler takes it off its nodes")
             elif isinstance(action, Ask):
-                self._note(now, "holds off", f"to be looked at again by {_clock(action.at)}")
+                self._note(now, "holds off", f"to be looked at again by {_seconds(action.at)}")
         placed = {each.job for each in actions if isinstance(each, Place)}
         if asked is not None and self.job not in placed:
             self._waits(self.scheduler.explain(self.job), now, placed)
         return actions
 
     def _note(self, now: float, what: str, why: str, **more: Any) -> None:
-        self.rows_told.append({"at": now, "what": what, "why": why, **more})
+        self.rows.append({"at": now, "what": what, "why": why, **more})
 
-    def _waits(self, said: Explanation, now: float, placed: set[str]) -> None:
+    def _waits(self, reason: Explanation, now: float, placed: set[str]) -> None:
         """A row whenever the reason is another than in the round before."""
-        if said.constraint == self._last:
+        if reason.constraint == self._last:
             return
-        self._last = said.constraint
+        self._last = reason.constraint
         names = ", ".join(sorted(placed)[:SERVERS])
-        room = f"; room for a task on {', '.join(said.nodes[:SERVERS])}" if said.nodes else ""
-        freed = f"; the end of {', '.join(said.frees[:SERVERS])} would let it start"
+        room = f"; room for a task on {', '.join(reason.nodes[:SERVERS])}" if reason.nodes else ""
+        freed = f"; the end of {', '.join(reason.frees[:SERVERS])} would let it start"
         self._note(
             now,
             "waits",
-            said.constraint + room + (freed if said.frees else ""),
-            until=said.until,
-            expected=said.start,
+            reason.constraint + room + (freed if reason.frees else ""),
+            until=reason.until,
+            expected=reason.start,
             started_instead=names,
         )
 
@@ -549,20 +555,20 @@ class _Following(JobSimulation):
             slowest = min(one[n] for n in chosen)
             second = max(rest, key=lambda n: one[n])
             self.sentences.append(
-                f"At {_clock(now)} its slowest node is believed to do {slowest:.3g} of a node of "
+                f"At {_seconds(now)} its slowest node is believed to do {slowest:.3g} of a node of "
                 f"rate 1; the best that was left, {names[second]}, {one[second]:.3g}, with room "
                 f"for {int(fits[second])} of its tasks."
             )
         elif rest:
             self.sentences.append(
-                f"At {_clock(now)} there was room as well on "
+                f"At {_seconds(now)} there was room as well on "
                 + ", ".join(f"{names[n]} (for {int(fits[n])})" for n in rest[:SERVERS])
                 + (f" and {len(rest) - SERVERS} more" if len(rest) > SERVERS else "")
                 + f"; the choice, {getattr(choice, 'name', type(choice).__name__)}, preferred "
                 f"{names[action.tasks[0][0]]}."
             )
         else:
-            self.sentences.append(f"At {_clock(now)} no other node had room for a task of it.")
+            self.sentences.append(f"At {_seconds(now)} no other node had room for a task of it.")
         if others:
             started = ", ".join(sorted(each.job for each in others)[:SERVERS])
             self.sentences.append(f"In the same round started: {started}.")
@@ -573,14 +579,14 @@ class _Following(JobSimulation):
         super()._leave(j, kind)
 
 
-def _clock(seconds: float) -> str:
+def _seconds(seconds: float) -> str:
     return f"{seconds:,.0f} s"
 
 
-def _lasting(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     """A duration.
 
-    >>> _lasting(90.0), _lasting(7300.0)
+    >>> _duration(90.0), _duration(7300.0)
     ('1.5 min', '2.0 h')
     """
     if seconds < 60:

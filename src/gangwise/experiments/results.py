@@ -178,17 +178,17 @@ class Results(Shown):
 
         Cells of which the same can be said share a line; of many, those of which least is played.
         """
-        said: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+        by_line: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
         for each in sorted(self.fidelity, key=_share_played):
             told = (each["line"], *(f"warning: {text}" for text in each["warnings"]))
-            said.setdefault(told, []).append(each["cell"])
+            by_line.setdefault(told, []).append(each["cell"])
         lines: list[str] = []
-        for (first, *warnings), cells in list(said.items())[:FEW_CELLS]:
+        for (first, *warnings), cells in list(by_line.items())[:FEW_CELLS]:
             of = ", ".join(f"{key} = {value}" for key, value in cells[0].items())
             of += f" and {len(cells) - 1} more cells" if len(cells) > 1 else ""
-            lines += [f"{of}: {first}" if len(said) > 1 else first, *warnings]
-        if len(said) > FEW_CELLS:
-            lines.append(f"of {len(said) - FEW_CELLS} more kinds of cells more is played")
+            lines += [f"{of}: {first}" if len(by_line) > 1 else first, *warnings]
+        if len(by_line) > FEW_CELLS:
+            lines.append(f"of {len(by_line) - FEW_CELLS} more kinds of cells more is played")
         return lines
 
     def rows(self, timings: bool = True) -> pl.LazyFrame:

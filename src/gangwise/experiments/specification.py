@@ -97,9 +97,9 @@ class PolicyTable(_Strict):
         found: dict[str, Policy[Any, Any, Any]] = {}
         for chosen in _combinations(self.grid):
             fixed = {} if self.label else self.arguments
-            said = ",".join(f"{key}={value}" for key, value in {**fixed, **chosen}.items())
+            arguments = ",".join(f"{key}={value}" for key, value in {**fixed, **chosen}.items())
             base = self.label or self.name
-            label = base + (("," if ":" in base else ":") + said if said else "")
+            label = base + (("," if ":" in base else ":") + arguments if arguments else "")
             found[label] = create(kind, self.name, **{**self.arguments, **chosen})
         return found
 

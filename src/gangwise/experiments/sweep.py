@@ -170,7 +170,7 @@ def perform(
 
         done, of = sum(size[key] for key in wanted.keys() - left.keys()), sum(size.values())
 
-        def tell(slots: int = 0) -> None:
+        def report(slots: int = 0) -> None:
             (progress or silent)(name, done + slots, of)
 
         def take(key: str, outcome: Rows | Failure) -> None:
@@ -180,15 +180,15 @@ def perform(
                 failed[key] = outcome
             else:
                 store.write(key, spec.identity(), outcome)
-            tell()
+            report()
 
-        tell()
+        report()
         if workers.backend == "loky":
             _in_threads([k for k in left if left[k].whole], left, store, workers.jobs, take)
         if not workers.alone(len(left)):
             _in_processes(left, store, workers, take)
         for key, spec in list(left.items()):
-            take(key, _attempt(key, spec, store.checkpoint(key), tell if slotwise else None)[1])
+            take(key, _attempt(key, spec, store.checkpoint(key), report if slotwise else None)[1])
     if failed:
         raise _error_of(failed, wanted)
     return Results.open(store, name)

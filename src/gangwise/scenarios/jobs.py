@@ -55,7 +55,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.limits import MOST, Count, Name, require_count
+from gangwise.core.limits import LARGEST_COUNT, Count, Name, require_count
 from gangwise.core.settings import read_toml
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.world import DrawnWorld
@@ -249,7 +249,7 @@ class ClusterOfJobs(Strict):
                     raise UnknownName(f"class of jobs in the rate of {group.name}", name, classes)
         self.fitting()
         expected = self.days * 24 * sum(job.arrivals.per_hour for job in self.jobs)
-        require_count("the expected number of jobs", math.ceil(expected), MOST)
+        require_count("the expected number of jobs", math.ceil(expected), LARGEST_COUNT)
         require_count("the number of nodes", sum(group.count for group in self.nodes))
         return self
 
