@@ -46,8 +46,7 @@ from gangwise.jobs.schedule import Schedule, Tables
 from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.simulation import JobSimulation
 
-LARGEST = 1e6
-"""The largest number in an observation."""
+LARGEST = 1e6  # the largest number in an observation
 
 
 def _box(low: float, high: float, *shape: int) -> spaces.Box:
@@ -73,8 +72,7 @@ class SlotEnv(gymnasium.Env[Any, Any]):
     """
 
     family = ""
-    usual = ""
-    """The scenario where none is given."""
+    usual = ""  # the scenario where none is given
 
     def __init__(self, scenario: str = "", instance: int = 0, slots: int = 0):
         made = named_source(scenario or self.usual, {}).scenario()

@@ -60,8 +60,7 @@ class Observation:
     available: Bools
 
 
-BLOCK = 256
-"""Slots that inputs are drawn ahead."""
+BLOCK = 256  # slots that inputs are drawn ahead
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,7 @@ from gangwise.core.errors import ScenarioError
 POWER, LOG, SATURATING, CUSTOM = 0, 1, 2, 3
 """How kernels tell the forms apart; ``CUSTOM`` is evaluated in Python."""
 
-SLACK = 1e-9
-"""Of a budget, so that one of k prices pays k tasks whatever the rounding."""
+SLACK = 1e-9  # of a budget, so that one of k prices pays k tasks whatever the rounding
 
 
 class Utility(Protocol):

@@ -24,8 +24,7 @@ from gangwise.core.errors import ScenarioError
 Pricing = Literal["population", "realised"]
 
 
-PAPER_MACHINES = 1000
-"""M of §VI, for which q is stated."""
+PAPER_MACHINES = 1000  # M of §VI, for which q is stated
 
 
 class JobStream(Protocol):

@@ -129,8 +129,7 @@ def say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-WIDE = 120
-"""Columns where output is not a terminal's."""
+WIDE = 120  # columns where output is not a terminal's
 
 
 def screen() -> Console:
@@ -170,8 +169,7 @@ def lead_text(lead: Estimate) -> str:
     return estimate_text(lead, max(1, decimals_for([lead])), sign=True)
 
 
-MINUTE = 60.0
-"""Seconds between two lines of a log."""
+MINUTE = 60.0  # seconds between two lines of a log
 
 RECENT = 10
 """Lines of a log that the time left is told from: what comes next goes as fast as what was last."""

@@ -14,8 +14,7 @@ from gangwise.core.errors import ScenarioError
 from gangwise.core.json_text import json_text
 
 HERE = Path("gangwise-state")
-ALIVE = 5.0
-"""Seconds within which a service that works has touched its heartbeat."""
+ALIVE = 5.0  # seconds within which a service that works has touched its heartbeat
 
 
 def rates_of(texts: list[str] | None) -> dict[str, float]:

@@ -11,8 +11,7 @@ from gangwise.core.errors import ScenarioError
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 DAY = 86400
-UNIX = 1e8
-"""A log whose first second is later than this counts in Unix time."""
+UNIX = 1e8  # a log whose first second is later than this counts in Unix time
 
 
 @dataclass(frozen=True)

@@ -54,8 +54,7 @@ class InfeasibleDecision(GangwiseError):  # noqa: N818 - the name says what it i
     """A policy's decision violates a constraint of the problem."""
 
 
-LISTED = 50
-"""An error lists at most so many names."""
+LISTED = 50  # an error lists at most so many names
 
 
 class UnknownName(GangwiseError, LookupError):  # noqa: N818 - the name says what it is

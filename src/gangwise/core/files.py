@@ -35,8 +35,7 @@ from typing import IO, Any, ClassVar, NamedTuple
 
 from gangwise.core.errors import StoreError
 
-STATE = ".gangwise"
-"""The folder, in a folder of results, of what is not a result."""
+STATE = ".gangwise"  # the folder, in a folder of results, of what is not a result
 
 CHECKPOINTS = f"{STATE}/checkpoints"
 
@@ -46,11 +45,8 @@ Content = bytes | str | Callable[[IO[bytes]], object]
 ORPHAN = re.compile(r"\.gangwise-([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.part")
 """An unfinished file: host, process and a random number."""
 
-LONGEST_NAME = 240
-"""Longest file name, in bytes; systems take 255."""
-
-REGISTRY_TIMEOUT = 60.0
-"""Seconds to wait for another process that writes a line into the registry."""
+LONGEST_NAME = 240  # longest file name, in bytes; systems take 255
+REGISTRY_TIMEOUT = 60.0  # seconds to wait for another process that writes a line into the registry
 
 
 def digest_of(data: bytes) -> str:

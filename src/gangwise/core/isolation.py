@@ -43,13 +43,9 @@ from gangwise.core.interrupt import Stopped, asked_to_stop
 from gangwise.core.limits import machine_memory
 from gangwise.core.registry import Kind, create, is_outside, label_of
 
-ANSWER_TIMEOUT = 300.0
-"""Seconds that an answer may take; the first one may have to compile."""
-
-STOP_TIMEOUT = 2.0
-"""Seconds for which an answer is waited for once the user wants to stop."""
-MEMORY_SHARE = 0.5
-"""Share of the machine's memory that it may take."""
+ANSWER_TIMEOUT = 300.0  # seconds that an answer may take; the first one may have to compile
+STOP_TIMEOUT = 2.0  # seconds for which an answer is waited for once the user wants to stop
+MEMORY_SHARE = 0.5  # share of the machine's memory that it may take
 
 _SIZE = struct.Struct("<Q")
 _START = "from gangwise.core.isolation import serve; serve({parent})"
@@ -206,11 +202,8 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-NO_SEED = 2**100
-"""A seed that no run has."""
-
-SPAWNED = 8
-"""How often a generator may be split in the other process."""
+NO_SEED = 2**100  # a seed that no run has
+SPAWNED = 8  # how often a generator may be split in the other process
 
 
 class Seedless(np.random.Generator):

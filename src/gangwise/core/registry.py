@@ -238,8 +238,7 @@ def _module_of(file: Path) -> str:
     return name
 
 
-ANY = "*"
-"""The entry whose class builds, by ``named``, every name that no other entry of its kind has."""
+ANY = "*"  # the entry whose class builds, by named, every name that no other entry of its kind has
 
 
 def create(kind: Kind, specification: str, **arguments: Any) -> Any:

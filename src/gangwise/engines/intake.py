@@ -20,20 +20,13 @@ from typing import Any, NamedTuple, TypeVar
 
 from gangwise.core.errors import EngineError, Rejected
 
-NAME = 600
-"""Characters of a name."""
-LONGEST_TEXT = 1000
-"""Characters of what a cluster says; the rest is cut."""
-ENTRIES = 10_000
-"""Labels or device types of a node, or of a job's constraint."""
-TASKS = 1_000_000
-"""Ranks of a job."""
-AMOUNT = 10**12
-"""Thousandths of a device; times ``TASKS`` it is below 2⁶³."""
-LATEST = 1e11
-"""Seconds since 1970, in the year 5138; longer than any limit."""
-KEPT = 1000
-"""Names that are kept of each kind; all are counted."""
+NAME = 600  # characters of a name
+LONGEST_TEXT = 1000  # characters of what a cluster says; the rest is cut
+ENTRIES = 10_000  # labels or device types of a node, or of a job's constraint
+TASKS = 1_000_000  # ranks of a job
+AMOUNT = 10**12  # thousandths of a device; times TASKS it is below 2⁶³
+LATEST = 1e11  # seconds since 1970, in the year 5138; longer than any limit
+KEPT = 1000  # names that are kept of each kind; all are counted
 
 T = TypeVar("T")
 Row = TypeVar("Row")

@@ -22,12 +22,9 @@ from gangwise.engines.kubernetes_gangs import Pod
 from gangwise.engines.kubernetes_objects import Membership
 from gangwise.engines.leader import Held, Leader
 
-PATIENCE = (3.0, 6.0)
-"""Seconds to connect, and to wait for an answer."""
-_QUIET = 2.0
-"""Seconds without a word after which the API server is asked whether it is there."""
-_ILL = 10.0
-"""Seconds for which a watch may fail before what it told is not believed any more."""
+PATIENCE = (3.0, 6.0)  # seconds to connect, and to wait for an answer
+_QUIET = 2.0  # seconds without a word after which the API server is asked whether it is there
+_ILL = 10.0  # seconds for which a watch may fail before what it told is not believed any more
 
 
 class Binding(NamedTuple):

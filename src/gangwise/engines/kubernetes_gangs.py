@@ -64,15 +64,11 @@ from gangwise.engines.kubernetes_objects import (
 )
 from gangwise.engines.reports import read_report
 
-KEPT = 3600.0
-"""Seconds that jobs stay in the table after their end."""
+KEPT = 3600.0  # seconds that jobs stay in the table after their end
 _ON_NODES = ("placed", "running")
-AFFINITIES = 4096
-"""Required node affinities of waiting gangs that are told apart."""
-FILES = 100_000
-"""Files of the folder of reports that are looked at."""
-OF_POD = 16
-"""Reports of a pod that are."""
+AFFINITIES = 4096  # required node affinities of waiting gangs that are told apart
+FILES = 100_000  # files of the folder of reports that are looked at
+OF_POD = 16  # reports of a pod that are
 
 
 @dataclass
@@ -140,21 +136,16 @@ class Gang:
     id: str
     belongs: Membership
     pods: dict[str, Pod] = field(default_factory=dict)
-    size: int | None = None
-    """How many pods it must have."""
-    tasks: int = 0
-    """How many it had when it was told of; 0 before."""
+    size: int | None = None  # how many pods it must have
+    tasks: int = 0  # how many it had when it was told of; 0 before
     attempt: int = 0
     plan: dict[str, int] = field(default_factory=dict)
     going: dict[str, str] = field(default_factory=dict)
     """Pods whose Binding is under way: uid → node."""
     cancelled: bool = False
-    why_off: str | None = None
-    """Why it is being taken off its nodes, in words; None when it is not."""
-    cause: Cause = "released"
-    """Why it is being taken off, or was last."""
-    comes_back: bool = False
-    """All of its pods are gone, and their controller is to make new ones."""
+    why_off: str | None = None  # why it is being taken off its nodes, in words; None when it is not
+    cause: Cause = "released"  # why it is being taken off, or was last
+    comes_back: bool = False  # all of its pods are gone, and their controller is to make new ones
     held: str = ""
     status: Status | None = None
     reports: dict[str, RankReport] = field(default_factory=dict)

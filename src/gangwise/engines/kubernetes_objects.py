@@ -18,11 +18,9 @@ from typing import Any, NamedTuple
 
 from gangwise.core.errors import EngineError
 
-OURS = "gangwise.io/"
-"""Prefix of annotations and labels that are read or written here."""
+OURS = "gangwise.io/"  # prefix of annotations and labels that are read or written here
 GPU = "nvidia.com/gpu"
-PORT = f"{OURS}port:"
-"""Each node has one of each port that a pod asks for."""
+PORT = f"{OURS}port:"  # each node has one of each port that a pod asks for
 WITHOUT = f"{OURS}without:"
 """Nodes without a taint carry a label of this prefix; pods that do not tolerate it ask for it."""
 MATCHES = f"{OURS}matches:"

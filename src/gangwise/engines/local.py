@@ -62,10 +62,8 @@ def _let_go() -> None:
             one.returncode = 0
 
 
-POLL = 0.05
-"""Seconds between looks at the folder."""
-MOST = 1 << 20
-"""Bytes of a file that describes a job."""
+POLL = 0.05  # seconds between looks at the folder
+MOST = 1 << 20  # bytes of a file that describes a job
 
 
 class LocalEngine:

@@ -14,10 +14,8 @@ from pathlib import Path
 from gangwise.engines.engine import RankReport
 from gangwise.engines.intake import Unreadable, name, read_file, whole
 
-MOST = 64 * 1024
-"""Bytes of a report that are read; a rank that writes more writes nonsense."""
-RANKS = 4096
-"""Ranks of a job whose reports are read, the first ones."""
+MOST = 64 * 1024  # bytes of a report that are read; a rank that writes more writes nonsense
+RANKS = 4096  # ranks of a job whose reports are read, the first ones
 
 
 def read_reports(

@@ -77,10 +77,8 @@ PHASES: dict[str, Phase] = {
     "CANCELLED": "cancelled",
     "REVOKED": "cancelled",
 }
-UNSTARTED = 3
-"""Placements that Slurm refuses, or does not start, before it is left the job."""
-LISTS = 1000
-"""Node lists of waiting jobs that are told apart."""
+UNSTARTED = 3  # placements that Slurm refuses, or does not start, before it is left the job
+LISTS = 1000  # node lists of waiting jobs that are told apart
 LISTED = ("among:", "not among:")
 """Nodes carry labels of these kinds: which lists they are in, that jobs ask for or exclude."""
 ASLEEP = ("COMPLETING", "RUNNING", "CONFIGURING", "SUSPENDED", "STAGE_OUT", "SIGNALING", "STOPPED")

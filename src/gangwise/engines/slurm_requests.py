@@ -40,8 +40,7 @@ NOT_MODELLED = {
 """Fields of ``squeue --json`` that say something, and what the job is then told to ask for."""
 FLAGS = {"SPREAD_JOB", "USE_MIN_NODES", "GRES_ENFORCE_BIND", "GRES_DISABLE_BIND"}
 """Those that choose nodes."""
-LONGEST = 100_000
-"""Nodes of a list."""
+LONGEST = 100_000  # nodes of a list
 
 MARK = re.compile(
     r"(byhand )?gangwise(?: attempt=(\d+) restarts=(\d+) on=(\S*)(?: for=(\S*) nodes=(\d+))?)?"

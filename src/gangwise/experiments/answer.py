@@ -48,28 +48,19 @@ ORACLES = {"oracle", "ends=true"}
 GUIDED = {"label", "labels", "learned", "ends=learned", "ucb", *ORACLES}
 """Words in names of schedulers that go by rates or by what they learn: no plain rules."""
 
-ENOUGH = 0.8
-"""From this share of the recorded mean wait on, rows may be compared with the past."""
-
-TELLING = 0.5
-"""Share of idle device-hours beside waiting jobs above which the answer mentions it."""
-
-SMALL = 0.05
-"""Per cent: a smaller change is shown as none."""
+ENOUGH = 0.8  # from this share of the recorded mean wait on, rows may be compared with the past
+TELLING = 0.5  # share of idle device-hours beside waiting jobs above which the answer mentions it
+SMALL = 0.05  # per cent: a smaller change is shown as none
 
 BLOCKS = (("weeks", 7 * 86400.0), ("days", 86400.0))
 """Periods (seconds) that group jobs by their submissions where nothing is drawn."""
 
-OBJECTIVE = "completion.mean"
-"""What schedulers are judged by; the less the better."""
-
-UNITS = {"cpu": "core", "gpu": "GPU"}
-"""Names of device types in device-hours."""
+OBJECTIVE = "completion.mean"  # what schedulers are judged by; the less the better
+UNITS = {"cpu": "core", "gpu": "GPU"}  # names of device types in device-hours
 
 UNKNOWN = Estimate(math.nan, None, None)
 
-CONFIGURED = "as configured"
-"""Name of the rules as they are, beside which a what-if plays changes."""
+CONFIGURED = "as configured"  # name of the rules as they are, beside which a what-if plays changes
 
 
 def words(name: str) -> set[str]:

@@ -42,17 +42,10 @@ from gangwise.experiments.statistics import Estimate, mean_and_interval, numbers
 from gangwise.experiments.store import Store, store_of
 from gangwise.experiments.sweep import Progress, Workers, check_names, perform
 
-FIDELITY = "fidelity.json"
-"""Beside the results of a trace: what was read, left out and assumed."""
-
-COMPARISON = "comparison"
-"""Name of the experiment of a comparison."""
-
-FEW_SLOTS = 5_000
-"""Up to so many slots of all runs together are played sooner than workers start."""
-
-AUTO = 0
-"""As many workers as there are cores, none for a few slots."""
+FIDELITY = "fidelity.json"  # beside the results of a trace: what was read, left out and assumed
+COMPARISON = "comparison"  # name of the experiment of a comparison
+FEW_SLOTS = 5_000  # up to so many slots of all runs together are played sooner than workers start
+AUTO = 0  # as many workers as there are cores, none for a few slots
 
 
 @dataclass(frozen=True)

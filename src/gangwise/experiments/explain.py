@@ -40,11 +40,8 @@ from gangwise.jobs.schedule import Tables
 from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.simulation import JobSimulation
 
-SERVERS = 4
-"""At most so many servers, channels or machines are listed of a job."""
-
-CONTESTED = 3
-"""At so many places the runner-up is named."""
+SERVERS = 4  # at most so many servers, channels or machines are listed of a job
+CONTESTED = 3  # at so many places the runner-up is named
 
 
 @dataclass

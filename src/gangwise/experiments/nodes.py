@@ -33,8 +33,7 @@ DONE = ("completed", "pass", "succeeded", "finished", "terminated")
 LISTED = "slurm-sacct (NodeList), philly, kubernetes, and csv with a column that is mapped to hosts"
 MOST_NODES = 16
 """Larger gangs are left out: nearly all have a slow node, and hardly any tells which."""
-REACHED = 0.99
-"""Share of its limit from which on a job has reached it."""
+REACHED = 0.99  # share of its limit from which on a job has reached it
 
 
 def _percent(log: float) -> str:
@@ -237,8 +236,7 @@ def _programs(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     return rows.select("run", "start", "hosts", "program"), len(again) if called else 0
 
 
-ESTIMATED = "estimated"
-"""The world that plays what a log says of its nodes."""
+ESTIMATED = "estimated"  # the world that plays what a log says of its nodes
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,8 +20,7 @@ from gangwise.experiments.runs import TIMINGS
 from gangwise.experiments.statistics import Interval, estimate, number, paired, verdict
 from gangwise.experiments.store import Store
 
-FEW_CELLS = 4
-"""Kinds of cells, at most, of which it is said how much of a log they play."""
+FEW_CELLS = 4  # kinds of cells, at most, of which it is said how much of a log they play
 
 
 def _share_played(fidelity: Mapping[str, Any]) -> float:

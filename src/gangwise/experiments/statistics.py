@@ -107,8 +107,7 @@ def batch_means(values: npt.ArrayLike) -> Estimate:
     return Estimate(float(x.mean()), *(e if e is None else e + shift for e in found[1:]))
 
 
-LEAST_BLOCKS = 8
-"""An interval over weeks or days needs so many of them."""
+LEAST_BLOCKS = 8  # an interval over weeks or days needs so many of them
 
 
 def stationary_bootstrap(values: npt.ArrayLike) -> Estimate:
@@ -202,8 +201,7 @@ def difference(values: npt.ArrayLike, others: npt.ArrayLike) -> dict[str, Any]:
     return {**numbers(found), "percent": percent, "seeds": np.size(values)}
 
 
-NOTHING = "–"
-"""Written in place of a number that would mean nothing."""
+NOTHING = "–"  # written in place of a number that would mean nothing
 
 _SCALES = ((1e9, "billions"), (1e6, "millions"), (1e3, "thousands"))
 

@@ -211,11 +211,8 @@ def store_of(out: Store | Path | str | None) -> Store:
 
 _JSON = ("settings", "configuration")
 
-KEPT = 8
-"""Runs whose rows stay in memory: a replay and its page ask for each several times."""
-
-LARGE = 1 << 20
-"""Bytes of a file that is read column by column."""
+KEPT = 8  # runs whose rows stay in memory: a replay and its page ask for each several times
+LARGE = 1 << 20  # bytes of a file that is read column by column
 
 
 def _name(key: str) -> str:

@@ -77,8 +77,7 @@ class Workers:
         return at_once(self.jobs) == 1
 
 
-ATTEMPTS = 4
-"""Dying workers are started again so often without finishing a single run."""
+ATTEMPTS = 4  # dying workers are started again so often without finishing a single run
 
 
 def sweep(

@@ -21,8 +21,7 @@ from gangwise.experiments.runs import PLAN
 from gangwise.experiments.store import Store
 from gangwise.experiments.tune import STUDY, TUNING, Study
 
-RECENT = 20
-"""So many of the last finished runs tell the time that is left."""
+RECENT = 20  # so many of the last finished runs tell the time that is left
 
 ENDS = (("mean", ""), ("low", ".low"), ("high", ".high"))
 

@@ -26,8 +26,7 @@ from gangwise.core.interrupt import children_left_alone
 
 T = TypeVar("T")
 
-CONNECT = 30
-"""Seconds to wait for a cluster."""
+CONNECT = 30  # seconds to wait for a cluster
 
 Cluster = tuple[Any, tuple[type[BaseException], ...]]
 """A backend for joblib, and the errors that say that workers died."""

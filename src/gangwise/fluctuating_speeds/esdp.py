@@ -31,11 +31,9 @@ from gangwise.estimators import Estimator, Mean
 from gangwise.fluctuating_speeds.environment import Observation
 from gangwise.fluctuating_speeds.learners import Optimiser, unplayed_first
 
-Exploration = Callable[[float, float], float]
-"""g: (t from 1, m = α|E|) to a number of zero or more."""
+Exploration = Callable[[float, float], float]  # g: (t from 1, m = α|E|) to a number of zero or more
 
-Delta = Callable[[float], float]
-"""δ: t from 1 to a positive number."""
+Delta = Callable[[float], float]  # δ: t from 1 to a positive number
 
 
 def _both(t: float, m: float) -> float:

@@ -45,8 +45,7 @@ def round_robin(problem: GangPlacementProblem, jobs: Ints) -> tuple[Ints, Ints]:
     return order[np.argsort(rank, kind="stable")], np.array([order.size])
 
 
-LARGEST_TABLE = 1 << 23
-"""Entries of 8 bytes in the largest gain table that is built."""
+LARGEST_TABLE = 1 << 23  # entries of 8 bytes in the largest gain table that is built
 
 
 class GainTable(NamedTuple):

@@ -36,20 +36,17 @@ from gangwise.jobs.contradictions import (
     sweep,
 )
 
-CHANCE = 1e-3
-"""Highest probability that chance alone gives the evidence of a rule."""
+CHANCE = 1e-3  # highest probability that chance alone gives the evidence of a rule
 LEAST = 4
 """Times (user and day) at which a rule must have refused a job in either half of the weeks."""
-SLOWEST = 600.0
-"""A job that starts within so many seconds of what set it free was not refused."""
+SLOWEST = 600.0  # a job that starts within so many seconds of what set it free was not refused
 PASSED = 0.05
 """Of the times at which a rule forbids a start, the share at which one may start all the same."""
 SELDOM = 0.1
 """Of the weeks in which a job waits through an hour that may be closed, the share with a start."""
 FREED = 0.5
 """Of the jobs that a cap held back, the least share that starts when one of the same user ends."""
-ROUNDS = 24
-"""Rules looked for, at most."""
+ROUNDS = 24  # rules looked for, at most
 
 
 @dataclass(frozen=True)

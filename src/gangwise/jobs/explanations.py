@@ -23,8 +23,7 @@ class Forecast:
     plan made anew. The plan goes only as far as somebody asks.
     """
 
-    DEPTH: ClassVar[int] = 200
-    """Jobs that are planned for; those behind them get no expected start."""
+    DEPTH: ClassVar[int] = 200  # jobs that are planned for; those behind them get no expected start
 
     def __init__(self, order: Sequence[Job], books: Books, ends: dict[str, float], now: float):
         self._order = list(order[: self.DEPTH])

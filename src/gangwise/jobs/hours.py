@@ -20,8 +20,7 @@ from gangwise.core.clock import DAY, DAYS, Clock
 from gangwise.jobs.caps import Cap, claims
 from gangwise.jobs.model import Jobs, Nodes
 
-YEARS = 5
-"""Hours are known for so long after the last submission; from then on all are open."""
+YEARS = 5  # hours are known for so long after the last submission; from then on all are open
 _TIME = r"(\d\d):(\d\d)(?::(\d\d))?"
 _SPAN = re.compile(rf"([\w,-]+) {_TIME}-{_TIME}")
 

@@ -31,24 +31,18 @@ from scipy.stats import chi2
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 
-BLOCK = 16
-"""Runs of a program that are compared with one another, at most."""
+BLOCK = 16  # runs of a program that are compared with one another, at most
 CLIP = 1.5
 SWEEPS, ROUNDS = 20, 12
 NEXT = 0.7
 """Nodes join those that are clearly slow if they stand out so much of what the first one does."""
 COMPANIONS = 64
 """Other nodes that a named one is told apart from: those that it shares most runs with."""
-APART = 0.05
-"""Chance of a node's runs without another one that would name it beside that one."""
-WIDE = 0.3
-"""Standard deviation of a node's log factor before anything is known of it."""
-PRIOR = 8
-"""Runs that the noise of all programs counts for in that of one."""
-LEAST_FOR_CHANGE = 8
-"""Blocks that a node must have run in for a change over time to be looked for."""
-ROUNDED = 0.3
-"""Seconds of noise that whole seconds add, as a standard deviation."""
+APART = 0.05  # chance of a node's runs without another one that would name it beside that one
+WIDE = 0.3  # standard deviation of a node's log factor before anything is known of it
+PRIOR = 8  # runs that the noise of all programs counts for in that of one
+LEAST_FOR_CHANGE = 8  # blocks that a node must have run in for a change over time to be looked for
+ROUNDED = 0.3  # seconds of noise that whole seconds add, as a standard deviation
 
 
 class Runs(NamedTuple):

@@ -38,11 +38,8 @@ NEAR = (600.0, 0.1)
 
 HOUR, WEEK = 3600.0, 7 * 86400.0
 
-APART = 64
-"""Pairs of jobs whose order of starts is compared are at most so many submissions apart."""
-
-LEAST_WEEKS = 8
-"""Jobs of fewer weeks are grouped by day."""
+APART = 64  # pairs of jobs whose order of starts is compared are at most so many submissions apart
+LEAST_WEEKS = 8  # jobs of fewer weeks are grouped by day
 
 HEAVY = (0.5, 0.9)
 """Heavy users are the fewest that hold half of the device-hours, light ones hold the last tenth."""

@@ -29,8 +29,7 @@ from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.traces.formats.measured_speeds import GavelThroughputs, MiniBatchTime
 from gangwise.traces.formats.measured_speeds import Job as GavelJob
 
-MOST_CHANGES = 5_000_000
-"""Changes of nodes' rates in one run, at most."""
+MOST_CHANGES = 5_000_000  # changes of nodes' rates in one run, at most
 
 
 class Drawn(NamedTuple):

@@ -13,11 +13,9 @@ from gangwise.report.page import Chapter, Page, Section, Text, html, pictured
 from gangwise.report.plotting import Panel, Style
 from gangwise.report.tables import Cell, Sheet, columns_sheet, rich_tables, value_cell
 
-SHOWN = 10
-"""So many nodes have a row, even if none is slow; all slow ones have."""
+SHOWN = 10  # so many nodes have a row, even if none is slow; all slow ones have
 MOST_DRAWN = 400
-WIDEST = np.log(100)
-"""Of a node whose interval is wider, nothing is known."""
+WIDEST = np.log(100)  # of a node whose interval is wider, nothing is known
 
 
 def _order(found: NodeFindings) -> list[int]:

@@ -31,8 +31,7 @@ from gangwise.reproduce.expected import (
     totals,
 )
 
-ENDINGS = ("csv", "parquet", "png", "svg")
-"""Files of an artefact."""
+ENDINGS = ("csv", "parquet", "png", "svg")  # files of an artefact
 
 
 def earlier_artefacts(out: Path, scale: Scale, redone: Iterable[Artefact]) -> Reproduced:

@@ -51,8 +51,7 @@ def _positive_range(value: tuple[float, float], info: ValidationInfo) -> tuple[f
     return value
 
 
-Range = Annotated[tuple[float, float], AfterValidator(_range)]
-"""0 ≤ low ≤ high, of finite numbers."""
+Range = Annotated[tuple[float, float], AfterValidator(_range)]  # 0 ≤ low ≤ high, of finite numbers
 PositiveRange = Annotated[tuple[float, float], AfterValidator(_positive_range)]
 KINDS = ("linear", "log", "reciprocal", "poly")
 """Utilities that are built in, in the order of their numbers."""

@@ -64,8 +64,7 @@ from gangwise.traces.slots.settings import seconds
 
 DAY = 86400.0
 
-DEMO = "demo:gangs"
-"""In place of a file: the cluster that ``gangwise demo`` plays."""
+DEMO = "demo:gangs"  # in place of a file: the cluster that gangwise demo plays
 
 
 def _seconds(value: Any) -> Any:

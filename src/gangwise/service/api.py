@@ -32,17 +32,12 @@ from gangwise.service.access import Role, digest, is_loopback
 from gangwise.service.state import State
 from gangwise.service.wishes import What
 
-STALE = 15.0
-"""Seconds without a word after which a service is not well, whatever it said last."""
+STALE = 15.0  # seconds without a word after which a service is not well, whatever it said last
 PAGE = {"": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
-BODY = 64 * 1024
-"""Bytes of a request's body."""
-SLOW = 10.0
-"""Seconds for sending it."""
-RATE, BURST = 100.0, 400.0
-"""Requests a second of a token or an address, and how many more at once."""
-CLIENTS = 10_000
-"""Of so many the rates are remembered."""
+BODY = 64 * 1024  # bytes of a request's body
+SLOW = 10.0  # seconds for sending it
+RATE, BURST = 100.0, 400.0  # requests a second of a token or an address, and how many more at once
+CLIENTS = 10_000  # of so many the rates are remembered
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 SAFE = {
     b"content-security-policy": b"default-src 'none'; script-src 'self'; style-src 'self'; "

@@ -21,8 +21,7 @@ from gangwise.core.files import write_whole
 
 FAULTS = (sqlite3.Error, ValueError, OverflowError, MemoryError)
 """What reading a damaged file of SQLite's raises: its messages, too, may be no UTF-8."""
-START = "0" * 32
-"""What the first line of all comes after."""
+START = "0" * 32  # what the first line of all comes after
 
 
 class Line(NamedTuple):

@@ -25,14 +25,10 @@ import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
 
-FEWEST = 3
-"""Jobs of a node before its change, and afterwards."""
-SMALLEST = math.log(1.1)
-"""A change by less is none: rates differ by as much from job to job."""
-FACTORS = np.log(np.geomspace(1 / 8, 8, 121))
-"""Changes that are tried."""
-SURE = 0.03
-"""Smallest σ: what ranks report is no better."""
+FEWEST = 3  # jobs of a node before its change, and afterwards
+SMALLEST = math.log(1.1)  # a change by less is none: rates differ by as much from job to job
+FACTORS = np.log(np.geomspace(1 / 8, 8, 121))  # changes that are tried
+SURE = 0.03  # smallest σ: what ranks report is no better
 
 
 class Change(NamedTuple):

@@ -13,8 +13,7 @@ from gangwise.engines.local import LocalEngine
 from gangwise.service.loop import Service
 
 NODES = 6
-SLOW = {"n4": 0.5}
-"""Declared like the others, and slower."""
+SLOW = {"n4": 0.5}  # declared like the others, and slower
 
 
 class Demo:

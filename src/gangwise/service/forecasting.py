@@ -22,14 +22,10 @@ from gangwise.service.account import drawn, present_rows
 from gangwise.service.loop import CHECKPOINT
 from gangwise.service.store import FILE, Store
 
-TRIED = 12
-"""Earlier instants whose forecasts correct one."""
-MOST = 2_000
-"""Jobs that ended last, from which is learned."""
-DRAWS = 50
-"""Futures that are played."""
-SHOWN = 200
-"""Waiting jobs whose start is foretold."""
+TRIED = 12  # earlier instants whose forecasts correct one
+MOST = 2_000  # jobs that ended last, from which is learned
+DRAWS = 50  # futures that are played
+SHOWN = 200  # waiting jobs whose start is foretold
 
 
 def forecast_live(folder: Path | str, draws: int = DRAWS) -> ForecastOfLog:

@@ -32,23 +32,18 @@ from gangwise.jobs.books import (
 from gangwise.jobs.model import Job, Node, Nodes, Shape
 from gangwise.jobs.scheduler import Composed, copy_of, create_scheduler
 
-Record = tuple[Any, ...]
-"""Kind, time, and what the kind says; plain values, which JSON keeps."""
+Record = tuple[Any, ...]  # Kind, time, and what the kind says; plain values, which JSON keeps
 KINDS = {
     *("nodes", "job", "found", "started", "moved", "back", "rejected", "aside", "ended"),
     *("measured", "round", "pause", "every"),
 }
 
-TYPES = 256
-"""Job types that are told apart; later ones are one type, ``other``."""
-NO_LIMIT = 86_400.0
-"""Seconds assumed of a job that requested no limit."""
-FIRST = 3
-"""Gangs of a job type that set the unit of its work."""
+TYPES = 256  # job types that are told apart; later ones are one type, other
+NO_LIMIT = 86_400.0  # seconds assumed of a job that requested no limit
+FIRST = 3  # gangs of a job type that set the unit of its work
 NONSENSE = math.log(100.0)
 """A log rate that differs from what the node's label says by more is no measurement."""
-REMEMBERED = 50_000
-"""Jobs that have ended and whose late events are still recognised."""
+REMEMBERED = 50_000  # jobs that have ended and whose late events are still recognised
 BACKOFF = 2.0
 """Seconds that a job waits after its first rejection; twice as long after each further one."""
 

@@ -25,12 +25,9 @@ from gangwise.service.access import is_loopback, read_tokens
 if TYPE_CHECKING:
     import uvicorn
 
-CONNECTIONS = 200
-"""Connections at once."""
-HEADERS = 10.0
-"""Seconds for the head of a request, from the connection or the answer before."""
-REQUEST = 30.0
-"""Seconds for the rest of it, and for taking the answer."""
+CONNECTIONS = 200  # connections at once
+HEADERS = 10.0  # seconds for the head of a request, from the connection or the answer before
+REQUEST = 30.0  # seconds for the rest of it, and for taking the answer
 
 
 # ---------------------------------------------------------------------------- in the service

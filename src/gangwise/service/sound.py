@@ -24,8 +24,7 @@ from gangwise.service import wishes
 from gangwise.service.chain import FAULTS, START, Line, merged, read_file, write_file
 from gangwise.service.store import FILE, LINES, Store
 
-CHECKPOINTS = ("ledger.checkpoint", "ledger.checkpoint.1")
-"""The last, and the one before."""
+CHECKPOINTS = ("ledger.checkpoint", "ledger.checkpoint.1")  # the last, and the one before
 TABLES = ("commits", "intents", "history", "known", "about", "sqlite_master")
 HEAD = b"SQLite format 3\0" + bytes([16, 0, 2, 2, 0, 64, 32, 32])
 """How SQLite's file begins: pages of 4096 bytes, a write-ahead log."""

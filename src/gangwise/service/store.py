@@ -54,10 +54,8 @@ CREATE TABLE IF NOT EXISTS about(name TEXT PRIMARY KEY, value TEXT NOT NULL);
 FILE = "service.sqlite"
 LINES = "journal.log"
 VERSION = "2"
-BUSY = 1.0
-"""Seconds that a commit waits for others who hold the file."""
-ROWS = 1_000_000
-"""Rows of a table that one commit may add: they are numbered by it."""
+BUSY = 1.0  # seconds that a commit waits for others who hold the file
+ROWS = 1_000_000  # rows of a table that one commit may add: they are numbered by it
 
 
 class Store:

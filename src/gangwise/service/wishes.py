@@ -26,10 +26,8 @@ CREATE TABLE IF NOT EXISTS wishes(
     id INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, told REAL, sealed TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS wishes_by_state ON wishes(state);
 """
-MOST = 1000
-"""Wishes that may wait for their answer."""
-KEPT = 30 * 86_400.0
-"""Seconds for which answers are kept."""
+MOST = 1000  # wishes that may wait for their answer
+KEPT = 30 * 86_400.0  # seconds for which answers are kept
 
 What = Literal["cancel", "pause", "every"]
 

@@ -28,8 +28,7 @@ from gangwise.traces.registered import WITHOUT_SCHEMA, reader_of, without_reader
 from gangwise.traces.source import Source, stages_of
 
 CHUNK_ROWS = 1_000_000
-CHUNK_BYTES = 256 << 20
-"""Of the unpacked text; a chunk ends with the block in which it has either."""
+CHUNK_BYTES = 256 << 20  # of the unpacked text; a chunk ends with the block in which it has either
 ROW_GROUP = 1 << 17
 Progress = Callable[[int, int], None]
 

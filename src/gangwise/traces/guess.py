@@ -30,8 +30,7 @@ from gangwise.traces.io.text import first_lines, split_line, start_of
 from gangwise.traces.tables import period_of
 from gangwise.traces.work import amount_text, device_hours
 
-SAMPLE = 1000
-"""Rows that are looked at for units; loads are of the whole file."""
+SAMPLE = 1000  # rows that are looked at for units; loads are of the whole file
 WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 ROLES: Mapping[str, Sequence[str]] = {role: n.split() for role, n in WORDS["roles"].items()}
 IGNORED_WORDS: Mapping[str, frozenset[str]] = {

@@ -223,12 +223,9 @@ def _size(stored: int) -> str:
     return f"{stored} bytes"
 
 
-LARGE = 128 << 20
-"""Bytes of files, as they are stored, above which a sample is read."""
-SAMPLE = 32 << 20
-"""Bytes of text that are read of a large file."""
-MANY = 5_000_000
-"""Rows of a converted trace above which they are not read."""
+LARGE = 128 << 20  # bytes of files, as they are stored, above which a sample is read
+SAMPLE = 32 << 20  # bytes of text that are read of a large file
+MANY = 5_000_000  # rows of a converted trace above which they are not read
 Progress = Callable[[int, int], None]
 
 

@@ -47,8 +47,7 @@ TYPES: Mapping[str, Sequence[str]] = {
     "swf": ("application", "user"),
 }
 """Columns that tell the type of a job, by format; ``user`` elsewhere, then ``request``."""
-REQUEST = "request"
-"""Type of jobs that ask for the same GPUs, or cores where they ask for none."""
+REQUEST = "request"  # type of jobs that ask for the same GPUs, or cores where they ask for none
 NO_TYPE = {"row", "name", *QUANTITIES, "tasks", "created", "started", "deleted", "elapsed", "limit"}
 NO_TYPE |= {"unfinished", "hosts", "after", "preceding", "priority", "part"}
 GROUPS = ("partition", "queue")
@@ -57,10 +56,8 @@ GROUPS = ("partition", "queue")
 LATER = {"row", "name", "job", "user", "status", "models", "hosts", "after", "preceding"}
 LATER |= {"limit", "priority", "unfinished"}
 """Columns that are still needed when times, demand and type are known."""
-NAMED = (*GROUPS, "account", "qos")
-"""Such columns of few names."""
-ONE_A_NODE = ("slurm-sacct", "philly")
-"""Formats in which a task is what a job had on one node."""
+NAMED = (*GROUPS, "account", "qos")  # such columns of few names
+ONE_A_NODE = ("slurm-sacct", "philly")  # formats in which a task is what a job had on one node
 NOTED = {
     "without a requested limit: the run time is taken for it": "limits unknown: run times used",
     "ran longer than they requested": "ran longer than they requested, and are not cut off",

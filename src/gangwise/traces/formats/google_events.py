@@ -32,14 +32,10 @@ from gangwise.traces.io.account import Stage, leave_out, reasons
 from gangwise.traces.tables import Reader, Tables, server_table
 from gangwise.traces.work import period
 
-OFFSET = 600_000_000
-"""Microseconds at which both traces begin; time 0 is before."""
-NEVER = 2**58
-"""Microseconds; a larger time stands for 2^63 - 1, after the end of the trace."""
-CODES = 16
-"""More than any event code, so that time * CODES + code sorts by time and then by code."""
-ROWS = 2**40
-"""More than the rows of any file, so that part * ROWS + row is a place."""
+OFFSET = 600_000_000  # microseconds at which both traces begin; time 0 is before
+NEVER = 2**58  # Microseconds; a larger time stands for 2^63 - 1, after the end of the trace
+CODES = 16  # more than any event code, so that time * CODES + code sorts by time and then by code
+ROWS = 2**40  # more than the rows of any file, so that part * ROWS + row is a place
 
 
 @dataclass(frozen=True)
@@ -87,8 +83,7 @@ class Order:
         self.latest = max(self.latest, int(within.max() or 0))  # type: ignore[arg-type]  # polars types max as any Python value; this column is Int64
 
 
-TOGETHER = 8
-"""Summaries that become one: a row is summed up log₈ of the batches often."""
+TOGETHER = 8  # summaries that become one: a row is summed up log₈ of the batches often
 
 
 @dataclass
@@ -231,8 +226,7 @@ def _combine(summaries: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     )
 
 
-THERE = 31
-"""Instead of the code of an end, of what has not ended."""
+THERE = 31  # instead of the code of an end, of what has not ended
 
 
 class Window(NamedTuple):
@@ -451,8 +445,7 @@ class GoogleReader(Reader):
         arrival is not in it, or let arrive at its start.
     """
 
-    OTHER: ClassVar[str]
-    """The trace that this one could be mistaken for."""
+    OTHER: ClassVar[str]  # the trace that this one could be mistaken for
     CODES: ClassVar[Codes]
     TASKS: ClassVar[str]
     JOBS: ClassVar[str]

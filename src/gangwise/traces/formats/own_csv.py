@@ -71,8 +71,7 @@ OTHERS = ("tasks", "job", "elapsed", "unfinished", *EMPTY[2:])
 WRITTEN = {"quantity": QUANTITY, "clock": CLOCK}
 """Units that stand in the cells, and what they look like."""
 WHITESPACE = "whitespace"
-MOST = 1e12
-"""A larger number of seconds or devices is none."""
+MOST = 1e12  # a larger number of seconds or devices is none
 
 
 class _Strict(BaseModel):

@@ -495,8 +495,7 @@ class SlurmSacct(Reader):
 
 
 LATER = "a record of a job, which has a later one"
-NOWHERE = ("None", "None assigned", "(null)")
-"""A NodeList of no nodes."""
+NOWHERE = ("None", "None assigned", "(null)")  # a NodeList of no nodes
 NAMES = {"req": "ReqTRES", "alloc": "AllocTRES", "hosts": "NodeList"}
 
 

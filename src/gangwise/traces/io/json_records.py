@@ -119,8 +119,7 @@ class RecordLines(Blocks):
             yield Block(data, len(some), first + 1, first == 0)
 
 
-RECORDS = 10_000
-"""Of a block."""
+RECORDS = 10_000  # of a block
 NOT_UTF8 = "the text is not UTF-8"
 NOT_AN_OBJECT = "the line is not a JSON object"
 DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)

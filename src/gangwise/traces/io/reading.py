@@ -32,10 +32,8 @@ from gangwise.traces.io.json_records import NOT_UTF8, texts_of
 from gangwise.traces.io.schema import Rules, Schema
 from gangwise.traces.io.text import complain, split_line
 
-FEW = 1 << 16
-"""Bytes of lines that are not halved further."""
-EXACT = 2.0**53
-"""Whole numbers up to here are exact as floating point numbers."""
+FEW = 1 << 16  # bytes of lines that are not halved further
+EXACT = 2.0**53  # whole numbers up to here are exact as floating point numbers
 LAST = "last field of the line"
 BLANKS = (b" ", b"\t", b"\x0b", b"\x0c")
 

@@ -53,8 +53,7 @@ from gangwise.traces.tables import (
 from gangwise.traces.work import counted, device_hours, period, work
 
 MOST_SLOTS = 1_000_000
-WINDOW = 5_000
-"""Slots of a window at most, where the length of a slot is chosen for it."""
+WINDOW = 5_000  # slots of a window at most, where the length of a slot is chosen for it
 LENGTHS = (1, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
 """Seconds of a slot that is chosen."""
 CHANNELS = 100_000

@@ -173,8 +173,7 @@ def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> Demand:
     )
 
 
-RECORD = 1000
-"""Values in the record of a drawn speed, where others have a record of measured ones."""
+RECORD = 1000  # values in the record of a drawn speed, where others have a record of measured ones
 
 
 def digests_of(found: Measured | None) -> dict[str, str]:

@@ -18,8 +18,7 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.traces.twins.calibration import Calibration, Cdf, choose, counted
 
-Z90 = 1.2816
-"""The 90 % point of the standard normal distribution."""
+Z90 = 1.2816  # the 90 % point of the standard normal distribution
 
 
 def draw_requests(
