@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangwise.gain_overhead import GainOverheadFamily, project, project_as_printed
@@ -70,53 +70,55 @@ def test_agrees_with_cvxpy_on_hundreds_of_cases():
     rng = np.random.default_rng(20261121)
     checked = 0
     for n in (1, 2, 3, 4, 7, 12):
-        z, a, c = random_blocks(rng, 80, n)
-        y = cp.Variable((80, n))
+        z, a, c = random_blocks(rng, 30, n)
+        y = cp.Variable((30, n))
         task = cp.Problem(
             cp.Minimize(cp.sum_squares(y - z)), [y >= 0, y <= a, cp.sum(y, axis=1) <= c]
         )
         task.solve(solver=cp.OSQP, eps_abs=1e-10, eps_rel=1e-10, max_iter=200_000, polishing=True)
         assert task.status == cp.OPTIMAL
-        for i in range(80):
+        for i in range(30):
             np.testing.assert_allclose(block(z[i], a[i], c[i]), y.value[i], atol=1e-6)
             checked += 1
-    assert checked == 480
+    assert checked == 180
 
 
-def test_agrees_with_bisection_on_thousands_of_cases():
+def test_agrees_with_bisection_on_hundreds_of_cases():
     rng = np.random.default_rng(1)
     for n in (1, 2, 3, 5, 9, 30):
-        z, a, c = random_blocks(rng, 400, n)
-        for i in range(400):
+        z, a, c = random_blocks(rng, 100, n)
+        for i in range(100):
             np.testing.assert_allclose(
                 block(z[i], a[i], c[i]), project_block(z[i], a[i], c[i]), atol=1e-9
             )
 
 
-def test_whole_problems_agree_with_the_plain_twin():
-    for seed in range(40):
-        rng = np.random.default_rng(seed)
-        problem = GainOverheadFamily().fuzz(rng).problem
-        plain = Plain(problem)
-        z = rng.normal(0, 8, problem.shape)
-        expected, got = plain.project(plain.of_array(z)), plain.of_array(project(problem, z))
-        assert expected.keys() == got.keys()
-        for place, v in expected.items():
-            assert got[place] == pytest.approx(v, abs=1e-9)
+@settings(max_examples=15)
+@given(st.integers(0, 2**32 - 1))
+def test_whole_problems_agree_with_the_plain_twin(seed):
+    rng = np.random.default_rng(seed)
+    problem = GainOverheadFamily().fuzz(rng).problem
+    plain = Plain(problem)
+    z = rng.normal(0, 8, problem.shape)
+    expected, got = plain.project(plain.of_array(z)), plain.of_array(project(problem, z))
+    assert expected.keys() == got.keys()
+    for place, v in expected.items():
+        assert got[place] == pytest.approx(v, abs=1e-9)
 
 
-def test_whole_problems_are_projected_as_printed():
-    for seed in range(40):
-        rng = np.random.default_rng(seed)
-        problem = GainOverheadFamily().fuzz(rng).problem
-        z = rng.normal(0, 8, problem.shape)
-        z[rng.random(problem.shape) < 0.2] = 3.0  # ties
-        printed = project_as_printed(problem, z)
-        for r, k in np.ndindex(problem.cluster.capacity.shape):
-            rows = slice(problem.channels.starts[r], problem.channels.starts[r + 1])
-            a = problem.requests[problem.channels.job_type[rows], k]
-            expected = project_block_as_printed(z[rows, k], a, problem.cluster.capacity[r, k])
-            np.testing.assert_allclose(printed[rows, k], expected, atol=1e-9)
+@settings(max_examples=15)
+@given(st.integers(0, 2**32 - 1))
+def test_whole_problems_are_projected_as_printed(seed):
+    rng = np.random.default_rng(seed)
+    problem = GainOverheadFamily().fuzz(rng).problem
+    z = rng.normal(0, 8, problem.shape)
+    z[rng.random(problem.shape) < 0.2] = 3.0  # ties
+    printed = project_as_printed(problem, z)
+    for r, k in np.ndindex(problem.cluster.capacity.shape):
+        rows = slice(problem.channels.starts[r], problem.channels.starts[r + 1])
+        a = problem.requests[problem.channels.job_type[rows], k]
+        expected = project_block_as_printed(z[rows, k], a, problem.cluster.capacity[r, k])
+        np.testing.assert_allclose(printed[rows, k], expected, atol=1e-9)
 
 
 finite = st.floats(-50, 50, allow_nan=False)

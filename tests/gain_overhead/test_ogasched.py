@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gangwise import check_policy, create_policy, create_scenario, simulate
 from gangwise.core.errors import ScenarioError, UnknownName
@@ -51,7 +53,7 @@ def test_hand_ascent():
 
 def test_reserve_steps_as_the_plain_twin_from_the_same_state():
     """OGASched (11)."""
-    for seed in range(25):
+    for seed in range(8):
         rng = np.random.default_rng(seed)
         problem = GainOverheadFamily().fuzz(rng).problem
         plain = Plain(problem)
@@ -321,18 +323,19 @@ def test_adversarial_arrivals_stay_below_the_guarantee():
     assert regret <= regret_bound(problem, 2000)
 
 
-def test_diameter_and_gradient_bound_hold():
+@settings(max_examples=15)
+@given(st.integers(0, 2**32 - 1))
+def test_diameter_and_gradient_bound_hold(seed):
     """OGASched (22), OGASched (24), OGASched (25)."""
-    for seed in range(40):
-        rng = np.random.default_rng(seed)
-        problem = GainOverheadFamily().fuzz(rng).problem
-        points = [project(problem, rng.uniform(-5, 30, problem.shape)) for _ in range(6)]
-        widest = max(np.linalg.norm(p - q) for p in points for q in points)
-        assert widest <= diameter(problem) + 1e-9
-        assert diameter(problem) <= diameter(problem, as_printed=True) + 1e-9
-        for y in points:
-            norm = math.sqrt(Ascent(problem, y).slope(np.ones(problem.L), np.ones(problem.L, int)))
-            assert norm <= gradient_bound(problem) + 1e-9
+    rng = np.random.default_rng(seed)
+    problem = GainOverheadFamily().fuzz(rng).problem
+    points = [project(problem, rng.uniform(-5, 30, problem.shape)) for _ in range(6)]
+    widest = max(np.linalg.norm(p - q) for p in points for q in points)
+    assert widest <= diameter(problem) + 1e-9
+    assert diameter(problem) <= diameter(problem, as_printed=True) + 1e-9
+    for y in points:
+        norm = math.sqrt(Ascent(problem, y).slope(np.ones(problem.L), np.ones(problem.L, int)))
+        assert norm <= gradient_bound(problem) + 1e-9
 
 
 def test_step_rules_by_hand():

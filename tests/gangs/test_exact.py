@@ -104,7 +104,7 @@ def test_comparators_against_brute_force():
     np.testing.assert_allclose(sampled.rewards, optimum.rewards[sampled.slots], atol=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_a_gang_decision_is_one_of_the_relaxed_problem_and_worth_the_same(seed):
     p = fuzzed(seed, most=400)
     x = np.ones(p.L, dtype=np.int64)
