@@ -36,8 +36,7 @@ Progress = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and how much there is."""
 
 
-def silent(what: str, done: int, of: int) -> None:
-    """Tell nobody."""
+def silent(what: str, done: int, of: int) -> None: ...
 
 
 @dataclass(frozen=True)

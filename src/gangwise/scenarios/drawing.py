@@ -80,8 +80,6 @@ class Strict(BaseModel):
 
 
 class FeedbackSettings(Strict):
-    """When feedback comes, and whether it does."""
-
     delay: float = Field(0.0, ge=0)
     delay_kind: Literal["constant", "geometric"] = Field("constant")
     loss: float = Field(0.0, ge=0, le=1)

@@ -66,8 +66,6 @@ from gangwise.traces.slots.opening import open_trace
 
 
 class JobTypeSpec(Strict):
-    """One job type."""
-
     name: Name
     requests: dict[str, float]
     arrival: float = Field(ge=0, le=1)
@@ -76,14 +74,12 @@ class JobTypeSpec(Strict):
 
 
 class UtilitySpec(Strict):
-    """Utility of a device type."""
-
     kind: Literal["linear", "log", "reciprocal", "poly"] = "log"
     alpha: PositiveFloat = 1.0
 
 
 class ClusterFile(Strict):
-    """A cluster of one's own."""
+    """A scenario file with a cluster and job types of its own."""
 
     name: Name
     slots: SlotCount = 1000

@@ -82,8 +82,6 @@ Time = Annotated[float, BeforeValidator(_seconds), AfterValidator(_positive)]
 
 
 class NodeGroup(Group):
-    """Nodes that are alike."""
-
     devices: dict[str, float] = Field(min_length=1)
     labels: dict[str, str] = Field({})
     rate: float | dict[str, float] = 1.0
@@ -177,8 +175,6 @@ def _length(seconds: float) -> str:
 
 
 class JobClass(Strict):
-    """Jobs of one type."""
-
     name: Name
     devices: dict[str, float] = Field(min_length=1)
     tasks: dict[int, float] = Field({1: 1.0})
