@@ -41,11 +41,11 @@ class IsolatedScheduler(Isolated):
 
     @property
     def learns(self) -> bool:
-        return bool(self._asked("learns"))
+        return bool(self._attribute("learns"))
 
     @property
     def look(self) -> float:
-        return float(self._asked("look"))
+        return float(self._attribute("look"))
 
     def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
         self.call("resize", nodes, tuple(job_types))
