@@ -467,7 +467,7 @@ def explain_job(
             "end": end,
             "waiting": start - submitted,
         },
-        simulation.rows,
+        simulation.job_rows,
     )
     shape, n = played.jobs.shapes[played.jobs.shape[j]], int(played.jobs.tasks[j])
     demand = zip(shape.demand, played.jobs.devices)
@@ -492,7 +492,7 @@ class _Following(JobSimulation):
 
     def __init__(self, tables: Tables, scheduler: Any, job: str):
         super().__init__(tables, scheduler)
-        self.job, self.rows = job, list[dict[str, Any]]()
+        self.job, self.job_rows = job, list[dict[str, Any]]()
         self.sentences: list[str] = []
         self._last = ""
 
@@ -515,7 +515,7 @@ class _Following(JobSimulation):
         return actions
 
     def _note(self, now: float, what: str, why: str, **more: Any) -> None:
-        self.rows.append({"at": now, "what": what, "why": why, **more})
+        self.job_rows.append({"at": now, "what": what, "why": why, **more})
 
     def _waits(self, reason: Explanation, now: float, placed: set[str]) -> None:
         """A row whenever the reason is another than in the round before."""
