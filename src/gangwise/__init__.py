@@ -15,7 +15,7 @@ from gangwise import catalogue as _catalogue  # noqa: F401 - registers the built
 
 if TYPE_CHECKING:
     from gangwise.core.check import PolicyCheckFailed, check_policy
-    from gangwise.core.cluster import Channels, Cluster, DeviceType, JobType, Server
+    from gangwise.core.cluster import Channels, Cluster, JobType, Server
     from gangwise.core.contracts import (
         Comparator,
         Environment,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "core.check": ["PolicyCheckFailed", "check_policy"],
-    "core.cluster": ["Channels", "Cluster", "DeviceType", "JobType", "Server"],
+    "core.cluster": ["Channels", "Cluster", "JobType", "Server"],
     "core.contracts": [
         "Comparator",
         "Environment",
@@ -92,7 +92,7 @@ _HOME = {name: module for module, names in _WHERE.items() for name in names}
 __version__ = "0.2.0"
 
 __all__ = ["BernoulliArrivals", "BinomialArrivals", "Channels", "Cluster", "Comparator"]
-__all__ += ["Comparison", "DeviceType", "Environment", "GangwiseError", "InfeasibleDecision"]
+__all__ += ["Comparison", "Environment", "GangwiseError", "InfeasibleDecision"]
 __all__ += ["Instance", "Interrupted", "JobType", "OnOffArrivals", "Outcome", "Policy"]
 __all__ += ["PolicyBase", "PolicyCheckFailed", "Replayed", "ReplayedArrivals", "Results", "Run"]
 __all__ += ["Scenario", "ScenarioError", "Scheduler", "SchedulerCheckFailed", "Server"]

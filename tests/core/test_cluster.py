@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gangwise import Channels, Cluster, DeviceType, JobType, ScenarioError, Server
+from gangwise import Channels, Cluster, JobType, ScenarioError, Server
 from gangwise.core.cluster import request_matrix
 from gangwise.gain_overhead import GainOverheadProblem, Utilities
 from tests.conftest import tiny
@@ -11,11 +11,10 @@ from tests.conftest import tiny
 
 def test_servers_become_an_array_in_the_order_of_the_device_types():
     cluster = Cluster.of(
-        [Server("a", {"gpu": 8}), Server("b", {"gpu": 4, "cpu": 64})],
-        [DeviceType("cpu", "cores"), DeviceType("gpu")],
+        [Server("a", {"gpu": 8}), Server("b", {"gpu": 4, "cpu": 64})], ["cpu", "gpu"]
     )
     np.testing.assert_array_equal(cluster.capacity, [[0, 8], [64, 4]])
-    assert (cluster.devices, cluster.units) == (("cpu", "gpu"), ("cores", "devices"))
+    assert cluster.devices == ("cpu", "gpu")
     assert not cluster.capacity.flags.writeable
 
 
@@ -34,7 +33,7 @@ def test_names_are_checked():
     with pytest.raises(ScenarioError, match="server name 'x3' is used twice"):
         Cluster(np.ones((201, 1)), ("gpu",), names)
     with pytest.raises(ScenarioError, match="did you mean gpu"):
-        Cluster.of([Server("a", {"gpus": 1})], [DeviceType("gpu")])
+        Cluster.of([Server("a", {"gpus": 1})], ["gpu"])
     with pytest.raises(ScenarioError, match="at least one"):
         Cluster(np.empty((0, 2)), ("cpu", "gpu"))
 

@@ -162,9 +162,6 @@ def test_run_reports_rows_summaries_and_named_regret():
     assert run.summary()["mean_reward"] == pytest.approx(run.rewards.sum() / 50)
     with pytest.raises(UnknownName, match="did you mean best_fixed"):
         run.regret("best_fix")
-    curve = run.regret_curve("best_fixed")
-    assert curve.shape == (50,)
-    assert curve[-1] == pytest.approx(run.regret("best_fixed"))
 
 
 def test_regret_is_signed_and_scaled_from_a_sample():

@@ -42,7 +42,6 @@ def test_normalised_units_and_no_gpus_at_all():
     assert s.counts.tolist() == [[1, 0], [0, 1], [1, 0]]
     problem = s.instance(0).base
     assert problem.cluster.devices == ("cpu", "mem")
-    assert problem.cluster.units == ("NCU", "NMU")
     assert problem.requests.tolist() == [[0.5, 0.25], [0.125, 0.5]]
     assert s.mask.tolist() == [[True, True], [True, False]]
     assert s.demand.lifetime.tolist() == [30, 330]  # medians of 30, 30, 60 and of 330

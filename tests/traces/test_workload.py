@@ -46,7 +46,6 @@ def test_arrivals_channels_and_requests_of_a_tiny_trace(tmp_path):
     problem = s.instance(0).base
     assert problem.cluster.servers == ("big", "plain", "small")
     assert problem.cluster.devices == ("cpu", "mem", "gpu:A", "gpu:B")
-    assert problem.cluster.units == ("cores", "GiB", "GPUs", "GPUs")
     assert problem.cluster.capacity.tolist() == [[32, 64, 8, 0], [16, 32, 0, 0], [8, 16, 0, 2]]
     assert problem.requests.tolist() == [[4, 8, 0, 0], [4, 8, 0.5, 0.5], [4, 8, 0, 2]]
     assert s.mask.tolist() == [[True, True, True], [True, False, True], [False, False, True]]
@@ -115,7 +114,6 @@ def test_the_rest_joins_the_nearest_type_by_ratio(tmp_path):
 def test_equal_units_for_equal_shares(tmp_path):
     problem = scenario(tmp_path).instance(0).base
     assert problem.cluster.capacity.tolist() == [[16, 16, 16, 0], [8, 8, 0, 0], [4, 4, 0, 4]]
-    assert problem.cluster.units == ("2 cores", "4 GiB", "0.5 GPUs", "0.5 GPUs")
     assert problem.requests.tolist() == [[2, 2, 0, 0], [2, 2, 1, 1], [2, 2, 0, 4]]
     loaded = scenario(tmp_path, contention=3, scale=8)
     assert loaded.instance(0).base.requests.tolist() == [

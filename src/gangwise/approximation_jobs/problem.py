@@ -315,7 +315,7 @@ class ApproximationProblem:
     def cluster(self) -> Cluster:
         """The machines as servers with one device type, for tools that serve all families."""
         capacity = np.ones(self.M) if self.capacity is None else self.capacity
-        return Cluster(capacity[:, None], ("task",), self.machines, ("tasks",))
+        return Cluster(capacity[:, None], ("task",), self.machines)
 
     def admit(self, job: Job) -> None:
         """Raise ScenarioError for a job that could never run here; names what is short."""

@@ -18,20 +18,11 @@ from gangwise.core.errors import ScenarioError, UnknownName
 
 
 @dataclass(frozen=True)
-class DeviceType:
-    """A kind of device, such as ``gpu``, and the unit that its quantities are counted in."""
-
-    name: str
-    unit: str = "devices"
-
-
-@dataclass(frozen=True)
 class Server:
     """One server, with how much it has of each device type (absent means none)."""
 
     name: str
     capacity: Mapping[str, float]
-    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,8 +66,6 @@ class Cluster:
         Devices of each type on each server; finite and not negative.
     devices, servers : tuple of str
         Names, length K and R; servers are ``server-0`` … by default.
-    units : tuple of str, optional
-        Unit of each device type, length K.
 
     Examples
     --------
@@ -88,7 +77,6 @@ class Cluster:
     capacity: Floats
     devices: tuple[str, ...]
     servers: tuple[str, ...] = ()
-    units: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         capacity = frozen(self.capacity)
@@ -104,24 +92,17 @@ class Cluster:
             capacity,
             lambda at: f"server {names[at[0]]!r}: capacity of device type {devices[at[1]]!r}",
         )
-        units = tuple(self.units) or ("devices",) * K
-        keep(self, capacity=capacity, servers=names, units=units)
+        keep(self, capacity=capacity, servers=names)
 
     @classmethod
-    def of(cls, servers: Sequence[Server], devices: Sequence[DeviceType] = ()) -> Cluster:
+    def of(cls, servers: Sequence[Server], devices: Sequence[str] = ()) -> Cluster:
         """Build a cluster from servers; by default their device types, in their order."""
-        if not devices:
-            names: dict[str, None] = {}
-            for server in servers:
-                names.update(dict.fromkeys(server.capacity))
-            devices = [DeviceType(name) for name in names]
-        known = [device.name for device in devices]
+        known = list(devices or dict.fromkeys(k for server in servers for k in server.capacity))
         rows = [_vector(f"server {s.name!r}", s.capacity, known, "capacity") for s in servers]
         return cls(
             np.array(rows, dtype=np.float64).reshape(len(rows), len(known)),
             tuple(known),
             tuple(s.name for s in servers),
-            tuple(d.unit for d in devices),
         )
 
 

@@ -131,11 +131,6 @@ class Run(Tabular):
         difference = comparator.rewards - self.rewards[comparator.slots]
         return float(difference.mean() * self.slots)
 
-    def regret_curve(self, versus: str | Comparator = "best_fixed") -> Floats:
-        """Cumulative regret at the comparator's slots, shape [n]."""
-        comparator = self.comparator(versus)
-        return np.cumsum(comparator.rewards - self.rewards[comparator.slots])
-
     def share_of(self, versus: str | Comparator) -> float:
         """The policy's share of the comparator's reward, on the comparator's slots."""
         comparator = self.comparator(versus)

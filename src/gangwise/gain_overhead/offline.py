@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +30,6 @@ from gangwise.core.jit import kernel
 from gangwise.gain_overhead.ascent import diameter, gradient_bound
 from gangwise.gain_overhead.kernels import curvature, gradient
 from gangwise.gain_overhead.problem import GainOverheadProblem
-
-if TYPE_CHECKING:
-    from gangwise.gain_overhead.environment import GainOverheadInstance
 
 
 @kernel
@@ -450,16 +447,17 @@ def per_slot_optimum(
     return optimum_of_each_slot(arrivals, sample, lambda pattern: solve(problem, pattern))
 
 
-def best_fixed_in_run(
-    instance: GainOverheadInstance, slots: int, seed: int, sample: int | None = None
-) -> Comparator:
-    return best_fixed(instance.problem, instance.arrivals(slots, seed), sample)
+def in_run(comparator: Callable[..., Comparator]) -> Callable[..., Comparator]:
+    """A comparator of a problem and its arrivals, on the slots of a run of an instance."""
+
+    def found(instance: Any, slots: int, seed: int, sample: int | None = None) -> Comparator:
+        limit = {"time_limit": instance.time_limit} if hasattr(instance, "time_limit") else {}
+        return comparator(instance.problem, instance.arrivals(slots, seed), sample, **limit)
+
+    return found
 
 
-def per_slot_optimum_in_run(
-    instance: GainOverheadInstance, slots: int, seed: int, sample: int | None = None
-) -> Comparator:
-    return per_slot_optimum(instance.problem, instance.arrivals(slots, seed), sample)
+best_fixed_in_run, per_slot_optimum_in_run = in_run(best_fixed), in_run(per_slot_optimum)
 
 
 def optimum_of_each_slot(

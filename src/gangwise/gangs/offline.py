@@ -10,9 +10,10 @@ import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.contracts import Comparator, evenly_spaced
-from gangwise.fluctuating_speeds.offline import Best, in_run, play_the_means
-from gangwise.gain_overhead.offline import optimum_of_each_slot
-from gangwise.gangs.environment import GangInstance, GangSpeedsInstance
+from gangwise.fluctuating_speeds import offline as speeds
+from gangwise.fluctuating_speeds.offline import Best, play_the_means
+from gangwise.gain_overhead.offline import in_run, optimum_of_each_slot
+from gangwise.gangs.environment import GangSpeedsInstance
 from gangwise.gangs.milp import ExactGangs, solve
 from gangwise.gangs.placement import FastGangs
 from gangwise.gangs.problem import GangProblem
@@ -61,18 +62,7 @@ def per_slot_optimum(
     )
 
 
-def best_fixed_in_run(
-    instance: GangInstance, slots: int, seed: int, sample: int | None = None
-) -> Comparator:
-    arrivals = instance.arrivals(slots, seed)
-    return best_fixed(instance.problem, arrivals, sample, instance.time_limit)
-
-
-def per_slot_optimum_in_run(
-    instance: GangInstance, slots: int, seed: int, sample: int | None = None
-) -> Comparator:
-    arrivals = instance.arrivals(slots, seed)
-    return per_slot_optimum(instance.problem, arrivals, sample, instance.time_limit)
+best_fixed_in_run, per_slot_optimum_in_run = in_run(best_fixed), in_run(per_slot_optimum)
 
 
 def omniscient(
@@ -110,4 +100,4 @@ def omniscient(
     return play_the_means(instance, slots, seed, lambda keys: evenly_spaced(slots, sample), best)
 
 
-omniscient_in_run = in_run(omniscient)
+omniscient_in_run = speeds.in_run(omniscient)

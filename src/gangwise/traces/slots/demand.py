@@ -21,7 +21,6 @@ had. Jobs that never started are left out: they held nothing.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -73,7 +72,6 @@ class Demand:
     counts: Ints
     slot: float  # length of a slot, in seconds
     lifetime: Floats  # median run time, in seconds; nan when not known, shape [L]
-    units: Mapping[str, str]  # of ``cpu``, ``mem`` and ``gpu``
     fidelity: Fidelity  # what was read, left out and changed up to here
 
     def rows(self, keep: float) -> list[dict[str, Any]]:
@@ -194,7 +192,6 @@ def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> Demand:
         counts,
         length,
         np.array([_median(run[grouping.job_type == l]) for l in range(len(fit))]),
-        tables.units,
         fidelity,
     )
 

@@ -168,7 +168,6 @@ def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> Demand:
         np.zeros((0, L), dtype=np.int64),
         3600.0,
         np.full(L, np.nan),
-        tables.units,
         replace(base, notes=(*dict.fromkeys(base.notes), *notes)),
     )
 
@@ -209,9 +208,7 @@ class SpeedsTraceScenario(OfTrace):
             self.demand = recorded_demand(tables, self.measured, steps)
         else:
             self.demand = demand_of(tables, steps)
-        self._cluster, self._requests = in_units(
-            self.demand.servers, self.demand.grouping, 1.0, self.demand.units
-        )
+        self._cluster, self._requests = in_units(self.demand.servers, self.demand.grouping, 1.0)
         self._requests *= s.contention
         self._models = [m.lower() for m in self.demand.servers["model"].to_list()]
         fidelity = self.demand.fidelity

@@ -51,7 +51,7 @@ class TraceScenario(OfTrace):
         self.demand = demand = demand_of(tables, s, most)
         self.counts, self.mask, self.grouping = demand.counts, demand.fits, demand.grouping
         self._cluster, self._requests = in_units(
-            demand.servers, demand.grouping, s.scale if s.units == "share" else None, demand.units
+            demand.servers, demand.grouping, s.scale if s.units == "share" else None
         )
         self._requests *= s.contention
         rate = s.keep * self.counts.mean(axis=0)

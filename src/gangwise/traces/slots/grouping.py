@@ -20,7 +20,7 @@ server with the most GPUs has ``scale`` of GPUs. All GPU models share one unit, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,7 +29,7 @@ import polars as pl
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.cluster import Cluster
 from gangwise.core.errors import ScenarioError, TraceError
-from gangwise.traces.tables import UNITS, Tables
+from gangwise.traces.tables import Tables
 from gangwise.traces.twins.calibration import NAMES as TWINS
 
 FLOOR = 0.01
@@ -225,7 +225,7 @@ def stated_servers(
 
 
 def in_units(
-    servers: pl.DataFrame, grouping: Grouping, scale: float | None, units: Mapping[str, str] = UNITS
+    servers: pl.DataFrame, grouping: Grouping, scale: float | None
 ) -> tuple[Cluster, Floats]:
     """The cluster, and the requests of its job types, in one unit per device type.
 
@@ -239,18 +239,14 @@ def in_units(
     factor = np.ones(3)
     if scale is not None:
         factor[largest > 0] = scale / largest[largest > 0]
-    unit_of = [units[name] for name in QUANTITIES]
-    names = [f"{1 / f:.6g} {unit}" if f != 1 else unit for f, unit in zip(factor, unit_of)]
     capacity, requests = capacity * factor, grouping.requests * factor
-    columns = [
-        (QUANTITIES[k], names[k], capacity[:, k], requests[:, k]) for k in (0, 1) if largest[k] > 0
-    ]
+    columns = [(QUANTITIES[k], capacity[:, k], requests[:, k]) for k in (0, 1) if largest[k] > 0]
     for gpu in np.unique(model[capacity[:, 2] > 0]).tolist():
         may = [not models or gpu in models.split("|") for models in grouping.models]
         have = np.where(model == gpu, capacity[:, 2], 0.0)
-        columns.append((f"gpu:{gpu}", names[2], have, np.where(may, requests[:, 2], 0.0)))
-    device, unit, have_all, want_all = zip(*columns)
-    cluster = Cluster(np.column_stack(have_all), device, tuple(servers["name"].to_list()), unit)
+        columns.append((f"gpu:{gpu}", have, np.where(may, requests[:, 2], 0.0)))
+    device, have_all, want_all = zip(*columns)
+    cluster = Cluster(np.column_stack(have_all), device, tuple(servers["name"].to_list()))
     return cluster, np.column_stack(want_all)
 
 
