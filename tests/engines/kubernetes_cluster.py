@@ -12,6 +12,7 @@ import base64
 import json
 import lzma
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -262,6 +263,12 @@ class ControlPlane:
         else:
             options |= {"kubeconfig": kubeconfig, "leader-elect": "false"}
         self._spawn("kube-scheduler", options)
+
+    def stop_scheduler(self) -> None:
+        for process in self._running[2:]:
+            process.kill()
+            process.wait()
+        del self._running[2:]
 
     def grant(self) -> None:
         """Give the restricted user the rights of the how-to, and no other."""
@@ -582,10 +589,16 @@ def until(
 
 
 def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    """Ports that no outgoing connection is given, so that they are still free a minute later.
+
+    An etcd that another test's server has found instead would make two of them one cluster.
+    """
+    draw = random.Random(secrets.randbits(64))
+    ports: list[int] = []
+    while len(ports) < count:
+        port = draw.randrange(10_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            ports.append(port)
     return ports
 
 

@@ -74,7 +74,6 @@ def number(
 
 
 def table(value: Any, what: str, check: Callable[[Any, str], Any]) -> Mapping[str, Any]:
-    """Names with values that pass ``check``."""
     if not isinstance(value, Mapping):
         raise Unreadable(f"{what} is {shown(value)}, not a table")
     if len(value) > ENTRIES:
@@ -85,7 +84,6 @@ def table(value: Any, what: str, check: Callable[[Any, str], Any]) -> Mapping[st
 
 
 def amount(value: Any, what: str) -> int:
-    """Thousandths of a device, as a whole number."""
     return whole(value, what, 0, AMOUNT)
 
 
@@ -118,8 +116,6 @@ def clean_text(value: Any) -> str:
 
 
 class Written(NamedTuple):
-    """Content of a file, and the uid of its owner."""
-
     content: bytes
     owner: int
 
@@ -188,7 +184,6 @@ class Quarantine:
         self._lock = threading.Lock()
 
     def put(self, kind: str, who: Any, why: BaseException | str) -> None:
-        """Record that something is left alone, and why."""
         if isinstance(why, BaseException) and not isinstance(why, EngineError):
             why = f"{type(why).__name__}: {why}"
         with self._lock:
@@ -199,7 +194,6 @@ class Quarantine:
                 there[who] = clean_text(str(why))
 
     def clear(self, kind: str, who: str) -> None:
-        """Forget a name: it can be read now, or is gone."""
         with self._lock:
             self._why.get(kind, {}).pop(clean_text(who)[:NAME], None)
 

@@ -701,7 +701,6 @@ class Table:
                 return
 
     def forget(self, gang: Gang) -> None:
-        """Drop a gang that ended long ago."""
         for uid in gang.pods:
             self._gang_of.pop(uid, None)
         self.gangs.pop(gang.id, None)

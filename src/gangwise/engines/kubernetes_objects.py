@@ -345,13 +345,11 @@ class Membership(NamedTuple):
 
 
 def controller(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The owner that would make a deleted pod again."""
     owners = pod["metadata"].get("ownerReferences") or ()
     return next((o for o in owners if o.get("controller")), None)
 
 
 def declared_size(pod: Mapping[str, Any]) -> int | None:
-    """Size of its gang, where the pod itself says it."""
     meta = pod["metadata"]
     for text in (
         (meta.get("annotations") or {}).get(f"{OURS}tasks"),

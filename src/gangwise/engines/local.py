@@ -159,7 +159,6 @@ class LocalEngine:
         return str(number)
 
     def set_up(self, node: str, up: bool) -> None:
-        """Take a node down, or bring it back."""
         marker = self.folder / "down" / node
         if up:
             marker.unlink(missing_ok=True)
@@ -254,7 +253,6 @@ class LocalEngine:
         self._launch(here)
 
     def preempt(self, job: str) -> None:
-        """End the processes of a job; it waits again."""
         row = self._status_of(job)
         if row.phase in ("placed", "running"):
             self._unplace(row, "preempted", "released", fenced=True)
@@ -463,7 +461,6 @@ class LocalEngine:
             time.sleep(0.01)
 
     def _put_away(self, name: str) -> None:
-        """Take a job out of the table; its folder stays."""
         (self.folder / "ended").mkdir(exist_ok=True)
         try:
             os.rename(self.folder / "jobs" / name, self.folder / "ended" / name)

@@ -279,7 +279,6 @@ class SlurmEngine:
         self._table[job] = replace(row, phase="placed", attempt=attempt, placed=tuple(placed))
 
     def preempt(self, job: str) -> None:
-        """Requeue a job, held."""
         row = next((r for r in self.jobs() if r.job.id == job), None)
         if row is not None and not row.foreign:
             if row.phase == "running":
@@ -548,6 +547,9 @@ class SlurmEngine:
             "comment": comment,
         }[self.job_type]
         deadline = number(row.get("deadline"), 0)
+        submitted, eligible = (number(row.get(f"{w}_time"), 0) for w in ("submit", "eligible"))
+        if submitted < eligible <= time.time():  # held, or not to begin: no waiting
+            submitted = eligible
         constraint: dict[str, str] = {}
         for word in filter(None, str(row.get("features") or "").split("&")):
             label, value = self._values.get(word, word), word if word in self._values else "yes"
@@ -567,7 +569,7 @@ class SlurmEngine:
             name,
             str(kind or "job"),
             str(row.get("user_name") or row.get("user_id") or ""),
-            float(number(row.get("submit_time"), 0)),
+            float(submitted),
             request.tasks,
             {k: 1000 * v for k, v in request.demand.items()},
             request.per_node,

@@ -45,7 +45,6 @@ def read_tokens(file: Path | str) -> dict[str, Role]:
 
 
 def digest(token: str) -> str:
-    """Digest under which a token is kept."""
     return hashlib.sha256(token.encode(errors="replace")).hexdigest()
 
 

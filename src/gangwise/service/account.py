@@ -1,22 +1,30 @@
-"""What would have been saved: the real arrivals, played through the simulation.
+"""What deciding here would save, or saves: the real arrivals, simulated under both schedulers.
 
-The jobs that ended since Monday are submitted again as they were, onto the nodes as they are, with
-the rates that are now believed for true ones, but for nodes whose jobs show that they had another
-speed before (:mod:`gangwise.service.changes`). The scheduler starts with nothing learned and learns
-as it goes; work is what was measured, or run time × believed rate where nothing was. Rates are
-drawn anew from what is believed of them for each of several rounds, which gives the interval. Jobs
-that still wait or run are played, for they are in the way, with the share of their limit that
-others used; they do not count. A job holds its devices while it starts, so that is run time.
+Simulated is compared with simulated. The jobs that ended since Monday (and since the service
+began) are submitted again as they were, onto the nodes as they are, with the rates that are now
+believed for true ones, but for nodes whose jobs show that they had another speed before
+(:mod:`gangwise.service.changes`). Both schedulers start with nothing learned. Rates are drawn anew
+from what is believed of them in each of several rounds, and so are start latencies, from those
+measured: of jobs that found room and nobody waiting. Where nothing was placed by this service yet,
+its own latency is that of the cluster's scheduler and what the engine declares. Jobs that still
+wait or run are in the way, with the share of their limit that others used; they do not count.
 
-Beside it stands how far the simulation is off: what it makes of the scheduler that really placed
-the jobs (or of the baseline, taken for the cluster's own) against what happened.
+The model's error is what it makes of the scheduler that really placed the jobs (the baseline, for
+one who watches) against what happened, over blocks of time; with ``--baseline-every``, also its
+error in how much faster jobs run where this scheduler has them. A saving s, the share of the
+baseline's mean completion time, has the interval
+
+    s ± ((1.96 sd over rounds)² + error²)^½,
+
+and where that contains 0, no saving is told.
 """
 
 from __future__ import annotations
 
 import datetime
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,7 +34,8 @@ import numpy as np
 from gangwise.core.arrays import Floats
 from gangwise.core.checkpoints import read_checkpoint
 from gangwise.core.errors import ScenarioError
-from gangwise.jobs.model import Conditions, Jobs, Nodes
+from gangwise.jobs.model import Conditions, Jobs, Nodes, Shape
+from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import fresh
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.service.changes import Change, changes
@@ -39,6 +48,8 @@ ROUNDS = 8
 """Draws of rates from what is believed of them."""
 FEWEST = 5
 """Jobs below which there is no account."""
+MEASURED = 1000
+"""Jobs that came last, among which those are found that nothing held up."""
 
 
 def monday(now: float) -> float:
@@ -49,18 +60,19 @@ def monday(now: float) -> float:
 
 
 def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS) -> dict[str, Any]:
-    """What a service's scheduler would have saved, from the service's folder.
+    """What a service's scheduler saves, from the service's folder.
 
     Parameters
     ----------
     since : float, optional
-        Jobs submitted from then on count (seconds since 1970); the last Monday by default. Earlier
-        ones that ended later are played, too, for they were in the way.
+        Jobs submitted from then on count (seconds since 1970); the last Monday by default, and
+        never before the service began. Earlier ones that ended later are played, for they were in
+        the way.
 
     Returns
     -------
     dict
-        ``told`` is the account in a sentence; waits and completions in seconds.
+        ``told`` is the account in a sentence; times in seconds, savings and errors as shares.
 
     Raises
     ------
@@ -70,7 +82,9 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
     folder = Path(folder)
     (ledger, _), _ = read_checkpoint(folder / CHECKPOINT)
     store = Store(folder / FILE, read_only=True)
-    since = monday(ledger.now) if since is None else since
+    settings = json.loads(store.about("settings") or "{}")
+    began = store.rows("SELECT MIN(time) AS time FROM commits")[0]["time"] or 0.0
+    since = max(monday(ledger.now) if since is None else since, began)
     rows = store.rows(
         "SELECT * FROM history WHERE ended >= ? AND started IS NOT NULL AND ended > started "
         "ORDER BY submitted",
@@ -83,40 +97,140 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
             f"{counted.sum()} jobs were submitted since {_day(since)} and have ended; an account "
             f"needs {FEWEST}"
         )
-    submitted = np.array([row["submitted"] for row in rows])
-    wait = np.array([row["first"] - row["submitted"] for row in rows])
-    done = np.array([row["ended"] - row["submitted"] for row in rows])
     present = present_rows(ledger, rows)
-    found: dict[str, list[tuple[float, float]]] = {"scheduler": [], "baseline": []}
-    rng = np.random.default_rng(0)
-    before, played = changed(ledger, rows), 0
-    for _ in range(rounds):
-        jobs, conditions = drawn(ledger, [*rows, *present], before, rng)
-        for who, decides in (("scheduler", ledger.scheduler), ("baseline", ledger.baseline)):
-            s = simulate_jobs(jobs, ledger.books.nodes, fresh(decides), conditions)
-            there = np.append(counted, np.zeros(len(present), bool))[jobs.row] & np.isfinite(s.end)
-            played = int(there.sum())
-            means = (s.start - jobs.submit)[there].mean(), (s.end - jobs.submit)[there].mean()
-            found[who].append((float(means[0]), float(means[1])))
-    scheduler, baseline = np.array(found["scheduler"]), np.array(found["baseline"])
-    happened = float(wait[counted].mean()), float(done[counted].mean())
-    own = scheduler if ledger.act else baseline
-    error = float(own[:, 1].mean() / happened[1] - 1.0)
-    slow = ledger.slow_nodes()
+    before = changed(ledger, rows)
+    delays = latencies(ledger, rows, float(settings.get("start_latency", 0.0)))
+    times = _simulated(ledger, [*rows, *present], before, delays, rounds)
+    there = np.append(counted, np.zeros(len(present), bool))
+    ended = [np.isfinite(found[1]) for rounds_ in times.values() for found in rounds_]
+    played = there & np.all(ended, axis=0)
+    happened = np.array(
+        [
+            [row["first"] - row["submitted"], row["ended"] - row["submitted"]]
+            for row, p in zip(rows, played, strict=False)
+            if p
+        ]
+    )
+    only = {who: np.array(found)[:, :, played] for who, found in times.items()}
+    own = only["scheduler" if ledger.act else "baseline"]
+    by = [row["by"] for row, p in zip(rows, played, strict=False) if p]
+    ran = np.log([r["ended"] - r["started"] for r, p in zip(rows, played, strict=False) if p])
     result: dict[str, Any] = {
         "since": since,
-        "jobs": played,
+        "jobs": int(played.sum()),
         "left_out": len(present),
-        "happened": {"wait": happened[0], "completion": happened[1]},
-        "scheduler": _summary(scheduler),
-        "baseline": _summary(baseline),
-        "error": error,
-        "slow_nodes": [s.node for s in slow],
+        "happened": dict(zip(("wait", "completion"), happened.mean(axis=0).tolist(), strict=True)),
+        **{who: _summary(found[:, :2].mean(axis=2)) for who, found in only.items()},
+        "error": float(own[:, 1].mean() / happened[:, 1].mean() - 1.0),
+        "latency": {who: float(np.mean(d[0]) + np.mean(d[1])) for who, d in delays.items()},
+        **_saving(only, own, happened[:, 1], by, ran),
+        "slow_nodes": [s.node for s in ledger.slow_nodes()],
         "changed_nodes": [ledger.books.nodes.names[change.node] for change in before],
-        "first": float(submitted[counted].min()),
     }
     result["told"] = account_sentence(result, ledger.act)
     return result
+
+
+def _simulated(
+    ledger: Ledger,
+    rows: Sequence[dict[str, Any]],
+    before: Sequence[Change],
+    delays: Mapping[str, tuple[Floats, Floats]],
+    rounds: int,
+) -> dict[str, list[Floats]]:
+    """Wait, completion and run by row, in each of several rounds of draws, under both schedulers."""
+    assert ledger.books is not None
+    sides = {"scheduler": ledger.scheduler, "baseline": ledger.baseline}
+    times: dict[str, list[Floats]] = {who: [] for who in sides}
+    for number in range(rounds):
+        for who, decides in sides.items():
+            rng = np.random.default_rng(number)  # the same draws on both sides
+            hold, late = _drawn_latencies(*delays[who], len(rows), rng)
+            jobs, conditions = drawn(ledger, rows, before, rng, late)
+            options = Options(latency=hold)
+            s = simulate_jobs(jobs, ledger.books.nodes, fresh(decides), conditions, options)
+            submit = jobs.submit - late[jobs.row]
+            found = np.full((3, len(rows)), np.nan)
+            found[:, jobs.row] = s.start - submit, s.end - submit, s.end - s.last_start
+            times[who].append(found)
+    return times
+
+
+def _saving(
+    only: Mapping[str, Floats], own: Floats, happened: Floats, by: Sequence[str], ran: Floats
+) -> dict[str, Any]:
+    """Saving of completion time with its interval, the model's error, and what calibrated it."""
+    s = 1.0 - only["scheduler"][:, 1].mean(axis=1) / only["baseline"][:, 1].mean(axis=1)
+    blocks = np.array_split(np.arange(happened.size), min(8, happened.size // FEWEST))
+    off = [float(own[:, 1, b].mean() - happened[b].mean()) for b in blocks]
+    scatter = np.std(off, ddof=1) / math.sqrt(len(off)) if len(off) > 1 else 0.0
+    errors = [max(abs(float(np.mean(off))), 1.96 * float(scatter)) / float(happened.mean())]
+    calibrated = None
+    other = np.array([who == "baseline" for who in by])
+    if min(other.sum(), (~other).sum()) >= FEWEST:
+        # Which jobs are the baseline's, their number decides: how far their runs are off, as the
+        # simulation has the scheduler place all of them, is what the baseline costs.
+        apart = ran - np.log(only["scheduler"][:, 2]).mean(axis=0)
+        real = float(apart[other].mean() - apart[~other].mean())
+        within = 1.96 * math.hypot(
+            *(apart[side].std(ddof=1) / math.sqrt(side.sum()) for side in (other, ~other))
+        )
+        ratio = np.log(only["baseline"][:, 2] / only["scheduler"][:, 2]).mean(axis=0)
+        model = float(ratio[other].mean())
+        calibrated = {"jobs": int(other.sum()), "slower": real, "within": within, "model": model}
+        errors.append(max(abs(real - model) - within, 0.0))
+    half = math.hypot(1.96 * float(s.std(ddof=1)) if s.size > 1 else 0.0, *errors)
+    return {"saving": float(s.mean()), "within": half, "calibrated": calibrated}
+
+
+def latencies(
+    ledger: Ledger, rows: Sequence[dict[str, Any]], declared: float
+) -> dict[str, tuple[Floats, Floats]]:
+    """Seconds for which starts hold devices, and until jobs are decided on: measured, by side."""
+    assert ledger.books is not None
+    assert ledger.empty is not None
+    hold = np.array([r["first"] - r["body"]["held"] for r in rows if r["body"]["attempt"] == 1])
+    ends = np.array([r["ended"] for r in rows])
+    came = np.array([r["submitted"] for r in rows])
+    held = np.array([r["body"]["held"] for r in rows])
+    prompt: list[float] = []
+    for row in rows[-MEASURED:]:
+        at = row["submitted"]
+        if np.any((came < at) & (held > at)):
+            continue
+        books = ledger.empty.copy()
+        for i in np.flatnonzero((held <= at) & (ends > at)).tolist():
+            books.take(_shape(ledger, rows[i]), _pieces(ledger, rows[i]), -1)
+        if books.fits(_shape(ledger, row)).sum() >= row["tasks"]:
+            prompt.append(max(row["body"]["held"] - at, 0.0))
+    late = np.array(prompt) if prompt else np.zeros(1)
+    hold = np.maximum(hold, 0.0) if hold.size else np.zeros(1)
+    if ledger.act:
+        return {"scheduler": (hold, late), "baseline": (hold, late)}
+    return {"scheduler": (hold + declared, late), "baseline": (hold, late)}
+
+
+def _drawn_latencies(
+    hold: Floats, late: Floats, count: int, rng: np.random.Generator
+) -> tuple[float, Floats]:
+    """Mean of a sample, held by every start; and for each job, what comes before it."""
+    least = float(
+        np.quantile(late, 0.05)
+    )  # a job whose room comes later is decided on so late, too
+    sample = float(rng.choice(hold, hold.size).mean())
+    return sample + least, np.maximum(rng.choice(late, count) - least, 0.0)
+
+
+def _shape(ledger: Ledger, row: dict[str, Any]) -> Shape:
+    assert ledger.books is not None
+    b = row["body"]
+    demand = tuple(b["demand"].get(k, 0) for k in ledger.books.nodes.devices)
+    return Shape(demand, b["per_node"], tuple(sorted(b["constraint"].items())))
+
+
+def _pieces(ledger: Ledger, row: dict[str, Any]) -> list[tuple[int, int, int]]:
+    at = ledger.places
+    return [(at[p[0]], p[1], 0) for p in row["body"]["placed"] if p[0] in at]
 
 
 def present_rows(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -132,28 +246,41 @@ def present_rows(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[dict[st
 
 def account_sentence(result: dict[str, Any], act: bool) -> str:
     s, b, h = result["scheduler"], result["baseline"], result["happened"]
-    what = (
-        f"mean wait {lasting(h['wait'])} → {lasting(s['wait'])} ± {lasting(s['wait_within'])}, "
-        f"completion {lasting(h['completion'])} → {lasting(s['completion'])} ± "
-        f"{lasting(s['completion_within'])}"
-    )
-    if act:
-        what = (
-            f"mean wait {lasting(h['wait'])}, completion {lasting(h['completion'])}; with the "
-            f"baseline {lasting(b['wait'])} and {lasting(b['completion'])}"
+    half, saving, error = result["within"], result["saving"], result["error"]
+    began = f"since {_day(result['since'])} ({result['jobs']} jobs"
+    began += f", {result['left_out']} still wait or run)" if result["left_out"] else ")"
+    other = "the baseline" if act else "the baseline, taken for the cluster's own scheduler"
+    if abs(saving) <= half:
+        what = f"the model's error, {100 * half:.0f} %, is as large as any saving"
+        what = f"whether deciding here saves time cannot be told: {what}"
+    else:
+        word = (
+            ("saves" if act else "would save") if saving > 0 else ("costs" if act else "would cost")
         )
-    begin = "since" if act else "had I decided since"
-    who = "itself" if act else "the baseline, taken for the cluster's own scheduler,"
-    rest = (
-        f", {result['left_out']} still wait or run and are left out" if result["left_out"] else ""
-    )
-    slow, other = len(result["slow_nodes"]), len(result["changed_nodes"])
-    before = f", {other} had another speed before" if other else ""
-    return (
-        f"{begin} {_day(result['since'])} ({result['jobs']} jobs{rest}): {what}; "
-        f"{slow} slow node{'s' * (slow != 1)}{before}. The simulation of {who} is off by "
-        f"{100 * result['error']:+.0f} % of the completion time that happened"
-    )
+        what = (
+            f"deciding here {word} {100 * abs(saving):.0f} ± {100 * half:.0f} % of the completion "
+            f"time: simulated {lasting(s['completion'])}, with {other} {lasting(b['completion'])}"
+        )
+    told = [
+        f"{began}: {what}",
+        f"it happened in {lasting(h['completion'])}, of which {lasting(h['wait'])} waiting; the "
+        f"simulation of {'this' if act else other} is off by {100 * error:+.0f} %",
+    ]
+    late = result["latency"]
+    if not act:
+        told.append(
+            f"starts take {late['baseline']:.1f} s, measured, and {late['scheduler']:.1f} s here, "
+            "by what the engine declares"
+        )
+    if found := result["calibrated"]:
+        told.append(
+            f"{found['jobs']} jobs that the baseline placed ran {100 * found['slower']:+.0f} ± "
+            f"{100 * found['within']:.0f} % longer (simulated {100 * found['model']:+.0f} %)"
+        )
+    slow, changed_ = len(result["slow_nodes"]), len(result["changed_nodes"])
+    told.append(f"{slow} slow node{'s' * (slow != 1)}")
+    told[-1] += f", {changed_} had another speed before" if changed_ else ""
+    return "; ".join(told)
 
 
 def _summary(means: Floats) -> dict[str, float]:
@@ -210,6 +337,7 @@ def drawn(
     rows: Sequence[dict[str, Any]],
     before: Sequence[Change],
     rng: np.random.Generator | None,
+    late: Floats | float = 0.0,
 ) -> tuple[Jobs, Conditions]:
     """Jobs of the history, and a draw of the rates that are believed, or their means.
 
@@ -217,6 +345,8 @@ def drawn(
     ----------
     before : sequence of Change
         What :func:`changed` found.
+    late : ndarray, optional
+        Seconds after its submission at which each job is decided on.
     """
     assert ledger.books is not None
     nodes: Nodes = ledger.books.nodes
@@ -232,7 +362,7 @@ def drawn(
         if "ended" not in row:
             work.append(float(np.median(shares)) * (limit if limit < NO_LIMIT else NO_LIMIT))
             continue
-        run = row["ended"] - row["body"]["held"]
+        run = row["ended"] - row["started"]
         on = _nodes(ledger, row)
         slowest = math.exp(min(rates[names.index(name)][on])) if on else 1.0
         work.append(run * (row["rate"] or slowest))
@@ -241,7 +371,7 @@ def drawn(
     bodies = [row["body"] for row in rows]
     limits = np.array([b["limit"] for b in bodies])
     jobs = Jobs.of(
-        [row["submitted"] for row in rows],
+        np.array([row["submitted"] for row in rows]) + late,
         work,
         [b["tasks"] for b in bodies],
         {k: [b["demand"].get(k, 0) / 1000 for b in bodies] for k in nodes.devices},
@@ -263,7 +393,6 @@ def _types(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _nodes(ledger: Ledger, row: dict[str, Any]) -> list[int]:
-    """Nodes that a job had, of those that exist now."""
     return [ledger.places[p[0]] for p in row["body"]["placed"] if p[0] in ledger.places]
 
 

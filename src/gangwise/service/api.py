@@ -504,7 +504,6 @@ def _add_reading(app: FastAPI, state: State) -> None:
 
 def _add_operating(app: FastAPI, state: State) -> None:
     def wish(what: What, value: Any) -> WishShown:
-        """On the disk when this returns."""
         mode = (state.view("health") or {}).get("mode")
         if mode != "act":
             why = "only watches (--shadow)" if mode else "has not said anything yet"
@@ -594,8 +593,6 @@ def _piece(
 
 
 class _Metrics:
-    """Metrics, made anew from the views at each look."""
-
     def __init__(self, state: State):
         self._state = state
 

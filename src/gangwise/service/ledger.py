@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, Literal
 
@@ -297,6 +297,8 @@ class Ledger:
         """A waiting job is not offered to the scheduler for a while."""
         known = self.jobs.get(name)
         if known is not None and known.phase == "waiting":
+            if known.until == math.inf > until:  # held until now: that is no waiting
+                known.asked, known.job = replace(known.asked, submitted=self.now), None
             known.until = self.asks[name] = until
             known.why = f"left alone{' for a while' if until < math.inf else ''}: {why}"
             self.changed = True
@@ -521,7 +523,6 @@ class Ledger:
         return list(rates.slow_nodes()) if hasattr(rates, "slow_nodes") and rates.state else []
 
     def taken(self) -> tuple[list[Intent], list[Ended]]:
-        """Intents and ended jobs since the last call."""
         intents, ended = self.intents, self.ended
         self.intents, self.ended = [], []
         return intents, ended

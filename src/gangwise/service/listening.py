@@ -114,7 +114,6 @@ def server(app: Any) -> uvicorn.Server:
             return self.cycle is not None and not self.cycle.response_complete
 
         def _arm(self) -> None:
-            """Start the timer for the next part of a request."""
             if self._timer is not None:
                 self._timer.cancel()
             self._since = self.loop.time()

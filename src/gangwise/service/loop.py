@@ -213,6 +213,7 @@ class Service:
         self._compared = self._shown = self._saved = self._rated = -math.inf
         self._open_at = -math.inf
         settings = {**self.run, "scheduler": self.scheduler, "baseline": str(baseline)}
+        settings["start_latency"] = engine.capabilities.start_latency
         self.store.commit(about=[("settings", json.dumps(settings))])
         self._recover()
         self.clock = clock(self.ledger.now)
@@ -285,7 +286,6 @@ class Service:
             self._trouble("wishes", error)
 
     def close(self) -> None:
-        """Save and release everything; jobs run on."""
         try:
             if self._save(self.clock.now()):
                 self._keep()
@@ -715,7 +715,6 @@ class Service:
         return any(known.phase == "waiting" for known in self.ledger.jobs.values())
 
     def _publish(self) -> None:
-        """Views for whoever looks, at most once a second."""
         now = self.clock.now()
         if now < self._shown + 1.0 or not self._is_there():
             return

@@ -64,7 +64,6 @@ class Report:
 
 
 def is_state(folder: Path | str) -> bool:
-    """Whether a service has run in this folder."""
     return any((Path(folder) / name).exists() for name in (FILE, LINES))
 
 

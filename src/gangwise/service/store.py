@@ -191,7 +191,6 @@ class Store:
             raise
 
     def _take_in(self, line: Line) -> None:
-        """What a line says, into the tables."""
         body = json.loads(line.body)
         _, _, last, time = self._end
         if (anchor := body.get("anchor")) is not None:

@@ -96,7 +96,6 @@ class Wishes:
         return wish.id
 
     def open(self) -> list[Wish]:
-        """Wishes without an answer, oldest first."""
         return self._wishes("state = 'accepted' ORDER BY id")
 
     def get(self, number: int) -> Wish | None:
@@ -110,7 +109,6 @@ class Wishes:
                     self._put(wish._replace(state=state, told=time.time(), detail=detail))
 
     def damaged(self) -> list[str]:
-        """What is not as it was written, wish by wish."""
         rows = self._all("SELECT id, state, told, sealed FROM wishes ORDER BY id")
         last = self._all("SELECT MAX(seq) FROM sqlite_sequence")[0][0]
         there = {row[0] for row in rows}
@@ -137,7 +135,6 @@ class Wishes:
         return [f"wish {n}" for n in sorted({*range(max(first, 1), (last or 0) + 1)} - kept)]
 
     def whole(self) -> list[Wish]:
-        """Those that are as they were written."""
         found = []
         with suppress(*FAULTS), closing(self._db.execute("SELECT sealed FROM wishes")) as rows:
             found += [wish for (sealed,) in rows if (wish := _unsealed(sealed)) is not None]
