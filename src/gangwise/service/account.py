@@ -138,7 +138,7 @@ def _simulated(
     delays: Mapping[str, tuple[Floats, Floats]],
     rounds: int,
 ) -> dict[str, list[Floats]]:
-    """Wait, completion and run by row, in each of several rounds of draws, under both schedulers."""
+    """Wait, completion and run by row, in each round of draws, under both schedulers."""
     assert ledger.books is not None
     sides = {"scheduler": ledger.scheduler, "baseline": ledger.baseline}
     times: dict[str, list[Floats]] = {who: [] for who in sides}
