@@ -17,10 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gangwise.experiments.calibrate import FILE, Calibrated
+from gangwise.experiments.calibrate import FILE, Calibrated, by_local_time
 from gangwise.experiments.replay_scenario import only_jobs
 from gangwise.jobs import simulate_jobs
-from gangwise.jobs.calibration import calibrate
 from gangwise.jobs.contradictions import Record
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.retelling import retell
@@ -39,11 +38,11 @@ def told(name: str, path: Path) -> list[str]:
     log = open_jobs(path)
     jobs, nodes = log.jobs, log.nodes
     late = jobs.submit >= np.median(jobs.submit)
-    monday = log.clock.monday if log.clock else float("nan")
     early = only_jobs(jobs, ~late & (jobs.recorded_end < jobs.submit[late].min()))
     groups = {"pool": np.array(early.pools)[early.pool]} if any(early.pools) else {}
+    monday = log.clock.monday if log.clock else float("nan")
     record = Record.of(early, nodes, log.played.device, groups, monday)
-    found = Calibrated(name, log, record, calibrate(record))
+    found = Calibrated(name, log, record, by_local_time(record, log.clock))
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, FILE).write_text(found.toml())
         site = Site.read(folder).with_hosts(jobs, nodes, log.host_from, log.host, log.clock)

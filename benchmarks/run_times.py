@@ -28,7 +28,7 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.jit import kernel
 from gangwise.jobs.metrics import held_devices
 from gangwise.jobs.model import Jobs
-from gangwise.jobs.run_times import RunTimes, ended, quantile, state_of
+from gangwise.jobs.run_times import RunTimes, ended, expect, quantile, state_of
 from gangwise.traces.jobs import open_jobs
 
 LEVELS = np.array([0.1, 0.25, 0.5, 0.75, 0.9])
@@ -225,6 +225,7 @@ def through(
         if submits[e] == 0:
             ended(r, j, run[j], True, when[e])
         else:
+            expect(r, j, when[e])
             for k in range(levels.size):
                 said[j, k] = math.log(quantile(r, j, levels[k], 0.0, when[e]))
 
@@ -276,11 +277,11 @@ def table(log: Log) -> None:
         loss = np.where(off > 0, LEVELS * off, (LEVELS - 1) * off).mean()
         loss = point.mean() / 2 if said.shape[1] == 1 else loss
         print(f"| {name} | {np.median(point):.3f} | {point.mean():.3f} | {loss:.3f} | {cost:.1f} |")
-    said = learned(log)
+    said, took = learned(log), np.fmin(log.length, requests(log)[:, 0])
     print("\n| `learned` covers | jobs | 10 % | 50 % | 90 % |\n|---|--:|--:|--:|--:|")
     for name, which in classes(log).items():
         if which.any():
-            below = (log.length[which, None] <= said[which] + 1e-9).mean(axis=0) * 100
+            below = (took[which, None] <= said[which] + 1e-9).mean(axis=0) * 100
             shown = " | ".join(f"{below[k]:.0f}" for k in (0, 2, 4))
             print(f"| {name} | {which.sum():,} | {shown} |")
 
@@ -293,7 +294,8 @@ def plot(logs: list[Log], to: Path) -> None:
     figure, axes = plt.subplots(figsize=(4.6, 4.2))
     axes.plot([0, 100], [0, 100], color="0.7", linewidth=1)
     for log in logs:
-        below = (log.length[:, None] <= learned(log, PLOTTED) + 1e-9).mean(axis=0)
+        took = np.fmin(log.length, requests(log)[:, 0])
+        below = (took[:, None] <= learned(log, PLOTTED) + 1e-9).mean(axis=0)
         axes.plot(100 * PLOTTED, 100 * below, marker="o", markersize=3, label=log.name)
     axes.set(xlabel="quantile said (%)", ylabel="jobs that took no longer (%)")
     axes.legend(fontsize=8, frameon=False)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import tomllib
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from gangwise.cli import app
+from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError
-from gangwise.experiments.calibrate import calibrate_log
+from gangwise.experiments.calibrate import by_local_time, calibrate_log
 from gangwise.jobs import simulate_jobs
+from gangwise.jobs.calibration import calibrate
+from gangwise.jobs.contradictions import Record
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.retelling import retell
 from gangwise.jobs.site import Site
@@ -105,10 +110,32 @@ def test_closed_hours_are_written_as_a_replay_plays_them(tmp_path: Path) -> None
     (tmp_path / "site.toml").write_text(found.toml())
     site = replace(Site.read(tmp_path), log_clock=found.log.clock)
     assert len(site.rules.closed) == 1, found
-    assert site.rules.clock.zone == "3600"
     retold = []
     for given in (None, site):
         played = simulate_jobs(found.log.jobs, found.log.nodes, "fcfs+easy+best-fit", site=given)
         then = Outcome.recorded(found.log.jobs, found.log.nodes)
         retold.append(retell(then, Outcome.of(played, "")).by_job)
     assert retold[1] > 0.8 > 0.5 > retold[0], retold
+
+
+def test_closing_hours_follow_daylight_saving() -> None:
+    """Closed from 8 to 18 on a clock that is put back on 27 October: found whole, none beside."""
+    jobs, nodes = drawn(7, 4000, total=60)
+    clock = Clock(datetime(1996, 8, 26, tzinfo=ZoneInfo("Europe/Stockholm")).timestamp())
+    clock = replace(clock, zone="Europe/Stockholm")
+    long = jobs.limit > 4 * 3600
+
+    def may(j: int, running: dict[int, float], now: float) -> bool:
+        date = clock.date(now)
+        return not (long[j] and date.weekday() < 5 and 8 <= date.hour < 18)
+
+    start = plain.play(jobs.submit, jobs.run, jobs.tasks, 60, may)
+    log = replace(jobs, recorded_start=start, recorded_end=start + jobs.run)
+    record = Record.of(log, nodes, monday=clock.monday)
+    (one,) = by_local_time(record, clock).findings
+    hours = np.zeros((7, 24), dtype=bool)
+    hours[:5, 8:18] = True
+    assert not (one.rule.hours & ~hours.ravel()).any()
+    assert (one.rule.hours & hours.ravel()).sum() >= 45
+    found = calibrate(record).findings  # by the clock of the first day the edges are ragged
+    assert not any((each.rule.hours == one.rule.hours).all() for each in found)

@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 
 from gangwise.jobs import Jobs, Nodes, Options
-from gangwise.jobs.forecast import (
-    Calibration,
-    Forecaster,
-    RunTimes,
-    _kaplan_meier,
-    coming,
-    moment_of,
-)
+from gangwise.jobs.forecast import Calibration, Forecaster, History, coming, draw, moment_of
 from gangwise.jobs.simulation import simulate_jobs
 
 
@@ -68,22 +61,15 @@ def test_run_times_are_those_of_the_like_that_ran_longer() -> None:
     """u's jobs ran 10 or 60 s; one that has run for 30 s will take 60. v's say nothing of them."""
     run = np.array([10.0, 60.0] * 20 + [500.0] * 40 + [0.0])
     jobs = Jobs.of(100 * np.arange(81.0), run, limit=1000, user=["u"] * 40 + ["v"] * 40 + ["u"])
-    end = np.append(jobs.submit[:-1] + run[:-1], np.inf)
-    begun = np.append(jobs.submit[:-1], 9970.0)
-    moment = moment_of(jobs, Nodes.pool(100), 10_000.0, begun, end, np.ones(81, bool))
-    times = RunTimes(jobs, run, end, moment)
-    drawn = times.draw(80, 30.0, 400, np.random.default_rng(0))
+    history = History(jobs, run, np.append(jobs.submit[:-1] + run[:-1], np.inf))
+    levels, drawn = np.random.default_rng(0).random((400, 1)), np.empty((400, 1))
+    draw(history.by(1e4), np.array([80]), np.array([30.0]), 1e4, levels, drawn)
     assert (drawn > 30).all()
-    assert (drawn == 60).mean() > 0.85
-    fresh = times.draw(80, 0.0, 400, np.random.default_rng(0))
-    assert abs((fresh == 10).mean() - (fresh == 60).mean()) < 0.25
-
-
-def test_who_still_runs_hands_his_weight_to_the_longer_ones() -> None:
-    """Ends at 1 and 3, one still running at 2: 1/3 ends at 1, and the other 2/3 at 3."""
-    value, weight = _kaplan_meier([1.0, 3.0], [2.0])
-    np.testing.assert_allclose(value, [1.0, 2.0, 3.0, 3.6])
-    np.testing.assert_allclose(weight, [1 / 3, 0.0, 2 / 3, 0.0], atol=1e-12)
+    assert (np.abs(np.log(drawn / 60)) < 0.5).mean() > 0.8
+    draw(history.by(1e4), np.array([80]), np.zeros(1), 1e4, levels, drawn)
+    assert abs((drawn < 25).mean() - ((drawn > 25) & (drawn < 150)).mean()) < 0.25
+    early = history.by(2000.0)  # earlier than before: begins anew
+    assert early.memory.ended.tolist() == [20, 0]
 
 
 def test_who_comes_came_before_at_the_same_time_of_day() -> None:
@@ -111,7 +97,7 @@ def test_quantiles_hold_what_they_say() -> None:
     for now in np.linspace(jobs.submit[500], jobs.submit[-300], 90):
         moment = moment_of(jobs, nodes, now, schedule.start, schedule.end, np.ones(J, bool))
         if moment.waiting.size:
-            starts = forecaster.starts(moment, run, schedule.end, 25, rng)[:, -1]
+            starts = forecaster.starts(moment, History(jobs, run, schedule.end), 25, rng)[:, -1]
             true = schedule.start[moment.waiting[-1]]
             inside.append(true <= calibration.quantiles(starts, now, (0.5, 0.9)))
             calibration.learn(starts, now, true, rng)

@@ -13,11 +13,13 @@ from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.jobs import Conditions, Jobs, Nodes
 from gangwise.jobs.books import Place
 from gangwise.jobs.caps import Cap
+from gangwise.jobs.forecast import Forecaster, moment_of
 from gangwise.jobs.hours import Closing, Opening, weekly
+from gangwise.jobs.malleable import ELASTIC, Terms, simulate_malleable
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
-from gangwise.jobs.site import Closed, Rules, Site, Window
+from gangwise.jobs.site import CapRule, Closed, Rules, Site, Window
 from gangwise.traces.formats.swf import clock_of
 from tests.jobs.middle import SiteCase
 
@@ -165,3 +167,57 @@ def test_learned_ends_and_kept_starts_meet_closed_hours_alike_in_both_engines():
             assert np.array_equal(both[0].end, both[1].end, equal_nan=True), (seed, more)
             played += 1
     assert played > 80
+
+
+@pytest.mark.parametrize("name", ["las", "gavel", "gavel:seconds=inf", "fcfs+easy+learned-jointly"])
+def test_schedulers_that_look_at_all_jobs_at_once_keep_to_closed_hours(name):
+    """Long jobs start at night; without hours some start by day. A start by day is an error."""
+    rng = np.random.default_rng(5)
+    jobs = Jobs.of(
+        np.sort(rng.uniform(0, 86_400, 60)),
+        rng.integers(1000, 9000, 60),
+        rng.integers(1, 4, 60),
+        limit=rng.choice([1800, 20_000], 60),
+    )
+    closed = Closed(hours=("Mon-Sun 08:00-18:00",), longer_than=4 * 3600)
+    site = Site(Rules(closed=(closed,), clock=MONDAY))
+    free, kept = (simulate_jobs(jobs, Nodes.pool(6), name, site=s) for s in (None, site))
+    assert np.isfinite(kept.end).all()
+    long, day = jobs.limit > 4 * 3600, [(t.last_start / 3600) % 24 for t in (free, kept)]
+    assert (long & (day[0] > 8.1) & (day[0] < 17.9)).any()
+    assert not (long & (day[1] > 8.1) & (day[1] < 17.9)).any()
+
+
+def test_elastic_jobs_and_closed_hours_are_refused_together():
+    options = Site(Rules(closed=(Closed(hours=("Mon 00:00-01:00",)),), clock=MONDAY)).options(None)
+    jobs = Jobs.of([0], [9], [2])
+    terms = Terms.of(jobs, Nodes.pool(2), ELASTIC)
+    with pytest.raises(ScenarioError, match="closed hours are not kept where tasks change"):
+        simulate_malleable(jobs, Nodes.pool(2), "equal-shares", terms, options=options)
+
+
+@pytest.mark.parametrize("rules", ["fcfs+easy+best-fit", "sjf+easy+first-fit", "fcfs+none"])
+def test_a_forecast_with_true_times_keeps_to_closed_hours_and_caps(rules):
+    """From any moment the futures are the schedule itself."""
+    rng, waited = np.random.default_rng(2), 0
+    closed = Closed(hours=("Mon-Sun 08:00-18:00",), longer_than=4000)
+    cap = CapRule(scope="user", of="jobs", most=3)
+    site = Site(Rules(closed=(closed,), cap=(cap,), clock=MONDAY))
+    for _ in range(3):
+        limit = rng.choice([1800.0, 9000.0], 150)
+        run, user = limit * rng.uniform(0.2, 1, 150), rng.integers(0, 9, 150).astype(str)
+        tasks = rng.integers(1, 5, 150)
+        jobs = Jobs.of(np.sort(rng.uniform(0, 86_400, 150)), run, tasks, limit=limit, user=user)
+        jobs, nodes, _ = site.placed(jobs, Nodes.pool(8), Conditions())
+        options = site.options(Options())
+        schedule = simulate_jobs(jobs, nodes, rules, options=options)
+        forecaster = Forecaster(jobs, nodes, rules, options)
+        for now in rng.uniform(2e4, 8e4, 4):
+            every = np.ones(150, dtype=bool)
+            moment = moment_of(jobs, nodes, now, schedule.start, schedule.end, every, schedule)
+            later = np.flatnonzero(jobs.submit > now)
+            here = np.concatenate([moment.running, moment.waiting, later])
+            found = forecaster._play(moment, later, jobs.submit[later], jobs.run[here])
+            np.testing.assert_allclose(found, schedule.start[moment.waiting], atol=1e-6)
+            waited += moment.waiting.size
+    assert waited > 50

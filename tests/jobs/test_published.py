@@ -26,6 +26,7 @@ def test_published_rows_come_out_and_learned_times_keep_what_is_said_of_them(tra
         "fcfs+easy:ends=true,passing=queue,slack=inf": 71.72,
         "fcfs+easy:ends=true,slack=inf": 49.85,
         "fcfs+easy:ends=learned,times=last-two,slack=inf": 62.86,
+        "fcfs+easy:ends=learned,times=last-two,correction=steps,slack=inf": 63.50,
     }
     assert easy[0] == pytest.approx(92.58, rel=0.005)
     for name, slowdown in published.items():

@@ -77,8 +77,8 @@ def test_an_outlived_prediction_grows_by_tsafrirs_steps_up_to_the_request() -> N
     jobs = Jobs.of([0.0, 0.0], [9e6, 9e6], limit=[5000.0, np.nan])
     r = state_of(jobs, "last-two", steps=True)
     r.expected[:] = 100.0
-    at = [50, 99, 100, 159, 160, 459, 460, 1359, 1360, 3159, 3160, 4999, 5000, 7000]
-    wanted = [100, 100, 160, 160, 460, 460, 1360, 1360, 3160, 3160, 5000, 5000, 5000, 5000]
+    at = [50, 99, 100, 159, 160, 399, 400, 999, 1000, 1899, 1900, 3699, 3700, 7000]
+    wanted = [100, 100, 160, 160, 400, 400, 1000, 1000, 1900, 1900, 3700, 3700, 5000, 5000]
     assert [corrected(r, 0, float(t)) for t in at] == wanted
     assert all(corrected(r, 1, t) > t for t in (1e3, 1e5, 3e6))
     at_once = r._replace(steps=False)

@@ -51,11 +51,11 @@ class Pool:
         """When a running job is expected to end."""
         request, long = self.jobs[j][3], self.length(j)
         if self.ends == "learned":
-            for step in [*STEPS, *[STEPS[-1]] * 100]:
+            for more in [*STEPS, *(STEPS[-1] * k for k in range(2, 100))]:
                 if self.start[j] + long > now or long >= request:
                     break
                 at_once = self.correction == "request" and request < math.inf
-                long = request if at_once else min(long + step, request)
+                long = request if at_once else min(self.length(j) + more, request)
         return max(self.start[j] + long, now)
 
     def key(self, j: int, now: float) -> float:

@@ -13,6 +13,29 @@ class PlainMemory:
     """All jobs that have ended, oldest first: (user, name, request, size, seconds, when)."""
 
     jobs: list[tuple[int, int, float, float, float, float]] = field(default_factory=list)
+    cells: list[list[list[float]]] = field(default_factory=lambda: [[], [], []])
+
+    def level(self, user: int) -> int:
+        """Whether no job of a user has ended, up to four, or more."""
+        known = sum(job[0] == user for job in self.jobs)
+        return (known > 0) + (known > 4)
+
+    def locate(self, level: int, mass: list[float], request: float, seconds: float) -> None:
+        """Where a run time lay in a distribution: a share of each of twenty cells."""
+        low = min(int(20 * below(mass, min(seconds, 0.999999 * request))), 19)
+        high = 20 if seconds >= request else low + 1
+        self.cells[level].append([(low <= k < high) / (high - low) for k in range(20)])
+
+    def recalibrated(self, level: int, mass: list[float]) -> list[float]:
+        """G(F): cells have the probability with which run times lay in them, newest first."""
+        seen, G = self.cells[level][::-1], [0.0]
+        for k in range(20):
+            count = sum(0.998**i * at[k] for i, at in enumerate(seen))
+            G.append(G[-1] + count + 0.998 ** len(seen))
+        x = [min(20.0 * sum(mass[: b + 1]), 20.0) for b in range(BINS)]
+        cut = [min(int(at), 19) for at in x]
+        F = [(G[k] + (at - k) * (G[k + 1] - G[k])) / G[20] for k, at in zip(cut, x, strict=True)]
+        return [now - before for now, before in zip(F, [0.0, *F[:-1]], strict=True)]
 
     def mass(self, user: int, name: int, request: float, size: float, now: float) -> list[float]:
         newest = self.jobs[::-1]
@@ -35,6 +58,12 @@ class PlainMemory:
                 seen.append((gamma**k * recent, seconds))
             belief = posterior(belief, seen, c, 0.52)
         return belief
+
+
+def below(mass: list[float], seconds: float) -> float:
+    """Probability of at most so many seconds; each cell is even about its centre."""
+    at = math.log(seconds) / WIDTH + 0.5
+    return sum(m * min(max(at - b, 0.0), 1.0) for b, m in enumerate(mass)) if seconds > 0 else 0.0
 
 
 def octave(request: float) -> int:

@@ -7,6 +7,9 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cached_property
 from zoneinfo import ZoneInfo
 
+import numpy as np
+
+from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -41,6 +44,12 @@ class Clock:
     def at(self, date: datetime) -> float:
         """Time of the log at a date, which is local where it has no zone of its own."""
         return (date if date.tzinfo else date.replace(tzinfo=self.tz)).timestamp() - self.epoch
+
+    def ahead(self, times: Floats) -> Floats:
+        """Seconds by which local clocks are ahead of where they were at the log's time 0."""
+        hours, of = np.unique(times // 3600, return_inverse=True)
+        zones = [self.date(at).utcoffset() or timedelta(0) for at in (0.0, *(3600 * hours))]
+        return np.array([(zone - zones[0]).total_seconds() for zone in zones[1:]])[of]
 
     @property
     def monday(self) -> float:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 import gangwise
+from gangwise.core.clock import Clock
 from gangwise.core.json_text import json_text
 from gangwise.jobs.calibration import Calibration, Finding, calibrate
 from gangwise.jobs.contradictions import Record
@@ -46,9 +48,7 @@ class Calibrated:
             f"or longer. No order of the queue does that; {found.refused:,} jobs came then.",
         ]
         if not self.found.findings:
-            lines.append(
-                "Nothing that was looked for is confirmed: no cap, closing hours or window"
-            )
+            lines += ["Nothing that was looked for is confirmed: no cap, closing hours or window"]
         elif found.contradicted:
             told = found.refused - found.unexplained
             lines.append(
@@ -62,16 +62,13 @@ class Calibrated:
         return "\n".join([*self.headline, *items])
 
     def toml(self) -> str:
-        """The site file: read it, correct it, pass it on."""
         lines = [f"# What {self.source} tells of its site, by gangwise {gangwise.__version__}."]
         lines += [f"# {text}" for text in self.headline]
-        lines += [
-            "# Each rule was fitted on some weeks and judged on the others; none is fitted to"
-        ]
+        lines += ["# Rules were fitted on some weeks and judged on the others; none is fitted to"]
         lines += ["# waiting times. Correct what you know better.", ""]
         for one in self.found.findings:
             low, high = one.between
-            lines += [f"# {text}" for text in _wrapped(one.evidence + ".")]
+            lines += [f"# {text}" for text in wrap(one.evidence + ".", 96)]
             if one.kind != "closed":
                 lines.append(
                     f"# plausible: {low:g} to {'less than ' * (one.kind == 'cap')}{high:g}"
@@ -85,10 +82,6 @@ class Calibrated:
                 table = [f"# {line}" for line in table]
                 lines.append("# the log has no clock: give [clock] start and zone, and uncomment")
             lines += [*table, ""]
-        if self.log.clock and any(one.kind == "closed" for one in self.found.findings):
-            ahead = self.log.clock.date(0.0).utcoffset() or timedelta(0)
-            lines.append("# hours are those of the first day: daylight saving is not followed")
-            lines += ["[clock]", f"zone = {_value(str(round(ahead.total_seconds())))}", ""]
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
@@ -121,12 +114,6 @@ def _value(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
     return json_text(value).strip() if isinstance(value, str) else f"{value:.12g}"
-
-
-def _wrapped(text: str) -> list[str]:
-    from textwrap import wrap
-
-    return wrap(text, 96)
 
 
 def calibrate_log(
@@ -163,4 +150,18 @@ def calibrate_log(
         log.clock.monday if log.clock else float("nan"),
         (log.host_from, log.host),
     )
-    return Calibrated(Path(path).name, log, record, calibrate(record, progress))
+    return Calibrated(Path(path).name, log, record, by_local_time(record, log.clock, progress))
+
+
+def by_local_time(record: Record, clock: Clock | None, progress: Any = None) -> Calibration:
+    """Calibration in which hours follow daylight saving; found times are of the log's clock."""
+    if clock is None:
+        return calibrate(record, progress)
+    submit = record.submit + clock.ahead(record.submit)
+    start = np.maximum(record.start + clock.ahead(record.start), submit)  # an hour comes twice
+    end = np.maximum(record.end + clock.ahead(record.end), start)
+    found = calibrate(replace(record, submit=submit, start=start, end=end), progress)
+    for one in found.findings:
+        for edge in {"from", "to"} & one.entry.keys():
+            one.entry[edge] -= float(clock.ahead(np.array([one.entry[edge]]))[0])
+    return found

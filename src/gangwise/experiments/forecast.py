@@ -20,6 +20,7 @@ from gangwise.jobs.forecast import (
     NO_RULES,
     Calibration,
     Forecaster,
+    History,
     Moment,
     moment_of,
 )
@@ -73,6 +74,7 @@ class Past:
             )
             self.begun, self.end = self.schedule.last_start, self.schedule.end
         self.forecaster = Forecaster(jobs, nodes, self.scheduler, self.options)
+        self.history = History(jobs, self.end - self.begun, self.end)
 
     def told(self, now: float, rng: np.random.Generator) -> Told:
         jobs, nodes, _ = self.played
@@ -81,14 +83,14 @@ class Past:
         return self.foretold(moment, rng)
 
     def foretold(self, moment: Moment, rng: np.random.Generator) -> Told:
-        starts = self.forecaster.starts(moment, self.end - self.begun, self.end, self.draws, rng)
+        starts = self.forecaster.starts(moment, self.history, self.draws, rng)
         promised = self.forecaster.promised(moment)
         return Told(moment.now, moment.waiting, starts, promised, self.begun[moment.waiting])
 
     def corrected(
         self, instants: Iterable[float], now: float, rng: np.random.Generator
     ) -> Calibration:
-        """What forecasts at earlier instants were worth, of starts known by ``now``."""
+        """What forecasts at earlier instants, in order, were worth, of starts known by ``now``."""
         found = Calibration()
         for told in (self.told(each, rng) for each in instants):
             for w in rng.permutation(told.waiting.size)[:MOST].tolist():
@@ -163,7 +165,7 @@ def forecast_log(
         raise ScenarioError(f"--at {at:g}: nobody waits then{then}")
     rng = np.random.default_rng(0)
     begin = max(float(submit[0]), at - DAYS * DAY)
-    instants = rng.uniform(begin, at, TRIED).tolist()
+    instants = sorted(rng.uniform(begin, at, TRIED).tolist())
 
     def counted() -> Iterator[float]:
         for i, instant in enumerate(instants):
@@ -176,7 +178,7 @@ def forecast_log(
     assumed = past.forecaster.assumed
     line = (
         f"{len(rows)} jobs wait at {at:.0f} s, {state}. {draws} futures under {assumed}: drawn are "
-        "run times (from jobs that had ended or run by then) and who comes (from the log's last "
+        "run times (learned from jobs that had ended by then) and who comes (from the log's last "
         f"{DAYS} days); {calibration.known:,} starts foretold at {TRIED} earlier instants correct "
         "them"
     )

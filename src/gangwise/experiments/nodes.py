@@ -163,7 +163,6 @@ def find_slow_nodes(
 def slow_nodes_of(
     tables: Tables, by: float = 0.01, tell: Callable[[str, int, int], None] = lambda *_: None
 ) -> NodeFindings:
-    """As :func:`find_slow_nodes`, of tables."""
     rows, left_out = _comparable(tables)
     rows, unnamed = _programs(rows)
     alone = len(rows)

@@ -16,7 +16,7 @@ No rule is fitted to waiting times. Where nothing contradicts the plain model no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -169,11 +169,9 @@ def calibrate(
 
 
 def _with(site: Site, rule: Any) -> Site:
-    if isinstance(rule, Limit):
-        return Site((*site.limits, rule), site.closed, site.missing)
-    if isinstance(rule, Closed):
-        return Site(site.limits, (*site.closed, rule), site.missing)
-    return Site(site.limits, site.closed, (*site.missing, rule))
+    kind = {Limit: "limits", Closed: "closed", Missing: "missing"}[type(rule)]
+    more: dict[str, Any] = {kind: (*getattr(site, kind), rule)}
+    return replace(site, **more)
 
 
 def _patience(record: Record, swept: Swept) -> float:

@@ -127,8 +127,6 @@ def _kept(jobs: Jobs, known: Bools) -> Jobs:
 
 
 class Limit(NamedTuple):
-    """Jobs of a group hold at most so much at once."""
-
     group: Ints  # [J] of each job, −1 for none
     weight: Floats  # [J]: devices, or 1 where jobs are counted
     most: float
@@ -151,8 +149,6 @@ class Closed(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """So many devices are not there for a time."""
-
     begin: float
     end: float
     devices: float
@@ -160,8 +156,6 @@ class Missing(NamedTuple):
 
 @dataclass(frozen=True)
 class Site:
-    """What is known of a site beyond its nodes."""
-
     limits: tuple[Limit, ...] = ()
     closed: tuple[Closed, ...] = ()
     missing: tuple[Missing, ...] = ()
@@ -198,7 +192,6 @@ class Swept:
         return np.asarray(self.refused[np.maximum(place, 0)] & (place >= 0))
 
     def seconds(self, begin: Floats, end: Floats) -> Floats:
-        """Seconds of contradiction between two times."""
         at = np.append(self.time, self.time[-1])
         before = np.concatenate([[0.0], np.cumsum(self.lasts * self.refused)])
         return np.asarray(np.interp(end, at, before) - np.interp(begin, at, before))
@@ -277,8 +270,6 @@ class Kinds(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """The site, as arrays."""
-
     weight: Floats  # [M, J]
     most: Floats  # [M]
     each: Floats  # [M]
@@ -289,8 +280,6 @@ class Rules(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What jobs hold, and where."""
-
     size: Floats  # [J]
     tasks: Ints  # [J]
     host_from: Ints
@@ -299,8 +288,6 @@ class Held(NamedTuple):
 
 
 class Now(NamedTuple):
-    """State of the sweep."""
-
     free: Ints  # [N, K] thousandths; where it is not known which node, all in row 0
     waiting: Ints  # [S]
     active: Ints  # [C]: kinds with jobs that wait, the first ``number[0]``

@@ -4,8 +4,7 @@ A future draws what is not known: how long running jobs still take, how long wai
 who comes meanwhile — a stretch of the log's own past at the same time of day, for later jobs may
 pass or stand ahead. The rules then decide in compiled code from the very state of the moment, and
 the starts in all futures are the distribution. What such distributions have been worth so far
-corrects them (:class:`Calibration`), as in Kuleshov, Fenner and Ermon (2018): run times of a user's
-jobs are alike, which independent draws do not know.
+corrects them (:class:`Calibration`), as in Kuleshov, Fenner and Ermon (2018).
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.jit import kernel
 from gangwise.jobs import kernels, round_kernels
 from gangwise.jobs.books import Books, Piece
 from gangwise.jobs.compiled import (
@@ -29,6 +29,7 @@ from gangwise.jobs.compiled import (
     plans_of,
 )
 from gangwise.jobs.model import Conditions, Jobs, Nodes
+from gangwise.jobs.run_times import RunTimes, distribution, ended, expect, quantile_within, state_of
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import create_scheduler
 
@@ -39,8 +40,9 @@ DAYS = 28
 """From so many days back those are drawn who come."""
 COMING = 600, 4000
 """Jobs to come in a future: so many at least, and at most those of three days."""
-RECENT = 20_000
-"""Jobs that ended last, from which run times are drawn."""
+ALIKE = 0.2
+"""Correlation of the normal scores of run times of a user's jobs; on KTH-SP2, LLNL-Atlas and
+NASA-iPSC .13 to .25 from one submission to the next."""
 STRETCHES = 50
 """Stretches of the past that one future has at most."""
 CHUNK = 128
@@ -52,26 +54,14 @@ NO_RULES = "fcfs+easy+best-fit"
 
 
 class Moment(NamedTuple):
-    """Who runs where and who waits.
-
-    Attributes
-    ----------
-    running, waiting : ndarray
-        Rows of the jobs, those that wait in the order of their submission.
-    begun : ndarray
-        Since when each running job runs.
-    pieces : sequence
-        Of each running job.
-    books : Books
-        What is free, and which nodes are up.
-    """
+    """State of a cluster at a time: who runs where, and who waits."""
 
     now: float
-    running: Ints
-    begun: Floats
-    pieces: Sequence[tuple[Piece, ...]]
-    waiting: Ints
-    books: Books
+    running: Ints  # rows of the jobs
+    begun: Floats  # since when each of these runs
+    pieces: Sequence[tuple[Piece, ...]]  # of each of these
+    waiting: Ints  # rows, in the order of their submission
+    books: Books  # what is free, and which nodes are up
 
 
 def moment_of(
@@ -122,79 +112,60 @@ def _somewhere(books: Books, shape: Any, tasks: int) -> list[tuple[int, int]]:
 # ------------------------------------------------------------------------------------ what is drawn
 
 
-class RunTimes:
-    """Run times as jobs had them: the like of the same user, of the user, of all (Kaplan–Meier).
-
-    Each level counts by how many jobs it has. Those that still run count for what they have run by
-    now; without them the long ones would be missing.
+class History:
+    """Run times as jobs had them: the learned distribution as of any time (``run_times``).
 
     Parameters
     ----------
     run, end : ndarray [J]
-        How long each job ran and when it ended; what had not ended by then is not looked at.
+        How long each job ran and when it ended; of what had not ended by then nothing is learned.
     """
 
-    LAST = 20, 40, 200
-    TRUST = 1.0, 4.0, 0.0
+    def __init__(self, jobs: Jobs, run: Floats, end: Floats):
+        self.jobs, self.run, self.end = jobs, run, end
+        over = np.flatnonzero(np.isfinite(end) & np.isfinite(run))
+        when = np.concatenate([end[over], jobs.submit])
+        submits = np.arange(when.size) >= over.size
+        job = np.concatenate([over, np.arange(len(jobs))])
+        order = np.lexsort((job, submits, when))
+        self.when, self.submits, self.job = when[order], submits[order], job[order]
+        self.at = when.size + 1
 
-    def __init__(self, jobs: Jobs, run: Floats, end: Floats, moment: Moment):
-        self.jobs = jobs
-        with np.errstate(invalid="ignore"):
-            ended = np.flatnonzero((end <= moment.now) & np.isfinite(run))
-        ended = ended[np.argsort(end[ended], kind="stable")][-RECENT:]
-        self._limit = np.maximum(jobs.limit, 1.0)
-        self._like: dict[tuple[int, ...], list[tuple[int, float]]] = {}
-        self._runs: dict[tuple[int, ...], list[tuple[int, float]]] = {}
-        ages = (moment.now - moment.begun).tolist()
-        for j, lasted in zip(ended.tolist(), run[ended].tolist()):
-            self._enter(self._like, j, lasted)
-        for j, age in zip(moment.running.tolist(), ages):
-            self._enter(self._runs, j, age)
-
-    def _enter(self, into: dict[Any, list[tuple[int, float]]], j: int, seconds: float) -> None:
-        for key in self._keys(j):
-            into.setdefault(key, []).append((j, seconds / float(self._limit[j])))
-
-    def _keys(self, j: int) -> tuple[tuple[int, ...], ...]:
-        user, limit = int(self.jobs.user[j]), float(self._limit[j])
-        size = int(2 * np.log2(limit))
-        return (user, size, int(limit), int(self.jobs.tasks[j])), (user, size), (size,)
-
-    def draw(self, j: int, age: float, many: int, rng: np.random.Generator) -> Floats:
-        """Run times of a job that has run for ``age`` seconds, many draws."""
-        limit, values, weights, left = float(self._limit[j]), [], [], 1.0
-        for key, last, trust in zip(self._keys(j), self.LAST, self.TRUST):
-            ended = [ratio for _, ratio in self._like.get(key, ())[-last:]]
-            still = [ratio for i, ratio in self._runs.get(key, ())[-last:] if i != j]
-            if ended:
-                share = left * len(ended) / (len(ended) + trust)
-                left -= share
-                value, weight = _kaplan_meier(ended, still)
-                values.append(value * limit)
-                weights.append(share * weight)
-        if values:
-            value, weight = np.concatenate(values), np.concatenate(weights)
-            weight = np.where(value > age, weight, 0.0)
-            if (total := weight.sum()) > 1e-6:
-                return np.asarray(rng.choice(value, many, p=weight / total))
-        most = max(limit, 1.5 * age)  # nothing like it ever ran so long
-        return np.minimum(age / np.maximum(rng.random(many), 1e-3) + 1.0, most + 1.0)
+    def by(self, now: float) -> RunTimes:
+        """The state of the predictor at a time; cheap where times rise from call to call."""
+        until = int(np.searchsorted(self.when, now, side="right"))
+        if until < self.at:
+            self.times, self.at = state_of(self.jobs, "learned"), 0
+        here = slice(self.at, until)
+        follow(self.times, self.when[here], self.submits[here], self.job[here], self.run)
+        self.at = until
+        return self.times
 
 
-def _kaplan_meier(ended: list[float], still: list[float]) -> tuple[Floats, Floats]:
-    """Values and weights of a distribution, of which some values are only known to be larger.
+@kernel
+def follow(r: RunTimes, when: Floats, submits: Bools, job: Ints, run: Floats) -> None:
+    """Tell a predictor of submissions and ends of jobs, in order."""
+    for e in range(when.size):
+        if submits[e]:
+            expect(r, job[e], when[e])
+        else:
+            ended(r, job[e], run[job[e]], True, when[e])
 
-    What is left when the largest is such a one lies at 1, the limit, or behind it.
+
+@kernel
+def draw(r: RunTimes, rows: Ints, age: Floats, now: float, levels: Floats, known: Floats) -> None:
+    """Run times of jobs that have run for ``age``, at levels [draws, R], into ``known``.
+
+    Of one that outlived its request P(T > t) = age / t, up to half as long again.
     """
-    value = np.array([*ended, *still])
-    if not still:
-        return value, np.full(value.size, 1.0 / value.size)
-    event = np.arange(value.size) < len(ended)
-    order = np.lexsort((~event, value))
-    value, event = value[order], event[order]
-    survival = np.cumprod(np.where(event, 1.0 - 1.0 / (value.size - np.arange(value.size)), 1.0))
-    weight = -np.diff(survival, prepend=1.0)
-    return np.append(value, max(1.0, 1.2 * value[-1])), np.append(weight, survival[-1])
+    for i in range(rows.size):
+        j = rows[i]
+        distribution(r, j, now)
+        for d in range(levels.shape[0]):
+            if age[i] < r.request[j]:
+                known[d, i] = quantile_within(r, j, levels[d, i], age[i])
+            else:
+                known[d, i] = min(age[i] / max(1.0 - levels[d, i], 1e-3), 1.5 * age[i]) + 1.0
 
 
 def coming(submit: Floats, now: float, jobs: int, rng: np.random.Generator) -> tuple[Ints, Floats]:
@@ -271,38 +242,40 @@ class Forecaster:
     def starts(
         self,
         moment: Moment,
-        run: Floats,
-        end: Floats,
+        history: History,
         draws: int = DRAWS,
         rng: np.random.Generator | None = None,
     ) -> Floats:
-        """When each waiting job starts, in every future [draws, W]; inf for not at all.
-
-        ``run``, ``end``: how long each job ran and when it ended, of those that had by then.
-        """
+        """When each waiting job starts, in every future [draws, W]; inf for not at all."""
         if not moment.waiting.size:
             return np.zeros((draws, 0))
+        from scipy.special import ndtr
+
         rng = rng or np.random.default_rng(0)
         jobs, now = self.tables.jobs, moment.now
-        times = RunTimes(jobs, run, end, moment)
+        times = history.by(now)
         here = np.concatenate([moment.running, moment.waiting])
         age = np.concatenate([now - moment.begun, np.zeros(moment.waiting.size)])
-        known = np.stack(
-            [times.draw(j, a, draws, rng) for j, a in zip(here.tolist(), age.tolist())], axis=1
-        )
+        known = np.empty((draws, here.size))
+        users, of = np.unique(jobs.user[here], return_inverse=True)
+        scores = np.sqrt(ALIKE) * rng.standard_normal((draws, users.size))[:, of]
+        scores += np.sqrt(1.0 - ALIKE) * rng.standard_normal(known.shape)
+        draw(times, here, age, now, ndtr(scores), known)
         seen = jobs.submit[: np.searchsorted(jobs.submit, now, side="right")]
         week = seen.size - np.searchsorted(seen, now - 7 * DAY)
         many = int(np.clip(3 * week / 7, *COMING)) + 2 * moment.waiting.size
         with np.errstate(invalid="ignore"):
-            over = end <= now
+            over = (history.end <= now) & np.isfinite(history.run)
         found = np.empty((draws, moment.waiting.size))
         for i in range(draws):
             rows, when = coming(seen, now, many, rng)
             keep = ~self.tables.aside[rows]
             rows, when = rows[keep], when[keep]
-            lasts = np.where(over[rows], run[rows], 0.0)
-            for m in np.flatnonzero(~over[rows]).tolist():
-                lasts[m] = times.draw(int(rows[m]), 0.0, 1, rng)[0]
+            lasts = np.where(over[rows], history.run[rows], 0.0)
+            open_ = np.flatnonzero(~over[rows])
+            one = np.empty((1, open_.size))
+            draw(times, rows[open_], np.zeros(open_.size), now, rng.random(one.shape), one)
+            lasts[open_] = one[0]
             found[i] = self._play(moment, rows, when, np.concatenate([known[i], lasts]))
         return found
 
@@ -322,7 +295,11 @@ class Forecaster:
         submit = np.concatenate([jobs.submit[of[: R + W]], when])
         names = "id", "row", "limit", "tasks", "shape", "type", "user", "deadline", "priority"
         taken: dict[str, Any] = {n: np.ascontiguousarray(getattr(jobs, n)[of]) for n in names}
-        none = np.zeros(of.size, dtype=np.int64)
+        none, claims, hours = (
+            np.zeros(of.size, dtype=np.int64),
+            self.tables.claims,
+            self.tables.hours,
+        )
         taken |= {"after_from": np.zeros(of.size + 1, dtype=np.int64), "after": none[:0]}
         tables = replace(
             self.tables,
@@ -331,6 +308,8 @@ class Forecaster:
             work=run,
             doomed=none > 0,
             wants=none,
+            claims=claims._replace(of_job=np.broadcast_to(claims.of_job, len(jobs))[of]),
+            hours=replace(hours, of_job=np.broadcast_to(hours.of_job, len(jobs))[of]),
         )
         given, pieces = inputs(tables, self.rules)
         state = initial_state(tables, self.rules, pieces)
@@ -343,7 +322,7 @@ class Forecaster:
                 break
             if status == round_kernels.MORE_ROOM:
                 state = more_room(state)
-        return started.copy()
+        return started + self.tables.options.latency
 
 
 def _resume(g: kernels.Given, x: kernels.State, moment: Moment, run: Floats) -> None:
@@ -375,6 +354,10 @@ def _resume(g: kernels.Given, x: kernels.State, moment: Moment, run: Floats) -> 
         first = int(g.jobs["piece_from"][j])
         for i, (node, tasks, mask) in enumerate(each):
             x.out[first + i] = mask, node, tasks
+    for c in g.jobs["claim"][:R]:
+        mine = slice(g.caps.starts[c], g.caps.starts[c + 1])
+        x.used[g.caps.counter[mine]] += g.caps.amount[mine]
+    at.next_event = np.searchsorted(g.events["time"], now, side="right")
     x.start[:R] = moment.begun
     x.running[:R] = row
     by_end = np.lexsort((row, ends))
@@ -413,7 +396,6 @@ class Calibration:
 
     @property
     def known(self) -> int:
-        """How many starts it has learned from."""
         return sum(map(len, self.seen))
 
     @staticmethod
@@ -433,5 +415,4 @@ class Calibration:
         even = np.linspace(0.0, 1.0, self.PRIOR + 1)
         everywhere = np.quantile(np.concatenate([*self.seen, even]), even)
         wanted = np.quantile(np.concatenate([seen, everywhere]), levels)
-        found: Floats = np.quantile(starts, wanted, method="higher")
-        return found
+        return np.asarray(np.quantile(starts, wanted, method="higher"))

@@ -151,14 +151,15 @@ class Gavel:
     def place(self, queue: Queue, books: Books, now: float) -> list[Place | Preempt | Ask]:
         """At a round's end all jobs are placed anew; between rounds what is free is filled."""
         self._account(books, now)
-        jobs = [*(r.job for r in books.running.values()), *queue]
-        waiting = {job.id for job in queue}
+        runs = [r.job for r in books.running.values()]
+        jobs = runs + [job for job in queue if books.opens(job, now) <= now]
+        waiting = {job.id for job in jobs[len(runs) :]}
         trial = books.copy()
         actions: list[Place | Preempt | Ask] = []
         placed: set[str] = set()
         pairs: list[tuple[str, int]] = []
         rounds = np.isfinite(self.seconds)
-        if now >= self._next or not rounds:
+        if jobs and (now >= self._next or not rounds):
             self._next = now + self.seconds
             shares, of_class = self._shares(jobs, books)
             pairs = self._ranked(jobs, shares, of_class, now)
@@ -185,7 +186,7 @@ class Gavel:
                 actions.append(Place(job.id, tuple(tasks), pieces))
                 placed.add(job.id)
         self._waits.look(
-            [by_id[name] for name in waiting - placed],
+            [job for job in [*runs, *queue] if job.id not in trial.running],
             trial,
             now,
             "its share of the time goes to others this round",
@@ -270,13 +271,18 @@ class Gavel:
     ) -> set[str]:
         """Running jobs that stay: those whose pair is reached before their generation is full.
 
-        Leaves ``trial`` with their devices taken and all others free.
+        So do those in their closed hours, in which they could not start again. Leaves ``trial``
+        with their devices taken and all others free.
         """
         by_id, kind = {job.id: job for job in jobs}, books.dominant(jobs[0].shape)
         held = books.capacity[:, kind] * books.up
         room = np.bincount(self._generation, held, self._rates.shape[1])
         stay: set[str] = set()
         gone: set[str] = set()
+        for name, r in books.running.items():
+            if books.opens(r.job, self._last) > self._last:
+                stay.add(name)
+                room[self._on(r)] -= r.job.tasks * r.job.shape.demand[kind]
         for name, g in pairs:
             if name in stay or name in gone:
                 continue

@@ -105,7 +105,6 @@ class Closing:
 
     @property
     def told(self) -> str:
-        """Whose starts are closed, and when, in words."""
         cap, asks = self.cap, []
         if self.longer_than >= 0:
             asks.append(f"for longer than {self.longer_than / 3600:.4g} h")

@@ -79,7 +79,7 @@ class LeastAttained:
         for job in order:
             if job.id in running:
                 continue
-            if tally.holds(job) is not None:
+            if tally.holds(job) is not None or books.opens(job, now) > now:
                 left.append(job)
                 continue
             tasks = best_fit(job, trial)

@@ -180,8 +180,10 @@ def simulate_malleable(
         scheduler = SCHEDULERS[scheduler]()
     scheduler = create_scheduler(scheduler)
     options = options or Options()
-    if options.caps:
-        raise ScenarioError("caps are not counted where tasks change; play rigid jobs under them")
+    if options.caps or options.closed:
+        raise ScenarioError(
+            "caps and closed hours are not kept where tasks change; play rigid jobs under them"
+        )
     if hasattr(scheduler, "limits"):
         scheduler.limits = options.limits
     tables = Tables.of(jobs, nodes, conditions or Conditions(), options)

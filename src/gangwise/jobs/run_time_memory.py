@@ -13,6 +13,10 @@ their sum and q what the one before it says, p = (h + c q) / (n + c): where noth
 and h alone counts when there is much. In a histogram the k-th newest job weighs γᵏ, more if it has
 just ended: jobs of a session are alike. Constants were chosen by the continuous ranked probability
 score of ln seconds on LLNL-Atlas, NASA-iPSC and an XDMoD log (``benchmarks/run_times.py``).
+
+The distribution is recalibrated (Kuleshov, Fenner and Ermon 2018): of jobs that have ended it is
+counted in which of ``CELLS`` cells of equal probability each run time lay (its PIT), and a cell
+then has the probability with which run times lay in it, apart for users of whom little was known.
 """
 
 from __future__ import annotations
@@ -41,6 +45,11 @@ BLUR = 0.52
 OLD, SESSION = 0.314, 150.0
 """Weight of a job that ended long ago, where one that just ended has 1; seconds between."""
 
+CELLS = 20
+"""Cells of equal probability in which run times are counted."""
+EVEN, FADE = 20.0, 0.998
+"""Jobs with which counting begins, evenly spread; what a job weighs less for each later one."""
+
 TO_THE_END = 0.97
 """Share of the request from which on a job counts as one that ran to the end of it."""
 
@@ -58,6 +67,7 @@ class Memory(NamedTuple):
     all: Floats  # [REQUESTS, BINS] weights; [0] of all jobs
     weights: Floats  # [3, BINS] work space
     mass: Floats  # [BINS] of the distribution that was asked for last
+    places: Floats  # [3, CELLS] jobs by cell; of users with none, up to four, more that had ended
 
 
 def memory_of(jobs_of_users: Ints) -> Memory:
@@ -66,7 +76,8 @@ def memory_of(jobs_of_users: Ints) -> Memory:
     M = int(first[-1])
     kept = np.zeros(M), np.zeros(M), np.zeros(M), np.zeros(M, np.int64), np.zeros(M)
     space = np.zeros((REQUESTS, BINS)), np.zeros((3, BINS)), np.zeros(BINS)
-    return Memory(first, np.zeros(len(jobs_of_users), np.int64), *kept, *space)
+    places = np.full((3, CELLS), EVEN / CELLS)
+    return Memory(first, np.zeros(len(jobs_of_users), np.int64), *kept, *space, places)
 
 
 def grown_memory(m: Memory, users: int) -> Memory:
@@ -82,7 +93,7 @@ def grown_memory(m: Memory, users: int) -> Memory:
 
 @inner_kernel
 def class_of(request: float) -> int:
-    """Half octaves of a request; 0 for none."""
+    """Class of a request in ``Memory.all``: its half octave of seconds, 0 where none was asked."""
     if request == math.inf:
         return 0
     return min(REQUESTS - 1, max(1, int(2.0 * math.log2(max(request, 1.0)))))
@@ -101,7 +112,7 @@ def add(weights: Floats, length: float, weight: float) -> None:
 def remember(
     m: Memory, user: int, name: int, request: float, size: float, seconds: float, now: float
 ) -> None:
-    """Take in a job that has ended."""
+    """Take a job that has ended into the histograms of all, and into its user's last."""
     length = math.log(max(seconds, 1.0))
     c = class_of(request)
     for b in range(BINS):
@@ -174,6 +185,38 @@ def at_most(mass: Floats, seconds: float) -> float:
             return float(below + max(at - b, 0.0) * mass[b])
         below += mass[b]
     return 1.0
+
+
+@inner_kernel
+def class_of_user(m: Memory, user: int) -> int:
+    """How much is known of a user: nothing, little, more."""
+    return int(m.ended[user] > 0) + int(m.ended[user] > 4)
+
+
+@inner_kernel
+def locate(m: Memory, c: int, told: Floats, request: float, seconds: float) -> None:
+    """Count in which cell of the distribution told a run time lay; in all that the request cuts."""
+    low = int(at_most(told, min(seconds, 0.999999 * request)) * CELLS)
+    low = min(low, CELLS - 1)
+    high = CELLS if seconds >= request else low + 1
+    for k in range(CELLS):
+        m.places[c, k] = FADE * m.places[c, k] + (low <= k < high) / (high - low)
+
+
+@inner_kernel
+def recalibrate(m: Memory, c: int) -> None:
+    """Put G(F) in place of F: G(k / CELLS) is the share of run times in the first k cells."""
+    G = m.weights[0]
+    G[0] = 0.0
+    for k in range(CELLS):
+        G[k + 1] = G[k] + m.places[c, k]
+    below, before = 0.0, 0.0
+    for b in range(BINS):
+        below += m.mass[b]
+        k = min(int(below * CELLS), CELLS - 1)
+        then = (G[k] + (below * CELLS - k) * m.places[c, k]) / G[CELLS]
+        m.mass[b] = then - before
+        before = then
 
 
 @shared_kernel

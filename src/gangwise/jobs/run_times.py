@@ -22,12 +22,15 @@ from gangwise.core.jit import shared_kernel
 from gangwise.jobs.books import Running
 from gangwise.jobs.model import Job, Jobs
 from gangwise.jobs.run_time_memory import (
+    BINS,
     Memory,
-    at_most,
     believe,
+    class_of_user,
     grown_memory,
+    locate,
     memory_of,
     quantile_of,
+    recalibrate,
     remember,
 )
 
@@ -42,7 +45,8 @@ KINDS: Mapping[str, int] = {
 """Predictors by name. ``true`` is an oracle: it is shown what jobs will take. ``noise`` says what a
 useless one costs: between a second and the request, or a day, any order of magnitude alike."""
 POINT = 0.5
-"""The quantile at which `learned` expects an end."""
+"""The quantile at which `learned` expects an end, before recalibration: to expect too little costs
+EASY less than to expect too much, and the recalibrated median schedules worse."""
 
 STEPS = (60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 18e3, 36e3, 72e3, 18e4, 36e4)
 """Seconds by which an outlived prediction grows, one after another (Tsafrir et al. 2007)."""
@@ -57,7 +61,7 @@ UNKNOWN = 3600.0
 
 
 class RunTimes(NamedTuple):
-    """State of a predictor for J jobs of U users."""
+    """State of a predictor of run times, for J jobs of U users; arrays are changed in place."""
 
     kind: int
     steps: bool  # outlived predictions grow by steps, and are not the request at once
@@ -70,6 +74,7 @@ class RunTimes(NamedTuple):
     all: Floats  # [4] jobs that have ended, their seconds; mean and weight of ln ratios
     last: Floats  # [U, 4] seconds of the user's last job and the one before, NaN; the same two
     memory: Memory  # what `learned` keeps; of no users elsewhere
+    told: Floats  # [J, BINS + 1] of `learned`: the distribution at submission; class of the user
 
 
 def state_of(
@@ -112,6 +117,7 @@ def state_of(
         np.zeros(4),
         np.full((len(jobs.users), 4), np.nan),
         memory_of(np.bincount(jobs.user, minlength=len(jobs.users)) * (kind == "learned")),
+        np.zeros((J if kind == "learned" else 0, BINS + 1), np.float32),
     )
 
 
@@ -122,6 +128,7 @@ def distribution(r: RunTimes, j: int, now: float) -> None:
     The kind must be ``learned``. The request does not cut it yet; the next call overwrites it.
     """
     believe(r.memory, r.user[j], r.name[j], r.request[j], r.size[j], now)
+    recalibrate(r.memory, class_of_user(r.memory, r.user[j]))
 
 
 @shared_kernel
@@ -131,21 +138,14 @@ def quantile(r: RunTimes, j: int, p: float, elapsed: float, now: float) -> float
     What it asked for is the most, unless it has run for longer. The kind must be ``learned``.
     """
     distribution(r, j, now)
-    seconds = quantile_of(r.memory.mass, p, elapsed)
-    return float(max(min(seconds, r.request[j]), elapsed, LEAST))
+    return quantile_within(r, j, p, elapsed)
 
 
 @shared_kernel
-def survival(r: RunTimes, j: int, seconds: float, elapsed: float, now: float) -> float:
-    """Probability that job j takes more than so many seconds, when it has run for ``elapsed``."""
-    if seconds < elapsed:
-        return 1.0
-    if seconds >= r.request[j]:
-        return 0.0
-    distribution(r, j, now)
-    mass = r.memory.mass
-    left = 1.0 - at_most(mass, elapsed)
-    return (1.0 - at_most(mass, seconds)) / left if left > 0.0 else 0.0
+def quantile_within(r: RunTimes, j: int, p: float, elapsed: float) -> float:
+    """As :func:`quantile`, of the distribution that was asked for last."""
+    seconds = quantile_of(r.memory.mass, p, elapsed)
+    return float(max(min(seconds, r.request[j]), elapsed, LEAST))
 
 
 @shared_kernel
@@ -165,7 +165,7 @@ def user_ratio(r: RunTimes, j: int) -> float:
 
 @shared_kernel
 def learn_ratio(r: RunTimes, j: int, seconds: float) -> None:
-    """Take in the ratio of a job that has ended."""
+    """Take in run time ÷ request of a job that has ended, into the means of all and of its user."""
     asked = r.request[j] if r.request[j] < math.inf else UNKNOWN
     ratio = math.log(max(seconds, LEAST) / max(asked, LEAST))
     own = r.last[r.user[j]]
@@ -184,7 +184,11 @@ def expect(r: RunTimes, j: int, now: float) -> float:
         part = j * 0.6180339887498949 % 1.0
         return float(max(min(r.request[j], 86_400.0) ** part, LEAST))
     if r.kind == LEARNED:
-        return quantile(r, j, POINT, 0.0, now)
+        believe(r.memory, r.user[j], r.name[j], r.request[j], r.size[j], now)
+        for b in range(BINS):
+            r.told[j, b] = r.memory.mass[b]
+        r.told[j, BINS] = class_of_user(r.memory, r.user[j])
+        return quantile_within(r, j, POINT, 0.0)
     if r.kind == RATIO:
         return user_ratio(r, j)
     # The mean of the user's last two; the request until there are two.
@@ -203,6 +207,7 @@ def ended(r: RunTimes, j: int, seconds: float, whole: bool, now: float) -> None:
     """
     if r.kind == LEARNED:
         if whole or seconds >= r.request[j]:  # of others it is only known that they took longer
+            locate(r.memory, int(r.told[j, BINS]), r.told[j], r.request[j], seconds)
             remember(r.memory, r.user[j], r.name[j], r.request[j], r.size[j], seconds, now)
         return
     if r.kind == RATIO:
@@ -224,9 +229,9 @@ def corrected(r: RunTimes, j: int, elapsed: float) -> float:
     seconds = r.expected[j]
     i = 0
     while seconds <= elapsed and seconds < r.request[j]:
-        step = STEPS[min(i, len(STEPS) - 1)]
+        more = STEPS[min(i, len(STEPS) - 1)] * max(i - len(STEPS) + 2, 1)
         known = not r.steps and r.request[j] < math.inf
-        seconds = r.request[j] if known else min(seconds + step, r.request[j])
+        seconds = r.request[j] if known else min(r.expected[j] + more, r.request[j])
         i += 1
     return float(seconds)
 
@@ -235,7 +240,8 @@ def nothing() -> RunTimes:
     """The state of no jobs, where nothing is predicted."""
     of_jobs = np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
     learned = np.zeros(4), np.zeros((0, 4)), memory_of(np.zeros(0, np.int64))
-    return RunTimes(LAST_TWO, False, np.zeros(0), *of_jobs, *learned)
+    told = np.zeros((0, BINS + 1), np.float32)
+    return RunTimes(LAST_TWO, False, np.zeros(0), *of_jobs, *learned, told)
 
 
 def grown(r: RunTimes, jobs: int, users: int) -> RunTimes:
@@ -245,7 +251,7 @@ def grown(r: RunTimes, jobs: int, users: int) -> RunTimes:
         rest = np.full((max(size - len(values), 0), *values.shape[1:]), fill, values.dtype)
         return np.concatenate([values, rest])
 
-    of_jobs = "request", "user", "name", "size", "expected"
+    of_jobs = "request", "user", "name", "size", "expected", "told"
     more = {name: longer(getattr(r, name), jobs) for name in of_jobs}
     last, memory = longer(r.last, users, np.nan), grown_memory(r.memory, users)
     return r._replace(**more, last=last, memory=memory)
@@ -290,12 +296,10 @@ class Expectations:
             self.free.append(self.row.pop(job.id))
 
     def told(self, job: Job) -> Job:
-        """A job with what is expected of it."""
         if job.id not in self.row:
             return job
         return replace(job, expected=float(self.r.expected[self.row[job.id]]))
 
     def end(self, running: Running, now: float) -> float:
-        """When a running job is expected to end."""
         j = self.row[running.job.id]
         return running.begun + float(corrected(self.r, j, now - running.begun))

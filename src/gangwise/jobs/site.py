@@ -53,10 +53,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, get_args
 
 import numpy as np
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from gangwise.core.arrays import Ints
 from gangwise.core.clock import Clock
@@ -109,8 +109,6 @@ class Pool(_OnNodes, Ranked):
 
 
 class CapRule(Strict):
-    """A cap, see :class:`gangwise.jobs.caps.Cap`."""
-
     scope: Scope
     of: str
     most: float = Field(ge=0)
@@ -137,8 +135,6 @@ class _Between(Strict):
 
 
 class Closed(_Between):
-    """Hours of the week in which jobs do not start."""
-
     hours: tuple[str, ...] = Field(min_length=1)
     longer_than: float = Field(-1.0, ge=-1)  # −1: of any length
     more_than: float = Field(0.0, ge=0)
@@ -160,8 +156,6 @@ class OwnClock(Strict):
 
 
 class Window(_Between, _OnNodes):
-    """Capacity that was not there for new jobs."""
-
     @model_validator(mode="after")
     def _some(self) -> Self:
         if not (self.nodes or self.count):
@@ -174,8 +168,6 @@ class Start(Strict):
 
 
 class Rules(Strict):
-    """The content of a site file."""
-
     pool: tuple[Pool, ...] = ()
     qos: tuple[Qos, ...] = ()
     account: tuple[AccountRule, ...] = ()
@@ -322,7 +314,6 @@ class Site:
 
     @property
     def clock(self) -> Clock | None:
-        """That of the site file, else of the log."""
         own, log = self.rules.clock, self.log_clock
         zone = own.zone or (log.zone if log else "UTC")
         if own.start is not None:
@@ -476,35 +467,28 @@ class Site:
 
     def options(self, options: Options) -> Options:
         """Options with the caps, bounds, closed hours and latency of the site."""
-        bounds = (
-            *(
-                Bounds(pool.name, pool.most_time, pool.most_nodes, pool.fewest_nodes)
-                for pool in self.rules.pool
-            ),
-            *(Bounds("", q.most_time, q.most_nodes, qos=q.name) for q in self.rules.qos),
-        )
-        tree = self.rules.account
+        r = self.rules
+        asks = [Bounds(p.name, p.most_time, p.most_nodes, p.fewest_nodes) for p in r.pool]
+        asks += [Bounds("", q.most_time, q.most_nodes, qos=q.name) for q in r.qos]
+        bounds = tuple(b for b in asks if b != Bounds(b.pool, qos=b.qos))  # that ask for anything
         caps = tuple(
             Cap(
                 **cap.model_dump(exclude={"account"}),
-                accounts=below(tree, cap.account) if cap.account else (),
+                accounts=below(r.account, cap.account) if cap.account else (),
             )
-            for cap in self.rules.cap
+            for cap in r.cap
         )
-        bounds = tuple(b for b in bounds if b != Bounds(b.pool, qos=b.qos))  # that ask for anything
         closed = tuple(
             Closing(
                 *(rule.hours, self._known_clock("hours are closed"), rule.longer_than),
                 Cap("all", rule.of, rule.more_than, pool=rule.pool),
                 *self._span(rule, f"closed {i}"),
             )
-            for i, rule in enumerate(self.rules.closed, 1)
+            for i, rule in enumerate(r.closed, 1)
         )
-        r = self.rules
         tenancy = Tenancy(r.priority or Priority(), r.pool, r.qos, r.account, r.preemption)
-        late = r.start.latency
-        options = replace(options, closed=closed, tenancy=tenancy)
-        return replace(options, caps=caps, bounds=bounds, latency=late)
+        options = replace(options, closed=closed, tenancy=tenancy, latency=r.start.latency)
+        return replace(options, caps=caps, bounds=bounds)
 
     def _check_devices(self, nodes: Nodes) -> None:
         """Devices that rules name are those of the nodes; a cap may count jobs or nodes as well."""
@@ -542,7 +526,6 @@ class Site:
 
     @staticmethod
     def of_processors(nodes: Nodes) -> bool:
-        """Whether a log knows processors and no nodes."""
         return len(nodes) == 1 and len(nodes.devices) == 1 and nodes.shared is None
 
     def _nodes(
@@ -655,8 +638,7 @@ class Site:
 
 def _processors(cells: Nodes) -> Ints:
     """Of each of the nodes that processors became, [N]."""
-    found: Ints = cells.capacity[:, 0] // 1000
-    return found
+    return np.asarray(cells.capacity[:, 0] // 1000)
 
 
 def kinds_of(nodes: Nodes, whole: bool) -> dict[str, list[int]]:
@@ -677,20 +659,8 @@ def _fault(error: ValidationError) -> str:
     table, setting = " ".join(where), last.strip("[]")
     at = f"{table}: " if table else ""
     if first["type"] == "extra_forbidden":
-        models: dict[str, type[BaseModel]] = {
-            "pool": Pool,
-            "qos": Qos,
-            "account": AccountRule,
-            "cap": CapRule,
-            "window": Window,
-            "closed": Closed,
-            "start": Start,
-            "priority": Priority,
-            "preemption": Preemption,
-            "clock": OwnClock,
-        }
-        name = str(first["loc"][0])
-        model = models.get(name, Rules) if where else Rules
+        kind = Rules.model_fields[str(first["loc"][0])].annotation if where else Rules
+        model: Any = (get_args(kind) or (kind,))[0]
         known = [each.alias or field for field, each in model.model_fields.items()]
         near = get_close_matches(setting, known, 1)
         hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"

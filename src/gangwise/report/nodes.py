@@ -63,7 +63,6 @@ def node_sheets(found: NodeFindings) -> list[Sheet]:
 
 
 def node_text(found: NodeFindings) -> Group:
-    """For the terminal."""
     head = [Line(found.line), Line(f"{found.answer}.", "bold"), Line()]
     return Group(*head, rich_tables(node_sheets(found)))
 
