@@ -257,7 +257,9 @@ def test_v2017_is_told_apart_and_read(tmp_path):
     (tmp_path / "server_event.csv").write_text(
         "0,1,add,,64,0.69,1\n0,2,add,,64,0.69,1\n500,2,softerror,agent,,,\n0,3,harderror,disk,,,\n"
     )
-    with pytest.raises(TraceError, match=r"this is Alibaba cluster-trace-v2017 .* not v2018"):
+    with pytest.raises(
+        TraceError, match="like batch_task of alibaba-v2017, not like alibaba-v2018"
+    ):
         AlibabaV2018(tmp_path).scan()
     tables = reader("alibaba-v2017")(tmp_path).scan()
     assert tables.jobs.select("job", "name", "tasks", "cpu", "created", "deleted").rows() == [

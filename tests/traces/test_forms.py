@@ -6,6 +6,7 @@ import bz2
 import csv
 import gzip
 import hashlib
+import json
 import lzma
 import os
 import zipfile
@@ -19,6 +20,8 @@ from gangwise.traces import open_tables
 from gangwise.traces.formats.tabular import reader
 from gangwise.traces.io import blocks
 from gangwise.traces.io.blocks import Blocks
+from gangwise.traces.jobs import jobs_of
+from gangwise.traces.jobs_summary import report
 
 LINES = b"id,cores,submit\na,4,1\nb,2,2\n"
 
@@ -208,3 +211,108 @@ def test_a_trace_of_a_published_schema(tmp_path, name, parquet):
     columns = ["name", "tasks", "cpu", "mem", "gpu", "created", "started", "deleted", "limit"]
     assert tables.trace == name
     assert tables.jobs.select(*columns, "user").rows() == expected
+
+
+def test_swf_with_semicolons_and_more_columns(tmp_path):
+    rows = [
+        "1 0 5 60 4 -1 -1 4 120 -1 1 3 1 2 -1 -1 -1 -1",
+        "2 10 0 30 2 -1 -1 2 60 -1 1 3 1 2 -1 -1 -1 -1",
+    ]
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "log.swf").write_text("\n".join(["; MaxProcs: 8", *rows]) + "\n")
+    more = [";".join([*row.split(), "0.5", "gpu", "x86"]) for row in rows]
+    (tmp_path / "log.swf").write_text("\n".join(["; MaxProcs: 8", *more]) + "\n")
+    plain, wide = open_tables(tmp_path / "plain"), open_tables(tmp_path / "log.swf")
+    assert wide.trace == "swf"
+    assert wide.jobs.equals(plain.jobs)
+    assert wide.servers.equals(plain.servers)
+    assert "rows have 21 fields, of which the first 18 are read" in wide.notes
+
+
+SACCT = ["JobID", "JobName", "User", "State", "Submit", "Start", "End", "ReqTRES", "NNodes"]
+SACCT_ROWS = [
+    line.split()
+    for line in (
+        "1 a u COMPLETED 2024-01-01T00:00:00 2024-01-01T00:00:10 2024-01-01T01:00:00 "
+        "cpu=8,mem=16G,node=2 2",
+        "2 b v FAILED 2024-01-01T00:05:00 2024-01-01T00:05:00 2024-01-01T00:06:00 "
+        "cpu=4,mem=8G,node=1 1",
+    )
+]
+
+
+def listing(folder, rows, mark="|", names=SACCT):
+    folder.mkdir(exist_ok=True)
+    (folder / "jobs.txt").write_text("\n".join(mark.join(row) for row in [names, *rows]) + "\n")
+    return open_tables(folder / "jobs.txt")
+
+
+@pytest.mark.parametrize("mark", ["^", ";", "\t", "~", "|"])
+def test_sacct_with_any_delimiter(tmp_path, mark):
+    plain, other = listing(tmp_path / "a", SACCT_ROWS), listing(tmp_path / "b", SACCT_ROWS, mark)
+    assert other.trace == "slurm-sacct"
+    assert other.jobs.equals(plain.jobs)
+
+
+def test_sacct_with_a_bar_in_a_name(tmp_path):
+    plain = listing(tmp_path / "a", SACCT_ROWS)
+    named = [["1", "a|x=1|b", *SACCT_ROWS[0][2:]], SACCT_ROWS[1]]
+    found = listing(tmp_path / "b", named)
+    assert found.jobs["application"].to_list() == ["a|x=1|b", "b"]
+    assert found.jobs.drop("application").equals(plain.jobs.drop("application"))
+    assert any(note.startswith("1 rows have | inside a field") for note in found.notes)
+    # Two free columns side by side: nobody can tell which has the bar.
+    free = [[*row, "x", "y"] for row in SACCT_ROWS]
+    free[0][-1] = "y|z"
+    kept = listing(tmp_path / "c", free, names=[*SACCT, "Comment", "WorkDir"])
+    assert kept.jobs["name"].to_list() == ["2"]
+    assert dict(kept.stages[0].dropped) == {
+        "the number of fields is not that of the columns": (1, 2)
+    }
+
+
+def test_sacct_of_107_columns(tmp_path):
+    more = [f"Column{n}" for n in range(98)]
+    rows = [[*row, *("x" * 98)] for row in SACCT_ROWS]
+    wide = listing(tmp_path / "b", rows, names=[*SACCT, *more])
+    assert wide.jobs.equals(listing(tmp_path / "a", SACCT_ROWS).jobs)
+
+
+def test_a_dump_of_fastsim_counts_nodes(tmp_path):
+    names = ["User", "Account", "AllocNodes", "JobID", "JobName", "Partition", "QOS", "Start"]
+    names += ["State", "End", "Elapsed", "Submit", "Timelimit"]
+    row = ["u", "acc", "4", "7", "x", "p", "q", "2025-01-01T00:00:10", "COMPLETED"]
+    row += ["2025-01-01T00:10:10", "00:10:00", "2025-01-01T00:00:00", "01:00:00"]
+    jobs = listing(tmp_path, [row], names=names).jobs
+    columns = ["name", "tasks", "cpu", "started", "deleted", "limit"]
+    assert jobs.select(columns).rows() == [("7", 4, 1.0, 10.0, 610.0, 3600.0)]
+
+
+def test_pods_are_of_the_type_of_their_topmost_owner(tmp_path):
+    def record(kind, name, owner=None, **more):
+        meta = {"name": name, "namespace": "n", "creationTimestamp": "2024-01-01T00:00:00Z"}
+        if owner:
+            meta["ownerReferences"] = [{"kind": owner[0], "name": owner[1], "controller": True}]
+        return {"kind": kind, "metadata": meta, "spec": {"containers": []}, **more}
+
+    items = [
+        record("Pod", "llm-0"),
+        record("Pod", "llm-1"),
+        record("Pod", "web-7d9f8b6c5-x2x4z", ("ReplicaSet", "web-7d9f8b6c5")),
+        record("Pod", "nightly-28391-abcde", ("Job", "nightly-28391")),
+        record("Pod", "part-w-0-xyz12", ("Job", "part-w-0")),
+        record("Job", "part-w-0", ("JobSet", "whole")),
+    ]
+    (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": items}))
+    jobs = open_tables(tmp_path, gangs=False).jobs
+    assert jobs["application"].to_list() == ["llm", "llm", "web", "nightly", "whole"]
+
+
+@pytest.mark.parametrize(("wait", "said"), [(0, True), (-1, False)])
+def test_use_beyond_what_there_is_is_said(tmp_path, wait, said):
+    """Where waits are not known, the load is what is asked for, and may be more than there is."""
+    row = "{0} 0 {1} 60 {0} -1 -1 {0} 60 -1 1 3 1 2 -1 -1 -1 -1"
+    lines = ["; MaxProcs: 3", *(row.format(n, wait) for n in (1, 2, 3))]
+    (tmp_path / "log.swf").write_text("\n".join(lines) + "\n")
+    tables = open_tables(tmp_path)
+    assert ("more than there is" in report(jobs_of(tables), tables)) == said

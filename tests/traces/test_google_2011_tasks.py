@@ -308,7 +308,7 @@ def test_rows_out_of_order_are_told(tmp_path):
 
 
 def test_what_cannot_be_used_is_said(tmp_path):
-    with pytest.raises(TraceError, match="neither task_events nor job_events"):
+    with pytest.raises(TraceError, match="no file of the table task_events or job_events"):
         Google2011(tmp_path).scan()
     with pytest.raises(TraceError, match="none of the 1 tasks can be used: there before"):
         Google2011(write(tmp_path, "task_events", ROWS[:1])).scan()

@@ -236,7 +236,7 @@ def declared(name: str) -> Format:
     ``title``.
     """
     file = Path(name) if name.endswith(".toml") else FORMATS / f"{name}.toml"
-    content = tomllib.loads(file.read_text(encoding="utf-8"))
+    content = _content(file)
     types: dict[str, Any] = {"text": {"number": False}, "number": {}, "whole": {"whole": True}}
     types["time"] = {"number": False, "pattern": f"{DAY}[T ]{HOUR}", "times": TIMES}
     for kind, entry in content.pop("types", {}).items():
@@ -244,6 +244,25 @@ def declared(name: str) -> Format:
     tables = [_table(key, entry, types) for key, entry in content.pop("tables", {}).items()]
     own = {key: content.pop(key) for key in _OF_FORMAT if key in content}
     return Format(file.stem, tables=tuple(tables), mapping=content, **own)
+
+
+def _content(file: Path) -> dict[str, Any]:
+    """A TOML file, with what it does not say of itself from the one that it is ``like``."""
+    content = tomllib.loads(file.read_text(encoding="utf-8"))
+    like = content.pop("like", "")
+    return _over(_content(file.with_name(f"{like}.toml")), content) if like else content
+
+
+def _over(base: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """One mapping over another, entry by entry; ``false`` takes an entry away."""
+    for key, held in own.items():
+        if isinstance(held, dict) and isinstance(base.get(key), dict):
+            _over(base[key], held)
+        elif held is False:
+            base.pop(key, None)
+        else:
+            base[key] = held
+    return base
 
 
 _OF_FORMAT = ("title", "published", "licence", "span", "size", "checksums", "sha256")

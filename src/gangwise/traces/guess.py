@@ -20,13 +20,14 @@ import numpy as np
 import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import looks_like
+from gangwise.traces.format import looks_like, recognise
 from gangwise.traces.formats.own_csv import NAME, WHITESPACE, OwnCsv, leaves
 from gangwise.traces.io.account import reasons
 from gangwise.traces.io.blocks import Blocks
 from gangwise.traces.io.json_records import key_of_records, read_records, texts_of
 from gangwise.traces.io.quantities import CLOCK, QUANTITY
 from gangwise.traces.io.text import first_lines, split_line, start_of
+from gangwise.traces.registered import registered_traces
 from gangwise.traces.tables import period_of
 from gangwise.traces.work import amount_text, device_hours
 
@@ -146,8 +147,11 @@ def guess(path: Path | str) -> Guess:
     path = Path(path)
     if not path.is_file():
         raise TraceError("there is no such file to draft a mapping for", path)
-    sample = _sample(path)
-    return _Draft(path, sample).guess()
+    draft = _Draft(path, _sample(path))
+    known = recognise(path, (trace.form for trace in registered_traces() if trace.form))
+    for form in sorted({form.name for form, _ in known}):
+        draft.notes.insert(0, f"this is a file of {form}: gangwise jobs reads it without a mapping")
+    return draft.guess()
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ What a job's type is, by which rates are learned, is a column of the log: ``job_
 
 from __future__ import annotations
 
+import gzip
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,11 +28,11 @@ import polars as pl
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.clock import Clock
-from gangwise.core.errors import TraceError, UnknownName
+from gangwise.core.errors import StoreError, TraceError, UnknownName
 from gangwise.jobs.books import Books
 from gangwise.jobs.metrics import held_devices
 from gangwise.jobs.model import Jobs, Node, Nodes, Shape
-from gangwise.traces.formats.swf import write_swf
+from gangwise.traces.formats.swf import FIELDS
 from gangwise.traces.io.account import reasons, reasons_plain
 from gangwise.traces.registered import open_tables
 from gangwise.traces.tables import UNITS, Tables, left_out
@@ -751,16 +752,26 @@ def save_swf(log: JobLog, path: Path) -> None:
             "preceding": after,
         }
     )
+    header = {
+        "Version": 2.2,
+        "MaxJobs": len(rows),
+        "MaxRecords": len(rows),
+        "MaxNodes": len(log.nodes),
+        "MaxProcs": int(np.ceil(log.total(device))),
+    }
     notes = [
         log.played.line,
         f"a processor is one {log.played.unit}; of {parts} jobs a part of one counts as one",
         f"user and application (job type, by {log.job_type}) are numbered by name",
         "times are rounded to whole seconds",
     ]
-    header = {
-        "MaxJobs": len(rows),
-        "MaxRecords": len(rows),
-        "MaxNodes": len(log.nodes),
-        "MaxProcs": int(np.ceil(log.total(device))),
-    }
-    write_swf(path, table, header, notes)
+    known = pl.col(table.columns).round(0).cast(pl.Int64).fill_null(-1)
+    spare = (pl.lit(-1).alias(name) for name in FIELDS if name not in table.columns)
+    text = table.select(known, *spare).select(pl.concat_str(FIELDS, separator=" ")).to_series()
+    lines = [f"; {name}: {value}" for name, value in header.items()]
+    lines += [f"; Note: {' '.join(note.split())}" for note in notes]
+    data = ("\n".join([*lines, *text]) + "\n").encode()
+    try:
+        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror or error}") from error

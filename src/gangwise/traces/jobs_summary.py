@@ -119,7 +119,10 @@ def report(log: JobLog, tables: Tables) -> str:
     if found["implied_load"] is not None:
         lines.append(
             f"load: {100 * found['implied_load']:.3g} % of {found['device']} in use in the mean of "
-            "the whole log; over time:"
+            "the whole log"
+            + " (more than there is: a column is misread, or nodes are missing)"
+            * (found["implied_load"] > 1 and found["wait"] is not None)
+            + "; over time:"
         )
         lines += _bars([load or 0.0 for load in found["load"]], np.array(found["load_edges_s"]))
     lines.append(f"sizes ({found['device']} per job):")

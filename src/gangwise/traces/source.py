@@ -17,15 +17,18 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import (
+    FORMATS,
     MANIFEST,
     Chunk,
     Format,
     Manifest,
     SourceFile,
     all_files,
+    declared,
     files_of,
     has_usual_name,
     manifest_of,
+    recognise,
 )
 from gangwise.traces.io.account import Stage
 from gangwise.traces.io.reading import Dropped, Reading
@@ -268,12 +271,7 @@ class Source:
         """As :meth:`read`, batch after batch, for readers that need not keep the rows."""
         files = self.files(table) or self._nearly(table)
         if not files:
-            here = ", ".join(f.name for f in files_of(self.path)[:12]) or "nothing that can be read"
-            raise TraceError(
-                f"no file of the table {table} of {self.form.name} here; found {here}; name "
-                f"{self._argument(table)}",
-                self.path,
-            )
+            self.missing(table)
         wanted = None if columns is None else ["row", *columns, "part"]
         if self.converted is not None:
             return Batches(
@@ -284,6 +282,24 @@ class Source:
         if wanted is not None:
             account.frames = _chosen(account.frames, wanted)
         return account
+
+    def missing(self, *tables: str) -> NoReturn:
+        """Say what is here instead of tables."""
+        files = files_of(self.path)
+        others = [declared(f.stem) for f in FORMATS.glob("*.toml") if f.stem != self.form.name]
+        for file in files:
+            for form, table in recognise(file, others)[:1]:
+                raise TraceError(
+                    f"this looks like {table.name} of {form.name}, not like {self.form.name}; read "
+                    f"it with trace={form.name!r}",
+                    file,
+                )
+        here = ", ".join(f.name for f in files[:12]) or "nothing that can be read"
+        raise TraceError(
+            f"no file of the table {' or '.join(tables)} of {self.form.name} here; found {here}; "
+            f"name {self._argument(tables[0])}",
+            self.path,
+        )
 
     def _nearly(self, table: str) -> list[Path]:
         """A file that has most of the columns, so that reading it says what is wrong with it."""

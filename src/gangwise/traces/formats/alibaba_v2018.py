@@ -17,7 +17,7 @@ import polars as pl
 from gangwise.core.arrays import Ints
 from gangwise.core.errors import TraceError
 from gangwise.traces.dag import Dag
-from gangwise.traces.format import declared, files_of, recognise
+from gangwise.traces.format import declared
 from gangwise.traces.formats.tabular import Section, Tabular
 from gangwise.traces.io.account import Stage, leave_out, reasons
 from gangwise.traces.source import Read
@@ -243,7 +243,6 @@ class AlibabaV2018(Tabular):
         self.workload = workload
 
     def _read(self) -> Tables:
-        self._refuse_v2017()
         servers, events, of_servers, some, _ = self._servers()
         stages, digests = [*of_servers], {**some}
         jobs: list[pl.DataFrame] = []
@@ -271,17 +270,6 @@ class AlibabaV2018(Tabular):
             units,
             events,
         )
-
-    def _refuse_v2017(self) -> None:
-        wanted, other = WORKLOADS[self.workload][0], declared("alibaba-v2017")
-        path = self.source.path
-        if not self.source.has(wanted) and any(recognise(f, [other]) for f in files_of(path)):
-            raise TraceError(
-                "this is Alibaba cluster-trace-v2017 (batch_task of 8 columns, integer ids), not "
-                "v2018 (9 columns, jobs j_1, j_2, ...); read it as the trace alibaba-v2017, or "
-                "give the folder of v2018",
-                path,
-            )
 
 
 def _containers(read: Read, section: Section) -> tuple[pl.DataFrame, list[Stage], list[str]]:

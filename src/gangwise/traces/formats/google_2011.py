@@ -28,7 +28,6 @@ class Google2011(GoogleReader):
     """Reader of task events (or job events) and machine events; arguments as of its base."""
 
     FORMAT = declared(NAME)
-    OTHER = "google-2019"
     CODES = Codes(submit=0, schedule=1, ends=ENDS)
     TASKS, JOBS = "task_events", "job_events"
 

@@ -33,7 +33,6 @@ class Google2019(GoogleReader):
     """
 
     FORMAT = declared(NAME)
-    OTHER = "google-2011"
     CODES = Codes(submit=0, schedule=3, ends=ENDS)
     TASKS, JOBS = "instance_events", "collection_events"
 

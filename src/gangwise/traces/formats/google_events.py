@@ -26,8 +26,6 @@ from typing import ClassVar, NamedTuple
 import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.core.registry import entries
-from gangwise.traces.format import Format, files_of, recognise
 from gangwise.traces.io.account import Stage, leave_out, reasons
 from gangwise.traces.tables import Reader, Tables, server_table
 from gangwise.traces.work import period
@@ -445,7 +443,6 @@ class GoogleReader(Reader):
         arrival is not in it, or let arrive at its start.
     """
 
-    OTHER: ClassVar[str]  # the trace that this one could be mistaken for
     CODES: ClassVar[Codes]
     TASKS: ClassVar[str]
     JOBS: ClassVar[str]
@@ -501,7 +498,7 @@ class GoogleReader(Reader):
     def _read(self) -> Tables:
         tasks = self.source.has(self.TASKS)
         if not tasks and not self.source.has(self.JOBS):
-            self._refuse()
+            self.source.missing(self.TASKS, self.JOBS)
         self.notes.append(NORMALISED)
         kept, window = self.lives_of(self.TASKS if tasks else self.JOBS)
         if not tasks:
@@ -613,24 +610,6 @@ class GoogleReader(Reader):
                 f"{row} of {self.files[part].name}; rows are put in order of time"
             )
         return lives
-
-    def _refuse(self) -> None:
-        """Say what is here instead of events of tasks or jobs."""
-        other: Format = vars(entries("trace")[self.OTHER].load())["FORMAT"]
-        files = files_of(self.source.path)
-        for file in files:
-            if found := recognise(file, [other]):
-                raise TraceError(
-                    f"this looks like {found[0][1].name} of {other.name}, not like "
-                    f"{self.FORMAT.name}, whose event codes differ; read it with "
-                    f"trace={other.name!r}",
-                    file,
-                )
-        listed = ", ".join(f.name for f in files[:8]) or "nothing that can be read"
-        raise TraceError(
-            f"neither {self.TASKS} nor {self.JOBS} of {self.FORMAT.name} here; found {listed}",
-            self.source.path,
-        )
 
 
 def _finite(value: object) -> bool:

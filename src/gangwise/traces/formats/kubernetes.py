@@ -116,7 +116,30 @@ class Pod:
     priority: float
 
 
-def pod_of(row: int, record: Mapping[str, Any], gangs: bool) -> Pod:
+Owners = Mapping[tuple[str, str], tuple[str, str]]
+"""Kind and name of what owns a kind and name, as far as the dump says."""
+
+
+def application_of(meta: Mapping[str, Any], owners: Owners) -> str:
+    """The job type that a pod is of: the topmost owner, without what numbers its likes.
+
+    >>> application_of({"name": "llm-0"}, {}), application_of({"name": "llm-1"}, {})
+    ('llm', 'llm')
+    """
+    kind, name = _owner(meta)
+    if not name:
+        kind, name = "Pod", str(meta.get("generateName") or meta["name"]).rstrip("-")
+    space = str(meta.get("namespace") or "default")
+    seen = set[tuple[str, str]]()
+    while (above := owners.get((kind, f"{space}/{name}"))) and above not in seen:
+        seen.add(above)
+        kind, name = above
+    if kind == "ReplicaSet":  # named by its Deployment and a hash
+        return name.rpartition("-")[0] or name
+    return re.sub(r"(?:-\d+)+$", "", name) or name
+
+
+def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> Pod:
     """Read one pod.
 
     Raises
@@ -148,7 +171,7 @@ def pod_of(row: int, record: Mapping[str, Any], gangs: bool) -> Pod:
         phase,
         str(spec.get("nodeName") or ""),
         gang,
-        owner or name,
+        application_of(meta, owners),
         float(spec.get("priority") or 0),
     )
 
@@ -251,10 +274,12 @@ class Kubernetes(Reader):
         pods: list[Pod] = []
         nodes: list[tuple[Any, ...]] = []
         stages, digests, closed, latest = [], {}, 0, 0.0
+        owners: dict[tuple[str, str], tuple[str, str]] = {}
         for file in files:
             found = read_records(file, "items")
             digests[file.name] = found.digest
             account = Account(file, self.source.strict)
+            owners |= dict(_owned(found.records))
             for row, record in enumerate(found.records, 1):
                 try:
                     kind = _kind(record)
@@ -264,7 +289,7 @@ class Kubernetes(Reader):
                     elif kind == "Pod" and _fixed(record):
                         account.leave_out(row, FIXED)
                     elif kind == "Pod":
-                        pods.append(pod_of(row, record, self.gangs))
+                        pods.append(pod_of(row, record, self.gangs, owners))
                     else:
                         account.leave_out(row, f"a {kind or 'record'}, which is no pod and no node")
                     latest = max(latest, *_times(record))
@@ -296,6 +321,17 @@ def _kind(record: Mapping[str, Any]) -> str:
     if record.get("kind"):
         return str(record["kind"])
     return "Pod" if "containers" in (record.get("spec") or {}) else "Node"
+
+
+def _owned(records: list[Any]) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    """Jobs, ReplicaSets and the like of a dump that have an owner themselves, and which."""
+    for record in records:
+        meta = record.get("metadata") if isinstance(record, dict) else None
+        if isinstance(meta, dict) and record.get("kind") not in (None, "Pod", "Node"):
+            kind, name = _owner(meta)
+            if name:
+                space = meta.get("namespace") or "default"
+                yield (str(record["kind"]), f"{space}/{meta.get('name')}"), (kind, name)
 
 
 def _fixed(record: Mapping[str, Any]) -> bool:

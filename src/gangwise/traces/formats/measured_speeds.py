@@ -1,20 +1,15 @@
 """Measured speeds of training jobs: throughputs by GPU model, and times of iterations by worker.
 
-**Gavel** (Narayanan et al., OSDI 2020): training steps per second of jobs on three GPU models. Get
-``simulation_throughputs.json`` from https://github.com/stanford-futuredata/gavel, licence MIT. Its
-keys are texts of Python tuples, ``('ResNet-50 (batch size 64)', 2)``: the job and its number of
-GPUs. Under a key, ``null`` is the throughput alone; the other entries, of jobs that share a GPU,
-are not used here. Two things that look wrong are measurements, and are kept: newer models that are
-slower than older ones for some jobs, and zeros. A zero is read as "does not run there" (on the
-model with the least memory): no channel comes of it. Nothing is scaled, and no model stands in for
-another.
+**Gavel** (OSDI 2020): training steps per second on three GPU models, in
+``simulation_throughputs.json`` of https://github.com/stanford-futuredata/gavel (MIT). Its keys are
+texts of Python tuples, ``('ResNet-50 (batch size 64)', 2)``: the job and its number of GPUs; under
+a key, ``null`` is the throughput alone. Newer models are slower than older ones for some jobs: that
+is measured, and kept. A zero is read as "does not run there": no channel comes of it.
 
-**mini-batch-time** of Alibaba cluster-trace-gpu-v2020 ("MLaaS in the Wild", NSDI 2022): how long
-real workers took per iteration. Get it from https://github.com/alibaba/clusterdata, folder
-``cluster-trace-gpu-v2020/data``, licence CC-BY-4.0. Each ``job_N_norm.csv`` holds a training job:
-``worker``, ``gpu`` (per cent of a GPU that a worker requested), ``time`` (number of the iteration)
-and ``batch_time_norm`` (its duration, 1000 for the job's longest). Durations have no unit, so only
-ratios within a job are used.
+**mini-batch-time** of Alibaba cluster-trace-gpu-v2020 (NSDI 2022): each ``job_N_norm.csv`` holds a
+training job: ``worker``, ``gpu`` (per cent of a GPU that it requested), ``time`` (number of the
+iteration) and ``batch_time_norm`` (its duration, 1000 for the job's longest). Durations have no
+unit, so only ratios within a job are used.
 """
 
 from __future__ import annotations

@@ -1,34 +1,6 @@
-"""Your own files, CSV or JSON, with a mapping in TOML that says which column is what.
+"""Your own files, CSV, JSON or Parquet, with a mapping in TOML that says which column is what.
 
-.. code-block:: toml
-
-    trace = "csv"
-
-    [jobs]
-    file = "jobs.csv"                   # beside this file, unless a whole path
-    separator = ";"                     # a comma by default; "whitespace": runs of blanks
-    comment = "#"                       # lines that begin so are no rows
-    header = ["id", "cores", "submit"]  # the columns, where the file does not name them
-    per = "job"                         # cpu, mem and gpu are of all tasks together
-    open_end = "last"                   # an empty end: until the last time in the file
-
-    [jobs.columns]
-    name = "id"                         # a column
-    cpu = { column = "cores", unit = "quantity" }                # 500m, 16
-    mem = { column = "ram_mb", unit = "MiB", empty = 0 }         # empty cells count as 0
-    gpu = { value = 0 }                 # the same for all; a plain number will do: gpu = 0
-    created = { column = "submit", time = "%Y-%m-%d %H:%M:%S", zone = "Europe/Berlin" }
-    duration = "run_s"                  # or deleted =; seconds
-
-    [servers]
-    file = "servers.csv"
-
-    [servers.columns]
-    name = "host"
-    cpu = "cores"
-
-JSON: ``format = "json-lines"`` (an object a line), or ``format = "json"`` (one list; ``records``
-names the key that it is under); a column ``a.b`` is field ``b`` of object ``a``.
+The page ``docs/traces/own-csv.md`` shows one; ``gangwise trace guess FILE`` drafts one.
 """
 
 from __future__ import annotations

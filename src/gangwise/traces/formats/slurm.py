@@ -7,7 +7,8 @@ the parts were.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,6 +20,7 @@ from gangwise.traces.format import (
     FOR_PEOPLE,
     Format,
     declared,
+    holds,
     is_for_people,
     manifest_of,
     reads_as,
@@ -32,6 +34,7 @@ from gangwise.traces.formats.slurm_notation import (
 )
 from gangwise.traces.formats.tabular import Section
 from gangwise.traces.io.account import Account, Stage, leave_out, reasons, refuse
+from gangwise.traces.io.blocks import Block, Blocks
 from gangwise.traces.io.json_records import beginning, read_records
 from gangwise.traces.io.quantities import clock
 from gangwise.traces.io.reading import read_table
@@ -83,27 +86,96 @@ def is_listing(file: Path, columns: str = OPEN_XDMOD) -> bool:
     return _names_columns(first) or reads_as(listing_schema(columns), [first])
 
 
+def separator_of(first: str) -> str:
+    """The character between the names of columns; a bar where the line names none.
+
+    >>> separator_of("JobID^User^Submit"), separator_of("12|a|b")
+    ('^', '|')
+    """
+    found = re.search(r"\bJobID(?:Raw)?([^\w\s(\"])\w|\w([^\w\s(\"])JobID(?:Raw)?\b", first)
+    return (found[1] or found[2]) if found else "\t" if "\t" in first else "|"
+
+
+WORDS = {"State": r"[A-Z_]*(?: by \S+)?", "Timelimit": r"[\w:-]*"}
+WORDS |= dict.fromkeys(("User", "Account", "Partition", "QOS", "NodeList"), r"[\w.@$+,\[\] ()-]*")
+"""What fields look like that are free in a listing, and have no separator in them."""
+
+
+class Mended(Blocks):
+    """The blocks of a listing; a row with more separators than columns is put right if it can be.
+
+    The surplus is taken to be inside the one field where then every field is as its column asks;
+    where there are several such fields, or none, the row stays as it is, and is counted as bad.
+    """
+
+    def __init__(self, path: Path, schema: Schema, names: Sequence[str]):
+        super().__init__(path)
+        self.schema, self.mended = schema, 0
+        place = {at: name for name, at in schema.place(names).items()}
+        of = {
+            c.name: replace(c, pattern=c.pattern or WORDS.get(c.name, "")) for c in schema.columns
+        }
+        self.columns = [of.get(place.get(i, "")) for i in range(len(names))]
+
+    def __iter__(self) -> Iterator[Block]:
+        mark, usual = self.schema.separator, len(self.columns) - 1
+        for block in super().__iter__():
+            if block.data.count(mark.encode()) == block.rows * usual:
+                yield block
+                continue
+            lines = block.data.decode("utf-8", "surrogateescape").split("\n")
+            for n, line in enumerate(lines):
+                if line.count(mark) > usual and '"' not in line:
+                    lines[n] = self._mend(line.split(mark), mark)
+            data = "\n".join(lines).encode("utf-8", "surrogateescape")
+            yield block._replace(data=data)
+
+    def _mend(self, parts: list[str], mark: str) -> str:
+        surplus, found = len(parts) - len(self.columns), []
+        for n, held in enumerate(self.columns):
+            if held is not None and held.pattern:
+                continue
+            inside = mark.join(parts[n : n + surplus + 1])
+            row = [*parts[:n], inside, *parts[n + surplus + 1 :]]
+            if all(c is None or holds(c, field.strip()) for c, field in zip(self.columns, row)):
+                found.append((n, inside))
+        if len(found) != 1:
+            return mark.join(parts)
+        self.mended, [(n, inside)] = self.mended + 1, found
+        return mark.join([*parts[:n], f'"{inside}"', *parts[n + surplus + 1 :]])
+
+
 def _names_columns(first: str) -> bool:
-    fields = [field.strip() for field in split_line(first, "|") or []]
+    fields = [field.strip() for field in split_line(first, separator_of(first)) or []]
     names = ("JobID", "JobIDRaw"), ("Submit", "Start", "End", "State", "ReqTRES", "AllocTRES")
     return all(any(name in fields for name in group) for group in names)
 
 
 def read_listing(
     file: Path, strict: bool, columns: str = OPEN_XDMOD
-) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str]]:
-    """Allocations of a text listing, as published or converted, and the stages of it."""
+) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
+    """Allocations of a text listing, as published or converted, its stages, digest and notes."""
     stages: tuple[Stage, ...]
+    notes: list[str] = []
     source, first = Source(file, FORMAT, strict=strict), beginning(file).split("\n", 1)[0]
-    if source.converted is None and not _names_columns(first):
-        table = read_table(file, listing_schema(columns), strict=strict)
+    if source.converted is None:
+        named, schema = _names_columns(first), listing_schema(columns)
+        names = [name.strip() for name in columns.replace(",", "|").split("|") if name.strip()]
+        if named:
+            schema = replace(SACCT, separator=separator_of(first))
+            names = [name.strip() for name in split_line(first, schema.separator) or []]
+            _require(names, "the listing", file)
+        blocks = Mended(file, schema, names)
+        table = read_table(file, schema, strict=strict, blocks=blocks)
         stage = Stage(file.name, table.read, len(table.frame), dict(table.dropped))
         frame, stages, digests = table.frame, (stage,), {file.name: table.digest}
+        if blocks.mended:
+            why = f"{blocks.mended} rows have {schema.separator} inside a field"
+            notes.append(f"{why}: the only one in which all others are as their columns ask")
     else:
-        if source.converted is None:
-            _require([name.strip() for name in split_line(first, "|") or []], "the listing", file)
         read = source.read("jobs")
         frame, stages, digests = read.frame, read.stages, read.digests
+    given = {*frame.columns}
     blank = [
         pl.lit("").alias(c.name)
         for c in SACCT.columns
@@ -112,6 +184,11 @@ def read_listing(
     frame = frame.with_columns(blank)
     if "NNodes" not in frame.columns:
         frame = frame.with_columns(NNodes=pl.lit(None, pl.Float64))
+    elif not {"ReqTRES", "AllocTRES"} & given:  # as FastSim dumps a log: whole nodes
+        one = pl.format("cpu={},node={}", *[pl.col("NNodes").cast(pl.Int64)] * 2)
+        frame = frame.with_columns(
+            ReqTRES=pl.when(pl.col("NNodes") > 0).then(one).otherwise(pl.lit(""))
+        )
     frame, steps = leave_out(
         "allocations",
         frame,
@@ -142,7 +219,7 @@ def read_listing(
         limit=clock(pl.col("Timelimit")),
         **{name: pl.col(column) for column, name in TYPES.items()},
     )
-    return frame, (*stages, steps), digests
+    return frame, (*stages, steps), digests, notes
 
 
 def _require(names: Sequence[str], where: str, file: Path | None = None) -> None:
@@ -151,7 +228,7 @@ def _require(names: Sequence[str], where: str, file: Path | None = None) -> None
     missing = [c.name for c in SACCT.columns if c.needed and c.name not in there]
     if "End" not in names and "Elapsed" not in names:
         missing.append("End")
-    if not {"ReqTRES", "AllocTRES"} & set(names):
+    if not {"ReqTRES", "AllocTRES"} & set(names) and "NNodes" not in there:
         missing.append("ReqTRES")
     if missing:
         raise TraceError(
@@ -379,10 +456,10 @@ class SlurmSacct(Reader):
         for file in files:
             if is_sacct_json(file):
                 raw, more, digest, said = read_sacct_json(file, strict)
-                notes += said
             else:
-                raw, more, digest = read_listing(file, strict, self.columns)
+                raw, more, digest, said = read_listing(file, strict, self.columns)
                 listings = True
+            notes += said
             frames.append(raw.with_columns(pl.col("row") + before))
             stages += [
                 stage._replace(

@@ -1,16 +1,16 @@
-"""Standard Workload Format (``swf.toml``), of the Parallel Workloads Archive: read and written."""
+"""Standard Workload Format (``swf.toml``), of the Parallel Workloads Archive."""
 
 from __future__ import annotations
 
-import gzip
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
 from gangwise.core.clock import Clock
-from gangwise.core.errors import ScenarioError, StoreError, TraceError
+from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.traces.format import all_files, declared
 from gangwise.traces.formats.tabular import Section
 from gangwise.traces.io.account import Stage, leave_out, reasons
@@ -57,11 +57,17 @@ HEADER = re.compile(r";\s*(\w+):\s*(.*?)\s*$")
 
 
 def is_swf(file: Path) -> bool:
-    """Whether most lines at the start of a file that are no comments are 18 numbers."""
-    lines = beginning(file).split("\n")
-    rows = [line.split() for line in lines[:-1] or lines if line.strip()[:1] not in ("", ";")][:20]
-    good = [len(row) == len(FIELDS) and all(map(_number, row)) for row in rows]
+    """Whether most lines at the start of a file that are no comments begin with 18 numbers."""
+    rows = _rows(file)
+    good = [len(row) >= len(FIELDS) and all(map(_number, row[: len(FIELDS)])) for row in rows]
     return 2 * sum(good) > len(good)
+
+
+def _rows(file: Path) -> list[list[str]]:
+    """Fields of the first lines that are no comments, with blanks or semicolons between them."""
+    lines = beginning(file).split("\n")
+    rows = [line for line in lines[:-1] or lines if line.strip()[:1] not in ("", ";")]
+    return [line.replace(";", " ").split() for line in rows[:20]]
 
 
 def _number(text: str) -> bool:
@@ -87,7 +93,11 @@ class StandardWorkload(Reader):
             )
         [file] = files
         blocks, section = Commented(file, b";", squeeze=True), Section(self.FORMAT.mapping["jobs"])
-        reading = Reading(file, SWF, strict=self.source.strict, blocks=blocks)
+        widths = [len(row) for row in _rows(file)]
+        more = range(len(FIELDS) + 1, widths[0] + 1 if len({*widths}) == 1 else 0)
+        spare = tuple(Column(f"field {n}", number=False, empty=True) for n in more)
+        schema = replace(SWF, columns=(*SWF.columns, *spare))
+        reading = Reading(file, schema, strict=self.source.strict, blocks=blocks)
         # Numbers take more room than jobs, which are made of each batch.
         jobs = pl.concat([section.select(frame) for frame in reading])
         reading.check_used(len(jobs))
@@ -104,6 +114,8 @@ class StandardWorkload(Reader):
             raise TraceError(f"no job can be used: {why}", file)
         header = header_of(blocks.comments)
         notes = section.notes(jobs.with_columns(before=pl.col("created").shift(1)))
+        if spare:
+            notes.append(f"rows have {more[-1]} fields, of which the first 18 are read")
         if header.get("Acknowledge"):
             notes.append(f"acknowledge: {header['Acknowledge']}")
         return Tables(
@@ -155,33 +167,3 @@ def _pool(header: Mapping[str, str]) -> pl.DataFrame:
         if (text := header.get(name, "")).isdecimal() and 0 < int(text) < 2**40:
             return server_table([(1, "pool", "", float(text), 0.0, 0.0)])
     return server_table()
-
-
-def write_swf(
-    path: Path, jobs: pl.DataFrame, header: Mapping[str, object], notes: Sequence[str]
-) -> None:
-    """Write a log, gzipped where the name ends in ``.gz``.
-
-    ``jobs`` has columns of :data:`FIELDS`, null where not known; those that are absent are not
-    known at all. Numbers are rounded to whole ones. ``header`` has its fields in order.
-
-    Raises
-    ------
-    StoreError
-        When it cannot be written.
-    """
-    unknown = pl.lit(-1, pl.Int64)
-    rows = jobs.select(
-        (pl.col(name).round(0).cast(pl.Int64).fill_null(-1) if name in jobs.columns else unknown)
-        .cast(pl.String)
-        .alias(name)
-        for name in FIELDS
-    )
-    lines = ["; Version: 2.2", *(f"; {name}: {value}" for name, value in header.items())]
-    lines += [f"; Note: {' '.join(note.split())}" for note in notes]
-    lines += rows.select(pl.concat_str(pl.all(), separator=" ")).to_series().to_list()
-    data = ("\n".join(lines) + "\n").encode()
-    try:
-        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror or error}") from error

@@ -399,7 +399,10 @@ class Commented(Blocks):
                 some = list(run)
                 if said:
                     if self.squeeze:
-                        some = [b" ".join(text.split()) for text in some]
+                        some = [
+                            b" ".join(text.replace(self.mark or b" ", b" ").split())
+                            for text in some
+                        ]
                     yield Block(b"\n".join(some) + b"\n", len(some), line, opens)
                     opens = False
                 else:

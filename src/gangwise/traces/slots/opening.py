@@ -114,13 +114,7 @@ class Outline:
     fidelity: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "scenario": self.scenario,
-            "family": self.family,
-            "numbers": self.numbers,
-            "job_types": self.job_types,
-            "fidelity": self.fidelity,
-        }
+        return {name: held for name, held in vars(self).items() if name != "frames"}
 
 
 def outline(scenario: Scenario) -> Outline:
