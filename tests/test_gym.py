@@ -124,3 +124,52 @@ def test_first_come_first_served_by_hand_is_the_scheduler() -> None:
     np.testing.assert_array_equal(played.start, again.start)
     assert (again.start > tables.jobs.submit).any()
     assert -total == pytest.approx((again.end - tables.jobs.submit).mean() / 3600)
+
+
+def test_many_at_once_are_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled environments against that which decides in Python: masks, rewards, schedules."""
+    import gangwise.gym as worlds
+    from gangwise.gym_kernels import FEATURES, LONGEST
+
+    given = {"jobs": 60, "window": 5, "nodes": 4, "load": 6.0}
+    many = gymnasium.make_vec("gangwise/JobsVector-v1", 3, episodes=4, **given)
+    seen, info = many.reset(options={"episodes": [3, 0, 2]})
+    rng, ends = np.random.default_rng(0), np.zeros(3, dtype=bool)
+    singles = []
+    for episode in (3, 0, 2):
+        tables = many.unwrapped.tables[episode]
+        monkeypatch.setattr(worlds, "_episode", lambda *_, tables=tables: tables)
+        single = gymnasium.make("gangwise/Jobs-v1", choice="best-fit", **given).unwrapped
+        single.reset()
+        singles.append(single)
+    started, hours = 0, np.zeros(3)
+    while not ends.all():
+        actions = np.array([rng.choice(np.flatnonzero(mask)) for mask in info["action_mask"]])
+        masks = info["action_mask"]
+        for i, single in enumerate(singles):
+            if ends[i]:
+                continue
+            np.testing.assert_array_equal(masks[i], single.action_masks())
+            rows = seen[i, : 5 * len(FEATURES)].reshape(5, -1)
+            for row, job in zip(rows, single._play.waiting):
+                assert row[0] == 1
+                waited = np.log1p(single._play.now - job.submitted) / LONGEST
+                np.testing.assert_allclose(row[1:3], [waited, np.log1p(job.limit) / LONGEST], 1e-5)
+                assert row[3] == min(job.tasks / 4, 1)
+            assert rows[:, 0].sum() == min(len(single._play.waiting), 5)
+            assert seen[i, 5 * len(FEATURES)] == pytest.approx(
+                single._play.books.free.sum() / single._play.books.capacity.sum()
+            )
+        seen, rewards, over, _, info = many.step(actions)
+        assert many.observation_space.contains(seen)
+        for i, single in enumerate(singles):
+            if not ends[i]:
+                _, reward, done, _, _ = single.step(int(actions[i]))
+                assert (rewards[i], over[i]) == (pytest.approx(reward), done)
+                started += actions[i] < 5
+                hours[i] -= rewards[i]
+        ends |= over
+    assert started == 180
+    for i, single in enumerate(singles):
+        t, played = single.tables, single.schedule()
+        assert hours[i] == pytest.approx((played.end - t.jobs.submit).mean() / 3600)

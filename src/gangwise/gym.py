@@ -7,6 +7,7 @@ id                                 what an action is
 ``gangwise/FluctuatingSpeeds-v1``  a score for every channel; those above 0 go on, highest first
 ``gangwise/ApproximationJobs-v1``  a share of the machines for every job in sight
 ``gangwise/Jobs-v1``               which waiting job starts now, or none: time goes on
+``gangwise/JobsVector-v1``         the same for many at once (``make_vec``), in compiled code
 =================================  ============================================================
 
 Versions stay bound to a behaviour: what changes rewards gets a new one. An action is always made
@@ -27,11 +28,14 @@ registers the ids; ``gymnasium.make("gangwise.gym:gangwise/Jobs-v1")`` does both
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
 
 from gangwise.approximation_jobs.baselines import CountingPolicy, systematic
 from gangwise.core.arrays import Bools, Floats, Ints
@@ -41,6 +45,9 @@ from gangwise.experiments.replay_scenario import ReplayScenario
 from gangwise.experiments.runs import named_source
 from gangwise.fluctuating_speeds.learners import ListScheduling
 from gangwise.jobs.books import Books, Place, Queue
+from gangwise.jobs.compiled import _nothing_believed as nothing_believed
+from gangwise.jobs.compiled import built_in, initial_state, inputs
+from gangwise.jobs.kernels import BY_RATE, CUT, PIECE
 from gangwise.jobs.model import Job
 from gangwise.jobs.schedule import Schedule, Tables
 from gangwise.jobs.scheduler import Composed
@@ -277,6 +284,15 @@ class _AgentStarts(Composed):
         return []
 
 
+def _episode(scenario: ReplayScenario, rng: np.random.Generator, count: int) -> Tables:
+    """So many consecutive jobs of a log from a drawn place on, and drawn hidden rates."""
+    rows = np.arange(len(scenario.jobs))
+    begin = int(rng.integers(rows.size - count + 1))
+    chosen = (begin <= rows) & (rows < begin + count)
+    played = scenario.draw(int(rng.integers(2**31)), chosen)
+    return Tables.of(played.jobs, played.nodes, played.conditions, scenario.options)
+
+
 class JobsEnv(gymnasium.Env[Any, Any]):
     """Jobs that wait for nodes: who starts next?
 
@@ -314,14 +330,10 @@ class JobsEnv(gymnasium.Env[Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         """Draw where to begin in the log, and the hidden rates."""
         super().reset(seed=seed)
-        rows = np.arange(len(self._scenario.jobs))
-        begin = int(self.np_random.integers(rows.size - self._count + 1))
-        chosen = (begin <= rows) & (rows < begin + self._count)
-        played = self._scenario.draw(int(self.np_random.integers(2**31)), chosen)
+        tables = _episode(self._scenario, self.np_random, self._count)
         base = Composed.named(f"fcfs+none+{self._choice}")
         scheduler = _AgentStarts(base.queue, base.backfilling, base.choice)
         scheduler.limits = self._scenario.options.limits
-        tables = Tables.of(played.jobs, played.nodes, played.conditions, self._scenario.options)
         self._play = JobSimulation(tables, scheduler)
         self._go_on()
         return self._observation(), {"action_mask": self.action_masks()}
@@ -395,5 +407,126 @@ class JobsEnv(gymnasium.Env[Any, Any]):
         return np.asarray(np.clip(seen, -LARGEST, LARGEST), dtype=np.float32)
 
 
+def _joined(join: Callable[[Sequence[Any]], Any], each: Sequence[Any]) -> Any:
+    """Nested named tuples with their arrays joined; other fields are those of the first."""
+    first = each[0]
+    if isinstance(first, tuple):
+        return type(first)(*(_joined(join, fields) for fields in zip(*each)))
+    return join(each) if isinstance(first, np.ndarray | np.record) else first
+
+
+def _stacked(each: Sequence[Any]) -> Any:
+    """Arrays in one with an axis more; shorter ones end with zeros, which nothing points at."""
+    arrays = [np.asarray(array) for array in each]
+    size = (len(arrays), *np.max([array.shape for array in arrays], axis=0).astype(np.int64))
+    stack = np.zeros(size, arrays[0].dtype)
+    for i, array in enumerate(arrays):
+        stack[(i, *(slice(n) for n in array.shape))] = array
+    return stack
+
+
+def _arrays(stack: Any) -> list[Any]:
+    if isinstance(stack, tuple):
+        return [array for part in stack for array in _arrays(part)]
+    return [stack] if isinstance(stack, np.ndarray) else []
+
+
+class JobsVectorEnv(VectorEnv[Any, Any, Any]):
+    """:class:`JobsEnv` for many at once, compiled: ``gymnasium.make_vec("gangwise/JobsVector-v1", 256)``.
+
+    ``episodes`` are drawn beforehand, each as ``JobsEnv.reset`` draws one; an environment that is
+    over begins another of them in the same step, drawn anew. Actions, rewards and masks are those
+    of ``gangwise/Jobs-v1``. **Observation** [window × 6 + 4] in [0, 1]: of each waiting job
+    :data:`~gangwise.gym_kernels.FEATURES`, then :data:`~gangwise.gym_kernels.TOTALS`.
+    ``info["action_mask"]`` [num_envs, window + 1]. ``reset(options={"episodes": [0, 5]})`` says
+    which episode each environment begins; ``tables`` has them all, for other schedulers.
+
+    Nodes that fail are not played, nor choices of nodes by rates.
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012 - as in the base class
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        jobs: int = 200,
+        window: int = 16,
+        choice: str = "best-fit",
+        episodes: int = 64,
+        draw: int = 0,
+        **settings: Any,
+    ):
+        from gangwise import gym_kernels as kernels  # compiles: up to a minute, once
+
+        given = {"world": "unlike", "nodes": 8, "load": 0.9, "longest": 100_000.0, **settings}
+        scenario, rng = ReplayScenario(**given), np.random.default_rng(draw)
+        if not 1 <= jobs <= len(scenario.jobs):
+            raise ScenarioError(f"{jobs} jobs of {len(scenario.jobs)}")
+        self.tables = [_episode(scenario, rng, jobs) for _ in range(episodes)]
+        scheduler, states, givens = Composed.named(f"fcfs+none+{choice}"), [], []
+        for t in self.tables:
+            rules = built_in(scheduler, t.nodes, t.options)
+            if rules is None or rules.choice == BY_RATE or t.events.size:
+                raise ScenarioError(f"{choice}, or nodes that fail: gangwise/Jobs-v1 plays these")
+            one, pieces = inputs(t, rules)
+            state = initial_state(t, rules, pieces)
+            room: dict[str, Any] = {
+                "cuts": np.zeros(jobs + 2, CUT),
+                "cut_pieces": np.zeros(pieces + 1, PIECE),
+            }
+            givens.append(one)
+            states.append(state._replace(**room))
+        self._bank, self._begun = _joined(_stacked, givens), _joined(_stacked, states)
+        self._states = _joined(lambda of: np.repeat(of[0][:1], num_envs, axis=0), [self._begun])
+        self._beliefs, self._step, self.num_envs = nothing_believed(), kernels.step, num_envs
+        self._episode = np.zeros(num_envs, np.int64)
+        size = len(kernels.FEATURES) * window + len(kernels.TOTALS)
+        seen = np.zeros((num_envs, size), np.float32)
+        self._views = (
+            np.zeros((num_envs, window), np.int64),
+            seen,
+            np.zeros((num_envs, window + 1), bool),
+        )
+        self._told = np.zeros(num_envs), np.zeros(num_envs, bool)
+        self.single_observation_space = _box(0.0, 1.0, size)
+        self.single_action_space = spaces.Discrete(window + 1)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode in each environment: those of ``options``, or drawn ones."""
+        if seed is not None:
+            self.np_random = np.random.default_rng(seed)
+        self._begin(np.arange(self.num_envs), (options or {}).get("episodes"))
+        return self._views[1].copy(), {"action_mask": self._views[2].copy()}
+
+    def _begin(self, rows: Ints, episodes: Any = None) -> None:
+        drawn = self.np_random.integers(len(self.tables), size=rows.size)
+        self._episode[rows] = drawn if episodes is None else episodes
+        for to, of in zip(_arrays(self._states), _arrays(self._begun)):
+            to[rows] = of[self._episode[rows]]
+        reward, over = self._told[0][rows].copy(), self._told[1][rows].copy()
+        self._play(rows, np.full(self.num_envs, -1))
+        self._told[0][rows], self._told[1][rows] = reward, over
+
+    def _play(self, rows: Ints, actions: Ints) -> None:
+        beside = self._bank, self._states, self._beliefs, rows, self._episode, actions
+        self._step(*beside, self._views, self._told)
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Take a decision in every environment."""
+        self._play(np.arange(self.num_envs), np.asarray(actions, dtype=np.int64))
+        reward, over = (told.copy() for told in self._told)
+        info: dict[str, Any] = {}
+        if over.any():
+            info = {"final_obs": self._views[1].copy(), "_final_obs": over}
+            self._begin(np.flatnonzero(over))
+        info["action_mask"] = self._views[2].copy()
+        return self._views[1].copy(), reward, over, np.zeros(self.num_envs, bool), info
+
+
 for _name in ("GainOverhead", "FluctuatingSpeeds", "ApproximationJobs", "Jobs"):
     gymnasium.register(f"gangwise/{_name}-v1", f"gangwise.gym:{_name}Env")
+gymnasium.register("gangwise/JobsVector-v1", vector_entry_point="gangwise.gym:JobsVectorEnv")

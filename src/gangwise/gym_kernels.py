@@ -1,0 +1,154 @@
+"""Many episodes of jobs at once, compiled: decisions taken in, time that goes on, what is seen.
+
+The simulation is that of :mod:`gangwise.jobs.event_kernels`; the states of all environments are one
+:class:`~gangwise.jobs.kernels.State` whose arrays have one axis more.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from numba import types
+from numba.extending import overload
+
+from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.jit import inlined_kernel, lean_kernel
+from gangwise.jobs.event_kernels import DONE, advance
+from gangwise.jobs.kernels import Given, State, capped, following, int64, opens, smallest
+from gangwise.jobs.rate_kernels import Beliefs
+from gangwise.jobs.start_kernels import find, start
+
+FEATURES = ("waits", "waited", "limit", "nodes", "devices", "fits")
+"""Of a waiting job, each in [0, 1]: whether there is one, the logarithms of seconds waited and of
+seconds asked for, tasks per node of the cluster, the share of its devices, whether it fits now."""
+
+TOTALS = ("free", "waiting", "running", "next end")
+"""Of the cluster: share of devices that are free, logarithms of the numbers of jobs that wait and
+run, and of the seconds until the first of these ends if all take what they asked for."""
+
+LONGEST, MOST = math.log1p(1e7), math.log1p(1e5)
+"""Logarithms that become 1: of seconds, and of jobs."""
+
+
+LEAN: Any = {"_nrt": False, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
+
+
+def row(stack: Any, i: int) -> Any:
+    """Row i of every array in nested named tuples; what is no array is of all rows."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(row, inline="always", jit_options=LEAN)  # records cannot be returned
+def _row(stack, i):  # type: ignore[no-untyped-def]  # numba compares annotations
+    made: dict[str, Any] = {}
+    text = _written(stack, "stack", made)
+    exec(f"def of_row(stack, i):\n    return {text}", made)  # numba loops over no unlike fields
+    return made["of_row"]
+
+
+def _written(of: Any, name: str, made: dict[str, Any]) -> str:
+    """The source that makes a row of nested named tuples, which are entered in ``made``."""
+    if isinstance(of, types.Array):
+        return f"{name}[i]"
+    if not isinstance(of, types.NamedTuple | types.NamedUniTuple):
+        return name
+    made[of.instance_class.__name__] = of.instance_class
+    fields = [_written(each, f"{name}.{field}", made) for each, field in zip(of.types, of.fields)]
+    return f"{of.instance_class.__name__}({', '.join(fields)})"
+
+
+@inlined_kernel
+def may_start(g: Given, x: State, b: Beliefs, j: int) -> int:
+    """Pieces on which job j can start now, 0 where it cannot."""
+    if capped(g, x, j) or opens(g, j, x.at.now) > x.at.now:
+        return 0
+    return int(find(g, x, b, j))
+
+
+@inlined_kernel
+def go_on(g: Given, x: State, b: Beliefs) -> tuple[float, bool]:
+    """Go to the next instant at which a job waits: job-seconds that passed, whether all is over."""
+    passed = 0.0
+    while True:
+        before = x.at.now
+        present = x.at.waiting + x.at.running
+        status = advance(g, x, b)
+        x.at.fresh = 0
+        if before >= 0.0:
+            passed += present * (x.at.now - before)
+        if status == DONE or x.at.waiting > 0:
+            return passed, status == DONE
+
+
+@inlined_kernel
+def look(g: Given, x: State, b: Beliefs, shown: Ints, seen: Any, mask: Bools) -> None:
+    """Fill in what is seen, which actions are possible, and the jobs that they start."""
+    at, window = x.at, shown.size
+    seen[:] = 0.0
+    mask[:] = False
+    mask[window] = True
+    shown[:] = -1
+    rank = smallest(x.words, x.summary, at)
+    for i in range(min(window, at.waiting)):
+        j = g.by_rank[rank]
+        shape = g.cluster.shapes[g.jobs[j].shape]
+        tasks = g.jobs[j].tasks
+        demand = g.cluster.demand[g.jobs[j].shape, shape.dominant]
+        shown[i] = j
+        mask[i] = may_start(g, x, b, j) > 0
+        seen[6 * i] = 1.0
+        seen[6 * i + 1] = min(math.log1p(at.now - g.jobs[j].submit) / LONGEST, 1.0)
+        seen[6 * i + 2] = min(math.log1p(g.jobs[j].limit) / LONGEST, 1.0)
+        seen[6 * i + 3] = min(tasks / x.up.size, 1.0)
+        seen[6 * i + 4] = min(tasks * demand / shape.total, 1.0)
+        seen[6 * i + 5] = mask[i]
+        rank = following(x.words, x.summary, at, rank + 1)
+    free, end = 1.0, 0.0
+    for k in range(x.total.size):
+        total = 0
+        for n in range(x.up.size):
+            total += g.cluster.capacity[n, k]
+        free = min(free, x.total[k] / max(total, 1))
+    for m in range(at.running):
+        j = x.running[m]
+        left = max(x.jobs[j].begun + g.jobs[j].limit - at.now, 0.0)
+        end = left if m == 0 else min(end, left)
+    seen[6 * window] = free
+    seen[6 * window + 1] = min(math.log1p(at.waiting) / MOST, 1.0)
+    seen[6 * window + 2] = min(math.log1p(at.running) / MOST, 1.0)
+    seen[6 * window + 3] = min(math.log1p(end) / LONGEST, 1.0)
+
+
+@lean_kernel
+def step(
+    bank: Given,
+    states: State,
+    b: Beliefs,
+    rows: Ints,
+    episode: Ints,
+    actions: Ints,
+    views: tuple[Ints, Any, Bools],
+    told: tuple[Floats, Bools],
+) -> None:
+    """Take one decision in each of these environments; ``actions`` below 0 let time go on.
+
+    ``views``: jobs shown [B, window], what is seen [B, 6 window + 4], masks [B, window + 1];
+    ``told``: −hours passed × jobs in the system / jobs [B], and whether the episode is over [B].
+    """
+    shown, seen, mask = views
+    reward, over = told
+    for m in range(rows.size):
+        i = rows[m]
+        g = row(bank, episode[i])
+        x = row(states, i)
+        job = int64(shown[i, actions[i]]) if 0 <= actions[i] < shown.shape[1] else int64(-1)
+        pieces = may_start(g, x, b, job) if job >= 0 else 0
+        reward[i] = 0.0
+        over[i] = False
+        if pieces > 0:
+            start(g, x, job, pieces)
+        if pieces == 0:
+            passed, over[i] = go_on(g, x, b)
+            reward[i] = -passed / 3600.0 / g.jobs.size
+        look(g, x, b, shown[i], seen[i], mask[i])
