@@ -421,7 +421,7 @@ def _stacked(each: Sequence[Any]) -> Any:
     size = (len(arrays), *np.max([array.shape for array in arrays], axis=0).astype(np.int64))
     stack = np.zeros(size, arrays[0].dtype)
     for i, array in enumerate(arrays):
-        stack[(i, *(slice(n) for n in array.shape))] = array
+        stack[i][tuple(slice(n) for n in array.shape)] = array
     return stack
 
 
@@ -432,16 +432,16 @@ def _arrays(stack: Any) -> list[Any]:
 
 
 class JobsVectorEnv(VectorEnv[Any, Any, Any]):
-    """:class:`JobsEnv` for many at once, compiled: ``gymnasium.make_vec("gangwise/JobsVector-v1", 256)``.
+    """:class:`JobsEnv` for many at once, in compiled code, by ``gymnasium.make_vec``.
 
     ``episodes`` are drawn beforehand, each as ``JobsEnv.reset`` draws one; an environment that is
     over begins another of them in the same step, drawn anew. Actions, rewards and masks are those
-    of ``gangwise/Jobs-v1``. **Observation** [window × 6 + 4] in [0, 1]: of each waiting job
+    of ``gangwise/Jobs-v1``, but nobody is left waiting when nothing else will happen.
+    **Observation** [window × 6 + 4] in [0, 1]: of each waiting job
     :data:`~gangwise.gym_kernels.FEATURES`, then :data:`~gangwise.gym_kernels.TOTALS`.
     ``info["action_mask"]`` [num_envs, window + 1]. ``reset(options={"episodes": [0, 5]})`` says
-    which episode each environment begins; ``tables`` has them all, for other schedulers.
-
-    Nodes that fail are not played, nor choices of nodes by rates.
+    which episode each environment begins; ``tables`` has them all, for other schedulers. Nodes that
+    fail are not played, nor choices of nodes by rates.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012 - as in the base class

@@ -87,7 +87,6 @@ def look(g: Given, x: State, b: Beliefs, shown: Ints, seen: Any, mask: Bools) ->
     at, window = x.at, shown.size
     seen[:] = 0.0
     mask[:] = False
-    mask[window] = True
     shown[:] = -1
     rank = smallest(x.words, x.summary, at)
     for i in range(min(window, at.waiting)):
@@ -104,6 +103,8 @@ def look(g: Given, x: State, b: Beliefs, shown: Ints, seen: Any, mask: Bools) ->
         seen[6 * i + 4] = min(tasks * demand / shape.total, 1.0)
         seen[6 * i + 5] = mask[i]
         rank = following(x.words, x.summary, at, rank + 1)
+    # Whoever waits while nothing runs and nobody comes would wait for ever.
+    mask[window] = at.running > 0 or at.next_job < g.jobs.size or not mask.any()
     free, end = 1.0, 0.0
     for k in range(x.total.size):
         total = 0
@@ -133,6 +134,8 @@ def step(
 ) -> None:
     """Take one decision in each of these environments; ``actions`` below 0 let time go on.
 
+    Where nothing runs and nobody comes, the first job that fits starts instead.
+
     ``views``: jobs shown [B, window], what is seen [B, 6 window + 4], masks [B, window + 1];
     ``told``: −hours passed × jobs in the system / jobs [B], and whether the episode is over [B].
     """
@@ -144,6 +147,9 @@ def step(
         x = row(states, i)
         job = int64(shown[i, actions[i]]) if 0 <= actions[i] < shown.shape[1] else int64(-1)
         pieces = may_start(g, x, b, job) if job >= 0 else 0
+        if pieces == 0 and actions[i] >= 0 and not mask[i, shown.shape[1]]:
+            job = int64(shown[i, mask[i].argmax()])
+            pieces = may_start(g, x, b, job)
         reward[i] = 0.0
         over[i] = False
         if pieces > 0:

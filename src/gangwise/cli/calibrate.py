@@ -16,7 +16,7 @@ def calibrate_command(
     settings: list[str] | None = None,
     as_json: bool = False,
 ) -> None:
-    """Find the caps, closing hours and missing capacity that a log's waits tell of."""
+    """Find the caps, closing hours and missing capacity that explain a log's waits."""
     from gangwise.experiments.calibrate import FILE, calibrate_log
 
     with progress("nothing is kept") as tell:

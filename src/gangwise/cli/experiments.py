@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gangwise.experiments.tune import Tuning
     from gangwise.report.reproduction import Row
     from gangwise.reproduce.artefact import Artefact
+    from gangwise.reproduce.run import Reproduction
 
 
 def sweep_command(
@@ -319,34 +320,16 @@ def reproduce_command(
     If it is stopped, start it again: it continues where it was.
     """
     from gangwise.experiments.store import read_provenance, write_provenance
-    from gangwise.reproduce import PAPERS, artefacts
     from gangwise.reproduce.artefact import Scale
-    from gangwise.reproduce.expected import (
-        differences,
-        different_seeds,
-        read_totals,
-        stamp,
-        write,
-        write_totals,
-    )
     from gangwise.reproduce.run import reproduce
 
-    if paper is None and not everything:
-        raise ScenarioError(f"name a paper ({', '.join(PAPERS)}), or give --all for all of them")
-    wanted = [
-        f"{kind}-{n}"
-        for kind, given in (("figure", figure), ("table", table), ("theorem", theorem))
-        for n in given or []
-    ]
-    if everything and wanted:
-        raise ScenarioError(f"--all, or {wanted[0]} alone: give one of the two")
     if traces is not None and not traces.is_dir():
         raise ScenarioError(f"--traces {traces}: there is no such folder")
     if accept and seeds:
-        raise ScenarioError("results to commit are of the artefacts' own seeds: leave out --seeds")
-    found = [a for name in ([paper] if paper else PAPERS) for a in artefacts(name)]
-    if wanted:
-        found = _chosen(found, wanted)
+        raise ScenarioError("--accept commits results of the artefacts' own seeds: drop --seeds")
+    kinds = {"figure": figure, "table": table, "theorem": theorem}
+    wanted = [f"{kind}-{n}" for kind, given in kinds.items() for n in given or []]
+    found = _artefacts(paper, everything, wanted)
     chosen = tuple(seed_list(seeds)) if seeds else None
     again = command_line()
     with progress(after_stop(out)) as tell:
@@ -363,21 +346,41 @@ def reproduce_command(
     else:
         _print_reproduced(done.rows)
         say(f"{len(done.written)} files in {out}; gangwise report {out} makes a page of them")
+    if accept or check:
+        _beside_committed(done, quick, accept)
+
+
+def _artefacts(paper: str | None, everything: bool, wanted: Sequence[str]) -> list[Artefact]:
+    from gangwise.reproduce import PAPERS, artefacts
+
+    if paper is None and not everything:
+        raise ScenarioError(f"name a paper ({', '.join(PAPERS)}), or give --all for all of them")
+    if everything and wanted:
+        raise ScenarioError(f"give --all, or {wanted[0]} alone; not both")
+    found = [a for name in ([paper] if paper else PAPERS) for a in artefacts(name)]
+    return _chosen(found, wanted) if wanted else found
+
+
+def _beside_committed(done: Reproduction, quick: bool, accept: bool) -> None:
+    """Commit the results, or compare them with those that are committed."""
+    from gangwise.reproduce import expected
+
     if accept:
         if not quick:
-            stamp(done.artefacts, done.played)
-        say(f"committed to {write(done.rows, quick)} and {write_totals(done.totals, quick)}")
-    elif check:
-        changed = differences(done.rows, quick) + different_seeds(done.totals, quick)
-        for text in changed:
-            say(f"changed: {text}")
-        if changed:
-            raise typer.Exit(1)
-        known = len(done.totals.keys() & read_totals(quick).keys())
-        say(
-            f"all {len(done.rows)} results are where they were committed, "
-            f"in {known} of {len(done.totals)} experiments seed by seed"
-        )
+            expected.stamp(done.artefacts, done.played)
+        rows, totals = expected.write(done.rows, quick), expected.write_totals(done.totals, quick)
+        say(f"committed to {rows} and {totals}")
+        return
+    changed = expected.differences(done.rows, quick) + expected.different_seeds(done.totals, quick)
+    for text in changed:
+        say(f"changed: {text}")
+    if changed:
+        raise typer.Exit(1)
+    known = len(done.totals.keys() & expected.read_totals(quick).keys())
+    say(
+        f"all {len(done.rows)} results are where they were committed, "
+        f"in {known} of {len(done.totals)} experiments seed by seed"
+    )
 
 
 def _chosen(artefacts: Sequence[Artefact], wanted: Sequence[str]) -> list[Artefact]:

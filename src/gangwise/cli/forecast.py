@@ -18,10 +18,10 @@ def forecast_command(
     settings: list[str] | None = None,
     as_json: bool = False,
 ) -> None:
-    """Say when the jobs that wait will start: at a time of a log, or beside a live cluster now.
+    """Say when waiting jobs will start: at a time of a log, or on a live cluster now.
 
-    Of each job the time by which it starts with an even chance (p50) and in nine cases of ten
-    (p90), and when it would start if all took as long as requested and nobody came.
+    For each job: the time by which it starts with an even chance (p50) and in nine cases of ten
+    (p90), and when it would start if all jobs took as long as requested and no other came.
     """
     from gangwise.experiments.changes import seconds_of
     from gangwise.experiments.forecast import forecast_log

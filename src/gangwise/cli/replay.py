@@ -59,7 +59,7 @@ def replay_command(
     if until_full:
         other = {"--world": world, "--load": load, "--as": rules or None}
         if refused := [name for name, value in other.items() if value is not None]:
-            raise ScenarioError(f"{refused[0]} is of a replay in time, which --until-full is not")
+            raise ScenarioError(f"{refused[0]} does not go with --until-full: no time passes there")
         _fill(source or TWIN, policies, seeds, given, out, as_json)
         return
     if source and Path(source).is_dir():

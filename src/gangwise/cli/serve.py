@@ -148,7 +148,7 @@ def detach_command(
 def doctor_command(
     engine: str = "slurm", settings: list[str] | None = None, as_json: bool = False
 ) -> None:
-    """Say what of this cluster's configuration and queue would be left alone, and why.
+    """Say which parts of this cluster's configuration and queue would be left alone, and why.
 
     It looks at the cluster once and changes nothing.
     """
@@ -222,7 +222,7 @@ def top_command(state: Path = HERE, as_json: bool = False) -> None:
 
 
 def account_command(since: str = "", state: Path = HERE, as_json: bool = False) -> None:
-    """Compute what would have been saved: the arrivals since Monday, replayed in simulation."""
+    """Compute what would have been saved: replay the arrivals since Monday in simulation."""
     import datetime
 
     from gangwise.service.account import account
@@ -236,7 +236,7 @@ def account_command(since: str = "", state: Path = HERE, as_json: bool = False) 
 
 
 def rank_command(context: typer.Context) -> None:
-    """Run one rank of a gang and report how much work it does per second (see: --help after --)."""
+    """Run one rank of a gang and report its work per second; options: gangwise rank -- --help."""
     from gangwise.engines.rank import main
 
     sys.exit(main(context.args))
