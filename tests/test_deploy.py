@@ -109,8 +109,8 @@ def test_the_base_is_taken_by_the_api_server(tmp_path_factory):
 def test_dashboard_and_alerts_name_metrics_that_exist():
     source = (DEPLOY.parent / "src/gangwise/service/api.py").read_text()
     made = {
-        name + "_total" * (kind == "Counter")
-        for kind, name in re.findall(r'(Gauge|Counter)MetricFamily\(\s*"(\w+)"', source)
+        name + {"Counter": "_total", "Histogram": "_bucket"}.get(kind, "")
+        for kind, name in re.findall(r'(Gauge|Counter|Histogram)MetricFamily\(\s*"(\w+)"', source)
     }
     board = json.loads((DEPLOY / "monitoring/grafana.json").read_text())
     rules = yaml.safe_load((DEPLOY / "monitoring/alerts.yaml").read_text())["groups"][0]["rules"]

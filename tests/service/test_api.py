@@ -9,21 +9,26 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from prometheus_client.parser import text_string_to_metric_families
 
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
+from gangwise.engines.engine import Placed
 from gangwise.service.access import read_tokens
 from gangwise.service.api import create_app
+from gangwise.service.ledger import Intent
 from gangwise.service.listening import server
+from gangwise.service.state import StoredState
+from gangwise.service.store import FILE, Store
 from gangwise.service.wishes import Wish
 
 LEFT = "left alone: unreadable, because"
@@ -79,6 +84,9 @@ class Made:
 
     def age(self) -> float:
         return self.silent
+
+    def latencies(self, until: str, bounds: Sequence[float]) -> tuple[list[float], float]:
+        return [*(2.0 * (bound >= 1.0) for bound in bounds), 3.0], 7.5
 
     def decisions(self, limit: int) -> list[dict[str, Any]]:
         row = {"seq": 1, "job": "6", "attempt": 1, "kind": "place", "placed": [["n1", 1, []]]}
@@ -189,10 +197,43 @@ def test_metrics_are_read_by_prometheus_own_parser(web: httpx.Client, state: Mad
     assert found["gangwise_node_speed_ratio", "low", "n1"] == 0.4
     assert found["gangwise_well",] == 1
     assert found["gangwise_unreadable", "node"] == 1
+    name = "gangwise_latency_seconds_bucket"
+    late = {frozenset(k[1:]): v for k, v in found.items() if k[0] == name}
+    assert late[frozenset(("started", "0.5"))] == 0
+    assert late[frozenset(("started", "2.0"))] == 2
+    assert late[frozenset(("accepted", "+Inf"))] == 3
+    assert found["gangwise_latency_seconds_sum", "started"] == 7.5
     state.silent = 100.0
     assert read()["gangwise_well",] == 0, "a service that says nothing is not well"
     state.views.clear()
     assert read()["gangwise_well",] == 0
+
+
+def test_latencies_are_counted_from_what_was_decided(tmp_path: Path) -> None:
+    """Against a count one by one; a preemption and what never started are none of them."""
+    rng = np.random.default_rng(0)
+    accepted, started = rng.exponential(0.5, 40), 1.0 + rng.exponential(3.0, 40)
+    store = Store(tmp_path / FILE)
+    on = (Placed("n1", 1),)
+    kinds = ["preempt" if j % 10 == 3 else "place" for j in range(40)]
+    intents = [(100.0, Intent(kind, str(j), 1, on, "scheduler")) for j, kind in enumerate(kinds)]
+    states = [
+        (state, 100.0 + float(after[j]), kind, str(j), 1, "")
+        for state, after in (("accepted", accepted), ("started", started))
+        for j, kind in enumerate(kinds)
+        if state == "accepted" or j % 4
+    ]
+    store.commit(intents=intents, states=states)
+    store.close()
+    state = StoredState(tmp_path)
+    placed = np.array([kind == "place" for kind in kinds])
+    starts = placed & (np.arange(40) % 4 > 0)
+    bounds = (0.1, 0.5, 2.0, 5.0)
+    for until, times in (("accepted", accepted[placed]), ("started", started[starts])):
+        within, total = state.latencies(until, bounds)
+        assert within == [*((times <= bound).sum() for bound in bounds), times.size]
+        assert total == pytest.approx(times.sum(), abs=1e-4)
+    state.close()
 
 
 @pytest.mark.parametrize(

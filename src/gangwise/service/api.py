@@ -19,7 +19,12 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -38,6 +43,7 @@ BODY = 64 * 1024  # bytes of a request's body
 SLOW = 10.0  # seconds for sending it
 RATE, BURST = 100.0, 400.0  # requests a second of a token or an address, and how many more at once
 CLIENTS = 10_000  # of so many the rates are remembered
+LATENCIES = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # upper bounds of the histogram
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 SAFE = {
     b"content-security-policy": b"default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -614,6 +620,16 @@ class _Metrics:
         last = GaugeMetricFamily("gangwise_round_seconds", "The last round of decisions")
         last.add_metric([], health.get("round_ms", 0.0) / 1000)
         yield last
+        late = HistogramMetricFamily(
+            "gangwise_latency_seconds",
+            "From a decision until the cluster accepts it, and until the job starts",
+            labels=["until"],
+        )
+        for until in ("accepted", "started"):
+            within, total = self._state.latencies(until, LATENCIES)
+            names = [*map(str, LATENCIES), "+Inf"]
+            late.add_metric([until], list(zip(names, within, strict=True)), total)
+        yield late
         counts = CounterMetricFamily(
             "gangwise_events", "Since the service was started", labels=["kind"]
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +22,9 @@ class State(Protocol):
 
     def decisions(self, limit: int) -> list[dict[str, Any]]:
         """The latest decisions, newest first."""
+
+    def latencies(self, until: str, bounds: Sequence[float]) -> tuple[list[float], float]:
+        """Placements that were accepted or started within each bound, all of them; summed time."""
 
     def history(self, since: float, limit: int) -> list[dict[str, Any]]:
         """Jobs that ended since a time, latest first."""
@@ -62,8 +66,16 @@ class StoredState:
     def decisions(self, limit: int) -> list[dict[str, Any]]:
         return self._rows("SELECT * FROM intents ORDER BY seq DESC LIMIT ?", limit)
 
+    def latencies(self, until: str, bounds: Sequence[float]) -> tuple[list[float], float]:
+        within = ", ".join(f"TOTAL(x <= {bound}) AS w{i}" for i, bound in enumerate(bounds))
+        column = {"accepted": "accepted", "started": "started"}[until]
+        (row,) = self._rows(
+            f"SELECT {within}, COUNT(*) AS n, TOTAL(x) AS total FROM "
+            f"(SELECT {column} - decided AS x FROM intents WHERE kind = 'place' AND x IS NOT NULL)"
+        )
+        return [*(row[f"w{i}"] for i in range(len(bounds))), float(row["n"])], row["total"]
+
     def history(self, since: float, limit: int) -> list[dict[str, Any]]:
-        """Jobs that ended since a time, latest first."""
         query = "SELECT * FROM history WHERE ended >= ? ORDER BY ended DESC LIMIT ?"
         return self._rows(query, since, limit)
 
