@@ -421,7 +421,8 @@ def _stacked(each: Sequence[Any]) -> Any:
     size = (len(arrays), *np.max([array.shape for array in arrays], axis=0).astype(np.int64))
     stack = np.zeros(size, arrays[0].dtype)
     for i, array in enumerate(arrays):
-        stack[i][tuple(slice(n) for n in array.shape)] = array
+        place: Any = (i, *(slice(n) for n in array.shape))
+        stack[place] = array
     return stack
 
 
