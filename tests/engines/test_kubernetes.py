@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
@@ -9,8 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 from urllib3.exceptions import ProtocolError
 
+from gangwise.cli import app
 from gangwise.core.errors import EngineError, Rejected
 from gangwise.engines.engine import Placed
 from gangwise.engines.kubernetes import Kubernetes
@@ -413,3 +416,28 @@ def test_a_pod_that_is_deleted_as_it_starts_leaves_its_devices(
     lab.api("DELETE", f"{PODS}/short", {"gracePeriodSeconds": 0})
     until(lambda: lab.nodes.idle, "idle")
     assert "short" not in lab.pods()
+
+
+def test_the_doctor_says_what_it_would_leave_alone(lab: KubernetesLab) -> None:
+    """With the rights of the how-to; nothing is changed."""
+    whole = lab.submit(1.0, tasks=2)
+    lab.group("half", 2)
+    lab.pod("half-0", ["true"], 1, labels={f"{GROUPS}/pod-group": "half"})
+    claim = {"name": "v", "persistentVolumeClaim": {"claimName": "nowhere"}}
+    lab.pod("claims", ["true"], 1, volumes=[claim])
+    before = lab.pods()
+    words = ["doctor", "--engine", "kubernetes", "--json"]
+    told = CliRunner().invoke(
+        app, [*words, "--set", f"kubeconfig={lab.plane.kubeconfig_restricted}"]
+    )
+    assert told.exit_code == 0, told.output
+    found = json.loads(told.output)
+    assert found["nodes"] == 4
+    assert found["waiting"] == 3
+    alone = {name.partition("~")[0]: why for name, why in found["left_alone"].items()}
+    assert whole.partition("~")[0] not in alone
+    assert "1 of its 2 pods" in alone["default/half"]
+    assert "claim" in alone["default/claims"].lower()
+    assert lab.pods() == before
+    for name in before:
+        lab.api("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})

@@ -572,3 +572,20 @@ def test_whatever_is_told_the_books_balance(records):
         again.apply(one)
     assert again.jobs == ledger.jobs
     assert again.intents == ledger.intents
+
+
+def test_a_deleted_node_goes_from_page_and_books_after_a_week(tmp_path: Path, time: Time):
+    """Down as soon as it is gone; kept while a job is on it, or it may come back."""
+    engine = Pretend([EngineNode(n, {"gpu": 4000}) for n in ("n0", "n1")])
+    service = Service(engine, tmp_path / "state", "fcfs+easy+best-fit", act=True, clock=time.clock)
+    ticks(service, time)
+    del engine.machines["n0"]
+    ticks(service, time, 2, 10.0)
+    assert {row["name"]: row["up"] for row in service.nodes_now()} == {"n0": False, "n1": True}
+    ticks(service, time, 2, 4 * 86_400.0)
+    assert [row["name"] for row in service.nodes_now()] == ["n1"]
+    assert service.ledger.books is not None
+    assert service.ledger.books.nodes.names == ("n1",)
+    assert "n0" not in service.ledger.hosts
+    balanced(service.ledger)
+    service.close()
