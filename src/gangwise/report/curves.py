@@ -31,7 +31,7 @@ from gangwise.report.words import count, words
 POINTS = 240
 """Most points of a drawn line."""
 
-BANDS = 5
+BANDS = 3
 """More lines than this, and their bands lie on each other: a page shows the band of one at a time,
 and differences as dots."""
 
@@ -41,7 +41,7 @@ PANELS = 9
 SETTLED = 0.05
 """Axes are fitted to what lies after this part of the slots: the first few averages jump."""
 
-ROOT = "√t, for shape"
+ROOT, OF_LINES = "√t, for shape", "{band}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +229,7 @@ def curves(numbers: Numbers) -> dict[str, Curves]:
 
         return lines
 
-    band = _band(numbers, len(shown) + len(names) * one)
+    band = OF_LINES  # filled in when it is known how many lines there are
     average = f"All rewards up to a slot, divided by the slots so far. {band}"
     found = {
         "average-reward": Curves(
@@ -378,7 +378,8 @@ def _drawn(numbers: Numbers, figure: Curves) -> Drawn | None:
         return None
     looks = styles(numbers)
     looks |= {row[1]: REFERENCE for row in rows if row[1] not in looks}
-    return _limited(numbers, figure.title, rows, panels, figure.caption, looks)
+    caption = figure.caption.replace(OF_LINES, _band(numbers, len({row[1] for row in rows})))
+    return _limited(numbers, figure.title, rows, panels, caption, looks)
 
 
 def _by_setting(numbers: Numbers) -> Drawn | None:
