@@ -67,7 +67,9 @@ def test_run_times_are_those_of_the_like_that_ran_longer() -> None:
     assert (drawn > 30).all()
     assert (np.abs(np.log(drawn / 60)) < 0.5).mean() > 0.8
     draw(history.by(1e4), np.array([80]), np.zeros(1), 1e4, levels, drawn)
-    assert abs((drawn < 25).mean() - ((drawn > 25) & (drawn < 150)).mean()) < 0.25
+    shares = (drawn < 25).mean(), ((drawn > 25) & (drawn < 150)).mean()
+    assert min(shares) > 0.2  # newer ones weigh more, and the newest took 60 s
+    assert sum(shares) > 0.95
     early = history.by(2000.0)  # earlier than before: begins anew
     assert early.memory.ended.tolist() == [20, 0]
 

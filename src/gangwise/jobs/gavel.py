@@ -159,10 +159,9 @@ class Gavel:
         placed: set[str] = set()
         pairs: list[tuple[str, int]] = []
         rounds = np.isfinite(self.seconds)
-        if jobs and (now >= self._next or not rounds):
+        if now >= self._next or not rounds:
             self._next = now + self.seconds
-            shares, of_class = self._shares(jobs, books)
-            pairs = self._ranked(jobs, shares, of_class, now)
+            pairs = self._ranked(jobs, *self._shares(jobs, books), now) if jobs else []
         if pairs and rounds:
             chosen = self._round(jobs, pairs, books, trial)
             actions += [Preempt(name) for name in books.running if name not in chosen]
