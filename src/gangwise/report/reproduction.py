@@ -341,6 +341,10 @@ def page(folder: Path) -> Page:
     return Page(title, [Chapter(title, byline, parts)])
 
 
+_MARKS = {"reproduced": "agrees", "not reproduced": "differs"}
+"""Classes of verdicts, which have a sign beside their word on a page."""
+
+
 def _cells(row: Row) -> tuple[Cell, ...]:
     """What the paper says, in which version, and what we found."""
     given = row.number
@@ -352,5 +356,5 @@ def _cells(row: Row) -> tuple[Cell, ...]:
         paper,
         Cell(row.version, words=True),
         Cell(row.text, row.ours.mean),
-        Cell(row.verdict, words=True, mark=row.verdict),
+        Cell(row.verdict, words=True, mark=_MARKS.get(row.verdict, "open")),
     )
