@@ -121,8 +121,8 @@ def test_no_usable_row_is_an_error_that_says_why(tmp_path):
         (b"name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1,1,0,0\n", 1, "pod list without times"),
         (b"sn;cpu_milli;memory_mib;gpu;model\na;1;1;0;\n", 1, "separated by semicolons"),
         (b"a,8000,1024,0,\n", 1, "the first line holds data where column names should be"),
-        (b"PK\x03\x04...", None, "a zip archive"),
-        ("sn,cpu\n".encode("utf-16"), None, "UTF-16"),
+        (b"PK\x03\x04...", None, "zip archive cannot be unpacked"),
+        ("sn,cpu\n".encode("utf-16"), 1, "needs columns 'cpu_milli'"),
         (b"\x1f\x8bnot gzip", None, "gzip file is damaged"),
     ],
 )
