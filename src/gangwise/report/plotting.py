@@ -220,6 +220,7 @@ def _panel(
     of_kind = {"bars": _bars, "map": _map}.get(panel.kind, _lines)
     of_kind(axes, part, _looks_of(numbers, looks), panel)
     dress(axes, panel.x, panel.y, title)
+    axes.grid(visible=panel.kind != "map", axis="y")
     if panel.log_x:
         axes.set_xscale("log")
     if panel.log_y:
