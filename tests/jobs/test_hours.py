@@ -169,7 +169,7 @@ def test_learned_ends_and_kept_starts_meet_closed_hours_alike_in_both_engines():
     assert played > 80
 
 
-@pytest.mark.parametrize("name", ["las", "gavel", "gavel:seconds=inf", "fcfs+easy+learned-jointly"])
+@pytest.mark.parametrize("name", ["las", "gavel", "fcfs+easy+learned-jointly"])
 def test_schedulers_that_look_at_all_jobs_at_once_keep_to_closed_hours(name):
     """Long jobs start at night; without hours some start by day. A start by day is an error."""
     rng = np.random.default_rng(5)
@@ -189,11 +189,13 @@ def test_schedulers_that_look_at_all_jobs_at_once_keep_to_closed_hours(name):
 
 
 def test_elastic_jobs_and_closed_hours_are_refused_together():
-    options = Site(Rules(closed=(Closed(hours=("Mon 00:00-01:00",)),), clock=MONDAY)).options(None)
+    site = Site(Rules(closed=(Closed(hours=("Mon 00:00-01:00",)),), clock=MONDAY))
     jobs = Jobs.of([0], [9], [2])
     terms = Terms.of(jobs, Nodes.pool(2), ELASTIC)
     with pytest.raises(ScenarioError, match="closed hours are not kept where tasks change"):
-        simulate_malleable(jobs, Nodes.pool(2), "equal-shares", terms, options=options)
+        simulate_malleable(
+            jobs, Nodes.pool(2), "equal-shares", terms, options=site.options(Options())
+        )
 
 
 @pytest.mark.parametrize("rules", ["fcfs+easy+best-fit", "sjf+easy+first-fit", "fcfs+none"])
