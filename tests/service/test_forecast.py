@@ -39,7 +39,8 @@ def test_waiting_jobs_start_when_those_before_them_have_run_as_long_as_usual(
     for turn, row in enumerate(found.rows, 1):
         due = begun + 100.0 * turn - found.now
         assert row["p50"] == pytest.approx(due, abs=25.0)
-        assert row["p50"] <= row["p90"] <= due + 40.0 < row["promised"]
+        spread = 40.0 * turn  # cells of run times are a quarter wide, and two add up
+        assert row["p50"] <= row["p90"] <= due + spread < row["promised"]
     assert "24 jobs that have ended" in found.told
 
 
