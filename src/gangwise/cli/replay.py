@@ -51,7 +51,7 @@ def replay_command(
     """Replay a log's jobs under schedulers: waiting, completion time, and what is left to gain."""
     from gangwise.experiments.replay import STEPS, replay, replay_source
     from gangwise.experiments.replay_scenario import TWIN
-    from gangwise.jobs.site import SLURM
+    from gangwise.jobs.site import PRINTED
     from gangwise.report.jobs import job_report, results_of
     from gangwise.scenarios.jobs import DEMO
 
@@ -69,7 +69,7 @@ def replay_command(
             found = replayed(source, [n for n in (policies or "").replace(",", " ").split() if n])
             print(json_text(found) if as_json else "\n".join(lines(found)))
             return
-    if rules.startswith(SLURM) and site is None:
+    if rules.startswith(PRINTED) and site is None:
         site = rules
     named = {"world": world, "load": load, "site": site}
     given |= {key: value for key, value in named.items() if value is not None}

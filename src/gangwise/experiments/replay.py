@@ -33,7 +33,7 @@ from gangwise.jobs.check import IsolatedScheduler
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.rates import SlowNode
 from gangwise.jobs.scheduler import create_scheduler
-from gangwise.jobs.site import SLURM
+from gangwise.jobs.site import PRINTED
 
 NAME = "replay"
 """Of the experiment, in a folder."""
@@ -365,12 +365,12 @@ def replay(
     >>> [len(each) for each in found.outcomes.values()]
     [1, 1]
     """
-    if rules.startswith(SLURM) and isinstance(scenario, str | Path):
+    if rules.startswith(PRINTED) and isinstance(scenario, str | Path):
         settings = {"site": rules, **settings}
     source = _source(scenario, settings)
     (progress or silent)("reading the log", 0, 1)
     played: Any = source.scenario()
-    if rules.startswith(SLURM):
+    if rules.startswith(PRINTED):
         rules = played.site.scheduler if played.site is not None else ""
     names = names_of(schedulers) if isinstance(schedulers, str) else schedulers
     if not names:

@@ -27,7 +27,7 @@ from gangwise.experiments.store import Store, store_of
 from gangwise.experiments.sweep import Progress, Workers, silent
 from gangwise.jobs.retelling import groups_of
 from gangwise.jobs.scheduler import create_scheduler
-from gangwise.jobs.site import SLURM, Rules, Site, kinds_of
+from gangwise.jobs.site import PRINTED, SLURM, Rules, Site, kinds_of
 from gangwise.jobs.slurm_site import in_own_words
 
 
@@ -67,14 +67,14 @@ def what_if(
     >>> found.schedulers
     ['as configured', 'nodes.all+=1', 'load*=1.1,scheduler=sjf+easy']
     """
-    of_site = {"site": asked.scheduler} if asked.scheduler.startswith(SLURM) else {}
+    of_site = {"site": asked.scheduler} if asked.scheduler.startswith(PRINTED) else {}
     source = replay_source(asked.source, {**of_site, **asked.settings})
     (progress or silent)("reading the log", 0, 1)
     played: Any = source.scenario()
     for gate in gates:
         played.check_metric(gate.metric, f"condition {gate.text!r}")
     scheduler = asked.scheduler
-    if scheduler.startswith(SLURM):
+    if scheduler.startswith(PRINTED):
         scheduler = played.site.scheduler or BASE
     names, varied = {CONFIGURED: scheduler}, {}
     for text in changes:

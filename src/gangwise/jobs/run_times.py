@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import UnknownName
@@ -74,7 +75,9 @@ class RunTimes(NamedTuple):
     all: Floats  # [4] jobs that have ended, their seconds; mean and weight of ln ratios
     last: Floats  # [U, 4] seconds of the user's last job and the one before, NaN; the same two
     memory: Memory  # what `learned` keeps; of no users elsewhere
-    told: Floats  # [J, BINS + 1] of `learned`: the distribution at submission; class of the user
+    told: npt.NDArray[
+        np.float32
+    ]  # [J, BINS + 1] of `learned`: the distribution at submission; class of the user
 
 
 def state_of(

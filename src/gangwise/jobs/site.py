@@ -64,6 +64,7 @@ from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import read_toml
 from gangwise.jobs.caps import Bounds, Cap, Scope
 from gangwise.jobs.hours import Closing, merged, weekly
+from gangwise.jobs.kueue import read_kueue
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.slurm_site import read_slurm
@@ -82,8 +83,9 @@ from gangwise.traces.formats.slurm_notation import expand_nodes
 
 FILE = "site.toml"
 """In a folder."""
-SLURM = "slurm:"
-"""Before a folder of what Slurm prints."""
+SLURM, KUEUE = "slurm:", "kueue:"
+"""Before a folder of what Slurm, or kubectl of Kueue, prints."""
+PRINTED = SLURM, KUEUE
 PROCESSOR = "p"
 """Processors of a log that has no nodes are called p1, p2, … in a site file."""
 
@@ -178,6 +180,7 @@ class Rules(Strict):
     clock: OwnClock = OwnClock()
     priority: Priority | None = None
     preemption: Preemption = Preemption()
+    kueue: dict[str, Any] = Field(default_factory=dict)
     nodes: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -245,7 +248,8 @@ class Site:
 
     @classmethod
     def read(cls, path: Path | str, changes: Sequence[Any] = ()) -> Site:
-        """Read a file, ``site.toml`` of a folder, or with ``slurm:FOLDER`` what Slurm prints.
+        """Read a file, ``site.toml`` of a folder, or with ``slurm:FOLDER`` or
+        ``kueue:FOLDER`` what they print.
 
         ``changes`` are made in what Slurm prints, see :func:`~.slurm_site.read_slurm`.
 
@@ -259,6 +263,9 @@ class Site:
         if str(path).startswith(SLURM):
             file = Path(str(path).removeprefix(SLURM))
             more = read_slurm(file, changes)
+        elif str(path).startswith(KUEUE):
+            file = Path(str(path).removeprefix(KUEUE))
+            more = read_kueue(file)
         return cls.of(more.pop("rules", None) or read_toml(file), str(file), **more)
 
     @classmethod
@@ -287,11 +294,12 @@ class Site:
         """Of what the file says, not of how it is written; and of the clock, where that counts."""
         late: Any = {  # came later: without it a digest is what it was
             "preemption": True,
+            "kueue": True,
             "pool": {"__all__": {"preempted"}},
             "qos": {"__all__": {"preempts", "preempted", "exempt"}},
         }
         text = self.rules.model_dump_json(exclude=late)
-        if self.rules.preemption.by:
+        if self.rules.preemption.by or self.rules.kueue:
             text += self.rules.model_dump_json(include=late)
         dates = [t for w in self.rules.window for t in (w.since, w.to) if isinstance(t, datetime)]
         if self.rules.closed or dates:
@@ -486,7 +494,7 @@ class Site:
             )
             for i, rule in enumerate(r.closed, 1)
         )
-        tenancy = Tenancy(r.priority or Priority(), r.pool, r.qos, r.account, r.preemption)
+        tenancy = Tenancy(r.priority or Priority(), r.pool, r.qos, r.account, r.preemption, r.kueue)
         options = replace(options, closed=closed, tenancy=tenancy, latency=r.start.latency)
         return replace(options, caps=caps, bounds=bounds)
 
@@ -659,7 +667,7 @@ def _fault(error: ValidationError) -> str:
     table, setting = " ".join(where), last.strip("[]")
     at = f"{table}: " if table else ""
     if first["type"] == "extra_forbidden":
-        kind = Rules.model_fields[str(first["loc"][0])].annotation if where else Rules
+        kind: Any = Rules.model_fields[str(first["loc"][0])].annotation if where else Rules
         model: Any = (get_args(kind) or (kind,))[0]
         known = [each.alias or field for field, each in model.model_fields.items()]
         near = get_close_matches(setting, known, 1)

@@ -100,6 +100,7 @@ class Tenancy:
     qos: tuple[Qos, ...] = ()
     accounts: tuple[AccountRule, ...] = ()
     preemption: Preemption = field(default_factory=Preemption)
+    quotas: Mapping[str, Any] = field(default_factory=dict)  # Kueue's, see jobs.kueue
 
 
 def check_tree(accounts: tuple[AccountRule, ...]) -> None:

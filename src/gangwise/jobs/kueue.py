@@ -1,0 +1,772 @@
+"""Kueue: a site as kubectl prints it, and who is admitted when, by quotas in a tree of cohorts.
+
+A folder has any of these, in YAML or JSON, under any names; lists and single objects alike::
+
+    kubectl get clusterqueues,cohorts,localqueues,resourceflavors -A -o yaml > queues.yaml
+    kubectl -n kueue-system get configmap kueue-manager-config -o yaml > config.yaml
+
+In each cycle the first workload of every ClusterQueue gets flavors, and perhaps workloads that give
+way to it; those that do not borrow go first, or with fair sharing those whose queue then has the
+smallest share. Cycles follow one another until nothing changes. Who is admitted holds its quota,
+and starts once all its pods find nodes together. https://kueue.sigs.k8s.io/docs/concepts
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gangwise.core.errors import ScenarioError, UnknownName, to_install
+from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate
+from gangwise.jobs.choice import WorstFit, pieces_of
+from gangwise.jobs.model import Job, Nodes
+
+Key = tuple[str, str]
+"""A flavor, and a resource of it."""
+Amounts = dict[Key, float]
+SMALL = 1e-9
+"""Amounts are sums of thousandths."""
+
+
+class Quota(NamedTuple):
+    """Of a resource in a flavor; limits are inf where there is none."""
+
+    nominal: float
+    borrowing: float
+    lending: float
+
+
+class Holder:
+    """A ClusterQueue or a cohort: what it has, lends, borrows and uses.
+
+    What a child does not keep for itself belongs to its parent as well; only what it uses beyond
+    what it keeps counts there.
+    """
+
+    def __init__(self, told: Mapping[str, Any], parent: str):
+        self.name, self.above, self.told = str(told["name"]), parent, told
+        self.parent: Holder | None = None
+        self.children: list[Holder] = []
+        self.weight = float(told.get("weight", 1.0))
+        self.groups: list[tuple[list[str], list[str]]] = [
+            (list(g["resources"]), [f["name"] for f in g["flavors"]])
+            for g in told.get("groups", ())
+        ]
+        self.quota: dict[Key, Quota] = {
+            (flavor["name"], kind): Quota(
+                float(of["nominal"]), of.get("borrowing", math.inf), of.get("lending", math.inf)
+            )
+            for group in told.get("groups", ())
+            for flavor in group["flavors"]
+            for kind, of in flavor["quotas"].items()
+        }
+        self.own: Amounts = {}
+        self._total: Amounts = {}
+
+    def limit(self, k: Key) -> Quota:
+        return self.quota.get(k, Quota(0.0, math.inf, math.inf))
+
+    def total(self, k: Key) -> float:
+        """What it has, with what those below lend it."""
+        if k not in self._total:
+            lent = sum(child.total(k) - child.kept(k) for child in self.children)
+            self._total[k] = self.limit(k).nominal + lent
+        return self._total[k]
+
+    def kept(self, k: Key) -> float:
+        """What it lends to nobody."""
+        return max(0.0, self.total(k) - self.limit(k).lending)
+
+    def used(self, k: Key) -> float:
+        below = (max(0.0, child.used(k) - child.kept(k)) for child in self.children)
+        return self.own.get(k, 0.0) + sum(below)
+
+    def free(self, k: Key) -> float:
+        """What may be used beside what is, its own and borrowed."""
+        if self.parent is None:
+            return self.total(k) - self.used(k)
+        kept, used = self.kept(k), self.used(k)
+        there = self.total(k) - kept - max(0.0, used - kept) + self.limit(k).borrowing
+        return max(0.0, kept - used) + min(self.parent.free(k), there)
+
+    def most(self, k: Key) -> float:
+        """What could be used if nobody else used anything."""
+        if self.parent is None:
+            return self.total(k)
+        return min(self.kept(k) + self.parent.most(k), self.total(k) + self.limit(k).borrowing)
+
+    def borrows(self, k: Key, more: float = 0.0) -> bool:
+        return self.parent is not None and self.used(k) + more > self.total(k) + SMALL
+
+    def take(self, amounts: Amounts, sign: int = 1) -> None:
+        for k, amount in amounts.items():
+            self.own[k] = self.own.get(k, 0.0) + sign * amount
+
+    def share(self) -> float:
+        """Dominant resource share: the most that is borrowed of what the parent has, by weight."""
+        if self.parent is None:
+            return 0.0
+        over: dict[str, float] = {}
+        lent: dict[str, float] = {}
+        for k in keys_below(root_of(self)):
+            over[k[1]] = over.get(k[1], 0.0) + max(0.0, self.used(k) - self.total(k))
+            lent[k[1]] = lent.get(k[1], 0.0) + self.parent.most(k)
+        most = max(
+            (over[r] / lent[r] for r in over if over[r] > SMALL and lent[r] > 0), default=0.0
+        )
+        return most / self.weight if self.weight > 0 else math.inf if most > 0 else 0.0
+
+    def line(self) -> list[Holder]:
+        """Itself and those above, up to the root."""
+        return [self, *(self.parent.line() if self.parent else ())]
+
+
+def root_of(holder: Holder) -> Holder:
+    return holder.line()[-1]
+
+
+def keys_below(holder: Holder) -> set[Key]:
+    return set(holder.quota).union(*(keys_below(child) for child in holder.children))
+
+
+def tree_of(quotas: Mapping[str, Any]) -> dict[str, Holder]:
+    """ClusterQueues by name, within their cohorts; one that is only mentioned has no quota."""
+    cohorts = {c["name"]: Holder(c, c["cohort"]) for c in quotas.get("cohorts", ())}
+    queues = {q["name"]: Holder(q, q["cohort"]) for q in quotas.get("queues", ())}
+    for each in [*cohorts.values(), *queues.values()]:
+        if each.above:
+            each.parent = cohorts.setdefault(each.above, Holder({"name": each.above}, ""))
+            each.parent.children.append(each)
+    for each in cohorts.values():
+        at, steps = each, 0
+        while at.parent is not None and steps <= len(cohorts):
+            at, steps = at.parent, steps + 1
+        if steps > len(cohorts):
+            raise ScenarioError(f"cohort {each.name} is below itself")
+    return queues
+
+
+@dataclass
+class Workload:
+    """A job in its queue: what it asks for, and what it was given."""
+
+    job: Job
+    queue: Holder
+    asks: dict[str, float]
+    needs: Amounts = field(default_factory=dict)  # by the flavors it was assigned
+    admitted: float = -math.inf
+
+    @property
+    def rank(self) -> tuple[float, float, int]:
+        return -self.job.priority, self.job.submitted, self.job.row
+
+    def fits(self, borrowing: bool = True) -> bool:
+        queue = self.queue
+        return all(
+            amount <= queue.free(k) + SMALL and (borrowing or not queue.borrows(k, amount))
+            for k, amount in self.needs.items()
+        )
+
+
+FIT, PREEMPT, NO_FIT = range(3)
+
+
+def assign(w: Workload, fair: bool) -> int:
+    """Give every resource a flavor, the first or best of its group; says how it fits there."""
+    queue, told, worst = w.queue, w.queue.told, FIT
+    w.needs = {}
+    preempts = told.get("borrow", "Never") != "Never"
+    preempts |= fair and told.get("reclaim", "Never") != "Never"
+    for resources, flavors in queue.groups:
+        mine = {kind: w.asks[kind] for kind in resources if w.asks.get(kind)}
+        best: tuple[int, bool, str] | None = None
+        for flavor in flavors if mine else ():
+            how, borrows = FIT, False
+            for kind, amount in mine.items():
+                k = flavor, kind
+                borrows |= queue.borrows(k, amount)
+                if amount > queue.free(k) + SMALL:
+                    able = amount <= queue.most(k) + SMALL
+                    able &= amount <= queue.limit(k).nominal + SMALL or preempts
+                    how = max(how, PREEMPT if able else NO_FIT)
+            found = how, borrows, flavor
+            if best is None or found[:2] < best[:2]:
+                best = found
+            if how == FIT and not (borrows and told.get("when_borrow") == "TryNextFlavor"):
+                break
+            if how == PREEMPT and told.get("when_preempt") == "Preempt":
+                best = found
+                break
+        if best is not None:
+            worst = max(worst, best[0])
+            w.needs |= {(best[2], kind): amount for kind, amount in mine.items()}
+    return worst
+
+
+def candidates_of(w: Workload, admitted: Iterable[Workload]) -> list[Workload]:
+    """Who may give way to a workload, first those who go first."""
+    told, priority = w.queue.told, w.job.priority
+    short = [k for k, amount in w.needs.items() if amount > w.queue.free(k) + SMALL]
+    within, reclaim = told.get("within", "Never"), told.get("reclaim", "Never")
+    found = []
+    for other in admitted:
+        if not any(other.needs.get(k) for k in short):
+            continue
+        below = other.job.priority < priority
+        newer = other.job.priority == priority and other.rank > w.rank
+        if other.queue is w.queue:
+            able = within != "Never" and (
+                below or (within == "LowerOrNewerEqualPriority" and newer)
+            )
+        else:
+            able = root_of(other.queue) is root_of(w.queue) and w.queue.parent is not None
+            able = able and any(other.queue.borrows(k) for k in short)
+            able = able and (reclaim == "Any" or (reclaim == "LowerPriority" and below))
+        if able:
+            found.append(other)
+    own = w.queue
+    return sorted(found, key=lambda o: (o.queue is own, o.job.priority, -o.admitted, o.job.row))
+
+
+def targets_of(w: Workload, admitted: Sequence[Workload], fair: Sequence[str]) -> list[Workload]:
+    """Who gives way to a workload; nobody where it would not fit even so."""
+    candidates = candidates_of(w, admitted)
+    if not candidates:
+        return []
+    if fair:
+        return _fair_targets(w, candidates, fair)
+    own = [other for other in candidates if other.queue is w.queue]
+    if len(own) == len(candidates):
+        return _fewest(w, own, True)
+    told = w.queue.told
+    under = all(not w.queue.borrows(k) for k in w.needs)
+    if told.get("borrow", "Never") != "Never":
+        below = min(w.job.priority, told.get("threshold", math.inf) + 1)
+        if not under:
+            candidates = [o for o in candidates if o.queue is w.queue or o.job.priority < below]
+        return _fewest(w, candidates, True, below)
+    if under and (found := _fewest(w, candidates, False)):
+        return found
+    return _fewest(w, own, True)
+
+
+def _fewest(
+    w: Workload, candidates: Sequence[Workload], borrowing: bool, below: float = math.inf
+) -> list[Workload]:
+    """Take candidates away until it fits; then those back, the last first, without whom it does."""
+    gone: list[Workload] = []
+    for other in candidates:
+        if other.queue is not w.queue:
+            if not any(other.queue.borrows(k) for k in w.needs):
+                continue
+            borrowing = borrowing and other.job.priority < below
+        other.queue.take(other.needs, -1)
+        gone.append(other)
+        if w.fits(borrowing):
+            return _given_back(w, gone, borrowing)
+    for other in gone:
+        other.queue.take(other.needs)
+    return []
+
+
+def _given_back(w: Workload, gone: list[Workload], borrowing: bool) -> list[Workload]:
+    """Those of them who must go; all have their quota again afterwards."""
+    kept = gone[-1:]
+    for other in reversed(gone[:-1]):
+        other.queue.take(other.needs)
+        if not w.fits(borrowing):
+            other.queue.take(other.needs, -1)
+            kept.append(other)
+    for other in kept:
+        other.queue.take(other.needs)
+    return kept
+
+
+def _fair_targets(
+    w: Workload, candidates: Sequence[Workload], strategies: Sequence[str]
+) -> list[Workload]:
+    """Who gives way by dominant resource shares: the queue with the largest share, again and again.
+
+    Its share without the workload, or with it, must not be below that of the one preempting, which
+    are compared just below the cohort that both have in common.
+    """
+    gone: list[Workload] = []
+    for strategy in strategies:
+        left = [other for other in candidates if other not in gone]
+        while left and not w.fits():
+            queue = _largest_share(root_of(w.queue), {id(o.queue) for o in left})
+            if queue is None:
+                break
+            mine = [other for other in left if other.queue is queue]
+            chosen = next((o for o in mine if _is_fair(w, o, strategy)), None)
+            if chosen is None:
+                left = [other for other in left if other.queue is not queue]
+                continue
+            chosen.queue.take(chosen.needs, -1)
+            gone.append(chosen)
+            left.remove(chosen)
+    if gone and w.fits():
+        return _given_back(w, gone, True)
+    for other in gone:
+        other.queue.take(other.needs)
+    return []
+
+
+def _is_fair(w: Workload, other: Workload, strategy: str) -> bool:
+    if other.queue is w.queue:
+        return True
+    ours, theirs = w.queue.line(), other.queue.line()
+    common = next(h for h in ours if h in theirs)
+    a, b = ours[ours.index(common) - 1], theirs[theirs.index(common) - 1]
+    before = b.share()
+    w.queue.take(w.needs)
+    other.queue.take(other.needs, -1)
+    mine, after = a.share(), b.share()
+    w.queue.take(w.needs, -1)
+    other.queue.take(other.needs)
+    if strategy == "LessThanOrEqualToFinalShare":
+        return mine <= after + SMALL
+    return mine < before - SMALL
+
+
+def _largest_share(holder: Holder, among: set[int]) -> Holder | None:
+    """The queue of ``among`` below the children of largest share, from the root on."""
+    if not holder.children:
+        return holder if id(holder) in among else None
+    for child in sorted(holder.children, key=lambda c: -c.share()):
+        if (found := _largest_share(child, among)) is not None:
+            return found
+    return None
+
+
+@dataclass
+class Kueue:
+    """Admission as Kueue has it, then all pods at once on nodes of the flavors.
+
+    Parameters
+    ----------
+    choice : Choice
+        Of nodes; by default those with most free, as kube-scheduler prefers.
+    """
+
+    choice: Any = field(default_factory=WorstFit)
+    _queues: dict[str, Holder] = field(default_factory=dict, init=False, repr=False)
+    _held: dict[str, Workload] = field(default_factory=dict, init=False, repr=False)
+    _why: dict[str, tuple[str, float]] = field(default_factory=dict, init=False, repr=False)
+    _set: Any = field(default=None, init=False, repr=False)
+
+    def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
+        self._set = None
+
+    def observe(self, rate: Rate) -> None:
+        return
+
+    def migrations(self, books: Books, now: float) -> list[Any]:
+        return []
+
+    def place(self, queue: Queue, books: Books, now: float) -> list[Place | Preempt | Ask]:
+        """Cycles of admission until nothing changes; then all who are admitted and find nodes."""
+        quotas = books.tenancy.quotas if books.tenancy else {}
+        if self._set is not quotas:
+            self._set, self._queues = quotas, tree_of(quotas)
+            for w in self._held.values():
+                w.queue = self._queue_of(w.job)
+                w.queue.take(w.needs)
+        for event in books.events:
+            if event.over and event.job is not None and event.job.id in self._held:
+                done = self._held.pop(event.job.id)
+                done.queue.take(done.needs, -1)
+        waiting = [
+            Workload(job, self._queue_of(job), asks_of(job, books.nodes))
+            for job in queue
+            if job.id not in self._held
+        ]
+        trial, before = books.copy(), self._why
+        actions: list[Place | Preempt | Ask] = []
+        self._why = {}
+        self._admit(waiting, trial, now, actions)
+        tally = trial.tally()
+        for w in sorted(self._held.values(), key=lambda w: w.admitted):
+            job = w.job
+            if job.id in trial.running:
+                continue
+            if tally.holds(job) is not None or books.opens(job, now) > now:
+                self._why[job.id] = "it is admitted; a cap or closed hours keep it", now
+                continue
+            up = trial.up & self._on_flavors(w, books.nodes)
+            chosen = self.choice.place(job, replace(trial, up=up), now)
+            if chosen is None:
+                self._why[job.id] = "it is admitted, and its pods do not fit on the nodes", now
+                continue
+            pieces = pieces_of(self.choice, job, chosen, trial)
+            trial.take(job.shape, pieces)
+            tally.take(job)
+            actions.append(Place(job.id, tuple(chosen), pieces))
+        self._why = {
+            name: before[name] if before.get(name, ("",))[0] == why else (why, since)
+            for name, (why, since) in self._why.items()
+        }
+        return actions
+
+    def _queue_of(self, job: Job) -> Holder:
+        name = (self._set or {}).get("local", {}).get(job.pool, job.pool)
+        known = {"name": name, "unknown": True}
+        return self._queues.setdefault(name, Holder(known, ""))
+
+    def _on_flavors(self, w: Workload, nodes: Nodes) -> Any:
+        """Nodes that have the labels of every flavor that it was assigned [N]."""
+        labels = (self._set or {}).get("flavors", {})
+        wanted = [item for flavor, _ in w.needs for item in labels.get(flavor, {}).items()]
+        every = {item for has in nodes.labels for item in has.items()}
+        wanted = [item for item in wanted if item in every]
+        return np.array([all(has.get(k) == v for k, v in wanted) for has in nodes.labels])
+
+    def _admit(self, waiting: list[Workload], books: Books, now: float, actions: list[Any]) -> None:
+        """Cycles; a head that stays lets others of its queue try, unless it is StrictFIFO."""
+        told = self._set or {}
+        fair, fresh, passed = list(told.get("fair", ())), set[str](), set[str]()
+        for w in waiting:
+            self._why[w.job.id] = f"an older workload of ClusterQueue {w.queue.name} is first", now
+            if w.queue.told.get("stop", "None") != "None":
+                passed.add(w.queue.name)
+                self._why[w.job.id] = f"ClusterQueue {w.queue.name} is stopped", now
+        while True:
+            heads: dict[str, Workload] = {}
+            for w in sorted(waiting, key=lambda w: w.rank):
+                if not {w.job.id, w.queue.name} & passed:
+                    heads.setdefault(w.queue.name, w)
+            if not heads:
+                return
+            old = [w for name, w in self._held.items() if name not in fresh]
+            entries = []
+            for w in heads.values():
+                how = assign(w, bool(fair))
+                out = targets_of(w, old, fair) if how == PREEMPT else []
+                if how == FIT or out:
+                    entries.append((w, out))
+                    continue
+                strict = w.queue.told.get("strategy") == "StrictFIFO"
+                passed.add(w.queue.name if strict else w.job.id)
+                self._why[w.job.id] = shortage(w), now
+                if how == PREEMPT and w.queue.told.get("reclaim", "Never") != "Any":
+                    entries.append((w, []))  # it holds what it could have, in this cycle
+            admitted = self._cycle(entries, fair, books, now + len(fresh) * SMALL, actions)
+            for w, out in admitted:
+                waiting.remove(w)
+                fresh.add(w.job.id)
+                waiting += [Workload(o.job, o.queue, o.asks) for o in out]
+                for other in out:
+                    self._why[other.job.id] = f"it was preempted for {w.job.id}", now
+                if out:
+                    passed = {q for q in passed if self._stopped(q)}
+
+    def _stopped(self, name: str) -> bool:
+        queue = self._queues.get(name)
+        return queue is not None and queue.told.get("stop", "None") != "None"
+
+    def _cycle(
+        self,
+        entries: list[tuple[Workload, list[Workload]]],
+        fair: Sequence[str],
+        books: Books,
+        now: float,
+        actions: list[Any],
+    ) -> list[tuple[Workload, list[Workload]]]:
+        """One cycle: who is admitted, in turn, with those who gave way."""
+        found, held, gone = [], [], set[str]()
+        while entries:
+            w, out = entries.pop(next_of([w for w, _ in entries], bool(fair)))
+            if gone & {other.job.id for other in out}:
+                continue  # in the next cycle
+            for other in out:
+                other.queue.take(other.needs, -1)
+            if not w.fits():
+                for other in out:
+                    other.queue.take(other.needs)
+                could = {k: max(0.0, min(x, room(w.queue, k, x))) for k, x in w.needs.items()}
+                w.queue.take(could)
+                held.append((w.queue, could))
+                continue
+            for other in out:
+                gone.add(other.job.id)
+                del self._held[other.job.id]
+                if (running := books.running.pop(other.job.id, None)) is not None:
+                    books.take(other.job.shape, running.pieces, sign=1)
+                    actions.append(Preempt(other.job.id, "requeue"))
+            w.queue.take(w.needs)
+            w.admitted = now
+            self._held[w.job.id] = w
+            found.append((w, out))
+        for queue, could in held:
+            queue.take(could, -1)
+        return found
+
+    def explain(self, job: str) -> Explanation:
+        """Why a job waits; raises UnknownName for one that did not in the last round."""
+        if job not in self._why:
+            raise UnknownName("waiting job", job, list(self._why))
+        why, since = self._why[job]
+        return Explanation(job, why, (), since, math.inf)
+
+
+def asks_of(job: Job, nodes: Nodes) -> dict[str, float]:
+    """What all pods of a job ask for together, and how many they are."""
+    each = {k: job.tasks * d / 1000 for k, d in zip(nodes.devices, job.shape.demand)}
+    return each | {"pods": float(job.tasks)}
+
+
+def room(queue: Holder, k: Key, amount: float) -> float:
+    """Up to its nominal quota, or where it would borrow, up to its borrowing limit."""
+    limit = queue.limit(k).borrowing if queue.borrows(k, amount) else 0.0
+    return queue.limit(k).nominal + limit - queue.used(k)
+
+
+def shortage(w: Workload) -> str:
+    """What a workload lacks, in words."""
+    lacks = [
+        f"{amount:g} {kind} of flavor {flavor} asked for, {max(w.queue.free((flavor, kind)), 0):g} "
+        f"free (nominal quota {w.queue.limit((flavor, kind)).nominal:g})"
+        for (flavor, kind), amount in w.needs.items()
+        if amount > w.queue.free((flavor, kind)) + SMALL
+    ]
+    return f"ClusterQueue {w.queue.name}: {'; '.join(lacks)}; nobody there may be preempted for it"
+
+
+def next_of(heads: Sequence[Workload], fair: bool) -> int:
+    """Who goes next in a cycle: who does not borrow, then priority and age; or by shares."""
+    first = min(
+        range(len(heads)),
+        key=lambda i: (
+            any(heads[i].queue.borrows(k, amount) for k, amount in heads[i].needs.items()),
+            heads[i].rank,
+        ),
+    )
+    if not fair:
+        return first
+    place = {id(w.queue): i for i, w in enumerate(heads)}
+
+    def winner(holder: Holder) -> int | None:
+        """The head below a cohort whose queue, and each cohort on its way, has least then."""
+        if not holder.children:
+            return place.get(id(holder))
+        best: tuple[float, Any, int] | None = None
+        for child in holder.children:
+            if (i := winner(child)) is not None:
+                heads[i].queue.take(heads[i].needs)
+                found = child.share(), heads[i].rank, i
+                heads[i].queue.take(heads[i].needs, -1)
+                best = found if best is None else min(best, found)
+        return None if best is None else best[2]
+
+    found = winner(root_of(heads[first].queue))
+    return first if found is None else found
+
+
+# --------------------------------------------------------------------------- what kubectl prints
+
+UNITS = {unit: 1024.0**i for i, unit in enumerate(("", "Ki", "Mi", "Gi", "Ti", "Pi"))}
+UNITS |= {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+STRATEGIES = ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
+VERSIONS = "v1alpha1", "v1beta1", "v1beta2"
+KINDS = {  # what of their specification is read
+    "ClusterQueue": "cohort cohortName queueingStrategy namespaceSelector resourceGroups "
+    "preemption flavorFungibility fairSharing stopPolicy",
+    "Cohort": "parent parentName resourceGroups fairSharing",
+    "LocalQueue": "clusterQueue",
+    "ResourceFlavor": "nodeLabels tolerations",
+}
+WORDS = {  # of a ClusterQueue: where a setting stands, and its values, the default first
+    "strategy": ("queueingStrategy", "BestEffortFIFO StrictFIFO"),
+    "stop": ("stopPolicy", "None Hold HoldAndDrain"),
+    "within": ("preemption.withinClusterQueue", "Never LowerPriority LowerOrNewerEqualPriority"),
+    "reclaim": ("preemption.reclaimWithinCohort", "Never LowerPriority Any"),
+    "borrow": ("preemption.borrowWithinCohort.policy", "Never LowerPriority"),
+    "when_borrow": ("flavorFungibility.whenCanBorrow", "Borrow MayStopSearch TryNextFlavor"),
+    "when_preempt": ("flavorFungibility.whenCanPreempt", "TryNextFlavor Preempt MayStopSearch"),
+}
+
+
+class At(dict[str, Any]):
+    """A mapping of a file, which knows in which line it begins."""
+
+    where = ""
+
+    def at(self, path: str) -> Any:
+        found: Any = self
+        for part in path.split("."):
+            found = (found or {}).get(part)
+        return found
+
+
+def quantity(text: Any) -> float:
+    """A quantity of Kubernetes; ValueError for what is none.
+
+    >>> quantity("36Gi") / 2**30, quantity("500m"), quantity(9)
+    (36.0, 0.5, 9.0)
+    """
+    match = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)([A-Za-z]*)", str(text).strip())
+    if match is None or match[2] not in UNITS:
+        raise ValueError(f"{text!r} is no quantity")
+    return float(match[1]) * UNITS[match[2]]
+
+
+def resource(name: str) -> str:
+    """A resource as device types of logs are called.
+
+    >>> resource("nvidia.com/gpu"), resource("memory")
+    ('gpu', 'mem')
+    """
+    return {"memory": "mem"}.get(name, name.rpartition("/")[2])
+
+
+def documents(file: Path, text: str = "") -> Iterator[Any]:
+    """Objects of a file, or of a text in it, with the lines that they begin in."""
+    try:
+        import yaml  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise ScenarioError(f"{file} is YAML; {to_install('live')}") from error
+
+    def plain(node: Any) -> Any:
+        if isinstance(node, yaml.MappingNode):
+            found = At({plain(key): plain(value) for key, value in node.value})
+            found.where = f"{file.name}, line {node.start_mark.line + 1}"
+            return found
+        if isinstance(node, yaml.SequenceNode):
+            return [plain(each) for each in node.value]
+        return loader.construct_object(node)
+
+    loader = yaml.SafeLoader(text or file.read_bytes())
+    try:
+        while loader.check_node():
+            yield plain(loader.get_node())
+    except yaml.YAMLError as error:
+        raise ScenarioError(f"{file}: {error}") from error
+
+
+class Printed:
+    """Objects of a folder by kind, and what there is to say of them."""
+
+    def __init__(self, folder: Path):
+        self.kinds: dict[str, list[At]] = {}
+        self.said: list[str] = []
+        for file in sorted(folder.iterdir()) if folder.is_dir() else ():
+            for document in documents(file) if file.suffix in (".yaml", ".yml", ".json") else ():
+                self._take(document, file)
+        if not self.kinds.get("ClusterQueue"):
+            raise ScenarioError(
+                f"{folder} has no ClusterQueue; it holds what kubectl get "
+                "clusterqueues,cohorts,localqueues,resourceflavors -A -o yaml prints"
+            )
+
+    def _take(self, one: Any, file: Path) -> None:
+        if not isinstance(one, At):
+            return
+        kind, version = str(one.get("kind")), str(one.get("apiVersion", "")).rpartition("/")[2]
+        if "items" in one:
+            for each in one["items"] or ():
+                self._take(each, file)
+        elif kind == "ConfigMap":
+            for text in one.get("data", {}).values():
+                for each in documents(file, text):
+                    self._take(each, file)
+        elif kind in KINDS or kind == "Configuration":
+            if version not in VERSIONS:
+                self.said.append(f"{one.where}: {kind} {version} is read as {VERSIONS[-1]}")
+            self.kinds.setdefault(kind, []).append(one)
+            for name, value in one.get("spec", {}).items() if kind in KINDS else ():
+                if name not in KINDS[kind].split() and value not in (None, [], "None"):
+                    self.said.append(f"not modelled: {name} of a {kind}, {one.where}")
+        else:
+            self.said.append(f"{one.where}: {kind} is not read: left out")
+
+    def amount(self, kind: str, of: At, name: str, default: float) -> float:
+        """Of a resource; memory in GiB."""
+        try:
+            found = default if of.get(name) is None else quantity(of[name])
+        except ValueError as error:
+            self.said.append(f"{of.where}: {name}: {error}; {default:g} is taken")
+            return default
+        return found / 2**30 if kind == "mem" and found is not default else found
+
+    def holder(self, one: At) -> dict[str, Any]:
+        """A ClusterQueue or a cohort: where it is, its weight and its quotas."""
+        spec = one.get("spec") or At()
+        above = [spec.get(name) for name in ("cohortName", "cohort", "parentName", "parent")]
+        groups = []
+        for group in spec.get("resourceGroups") or ():
+            flavors = []
+            for flavor in group.get("flavors", ()):
+                quotas = {}
+                for each in flavor.get("resources", ()):
+                    kind = resource(str(each["name"]))
+                    limits = ("nominal", "Quota", 0.0), ("borrowing", "Limit", math.inf)
+                    quotas[kind] = {
+                        name: self.amount(kind, each, name + unit, default)
+                        for name, unit, default in (*limits, ("lending", "Limit", math.inf))
+                    }
+                flavors.append({"name": str(flavor["name"]), "quotas": quotas})
+            covered = [resource(str(name)) for name in group.get("coveredResources", ())]
+            groups.append({"resources": covered, "flavors": flavors})
+        return {
+            "name": str(one["metadata"]["name"]),
+            "cohort": next((str(name) for name in above if name), ""),
+            "weight": self.amount("", spec.get("fairSharing") or At(), "weight", 1.0),
+            "groups": groups,
+        }
+
+    def queue(self, one: At) -> dict[str, Any]:
+        told, spec = self.holder(one), one.get("spec") or At()
+        for key, (path, known) in WORDS.items():
+            told[key] = str(spec.at(path) or known.split()[0])
+            if told[key] not in known.split():
+                self.said.append(f"{one.where}: {path}: {told[key]} is none of {known}")
+                told[key] = known.split()[0]
+            told[key] = {"MayStopSearch": key.removeprefix("when_").title()}.get(
+                told[key], told[key]
+            )
+        threshold = spec.at("preemption.borrowWithinCohort.maxPriorityThreshold")
+        return told if threshold is None else told | {"threshold": float(threshold)}
+
+
+def read_kueue(folder: Path) -> dict[str, Any]:
+    """What :class:`gangwise.jobs.site.Site` is made of, of the objects that kubectl printed.
+
+    Raises
+    ------
+    ScenarioError
+        Where there is no ClusterQueue, a cohort is below itself, or a file cannot be read.
+    """
+    r = Printed(folder)
+    labels = {
+        str(one["metadata"]["name"]): dict(one.get("spec", {}).get("nodeLabels") or {})
+        for one in r.kinds.get("ResourceFlavor", ())
+    }
+    queues = [r.queue(one) for one in r.kinds["ClusterQueue"]]
+    for one, told in zip(r.kinds["ClusterQueue"], queues):
+        for name in {f["name"] for group in told["groups"] for f in group["flavors"]} - {*labels}:
+            r.said.append(f"{one.where}: there is no ResourceFlavor {name}: it may use any node")
+    local: dict[str, str] = {}
+    for one in r.kinds.get("LocalQueue", ()):
+        name, queue = str(one["metadata"]["name"]), str(one.get("spec", {}).get("clusterQueue"))
+        if queue not in {told["name"] for told in queues}:
+            r.said.append(f"{one.where}: LocalQueue {name}: there is no ClusterQueue {queue}")
+        if local.setdefault(name, queue) != queue:
+            r.said.append(f"{one.where}: {name} without a namespace means {local[name]}")
+        local[f"{one['metadata'].get('namespace', 'default')}/{name}"] = queue
+    fair: list[str] = []
+    for one in r.kinds.get("Configuration", ()):
+        if (one.get("fairSharing") or {}).get("enable", bool(one.get("fairSharing"))):
+            fair = list(one["fairSharing"].get("preemptionStrategies") or STRATEGIES)
+    if not r.kinds.get("Configuration"):
+        r.said.append("no Configuration of Kueue is there: fair sharing is taken to be off")
+    cohorts = [r.holder(one) for one in r.kinds.get("Cohort", ())]
+    quotas = {"queues": queues, "cohorts": cohorts, "local": local, "flavors": labels, "fair": fair}
+    tree_of(quotas)
+    notes = *r.said, "partial admission is not played: gangs are whole"
+    return {"rules": {"kueue": quotas}, "scheduler": "kueue", "notes": notes}

@@ -1,0 +1,153 @@
+"""Kueue: small cases of its documentation, their admissions worked out by hand, and bad input."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gangwise.core.errors import ScenarioError
+from gangwise.jobs import Jobs, Nodes, simulate_jobs
+from gangwise.jobs.check import check_scheduler
+from gangwise.jobs.kueue import Holder
+from gangwise.jobs.site import Site
+
+CASES = sorted(Path(__file__).with_name("kueue").glob("*.toml"))
+
+yaml = pytest.importorskip("yaml")
+
+
+@pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)
+def test_workloads_are_admitted_when_the_documentation_says(file: Path, tmp_path: Path) -> None:
+    case = tomllib.loads(file.read_text())
+    (tmp_path / "queues.yaml").write_text(case["objects"])
+    site = Site.read(f"kueue:{tmp_path}")
+    queue, submit, run, cpus, priority = zip(*case["jobs"])
+    jobs = Jobs.of(submit, run, cpus, {"cpu": 1.0}, pool=queue, priority=priority)
+    played = simulate_jobs(jobs, Nodes.pool(100), site.scheduler, site=site)
+    wanted = [np.nan if at == "never" else at for at in case["start"]]
+    assert np.array_equal(played.start, wanted, equal_nan=True), (case["why"], played.start)
+    if "attempts" in case:
+        assert played.attempts.tolist() == case["attempts"]
+
+
+QUEUES = """
+kind: List
+apiVersion: v1
+items:
+- kind: ClusterQueue
+  apiVersion: kueue.x-k8s.io/v1beta2
+  metadata: {name: vision}
+  spec:
+    cohortName: lab
+    admissionChecks: [quota]
+    queueingStrategy: FIFO
+    resourceGroups:
+    - coveredResources: [cpu, memory, nvidia.com/gpu]
+      flavors:
+      - name: a100
+        resources:
+        - {name: cpu, nominalQuota: 500m}
+        - {name: memory, nominalQuota: 36Gi}
+        - {name: nvidia.com/gpu, nominalQuota: many}
+- kind: LocalQueue
+  apiVersion: kueue.x-k8s.io/v1
+  metadata: {name: team, namespace: x}
+  spec: {clusterQueue: sight}
+- kind: Topology
+  apiVersion: kueue.x-k8s.io/v1beta1
+  metadata: {name: rack}
+- kind: ResourceFlavor
+  apiVersion: kueue.x-k8s.io/v1beta1
+  metadata: {name: a100}
+  spec: {nodeTaints: [{key: gpu}]}
+"""
+
+
+def test_what_is_not_modelled_unknown_or_wrong_is_named_with_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "queues.yaml").write_text(QUEUES)
+    (tmp_path / "notes.txt").write_text("not read")
+    site = Site.read(f"kueue:{tmp_path}")
+    quotas = site.rules.kueue["queues"][0]["groups"][0]["flavors"][0]["quotas"]
+    assert (quotas["mem"]["nominal"], quotas["cpu"]["nominal"]) == (36, 0.5)
+    said = "\n".join(site.notes)
+    for part in (
+        "not modelled: admissionChecks of a ClusterQueue, queues.yaml, line 5",
+        "queueingStrategy: FIFO is none of BestEffortFIFO StrictFIFO",
+        "queues.yaml, line 19: nominalQuota: 'many' is no quantity; 0 is taken",
+        "queues.yaml, line 20: LocalQueue v1 is read as v1beta2",
+        "LocalQueue team: there is no ClusterQueue sight",
+        "queues.yaml, line 24: Topology is not read: left out",
+        "not modelled: nodeTaints of a ResourceFlavor, queues.yaml, line 27",
+        "no Configuration of Kueue is there: fair sharing is taken to be off",
+        "partial admission is not played",
+    ):
+        assert part in said, said
+    (tmp_path / "queues.yaml").write_text("a: [1\n")
+    with pytest.raises(ScenarioError, match=r"queues\.yaml"):
+        Site.read(f"kueue:{tmp_path}")
+    (tmp_path / "queues.yaml").write_text("kind: ClusterQueue\n" * 0)
+    with pytest.raises(ScenarioError, match="has no ClusterQueue; it holds what kubectl"):
+        Site.read(f"kueue:{tmp_path}")
+    cohort = "---\nkind: Cohort\napiVersion: kueue.x-k8s.io/v1beta1\n"
+    names = (
+        "metadata: {name: a}\nspec: {parentName: b}\n",
+        "metadata: {name: b}\nspec: {parent: a}\n",
+    )
+    circle = "".join(cohort + each for each in names)
+    (tmp_path / "queues.yaml").write_text(QUEUES + circle)
+    with pytest.raises(ScenarioError, match="cohort a is below itself"):
+        Site.read(f"kueue:{tmp_path}")
+
+
+def one_group(name: str, **quota: int) -> dict:
+    flavors = [{"name": "f", "quotas": {"cpu": quota}}]
+    group = {"resources": ["cpu"], "flavors": flavors}
+    return {"name": name, "cohort": "all", "groups": [group]}
+
+
+def test_random_cohorts_keep_to_their_quotas_and_leave_nobody_waiting_who_fits() -> None:
+    """Sums over all that hold quota, at each start; and who waits then would break one."""
+    checked = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        nominal, lending, borrowing = (
+            rng.integers(0, 9, 3),
+            rng.integers(0, 6, 3),
+            rng.integers(0, 9, 3),
+        )
+        queues = [
+            one_group(n, nominal=int(q), lending=int(l), borrowing=int(b))
+            for n, q, l, b in zip("abc", nominal, lending, borrowing)
+        ]
+        site = Site.of({"kueue": {"queues": queues}}, "made")
+        J = 60
+        of, size = rng.integers(0, 3, J), rng.integers(1, 8, J)
+        submit, run = np.sort(rng.integers(0, 200, J)), rng.integers(1, 40, J)
+        jobs = Jobs.of(submit, run, size, {"cpu": 1.0}, pool=["abc"[q] for q in of])
+        played = simulate_jobs(jobs, Nodes.pool(1000), "kueue", site=site)
+        kept = np.maximum(0, nominal - lending)
+
+        def allowed(used: np.ndarray, nominal=nominal, borrowing=borrowing, kept=kept) -> bool:
+            beyond = np.maximum(0, used - kept).sum() <= (nominal - kept).sum()
+            return bool(beyond and (used <= nominal + borrowing).all())
+
+        for now in np.unique(played.start[np.isfinite(played.start)]):
+            on = (played.start <= now) & (played.end > now)
+            used = np.bincount(of[on], size[on], 3)
+            assert allowed(used), (seed, now)
+            for j in np.flatnonzero((submit <= now) & ~(played.start <= now)):
+                checked += 1
+                assert not allowed(used + size[j] * (np.arange(3) == of[j])), (seed, now, j)
+    assert checked > 500
+
+
+def test_kueue_keeps_to_the_contract_of_a_scheduler_and_shares_are_of_what_can_be_lent() -> None:
+    check_scheduler("kueue", cases=2)
+    cohort = Holder(one_group("all", nominal=4), "")
+    queue = Holder({**one_group("a", nominal=4), "weight": 2.0}, "all")
+    queue.parent, cohort.children = cohort, [queue]
+    queue.take({("f", "cpu"): 7.0})
+    assert queue.share() == pytest.approx(3 / 8 / 2)
