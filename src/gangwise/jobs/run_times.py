@@ -75,9 +75,7 @@ class RunTimes(NamedTuple):
     all: Floats  # [4] jobs that have ended, their seconds; mean and weight of ln ratios
     last: Floats  # [U, 4] seconds of the user's last job and the one before, NaN; the same two
     memory: Memory  # what `learned` keeps; of no users elsewhere
-    told: npt.NDArray[
-        np.float32
-    ]  # [J, BINS + 1] of `learned`: the distribution at submission; class of the user
+    told: npt.NDArray[np.float32]  # [J, BINS + 1] of `learned`: as of submission; class of user
 
 
 def state_of(
