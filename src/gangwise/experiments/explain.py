@@ -193,7 +193,7 @@ class _Remembering(Simulation):
 
 
 def _explain_shares(out: Explained, p: GainOverheadProblem, simulation: _Remembering) -> None:
-    """Devices by job type and server, and marginal rewards, OGASched (9), where devices ran out."""
+    """Devices by job type and server, and marginal rewards where devices ran out."""
     arrivals, y = simulation.arrivals(), simulation.decision
     came, devices, servers = np.flatnonzero(arrivals), p.cluster.devices, p.cluster.servers
     state = Ascent(p, y * (arrivals[p.channels.job_type] != 0)[:, None])
