@@ -295,9 +295,10 @@ NONSENSE = [
     RankReport("elsewhere", 0, 10.0, 10.0),
     RankReport("n0", 0, 0.0, 10.0),
 ]
+SENSE = RankReport("n0", 0, 40.0, 10.0)
 
 
-@pytest.mark.parametrize("report", NONSENSE)
+@pytest.mark.parametrize("report", [*NONSENSE, SENSE])
 def test_nonsense_of_a_rank_is_left_out(engine, service, time, report):
     ticks(service, time)
     for i in range(6):  # units are known before the nonsense comes
@@ -310,10 +311,13 @@ def test_nonsense_of_a_rank_is_left_out(engine, service, time, report):
     before = choice.rates.node_factors()[0].copy()
     engine.submit("bad", gpus=4)
     ticks(service, time, 2)
-    engine.tell("measured", "bad", ranks=(report,))
+    here = service.ledger.jobs["bad"].placed[0].node  # only what is told of it is looked at
+    told = report if report.node == "elsewhere" else report._replace(node=here)
+    engine.tell("measured", "bad", ranks=(told,))
     ticks(service, time, 2)
     assert service.ledger.jobs["bad"].phase == "running"
-    np.testing.assert_array_equal(choice.rates.node_factors()[0], before)
+    same = np.array_equal(choice.rates.node_factors()[0], before)
+    assert same == (report != SENSE), "what makes sense is learned from, and that alone"
 
 
 def test_a_restart_keeps_what_was_learned(engine, time, tmp_path):
