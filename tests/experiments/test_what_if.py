@@ -228,6 +228,24 @@ def test_a_change_of_a_document_is_undone_by_its_opposite() -> None:
         assert changed(longer, changes_of("pool-=x")) == site
 
 
+def test_lines_of_kueue_that_would_change_are_paths_that_change_them_back() -> None:
+    groups = [{"flavors": [{"name": "a100", "quotas": {"gpu": {"nominal": 8.0}}}]}]
+    site = {
+        "cap": [{"most": 2.0}],
+        "kueue": {"queues": [{"name": "x", "groups": groups}, {"name": "y", "weight": 1.0}]},
+    }
+    path = "kueue.queues.x.groups.1.flavors.a100.quotas.gpu.nominal"
+    there = changed(site, changes_of(f"{path}+=4,kueue.queues.y.weight=3.0,cap.1.most=9.0"))
+    lines = changed_lines(site, there)
+    assert lines == [
+        f"- {path} = 8.0", f"+ {path} = 12.0",
+        "- kueue.queues.y.weight = 1.0", "+ kueue.queues.y.weight = 3.0",
+        "  [[cap]]", "- most = 2.0", "+ most = 9.0",
+    ]  # fmt: skip
+    back = changes_of(",".join(line[2:] for line in lines[:4] if line[0] == "-"))
+    assert changed(there, back)["kueue"] == site["kueue"]
+
+
 def test_lines_of_the_site_file_that_would_change(asked: Asked) -> None:
     found = lines_of(what_if(asked, [CHANGES[0], CHANGES[2], CHANGES[3]]))
     assert found[CHANGES[0]] == [

@@ -76,7 +76,7 @@ def chart_of(text: str) -> dict[str, Any]:
 def test_the_answer_is_told_first_and_never_against_the_past() -> None:
     found = job_report(three(bounds=[10 * HOUR]))
     assert found.answer == found.results.text
-    assert "(38 %;" in found.answer  # of the 8 h that jobs waited the base retells 3 h
+    assert "(38 % explained;" in found.answer  # of the 8 h that jobs waited the base retells 3 h
     assert "not with the past" in found.answer
     # Mean completion of EASY: (10 + 19 + 5) / 3 = 34 / 3 h, of which 10 h cannot be saved.
     assert "more than 11.8 %" in found.answer

@@ -499,9 +499,20 @@ BY_BLOCKS: Mapping[
 """Means over jobs, which may be taken by week of submission; and the jobs that count."""
 
 
+def source_in_words(name: str) -> str:
+    """A log as a title has it.
+
+    >>> source_in_words("twin:alibaba-gpu-v2023"), source_in_words("logs/october.swf")
+    ('the synthetic twin of alibaba-gpu-v2023', 'october.swf')
+    """
+    kind, _, of = name.partition(":")
+    known = {"twin": f"the synthetic twin of {of}", "demo": "a drawn cluster"}
+    return known.get(kind, name.rstrip("/").rpartition("/")[2])
+
+
 def retelling(n: Compared) -> str:
     counts = [each["jobs"] for each in n.summaries[n.base]]
-    jobs = f"On {np.mean(counts):,.0f} jobs of {n.name}"
+    jobs = f"{np.mean(counts):,.0f} jobs of {source_in_words(n.name)}"
     if len(set(counts)) > 1:
         jobs += f" (mean of {len(counts)} seeds)"
     told = n.retold
@@ -511,20 +522,16 @@ def retelling(n: Compared) -> str:
         if n.as_logged and not n.drawn:
             apart = " Starts are not recorded as distinct from submissions, so what the model "
             apart += "explains of them is not known."
-        return (
-            f"{jobs}, the base, {n.base}, has a mean wait of {period(wait)} and a mean completion "
-            f"of {period(took)}.{apart}"
-        )
+        times = f"wait {period(wait)} and complete after {period(took)} on average"
+        return f"{jobs} {times} under the base, {n.base}.{apart}"
     chosen = not n.rules and len(n.plain) > 1
     rules = n.base + f" (of {len(n.plain)} plain rules none explains more)" * chosen
-    shares = [f"{number(100 * told.explained)} %", f"job by job {number(100 * told.by_job)} %"]
+    shares = [f"{number(100 * told.explained)} % explained"]
+    shares.append(f"job by job {number(100 * told.by_job)} %")
     if math.isfinite(told.order):
         shares.append(f"order of starts τ = {number(told.order, 2)}")
-    found = f"retells {period(told.simulated)} of the mean wait of {period(told.recorded)}"
-    if told.simulated > told.recorded:
-        found = f"has a mean wait of {period(told.simulated)} where it was {period(told.recorded)}"
-        shares[0] += " explained"
-    text = f"{jobs}, the model under the base, {rules}, {found} ({'; '.join(shares)})"
+    text = f"{jobs} waited {period(told.recorded)} on average; in the model under the base, "
+    text += f"{rules}, they wait {period(told.simulated)} ({'; '.join(shares)})"
     if told.explained < ENOUGH:
         text += ", so schedulers may be compared with one another below, and not with the past"
     return f"{text}."

@@ -24,7 +24,7 @@ from difflib import get_close_matches, unified_diff
 from typing import Any, NamedTuple
 
 from gangwise.core.errors import ScenarioError
-from gangwise.core.settings import toml_text
+from gangwise.core.settings import toml_key, toml_text, toml_value
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -200,7 +200,10 @@ def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
     ['  [start]', '- a = 1', '+ a = 3']
     """
     found: list[str] = []
-    old, new = toml_text(before).split("\n"), toml_text(after).split("\n")
+    old, new = (  # what it has of Kueue is deep: a path and a value on each line
+        _paths("kueue", of.get("kueue", {})) + toml_text({**of, "kueue": 0}).split("\n")
+        for of in (before, after)
+    )
     heading = ""
     for line in list(unified_diff(old, new, n=len(old) + len(new)))[3:]:
         told = f"{line[0]} {line[1:]}"
@@ -210,3 +213,11 @@ def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
             found += [heading] * (heading not in ("", told)) + [told]
             heading = ""
     return found
+
+
+def _paths(path: str, value: Any) -> list[str]:
+    if isinstance(value, list | tuple) and any(isinstance(each, Mapping) for each in value):
+        value = {each.get("name") or i: each for i, each in enumerate(value, 1)}
+    if not isinstance(value, Mapping):
+        return [f"{path} = {toml_value(value)}"]
+    return [x for key, of in value.items() for x in _paths(f"{path}.{toml_key(str(key))}", of)]

@@ -265,7 +265,7 @@ class ReplayScenario:
 
     @property
     def not_modelled(self) -> Sequence[str]:
-        if self.cluster is not None or (self.site is not None and self.site.rules.pool):
+        if self.cluster is not None or ((s := self.site) and (s.rules.pool or s.rules.kueue)):
             return ()
         return self.log.played.not_modelled
 

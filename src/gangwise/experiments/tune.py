@@ -26,6 +26,7 @@ from gangwise.core.files import STATE, Folder, sealed_line, unsealed, write_whol
 from gangwise.core.registry import create
 from gangwise.core.settings import toml_value
 from gangwise.experiments.changes import setting
+from gangwise.experiments.replay_scenario import EVERY
 from gangwise.experiments.results import Results, turned
 from gangwise.experiments.runs import NamedSource, Replay, deciders
 from gangwise.experiments.specification import Experiment, PolicyTable
@@ -210,7 +211,7 @@ class Tuning:
 
     @property
     def sentence(self) -> str:
-        on = f"tuned on {_seeds(self.seeds)}"
+        on = f"tuned on {_seeds(self.seeds)}{' (parts of the log)' * (self.metric == EVERY)}"
         if self.row is None:
             return f"{on}: none of {len(self.trials)} trials is better than the default; keep it"
         found = f"{arguments_text(self.best.arguments)}; on {_seeds(self.validation)}"

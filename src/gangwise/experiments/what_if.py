@@ -116,15 +116,13 @@ def _contender(
 def lines_of(played: Replayed) -> dict[str, list[str]]:
     """By change, the lines of the site's files that it replaces; of no what-if, nothing."""
 
-    def document(scenario: ReplayScenario) -> dict[str, Any]:
-        return {} if scenario.site is None else scenario.site.document()
-
     def lines(scenario: ReplayScenario) -> list[str]:
         edits = list(scenario.site.edits) if scenario.site else []
         every = changes_of(scenario.settings.change) if scenario.settings.change else []
         if edits and all(in_own_words(change.parts) for change in every):
             return edits
-        return edits + changed_lines(document(played.scenario), document(scenario))
+        sites = (played.scenario.site, scenario.site)
+        return edits + changed_lines(*(site.document() if site else {} for site in sites))
 
     if CONFIGURED not in played.schedulers:
         return {}

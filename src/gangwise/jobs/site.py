@@ -356,8 +356,8 @@ class Site:
     def lines(self, jobs: Jobs) -> list[str]:
         """What the site asks for, and what of it or of the jobs does not match."""
         r, said = self.rules, []
-        some = {"pool": r.pool, "QOS": r.qos, "account": r.account}
-        some |= {"cap": r.cap, "window": r.window, "closing": r.closed}
+        some = {"pool": r.pool, "QOS": r.qos, "account": r.account, "cap": r.cap}
+        some |= {"window": r.window, "closing": r.closed, "queue": r.kueue.get("queues", ())}
         counts = [
             f"{len(x)} {what}{'s' * (len(x) != 1 and what != 'QOS')}"
             for what, x in some.items()

@@ -19,7 +19,7 @@ from rich.text import Text as Line
 
 import gangwise
 from gangwise.core.arrays import Ints
-from gangwise.experiments.answer import CONFIGURED, Compared, ending_keys
+from gangwise.experiments.answer import CONFIGURED, Compared, ending_keys, source_in_words
 from gangwise.experiments.replay import Replayed
 from gangwise.experiments.statistics import (
     Estimate,
@@ -170,20 +170,9 @@ def job_report(results: JobResults) -> JobReport:
     >>> names = ("fcfs", "fcfs+easy+best-fit")
     >>> played = {n: [Outcome.of(simulate_jobs(jobs, Nodes.pool(4), n), n)] for n in names}
     >>> job_report(JobResults("three jobs", played)).answer
-    'On 3 jobs of three jobs, the base, fcfs, has a mean wait of 1.9 h and a mean completion of...'
+    '3 jobs of three jobs wait 1.9 h and complete after 4.2 h on average under the base, fcfs....'
     """
     return JobReport(results, results.text, [sheet for make in SHEETS for sheet in make(results)])
-
-
-def source_in_words(name: str) -> str:
-    """A log as a title has it.
-
-    >>> source_in_words("twin:alibaba-gpu-v2023"), source_in_words("logs/october.swf")
-    ('the synthetic twin of alibaba-gpu-v2023', 'october.swf')
-    """
-    kind, _, of = name.partition(":")
-    known = {"twin": f"the synthetic twin of {of}", "demo": "a drawn cluster"}
-    return known.get(kind, name.rstrip("/").rpartition("/")[2])
 
 
 # Tables
@@ -385,7 +374,7 @@ def _groups_sheets(n: JobResults) -> list[Sheet]:
         columns: Columns = [
             ("jobs", [value_cell(row.jobs) for row in rows]),
             (f"{n.device}-hours", [value_cell(round(row.hours)) for row in rows]),
-            (f"wait as it\nis, {unit}", [value_cell(row.wait / size) for row in rows]),
+            (f"wait as\nconfigured, {unit}", [value_cell(row.wait / size) for row in rows]),
         ]
         for name in n.edits:
             each = [row.longer[name] for row in rows]

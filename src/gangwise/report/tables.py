@@ -100,10 +100,10 @@ def rescaled(estimate: Estimate, factor: float) -> Estimate:
 def pieces(name: str) -> list[str]:
     """A name cut after its separators.
 
-    >>> pieces("ogasched-react:steps=3")
-    ['ogasched-', 'react:', 'steps=', '3']
+    >>> pieces("ogasched-react:steps=3"), pieces("cap.most*=0.5")
+    (['ogasched-', 'react:', 'steps=', '3'], ['cap.', 'most*=', '0.5'])
     """
-    return re.findall(r"[^-_:,=+\s]+[-_:,=+\s]*|[-_:,=+\s]+", name)
+    return re.findall(r"(?:[^-_:,=+.\s]|\.(?!\D))+[-_:,=+.\s]*|[-_:,=+.\s]+", name)
 
 
 def folded(name: str, width: int) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gangwise.experiments.replay_scenario import EVERY
 from gangwise.experiments.statistics import NOTHING, Estimate
 from gangwise.experiments.tune import DEFAULT, ParameterRange, Trial, Tuning, arguments_text, labels
 from gangwise.report.experiments import Shown
@@ -50,7 +51,7 @@ def chapter(tuning: Tuning, shown: Shown) -> Chapter:
         count(len(tuning.trials), "trial"),
         count(len(tuning.ranges), "argument"),
         count(len(tuning.seeds), "seed"),
-        f"{numbers.results.runs[0]['slots']:,} slots",
+        count(numbers.results.runs[0]["slots"], "slot"),
         f"gangwise {', '.join(numbers.run_versions)}",
     ]
     tuned = enumerated([arg.name for arg in tuning.ranges])
@@ -84,15 +85,7 @@ def tuning_figure(tuning: Tuning) -> Drawn:
         choices = tuple(map(str, arg.choices)) if arg.ends is None else ()
         panels.append(
             Panel(
-                arg.name,
-                arg.name,
-                unit,
-                "dots",
-                arg.log,
-                False,
-                0.0,
-                ends=arg.ends,
-                choices=choices,
+                arg.name, arg.name, unit, "dots", arg.log, level=0.0, ends=arg.ends, choices=choices
             )
         )
         for kind, trials in kinds.items():
@@ -196,20 +189,24 @@ def trials_sheet(tuning: Tuning, numbers: Numbers) -> Sheet:
         else NONE
         for row in rows
     ]
+    metric = in_words(tuning.metric) + ", s" * (tuning.metric == EVERY)
     times = [numbers.of("us_per_slot").get(((), called[trial.number]), NONE) for trial in shown]
     columns = [
         *((a.name, [_value(trial.arguments[a.name]) for trial in shown]) for a in tuning.ranges),
-        (in_words(tuning.metric), estimate_cells([trial.estimate for trial in shown])),
+        (metric, estimate_cells([trial.estimate for trial in shown])),
         (f"{'% ' * percent}better than\ndefault", estimate_cells(changes, sign=True, least=1)),
-        ("µs per\nslot", [time_cell(each) for each in times]),
     ]
+    if any(math.isfinite(each.mean) for each in times):
+        columns.append(("µs per\nslot", [time_cell(each) for each in times]))
     name = {trial.number: str(trial.number) for trial in shown}
     default = tuning.default.number
     name[default] = "default" if default < 0 else f"{default}, the default"
     better = "Less" if tuning.minimise else "More"
     caption = f"{words('captions')['trials']} {better} of the metric is better."
-    title = f"{len(tuning.trials)} trials, best first"
-    names = [name[trial.number] for trial in shown]
+    title, names = (
+        f"{len(tuning.trials)} trials, best first",
+        [name[trial.number] for trial in shown],
+    )
     return columns_sheet(title, names, columns, (caption,), "trial")
 
 

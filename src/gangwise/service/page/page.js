@@ -51,14 +51,14 @@ function tellFigures(health, nodes) {
     if (node.up) { sum.all += n; sum.free += node.free[kind] || 0; }
   }
   const up = nodes.filter((node) => node.up).length;
-  const figures = [["run", number(health.running + health.placed), ""],
-    ["wait", number(health.waiting), ""], ["nodes up", number(up), ` of ${number(nodes.length)}`]];
+  const figures = [["jobs run", number(health.running + health.placed), ""],
+    ["jobs wait", number(health.waiting), ""], ["nodes up", number(up), ` of ${number(nodes.length)}`]];
   const first = ["gpu", "cpu"].filter((kind) => kinds[kind]?.all);
   for (const kind of first.length ? first : Object.keys(kinds).slice(0, 2)) {
     const { all, free } = kinds[kind];
-    figures.push([`${kind} in use`, `${number(all ? 100 * (1 - free / all) : 0)} %`, ` of ${number(all)}`]);
+    figures.push([`${kind === "gpu" || kind === "cpu" ? `${kind.toUpperCase()}s` : kind} in use`, `${number(all ? 100 * (1 - free / all) : 0)} %`, ` of ${number(all)}`]);
   }
-  figures.push(["last round", number(health.round_ms, 1), " ms"]);
+  figures.push(["last decisions took", number(health.round_ms, 1), " ms"]);
   at("figures").replaceChildren(...figures.map(([what, value, more]) => {
     const box = make("div"), dd = make("dd", value);
     if (more) dd.append(make("small", more));
@@ -74,13 +74,13 @@ function tellQueue(jobs, unreadable) {
     const row = make("tr");
     const why = job.would
       ? `would start now on ${job.would.map(([node]) => node).join(", ")}` : job.why || "";
-    const room = job.where && job.where.length && !job.would ? ` (room on ${job.where.slice(0, 4).join(", ")})` : "";
-    const frees = job.frees && job.frees.length && !job.would ? `; the end of ${job.frees.slice(0, 4).join(", ")} frees it` : "";
+    const room = job.where && job.where.length && !job.would ? `; there is room for a part on ${job.where.slice(0, 4).join(", ")}` : "";
+    const frees = job.frees && job.frees.length && !job.would ? `; can start when ${job.frees.slice(0, 4).join(", ")} ends` : "";
     const [p50, p90] = [job.p50, job.p90].map((time) => lasting(Math.max(time - now, 0)));
     row.append(make("td", job.job, "id"), make("td", job.user),
       make("td", `${job.tasks} × ${amounts(job.demand)}`), make("td", lasting(now - job.submitted), "nowrap"),
       make("td", why + room + frees, "why"),
-      make("td", job.p50 ? `${p50}, 9 in 10 by ${p90}` : "not known", "nowrap"));
+      make("td", job.p50 ? `${p50}, 9 in 10 by ${p90}` : "no forecast yet", "nowrap"));
     return row;
   }));
   const held = jobs.filter((job) => job.phase === "held");
@@ -156,8 +156,7 @@ function drawGangs() {
   const line = new Map(rows.map((name, i) => [name, i]));
   pen.fillStyle = style("--muted");
   if (names) rows.forEach((name, i) => pen.fillText(fitted(pen, name, left - 8), 0, (i + 0.5) * tall));
-  const soft = style("--rule");
-  pen.fillStyle = soft;
+  pen.fillStyle = style("--rule");
   rows.forEach((_, i) => pen.fillRect(left, (i + 1) * tall - 0.5, wide - left, 0.5));
   const levels = packed(data.pieces);
   data.pieces.forEach((piece, i) => {
@@ -251,8 +250,7 @@ function drawRates() {
     pen.fillText(fitted(pen, "Nothing has been measured, or this scheduler does not learn.", wide), 0, 15);
     return;
   }
-  const names = types.map((type) => type.job_type);
-  const tall = 22, foot = 18;
+  const names = types.map((type) => type.job_type), tall = 22, foot = 18;
   const [pen, wide] = sheet(at("rates"), types.length * tall + foot);
   const left = gutter(pen, names, wide), each = (wide - left) / nodes.length;
   const fast = style("--fast"), slow = style("--slow");
@@ -281,9 +279,8 @@ function drawRates() {
   nodes.forEach((name, i) => { if (i % every === 0) pen.fillText(name, left + i * each + 2, types.length * tall + foot / 2); });
 }
 function sayRate() {
-  const { nodes, types } = shown.rates || { nodes: [], types: [] }, type = types[cell[0]];
+  const { nodes, types } = shown.rates || { nodes: [], types: [] }, type = types[cell[0]], i = cell[1];
   if (!type) return;
-  const i = cell[1];
   at("rates-said").textContent = `${type.job_type} on ${nodes[i]}: ${number(type.rate[i], 2)} of a node of rate 1, ` +
     `95 % between ${number(type.low[i], 2)} and ${number(type.high[i], 2)}`;
 }
