@@ -75,7 +75,7 @@ function tellQueue(jobs, unreadable) {
     const why = job.would
       ? `would start now on ${job.would.map(([node]) => node).join(", ")}` : job.why || "";
     const room = job.where && job.where.length && !job.would ? `; there is room for a part on ${job.where.slice(0, 4).join(", ")}` : "";
-    const frees = job.frees && job.frees.length && !job.would ? `; can start when ${job.frees.slice(0, 4).join(", ")} ends` : "";
+    const frees = job.frees && job.frees.length && !job.would ? `; waits for the end of ${job.frees.length > 1 ? "jobs" : "job"} ${job.frees.slice(0, 4).join(", ")}` : "";
     const [p50, p90] = [job.p50, job.p90].map((time) => lasting(Math.max(time - now, 0)));
     row.append(make("td", job.job, "id"), make("td", job.user),
       make("td", `${job.tasks} × ${amounts(job.demand)}`), make("td", lasting(now - job.submitted), "nowrap"),
