@@ -73,7 +73,9 @@ class Net:
         """Gradients of the weights from those of scores [B, window + 1] and values [B]."""
         p, (x, one, two, about, hidden) = self.of, kept
         g: Grads = {}
-        flat = lambda array: array.reshape(-1, array.shape[-1])  # noqa: E731
+
+        def flat(array: np.ndarray) -> np.ndarray:
+            return array.reshape(-1, array.shape[-1])
 
         def layer(name: str, below: np.ndarray, above: np.ndarray) -> np.ndarray:
             g[name], g[f"{name}0"] = flat(below).T @ flat(above), flat(above).sum(0)
