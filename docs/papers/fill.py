@@ -14,11 +14,11 @@ from pathlib import Path
 
 from gangwise.experiments.statistics import decimals_for, estimate_text
 from gangwise.report.reproduction import VERDICTS, Row, called, claims_by_word
-from gangwise.reproduce import PAPERS, artefacts
+from gangwise.reproduce import OWN, PAPERS, artefacts
 from gangwise.reproduce.artefact import AT, ON_ROWS, Artefact, Claim
 from gangwise.reproduce.expected import best_reading, of_one, shown
 
-PAGES = [f"{paper}{part}.md" for paper in PAPERS for part in ("", "-appendix")]
+PAGES = [*(f"{paper}{part}.md" for paper in OWN for part in ("", "-appendix")), "field.md"]
 FOLDER = Path(__file__).parent
 
 WIDTH, LABEL, LINE, ROOM = 800, 400, 18, 70
@@ -204,7 +204,7 @@ def readings_block(paper: str) -> str:
 def counts_block() -> str:
     """Claims by word, by paper and by setting."""
     lines = [f"| | claims | {' | '.join(VERDICTS)} |", "|---|---|" + "---|" * len(VERDICTS)]
-    for paper in PAPERS:
+    for paper in OWN:
         others = {ON_ROWS: "rows of the traces", "-synthetic": "synthetic jobs"}
         for ending, setting in (("", "the paper's setting"), *others.items()):
             mine = [
@@ -226,7 +226,7 @@ def filled(name: str) -> str:
     page = (FOLDER / name).read_text(encoding="utf-8")
     tables = {}
     if paper in PAPERS:
-        for artefact in artefacts(paper) if "-appendix" in name else ():
+        for artefact in artefacts(paper) if "-appendix" in name or paper not in OWN else ():
             rows = every_row(artefact)
             tables[f"table {artefact.name}"] = of_one(rows) if rows else "No results.\n"
         tables |= {"claims": claims_block(paper), "readings": readings_block(paper)}

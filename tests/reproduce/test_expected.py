@@ -18,7 +18,7 @@ AGAIN = {"ogasched": "figure-7", "esdp": "figure-9", "opm": "table-1-synthetic"}
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", AGAIN)
 def test_a_quick_artefact_is_where_it_was_committed(tmp_path, paper):
     chosen = [a for a in artefacts(paper) if a.name == AGAIN[paper]]
     found = reproduce(chosen, Scale(quick=True), tmp_path, jobs=2)
@@ -29,9 +29,13 @@ def test_a_quick_artefact_is_where_it_was_committed(tmp_path, paper):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("paper", "name"), [("esdp", "figure-10")])  # others take a minute
-def test_a_quick_artefact_on_rows_of_the_traces_is_where_it_was(tmp_path, traces, paper, name):
-    chosen = [a for a in artefacts(paper) if a.name == f"{name}-traces"]
+@pytest.mark.parametrize(
+    ("paper", "names"),  # others take a minute
+    [("esdp", {"figure-10-traces"}), ("field", {"rlscheduler", "gaussier", "fgd-default"})],
+)
+def test_a_quick_artefact_on_traces_is_where_it_was(tmp_path, traces, paper, names):
+    chosen = [a for a in artefacts(paper) if a.name in names]
+    assert len(chosen) == len(names)
     found = reproduce(chosen, Scale(quick=True, traces=traces), tmp_path, jobs=2)
     assert expected.differences(found.rows, quick=True) == []
     assert expected.different_seeds(found.totals, quick=True) == []
@@ -156,10 +160,14 @@ def test_a_slight_edge_is_no_rout():
 
 
 def test_what_is_true_by_definition_is_not_judged():
-    """A number that agrees whatever the seed is one that no run could contradict."""
+    """A number that agrees whatever the seed is one that no run could contradict.
+
+    A log that is played once has no interval.
+    """
     for paper in PAPERS:
         for row in expected.shown(artefacts(paper)):
-            assert not row.agrees or row.ours.low != row.ours.high, row.id
+            once = row.ours.low is None and row.paper == "field"
+            assert not row.agrees or once or row.ours.low != row.ours.high, row.id
 
 
 def _artefact(**claims):

@@ -88,8 +88,8 @@ def fill_trace(
     """
     s = checked(Settings, "--until-full", dict(settings or {}))
     names, seeds = tuple(policies) or POLICIES, tuple(seeds) or tuple(range(10))
-    log = _untimed(Path(source))
-    nodes = _with_gpus(log.nodes) if s.gpu_nodes else log.nodes
+    log = untimed(Path(source))
+    nodes = with_gpus(log.nodes) if s.gpu_nodes else log.nodes
     filled: dict[str, list[Filled]] = {name: [] for name in names}
     account = log.jobs.account
     for i, seed in enumerate(seeds):
@@ -111,7 +111,7 @@ def fill_trace(
     return Fillings(line, s, seeds, filled)
 
 
-def _untimed(source: Path) -> JobLog:
+def untimed(source: Path) -> JobLog:
     """All jobs of a trace as if they came at once and took a second."""
     knobs: dict[str, Any] = {}
     if not without_reader(source) and "untimed" in reader_arguments(reader_of(source, "")):
@@ -123,7 +123,7 @@ def _untimed(source: Path) -> JobLog:
     return jobs_of(replace(tables, jobs=jobs))
 
 
-def _with_gpus(nodes: Nodes) -> Nodes:
+def with_gpus(nodes: Nodes) -> Nodes:
     keep = np.flatnonzero(nodes.capacity[:, nodes.devices.index("gpu")])
     return replace(
         nodes,

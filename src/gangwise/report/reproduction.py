@@ -131,7 +131,7 @@ def called(paper: str, name: str) -> str:
     return f"{PAPERS.get(paper, paper)}, {name.replace('-', ' ', 1).replace('-', ', ')}"
 
 
-PAPERS = {"ogasched": "OGASched", "esdp": "ESDP", "opm": "OPS and OPM"}
+PAPERS = {"ogasched": "OGASched", "esdp": "ESDP", "opm": "OPS and OPM", "field": "The field"}
 """What papers are called."""
 
 

@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gangwise.reproduce.artefact import Artefact
 
-__all__ = ["PAPERS", "artefacts"]
+__all__ = ["OWN", "PAPERS", "artefacts"]
 
-PAPERS = ("ogasched", "esdp", "opm")
+OWN = ("ogasched", "esdp", "opm")
+"""The papers that gangwise implements: each has a page of ten claims, and an appendix."""
+
+PAPERS = (*OWN, "field")
+"""These, and what others published in the field."""
 
 
 def artefacts(paper: str) -> tuple[Artefact, ...]:

@@ -99,9 +99,10 @@ class Scale:
     seeds: tuple[int, ...] | None = None
     traces: Path | None = None
 
-    def first_seeds(self, number: int) -> list[int]:
-        """So many seeds from 100 on, unless others were asked for."""
-        return list(range(100, 100 + number) if self.seeds is None else self.seeds)
+    def first_seeds(self, own: int | list[int]) -> list[int]:
+        """So many seeds from 100 on, or these, unless others were asked for."""
+        own = own if isinstance(own, list) else list(range(100, 100 + own))
+        return own if self.seeds is None else list(self.seeds)
 
 
 @dataclass(frozen=True)

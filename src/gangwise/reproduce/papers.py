@@ -70,7 +70,7 @@ CLAIM = {
     *("measure", "versions", "on", "named", "join", "choice", "every", "sentence"),
 }
 AXES = {field.name for field in fields(Panel)}
-PANEL = AXES | {"measure", "lines", "on", "against", "label", "first", "since"}
+PANEL = AXES | {"measure", "printed", "lines", "on", "against", "label", "first", "since"}
 """Keys of claims and of panels that are no parameters of their measures."""
 
 
@@ -102,7 +102,7 @@ class Paper:
     Parameters
     ----------
     name : str
-        ``ogasched``, ``esdp`` or ``opm``.
+        One of :data:`gangwise.reproduce.PAPERS`.
     """
 
     def __init__(self, name: str) -> None:
@@ -208,7 +208,10 @@ class Paper:
             given["slots"] = variant.get("slots", given.get("slots"))
             settings = {k: v for layer in layers for k, v in layer.get("settings", {}).items()}
             if "trace" in given:
-                settings["folder"] = str((scale.traces or Path()) / given["trace"])
+                key = "source" if "source" in settings else "folder"
+                settings[key] = str(
+                    (scale.traces or Path()) / given["trace"] / settings.get(key, "")
+                )
             sets = given["policies"]
             policies = [
                 policy

@@ -1,0 +1,227 @@
+"""What others published in this field, played again: its scenarios, see ``papers/field.toml``."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from gangwise.core.arrays import Floats
+from gangwise.core.errors import UnknownName
+from gangwise.experiments.filling import untimed, with_gpus
+from gangwise.experiments.replay_scenario import Played, ReplayScenario, only_jobs
+from gangwise.experiments.results import Results
+from gangwise.experiments.runs import Rows
+from gangwise.experiments.statistics import Estimate, mean_and_interval
+from gangwise.jobs.filling import Filling
+from gangwise.jobs.metrics import spread
+from gangwise.jobs.model import Conditions, Jobs
+from gangwise.reproduce.measures import ALL, Cell
+
+LAST_START = "utilisation until the last start"
+
+
+def metric(results: Results, who: str, metric: str, cell: Cell = ALL) -> Estimate:
+    """A number of every run: its mean and interval over seeds."""
+    rows = results.per_seed(metric)
+    for key, value in cell.items():
+        rows = rows.filter(rows[key] == value)
+    return mean_and_interval(rows.filter(rows["policy"] == who).sort("seed")["value"].to_numpy())
+
+
+# RLScheduler (Zhang et al., SC 2020)
+
+
+@dataclass(frozen=True)
+class Picked:
+    """An order of RLScheduler's environment: who was picked starts before anyone else is picked.
+
+    Time goes on until the picked job has room, whatever comes meanwhile. With ``backfilling``,
+    others start first come, first served, if they fit and are due to end before the picked job was
+    due to have room when it was picked. Keys do not change with time: ``wfp3`` and ``unicep`` wait
+    from −1 − submission, since the environment takes a start that is not known yet for −1.
+    """
+
+    order: str
+    backfilling: bool = False
+
+    def keys(self, jobs: Jobs) -> list[Any]:
+        """Key of each job, the smallest first; times are those of the log."""
+        s, r, n, wait = jobs.submit, jobs.limit, jobs.tasks, -1 - jobs.submit
+        known = {
+            "fcfs": s,
+            "sjf": r,
+            "f1": np.log10(np.maximum(r, 0.1)) * n + 870 * np.log10(np.maximum(s, 0.1)),
+            "wfp3": -((wait / r) ** 3) * n,
+            "unicep": -(wait + 1e-15) / (np.log2(n + 1e-15) * r),
+        }
+        if self.order not in known:
+            raise UnknownName("order of RLScheduler's environment", self.order, list(known))
+        return [*zip(known[self.order].tolist(), s.tolist(), strict=True)]
+
+    def start(self, jobs: Jobs, processors: int) -> Floats:
+        """Seconds at which each job starts [J]; a task is a processor."""
+        begun = np.full(len(jobs), np.nan)
+        submit, run, limit = jobs.submit.tolist(), jobs.run.tolist(), jobs.limit.tolist()
+        size, keys = jobs.tasks.tolist(), self.keys(jobs)
+        queue, running, arrived = [0], list[int](), 1
+        free, now = processors, submit[0]
+
+        def event() -> None:
+            """The next submission or end; a submission first."""
+            nonlocal free, now, arrived
+            running.sort(key=lambda j: begun[j] + run[j])
+            end = begun[running[0]] + run[running[0]] if running else math.inf
+            if arrived < len(jobs) and submit[arrived] <= end:
+                now = max(now, submit[arrived])
+                queue.append(arrived)
+                arrived += 1
+            else:
+                now, free = max(now, end), free + size[running.pop(0)]
+
+        def begin(j: int) -> None:
+            nonlocal free
+            begun[j], free = now, free - size[j]
+            running.append(j)
+            queue.remove(j)
+
+        while queue:
+            picked = min(queue, key=keys.__getitem__)
+            room, due = free, now
+            for j in sorted(running, key=lambda j: begun[j] + limit[j]):
+                if room >= size[picked]:
+                    break
+                room, due = room + size[j], begun[j] + limit[j]
+            while size[picked] > free:
+                if self.backfilling:
+                    for j in sorted(queue):
+                        if now + limit[j] < due and size[j] <= free:
+                            begin(j)
+                event()
+            begin(picked)
+            while not queue and arrived < len(jobs):
+                event()
+        return begun
+
+
+class Sequences(ReplayScenario):
+    """Seed s plays the s-th of RLScheduler's sequences of consecutive jobs, from an empty cluster.
+
+    Their first rows are drawn by NumPy's ``RandomState`` from the first eight bytes of the SHA-512
+    of their seed, 1, as Gym does it.
+    """
+
+    name = "sequences"
+    length = 1024
+
+    @property
+    def drawn(self) -> bool:
+        return True
+
+    def first(self, seed: int) -> int:
+        """Row of the first job of a sequence."""
+        made = hashlib.sha512(b"1").digest()[:8]
+        rng = np.random.RandomState(np.frombuffer(made, dtype="<u4"))
+        most = len(self.jobs) - self.length - 1
+        return int(rng.randint(self.length, most, size=seed + 1)[seed])
+
+    def _draw(self, seed: int, keep: Any) -> Played:
+        row, first = np.arange(len(self.jobs)), self.first(seed)
+        jobs = only_jobs(self.jobs, (row >= first) & (row < first + self.length))
+        return Played(jobs, self.log.nodes, Conditions())
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "length": self.length}
+
+    def fidelity(self) -> list[str]:
+        told = f"sequences of {self.length:,} consecutive jobs, each from an empty cluster"
+        return [f"{told}: {super().fidelity()[0]}"]
+
+    def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
+        jobs, nodes, _ = self.draw(seed)
+        processors = int(nodes.capacity.sum() // 1000)
+        if isinstance(decider, Picked):
+            rows, start = Rows(), decider.start(jobs, processors)
+            took = start + jobs.run - jobs.submit
+            for name, value in spread("completion", took).items():
+                rows.add(name, value)
+            for name, value in spread("slowdown", bounded_slowdown(took, jobs.run)).items():
+                rows.add(name, value)
+        else:
+            rows = super().replay(decider, seed, slots, label)
+            start = rows.columns()["job.start"][1]
+        whole = processors * (start.max() - jobs.submit[0])
+        rows.add(LAST_START, float((jobs.run * jobs.tasks).sum() / whole))
+        return rows
+
+
+def bounded_slowdown(took: Floats, run: Floats) -> Floats:
+    """Completion over run time, at least 1; runs below 10 s count as 10 s."""
+    slow: Floats = np.maximum(took / np.maximum(run, 10.0), 1.0)
+    return slow
+
+
+# Gaussier, Glesser, Reis and Trystram (SC 2015)
+
+
+class Doubled(ReplayScenario):
+    """A log whose jobs ask for twice the time that they asked for."""
+
+    name = "doubled"
+
+    def draw(self, seed: int, keep: Any = None) -> Played:
+        played = super().draw(seed, keep)
+        return played._replace(jobs=replace(played.jobs, limit=2 * played.jobs.limit))
+
+    def fidelity(self) -> list[str]:
+        first, *others = super().fidelity()
+        return [f"every request is doubled: {first}", *others]
+
+
+# FGD (Weng et al., ATC 2023)
+
+
+@dataclass(frozen=True)
+class Fills:
+    """A choice of nodes, one of :data:`gangwise.jobs.filling.POLICIES`."""
+
+    choice: str
+
+
+class Unallocated:
+    """A cluster with GPUs is filled with the jobs of a trace in random order; none ends.
+
+    Per cent of the GPUs that are not allocated when 100 % and 130 % of them were asked for.
+    """
+
+    name = "unallocated"
+    family = "jobs"
+    slots = 1
+    deciders: ClassVar[Literal["policy", "scheduler"]] = "scheduler"
+    objective = "unallocated at 130 %"
+    minimise = True
+
+    def __init__(self, source: str) -> None:
+        self.source = Path(source)
+
+    @cached_property
+    def log(self) -> Any:
+        return untimed(self.source)
+
+    def describe(self) -> dict[str, Any]:
+        return {"source": self.source.name, "files": dict(self.log.played.digests)}
+
+    def fidelity(self) -> list[str]:
+        return [f"{self.source.name}: jobs in random order, times play no part, none ends"]
+
+    def replay(self, decider: Fills, seed: int, slots: int, label: str) -> Rows:
+        filled = Filling(self.log.jobs, with_gpus(self.log.nodes), seed).play(decider.choice)
+        rows = Rows()
+        rows.add("unallocated at 100 %", 100 - np.interp(100, filled.arrived, filled.allocated))
+        rows.add("unallocated at 130 %", 100 - filled.allocated[-1])
+        return rows
