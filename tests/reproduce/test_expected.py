@@ -31,7 +31,7 @@ def test_a_quick_artefact_is_where_it_was_committed(tmp_path, paper):
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("paper", "names"),  # others take a minute
-    [("esdp", {"figure-10-traces"}), ("field", {"rlscheduler", "gaussier", "fgd-default"})],
+    [("esdp", {"figure-10-traces"}), ("field", {"rlscheduler", "gaussier"})],
 )
 def test_a_quick_artefact_on_traces_is_where_it_was(tmp_path, traces, paper, names):
     chosen = [a for a in artefacts(paper) if a.name in names]
