@@ -94,7 +94,8 @@ class StandardWorkload(Reader):
         [file] = files
         blocks, section = Commented(file, b";", squeeze=True), Section(self.FORMAT.mapping["jobs"])
         widths = [len(row) for row in _rows(file)]
-        more = range(len(FIELDS) + 1, widths[0] + 1 if len({*widths}) == 1 else 0)
+        wider = len({*widths}) == 1 and widths[0] < 100  # a log, and no list of numbers
+        more = range(len(FIELDS) + 1, widths[0] + 1 if wider else 0)
         spare = tuple(Column(f"field {n}", number=False, empty=True) for n in more)
         schema = replace(SWF, columns=(*SWF.columns, *spare))
         reading = Reading(file, schema, strict=self.source.strict, blocks=blocks)

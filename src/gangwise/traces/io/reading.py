@@ -16,6 +16,7 @@ those are taken apart one by one, and each gets its reason. JSON lines are alway
 from __future__ import annotations
 
 import codecs
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -520,7 +521,7 @@ def _columns(path: Path, schema: Schema, first: list[str], others: Sequence[Sche
     if schema.header or schema.matches(first):
         if not schema.matches(first):
             complain(path, schema, first, others)
-        twice = sorted({name for name in first if name and first.count(name) > 1})
+        twice = sorted(name for name, times in Counter(first).items() if name and times > 1)
         if twice:
             raise TraceError(f"the header names column {twice[0]!r} twice", path, 1)
         return Layout(schema.place(first), len(first))

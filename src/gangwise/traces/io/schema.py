@@ -103,11 +103,12 @@ class Schema:
 
     def place(self, header: Sequence[str]) -> dict[str, int]:
         """Where each column of the schema stands in a header; absent ones are left out."""
+        first = {name: i for i, name in reversed([*enumerate(header)])}
         found: dict[str, int] = {}
         for column in self.columns:
             for spelling in (column.name, *column.also):
-                if spelling in header and column.name not in found:
-                    found[column.name] = header.index(spelling)
+                if spelling in first:
+                    found.setdefault(column.name, first[spelling])
         return found
 
     def matches(self, header: Sequence[str]) -> bool:

@@ -105,7 +105,7 @@ def named(names: Sequence[str] | str) -> tuple[str, ...]:
 def complain(path: Path, schema: Schema, first: list[str], others: Sequence[Schema]) -> NoReturn:
     """Say why a first line is not the schema's, naming columns and what was found instead."""
     wanted = [column.name for column in schema.columns if column.needed]
-    listing = f"found {', '.join(first) or 'nothing'}; expected {', '.join(wanted)}"
+    listing = f"found {_listed(first) or 'nothing'}; expected {_listed(wanted)}"
     if not schema.header:
         raise TraceError(
             f"this is not the {schema.name}, whose rows have {len(schema.columns)} fields and no "
@@ -135,6 +135,11 @@ def complain(path: Path, schema: Schema, first: list[str], others: Sequence[Sche
         hints.append(f"{name!r}" + (f" (did you mean {folded[close[0]]!r}?)" if close else ""))
     what = "column" if len(missing) == 1 else "columns"
     raise TraceError(f"the {schema.name} needs {what} {', '.join(hints)}: {listing}", path, 1)
+
+
+def _listed(names: Sequence[str], most: int = 60) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(name[:80] for name in names[:most]) + more
 
 
 def _number(field: str) -> bool:
