@@ -73,7 +73,8 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 def test_every_page_is_in_the_navigation() -> None:
     listed = set(re.findall(r"[\w./-]+\.md", (ROOT / "mkdocs.yml").read_text()))
-    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    found = [*DOCS.rglob("*.md"), *DOCS.rglob("*.ipynb")]
+    pages = {str(page.relative_to(DOCS).with_suffix(".md")) for page in found}
     assert pages == listed
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gangwise import __version__
 
@@ -93,3 +94,17 @@ def test_versions_and_licence_are_said_once() -> None:
     assert f"version: {project['version']}" in citation
     assert project["version"] == __version__
     assert f"license: {project['license']}" in citation
+
+
+def test_the_conda_recipe_has_the_same_dependencies() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    recipe = yaml.safe_load((ROOT / "deploy/conda/recipe.yaml").read_text())
+    called = {"isal": "python-isal", "matplotlib": "matplotlib-base"}  # conda-forge's names
+    needed = {f"python {project['requires-python']}"}
+    for each in project["dependencies"]:
+        name, bound = each.partition(";")[0].split(">=")
+        needed.add(f"{called.get(name, name)} >={bound}")
+    assert set(recipe["requirements"]["run"]) == needed
+    assert recipe["package"]["version"] == project["version"]
+    (script,) = project["scripts"].items()
+    assert recipe["build"]["python"]["entry_points"] == [" = ".join(script)]

@@ -28,6 +28,7 @@ NOT_RUN = {
     r"^(pip install|python3 -m venv|source |curl |kubectl |sacct |scontrol |export |columns=)": (
         "installs, or asks another program"
     ),
+    r"--install-completion": "writes to the user's own .bashrc; test_cli_help asks for completions",
     r"^srun ": "needs a running Slurm; tests/engines has it",
     r"--engine (slurm|kubernetes)|/var/lib/gangwise": "needs a cluster; tests/engines has it",
     r"^gangwise (serve|top|account)\b": "runs until it is stopped; tests/service runs it",
@@ -71,7 +72,7 @@ def test_every_command_that_is_shown_has_these_options(page: Path) -> None:
     for line in lines_of(page):
         for part in re.split(r" && | \| ", line):
             words = shlex.split(part)
-            if not words or words[0] != "gangwise" or words[1] == "rank":
+            if not words or words[0] != "gangwise" or words[1] == "rank" or words[1][0] == "-":
                 continue
             words, command = words[1:], group.commands[words[1]]  # type: ignore[attr-defined]  # it is a group
             while hasattr(command, "commands"):
