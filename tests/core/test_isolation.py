@@ -30,7 +30,8 @@ from gangwise import (
 )
 from gangwise.cli import app
 from gangwise.core.errors import ScenarioError
-from gangwise.core.isolation import IsolatedError, IsolatedPolicy
+from gangwise.core.isolation import IsolatedError, IsolatedPolicy, IsolatedProcess, _end
+from gangwise.core.limits import machine_memory
 from gangwise.core.registry import create
 from gangwise.core.simulation import Simulation
 from gangwise.engines.launch import birth
@@ -235,29 +236,149 @@ def test_what_goes_wrong_over_there_is_said_here(wrong: type, said: str) -> None
         check_policy(f"{HERE}:{wrong.__name__}", problems=1, isolated=True)
 
 
-def test_silence_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    policy = IsolatedPolicy(f"{HERE}:NeverAnswers")
-    monkeypatch.setattr("gangwise.core.isolation.ANSWER_TIMEOUT", 0.2)
-    with pytest.raises(IsolatedError, match=r"NeverAnswers has not answered for 0\.2 s"):
-        policy.decide(None)
-
-
 @dataclass
-class NeverAnswers(Fairness):
+class Sleeps(Fairness):
     def decide(self, observation):
-        import time
+        return time.sleep(3600)
 
-        time.sleep(3600)
+
+def let_loose(told: str) -> None:
+    """Loop in a session of one's own, deaf to whoever asks to stop."""
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    with open(told, "a") as file:
+        file.write(f"{os.getpid()}\n")
+    while True:
+        pass
 
 
 @dataclass
-class ComputesForEver(Fairness):
-    """Tells that it was asked, and computes where no signal of Python's gets through."""
+class Forks(Fairness):
+    """Answers, and leaves orphans behind that compute for ever."""
 
     told: str = ""
 
     def decide(self, observation):
-        Path(self.told).write_text(str(os.getpid()))
+        if not (child := os.fork()):
+            if not os.fork():
+                let_loose(self.told)
+            os._exit(0)
+        os.waitpid(child, 0)
+        while observation.slot >= 3:
+            time.sleep(1)
+        return super().decide(observation)
+
+
+@dataclass
+class Deaf(Fairness):
+    """Ignores what would stop it, and computes where Python looks at no signal."""
+
+    told: str = ""
+
+    def decide(self, observation):
+        let_loose(self.told)
+
+
+@dataclass
+class ForksAndReturns(Fairness):
+    """Both halves would answer."""
+
+    def decide(self, observation):
+        os.fork()
+        return super().decide(observation)
+
+
+@dataclass
+class Hoards(Fairness):
+    """No process takes much; all of them together do."""
+
+    def decide(self, observation):
+        if not os.fork():
+            held = np.ones(2**25)  # 256 MiB
+            time.sleep(3600)
+            held.sum()
+        return super().decide(observation)
+
+
+@dataclass
+class LoopsInPlace(Composed):
+    """A scheduler that never comes back."""
+
+    def place(self, queue, books, now):
+        while True:
+            pass
+
+
+ANSWER = {"GANGWISE_ANSWER_SECONDS": "2"}
+CPU = {"GANGWISE_CPU_SECONDS": "8"}
+MEMORY = {"GANGWISE_MEMORY_SHARE": str(2**30 / (machine_memory() or 2**62))}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "limits", "said"),
+    [
+        ("Sleeps", ANSWER, r"decide\(\) of slot 0 takes more than 2 s for one answer \(GANGWISE_A"),
+        ("Deaf", ANSWER, r"decide\(\) of slot 0 takes more than 2 s for one answer \(GANGWISE_A"),
+        ("Forks", CPU, r"decide\(\) of slot \d takes more than 8 s of CPU time in all \(GANG"),
+        ("Hoards", MEMORY, r"\w+\(\).* takes more than .* of this machine's memory \(GANGWISE_M"),
+    ],
+)
+def test_limits_of_time_and_memory(
+    wrong: str, limits: dict[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sentence names policy, decision and limit; nothing that it has started is left."""
+    for name, value in limits.items():
+        monkeypatch.setenv(name, value)
+    told = tmp_path / "told"
+    told.touch()
+    named = f"{HERE}:{wrong}" + (f":told={told}" if wrong in ("Deaf", "Forks") else "")
+    with pytest.raises(PolicyCheckFailed, match=f"slot .*: {wrong}.*: {said}"):
+        check_policy(named, problems=1, slots=200, isolated=True)
+    assert not [pid for pid in told.read_text().split() if birth(int(pid))]
+    assert told.read_text() or wrong in ("Sleeps", "Hoards")
+
+
+def test_a_scheduler_has_limits_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GANGWISE_ANSWER_SECONDS", "2")
+    said = r"LoopsInPlace: place\(\) at \d+ s takes more than 2 s"
+    with pytest.raises(SchedulerCheckFailed, match=said):
+        check_scheduler(f"{HERE}:LoopsInPlace", cases=1, isolated=True)
+    monkeypatch.delenv("GANGWISE_ANSWER_SECONDS")
+    one = IsolatedProcess("scheduler", f"{HERE}:OwnComposed", {})
+    _end(one._process)
+    other = IsolatedProcess("scheduler", f"{HERE}:OwnComposed", {})
+    number = other.new()
+    one.forget(number)  # whose pipes had the numbers that those of the other have now
+    assert other.save(number)
+    with pytest.raises(IsolatedError, match="has ended"):
+        one.new()
+    monkeypatch.setenv("GANGWISE_ANSWER_SECONDS", "soon")
+    with pytest.raises(ScenarioError, match="GANGWISE_ANSWER_SECONDS is 'soon'; it must be a"):
+        check_scheduler(f"{HERE}:OwnComposed", cases=1, isolated=True)
+
+
+def test_half_a_fork_does_not_answer() -> None:
+    instance = create("scenario", "ogasched-default-v1:servers=8").instance(seed=0)
+    alone = simulate(instance, IsolatedPolicy(f"{HERE}:ForksAndReturns"), slots=5, seed=0)
+    assert np.array_equal(
+        alone.rewards, simulate(instance, create_policy("fairness"), slots=5, seed=0).rewards
+    )
+
+
+@dataclass
+class ComputesForEver(Fairness):
+    """Tells that it was asked, forks, and computes where no signal of Python's gets through."""
+
+    told: str = ""
+
+    def decide(self, observation):
+        if not os.fork():
+            let_loose(self.told)
+        while not Path(self.told).exists():
+            time.sleep(0.01)
+        with open(self.told, "a") as file:
+            file.write(f"{os.getpid()}\n")
         sum(range(10**15))
 
 
@@ -292,20 +413,21 @@ def test_it_holds_off_no_signal_and_dies_with_who_asks(
     told = tmp_path / "told"
     command = [sys.executable, "-c", PLAY, f"{HERE}:ComputesForEver", str(told), how]
     asking = subprocess.Popen(command)
-    while not (told.exists() and told.read_text()):
+    while not (told.exists() and told.read_text().count("\n") == 2):
         assert asking.poll() is None
         time.sleep(0.05)
-    alone = int(told.read_text())
+    alone = [int(pid) for pid in told.read_text().split()]
     asking.send_signal(number)
     code = asking.wait(60.0)
     assert code == (-number if number == signal.SIGKILL else 128 + number)
     for _ in range(600):  # it is its own process group: nobody else would end it
-        if not birth(alone):
+        if not any(map(birth, alone)):
             break
         time.sleep(0.05)
     else:
-        os.kill(alone, signal.SIGKILL)
-        pytest.fail("it outlived who asked")
+        for pid in filter(birth, alone):
+            os.kill(pid, signal.SIGKILL)
+        pytest.fail("it, or what it forked, outlived who asked")
 
 
 def test_it_takes_no_more_memory_than_it_may() -> None:

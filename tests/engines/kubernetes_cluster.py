@@ -31,6 +31,7 @@ from ssl import create_default_context
 from typing import Any
 
 RIGHTS = Path(__file__).parents[2] / "deploy" / "kubernetes" / "rbac.json"
+OF_THIS_ONE = ("apiVersion", "clientConnection")
 UNITS = {
     "m": 1e-3,
     "": 1.0,
@@ -188,7 +189,7 @@ class ControlPlane:
         (keys / "tokens.csv").write_text("\n".join(lines) + "\n")
         (keys / "tokens.csv").chmod(0o600)
 
-    def start(self, wait: float = 60.0) -> ControlPlane:
+    def start(self, wait: float = 60.0, grant: bool = True) -> ControlPlane:
         client, peer, secure = self._ports
         at, to = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
         self._spawn(
@@ -228,16 +229,21 @@ class ControlPlane:
         )
         until(lambda: self._answers("/readyz"), "ready", wait, self._alive)
         until(lambda: self._answers("/api/v1/namespaces/default"), "serving", wait, self._alive)
-        self.grant()
+        if grant:
+            self.grant()
         return self
 
-    def start_scheduler(self, stands_by: str = "") -> None:
+    def start_scheduler(
+        self, stands_by: str = "", given: Mapping[str, Any] | None = None, user: Api | None = None
+    ) -> None:
         """Kubernetes' own, for pods that name no other.
 
-        With ``stands_by``, a Lease as NAMESPACE/NAME, it is configured as the how-to says: it
-        answers to the name ``gangwise`` as soon as nobody else holds the Lease.
+        With ``stands_by``, a Lease as NAMESPACE/NAME, or ``given``, a configuration, it answers to
+        the name ``gangwise`` as soon as nobody else holds the Lease.
         """
-        user = Api(self.admin.server, self._certificate, self._tokens["system:kube-scheduler"])
+        user = user or Api(
+            self.admin.server, self._certificate, self._tokens["system:kube-scheduler"]
+        )
         kubeconfig = user.kubeconfig(self.root / "kube-scheduler.json")
         options: dict[str, Any] = {
             "bind-address": "127.0.0.1",
@@ -245,7 +251,7 @@ class ControlPlane:
             "secure-port": _free_ports(1)[0],
             "cert-dir": self.root / "keys",
         }
-        if stands_by:
+        if given or stands_by:
             namespace, _, name = stands_by.partition("/")
             election = {"leaderElect": True, "resourceLock": "leases", "resourceName": name}
             election |= {"resourceNamespace": namespace, "leaseDuration": "6s"}
@@ -257,6 +263,8 @@ class ControlPlane:
                 "leaderElection": election,
                 "profiles": [{"schedulerName": "gangwise"}],
             }
+            if given:  # as it is, in the version and with the kubeconfig of this one
+                configuration = {**given, **{k: configuration[k] for k in OF_THIS_ONE}}
             file = self.root / "stands-by.json"
             file.write_text(json.dumps(configuration))
             options["config"] = file

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from gangwise.core.errors import ScenarioError
+from gangwise.core.json_text import json_text
 from gangwise.engines.engine import EngineNode
 from gangwise.service.forecasting import forecast_live
 from gangwise.service.loop import Service
@@ -55,3 +57,27 @@ def test_where_nobody_waits_nothing_is_foretold(
     service.close()
     with pytest.raises(ScenarioError, match="nobody waits"):
         forecast_live(tmp_path)
+
+
+def test_a_job_that_starts_in_no_future_does_not_end_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All nodes are down: its quantiles are infinite, which JSON writes as null."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    time, engine = Time(), Pretend([EngineNode("n0", {"gpu": 4000}, {})])
+    service = Service(engine, tmp_path / "s", "fcfs+easy+best-fit", act=True, clock=time.clock)
+    ticks(service, time)
+    engine.submit("over", 2, 2)
+    ticks(service, time, 4, 10.0)
+    engine.end("over")
+    engine.set_up("n0", False)
+    engine.submit("never", 2, 2)
+    ticks(service, time, 4, 10.0)
+    service._keep()  # as it does before it has it foretold
+    found = forecast_live(tmp_path / "s")
+    told = json_text({"now": found.now, "jobs": found.rows})
+    assert json.loads(told)["jobs"][0]["p50"] is None
+    monkeypatch.setattr(service._forecaster, "told", lambda: told)
+    ticks(service, time, 2, 10.0)
+    assert [row["p50"] for row in service.views["queue"]] == [None]
+    service.close()

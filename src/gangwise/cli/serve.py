@@ -116,7 +116,7 @@ def detach_command(
     state: Path = HERE,
     settings: list[str] | None = None,
 ) -> None:
-    """Give all pending jobs back to the cluster, as their users submitted them.
+    """Give all pending jobs back to the cluster's own scheduler, as their users submitted them.
 
     This needs only the cluster, not the service or its folder. Run it from cron with
     --if-silent 600, and it releases held jobs if the service is gone.
@@ -136,7 +136,10 @@ def detach_command(
         raise ScenarioError(
             f"a service works in {state}: stop it first, or it takes the jobs that come next"
         )
-    cluster = create("engine", engine, **settings_of(settings))
+    given = settings_of(settings)
+    if engine == "kubernetes":
+        given["watch"] = True
+    cluster = create("engine", engine, **given)
     if not hasattr(cluster, "detach"):
         raise ScenarioError(f"--engine {engine}: its jobs cannot be given back")
     done = cluster.detach()

@@ -14,7 +14,13 @@ import numpy.typing as npt
 
 from gangwise.core.contracts import Family, Instance, Policy, clone, configuration
 from gangwise.core.errors import GangwiseError, InfeasibleDecision
-from gangwise.core.isolation import Isolated, IsolatedError, IsolatedPolicy, IsolatedProcess
+from gangwise.core.isolation import (
+    Isolated,
+    IsolatedError,
+    IsolatedPolicy,
+    IsolatedProcess,
+    LimitPassed,
+)
 from gangwise.core.registry import create, label_of
 from gangwise.core.simulation import Simulation, Streams
 
@@ -159,7 +165,8 @@ def _check_isolated(
     try:
         in_one_process = process.apply(*given)
     except IsolatedError as error:
-        raise PolicyCheckFailed(f"{error}; alone it does not: {READS}") from error
+        why = "" if isinstance(error, LimitPassed) else f"; alone it does not: {READS}"
+        raise PolicyCheckFailed(f"{where}: {error}{why}") from error
     for t, (digest, decision) in enumerate(zip(in_one_process, decisions, strict=True)):
         if digest != _digest(decision):
             chance = process.apply(*given) != in_one_process

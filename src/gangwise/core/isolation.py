@@ -8,20 +8,18 @@ it was spawned from. Answers are read as plain values, never as pickles: numbers
 arrays of numbers, and the dataclasses that the caller expects.
 
 It is no sandbox: the process has the rights of the user, files and network included, and could try
-all small seeds. It may take half of the machine's memory and five minutes for an answer, is not
-waited for when its user wants to stop, and dies with the process that asks.
+all small seeds. It has limits of memory and time (:data:`LIMITS`), is not waited for when its user
+wants to stop, and dies, with all that it has started, with the process that asks.
 """
 
 from __future__ import annotations
 
 import base64
-import ctypes
 import dataclasses
 import json
 import os
 import pickle
 import select
-import signal
 import struct
 import subprocess
 import sys
@@ -38,21 +36,48 @@ import numpy as np
 
 from gangwise.core.contracts import Timing, configuration
 from gangwise.core.errors import GangwiseError, ScenarioError
+from gangwise.core.guard import PASSED, PATIENCE
 from gangwise.core.identity import identify
 from gangwise.core.interrupt import Stopped, asked_to_stop
 from gangwise.core.limits import machine_memory
 from gangwise.core.registry import Kind, create, is_outside, label_of
 
-ANSWER_TIMEOUT = 300.0  # seconds that an answer may take; the first one may have to compile
+LIMITS = {
+    "GANGWISE_ANSWER_SECONDS": (300.0, "s for one answer"),  # the first one may have to compile
+    "GANGWISE_CPU_SECONDS": (4 * 3600.0, "s of CPU time in all"),
+    "GANGWISE_MEMORY_SHARE": (0.5, "of this machine's memory"),
+}
+"""Limits of a process of its own and all that it starts: environment variable, default, unit."""
+IMPORT, IMPORT_TIMEOUT = "importing it", 60.0  # seconds that an import may take at least
 STOP_TIMEOUT = 2.0  # seconds for which an answer is waited for once the user wants to stop
-MEMORY_SHARE = 0.5  # share of the machine's memory that it may take
 
 _SIZE = struct.Struct("<Q")
-_START = "from gangwise.core.isolation import serve; serve({parent})"
+_START = """\
+from gangwise.core.guard import confine
+confine({parent}, {memory}, {cpu})
+from gangwise.core.isolation import serve
+serve()"""
+
+
+def limit(name: str) -> float:
+    """A limit of :data:`LIMITS`, as the environment has it.
+
+    Raises ScenarioError for what is no number above 0.
+    """
+    given = os.environ.get(name, "")
+    with suppress(ValueError):
+        value = float(given or LIMITS[name][0])
+        if 0.0 < value < float("inf"):
+            return value
+    raise ScenarioError(f"{name} is {given!r}; it must be a number above 0")
 
 
 class IsolatedError(GangwiseError):
     """What runs in a process of its own failed, or does not answer."""
+
+
+class LimitPassed(IsolatedError):  # noqa: N818 - the name says what it is
+    """What runs in a process of its own passed a limit of time or memory, and was stopped."""
 
 
 # The caller
@@ -76,16 +101,22 @@ class IsolatedProcess:
         self.name = label_of(specification)
         self._types = {each.__name__: each for each in types}
         self._lock = threading.RLock()
-        main = threading.current_thread() is threading.main_thread()  # which lives as long as we do
+        share = limit("GANGWISE_MEMORY_SHARE") * (machine_memory() or 2**62)
+        self._memory, cpu = int(share), limit("GANGWISE_CPU_SECONDS")
+        start = _START.format(parent=os.getpid(), memory=self._memory, cpu=cpu)
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _START.format(parent=os.getpid() if main else 0)],
+            [sys.executable, "-c", start],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            bufsize=0,
             start_new_session=True,  # Ctrl-C is for the process that asks
         )
+        pipes: Any = self._process.stdin, self._process.stdout
+        self._to, self._from = pipes
+        os.set_blocking(self._to.fileno(), False)
         weakref.finalize(self, _end, self._process)
         opening = (list(sys.path), kind, specification, dict(arguments), watch)
-        self.about: dict[str, Any] = self._request(opening)
+        self.about: dict[str, Any] = self._request(opening, IMPORT)
 
     @classmethod
     def shared(cls, owner: Isolated) -> IsolatedProcess:
@@ -97,47 +128,55 @@ class IsolatedProcess:
 
     def new(self, state: bytes | None = None) -> int:
         """Make a fresh object, or one with a state from :meth:`save`; returns its number."""
-        return int(self._request((_NEW, 0, (state,))))
+        return int(self._request((_NEW, 0, (state,)), "making one"))
 
     def save(self, number: int) -> bytes:
-        return base64.b64decode(self._request((_SAVE, number, ())))
+        return base64.b64decode(self._request((_SAVE, number, ()), "pickling it"))
 
     def forget(self, number: int) -> None:
         with suppress(IsolatedError):
-            self._request((_FORGET, number, ()))
+            self._request((_FORGET, number, ()), "forgetting it")
 
     def call(self, number: int, method: str, *arguments: Any) -> Any:
         """Call a method of an object.
 
         Raises IsolatedError when it raises, does not answer, or answers what is no plain value.
         """
-        return self._request((method, number, arguments))
+        what = f"{method}()"
+        if method == "decide":
+            what += f" of slot {getattr(arguments[0], 'slot', '?')}"
+        elif method == "place":
+            what += f" at {arguments[-1]:g} s"
+        return self._request((method, number, arguments), what)
 
     def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call ``function(object, *arguments)`` there; the function is sent by name."""
-        return self._request((function, self.new(), arguments))
+        return self._request((function, self.new(), arguments), "a run")
 
-    def _request(self, message: tuple[Any, ...]) -> Any:
+    def _request(self, message: tuple[Any, ...], what: str) -> Any:
         try:
             data = pickle.dumps(message)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise IsolatedError(
                 f"{self.name}: its arguments cannot be sent to another process: {error}"
             ) from error
-        pipe = self._process.stdin
-        assert pipe is not None
         with self._lock:
+            most = limit("GANGWISE_ANSWER_SECONDS")
+            if what == IMPORT:
+                most = max(most, IMPORT_TIMEOUT)
+            until = time.monotonic() + most
             try:
-                pipe.write(_SIZE.pack(len(data)) + data)
-                pipe.flush()
-            except OSError:
-                raise self._gone() from None
-            until = time.monotonic() + ANSWER_TIMEOUT
-            try:
+                self._write(_SIZE.pack(len(data)) + data, until)
                 (size,) = _SIZE.unpack(self._read(_SIZE.size, until))
+                if size > self._memory:
+                    raise EOFError
                 data = self._read(size, until)
+            except TimeoutError:
+                raise self._passed(what, "GANGWISE_ANSWER_SECONDS") from None
+            except (EOFError, OSError, ValueError):  # ValueError: it was ended before
+                raise self._gone(what) from None
             except BaseException:  # Ctrl-C, say: nobody waits for what it may still answer
-                self._process.kill()
+                _end(self._process)
                 raise
             answer = json.loads(data, object_hook=self._decoded)
         if "error" in answer:
@@ -146,28 +185,46 @@ class IsolatedProcess:
             raise failed
         return _frozen(answer["value"])
 
+    def _write(self, data: bytes, until: float) -> None:
+        left = memoryview(data)
+        while left:
+            self._ready([], [self._to], until)
+            left = left[self._to.write(left) :]
+
     def _read(self, size: int, until: float) -> bytes:
-        pipe = self._process.stdout
-        assert pipe is not None
         parts: list[bytes] = []
         while size:
-            wait = min(max(until - time.monotonic(), 0.0), STOP_TIMEOUT)
-            ready, _, _ = select.select([pipe], [], [], wait)
-            if not ready and (asked := asked_to_stop()) is not None:
-                raise Stopped(number=asked.signal)
-            if not ready and time.monotonic() < until:
-                continue
-            if not ready:
-                raise IsolatedError(f"{self.name} has not answered for {ANSWER_TIMEOUT:g} s")
-            part = os.read(pipe.fileno(), min(size, 1 << 20))
+            self._ready([self._from], [], until)
+            part = self._from.read(min(size, 1 << 20))
             if not part:
-                raise self._gone()
+                raise EOFError
             parts.append(part)
             size -= len(part)
         return b"".join(parts)
 
-    def _gone(self) -> IsolatedError:
-        code = self._process.wait()
+    def _ready(self, reading: list[Any], writing: list[Any], until: float) -> None:
+        """Wait for a pipe; raises TimeoutError, or Stopped when the user wants to stop."""
+        while True:
+            wait = min(max(until - time.monotonic(), 0.0), STOP_TIMEOUT)
+            if any(select.select(reading, writing, [], wait)):
+                return
+            if (asked := asked_to_stop()) is not None:
+                raise Stopped(number=asked.signal)
+            if time.monotonic() >= until:
+                raise TimeoutError
+
+    def _passed(self, what: str, name: str) -> LimitPassed:
+        _end(self._process)
+        most = f"{limit(name):g} {LIMITS[name][1]}"
+        return LimitPassed(f"{self.name}: {what} takes more than {most} ({name}); it was stopped")
+
+    def _gone(self, what: str) -> IsolatedError:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(2 * PATIENCE)
+        code = self._process.returncode
+        if code in PASSED:
+            return self._passed(what, PASSED[code])
+        _end(self._process)
         return IsolatedError(f"{self.name}: its process has ended, with code {code}")
 
     def _decoded(self, value: dict[str, Any]) -> Any:
@@ -192,8 +249,11 @@ _shared: weakref.WeakValueDictionary[tuple[Any, ...], IsolatedProcess] = (
 def _end(process: subprocess.Popen[bytes]) -> None:
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            with suppress(OSError):  # what was not sent yet has no reader any more
+            with suppress(OSError):
                 pipe.close()
+    process.terminate()  # the guard ends what was started below it
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(2 * PATIENCE)
     process.kill()
     process.wait()
 
@@ -370,32 +430,9 @@ SENT_ATTRIBUTES = ("family", "timing", "randomised", "learns", "look")
 """Attributes that an object sends with its first answer, where it has them."""
 
 
-def confine(parent: int) -> None:
-    """Die with the process that asks, whatever is being computed; take no more than some memory.
-
-    Parameters
-    ----------
-    parent : int
-        Its number; 0 where a thread of it started this one, whose end would count as its end.
-    """
-    if sys.platform == "win32":
-        return
-    import resource
-
-    if (memory := machine_memory()) is not None:
-        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-        most = int(memory * MEMORY_SHARE)
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    if parent and sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
-        if os.getppid() != parent:
-            os._exit(1)
-
-
-def serve(parent: int = 0) -> None:
+def serve() -> None:
     """Make objects and answer calls until the pipe is closed. What they print goes to stderr."""
-    confine(parent)
+    me = os.getpid()
     reading, writing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
@@ -419,6 +456,8 @@ def serve(parent: int = 0) -> None:
             data = json.dumps(answer, default=_encoded).encode()
         except (TypeError, ValueError) as error:
             data = json.dumps({"error": str(error), "traceback": ""}).encode()
+        if os.getpid() != me:  # a fork that the class let return
+            os._exit(0)
         writing.write(_SIZE.pack(len(data)) + data)
         writing.flush()
 

@@ -109,7 +109,7 @@ class Kubernetes:
         lease: str = "",
         watch: bool = False,
     ):
-        self.recreate, self.watch = recreate, watch
+        self.recreate, self.watch, self._lease = recreate, watch, lease
         self.capabilities = Capabilities(
             gang_native=False,
             moldable=False,
@@ -268,6 +268,49 @@ class Kubernetes:
         self._api.delete(pods, self._is_lost)
         with self._table.lock:
             self._table.regard(gang)
+
+    def detach(self) -> dict[str, str]:
+        """Leave pods that wait to the kube-scheduler that stands by for the Lease; changes no pod.
+
+        Takes the Lease from a service that is gone, and gives it up for the kube-scheduler.
+
+        Returns
+        -------
+        dict
+            Job → who has its pods now.
+        """
+        if not self._lease:
+            raise EngineError(
+                "say --set lease=NAMESPACE/NAME, for which a kube-scheduler stands by"
+            )
+        ours = self._table.scheduler
+        with self._table.lock:
+            live = {gang.id: gang.live for gang in self._table.gangs.values()}
+        waits = [
+            job
+            for job, pods in live.items()
+            if any(not p.node and p.manifest["spec"].get("schedulerName") == ours for p in pods)
+        ]
+        lease = Lease(self._api, self._lease, f"gangwise-detach-{secrets.token_hex(4)}")
+        until = time.monotonic() + lease.duration + sum(PATIENCE)
+        before, holder = lease.read(), ""
+        while not holder and time.monotonic() < until:
+            if lease.held:
+                lease.release()
+                until = time.monotonic() + lease.duration
+            time.sleep(0.25)
+            now = lease.read()
+            if now is None or before is None or now.mine:
+                continue
+            if not now.holder.startswith("gangwise-") or now.renewal != before.renewal:
+                holder = now.holder
+        lease.release()
+        if holder.startswith("gangwise-"):
+            raise EngineError(f"the service {holder} acts: stop it first")
+        told = (
+            f"left to kube-scheduler ({holder})" if holder else "waits: no kube-scheduler is there"
+        )
+        return dict.fromkeys(waits, told)
 
     def events(self, timeout: float) -> list[EngineEvent]:
         self._api.check()

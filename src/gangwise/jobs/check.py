@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.errors import GangwiseError, InfeasibleDecision
-from gangwise.core.isolation import Isolated, IsolatedError, IsolatedProcess
+from gangwise.core.isolation import Isolated, IsolatedError, IsolatedProcess, LimitPassed
 from gangwise.core.registry import label_of
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
@@ -154,7 +154,8 @@ def _check_alone(
     try:
         beside = process.apply(_beside, drawn_by, where)
     except IsolatedError as error:
-        raise SchedulerCheckFailed(f"{error}; alone it does not: {READS}") from error
+        why = "" if isinstance(error, LimitPassed) else f"; alone it does not: {READS}"
+        raise SchedulerCheckFailed(f"{where}: {error}{why}") from error
     if beside != tuple(map(_digest, logs)):
         by_chance = process.apply(_beside, drawn_by, where) != beside
         reads = f"its decisions change when it runs in one process with its world: {READS}"

@@ -693,10 +693,10 @@ class Service:
             with contextlib.suppress(StoreError, ValueError):
                 found = json.loads(told)
                 self.store.commit(views=[("forecast", now, found)])
-                times = {row["job"]: (row["p50"], row["p90"]) for row in found["jobs"]}
                 self._starts = {
-                    job: {"p50": found["now"] + p50, "p90": found["now"] + p90}
-                    for job, (p50, p90) in times.items()
+                    row["job"]: {name: found["now"] + row[name] for name in ("p50", "p90")}
+                    for row in found["jobs"]
+                    if row["p90"] is not None  # who starts in too few of the futures has none
                 }
         elif self.forecast and now >= self._foretold + self.forecast and self._someone_waits():
             self._foretold = now
