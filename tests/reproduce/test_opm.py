@@ -136,7 +136,8 @@ def test_figure_1_counts_jobs(tmp_path):
         }
 
     # Ratios of fair: 1, 2, 4, infinite (nothing earned); the fifth job costs nothing.
-    policies = PAPER["figure-1-synthetic"].experiments(Scale())[0].policies
+    given = PAPER["figure-1-synthetic"].experiments(Scale())[0].policies
+    policies = [p if isinstance(p, str) else p.label for p in given]
     of = dict.fromkeys(policies, ([1] * 5, [1] * 5)) | {
         "fair": ([8, 8, 8, 10, 0], [8, 4, 2, 0, 0]),
         "opm": ([8, 8, 9.5, 10, 9.5], [8, 8, 8, 1, 1]),

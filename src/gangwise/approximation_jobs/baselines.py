@@ -546,7 +546,7 @@ class Plan(RateLearning, CountingPolicy):
         ``window``, ``tau`` and ``rate``, or one's own.
     hand_on : bool
         A machine that was drawn for a job that cannot pay it is drawn again among those that can.
-        On few machines it earns 15 % more; on 30 and more it makes no difference that can be told.
+        Without, it stays idle: 11 % less is earned on one machine, .3 % on ten.
 
     Examples
     --------
@@ -567,7 +567,7 @@ class Plan(RateLearning, CountingPolicy):
     window: int = 20
     tau: float = 30.0
     rate: float = 0.7
-    hand_on: bool = False
+    hand_on: bool = True
 
     def __post_init__(self) -> None:
         if not 0 <= self.keep <= 1:
