@@ -129,6 +129,6 @@ def _fill(
 
 
 def demo_command(out: Path = Path("gangwise-demo")) -> None:
-    """Play gangs of 1 to 16 nodes under six schedulers: seconds, the first time half a minute."""
+    """Play gangs of 1 to 16 nodes under six schedulers: seconds; the first time a minute or two."""
     replay_command(out=out)
     say(f"open {out / 'report.html'} in a browser; next, a log of your own: gangwise replay FILE")

@@ -89,7 +89,8 @@ def what_if_command(
         for each in needed:
             print(f"\n{_needed(each, Gate.of(target))}")
         for name, lines in results.edits.items() if not target else ():
-            print("\n".join([f"\n{name} changes in the site's files:", *(lines or ["  nothing"])]))
+            head = "in the site's files:" if lines else "no line of a site's files"
+            print("\n".join([f"\n{name} changes {head}", *lines]))
     if out is not None:
         from gangwise.report.pages import write_replay
 

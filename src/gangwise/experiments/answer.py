@@ -694,6 +694,8 @@ def refusing(n: Compared) -> str:
 def bounding(n: Compared) -> str:
     if n.could is None:
         return ""
+    if n.could < 0.05:
+        return "No schedule without migration could complete jobs sooner than the base."
     return (
         "No schedule without migration could complete jobs more than "
         f"{number(n.could, 1)} % sooner than the base"

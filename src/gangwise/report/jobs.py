@@ -655,7 +655,7 @@ def edits_section(report: JobReport) -> Section | None:
     """The lines of the site's files that would change: nobody applies them."""
     parts: list[Part] = []
     for name, lines in report.results.edits.items():
-        parts += [Text(name), Code("\n".join(lines) or "nothing of the site's files")]
+        parts += [Text(name), Code("\n".join(lines) or "no line of a site's files")]
     return Section("Lines of the site's files that would change", parts) if parts else None
 
 

@@ -94,12 +94,12 @@ def tuning_figure(tuning: Tuning) -> Drawn:
                 if x is not None and of == percent:
                     rows.append((arg.name, kind, x, *gain))
     names = ", ".join(arg.name for arg in tuning.ranges)
-    caption = "A dot is a trial, compared with the default seed by seed"
+    caption = f"A dot is a trial, compared with the default {_each(tuning)} by {_each(tuning)}"
     if len(tuning.seeds) > 1:
         caption += "; lines are 95 % confidence intervals"
     if len(tuning.ranges) > 1:
         caption += ". Trials differ in the other arguments too"
-    caption += ". These seeds chose the best trial, which looks better here than it is."
+    caption += f". These {_each(tuning)}s chose the best trial, which looks better than it is."
     title = f"Gain in {in_words(tuning.metric)} over the default, by {names}"
     return pictured(title, rows, panels, caption, MARKS)
 
@@ -129,7 +129,7 @@ def trial_dots(tuning: Tuning) -> list[Dots]:
         if percent == unit and tuning.over_default(trial) and len(gains) < BEST:
             gains.setdefault(arguments_text(trial.arguments), gain)
     head = f"Gain of {'the best' if len(tuning.trials) > BEST else 'each'} over the default"
-    caption = "Paired by seed, on the seeds that chose the best: it looks better here than it is."
+    caption = f"Paired by {_each(tuning)}; these chose the best, which looks better than it is."
     if len(tuning.seeds) > 1:
         caption += " A line is the 95 % confidence interval; where it holds 0 the dot is hollow."
     return dots(f"{head}, {'%' if unit else in_words(tuning.metric)}", gains, caption)
@@ -202,12 +202,18 @@ def trials_sheet(tuning: Tuning, numbers: Numbers) -> Sheet:
     default = tuning.default.number
     name[default] = "default" if default < 0 else f"{default}, the default"
     better = "Less" if tuning.minimise else "More"
-    caption = f"{words('captions')['trials']} {better} of the metric is better."
+    caption = words("captions")["trials"].replace("seed", _each(tuning))
+    caption += f" {better} of the metric is better."
     title, names = (
         f"{len(tuning.trials)} trials, best first",
         [name[trial.number] for trial in shown],
     )
     return columns_sheet(title, names, columns, (caption,), "trial")
+
+
+def _each(tuning: Tuning) -> str:
+    """What trials are paired by: with a site, parts of the log count as seeds."""
+    return "part" if tuning.metric == EVERY else "seed"
 
 
 def _place(arg: ParameterRange, value: Any) -> float:

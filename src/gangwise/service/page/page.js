@@ -15,8 +15,10 @@ const lasting = (s) => {
   if (s < 60) return `${number(Math.max(s, 0))} s`;
   return s < 3600 ? `${number(s / 60, 1)} min` : `${number(s / 3600, 1)} h`;
 };
-const amounts = (of) =>
-  Object.entries(of || {}).filter(([, n]) => n).map(([kind, n]) => `${number(n, 2)} ${kind}`).join(" + ");
+const units = { gpu: "GPU", cpu: "CPU", mem: "GiB" };
+const unit = (kind, n) => (units[kind] || kind) + (n !== 1 && units[kind]?.endsWith("PU") ? "s" : "");
+const amounts = (of) => Object.entries(of || {}).filter(([, n]) => n)
+  .map(([kind, n]) => `${number(n, 2)} ${unit(kind, n)}`).join(" + ");
 const natural = new Intl.Collator("en", { numeric: true }).compare;
 
 let token = sessionStorage.getItem("token") || "";
@@ -56,7 +58,7 @@ function tellFigures(health, nodes) {
   const first = ["gpu", "cpu"].filter((kind) => kinds[kind]?.all);
   for (const kind of first.length ? first : Object.keys(kinds).slice(0, 2)) {
     const { all, free } = kinds[kind];
-    figures.push([`${kind === "gpu" || kind === "cpu" ? `${kind.toUpperCase()}s` : kind} in use`, `${number(all ? 100 * (1 - free / all) : 0)} %`, ` of ${number(all)}`]);
+    figures.push([`${unit(kind)} in use`, `${number(all ? 100 * (1 - free / all) : 0)} %`, ` of ${number(all)}`]);
   }
   figures.push(["last decisions took", number(health.round_ms, 1), " ms"]);
   at("figures").replaceChildren(...figures.map(([what, value, more]) => {
@@ -102,7 +104,7 @@ function tellNodes(nodes) {
       const bar = make("div", undefined, "bar"), fill = make("i");
       fill.style.width = `${all ? (100 * used) / all : 0}%`;
       bar.append(fill);
-      item.append(make("span", ` ${number(used, 1)} of ${number(all, 1)} ${kind}`), bar);
+      item.append(make("span", ` ${number(used, 1)} of ${number(all, 1)} ${unit(kind, all)}`), bar);
     }
     if (node.factor) item.append(make("span",
       `${node.factor.toFixed(2)} × label (${node.low.toFixed(2)} to ${node.high.toFixed(2)})`));
@@ -155,7 +157,7 @@ function drawGangs() {
   const x = (time) => left + ((time - data.since) / (data.now - data.since)) * (wide - left - 1);
   const line = new Map(rows.map((name, i) => [name, i]));
   pen.fillStyle = style("--muted");
-  if (names) rows.forEach((name, i) => pen.fillText(fitted(pen, name, left - 8), 0, (i + 0.5) * tall));
+  if (names) rows.forEach((name, i) => pen.fillText(fitted(pen, name, left - 8), 0, Math.max((i + 0.5) * tall, 6)));
   pen.fillStyle = style("--rule");
   rows.forEach((_, i) => pen.fillRect(left, (i + 1) * tall - 0.5, wide - left, 0.5));
   const levels = packed(data.pieces);
@@ -175,11 +177,12 @@ function drawGangs() {
   });
   pen.fillStyle = style("--muted");
   const span = data.now - data.since, marks = wide < 500 ? 3 : 6;
-  for (let i = 0; i <= marks; i++) {
-    const time = data.since + (span * i) / marks;
-    const text = i === marks ? "now" : `−${lasting(data.now - time)}`;
-    const w = pen.measureText(text).width;
-    pen.fillText(text, Math.min(Math.max(x(time) - w / 2, left), wide - w), rows.length * tall + foot / 2 + 2);
+  const rounds = [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200];
+  const every = rounds.find((s) => span / s <= marks) ?? 86400 * Math.ceil(span / marks / 86400);
+  for (let before = 0; before <= span; before += every) {
+    const text = before ? `−${lasting(before)}` : "now", w = pen.measureText(text).width;
+    const from = x(data.now - before) - w / 2;
+    if (from >= left) pen.fillText(text, Math.min(from, wide - w), rows.length * tall + foot / 2 + 2);
   }
   at("types").replaceChildren(...[...new Set(data.pieces.map((p) => p.job_type))].sort(natural).map((type) => {
     const item = make("li"), swatch = make("i");
