@@ -1,6 +1,11 @@
-"""A week of the live service in minutes, on a stand-in for the cluster: is its memory flat?
+"""A week or a month of the live service in minutes, on a stand-in for the cluster.
 
     python -m benchmarks.live_week --nodes 100
+    python -m benchmarks.live_week --nodes 267 --days 30 --step 120
+
+Is its memory flat? How large is its folder, and how long does a restart take? The service is
+started anew after each tenth day, once after it was stopped and once more as if it had been killed
+half a minute after its last checkpoint. Nodes of 267 are kept at load .8 by 5,000 jobs a day.
 
 The stand-in starts what it is told to and ends it when its time has come; clock and cluster are
 simulated, the ledger, the journal on the disk and the scheduler are the service's own.
@@ -128,10 +133,21 @@ class Bench:
         self.rng = np.random.default_rng(0)
         self.cluster = StandIn(nodes, self.rng)
         self.clock = Hand(0.0)
+        self.given = self.cluster, folder, scheduler
+        self.service = self.started()
+
+    def started(self) -> Service:
         rates = {"model=new": 2.0, "model=old": 1.0}
-        self.service = Service(
-            *(self.cluster, folder, scheduler), act=True, rates=rates, clock=lambda _: self.clock
-        )
+        return Service(*self.given, act=True, rates=rates, clock=lambda _: self.clock)
+
+    def restart(self, killed: bool) -> float:
+        """Seconds of the processor until the service is there again."""
+        if killed:
+            self.service._keep = lambda: None  # type: ignore[method-assign]
+        self.service.close()
+        began = time.process_time()
+        self.service = self.started()
+        return time.process_time() - began
 
     def submit(self, count: int, mean: float = 3600.0) -> None:
         for _ in range(count):
@@ -154,11 +170,11 @@ def resident() -> float:
 def week(args: argparse.Namespace, folder: Path) -> None:
     bench = Bench(args.nodes, args.scheduler, folder)
     bench.step(1.0)
-    each = 60.0
+    each = args.step
     # 3.2 tasks × 3.75 devices × 1 h a job; speeds are 1.5 on average: load .8
     hourly = 0.8 * args.nodes * GPUS * 1.46 / (3.2 * 3.75)
     began = time.perf_counter()
-    for day in range(7):
+    for day in range(args.days):
         for _ in range(round(86_400 / each)):
             bench.submit(int(bench.rng.poisson(hourly * each / 3600)))
             bench.step(each)
@@ -169,13 +185,24 @@ def week(args: argparse.Namespace, folder: Path) -> None:
             f"jobs, {health['waiting']} wait, {time.perf_counter() - began:.0f} s",
             flush=True,
         )
+        if day % 10 == 9:
+            stopped = bench.restart(killed=False)
+            bench.step(30.0)
+            killed = bench.restart(killed=True)
+            print(f"restart: {stopped:.1f} CPU s; killed: {killed:.1f} CPU s", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--nodes", type=int, default=100)
+    parser.add_argument("--days", type=int, default=7)
+    parser.add_argument("--step", type=float, default=60.0, help="seconds of a round of the clock")
+    parser.add_argument("--keep", type=Path, help="leave the folder here")
     parser.add_argument("--scheduler", default="fcfs+easy+learned:depth=100")
     args = parser.parse_args()
+    if args.keep:
+        week(args, args.keep)
+        return
     with tempfile.TemporaryDirectory() as folder:
         week(args, Path(folder))
 

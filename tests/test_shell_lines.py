@@ -25,10 +25,11 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 NOT_RUN = {
-    r"^(pip install|python3 -m venv|source |curl |kubectl |sacct |scontrol |export |columns=)": (
+    r"^(pip install|python3 -m venv|source |curl |kubectl |sacct|scontrol |export |columns=)": (
         "installs, or asks another program"
     ),
     r"--install-completion": "writes to the user's own .bashrc; test_cli_help asks for completions",
+    r"^(useradd|install) ": "makes a user, as root; benchmarks/live_slurm_manual.py runs it",
     r"^srun ": "needs a running Slurm; tests/engines has it",
     r"--engine (slurm|kubernetes)|/var/lib/gangwise": "needs a cluster; tests/engines has it",
     r"^gangwise (serve|top|account)\b": "runs until it is stopped; tests/service runs it",

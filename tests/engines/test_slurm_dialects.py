@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gangwise.core.errors import EngineError, Rejected
-from gangwise.engines.engine import Placed
+from gangwise.engines.engine import ENDED, Placed
 from gangwise.engines.intake import Quarantine
 from gangwise.engines.slurm import SlurmEngine
+from gangwise.engines.slurm_listing import STATE, Cost, Listing
 
 
 def number(value: int | None) -> dict[str, Any]:
@@ -176,9 +179,12 @@ class Recorded(SlurmEngine):
         self._reports, self._nodes, self._table = {}, [], {}
         self._lists, self._left, self._unstarted, self._reserved = {}, {}, {}, {}
         self.quarantine = Quarantine()
-        self._looked = self._seen = self._nodes_looked = -math.inf
+        self._looked = self._seen = self._nodes_looked = self._nodes_read = -math.inf
+        self._rows, self._read_as, self._behind, self._again = {}, {}, set(), set()
+        self._listing, self._nodes_told = Listing(self._run), None
+        self._listing_cost, self._whole_cost, self._nodes_cost = Cost(), Cost(), Cost()
 
-    def _run(self, *command: str) -> str:
+    def _run(self, *command: str, more: Any = None) -> str:
         if command[0] in self.answers:
             return json.dumps(self.answers[command[0]])
         if "show" not in command:
@@ -246,6 +252,7 @@ def test_a_placement_names_nodes_and_then_releases():
     assert update.endswith("reqnodelist=n1,n2"), "counts and all else stay as they are"
     assert "admincomment=gangwise attempt=3 restarts=0 on=n2:1,n1:1" in update
     assert release == "scontrol -- release 1"
+    engine._seen = -math.inf  # Slurm has not heard of it
     with pytest.raises(Rejected, match="where 4 are free"):
         engine.place("1", 3, [Placed("n2", 2)])
 
@@ -268,7 +275,7 @@ def test_silence_is_no_refusal(
         program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     engine = SlurmEngine.__new__(SlurmEngine)
-    engine._environment = None
+    engine._environment, engine._again = None, set()
     with pytest.raises((EngineError, Rejected)) as caught:
         engine._change("hold", "connect-4")
     assert type(caught.value) is raised
@@ -279,3 +286,65 @@ def test_an_answer_that_is_none():
     engine.answers["squeue"] = {"errors": []}  # type: ignore[dict-item]
     with pytest.raises(EngineError, match="squeue"):
         engine.jobs()
+
+
+class Listed(Recorded):
+    """Answers by format as well, as ``squeue`` does: fields, each with what is to end it."""
+
+    def __init__(self, jobs: list[dict[str, Any]], nodes: list[dict[str, Any]]):
+        super().__init__(jobs, nodes)
+        self.whole = 0
+
+    def _run(self, *command: str, more: Any = None) -> str:
+        if command[0] != "squeue" or more is None:
+            self.whole += command[0] == "squeue"
+            return super()._run(*command)
+        fields = [field.partition(":0") for field in more["SQUEUE_FORMAT2"].split(",")]
+        names = {"jobid": "job_id", **STATE, "feature": "features", "reqnodes": "required_nodes"}
+        return "".join(
+            "".join(f"{row.get(names.get(name, name)) or ''}{end}" for name, _, end in fields)
+            + "\n"
+            for row in self.answers["squeue"]["jobs"]
+        )
+
+
+def test_what_is_listed_is_what_the_json_says():
+    """Jobs come, are placed, start, end, are held and requeued; names look like rows."""
+    rng = random.Random(7)
+    up = {"state": "idle", "state_flags": [], "gres": "gpu:9", "active_features": "a100,fast"}
+    nodes = [{**row, **up} for row in NODES_OLD]
+    engine = Listed([], nodes)
+    engine.nodes()
+    rows: dict[int, dict[str, Any]] = {}
+    on = "attempt=1 restarts=0 on=n1:1,n2:1 for= nodes=2"
+    where = {"allocated_nodes": [{"nodename": n, "cpus_used": 1} for n in ("n1", "n2")]}
+    done, told = 0, []
+    for step in range(160):
+        if step % 4 == 0:
+            name = rng.choice(("a\n8f", "8", "\x1fe\n3", engine._listing._end[:-1], "xe\n9xf\n"))
+            rows[step + 1] = old(step + 1, "PENDING", name=name, features="a100&fast")
+        row = rows[job := rng.choice(list(rows))]
+        moves: list[dict[str, Any]] = [
+            {"priority": 9, "admin_comment": f"gangwise {on}"},
+            {"job_state": "RUNNING", "start_time": 2_000 + step, "job_resources": where},
+            {"job_state": "FAILED", "exit_code": 768, "end_time": 3_000 + step},
+        ]
+        at = ("PENDING", 0), ("PENDING", 9), ("RUNNING", 9), ("FAILED", 9)
+        turn = at.index((row["job_state"], row["priority"]))
+        if turn < 3:
+            row.update(moves[turn])
+        elif rng.random() < 0.5:
+            del rows[job]
+        engine.answers["squeue"]["jobs"] = [dict(row) for row in rows.values()]
+        engine._whole_cost.seconds = 0.0 if step % 4 == 0 else 1e6
+        engine._read_table()
+        done = max(done, engine.whole)
+        fresh = Recorded(engine.answers["squeue"]["jobs"], nodes)
+        fresh.nodes()
+        for one in (engine, fresh):  # where it ran is no more told of who has ended
+            table = {row.job.id: row for row in one.jobs()}
+            ended = {n: replace(r, placed=()) for n, r in table.items() if r.phase in ENDED}
+            told.append(table | ended)
+        assert told[-1] == told[-2], step
+    assert 20 < done <= 41, "the JSON is read for new jobs, and not at each step"
+    assert engine.said == []

@@ -48,6 +48,7 @@ from gangwise.engines.engine import (
 )
 from gangwise.engines.leader import ReservationLeader
 from gangwise.engines.reports import read_reports
+from gangwise.engines.slurm_listing import ASLEEP, PACE, SHARE, WHOLE, Cost, Listing
 from gangwise.engines.slurm_requests import (
     Mark,
     Request,
@@ -81,7 +82,8 @@ UNSTARTED = 3  # placements that Slurm refuses, or does not start, before it is 
 LISTS = 1000  # node lists of waiting jobs that are told apart
 LISTED = ("among:", "not among:")
 """Nodes carry labels of these kinds: which lists they are in, that jobs ask for or exclude."""
-ASLEEP = ("COMPLETING", "RUNNING", "CONFIGURING", "SUSPENDED", "STAGE_OUT", "SIGNALING", "STOPPED")
+LATER = "it is not to begin yet"
+TAKES_TASKS = re.compile(r"(?m)^(idle|mixed|allocated|completing|planned)\b")
 
 
 class SlurmEngine:
@@ -146,7 +148,14 @@ class SlurmEngine:
         self._where: dict[str, tuple[Placed, ...]] = {}
         self._reports: dict[str, tuple[RankReport, ...]] = {}
         self._table: dict[str, Status] = {}
-        self._looked = self._seen = self._nodes_looked = -math.inf
+        self._rows: dict[str, Mapping[str, Any]] = {}  # of the JSON
+        self._read_as: dict[str, tuple[str, str]] = {}  # how they were listed then
+        self._behind: set[str] = set()  # jobs of which the JSON says something new
+        self._again: set[str] = set()  # to be looked at again, though they are listed as before
+        self._listing = Listing(self._run)
+        self._listing_cost, self._whole_cost, self._nodes_cost = Cost(), Cost(), Cost()
+        self._nodes_told: tuple[str, dict[str, str]] | None = None
+        self._looked = self._seen = self._nodes_looked = self._nodes_read = -math.inf
         self._nodes: list[EngineNode] = []
         self._lists: dict[str, frozenset[str]] = {}
         self._reserved: dict[str, str] = {}
@@ -160,22 +169,37 @@ class SlurmEngine:
     def lead(self, identity: str) -> None:
         """Change jobs only while this is the one leader of the cluster.
 
-        This needs an operator's rights. Slurm itself never starts a job twice: one who was stopped
-        between looking at its clock and its command can at most choose other nodes for a job that
-        waits.
+        This needs an administrator's rights, as AdminComment does. Slurm itself never starts a job
+        twice: one who was stopped between looking at its clock and its command can at most choose
+        other nodes for a job that waits.
         """
         self._leader = ReservationLeader(self._run)
 
     # ------------------------------------------------------------------------------- the engine
 
     def nodes(self) -> list[EngineNode]:
-        """Nodes by ``sinfo``, which lists a node once for each partition."""
+        """Nodes by ``sinfo``: its JSON is read where a listing, a node once a partition, is new."""
+        now = time.monotonic()
+        if now < self._nodes_looked + max(self.poll, PACE * self._nodes_cost.seconds):
+            return list(self._nodes)
+        with self._nodes_cost:
+            text = self._run("sinfo", "--noheader", "--Node", "--format=%T %N %P %G %f %c %m")
+            told = TAKES_TASKS.sub("up", text), {} if self.watch else self._reservations()
+        self._nodes_looked = now
+        if told == self._nodes_told and now < self._nodes_read + WHOLE:
+            return list(self._nodes)
         rows = self._json("sinfo", "nodes")
+        self._reserved = told[1]
         if not self.watch:  # those outside the partition are not aimed at
             rows = [row for row in rows if self._ours(row)]
-            self._reserved = self._reservations()
         found = self.quarantine.sift("node", rows, self._node, lambda row: row["name"])
-        return intake.distinct(found, lambda node: node.name, self.quarantine, "node")
+        found = intake.distinct(found, lambda node: node.name, self.quarantine, "node")
+        if [replace(n, up=True, reason="") for n in found] != [
+            replace(n, up=True, reason="") for n in self._nodes
+        ]:
+            self._again.update(self._table)  # others fit now, perhaps
+        self._nodes, self._nodes_told, self._nodes_read = found, told, now
+        return list(found)
 
     def _reservations(self) -> dict[str, str]:
         """Nodes of reservations that hold now; ``sinfo`` says so some seconds later."""
@@ -232,10 +256,9 @@ class SlurmEngine:
             self._nodes = [self._listed(node) for node in self._nodes]
 
     def jobs(self) -> list[Status]:
-        rows = self._json("squeue", "jobs", "--states=all")
-        self.quarantine.sift("comment of job", rows, _work, _id)  # the job is read without it
-        found = self.quarantine.sift("job", rows, self._status, _id, self._reported)
-        return intake.distinct(found, lambda row: row.job.id, self.quarantine, "job")
+        if time.monotonic() >= self._seen + self._pace:
+            self._read_table()
+        return list(self._table.values())
 
     def held(self) -> dict[str, str]:
         return dict(self._left)
@@ -279,7 +302,8 @@ class SlurmEngine:
         self._table[job] = replace(row, phase="placed", attempt=attempt, placed=tuple(placed))
 
     def preempt(self, job: str) -> None:
-        row = next((r for r in self.jobs() if r.job.id == job), None)
+        self._read_table()
+        row = self._table.get(job)
         if row is not None and not row.foreign:
             if row.phase == "running":
                 self._requeue(job)
@@ -367,7 +391,7 @@ class SlurmEngine:
             self._leader.check()
         until = time.monotonic() + timeout
         while True:
-            due = self._looked + self.poll - time.monotonic()
+            due = self._looked + self._pace - time.monotonic()
             left = until - time.monotonic()
             if due > left:
                 time.sleep(max(left, 0.0))
@@ -383,22 +407,90 @@ class SlurmEngine:
 
     # ------------------------------------------------------------------------------------ inside
 
+    @property
+    def _pace(self) -> float:
+        """Seconds between two looks at the queue."""
+        return max(self.poll, PACE * self._listing_cost.seconds)
+
     def _recent(self, job: str) -> Status | None:
-        """A job's row of a table no older than a poll, so that many placements share a look."""
-        if time.monotonic() >= self._seen + self.poll or job not in self._table:
-            self._nodes = self.nodes()
-            self._nodes_looked = time.monotonic()
-            self._read_table()
+        """A job's row of a table no older than a look, so that many placements share one."""
+        if time.monotonic() >= self._seen + self._pace or job not in self._table:
+            self.nodes()
+            self._read_table(whole=False)  # a decision does not wait for what is new
+        if job in self._behind:
+            self._read_table(whole=True)
         return self._table.get(job)
 
-    def _read_table(self) -> None:
-        self._table = {row.job.id: row for row in self.jobs()}
+    def _read_table(self, whole: bool | None = None) -> None:
+        """The table as it is listed; by the JSON where that is asked for, or due."""
+        told = None
+        with self._listing_cost, contextlib.suppress(_RefusedError):  # who knows no such field
+            told = self._listing.read()
         self._seen = time.monotonic()
+        if told is None:
+            return self._read_whole()
+        changed, gone = told
+        for name in gone:
+            self.quarantine.clear("job", name)
+            for known in (self._table, self._rows, self._read_as):
+                known.pop(name, None)
+        self._behind = {name for name in self._behind | changed if self._is_behind(name)}
+        wait = SHARE * self._whole_cost.seconds if self._behind else WHOLE
+        if self._seen >= self._whole_cost.began + wait if whole is None else whole:
+            return self._read_whole()
+        changed |= self._again | self._behind
+        self._again = set()
+        for name in changed & self._rows.keys() & self._listing.jobs.keys():
+            self.quarantine.read("job", name, partial(self._take_listed, name), (EngineError,))
+        return None
+
+    def _is_behind(self, name: str) -> bool:
+        one = self._listing.jobs.get(name)
+        if one is None or (one.ended and name in self._rows):
+            return False
+        return one.what != self._read_as.get(name)
+
+    def _take_listed(self, name: str) -> None:
+        """Status by the JSON as it was, and by what is listed now.
+
+        On which nodes a job runs only the JSON tells, unless it was placed here.
+        """
+        listed = self._listing.jobs[name]
+        row = {**self._rows[name], **listed.at}
+        if listed.runs and self._read_as.get(name, ("",))[0] != "runs":
+            mark = Mark.of(row) or NO_MARK
+            if self.watch or not mark.attempt or mark.restarts != row["restart_cnt"]:
+                return
+            self._where[name], row["job_resources"] = _where(mark), None
+        status = self._status(row)
+        if status is None:
+            self._table.pop(name, None)
+        else:
+            self._table[name] = status
+
+    def _read_whole(self) -> None:
+        """The table by the JSON; rows that are as they were are not looked at again."""
+        again, self._again = self._again, set()
+        rows: dict[str, Mapping[str, Any]] = {}
+
+        def read(row: Mapping[str, Any]) -> Status | None:
+            name = _id(row)
+            rows[name] = row
+            if name in self._table and name not in again and row == self._rows.get(name):
+                return self._table[name]
+            return self._status(row)
+
+        with self._whole_cost:
+            told = self._json("squeue", "jobs", "--states=all")
+            self.quarantine.sift("comment of job", told, _work, _id)  # the job is read without it
+            found = self.quarantine.sift("job", told, read, _id, self._reported)
+            found = intake.distinct(found, lambda row: row.job.id, self.quarantine, "job")
+            self._table, self._rows = {row.job.id: row for row in found}, rows
+        self._read_as = {name: listed.what for name, listed in self._listing.jobs.items()}
+        self._behind = set()
 
     def _look(self) -> list[EngineEvent]:
-        if time.monotonic() >= self._nodes_looked + 4 * self.poll:
-            self._nodes = self.nodes()
-            self._nodes_looked = time.monotonic()
+        self.nodes()
         self._read_table()
         self._looked = self._seen
         table = dict(self._table)
@@ -463,7 +555,7 @@ class SlurmEngine:
         if "PENDING" in states or "REQUEUED" in states:
             if self.watch:
                 by_hand = held and (mark is NO_MARK or mark.by_hand) and name not in self._reported
-                waits = by_hand or waits_for(row, time.time())  # for what is nobody's to give
+                waits = by_hand or self._waits_for(row)  # for what is nobody's to give
                 return None if waits else Status(job, "pending", attempt, detail=detail)
             if foreign:
                 return Status(job, "pending", attempt, detail=detail, foreign=True)
@@ -474,11 +566,7 @@ class SlurmEngine:
             if held:
                 return Status(job, "pending", attempt, detail=detail)
             if restarts == mark.restarts:
-                where = tuple(
-                    Placed(node, int(tasks))
-                    for node, _, tasks in (word.rpartition(":") for word in mark.on.split(","))
-                )
-                return Status(job, "placed", attempt, where, detail=detail)
+                return Status(job, "placed", attempt, _where(mark), detail=detail)
             with contextlib.suppress(Rejected):
                 self._hold(name)  # Slurm requeued it after a node died, on its old nodes
             return Status(job, "pending", attempt, detail="a node died", cause="node_failed")
@@ -511,7 +599,7 @@ class SlurmEngine:
                 self._let_go(job.id, mark)
             why = self._left.get(job.id, "").removeprefix("left alone: ")
             return why or "Slurm's own scheduler has it"
-        if why := waits_for(row, time.time()):
+        if why := self._waits_for(row):
             return why
         why = self._runs[job.id].request.why
         if not why and self._unstarted.get(job.id, 0) >= UNSTARTED:
@@ -523,6 +611,11 @@ class SlurmEngine:
                 self._let_go(job.id, mark)
             return f"{why}: Slurm's own scheduler has it"
         return ""
+
+    def _waits_for(self, row: Mapping[str, Any]) -> str:
+        if (why := waits_for(row, time.time())) == LATER:
+            self._again.add(_id(row))
+        return why
 
     def _could_fit(self, job: EngineJob) -> bool:
         """Whether the job fits on its nodes if they were empty and up."""
@@ -597,6 +690,7 @@ class SlurmEngine:
             raise Rejected(f"scontrol {words[0]} is not for who only watches")
         if self._leader is not None:
             self._leader.check()
+        self._again.add(words[1].removeprefix("jobid="))
         try:
             self._run("scontrol", "--", *words)
         except _RefusedError as error:
@@ -621,11 +715,11 @@ class SlurmEngine:
         self._change("update", f"jobid={job}", f"admincomment={left}", *was)
         self._change("release", job)
 
-    def _run(self, *command: str) -> str:
+    def _run(self, *command: str, more: Mapping[str, str] | None = None) -> str:
         try:
             done = subprocess.run(
                 command,
-                env=self._environment,
+                env={**self._environment, **more} if more else self._environment,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 encoding="utf-8",
@@ -676,6 +770,11 @@ def labels_of(labels: Mapping[str, Sequence[str]] | str | None) -> Mapping[str, 
             raise ScenarioError(f"labels: {word!r}; write label=value/value, joined by ;")
         found[label] = values.split("/")
     return found
+
+
+def _where(mark: Mark) -> tuple[Placed, ...]:
+    there = (word.rpartition(":") for word in mark.on.split(","))
+    return tuple(Placed(node, int(tasks)) for node, _, tasks in there)
 
 
 def allocation(row: Mapping[str, Any], job: EngineJob) -> tuple[Placed, ...]:
