@@ -119,5 +119,9 @@ def test_dashboard_and_alerts_name_metrics_that_exist():
     named = {name for expr in asked for name in re.findall(r"\bgangwise_\w+", expr)}
     assert named <= made, named - made
     assert made <= named, f"on no panel and in no alert: {made - named}"
+    if shutil.which("promtool"):  # which alerts fire, and which do not
+        test = ["promtool", "test", "rules", str(DEPLOY / "monitoring/alerts-test.yaml")]
+        done = subprocess.run(test, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
     told = (DEPLOY.parent / "docs/how-to/kubernetes.md").read_text()
     assert not [name for name in made if f"`{name}`" not in told]

@@ -611,10 +611,11 @@ class Service:
                     return
                 continue
             else:
+                key, now = (intent.job, intent.attempt), self.clock.now()
                 if intent.kind == "place":
-                    self._accepted[intent.job, intent.attempt] = self.clock.now()
+                    self._accepted[key] = now
                     self.counts["placed"] += 1
-                self._state("accepted", intent.job, intent.attempt, kind=intent.kind)
+                self._states.append(("accepted", now, intent.kind, *key, ""))
             del self._todo[intent.kind, intent.job, intent.attempt]
         if "engine" not in self.troubles:
             self._un_place_late()
