@@ -49,6 +49,7 @@ SLOTS = "--slots 120"
 SMALLER = (
     (r"--seeds (10|20|5)\b", "--seeds 2"),
     (r"^(gangwise (?:compare|run) (?:ogasched|esdp)-(?!.*--slots).*)$", rf"\1 {SLOTS}"),
+    (r"^(gangwise replay --world .*)$", r"\1 --seeds 2"),
 )
 
 
@@ -105,7 +106,13 @@ def brought(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def small(experiment: str) -> str:
-    return re.sub(r"(?m)^seeds = 10$", "seeds = 2\nslots = 60", experiment)
+    for shown, played in (
+        (r"^seeds = 10$", "seeds = 2\nslots = 60"),
+        (r"^seeds = 5$", "seeds = 2"),
+        (r"^first = \d+$", "first = 300"),
+    ):
+        experiment = re.sub(shown, played, experiment, flags=re.M)
+    return experiment
 
 
 def with_own_rules(page: Path, folder: Path) -> None:
@@ -129,8 +136,8 @@ def test_every_line_runs(page: Path, brought: Path, tmp_path: Path) -> None:
     script = [f'gangwise() {{ {shlex.quote(sys.executable)} -m gangwise "$@"; }}', "set -e"]
     shown = [line for line in lines_of(page) if not why_not(line)]
     if page.name == "results-folder.md":  # it tells of a folder that is there
-        made = "gangwise compare ogasched-default-v1 --policies drf --out results"
-        shown = [each for line in shown for each in (made, line)]
+        made = f"gangwise compare ogasched-default-v1 --policies drf --out made {SLOTS}"
+        shown = [made, *(f"cp -r made/. results && {line}" for line in shown)]
     for line in shown:
         for pattern, small in SMALLER:
             line = re.sub(pattern, small, line)
