@@ -611,11 +611,11 @@ class Service:
                     return
                 continue
             else:
-                key, now = (intent.job, intent.attempt), self.clock.now()
+                now = self.clock.now()
                 if intent.kind == "place":
-                    self._accepted[key] = now
+                    self._accepted[intent.job, intent.attempt] = now
                     self.counts["placed"] += 1
-                self._states.append(("accepted", now, intent.kind, *key, ""))
+                self._states.append(("accepted", now, intent.kind, intent.job, intent.attempt, ""))
             del self._todo[intent.kind, intent.job, intent.attempt]
         if "engine" not in self.troubles:
             self._un_place_late()
