@@ -2,10 +2,14 @@
 
     python -m benchmarks.live_week --nodes 100
     python -m benchmarks.live_week --nodes 267 --days 30 --step 120
+    python -m benchmarks.live_week --ledger 150000 --at /dev/shm/ledger
 
 Is its memory flat? How large is its folder, and how long does a restart take? The service is
 started anew after each tenth day, once after it was stopped and once more as if it had been killed
 half a minute after its last checkpoint. Nodes of 267 are kept at load .8 by 5,000 jobs a day.
+
+``--ledger`` writes only what a service writes of so many jobs, each placed, started and ended in a
+commit of its own, and looks through it as a start does: 150,000 are a month of 5,000 a day.
 
 The stand-in starts what it is told to and ends it when its time has come; clock and cluster are
 simulated, the ledger, the journal on the disk and the scheduler are the service's own.
@@ -15,9 +19,11 @@ from __future__ import annotations
 
 import argparse
 import heapq
+import resource
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +38,10 @@ from gangwise.engines.engine import (
     Status,
 )
 from gangwise.engines.intake import Quarantine
+from gangwise.service.ledger import Ended, Intent
 from gangwise.service.loop import Service
+from gangwise.service.sound import examine
+from gangwise.service.store import FILE, Store
 
 GPUS = 8
 
@@ -192,19 +201,55 @@ def week(args: argparse.Namespace, folder: Path) -> None:
             print(f"restart: {stopped:.1f} CPU s; killed: {killed:.1f} CPU s", flush=True)
 
 
+def ledger(jobs: int, folder: Path) -> None:
+    """Size of the folder of so many jobs, and what it takes to look through it at a start."""
+    folder.mkdir()
+    store, seq = Store(folder / FILE), 0
+    for number in range(jobs):
+        now, name = 1e9 + 17.0 * number, str(number)
+        kind, user = f"type{number % 8}", f"user{number % 20}"
+        job = EngineJob(name, kind, user, now, 4, {"gpu": 2000}, limit=7200.0, work=3600.0)
+        placed = Placed("n1", 2), Placed("n2", 2)
+        decided = [["place", name, 1, [["n1", 2], ["n2", 2]], "scheduler"]]
+        intent = Intent("place", name, 1, placed, "scheduler")
+        store.commit(
+            [(seq + 1, ("job", now, asdict(job))), (seq + 2, ("round", now, decided))],
+            [(now, intent)],
+        )
+        states = [(state, now, "place", name, 1, "") for state in ("accepted", "started")]
+        store.commit([(seq + 3, ("started", now, name, 1))], states=states)
+        over = Ended(*(job, "finished", 1, placed, now, now + 600, now, now, "scheduler", 1.0))
+        store.commit(
+            [(seq + 4, ("ended", now + 600, name, "finished", 1, []))],
+            states=[("ended", now + 600, "place", name, 1, "finished")],
+            ended=[over],
+        )
+        seq += 4
+    store.close()
+    sizes = {file.name: f"{file.stat().st_size / 2**20:.0f} MiB" for file in folder.iterdir()}
+    before, began = resident(), time.process_time()
+    report = examine(folder)
+    spent = time.process_time() - began
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{jobs:,} jobs, {report.commits:,} commits, {sizes}; sound: {report.sound}")
+    print(f"looked through in {spent:.1f} CPU s, {most - before:.0f} MiB of memory", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--days", type=int, default=7)
     parser.add_argument("--step", type=float, default=60.0, help="seconds of a round of the clock")
-    parser.add_argument("--keep", type=Path, help="leave the folder here")
+    parser.add_argument("--ledger", type=int, help="write a ledger of so many jobs, no more")
+    parser.add_argument("--at", type=Path, help="in this new folder, which stays")
     parser.add_argument("--scheduler", default="fcfs+easy+learned:depth=100")
     args = parser.parse_args()
-    if args.keep:
-        week(args, args.keep)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        week(args, Path(folder))
+    with tempfile.TemporaryDirectory() as name:
+        folder = args.at or Path(name) / "state"
+        if args.ledger:
+            ledger(args.ledger, folder)
+        else:
+            week(args, folder)
 
 
 if __name__ == "__main__":
