@@ -21,7 +21,13 @@ from typer.core import TyperGroup
 import gangwise
 from gangwise.cli.calibrate import calibrate_command
 from gangwise.cli.compare import compare_command, run_command
-from gangwise.cli.experiments import report_command, reproduce_command, sweep_command, tune_command
+from gangwise.cli.experiments import (
+    leaderboard_command,
+    report_command,
+    reproduce_command,
+    sweep_command,
+    tune_command,
+)
 from gangwise.cli.folders import clean_command, explain_command, verify_command, watch_command
 from gangwise.cli.forecast import forecast_command
 from gangwise.cli.listing import check_command, list_command, new_command, show_command
@@ -94,7 +100,7 @@ def _versions() -> dict[str, str]:
 
 for _command in (
     *(demo_command, jobs_command, nodes_command, calibrate_command),
-    *(replay_command, what_if_command, forecast_command),
+    *(replay_command, what_if_command, forecast_command, leaderboard_command),
     *(serve_command, top_command, account_command, detach_command, doctor_command),
     *(compare_command, run_command, sweep_command, tune_command, reproduce_command),
     *(report_command, watch_command, explain_command, verify_command, clean_command),

@@ -290,6 +290,31 @@ def report_command(
         webbrowser.open(path.resolve().as_uri())
 
 
+def leaderboard_command(
+    traces: Path,
+    out: Path = Path("leaderboard"),
+    own: list[str] | None = None,
+    jobs: int = -1,
+    backend: Literal["loky", "dask", "ray"] = "loky",
+    address: str | None = None,
+    as_json: bool = False,
+) -> None:
+    """Play every built-in scheduler, and your own, on public logs under committed rules.
+
+    If it is stopped, start it again: it continues where it was.
+    """
+    from gangwise.experiments.leaderboard import leaderboard
+    from gangwise.experiments.sweep import Workers
+
+    with progress(after_stop(out)) as tell:
+        found = leaderboard(traces, out, own or [], Workers(jobs, backend, address), tell)
+    if as_json:
+        print(json_text(found.as_dict()))
+        return
+    print(found.markdown())
+    say(f"the runs of each log are in a folder of {out}; gangwise report makes a page of one")
+
+
 _COLOURS = {
     "reproduced": "green",
     "not reproduced": "yellow",
