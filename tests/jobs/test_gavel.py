@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import cvxpy as cp
 import numpy as np
 import pytest
 
 from gangwise.core.errors import ScenarioError
-from gangwise.jobs.gavel import Gavel, allocation
+from gangwise.jobs.gavel import Gavel, Objective, allocation
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import create_scheduler
@@ -26,11 +26,11 @@ def drawn(seed: int) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("objective", ["max-min", "total", "fifo"])
+@pytest.mark.parametrize("objective", get_args(Objective))
 def test_shares_are_the_programmes_optimum(seed: int, objective: Any) -> None:
     rates, count, devices, capacity = drawn(seed)
-    weight = np.random.default_rng(seed).uniform(1, 9, count.size)
-    shares = allocation(rates, count, devices, capacity, objective, weight)
+    weight, age = np.random.default_rng(seed).uniform(1, 9, (2, count.size))
+    shares = allocation(rates, count, devices, capacity, objective, weight, age)
     assert (shares.sum(axis=1) <= 1 + 1e-7).all()
     assert ((count * devices) @ shares <= capacity + 1e-6).all()
     assert (shares[rates == 0] == 0).all()
@@ -45,9 +45,19 @@ def test_shares_are_the_programmes_optimum(seed: int, objective: Any) -> None:
         ours = (devices * (rates * shares).sum(axis=1) / alike).min()
         # The total has a small weight beside the least rate.
         assert best - 2e-3 <= ours <= best + 1e-6
+    elif objective in ("makespan", "finish-time"):
+        rate, speed = (rates * shares).sum(axis=1), cp.sum(cp.multiply(rates, x), axis=1)
+        n_th = alike * np.minimum(1, capacity.sum() / (count.sum() * devices))
+        before = age if objective == "finish-time" else 0 * age
+        alone = before + weight / n_th if objective == "finish-time" else np.ones(count.size)
+        ours = ((before + weight / rate) / alone).max()
+        longest = cp.max((before + cp.multiply(weight, cp.inv_pos(speed))) / alone)
+        best = cp.Problem(cp.Minimize(longest), allowed).solve(solver=cp.CLARABEL)
+        assert best * (1 - 1e-6) <= ours <= best * (1 + 1e-4)
     else:
-        worth = count if objective == "total" else weight
-        part = (rates / rates.max(axis=1, keepdims=True)) * worth[:, None]
+        worth = weight if objective == "fifo" else count
+        own = 1 if objective == "throughput" else rates.max(axis=1, keepdims=True)
+        part = rates / own * worth[:, None]
         best = cp.Problem(cp.Maximize(cp.sum(cp.multiply(part, x))), allowed)
         assert (part * shares).sum() == pytest.approx(best.solve(solver=cp.CLARABEL), rel=1e-6)
 
@@ -88,7 +98,7 @@ def test_rounds_share_one_device_among_two_jobs() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("objective", ["max-min", "total", "fifo"])
+@pytest.mark.parametrize("objective", get_args(Objective))
 @pytest.mark.parametrize("seed", range(8))
 def test_every_job_ends_once_whatever_fails(objective: Any, seed: int) -> None:
     """Gangs, constraints, a node that fails and returns; the simulation checks the books."""
@@ -118,6 +128,23 @@ def test_every_job_ends_once_whatever_fails(objective: Any, seed: int) -> None:
     assert np.isfinite(runs[0].end).all()
     assert (runs[0].end == runs[1].end).all()
     assert len(runs[0].account.set_aside) == 0
+
+
+@pytest.mark.parametrize(
+    ("objective", "ends"),
+    [
+        # Half of the device each until the short one ends; together they always end at 1200.
+        ("max-min", [600, 1200]),
+        # Shares of a quarter and three quarters: both end near 1200.
+        ("makespan", [1100, 1200]),
+    ],
+)
+def test_makespan_gives_the_long_job_the_larger_share(objective: Any, ends: list[float]) -> None:
+    jobs = Jobs.of([0, 0], [300, 900], 1, {"gpu": 1})
+    one = Nodes.of([Node("only", {"gpu": 1})])
+    options = Options(limits="work", restart=0.0)
+    played = simulate_jobs(jobs, one, Gavel(objective, 10.0), None, options)
+    assert played.end == pytest.approx(ends, abs=100.0)
 
 
 def test_names_and_bad_arguments() -> None:

@@ -297,7 +297,6 @@ def leaderboard_command(
     jobs: int = -1,
     backend: Literal["loky", "dask", "ray"] = "loky",
     address: str | None = None,
-    as_json: bool = False,
 ) -> None:
     """Play every built-in scheduler, and your own, on public logs under committed rules.
 
@@ -308,9 +307,6 @@ def leaderboard_command(
 
     with progress(after_stop(out)) as tell:
         found = leaderboard(traces, out, own or [], Workers(jobs, backend, address), tell)
-    if as_json:
-        print(json_text(found.as_dict()))
-        return
     print(found.markdown())
     say(f"the runs of each log are in a folder of {out}; gangwise report makes a page of one")
 

@@ -101,19 +101,6 @@ class Leaderboard:
             parts.append(f"### {log}\n\n{told[0].upper()}{told[1:]}\n\n{_table(shown)}")
         return "\n".join(parts)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Every number, log by log and part by part."""
-        return {
-            "rules": self.rules,
-            "lines": self.lines,
-            "chosen": self.chosen,
-            "ranked": self.ranked,
-            "numbers": {
-                log: {e: {k: v.tolist() for k, v in of[e].items()} for e in of}
-                for log, of in self.numbers.items()
-            },
-        }
-
 
 def leaderboard(
     traces: Path,

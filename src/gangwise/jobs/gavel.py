@@ -12,7 +12,11 @@ devices, and D[g] devices:
 
 *max-min*: maximise the least d[c] Σ_g T[c, g] X[c, g] / T̄[c], T̄[c] = Σ_g T[c, g] D[g] / Σ D (§4.1);
 *total*: maximise Σ_c n[c] Σ_g T[c, g] X[c, g] / max_g T[c, g];
-*fifo*: the same, each job weighted by how many came after it (§4.2).
+*fifo*: the same, each job weighted by how many came after it (§4.2);
+*throughput*: maximise Σ_c n[c] Σ_g T[c, g] X[c, g] (§4.2);
+*makespan*: minimise the most w[c] / Σ_g T[c, g] X[c, g], w the work that a job's limit leaves;
+*finish-time*: minimise the most (a + w / Σ_g T X) / (a + w / T̄ · max(1, n d / D)), a the time since
+submission, n jobs in all: over the time with an n-th of the cluster, as Themis has it (§4.2).
 
 In every round the pair with the largest X[c, g] over the share of its time that the job has had on
 g so far goes first. Jobs that run where the round wants them go on; others are preempted, and a
@@ -23,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy import sparse
@@ -36,9 +40,11 @@ from gangwise.jobs.choice import best_fit
 from gangwise.jobs.explanations import Waits
 from gangwise.jobs.model import Job, Nodes, Shape
 
-Objective = Literal["max-min", "total", "fifo"]
+Objective = Literal["max-min", "total", "fifo", "throughput", "makespan", "finish-time"]
 SMALL = 1e-3
 """Weight of the total beside the least rate, which breaks ties so that nothing is left idle."""
+FOR_EVER = 1e7
+"""Seconds of work of a job that asked for no limit."""
 
 
 def allocation(
@@ -48,6 +54,7 @@ def allocation(
     capacity: Floats,
     objective: Objective,
     weight: Floats | None = None,
+    age: Floats | None = None,
 ) -> Floats:
     """Shares of time, shape [C, G].
 
@@ -60,7 +67,10 @@ def allocation(
     capacity : ndarray, shape [G]
         Devices of each generation.
     weight : ndarray, shape [C], optional
-        With ``fifo``: summed over a class, how many jobs came after each.
+        With ``fifo``: summed over a class, how many jobs came after each; with ``makespan`` and
+        ``finish-time`` the work left of each of its jobs, in seconds at rate 1.
+    age : ndarray, shape [C], optional
+        With ``finish-time``: seconds since submission.
 
     Examples
     --------
@@ -72,29 +82,52 @@ def allocation(
     array([[1., 0.],
            [0., 1.]])
     """
-    C, G = rates.shape
     top = np.maximum(rates.max(axis=1, initial=0.0), 1e-300)
     per_job = rates / top[:, None]  # of the fastest generation
-    alike = rates @ capacity / capacity.sum()
-    fair = devices[:, None] * rates / np.maximum(alike, 1e-300)[:, None]
-    # Variables X[c, g], class by class; for max-min also the least rate z.
+    alike = np.maximum(rates @ capacity / capacity.sum(), 1e-300)
+    fair = devices[:, None] * rates / alike[:, None]
+    worth = count.astype(np.float64) if weight is None else np.maximum(weight, SMALL)
+    if objective == "max-min":
+        return _shared(per_job, count, devices, capacity, fair)
+    if objective in ("total", "fifo", "throughput"):
+        of_job = rates if objective == "throughput" else per_job
+        worth = worth if objective == "fifo" else count
+        return _shared(worth[:, None] * of_job, count, devices, capacity)
+    shares = _shared(per_job, count, devices, capacity, rates * (worth.max() / worth)[:, None])
+    if objective == "makespan":
+        return shares
+    since = np.zeros(len(rates)) if age is None else age
+    alone = since + worth / alike * np.maximum(1.0, count.sum() * devices / capacity.sum())
+    for _ in range(20):  # the least rate that a ratio asks for falls with it, as in Dinkelbach's
+        ratio = ((since + worth / (rates * shares).sum(axis=1)) / alone).max()
+        asked = rates * ((ratio * alone - since) / worth)[:, None]
+        better = _shared(per_job, count, devices, capacity, asked)
+        if (asked * better).sum(axis=1).min() < 1 + 1e-6:
+            break
+        shares = better
+    return shares
+
+
+def _shared(
+    gain: Floats, count: Ints, devices: Floats, capacity: Floats, least: Floats | None = None
+) -> Floats:
+    """Shares X [C, G] with the largest Σ gain X, or first the largest of the least Σ_g least X."""
+    C, G = gain.shape
+    # Variables X[c, g], class by class, and the least rate z.
     of_class = sparse.kron(sparse.eye_array(C), np.ones((1, G)), format="csr")
     held = sparse.kron((count * devices)[None, :], sparse.eye_array(G))
-    rows, limits, least = [of_class, held], [np.ones(C), capacity], np.zeros(C + G)
-    cost = np.zeros(C * G + 1)
-    if objective == "max-min":
-        cost[:-1] = -SMALL * (count[:, None] * per_job).ravel() / count.sum()
+    rows, limits, z = [of_class, held], [np.ones(C), capacity], np.zeros(C + G)
+    cost = np.append(-gain.ravel(), 0.0)
+    if least is not None:
+        cost[:-1] = -SMALL * (count[:, None] * gain).ravel() / count.sum()
         cost[-1] = -1.0
-        rows.append(of_class.multiply(-fair.ravel()))
+        rows.append(of_class.multiply(-least.ravel()))
         limits.append(np.zeros(C))
-        least = np.append(least, np.ones(C))
-    else:
-        worth = count.astype(np.float64) if objective == "total" or weight is None else weight
-        cost[:-1] = -(np.maximum(worth, SMALL)[:, None] * per_job).ravel()
-    matrix = sparse.hstack([sparse.vstack(rows), least[:, None]], format="csr")
+        z = np.append(z, np.ones(C))
+    matrix = sparse.hstack([sparse.vstack(rows), z[:, None]], format="csr")
     bounds = np.zeros((C * G + 1, 2))
-    bounds[:-1, 1] = (rates > 0).ravel()
-    bounds[-1, 1] = np.inf if objective == "max-min" else 0.0
+    bounds[:-1, 1] = (gain > 0).ravel()
+    bounds[-1, 1] = 0.0 if least is None else np.inf
     found = linprog(cost, A_ub=matrix, b_ub=np.concatenate(limits), bounds=bounds, method="highs")
     if found.status != 0:
         raise ScenarioError(f"gavel: the linear programme has no solution ({found.message})")
@@ -109,7 +142,7 @@ class Gavel:
 
     Parameters
     ----------
-    objective : {"max-min", "total", "fifo"}
+    objective : {"max-min", "total", "fifo", "throughput", "makespan", "finish-time"}
     seconds : float
         Length of a round, six minutes in the paper. inf: nothing is ever preempted, and shares
         only order who starts where.
@@ -124,9 +157,9 @@ class Gavel:
     _waits: Waits = field(default_factory=Waits, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.objective not in ("max-min", "total", "fifo"):
+        if self.objective not in (known := get_args(Objective)):
             raise ScenarioError(
-                f"gavel: there is no objective {self.objective!r}; max-min, total or fifo"
+                f"gavel: there is no objective {self.objective!r}; there are {', '.join(known)}"
             )
         if not self.seconds > 0:
             raise ScenarioError(f"gavel: a round of {self.seconds} s; give a positive length")
@@ -161,7 +194,7 @@ class Gavel:
         rounds = np.isfinite(self.seconds)
         if now >= self._next or not rounds:
             self._next = now + self.seconds
-            pairs = self._ranked(jobs, *self._shares(jobs, books), now) if jobs else []
+            pairs = self._ranked(jobs, *self._shares(jobs, books, now), now) if jobs else []
         if pairs and rounds:
             chosen = self._round(jobs, pairs, books, trial)
             actions += [Preempt(name) for name in books.running if name not in chosen]
@@ -214,20 +247,24 @@ class Gavel:
         """Generation of the nodes that a job runs on."""
         return int(self._generation[running.pieces[0][0]])
 
-    def _shares(self, jobs: Sequence[Job], books: Books) -> tuple[Floats, dict[str, int]]:
-        classes: dict[tuple[str, int, Shape], int] = {}
+    def _shares(
+        self, jobs: Sequence[Job], books: Books, now: float
+    ) -> tuple[Floats, dict[str, int]]:
+        classes: dict[tuple[str, int, Shape, str], int] = {}
         of_class: dict[str, int] = {}
+        by_job = self.objective in ("makespan", "finish-time")
         for job in jobs:
-            key = (job.job_type, job.tasks, job.shape)
+            key = (job.job_type, job.tasks, job.shape, job.id * by_job)
             of_class[job.id] = classes.setdefault(key, len(classes))
         C, G = len(classes), self._rates.shape[1]
         rates, count, devices = np.zeros((C, G)), np.zeros(C, np.int64), np.zeros(C)
-        weight, capacity, kind = np.zeros(C), np.zeros(G), books.dominant(jobs[0].shape)
+        weight, age, capacity = np.zeros(C), np.zeros(C), np.zeros(G)
+        kind = books.dominant(jobs[0].shape)
         np.add.at(capacity, self._generation, books.capacity[:, kind] * books.up / 1000.0)
         empty = Books.opened(books.nodes)
         empty.free[~books.up] = 0
         empty.device[~books.up] = 0
-        for (job_type, tasks, shape), c in classes.items():
+        for (job_type, tasks, shape, _), c in classes.items():
             fits = empty.fits(shape)
             room = np.bincount(self._generation, fits, G)
             rates[c] = np.where(room >= tasks, self._rates[self._types[job_type]], 0.0)
@@ -235,6 +272,10 @@ class Gavel:
         for place, job in enumerate(sorted(jobs, key=lambda job: job.row)):
             count[of_class[job.id]] += 1
             weight[of_class[job.id]] += len(jobs) - place
+            if by_job:
+                done = self._had.get(job.id, np.zeros(G)) @ self._rates[self._types[job.job_type]]
+                weight[of_class[job.id]] = max(min(job.limit, FOR_EVER) - done, 1.0)
+                age[of_class[job.id]] = now - job.submitted
         used = capacity > 0
         shares = np.zeros((C, G))
         if used.any() and (rates[:, used] > 0).any():
@@ -246,6 +287,7 @@ class Gavel:
                 capacity[used],
                 self.objective,
                 weight[able],
+                age[able],
             )
         return shares, of_class
 

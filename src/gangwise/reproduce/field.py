@@ -148,9 +148,8 @@ class Sequences(ReplayScenario):
         if isinstance(decider, Picked):
             rows, start = Rows(), decider.start(jobs, processors)
             took = start + jobs.run - jobs.submit
-            for name, value in spread("completion", took).items():
-                rows.add(name, value)
-            for name, value in spread("slowdown", bounded_slowdown(took, jobs.run)).items():
+            slow = np.maximum(took / np.maximum(jobs.run, 10.0), 1.0)
+            for name, value in (spread("completion", took) | spread("slowdown", slow)).items():
                 rows.add(name, value)
         else:
             rows = super().replay(decider, seed, slots, label)
@@ -158,12 +157,6 @@ class Sequences(ReplayScenario):
         whole = processors * (start.max() - jobs.submit[0])
         rows.add(LAST_START, float((jobs.run * jobs.tasks).sum() / whole))
         return rows
-
-
-def bounded_slowdown(took: Floats, run: Floats) -> Floats:
-    """Completion over run time, at least 1; runs below 10 s count as 10 s."""
-    slow: Floats = np.maximum(took / np.maximum(run, 10.0), 1.0)
-    return slow
 
 
 # Gaussier, Glesser, Reis and Trystram (SC 2015)
@@ -179,8 +172,7 @@ class Doubled(ReplayScenario):
         return played._replace(jobs=replace(played.jobs, limit=2 * played.jobs.limit))
 
     def fidelity(self) -> list[str]:
-        first, *others = super().fidelity()
-        return [f"every request is doubled: {first}", *others]
+        return [f"every request is doubled: {super().fidelity()[0]}"]
 
 
 # FGD (Weng et al., ATC 2023)

@@ -1,0 +1,87 @@
+"""The leaderboard of two made logs: its numbers, who is tuned on what, and what is played again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gangwise.core.errors import ScenarioError
+from gangwise.experiments import replay
+from gangwise.experiments.leaderboard import RULES, TUNED, leaderboard
+from gangwise.experiments.replay_scenario import ReplayScenario
+from gangwise.experiments.sweep import Workers
+from gangwise.jobs.simulation import simulate_jobs
+
+TUNABLE = ["fcfs+easy", "sjf+easy", "f4+easy"]
+
+
+def swf(path, seed):
+    """Three weeks of jobs on 16 processors that have to wait."""
+    rng = np.random.default_rng(seed)
+    come, run = np.sort(rng.integers(0, 21 * 86400, 240)), rng.integers(60, 60_000, 240)
+    rows = zip(come, run, rng.integers(1, 13, 240), strict=True)
+    lines = [
+        f"{i} {s} -1 {r} {n} -1 -1 {n} {2 * r} -1 1 {i % 7} -1 -1 -1 -1 -1 -1"
+        for i, (s, r, n) in enumerate(rows, 1)
+    ]
+    path.write_text("; MaxProcs: 16\n; MaxNodes: 16\n" + "\n".join(lines) + "\n")
+
+
+def test_numbers_are_those_of_the_runs_and_tuning_looks_at_other_logs(tmp_path, monkeypatch):
+    monkeypatch.setattr(replay, "STEPS", 5)  # of the bounds
+    rules = {
+        "parts": 2,
+        "base": "fcfs+easy",
+        "schedulers": ["fcfs", "fcfs+easy"],
+        "oracles": ["sjf+easy:ends=true,slack=inf"],
+        "tuned": TUNABLE,
+        "logs": [],
+    }
+    for seed, name in enumerate("ab"):
+        swf(tmp_path / f"{name}.swf", seed)
+        log = {"name": name, "about": "made", "settings": {"source": f"{name}.swf"}}
+        rules["logs"].append(log)
+    played = []
+
+    def tell(what, done, of):
+        played.append((what, done))
+
+    def board():
+        return leaderboard(tmp_path, tmp_path / "out", ["saf+easy"], Workers(1), tell, rules)
+
+    found = board()
+    for name in "ab":
+        scenario = ReplayScenario(source=str(tmp_path / f"{name}.swf"), parts=2)
+        for entry in ("fcfs", "saf+easy"):
+            for part in range(2):
+                jobs, nodes, hidden = scenario.draw(part)
+                plain = simulate_jobs(jobs, nodes, entry, hidden, scenario.options)
+                took = (plain.end - jobs.submit).mean()
+                of = found.numbers[name][entry]
+                assert of["completion.mean"][part] == pytest.approx(took)
+                bound = took / (1 + of["gap"][part])
+                assert scenario.bound(part, steps=0).mean_completion * 0.999 < bound < took
+        other = found.numbers["b" if name == "a" else "a"]
+        mean = {e: np.log1p(other[e]["gap"]).mean() for e in TUNABLE}
+        assert found.chosen[name] == min(mean, key=mean.get)
+        best = found.numbers[name][found.chosen[name]]["gap"]
+        assert np.array_equal(found.numbers[name][TUNED]["gap"], best)
+    ratio = [found.ratio(entry).mean() for entry in found.ranked]
+    assert ratio[0] < ratio[-1]
+    assert {"fcfs", "saf+easy", TUNED} < {*found.ranked}
+    assert "f4+easy" not in found.ranked  # only a candidate
+    assert np.allclose(found.ratio("fcfs+easy", "fcfs+easy"), 1)
+
+    begun = len(played)
+    again = board()
+    assert again.markdown() == found.markdown()
+    assert min(done for what, done in played[begun:] if what == "replay") > 0  # nothing again
+    table = found.markdown().split("\n\n")[0].splitlines()
+    assert len(table) == 2 + len(found.ranked)
+    assert len({row.count("|") for row in table}) == 1
+
+
+def test_a_log_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ScenarioError, match=r"KTH-SP2\.swf\.gz; --traces|no .*KTH-SP2"):
+        leaderboard(tmp_path, tmp_path / "out")
+    assert RULES.is_file()
