@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from gangwise.core.errors import ScenarioError
+from gangwise.core.settings import read_toml
 from gangwise.experiments import replay
 from gangwise.experiments.leaderboard import RULES, TUNED, leaderboard
 from gangwise.experiments.replay_scenario import ReplayScenario
@@ -76,7 +80,9 @@ def test_numbers_are_those_of_the_runs_and_tuning_looks_at_other_logs(tmp_path, 
     again = board()
     assert again.markdown() == found.markdown()
     assert min(done for what, done in played[begun:] if what == "replay") > 0  # nothing again
-    table = found.markdown().split("\n\n")[0].splitlines()
+    line, table, *_ = found.markdown().split("\n\n")
+    assert "2 logs, each cut into 2 parts of whole weeks" in line
+    table = table.splitlines()
     assert len(table) == 2 + len(found.ranked)
     assert len({row.count("|") for row in table}) == 1
 
@@ -84,4 +90,14 @@ def test_numbers_are_those_of_the_runs_and_tuning_looks_at_other_logs(tmp_path, 
 def test_a_log_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ScenarioError, match=r"KTH-SP2\.swf\.gz; --traces|no .*KTH-SP2"):
         leaderboard(tmp_path, tmp_path / "out")
-    assert RULES.is_file()
+
+
+def test_the_page_has_every_entry_of_the_rules_on_every_log():
+    rules, page = read_toml(RULES), Path("docs/leaderboard.md").read_text(encoding="utf-8")
+    tables = page.partition("<!-- leaderboard -->")[2].split("\n### ")
+    assert [table.split("\n")[0] for table in tables[1:]] == [log["name"] for log in rules["logs"]]
+    for table in tables:
+        rows = [row for row in table.splitlines() if row.startswith("| ")][2:]
+        named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+        assert named == {*rules["schedulers"], *rules["oracles"]}
+        assert len(rows) == len(named) + 1  # and the tuned one

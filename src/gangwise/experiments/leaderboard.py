@@ -38,16 +38,8 @@ COLUMNS: Mapping[str, tuple[str, float]] = {
 class Leaderboard:
     """What every entry made of every part of every log.
 
-    Attributes
-    ----------
-    rules : mapping
-        Of ``leaderboard.toml``.
-    lines : mapping
-        How much of each log is played.
-    numbers : mapping
-        Log → entry → metric → one number for each part.
-    chosen : mapping
-        Log → which of the rules' ``tuned`` was best on the others.
+    ``numbers`` are by log, entry and metric, one for each part; ``lines`` say how much of a log is
+    played, ``chosen`` which of the rules' ``tuned`` was best on the other logs.
     """
 
     rules: Mapping[str, Any]
@@ -57,13 +49,11 @@ class Leaderboard:
 
     def ratio(self, entry: str, over: str = "") -> Floats:
         """Completion over the bound, or over another entry's, geometric mean over logs [parts]."""
-        logs = []
-        for of in self.numbers.values():
-            logs.append(np.log1p(of[entry]["gap"]))
-            if over:
-                logs[-1] = logs[-1] - np.log1p(of[over]["gap"])
-        mean: Floats = np.exp(np.mean(logs, axis=0))
-        return mean
+        logs = [
+            np.log1p(of[entry]["gap"]) - (np.log1p(of[over]["gap"]) if over else 0.0)
+            for of in self.numbers.values()
+        ]
+        return np.asarray(np.exp(np.mean(logs, axis=0)))
 
     @property
     def ranked(self) -> list[str]:
@@ -89,7 +79,12 @@ class Leaderboard:
                 for log, of in self.numbers.items()
             },
         }
-        parts = [_table(columns)]
+        line = (
+            f"{len(self.numbers)} logs, each cut into {self.rules['parts']} parts of whole weeks "
+            "that begin with an empty cluster; ± is half a 95 % interval over parts. Nodes of a "
+            "log are alike, and nobody is killed at a limit."
+        )
+        parts = [f"{line}\n\n{_table(columns)}"]
         for log, of in self.numbers.items():
             order = sorted(ranked, key=lambda e: float(of[e]["gap"].mean()))
             [about] = [each["about"] for each in self.rules["logs"] if each["name"] == log]
@@ -112,17 +107,8 @@ def leaderboard(
 ) -> Leaderboard:
     """Play what is not played yet, each log in a folder of its own below ``out``.
 
-    Parameters
-    ----------
-    traces : path
-        Folder with the folders of public traces.
-    out : path
-    own : sequence of str
-        Further entries by name; ``file.py:Class`` plays in a process of its own.
-    workers : Workers
-    progress : callable, optional
-    rules : mapping, optional
-        In place of ``leaderboard.toml``.
+    ``traces`` is the folder with the folders of public traces, ``own`` are further entries by name
+    (``file.py:Class`` plays in a process of its own), ``rules`` stand in for ``leaderboard.toml``.
     """
     rules = read_toml(RULES) if rules is None else rules
     listed = [*rules["schedulers"], *rules["oracles"], *rules["tuned"], *own]
@@ -176,7 +162,7 @@ def _name(entry: str) -> str:
 
 def _texts(values: Sequence[Floats]) -> list[str]:
     found = [mean_and_interval(each) for each in values]
-    return [estimate_text(of, decimals_for([of])) for of in found]
+    return [estimate_text(of, decimals_for([of])) if of.mean else "0" for of in found]
 
 
 def _table(columns: Mapping[str, Sequence[str]]) -> str:

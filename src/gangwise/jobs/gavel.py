@@ -43,8 +43,6 @@ from gangwise.jobs.model import Job, Nodes, Shape
 Objective = Literal["max-min", "total", "fifo", "throughput", "makespan", "finish-time"]
 SMALL = 1e-3
 """Weight of the total beside the least rate, which breaks ties so that nothing is left idle."""
-FOR_EVER = 1e7
-"""Seconds of work of a job that asked for no limit."""
 
 
 def allocation(
@@ -274,7 +272,7 @@ class Gavel:
             weight[of_class[job.id]] += len(jobs) - place
             if by_job:
                 done = self._had.get(job.id, np.zeros(G)) @ self._rates[self._types[job.job_type]]
-                weight[of_class[job.id]] = max(min(job.limit, FOR_EVER) - done, 1.0)
+                weight[of_class[job.id]] = max(min(job.limit, 1e7) - done, 1.0)
                 age[of_class[job.id]] = now - job.submitted
         used = capacity > 0
         shares = np.zeros((C, G))

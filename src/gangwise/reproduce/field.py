@@ -23,8 +23,6 @@ from gangwise.jobs.metrics import spread
 from gangwise.jobs.model import Conditions, Jobs
 from gangwise.reproduce.measures import ALL, Cell
 
-LAST_START = "utilisation until the last start"
-
 
 def metric(results: Results, who: str, metric: str, cell: Cell = ALL) -> Estimate:
     """A number of every run: its mean and interval over seeds."""
@@ -123,15 +121,11 @@ class Sequences(ReplayScenario):
     def drawn(self) -> bool:
         return True
 
-    def first(self, seed: int) -> int:
-        """Row of the first job of a sequence."""
+    def _draw(self, seed: int, keep: Any) -> Played:
         made = hashlib.sha512(b"1").digest()[:8]
         rng = np.random.RandomState(np.frombuffer(made, dtype="<u4"))
-        most = len(self.jobs) - self.length - 1
-        return int(rng.randint(self.length, most, size=seed + 1)[seed])
-
-    def _draw(self, seed: int, keep: Any) -> Played:
-        row, first = np.arange(len(self.jobs)), self.first(seed)
+        most, row = len(self.jobs) - self.length - 1, np.arange(len(self.jobs))
+        first = rng.randint(self.length, most, size=seed + 1)[seed]
         jobs = only_jobs(self.jobs, (row >= first) & (row < first + self.length))
         return Played(jobs, self.log.nodes, Conditions())
 
@@ -155,7 +149,8 @@ class Sequences(ReplayScenario):
             rows = super().replay(decider, seed, slots, label)
             start = rows.columns()["job.start"][1]
         whole = processors * (start.max() - jobs.submit[0])
-        rows.add(LAST_START, float((jobs.run * jobs.tasks).sum() / whole))
+        held = float((jobs.run * jobs.tasks).sum())
+        rows.add("utilisation until the last start", held / whole)
         return rows
 
 
