@@ -55,6 +55,20 @@ def test_layouts_and_times(tmp_path, separator, times):
     assert found.readings[0].mean_in_use["cpu"] == pytest.approx((4 * 60 + 2 * 60 + 8 * 5) / 90)
 
 
+def test_german_dates_and_decimal_commas(tmp_path):
+    text = "\ufeffJobID;Cores;Mem_GB;Submit;Runtime_h;Hosts\r\n"
+    text += (
+        'a;4;1,5;15.01.2024 10:00:00;0,25;"n1,n2"\r\n\r\nb;2;"12,0";15.01.2024 10:30:00;2;7,8\r\n'
+    )
+    found, tables = drafted(tmp_path, text + "c;2;1.234,5;15.01.2024 10:31:00;1,5;\r\n")
+    assert 'decimal = ","' in found.toml("jobs.csv")
+    columns = ["name", "cpu", "mem", "created", "deleted"]
+    rows = [("a", 4, 1.5, 0, 900), ("b", 2, 12, 1800, 9000)]
+    assert tables.jobs.select(columns).rows() == rows
+    (reason,) = tables.stages[-1].dropped  # 1.234,5 is not guessed at
+    assert "is not a number" in reason
+
+
 def test_totals_memory_and_open_ends_are_read_every_way(tmp_path):
     text = (
         "id,submit,runtime,nodes,gpus,memory\n"

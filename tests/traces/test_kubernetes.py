@@ -158,3 +158,72 @@ def test_no_pods(tmp_path):
     write(tmp_path, pods=[{"kind": "Pod"}])
     with pytest.raises(TraceError, match=r"left out: the record is not as the API has it"):
         Kubernetes(tmp_path).scan()
+
+
+def matrix(*series):
+    """An answer of /api/v1/query_range: name, labels, and pairs of time and value."""
+    result = [
+        {"metric": {"__name__": name, **labels}, "values": [[t, str(v)] for t, v in values]}
+        for name, labels, values in series
+    ]
+    return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}})
+
+
+def test_range_exports_of_kube_state_metrics_by_hand(tmp_path):
+    def pod(name, first, last, **more):
+        of = {"namespace": "ml", "pod": name, "uid": f"u-{name}"}
+        every = range(first, last + 60, 60)
+        info = {"node": "n1", "created_by_kind": "PyTorchJob", "created_by_name": "llm"} | more
+        held = [("cpu", "core", 4), ("memory", "byte", 2**33), ("nvidia_com_gpu", "integer", 2)]
+        asked = "kube_pod_container_resource_requests"
+        yield "kube_pod_info", of | info, [(t, 1) for t in every]
+        for resource, unit, n in held:
+            labels = {"container": "c", "resource": resource, "unit": unit}
+            yield asked, of | labels, [(t, n) for t in every]
+        yield (
+            "kube_pod_status_phase",
+            of | {"phase": "Running"},
+            [(t, int(t > first)) for t in every],
+        )
+
+    def told(name, metric, value):
+        return metric, {"namespace": "ml", "pod": name, "uid": f"u-{name}"}, [(600, value)]
+
+    alone = {"created_by_kind": "", "created_by_name": ""}
+    pods = [*pod("llm-0", 0, 1200), *pod("llm-1", 0, 1200), *pod("gone", 300, 600, **alone)]
+    done = [
+        told("llm-0", "kube_pod_completion_time", 1100),
+        *(told(f"llm-{n}", "kube_pod_start_time", 90) for n in (0, 1)),
+        (
+            "kube_pod_status_phase",
+            {**told("llm-0", "", 0)[1], "phase": "Succeeded"},
+            [(1140, 1), (1260, 1)],
+        ),
+        *pod("ds", 0, 1200, created_by_kind="DaemonSet", created_by_name="ds"),
+        ("up", {"job": "kubelet", "namespace": "x", "pod": "y"}, [(0, 1)]),
+        ("kube_pod_info", {"namespace": "ml"}, [(0, 1)]),
+    ]
+    node = [("cpu", 64), ("memory", 2**38), ("nvidia_com_gpu", 8)]
+    nodes = [
+        ("kube_node_status_allocatable", {"node": "n1", "resource": r}, [(1260, n)])
+        for r, n in node
+    ]
+    labels = {"node": "n1", "label_nvidia_com_gpu_product": "H100"}
+    (tmp_path / "pods.json").write_text(matrix(*pods))
+    (tmp_path / "more.json").write_text(
+        matrix(*done, ("kube_node_labels", labels, [(0, 1)]), *nodes)
+    )
+    assert reader_of(tmp_path) is Kubernetes
+    tables = Kubernetes(tmp_path).scan()
+    columns = ["name", "cpu", "mem", "gpu", "tasks", "created", "started", "deleted", "application"]
+    assert tables.jobs.select(columns).rows() == [
+        ("ml/llm", 4, 8, 2, 2, 0, 90, 1260, "llm"),  # the second still runs at the end
+        ("ml/gone", 4, 8, 2, 1, 300, 360, 600, "gone"),
+    ]
+    assert tables.servers.select("name", "model", "cpu", "mem", "gpu").rows() == [
+        ("n1", "H100", 64, 256, 8)
+    ]
+    lost = {why: n for stage in tables.stages for why, (n, _) in stage.dropped.items()}
+    assert sorted(lost.values()) == [1, 1]
+    apart = Kubernetes(tmp_path, gangs=False).scan().jobs
+    assert dict(apart.select("name", "deleted").rows())["ml/llm-0"] == 1100

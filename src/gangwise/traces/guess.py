@@ -23,7 +23,7 @@ from gangwise.core.errors import TraceError
 from gangwise.traces.format import looks_like, recognise
 from gangwise.traces.formats.own_csv import NAME, WHITESPACE, OwnCsv, leaves
 from gangwise.traces.io.account import reasons
-from gangwise.traces.io.blocks import Blocks
+from gangwise.traces.io.blocks import Blocks, with_points
 from gangwise.traces.io.json_records import key_of_records, read_records, texts_of
 from gangwise.traces.io.quantities import CLOCK, QUANTITY
 from gangwise.traces.io.text import first_lines, split_line, start_of
@@ -41,7 +41,7 @@ IGNORED_WORDS: Mapping[str, frozenset[str]] = {
 }
 NOTHING, TIMES = WORDS["cells"]["nothing"], WORDS["cells"]["times"]
 DEVICES = ("cpu", "mem", "gpu")
-UNITS_OF_TIME = ("ns", "us", "ms", "min", "minutes", "hours")
+UNITS_OF_TIME = ("ns", "us", "ms", "min", "mins", "minutes", "h", "hour", "hours", "days")
 TEXTS = ("name", "user", "status", "models", "type", "hosts")
 """Roles of columns that are no numbers."""
 
@@ -181,6 +181,11 @@ def _sample(path: Path) -> _Sample:
     if separator != ",":
         layout["separator"] = separator
     fields = [_split(row, separator) for row in rows]
+    cells = [field.strip() for row in fields for field in row]
+    if separator == ";" and any(re.fullmatch(r"[-+]?\d+,\d+", cell) for cell in cells):
+        layout["decimal"] = ","
+        fields = [split_line(with_points(row.encode()).decode(), separator) or [] for row in rows]
+        notes.append("numbers have a decimal comma")
     width = max({len(row) for row in fields}, key=[len(row) for row in fields].count)
     fields = [[f.strip() for f in row] for row in fields if len(row) == width]
     first, rest = fields[0], fields[1:]
@@ -472,7 +477,8 @@ def _named_unit(name: str, units: Sequence[str]) -> str:
     if end is None:
         return ""
     found = next((u for u in units if u.lower() == end[1].lower()), "")
-    return {"min": "minutes", "MB": "MiB", "GB": "GiB", "KB": "KiB", "TB": "TiB"}.get(found, found)
+    alike = {"min": "minutes", "mins": "minutes", "h": "hours", "hour": "hours"}
+    return alike.get(found, re.sub(r"^([KMGT])B$", r"\1iB", found))
 
 
 def _reads(texts: Sequence[str], form: str) -> bool:

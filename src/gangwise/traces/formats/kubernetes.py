@@ -1,4 +1,4 @@
-"""Kubernetes (``kubernetes.toml``): pods and nodes as kubectl prints them."""
+"""Kubernetes (``kubernetes.toml``): pods and nodes as kubectl or Prometheus tell of them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import all_files, declared
+from gangwise.traces.formats.kube_metrics import is_export, is_known, records_of, samples
 from gangwise.traces.io.account import Account, Stage, reasons
 from gangwise.traces.io.json_records import beginning, read_records
 from gangwise.traces.io.quantities import QUANTITY, SUFFIXES
@@ -167,7 +168,7 @@ def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> 
         _models(spec) if gpu else "",
         created,
         seconds(status.get("startTime")) if spec.get("nodeName") else None,
-        max(ended, default=None) if phase in ("Succeeded", "Failed") else None,
+        max(ended, default=None) if phase in ENDED else seconds(status.get("lastSeen")),
         phase,
         str(spec.get("nodeName") or ""),
         gang,
@@ -266,19 +267,26 @@ class Kubernetes(Reader):
 
     @classmethod
     def recognise(cls, path: Path | str) -> bool:
-        return any(is_dump(file) for file in all_files(Path(path)))
+        return any(is_dump(file) or is_export(file) for file in all_files(Path(path)))
 
     def _read(self) -> Tables:
         path = self.source.path
-        files = [f for f in all_files(path if path.is_dir() else path.parent) if is_dump(f)]
+        folder = path if path.is_dir() else path.parent
+        files = [f for f in all_files(folder) if is_dump(f) or is_export(f)]
         pods: list[Pod] = []
         nodes: list[tuple[Any, ...]] = []
         stages, digests, closed, latest = [], {}, 0, 0.0
         owners: dict[tuple[str, str], tuple[str, str]] = {}
+        series: list[Any] = []
         for file in files:
-            found = read_records(file, "items")
+            exported = is_export(file)
+            found = read_records(file, "data.result" if exported else "items")
             digests[file.name] = found.digest
             account = Account(file, self.source.strict)
+            if exported:
+                series += _series(found.records, account)
+                stages.append(account.stage(file.name, len(found.records)))
+                continue
             owners |= dict(_owned(found.records))
             for row, record in enumerate(found.records, 1):
                 try:
@@ -297,6 +305,12 @@ class Kubernetes(Reader):
                     why = str(error) if isinstance(error, _BadError) else "a field is missing"
                     account.refuse(row, f"the record is not as the API has it: {why}")
             stages.append(account.stage(file.name, len(found.records)))
+        for row, record in enumerate(records_of(series), 1):
+            if record["kind"] == "Node":
+                nodes.append(_node(row, record))
+            elif not _fixed(record):
+                pods.append(pod_of(row, record, self.gangs, owners))
+        latest = max([latest, *(time for each in series for time, _ in samples(each))])
         if not pods:
             why = reasons(*(stage.dropped for stage in stages))
             raise TraceError(
@@ -309,7 +323,33 @@ class Kubernetes(Reader):
             notes.append(f"{closed} nodes take no new pods (unschedulable); they are counted")
         if not nodes:
             notes.append("no servers: add kubectl get nodes -o json > nodes.json")
-        return Tables(NAME, server_table(nodes), jobs, (*stages, stage), digests, (GONE, *notes))
+        gone = SEEN if series else GONE
+        return Tables(NAME, server_table(nodes), jobs, (*stages, stage), digests, (gone, *notes))
+
+
+def _series(records: list[Any], account: Account) -> list[Any]:
+    """The series of an export that tell of pods or nodes and can be read."""
+    found = []
+    for row, record in enumerate(records, 1):
+        try:
+            needed = ("node",) if "node" in record["metric"] else ("namespace", "pod")
+            samples(record), [record["metric"][label] for label in needed]
+            if is_known(record):
+                found.append(record)
+            else:
+                account.leave_out(
+                    row, "a series that says nothing of when pods run and what they ask for"
+                )
+        except (KeyError, TypeError, AttributeError, ValueError):
+            account.refuse(row, "the series is not as Prometheus prints it")
+    return found
+
+
+SEEN = (
+    "pods and nodes are as series of kube-state-metrics tell: times that no series gives are those "
+    "of the samples; a pod without samples at the end was deleted after its last one"
+)
+ENDED = ("Succeeded", "Failed")
 
 
 FIXED = "of a DaemonSet, or static: on its node whatever is decided"

@@ -176,6 +176,7 @@ class _File(_Strict):
     comment: str = ""
     header: tuple[str, ...] | None = None
     missing: tuple[str, ...] = ()
+    decimal: Literal[".", ","] = "."
 
     @field_validator("separator")
     @classmethod
@@ -190,6 +191,8 @@ class _File(_Strict):
             raise ValueError("header lists the columns of a CSV file that does not name them")
         if self.header and len(set(self.header)) < len(self.header):
             raise ValueError("header names a column twice")
+        if self.decimal == "," and (self.format != "csv" or self.separator != ";"):
+            raise ValueError('decimal = "," is of CSV with separator = ";"')
         if self.records and self.format != "json":
             raise ValueError('records is the key of the list in format = "json"')
         return self
@@ -198,8 +201,9 @@ class _File(_Strict):
         if self.format == "json":
             return RecordLines(file, self.records)
         if self.comment or self.separator == WHITESPACE:
-            return Commented(file, self.comment.encode(), squeeze=self.separator == WHITESPACE)
-        return Blocks(file)
+            comment = self.comment.encode()
+            return Commented(file, comment, self.separator == WHITESPACE, self.decimal == ",")
+        return Commented(file, b"", commas=True) if self.decimal == "," else Blocks(file)
 
 
 class JobFile(_File):

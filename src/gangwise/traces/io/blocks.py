@@ -377,12 +377,14 @@ class _Pieces:
 class Commented(Blocks):
     """The blocks of a file without its comments (lines that begin with ``mark``) and blank lines.
 
-    ``squeeze`` puts one blank between fields, however many there are; ``comments`` are those met.
+    ``squeeze`` puts one blank between fields, however many there are; ``commas`` writes numbers
+    between semicolons with a decimal point; ``comments`` are those met.
     """
 
-    def __init__(self, path: Path, mark: bytes, *, squeeze: bool = False):
+    def __init__(self, path: Path, mark: bytes, squeeze: bool = False, commas: bool = False):
         super().__init__(path)
         self.mark, self.squeeze, self.comments = mark, squeeze, list[str]()
+        self.commas = commas
 
     def __iter__(self) -> Iterator[Block]:
         opens = True
@@ -398,6 +400,8 @@ class Commented(Blocks):
             for said, run in groupby(lines, self._is_row):
                 some = list(run)
                 if said:
+                    if self.commas:
+                        some = [with_points(text) for text in some]
                     if self.squeeze:
                         some = [
                             b" ".join(text.replace(self.mark or b" ", b" ").split())
@@ -412,6 +416,15 @@ class Commented(Blocks):
     def _is_row(self, text: bytes) -> bool:
         text = text.lstrip()
         return bool(text) and not (self.mark and text.startswith(self.mark))
+
+
+def with_points(line: bytes) -> bytes:
+    """A line whose fields ``1,5`` between semicolons are ``1.5``, as numbers are read.
+
+    >>> with_points(b'a;1,5;-2,25;"3,0";x,1;4')
+    b'a;1.5;-2.25;"3.0";x,1;4'
+    """
+    return re.sub(rb'(?<![^;])(\s*"?[-+]?\d+),(\d+"?\s*)(?=;|$)', rb"\1.\2", line)
 
 
 def squeezed(data: bytes) -> bytes:
