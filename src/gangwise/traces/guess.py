@@ -297,7 +297,8 @@ class _Draft:
             return Guess(self.path, mapping, (), tuple(self.notes))
         self.notes.append(
             "the file does not say which servers there are: add [servers] with a file of them, or "
-            "set machines and shape (compare), nodes and devices (replay)"
+            "say so with each command: replay --set nodes=16 --set devices=4 (16 nodes of 4), "
+            "compare --set machines=16 --set shape=…"
         )
         readings = [_read(mapping, "", "")]
         readings += [_read(changed, what, line) for changed, what, line in self._otherwise(mapping)]

@@ -106,8 +106,9 @@ def report(log: JobLog, tables: Tables) -> str:
     """What is in a log, for a terminal; the first line is how much of it is played."""
     found = summary(log, tables)
     first, last = found["from_s"], found["to_s"]
-    memory = {"mem": f"{tables.units.get('mem', '')} of memory".strip()}
-    devices = ", ".join(f"{n:,.6g} {memory.get(q, q)}" for q, n in found["devices"].items())
+    named = {"mem": f"{tables.units.get('mem', '')} of memory".strip()}
+    named |= {"gpu": "GPUs", "cpu": "cores"}
+    devices = ", ".join(f"{n:,.6g} {named.get(q, q)}" for q, n in found["devices"].items())
     lines = [
         log.played.line,
         *(f"warning: {found.text}" for found in log.played.overused),

@@ -124,7 +124,8 @@ def period(seconds: float) -> str:
     """
     for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
         if seconds >= size:
-            return f"{round(seconds / size, 1):g} {unit}"
+            many = f"{round(seconds / size, 1):g}"
+            return f"{many} {'day' if many == '1' and unit == 'days' else unit}"
     return f"{seconds:g} s"
 
 
