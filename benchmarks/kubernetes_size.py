@@ -46,7 +46,8 @@ def pod(name: str, scheduler: str, **spec: Any) -> dict[str, Any]:
     meta: dict[str, Any] = {"name": name}
     if scheduler == "gangwise":
         meta["labels"] = {"scheduling.x-k8s.io/pod-group": name.rpartition("-")[0]}
-        meta["annotations"] = {"gangwise.io/tasks": "4"}
+        kind = f"kind{sum(map(ord, name)) % 20}"
+        meta["annotations"] = {"gangwise.io/tasks": "4", "gangwise.io/type": kind}
     return {"metadata": meta, "spec": body}
 
 

@@ -136,10 +136,8 @@ def detach_command(
         raise ScenarioError(
             f"a service works in {state}: stop it first, or it takes the jobs that come next"
         )
-    given = settings_of(settings)
-    if engine == "kubernetes":
-        given["watch"] = True
-    cluster = create("engine", engine, **given)
+    only_watch = {"watch": True} if engine == "kubernetes" else {}
+    cluster = create("engine", engine, **settings_of(settings) | only_watch)
     if not hasattr(cluster, "detach"):
         raise ScenarioError(f"--engine {engine}: its jobs cannot be given back")
     done = cluster.detach()

@@ -3,7 +3,7 @@
 The process splits in two. One half runs the class. The other, the guard, is the parent to which
 all orphans below it fall, so that neither a fork nor a new session leaves its sight. It kills them
 all once a limit is passed, it is told to (SIGTERM), or the process that asks is gone. It needs
-Linux; elsewhere the limits hold for each process by itself. Standard library only.
+Linux; elsewhere only memory is limited, of each process. Standard library only.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-PASSED = {201: "GANGWISE_MEMORY_SHARE", 202: "GANGWISE_CPU_SECONDS"}
-"""Exit codes of a guard that found a limit passed, and which."""
+PASSED = {201: "GANGWISE_MEMORY_SHARE", 202: "GANGWISE_CPU_SECONDS"}  # exit codes
 TICK = 0.2  # seconds between two looks
 PATIENCE = 5.0  # seconds for which killed processes are waited for
 
@@ -28,27 +27,17 @@ _DEATH_SIGNAL, _SUBREAPER = 1, 36  # of prctl
 def confine(parent: int, memory: int, cpu: float) -> None:
     """Put this process under a guard; returns in the half that is to run the class.
 
-    Parameters
-    ----------
-    parent : int
-        Number of the process that asks.
-    memory : int
-        Bytes that it may take, together with the processes that it starts.
-    cpu : float
-        Seconds of CPU time that they may use together.
+    ``parent`` is the number of the process that asks; all that descends from this one may take
+    ``memory`` bytes and ``cpu`` seconds together.
     """
     if sys.platform == "win32":
         return
     import resource
 
-    def limit(which: int, most: int) -> None:
-        hard = resource.getrlimit(which)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(which, (most, most))
-
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    most = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     if sys.platform != "linux":
-        limit(resource.RLIMIT_DATA, memory)
-        limit(resource.RLIMIT_CPU, int(cpu) + 1)
         return
     prctl = ctypes.CDLL(None).prctl
     prctl(_SUBREAPER, 1)
@@ -61,7 +50,6 @@ def confine(parent: int, memory: int, cpu: float) -> None:
         _end_all()
         os._exit(code)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAKES)
-    limit(resource.RLIMIT_DATA, memory)
     prctl(_DEATH_SIGNAL, int(signal.SIGKILL))
     if os.getppid() != guard:
         os._exit(1)

@@ -270,27 +270,15 @@ class Kubernetes:
             self._table.regard(gang)
 
     def detach(self) -> dict[str, str]:
-        """Leave pods that wait to the kube-scheduler that stands by for the Lease; changes no pod.
-
-        Takes the Lease from a service that is gone, and gives it up for the kube-scheduler.
-
-        Returns
-        -------
-        dict
-            Job → who has its pods now.
-        """
+        """Free the Lease of a service that is gone, for a kube-scheduler; says who has each job."""
         if not self._lease:
             raise EngineError(
                 "say --set lease=NAMESPACE/NAME, for which a kube-scheduler stands by"
             )
-        ours = self._table.scheduler
         with self._table.lock:
-            live = {gang.id: gang.live for gang in self._table.gangs.values()}
-        waits = [
-            job
-            for job, pods in live.items()
-            if any(not p.node and p.manifest["spec"].get("schedulerName") == ours for p in pods)
-        ]
+            pods = [(g.id, p) for g in self._table.gangs.values() for p in g.live if not p.node]
+        ours = self._table.scheduler
+        waits = [job for job, p in pods if p.manifest["spec"].get("schedulerName") == ours]
         lease = Lease(self._api, self._lease, f"gangwise-detach-{secrets.token_hex(4)}")
         until = time.monotonic() + lease.duration + sum(PATIENCE)
         before, holder = lease.read(), ""
