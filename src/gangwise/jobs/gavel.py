@@ -96,13 +96,13 @@ def allocation(
         return shares
     since = np.zeros(len(rates)) if age is None else age
     alone = since + worth / alike * np.maximum(1.0, count.sum() * devices / capacity.sum())
-    for _ in range(20):  # the least rate that a ratio asks for falls with it, as in Dinkelbach's
-        ratio = ((since + worth / (rates * shares).sum(axis=1)) / alone).max()
-        asked = rates * ((ratio * alone - since) / worth)[:, None]
-        better = _shared(per_job, count, devices, capacity, asked)
-        if (asked * better).sum(axis=1).min() < 1 + 1e-6:
+    ratio = np.inf
+    while True:  # the least rate that a ratio asks for falls with it, as in Dinkelbach's
+        before, ratio = ratio, ((since + worth / (rates * shares).sum(axis=1)) / alone).max()
+        if ratio > before * (1 - 1e-5):
             break
-        shares = better
+        asked = rates * ((ratio * alone - since) / worth)[:, None]
+        shares = _shared(per_job, count, devices, capacity, asked)
     return shares
 
 
