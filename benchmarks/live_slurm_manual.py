@@ -266,7 +266,8 @@ def follow(reader: Reader, text: str) -> None:
             reader.cluster.call("scancel", *two)
         elif line.startswith("gangwise doctor"):
             born_held(reader, text)
-            reader.run("gangwise", line, "licences")
+            reader.run("gangwise", line, r"^(?!(.|\n)*no Slurm administrator)(.|\n)*licences")
+            reader.run("ada", line, "no Slurm administrator")
         elif line.startswith("gangwise serve") and "--act" in line:
             reader.serve(line)
             act(reader)

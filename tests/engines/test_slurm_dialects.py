@@ -348,3 +348,14 @@ def test_what_is_listed_is_what_the_json_says():
         assert told[-1] == told[-2], step
     assert 20 < done <= 41, "the JSON is read for new jobs, and not at each step"
     assert engine.said == []
+
+
+@pytest.mark.parametrize(("level", "may"), [("Administrator", True), ("Operator", False)])
+def test_the_doctor_names_a_user_who_may_not_write_marks(
+    monkeypatch: pytest.MonkeyPatch, level: str, may: bool
+):
+    monkeypatch.setattr("os.getuid", lambda: 1)
+    engine = Recorded([], [])
+    told = {"sacctmgr": level, "scontrol": "SlurmUser = slurm(64030)", "squeue": '{"jobs": []}'}
+    monkeypatch.setattr(engine, "_run", lambda *command, **_: told[command[0]])
+    assert may != any("administrator" in remark for remark in engine.survey()[0])

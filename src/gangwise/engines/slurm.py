@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 from gangwise.core.errors import EngineError, Rejected, ScenarioError
 from gangwise.engines import intake
 from gangwise.engines.engine import (
+    ENDED,
     Capabilities,
     EngineEvent,
     EngineJob,
@@ -83,7 +84,7 @@ LISTS = 1000  # node lists of waiting jobs that are told apart
 LISTED = ("among:", "not among:")
 """Nodes carry labels of these kinds: which lists they are in, that jobs ask for or exclude."""
 LATER = "it is not to begin yet"
-TAKES_TASKS = re.compile(r"(?m)^(idle|mixed|allocated|completing|planned)\b")
+TAKES_TASKS = ("idle", "mixed", "allocated", "completing", "planned")
 
 
 class SlurmEngine:
@@ -115,6 +116,7 @@ class SlurmEngine:
 
     name = "slurm"
     watch = False
+    _nodes_told: Any = None
     _leader: ReservationLeader | None = None  # nobody else acts, unless told to lead
     capabilities = Capabilities(
         gang_native=True,
@@ -150,11 +152,10 @@ class SlurmEngine:
         self._table: dict[str, Status] = {}
         self._rows: dict[str, Mapping[str, Any]] = {}  # of the JSON
         self._read_as: dict[str, tuple[str, str]] = {}  # how they were listed then
-        self._behind: set[str] = set()  # jobs of which the JSON says something new
-        self._again: set[str] = set()  # to be looked at again, though they are listed as before
+        self._behind = set[str]()  # jobs of which the JSON says something new
+        self._again = set[str]()  # to be looked at again, though they are listed as before
         self._listing = Listing(self._run)
         self._listing_cost, self._whole_cost, self._nodes_cost = Cost(), Cost(), Cost()
-        self._nodes_told: tuple[str, dict[str, str]] | None = None
         self._looked = self._seen = self._nodes_looked = self._nodes_read = -math.inf
         self._nodes: list[EngineNode] = []
         self._lists: dict[str, frozenset[str]] = {}
@@ -178,27 +179,30 @@ class SlurmEngine:
     # ------------------------------------------------------------------------------- the engine
 
     def nodes(self) -> list[EngineNode]:
-        """Nodes by ``sinfo``: its JSON is read where a listing, a node once a partition, is new."""
+        """Nodes by ``sinfo``: its JSON is read where a listing, of nodes that are alike, is new."""
         now = time.monotonic()
         if now < self._nodes_looked + max(self.poll, PACE * self._nodes_cost.seconds):
             return list(self._nodes)
         with self._nodes_cost:
-            text = self._run("sinfo", "--noheader", "--Node", "--format=%T %N %P %G %f %c %m")
-            told = TAKES_TASKS.sub("up", text), {} if self.watch else self._reservations()
+            told: dict[Any, set[str]] = {}
+            text = self._run("sinfo", "--noheader", "--format=%T %P %G %f %c %m %N")
+            for line in text.splitlines():
+                state, *about, names = line.split(" ")
+                like = "up" if state in TAKES_TASKS else state, *about
+                told.setdefault(like, set()).update(expand(names) or (names,))
+            self._reserved = {} if self.watch else self._reservations()
         self._nodes_looked = now
-        if told == self._nodes_told and now < self._nodes_read + WHOLE:
+        if (told, self._reserved) == self._nodes_told and now < self._nodes_read + WHOLE:
             return list(self._nodes)
         rows = self._json("sinfo", "nodes")
-        self._reserved = told[1]
         if not self.watch:  # those outside the partition are not aimed at
             rows = [row for row in rows if self._ours(row)]
         found = self.quarantine.sift("node", rows, self._node, lambda row: row["name"])
         found = intake.distinct(found, lambda node: node.name, self.quarantine, "node")
-        if [replace(n, up=True, reason="") for n in found] != [
-            replace(n, up=True, reason="") for n in self._nodes
-        ]:
+        was, now_are = ([replace(n, up=True, reason="") for n in ns] for ns in (self._nodes, found))
+        if was != now_are:
             self._again.update(self._table)  # others fit now, perhaps
-        self._nodes, self._nodes_told, self._nodes_read = found, told, now
+        self._nodes, self._nodes_told, self._nodes_read = found, (told, self._reserved), now
         return list(found)
 
     def _reservations(self) -> dict[str, str]:
@@ -313,6 +317,8 @@ class SlurmEngine:
 
     def cancel(self, job: str) -> None:
         row = self._recent(job)
+        if row is not None and row.phase in ENDED:
+            return
         if row is None or row.foreign or self.watch:
             raise Rejected(f"there is no job {job} to cancel in partition {self.partition}")
         try:
@@ -359,6 +365,12 @@ class SlurmEngine:
             remarks.append("JobSubmitPlugins has no lua: jobs are not born held; Slurm starts them")
         if config.get("PreemptType", "preempt/none") != "preempt/none":
             remarks.append(f"PreemptType={config['PreemptType']}: Slurm takes jobs off by itself")
+        uid = os.getuid()
+        if uid and f"({uid})" not in config.get("SlurmUser", ""):
+            with contextlib.suppress(EngineError, KeyError):  # without accounts there are no levels
+                about = ("show", "user", pwd.getpwuid(uid).pw_name, "format=adminlevel")
+                if "Administrator" not in self._run("sacctmgr", "-nP", *about):
+                    remarks.append("you are no Slurm administrator: each placement is refused")
         try:
             self._run("scontrol", "-o", "show", "partition", self.partition)
         except _RefusedError:
@@ -446,7 +458,7 @@ class SlurmEngine:
 
     def _is_behind(self, name: str) -> bool:
         one = self._listing.jobs.get(name)
-        if one is None or (one.ended and name in self._rows):
+        if one is None or (one.what[0] in PHASES and name in self._rows):
             return False
         return one.what != self._read_as.get(name)
 
@@ -462,8 +474,7 @@ class SlurmEngine:
             if self.watch or not mark.attempt or mark.restarts != row["restart_cnt"]:
                 return
             self._where[name], row["job_resources"] = _where(mark), None
-        status = self._status(row)
-        if status is None:
+        if (status := self._status(row)) is None:
             self._table.pop(name, None)
         else:
             self._table[name] = status

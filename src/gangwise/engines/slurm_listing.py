@@ -1,9 +1,9 @@
 """Slurm's table of jobs at the price of a listing.
 
 ``squeue --json`` of 10,000 jobs takes 1.6 s of a processor, a listing by format .08 s. So each look
-is a listing. The JSON is read when jobs are new or their requests changed, a tenth of the time at
-most, and now and then, for a listing has not all of a request. What users write can look like
-anything: fields end in a random word that ``squeue`` is told by its environment, unseen by users.
+is a listing; the JSON is read for new jobs and changed requests, a tenth of the time at most, and
+now and then. What users write can look like anything, so fields end in a random word, which
+``squeue`` is told by its environment, unseen by users.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ STATE = {
     "endtime": "end_time",
     "starttime": "start_time",
 }
-"""Fields of ``squeue --Format`` that tell what a job is at → of ``--json``; numbers from the
-fourth on."""
+"""Fields that tell what a job is at, as ``--Format`` → as ``--json``; from the fourth, numbers."""
 REQUEST = (
     *("username", "partition", "account", "name", "comment", "timelimit", "deadline", "mintime"),
     *("numtasks", "numnodes", "maxnodes", "cpus-per-task", "ntpernode", "mincpus", "minmemory"),
@@ -55,27 +54,18 @@ class Listed(NamedTuple):
         return self.at["job_state"] in ASLEEP
 
     @property
-    def ended(self) -> bool:
-        return not self.runs and self.at["job_state"] not in ("PENDING", "REQUEUED")
-
-    @property
     def what(self) -> tuple[str, str]:
         """Another one where the JSON says something new of the job."""
         return "runs" if self.runs else str(self.at["job_state"]), self.request
 
 
 class Listing:
-    """The listing of all jobs, by :meth:`read`.
+    """The listing of all jobs, by :meth:`read`; ``jobs`` has how each was listed last.
 
     Parameters
     ----------
     run : callable
         Runs a program of Slurm's, with more of an environment, and gives its output.
-
-    Attributes
-    ----------
-    jobs : dict
-        Job → how it is listed.
     """
 
     def __init__(self, run: Callable[..., str]):
