@@ -134,9 +134,11 @@ class Kubernetes:
         ]
         for each in watches:
             threading.Thread(target=api.follow, args=each, daemon=True).start()
-        end = time.monotonic() + sum(PATIENCE)
+        begun = time.monotonic()
         for what, event in zip(("nodes", "pods"), listed, strict=True):
-            if not event.wait(max(end - time.monotonic(), 0.0)):
+            while not event.wait(0.25):  # as long as pages of a long list come
+                if time.monotonic() < (begun if api.trouble else api.heard) + sum(PATIENCE):
+                    continue
                 self.close()
                 why = api.trouble or "it is silent"
                 raise EngineError(f"{api.server} does not list {what}: {why}")
