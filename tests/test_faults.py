@@ -75,7 +75,7 @@ COMMANDS = {
     ],
 }
 
-STEP = int(os.environ.get("GANGWISE_FAULT_STEP", "19"))
+STEP = int(os.environ.get("GANGWISE_FAULT_STEP", "37"))
 """Every so many calls one fails: all of them take long; the layer's own tests try them all."""
 
 

@@ -129,7 +129,7 @@ def test_what_was_given_as_an_object_cannot_be_played_again(tmp_path: Path) -> N
 @pytest.mark.full
 def test_a_job_from_submission_to_end(tmp_path: Path) -> None:
     names = ["fcfs+easy+learned", "fcfs+conservative+best-fit", "gavel", "las"]
-    replay("twin:alibaba-gpu-v2023", names, 1, tmp_path, first=120, world="unlike", nodes=4, load=3)
+    replay("twin:alibaba-gpu-v2023", names, 1, tmp_path, first=60, world="unlike", nodes=4, load=3)
     outcomes = Replayed.open(tmp_path).outcomes
     for name in names:
         outcome = outcomes[name][0]
