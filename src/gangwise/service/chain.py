@@ -13,8 +13,10 @@ import os
 import sqlite3
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from gangwise.core.errors import StoreError
 from gangwise.core.files import write_whole
@@ -24,7 +26,8 @@ FAULTS = (sqlite3.Error, ValueError, OverflowError, MemoryError)
 START = "0" * 32  # what the first line of all comes after
 
 
-class Line(NamedTuple):
+@dataclass(frozen=True)
+class Line:
     """A link of the chain.
 
     Attributes
@@ -41,11 +44,11 @@ class Line(NamedTuple):
     after: str
     body: str
 
-    @property
+    @cached_property
     def digest(self) -> str:
         return hashlib.sha256(f"{self.number} {self.after} {self.body}".encode()).hexdigest()[:32]
 
-    @property
+    @cached_property
     def link(self) -> str:
         """What the next line comes after: an anchor stands for the last line that was dropped."""
         anchor = self.anchor

@@ -78,7 +78,8 @@ def examine(folder: Path | str) -> Report:
     report = Report(Path(folder))
     stored, failed = _stored(report.folder / FILE)
     lines = read_file(report.folder / LINES)
-    inside = [Line.of(row[3]) for row in stored.get("commits", ())]
+    known = {str(line): line for line in lines if line is not None}
+    inside = [known.get(row[3]) or Line.of(row[3]) for row in stored.get("commits", ())]
     chain, gaps = merged(lines, inside)
     report.commits, report._chain = len(chain), chain
     report.lost = [f"commits {first} to {last}" for first, last in gaps]
@@ -121,7 +122,8 @@ def _stored(path: Path) -> tuple[dict[str, list[Any]], str]:
 
 def _rows(file: sqlite3.Connection, table: str) -> list[Any]:
     columns = "type, name, tbl_name, sql" if table == "sqlite_master" else "*"
-    return sorted(file.execute(f"SELECT {columns} FROM {table}").fetchall(), key=repr)
+    by = "type, name" if table == "sqlite_master" else "1"  # the primary key
+    return file.execute(f"SELECT {columns} FROM {table} NOT INDEXED ORDER BY {by}").fetchall()
 
 
 def _check_lines(report: Report, lines: list[Line | None]) -> None:
