@@ -48,6 +48,7 @@ def serve_command(
     tokens: Path | None = None,
     account_every: float = 600.0,
     forecast_every: float = 60.0,
+    keep_days: float = 30.0,
     settings: list[str] | None = None,
 ) -> None:
     """Run beside a cluster: watch what it does, or place its jobs.
@@ -62,6 +63,8 @@ def serve_command(
 
     if baseline_every < 0:
         raise ScenarioError(f"--baseline-every {baseline_every}: give 0 or more")
+    if not keep_days >= 1:
+        raise ScenarioError(f"--keep-days {keep_days:g}: give 1 or more")
     given: dict[str, Any] = settings_of(settings)
     rates = rates_of(rate)
     demo = None
@@ -85,6 +88,7 @@ def serve_command(
         rates=rates,
         account=account_every,
         forecast=forecast_every,
+        keep=keep_days * 86_400.0,
     )
     for note in service.notes:
         say(note)
