@@ -119,7 +119,7 @@ def leaderboard(
         settings = {**log["settings"], "parts": rules["parts"]}
         settings["source"] = str(traces / settings["source"])
         if not Path(settings["source"]).exists():
-            raise ScenarioError(f"there is no {settings['source']}; --traces is their folder")
+            raise ScenarioError(f"there is no {settings['source']}; name the folder above it")
         made = {
             label_of(name): apart(IsolatedScheduler, "scheduler", name, True) for name in listed
         }

@@ -24,7 +24,7 @@ from gangwise.traces.formats.slurm import is_sacct_json
 from gangwise.traces.formats.slurm_notation import is_node_list
 from gangwise.traces.formats.swf import is_swf
 from gangwise.traces.io.blocks import regular
-from gangwise.traces.io.text import first_lines, header_of
+from gangwise.traces.io.text import first_lines, header_of, listed
 from gangwise.traces.tables import SAVED, Tables, Trace, load_tables
 from gangwise.traces.twins.drawing import arguments, open_twin
 
@@ -125,7 +125,7 @@ def reader_of(path: Path, trace: str = "") -> Any:
     if path.is_dir():
         found = ", ".join(sorted(item.name for item in path.iterdir())[:12]) or "an empty directory"
     else:
-        found = ", ".join(name[:80] for name in header_of(path)[:12]) or "nothing readable"
+        found = listed(header_of(path), 12) or "nothing readable"
     what = "files" if path.is_dir() else "first line"
     texts = [file for file in files_of(path) if not looks_like(first_lines(file))]
     people = [file for file in all_files(path) if is_for_people(first_lines(file, 2))]

@@ -105,7 +105,7 @@ def named(names: Sequence[str] | str) -> tuple[str, ...]:
 def complain(path: Path, schema: Schema, first: list[str], others: Sequence[Schema]) -> NoReturn:
     """Say why a first line is not the schema's, naming columns and what was found instead."""
     wanted = [column.name for column in schema.columns if column.needed]
-    listing = f"found {_listed(first) or 'nothing'}; expected {_listed(wanted)}"
+    listing = f"found {listed(first) or 'nothing'}; expected {listed(wanted)}"
     if not schema.header:
         raise TraceError(
             f"this is not the {schema.name}, whose rows have {len(schema.columns)} fields and no "
@@ -137,7 +137,8 @@ def complain(path: Path, schema: Schema, first: list[str], others: Sequence[Sche
     raise TraceError(f"the {schema.name} needs {what} {', '.join(hints)}: {listing}", path, 1)
 
 
-def _listed(names: Sequence[str], most: int = 60) -> str:
+def listed(names: Sequence[str], most: int = 60) -> str:
+    """Names for a message, which stays short whatever a file holds."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(name[:80] for name in names[:most]) + more
 
