@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ from gymnasium.utils.env_checker import check_env  # noqa: E402 - after the chec
 import gangwise.gym  # noqa: E402, F401 - registers the ids
 from gangwise import create_scenario, simulate  # noqa: E402
 from gangwise.core.contracts import PolicyBase  # noqa: E402
+from gangwise.gym_kernels import row  # noqa: E402
 from gangwise.jobs import create_scheduler, simulate_jobs  # noqa: E402
 
 SMALL = {
@@ -126,6 +129,24 @@ def test_first_come_first_served_by_hand_is_the_scheduler() -> None:
     assert -total == pytest.approx((again.end - tables.jobs.submit).mean() / 3600)
 
 
+class Inner(NamedTuple):
+    grid: Any
+    line: Any
+
+
+class Outer(NamedTuple):
+    inner: Inner
+    number: int
+
+
+def test_a_row_in_compiled_code_is_that_of_plain_python() -> None:
+    of = Outer(Inner(np.arange(6.0).reshape(2, 3), np.arange(2)), 7)
+    one = row(of, 1)
+    assert isinstance(one.inner, Inner)
+    assert (one.inner.grid.tolist(), one.inner.line, one.number) == ([3.0, 4.0, 5.0], 1, 7)
+    assert numba.njit(lambda of: row(of, 1).inner.grid.sum() + row(of, 1).number)(of) == 19.0
+
+
 def test_many_at_once_are_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiled environments against that which decides in Python: masks, rewards, schedules."""
     import gangwise.gym as worlds
@@ -153,11 +174,11 @@ def test_many_at_once_are_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None
             more = single._play.books.running or single._play.state.at.next_job < 60
             assert masks[i, 5] == bool(more)  # or those who wait would wait for ever
             rows = seen[i, : 5 * len(FEATURES)].reshape(5, -1)
-            for row, job in zip(rows, single._play.waiting):
-                assert row[0] == 1
+            for of, job in zip(rows, single._play.waiting):
+                assert of[0] == 1
                 waited = np.log1p(single._play.now - job.submitted) / LONGEST
-                np.testing.assert_allclose(row[1:3], [waited, np.log1p(job.limit) / LONGEST], 1e-5)
-                assert row[3] == min(job.tasks / 4, 1)
+                np.testing.assert_allclose(of[1:3], [waited, np.log1p(job.limit) / LONGEST], 1e-5)
+                assert of[3] == min(job.tasks / 4, 1)
             assert rows[:, 0].sum() == min(len(single._play.waiting), 5)
             assert seen[i, 5 * len(FEATURES)] == pytest.approx(
                 single._play.books.free.sum() / single._play.books.capacity.sum()

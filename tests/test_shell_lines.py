@@ -81,7 +81,8 @@ def test_every_command_that_is_shown_has_these_options(page: Path) -> None:
             while hasattr(command, "commands"):
                 words = words[1:]
                 command = command.commands[words[0]]
-            command.make_context(words[0], words[1:])  # parses, and calls nothing
+            # Parses, and calls nothing.
+            assert command.make_context(words[0], words[1:]).command is command
 
 
 def test_reasons_for_not_running_a_line_are_needed() -> None:

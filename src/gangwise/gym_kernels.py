@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from numba import types
 from numba.extending import overload
 
@@ -36,7 +37,11 @@ LEAN: Any = {"_nrt": False, "no_cfunc_wrapper": True, "no_cpython_wrapper": True
 
 def row(stack: Any, i: int) -> Any:
     """Row i of every array in nested named tuples; what is no array is of all rows."""
-    raise NotImplementedError("compiled code only")
+    if isinstance(stack, np.ndarray):
+        return stack[i]
+    if isinstance(stack, tuple):
+        return type(stack)(*(row(each, i) for each in stack))
+    return stack
 
 
 @overload(row, inline="always", jit_options=LEAN)  # records cannot be returned
