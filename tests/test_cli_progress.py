@@ -25,3 +25,4 @@ def test_what_was_fast_long_ago_does_not_count():
 
 def test_nothing_is_told_of_the_time_left_before_anything_has_ended():
     assert lines([0, 3], of=9) == ["runs: 0 of 9", "runs: 3 of 9, 0:04:00 left"]
+    assert lines([0, 1], of=60)[1] == "runs: 1 of 60"  # it may have waited for kernels

@@ -288,7 +288,7 @@ def progress_lines(
         at, first = recent[0]
         recent.append((now, done))
         left = ""
-        if first < done < of:
+        if first + 1 < done < of:  # one alone may be the one that waited for kernels
             seconds = round((now - at) / (done - first) * (of - done))
             left = f", {timedelta(seconds=seconds)} left"
         write(f"{what}: {done} of {of}{left}")
