@@ -150,14 +150,14 @@ def test_a_log_gets_lines_of_progress(tmp_path, monkeypatch):
     monkeypatch.setattr("gangwise.cli.options.MINUTE", 0.0)
     file = tmp_path / "small.toml"
     file.write_text(
-        f'name = "small"\nscenario = "{SMALL}"\nslots = 5\nseeds = 2\npolicies = ["drf"]\n'
+        f'name = "small"\nscenario = "{SMALL}"\nslots = 5\nseeds = 3\npolicies = ["drf"]\n'
     )
     done = CliRunner().invoke(app, ["sweep", str(file), "--out", str(tmp_path), "--jobs", "1"])
     assert done.exit_code == 0, done.output
     lines = [line for line in done.stderr.splitlines() if line.startswith("small: ")]
-    assert lines[0] == "small: 0 of 2"
-    assert re.fullmatch(r"small: 1 of 2, 0:\d\d:\d\d left", lines[1])
-    assert lines[2] == "small: 2 of 2"
+    assert lines[:2] == ["small: 0 of 3", "small: 1 of 3"]
+    assert re.fullmatch(r"small: 2 of 3, 0:\d\d:\d\d left", lines[2])
+    assert lines[3] == "small: 3 of 3"
 
 
 def test_labels_are_no_markup(tmp_path):
