@@ -11,11 +11,11 @@ from gangwise.approximation_jobs.workloads import ReplayedJobs
 from gangwise.core.simulation import Streams
 
 
-def instance(jobs, prices=(1.0, 1.0), rates=None, enforce=True, capacity=None, **more):
+def instance(jobs, prices=(1.0, 1.0), rates=None, enforce=True, **more):
     """Given jobs on machines of given prices; every rate is 1 unless given, [slots][M]."""
     prices = np.array(prices, dtype=float)
     table = np.ones((1, prices.size)) if rates is None else rates
-    problem = ApproximationProblem(prices, horizon=50, enforce=enforce, capacity=capacity)
+    problem = ApproximationProblem(prices, horizon=50, enforce=enforce)
     return ApproximationInstance(problem, ReplayedRates(table), ReplayedJobs(jobs), **more)
 
 

@@ -29,8 +29,6 @@ POLICIES = ("opm", "opm-as-printed", "ops", "fair", "deadline-aware", "utility-p
         ({"arrival": 0.5}, "job 'a': arrival is 0.5; slots are whole"),
         ({"budget": 0.0}, "job 'a': budget is 0.0; it must be finite and positive"),
         ({"budget": math.nan}, "budget is nan"),
-        ({"demand": -1.0}, "demand is -1.0"),
-        ({"parallelism": 0}, "parallelism is 0"),
     ],
 )
 def test_jobs(settings, message):
@@ -61,12 +59,6 @@ def test_lists_of_jobs_name_the_entry():
         (lambda: Outage(4, -1, 3), "away from slot -1"),
         (lambda: instance([], outages=(Outage(2, 0, 3),)), "no machine 2 to be away; there are 2"),
         (lambda: instance([Job("a", 0, 2, 1.0)], leave={"b": 1}), "no job 'b' to leave early"),
-        (
-            lambda: started(
-                instance([Job("big", 0, 2, 1.0, demand=4.0)], capacity=[1.0, 2.0])
-            ).observe(0, "react"),
-            "job 'big': a task demands 4; the largest machine, 'machine-1'",
-        ),
     ],
 )
 def test_machines_rates_and_what_goes_wrong(make, message):
@@ -136,7 +128,7 @@ def test_what_was_learned_before_an_outage_is_still_known_after_it():
     np.testing.assert_allclose(simulation.policy._rates.estimate(40), expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("policy", ["opm", "opm-general", "utility-per-price"])
+@pytest.mark.parametrize("policy", ["opm", "utility-per-price"])
 def test_a_job_that_gains_nothing_any_more_stops_nobody(policy):
     """exp(-work) is 0 in floating point from work 746 on: slopes have no largest one then."""
     done = Job("a", 0, 1500, 3000.0, Saturating(1.0, 0.5))

@@ -185,39 +185,16 @@ def test_impossible_decisions_are_refused(decision, message):
         environment.step(0, np.array(decision))
 
 
-def test_machines_of_given_capacity():
-    """OPM (102), OPM (103)."""
-    jobs = [Job("a", 0, 9, 99.0, demand=0.6, parallelism=1), Job("b", 0, 9, 99.0, demand=0.3)]
-    environment = started(instance(jobs, capacity=[1.0, 0.6]))
-    x = np.zeros((environment.observe(0, "react").jobs.size, 2), dtype=int)
-    x[0, 0] = x[1, 0] = x[1, 1] = 1
-    outcome = environment.step(0, x)
-    assert outcome.metrics[environment.metrics.index("cost")] == 3.0
-    assert outcome.feedback[0].machines.tolist() == [0, 1]
-    x[0] = [1, 1]
-    with pytest.raises(InfeasibleDecision, match=r"'machine-1': tasks take 0.9 of 0.6"):
-        environment.step(1, x)
-    x[1, 1] = 0
-    with pytest.raises(InfeasibleDecision, match=r"job 'a' runs 2 tasks; at most 1 .*103"):
-        environment.step(1, x)
-    x[0] = [0, 1]
-    moved = environment.step(1, x)
-    assert moved.metrics[environment.metrics.index("net_moves")] == 1.0
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: Job("a", 5, 5, 1.0), "job 'a': its deadline, slot 5"),
         (lambda: Job("a", 0, 5, 0.0), "job 'a': budget is 0.0"),
         (lambda: Job("a", 0, 5, math.nan), "budget"),
-        (lambda: Job("a", 0, 5, 1.0, demand=-1.0), "demand"),
-        (lambda: Job("a", 0, 5, 1.0, parallelism=0), "parallelism"),
         (lambda: ApproximationProblem([1.0, -1.0], ("x", "y")), "machine 'y': price is -1.0"),
         (lambda: ApproximationProblem([1.0, math.inf]), "price"),
         (lambda: ApproximationProblem([0.0, 0.0]), "every machine is free"),
         (lambda: ApproximationProblem([1.0, 1.0], ("x", "x")), "different machine names"),
-        (lambda: ApproximationProblem([1.0], capacity=[1.0, 2.0]), "capacity"),
         (lambda: Power(1.0, 1.5), "concave"),
         (lambda: Power(-1.0), "v is -1.0"),
         (lambda: IidRates([0.5, 1.5]), "1.5"),
@@ -240,9 +217,6 @@ def test_bad_streams_are_refused_where_they_go_wrong():
     environment = started(replace(instance([]), jobs=twice))
     with pytest.raises(ScenarioError, match="job 'a' arrives in slot 3 while a job of the same id"):
         play(environment, [[-1, -1]] * 5)
-    huge = instance([Job("a", 0, 9, 9.0, demand=2.0)], capacity=[1.0, 1.5])
-    with pytest.raises(ScenarioError, match="job 'a': a task demands 2; the largest machine"):
-        started(huge).observe(0, "react")
     with pytest.raises(ScenarioError, match="2 machines; there are 1"):
         ApproximationInstance(
             ApproximationProblem([1.0]), ReplayedRates(np.ones((1, 2))), ReplayedJobs([])

@@ -205,10 +205,6 @@ def test_outages_and_early_leaving_are_taken_into_account():
 
 
 def test_what_there_is_no_optimum_for():
-    problem = ApproximationProblem([1.0], capacity=[1.0])
-    played = ApproximationInstance(problem, IidRates([0.5]), ReplayedJobs([Job(0, 0, 2, 1.0)]))
-    with pytest.raises(ScenarioError, match="capacities"):
-        offline_optimum(played, 2, 0)
     with pytest.raises(ScenarioError, match="machine 1 is free"):
         offline_optimum(made([Job(0, 0, 2, 1.0)], prices=(1.0, 0.0)), 2, 0)
     with pytest.raises(ScenarioError, match="active in some slot"):

@@ -346,7 +346,7 @@ def test_ops_serves_one_job_at_a_time():
     assert 0 < arrived["cost"][1] <= 6.0
 
 
-@pytest.mark.parametrize("name", ["opm", "ops", "utility-per-price", "opm-general"])
+@pytest.mark.parametrize("name", ["opm", "ops", "utility-per-price"])
 def test_an_estimator_of_ones_own_may_be_given(name):
     """As good as the one of that name, and left as it was."""
     own = Decay(tau=30.0, prior=0.5)

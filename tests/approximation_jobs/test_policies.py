@@ -172,7 +172,7 @@ def test_steepest_job_by_the_work_projected_to_the_deadline(v, first):
     assert (policy.decide(environment.observe(1, "react")) == first).all()
 
 
-POLICIES = ["fair", "deadline-aware", "utility-per-price", "opm", "opm-general"]
+POLICIES = ["fair", "deadline-aware", "utility-per-price", "opm"]
 
 
 @pytest.mark.parametrize("name", POLICIES)

@@ -92,7 +92,7 @@ class Inputs:
     ------
     ScenarioError
         For rates outside [0, 1] or for the wrong number of machines, and for jobs that come in
-        another slot than they say or could never run; names the slot, and the machine or job.
+        another slot than they say; names the slot, and the machine or job.
     """
 
     problem: ApproximationProblem
@@ -135,7 +135,6 @@ class Inputs:
                         f"job {job.id!r} comes in slot {self._first + n}, but says that it arrives "
                         f"in slot {job.arrival}"
                     )
-                self.problem.admit(job)
         self._rates, self._jobs = rates, jobs
         self._delays = self.delivery.draw(BLOCK, self.fate)
 
@@ -159,32 +158,23 @@ def tasks_of(
     slot: int,
     decision: npt.ArrayLike,
 ) -> tuple[Ints, Ints]:
-    """Table rows and machines of the tasks of a decision, if OPM (3), OPM (102), OPM (103) hold.
+    """Table rows and machines of the tasks of a decision, if OPM (3) holds.
 
-    The decision [M] is a table row or −1 for every machine; with machines of given capacity it is a
-    matrix [C, M] of 0 and 1.
+    The decision [M] is a table row or −1 for every machine.
 
     Raises
     ------
     InfeasibleDecision
         Names the slot, and the machine or job at fault.
     """
-    x, C = np.asarray(decision), len(rows.jobs)
-    if problem.capacity is None:
-        if x.shape != (problem.M,) or not np.issubdtype(x.dtype, np.integer):
-            raise InfeasibleDecision(
-                f"slot {slot}: the decision has shape {x.shape} and type {x.dtype}; expected a "
-                f"table row (or -1) for each of {problem.M} machines, as integers"
-            )
-        machine = np.flatnonzero(x != -1)
-        row = x[machine].astype(np.int64)
-    else:
-        if x.shape != (C, problem.M) or not ((x == 0) | (x == 1)).all():
-            raise InfeasibleDecision(
-                f"slot {slot}: the decision has shape {x.shape}; expected 0 or 1 for each of {C} "
-                f"table rows and {problem.M} machines"
-            )
-        machine, row = np.nonzero(x.T)
+    x = np.asarray(decision)
+    if x.shape != (problem.M,) or not np.issubdtype(x.dtype, np.integer):
+        raise InfeasibleDecision(
+            f"slot {slot}: the decision has shape {x.shape} and type {x.dtype}; expected a "
+            f"table row (or -1) for each of {problem.M} machines, as integers"
+        )
+    machine = np.flatnonzero(x != -1)
+    row = x[machine].astype(np.int64)
     n = kernels.first_infeasible(row, machine, rows.serial, available)
     if n >= 0:
         name = problem.machines[machine[n]]
@@ -193,35 +183,7 @@ def tasks_of(
         raise InfeasibleDecision(
             f"slot {slot}, machine {name!r}: no active job has table row {row[n]}"
         )
-    if problem.capacity is not None:
-        _check_capacity(problem, problem.capacity, rows, slot, row, machine)
     return row, machine
-
-
-def _check_capacity(
-    problem: ApproximationProblem,
-    capacity: Floats,
-    rows: ActiveJobs,
-    slot: int,
-    row: Ints,
-    machine: Ints,
-) -> None:
-    demand = np.array([0.0 if job is None else job.demand for job in rows.jobs])
-    taken = np.bincount(machine, weights=demand[row], minlength=problem.M)
-    over = np.flatnonzero(taken > capacity + 1e-9 * (1.0 + capacity))
-    if over.size:
-        i = over[0]
-        raise InfeasibleDecision(
-            f"slot {slot}, machine {problem.machines[i]!r}: tasks take {taken[i]:g} of "
-            f"{capacity[i]:g}, OPM (102)"
-        )
-    for j, tasks in enumerate(np.bincount(row, minlength=len(rows.jobs))):
-        job = rows.jobs[j]
-        if job is not None and job.parallelism is not None and tasks > job.parallelism:
-            raise InfeasibleDecision(
-                f"slot {slot}: job {job.id!r} runs {tasks} tasks; at most {job.parallelism} may "
-                "run in parallel, OPM (103)"
-            )
 
 
 @dataclass(eq=False)
@@ -255,12 +217,11 @@ class MigrationCounter:
 
     The paper does not say what a migration is. Three counts: ``displaced``, tasks that a job still
     active lost on a machine; ``swaps``, those whose place another task took; ``net``, Σ_j min(lost,
-    gained), the tasks that must have moved whatever one calls them. With ``several``, a machine may
-    run several tasks.
+    gained), the tasks that must have moved whatever one calls them.
 
     Examples
     --------
-    >>> counter, active = MigrationCounter(3, several=False), np.array([0, 1])
+    >>> counter, active = MigrationCounter(3), np.array([0, 1])
     >>> counter.count(np.array([0, 1]), np.array([0, 2]), active, rows=2)
     (0.0, 0.0, 0.0)
     >>> counter.count(np.array([1, 0]), np.array([0, 1]), active, rows=2)
@@ -268,29 +229,21 @@ class MigrationCounter:
     """
 
     machines: int
-    several: bool
     _before: Ints = field(init=False)
-    _held: Bools = field(init=False)
 
     def __post_init__(self) -> None:
         self._before = np.full(self.machines, -1, np.int64)
-        self._held = np.zeros((0, self.machines), dtype=bool)
         self._lost, self._gained = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self._out = np.zeros(3)
 
     def forget(self, rows: list[int]) -> None:
         """These jobs have left: what they had is not lost to anybody still there."""
-        if self.several:
-            self._held[rows] = False
-        else:
-            self._before[np.isin(self._before, rows)] = -1
+        self._before[np.isin(self._before, rows)] = -1
 
     def count(
         self, row: Ints, machine: Ints, active: Ints, rows: int
     ) -> tuple[float, float, float]:
         """Displaced, swaps, net, when task n of table row ``row[n]`` ran on ``machine[n]``."""
-        if self.several:
-            return self._count_several(row, machine, rows)
         if self._lost.size < rows:
             self._lost, self._gained = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
         now = np.full(self.machines, -1, np.int64)
@@ -298,16 +251,6 @@ class MigrationCounter:
         kernels.count_migrations(self._before, now, active, self._lost, self._gained, self._out)
         self._before = now
         return float(self._out[0]), float(self._out[1]), float(self._out[2])
-
-    def _count_several(self, row: Ints, machine: Ints, rows: int) -> tuple[float, float, float]:
-        more = np.zeros((rows - len(self._held), self.machines), dtype=bool)
-        before = np.concatenate((self._held, more))
-        self._held = np.zeros_like(before)
-        self._held[row, machine] = True
-        lost, gained = before & ~self._held, self._held & ~before
-        swaps = np.minimum(lost.sum(axis=0), gained.sum(axis=0)).sum()
-        net = np.minimum(lost.sum(axis=1), gained.sum(axis=1)).sum()
-        return float(lost.sum()), float(swaps), float(net)
 
 
 COLUMNS = ("arrival", "deadline", "budget", "cost", "work", "utility")
@@ -375,8 +318,7 @@ class ApproximationEnvironment:
     """Plays jobs and rates. Built by :class:`ApproximationInstance`.
 
     A decision names for every machine the table row of the job that it runs a task of, or −1,
-    int [M]: constraint OPM (3) cannot be broken. With machines of given capacity it is a matrix of
-    0 and 1, [C, M] by table row, and must keep OPM (102) and OPM (103).
+    int [M]: constraint OPM (3) cannot be broken.
 
     The reward of a slot is Σ_j f_j(X_j after it) − f_j(X_j before it), so that rewards add up to
     the overall utility Σ_j f_j(X_j). Metrics: ``average_utility``, the same for the utility per
@@ -421,7 +363,7 @@ class ApproximationEnvironment:
         )
         self.rows, self.finished = ActiveJobs(), Results()
         self._delivery = FeedbackDelivery()
-        self._migrations = MigrationCounter(problem.M, problem.capacity is not None)
+        self._migrations = MigrationCounter(problem.M)
         self._leaving = sorted((slot, str(job), job) for job, slot in instance.leave.items())
         self._observation, self._out = None, np.zeros(2)
         self._limit = self._worked = np.zeros(0)
@@ -478,9 +420,6 @@ class ApproximationEnvironment:
             row, machine = row[kept], machine[kept]
         done = rate[machine]
         told = Feedback(slot, machine, done)
-        if problem.capacity is not None:
-            used = np.unique(machine)
-            told = Feedback(slot, used, rate[used])
         worked, active = float(self._worked.sum()), rows.active
         gain, average = self._gain()
         metrics = (
@@ -658,8 +597,7 @@ class ApproximationFamily:
     ) -> ApproximationInstance:
         """The same instance with machine ``order[i]`` now called ``i``."""
         base, place = instance.problem, np.argsort(order)
-        capacity = None if base.capacity is None else base.capacity[order]
-        problem = replace(base, prices=base.prices[order], capacity=capacity)
+        problem = replace(base, prices=base.prices[order])
         outages = tuple(replace(o, machine=int(place[o.machine])) for o in instance.outages)
         rates = Relabelled(instance.rates, order)
         return replace(instance, problem=problem, rates=rates, outages=outages)

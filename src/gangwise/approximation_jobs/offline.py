@@ -582,11 +582,6 @@ def offline_optimum(
     if known not in get_args(Known):
         raise UnknownName("kind of knowledge", str(known), list(get_args(Known)))
     problem = instance.problem
-    if problem.capacity is not None:
-        raise ScenarioError(
-            "there is no offline optimum for machines with capacities (§V-C); compare policies "
-            "with each other, or leave out capacity"
-        )
     blocks = _rates(instance, slots, seed)
     if known == "means":
         blocks = _constant(_means(instance, slots, seed), instance, slots)

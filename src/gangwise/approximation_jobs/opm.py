@@ -21,7 +21,6 @@ came.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -219,47 +218,8 @@ def check_choice(policy: object, **choices: tuple[str, ...]) -> None:
             raise ScenarioError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
 
 
-class Paced(RateLearning, PolicyBase):
-    """What OPM and OPM in the general setting share: checks, spending targets and slopes."""
-
-    family = "approximation_jobs"
-    randomised = True
-    objective: Literal["total", "average"]
-    pacing: Literal["left", "even"]
-    floor: float
-    _price: float
-
-    def _check(self, numbers: Sequence[str], **choices: tuple[str, ...]) -> None:
-        """Raise ScenarioError for an option that makes no sense; ``numbers`` are zero or more."""
-        choices |= {"objective": ("total", "average"), "pacing": ("left", "even")}
-        check_choice(self, **choices)
-        for name in ("alpha", "floor"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise ScenarioError(f"{name} is {getattr(self, name)}; it must be positive")
-        for name in numbers:
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value >= 0):
-                raise ScenarioError(f"{name} is {value}; it must be finite and not negative")
-
-    def _target(self, jobs: JobTable, rows: Ints, t: int) -> Floats:
-        """What each job should spend in this slot: β_j of OPM (64), or re-paced; shape [n]."""
-        if self.pacing == "left":
-            left = np.maximum(jobs.budget[rows] - jobs.cost[rows], 0.0)
-            paced: Floats = left / (jobs.deadline[rows] - t)
-            return paced
-        return jobs.budget[rows] / (jobs.deadline[rows] - jobs.arrival[rows])
-
-    def _slopes(self, jobs: JobTable, rows: Ints, t: int, work: Floats) -> Floats:
-        """Slopes f_j' [n] at the work per slot so far, OPM (9), OPM (68), or projected total."""
-        life = jobs.deadline[rows] - jobs.arrival[rows]
-        age = np.maximum(t - jobs.arrival[rows], 1)
-        least = self.floor * jobs.budget[rows] / (life * self._price)
-        at = np.maximum(work[rows] / age, least)
-        return slopes_at(jobs, rows, at * life if self.objective == "total" else at)
-
-
 @dataclass
-class OPM(Paced):
+class OPM(RateLearning, PolicyBase):
     """OPM: primal-dual shares, OPM (64)–(73), drawn at random.
 
     Parameters
@@ -306,6 +266,9 @@ class OPM(Paced):
     'fresh'
     """
 
+    family = "approximation_jobs"
+    randomised = True
+
     estimator: str | Estimator = "decay"
     objective: Literal["total", "average"] = "total"
     pacing: Literal["left", "even"] = "left"
@@ -326,12 +289,21 @@ class OPM(Paced):
     delta: float = 0.1
 
     def __post_init__(self) -> None:
-        self._check(
-            ("dual", "mu"),
+        check_choice(
+            self,
+            objective=("total", "average"),
+            pacing=("left", "even"),
             rounding=("coupled", "fresh"),
             history=("executed", "expected"),
             unit=("utility", "largest"),
         )
+        for name in ("alpha", "floor"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise ScenarioError(f"{name} is {getattr(self, name)}; it must be positive")
+        for name in ("dual", "mu"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value >= 0):
+                raise ScenarioError(f"{name} is {value}; it must be finite and not negative")
         if not (0 <= self.epsilon < 1 and 0 < self.delta < 1):
             raise ScenarioError(
                 f"epsilon lies in [0, 1) and delta in (0, 1); got {self.epsilon} and {self.delta}"
@@ -375,6 +347,22 @@ class OPM(Paced):
         if self.history == "expected":
             self._expected[rows] += state.shares[: state.n] @ rates
         return state.draw(self._rng, self.rounding == "coupled")
+
+    def _target(self, jobs: JobTable, rows: Ints, t: int) -> Floats:
+        """What each job should spend in this slot: β_j of OPM (64), or re-paced; shape [n]."""
+        if self.pacing == "left":
+            left = np.maximum(jobs.budget[rows] - jobs.cost[rows], 0.0)
+            paced: Floats = left / (jobs.deadline[rows] - t)
+            return paced
+        return jobs.budget[rows] / (jobs.deadline[rows] - jobs.arrival[rows])
+
+    def _slopes(self, jobs: JobTable, rows: Ints, t: int, work: Floats) -> Floats:
+        """Slopes f_j' [n] at the work per slot so far, OPM (9), OPM (68), or projected total."""
+        life = jobs.deadline[rows] - jobs.arrival[rows]
+        age = np.maximum(t - jobs.arrival[rows], 1)
+        least = self.floor * jobs.budget[rows] / (life * self._price)
+        at = np.maximum(work[rows] / age, least)
+        return slopes_at(jobs, rows, at * life if self.objective == "total" else at)
 
     def _turnover(self, observation: Observation) -> None:
         state, jobs = self.state, observation.jobs

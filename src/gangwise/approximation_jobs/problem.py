@@ -179,10 +179,6 @@ class Job:
         B_j: what its tasks may cost in total, in units of price.
     utility : Utility
         f_j, of the work done by the deadline.
-    demand : float
-        r_j of OPM (102), what one task takes of a machine's capacity; for machines with capacities.
-    parallelism : int, optional
-        u_j of OPM (103), how many tasks may run at once; for machines with capacities.
 
     Raises
     ------
@@ -203,8 +199,6 @@ class Job:
     deadline: int
     budget: float
     utility: Utility = field(default_factory=Power)
-    demand: float = 1.0
-    parallelism: int | None = None
 
     def __post_init__(self) -> None:
         for name, slot in (("arrival", self.arrival), ("deadline", self.deadline)):
@@ -215,14 +209,9 @@ class Job:
                 f"job {self.id!r}: its deadline, slot {self.deadline}, is not after its arrival, "
                 f"slot {self.arrival}; it could never run"
             )
-        for name, value in (("budget", self.budget), ("demand", self.demand)):
-            if not (math.isfinite(value) and value > 0):
-                raise ScenarioError(
-                    f"job {self.id!r}: {name} is {value}; it must be finite and positive"
-                )
-        if self.parallelism is not None and self.parallelism < 1:
+        if not (math.isfinite(self.budget) and self.budget > 0):
             raise ScenarioError(
-                f"job {self.id!r}: parallelism is {self.parallelism}; it must be 1 or more"
+                f"job {self.id!r}: budget is {self.budget}; it must be finite and positive"
             )
 
     @property
@@ -249,8 +238,6 @@ class ApproximationProblem:
         Names; ``machine-0`` … when not given.
     horizon : int, optional
         T, if the policy may know it.
-    capacity : ndarray of shape [M], optional
-        C_i of OPM (102). When given, machines hold several tasks (§V-C) and decisions are matrices.
     enforce : bool
         Whether tasks that a job's budget cannot pay are not executed. Section VI enforces budgets;
         Theorems 2 and 3 bound by how much they are exceeded when they are not.
@@ -272,7 +259,6 @@ class ApproximationProblem:
     prices: Floats
     machines: tuple[str, ...] = ()
     horizon: int | None = None
-    capacity: Floats | None = None
     enforce: bool = True
 
     def __post_init__(self) -> None:
@@ -286,23 +272,13 @@ class ApproximationProblem:
             )
         if self.horizon is not None and self.horizon < 1:
             raise ScenarioError(f"horizon is {self.horizon}; it must be a slot or more")
-        arrays = {"price": prices}
-        if self.capacity is not None:
-            capacity = np.array(self.capacity, dtype=np.float64, ndmin=1)
-            if capacity.shape != prices.shape:
-                raise ScenarioError(
-                    f"capacity has shape {capacity.shape}; there are {prices.size} machines"
-                )
-            arrays["capacity"] = capacity
-            keep(self, capacity=capacity)
-        for what, array in arrays.items():
-            bad = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
-            if bad.size:
-                raise ScenarioError(
-                    f"machine {names[bad[0]]!r}: {what} is {array[bad[0]]}; it must be finite and "
-                    "not negative"
-                )
-            array.setflags(write=False)
+        bad = np.flatnonzero(~(np.isfinite(prices) & (prices >= 0)))
+        if bad.size:
+            raise ScenarioError(
+                f"machine {names[bad[0]]!r}: price is {prices[bad[0]]}; it must be finite and "
+                "not negative"
+            )
+        prices.setflags(write=False)
         if not prices.any():
             raise ScenarioError("every machine is free; budgets then mean nothing: set prices")
         keep(self, prices=prices, machines=tuple(names))
@@ -314,16 +290,7 @@ class ApproximationProblem:
     @property
     def cluster(self) -> Cluster:
         """The machines as servers with one device type, for tools that serve all families."""
-        capacity = np.ones(self.M) if self.capacity is None else self.capacity
-        return Cluster(capacity[:, None], ("task",), self.machines)
-
-    def admit(self, job: Job) -> None:
-        """Raise ScenarioError for a job that could never run here; names what is short."""
-        if self.capacity is not None and job.demand > float(self.capacity.max()) * (1 + 1e-12):
-            raise ScenarioError(
-                f"job {job.id!r}: a task demands {job.demand:g}; the largest machine, "
-                f"{self.machines[int(self.capacity.argmax())]!r}, has {self.capacity.max():g}"
-            )
+        return Cluster(np.ones((self.M, 1)), ("task",), self.machines)
 
 
 Number = TypeVar("Number", np.int64, np.float64)
