@@ -15,7 +15,6 @@ from gangwise.jobs.books import Place
 from gangwise.jobs.caps import Cap
 from gangwise.jobs.forecast import Forecaster, moment_of
 from gangwise.jobs.hours import Closing, Opening, weekly
-from gangwise.jobs.malleable import ELASTIC, Terms, simulate_malleable
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
@@ -186,16 +185,6 @@ def test_schedulers_that_look_at_all_jobs_at_once_keep_to_closed_hours(name):
     long, day = jobs.limit > 4 * 3600, [(t.last_start / 3600) % 24 for t in (free, kept)]
     assert (long & (day[0] > 8.1) & (day[0] < 17.9)).any()
     assert not (long & (day[1] > 8.1) & (day[1] < 17.9)).any()
-
-
-def test_elastic_jobs_and_closed_hours_are_refused_together():
-    site = Site(Rules(closed=(Closed(hours=("Mon 00:00-01:00",)),), clock=MONDAY))
-    jobs = Jobs.of([0], [9], [2])
-    terms = Terms.of(jobs, Nodes.pool(2), ELASTIC)
-    with pytest.raises(ScenarioError, match="closed hours are not kept where tasks change"):
-        simulate_malleable(
-            jobs, Nodes.pool(2), "equal-shares", terms, options=site.options(Options())
-        )
 
 
 @pytest.mark.parametrize("rules", ["fcfs+easy+best-fit", "sjf+easy+first-fit", "fcfs+none"])

@@ -13,14 +13,6 @@ import pytest
 from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options, simulate_jobs
 from gangwise.jobs.books import Ask, Books, Event, Place, Preempt, Queue, Rate, Running
 from gangwise.jobs.check import check_scheduler
-from gangwise.jobs.malleable import (
-    ELASTIC,
-    RIGID,
-    ElasticOGASched,
-    EqualShares,
-    Terms,
-    simulate_malleable,
-)
 from gangwise.jobs.scheduler import create_scheduler
 
 
@@ -161,20 +153,6 @@ def test_fair_share_charges_what_it_stops_charging() -> None:
     assert 0 < len(queue._share) < 15  # those of the last round, whose ends nobody told it
     charged = sum(rate for _, rate, _ in queue._use.values())
     assert charged == pytest.approx(sum(queue._share.values()))
-
-
-@pytest.mark.parametrize("scheduler", [EqualShares, ElasticOGASched])
-def test_tasks_that_change_on_nodes_that_change(scheduler: Any) -> None:
-    jobs, nodes, conditions = drawn(1)
-    kinds = np.where(np.arange(len(jobs)) % 2, ELASTIC, RIGID)
-    terms = Terms.of(jobs, nodes, kinds)
-    found = simulate_malleable(
-        jobs, nodes, scheduler(), terms, 0.05, conditions, Options(checkpoint=0.0)
-    )
-    gone = {j for _, j in conditions.cancels}
-    left = [j for j in range(len(jobs)) if j not in gone]
-    assert np.isfinite(found.schedule.end[left]).all()
-    assert found.schedule.counts["cancellations"] > 0
 
 
 @pytest.mark.full

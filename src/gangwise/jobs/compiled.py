@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Ints
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.jobs import kernels, rate_kernels, round_kernels, run_times
 from gangwise.jobs.books import Books, Piece, Queue, Running
@@ -313,14 +313,8 @@ def outcome(
     )
 
 
-def inputs(
-    t: Tables, rules: kernels.Rules, most: Ints | None = None, drag: Floats | None = None
-) -> tuple[kernels.Given, int]:
-    """What the kernels read, and the number of pieces that all jobs may have.
-
-    ``most`` and ``drag``: tasks that each job may have while it runs, and what each costs the
-    others, where tasks change.
-    """
+def inputs(t: Tables, rules: kernels.Rules) -> tuple[kernels.Given, int]:
+    """What the kernels read, and the number of pieces that all jobs may have."""
     jobs, J, N = t.jobs, len(t.jobs), len(t.nodes)
     by_rank = np.arange(J)
     if rules.queue in (kernels.SJF, kernels.EDF, kernels.PRIORITY):
@@ -341,10 +335,6 @@ def inputs(
     rows["claim"], rows["hours"] = t.claims.of_job, t.hours.of_job
     bounded = np.where(t.fraction > 0, 2**31 - 1, N)
     pieces = kernels.fill_work(rows, columns, bounded, by_rank, 2**31 - 1)
-    if most is not None:
-        room = np.minimum(most, np.where(t.fraction > 0, most.max(initial=1), N)[jobs.shape])
-        ends = np.cumsum(np.where(t.aside, 0, room))
-        rows["piece_from"], pieces = ends - np.where(t.aside, 0, room), int(ends[-1])
     given = kernels.Given(
         rules,
         cluster_of(t),
@@ -353,7 +343,6 @@ def inputs(
         rows,
         by_rank,
         *_dependents(t),
-        drag,
         t.events,
         np.zeros((0, 0)),
         t.log_rates,
@@ -419,7 +408,7 @@ def _most_running(t: Tables) -> int:
 
 
 def initial_state(
-    t: Tables, rules: kernels.Rules, pieces: int, most: Ints | None = None, feeds: bool = False
+    t: Tables, rules: kernels.Rules, pieces: int, feeds: bool = False
 ) -> kernels.State:
     """Before anything has happened; with a feed where a scheduler outside decides."""
     J, N = len(t.jobs), len(t.nodes)
@@ -458,12 +447,11 @@ def initial_state(
         times=run_times.nothing(),
         standing=NOBODY if conserves or rules.queue == kernels.MULTIFACTOR else None,
         wants=t.wants.copy() if t.jobs.after.size else NO_INTS,
-        stop=np.full(J if most is not None else 0, np.inf) if feeds else None,
         looks=looks,
         plans=plans,
         out=np.zeros(pieces, dtype=kernels.PIECE),
         **_order(t, rules),
-        **_space(t, most, books, np.full_like(top, 2**62)),
+        **_space(t, books, np.full_like(top, 2**62)),
         profile=np.zeros((2 * J + 9 if conserves else 0, len(t.nodes.devices)), dtype=np.int64),
         cuts=np.zeros(65, dtype=kernels.CUT),
         cut_pieces=np.zeros(64, dtype=kernels.PIECE),
@@ -500,13 +488,13 @@ def _order(t: Tables, rules: kernels.Rules) -> dict[str, Any]:
     }
 
 
-def _space(t: Tables, most: Ints | None, books: Books, above: Ints) -> dict[str, Any]:
+def _space(t: Tables, books: Books, above: Ints) -> dict[str, Any]:
     """The fields of :class:`kernels.State` on which things are tried.
 
     ``above``: more than any node has, so that no block of nodes is passed over.
     """
     N = len(t.nodes)
-    gang = int((t.jobs.tasks if most is None else most)[~t.aside].max(initial=1))
+    gang = int(t.jobs.tasks[~t.aside].max(initial=1))
     tried = max(gang if (t.fraction > 0).any() else min(gang, N), N) + 1
     free, device = books.free, books.device
     P = len(t.meets)

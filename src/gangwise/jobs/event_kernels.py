@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
-from gangwise.jobs.fit_kernels import block_top, occupy, vacate
+from gangwise.jobs.fit_kernels import block_top, vacate
 from gangwise.jobs.kernels import (
     ADVANCE,
     ASK,
@@ -25,7 +25,6 @@ from gangwise.jobs.kernels import (
     CONSERVATIVE,
     DOWN,
     ENTERED_QUEUE,
-    EXPIRE,
     FACTOR,
     FAIR_SHARE,
     FINISHED,
@@ -45,7 +44,6 @@ from gangwise.jobs.kernels import (
     NODE_WENT,
     PLACE,
     PREEMPT,
-    RESIZE,
     RUNNING,
     UNSUBMITTED,
     UP,
@@ -72,13 +70,11 @@ from gangwise.jobs.rate_kernels import Beliefs, finished, needed, observe, relea
 from gangwise.jobs.run_times import ended, expect
 from gangwise.jobs.start_kernels import (
     change_use,
-    changes,
     count_use,
     hear,
     log_rate,
     schedule_end,
     set_timer,
-    share_of,
     speed_of,
     start,
     timer_holds,
@@ -142,10 +138,9 @@ def report_rates(g: Given, x: State, feed: Rows | None, j: int, first: bool, end
         feed[x.at.fed].first = first
         feed[x.at.fed].ended = ended
         report(feed, x.at, MEASURED, j)
-        share = share_of(g, x, g.drag, j)
         p = g.jobs[j].piece_from
         for i in range(p, p + x.jobs[j].pieces):
-            x.fed_rates[x.at.fed_rates] = share * math.exp(log_rate(g, x, j, x.out[i].node))
+            x.fed_rates[x.at.fed_rates] = math.exp(log_rate(g, x, j, x.out[i].node))
             x.at.fed_rates += 1
 
 
@@ -154,10 +149,6 @@ def finish(g: Given, x: State, b: Beliefs | None, j: int) -> None:
     """Job j ends: by itself, or killed at its limit."""
     at = x.at
     now = x.at.now
-    if changes(g.drag, j):
-        work_off(x, j)
-        if x.jobs[j].left <= 1e-9 * g.jobs[j].work:
-            x.jobs[j].left = 0.0
     own = x.jobs[j].since + x.jobs[j].left / x.jobs[j].speed
     if g.rules.rates != LABELS and now > x.jobs[j].since:
         measure(g, x, b, j, now <= x.jobs[j].begun + g.rules.measured_after, own <= now)
@@ -251,19 +242,6 @@ def leave_queue(g: Given, x: State, j: int) -> None:
 
 
 @inner_kernel
-def expire(g: Given, x: State, j: int) -> None:
-    """A job whose tasks may change leaves at its deadline; one that runs, at its `stop`."""
-    if x.jobs[j].phase == WAITING:
-        leave_queue(g, x, j)
-        x.jobs[j].phase = KILLED
-        x.jobs[j].pieces = 0
-        x.end[j] = x.at.now
-        x.at.again = 1
-        report(x.feed, x.at, WAS_CANCELLED, j)
-        let_follow(g, x, j)
-
-
-@inner_kernel
 def interrupt(g: Given, x: State, b: Beliefs | None, j: int, why: int) -> None:
     """Job j loses its nodes and waits again; what a failure costs, a preemption does not."""
     at = x.at
@@ -349,12 +327,8 @@ def next_instant(g: Given, x: State) -> float:
         at.next_job += 1
     if at.next_job < g.jobs.size:
         time = min(time, g.jobs[at.next_job].submit)
-    while at.next_event < g.events.size:
-        e = at.next_event
-        if g.events[e].kind != EXPIRE or x.jobs[g.events[e].item].phase <= RUNNING:
-            time = min(time, g.events[e].time)
-            break
-        at.next_event += 1
+    if at.next_event < g.events.size:
+        time = min(time, g.events[at.next_event].time)
     return time
 
 
@@ -434,8 +408,6 @@ def events(g: Given, x: State, b: Beliefs | None) -> None:
         at.next_event += 1
         if g.events[e].kind == CANCEL:
             cancel(g, x, b, g.events[e].item)
-        elif g.events[e].kind == EXPIRE:
-            expire(g, x, g.events[e].item)
         elif g.events[e].kind == HOURS:
             at.again = 1
         else:
@@ -538,8 +510,8 @@ def measure_again(g: Given, x: State, b: Beliefs | None) -> int:
 def outside(g: Given, x: State, what: int, j: int, count: int, time: float) -> int:
     """One step of a simulation in which a scheduler outside decides; what happened is in the feed.
 
-    ADVANCE to the next instant, see :func:`advance`; PLACE job j on the ``count`` pieces tried, or
-    RESIZE it while it runs; PREEMPT it; ASK for a round by ``time``; LOOK_AROUND at all that run.
+    ADVANCE to the next instant, see :func:`advance`; PLACE job j on the ``count`` pieces tried;
+    PREEMPT it; ASK for a round by ``time``; LOOK_AROUND at all that run.
     What is asked for has been found possible.
     """
     x.at.fed = x.at.fed_rates = 0
@@ -553,12 +525,4 @@ def outside(g: Given, x: State, what: int, j: int, count: int, time: float) -> i
         set_timer(x, j, time)
     elif what == LOOK_AROUND:
         measure_again(g, x, None)
-    elif what == RESIZE:
-        vacate(g, x, j)
-        occupy(g, x, j, count)
-        work_off(x, j)
-        x.jobs[j].since = x.at.now + g.rules.restart
-        x.lost[j] += g.rules.restart * time
-        x.jobs[j].speed = speed_of(g, x, j)
-        schedule_end(g, x, j)
     return PAUSED

@@ -38,14 +38,14 @@ NO_BACKFILLING, EASY, CONSERVATIVE = range(3)
 FIRST_FIT, BEST_FIT, WORST_FIT, FGD, BY_RATE = range(5)
 LABELS, ORACLE, LEARNED = range(3)
 
-# Events of nodes; of jobs: withdrawn, and at the deadline at which it leaves; hours open or close.
-DOWN, UP, FACTOR, DRAIN, CANCEL, EXPIRE, HOURS = range(7)
+# Events of nodes; of jobs: withdrawn; hours open or close.
+DOWN, UP, FACTOR, DRAIN, CANCEL, HOURS = range(6)
 # What the feed reports to a scheduler outside; of type int64, for a kernel is compiled anew for
 # each literal that it is called with.
 ENTERED_QUEUE, HAS_FINISHED, WAS_KILLED, WAS_CANCELLED, HAS_FAILED = map(int64, range(5))
 WAS_PREEMPTED, NODE_CAME, NODE_WENT, NODE_DRAINS, MEASURED = map(int64, range(5, 10))
 # What a call from outside wants.
-ADVANCE, PLACE, PREEMPT, ASK, LOOK_AROUND, RESIZE = range(6)
+ADVANCE, PLACE, PREEMPT, ASK, LOOK_AROUND = range(5)
 
 TAKE, GIVE_BACK = int64(-1), int64(1)
 """Devices are taken, or given back."""
@@ -254,7 +254,6 @@ class Given(NamedTuple):
     by_rank: Ints
     next: Ints  # jobs that come after others: those after job j from next_from[j] on
     next_from: Ints  # [J + 1] or [0]
-    drag: Any  # [J], [0] or None: κ of jobs whose tasks may change while they run, NaN of others
     events: Rows  # EVENT, in order of time
     labels: Floats  # [L, N] logarithms of declared rates
     log_rates: Floats  # [L, N] true ones, hidden; [0, 0] where all are 1
@@ -286,7 +285,6 @@ class State(NamedTuple):
     promised: Floats  # [J] earliest promise made while first in line, inf for none
     kept: Floats  # [J] the latest start kept for it, inf for none; [0] where none are
     wants: Ints  # [J] or [0]: how many jobs it still comes after
-    stop: Any  # [J], [0] or None: when a job ends at the latest
     looks: Rows  # LOOK [J] where rates are learned or limits are of work
     plans: Rows  # RESERVATION [J] where every job holds one
     times: RunTimes  # what is expected of run times; of no jobs where requests are believed

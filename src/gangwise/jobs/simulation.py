@@ -17,7 +17,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.jobs import event_kernels, kernels
 from gangwise.jobs.books import (
@@ -49,7 +48,6 @@ from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Composed, create_scheduler
 from gangwise.jobs.site import Site
 
-NONE = np.zeros(0)
 _LEFT: dict[int, EventKind] = {
     kernels.HAS_FINISHED: "finished",
     kernels.WAS_KILLED: "killed",
@@ -130,23 +128,16 @@ class JobSimulation:
 
     Compiled code keeps the state and takes in events; the books are views on that state. Pickles
     between instants.
-
-    Parameters
-    ----------
-    most, drag : ndarray [J], optional
-        Where tasks change while jobs run: how many each may have, and what each costs the others.
     """
 
-    def __init__(
-        self, tables: Tables, scheduler: Any, most: Ints | None = None, drag: Floats = NONE
-    ):
+    def __init__(self, tables: Tables, scheduler: Any):
         t = tables
         self.tables = t
         self.scheduler = scheduler
         learns = bool(getattr(scheduler, "learns", True))
         rules = outside(t.options, learns, float(getattr(scheduler, "look", math.inf)))
-        self.given, pieces = inputs(t, rules, most, drag)
-        self.state = x = initial_state(t, rules, pieces, most, feeds=True)
+        self.given, pieces = inputs(t, rules)
+        self.state = x = initial_state(t, rules, pieces, feeds=True)
         room = x.room
         cluster = t.nodes, t.nodes.capacity, room.free, room.device, x.up
         self.books = Books(*cluster, {}, [], t.options.caps, t.hours, t.options.tenancy)
@@ -186,7 +177,7 @@ class JobSimulation:
         if not self._advance():
             return False
         now = self.now
-        if self._round_is_due():
+        if self.waiting:
             self.state.at.rounds += 1
             for action in self._decisions(now):
                 self.act(action)
@@ -198,9 +189,6 @@ class JobSimulation:
         while (status := self._call(kernels.ADVANCE)) == event_kernels.MORE_ROOM:
             self.state = more_room(self.state)
         return status != event_kernels.DONE
-
-    def _round_is_due(self) -> bool:
-        return bool(self.waiting)
 
     def _decisions(self, now: float) -> list[Any]:
         """What the scheduler wants in this round."""
@@ -319,7 +307,8 @@ class JobSimulation:
     def _start(self, j: int, action: Place) -> None:
         i = self._place_in_queue(j)
         job, now = self.waiting[i], self.now
-        self._check(job, action, self.books)
+        for fault in self._faults(job, action, self.books):
+            raise InfeasibleDecision(f"at {now:g} s: job {job.id} {fault}")
         pieces = action.pieces or self.books.tell_apart(job.shape, action.tasks)
         pieces = self._try(j, pieces)
         del self.waiting[i]
@@ -341,12 +330,8 @@ class JobSimulation:
             self.state.tried[i] = mask, n, c
         return pieces
 
-    def _check(self, job: Job, action: Place, books: Books) -> None:
-        """Check that gangs are whole and that only free devices are taken."""
-        for fault in self._faults(job, action, books):
-            raise InfeasibleDecision(f"at {self.now:g} s: job {job.id} {fault}")
-
     def _faults(self, job: Job, action: Place, books: Books) -> Iterator[str]:
+        """Whether the gang is whole and takes only free devices."""
         nodes, shape = books.nodes, job.shape
         counts: dict[int, int] = {}
         for n, c in action.tasks:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from gangwise.core.arrays import Floats
 from gangwise.core.jit import inlined_kernel, inner_kernel
 from gangwise.jobs.fit_kernels import gather, occupy, place_best, place_fgd, place_first, tell_apart
 from gangwise.jobs.kernels import (
@@ -50,42 +49,14 @@ def log_rate(g: Given, x: State, j: int, n: int) -> float:
 
 @inlined_kernel
 def speed_of(g: Given, x: State, j: int) -> float:
-    """True rate of a running gang: that of its slowest piece; in all where tasks may change."""
-    p = g.jobs[j].piece_from
-    if changes(g.drag, j):
-        share = share_of(g, x, g.drag, j)
-        total = 0.0
-        for i in range(p, p + x.jobs[j].pieces):
-            total += x.out[i].tasks * (share * math.exp(log_rate(g, x, j, x.out[i].node)))
-        return total
+    """True rate of a running gang: that of its slowest piece."""
     if g.log_rates.size == 0:
         return 1.0
+    p = g.jobs[j].piece_from
     slowest = LATER
     for i in range(p, p + x.jobs[j].pieces):
         slowest = min(slowest, log_rate(g, x, j, x.out[i].node))
     return math.exp(slowest)
-
-
-@inlined_kernel
-def changes(drag: Floats | None, j: int) -> bool:
-    """The tasks of job j may change while it runs; never where no job's may (None)."""
-    if drag is None:
-        return False
-    return bool(drag.size > 0 and drag[j] >= 0.0)
-
-
-@inlined_kernel
-def share_of(g: Given, x: State, drag: Floats | None, j: int) -> float:
-    """What is left of a task's rate beside the others: 1 / (1 + κ (n - 1)); 1 for rigid jobs."""
-    if drag is None:
-        return 1.0
-    if not changes(drag, j):
-        return 1.0
-    p = g.jobs[j].piece_from
-    n = 0
-    for i in range(p, p + x.jobs[j].pieces):
-        n += x.out[i].tasks
-    return float(n / (1.0 + drag[j] * (n - 1.0)) / n)
 
 
 @inlined_kernel
@@ -101,19 +72,10 @@ def schedule_end(g: Given, x: State, j: int) -> None:
     end = x.jobs[j].since + x.jobs[j].left / x.jobs[j].speed
     if g.rules.enforced and not g.rules.limits_of_work:
         end = min(end, x.jobs[j].begun + g.rules.latency + g.jobs[j].limit)
-    end = stopped(x.stop, j, end, x.at.now)
     x.jobs[j].finish = end
     if x.at.ends == x.ends.size:
         drop_ends(x, j)
     x.at.ends = push(x.ends, x.at.ends, end, j)
-
-
-@inlined_kernel
-def stopped(stop: Floats | None, j: int, end: float, now: float) -> float:
-    """When job j ends, which has a time to end at the latest or not."""
-    if stop is None:
-        return end
-    return min(end, max(stop[j], now)) if stop.size > 0 else end
 
 
 @inner_kernel
