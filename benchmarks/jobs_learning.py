@@ -22,7 +22,6 @@ import numpy as np
 
 from gangwise.jobs.bounds import BoundedJobs, lower_bound
 from gangwise.jobs.choice import BestFit, ByRate
-from gangwise.jobs.joint import Joint
 from gangwise.jobs.model import Jobs
 from gangwise.jobs.queues import FirstCome, ShortestFirst
 from gangwise.jobs.rates import UNLABELLED, Constants, Labels, MeanRates, SharedFactors
@@ -48,7 +47,7 @@ CASES = [
 ]
 RIVAL = "labels"
 QUEUES = {"fcfs": FirstCome, "sjf": ShortestFirst}
-ASKED_FOR = ("learned, jointly", "best-fit", "learned, no labels", "learned, no labels, wide")
+ASKED_FOR = ("best-fit", "learned, no labels", "learned, no labels, wide")
 
 
 def policies(constants: Constants) -> dict[str, ByRate]:
@@ -60,7 +59,6 @@ def policies(constants: Constants) -> dict[str, ByRate]:
         "ucb": ByRate(MeanRates(still)),
         "learned, no wait": ByRate(SharedFactors(still)),
         "learned": ByRate(SharedFactors(constants), waits=True),
-        "learned, jointly": Joint(SharedFactors(constants), waits=True),  # slow: in plain Python
         "learned, move": ByRate(SharedFactors(constants), waits=True, look=600.0),
         "oracle, move": ByRate("oracle", waits=True, look=600.0),
         "best-fit": BestFit(),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import pickle
 
 import numpy as np
@@ -11,23 +9,11 @@ import pytest
 from scipy import stats
 
 from gangwise import ScenarioError
-from gangwise.approximation_jobs.rates import (
-    GammaPeriods,
-    MarkovRates,
-    MeasuredRates,
-    Removals,
-    UniformRates,
-)
-from gangwise.traces.formats.measured_speeds import MiniBatchTime
+from gangwise.approximation_jobs.rates import GammaPeriods
 
-CHAIN = np.array([[0.8, 0.15, 0.05], [0.3, 0.6, 0.1], [0.5, 0.0, 0.5]])
 PROCESSES = {
     "gamma": GammaPeriods(7),
     "gamma, per period": GammaPeriods(7, per_period=True, time_scale=3.0, stationary=False),
-    "uniform": UniformRates([0.0, 0.5], [0.5, 1.0]),
-    "markov": MarkovRates(5, CHAIN, [0.8, 0.3, 0.0], [1.0, 0.5, 0.1]),
-    "measured": MeasuredRates(4, np.arange(30).reshape(10, 3) / 30),
-    "removals": Removals(GammaPeriods(6), mean_present=20, mean_away=5),
 }
 
 
@@ -105,56 +91,6 @@ def test_other_starts_and_rates():
     assert stats.kstest(drawn[~up], "uniform", (0.0, 0.1)).pvalue > 1e-3
 
 
-def test_the_chain_moves_as_it_says():
-    process = MarkovRates(200, CHAIN, [0.9, 0.5, 0.1], [0.9, 0.5, 0.1])
-    assert process.stationary @ CHAIN == pytest.approx(process.stationary)
-    drawn = process.stream(np.random.default_rng(0)).draw(2000)
-    state = np.searchsorted([0.4, 0.8], drawn)  # 0: 0.1, 1: 0.5, 2: 0.9
-    state = 2 - state
-    for a in range(3):
-        from_a = state[1:][state[:-1] == a]
-        seen = np.bincount(from_a, minlength=3) / from_a.size
-        assert seen == pytest.approx(CHAIN[a], abs=0.01)
-    assert (state[0] == 0).mean() == pytest.approx(process.stationary[0], abs=0.12)
-
-
-def test_machines_go_and_return():
-    process = Removals(UniformRates(np.full(50, 0.6), np.full(50, 0.6)), 40.0, 10.0)
-    here = process.stream(np.random.default_rng(2)).draw(8000) > 0
-    assert here.mean() == pytest.approx(0.8, abs=0.02)
-    leaves, returns = (here[:-1] & ~here[1:]).sum(), (~here[:-1] & here[1:]).sum()
-    assert here[:-1].sum() / leaves == pytest.approx(40, rel=0.06)
-    assert (~here[:-1]).sum() / returns == pytest.approx(10, rel=0.06)
-
-
-def test_measured_rates_go_round():
-    table = np.array([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])
-    drawn = MeasuredRates(4, table).stream(np.random.default_rng(0)).draw(9)
-    for i in range(4):
-        start = int(np.flatnonzero(table[:, i % 2] == drawn[0, i])[0])
-        assert drawn[:, i].tolist() == np.roll(table[:, i % 2], -start).tolist() * 3
-
-
-def test_measured_mini_batches(traces):
-    folder = traces / "alibaba-gpu-v2020" / "mini-batch-time"
-    files = sorted(folder.glob("job_4_norm.csv*"))
-    if not files:
-        pytest.skip("the real traces here do not include mini-batch-time")
-    data = files[0].read_bytes()
-    text = (gzip.decompress(data) if files[0].suffix == ".gz" else data).decode().splitlines()
-    rows = [(int(r["worker"]), float(r["batch_time_norm"])) for r in csv.DictReader(text)]
-    fastest = min(time for _, time in rows)
-    speeds = [worker.speed for worker in MiniBatchTime(folder).workers if worker.job == "job-4"]
-    shortest = min(speed.size for speed in speeds)
-    rates = MeasuredRates(12, np.column_stack([speed[:shortest] for speed in speeds]), True)
-    length = min(sum(w == worker for w, _ in rows) for worker in range(10))
-    assert rates.table.shape == (length, 10)
-    mine = [fastest / time for worker, time in rows if worker == 5][:length]
-    assert rates.means[5] == pytest.approx(np.mean(mine))
-    assert rates.means[10] == rates.means[0]
-    assert rates.means[5] < 0.5 * rates.means[1]  # stragglers
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -162,11 +98,6 @@ def test_measured_mini_batches(traces):
         (lambda: GammaPeriods(2, up=(0.0, 1.0)), "up is"),
         (lambda: GammaPeriods(2, up_rate=(0.7, 1.1)), "up_rate"),
         (lambda: GammaPeriods(2, time_scale=0.0), "time_scale"),
-        (lambda: UniformRates([0.5], [0.4]), "low ≤ high"),
-        (lambda: MarkovRates(2, [[0.5, 0.4], [0, 1]], [0, 0], [1, 1]), "sum to 1"),
-        (lambda: MarkovRates(2, [[1.0]], [0, 0], [1, 1]), "states"),
-        (lambda: MeasuredRates(2, [[0.5, 1.5]]), "within"),
-        (lambda: Removals(UniformRates([0], [1]), mean_away=0.5), "mean_away"),
     ],
 )
 def test_mistakes_are_named(make, message):

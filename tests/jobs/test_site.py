@@ -190,7 +190,7 @@ def test_caps_that_are_told_alike_each_set_jobs_aside():
     assert schedule.phase.tolist().count(6) == 2
 
 
-@pytest.mark.parametrize("name", ["las", "gavel", "fcfs+easy+learned-jointly"])
+@pytest.mark.parametrize("name", ["las", "gavel"])
 def test_schedulers_that_look_at_all_jobs_at_once_keep_to_caps(name):
     rng = np.random.default_rng(5)
     jobs = Jobs.of(

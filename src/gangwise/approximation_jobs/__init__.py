@@ -24,20 +24,12 @@ from gangwise.approximation_jobs.problem import (
     Saturating,
     Utility,
 )
-from gangwise.approximation_jobs.rates import (
-    IidRates,
-    MarkovRates,
-    MeasuredRates,
-    RateProcess,
-    RateStream,
-    Removals,
-    ReplayedRates,
-)
+from gangwise.approximation_jobs.rates import IidRates, RateProcess, RateStream, ReplayedRates
 from gangwise.approximation_jobs.workloads import JobStream, JobWorkload, PoissonJobs, ReplayedJobs
 
 __all__ = ["OPM", "OPS", "ApproximationEnvironment", "ApproximationFamily"]
 __all__ += ["ApproximationInstance", "ApproximationProblem", "Custom", "DeadlineAware", "Fair"]
 __all__ += ["Feedback", "IidRates", "Job", "JobStream", "JobTable", "JobWorkload", "Log"]
-__all__ += ["MarkovRates", "MeasuredRates", "Observation", "Outage", "PoissonJobs", "Power"]
-__all__ += ["PrimalDual", "RateProcess", "RateStream", "Removals", "ReplayedJobs", "ReplayedRates"]
+__all__ += ["Observation", "Outage", "PoissonJobs", "Power"]
+__all__ += ["PrimalDual", "RateProcess", "RateStream", "ReplayedJobs", "ReplayedRates"]
 __all__ += ["Results", "Saturating", "Utility", "UtilityPerPrice"]

@@ -6,14 +6,13 @@ process knows its expected rates, ``means`` [M], in work per slot, is the θ_i t
 machines by.
 
 First the contracts, then rates that are independent between slots, rates that stay for a while, and
-rates that are replayed; at the end those made from another process.
+rates that are replayed.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -50,57 +49,11 @@ class Rates(RateProcess, Protocol):
         """Expected rates, shape [M], in work per slot."""
 
 
-class BlockStream:
-    """Hands out rates in the lengths asked for, generated :data:`BLOCK` slots at a time."""
-
-    def __init__(self, process: Any, rng: np.random.Generator):
-        self.process, self.rng = process, rng
-        self._rest = np.empty((0, process.size))
-        self.begin()
-
-    def begin(self) -> None:
-        """Draw the state of the machines before the first slot."""
-
-    @abstractmethod
-    def block(self) -> Floats:
-        """The next BLOCK slots, shape [BLOCK, M]."""
-
-    def draw(self, slots: int) -> Floats:
-        """Rates of the next slots, shape [slots, M], in work per slot."""
-        parts, have = [self._rest], len(self._rest)
-        while have < slots:
-            parts.append(self.block())
-            have += BLOCK
-        rates = np.concatenate(parts)
-        self._rest = rates[slots:].copy()
-        return rates[:slots]
-
-
 def _range(value: Any, what: str) -> tuple[float, float]:
     low, high = (float(v) for v in value)
     if not 0 <= low <= high <= 1:
         raise ScenarioError(f"{what} is {value}; it must be (low, high) with 0 ≤ low ≤ high ≤ 1")
     return low, high
-
-
-class _Machines:
-    """A process of so many ``machines``, drawn block by block."""
-
-    machines: int
-    _stream: ClassVar[type[BlockStream]]
-
-    def __post_init__(self) -> None:
-        if self.machines < 1:
-            raise ScenarioError(
-                f"there must be at least one machine; {self.machines} were asked for"
-            )
-
-    @property
-    def size(self) -> int:
-        return self.machines
-
-    def stream(self, rng: np.random.Generator) -> RateStream:
-        return self._stream(self, rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,53 +109,13 @@ class _IidStream:
         return self.rng.beta(a, b, (slots, means.size))
 
 
-class _UniformStream(BlockStream):
-    def block(self) -> Floats:
-        return self.rng.uniform(self.process.low, self.process.high, (BLOCK, self.process.size))
+class _GammaStream:
+    """Hands out rates in the lengths asked for, generated :data:`BLOCK` slots at a time."""
 
-
-@dataclass(frozen=True, eq=False)
-class UniformRates:
-    """Rates that are independent between slots and machines, each uniform in a range.
-
-    Parameters
-    ----------
-    low, high : array of shape [M]
-        The range of every machine, within [0, 1].
-
-    Examples
-    --------
-    >>> UniformRates([0.0, 0.5], [0.5, 1.0]).means
-    array([0.25, 0.75])
-    """
-
-    low: Floats
-    high: Floats
-
-    def __post_init__(self) -> None:
-        low, high = np.broadcast_arrays(
-            *(np.array(a, dtype=np.float64, ndmin=1) for a in (self.low, self.high))
-        )
-        if low.ndim != 1 or not ((low >= 0) & (low <= high) & (high <= 1)).all():
-            raise ScenarioError("rates need 0 ≤ low ≤ high ≤ 1 for every machine")
-        keep(self, low=low.copy(), high=high.copy())
-
-    @property
-    def size(self) -> int:
-        return int(self.low.size)
-
-    @property
-    def means(self) -> Floats:
-        return (self.low + self.high) / 2
-
-    def stream(self, rng: np.random.Generator) -> RateStream:
-        return _UniformStream(self, rng)
-
-
-class _GammaStream(BlockStream):
-    def begin(self) -> None:
-        process, rng = self.process, self.rng
+    def __init__(self, process: GammaPeriods, rng: np.random.Generator):
+        self.process, self.rng = process, rng
         M = process.machines
+        self._rest = np.empty((0, M))
         self._shape = np.array([process.down[0], process.up[0]])
         self._scale = np.array([process.down[1], process.up[1]]) * process.time_scale
         if process.stationary:
@@ -242,9 +155,18 @@ class _GammaStream(BlockStream):
         rates: Floats = low + share * (high - low)
         return rates
 
+    def draw(self, slots: int) -> Floats:
+        parts, have = [self._rest], len(self._rest)
+        while have < slots:
+            parts.append(self.block())
+            have += BLOCK
+        rates = np.concatenate(parts)
+        self._rest = rates[slots:].copy()
+        return rates[:slots]
+
 
 @dataclass(frozen=True)
-class GammaPeriods(_Machines):
+class GammaPeriods:
     """Available and unavailable periods with Gamma lengths, independently per machine (§VI).
 
     Parameters
@@ -288,10 +210,12 @@ class GammaPeriods(_Machines):
     time_scale: float = 1.0
     stationary: bool = True
     per_period: bool = False
-    _stream = _GammaStream
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        if self.machines < 1:
+            raise ScenarioError(
+                f"there must be at least one machine; {self.machines} were asked for"
+            )
         _range(self.up_rate, "up_rate")
         _range(self.down_rate, "down_rate")
         for what, pair in (("up", self.up), ("down", self.down)):
@@ -299,6 +223,13 @@ class GammaPeriods(_Machines):
                 raise ScenarioError(f"{what} is {pair}; shape and scale must be positive")
         if not (np.isfinite(self.time_scale) and self.time_scale > 0):
             raise ScenarioError(f"time_scale is {self.time_scale}; it must be positive")
+
+    @property
+    def size(self) -> int:
+        return self.machines
+
+    def stream(self, rng: np.random.Generator) -> RateStream:
+        return _GammaStream(self, rng)
 
     @property
     def availability(self) -> float:
@@ -311,136 +242,6 @@ class GammaPeriods(_Machines):
         a = self.availability
         mean = a * sum(self.up_rate) / 2 + (1 - a) * sum(self.down_rate) / 2
         return np.full(self.machines, mean)
-
-
-class _MarkovStream(BlockStream):
-    def begin(self) -> None:
-        process, rng = self.process, self.rng
-        first = np.cumsum(process.stationary)
-        last = process.low.size - 1
-        u = rng.random(process.machines)
-        self.state: Ints = np.minimum(np.searchsorted(first, u, side="right"), last)
-        self.below = np.cumsum(process.transition, axis=1)[:, :-1]
-
-    def block(self) -> Floats:
-        p = self.process
-        u = self.rng.random((BLOCK, 2, p.size))
-        rates = np.empty((BLOCK, p.size))
-        for t in range(BLOCK):
-            low, high = p.low[self.state], p.high[self.state]
-            rates[t] = low + u[t, 0] * (high - low)
-            self.state = (u[t, 1][:, None] >= self.below[self.state]).sum(axis=1)
-        return rates
-
-
-@dataclass(frozen=True, eq=False)
-class MarkovRates(_Machines):
-    """Each machine is in one of S states, which change slot by slot as a Markov chain.
-
-    Parameters
-    ----------
-    transition : array of shape [S, S]
-        Probability of the next slot's state (column), given this slot's (row).
-    low, high : array of shape [S]
-        In state s the rate is uniform in this range.
-
-    Examples
-    --------
-    >>> process = MarkovRates(3, [[0.9, 0.1], [0.3, 0.7]], [0.8, 0.0], [0.8, 0.0])
-    >>> process.stationary, process.means
-    (array([0.75, 0.25]), array([0.6, 0.6, 0.6]))
-    """
-
-    machines: int
-    transition: Floats
-    low: Floats
-    high: Floats
-    _stream = _MarkovStream
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        transition = np.array(self.transition, dtype=np.float64, ndmin=2)
-        low, high = (np.array(a, dtype=np.float64, ndmin=1) for a in (self.low, self.high))
-        S = low.size
-        if transition.shape != (S, S) or high.shape != (S,):
-            raise ScenarioError(
-                f"transition has shape {transition.shape}; low and high have {S} and {high.size} "
-                "states"
-            )
-        if not ((transition >= 0).all() and np.allclose(transition.sum(axis=1), 1, atol=1e-9)):
-            raise ScenarioError("every row of transition must be probabilities that sum to 1")
-        if not ((low >= 0) & (low <= high) & (high <= 1)).all():
-            raise ScenarioError("rates need 0 ≤ low ≤ high ≤ 1 in every state")
-        for name, value in (("transition", transition), ("low", low), ("high", high)):
-            object.__setattr__(self, name, value)
-
-    @property
-    def stationary(self) -> Floats:
-        """Stationary distribution, shape [S]; of a chain with several, the least squares one."""
-        S = self.low.size
-        rows = np.vstack([self.transition.T - np.eye(S), np.ones(S)])
-        found = np.linalg.lstsq(rows, np.append(np.zeros(S), 1.0), rcond=None)[0]
-        return np.asarray(np.round(np.clip(found, 0.0, 1.0), 15))
-
-    @property
-    def means(self) -> Floats:
-        return np.full(self.machines, float(self.stationary @ (self.low + self.high) / 2))
-
-
-class _MeasuredStream(BlockStream):
-    def begin(self) -> None:
-        process = self.process
-        rows, columns = process.table.shape
-        M = process.machines
-        self.at = self.rng.integers(0, rows, M) if process.shift else np.zeros(M, dtype=np.int64)
-        self.column = np.arange(M) % columns
-
-    def block(self) -> Floats:
-        rows = (self.at + np.arange(BLOCK)[:, None]) % len(self.process.table)
-        self.at = (self.at + BLOCK) % len(self.process.table)
-        return np.asarray(self.process.table[rows, self.column])
-
-
-@dataclass(frozen=True, eq=False)
-class MeasuredRates(_Machines):
-    """Rates replayed from measurements; each machine begins at its own place and goes round.
-
-    Parameters
-    ----------
-    table : array of shape [slots, W]
-        Rates that W workers had, in work per slot. Machine i replays worker i mod W.
-    shift : bool
-        Begin at a uniformly drawn row per machine; otherwise at the first row.
-
-    Examples
-    --------
-    >>> process = MeasuredRates(3, [[0.5, 1.0], [0.7, 0.0]], shift=False)
-    >>> process.stream(np.random.default_rng(0)).draw(3)
-    array([[0.5, 1. , 0.5],
-           [0.7, 0. , 0.7],
-           [0.5, 1. , 0.5]])
-    """
-
-    machines: int
-    table: Floats
-    shift: bool = True
-    _stream = _MeasuredStream
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        table = np.array(self.table, dtype=np.float64, ndmin=2)
-        if table.ndim != 2 or 0 in table.shape or not ((table >= 0) & (table <= 1)).all():
-            raise ScenarioError(
-                "measured rates are a table of slots by workers, within [0, 1]; its shape is "
-                f"{table.shape}"
-            )
-        table.setflags(write=False)
-        keep(self, table=table)
-
-    @property
-    def means(self) -> Floats:
-        column = np.arange(self.machines) % self.table.shape[1]
-        return np.asarray(self.table.mean(axis=0)[column])
 
 
 @dataclass(frozen=True, eq=False)
@@ -472,71 +273,6 @@ class _ReplayedRates:
         index = np.arange(self.position, self.position + slots) % len(self.table)
         self.position += slots
         return self.table[index]
-
-
-class _RemovalStream(BlockStream):
-    def begin(self) -> None:
-        p = self.process
-        self.base = p.base.stream(self.rng.spawn(1)[0])
-        self.here = self.rng.random(p.size) < p.present
-
-    def block(self) -> Floats:
-        p = self.process
-        u, here = self.rng.random((BLOCK, p.size)), np.empty((BLOCK, p.size))
-        for t in range(BLOCK):
-            here[t] = self.here
-            leave = 1 / p.mean_present
-            self.here = self.here ^ (u[t] < np.where(self.here, leave, 1 / p.mean_away))
-        return np.asarray(self.base.draw(BLOCK) * here)
-
-
-@dataclass(frozen=True, eq=False)
-class Removals:
-    """Machines that disappear and return: while a machine is away its rate is zero.
-
-    Parameters
-    ----------
-    base : Rates
-        The rates of machines that are there; they go on while a machine is away.
-    mean_present, mean_away : float
-        Means, in slots, of the geometric lengths of being there and of being away; one or more.
-
-    Notes
-    -----
-    Nobody is told. A task on a machine that is away is paid for and does no work, which is how a
-    policy finds out.
-
-    Examples
-    --------
-    >>> from gangwise.approximation_jobs.rates import UniformRates
-    >>> Removals(UniformRates([1.0], [1.0]), mean_present=300, mean_away=100).means
-    array([0.75])
-    """
-
-    base: Rates
-    mean_present: float = 2000.0
-    mean_away: float = 200.0
-
-    def __post_init__(self) -> None:
-        for name in ("mean_present", "mean_away"):
-            if not (np.isfinite(getattr(self, name)) and getattr(self, name) >= 1):
-                raise ScenarioError(f"{name} is {getattr(self, name)}; it is at least one slot")
-
-    @property
-    def size(self) -> int:
-        return self.base.size
-
-    @property
-    def present(self) -> float:
-        """Share of the slots in which a machine is there."""
-        return self.mean_present / (self.mean_present + self.mean_away)
-
-    @property
-    def means(self) -> Floats:
-        return self.present * self.base.means
-
-    def stream(self, rng: np.random.Generator) -> RateStream:
-        return _RemovalStream(self, rng)
 
 
 @dataclass(frozen=True, eq=False)

@@ -434,7 +434,7 @@ class _Auditor:
         if self.options.latency or any(cap.of == "nodes" for cap in self.options.caps):
             self.report.skip("starts come some time after they are decided, or a cap is of nodes")
             return
-        if getattr(scheduler.choice, "waits", False) or hasattr(scheduler.choice, "prepare"):
+        if getattr(scheduler.choice, "waits", False):
             self.report.skip("gangs may wait for better nodes")
             return
         if scheduler.backfilling not in ("none", "easy"):

@@ -70,12 +70,6 @@ class Scheduler(Protocol):
         """Why a job of the last round's queue still waits."""
 
 
-def _jointly() -> Any:
-    from gangwise.jobs.joint import Joint  # solvers of integer programmes take a while to load
-
-    return Joint(SharedFactors(), waits=True)
-
-
 _parts: dict[Part, dict[str, Callable[[], Any]]] = {
     "queue": {
         "fcfs": FirstCome,
@@ -106,7 +100,6 @@ _parts: dict[Part, dict[str, Callable[[], Any]]] = {
         "ucb": lambda: ByRate(MeanRates()),
         "learned": lambda: ByRate(SharedFactors(), waits=True),
         "learned-moving": lambda: ByRate(SharedFactors(), waits=True, look=600.0),
-        "learned-jointly": _jointly,
         "learned-unlabelled": lambda: ByRate(SharedFactors(UNLABELLED), waits=True),
         "oracle-moving": lambda: ByRate("oracle", waits=True, look=600.0),
         "labels-moving": lambda: ByRate(Labels(), waits=True, look=600.0),
@@ -392,9 +385,6 @@ class Composed:
         tally = trial.tally()
         if self.backfilling == "conservative":
             return self._conservative(order, trial, ends, now, tally)
-        if hasattr(self.choice, "prepare"):
-            able = [job for job in order if tally.holds(job) is None] if tally.caps else order
-            self.choice.prepare(able, trial, now)
         for job in last.in_turn(passing == "shortest" and self.backfilling == "easy"):
             if tally.holds(job) is not None:
                 continue
