@@ -16,6 +16,7 @@ import json
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ import numpy as np
 from gangwise.jobs.bounds import BoundedJobs, lower_bound
 from gangwise.jobs.choice import BestFit, ByRate
 from gangwise.jobs.model import Jobs
-from gangwise.jobs.queues import FirstCome, ShortestFirst
+from gangwise.jobs.queues import FirstCome, by_formula
 from gangwise.jobs.rates import UNLABELLED, Constants, Labels, MeanRates, SharedFactors
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import Composed
@@ -46,7 +47,7 @@ CASES = [
     ("like, no stragglers", 0.8),
 ]
 RIVAL = "labels"
-QUEUES = {"fcfs": FirstCome, "sjf": ShortestFirst}
+QUEUES = {"fcfs": FirstCome, "sjf": partial(by_formula, "sjf")}
 ASKED_FOR = ("best-fit", "learned, no labels", "learned, no labels, wide")
 
 

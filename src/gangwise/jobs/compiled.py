@@ -17,23 +17,7 @@ from gangwise.jobs.books import Books, Piece, Queue, Running
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.kernels import CANCELLED, FINISHED, KILLED, RUNNING
 from gangwise.jobs.model import Nodes
-from gangwise.jobs.queues import (
-    F1,
-    F2,
-    F3,
-    F4,
-    WFP3,
-    Aged,
-    EarliestDeadline,
-    FairShare,
-    FirstCome,
-    Multifactor,
-    PredictedArea,
-    Priority,
-    ShortestFirst,
-    SmallestArea,
-    Unicep,
-)
+from gangwise.jobs.queues import BUILT_IN
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.tenancy import NOBODY, standing_of
@@ -41,23 +25,6 @@ from gangwise.jobs.tenancy import NOBODY, standing_of
 NO_INTS = np.zeros(0, dtype=np.int64)
 COUNTED = "instants", "rounds", "tests", "kills", "requeues", "preemptions", "cancellations"
 
-_QUEUES = {
-    FirstCome: kernels.FCFS,
-    ShortestFirst: kernels.SJF,
-    EarliestDeadline: kernels.EDF,
-    Priority: kernels.PRIORITY,
-    FairShare: kernels.FAIR_SHARE,
-    WFP3: kernels.WFP3,
-    SmallestArea: kernels.SAF,
-    F1: kernels.F1,
-    F2: kernels.F2,
-    F3: kernels.F3,
-    F4: kernels.F4,
-    Unicep: kernels.UNICEP,
-    Aged: kernels.AGED,
-    PredictedArea: kernels.SAF,
-    Multifactor: kernels.MULTIFACTOR,
-}
 _BACKFILLING = {
     "none": kernels.NO_BACKFILLING,
     "easy": kernels.EASY,
@@ -76,7 +43,7 @@ def built_in(scheduler: Any, nodes: Nodes, options: Options) -> kernels.Rules | 
     """Rules for the compiled engine, None for what only Python can decide."""
     if type(scheduler) is not Composed:
         return None
-    queue = _QUEUES.get(type(scheduler.queue))
+    queue = scheduler.queue.order if type(scheduler.queue) in BUILT_IN else None
     choice = _CHOICES.get(type(scheduler.choice))
     backfilling = _BACKFILLING.get(scheduler.backfilling)
     if queue is None or choice is None or backfilling is None:

@@ -60,6 +60,7 @@ class FirstCome(_ByKey):
     """First come, first served: all keys are alike, and ties go by submission."""
 
     name: ClassVar[str] = "fcfs"
+    order: ClassVar[int] = kernels.FCFS
 
     def key(self, job: Job, books: Books, now: float) -> float:
         return 0.0
@@ -70,6 +71,7 @@ class EarliestDeadline(_ByKey):
     """Earliest deadline first; jobs without one come last."""
 
     name: ClassVar[str] = "edf"
+    order: ClassVar[int] = kernels.EDF
 
     def key(self, job: Job, books: Books, now: float) -> float:
         return job.deadline
@@ -80,6 +82,7 @@ class Priority(_ByKey):
     """Highest priority first."""
 
     name: ClassVar[str] = "priority"
+    order: ClassVar[int] = kernels.PRIORITY
 
     def key(self, job: Job, books: Books, now: float) -> float:
         return -job.priority
@@ -87,10 +90,14 @@ class Priority(_ByKey):
 
 @dataclass
 class ByFormula:
-    """An order by length, size, submission and wait: :func:`gangwise.jobs.order_kernels.key`."""
+    """An order by length, size, submission and wait: :func:`gangwise.jobs.order_kernels.key`.
 
-    name: ClassVar[str]
-    order: ClassVar[int]
+    ``weight`` is that of ``aged``: a second's wait makes up for so many seconds of length.
+    """
+
+    name: str
+    order: int
+    weight: float = 0.0
     _first: float = field(default=math.inf, init=False, repr=False)
 
     def take_in(self, books: Books) -> None:
@@ -99,10 +106,10 @@ class ByFormula:
                 self._first = min(self._first, event.job.submitted)
 
     def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
-        weight, first = getattr(self, "weight", 0.0), min(self._first, now)
+        first = min(self._first, now)
         sizes = [j.tasks * j.shape.demand[books.dominant(j.shape)] / 1000.0 for j in jobs]
         return [
-            key(self.order, j.length, size, j.submitted - first, now - j.submitted, weight)
+            key(self.order, j.length, size, j.submitted - first, now - j.submitted, self.weight)
             for j, size in zip(jobs, sizes)
         ]
 
@@ -110,66 +117,14 @@ class ByFormula:
         return
 
 
-class ShortestFirst(ByFormula):
-    """Shortest job first, by the requested limit or by what is expected."""
-
-    name, order = "sjf", kernels.SJF
-
-
-class WFP3(ByFormula):
-    """Largest (wait / length)³ · size first: WFP3 of Tang et al. (2009), as on Blue Gene/P."""
-
-    name, order = "wfp3", kernels.WFP3
+# qssf is saf by learned run times: QSSF of Helios (Hu et al., SC 2021).
+FORMULAS = {"sjf": kernels.SJF, "wfp3": kernels.WFP3, "saf": kernels.SAF, "f1": kernels.F1}
+FORMULAS |= {"f2": kernels.F2, "f3": kernels.F3, "f4": kernels.F4, "unicep": kernels.UNICEP}
+FORMULAS |= {"qssf": kernels.SAF, "aged": kernels.AGED}
 
 
-class SmallestArea(ByFormula):
-    """Smallest area first: length × size."""
-
-    name, order = "saf", kernels.SAF
-
-
-class PredictedArea(ByFormula):
-    """Smallest area first by learned run times, as QSSF of Helios (Hu et al., SC 2021)."""
-
-    name, order = "qssf", kernels.SAF
-
-
-class F1(ByFormula):
-    """F1 of Carastan-Santos and de Camargo (SC 2017)."""
-
-    name, order = "f1", kernels.F1
-
-
-class F2(ByFormula):
-    """F2 of Carastan-Santos and de Camargo (SC 2017)."""
-
-    name, order = "f2", kernels.F2
-
-
-class F3(ByFormula):
-    """F3 of Carastan-Santos and de Camargo (SC 2017)."""
-
-    name, order = "f3", kernels.F3
-
-
-class F4(ByFormula):
-    """F4 of Carastan-Santos and de Camargo (SC 2017)."""
-
-    name, order = "f4", kernels.F4
-
-
-class Unicep(ByFormula):
-    """UNICEP: largest wait / (log₂(size) · length) first."""
-
-    name, order = "unicep", kernels.UNICEP
-
-
-@dataclass
-class Aged(ByFormula):
-    """Shortest first, and a second's wait makes up for ``weight`` seconds of length."""
-
-    name, order = "aged", kernels.AGED
-    weight: float = 0.2
+def by_formula(name: str) -> ByFormula:
+    return ByFormula(name, FORMULAS[name], 0.2 if name == "aged" else 0.0)
 
 
 @dataclass
@@ -181,6 +136,7 @@ class FairShare:
     """
 
     name: ClassVar[str] = "fair-share"
+    order: ClassVar[int] = kernels.FAIR_SHARE
     half_life: float = 604_800.0
     # Of each user: use, its rate, and when that was. Of each running job: the share charged.
     _use: dict[str, list[float]] = field(default_factory=dict, init=False, repr=False)
@@ -229,6 +185,7 @@ class Multifactor:
     """
 
     name: ClassVar[str] = "multifactor"
+    order: ClassVar[int] = kernels.MULTIFACTOR
     _standing: Standing | None = field(default=None, init=False, repr=False)
 
     def bind(self, tables: Any) -> None:
@@ -266,6 +223,10 @@ class Multifactor:
 
     def started(self, job: Job, books: Books, now: float) -> None:
         return
+
+
+BUILT_IN = FirstCome, EarliestDeadline, Priority, ByFormula, FairShare, Multifactor
+"""Orders that kernels have as well, by the number ``order``."""
 
 
 def reservation(

@@ -26,22 +26,15 @@ from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit, piece
 from gangwise.jobs.explanations import Round, no_room
 from gangwise.jobs.model import Job, Nodes
 from gangwise.jobs.queues import (
-    F1,
-    F2,
-    F3,
-    F4,
-    WFP3,
-    Aged,
+    FORMULAS,
+    ByFormula,
     EarliestDeadline,
     FairShare,
     FirstCome,
     Multifactor,
     Plan,
-    PredictedArea,
     Priority,
-    ShortestFirst,
-    SmallestArea,
-    Unicep,
+    by_formula,
     reservation,
 )
 from gangwise.jobs.rates import UNLABELLED, Labels, MeanRates, SharedFactors
@@ -73,19 +66,11 @@ class Scheduler(Protocol):
 _parts: dict[Part, dict[str, Callable[[], Any]]] = {
     "queue": {
         "fcfs": FirstCome,
-        "sjf": ShortestFirst,
+        "sjf": partial(by_formula, "sjf"),
         "edf": EarliestDeadline,
         "priority": Priority,
         "fair-share": FairShare,
-        "wfp3": WFP3,
-        "saf": SmallestArea,
-        "f1": F1,
-        "f2": F2,
-        "f3": F3,
-        "f4": F4,
-        "unicep": Unicep,
-        "qssf": PredictedArea,
-        "aged": Aged,
+        **{name: partial(by_formula, name) for name in FORMULAS},
         "multifactor": Multifactor,
     },
     "backfilling": {name: partial(str, name) for name in ("none", "easy", "conservative")},
@@ -274,7 +259,7 @@ class Composed:
         learns = learns and type(self.choice.rates) is SharedFactors
         able = self.limits == "wall-clock" and self.backfilling != "conservative"
         ends = str(self.ends or ("learned" if learns and able else "requested"))
-        if isinstance(self.queue, PredictedArea) and ends == "requested" and able:
+        if getattr(self.queue, "name", "") == "qssf" and ends == "requested" and able:
             ends = "learned"
         if ends != "requested" and not able:
             raise ScenarioError(f"ends={ends} needs limits that are seconds of the clock")
@@ -305,7 +290,7 @@ class Composed:
         if state.kept.size:
             kept = {name: float(state.kept[j]) for name, j in row.items()}
             self._kept = {name: start for name, start in kept.items() if start < np.inf}
-        if hasattr(self.queue, "_first"):
+        if isinstance(self.queue, ByFormula):
             self.queue._first = float(state.at.origin)
         if isinstance(self.queue, Multifactor):
             self.queue.remember(state)
