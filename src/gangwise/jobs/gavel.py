@@ -16,11 +16,16 @@ devices, and D[g] devices:
 *throughput*: maximise Σ_c n[c] Σ_g T[c, g] X[c, g] (§4.2);
 *makespan*: minimise the most w[c] / Σ_g T[c, g] X[c, g], w the work that a job's limit leaves;
 *finish-time*: minimise the most (a + w / Σ_g T X) / (a + w / T̄ · max(1, n d / D)), a the time since
-submission, n jobs in all: over the time with an n-th of the cluster, as Themis has it (§4.2).
+submission, n jobs in all: over the time with an n-th of the cluster, as Themis has it (§4.2);
+*cost*: maximise Σ_c n[c] Σ_g T[c, g] X[c, g] / Σ_c n[c] d[c] Σ_g p[g] X[c, g], p the price of a
+device, subject to Σ_g T[c, g] X[c, g] ≥ w[c] / (time left to the deadline) (§4.2);
+*hierarchical*: weighted max-min among accounts, and among the jobs of each (§4.3);
+*hierarchical-fifo*: the same, where an account's weight is its first job's, as far as it gains.
 
 In every round the pair with the largest X[c, g] over the share of its time that the job has had on
 g so far goes first. Jobs that run where the round wants them go on; others are preempted, and a
-restart costs. Devices that the shares leave over go to whoever waits longest.
+restart costs. Devices that the shares leave over go to whoever waits longest; with *cost* only to
+jobs whose work is cheapest there, since an idle device costs nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +45,8 @@ from gangwise.jobs.choice import best_fit
 from gangwise.jobs.explanations import Waits
 from gangwise.jobs.model import Job, Nodes, Shape
 
-Objective = Literal["max-min", "total", "fifo", "throughput", "makespan", "finish-time"]
+Flat = Literal["max-min", "total", "fifo", "throughput", "makespan", "finish-time"]
+Objective = Literal[Flat, "cost", "hierarchical", "hierarchical-fifo"]
 SMALL = 1e-3
 """Weight of the total beside the least rate, which breaks ties so that nothing is left idle."""
 
@@ -50,7 +56,7 @@ def allocation(
     count: Ints,
     devices: Floats,
     capacity: Floats,
-    objective: Objective,
+    objective: str,
     weight: Floats | None = None,
     age: Floats | None = None,
 ) -> Floats:
@@ -86,12 +92,13 @@ def allocation(
     fair = devices[:, None] * rates / alike[:, None]
     worth = count.astype(np.float64) if weight is None else np.maximum(weight, SMALL)
     if objective == "max-min":
-        return _shared(per_job, count, devices, capacity, fair)
+        return _shared(per_job, count, devices, capacity, fair)[0]
     if objective in ("total", "fifo", "throughput"):
         of_job = rates if objective == "throughput" else per_job
         worth = worth if objective == "fifo" else count
-        return _shared(worth[:, None] * of_job, count, devices, capacity)
-    shares = _shared(per_job, count, devices, capacity, rates * (worth.max() / worth)[:, None])
+        return _shared(worth[:, None] * of_job, count, devices, capacity)[0]
+    asked = rates * (worth.max() / worth)[:, None]
+    shares = _shared(per_job, count, devices, capacity, asked)[0]
     if objective == "makespan":
         return shares
     since = np.zeros(len(rates)) if age is None else age
@@ -102,34 +109,137 @@ def allocation(
         if ratio > before * (1 - 1e-5):
             break
         asked = rates * ((ratio * alone - since) / worth)[:, None]
-        shares = _shared(per_job, count, devices, capacity, asked)
+        shares = _shared(per_job, count, devices, capacity, asked)[0]
+    return shares
+
+
+def cheapest(
+    rates: Floats, count: Ints, devices: Floats, capacity: Floats, price: Floats, need: Floats
+) -> Floats:
+    """Most throughput per cost under deadlines, by Dinkelbach's method: shares of time [C, G].
+
+    Of all within 1e-4 of the best ratio the one with the most throughput, since the ratio alone is
+    as good with a thousandth of the shares.
+
+    Parameters
+    ----------
+    rates, count, devices, capacity : ndarray
+        As in :func:`allocation`.
+    price : ndarray, shape [G]
+        Of a device for a second. Where a best ratio costs nothing, all that is free is used.
+    need : ndarray, shape [C]
+        Rate with which a job just meets its deadline, 0 for none. Where the cluster cannot give
+        all of them theirs, each has at least the same part of it.
+    """
+    given = (count, devices, capacity, rates)
+    gain = count[:, None] * rates / (count[:, None] * rates).max()
+    cost = np.where(rates > 0, (count * devices)[:, None] * price, 0.0)
+    cost /= max(cost.max(), 1e-300)
+    floor = np.zeros(len(rates))
+    if need.any():
+        rate = (rates * _shared(0 * gain, *given, need)[0]).sum(axis=1)
+        floor = need * min((rate[need > 0] / need[need > 0]).min(), 1.0) * (1 - 1e-7)
+    none, ratio = np.zeros(len(rates)), 0.0
+    shares = _shared(gain, *given, none, floor)[0]
+    while (made := (gain * shares).sum()) > 1e-9 + ratio * (paid := (cost * shares).sum()):
+        if paid <= 1e-12:
+            return shares
+        ratio = made / paid
+        shares = _shared(gain - ratio * cost, *given, none, floor)[0]
+    return _shared(gain - ratio * (1 - 1e-4) * cost, *given, none, floor)[0]
+
+
+def water_filling(
+    rates: Floats,
+    count: Ints,
+    devices: Floats,
+    capacity: Floats,
+    entity: Ints,
+    weight: Floats,
+    part: Floats,
+    fifo: bool = False,
+) -> Floats:
+    """Hierarchical max-min fairness by water filling (§4.3): shares of time, shape [C, G].
+
+    With t[c] what d[c] Σ_g T[c, g] X[c, g] / T̄[c] is filled to, find the largest z for which it can
+    be t[c] + w[c] z; raise t by w z; freeze the classes that can gain no more, so that others of
+    their entity get their weight; and again, until all are frozen.
+
+    Parameters
+    ----------
+    rates, count, devices, capacity : ndarray
+        As in :func:`allocation`.
+    entity : ndarray, shape [C]
+        Of each class, from 0.
+    weight : ndarray, shape [E]
+        Of each entity, which jobs that are not frozen share in proportion to their part.
+    part : ndarray, shape [C]
+        Of a job of each class.
+    fifo : bool
+        The first class of an entity that is not frozen has all of its weight.
+    """
+    alike = np.maximum(rates @ capacity / capacity.sum(), 1e-300)
+    fair = rates * (devices / alike)[:, None]
+    filled, shares = np.zeros(len(rates)), np.zeros_like(rates)
+    frozen = (rates <= 0).all(axis=1) | (weight[entity] * part <= 0)
+    while not frozen.all():
+        line = np.flatnonzero(~frozen)
+        if fifo:
+            line = line[np.unique(entity[line], return_index=True)[1]]
+        of_entity = np.bincount(entity[line], (count * part)[line])
+        w = np.zeros(len(rates))
+        w[line] = weight[entity[line]] * part[line] / of_entity[entity[line]]
+        shares, dual = _shared(0 * fair, count, devices, capacity, fair, w, filled)
+        z = (((fair * shares).sum(axis=1) - filled)[line] / w[line]).min()
+        filled += w * max(z, 0.0)
+        # Where the dual is positive the row is tight in every optimum, so in all that may follow.
+        # Over all rows w · dual sums to 1.
+        frozen |= w * dual > 1e-7
+        if z * w.max() < 1e-7:
+            left = np.where(frozen[:, None], 0.0, fair)
+            shares, _ = _shared(left, count, devices, capacity, fair, 0 * w, filled)
+            if (left * shares).sum() < filled[~frozen].sum() + 1e-6:
+                break
     return shares
 
 
 def _shared(
-    gain: Floats, count: Ints, devices: Floats, capacity: Floats, least: Floats | None = None
-) -> Floats:
-    """Shares X [C, G] with the largest Σ gain X, or first the largest of the least Σ_g least X."""
+    gain: Floats,
+    count: Ints,
+    devices: Floats,
+    capacity: Floats,
+    least: Floats | None = None,
+    w: Floats | None = None,
+    floor: Floats | float = 0.0,
+) -> tuple[Floats, Floats]:
+    """Shares X [C, G] with the largest Σ gain X, and the dual of each class's last row [C].
+
+    With ``least``, subject to Σ_g least X ≥ floor + w z, w being 1 by default: first the largest
+    z, then that sum. Where w is 0 everywhere there is no z.
+    """
     C, G = gain.shape
     # Variables X[c, g], class by class, and the least rate z.
     of_class = sparse.kron(sparse.eye_array(C), np.ones((1, G)), format="csr")
     held = sparse.kron((count * devices)[None, :], sparse.eye_array(G))
     rows, limits, z = [of_class, held], [np.ones(C), capacity], np.zeros(C + G)
+    w = np.full(C, float(least is not None)) if w is None else w
     cost = np.append(-gain.ravel(), 0.0)
-    if least is not None:
+    if w.any():
         cost[:-1] = -SMALL * (count[:, None] * gain).ravel() / count.sum()
         cost[-1] = -1.0
+    if least is not None:
         rows.append(of_class.multiply(-least.ravel()))
-        limits.append(np.zeros(C))
-        z = np.append(z, np.ones(C))
+        limits.append(np.zeros(C) - floor)
+        z = np.append(z, w)
     matrix = sparse.hstack([sparse.vstack(rows), z[:, None]], format="csr")
     bounds = np.zeros((C * G + 1, 2))
-    bounds[:-1, 1] = (gain > 0).ravel()
-    bounds[-1, 1] = 0.0 if least is None else np.inf
+    bounds[:-1, 1] = ((gain if least is None else least) > 0).ravel()
+    bounds[-1, 1] = np.inf if w.any() else 0.0
     found = linprog(cost, A_ub=matrix, b_ub=np.concatenate(limits), bounds=bounds, method="highs")
     if found.status != 0:
         raise ScenarioError(f"gavel: the linear programme has no solution ({found.message})")
-    return np.asarray(np.clip(found.x[:-1].reshape(C, G), 0.0, 1.0))
+    shares = np.clip(found.x[:-1].reshape(C, G), 0.0, 1.0)
+    return np.asarray(shares), -np.asarray(found.ineqlin.marginals[-C:])
 
 
 @dataclass
@@ -140,7 +250,10 @@ class Gavel:
 
     Parameters
     ----------
-    objective : {"max-min", "total", "fifo", "throughput", "makespan", "finish-time"}
+    objective : str
+        One of those above. With ``cost`` a device costs what its node's label ``price`` says, or 1
+        without one. With ``hierarchical`` an account weighs what its ``shares`` in a site file are,
+        or 1; jobs without an account are their user's.
     seconds : float
         Length of a round, six minutes in the paper. inf: nothing is ever preempted, and shares
         only order who starts where.
@@ -149,6 +262,7 @@ class Gavel:
     objective: Objective = "max-min"
     seconds: float = 360.0
     _had: dict[str, Floats] = field(default_factory=dict, init=False, repr=False)
+    _cheapest: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _keys: list[Any] = field(default_factory=list, init=False, repr=False)
     _next: float = field(default=-np.inf, init=False, repr=False)
     _last: float = field(default=-np.inf, init=False, repr=False)
@@ -159,6 +273,8 @@ class Gavel:
             raise ScenarioError(
                 f"gavel: there is no objective {self.objective!r}; there are {', '.join(known)}"
             )
+        if str(self.seconds) == "inf":  # a text, on the command line
+            self.seconds = np.inf
         if not self.seconds > 0:
             raise ScenarioError(f"gavel: a round of {self.seconds} s; give a positive length")
 
@@ -175,6 +291,11 @@ class Gavel:
         new = len(known) - len(self._keys)
         self._had = {name: np.pad(had, (0, new)) for name, had in self._had.items()}
         self._keys = known
+        if self.objective == "cost":
+            told = [dict(key[1:]).get("price", "1") for key in known]
+            if not all(text.replace(".", "", 1).isdecimal() for text in told):
+                raise ScenarioError(f"gavel: labels price of nodes are {told}; give numbers from 0")
+            self._price = np.array(told, dtype=np.float64)
 
     def observe(self, rate: Rate) -> None:
         """Declared rates are believed."""
@@ -202,6 +323,9 @@ class Gavel:
         order = [(by_id[name], g) for name, g in pairs if name in waiting]
         # What the shares leave over: who came first, wherever it is fastest.
         for job in sorted((by_id[name] for name in waiting), key=lambda job: job.row):
+            if self.objective == "cost":
+                order += [(job, self._cheapest[job.id])] if job.id in self._cheapest else []
+                continue
             of = np.argsort(-self._rates[self._types[job.job_type]], kind="stable")
             order += [(job, int(g)) for g in of] + [(job, -1)]  # at last across generations
         for job, g in order:
@@ -248,21 +372,23 @@ class Gavel:
     def _shares(
         self, jobs: Sequence[Job], books: Books, now: float
     ) -> tuple[Floats, dict[str, int]]:
-        classes: dict[tuple[str, int, Shape, str], int] = {}
+        classes: dict[tuple[str, int, Shape, str, str], int] = {}
         of_class: dict[str, int] = {}
-        by_job = self.objective in ("makespan", "finish-time")
-        for job in jobs:
-            key = (job.job_type, job.tasks, job.shape, job.id * by_job)
+        fifo, nested = self.objective == "hierarchical-fifo", "hierarchical" in self.objective
+        by_job = fifo or self.objective in ("makespan", "finish-time", "cost")
+        for job in sorted(jobs, key=lambda job: job.row) if fifo else jobs:
+            entity = (job.account or job.user) * nested
+            key = (job.job_type, job.tasks, job.shape, job.id * by_job, entity)
             of_class[job.id] = classes.setdefault(key, len(classes))
         C, G = len(classes), self._rates.shape[1]
         rates, count, devices = np.zeros((C, G)), np.zeros(C, np.int64), np.zeros(C)
-        weight, age, capacity = np.zeros(C), np.zeros(C), np.zeros(G)
+        weight, age, need, capacity = np.zeros(C), np.zeros(C), np.zeros(C), np.zeros(G)
         kind = books.dominant(jobs[0].shape)
         np.add.at(capacity, self._generation, books.capacity[:, kind] * books.up / 1000.0)
         empty = Books.opened(books.nodes)
         empty.free[~books.up] = 0
         empty.device[~books.up] = 0
-        for (job_type, tasks, shape, _), c in classes.items():
+        for (job_type, tasks, shape, *_), c in classes.items():
             fits = empty.fits(shape)
             room = np.bincount(self._generation, fits, G)
             rates[c] = np.where(room >= tasks, self._rates[self._types[job_type]], 0.0)
@@ -272,21 +398,32 @@ class Gavel:
             weight[of_class[job.id]] += len(jobs) - place
             if by_job:
                 done = self._had.get(job.id, np.zeros(G)) @ self._rates[self._types[job.job_type]]
-                weight[of_class[job.id]] = max(min(job.limit, 1e7) - done, 1.0)
-                age[of_class[job.id]] = now - job.submitted
+                c = of_class[job.id]
+                weight[c] = max(min(job.limit, 1e7) - done, 1.0)
+                age[c] = now - job.submitted
+                if now + weight[c] / max(rates[c].max(), 1e-9) <= job.deadline:  # or it is given up
+                    need[c] = weight[c] / (job.deadline - now)
         used = capacity > 0
         shares = np.zeros((C, G))
         if used.any() and (rates[:, used] > 0).any():
             able = (rates[:, used] > 0).any(axis=1)
-            shares[np.ix_(able, used)] = allocation(
-                rates[np.ix_(able, used)],
-                count[able],
-                np.maximum(devices[able], SMALL),
-                capacity[used],
-                self.objective,
-                weight[able],
-                age[able],
-            )
+            at = np.ix_(able, used)
+            given = rates[at], count[able], np.maximum(devices[able], SMALL), capacity[used]
+            if self.objective == "cost":
+                shares[at] = cheapest(*given, self._price[used], need[able])
+            elif nested:
+                names, of = np.unique([entity for *_, entity in classes], return_inverse=True)
+                rules = books.tenancy.accounts if books.tenancy else ()
+                told = {rule.name: rule.shares for rule in rules}
+                worth = np.array([told.get(name, 1.0) for name in names.tolist()])
+                shares[at] = water_filling(*given, of[able], worth, np.ones(able.sum()), fifo)
+            else:
+                shares[at] = allocation(*given, self.objective, weight[able], age[able])
+        if self.objective == "cost":
+            work = np.full((C, G), np.inf)
+            np.divide(self._price, rates, out=work, where=rates > 0)
+            where = np.where(np.isfinite(work).any(axis=1), work.argmin(axis=1), -1)
+            self._cheapest = {name: int(where[c]) for name, c in of_class.items()}
         return shares, of_class
 
     def _ranked(

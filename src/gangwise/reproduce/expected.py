@@ -290,26 +290,6 @@ def _utc(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%MZ}"
 
 
-def unruly(artefacts: Iterable[Artefact]) -> list[str]:
-    """Results of full scale that are older than their rule, or whose rule changed since."""
-    rules, played, known = read_stamps("rules"), read_stamps("played"), read(quick=False)
-    of = {key.rpartition(" [")[0] for key in known}
-    faults = []
-    for artefact in artefacts:
-        for claim in artefact.claims:
-            key = claim_id(artefact, claim)
-            rule, result = rules.get(key), played.get(key)
-            if rule is None or rule.rule != rule_hash(claim):
-                faults.append(f"{key}: its rule is not the committed one: write_rules()")
-            elif key not in of:
-                continue
-            elif result is None or result.rule != rule.rule:
-                faults.append(f"{key}: its rule changed since it was judged: play it again")
-            elif result.at and result.at < rule.at:
-                faults.append(f"{key}: played at {result.at}, before its rule of {rule.at}")
-    return faults
-
-
 def read(quick: bool) -> dict[str, Estimate]:
     """The committed results at a scale, by :attr:`Row.id`."""
     path = _path(quick)
