@@ -132,7 +132,6 @@ def main() -> None:
 
 
 def _kept(error: Exception) -> str:
-    """Keep what a report needs in a file; says where."""
     text = "".join(traceback.format_exception(error))
     about = f"gangwise {gangwise.__version__}, Python {sys.version}, {sys.platform}\n{sys.argv}\n"
     try:

@@ -155,7 +155,6 @@ def run_command(
 
 
 def _run_summary(comparison: Comparison, versus: str | None) -> dict[str, Any]:
-    """What ``--json`` prints of a single run."""
     ((_, seed), run), *_ = comparison.runs.items()
     summary: dict[str, Any] = {
         "format": "gangwise-run-output-1",
@@ -173,7 +172,6 @@ def _run_summary(comparison: Comparison, versus: str | None) -> dict[str, Any]:
 
 
 def _write_rows(comparison: Comparison, store: MemoryStore, file: Path) -> None:
-    """A row for each slot, as CSV or Parquet."""
     frame = comparison.frame()
     with store.lock():
         write = frame.write_csv if file.suffix == ".csv" else frame.write_parquet
@@ -183,7 +181,6 @@ def _write_rows(comparison: Comparison, store: MemoryStore, file: Path) -> None:
 
 
 def _against(run: Run, judge: Comparator) -> dict[str, Any]:
-    """A run beside a comparator, on the slots that this was evaluated on."""
     from gangwise.experiments.statistics import batch_means, numbers
 
     own = run.rewards[judge.slots]
@@ -248,7 +245,6 @@ def _refuse_all_else(source: NamedSource, slots: int | None, out: Path | None, n
 
 
 def _write_pages(comparison: Comparison, out: Path) -> None:
-    """All of a folder of results; for a trace also what it held and what was dropped."""
     from gangwise.experiments.compare import FIDELITY
     from gangwise.report.pages import write_comparison
 

@@ -212,7 +212,6 @@ def tune_command(
 
 
 def _beside_bound(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> str:
-    """What no schedule can beat on the weeks that judge, beside what was found."""
     from gangwise.experiments.replay import STEPS
     from gangwise.experiments.replay_scenario import ReplayScenario
     from gangwise.experiments.results import Results
@@ -383,7 +382,6 @@ def _artefacts(paper: str | None, everything: bool, wanted: Sequence[str]) -> li
 
 
 def _beside_committed(done: Reproduction, quick: bool, accept: bool) -> None:
-    """Commit the results, or compare them with those that are committed."""
     from gangwise.reproduce import expected
 
     if accept:

@@ -160,7 +160,6 @@ def _check_isolated(
     seed: int,
     where: str,
 ) -> None:
-    """Compare decisions in a process of its own with those in the process of its world."""
     given = (_decisions_in_one_process, family, drawn_by, len(decisions), seed, where)
     try:
         in_one_process = process.apply(*given)
@@ -181,7 +180,6 @@ def _check_isolated(
 def _decisions_in_one_process(
     policy: Any, family: Family, drawn_by: list[int], slots: int, seed: int, where: str
 ) -> list[str]:
-    """Digests of the decisions of a policy that runs in the process of its world."""
     instance = family.fuzz(np.random.default_rng(drawn_by))
     return [_digest(each) for each in _play(instance, clone(policy), slots, seed, where)[1]]
 

@@ -565,7 +565,6 @@ def _host() -> str:
 
 
 def _write_side_file(folder: Path, data: bytes, mode: int = 0o666) -> Path:
-    """Write data to the disk under a name of its own."""
     side = folder / f".gangwise-{_host()}-{os.getpid()}-{secrets.token_hex(4)}.part"
     handle = os.open(side, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
@@ -689,7 +688,6 @@ def _fits(seal: Seal, path: Path) -> bool:
 
 @contextmanager
 def _as_store_error(what: str, path: Path) -> Iterator[None]:
-    """Turn errors of the system into StoreError."""
     try:
         yield
     except StoreError:

@@ -76,7 +76,6 @@ def _watched(child: int, parent: int, memory: int, cpu: float) -> int:
 
 
 def _below(pid: int) -> list[int]:
-    """All processes that descend from one."""
     found = []
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):

@@ -166,7 +166,6 @@ def _imports(module: str, is_package: bool, source: bytes) -> tuple[str, ...]:
 
 
 def _file(module: str) -> Path | None:
-    """Where a module is; None for what is not in a file."""
     known = sys.modules.get(module)
     origin = getattr(known, "__file__", None)
     if known is None:
@@ -248,7 +247,6 @@ def _parts_of_code(thing: Any, module: str, lasting: bool) -> Iterator[bytes]:
 
 
 def _own(module: str, own: str = "") -> bool:
-    """Whether a module is neither gangwise's nor of the library nor installed."""
     if module == own:
         return True
     if _top(module) in (BUILT_IN, "builtins", "", *sys.stdlib_module_names):

@@ -352,7 +352,6 @@ class Isolated:
         return process.call(number, method, *arguments)
 
     def _process_and_number(self) -> tuple[IsolatedProcess, int]:
-        """Process and number of the object, which is made when it is needed."""
         if self._object is None:
             process = IsolatedProcess.shared(self)
             self._object = process, (number := process.new(self._state))
@@ -371,7 +370,6 @@ class Isolated:
         return {**configuration(self), "_state": state, "_object": None}
 
     def _attribute(self, name: str) -> Any:
-        """An attribute of the object; raises AttributeError where it has none."""
         found = self.about["attributes"].get(name)
         if found is None:
             raise AttributeError(f"{self.specification} has no attribute {name!r}")

@@ -99,7 +99,6 @@ class KernelFiles(IndexDataCacheFile):
             file.write(data + hashlib.sha256(data).digest())
 
     def _load_index(self) -> dict[Any, str]:
-        """Names of data by key; nothing where the file is damaged, or of another source."""
         data = _whole(self._index_path)
         if data is None:
             return {}

@@ -220,7 +220,6 @@ def from_outside(kind: Kind, specification: str) -> Entry | None:
 
 
 def _module_of(file: Path) -> str:
-    """Put a file's folder on the import path and return the module's name."""
     if not file.is_file():
         raise ScenarioError(f"{file}: there is no such file")
     name, folder = file.stem, str(file.resolve().parent)

@@ -305,7 +305,6 @@ class Compared:
         of_job: Callable[[Outcome], Floats],
         counted: Callable[[Outcome], npt.NDArray[np.bool_]],
     ) -> Estimate:
-        """Change of a mean over the jobs that count under both."""
         assert self.blocks is not None
         a, b = self.outcomes[name][0], self.first
         both, block = counted(a) & counted(b), self.blocks[1]
@@ -611,7 +610,6 @@ def _signed(change: Estimate) -> str:
 
 
 def _without_interval(n: Compared, names: Sequence[str]) -> str:
-    """The least mean completion, which may be chance."""
     least = names[0]
     change = n.change(least).mean
     if not math.isfinite(change):
@@ -627,13 +625,11 @@ def _without_interval(n: Compared, names: Sequence[str]) -> str:
 
 
 def _amount(change: Estimate) -> str:
-    """A change in per cent, without its sign."""
     half = "" if change.half is None else f" ± {number(change.half, 1)}"
     return f"{number(abs(change.mean), 1)} %{half}"
 
 
 def _furthest(n: Compared, names: Sequence[str]) -> str:
-    """How far off those are that cannot be told apart."""
     most = max(names, key=lambda name: abs(n.change(name).mean))
     change = n.change(most)
     if max(abs(change.mean), change.half or 0.0) < SMALL:

@@ -136,14 +136,11 @@ def setting(document: Mapping[str, Any], path: str) -> Any:
 
 
 class _Free(dict[str, Any]):
-    """A table without settings: each is None."""
-
     def __missing__(self, key: str) -> None:
         return None
 
 
 def _key(at: Any, part: str, change: Change, path: list[str]) -> Any:
-    """The key or place of a part of a path."""
     if isinstance(at, Mapping):
         known: dict[str, Any] = {str(key): key for key in at}
     elif isinstance(at, list | tuple):

@@ -100,8 +100,6 @@ class Described:
 
 
 class _Lazy(Mapping[tuple[str, int], Any]):
-    """Runs or comparators by label and seed, read when they are asked for."""
-
     def __init__(self, results: Results, comparators: bool, read: Callable[..., Any]):
         self._read, self._found = read, dict[tuple[str, int], Any]()
         self._keys = {
@@ -168,7 +166,6 @@ class Comparison(Shown):
 
     @cached_property
     def policies(self) -> tuple[str, ...]:
-        """Labels of the policies, in the order in which they were given."""
         return tuple(self.results.policies)
 
     @cached_property
@@ -372,7 +369,6 @@ class Comparison(Shown):
         return pl.concat(parts)
 
     def files(self) -> dict[str, Content]:
-        """The numbers as files: ``rewards.parquet`` and ``summary.json``."""
         return {
             "rewards.parquet": self.frame().write_parquet,
             "summary.json": json.dumps(self.as_dict(), indent=2, allow_nan=False) + "\n",
@@ -509,7 +505,6 @@ def _source(scenario: Any) -> Source:
 
 
 def _judges(comparators: Sequence[str] | None, first: RunSpec) -> list[str]:
-    """The comparators that are asked for, or those of the instance."""
     if isinstance(comparators, str):
         raise ScenarioError(f"comparators is {comparators!r}; give a list of names")
     if comparators is None:

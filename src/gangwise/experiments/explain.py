@@ -123,7 +123,6 @@ def explain_slot(
 def _require_played(
     kind: str, name: str, names: Sequence[str], seed: int | None, seeds: Sequence[int]
 ) -> int:
-    """The seed, or the first one, of a decider that was played."""
     if name not in names:
         raise UnknownName(f"{kind} in these results", name, list(names))
     seed = seeds[0] if seed is None else seed
@@ -134,7 +133,6 @@ def _require_played(
 
 
 def _comparison(folder: Path | str) -> Comparison:
-    """The experiment of slots in a folder: a comparison, or a run."""
     plans = Store(folder).plans()
     for name in (COMPARISON, "run", *plans):
         if name in plans and name != REPLAY and is_comparison(Path(folder), name):
@@ -186,14 +184,12 @@ class _Remembering(Simulation):
         return np.asarray(self.environment.observe(self.slot - 1, "react").arrivals)
 
     def means(self, places: int) -> tuple[Any, Any]:
-        """How often each place was used, and the mean of what it brought (NaN for never)."""
         found = [self.seen.get(place, (0, math.nan)) for place in range(places)]
         count, total = (np.array(each) for each in zip(*found))
         return count, total / np.maximum(count, 1)
 
 
 def _explain_shares(out: Explained, p: GainOverheadProblem, simulation: _Remembering) -> None:
-    """Devices by job type and server, and marginal rewards where devices ran out."""
     arrivals, y = simulation.arrivals(), simulation.decision
     came, devices, servers = np.flatnonzero(arrivals), p.cluster.devices, p.cluster.servers
     state = Ascent(p, y * (arrivals[p.channels.job_type] != 0)[:, None])
@@ -275,7 +271,6 @@ def _places(places: list[tuple[str, float]]) -> str:
 def _explain_channels(
     out: Explained, p: FluctuatingSpeedsProblem, simulation: _Remembering
 ) -> None:
-    """Channels that were used, with what was known of them, and the best that was left out."""
     x, arrivals = np.asarray(simulation.decision) != 0, simulation.arrivals()
     plays, mean = simulation.means(p.E)
     left = p.cluster.capacity - x @ p.requests
@@ -334,7 +329,6 @@ def _explain_channels(
 
 
 def _explain_gangs(out: Explained, p: GangPlacementProblem, simulation: _Remembering) -> None:
-    """Tasks and servers of each gang, and whether one that stayed out would have had room."""
     arrivals, placement = simulation.arrivals(), np.asarray(simulation.decision)
     gain = overhead = None
     if isinstance(p, GangProblem):
@@ -370,7 +364,6 @@ def _explain_gangs(out: Explained, p: GangPlacementProblem, simulation: _Remembe
 
 
 def _explain_machines(out: Explained, p: ApproximationProblem, simulation: _Remembering) -> None:
-    """Machines of each job, what they cost, and what more work is worth to it."""
     jobs, decision = simulation.observation.jobs, np.asarray(simulation.decision)
     rows, seen = jobs.rows, simulation.seen
     slope = slopes_at(jobs, rows, np.maximum(jobs.work[rows], 1e-3)) if rows.size else rows
@@ -488,8 +481,6 @@ def explain_job(
 
 
 class _Following(JobSimulation):
-    """A simulation that writes down what happens to one job."""
-
     def __init__(self, tables: Tables, scheduler: Any, job: str):
         super().__init__(tables, scheduler)
         self.job, self.job_rows = job, list[dict[str, Any]]()
@@ -518,7 +509,6 @@ class _Following(JobSimulation):
         self.job_rows.append({"at": now, "what": what, "why": why, **more})
 
     def _waits(self, reason: Explanation, now: float, placed: set[str]) -> None:
-        """A row whenever the reason is another than in the round before."""
         if reason.constraint == self._last:
             return
         self._last = reason.constraint
@@ -537,7 +527,6 @@ class _Following(JobSimulation):
     def _placed(
         self, job: Job, action: Place, books: Books, others: list[Place], now: float
     ) -> None:
-        """Where it starts, and the nodes that had room as well."""
         self._last = ""
         names = books.nodes.names
         fits = books.fits(job.shape)

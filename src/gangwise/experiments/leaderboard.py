@@ -64,7 +64,6 @@ class Leaderboard:
         return sorted(shown, key=lambda entry: float(np.log(self.ratio(entry)).mean()))
 
     def markdown(self) -> str:
-        """The table over all logs, then one for each."""
         base, ranked = self.rules["base"], self.ranked
         places = iter(range(1, len(ranked) + 1))
         columns = {
@@ -143,7 +142,6 @@ def leaderboard(
 
 
 def _numbers(replayed: Replayed) -> dict[str, dict[str, Floats]]:
-    """Metrics of each entry, part by part."""
     bound = np.array([found.mean_completion for found in replayed.bounds()])
     found: dict[str, dict[str, Floats]] = {}
     for name, outcomes in replayed.outcomes.items():

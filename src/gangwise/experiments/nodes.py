@@ -37,7 +37,6 @@ REACHED = 0.99  # share of its limit from which on a job has reached it
 
 
 def _percent(log: float) -> str:
-    """A difference of logarithms in per cent, two digits or whole."""
     percent = 100 * np.expm1(log)
     return f"{percent:.2g}" if percent < 99 else f"{percent:.0f}"
 

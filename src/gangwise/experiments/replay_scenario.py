@@ -213,7 +213,6 @@ class ReplayScenario:
         return self._with_changes(site, changes) if changes else site
 
     def _with_changes(self, site: Site, changes: list[Change]) -> Site:
-        """Changed rules; of nodes that are as many as before nothing is said."""
         there = site.counts(self.site_nodes(site))
         document = site.document(whole=True) | {"nodes": there}
         made = changed(document, changes)
@@ -450,7 +449,6 @@ class ReplayScenario:
 
     @property
     def _other_nodes(self) -> bool:
-        """Whether the nodes are not those of the log."""
         return bool(self.settings.nodes) or (self.site is not None and self.site.nodes is not None)
 
     def _hours(self, of: Jobs) -> Floats:
@@ -462,7 +460,6 @@ class ReplayScenario:
 
     @cached_property
     def _set_aside(self) -> dict[str, Lost]:
-        """Jobs that the rules of the site can never let run, by reason."""
         if self.site is None:
             return {}
         jobs = self.jobs
@@ -558,7 +555,6 @@ def time_of_every(outcome: Outcome) -> float:
 
 
 def _learned(rows: Rows, learner: Any, played: Played) -> None:
-    """Beliefs of a learner at the end, and the nodes that it calls slow."""
     now = float(played.jobs.submit.max())
     every = [learner.estimate(name, now) for name in played.jobs.types]
     size = np.arange(len(played.jobs.types) * len(played.nodes))

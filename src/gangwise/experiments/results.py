@@ -43,7 +43,6 @@ class Shown(Tabular, Protocol):
 
 
 def _plainly() -> pl.Config:
-    """How frames are shown: whole, without shapes and types."""
     return pl.Config(
         tbl_hide_dataframe_shape=True,
         tbl_hide_column_data_types=True,
@@ -377,7 +376,6 @@ class Results(Shown):
         return found
 
     def _kills(self, best: str, other: str, cell: tuple[Any, ...]) -> str:
-        """What a sentence adds where the two schedulers kill different numbers of jobs."""
         if "killed" not in self.losses:
             return ""
         found = self.per_seed("killed")
@@ -404,7 +402,6 @@ def turned(row: Mapping[str, Any]) -> dict[str, Any]:
 def _grouped(
     frame: pl.DataFrame, by: list[str]
 ) -> Iterator[tuple[tuple[Any, ...], dict[str, Any], pl.DataFrame]]:
-    """Groups in the order in which they come: key, key by name, rows."""
     for group, part in frame.group_by(by, maintain_order=True):
         yield group, dict(zip(by, group)), part
 

@@ -227,7 +227,6 @@ def _registered(target: str) -> Entry | None:
 
 
 def _is_file(target: str) -> bool:
-    """Whether a text names a scenario file, not a scenario with a file among its arguments."""
     return target.endswith(".toml") and _registered(target) is None
 
 

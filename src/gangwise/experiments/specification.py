@@ -289,7 +289,6 @@ def _combinations(grid: Mapping[str, list[Any]]) -> list[Settings]:
 
 
 def _near(content: dict[str, Any], key: str, folder: Path) -> None:
-    """Make a path relative to the file's folder, if there is such a file."""
     if isinstance(content.get(key), str) and (folder / content[key]).exists():
         content[key] = str(folder / content[key])
 

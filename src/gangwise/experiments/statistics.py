@@ -245,7 +245,6 @@ def decimals_for(estimates: Iterable[Estimate]) -> int:
     """
 
     def shown(value: float, digits: int) -> int:
-        """Decimals that show a value with so many digits."""
         return digits - 1 - math.floor(math.log10(value)) if value > 0 else 0
 
     known = [e for e in estimates if math.isfinite(e.mean)]

@@ -63,7 +63,6 @@ class Store:
         self.forget_checkpoint(key)
 
     def _remember(self, key: str, about: Mapping[str, Any], rows: Rows) -> None:
-        """Keep the last few whole runs in memory, while the file is the same."""
         self._seen.pop(key, None)
         self._seen[key] = self._mark(key), (about, rows)
         if len(self._seen) > KEPT:
@@ -246,7 +245,6 @@ def _columns(key: str, identity: Mapping[str, Any]) -> list[pl.Expr]:
 
 
 def _texts(key: str, identity: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands in the columns that are the same in every row."""
     found = _about(key, identity)
     return {name: json.dumps(v) if name in _JSON else v for name, v in found.items()}
 
@@ -282,7 +280,6 @@ def _seal_of(key: str, identity: Mapping[str, Any], rows: Rows) -> dict[str, str
 
 
 def _rows(metric: pl.Series, at: pl.Series, value: pl.Series) -> Rows:
-    """Metrics with their columns, in the order in which they are first met."""
     parts: dict[str, list[slice]] = {}
     begin = 0
     for n, name in metric.rle().struct.unnest().rows():

@@ -193,7 +193,6 @@ def perform(
 
 
 def _error_of(failed: Mapping[str, Failure], wanted: Mapping[str, RunSpec]) -> GangwiseError:
-    """One error for all runs that failed: of their kind, where that is gangwise's own."""
     key, first = next(iter(failed.items()))
     causes = {type(failure.cause) for failure in failed.values()}
     if isinstance(first.cause, GangwiseError) and len(causes) == 1:
@@ -288,7 +287,6 @@ class Failure(NamedTuple):
 
 
 def _travels(spec: RunSpec) -> bool:
-    """Whether a worker can import the classes of a run and unpickle their objects."""
     if spec.policy is None and (judge := spec.registered) and not judge.built_in:
         return False  # this process alone knows a comparator that a user registered
     if spec.policy is not None and type(spec.policy).__module__ == "__main__":
@@ -331,7 +329,6 @@ def _attempt(
 def _plan(
     experiment: Mapping[str, Any], specs: Sequence[RunSpec], keys: Sequence[str]
 ) -> dict[str, object]:
-    """What an experiment asks for, run by run, and how much of a log each of its cells plays."""
     cells = {(str(spec.cell), spec.slots): spec for spec in specs}.values()
     found = [(spec.cell, fidelity_of(spec.source.scenario(), spec.slots)) for spec in cells]
     fidelity = [{"cell": dict(cell), **of} for cell, of in found if of is not None]

@@ -152,7 +152,6 @@ class Trial:
 
     @property
     def value(self) -> float:
-        """The mean over the seeds, which ranks trials."""
         return self.estimate.mean
 
     @property
@@ -255,7 +254,6 @@ FOUND = f"{TUNING}.json"
 
 
 def write_tuning(folder: Path, tuning: Tuning) -> Path:
-    """Write ``tuning.json``; raises StoreError when that fails."""
     text = json.dumps(tuning.as_dict(), indent=1, allow_nan=False) + "\n"
     return Folder(folder).write(FOUND, text, replace=True)
 
@@ -562,7 +560,6 @@ def _search(
 def _values(
     study: Study, choices: Mapping[str, Mapping[str, Any]], out: Path, jobs: int
 ) -> tuple[Results, dict[str, tuple[float, ...]]]:
-    """Play choices of arguments on the seeds of the tuning: results, and values by label."""
     metric, seeds = study.definition["metric"], study.definition["seeds"]
     results = sweep(study.experiment(TUNING, choices, seeds), out, jobs)
     value = {(p, seed): v for p, seed, v in results.per_seed(metric).rows()}
@@ -581,7 +578,6 @@ def _judge(
     validation: tuple[int, ...],
     jobs: int,
 ) -> Tuning:
-    """Compare the best trial with the default on other seeds."""
     called, metric = study.labels, study.definition["metric"]
     minimise = study.definition["minimise"]
     choices = dict(zip(called, (trial.arguments for trial in study.trials)))

@@ -96,7 +96,6 @@ def what_if(
 def _contender(
     played: ReplayScenario, scheduler: str, changes: Sequence[Change]
 ) -> tuple[str, dict[str, Any]]:
-    """The scheduler and the settings of a change."""
     now = {"scheduler": scheduler, "load": played.settings.load}
     own = [change for change in changes if change.path in now]
     if any(change.path == "load" and change.how != "=" for change in own) and not now["load"]:
@@ -332,7 +331,6 @@ def capacity(
 
 
 def _part(name: str) -> str:
-    """A part of a path, in quotes where it must have them."""
     return name if re.fullmatch(r"[\w-]+", name) else f'"{name}"'
 
 

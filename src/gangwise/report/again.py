@@ -223,7 +223,6 @@ def run_figures(comparison: Comparison) -> list[Drawn]:
 
 
 def _binned(values: Floats, bins: int) -> Floats:
-    """Means over bins of the last axis, as alike in width as can be."""
     edges = np.linspace(0, values.shape[-1], bins + 1).round().astype(np.int64)
     return np.asarray(np.add.reduceat(values, edges[:-1], axis=-1) / np.diff(edges))
 
@@ -267,7 +266,6 @@ def _asked(record: Record, where: str) -> list[Drawn]:
 
 
 def _learned(record: Record, where: str) -> list[Drawn]:
-    """What was measured of each arm at the end, beside the truth."""
     seen = np.flatnonzero(record.count >= 2)
     if not seen.size:
         return []

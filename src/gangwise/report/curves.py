@@ -92,7 +92,6 @@ def average_reward(numbers: Numbers, cell: Place, label: str) -> Curve | None:
 def _of_sums(
     numbers: Numbers, cell: Place, label: str, drawn: Callable[[Ints, Floats], Floats]
 ) -> Curve | None:
-    """A function of the slots played and the sums so far."""
     known = [path.sums() for path in numbers.paths.get((cell, label), {}).values()]
     found = [each for each in known if each is not None]
     if not found or len(found) < len(known):
@@ -102,7 +101,6 @@ def _of_sums(
 
 
 def _paired(numbers: Numbers, cell: Place, one: str, other: str) -> list[tuple[Path, Path]]:
-    """The runs of two in the seeds that both have."""
     a, b = numbers.paths.get((cell, one), {}), numbers.paths.get((cell, other), {})
     return [(a[seed], b[seed]) for seed in a if seed in b]
 
@@ -148,7 +146,6 @@ def regret(numbers: Numbers, cell: Place, policy: str, versus: str) -> Curve | N
 
 
 def _sampled(mine: Path, its: Path) -> tuple[Ints, Floats] | None:
-    """Regret so far from the slots that a comparator was evaluated on."""
     if not ("reward.slot" in mine.columns and "reward.slot" in its.columns):
         return None
     slots, rewards = its.columns["reward.slot"]
@@ -344,7 +341,6 @@ def _about_references(numbers: Numbers) -> str:
 
 
 def _band(numbers: Numbers, many: int = 0, shown: str = "bands") -> str:
-    """What a line and its band are; ``many`` lines show the band of one at a time."""
     if len(numbers.seeds) == 1:
         return "One seed: no confidence interval."
     text = f"Mean over {count(len(numbers.seeds), 'seed')}; "
@@ -354,7 +350,6 @@ def _band(numbers: Numbers, many: int = 0, shown: str = "bands") -> str:
 
 
 def _drawn(numbers: Numbers, figure: Curves) -> Drawn | None:
-    """A panel for each cell with its curves; None without any."""
     rows, panels, cells = [], [], numbers.cells
     for cell in cells[:PANELS]:
         name = cell_text(numbers.results.cells, cell) if len(cells) > 1 else ""
@@ -383,7 +378,6 @@ def _drawn(numbers: Numbers, figure: Curves) -> Drawn | None:
 
 
 def _by_setting(numbers: Numbers) -> Drawn | None:
-    """The objective along the numeric setting with most values, a panel for each of the others."""
     names, cells = numbers.results.cells, numbers.cells
     values: dict[int, set[Any]] = {i: {cell[i] for cell in cells} for i in range(len(names))}
     numeric = {
@@ -422,7 +416,6 @@ def _limited(
     caption: str,
     looks: dict[str, Style],
 ) -> Drawn:
-    """A figure of at most so many panels, whose caption tells what is left out."""
     if len(numbers.cells) > 1 and len(numbers.results.policies) > len(numbers.drawn):
         caption += f" Only the best {len(numbers.drawn)} policies are drawn."
     more = max(len(panels), len(numbers.cells) if panels[0].kind == "curve" else 0) - PANELS

@@ -156,7 +156,6 @@ def _judged(numbers: Numbers, at: Sequence[At]) -> Columns:
 
 
 def _against(numbers: Numbers) -> Iterator[tuple[str, Mapping[At, Estimate]]]:
-    """Comparators whose runs are all there, with the regret against each."""
     for name in numbers.results.comparators:
         try:
             yield name, numbers.against(name)[0]
@@ -237,7 +236,6 @@ def _setting(value: Any) -> Cell:
 def _policies_sheet(
     title: str, numbers: Numbers, at: Sequence[At], columns: Columns, captions: tuple[str, ...]
 ) -> Sheet:
-    """Policies with the settings of their cells before the columns."""
     settings = [
         (name, [_setting(cell[i]) for cell, _ in at])
         for i, name in enumerate(numbers.results.cells)

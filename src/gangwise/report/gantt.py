@@ -125,7 +125,6 @@ def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, An
 def figure_of_nodes(
     outcomes: Mapping[str, Outcome], device: str
 ) -> tuple[list[tuple[Any, ...]], list[Panel]]:
-    """The same as shares of nodes that are held over time: rows of a figure, and its panels."""
     rows, (begin, end) = [], _span(outcomes)
     for scheduler, outcome in outcomes.items():
         names, share = _shares(outcome, device, begin, end, PRINTED)
@@ -181,7 +180,6 @@ def _rectangles(outcome: Outcome, device: str, begin: float) -> dict[str, Any]:
 def _shares(
     outcome: Outcome, device: str, begin: float, end: float, most: int
 ) -> tuple[list[str], Floats]:
-    """Shares of nodes, or of groups of nodes, that are held in bins of time."""
     k, of, nodes = outcome.nodes.devices.index(device), _pieces(outcome), len(outcome.nodes)
     per_row = -(-nodes // ROWS)
     rows = -(-nodes // per_row)

@@ -138,7 +138,6 @@ class JobReport:
         return f"{np.mean([len(o.jobs) for o in self.results.outcomes[self.results.base]]):,.0f}"
 
     def terminal(self) -> Group:
-        """The same tables for the terminal, after the answer and the fidelity."""
         told = [*self.results.fidelity, *self.results.assumed]
         lines = [Line(self.answer, "bold"), Line("\n".join(told)), Line()]
         return Group(*lines, rich_tables(self.sheets))
@@ -204,7 +203,6 @@ def _rows_are(n: Compared) -> str:
 
 
 def _spread_columns(of: Callable[[str], list[Estimate]]) -> Columns:
-    """Mean, median and 95th percentile of waiting and completion, each in a unit that suits it."""
     columns: Columns = []
     for name in ("waiting", "completion"):
         size, unit = _unit([each.mean for each in of(f"{name}.mean")])
@@ -243,7 +241,6 @@ def _times_sheet(n: Compared) -> list[Sheet]:
 
 
 def _recorded_sheet(n: Compared) -> list[Sheet]:
-    """What happened, beside the base: how much of it the model explains."""
     then, told, idle = n.happened, n.retold, n.idle
     if then is None or told is None or idle is None:
         return []
@@ -278,7 +275,6 @@ def _recorded_sheet(n: Compared) -> list[Sheet]:
 
 
 def _change_sheet(n: Compared) -> list[Sheet]:
-    """Changes over the scheduler that others are compared with."""
     rows = [row for row in n.outcomes if row != n.base]
     if not rows:
         return []
@@ -300,7 +296,6 @@ def _change_sheet(n: Compared) -> list[Sheet]:
 
 
 def _endings_sheet(n: Compared) -> list[Sheet]:
-    """Work that ended before it was done: shown where any scheduler has some."""
     keys = ending_keys([{k: n.of(r, k).mean for k in n.summaries[r][0]} for r in n.outcomes])
     if not keys:
         return []
@@ -366,7 +361,6 @@ def _learned_sheets(n: Compared) -> list[Sheet]:
 
 
 def _groups_sheets(n: JobResults) -> list[Sheet]:
-    """Who wins and who pays: what each change does to the waits of each group of jobs."""
     sheets = []
     for what, rows in who_pays(n).items() if n.edits else ():
         longer = [of.mean for row in rows for of in row.longer.values()]
@@ -391,7 +385,6 @@ def _groups_sheets(n: JobResults) -> list[Sheet]:
 
 
 def _money_sheet(n: JobResults) -> list[Sheet]:
-    """What devices cost while the jobs are played as configured, and what is thrown away."""
     if not n.prices:
         return []
     hours, jobs = n.first.makespan / 3600, n.of(n.base, "jobs").mean
@@ -436,7 +429,6 @@ SHEETS: list[Callable[[JobResults], list[Sheet]]] = [
 
 
 def _groups(n: Compared, users: int = USERS) -> list[tuple[str, list[Ints], list[str]]]:
-    """Jobs by size and by user: what it is called, the group of each job by seed, names."""
     seeds = n.outcomes[n.base]
     ends = np.cumsum([len(outcome.jobs) for outcome in seeds])[:-1]
     device = n.device
@@ -458,7 +450,6 @@ def _groups(n: Compared, users: int = USERS) -> list[tuple[str, list[Ints], list
 def _group_means(
     n: Compared, group: Sequence[Ints]
 ) -> tuple[Mapping[str, Mapping[int, Estimate]], str]:
-    """Mean waiting by scheduler and group, with intervals over seeds, and its unit."""
     seen: dict[str, dict[int, list[float]]] = {row: {} for row in n.outcomes}
     for row, each in n.outcomes.items():
         for outcome, of in zip(each, group):
@@ -541,7 +532,6 @@ def _over_time(n: Compared) -> list[Drawn]:
 
 
 def _lines_over_time(n: Compared, shown: Mapping[str, Outcome]) -> tuple[Rows, list[Panel], str]:
-    """Devices held and jobs waiting of some outcomes: rows, panels, caption."""
     device = n.device
     begin = min(o.span[0] for o in shown.values())
     end = max(o.span[1] for o in shown.values())
@@ -562,7 +552,6 @@ def _lines_over_time(n: Compared, shown: Mapping[str, Outcome]) -> tuple[Rows, l
 
 
 def _learned_figures(n: Compared) -> list[Drawn]:
-    """Believed and true rates of nodes, of the job types with the most jobs."""
     figures = []
     for name, learned in n.learned.items():
         if learned.true is None:

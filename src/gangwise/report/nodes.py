@@ -19,7 +19,6 @@ WIDEST = np.log(100)  # of a node whose interval is wider, nothing is known
 
 
 def _order(found: NodeFindings) -> list[int]:
-    """Nodes of which something is known: named ones first, then by their effects."""
     e = found.effects
     known = np.flatnonzero(np.isfinite(e.mean) & (e.high - e.low < WIDEST))
     return sorted(known.tolist(), key=lambda n: (not e.slow[n], -e.mean[n]))

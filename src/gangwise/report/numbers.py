@@ -400,7 +400,6 @@ def _ahead(row: Mapping[str, Any], numbers: Numbers) -> str:
 
 
 def _won(numbers: Numbers, policy: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """In how many cells a policy is first, by how much, and how often that is beyond chance."""
     n, cells = len(rows), len(numbers.cells)
     every = "both cells" if cells == 2 else f"all {cells} cells"
     text = f"{policy} {numbers.verb} in {every if n == cells else f'{n} of {cells} cells'}"

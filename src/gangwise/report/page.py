@@ -154,7 +154,6 @@ _ONCE = {"choices": Choices, "charts": Chart}
 
 
 def walk(parts: Sequence[Part]) -> Iterator[Part]:
-    """All parts, those of sections and folds too."""
     for part in parts:
         yield part
         if isinstance(part, Section | Fold):
@@ -330,7 +329,6 @@ def setting(value: Any) -> str:
 
 
 def _plain_number(value: float) -> str:
-    """A number for scripts; empty where there is none."""
     return "" if math.isnan(value) else repr(float(value))
 
 
@@ -375,7 +373,6 @@ def embedded(svg: str, prefix: str, title: str) -> Markup:
 
 
 def _tag(tag: str, prefix: str) -> str:
-    """One tag with its identifiers prefixed, its colours as variables, its numbers shortened."""
     if _ACTIVE.search(tag):
         raise StoreError(
             f"a drawing has the tag {tag[:60]}, which could run a script; make it again"

@@ -245,7 +245,6 @@ def _kept(folder: Path, name: str) -> Any:
 def _values(
     folder: Path, bounds: Mapping[str, float] | Sequence[LowerBound] | None
 ) -> tuple[list[float], bool]:
-    """Bounds in seconds by seed, and whether prices were searched for them."""
     if isinstance(bounds, Mapping):
         return list(bounds.values()), (_kept(folder, SUMMARY) or {}).get("prices_searched", True)
     found = list(bounds or [])

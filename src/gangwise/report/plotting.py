@@ -238,7 +238,6 @@ def _panel(
 
 
 def _fit(axes: Axes, part: pl.DataFrame, panel: Panel) -> None:
-    """Limits and round ticks of a fitted panel."""
     from matplotlib.ticker import FuncFormatter, LogLocator
 
     if panel.choices:
@@ -290,7 +289,6 @@ def _limits(part: pl.DataFrame, level: float | None) -> tuple[float, float]:
 
 
 def _round_ticks(axis: Any, scaled: bool = True, whole: bool = False) -> str:
-    """Round numbers on an axis, in thousands or millions where they are large; their unit."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     by, unit = scale_for(axis.get_view_interval()) if scaled else (1.0, "")
@@ -304,7 +302,6 @@ def _round_ticks(axis: Any, scaled: bool = True, whole: bool = False) -> str:
 def _name_lines(
     figure: Figure, title: str, shown: Iterable[Axes], small: bool, caption: str
 ) -> None:
-    """Put a title above a picture and a legend below it, which makes it taller where it is long."""
     size = {"fontsize": 8.5 if small else 11.5, "weight": "bold", "wrap": small}
     figure.suptitle(title, x=0.01, ha="left", color=INK, parse_math=False, **size)
     named: dict[str, Artist] = {}
@@ -368,7 +365,6 @@ def _bars(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
 
 
 def _map(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
-    """Shares in [0, 1] of the rows that the lines are: the stronger the colour, the larger."""
     names = part["line"].unique(maintain_order=True).to_list()
     share = part["mean"].to_numpy().reshape(len(names), -1)
     x = part["x"].to_numpy()[: share.shape[1]]

@@ -41,8 +41,6 @@ in other readings only; or nothing is compared.
 
 @dataclass(frozen=True)
 class Row:
-    """One claim beside our number for it."""
-
     paper: str
     artefact: str
     says: str
@@ -61,7 +59,6 @@ class Row:
 
     @property
     def text(self) -> str:
-        """Our number for reading: with its interval, or the span of the means of all readings."""
         decimals = decimals_for([self.ours])
         if not self.readings:
             return estimate_text(self.ours, decimals)
@@ -71,23 +68,19 @@ class Row:
 
     @property
     def stem(self) -> str:
-        """What the files of its artefact are called."""
         return f"{self.paper}-{self.artefact}"
 
     @property
     def id(self) -> str:
-        """What identifies the row."""
         return f"{self.paper} {self.artefact}: {self.says} [{self.version}]"
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Row:
-        """A row from the values of :meth:`as_dict`."""
         given = {name: plain[key] for name, key in _COLUMNS.items() if key in plain}
         mean = math.nan if plain["ours"] is None else plain["ours"]
         return cls(**given, ours=Estimate(mean, plain["low"], plain["high"]))
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON and tables."""
         plain = {key: getattr(self, name) for name, key in _COLUMNS.items()}
         ours = dict(zip(("ours", "low", "high"), self.ours))
         first = ("paper", "artefact", "says", "version", "the paper")
@@ -114,7 +107,6 @@ class Shown:
 
     @property
     def stem(self) -> str:
-        """What its files are called; also its anchor."""
         return f"{self.paper}-{self.name}"
 
     @property
@@ -137,8 +129,6 @@ PAPERS = {"ogasched": "OGASched", "esdp": "ESDP", "opm": "OPS and OPM", "field":
 
 @dataclass(frozen=True)
 class Reproduced:
-    """All of ``reproduction.json`` and of ``side-by-side.json``."""
-
     quick: bool  # whether at the small scale
     left_out: dict[str, str]  # artefacts that were not run, and why
     artefacts: list[Shown]
@@ -247,13 +237,11 @@ def counts(rows: Iterable[Row]) -> str:
 
 
 def lead(found: Reproduced) -> str:
-    """How many claims of the papers are reproduced."""
     shown = count(len(found.artefacts), "artefact")
     return f"{shown}, {counts(found.rows)}." if found.rows else f"{shown}, without a claim."
 
 
 def overview_sheet(found: Reproduced) -> Sheet:
-    """Every artefact with the words of its claims."""
     each = {
         a.stem: claims_by_word(r for r in found.rows if r.stem == a.stem) for a in found.artefacts
     }
@@ -271,7 +259,6 @@ def overview_sheet(found: Reproduced) -> Sheet:
 
 
 def claims_sheet(found: Reproduced) -> Sheet:
-    """Every claim, where each leads, and by what its row may be chosen."""
     return Sheet(
         "Every claim",
         ("where", "the paper", "version", "ours", "verdict"),
@@ -287,7 +274,6 @@ def claims_sheet(found: Reproduced) -> Sheet:
 
 
 def artefact_section(folder: Path, artefact: Shown, every: Sequence[Row]) -> Section:
-    """An artefact: its picture, its claims, and why ours differ."""
     rows = [row for row in every if row.stem == artefact.stem]
     picture = read_picture(folder, artefact)
     titled = picture is not None and not picture.titled  # above the picture, which says it then
@@ -314,7 +300,6 @@ def artefact_section(folder: Path, artefact: Shown, every: Sequence[Row]) -> Sec
 
 
 def page(folder: Path) -> Page:
-    """Everything that ``gangwise reproduce`` left in a folder."""
     found = read_reproduction(folder)
     papers = list(dict.fromkeys(a.paper for a in found.artefacts))
     named = ", ".join(PAPERS.get(paper, paper) for paper in papers)
@@ -346,7 +331,6 @@ _MARKS = {"reproduced": "agrees", "not reproduced": "differs"}
 
 
 def _cells(row: Row) -> tuple[Cell, ...]:
-    """What the paper says, in which version, and what we found."""
     given = row.number
     if isinstance(given, str):
         paper = Cell(given, mark="said")

@@ -39,8 +39,6 @@ class Cell:
 
 @dataclass(frozen=True)
 class Sheet:
-    """One table."""
-
     title: str
     columns: tuple[str, ...]  # headings after the one of the first column
     rows: tuple[tuple[str, tuple[Cell, ...]], ...]  # what each is about, with its cells

@@ -114,7 +114,6 @@ def load(tables: Tables, bins: int = 400) -> Load | None:
 
 
 def _width(span: float) -> float:
-    """An hour, unless that makes too few bins or too many."""
     shorter = [width for width in WIDTHS if width < HOUR and span / HOUR < FEWEST_BINS]
     for width in reversed(shorter):
         if span / width >= FEWEST_BINS:
@@ -138,8 +137,6 @@ class Picture(NamedTuple):
 
 @dataclass(frozen=True)
 class Pictures:
-    """What was drawn, by file name without ending."""
-
     captions: dict[str, str]  # what each picture is made of
     left_out: dict[str, str]  # why a picture was not drawn
 

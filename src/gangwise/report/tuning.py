@@ -114,7 +114,6 @@ def _position(arg: ParameterRange, value: Any) -> float | None:
 
 
 def _gain(tuning: Tuning, trial: Trial) -> tuple[Estimate, bool]:
-    """How much better a trial is than the default, and whether that is in per cent."""
     row = tuning.over_default(trial)
     if row is None:
         return Estimate(0.0, None, None), (np.asarray(tuning.default.values) > 0).all().item()
@@ -152,7 +151,6 @@ def edges(tuning: Tuning) -> list[str]:
 
 
 def arguments_sheet(tuning: Tuning) -> Sheet:
-    """Each argument: its range, the default, the best trial, and what the best quarter has."""
     best = tuning.trials[: max(1, len(tuning.trials) // 4)]
     columns: dict[str, list[Cell]] = {}
     for arg in tuning.ranges:
@@ -175,7 +173,6 @@ def arguments_sheet(tuning: Tuning) -> Sheet:
 
 
 def trials_sheet(tuning: Tuning, numbers: Numbers) -> Sheet:
-    """Every trial, best first: arguments, metric, change from the default, time."""
     shown = list(tuning.trials)
     if tuning.default not in shown:
         shown.append(tuning.default)
@@ -212,7 +209,6 @@ def trials_sheet(tuning: Tuning, numbers: Numbers) -> Sheet:
 
 
 def _each(tuning: Tuning) -> str:
-    """What trials are paired by: with a site, parts of the log count as seeds."""
     return "part" if tuning.metric == EVERY else "seed"
 
 

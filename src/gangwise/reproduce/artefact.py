@@ -59,7 +59,6 @@ class Rule:
 
     @property
     def text(self) -> str:
-        """When ours agrees, in words."""
         if self.near is not None:
             return f"the mean is within {100 * self.within:.3g} % of {self.near:g}"
         sides = [

@@ -56,7 +56,6 @@ def steeper(results: Results, who: str, than: Sequence[str], part: float) -> Est
 
 
 def _ends(results: Results, who: str) -> tuple[Floats, Floats]:
-    """What was earned with the smallest value of the setting, and with the largest."""
     ends = cells(results)
     return total(results, who, cell=ends[0]), total(results, who, cell=ends[-1])
 
@@ -157,7 +156,6 @@ def numbers_s(delta: str, channels: int, slot: int, alpha: float = 0.5) -> float
 
 
 def _instances(results: Results) -> list[FluctuatingSpeedsInstance]:
-    """The instance of every seed."""
     settings = results.experiment["settings"]
     scenario = create("scenario", results.experiment["scenario"], **settings)
     return [scenario.instance(seed) for seed in dict.fromkeys(run["seed"] for run in results.runs)]
@@ -198,7 +196,6 @@ def mean_regret(results: Results, who: str, at: float) -> Estimate:
 
 
 def _decades(results: Results, who: str) -> tuple[Floats, Floats, Floats]:
-    """Regret at T/100, T/10 and T."""
     T = float(recorded(results, who)[-1])
     return regret(results, who, T / 100), regret(results, who, T / 10), regret(results, who, T)
 

@@ -298,7 +298,6 @@ def read(quick: bool) -> dict[str, Estimate]:
 
 @lru_cache(maxsize=4)
 def _read(path: Path, changed: int) -> dict[str, Estimate]:
-    """Content of a file that changed last at a time."""
     return {
         f"{claim} [{version}]": Estimate(*value)
         for claim, versions in json.loads(path.read_text(encoding="utf-8")).items()
@@ -362,7 +361,6 @@ def write(rows: Sequence[Row], quick: bool) -> Path:
 
 
 def _lines(entries: Mapping[str, Any]) -> str:
-    """JSON with a line for each entry."""
     lines = [f"{json.dumps(k, ensure_ascii=False)}: {json.dumps(v)}" for k, v in entries.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

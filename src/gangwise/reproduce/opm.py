@@ -115,7 +115,6 @@ def _shares(
 
 
 def share_below(results: Results, who: str, level: float) -> Estimate:
-    """Jobs with a cost to utility up to a level, in per cent."""
     return _shares(_costs(results)[0], who, lambda seed: level)
 
 

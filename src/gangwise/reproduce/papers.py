@@ -88,7 +88,6 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def _filled(value: Any, key: str, text: str) -> Any:
-    """A value of a table with ``{key}`` replaced in all its texts."""
     if isinstance(value, str):
         return value.replace(f"{{{key}}}", text)
     if isinstance(value, dict):
@@ -176,7 +175,6 @@ class Paper:
     # Experiments
 
     def _specification(self, name: str) -> dict[str, Any]:
-        """The fields of an experiment over those of its kind and the defaults."""
         own = self.tables["experiments"][name]
         kind = self.tables["kinds"][own["kind"]] if "kind" in own else {}
         layers = (self.tables["defaults"], kind, own)
@@ -185,7 +183,6 @@ class Paper:
         return merged
 
     def _variants(self, specification: Table, lengths: Sequence[int]) -> dict[str, dict[str, Any]]:
-        """Label → what differs, ``name`` included; one without a label where nothing does."""
         if lengths:
             return {str(slots): {"name": str(slots), "slots": slots} for slots in lengths}
         chosen = specification.get("variants") or {"": {}}
@@ -243,7 +240,6 @@ class Paper:
         ]
 
     def _members(self, name: str) -> list[Place]:
-        """All experiments of an entry of ``[experiments]``, at any scale."""
         specification = self._specification(name)
         lengths = {*specification.get("lengths", ()), *specification["quick"].get("lengths", ())}
         return [
@@ -346,7 +342,6 @@ class Paper:
         return {} if "answers" in row else self.lines(row.get("versions", "versions"))
 
     def _settings(self, row: Table, first: str) -> list[str]:
-        """What the settings of a claim are called in the names of its rows."""
         if row.get("join") or not row.get("named", True):
             return [""]
         return [place.label for place in self.places(row.get("on", [first]))]
@@ -388,7 +383,6 @@ class Paper:
         return ours
 
     def _left_out(self, who: str, results: Results) -> bool:
-        """Whether a policy was not played at full scale on rows of the traces."""
         return (
             who in self.tables.get("rows", {}).get("without", ())
             and who not in results.policies + results.comparators
@@ -397,7 +391,6 @@ class Paper:
     def _rows(
         self, panel: Table, first: str, found: Found
     ) -> Iterator[tuple[str, str, float | str, Estimate]]:
-        """What a panel draws: its name, line, x and estimate."""
         for line, means in panel.get("printed", {}).items():
             for x, mean in zip(panel["against"], means, strict=True):
                 yield panel["name"], line, x, Estimate(mean, None, None)
@@ -428,7 +421,6 @@ def _called(policy: Any) -> str:
 
 
 def _with_slots(policy: Any, slots: int | None) -> Any:
-    """A policy of which an argument is the number of slots."""
     if isinstance(policy, str) or "arguments" not in policy:
         return policy
     given = {k: slots if v == "{slots}" else v for k, v in policy["arguments"].items()}
@@ -538,7 +530,6 @@ def traced(
         ]
 
     def of_reading(found: Found, i: int) -> dict[str, Results]:
-        """Results with one reading, by the names that the artefact knows."""
         ending = f"-rows-{i}"
         return {k.removesuffix(ending): v for k, v in found.items() if k.endswith(ending)}
 

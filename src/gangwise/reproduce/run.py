@@ -71,7 +71,6 @@ def artefact_files(artefact: Artefact, found: Found) -> dict[str, Content]:
 
 
 def _claim_files(rows: Sequence[Row]) -> dict[str, Content]:
-    """The claims beside our numbers, as a table, for reading, and for ``gangwise report``."""
     plain = json.dumps([row.as_dict() for row in rows], indent=1, ensure_ascii=False)
     return {
         "side-by-side.csv": table(rows).write_csv(),
@@ -81,7 +80,6 @@ def _claim_files(rows: Sequence[Row]) -> dict[str, Content]:
 
 
 def _about(found: Reproduced) -> str:
-    """What the folder holds, for ``gangwise report``."""
     about = {
         "version": found.version,
         "quick": found.quick,

@@ -198,8 +198,6 @@ RowArrivals = Literal["bernoulli", "trace"]
 
 
 class OGASchedRowSettings(RowSettings, RewardSettings):
-    """Parameters of the generator, with the distribution of everything it draws."""
-
     job_types: Count = 10
     servers: Count = 128
     units: Literal["share", "raw"] = "share"
@@ -248,8 +246,6 @@ class OGASchedRowsScenario(DrawnScenario[OGASchedRowSettings]):
 
 
 class ESDPRowSettings(RowSettings, ESDPSettings):
-    """Parameters of the generator, with the distribution of everything it draws."""
-
     devices: Literal[3] = 3
     limits: Literal["linear", "ranked"] = "linear"
     arrivals: RowArrivals = "bernoulli"  # type: ignore[assignment]  # other choices

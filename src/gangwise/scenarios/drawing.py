@@ -240,7 +240,6 @@ def draw_gangs(s: GangSettings, rng: np.random.Generator) -> DrawnGangs:
 
 
 def _requests(s: GangSettings, rng: np.random.Generator, servers: Floats, count: int) -> Floats:
-    """Requests of the tasks of a job type, each a part of one of its servers."""
     model = servers[rng.integers(0, len(servers), count)]
     requests = np.floor(model * rng.uniform(*s.share, model.shape))
     requests[:, 0] = np.maximum(requests[:, 0], 1.0)

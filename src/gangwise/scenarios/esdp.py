@@ -71,8 +71,6 @@ DEVICES = ("cpu", "mem", "gpu")
 
 
 class Settings(FeedbackSettings):
-    """Parameters of the generator, with the distribution of everything it draws."""
-
     job_types: Count = 8
     servers: Count = 40
     devices: Count = 3
@@ -184,8 +182,6 @@ class ESDPScenario(DrawnScenario[Settings]):
 
 
 class ESDPGangSettings(GangSettings):
-    """Parameters of the generator, with the distribution of everything it draws."""
-
     job_types: Count = 8
     servers: Count = 40
     most: GangCapacity = (24, 48, 16)
@@ -249,8 +245,6 @@ class _Common(Strict):
 
 
 class GavelSettings(_Common):
-    """Parameters, with the distribution of everything that is drawn."""
-
     job_types: Count = 8
     servers: Count = 40
     density: float = Field(0.1, gt=0, le=1)
@@ -258,8 +252,6 @@ class GavelSettings(_Common):
 
 
 class MiniBatchSettings(_Common):
-    """Parameters, with the distribution of everything that is drawn."""
-
     order: Literal["recorded", "drawn"] = "recorded"
     blocks: Count = 1
 

@@ -200,7 +200,6 @@ def read_scenario(path: Path | str, settings: dict[str, Any] | None = None) -> S
 
 
 def _known(content: dict[str, Any], **kinds: type) -> None:
-    """Raise for an entry that does not exist, or is of another kind."""
     for entry in sorted(set(content) - set(kinds)):
         raise UnknownName("entry", entry, list(kinds))
     for entry, kind in kinds.items():

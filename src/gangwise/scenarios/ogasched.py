@@ -49,8 +49,6 @@ AUTHORS_MOST = (128, 512, 64, 8, 8, 4)
 
 
 class Settings(RewardSettings, FeedbackSettings):
-    """Parameters of the generator, with the distribution of everything it draws."""
-
     job_types: Count = 10
     servers: Count = 128
     most: tuple[Count, ...] = Field(OUR_MOST, min_length=1)
@@ -139,8 +137,6 @@ def draw_problem(
 
 
 class OGASchedGangSettings(GangSettings, RewardSettings):
-    """Parameters of the generator, with the distribution of everything it draws."""
-
     job_types: Count = 10
     servers: Count = 128
     most: GangCapacity = OUR_MOST

@@ -33,8 +33,6 @@ from gangwise.scenarios.drawing import DrawnScenario, JobDraws, PositiveRange, S
 
 
 class OPMSettings(JobDraws):
-    """Parameters of the generator, with the distribution of everything it draws."""
-
     machines: Count = 100
     slots: SlotCount = 5000
     load: float = Field(1.5, gt=0)
@@ -87,8 +85,6 @@ PositiveShare = Annotated[PositiveRange, AfterValidator(_at_most_one)]
 
 
 class TheoremSettings(Strict):
-    """Parameters of the generator, with the distribution of everything it draws."""
-
     machines: Count = 20
     slots: SlotCount = 4000
     jobs: Count = 1

@@ -204,7 +204,6 @@ def _write_chunk(
     manifest: Manifest,
     out: Path,
 ) -> Chunk:
-    """Write the batches, which are taken out of the list, and add the chunk to the record."""
     number, blocks = sum(len(file.chunks) for file in manifest.tables[table]), reading.blocks
     chunk = Chunk(
         f"part-{number:05d}.parquet",

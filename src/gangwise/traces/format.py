@@ -270,7 +270,6 @@ _OF_TABLE = ("parts", "several", "needed", "gives")
 
 
 def _of_column(given: str | Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
-    """What a :class:`Column` takes, of an entry of a TOML file."""
     entry = {"type": given} if isinstance(given, str) else dict(given)
     kind = entry.pop("type")
     return {**types[kind.removesuffix("?")], "empty": kind.endswith("?"), **_tuples(entry)}
@@ -337,7 +336,6 @@ def recognise(path: Path, formats: Iterable[Format]) -> list[tuple[Format, Table
 
 
 def has_usual_name(path: Path, table: TableFile) -> bool:
-    """Whether a file, or the folder that its parts are in, is called as published."""
     stem = path.name.split(".")[0]
     if table.parts and re.fullmatch(r"part-\d+-of-\d+", stem):
         stem = path.parent.name
@@ -373,7 +371,6 @@ def reads_as(schema: Schema, lines: list[str]) -> bool:
 
 
 def holds(column: Column, field: str) -> bool:
-    """Whether a field is what a column asks for."""
     if not field:
         return column.empty
     if not column.number:

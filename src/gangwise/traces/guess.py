@@ -156,8 +156,6 @@ def guess(path: Path | str) -> Guess:
 
 @dataclass(frozen=True)
 class _Sample:
-    """The first rows of a file: how it is laid out, and texts by column."""
-
     layout: dict[str, Any]
     columns: dict[str, list[str]]
     notes: tuple[str, ...] = ()
@@ -220,7 +218,6 @@ def _of_json(path: Path, start: str, lines: Sequence[str]) -> _Sample:
 
 
 def _separator(rows: Sequence[str]) -> str:
-    """That which gives the most fields in most of the rows."""
     best, most = ",", 1.0
     for separator in (",", ";", "\t", "|", WHITESPACE):
         counts = [len(_split(row, separator)) for row in rows[:200]]
@@ -305,7 +302,6 @@ class _Draft:
         return Guess(self.path, mapping, tuple(readings), tuple(self.notes))
 
     def _roles(self) -> None:
-        """The column of each role: by the first of its names that is there."""
         plain = {_plain(name): name for name in reversed(self.sample.columns)}
         for role, names in ROLES.items():
             found = next((plain[n] for n in names if n in plain), None)
@@ -319,12 +315,10 @@ class _Draft:
                 self.role[role] = found
 
     def _texts(self, role: str) -> list[str]:
-        """Values of the column that are not empty."""
         every = self.sample.columns[self.role[role]]
         return [text for text in every if text and text.lower() not in NOTHING]
 
     def _nothing(self) -> list[str]:
-        """The text that stands where there is no number or time."""
         roles = [role for role in self.entry if role not in TEXTS and role in self.role]
         cells = {text for role in roles for text in self.sample.columns[self.role[role]]}
         return sorted(text for text in cells if text.lower() in NOTHING)
@@ -351,7 +345,6 @@ class _Draft:
         self.entry[role] = entry
 
     def _unit_of_time(self, role: str, texts: Sequence[str]) -> dict[str, Any]:
-        """Seconds, or the unit that the name or the size of numbers tells."""
         if unit := _named_unit(self.role[role], UNITS_OF_TIME):
             return {"unit": unit}
         middle = float(np.median([abs(float(t)) for t in texts if _is_number(t)]))
@@ -447,7 +440,6 @@ class _Draft:
         return found
 
     def _otherwise(self, mapping: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
-        """Other readings that the file does not rule out: the mapping, what differs, and how."""
         if "per" in mapping["jobs"]:
             some = " and ".join(d for d in DEVICES if d in self.entry)
             yield _with(mapping, per="task"), f"{some} of each task", 'per = "task"'
@@ -473,7 +465,6 @@ def _with(mapping: dict[str, Any], **changed: Any) -> dict[str, Any]:
 
 
 def _named_unit(name: str, units: Sequence[str]) -> str:
-    """The unit that a name ends with, after a blank, a bar or a change of case."""
     end = re.search(r"(?:_|\s|\(|\[|-|(?<=[a-z])(?=[A-Z]))([A-Za-z]+)[\])]?$", name)
     if end is None:
         return ""
@@ -517,7 +508,6 @@ def _read(mapping: dict[str, Any], what: str, change: str) -> Reading:
 
 
 def _short(entry: dict[str, Any]) -> Any:
-    """A column by its name, a value by itself, where nothing else is said."""
     if set(entry) == {"column"}:
         return entry["column"]
     return entry["value"] if set(entry) == {"value"} and entry["value"] == 1 else entry
@@ -533,7 +523,6 @@ def _toml(mapping: dict[str, Any]) -> list[str]:
 
 
 def _inline(held: Any) -> str:
-    """A value of TOML on one line."""
     if isinstance(held, dict):
         return "{ " + ", ".join(f"{key} = {_inline(value)}" for key, value in held.items()) + " }"
     return json.dumps(held, ensure_ascii=False)

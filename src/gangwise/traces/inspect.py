@@ -93,8 +93,6 @@ class FoundFile:
 
 @dataclass(frozen=True)
 class MissingTable:
-    """A table of a trace that is not there, and what is not known for want of it."""
-
     name: str
     needed: bool
     gives: str
@@ -185,7 +183,6 @@ class Inspection:
 
     @property
     def usable(self) -> bool:
-        """Whether there is anything that can be used: a row of a table, a job or a server."""
         return bool(self.kind) or any(
             any(file.kept and not file.problem for file in trace.files)
             or (trace.fidelity is not None and trace.fidelity.jobs + trace.fidelity.servers > 0)
@@ -230,8 +227,6 @@ Progress = Callable[[int, int], None]
 
 
 class _Found(NamedTuple):
-    """A file, and the table that it is; without one, of which only the reader knows more."""
-
     file: Path
     name: str
     table: TableFile | None
@@ -321,8 +316,6 @@ def inspect(
 
 @dataclass
 class _Report:
-    """Reads the files of traces, and reports; ``done`` counts the bytes read before."""
-
     path: Path
     strict: bool
     everything: bool
@@ -380,14 +373,12 @@ class _Report:
 
 
 def _as_published(form: Format, file: str, digest: str) -> bool | None:
-    """Whether a digest is the published one; None when there is none of either."""
     return form.sha256[file] == digest if digest and file in form.sha256 else None
 
 
 def _tables_of(
     file: Path, known: Sequence[RegisteredTrace]
 ) -> list[tuple[str, TableFile | None, str]]:
-    """What a file could be: trace, table and its name."""
     for other in WITHOUT_SCHEMA:
         if other.fits(file):
             return [(other.trace, None, other.name)]
@@ -398,7 +389,6 @@ def _tables_of(
 
 
 def _unlike(item: _Found, form: Format) -> Iterable[str]:
-    """Tables of the same name of other traces, and why the file is not theirs."""
     lines = first_lines(item.file)
     for other in (trace.form for trace in registered_traces()):
         for table in other.tables if other is not None and other.name != form.name else ():
@@ -444,7 +434,6 @@ def _has_fields(lines: Sequence[str]) -> bool:
 def _fidelity(
     trace: RegisteredTrace, path: Path, strict: bool, knobs: dict[str, Any]
 ) -> tuple[Fidelity | None, str]:
-    """What the reader makes of it, or why it makes nothing."""
     try:
         return open_reader(path, trace=trace.name, strict=strict, **knobs).fidelity(), ""
     except TraceError as error:
@@ -498,7 +487,6 @@ def _found(
     problem: str,
     whole: bool = False,
 ) -> FoundTrace:
-    """A trace and the tables that are missing: those of rows alone where it was converted."""
     form = trace.form
     wanted = {t.name: MissingTable(t.name, t.needed, t.gives) for t in form.tables} if form else {}
     for other in () if whole else WITHOUT_SCHEMA:

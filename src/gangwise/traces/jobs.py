@@ -308,8 +308,6 @@ def jobs_of(
 
 
 class _Making:
-    """Columns of all rows, in the order of the log, and why some of them are not played."""
-
     def __init__(self, tables: Tables, job_type: str):
         if tables.jobs.is_empty():
             raise TraceError(f"there are no jobs in the files of {tables.trace} here")
@@ -351,7 +349,6 @@ class _Making:
         self.rows = self.rows.select(*small)
 
     def _column(self, name: str) -> Floats:
-        """A column of numbers, NaN where it is null or absent."""
         if name not in self.rows.columns:
             return np.full(len(self.rows), np.nan)
         return self.rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
@@ -442,7 +439,6 @@ class _Making:
         return [Node(name, dict(zip(self.demand, most))) for name, *most in peak.rows()]
 
     def _held(self, hosts: pl.Series | pl.Expr) -> pl.DataFrame:
-        """From when to when what was held, and where; of rows that say all of it."""
         begun = np.where(np.isnan(self.start), self.submit, self.start)
         held = pl.DataFrame(
             {"from": begun, "to": begun + self.run, "tasks": self.tasks, **self.demand}
@@ -451,7 +447,6 @@ class _Making:
         return held.with_columns(host=hosts).filter(sound & (pl.col("to") > pl.col("from")))
 
     def _labels(self, model: str) -> dict[str, str]:
-        """A model, and every choice of models that it is in."""
         if not model:
             return {}
         choices = [m for m in self.rows["models"].unique() if m and "|" in m]
@@ -494,7 +489,6 @@ class _Making:
 
     @property
     def _group(self) -> str:
-        """The column that names pools: the first of several names; nothing where there is none."""
         given = [c for c in GROUPS if c in self.rows.columns]
         several = (c for c in given if self.rows[c].drop_nulls().n_unique() > 1)
         return next(several, given[0] if given else "")
@@ -605,7 +599,6 @@ class _Making:
         )
 
     def _not_modelled(self, place: Ints) -> tuple[str, ...]:
-        """Partitions, or else queues, of the jobs that are played, where there are several."""
         for column in GROUPS:
             if column in self.rows.columns:
                 named = self.rows[column][place].drop_nulls().unique()
@@ -640,7 +633,6 @@ class _Making:
         )
 
     def _hosts(self, place: Ints, nodes: Nodes) -> tuple[Ints, Ints]:
-        """Nodes that each job ran on, as far as they are of the cluster."""
         if "hosts" not in self.rows.columns:
             return np.zeros(place.size + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
         number = pl.DataFrame({"host": nodes.names, "node": np.arange(len(nodes))})
@@ -669,7 +661,6 @@ def _room(nodes: Nodes, shapes: Sequence[Shape]) -> Ints:
 
 
 def _unique(rows: pl.DataFrame) -> pl.Series:
-    """Names that are all different: with the job, and a number where that is not enough."""
     name = pl.col("name").cast(pl.String)
     if "job" in rows.columns:
         job = pl.col("job").cast(pl.String)
@@ -683,7 +674,6 @@ def _unique(rows: pl.DataFrame) -> pl.Series:
 
 
 def _few(names: pl.Series) -> npt.NDArray[Any]:
-    """A column of few names, each once in memory; nothing where there is none."""
     names = names.cast(pl.String).fill_null("")
     different = names.unique()
     codes = names.cast(pl.Enum(different)).to_physical().to_numpy()

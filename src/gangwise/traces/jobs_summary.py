@@ -80,7 +80,6 @@ def _share(part: float, rest: float) -> float:
 
 
 def _spread(values: pl.Series) -> dict[str, float] | None:
-    """Mean and quantiles; None of nothing."""
     if values.is_empty():
         return None
     found = values.to_numpy()
@@ -92,7 +91,6 @@ def _spread(values: pl.Series) -> dict[str, float] | None:
 
 
 def _sizes(size: Floats) -> list[dict[str, float]]:
-    """How many jobs hold how many devices: 0, a part of one, 1, 2, 3 to 4, 5 to 8, …"""
     power = np.where(size > 0, np.ceil(np.log2(np.maximum(size, 1e-9)) - 1e-9), -2).clip(-1)
     power = np.where(size > 0, power, -2).astype(np.int64)
     names = {-2: 0.0, -1: 0.5}

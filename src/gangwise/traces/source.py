@@ -54,7 +54,6 @@ class Converted:
             )
 
     def files(self, table: str) -> list[Path]:
-        """The published files of a table, as names in the folder of the table."""
         return [self.folder / table / file.name for file in self._of(table)]
 
     def account(self, table: str, strict: bool) -> tuple[list[Stage], dict[str, str]]:
@@ -244,7 +243,6 @@ class Source:
         return bool(self.files(table))
 
     def _argument(self, table: str) -> str:
-        """How to say which file is a table."""
         files = self.form.mapping.get("files", {}).items()
         return next(
             (f"it with {name}=" for name, each in files if table in each), "the file itself"
@@ -268,7 +266,6 @@ class Source:
         return Read(pl.concat(frames, how="diagonal"), tuple(batches.stages), batches.digests)
 
     def batches(self, table: str, columns: Sequence[str] | None = None) -> Batches:
-        """As :meth:`read`, batch after batch, for readers that need not keep the rows."""
         files = self.files(table) or self._nearly(table)
         if not files:
             self.missing(table)
@@ -284,7 +281,6 @@ class Source:
         return account
 
     def missing(self, *tables: str) -> NoReturn:
-        """Say what is here instead of tables."""
         files = files_of(self.path)
         others = [declared(f.stem) for f in FORMATS.glob("*.toml") if f.stem != self.form.name]
         for file in files:
@@ -302,7 +298,6 @@ class Source:
         )
 
     def _nearly(self, table: str) -> list[Path]:
-        """A file that has most of the columns, so that reading it says what is wrong with it."""
         schema = self.form.table(table).schema
         if not (schema.header and schema.separator == ","):
             return []

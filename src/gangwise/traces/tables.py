@@ -414,7 +414,6 @@ class Reader(ABC):
 
     @classmethod
     def recognise(cls, path: Path | str) -> bool:
-        """Whether a file, or a file of a directory, has this format, by its first lines."""
         return any(recognise(file, [cls.FORMAT]) for file in files_of(Path(path)))
 
     @cached_property
@@ -425,7 +424,6 @@ class Reader(ABC):
         return self.tables
 
     def fidelity(self) -> Fidelity:
-        """What was read, what was left out, and what the trace asks of its cluster."""
         return of_tables(self.tables)
 
     @abstractmethod

@@ -92,7 +92,6 @@ def device_hours(jobs: pl.DataFrame, device: str) -> Floats:
 
 
 def amount_text(hours: float) -> str:
-    """Hours, to three digits at least."""
     return f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}"
 
 
@@ -211,7 +210,6 @@ are not known; the first 1 of 2 slots'
 
     @property
     def lines(self) -> list[str]:
-        """The line, and the warnings after it."""
         jobs = self.played / self.read if self.read else 0.0
         hours = self.played_hours / self.hours if self.hours else 1.0
         little = []

@@ -80,7 +80,6 @@ def by_job(jobs: pl.Series) -> list[Ints]:
 
 
 def _edges(tasks: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
-    """Of :func:`edges_of`, those of some jobs; ``index`` numbers used tasks."""
     name, used = pl.col("name"), pl.col("used")
     named = tasks.select(
         pl.col("job").cast(pl.Categorical).to_physical(),  # hashed once, and not in every join
@@ -164,7 +163,6 @@ def batch_jobs(
 
 
 def _again(tasks: pl.DataFrame) -> pl.Series:
-    """Whether a row before has the same job and name."""
     again = np.zeros(len(tasks), dtype=bool)
     names = tasks.select("job_name", "task_name")
     for rows in by_job(tasks["job_name"]):
@@ -173,7 +171,6 @@ def _again(tasks: pl.DataFrame) -> pl.Series:
 
 
 def _graph(frame: pl.DataFrame, kept: pl.DataFrame) -> tuple[Dag, Mapping[str, int]]:
-    """Precedence between the rows that are kept."""
     used = np.zeros(len(frame), dtype=bool)
     used[kept["at"].to_numpy()] = True
     tasks = frame.select(job="job_name", name="task_name", used=pl.Series(used))
@@ -182,7 +179,6 @@ def _graph(frame: pl.DataFrame, kept: pl.DataFrame) -> tuple[Dag, Mapping[str, i
 
 
 def _notes(jobs: pl.DataFrame, dag: Dag, counts: Mapping[str, int]) -> list[str]:
-    """What a reader of a result must know about precedence and times."""
     start, end = jobs["created"].to_numpy(), jobs["deleted"].to_numpy()
     early = int((start[dag.child] < end[dag.parent]).sum())
     number = sum(jobs["job"][rows].n_unique() for rows in by_job(jobs["job"]))

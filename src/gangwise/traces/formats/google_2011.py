@@ -25,8 +25,6 @@ ENDS = {2: "EVICT", 3: "FAIL", 4: "FINISH", 5: "KILL", 6: "LOST"}
 
 
 class Google2011(GoogleReader):
-    """Reader of task events (or job events) and machine events; arguments as of its base."""
-
     FORMAT = declared(NAME)
     CODES = Codes(submit=0, schedule=1, ends=ENDS)
     TASKS, JOBS = "task_events", "job_events"
@@ -85,7 +83,6 @@ class GoogleJobEvents:
         self._reader = Google2011(path, hours=hours, present=present, strict=strict)
 
     def lifetimes(self) -> Lifetimes:
-        """Arrivals and ends of the jobs, read once."""
         return self._found[0]
 
     def fidelity(self) -> Fidelity:

@@ -76,7 +76,6 @@ class Google2019(GoogleReader):
     def _without(
         self, table: str, frame: pl.DataFrame, reason: str, broken: pl.Expr
     ) -> pl.DataFrame:
-        """Leave out rows, and count them with those of the table."""
         lost = frame.filter(broken)
         if len(lost):
             part, row = lost.select("part", "row").row(0)
@@ -85,7 +84,6 @@ class Google2019(GoogleReader):
         return frame.filter(~broken)
 
     def _lists(self, table: str, frame: pl.DataFrame, column: str) -> pl.DataFrame:
-        """Take in a list per row; leave out rows in which there is none."""
         read = {text: _items(text, column) for text in frame[column].unique()}
         bad = pl.col(column).is_in([text for text, items in read.items() if items is None])
         reason = f"{column} is not a list of the right kind"

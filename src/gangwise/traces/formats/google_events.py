@@ -329,8 +329,6 @@ def job_rows(
 
 
 class Machines(NamedTuple):
-    """What :class:`~gangwise.traces.tables.Tables` holds of machines."""
-
     servers: pl.DataFrame
     events: pl.DataFrame | None
     stages: tuple[Stage, ...]
@@ -473,26 +471,21 @@ class GoogleReader(Reader):
         self.users = Users()
         self._begin()
 
-    def _begin(self) -> None:
-        """Set up what only one of the traces keeps while it is read."""
+    def _begin(self) -> None: ...
 
     @property
     def first(self) -> int:
-        """Microsecond at which the window begins."""
         return OFFSET + round(self.begin * 3.6e9)
 
     @abstractmethod
     def _machines(self, end: int) -> Machines: ...
 
     @abstractmethod
-    def _events(self, frame: pl.DataFrame, table: str) -> pl.DataFrame:
-        """``part row time event job (task cpu mem) user filled`` of jobs; filled: by Google."""
+    def _events(self, frame: pl.DataFrame, table: str) -> pl.DataFrame: ...
 
-    def _beside(self, end: int, tasks: bool) -> None:
-        """Read what another table says about the jobs of tasks."""
+    def _beside(self, end: int, tasks: bool) -> None: ...
 
     def _extra(self, jobs: pl.DataFrame) -> pl.DataFrame:
-        """Add columns that only one of the traces has."""
         return jobs
 
     def _read(self) -> Tables:
@@ -580,7 +573,6 @@ class GoogleReader(Reader):
         self.digests.update((n, digest) for n, digest in batches.digests.items() if n in read)
 
     def _lives(self, table: str, tasks: bool) -> Lives:
-        """Lives of tasks, or of jobs; no part is read that is not needed."""
         end = NEVER - 1 if self.hours is None else self.first + round(self.hours * 3.6e9)
         lives = Lives(("job", "task") if tasks else ("job",), self.CODES, end)
         filled = 0

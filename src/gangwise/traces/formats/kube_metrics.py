@@ -35,7 +35,6 @@ def is_known(series: Mapping[str, Any]) -> bool:
 
 
 def samples(series: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """Times and values of a series."""
     found = series["values"] if "values" in series else [series["value"]]
     return [(float(time), float(value)) for time, value in found]
 

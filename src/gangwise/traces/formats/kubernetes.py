@@ -54,8 +54,7 @@ MODELS = (
 GIB = 2.0**30
 
 
-class _BadError(ValueError):
-    """A record that does not follow the API."""
+class _BadError(ValueError): ...
 
 
 def amount(text: Any) -> float:
@@ -202,7 +201,6 @@ def _asked(container: Mapping[str, Any]) -> tuple[float, float, float]:
 
 
 def _owner(meta: Mapping[str, Any]) -> tuple[str, str]:
-    """Kind and name of the controller; that of Volcano's jobs is told apart."""
     for owner in meta.get("ownerReferences") or ():
         if owner.get("controller"):
             kind = str(owner.get("kind") or "")
@@ -221,7 +219,6 @@ def _gang(meta: Mapping[str, Any], kind: str, owner: str) -> str:
 
 
 def _models(spec: Mapping[str, Any]) -> str:
-    """GPU models that a pod selects, by a selector or by a required affinity."""
     selector = spec.get("nodeSelector") or {}
     found = {str(selector[label]) for label in MODELS if label in selector}
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
@@ -328,7 +325,6 @@ class Kubernetes(Reader):
 
 
 def _series(records: list[Any], account: Account) -> list[Any]:
-    """The series of an export that tell of pods or nodes and can be read."""
     found = []
     for row, record in enumerate(records, 1):
         try:
@@ -364,7 +360,6 @@ def _kind(record: Mapping[str, Any]) -> str:
 
 
 def _owned(records: list[Any]) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    """Jobs, ReplicaSets and the like of a dump that have an owner themselves, and which."""
     for record in records:
         meta = record.get("metadata") if isinstance(record, dict) else None
         if isinstance(meta, dict) and record.get("kind") not in (None, "Pod", "Node"):
@@ -399,7 +394,6 @@ def _times(record: Mapping[str, Any]) -> Iterator[float]:
 
 
 def _jobs(pods: list[Pod], latest: float) -> tuple[pl.DataFrame, Stage, list[str]]:
-    """Equal pods of a gang as tasks of a row, in seconds since the first creation."""
     first = min(pod.created for pod in pods)
     groups: dict[tuple[Any, ...], list[Pod]] = {}
     account, notes, alike = Account(Path(NAME)), [], 0

@@ -101,8 +101,6 @@ class Mapped(_Strict):
 
 
 class _Columns(_Strict):
-    """Columns of a table, one field each."""
-
     cpu: Mapped | None = None
     mem: Mapped | None = None
     gpu: Mapped | None = None
@@ -140,8 +138,6 @@ class _Columns(_Strict):
 
 
 class JobColumns(_Columns):
-    """Columns of jobs."""
-
     name: Mapped
     created: Mapped
     deleted: Mapped | None = None
@@ -162,8 +158,6 @@ class JobColumns(_Columns):
 
 
 class ServerColumns(_Columns):
-    """Columns of servers."""
-
     name: Mapped
     model: Mapped | None = None
 
@@ -217,8 +211,6 @@ class ServerFile(_File):
 
 
 class MappingFile(_Strict):
-    """A whole mapping."""
-
     trace: str
     jobs: JobFile
     servers: ServerFile | None = None
@@ -279,7 +271,6 @@ class OwnCsv(Reader):
 
     @staticmethod
     def recognise(path: Path | str) -> bool:
-        """Whether a file is a mapping: a TOML file that has ``trace`` and ``[jobs]``."""
         return is_mapping(Path(path))
 
     def _read(self) -> Tables:
@@ -311,7 +302,6 @@ class OwnCsv(Reader):
     def _table(
         self, what: str, spec: JobFile | ServerFile
     ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str]]:
-        """A file by its mapping: ``row`` and the fields of the mapping."""
         file = self.path.parent / spec.file
         if not file.is_file():
             raise TraceError(f"{what}.file is {spec.file!r}: there is no such file", self.path)
@@ -399,7 +389,6 @@ def _may_be_empty(key: str, held: Mapped, spec: _File) -> bool:
 
 
 def _schema(what: str, spec: JobFile | ServerFile) -> Schema:
-    """The columns that the mapping names, each once; all, where the file has no header."""
     columns: dict[str, Column] = {}
     for key, held in spec.columns.given().items():
         written = bool(held.time) or held.unit in WRITTEN
@@ -433,7 +422,6 @@ def _schema(what: str, spec: JobFile | ServerFile) -> Schema:
 
 
 def _stored(column: str) -> str:
-    """What a column of the file is called once it is read: never like one of ours."""
     return f"column {column}"
 
 

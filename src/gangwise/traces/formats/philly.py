@@ -43,7 +43,6 @@ class Jobs:
     running: int = 0
 
     def add(self, row: int, record: Any, account: Account) -> None:
-        """Read one job, or account for why not."""
         try:
             job = _job(record)
         except _BadError as bad:
@@ -99,7 +98,6 @@ class _BadError(Exception):
 
 
 def _job(record: Any) -> dict[str, Any]:
-    """One record, checked: ``first`` is GPUs by server, None without an attempt."""
     if not isinstance(record, dict):
         raise _BadError("the record is not an object", record)
     name, attempts = record.get("jobid"), record.get("attempts")
@@ -145,7 +143,6 @@ def _time(record: dict[str, Any], key: str) -> float | None:
 
 
 def _detail(attempt: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Servers of an attempt and the GPUs that it had there."""
     for part in attempt.get("detail") or []:
         ip, gpus = (part.get("ip"), part.get("gpus")) if isinstance(part, dict) else (None, None)
         if not isinstance(ip, str) or not isinstance(gpus, list):
@@ -227,7 +224,6 @@ def _servers(machines: Read | None, seen: dict[str, set[str]]) -> pl.DataFrame:
 
 
 def _disagreement(frame: pl.DataFrame, seen: dict[str, set[str]], capacity: str) -> list[str]:
-    """What the job log says of servers that the machine list does not."""
     listed = dict(frame.select("machineId", "number of GPUs").rows())
     more = sum(len(gpus) > listed[name] for name, gpus in seen.items() if name in listed)
     absent = sum(name not in listed for name in seen)

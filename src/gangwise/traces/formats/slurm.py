@@ -223,7 +223,6 @@ def read_listing(
 
 
 def _require(names: Sequence[str], where: str, file: Path | None = None) -> None:
-    """Raise when columns are missing without which nothing can be made of a listing."""
     there = SACCT.place(names)
     missing = [c.name for c in SACCT.columns if c.needed and c.name not in there]
     if "End" not in names and "Elapsed" not in names:
@@ -292,8 +291,7 @@ def read_sacct_json(
     return pl.DataFrame(rows, schema=schema), (stage,), {file.name: found.digest}, notes
 
 
-class _MissingError(ValueError):
-    """A required value is missing."""
+class _MissingError(ValueError): ...
 
 
 def _at_fault(error: Exception) -> str:
@@ -349,7 +347,6 @@ def _name(record: dict[str, Any]) -> str:
 
 
 def _number(held: Any) -> float | None:
-    """A number, plain or with a mark whether it is set."""
     if isinstance(held, dict):
         held = held.get("number") if held.get("set") and not held.get("infinite") else None
     if held is None:
@@ -484,7 +481,6 @@ class SlurmSacct(Reader):
         return every, tuple(stages), digests, notes
 
     def _requests(self, raw: pl.DataFrame, file: Path) -> tuple[pl.DataFrame, Stage, list[str]]:
-        """What each job asks for, each way of asking looked at once."""
         first, second = ("req", "alloc") if self.tres == "requested" else ("alloc", "req")
         hosts = pl.col("hosts").str.count_matches("|", literal=True).cast(pl.Int64) + 1
         gpus = pl.col("alloc").str.extract_all(r"gres/gpu(?::[^=,|]+)?=\d+")
@@ -613,7 +609,6 @@ def _timing(jobs: pl.DataFrame) -> list[str]:
 
 
 def _request(text: str, nodes: int | None, memory: str) -> tuple[object, ...]:
-    """The request, or nothing and why."""
     nothing = (None,) * len(Request._fields)
     if not text:
         return (*nothing, "neither ReqTRES nor AllocTRES says what it asks for")

@@ -64,7 +64,6 @@ def is_swf(file: Path) -> bool:
 
 
 def _rows(file: Path) -> list[list[str]]:
-    """Fields of the first lines that are no comments, with blanks or semicolons between them."""
     lines = beginning(file).split("\n")
     rows = [line for line in lines[:-1] or lines if line.strip()[:1] not in ("", ";")]
     return [line.replace(";", " ").split() for line in rows[:20]]

@@ -136,12 +136,10 @@ class Section:
 
 
 def _total(found: pl.Series) -> Any:
-    """How many rows a condition is true of, or the one value of anything else."""
     return found.sum() if found.dtype == pl.Boolean else found[0]
 
 
 def _of_options(text: str, options: Mapping[str, Any]) -> pl.Expr:
-    """SQL in which options have their values."""
     values = {f"${name}": _literal(value) for name, value in options.items()}
     return _sql(re.sub(r"\$\w+", lambda found: values.get(found[0], found[0]), text))
 
@@ -150,7 +148,6 @@ _sql = cache(pl.sql_expr)  # the same few texts for every batch
 
 
 def _literal(value: Any) -> str:
-    """An option as SQL has it."""
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     return ", ".join(map(_literal, value)) if isinstance(value, tuple) else f"{value:.17g}"
@@ -237,11 +234,9 @@ class Tabular(Reader):
         return Section(self.FORMAT.mapping.get(name, {}), self.options)
 
     def servers(self) -> pl.DataFrame:
-        """The machines alone, which need no jobs to be there."""
         return self._servers()[0]
 
     def fidelity(self) -> Fidelity:
-        """What was read and what was left out; of the machines alone where that is all there is."""
         if "alone" not in self.FORMAT.mapping or not self._absent(jobs := self._jobs()):
             return super().fidelity()
         servers, _, stages, digests, notes = self._servers()
@@ -250,14 +245,12 @@ class Tabular(Reader):
         return of_tables(Tables(self.FORMAT.name, servers, none, stages, digests, tuple(notes)))
 
     def _jobs(self) -> Section:
-        """The section that jobs are made of: the first of which the tables are here or named."""
         sections = [self.section(name) for name in ("jobs", *self.FORMAT.mapping.get("or", ()))]
         named = (each for each in sections if each.spec["table"] in self.source.named)
         here = (each for each in sections if not self._absent(each))
         return next((each for each in (*named, *here) if not self._absent(each)), sections[0])
 
     def _absent(self, section: Section) -> list[str]:
-        """Tables that are missing without which a section makes no jobs."""
         joined = [join["table"] for join in section.spec.get("join", ()) if "unless" not in join]
         return [t for t in (*joined, section.spec["table"]) if not self.source.has(t)]
 
@@ -276,7 +269,6 @@ class Tabular(Reader):
         return self.tables_of(jobs)
 
     def tables_of(self, jobs: Section) -> Tables:
-        """Tables of the jobs of a section, and of the servers that are here."""
         mapping, notes = self.FORMAT.mapping, list[str]()
         for other in mapping.get("or", ()):
             spec = mapping[other]
@@ -310,7 +302,6 @@ class Tabular(Reader):
         )
 
     def _joined(self, jobs: Section) -> Read:
-        """The table of a section, with columns of other tables where ``join`` names some."""
         reads, frames = [], []
         for join in jobs.spec.get("join", ()):
             optional = (
@@ -336,7 +327,6 @@ class Tabular(Reader):
         )
 
     def _table(self, name: str) -> Read:
-        """Read a table, if its columns agree with the file of their names that lies beside it."""
         schema, ending = self.FORMAT.table(name).schema, self.FORMAT.mapping.get("names", "")
         columns = [column.name for column in schema.columns]
         for folder in (self.source.path, *sorted(self.source.path.glob("*/"))) if ending else ():
@@ -364,7 +354,6 @@ class Tabular(Reader):
     ) -> tuple[
         pl.DataFrame, pl.DataFrame | None, tuple[Stage, ...], Mapping[str, str], Sequence[str]
     ]:
-        """Servers, events of them, stages, digests and notes."""
         section = self.section("servers")
         spec = section.spec
         if "table" not in spec or not (spec.get("needed") or self.source.has(spec["table"])):

@@ -108,7 +108,6 @@ class Account:
     dropped: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def refuse(self, row: int, reason: str, held: object = "") -> None:
-        """Leave out a bad record, or raise with ``strict``."""
         if self.strict:
             shown = f" ({held!r:.80})" if held != "" else ""
             raise TraceError(
@@ -119,7 +118,6 @@ class Account:
         self.leave_out(row, reason)
 
     def leave_out(self, row: int, reason: str) -> None:
-        """Leave out a record that is as published, but cannot be used."""
         count, first = self.dropped.get(reason, (0, row))
         self.dropped[reason] = (count + 1, min(first, row))
 
@@ -128,6 +126,5 @@ class Account:
         return Stage(name, read, kept, dict(self.dropped))
 
     def require(self, kept: int, what: str) -> None:
-        """Raise when nothing is left."""
         if not kept:
             raise TraceError(f"no {what} can be used: {reasons(self.dropped)}", self.file)

@@ -151,13 +151,11 @@ class Blocks:
             self._finish(file, before)
 
     def _finish(self, file: IO[bytes], before: os.stat_result) -> None:
-        """Read what follows the text, and see that the file is still what it was."""
         while self._stored(file, STORED):
             pass
         self._same(before, os.fstat(file.fileno()))
 
     def _same(self, before: os.stat_result, after: os.stat_result) -> None:
-        """Raise when the file was written to while it was read."""
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or (
             self.stored != before.st_size
         ):
@@ -191,7 +189,6 @@ class Blocks:
         return data
 
     def _texts(self, file: IO[bytes]) -> Iterator[_Bytes]:
-        """The text of the file, or of every member of the archive that it is."""
         whole: Any = _Pieces(self._pieces(file))
         start = whole.read(512)
         whole.put_back(start)
@@ -226,7 +223,6 @@ class Blocks:
             self.damage = self.damage or f"the tar archive is cut short or damaged ({error})"
 
     def _members(self) -> Iterator[_Bytes]:
-        """The members of a zip archive."""
         try:
             with zipfile.ZipFile(self.path) as archive:
                 for member in archive.infolist():
@@ -238,7 +234,6 @@ class Blocks:
             raise TraceError(f"the zip archive cannot be unpacked ({error})", self.path) from error
 
     def _lines(self) -> Iterator[bytes]:
-        """The lines of a file that is packed with zstd, which polars unpacks."""
         one: Any = {"has_header": False, "separator": "\x1f", "quote_char": None}
         try:
             lines = pl.read_csv(self.path, **one, new_columns=["line"], infer_schema=False)
@@ -297,7 +292,6 @@ class Blocks:
         self.damage = f"the {kind} file is cut short" if begun else BEHIND.format(kind)
 
     def _cut(self, text: _Bytes) -> Iterator[Block]:
-        """Blocks of one text; blank lines at its end are left out."""
         opens, carried, blank = True, b"", list[bytes]()
         while True:
             try:
@@ -356,7 +350,6 @@ class _Pieces:
         self._have.insert(0, data)
 
     def read(self, size: int) -> bytes:
-        """Exactly ``size`` bytes, unless the file ends."""
         total = sum(map(len, self._have))
         while total < size and (piece := next(self._pieces, b"")):
             self._have.append(piece)
@@ -438,7 +431,6 @@ def squeezed(data: bytes) -> bytes:
 
 
 def _written(name: str, kind: pl.DataType) -> pl.Expr:
-    """A column of a Parquet file as it stands in CSV."""
     value = pl.col(name)
     if isinstance(kind, pl.Datetime):
         zone = "%z" if kind.time_zone else ""

@@ -80,7 +80,6 @@ def key_of_records(path: Path) -> str:
 
 
 def _document(path: Path) -> tuple[Any, str]:
-    """A JSON file as it is, and its digest."""
     text, digest = read_text(path)
     text = text.rstrip()
     collecting = gc.isenabled()

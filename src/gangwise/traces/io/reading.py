@@ -80,7 +80,6 @@ class Quotes:
         return int((~self._inside(character)).sum())
 
     def _inside(self, character: str | bytes) -> Bools:
-        """Whether each occurrence of a character is inside quotes."""
         places = np.flatnonzero(self._text == ord(character))
         return np.asarray(np.searchsorted(self._at, places) % 2 == 1)
 
@@ -104,7 +103,6 @@ class Rows:
         )
 
     def _chosen(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """``row`` and the columns, those as integers that can be."""
         whole = [
             name
             for name in self._whole
@@ -119,7 +117,6 @@ class Rows:
         )
 
     def fields(self, text: str) -> list[str] | None:
-        """Fields of a line, for a message."""
         return None if self.schema.json else split_line(text, self.schema.separator)
 
     def _judged(self, data: bytes, rows: int, line: int) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
@@ -213,7 +210,6 @@ class Rows:
         return _with_integers(frame.with_row_index("row"), self._whole)
 
     def _emptied(self, texts: pl.Expr) -> pl.Expr:
-        """Empty texts for those that say so."""
         if not self.schema.missing:
             return texts
         return pl.when(~texts.is_in(self.schema.missing)).then(texts).otherwise(pl.lit(""))
@@ -283,8 +279,6 @@ def _with_integers(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
 
 
 class Dropped(NamedTuple):
-    """Rows left out for one reason: how many, and the first of them."""
-
     rows: int
     first: int
 
@@ -442,7 +436,6 @@ class Reading:
         self._lost[why] = Dropped(before.rows + rows, min(before.first, first))
 
     def _cut_short(self, damage: str) -> None:
-        """Account for the end that is missing."""
         torn = bool(self.blocks.torn)
         if self.strict:
             raise TraceError(
@@ -456,7 +449,6 @@ class Reading:
         self._drop(f"{why}download it again", int(torn), self.line + 1)
 
     def _refuse(self, row: int, reason: str, fields: list[str] | None) -> NoReturn:
-        """Raise for one bad row, showing what it holds."""
         assert self._rows is not None  # there was a row
         at, schema = self._rows.layout.at, self.schema
         named = [n for check in schema.checks if check.reason == reason for n in check.columns]
@@ -515,7 +507,6 @@ def read_table(
 
 
 def _columns(path: Path, schema: Schema, first: list[str], others: Sequence[Schema]) -> Layout:
-    """Where the columns are, and how many fields a row has."""
     if schema.json:
         return Layout({column.name: i for i, column in enumerate(schema.columns)}, 0)
     if schema.header or schema.matches(first):

@@ -64,7 +64,6 @@ class Check(NamedTuple):
 
     @property
     def columns(self) -> list[str]:
-        """The columns that the rule is about, for a message."""
         used = self.broken.meta.root_names()
         return [name for name in self.among if name in used]
 
@@ -144,7 +143,6 @@ class Rules:
         return frame.filter(~refused), frame.filter(refused).select("row", "reason")
 
     def _rules(self, frame: pl.DataFrame) -> list[tuple[str, pl.Expr]]:
-        """What breaks the schema, in the order in which a reason is given."""
         rules: list[tuple[str, pl.Expr]] = []
         taken_apart = "fault" in frame.columns
         for c in self.columns:
@@ -165,7 +163,6 @@ class Rules:
         )
 
     def _sound(self, frame: pl.DataFrame) -> pl.Expr:
-        """Whether no row at all breaks a rule, by as few passes as will do."""
         sound = []
         for c in self.columns:
             value = pl.col(c.name)
@@ -186,7 +183,6 @@ class Rules:
 
 
 def _come_again(texts: pl.Series) -> bool:
-    """Whether texts come again so often that looking at each once is faster."""
     return 2 * texts.head(1000).n_unique() < min(len(texts), 1000)
 
 

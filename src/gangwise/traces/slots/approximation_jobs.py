@@ -144,7 +144,6 @@ def lifetimes_of(
 
 
 def _whole_jobs(tables: Tables) -> pl.DataFrame:
-    """A row per job, by creation: all its rows together, where the format has ``job``."""
     rows = tables.jobs
     named = "job" if "job" in rows.columns else "name"
     whole = pl.col("job") if named == "job" else pl.int_range(pl.len())
@@ -288,7 +287,6 @@ class ReplayedLifetimes:
         return ApproximationInstance(problem, rates, self, outages=outages, comparators=comparators)
 
     def report(self, base: Fidelity) -> Fidelity:
-        """The report of a trace, with the load that these jobs make."""
         s, (a, d) = self.settings, self.span
         jobs = self.jobs(Streams.of(0).workload)
         price = float(price_machines(GammaPeriods(1), "population", 1, Streams.of(0).noise)[0])
@@ -373,8 +371,6 @@ class JobsTraceScenario(OfTrace):
 
 
 class GoogleSettings(MachineSettings):
-    """Parameters, with the distribution of everything that is drawn."""
-
     folder: str = ""
     hours: float = Field(10.0, gt=0)
     present: Literal["drop", "start"] = "drop"
@@ -433,7 +429,6 @@ class GoogleScenario(JobsTraceScenario):
         return {"files": files, **self.settings.model_dump(mode="json", exclude={"folder"})}
 
     def fidelity(self) -> Fidelity:
-        """What was read, what was left out, and the load that the jobs make."""
         base, slots = self.trace.fidelity(), self.slots
         read = next((stage.read for stage in base.stages if stage.name == "jobs"), base.jobs)
         arrivals, _ = self.workload.span

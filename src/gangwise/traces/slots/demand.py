@@ -91,16 +91,13 @@ class Demand:
 
 
 class OfTrace(ABC):
-    """What the scenarios of a trace have in common: settings, report and description."""
-
     family: ClassVar[str]
     name: str
     settings: Any
     _fidelity: Fidelity
 
     @abstractmethod
-    def _made(self) -> tuple[np.ndarray[Any, Any], ...]:
-        """Arrays that tell one workload from another."""
+    def _made(self) -> tuple[np.ndarray[Any, Any], ...]: ...
 
     def describe(self) -> dict[str, Any]:
         """The settings, and what they were applied to: the files, and what was made of them."""
@@ -112,7 +109,6 @@ class OfTrace(ABC):
         }
 
     def fidelity(self) -> Fidelity:
-        """What was read, what was left out at each step, and what the trace asks of the cluster."""
         return self._fidelity
 
 
@@ -198,8 +194,6 @@ def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> Demand:
 
 @dataclass
 class _Account:
-    """What the steps left out, and what a reader of a result must know."""
-
     stages: list[Stage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -213,7 +207,6 @@ class _Account:
         return kept
 
     def why(self, jobs: pl.DataFrame, capacity: Floats) -> str:
-        """Why no job is left, where none fits."""
         fit = {"fits on no server": (int(jobs["weight"].sum()), _first(jobs))}
         why = [reasons(dropped) for *_, dropped in self.stages if dropped] + [reasons(fit)]
         none = [
@@ -231,7 +224,6 @@ def _first(jobs: pl.DataFrame) -> int:
 
 
 def _servers(tables: Tables, s: Steps, account: _Account) -> Tables:
-    """The servers: all of the trace, a sample of them, or those that are stated."""
     number = len(tables.servers)
     if s.machines is not None or not number:
         tables = stated_servers(tables, s.machines, s.shape, s.model)
@@ -354,7 +346,6 @@ def _window(jobs: pl.DataFrame, s: Steps, account: _Account) -> tuple[float, flo
 def _arrivals(
     asked: Ints, counts: Ints, most: int, over: Ints, s: Steps, account: _Account
 ) -> None:
-    """Account for the arrivals that are played, and for the rows ``over`` the most in a slot."""
     how = getattr(s, "arrivals", "indicator")
     why = f"more than {most} of its job type in the slot (arrivals = {how})"
     total, played = int(asked.sum()), int(counts.sum())
@@ -422,6 +413,5 @@ def enough(counts: Ints, fit: Ints) -> int:
 
 
 def _median(values: Floats) -> float:
-    """Median of the known values; NaN if there are none."""
     known = values[np.isfinite(values)]
     return float(np.median(known)) if known.size else float("nan")

@@ -329,7 +329,6 @@ class SpeedsTraceScenario(OfTrace):
         return ReplayedSpeeds(series, s.blocks, max(self.slots, s.blocks))
 
     def _terms(self) -> tuple[str, ...]:
-        """What comes first of how jobs are taken, and of what is drawn."""
         drawn = "speeds and supply cost are drawn" if self.measured is None else "cost is drawn"
         share = "" if self.settings.fraction is None else "; capacities are not those of the trace"
         return (

@@ -51,7 +51,6 @@ class Grouping:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names that say what a job type requests, all different."""
         names: list[str] = []
         for (cpu, mem, gpu), models in zip(self.requests, self.models):
             name = f"{cpu:.6g}cpu-{mem:.6g}mem" + (f"-{gpu:.6g}gpu" if gpu else "")
@@ -61,7 +60,6 @@ class Grouping:
         return tuple(names)
 
     def of_typed(self) -> Grouping:
-        """The same for the jobs that have a job type."""
         typed = self.job_type >= 0
         return replace(self, job_type=self.job_type[typed], factor=self.factor[typed])
 
