@@ -9,7 +9,7 @@ import pytest
 
 from gangwise import ScenarioError, create_policy, simulate
 from gangwise.approximation_jobs.environment import ApproximationInstance, Outage
-from gangwise.approximation_jobs.problem import ApproximationProblem, Custom, Job, Saturating
+from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Saturating
 from gangwise.approximation_jobs.rates import IidRates, ReplayedRates
 from gangwise.approximation_jobs.workloads import PoissonJobs, ReplayedJobs
 from gangwise.core.simulation import Simulation
@@ -134,12 +134,6 @@ def test_a_job_that_gains_nothing_any_more_stops_nobody(policy):
     done = Job("a", 0, 1500, 3000.0, Saturating(1.0, 0.5))
     run = simulate(instance([done], rates=[[0.9, 0.9]]), create_policy(policy), 900, 0)
     assert run.rewards.sum() == pytest.approx(1.0)
-
-
-def test_a_slope_of_ones_own_that_is_no_number_names_the_job():
-    job = Job("a", 0, 9, 9.0, Custom(lambda work: work, lambda work: math.nan))
-    with pytest.raises(ScenarioError, match=r"job 'a': the slope .* is nan"):
-        simulate(instance([job], rates=[[0.9, 0.9]]), create_policy("opm"), 5, 0)
 
 
 def test_rates_of_an_estimator_of_ones_own_that_are_no_numbers_are_refused():

@@ -8,14 +8,7 @@ import pytest
 from gangwise import create_policy
 from gangwise.approximation_jobs.environment import ApproximationInstance, Outage
 from gangwise.approximation_jobs.opm import OPM, OPS
-from gangwise.approximation_jobs.problem import (
-    ApproximationProblem,
-    Custom,
-    Job,
-    Log,
-    Power,
-    Saturating,
-)
+from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Log, Power, Saturating
 from gangwise.approximation_jobs.rates import IidRates
 from gangwise.approximation_jobs.workloads import PoissonJobs, ReplayedJobs
 from gangwise.core.errors import ScenarioError
@@ -367,24 +360,6 @@ def test_theorem_constants_that_make_no_sense_are_refused():
         policy.decide(environment.observe(0, "react"))
     with pytest.raises(ScenarioError, match="horizon"):
         OPM(theory=True).start(ApproximationProblem([1.0]), np.random.default_rng(0))
-
-
-def half_root(work):
-    return 2.0 * work**0.5
-
-
-def half_root_slope(work):
-    return work**-0.5
-
-
-def test_a_utility_of_ones_own_is_treated_like_a_built_in_one():
-    runs = [
-        simulate(
-            instance([Job(n, n, 30, 25.0, u) for n in range(3)], rates=[[0.4, 0.9]]), OPM(), 30, 0
-        )
-        for u in (Power(2.0, 0.5), Custom(half_root, half_root_slope))
-    ]
-    np.testing.assert_allclose(runs[0].rewards, runs[1].rewards, rtol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -8,18 +8,15 @@ import pytest
 
 from gangwise import ScenarioError, check_policy, create_policy, create_scenario, simulate
 from gangwise.approximation_jobs.baselines import (
-    NONE,
-    POINTS,
     Demand,
     inverse_slope,
     match_machines,
     over_lifetime,
     plan_shares,
-    tabulated,
     water_filling,
 )
 from gangwise.approximation_jobs.environment import Outage
-from gangwise.approximation_jobs.problem import Custom, Job, Log, Power, Saturating
+from gangwise.approximation_jobs.problem import Job, Log, Power, Saturating
 from gangwise.core.simulation import Simulation
 from tests.approximation_jobs.made import instance, started
 from tests.approximation_jobs.test_opm import synthetic
@@ -27,16 +24,15 @@ from tests.reference import approximation_jobs as plain
 
 
 def drawn(seed, n=6):
-    """Jobs of all forms, with and without an end, rich and poor, near and far from deadlines."""
+    """Jobs of all forms, rich and poor, near and far from deadlines."""
     rng = np.random.default_rng(seed)
     kind = rng.integers(0, 3, n)
     shape = np.where(kind == 0, rng.choice([0.3, 0.5, 0.9], n), rng.uniform(0.5, 9.0, n))
     done = rng.uniform(0.0, 5.0, n) * (rng.random(n) < 0.7)
-    most = np.where(rng.random(n) < 0.3, done + rng.uniform(0.0, 3.0, n), np.inf)
     money = rng.uniform(0.0, 20.0, n) * (rng.random(n) < 0.9)
     slots = rng.integers(1, 12, n).astype(float)
     rho = np.full(n, rng.uniform(0.2, 1.5))
-    return kind, rng.uniform(0.5, 5.0, n), shape, NONE, done, most, money, slots, rho
+    return kind, rng.uniform(0.5, 5.0, n), shape, done, money, slots, rho
 
 
 def filled(jobs, supply, guess=0.0):
@@ -49,14 +45,14 @@ def filled(jobs, supply, guess=0.0):
 def test_water_filling_follows_the_plain_one(seed):
     jobs = drawn(seed)
     supply = float(np.random.default_rng(seed).choice([0.3, 2.0, 8.0, 60.0]))
-    expected, price = plain.water_fill(*[a.tolist() for i, a in enumerate(jobs) if i != 3], supply)
+    expected, price = plain.water_fill(*[a.tolist() for a in jobs], supply)
     for guess in (0.0, 1e-6, 0.2, 1e5):
         eta, spend = filled(jobs, supply, guess)
         np.testing.assert_allclose(spend, expected, atol=2e-7 * max(supply, 1.0))
         assert spend.sum() <= supply * (1 + 1e-9)
         if price > 0 and spend.sum() > 0.99 * supply:
             assert eta > 0
-    money, slots = jobs[6], jobs[7]
+    money, slots = jobs[4], jobs[5]
     assert (spend <= money / slots * (1 + 1e-12)).all()
 
 
@@ -68,12 +64,11 @@ def test_shares_of_a_slot_against_cvxpy(seed):
     Its multiplier is η times the slots of each job; with equal slots it is the plan of the paper's
     concave programme for jobs that are all there until the same deadline.
     """
-    kind, v, shape, tables, done, most, money, slots, rho = drawn(seed)
+    kind, v, shape, done, money, slots, rho = drawn(seed)
     slots[:] = 4.0
     done += 0.2  # keeps slopes finite for the solver
-    most = np.full(most.size, np.inf)
     supply = 0.6 * float((money / slots).sum())
-    _, spend = filled((kind, v, shape, tables, done, most, money, slots, rho), supply)
+    _, spend = filled((kind, v, shape, done, money, slots, rho), supply)
     c = cp.Variable(kind.size, nonneg=True)
     total = 0
     for j in range(kind.size):
@@ -88,16 +83,15 @@ def test_shares_of_a_slot_against_cvxpy(seed):
 def test_linear_utilities_are_filled_as_far_as_the_supply_goes():
     """Demand of v X jumps from all to nothing at η = v ρ; the supply ends within the jump."""
     one = np.ones(3)
-    jobs = (np.zeros(3, int), np.array([3.0, 2.0, 1.0]), one, NONE, 0 * one, np.inf * one, 4 * one)
+    jobs = (np.zeros(3, int), np.array([3.0, 2.0, 1.0]), one, 0 * one, 4 * one)
     eta, spend = filled((*jobs, one, one), 6.0)
     np.testing.assert_allclose(spend, [4.0, 2.0, 0.0], atol=1e-9)
     assert eta == pytest.approx(2.0, rel=1e-9)
 
 
 def test_everybody_spends_all_where_money_is_short():
-    kind, v, shape, tables, done, most, money, slots, rho = drawn(3)
-    most[:] = np.inf
-    eta, spend = filled((kind, v, shape, tables, done, most, money, slots, rho), 1e6)
+    kind, v, shape, done, money, slots, rho = drawn(3)
+    eta, spend = filled((kind, v, shape, done, money, slots, rho), 1e6)
     assert eta == 0.0
     np.testing.assert_allclose(spend, money / slots)
 
@@ -105,9 +99,7 @@ def test_everybody_spends_all_where_money_is_short():
 def test_the_best_machines_are_used_as_far_as_money_goes():
     """One job pays 2.5 per slot: three of five machines of price 1, the best ones."""
     one = np.ones(1)
-    jobs = Demand(
-        np.zeros(1, int), one, 0.5 * one, NONE, 0 * one, np.inf * one, 10.0 * one, 4.0 * one
-    )
+    jobs = Demand(np.zeros(1, int), one, 0.5 * one, 0 * one, 10.0 * one, 4.0 * one)
     rates = np.array([0.1, 0.9, 0.5, 0.8, 0.2])
     shares = plan_shares(jobs, np.ones(5), rates, np.argsort(-rates))
     assert shares.machines == pytest.approx([2.5])
@@ -116,17 +108,11 @@ def test_the_best_machines_are_used_as_far_as_money_goes():
 
 
 def test_demand_curves_invert_slopes():
-    """f'(f'⁻¹(a)) = a wherever the curve is inside; tables of the same utilities are close."""
-    utilities = [Power(2.0, 0.5), Power(1.5, 0.8), Log(3.0, 2.0), Saturating(2.0, 5.0)]
-    own = [Job(n, 0, 9, 1.0, Custom(u.value, u.slope)) for n, u in enumerate(utilities)]
-    tables = tabulated(own, np.full(4, 100.0))
-    assert tables.shape == (4, 2, POINTS)
-    for n, utility in enumerate(utilities):
-        kind, v, shape = utility.code
+    """f'(f'⁻¹(a)) = a wherever the curve is inside."""
+    for utility in (Power(2.0, 0.5), Power(1.5, 0.8), Log(3.0, 2.0), Saturating(2.0, 5.0)):
         for work in (0.01, 0.5, 3.0, 40.0):
             at = utility.slope(work)
-            assert inverse_slope(kind, v, shape, at, NONE) == pytest.approx(work, rel=1e-9)
-            assert inverse_slope(3, 0.0, float(n), at, tables) == pytest.approx(work, rel=0.01)
+            assert inverse_slope(*utility.code, at) == pytest.approx(work, rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -186,28 +172,6 @@ def test_it_is_ahead_whatever_the_length_of_a_slot(slots):
     assert total["plan"] > total["opm"]
 
 
-def test_a_utility_of_ones_own_is_planned_like_a_built_in_one():
-    """Up to what the table of its slope leaves open."""
-    forms = Power(2.0, 0.5), Custom(Power(2.0, 0.5).value, Power(2.0, 0.5).slope)
-    runs = [
-        simulate(
-            instance([Job(n, n, 30, 9.0 + n, u) for n in range(4)], rates=[[0.4, 0.9]]),
-            create_policy("plan"),
-            30,
-            0,
-        )
-        for u in forms
-    ]
-    assert runs[0].rewards.sum() == pytest.approx(runs[1].rewards.sum(), rel=0.02)
-    wrong = instance([Job("a", 0, 9, 9.0, Custom(lambda x: x, lambda x: -1.0))])
-    policy, environment = create_policy("plan"), started(wrong)
-    policy.start(environment.problem, np.random.default_rng(0))
-    with pytest.raises(ScenarioError, match=r"job 'a'.*slope"):
-        policy.decide(environment.observe(0, "react"))
-    with pytest.raises(ScenarioError, match="keep"):
-        create_policy("plan:keep=2")
-
-
 @pytest.mark.parametrize("form", [Power, Log, Saturating])
 def test_the_utility_of_a_lifetime_keeps_its_form(form):
     """L f(X / L), by values."""
@@ -232,17 +196,16 @@ def alive(utilities):
 
 
 def test_planning_for_6_is_planning_with_its_utilities():
-    """L √(X / L) = √L √X, written out or asked for; and a form of one's own, from its table."""
+    """L √(X / L) = √L √X, written out or asked for."""
     asked = alive([Power(2.0, 0.5)] * 12)
     written = alive([Power(2.0 * life**0.5, 0.5) for life in LIVES])
-    own = alive([Custom(Power(2.0, 0.5).value, Power(2.0, 0.5).slope)] * 12)
     same = simulate(written, create_policy("plan"), 40, 0)
     found = simulate(asked, create_policy("plan:objective=average"), 40, 0)
     np.testing.assert_array_equal(found.metrics["busy"], same.metrics["busy"])
     by_time = found.metrics["average_utility"].sum()
     assert by_time == pytest.approx(same.rewards.sum())
-    by_table = simulate(own, create_policy("plan:objective=average"), 40, 0)
-    assert by_table.metrics["average_utility"].sum() == pytest.approx(by_time, rel=0.02)
+    with pytest.raises(ScenarioError, match="keep"):
+        create_policy("plan:keep=2")
     with pytest.raises(ScenarioError, match="objective"):
         create_policy("plan:objective=both")
 

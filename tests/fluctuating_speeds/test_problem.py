@@ -12,7 +12,6 @@ from gangwise.fluctuating_speeds import (
     NormalSpeeds,
     Pool,
     Scale,
-    functional_cost,
     linear_cost,
 )
 from tests.fluctuating_speeds.cases import problem
@@ -114,10 +113,6 @@ def test_costs():
     """ESDP (3)."""
     a = np.array([[1.0, 2.0], [2.0, 1.0]])
     np.testing.assert_allclose(linear_cost(a, [0.5, 0.1]), [0.7, 1.1])
-    step = functional_cost(a, [lambda n: 1.0 if n > 1 else 0.25, lambda n: 0.1 * n**2])
-    np.testing.assert_allclose(step, [0.65, 1.1])
-    with pytest.raises(ScenarioError, match="1 cost functions are given for 2"):
-        functional_cost(a, [lambda n: n])
     with pytest.raises(ScenarioError, match="prices have shape"):
         linear_cost(a, [0.5])
 

@@ -151,14 +151,14 @@ class PlainOPS:
             self.totals[i] += rate
 
 
-def water_fill(kind, v, shape, done, most, money, slots, rho, supply):
+def water_fill(kind, v, shape, done, money, slots, rho, supply):
     """What each job spends in a slot, and η: bisection on η, demands by bisection on the slope."""
 
     def demand(j, eta):
-        if money[j] <= 0 or most[j] <= done[j]:
+        if money[j] <= 0:
             return 0.0
         # the last unit of money is worth f'(X + ρ c) ρ; it is spent if that is more than η
-        low, high = 0.0, min(money[j], (most[j] - done[j]) / rho[j])
+        low, high = 0.0, money[j]
         for _ in range(100):
             c = (low + high) / 2
             worth = slope(kind[j], v[j], shape[j], max(done[j] + rho[j] * c, 1e-300)) * rho[j]

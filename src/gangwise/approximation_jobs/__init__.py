@@ -16,7 +16,6 @@ from gangwise.approximation_jobs.environment import (
 from gangwise.approximation_jobs.opm import OPM, OPS, PrimalDual
 from gangwise.approximation_jobs.problem import (
     ApproximationProblem,
-    Custom,
     Job,
     JobTable,
     Log,
@@ -28,7 +27,7 @@ from gangwise.approximation_jobs.rates import IidRates, RateProcess, RateStream,
 from gangwise.approximation_jobs.workloads import JobStream, JobWorkload, PoissonJobs, ReplayedJobs
 
 __all__ = ["OPM", "OPS", "ApproximationEnvironment", "ApproximationFamily"]
-__all__ += ["ApproximationInstance", "ApproximationProblem", "Custom", "DeadlineAware", "Fair"]
+__all__ += ["ApproximationInstance", "ApproximationProblem", "DeadlineAware", "Fair"]
 __all__ += ["Feedback", "IidRates", "Job", "JobStream", "JobTable", "JobWorkload", "Log"]
 __all__ += ["Observation", "Outage", "PoissonJobs", "Power"]
 __all__ += ["PrimalDual", "RateProcess", "RateStream", "ReplayedJobs", "ReplayedRates"]

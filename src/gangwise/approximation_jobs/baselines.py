@@ -15,13 +15,12 @@ together are less than that, η is 0, money is what is short, and the best machi
 
 The plan takes the jobs that are there as all that there will be. What that misses, the next slot
 plans again. :func:`water_filling` and :func:`plan_shares` are functions of arrays and know nothing
-of slots, tables or observations.
+of slots or observations.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -30,14 +29,7 @@ import numpy as np
 from gangwise.approximation_jobs.environment import Observation, RateLearning
 from gangwise.approximation_jobs.kernels import place_tasks, slope
 from gangwise.approximation_jobs.opm import check_choice
-from gangwise.approximation_jobs.problem import (
-    CUSTOM,
-    POWER,
-    SLACK,
-    ApproximationProblem,
-    Job,
-    slopes_at,
-)
+from gangwise.approximation_jobs.problem import POWER, SLACK, ApproximationProblem, slopes_at
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError
@@ -218,20 +210,9 @@ class UtilityPerPrice(RateLearning, CountingPolicy):
         return self.hand_out(observation, rows[order], want, best[: int(want.sum())])
 
 
-POINTS = 96
-"""Points at which a utility of one's own is tabulated, evenly on a logarithmic scale of work."""
-DECADES = 8.0
-"""How far below the most work that a job could get its table begins."""
-NONE = np.zeros((0, 2, POINTS))
-
-
 @kernel
-def inverse_slope(kind: int, v: float, shape: float, at: float, tables: Floats) -> float:
-    """Demand curve f'⁻¹: the work at which the slope has fallen to ``at`` > 0, 0 or larger.
-
-    ``tables`` [C, 2, POINTS] holds work, ascending, and slopes of the utilities of form 3; their
-    ``shape`` is the row.
-    """
+def inverse_slope(kind: int, v: float, shape: float, at: float) -> float:
+    """Demand curve f'⁻¹: the work at which the slope has fallen to ``at`` > 0, 0 or larger."""
     if kind == 0:
         if shape >= 1.0:
             return math.inf if v > at else 0.0
@@ -240,32 +221,12 @@ def inverse_slope(kind: int, v: float, shape: float, at: float, tables: Floats) 
         return float((v * shape / at) ** (1.0 / (1.0 - shape)))
     if kind == 1:
         return max(v / at - shape, 0.0)
-    if kind == 2:
-        return max(shape * math.log(v / (shape * at)), 0.0)
-    work, slopes = tables[int(shape), 0], tables[int(shape), 1]
-    if at >= slopes[0]:
-        return 0.0
-    low, high = 0, work.size - 1
-    if at <= slopes[high]:
-        return float(work[high])
-    while high - low > 1:  # slopes[low] > at ≥ slopes[high]
-        middle = (low + high) // 2
-        if slopes[middle] > at:
-            low = middle
-        else:
-            high = middle
-    # The logarithm of a slope is straighter than the slope, where there is one.
-    part = (slopes[low] - at) / (slopes[low] - slopes[high])
-    if slopes[high] > 0.0:
-        part = math.log(slopes[low] / at) / math.log(slopes[low] / slopes[high])
-    return float(work[low] + part * (work[high] - work[low]))
+    return max(shape * math.log(v / (shape * at)), 0.0)
 
 
 @kernel
-def slope_of(kind: int, v: float, shape: float, work: float, tables: Floats) -> float:
+def slope_of(kind: int, v: float, shape: float, work: float) -> float:
     """Slope f'(X) of any form, infinite where it is infinite at 0."""
-    if kind == 3:
-        return float(np.interp(work, tables[int(shape), 0], tables[int(shape), 1]))
     if kind == 0 and work <= 0.0:
         return v if shape >= 1.0 else math.inf
     return slope(kind, v, shape, work)
@@ -274,18 +235,14 @@ def slope_of(kind: int, v: float, shape: float, work: float, tables: Floats) -> 
 class Demand(NamedTuple):
     """What n jobs want: their utilities, what was done, and what they may still spend; each [n].
 
-    Utilities are numbered as in :mod:`~gangwise.approximation_jobs.problem`; those of form 3 are in
-    ``tables`` [C, 2, POINTS], by ``shape``, see :func:`tabulated`. ``done`` is X_j, ``most`` where
-    a job is complete (infinite if more work is always worth something), ``money`` is B_j − C_j, in
-    units of price, and ``slots`` d_j − t, at least 1.
+    Utilities are numbered as in :mod:`~gangwise.approximation_jobs.problem`. ``done`` is X_j,
+    ``money`` B_j − C_j, in units of price, and ``slots`` d_j − t, at least 1.
     """
 
     kind: Ints
     v: Floats
     shape: Floats
-    tables: Floats
     done: Floats
-    most: Floats
     money: Floats
     slots: Floats
 
@@ -297,9 +254,8 @@ def spending(eta: float, jobs: Demand, rho: float, spend: Floats) -> float:
     for j in range(spend.size):
         wanted = math.inf
         if eta > 0.0:
-            wanted = inverse_slope(jobs.kind[j], jobs.v[j], jobs.shape[j], eta / rho, jobs.tables)
-        wanted = min(wanted, jobs.most[j]) - jobs.done[j]
-        spend[j] = min(max(wanted / rho, 0.0), jobs.money[j]) / jobs.slots[j]
+            wanted = inverse_slope(jobs.kind[j], jobs.v[j], jobs.shape[j], eta / rho)
+        spend[j] = min(max((wanted - jobs.done[j]) / rho, 0.0), jobs.money[j]) / jobs.slots[j]
         total += spend[j]
     return total
 
@@ -389,9 +345,7 @@ def plan_shares(
     ...     np.zeros(2, np.int64),
     ...     np.ones(2),
     ...     np.full(2, 0.5),
-    ...     NONE,
     ...     np.zeros(2),
-    ...     np.full(2, np.inf),
     ...     np.array([1.0, 100.0]),
     ...     np.full(2, 4.0),
     ... )
@@ -435,7 +389,7 @@ def _plan(
     for j in range(spend.size):
         end = jobs.done[j] + spend[j] * jobs.slots[j] * rho
         # All jobs at the water level are alike; only those that money stops short are steeper.
-        at = slope_of(jobs.kind[j], jobs.v[j], jobs.shape[j], end, jobs.tables)
+        at = slope_of(jobs.kind[j], jobs.v[j], jobs.shape[j], end)
         steep[j] = at if at > (1.0 + 1e-6) * eta / rho else eta / rho
     return eta, rho, cost / used if used > 0 and cost > 0.0 else 1.0, used
 
@@ -485,26 +439,6 @@ def match_machines(
         holder[i] = now[i]
     for k in range(rows.size):
         place[rows[k]] = -1
-
-
-def tabulated(jobs: Sequence[Job], most: Floats) -> Floats:
-    """Work and slopes of some jobs' utilities, for :func:`inverse_slope`, shape [C, 2, POINTS].
-
-    Tables end at ``most`` [C], the most work that each could get. ScenarioError for a slope that is
-    not a number, zero or larger; names the job.
-    """
-    tables = np.empty((len(jobs), 2, POINTS))
-    for n, job in enumerate(jobs):
-        work = most[n] * np.logspace(-DECADES, 0.0, POINTS)
-        slopes = np.array([job.utility.slope(float(x)) for x in work])
-        bad = np.flatnonzero(~(np.isfinite(slopes) & (slopes >= 0)))
-        if bad.size:
-            raise ScenarioError(
-                f"job {job.id!r}: the slope of its utility at work {work[bad[0]]:g} is "
-                f"{slopes[bad[0]]}; it must be a finite number, zero or larger"
-            )
-        tables[n] = work, np.minimum.accumulate(slopes)  # concave, but for rounding
-    return tables
 
 
 def over_lifetime(kind: Ints, v: Floats, shape: Floats, life: Floats) -> tuple[Floats, Floats]:
@@ -581,7 +515,6 @@ class Plan(RateLearning, CountingPolicy):
         self._rates = self._estimator(self.gamma)
         self._rates.start(problem.M, for_estimates)
         self._eta = 0.0
-        self._tables, self._table_of = NONE, np.zeros(0)
         self._now = np.empty(problem.M, np.int64)
 
     def decide(self, observation: Observation) -> Ints:
@@ -590,20 +523,15 @@ class Plan(RateLearning, CountingPolicy):
         rates = self._rates.estimate(t)
         worth = rates / np.maximum(self._problem.prices, 1e-12)
         order = self._ranked(worth, there)
-        self._tabulate(observation)
         kind, v, shape = jobs.kind[rows], jobs.v[rows], jobs.shape[rows]
         if self.objective == "average":
             life = (jobs.deadline - jobs.arrival)[rows].astype(np.float64)
             v, shape = over_lifetime(kind, v, shape, life)
-        if self._tables.size:
-            shape = np.where(kind == CUSTOM, self._table_of[rows], shape)
         demand = Demand(
             kind,
             v,
             shape,
-            self._tables,
             jobs.work[rows],
-            np.full(rows.size, np.inf),
             np.maximum(jobs.budget - jobs.cost, 0.0)[rows],
             (jobs.deadline[rows] - t).astype(np.float64),
         )
@@ -646,20 +574,3 @@ class Plan(RateLearning, CountingPolicy):
         listed = self._order[there[self._order]]
         best: Ints = listed[np.argsort(-worth[listed], kind="stable")]
         return best
-
-    def _tabulate(self, observation: Observation) -> None:
-        """Tables for utilities of one's own, made when their jobs come."""
-        jobs, rows = observation.jobs, observation.arrived
-        new = rows[jobs.kind[rows] == CUSTOM]
-        if not new.size:
-            return
-        if self._table_of.size < jobs.size:
-            self._table_of = np.arange(jobs.size, dtype=np.float64)
-            more = np.zeros((jobs.size - len(self._tables), 2, POINTS))
-            self._tables = np.concatenate((self._tables, more))
-        listed = [job for job in (jobs.jobs[row] for row in new) if job is not None]
-        life = np.array([job.lifetime for job in listed], dtype=np.float64)
-        unit = life if self.objective == "average" else np.ones(life.size)
-        tables = tabulated(listed, life * self._problem.M / unit)
-        tables[:, 0] *= unit[:, np.newaxis]  # the slope of L f(X / L) is f' at X / L
-        self._tables[new] = tables

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from gangwise.approximation_jobs import kernels
 from gangwise.approximation_jobs.problem import (
-    CUSTOM,
     SLACK,
     ActiveJobs,
     ApproximationProblem,
@@ -443,13 +442,7 @@ class ApproximationEnvironment:
         return float(np.maximum(over, 0.0).sum())
 
     def _gain(self) -> tuple[float, float]:
-        rows, gain, average = self.rows, 0.0, 0.0
-        for j in rows.active[rows.kind[rows.active] == CUSTOM]:
-            job, done, more = rows.jobs[j], rows.work[j], self._worked[j]
-            if job is not None and more > 0:
-                f, d = job.utility.value, job.lifetime
-                gain += f(done + more) - f(done)
-                average += d * (f((done + more) / d) - f(done / d))
+        rows = self.rows
         kernels.utility_gains(
             rows.active,
             rows.kind,
@@ -460,7 +453,7 @@ class ApproximationEnvironment:
             rows.work,
             self._out,
         )
-        return gain + float(self._out[0]), average + float(self._out[1])
+        return float(self._out[0]), float(self._out[1])
 
     def results(self) -> Results:
         """Cost, budget, work OPM (2) and utility of every job so far, those still active last."""

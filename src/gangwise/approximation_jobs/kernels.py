@@ -45,9 +45,7 @@ def value(kind: int, v: float, shape: float, work: float) -> float:
         return float(v * work**shape)
     if kind == 1:
         return v * math.log1p(work / shape)
-    if kind == 2:
-        return -v * math.expm1(-work / shape)
-    return 0.0
+    return -v * math.expm1(-work / shape)
 
 
 @kernel
@@ -58,9 +56,7 @@ def slope(kind: int, v: float, shape: float, work: float) -> float:
         return float(shape * v * work ** (shape - 1.0))
     if kind == 1:
         return v / (shape + work)
-    if kind == 2:
-        return v / shape * math.exp(-work / shape)
-    return 0.0
+    return v / shape * math.exp(-work / shape)
 
 
 @kernel

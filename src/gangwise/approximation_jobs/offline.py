@@ -45,14 +45,11 @@ from gangwise.approximation_jobs.environment import (
     Results,
     rate_generator,
 )
-from gangwise.approximation_jobs.problem import CUSTOM, LOG, POWER, SATURATING, Job
+from gangwise.approximation_jobs.problem import LOG, POWER, SATURATING, Job
 from gangwise.core.arrays import Floats
 from gangwise.core.contracts import Comparator
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.simulation import Run, Streams
-
-BISECTIONS = 200
-"""Of the work at which the slope of a utility of one's own falls to a given one."""
 
 
 class JobUtilities:
@@ -79,8 +76,6 @@ class JobUtilities:
             [self.kind == POWER, self.kind == LOG, self.kind == SATURATING],
             [v * x**s, v * np.log1p(x / s), -v * np.expm1(-x / s)],
         )
-        for j in np.flatnonzero(self.kind == CUSTOM):
-            each[j] = self.jobs[j].utility.value(float(x[j])) if x[j] > 0 else 0.0
         return np.asarray(each * self.span)
 
     def slope(self, work: Floats) -> Floats:
@@ -90,8 +85,6 @@ class JobUtilities:
             [self.kind == POWER, self.kind == LOG, self.kind == SATURATING],
             [v * s * x ** (s - 1.0), v / (s + x), v / s * np.exp(-x / s)],
         )
-        for j in np.flatnonzero(self.kind == CUSTOM):
-            each[j] = self.jobs[j].utility.slope(float(x[j]))
         return np.asarray(each)
 
     def work_at_slope(self, w: Floats, cap: Floats) -> Floats:
@@ -110,19 +103,11 @@ class JobUtilities:
                     s * np.log(v / (s * w)),
                 ],
             )
-        work = np.clip(np.nan_to_num(x, nan=0.0, posinf=np.inf) * self.span, 0.0, cap)
-        for j in np.flatnonzero(self.kind == CUSTOM):
-            low, high, slope = 0.0, float(cap[j]), self.jobs[j].utility.slope
-            for _ in range(BISECTIONS):
-                middle = 0.5 * (low + high)
-                if not low < middle < high:
-                    break
-                low, high = (middle, high) if slope(middle / self.span[j]) > w[j] else (low, middle)
-            work[j] = low
-        return np.asarray(work)
+        work = np.nan_to_num(x, nan=0.0, posinf=np.inf) * self.span
+        return np.asarray(np.clip(work, 0.0, cap))
 
     def conjugate(self, w: Floats, cap: Floats) -> Floats:
-        """f*(w), shape [N]; for a utility of one's own exact up to the rounding of a bisection."""
+        """f*(w), shape [N]."""
         work = self.work_at_slope(w, cap)
         at_ends = np.maximum(self.value(cap) - w * cap, 0.0)
         return np.asarray(np.maximum(self.value(work) - w * work, at_ends))

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -28,8 +27,8 @@ from gangwise.core.arrays import Floats, Ints, keep
 from gangwise.core.cluster import Cluster
 from gangwise.core.errors import ScenarioError
 
-POWER, LOG, SATURATING, CUSTOM = 0, 1, 2, 3
-"""How kernels tell the forms apart; ``CUSTOM`` is evaluated in Python."""
+POWER, LOG, SATURATING = range(3)
+"""How kernels tell the forms apart."""
 
 SLACK = 1e-9  # of a budget, so that one of k prices pays k tasks whatever the rounding
 
@@ -137,32 +136,6 @@ class Saturating:
 
     def slope(self, work: float) -> float:
         return self.v / self.s * math.exp(-work / self.s)
-
-
-@dataclass(frozen=True)
-class Custom:
-    """A utility of your own: its value and its slope, as functions of the work done.
-
-    Use module-level functions, so that runs can be saved.
-
-    Examples
-    --------
-    >>> Custom(math.sqrt, lambda work: 0.5 / math.sqrt(work)).value(9.0)
-    3.0
-    """
-
-    of: Callable[[float], float]
-    slope_of: Callable[[float], float]
-
-    @property
-    def code(self) -> tuple[int, float, float]:
-        return CUSTOM, 0.0, 1.0
-
-    def value(self, work: float) -> float:
-        return float(self.of(work)) - float(self.of(0.0))
-
-    def slope(self, work: float) -> float:
-        return float(self.slope_of(work))
 
 
 @dataclass(frozen=True)
@@ -418,21 +391,9 @@ def _read_only(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
 
 
 def slopes_at(jobs: JobTable, rows: Ints, work: Floats) -> Floats:
-    """f_j'(X_j) of the jobs in table rows ``rows`` [n] at positive work [n].
-
-    ScenarioError for a utility of your own whose slope is not a number, zero or larger.
-    """
+    """f_j'(X_j) of the jobs in table rows ``rows`` [n] at positive work [n]."""
     slopes = np.empty(rows.size)
     kernels.slopes(rows, jobs.kind, jobs.v, jobs.shape, work, slopes)
-    for k in np.flatnonzero(jobs.kind[rows] == CUSTOM):
-        job = jobs.jobs[rows[k]]
-        assert job is not None
-        slopes[k] = slope = job.utility.slope(float(work[k]))
-        if not 0 <= slope < np.inf:
-            raise ScenarioError(
-                f"job {job.id!r}: the slope of its utility at work {work[k]:g} is {slope}; it must "
-                "be a finite number, zero or larger"
-            )
     return slopes
 
 

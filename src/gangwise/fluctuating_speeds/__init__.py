@@ -25,13 +25,7 @@ from gangwise.fluctuating_speeds.learners import (
     ThompsonGaussian,
 )
 from gangwise.fluctuating_speeds.offline import omniscient, pseudo_regret
-from gangwise.fluctuating_speeds.problem import (
-    FluctuatingSpeedsProblem,
-    Pool,
-    Scale,
-    functional_cost,
-    linear_cost,
-)
+from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale, linear_cost
 from gangwise.fluctuating_speeds.speeds import (
     BernoulliSpeeds,
     BetaSpeeds,
@@ -49,4 +43,4 @@ __all__ += ["FluctuatingSpeedsEnvironment", "FluctuatingSpeedsFamily", "Fluctuat
 __all__ += ["FluctuatingSpeedsProblem", "HAUFChannel", "NormalSpeeds", "Observation"]
 __all__ += ["PiecewiseSpeeds", "Pool", "RandomChannels", "RecordedSpeeds", "ReplayedSpeeds"]
 __all__ += ["Scale", "Speeds", "ThompsonBeta", "ThompsonGaussian", "WavingSpeeds"]
-__all__ += ["functional_cost", "linear_cost", "omniscient", "pseudo_regret"]
+__all__ += ["linear_cost", "omniscient", "pseudo_regret"]

@@ -15,7 +15,6 @@ lost, but every channel that is on gains a constant, which rewards switching on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -49,23 +48,6 @@ def linear_cost(requests: Floats, price: npt.ArrayLike) -> Floats:
             "device types"
         )
     return np.asarray(requests @ price)
-
-
-def functional_cost(requests: Floats, functions: Sequence[Callable[[float], float]]) -> Floats:
-    """Supply cost Σ_k f_k(a_k), ESDP (3), with any functions at all, one for each device type.
-
-    Examples
-    --------
-    A fixed part, and a discount from the second device on:
-
-    >>> functional_cost(np.array([[1.0], [3.0]]), [lambda a: 0.1 + 0.2 * a**0.5]).round(3)
-    array([0.3  , 0.446])
-    """
-    if len(functions) != requests.shape[1]:
-        raise ScenarioError(
-            f"{len(functions)} cost functions are given for {requests.shape[1]} device types"
-        )
-    return np.array([sum(float(f(float(a))) for f, a in zip(functions, row)) for row in requests])
 
 
 @dataclass(frozen=True, eq=False)

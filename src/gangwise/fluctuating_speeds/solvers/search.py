@@ -34,7 +34,6 @@ times slower here.
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import numpy as np
@@ -909,9 +908,6 @@ CORE, CORE_NODES = 64, 400
 """With more channels than the first number, a search of at most so many nodes among the most
 undecided ones improves the choice."""
 
-CHUNK = 4096
-"""Nodes between two looks at the clock."""
-
 
 def check_statistics(v: Floats, s: Floats, mask: Bools) -> None:
     """Raise ScenarioError for the first channel in ``mask`` with a v or s that makes no sense."""
@@ -1003,17 +999,10 @@ class BranchAndBound:
         if not self.finished and self.items > CORE:
             core_search(gap, absolute, CORE, CORE_NODES, NODE_EVALUATIONS, capacity, *self._space)
 
-    def search(
-        self, gap: float, absolute: float, nodes: int, time_limit: float | None = None
-    ) -> None:
-        """Search on until the bound is close enough, or the nodes or the seconds are used up."""
-        deadline = None if time_limit is None else time.monotonic() + time_limit
-        while not self.finished and nodes > 0:
-            some = nodes if deadline is None else min(CHUNK, nodes)
-            search(gap, absolute, some, NODE_EVALUATIONS, *self._space)
-            nodes -= some
-            if deadline is not None and time.monotonic() >= deadline:
-                break
+    def search(self, gap: float, absolute: float, nodes: int) -> None:
+        """Search on until the bound is close enough, or the nodes are used up."""
+        if not self.finished and nodes > 0:
+            search(gap, absolute, nodes, NODE_EVALUATIONS, *self._space)
 
     def chosen(self, x: Bools) -> None:
         n = self.items

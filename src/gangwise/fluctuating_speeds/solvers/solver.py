@@ -20,7 +20,6 @@ in the nodes of ``auto``, 20,000 at most; should that not settle it, the solutio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -81,12 +80,7 @@ class Solution:
         return max(self.bound - self.value, 0.0)
 
 
-def requests_and_capacity(
-    A: npt.ArrayLike,
-    c: npt.ArrayLike,
-    channels: Sequence[str] | None,
-    devices: Sequence[str] | None,
-) -> tuple[Floats, Floats]:
+def requests_and_capacity(A: npt.ArrayLike, c: npt.ArrayLike) -> tuple[Floats, Floats]:
     """Copies of requests [E, K] and capacities [K]; ScenarioError where they make no sense."""
     requests = np.array(A, dtype=np.float64, order="C")
     capacity = np.array(c, dtype=np.float64)
@@ -95,20 +89,12 @@ def requests_and_capacity(
             f"requests must be an array [channels, device types] and capacities one number for "
             f"each device type; got shapes {requests.shape} and {capacity.shape}"
         )
-
-    def name(kind: str, names: Sequence[str] | None, i: int) -> str:
-        return f"{kind} {i}" if names is None else f"{kind} {names[i]!r}"
-
-    for e, k in np.argwhere(~(np.isfinite(requests) & (requests >= 0)))[:1].tolist():
-        raise ScenarioError(
-            f"{name('channel', channels, e)}: the request of {name('device type', devices, k)} is "
-            f"{requests[e, k]}; it must be a finite number, zero or larger"
-        )
-    for (k,) in np.argwhere(~(np.isfinite(capacity) & (capacity >= 0)))[:1].tolist():
-        raise ScenarioError(
-            f"{name('device type', devices, k)}: the capacity is {capacity[k]}; it must be a "
-            f"finite number, zero or larger"
-        )
+    for what, array in (("request", requests), ("capacity", capacity)):
+        for at in np.argwhere(~(np.isfinite(array) & (array >= 0)))[:1].tolist():
+            place = ", ".join(map(str, at))
+            raise ScenarioError(
+                f"{what} [{place}] is {array[tuple(at)]}; it must be finite, zero or larger"
+            )
     return requests, capacity
 
 
@@ -150,7 +136,6 @@ class _Options(NamedTuple):
     method: str
     gap: float
     nodes: int | None
-    time_limit: float | None
     warm: WarmStart | None
     delta: float | None
 
@@ -167,13 +152,11 @@ class P3Solver:
         Devices of each type that a channel takes, zero or larger.
     c : array of shape [K]
         Capacity of the cluster, zero or larger.
-    channels, devices : sequence of str, optional
-        Names for messages.
 
     Raises
     ------
     ScenarioError
-        For numbers that make no sense; names the channel and the device type.
+        For numbers that make no sense.
 
     Examples
     --------
@@ -185,14 +168,8 @@ class P3Solver:
     array([ True, False,  True])
     """
 
-    def __init__(
-        self,
-        A: npt.ArrayLike,
-        c: npt.ArrayLike,
-        channels: Sequence[str] | None = None,
-        devices: Sequence[str] | None = None,
-    ):
-        self.requests, self.capacity = requests_and_capacity(A, c, channels, devices)
+    def __init__(self, A: npt.ArrayLike, c: npt.ArrayLike):
+        self.requests, self.capacity = requests_and_capacity(A, c)
         # Sums of requests such as 0.1 + 0.2 may be a rounding error above the capacity.
         self._room = self.capacity * (1 + 1e-12)
         self._tree = BranchAndBound(self.requests)
@@ -210,7 +187,6 @@ class P3Solver:
         method: Method = "auto",
         gap: float = 1e-9,
         nodes: int | None = None,
-        time_limit: float | None = None,
         warm: WarmStart | None = None,
         delta: float | None = None,
     ) -> Solution:
@@ -229,8 +205,6 @@ class P3Solver:
             Relative gap that is small enough; 10⁻¹² at least, for the sake of rounding.
         nodes : int, optional
             Node limit of ``auto`` and ``exact``.
-        time_limit : float, optional
-            Seconds for the search; looked at every few thousand nodes. Not for ``dp``.
         warm : WarmStart, optional
             That of the solution of the slot before.
         delta : float, optional
@@ -256,7 +230,7 @@ class P3Solver:
             raise UnknownName("method", method, list(METHODS))
         mask = self._everyone if available is None else mask_of(available, self._everyone)
         x = np.zeros(E, dtype=np.bool_)
-        options = _Options(method, gap, nodes, time_limit, warm, delta)
+        options = _Options(method, gap, nodes, warm, delta)
         if method in ("auto", "exact", "lagrangian"):
             close = self._start(v, s, mask, self._room, options)
             if not self._tree.unplayed:
@@ -327,7 +301,7 @@ class P3Solver:
             limit = self._limit() if nodes is None else nodes
             if options.method == "exact" and nodes is None:
                 limit = UNLIMITED
-            tree.search(gap, 0.0, limit, options.time_limit)
+            tree.search(gap, 0.0, limit)
         tree.chosen(x)
         value, bound, point = tree.value, tree.bound, tree.point()
         proved = bound <= value + gap * value
@@ -345,7 +319,7 @@ class P3Solver:
         tree.start(self._equal(new), np.zeros(v.size), new, self._room, *COUNT)
         if options.method != "lagrangian":
             limit = min(COUNT_NODES, self._limit()) if nodes is None else nodes
-            tree.search(*COUNT, limit, options.time_limit)
+            tree.search(*COUNT, limit)
         tree.chosen(x)
         return int(x.sum()), tree.finished, tree.nodes
 
