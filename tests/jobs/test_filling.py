@@ -17,7 +17,7 @@ from gangwise.jobs.books import Books
 from gangwise.jobs.choice import FGD, BestFit, WorstFit
 from gangwise.jobs.filling import POLICIES, Filling
 from gangwise.jobs.model import Shape
-from gangwise.report.filling import filling_figure, filling_sheet
+from gangwise.report.curves import filling_figure, filling_sheet
 from tests.reference.jobs import SlowCluster, SlowJob, SlowSimulation
 
 

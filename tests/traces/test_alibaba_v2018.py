@@ -12,10 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.traces.dag import Dag
 from gangwise.traces.format import recognise
 from gangwise.traces.formats import alibaba_v2018
-from gangwise.traces.formats.alibaba_v2018 import AlibabaV2018
+from gangwise.traces.formats.alibaba_v2018 import AlibabaV2018, Dag
 from gangwise.traces.formats.tabular import reader
 from gangwise.traces.slots.opening import open_trace
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.traces.dag import Dag
+from gangwise.traces.formats.alibaba_v2018 import Dag
 
 
 def reaches(parents, start):

@@ -7,8 +7,7 @@ import json
 import pytest
 
 from gangwise import ScenarioError, TraceError, UnknownName, create_policy, simulate
-from gangwise.traces.slots.gain_overhead import TraceScenario
-from gangwise.traces.slots.opening import open_trace
+from gangwise.traces.slots.opening import TraceScenario, open_trace
 
 from .csvs import pod, write
 from .made import tables

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.traces.dag import Dag
+from gangwise.traces.formats.alibaba_v2018 import Dag
 from gangwise.traces.formats.google_2011 import Google2011
 from gangwise.traces.formats.google_2019 import Google2019
 

@@ -13,7 +13,7 @@ from gangwise import TraceError
 from gangwise.traces.formats.tabular import reader
 from gangwise.traces.io.reading import read_table
 from gangwise.traces.io.schema import Column, Schema
-from gangwise.traces.slots.gain_overhead import TraceScenario
+from gangwise.traces.slots.opening import TraceScenario
 
 from .csvs import NODE_HEADER, POD_HEADER, pod, write
 

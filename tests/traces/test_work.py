@@ -102,7 +102,7 @@ def test_a_sweep_says_how_much_of_the_log_each_cell_plays(tmp_path):
 
 
 def open_scenario(log, **knobs):
-    from gangwise.traces.slots.gain_overhead import TraceScenario
+    from gangwise.traces.slots.opening import TraceScenario
 
     return TraceScenario(log, **{"skip": 0, **knobs})
 

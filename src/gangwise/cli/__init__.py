@@ -19,7 +19,6 @@ import typer
 from typer.core import TyperGroup
 
 import gangwise
-from gangwise.cli.calibrate import calibrate_command
 from gangwise.cli.compare import compare_command, run_command
 from gangwise.cli.experiments import (
     leaderboard_command,
@@ -29,10 +28,15 @@ from gangwise.cli.experiments import (
     tune_command,
 )
 from gangwise.cli.folders import clean_command, explain_command, verify_command, watch_command
-from gangwise.cli.forecast import forecast_command
 from gangwise.cli.listing import check_command, list_command, new_command, show_command
 from gangwise.cli.options import add_command, say
-from gangwise.cli.replay import demo_command, replay_command
+from gangwise.cli.replay import (
+    calibrate_command,
+    demo_command,
+    forecast_command,
+    replay_command,
+    what_if_command,
+)
 from gangwise.cli.serve import (
     account_command,
     detach_command,
@@ -42,7 +46,6 @@ from gangwise.cli.serve import (
     top_command,
 )
 from gangwise.cli.trace import jobs_command, nodes_command, trace_app
-from gangwise.cli.what_if import what_if_command
 from gangwise.core.errors import GangwiseError
 from gangwise.core.interrupt import exit_code, stop_at_once, stops_kept
 from gangwise.core.json_text import json_text

@@ -14,15 +14,17 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
+from glob import glob, has_magic
 from importlib.resources import files
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from gangwise.cli.completion import COMPLETERS
 from gangwise.core.errors import ScenarioError
 from gangwise.core.interrupt import exit_code, stops_kept
+from gangwise.core.registry import ANY, Kind, entries
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +37,66 @@ if TYPE_CHECKING:
     from gangwise.experiments.runs import NamedSource
     from gangwise.experiments.statistics import Estimate
     from gangwise.experiments.sweep import Progress
+
+
+def _last(incomplete: str, known: Iterable[str], separators: str = ",") -> list[str]:
+    """What the last piece of a list may become, with what stands before it.
+
+    >>> _last("drf,gr", ["drf", "greedy", "gang-greedy"])
+    ['drf,greedy']
+    """
+    cut = max(incomplete.rfind(separator) for separator in separators) + 1
+    before, begun = incomplete[:cut], incomplete[cut:]
+    return [before + name for name in sorted(known) if name.startswith(begun)]
+
+
+def _files(incomplete: str) -> list[str]:
+    """Files and folders, as a shell completes them by itself where nothing else is offered."""
+    found = [] if has_magic(incomplete) else sorted(glob(incomplete + "*"))
+    return [name + "/" if Path(name).is_dir() else name for name in found]
+
+
+def _names(kind: Kind) -> list[str]:
+    return [name for name in entries(kind) if name != ANY]
+
+
+def _policies(incomplete: str) -> list[str]:
+    return _last(incomplete, _names("policy")) or _files(incomplete)
+
+
+def _schedulers(incomplete: str) -> list[str]:
+    """Schedulers, separated by commas, whose parts are joined by plus signs."""
+    parts = []
+    if not incomplete.endswith(".py"):
+        from gangwise.jobs.scheduler import parts as parts_of
+
+        parts = [*parts_of("queue"), *parts_of("backfilling"), *parts_of("choice")]
+    return _last(incomplete, [*parts, *_names("scheduler")], ",+ ") or _files(incomplete)
+
+
+def _comparators(incomplete: str) -> list[str]:
+    return _last(incomplete, {"none", *(name.rpartition("/")[2] for name in _names("comparator"))})
+
+
+def _trace_or_file(incomplete: str) -> list[str]:
+    from gangwise.traces.twins import NAMES
+
+    return _last(incomplete, [f"twin:{name}" for name in NAMES], "\0") + _files(incomplete)
+
+
+COMPLETERS: dict[str, Callable[[str], list[str]]] = {
+    "scenario_or_file": lambda incomplete: (
+        _last(incomplete, _names("scenario"), "\0") + _files(incomplete)
+    ),
+    "trace_or_file": _trace_or_file,
+    "policies": _policies,
+    "schedulers": _schedulers,
+    "deciders": lambda incomplete: [*_last(incomplete, _names("policy")), *_schedulers(incomplete)],
+    "comparators": _comparators,
+    "trace_names": lambda incomplete: _last(incomplete, _names("trace")),
+    "families": lambda incomplete: _last(incomplete, _names("family")),
+}
+"""By what ``commands.toml`` calls them; typer knows their argument by its name."""
 
 
 @cache

@@ -1,14 +1,30 @@
-"""``gangwise replay``: which scheduler would have served the jobs of a log best."""
+"""What is asked of a log: ``gangwise replay``, ``what-if``, ``forecast`` and ``calibrate``."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from gangwise.cli.options import command_line, progress, say, screen, seed_list, settings_of
-from gangwise.core.errors import ScenarioError
-from gangwise.core.json_text import json_text
+import typer
+
+from gangwise.cli.options import (
+    after_stop,
+    command_line,
+    progress,
+    say,
+    screen,
+    seed_list,
+    settings_of,
+    table,
+)
+from gangwise.core.errors import ScenarioError, StoreError
+from gangwise.core.json_text import finite, json_text
+
+if TYPE_CHECKING:
+    from gangwise.experiments.what_if import Gate, Needed
+
 
 TWIN_SETTINGS = {
     "world": "unlike",
@@ -111,7 +127,7 @@ def _fill(
 ) -> None:
     from gangwise.core.files import Folder
     from gangwise.experiments.filling import fill_trace
-    from gangwise.report.filling import filling_figure, filling_sheet
+    from gangwise.report.curves import filling_figure, filling_sheet
     from gangwise.report.tables import rich_tables
 
     names = (policies or "").replace(",", " ").split()
@@ -132,3 +148,192 @@ def demo_command(out: Path = Path("gangwise-demo")) -> None:
     """Play gangs of 1 to 16 nodes under six schedulers: seconds; the first time a minute or two."""
     replay_command(out=out)
     say(f"open {out / 'report.html'} in a browser; next, a log of your own: gangwise replay FILE")
+
+
+def calibrate_command(
+    path: Path,
+    out: Path | None = None,
+    trace: str = "",
+    settings: list[str] | None = None,
+    as_json: bool = False,
+) -> None:
+    """Find the caps, closing hours and missing capacity that explain a log's waits."""
+    from gangwise.experiments.calibrate import FILE, calibrate_log
+
+    with progress("nothing is kept") as tell:
+        found = calibrate_log(path, trace, tell, **settings_of(settings))
+    print(json_text(found.as_dict()) if as_json else found)
+    if out is not None:
+        file = out / FILE
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            with open(file, "x", encoding="utf-8") as made:
+                made.write(found.toml())
+        except FileExistsError as error:
+            what = f"{file} is there already, maybe corrected by hand" if out.is_dir() else str(out)
+            raise StoreError(f"{what}; give another --out") from error
+        except OSError as error:
+            raise StoreError(f"cannot write {file}: {error.strerror or error}") from error
+        say(f"wrote {file}; read it, correct it; then: gangwise replay {path} --site {out}")
+
+
+def forecast_command(
+    source: str,
+    at: str = "",
+    scheduler: str = "fcfs+easy+best-fit",
+    recorded: bool = False,
+    draws: int = 100,
+    settings: list[str] | None = None,
+    as_json: bool = False,
+) -> None:
+    """Say when waiting jobs will start: at a time of a log, or on a live cluster now.
+
+    For each job: the time by which it starts with an even chance (p50) and in nine cases of ten
+    (p90), and when it would start if all jobs took as long as requested and no other came.
+    """
+    from gangwise.experiments.changes import seconds_of
+    from gangwise.experiments.forecast import forecast_log
+    from gangwise.service.recording import is_recording
+    from gangwise.service.views import lasting
+
+    if not 10 <= draws <= 10_000:
+        raise ScenarioError(f"--draws {draws}: give 10 to 10000")
+    if is_recording(source):
+        from gangwise.service.forecasting import forecast_live
+
+        if at:
+            raise ScenarioError(f"{source} is of a live service: leave out --at")
+        found = forecast_live(source)
+    elif not at:
+        raise ScenarioError("name the time with --at, on the log's clock, such as --at 12d6h")
+    else:
+        with progress("nothing is kept") as tell:
+            found = forecast_log(
+                source, seconds_of(at), scheduler, recorded, draws, settings_of(settings), tell
+            )
+    if as_json:
+        print(json_text(found.as_dict()))
+        return
+    heads = ["job", "user", "tasks", "asked", "waited", "p50", "p90", "by requests"]
+    seconds = ["limit", "waited", "p50", "p90", "promised"]
+    if at:
+        heads.append("started after" if recorded else "simulated")
+        seconds.append("started")
+    rows: list[list[Any]] = [
+        [row["job"], row["user"], str(row["tasks"]), *(lasting(row[name]) for name in seconds)]
+        for row in found.rows
+    ]
+    console = screen()
+    console.print(found.told, markup=False)
+    console.print(table(heads, rows, (0, 1)))
+
+
+def what_if_command(
+    source: str,
+    change: list[str] | None = None,
+    site: str | None = None,
+    rules: str = "",
+    load: float | None = None,
+    world: str | None = None,
+    seeds: str | None = None,
+    price: list[str] | None = None,
+    fail_if: list[str] | None = None,
+    target: str = "",
+    kinds: str = "",
+    out: Path | None = None,
+    jobs: int = -1,
+    backend: Literal["loky", "dask", "ray"] = "loky",
+    address: str | None = None,
+    settings: list[str] | None = None,
+    as_json: bool = False,
+) -> None:
+    """Play your own rules on your own log, and changes beside them: who waits less, who pays.
+
+    Nothing is applied: the last lines say what to change in the site's files.
+    """
+    from gangwise.experiments.replay import BASE
+    from gangwise.experiments.sweep import Workers
+    from gangwise.experiments.what_if import Asked, Gate, as_dict, broken, capacity, what_if
+    from gangwise.report.jobs import job_report, results_of
+
+    named = {"site": site, "load": load, "world": world}
+    given = settings_of(settings) | {k: value for k, value in named.items() if value is not None}
+    gates = [Gate.of(text) for text in fail_if or ()]
+    if bool(target) != bool(kinds) or (target and change):
+        raise ScenarioError("--target and --kinds belong together, and stand without --change")
+    if not change and not target:
+        raise ScenarioError(
+            "name at least one --change, such as --change pool.gpu.most_time=1d, "
+            "--change nodes.all+=8 or --change scheduler=sjf+easy+best-fit"
+        )
+    asked = Asked(
+        source,
+        given,
+        rules or BASE,
+        seed_list(seeds) if seeds else (),
+        out,
+        Workers(jobs, backend, address),
+        _prices(price),
+    )
+    with progress(after_stop(out)) as tell:
+        needed: list[Needed] = []
+        if target:
+            names = [name for name in kinds.replace(",", " ").split() if name]
+            played, needed = capacity(asked, Gate.of(target), names, tell)
+        else:
+            played = what_if(asked, change or [], tell, gates)
+    results = results_of(played, command=command_line())
+    why = broken(results, gates)
+    if as_json:
+        told = as_dict(played, results) | {"fails": why}
+        told |= {"capacity": [each._asdict() for each in needed]} if target else {}
+        print(json_text(finite(played.as_dict() | told)))
+    else:
+        screen().print(job_report(results).terminal())
+        for each in needed:
+            print(f"\n{_needed(each, Gate.of(target))}")
+        for name, lines in results.edits.items() if not target else ():
+            head = "in the site's files:" if lines else "no line of a site's files"
+            print("\n".join([f"\n{name} changes {head}", *lines]))
+    if out is not None:
+        from gangwise.report.pages import write_replay
+
+        write_replay(played, out, None, command_line())
+        say(f"wrote report.html and summary.json to {out}")
+    for line in why:
+        say(f"fails: {line}")
+    if why:
+        raise typer.Exit(1)
+
+
+def _needed(each: Needed, target: Gate) -> str:
+    from gangwise.experiments.statistics import Estimate, number, period
+
+    def told(value: float) -> str:
+        return target.told(Estimate(value, None, None))
+
+    if each.needed is None:
+        line = f"{each.kind}: no number of nodes tried reaches {target.text}; "
+        line += f"the most has {told(each.value)}"
+    else:
+        line = f"{each.kind}: {each.needed:,} nodes reach {target.text}, and there are {each.now:,}"
+        line += f" ({told(each.value)}; with one less {told(each.one_less)})"
+    priced = ""
+    if math.isfinite(each.bound):
+        priced = f"; it lowers what no schedule can beat by {number(each.bound, 1)} s at most"
+    longer = "shortens" if each.played >= 0 else "lengthens"
+    line += f". One more than now {longer} mean completion by {period(abs(each.played))}"
+    return f"{line}{priced}."
+
+
+def _prices(given: list[str] | None) -> dict[str, float]:
+    found = {}
+    for text in given or ():
+        device, _, value = text.partition("=")
+        try:
+            found[device.strip()] = float(value)
+        except ValueError:
+            raise ScenarioError(
+                f"--price {text}: write DEVICE=PRICE of a device-hour, such as gpu=2.1"
+            ) from None
+    return found

@@ -111,7 +111,7 @@ class Calibration:
     machines: tuple[Kind, ...]  # all of them, as published
     arrivals: Arrivals
     jobs_per_day: float  # with all of the machines
-    tables: Mapping[str, Any]  # numbers of its requests, see :mod:`gangwise.traces.twins.requests`
+    tables: Mapping[str, Any]  # numbers of its requests, see :mod:`gangwise.traces.twins.drawing`
     reproduces: str
     leaves_out: str
     days: float  # length by default
