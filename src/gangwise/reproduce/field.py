@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import random
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +20,7 @@ from gangwise.experiments.results import Results
 from gangwise.experiments.runs import Rows
 from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.jobs.filling import Filling
+from gangwise.jobs.gavel import water_filling
 from gangwise.jobs.metrics import spread
 from gangwise.jobs.model import Conditions, Jobs
 from gangwise.reproduce.measures import ALL, Cell
@@ -211,4 +213,37 @@ class Unallocated:
         rows = Rows()
         rows.add("unallocated at 100 %", 100 - np.interp(100, filled.arrived, filled.allocated))
         rows.add("unallocated at 130 %", 100 - filled.allocated[-1])
+        return rows
+
+
+# Gavel (Narayanan et al., OSDI 2020)
+
+
+class Entities(Unallocated):
+    """Fig. 11's first jobs on nine GPUs: throughputs over those with equal shares.
+
+    Entities of weights 1, 2 and 3 have six jobs each, which weigh 1 and 2 in turn. Throughputs on
+    the three kinds of GPUs are sorted draws of Python's generator of seed 0.
+    """
+
+    name, objective, minimise = "entities", "total", False
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
+
+    def describe(self) -> dict[str, Any]:
+        return {"jobs": self.jobs}
+
+    def fidelity(self) -> list[str]:
+        return ["shares of time are computed, and no time passes"]
+
+    def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
+        drawn, j, one = random.Random(0), np.arange(self.jobs), np.ones(self.jobs, np.int64)
+        rates = np.array([sorted(drawn.random() for _ in range(3)) for _ in j])
+        part = np.where(j % 2 == 0, 1.0, 2.0)
+        given = one, np.ones(self.jobs), np.full(3, 3.0), j // 6, np.arange(1.0, 4.0), part
+        level = (rates * water_filling(rates, *given)).sum(axis=1) / rates.mean(axis=1)
+        rows = Rows()
+        for name, value in [("least", min(level)), ("total", sum(level)), *enumerate(level)]:
+            rows.add(str(name), value)
         return rows
