@@ -27,7 +27,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from gangwise.approximation_jobs.environment import Observation, RateLearning
-from gangwise.approximation_jobs.kernels import place_tasks, slope
+from gangwise.approximation_jobs.kernels import slope
 from gangwise.approximation_jobs.opm import check_choice
 from gangwise.approximation_jobs.problem import POWER, SLACK, ApproximationProblem, slopes_at
 from gangwise.core.arrays import Bools, Floats, Ints
@@ -85,7 +85,7 @@ class CountingPolicy(PolicyBase):
         self._problem, self._rng = problem, rng
         self._order = rng.permutation(problem.M).astype(np.int64)
         self._holder = np.full(problem.M, -1, np.int64)
-        self._place = np.empty(0, np.int64)
+        self._place, self._now = np.empty(0, np.int64), np.empty(problem.M, np.int64)
 
     def most(self, observation: Observation) -> Floats:
         """How many machines each active job can pay in this slot, shape [n], as a real number."""
@@ -110,12 +110,9 @@ class CountingPolicy(PolicyBase):
     ) -> Ints:
         """Place ``want[k]`` tasks of the job in table row ``rows[k]``, earlier ones first."""
         self._make_room(observation)
-        listed = self._order if machines is None else machines
-        if machines is not None:
-            unlisted = np.ones(self._problem.M, dtype=bool)
-            unlisted[machines] = False
-            self._holder[unlisted] = -1
-        place_tasks(want, rows, listed, observation.available, self._place, self._holder)
+        order = self._order if machines is None else machines
+        order, worth = order[observation.available[order]], self._problem.prices
+        match_machines(want, rows, 0, order, worth, 0.0, self._place, self._holder, self._now)
         return self._holder
 
 
@@ -515,7 +512,6 @@ class Plan(RateLearning, CountingPolicy):
         self._rates = self._estimator(self.gamma)
         self._rates.start(problem.M, for_estimates)
         self._eta = 0.0
-        self._now = np.empty(problem.M, np.int64)
 
     def decide(self, observation: Observation) -> Ints:
         jobs, t, there = observation.jobs, observation.slot, observation.available
