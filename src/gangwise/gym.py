@@ -517,7 +517,6 @@ class JobsVectorEnv(VectorEnv[Any, Any, Any]):
         self._step(*beside, self._views, self._told)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Take a decision in every environment."""
         self._play(np.arange(self.num_envs), np.asarray(actions, dtype=np.int64))
         reward, over = (told.copy() for told in self._told)
         info: dict[str, Any] = {}

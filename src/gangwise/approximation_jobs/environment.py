@@ -307,7 +307,6 @@ class RateLearning:
         return make_estimator(self.estimator, gamma, self.kappa, self.window, self.tau, self.rate)
 
     def learn(self, feedback: tuple[Feedback, ...]) -> None:
-        """Take in the rates of the machines that ran a task."""
         for each in feedback:
             self._rates.learn(each.slot, each.machines, each.rates)
 

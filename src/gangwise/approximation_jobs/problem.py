@@ -189,7 +189,6 @@ class Job:
 
     @property
     def lifetime(self) -> int:
-        """d_j − a_j, in slots."""
         return self.deadline - self.arrival
 
     @property

@@ -24,8 +24,6 @@ BLOCK = 64  # slots generated at a time
 
 
 class RateStream(Protocol):
-    """One realisation of the service rates."""
-
     def draw(self, slots: int) -> Floats:
         """θ_i^t of the next slots, shape [slots, M], within [0, 1], in work per slot."""
 
@@ -42,8 +40,6 @@ class RateProcess(Protocol):
 
 
 class Rates(RateProcess, Protocol):
-    """A rate process that knows its means."""
-
     @property
     def means(self) -> Floats:
         """Expected rates, shape [M], in work per slot."""

@@ -28,8 +28,6 @@ PAPER_MACHINES = 1000  # M of §VI, for which q is stated
 
 
 class JobStream(Protocol):
-    """One realisation of the jobs."""
-
     def draw(self, slots: int) -> Sequence[Sequence[Job]]:
         """Jobs that arrive in each of the next slots: ``slots`` entries, empty where none does.
 
@@ -38,8 +36,6 @@ class JobStream(Protocol):
 
 
 class JobWorkload(Protocol):
-    """A description of the jobs that arrive."""
-
     def stream(self, rng: np.random.Generator) -> JobStream:
         """Start one realisation."""
 

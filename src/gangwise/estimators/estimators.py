@@ -446,8 +446,7 @@ class _Known:
     randomised = False
     _table: Floats
 
-    def start(self, arms: int, rng: np.random.Generator) -> None:
-        """There is nothing to forget."""
+    def start(self, arms: int, rng: np.random.Generator) -> None: ...
 
     def estimate(self, slot: int) -> Floats:
         """The row of this slot; the last one from there on."""
@@ -458,8 +457,7 @@ class _Known:
     def untried(self) -> Bools:
         return np.zeros(self._table.shape[1], dtype=bool)
 
-    def learn(self, slot: int, arms: Ints, values: Floats) -> None:
-        """Nothing to learn."""
+    def learn(self, slot: int, arms: Ints, values: Floats) -> None: ...
 
 
 @dataclass(eq=False)

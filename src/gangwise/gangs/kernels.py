@@ -35,8 +35,6 @@ class GangArrays(NamedTuple):
 
 
 class Allocation(NamedTuple):
-    """Allocation: who holds what."""
-
     channel: Ints  # [Q] of each task, -1 for none
     left: Floats  # [R, K] devices not handed out
     total: Floats  # [L, K] devices handed out, what the overhead is paid for
@@ -47,7 +45,6 @@ class Allocation(NamedTuple):
 
 @kernel
 def put(g: GangArrays, h: Allocation, q: int, e: int) -> None:
-    """Place task ``q`` on channel ``e``."""
     l, r = g.job_type[q], g.server[e]
     h.channel[q] = e
     h.placed[l] += 1
@@ -59,7 +56,6 @@ def put(g: GangArrays, h: Allocation, q: int, e: int) -> None:
 
 @kernel
 def take(g: GangArrays, h: Allocation, q: int) -> None:
-    """Take task ``q`` off its server."""
     l, e = g.job_type[q], h.channel[q]
     r = g.server[e]
     h.channel[q] = -1
@@ -73,7 +69,6 @@ def take(g: GangArrays, h: Allocation, q: int) -> None:
 
 @kernel
 def clear(g: GangArrays, h: Allocation, l: int) -> None:
-    """Take a whole job off its servers."""
     for q in range(g.first[l], g.first[l + 1]):
         if h.channel[q] >= 0:
             take(g, h, q)

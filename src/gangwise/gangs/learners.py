@@ -53,7 +53,6 @@ class GangMeans(ChannelLearner[GangSpeedsProblem]):
             )
 
     def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
-        """Bind to a problem; nothing is known about any channel."""
         super().start(problem, rng)
         self._solver = GangSolver(problem, self.solver, self.columns, self.passes)
         self._none = np.zeros(problem.E)

@@ -54,8 +54,6 @@ class OwnColumns(NamedTuple):
 
 
 class Objective(Protocol):
-    """What a placement is worth."""
-
     def columns(self) -> OwnColumns:
         """The linear objective; own columns are numbered from ``size + L`` on."""
 

@@ -76,7 +76,6 @@ class GangOGASched(PolicyBase):
             )
 
     def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
-        """Bind planner and servers to a problem; no gang is remembered."""
         self._planner.start(problem.relaxed, rng)
         self._servers = Placement(problem)
         self._memory = np.full(problem.Q, -1, dtype=np.int64)

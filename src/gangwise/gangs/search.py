@@ -405,7 +405,6 @@ def total(g: GangArrays, h: Allocation, worth: Floats) -> float:
 
 @kernel
 def restore_all(g: GangArrays, h: Allocation) -> None:
-    """Put everything back as ``saved`` has it."""
     for q in range(h.channel.size):
         if h.channel[q] >= 0 and h.channel[q] != h.saved[q]:
             take(g, h, q)

@@ -35,8 +35,6 @@ NEAR = 1e-6
 
 
 class Finding(NamedTuple):
-    """A rule that was broken."""
-
     rule: str
     job: str
     node: str
@@ -66,7 +64,6 @@ class Audit:
         return f"audited: {self.starts:,} starts{some}, {found:,} findings"
 
     def skip(self, why: str) -> None:
-        """Count a check that was left out."""
         self.skipped[why] = self.skipped.get(why, 0) + 1
 
 
@@ -147,11 +144,9 @@ class _Auditor:
             )
 
     def bad_attempts(self, rule: str, bad: Any, text: str) -> None:
-        """Note attempts that broke a rule as they began."""
         self.found(rule, bad, self.of, None, self.from_, text)
 
     def bad_pieces(self, rule: str, bad: Any, text: str) -> None:
-        """Note pieces that broke a rule as they began."""
         self.found(rule, bad, self.job, self.node, self.begin, text)
 
     # ---------------------------------------------------------------------- what always holds
@@ -387,7 +382,6 @@ class _Auditor:
     # ---------------------------------------------------------------------- who may start
 
     def fits(self, j: int, free: Ints, up: Bools) -> bool:
-        """Whether all tasks of a job fit."""
         asked = self.demand[j] > 0
         if not asked.any():
             return False

@@ -84,8 +84,6 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A job and where it runs."""
-
     job: Job
     pieces: tuple[Piece, ...]
     begun: float
@@ -147,7 +145,6 @@ class Books:
 
     @classmethod
     def opened(cls, nodes: Nodes) -> Books:
-        """Books of an empty cluster."""
         device = np.zeros((len(nodes), 0), dtype=np.int64)
         if nodes.shared is not None:
             count = nodes.capacity[:, nodes.devices.index(nodes.shared)] // 1000
@@ -201,7 +198,6 @@ class Books:
         return time if self.hours is None else self.hours.opens(job.row, time)
 
     def tally(self) -> Tally:
-        """What running jobs take of the caps."""
         return Tally(self.caps, self.nodes, (r.job for r in self.running.values()))
 
     def tell_apart(self, shape: Shape, tasks: Sequence[tuple[int, int]]) -> tuple[Piece, ...]:

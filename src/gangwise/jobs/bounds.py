@@ -170,7 +170,6 @@ class LowerBound:
 
     @property
     def searched(self) -> bool:
-        """Whether prices were searched."""
         return bool(self.prices.shape[1] > 0)
 
     @property

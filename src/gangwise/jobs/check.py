@@ -175,8 +175,6 @@ def _digest(log: list[Any]) -> str:
 
 
 class _World:
-    """A random cluster with jobs."""
-
     def __init__(self, rng: np.random.Generator):
         N, J = int(rng.integers(2, 6)), 25
         self.capacity = rng.integers(2, 9, size=N)

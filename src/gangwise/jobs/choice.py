@@ -358,7 +358,6 @@ class ByRate(Worth):
         return math.exp(min(float(mean[n]) for n, _ in chosen))
 
     def observe(self, rate: Rate) -> None:
-        """Learn from a measurement."""
         if self.rates == "labels":
             return
         l, nodes = self._types[rate.job.job_type], np.array(rate.nodes, dtype=np.int64)

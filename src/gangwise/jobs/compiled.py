@@ -220,7 +220,6 @@ def again_in_python(
 
 
 def placed(pieces: Iterable[Piece]) -> dict[tuple[int, int], int]:
-    """Tasks by node and devices."""
     tasks: dict[tuple[int, int], int] = {}
     for n, c, mask in pieces:
         tasks[n, mask] = tasks.get((n, mask), 0) + c
@@ -228,7 +227,6 @@ def placed(pieces: Iterable[Piece]) -> dict[tuple[int, int], int]:
 
 
 def pieces_of(given: kernels.Given, x: kernels.State, j: int) -> tuple[Piece, ...]:
-    """Pieces of a job that runs."""
     p = int(given.jobs["piece_from"][j])
     rows = x.out[p : p + int(x.jobs["pieces"][j])]
     return tuple(zip(*(rows[name].tolist() for name in ("node", "tasks", "mask"))))

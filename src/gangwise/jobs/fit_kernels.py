@@ -103,7 +103,6 @@ def occupy(g: Given, x: State, j: int, count: int) -> None:
 
 @inlined_kernel
 def vacate(g: Given, x: State, j: int) -> None:
-    """Give back the devices of job j."""
     s = int64(g.jobs[j].shape)
     p = g.jobs[j].piece_from
     for i in range(p, p + x.jobs[j].pieces):

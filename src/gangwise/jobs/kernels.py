@@ -475,7 +475,6 @@ def insert(words: Ints, summary: Ints, at: Any, i: int) -> None:
 
 @inlined_kernel
 def remove(words: Ints, summary: Ints, i: int) -> None:
-    """Take i out of the set."""
     w = i >> 6
     words[w] &= ~(int64(1) << (i & 63))
     if words[w] == 0:

@@ -154,8 +154,6 @@ def tree_of(quotas: Mapping[str, Any]) -> dict[str, Holder]:
 
 @dataclass
 class Workload:
-    """A job in its queue: what it asks for, and what it was given."""
-
     job: Job
     queue: Holder
     asks: dict[str, float]
@@ -528,7 +526,6 @@ def room(queue: Holder, k: Key, amount: float) -> float:
 
 
 def shortage(w: Workload) -> str:
-    """What a workload lacks, in words."""
     lacks = [
         f"{amount:g} {kind} of flavor {flavor} asked for, {max(w.queue.free((flavor, kind)), 0):g} "
         f"free (nominal quota {w.queue.limit((flavor, kind)).nominal:g})"

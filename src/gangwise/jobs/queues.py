@@ -29,8 +29,6 @@ Change = tuple[float, int, Job, tuple[Piece, ...]]
 
 
 class Order(Protocol):
-    """An order of the queue."""
-
     def take_in(self, books: Books) -> None:
         """Read the events since the last round."""
 
@@ -79,8 +77,6 @@ class EarliestDeadline(_ByKey):
 
 @dataclass
 class Priority(_ByKey):
-    """Highest priority first."""
-
     name: ClassVar[str] = "priority"
     order: ClassVar[int] = kernels.PRIORITY
 

@@ -292,7 +292,6 @@ class Expectations:
         ended(self.r, self.row[job.id], seconds, whole, now)
 
     def forget(self, job: Job) -> None:
-        """Give the row of a job that is over to the next that comes."""
         if job.id in self.row:
             self.free.append(self.row.pop(job.id))
 

@@ -371,7 +371,6 @@ def _events(
 
 
 def name_of(scheduler: Any) -> str:
-    """Name of a scheduler in results."""
     if not isinstance(scheduler, Composed):
         return type(scheduler).__name__
     choice = getattr(scheduler.choice, "name", type(scheduler.choice).__name__)

@@ -93,7 +93,6 @@ _parts: dict[Part, dict[str, Callable[[], Any]]] = {
 
 
 def parts(part: Part) -> list[str]:
-    """Names of the registered parts of a kind."""
     return list(_parts[part])
 
 

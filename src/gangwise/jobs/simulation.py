@@ -191,7 +191,6 @@ class JobSimulation:
         return status != event_kernels.DONE
 
     def _decisions(self, now: float) -> list[Any]:
-        """What the scheduler wants in this round."""
         return self._timed(lambda: self.scheduler.place(Queue(self.waiting), self.books, now))
 
     def _timed(self, decide: Callable[[], Iterable[Any]]) -> list[Any]:
@@ -380,7 +379,6 @@ class JobSimulation:
                     yield f"takes more of {nodes.shared} {g} of node {nodes.names[n]} than is free"
 
     def schedule(self) -> Schedule:
-        """The schedule so far."""
         t, x = self.tables, self.state
         copies = {name: getattr(x, name).copy() for name in ("start", "end", "lost", "promised")}
         return outcome(

@@ -523,7 +523,6 @@ class Site:
                 )
 
     def _jobs(self, jobs: Jobs) -> Jobs:
-        """Jobs that ask for nothing of what is not given out."""
         keep = np.array([name not in self.ignored for name in jobs.devices])
         shapes = tuple(
             s._replace(demand=tuple(np.where(keep, s.demand, 0).tolist())) for s in jobs.shapes

@@ -172,7 +172,6 @@ class Reading:
         return next((kind for at, kind in SCONTROL.items() if low.startswith(at.lower())), "config")
 
     def _printed(self, file: Path) -> None:
-        """What scontrol or sacctmgr printed."""
         if file.name == "site.toml":
             return
         lines = self._text(file).splitlines()
@@ -465,7 +464,6 @@ def _pool(r: Reading, row: Row, nodes: Nodes | None) -> dict[str, Any]:
 
 
 def _priority(r: Reading, row: Row) -> dict[str, Any]:
-    """Weights of the multifactor priority."""
     flags = row.values.get("PriorityFlags", "").upper().split(",")
     for flag in flags:
         if flag not in ("", "FAIR_TREE", "NO_FAIR_TREE"):
@@ -501,7 +499,6 @@ def way(text: str) -> str:
 
 
 def _preemption(r: Reading, row: Row) -> dict[str, Any]:
-    """Who may preempt whom, and how."""
     kind = row.values.get("PreemptType", "") or "preempt/none"
     by = {"preempt/qos": "qos", "preempt/partition_prio": "tier"}.get(kind, "")
     if not by:

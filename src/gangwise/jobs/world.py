@@ -33,8 +33,6 @@ MOST_CHANGES = 5_000_000  # changes of nodes' rates in one run, at most
 
 
 class Drawn(NamedTuple):
-    """Hidden rates drawn for one seed."""
-
     jobs: Jobs  # those given, with the limits drawn
     nodes: Nodes  # their declared rates are the generations' speeds
     conditions: Conditions  # what is hidden
@@ -43,8 +41,6 @@ class Drawn(NamedTuple):
 
 
 class World(Protocol):
-    """Where nodes and their hidden rates come from."""
-
     @property
     def digests(self) -> Mapping[str, str]:
         """SHA-256 of the files that it reads."""

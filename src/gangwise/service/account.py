@@ -53,7 +53,6 @@ MEASURED = 1000
 
 
 def monday(now: float) -> float:
-    """The last Monday, 0:00 local time."""
     day = datetime.datetime.fromtimestamp(now)
     day = day.replace(hour=0, minute=0, second=0, microsecond=0)
     return (day - datetime.timedelta(days=day.weekday())).timestamp()

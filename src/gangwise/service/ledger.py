@@ -97,8 +97,6 @@ class Known:
 
 @dataclass(frozen=True)
 class Intent:
-    """A decision that is to be carried out on the cluster."""
-
     kind: Literal["place", "preempt"]
     job: str
     attempt: int
