@@ -238,14 +238,6 @@ def test_without_optuna(tmp_path, monkeypatch):
         tuned(tmp_path)
 
 
-def test_the_old_name_of_range_is_refused_with_the_new_one():
-    from typer.testing import CliRunner
-
-    done = CliRunner().invoke(app, ["tune", "drf", "drf", "--knob", "steps=1:3:int"])
-    assert done.exit_code == 1
-    assert "write --range steps=1:3:int" in str(done.exception)
-
-
 def test_command(tmp_path):
     from typer.testing import CliRunner
 

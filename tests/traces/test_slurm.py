@@ -19,7 +19,7 @@ from gangwise.traces.convert import convert
 from gangwise.traces.formats.slurm import OPEN_XDMOD, SlurmSacct
 from gangwise.traces.formats.slurm_notation import expand_nodes, gib, request, tres
 from gangwise.traces.inspect import inspect
-from gangwise.traces.io.quantities import clock
+from gangwise.traces.io.text import clock
 from gangwise.traces.slots.opening import open_trace
 
 HEADER = "JobID|User|State|Submit|Start|End|ReqTRES|AllocTRES|NNodes|NodeList"

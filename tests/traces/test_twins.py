@@ -23,7 +23,7 @@ from gangwise.traces.slots.grouping import fits_somewhere
 from gangwise.traces.slots.opening import open_trace
 from gangwise.traces.tables import Tables, of_tables
 from gangwise.traces.twins import NAMES, calibration, completed, twin
-from gangwise.traces.twins.calibration import Arrivals, Cdf, Kind, servers_of
+from gangwise.traces.twins.drawing import Arrivals, Cdf, Kind, servers_of
 from tests.traces.distances import distance, kolmogorov_smirnov, total_variation
 
 AlibabaGpuV2023 = reader("alibaba-gpu-v2023")

@@ -145,7 +145,6 @@ def tune_command(
     scenario: str,
     policy: str = "",
     ranges: list[str] | None = None,
-    knob: list[str] | None = None,
     settings: list[str] | None = None,
     site: str = "",
     parts: int = 12,
@@ -170,8 +169,6 @@ def tune_command(
     from gangwise.experiments.store import write_provenance
     from gangwise.experiments.tune import TUNING, tune
 
-    if knob:
-        raise ScenarioError(f"--knob is called --range now: write --range {knob[0]}")
     given, numbers = settings_of(settings), [range(1000, 1003), range(2000, 2010)]
     if site:
         given |= {"source": scenario, "site": site, "parts": parts}

@@ -547,10 +547,6 @@ def holding(n: Compared) -> str:
     )
 
 
-def ignoring(n: Compared) -> str:
-    return " ".join(f"{each[:1].upper()}{each[1:]}." for each in n.ignored)
-
-
 def comparing(n: Compared) -> str:
     """Who is better than the base, who is worse, and who cannot be told apart from it."""
     if not n.others:
@@ -591,7 +587,9 @@ def doubting(n: Compared) -> str:
     """The model's own error, beside what schedulers save in it."""
     if not n.others or not math.isfinite(n.error().mean):
         return ""
-    found = f"The model's own error of mean completion is {_signed(n.error())}"
+    error = n.error()
+    sign = "+" if error.mean > 0 else "−"
+    found = f"The model's own error of mean completion is {sign}{_amount(error)}"
     clear = ("better", "kills more", "refuses", "worse")
     differ = [name for name in n.others if n.verdict(name) in clear]
     small = [name for name in differ if not n.beyond(name)]
@@ -602,11 +600,6 @@ def doubting(n: Compared) -> str:
     )
     which, it = ("this difference", "it") if len(differ) == 1 else (which, "them")
     return f"{found}, perhaps more than {which}: the cluster itself may not show {it}."
-
-
-def _signed(change: Estimate) -> str:
-    sign = "+" if change.mean > 0 else "−"
-    return f"{sign}{_amount(change)}"
 
 
 def _without_interval(n: Compared, names: Sequence[str]) -> str:
@@ -724,7 +717,7 @@ def slow_nodes(n: Compared) -> str:
 SENTENCES: tuple[Callable[[Compared], str], ...] = (
     retelling,
     holding,
-    ignoring,
+    lambda n: " ".join(f"{each[:1].upper()}{each[1:]}." for each in n.ignored),
     comparing,
     doubting,
     killing,

@@ -202,10 +202,11 @@ def _explain_shares(out: Explained, p: GainOverheadProblem, simulation: _Remembe
         alone = p.reward(one, np.where((p.channels.job_type == l)[:, None], y, 0.0))
         order = mine[np.argsort(-y[mine].sum(axis=1), kind="stable")]
         used = [e for e in order if y[e].sum() > 1e-9]
+        held = zip(devices, y[mine].sum(axis=0), p.upper[mine].sum(axis=0))
         out.rows.append(
             {
                 "job type": p.job_types[l],
-                "got": _amounts(devices, y[mine].sum(axis=0), p.upper[mine].sum(axis=0)),
+                "got": ", ".join(f"{h:.3g} of {w:.3g} {k}" for k, h, w in held if w > 0),
                 "on": _places([(servers[p.channels.server[e]], y[e].sum()) for e in used]),
                 "gain": alone.gain,
                 "overhead": alone.overhead,
@@ -255,11 +256,6 @@ def _explain_shares(out: Explained, p: GainOverheadProblem, simulation: _Remembe
     best = solve(p, arrivals).value if came.size else 0.0
     share = f", {100 * out.about['reward'] / best:.1f} % of it" if best > 0 else ""
     out.sentences.append(f"The best decision for these arrivals earns {best:.4g}{share}.")
-
-
-def _amounts(devices: Any, held: Any, wanted: Any) -> str:
-    parts = [f"{h:.3g} of {w:.3g} {k}" for k, h, w in zip(devices, held, wanted) if w > 0]
-    return ", ".join(parts)
 
 
 def _places(places: list[tuple[str, float]]) -> str:

@@ -390,7 +390,7 @@ class ReplayScenario:
             **({"parts": self.settings.parts} if self.settings.parts else {}),
             "source": Path(self.settings.source).name if files else self.settings.source,
             "files": files,
-            "digest": self._of_jobs,
+            "digest": _digest(self.jobs, self.site),
             "world": self._world_name(),
             "world_files": {} if self.world is None else dict(self.world.digests),
             "drawn": self.estimate.told()
@@ -399,10 +399,6 @@ class ReplayScenario:
             if self.world is not None
             else "",
         }
-
-    @cached_property
-    def _of_jobs(self) -> str:
-        return _digest(self.jobs, self.site)
 
     def _world_name(self) -> str:
         """Without the folder of its files, whose digests define it."""

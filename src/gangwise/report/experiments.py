@@ -126,7 +126,8 @@ def result_sheet(numbers: Numbers) -> Sheet:
         captions[0] += f" Best {numbers.deciders[0]} of each cell first."
         if len(results.policies) > 1:
             base = results.policies[0]
-            columns.append((f"% over\n{base}", _leads(numbers, base, at)))
+            leads = [numbers.lead(base, each) for each in at]
+            columns.append((f"% over\n{base}", estimate_cells(leads, sign=True, least=1)))
             met = "the same arrivals and noise" if results.slotwise else "the same jobs and rates"
             captions.append(f"The lead over {base} is paired by seed: {met}.")
     if proved := proved_text(numbers):
@@ -216,10 +217,6 @@ def regret_sheet(numbers: Numbers, comparator: str) -> Sheet:
 
 def _used(percent: float) -> Cell:
     return value_cell(percent, max(0, decimals_for([Estimate(percent, None, None)]) - 2))
-
-
-def _leads(numbers: Numbers, base: str, at: Sequence[At]) -> list[Cell]:
-    return estimate_cells([numbers.lead(base, each) for each in at], sign=True, least=1)
 
 
 def _times(numbers: Numbers, at: Sequence[At]) -> tuple[str, list[Cell]]:
@@ -383,16 +380,12 @@ def _policy(shown: Shown, policy: str) -> Fold:
     return Fold(policy, parts, shown.anchors[policy], shown.looks.get(policy))
 
 
-def scenario_section(shown: Shown) -> Section | None:
-    return Section("Scenario", [Values(shown.scenario)]) if shown.scenario else None
-
-
 SECTIONS: list[Callable[[Shown], Section | None]] = [
     results_section,
     figures_section,
     regrets_section,
     policies_section,
-    scenario_section,
+    lambda shown: Section("Scenario", [Values(shown.scenario)]) if shown.scenario else None,
     lambda shown: shown.made,
 ]
 """Of a page about an experiment, in their order."""

@@ -526,11 +526,6 @@ def _labels(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _over_time(n: Compared) -> list[Drawn]:
-    shown = {name: each[0] for name, each in n.outcomes.items()}
-    return [pictured("Utilisation and queue over time", *_lines_over_time(n, shown))]
-
-
 def _lines_over_time(n: Compared, shown: Mapping[str, Outcome]) -> tuple[Rows, list[Panel], str]:
     device = n.device
     begin = min(o.span[0] for o in shown.values())
@@ -621,7 +616,9 @@ def _off(group: GroupWaits) -> float:
 
 def figures_section(report: JobReport) -> Section:
     n = report.results
-    figures = [*_group_figure(n), *_over_time(n), *_learned_figures(n)]
+    shown = {name: each[0] for name, each in n.outcomes.items()}
+    over_time = pictured("Utilisation and queue over time", *_lines_over_time(n, shown))
+    figures = [*_group_figure(n), over_time, *_learned_figures(n)]
     title = "Waiting by job size and user, utilisation over time"
     return Section(title, [*figures, *_group_sheets(n)])
 

@@ -83,7 +83,6 @@ class Drawn(NamedTuple):
     title: str
     caption: str
     key: Looks = MappingProxyType({})
-    titled: bool = False  # whether the drawing says its title itself
     numbers: pl.DataFrame | None = None
     panels: Sequence[Panel] = ()
 
@@ -328,10 +327,6 @@ def setting(value: Any) -> str:
         return repr(value)
 
 
-def _plain_number(value: float) -> str:
-    return "" if math.isnan(value) else repr(float(value))
-
-
 def _for_script(value: Any) -> Markup:
     """Data as JSON inside a script element, which no text in it can close."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -417,7 +412,7 @@ _ENVIRONMENT.filters |= {
     "breakable": breakable,
     "prose": prose,
     "setting": setting,
-    "plain_number": _plain_number,
+    "plain_number": lambda value: "" if math.isnan(value) else repr(float(value)),
     "embedded": embedded,
     "for_script": _for_script,
     "enumerated": enumerated,

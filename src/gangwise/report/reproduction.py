@@ -166,33 +166,20 @@ def read_reproduction(folder: Path) -> Reproduced:
 
 
 def read_picture(folder: Path, artefact: Shown) -> Drawn | None:
-    """The picture of an artefact, drawn from its numbers, or as stored; None where there is none.
-
-    StoreError when numbers or picture are torn.
-    """
+    """The picture of an artefact, drawn from its numbers; None without, StoreError when torn."""
     caption = f"The numbers are in {artefact.stem}.csv and {artefact.stem}.parquet."
     path = folder / f"{artefact.stem}.parquet"
-    if artefact.panels and path.exists():
-        try:
-            numbers = pl.read_parquet(path)
-            if numbers["low"].is_not_null().any():
-                many = numbers["line"].n_unique() > BANDS
-                caption += " Bands and bars are 95 % confidence intervals"
-                caption += "; point at a name for the band of its line." if many else "."
-            title = sentence_case(artefact.title)
-            return pictured(title, numbers, artefact.panels, caption)
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise _torn(path, str(error)) from error
-    path = folder / f"{artefact.stem}.svg"
-    if not path.exists():
+    if not (artefact.panels and path.exists()):
         return None
     try:
-        svg = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
+        numbers = pl.read_parquet(path)
+        if numbers["low"].is_not_null().any():
+            many = numbers["line"].n_unique() > BANDS
+            caption += " Bands and bars are 95 % confidence intervals"
+            caption += "; point at a name for the band of its line." if many else "."
+        return pictured(sentence_case(artefact.title), numbers, artefact.panels, caption)
+    except (OSError, pl.exceptions.PolarsError) as error:
         raise _torn(path, str(error)) from error
-    if "<svg" not in svg or not svg.rstrip().endswith("</svg>"):
-        raise _torn(path, "it is not a whole picture")
-    return Drawn((svg,), artefact.title, caption, titled=True)
 
 
 def _read(path: Path) -> Any:
@@ -276,7 +263,6 @@ def claims_sheet(found: Reproduced) -> Sheet:
 def artefact_section(folder: Path, artefact: Shown, every: Sequence[Row]) -> Section:
     rows = [row for row in every if row.stem == artefact.stem]
     picture = read_picture(folder, artefact)
-    titled = picture is not None and not picture.titled  # above the picture, which says it then
     parts: list[Part] = [] if picture is None else [picture]
     if rows:
         parts.append(
@@ -295,7 +281,7 @@ def artefact_section(folder: Path, artefact: Shown, every: Sequence[Row]) -> Sec
     if reasons:
         each = [f"{'; '.join(of)}: {reason}." for reason, of in reasons.items()]
         parts += [Text("Where ours differs, or may, and why:"), Bullets(each)]
-    title = artefact.called if titled else f"{artefact.called}: {artefact.title}"
+    title = artefact.called if picture is not None else f"{artefact.called}: {artefact.title}"
     return Section(title, parts, artefact.stem)
 
 

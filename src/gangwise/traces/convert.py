@@ -231,6 +231,10 @@ def _account(reading: Reading, record: SourceFile, manifest: Manifest, out: Path
     manifest.save(out)
 
 
+def _report_progress(progress: Progress, done: int, total: int, stored: int) -> None:
+    progress(done + stored, total)
+
+
 def _begun(out: Path, form: Format, files: dict[str, list[Path]], rows: int) -> Manifest:
     """The manifest of an unfinished conversion of the same files."""
     now = {
@@ -278,10 +282,6 @@ def _begun(out: Path, form: Format, files: dict[str, list[Path]], rows: int) -> 
             if missing:
                 raise StoreError(f"{missing[0]} is missing from {out / table}{again}")
     return manifest
-
-
-def _report_progress(progress: Progress, done: int, total: int, stored: int) -> None:
-    progress(done + stored, total)
 
 
 def _format(path: Path, trace: str) -> Format:

@@ -25,8 +25,7 @@ from gangwise.traces.formats.own_csv import NAME, WHITESPACE, OwnCsv, leaves
 from gangwise.traces.io.account import reasons
 from gangwise.traces.io.blocks import Blocks, with_points
 from gangwise.traces.io.json_records import key_of_records, read_records, texts_of
-from gangwise.traces.io.quantities import CLOCK, QUANTITY
-from gangwise.traces.io.text import first_lines, split_line, start_of
+from gangwise.traces.io.text import CLOCK, QUANTITY, first_lines, split_line, start_of
 from gangwise.traces.registered import registered_traces
 from gangwise.traces.tables import period_of
 from gangwise.traces.work import amount_text, device_hours

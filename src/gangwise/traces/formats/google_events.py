@@ -335,10 +335,6 @@ class Machines(NamedTuple):
     notes: tuple[str, ...]
 
 
-def no_machines() -> Machines:
-    return Machines(server_table(), None, (), ("machine_events is not here",))
-
-
 def machines_of(
     events: pl.DataFrame, add: int, remove: int, begin: int, end: int, files: Sequence[str]
 ) -> Machines:
@@ -500,7 +496,7 @@ class GoogleReader(Reader):
                 "not known (cpu and mem are null)"
             )
         jobs = self._extra(job_rows(kept, self.users.frame(), window, self.CODES))
-        found = no_machines()
+        found = Machines(server_table(), None, (), ("machine_events is not here",))
         if self.source.has("machine_events"):
             found = self._machines(window.end)
         return Tables(

@@ -19,7 +19,7 @@ from gangwise.core.errors import TraceError
 from gangwise.traces.format import all_files, declared
 from gangwise.traces.io.account import Account, Stage, reasons
 from gangwise.traces.io.json_records import beginning, read_records
-from gangwise.traces.io.quantities import QUANTITY, SUFFIXES
+from gangwise.traces.io.text import QUANTITY, SUFFIXES
 from gangwise.traces.tables import Reader, Tables, server_table
 
 TIMES = {
@@ -37,10 +37,6 @@ def is_export(file: Path) -> bool:
     """Whether a file is an answer of Prometheus with series of pods or nodes."""
     start = beginning(file)
     return start.startswith("{") and '"resultType"' in start and '"kube_' in start
-
-
-def is_known(series: Mapping[str, Any]) -> bool:
-    return series["metric"].get("__name__") in (*SERIES, *NODES)
 
 
 def samples(series: Mapping[str, Any]) -> list[tuple[float, float]]:
@@ -444,7 +440,7 @@ def _series(records: list[Any], account: Account) -> list[Any]:
         try:
             needed = ("node",) if "node" in record["metric"] else ("namespace", "pod")
             samples(record), [record["metric"][label] for label in needed]
-            if is_known(record):
+            if record["metric"].get("__name__") in (*SERIES, *NODES):
                 found.append(record)
             else:
                 account.leave_out(

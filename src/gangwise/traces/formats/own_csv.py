@@ -22,10 +22,9 @@ from gangwise.traces.formats.tabular import sorted_models
 from gangwise.traces.io.account import Stage, leave_out, reasons, refuse
 from gangwise.traces.io.blocks import Blocks, Commented
 from gangwise.traces.io.json_records import RecordLines
-from gangwise.traces.io.quantities import CLOCK, QUANTITY, UNITS, clock, quantity
 from gangwise.traces.io.reading import read_table
 from gangwise.traces.io.schema import Column, Schema
-from gangwise.traces.io.text import first_lines, split_line
+from gangwise.traces.io.text import CLOCK, QUANTITY, UNITS, clock, first_lines, quantity, split_line
 from gangwise.traces.tables import Reader, Tables, server_table
 
 NAME = "csv"

@@ -36,10 +36,9 @@ from gangwise.traces.formats.tabular import Section
 from gangwise.traces.io.account import Account, Stage, leave_out, reasons, refuse
 from gangwise.traces.io.blocks import Block, Blocks
 from gangwise.traces.io.json_records import beginning, read_records
-from gangwise.traces.io.quantities import clock
 from gangwise.traces.io.reading import read_table
 from gangwise.traces.io.schema import Column, Schema
-from gangwise.traces.io.text import first_lines, split_line
+from gangwise.traces.io.text import clock, first_lines, split_line
 from gangwise.traces.source import Source
 from gangwise.traces.tables import Reader, Tables, server_table
 
@@ -269,7 +268,8 @@ def read_sacct_json(
         try:
             job = _job(record)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            account.refuse(row, f"the record has no usable {_at_fault(error)}")
+            missing = error if isinstance(error, _MissingError) else "fields of a job"
+            account.refuse(row, f"the record has no usable {missing}")
             continue
         if job["name"] in ids:
             account.refuse(row, "job_id was used before", job["name"])
@@ -292,10 +292,6 @@ def read_sacct_json(
 
 
 class _MissingError(ValueError): ...
-
-
-def _at_fault(error: Exception) -> str:
-    return str(error) if isinstance(error, _MissingError) else "fields of a job"
 
 
 def _job(record: dict[str, Any]) -> dict[str, Any]:

@@ -144,8 +144,9 @@ def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> Demand:
         jobs["weight"].to_numpy(),
     )
     why = "no job type for its choice of GPU models; raise job_types"
-    jobs = account.keep("job types", jobs, why, grouping.job_type >= 0)
-    grouping = grouping.of_typed()
+    typed = grouping.job_type >= 0
+    jobs = account.keep("job types", jobs, why, typed)
+    grouping = replace(grouping, job_type=grouping.job_type[typed], factor=grouping.factor[typed])
     account.notes.append(_grouping_note(jobs, grouping))
     fit = fits(grouping.requests, grouping.models, capacity, model)
     slot = ((jobs["created"].to_numpy() - start) // length).astype(np.int64)

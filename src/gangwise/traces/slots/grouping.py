@@ -30,7 +30,7 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.cluster import Cluster
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.traces.tables import Tables
-from gangwise.traces.twins.calibration import NAMES as TWINS
+from gangwise.traces.twins.drawing import NAMES as TWINS
 
 FLOOR = 0.01
 QUANTITIES = ("cpu", "mem", "gpu")
@@ -58,10 +58,6 @@ class Grouping:
             taken = sum(other == name or other.startswith(f"{name}~") for other in names)
             names.append(f"{name}~{taken + 1}" if taken else name)
         return tuple(names)
-
-    def of_typed(self) -> Grouping:
-        typed = self.job_type >= 0
-        return replace(self, job_type=self.job_type[typed], factor=self.factor[typed])
 
 
 def group_jobs(
