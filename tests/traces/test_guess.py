@@ -56,7 +56,7 @@ def test_layouts_and_times(tmp_path, separator, times):
 
 
 def test_german_dates_and_decimal_commas(tmp_path):
-    text = "\ufeffJobID;Cores;Mem_GB;Submit;Runtime_h;Hosts\r\n"
+    text = "\ufeffAuftrag;Kerne;Speicher (GB);Eingereicht;Laufzeit (h);Hosts\r\n"
     text += (
         'a;4;1,5;15.01.2024 10:00:00;0,25;"n1,n2"\r\n\r\nb;2;"12,0";15.01.2024 10:30:00;2;7,8\r\n'
     )

@@ -632,6 +632,7 @@ def _furthest(n: Compared, names: Sequence[str]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
+    names = names if len(names) < 9 else [*names[:7], f"{len(names) - 7} others"]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
@@ -711,7 +712,7 @@ def slow_nodes(n: Compared) -> str:
     are = "1 node is slower than its"
     if len(shown) > 1:
         are = f"{len(shown)} nodes are slower than their"
-    return f"{are} label says: {named}{', …' if len(shown) > 4 else ''}."
+    return f"{are} label says: {named}{', …' if len(shown) > 4 else '.'}"
 
 
 SENTENCES: tuple[Callable[[Compared], str], ...] = (

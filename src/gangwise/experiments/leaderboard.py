@@ -110,7 +110,7 @@ def leaderboard(
     (``file.py:Class`` plays in a process of its own), ``rules`` stand in for ``leaderboard.toml``.
     """
     rules = read_toml(RULES) if rules is None else rules
-    listed = [*rules["schedulers"], *rules["oracles"], *rules["tuned"], *own]
+    listed = [rules["base"], *rules["schedulers"], *rules["oracles"], *rules["tuned"], *own]
     seeds = range(rules["parts"])
     numbers: dict[str, dict[str, dict[str, Floats]]] = {}
     lines: dict[str, str] = {}

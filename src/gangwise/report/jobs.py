@@ -68,8 +68,8 @@ from gangwise.report.words import about_scheduler, count, in_words, numbered, se
 
 HAPPENED = "as it happened"
 
-BINS = 240
-"""Bins of the figures over time."""
+BINS, DOTS = 240, 120
+"""Bins of the figures over time, and nodes drawn with their rates."""
 
 USERS, DRAWN_USERS = 12, 6
 """So many users, those with the most jobs, have a row, and a bar."""
@@ -120,9 +120,12 @@ class JobReport:
         if n.edits:
             many = numbered(len(n.edits), "change", "changes")
         title = f"{many} on {self._jobs} jobs of {source_in_words(n.name)}"
+        of, held = n.first, n.first.capacity[n.first.nodes.devices.index(n.device)]
         byline = [
             f"{self._jobs} jobs",
-            count(len(n.first.nodes), "node"),
+            count(len(of.nodes), "node")
+            if len(of.nodes) > 1
+            else f"{held:,.0f} {in_words(n.device)}",
             count(len(n.edits), "change") if n.edits else count(len(n.outcomes), "scheduler"),
             count(n.seeds, "seed"),
             f"gangwise {gangwise.__version__}",
@@ -514,11 +517,11 @@ def _group_figure(n: Compared) -> list[Drawn]:
 def _labels(names: Sequence[str]) -> list[str]:
     """Names below bars: shortened, all different, in two rows where there are many.
 
-    >>> _labels(["user one", "user two"]), _labels(["longest-ab", "longest-ab-"])
-    (['user one', 'user two'], ['long…-ab', 'long…ab-'])
+    >>> _labels(["208 others", "user two"]), _labels(["longest-abc", "longest-abc-"])
+    (['208 others', 'user two'], ['long…abc', 'long…bc-'])
     """
     plain = [name.replace(" to ", "–") for name in names]
-    short = [name if len(name) <= 9 else f"{name[:4]}…{name[-3:]}" for name in plain]
+    short = [name if len(name) <= 10 else f"{name[:4]}…{name[-3:]}" for name in plain]
     found: list[str] = []
     for i, label in enumerate(short):
         unique = label if short.count(label) == 1 else f"{label[:5]} {i + 1}"
@@ -557,17 +560,16 @@ def _learned_figures(n: Compared) -> list[Drawn]:
         for t in np.argsort(-jobs, kind="stable")[:2]:
             panel = f"job type {learned.job_types[t]}"
             order = np.argsort(-learned.true[t], kind="stable")
-            mean, half = learned.mean[t][order], 1.96 * learned.sd[t][order]
-            rows += [
-                (panel, "true", x, y, None, None) for x, y in enumerate(learned.true[t][order])
-            ]
-            ends = (np.exp(each) for each in (mean, mean - half, mean + half))
-            rows += [(panel, "learned", x, *each) for x, each in enumerate(zip(*ends))]
+            at = np.unique(np.linspace(0, len(order) - 1, DOTS).astype(int))
+            true, mean, sd = (of[t][order[at]] for of in (learned.true, learned.mean, learned.sd))
+            rows += [(panel, "true", x, y, None, None) for x, y in zip(at, true)]
+            ends = (np.exp(mean + half * sd) for half in (0, -1.96, 1.96))
+            rows += [(panel, "learned", x, *each) for x, *each in zip(at, *ends)]
             panels.append(Panel(panel, "nodes, the fastest first", "rate", "points"))
         inside = np.abs(learned.mean - np.log(learned.true)) <= 1.96 * learned.sd
         caption = (
             f"Bars are 95 % intervals; {number(100 * float(inside.mean()), 0)} % of all "
-            f"{inside.size:,} of them hold the true rate. The two job types with the most jobs."
+            f"{inside.size:,} of them hold the true rate. At most {DOTS} nodes are drawn."
         )
         figures.append(pictured(f"Learned and true rates, {name}", rows, panels, caption))
     return figures

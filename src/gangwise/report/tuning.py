@@ -51,7 +51,7 @@ def chapter(tuning: Tuning, shown: Shown) -> Chapter:
         count(len(tuning.trials), "trial"),
         count(len(tuning.ranges), "argument"),
         count(len(tuning.seeds), "seed"),
-        count(numbers.results.runs[0]["slots"], "slot"),
+        *(count(n, "slot") for n in {numbers.results.runs[0]["slots"]} if n > 1),
         f"gangwise {', '.join(numbers.run_versions)}",
     ]
     tuned = enumerated([arg.name for arg in tuning.ranges])

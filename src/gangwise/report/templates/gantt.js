@@ -85,7 +85,7 @@
       if (i % every) return;
       let text = name;
       while (pen.measureText(text).width > left - 6 && text.length > 2) text = text.slice(0, -1);
-      pen.fillText(text, 0, Math.max((i + 0.5) * tall, 6));
+      pen.fillText(text, 0, i * tall + Math.max(tall / 2, 6));
     });
     const steps = [1, 5, 15, 60, 300, 900, 3600, 10800, 21600, 43200, 86400, 172800, 604800, 2592000];
     const wanted = ((to - from) * 95) / Math.max(wide - left, 1);
