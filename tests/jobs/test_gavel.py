@@ -16,6 +16,7 @@ from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.tenancy import AccountRule, Tenancy
+from gangwise.traces.formats.measured_speeds import GavelThroughputs
 
 
 def drawn(seed: int, C: int = 0, G: int = 0) -> tuple[Any, ...]:
@@ -30,8 +31,35 @@ def drawn(seed: int, C: int = 0, G: int = 0) -> tuple[Any, ...]:
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("objective", get_args(Flat))
 def test_shares_are_the_programmes_optimum(seed: int, objective: Any) -> None:
-    rates, count, devices, capacity = drawn(seed)
-    weight, age = np.random.default_rng(seed).uniform(1, 9, (2, count.size))
+    given = drawn(seed)
+    weight, age = np.random.default_rng(seed).uniform(1, 9, (2, given[1].size))
+    compare(objective, *given, weight, age)
+
+
+@pytest.mark.parametrize("J", [32, *(pytest.param(J, marks=pytest.mark.full) for J in (64, 128))])
+@pytest.mark.parametrize("objective", get_args(Objective))
+def test_shares_on_measured_throughputs(J: int, objective: Any, traces: Any) -> None:
+    """Of jobs drawn from Gavel's table; some run on two of its three kinds of GPUs alone."""
+    table = GavelThroughputs(traces / "gavel-throughputs")
+    rng = np.random.default_rng(J)
+    jobs = [table.jobs[i] for i in rng.integers(len(table.jobs), size=J)]
+    rates = np.array([[table.throughput.get((m, job), 0.0) for m in table.models] for job in jobs])
+    devices, one = np.array([float(job.gpus) for job in jobs]), np.ones(J, np.int64)
+    weight = rng.lognormal(9, 1.5, J) * rates.max(axis=1)
+    given = rates, one, devices, np.full(3, J / 4)
+    if objective == "cost":
+        need = 0.3 * rates.max(axis=1) * (rng.random(J) < 0.3)
+        compare_cost(*given, np.array([0.45, 1.46, 2.48]), need)
+    elif objective in get_args(Flat):
+        compare(objective, *given, weight, rng.uniform(0, 1e5, J))
+    elif J < 128:
+        fifo = objective == "hierarchical-fifo"
+        compare_filled(*given, rng.integers(0, 3, J), np.arange(1.0, 4.0), np.ones(J), fifo)
+
+
+def compare(objective: Any, *given: Any) -> None:
+    """Shares with the optimum that cvxpy finds."""
+    rates, count, devices, capacity, weight, age = given
     shares = allocation(rates, count, devices, capacity, objective, weight, age)
     feasible(shares, rates, count, devices, capacity)
     alike = rates @ capacity / capacity.sum()
@@ -78,9 +106,14 @@ def test_cost_is_the_linear_fractional_optimum(seed: int, C: int, G: int, urgent
         urgent * rates.max(axis=1) * rng.uniform(0, 1, count.size) * (rng.random(count.size) < 0.5)
     )
     need *= min(1.0, capacity.sum() / (count * devices).sum()) * 0.5
-    shares = cheapest(rates, count, devices, capacity, price, need)
-    feasible(shares, rates, count, devices, capacity)
+    compare_cost(rates, count, devices, capacity, price, need)
 
+
+def compare_cost(*given: Any) -> None:
+    """Shares with the optimum of Charnes and Cooper's linear programme."""
+    rates, count, devices, capacity, price, need = given
+    shares = cheapest(*given)
+    feasible(shares, rates, count, devices, capacity)
     x, s = cp.Variable(rates.shape, nonneg=True), cp.Variable(nonneg=True)
     limits = [cp.sum(x, axis=1) <= s, (count * devices) @ x <= capacity * s]
     limits.append(cp.multiply(rates == 0, x) == 0)
@@ -147,7 +180,12 @@ def test_hierarchical_shares_are_water_filled(seed: int, C: int, G: int, fifo: b
     who, weight = rng.integers(0, 3, C), rng.integers(1, 4, 3).astype(float)
     rates[who == 2] *= seed % 2  # nothing of the last entity fits
     part = np.ones(C) if fifo else rng.integers(1, 3, C).astype(float)
-    given = (rates, count, devices, capacity, who, weight, part, fifo)
+    compare_filled(rates, count, devices, capacity, who, weight, part, fifo)
+
+
+def compare_filled(*given: Any) -> None:
+    """Shares of time with what brute force fills."""
+    rates, count, devices, capacity, *_ = given
     shares = water_filling(*given)
     feasible(shares, rates, count, devices, capacity)
     alike = np.maximum(rates @ capacity / capacity.sum(), 1e-300)

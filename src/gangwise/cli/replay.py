@@ -21,6 +21,7 @@ from gangwise.cli.options import (
 )
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.json_text import finite, json_text
+from gangwise.core.registry import names_of
 
 if TYPE_CHECKING:
     from gangwise.experiments.what_if import Gate, Needed
@@ -71,25 +72,24 @@ def replay_command(
     from gangwise.report.jobs import job_report, results_of
     from gangwise.scenarios.jobs import DEMO
 
-    given = settings_of(settings)
+    given, names = settings_of(settings), names_of((policies or "").replace(" ", ","))
     if until_full:
         other = {"--world": world, "--load": load, "--as": rules or None}
         if refused := [name for name, value in other.items() if value is not None]:
             raise ScenarioError(f"{refused[0]} does not go with --until-full: no time passes there")
-        _fill(source or TWIN, policies, seeds, given, out, as_json)
+        _fill(source or TWIN, names, seeds, given, out, as_json)
         return
     if source and Path(source).is_dir():
         from gangwise.service.recording import is_recording, lines, replayed
 
         if is_recording(source):
-            found = replayed(source, [n for n in (policies or "").replace(",", " ").split() if n])
+            found = replayed(source, names)
             print(json_text(found) if as_json else "\n".join(lines(found)))
             return
     if rules.startswith(PRINTED) and site is None:
         site = rules
     named = {"world": world, "load": load, "site": site}
     given |= {key: value for key, value in named.items() if value is not None}
-    names = [name for name in (policies or "").replace(",", " ").split() if name]
     chosen: Sequence[int] = seed_list(seeds) if seeds else ()
     steps = STEPS if bound else None
     if not source and given:
@@ -119,7 +119,7 @@ def replay_command(
 
 def _fill(
     source: str,
-    policies: str | None,
+    names: list[str],
     seeds: str | None,
     given: dict[str, Any],
     out: Path | None,
@@ -130,7 +130,6 @@ def _fill(
     from gangwise.report.curves import filling_figure, filling_sheet
     from gangwise.report.tables import rich_tables
 
-    names = (policies or "").replace(",", " ").split()
     with progress("nothing is kept") as tell:
         found = fill_trace(source, names, seed_list(seeds) if seeds else (), given, tell)
     if as_json:

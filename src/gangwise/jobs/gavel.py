@@ -375,7 +375,8 @@ class Gavel:
         classes: dict[tuple[str, int, Shape, str, str], int] = {}
         of_class: dict[str, int] = {}
         fifo, nested = self.objective == "hierarchical-fifo", "hierarchical" in self.objective
-        by_job = fifo or self.objective in ("makespan", "finish-time", "cost")
+        urgent = self.objective == "cost" and any(job.deadline < np.inf for job in jobs)
+        by_job = fifo or urgent or self.objective in ("makespan", "finish-time")
         for job in sorted(jobs, key=lambda job: job.row) if fifo else jobs:
             entity = (job.account or job.user) * nested
             key = (job.job_type, job.tasks, job.shape, job.id * by_job, entity)
@@ -420,9 +421,8 @@ class Gavel:
             else:
                 shares[at] = allocation(*given, self.objective, weight[able], age[able])
         if self.objective == "cost":
-            work = np.full((C, G), np.inf)
-            np.divide(self._price, rates, out=work, where=rates > 0)
-            where = np.where(np.isfinite(work).any(axis=1), work.argmin(axis=1), -1)
+            paid = np.where(rates > 0, self._price / np.maximum(rates, 1e-300), np.inf)
+            where = np.where((rates > 0).any(axis=1), paid.argmin(axis=1), -1)
             self._cheapest = {name: int(where[c]) for name, c in of_class.items()}
         return shares, of_class
 

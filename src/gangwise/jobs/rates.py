@@ -218,11 +218,6 @@ class SharedFactors(Rates):
         b = self._bound()
         return b.f_mean - b.f_shift, np.sqrt(b.f_var + b.f_extra)
 
-    def type_factors(self) -> tuple[Floats, Floats]:
-        """Posterior mean and standard deviation of a [G, L]."""
-        b = self._bound()
-        return b.a_mean.copy(), np.sqrt(np.einsum("gll->gl", b.a_cov))
-
 
 def _index(kind: str, name: str, known: tuple[str, ...]) -> int:
     if name not in known:

@@ -21,7 +21,7 @@ from gangwise.core.files import write_whole
 from gangwise.experiments.results import Results
 from gangwise.experiments.statistics import Estimate
 from gangwise.report.reproduction import Row, Verdict, claims_by_word, counts
-from gangwise.reproduce.artefact import AT, ON_ROWS, Artefact, Claim
+from gangwise.reproduce.artefact import AT, Artefact, Claim
 
 
 def judged(artefact: Artefact, claim: Claim, version: str, ours: Estimate) -> Row:
@@ -318,30 +318,6 @@ def _rows(artefact: Artefact, quick: bool) -> list[Row]:
         if key.startswith(start) and says in claims:
             mine[says].append(judged(artefact, claims[says], version, ours))
     return [row for says in claims for row in mine[says]]
-
-
-def best_reading(artefact: Artefact) -> str:
-    """The reading that fits the paper's numbers best at full scale; empty where none does."""
-    _, best = settled(artefact, _rows(artefact, quick=False))
-    return ", ".join(filter(None, best)) if best else ""
-
-
-def shown(artefacts: Iterable[Artefact]) -> list[Row]:
-    """The committed results that pages show: of full scale.
-
-    What was played at the quick scale alone, on rows of the traces, is shown and not tested.
-    """
-    found = []
-    for artefact in artefacts:
-        full = rows([artefact], quick=False)
-        known = {row.says for row in full}
-        brief = _rows(artefact, quick=True) if artefact.name.endswith(ON_ROWS) else []
-        found += full
-        found += [replace(r, agrees=None, why=TOO_SHORT) for r in brief if r.says not in known]
-    return found
-
-
-TOO_SHORT = "played over 5 to 100 slots with three seeds only, which is no test"
 
 
 def write(rows: Sequence[Row], quick: bool) -> Path:
