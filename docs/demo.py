@@ -15,7 +15,7 @@ import numpy as np
 from gangwise.cli.replay import DEMO_SCHEDULERS, DEMO_SEEDS
 from gangwise.experiments.replay import Replayed, replay
 from gangwise.jobs.metrics import Outcome
-from gangwise.report.gantt import lanes
+from gangwise.report.nodes import lanes
 from gangwise.report.plotting import COLOURS, GRID, INK, MUTED
 from gangwise.scenarios.jobs import DEMO
 

@@ -20,8 +20,8 @@ from gangwise.experiments.answer import LearnedRates
 from gangwise.jobs import Conditions, Jobs, Node, Nodes, simulate_jobs
 from gangwise.jobs.metrics import Outcome
 from gangwise.report import jobs as report
-from gangwise.report.gantt import lanes
 from gangwise.report.jobs import JobResults, job_report
+from gangwise.report.nodes import lanes
 from gangwise.report.words import words
 from tests.report.made_sweep import HOSTILE
 from tests.report.pages import Page, faults, loaded, read

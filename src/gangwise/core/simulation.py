@@ -23,11 +23,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Floats
+from gangwise.core.arrays import Floats, Tabular
 from gangwise.core.checkpoints import read_checkpoint, write_checkpoint
 from gangwise.core.contracts import Comparator, Environment, Instance, Policy, clone, configuration
 from gangwise.core.errors import InfeasibleDecision, ScenarioError, StoreError
-from gangwise.core.frames import Tabular
 from gangwise.core.identity import identify
 from gangwise.core.interrupt import Stopped, requests_to_stop
 from gangwise.core.limits import require_memory

@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 from markupsafe import escape
 
+from gangwise.core.arrays import Tabular
 from gangwise.core.errors import StoreError, UnknownName
-from gangwise.core.frames import Tabular
 from gangwise.experiments.runs import TIMINGS
 from gangwise.experiments.statistics import Interval, estimate, number, paired, verdict
 from gangwise.experiments.store import Store

@@ -35,9 +35,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints, Tabular
 from gangwise.core.errors import ScenarioError
-from gangwise.core.frames import Tabular
 from gangwise.core.jit import kernel
 from gangwise.jobs.kernels import CANCELLED, FINISHED, KILLED, RUNNING, SET_ASIDE
 from gangwise.jobs.model import Jobs, Nodes

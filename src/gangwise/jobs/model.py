@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints, Tabular
 from gangwise.core.errors import ScenarioError
-from gangwise.core.frames import Tabular
 
 # ----------------------------------------------------------------------------------------- nodes
 

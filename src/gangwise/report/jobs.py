@@ -34,7 +34,7 @@ from gangwise.experiments.what_if import GROUPS, lines_of, who_pays
 from gangwise.jobs.bounds import MOST_PRICED
 from gangwise.jobs.metrics import Outcome, by_group, size_groups, spread
 from gangwise.jobs.retelling import GroupWaits
-from gangwise.report.gantt import chart_of_nodes, figure_of_nodes
+from gangwise.report.nodes import chart_of_nodes, figure_of_nodes
 from gangwise.report.page import (
     Bullets,
     Chapter,

@@ -1,17 +1,218 @@
-"""What a log says about its nodes: tables for the terminal, and a page."""
+"""Nodes: the chart of which job ran where and when (``gantt.js``), and the page about slow ones.
+
+A rectangle for each job on each node, or, where there are too many, the share of each node that was
+held over time. Numbers are packed as little-endian binary in base 64.
+"""
 
 from __future__ import annotations
 
+import base64
+import heapq
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 from rich.console import Group
 from rich.text import Text as Line
 
 import gangwise
+from gangwise.core.arrays import Floats, Ints
 from gangwise.experiments.nodes import NodeFindings
-from gangwise.experiments.statistics import number
+from gangwise.experiments.statistics import number, period
+from gangwise.jobs import Jobs
+from gangwise.jobs.metrics import Outcome, Pieces, held_until
 from gangwise.report.page import Chapter, Page, Section, Text, html, pictured
 from gangwise.report.plotting import Panel, Style
 from gangwise.report.tables import Cell, Sheet, columns_sheet, rich_tables, value_cell
+from gangwise.report.words import in_words
+
+RECTANGLES = 12_000
+"""More than this, and the chart of nodes shows means over bins: a page stays below 1 MB."""
+
+CELLS, PRINTED, ROWS = 240_000, 30_000, 150
+"""Most bins of a chart of nodes on a page, in all, and of one in a figure; most rows: nodes share a
+row where there are more."""
+
+COLOURED = 9
+"""So many users, or job types, have a colour of their own: those with most work."""
+
+
+class Lane(NamedTuple):
+    """A rectangle of a node's row: an interval, and which of its devices, in thousandths."""
+
+    interval: int
+    offset: int
+    height: int
+
+
+def lanes(begin: Floats, end: Floats, amount: Ints, capacity: int) -> list[Lane]:
+    """Give each interval devices of one node, so that no device is drawn twice.
+
+    The first free stretch that is wide enough, or several where none is. Intervals that find no
+    room, which feasible schedules do not have, are drawn over others.
+
+    >>> lanes(np.array([0.0, 1.0]), np.array([3.0, 2.0]), np.array([1000, 2000]), 4000)
+    [Lane(interval=0, offset=0, height=1000), Lane(interval=1, offset=1000, height=2000)]
+    """
+    free: list[tuple[int, int]] = [(0, capacity)]  # offset and height, by offset
+    held: list[tuple[float, int, list[tuple[int, int]]]] = []
+    found = []
+    for i in np.lexsort((np.arange(begin.size), begin)).tolist():
+        while held and held[0][0] <= begin[i]:
+            free = _merged([*free, *heapq.heappop(held)[2]])
+        wanted, mine = int(amount[i]), []
+        for offset, height in [s for s in free if s[1] >= wanted][:1] or free:
+            if taken := min(height, wanted):
+                mine.append((offset, taken))
+                wanted -= taken
+        used = dict(mine)
+        free = [(o + used.get(o, 0), h - used.get(o, 0)) for o, h in free if h > used.get(o, 0)]
+        heapq.heappush(held, (float(end[i]), i, mine))
+        over = [(max(capacity - wanted, 0), wanted)] if wanted else []
+        found += [Lane(i, offset, height) for offset, height in [*mine, *over]]
+    return found
+
+
+def _merged(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for offset, height in sorted(stretches):
+        if joined and sum(joined[-1]) == offset:
+            joined[-1] = (joined[-1][0], joined[-1][1] + height)
+        else:
+            joined.append((offset, height))
+    return joined
+
+
+def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, Any]:
+    """Where and when jobs ran under each scheduler, for the script of the page."""
+    begin, end = _span(outcomes)
+    pieces = max(_pieces(outcome).job.size for outcome in outcomes.values())
+    nodes = max(len(outcome.nodes) for outcome in outcomes.values())
+    exact, charts = pieces <= RECTANGLES and nodes <= 2 * ROWS, []
+    if exact:
+        charts = [_rectangles(outcome, device, begin) for outcome in outcomes.values()]
+        exact = all(chart["count"] <= RECTANGLES for chart in charts)
+    if not exact:
+        charts = [
+            _cells(outcome, device, begin, end, len(outcomes)) for outcome in outcomes.values()
+        ]
+    jobs = next(iter(outcomes.values())).jobs
+    names, whose = _coloured(jobs)
+    share = np.bincount(whose, jobs.tasks * jobs.run, minlength=len(names))
+    order = np.argsort(-share, kind="stable")
+    hue = np.full(len(names), COLOURED)
+    hue[order[:COLOURED]] = np.arange(min(COLOURED, len(names)))
+    of, by = in_words(device), "user" if len(jobs.users) > 1 else "job type"
+    caption = (
+        f"A rectangle is a job on the {of} that it holds, coloured by {by}; point at one, and its "
+        f"whole gang is lit. Which {of} of a node a job holds is not known; the chart chooses free "
+        "ones."
+    )
+    if not exact:
+        width = period((end - begin) / charts[0]["bins"])
+        caption = (
+            f"The share of the {of} of a node, or of a group of nodes, that is held: means over "
+            f"bins of {width}. There are too many jobs, or nodes, to draw each."
+        )
+    return {
+        "device": of,
+        "exact": exact,
+        "seconds": end - begin,
+        "schedulers": [{"name": row, **chart} for row, chart in zip(outcomes, charts)],
+        "users": list(names) if exact and len(names) < 2000 else [],
+        "hues": hue.tolist() if exact else [],
+        "legend": [str(names[i]) for i in order[:COLOURED]] if exact else [],
+        "others": max(len(names) - COLOURED, 0) if exact else 0,
+        "caption": caption,
+    }
+
+
+def figure_of_nodes(
+    outcomes: Mapping[str, Outcome], device: str
+) -> tuple[list[tuple[Any, ...]], list[Panel]]:
+    rows, (begin, end) = [], _span(outcomes)
+    for scheduler, outcome in outcomes.items():
+        names, share = _shares(outcome, device, begin, end, PRINTED)
+        at = (np.arange(share.shape[1]) + 0.5) * (end - begin) / share.shape[1] / 3600
+        rows += [
+            (scheduler, name, hours, held, None, None)
+            for name, line in zip(names, share)
+            for hours, held in zip(at.tolist(), line.tolist())
+        ]
+    return rows, [Panel(name, "hours since the first submission", "", "map") for name in outcomes]
+
+
+def _span(outcomes: Mapping[str, Outcome]) -> tuple[float, float]:
+    begins, ends = zip(*(outcome.span for outcome in outcomes.values()))
+    return min(begins), max(ends)
+
+
+def _pieces(outcome: Outcome) -> Pieces:
+    assert outcome.pieces is not None, "a simulated schedule has pieces"
+    return outcome.pieces
+
+
+def _coloured(jobs: Jobs) -> tuple[Sequence[str], Ints]:
+    """Names, and of each job which: its user, or its type where there is one user."""
+    return (jobs.users, jobs.user) if len(jobs.users) > 1 else (jobs.types, jobs.type)
+
+
+def _rectangles(outcome: Outcome, device: str, begin: float) -> dict[str, Any]:
+    k, of, jobs = outcome.nodes.devices.index(device), _pieces(outcome), outcome.jobs
+    amount = np.rint(1000 * of.tasks * outcome.per_task[of.job, k]).astype(np.int64)
+    found = []  # node, offset and height as shares of the node, piece
+    for node in range(len(outcome.nodes)):
+        capacity = int(outcome.nodes.capacity[node, k])
+        mine = np.flatnonzero((of.node == node) & (amount > 0) & (of.end > of.begin))
+        for lane in lanes(of.begin[mine], of.end[mine], amount[mine], capacity):
+            share = (lane.offset / max(capacity, 1), lane.height / max(capacity, 1))
+            found.append((node, *share, int(mine[lane.interval])))
+    node_of, offset, height, piece = np.array(found).reshape(-1, 4).T
+    p = piece.astype(np.int64)
+    return {
+        "rows": list(outcome.nodes.names),
+        "count": len(found),
+        "row": _packed(node_of, "<u2"),
+        "offset": _packed(offset * 65535, "<u2"),
+        "height": _packed(height * 65535, "<u2"),
+        "begin": _packed(of.begin[p] - begin, "<f4"),
+        "end": _packed(of.end[p] - begin, "<f4"),
+        "job": _packed(jobs.row[of.job[p]], "<u4"),
+        "user": _packed(_coloured(jobs)[1][of.job[p]], "<u4"),
+    }
+
+
+def _shares(
+    outcome: Outcome, device: str, begin: float, end: float, most: int
+) -> tuple[list[str], Floats]:
+    k, of, nodes = outcome.nodes.devices.index(device), _pieces(outcome), len(outcome.nodes)
+    per_row = -(-nodes // ROWS)
+    rows = -(-nodes // per_row)
+    edges = np.linspace(begin, end, int(min(2000, most // rows)) + 1)
+    amount = of.tasks * outcome.per_task[of.job, k]
+    share = np.zeros((rows, edges.size - 1))
+    for row in range(rows):
+        mine = of.node // per_row == row
+        capacity = outcome.nodes.capacity[row * per_row : (row + 1) * per_row, k].sum() / 1000
+        if capacity > 0:
+            held = held_until(edges, of.begin[mine], amount[mine])
+            held -= held_until(edges, of.end[mine], amount[mine])
+            share[row] = np.diff(held) / np.diff(edges) / capacity
+    names = outcome.nodes.names
+    first = [names[row * per_row] for row in range(rows)]
+    last = [names[min((row + 1) * per_row, nodes) - 1] for row in range(rows)]
+    return [a if a == b else f"{a} to {b}" for a, b in zip(first, last)], np.clip(share, 0, 1)
+
+
+def _cells(outcome: Outcome, device: str, begin: float, end: float, charts: int) -> dict[str, Any]:
+    rows, share = _shares(outcome, device, begin, end, CELLS // charts)
+    return {"rows": rows, "bins": share.shape[1], "share": _packed(np.rint(255 * share), "u1")}
+
+
+def _packed(values: npt.ArrayLike, kind: str) -> str:
+    return base64.b64encode(np.asarray(values).astype(kind).tobytes()).decode()
+
 
 SHOWN = 10  # so many nodes have a row, even if none is slow; all slow ones have
 MOST_DRAWN = 400
