@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gangwise.core.errors import ScenarioError
-from gangwise.experiments.answer import SENTENCES, Compared
+from gangwise.experiments.answer import SENTENCES, Compared, _listed
 from gangwise.experiments.replay import WITHOUT_RATES, replay
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
 from gangwise.jobs.metrics import Outcome
@@ -215,3 +215,9 @@ def test_hours_of_rows_that_could_not_be_read_are_unknown(tmp_path: Path) -> Non
     path = tmp_path / "other.swf"
     path.write_text(LOG.format(1, "").rstrip() + "\n")
     assert "that are known" not in replay(path, "fcfs").scenario.log.played.line
+
+
+def test_an_answer_names_seven_of_many():
+    names = list("abcdefghi")
+    assert _listed(names[:8]) == "a, b, c, d, e, f, g and h"
+    assert _listed(names) == "a, b, c, d, e, f, g and 2 others"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -75,6 +76,9 @@ def test_numbers_are_those_of_the_runs_and_tuning_looks_at_other_logs(tmp_path, 
     assert {"fcfs", "saf+easy", TUNED} < {*found.ranked}
     assert "f4+easy" not in found.ranked  # only a candidate
     assert np.allclose(found.ratio("fcfs+easy", "fcfs+easy"), 1)
+
+    plan = json.loads((tmp_path / "out/a/replay.plan.json").read_text())
+    assert plan["experiment"]["policies"][0] == "fcfs+easy"  # a page of a log compares with it
 
     begun = len(played)
     again = board()
