@@ -138,7 +138,8 @@ def test_tuning_on_a_log_says_how_much_of_it_is_played(tmp_path: Path) -> None:
 
 def test_replay_has_an_interval_and_a_difference_for_every_metric() -> None:
     command = ["replay", "twin:alibaba-gpu-v2023", "--world", "like", "--seeds", 2, "--no-bound"]
-    command += ["--set", "first=30", "--set", "nodes=4", "--policies", "fcfs+easy,sjf+easy"]
+    command += ["--set", "first=30", "--set", "nodes=4", "--policies"]
+    command += ["fcfs+easy:depth=9,slack=inf sjf+easy"]  # an argument more is no other scheduler
     told = checked(printed(*command, "--jobs", 1, "--json"))
     first, second = told["schedulers"]
     assert first["over"] is None

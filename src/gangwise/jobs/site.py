@@ -1,47 +1,6 @@
 """A site file: pools, caps, closed hours, windows without capacity, and the time a start takes.
 
-.. code-block:: toml
-
-    [[pool]]                 # a partition: which nodes its jobs may use
-    name = "batch"           # as the log's partition (queue, virtual cluster) says
-    nodes = "n[1-90]"        # or count = 90, or that of kind = "v100"; without, where its jobs ran
-    most_time = 86400        # bounds of a job: also most_nodes, fewest_nodes
-    tier = 2                 # order multifactor: higher first; priority counts by its weight
-    [[qos]]                  # a quality of service: its priority, and bounds of its jobs
-    name = "long"
-    priority = 10
-    [[account]]              # in the tree of accounts; users without shares have 1
-    name = "physics"
-    parent = "science"       # without, below the root
-    shares = 3
-    users = { alice = 2 }
-    [priority]               # weights of the order multifactor; also job_size, pool, qos, tres
-    age = 1000
-    fair_share = 10000
-    [preemption]             # under the scheduler slurm; others preempt nobody
-    by = "tier"              # of pools; or qos, whose preempts = ["low"] says whom
-    how = "requeue"          # or cancel, suspend; a pool or qos has its own: preempted = "off"
-    exempt = 300             # seconds after a start
-    [[cap]]                  # how much at once
-    scope = "user"           # user, account, pool or qos, each by itself; all, or each job
-    only = ["alice"]         # these alone; also within a pool, a qos, an account and those below
-    of = "gpu"               # a device type, "jobs" or "nodes"
-    most = 64
-    [[window]]               # nodes that took no new jobs; what ran there went on
-    from = 0.0               # seconds on the log's clock, or a date
-    to = 3600.0
-    nodes = "n[1-12]"        # or count = 12
-    why = "drained"
-    [[closed]]               # hours in which these jobs do not start; what runs goes on
-    hours = ["Mon-Fri 08:00-18:00"]
-    longer_than = 14400      # that ask for more seconds; more_than = 64, of = "cpu"; pool = "batch"
-    [clock]                  # of dates and hours; left out: as the log says
-    zone = "Europe/Stockholm"
-    start = 1996-09-23T14:00:31  # at the log's time 0
-    [start]
-    latency = 4.2            # seconds from a decision to the start
-    [nodes]                  # how many nodes there are, where not as many as in the log
-    h100 = 24                # of a kind (a label), or of a pool; all = 90 where they are alike
+Its tables are those of ``docs/how-to/site.md``.
 """
 
 from __future__ import annotations

@@ -1,41 +1,6 @@
 """Cluster files with a job model, in TOML: nodes, and classes of jobs that are drawn.
 
-.. code-block:: toml
-
-    name = "two-generations"
-    days = 2                                # jobs are submitted for so long
-
-    [[nodes]]
-    name = "a100"
-    count = 4                               # a100-0 … a100-3
-    devices = { gpu = 8 }
-    labels = { generation = "a100" }
-
-    [[nodes]]
-    name = "v100"
-    count = 4
-    devices = { gpu = 8 }
-    labels = { generation = "v100" }
-    rate = { train = 0.45, serve = 0.8 }    # declared: work per second; or one number for all
-
-    [[jobs]]                                # a class, which is the job type
-    name = "train"
-    devices = { gpu = 1 }                   # of one task
-    tasks = { 1 = 0.6, 4 = 0.3, 8 = 0.1 }   # size of the gang: a number, or shares
-    arrivals = { per_hour = 6, cycle = 0.5, peak = 15 }
-    duration = { median = "2h", sigma = 1.2, most = "2d" }
-    limit = [1.0, 4.0]                      # requested ÷ duration
-    users = 8
-
-    [[jobs]]
-    name = "serve"
-    devices = { gpu = 0.5 }
-    arrivals = { per_hour = 20 }
-    duration = { mean = "15m" }
-
-    [hidden]                                # what labels do not tell; nothing by default
-    affinity = 0.2
-    stragglers = 0.1
+``docs/how-to/replay.md`` has an example.
 
 Arrivals are a Poisson process of the rate per_hour · (1 + cycle · cos(2π (hour − peak) / 24)). A
 duration, seconds at rate 1, is a number, uniform between two (``[low, high]``), exponential with a
