@@ -98,10 +98,12 @@ def rescaled(estimate: Estimate, factor: float) -> Estimate:
 def pieces(name: str) -> list[str]:
     """A name cut after its separators.
 
-    >>> pieces("ogasched-react:steps=3"), pieces("cap.most*=0.5")
-    (['ogasched-', 'react:', 'steps=', '3'], ['cap.', 'most*=', '0.5'])
+    >>> pieces("ogasched-react:steps=3"), pieces("most*=0.5"), pieces("28,481 jobs")
+    (['ogasched-', 'react:', 'steps=', '3'], ['most*=', '0.5'], ['28,481 ', 'jobs'])
     """
-    return re.findall(r"(?:[^-_:,=+.\s]|\.(?!\D))+[-_:,=+.\s]*|[-_:,=+.\s]+", name)
+    return re.findall(
+        r"(?:[^-_:,=+.\s]|\.(?!\D)|(?<=\d),(?=\d{3}\b))+[-_:,=+.\s]*|[-_:,=+.\s]+", name
+    )
 
 
 def folded(name: str, width: int) -> str:
