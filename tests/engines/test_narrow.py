@@ -94,7 +94,7 @@ def test_no_request_is_narrowed(cluster: SlurmCluster, service: Service, tmp_pat
                 cluster.call("scancel", one.job)
         ended += found["ended"]
         print(f"{ended} of {len(taken)} ended, 0 narrowed", flush=True)
-    assert service.counts["placed"] > len(taken) / 4, "some are placed, and not all left alone"
+    assert service.counts["placed"] > len(taken) / 5, "some are placed, and not all left alone"
 
 
 @slurm

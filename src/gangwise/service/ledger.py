@@ -139,6 +139,8 @@ class Ledger:
         Node → its place in the books.
     over : mapping
         Jobs that have ended, and how: their late events are recognised.
+    bound : int
+        Job types that the schedulers know of.
     scales : mapping
         Job type → units of its work per second at rate 1.
     nonsense : int
@@ -158,6 +160,7 @@ class Ledger:
     jobs: dict[str, Known] = field(default_factory=dict)
     hosts: dict[str, EngineNode] = field(default_factory=dict)
     types: list[str] = field(default_factory=list)
+    bound: int = -1
     over: OrderedDict[str, str] = field(default_factory=OrderedDict)
     asks: dict[str, float] = field(default_factory=dict)
     scales: dict[str, float] = field(default_factory=dict)
@@ -224,9 +227,6 @@ class Ledger:
         new = self._type(asked)
         if new not in self.types:
             self.types.append(new)
-            if self.books is not None:
-                self.scheduler.resize(self.books.nodes, tuple(self.types))
-                self.baseline.resize(self.books.nodes, tuple(self.types))
         was = self.books
         if not set(asked.demand) <= set(self._devices()):
             self._open()
@@ -407,6 +407,7 @@ class Ledger:
         self.changed = False
         if self.books is None:
             return
+        self._bind()
         if not self.act or self.paused:
             self.scheduler.place(Queue([]), self.books, self.now)  # it hears the events
             self.books.events.clear()
@@ -500,6 +501,7 @@ class Ledger:
                 return Explanation(name, why, (), known.asked.submitted, math.inf)
             if known.until > self.now:
                 return Explanation(name, known.why, (), self.now, known.until)
+        self._bind()
         found: Explanation = self.scheduler.explain(name)
         return found
 
@@ -507,6 +509,7 @@ class Ledger:
         """What the scheduler would start now, were it to decide. It hears nothing of it."""
         if self.books is None or not (waiting := self._waiting()):
             return {}
+        self._bind()
         actions = copy_of(self.scheduler).place(Queue(waiting), self.books.copy(), self.now)
         names = self.books.nodes.names
         return {
@@ -569,8 +572,15 @@ class Ledger:
             pieces = self._pieces(known.placed)
             self._account(job, pieces, -1)
             self.books.running[name] = Running(job, pieces, known.begun, 0.0)
-        self.scheduler.resize(nodes, tuple(self.types))
-        self.baseline.resize(nodes, tuple(self.types))
+        self.bound = -1
+        self._bind()
+
+    def _bind(self) -> None:
+        """Tell the schedulers of nodes and job types: once a round, as it costs types × nodes."""
+        if self.books is not None and self.bound != len(self.types):
+            for one in (self.scheduler, self.baseline):
+                one.resize(self.books.nodes, tuple(self.types))
+            self.bound = len(self.types)
 
     def _declared(self, host: EngineNode) -> float:
         for label, value in host.labels.items():
@@ -752,6 +762,7 @@ class Ledger:
             return math.nan
         self.seen[rate.job.id] = min(r for _, r in pairs)
         if getattr(self.scheduler, "learns", True):
+            self._bind()
             self.scheduler.observe(
                 Rate(
                     rate.job,
