@@ -72,15 +72,18 @@ def forecasts(settings: dict[str, Any], recorded: bool, instants: int, draws: in
     begin = first + (last - first) * 0.45
     at = rng.uniform(first + (last - first) * 0.2, last - (last - first) * 0.02, instants)
     found = []
-    calibration, open_ = Calibration(), []
+    known, open_ = Calibration(), list[tuple[Floats, float, float]]()
     for now in sorted(at.tolist()):
-        for each in [each for each in open_ if each[2] <= now]:
-            calibration.learn(each[1], each[0], each[2], rng)
+        for starts, when, truth in [each for each in open_ if each[2] <= now]:
+            known.learn(starts, when, truth, now, rng)
         open_ = [each for each in open_ if not each[2] <= now]
+        calibration = Calibration(list(known.seen))
+        for starts, when, truth in open_:
+            calibration.learn(starts, when, truth, now, rng)
         told = past.told(now, rng)
         for w in rng.permutation(told.waiting.size)[:COUNTED].tolist():
             starts, truth = told.starts[:, w], told.truth[w]
-            open_.append((now, starts, float(truth)))
+            open_.append((starts, told.now, float(truth)))
             if now < begin:
                 continue
             corrected = calibration.quantiles(starts, told.now, (0.5, 0.9))

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from gangwise.jobs import Jobs, Nodes, Options
-from gangwise.jobs.forecast import Calibration, Forecaster, History, coming, draw, moment_of
+from gangwise.jobs.forecast import (
+    Calibration,
+    Forecaster,
+    History,
+    _censored,
+    coming,
+    draw,
+    moment_of,
+)
 from gangwise.jobs.simulation import simulate_jobs
 
 
@@ -83,6 +91,31 @@ def test_who_comes_came_before_at_the_same_time_of_day() -> None:
     assert coming(submit, 100.0, 12, np.random.default_rng(0))[0].size == 0
 
 
+def test_who_still_waits_counts_in_a_calibration() -> None:
+    """Starts a third later than told, of which by now only the earlier half is known.
+
+    Beside them the estimate by its definition: at each start the product over those at risk.
+    """
+    rng, drawn = np.random.default_rng(0), np.linspace(0.0, 1000.0, 1001)
+    true = 1000.0 * rng.beta(2.0, 1.0, 2000)  # median .707, where .5 was told
+    both, started = Calibration(), Calibration()
+    for start, now in zip(true, rng.uniform(0.0, 1500.0, true.size)):
+        both.learn(drawn, 0.0, start, now, rng)
+        if start <= now:
+            started.learn(drawn, 0.0, start, now, rng)
+    median = both.quantiles(drawn, 0.0, [0.5])[0]
+    assert median == pytest.approx(707, abs=20)
+    assert started.known == both.known
+    assert started.quantiles(drawn, 0.0, [0.5])[0] < median - 50
+    place, came = rng.random(300), rng.random(300) < 0.6
+    left = [
+        np.prod([1 - 1 / (place >= p).sum() for p in place[came & (place <= q)]])
+        for q in (0.2, 0.5)
+    ]
+    shares = [1 - left[0], 1 - left[1]]
+    assert _censored(place, 1.0 * came, np.ones(300), shares) == pytest.approx([0.2, 0.5], abs=0.02)
+
+
 @pytest.mark.full
 def test_quantiles_hold_what_they_say() -> None:
     """On a single server with run times from one distribution, nothing learned and nothing fitted.
@@ -102,7 +135,7 @@ def test_quantiles_hold_what_they_say() -> None:
             starts = forecaster.starts(moment, History(jobs, run, schedule.end), 25, rng)[:, -1]
             true = schedule.start[moment.waiting[-1]]
             inside.append(true <= calibration.quantiles(starts, now, (0.5, 0.9)))
-            calibration.learn(starts, now, true, rng)
+            calibration.learn(starts, now, true, np.inf, rng)
     share = np.mean(inside, axis=0)
     sd = np.sqrt(np.array([0.25, 0.09]) / len(inside))
     assert len(inside) > 40
@@ -114,7 +147,7 @@ def test_a_calibration_moves_quantiles_to_where_starts_were() -> None:
     rng, calibration = np.random.default_rng(0), Calibration()
     drawn = np.linspace(0.0, 1000.0, 1001)
     for start in rng.uniform(500.0, 1000.0, 2000):
-        calibration.learn(drawn, 0.0, start, rng)
+        calibration.learn(drawn, 0.0, start, np.inf, rng)
     assert calibration.quantiles(drawn, 0.0, [0.5])[0] == pytest.approx(750, abs=15)
     assert Calibration().quantiles(drawn, 0.0, [0.5, 0.9]) == pytest.approx([500, 900], abs=30)
     assert [calibration.class_of(ahead) for ahead in (599.0, 600.0, 1e9)] == [0, 1, 3]

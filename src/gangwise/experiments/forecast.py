@@ -90,12 +90,11 @@ class Past:
     def corrected(
         self, instants: Iterable[float], now: float, rng: np.random.Generator
     ) -> Calibration:
-        """What forecasts at earlier instants, in order, were worth, of starts known by ``now``."""
+        """What forecasts at earlier instants, in order, were worth, as is known by ``now``."""
         found = Calibration()
         for told in (self.told(each, rng) for each in instants):
             for w in rng.permutation(told.waiting.size)[:MOST].tolist():
-                if told.truth[w] <= now:
-                    found.learn(told.starts[:, w], told.now, float(told.truth[w]), rng)
+                found.learn(told.starts[:, w], told.now, float(told.truth[w]), now, rng)
         return found
 
 

@@ -9,7 +9,6 @@ corrects them (:class:`Calibration`), as in Kuleshov, Fenner and Ermon (2018).
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -381,38 +380,67 @@ def _resume(g: kernels.Given, x: kernels.State, moment: Moment, run: Floats) -> 
 
 @dataclass
 class Calibration:
-    """What shares of the starts came before each quantile that was told, and the correction.
+    """Where in the distributions told the starts lay (PIT), and the correction that follows.
+
+    Who still waits counts as censored: where in its distribution the present lies, and later
+    (Kaplan and Meier 1958). Without them only the early starts of a burst would be known.
 
     Attributes
     ----------
-    seen : list of list of float
-        By class of :data:`CLASSES`: where in the distribution told each start lay (PIT).
+    seen : list of (int, float, float, bool)
+        Class of :data:`CLASSES`, time of the forecast, PIT, and whether the job had started.
     """
 
     PRIOR = 20
     """Starts of all classes that count in each, and starts that are where they should be."""
+    HALF = 7 * DAY
+    """A forecast counts half as much after so long: logs change."""
 
-    seen: list[list[float]] = field(default_factory=lambda: [[] for _ in range(len(CLASSES) + 1)])
+    seen: list[tuple[int, float, float, bool]] = field(default_factory=list)
 
     @property
     def known(self) -> int:
-        return sum(map(len, self.seen))
+        return sum(started for *_, started in self.seen)
 
     @staticmethod
     def class_of(ahead: float) -> int:
         """Class of a forecast whose median is so many seconds ahead."""
         return int(np.searchsorted(CLASSES, ahead, side="right"))
 
-    def learn(self, starts: Floats, now: float, start: float, rng: np.random.Generator) -> None:
-        """A job for which ``starts`` were drawn [draws] has started."""
-        below, ties = (starts < start).mean(), (starts == start).mean()
-        place = float(below + rng.random() * ties)
-        insort(self.seen[self.class_of(float(np.median(starts)) - now)], place)
+    def learn(
+        self, starts: Floats, told: float, start: float, now: float, rng: np.random.Generator
+    ) -> None:
+        """What has come by ``now`` of a job for which ``starts`` were drawn [draws]."""
+        came = start <= now
+        place = (starts < start).mean() + rng.random() * (starts == start).mean()
+        if not came:
+            place = (starts <= now).mean()
+        of = self.class_of(float(np.median(starts)) - told)
+        self.seen.append((of, told, float(place), came))
 
     def quantiles(self, starts: Floats, now: float, levels: Sequence[float]) -> Floats:
         """Quantiles of starts that were drawn [draws], corrected."""
-        seen = self.seen[self.class_of(float(np.median(starts)) - now)]
-        even = np.linspace(0.0, 1.0, self.PRIOR + 1)
-        everywhere = np.quantile(np.concatenate([*self.seen, even]), even)
-        wanted = np.quantile(np.concatenate([seen, everywhere]), levels)
-        return np.asarray(np.quantile(starts, wanted, method="higher"))
+        of, told, place, came = np.array(self.seen, dtype=np.float64).reshape(-1, 4).T
+        even, one = (np.arange(self.PRIOR) + 0.5) / self.PRIOR, np.ones(self.PRIOR)
+        weight = 0.5 ** (np.maximum(now - told, 0.0) / self.HALF)
+
+        def at(prior: Floats, here: Bools, wanted: Any) -> Floats:
+            points = np.concatenate([place[here], prior]), np.concatenate([came[here], one])
+            return _censored(*points, np.concatenate([weight[here], one]), wanted)
+
+        everywhere = at(even, of >= 0, even)
+        mine = of == self.class_of(float(np.median(starts)) - now)
+        return np.asarray(np.quantile(starts, at(everywhere, mine, levels), method="higher"))
+
+
+def _censored(place: Floats, came: Floats, weight: Floats, levels: Any) -> Floats:
+    """Quantiles of places in [0, 1] of which some are only known to be passed: Kaplan-Meier."""
+    order = np.lexsort((-came, place))
+    place, weight, starts = place[order], weight[order], came[order] > 0
+    at_risk = np.cumsum(weight[::-1])[::-1]
+    below = 1.0 - np.cumprod(1.0 - starts * weight / at_risk)
+    middle = (below + np.concatenate([[0.0], below[:-1]]))[
+        starts
+    ] / 2.0  # as of a point in its step
+    ends = np.concatenate([[0.0], middle, [1.0]]), np.concatenate([[0.0], place[starts], [1.0]])
+    return np.asarray(np.interp(levels, *ends))
