@@ -7,6 +7,7 @@ import pytest
 
 from gangwise.jobs import Jobs, Nodes, Options
 from gangwise.jobs.forecast import (
+    DAY,
     Calibration,
     Forecaster,
     History,
@@ -149,5 +150,11 @@ def test_a_calibration_moves_quantiles_to_where_starts_were() -> None:
     for start in rng.uniform(500.0, 1000.0, 2000):
         calibration.learn(drawn, 0.0, start, np.inf, rng)
     assert calibration.quantiles(drawn, 0.0, [0.5])[0] == pytest.approx(750, abs=15)
+    later = 70.0 * DAY  # by then those count a thousandth
+    for start in later + rng.uniform(0.0, 500.0, 500):
+        calibration.learn(later + drawn, later, start, np.inf, rng)
+    assert calibration.quantiles(later + drawn, later, [0.5])[0] - later == pytest.approx(
+        250, abs=25
+    )
     assert Calibration().quantiles(drawn, 0.0, [0.5, 0.9]) == pytest.approx([500, 900], abs=30)
     assert [calibration.class_of(ahead) for ahead in (599.0, 600.0, 1e9)] == [0, 1, 3]
