@@ -174,7 +174,7 @@ def test_names_that_mean_nothing_cost_little() -> None:
 def test_a_memory_that_grew_is_as_one_that_was_large() -> None:
     jobs, one, two = made(12, 120), list[float](), list[float]()
     play(jobs, lambda r, j, now: one.append(expect(r, j, now)))
-    r, running = grown(state_of(made(12, 1), "learned"), 5, 5), list[tuple[float, int]]()
+    r, running = grown(state_of(made(12, 1), "learned"), 5, 6), list[tuple[float, int]]()
     large = state_of(jobs, "learned")
     for j, now in enumerate(jobs.submit.tolist()):
         while running and running[0][0] <= now:
