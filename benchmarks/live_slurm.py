@@ -215,7 +215,7 @@ def live(world: World, who: str, folder: Path) -> dict[str, Any]:
                 service.tick(0.25)
             else:
                 time.sleep(0.5)
-            if time.time() - start > world.submit[-1] + 1200:
+            if time.time() - start > world.submit[-1] + max(1200.0, world.limit.max()):
                 raise SystemExit(f"{who}: only {len(ended)} jobs have ended")
             ended |= ends(reports, {job: j for j, job in enumerate(ids)}, world, ended)
         submitted = dict(zip(ids, at))
