@@ -42,9 +42,13 @@ def watch(lab: KubernetesLab) -> Iterator[Watch]:
     watch = Watch(lab)
     yield watch
     watch.engine.close()
-    for name in lab.pods():
-        lab.api("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
-    until(lambda: not lab.pods() and lab.nodes.idle, "empty")
+
+    def emptied() -> bool:
+        for name in lab.pods():  # again and again: a successor may still be on its way
+            lab.api("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
+        return not lab.pods() and lab.nodes.idle
+
+    until(emptied, "empty")
 
 
 def waiting(watch: Watch, **how: Any) -> str:
