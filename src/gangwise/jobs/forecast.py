@@ -439,8 +439,7 @@ def _censored(place: Floats, came: Floats, weight: Floats, levels: Any) -> Float
     place, weight, starts = place[order], weight[order], came[order] > 0
     at_risk = np.cumsum(weight[::-1])[::-1]
     below = 1.0 - np.cumprod(1.0 - starts * weight / at_risk)
-    middle = (below + np.concatenate([[0.0], below[:-1]]))[
-        starts
-    ] / 2.0  # as of a point in its step
+    before = np.concatenate([[0.0], below[:-1]])
+    middle = ((below + before) / 2.0)[starts]  # half of a point's own step
     ends = np.concatenate([[0.0], middle, [1.0]]), np.concatenate([[0.0], place[starts], [1.0]])
     return np.asarray(np.interp(levels, *ends))
