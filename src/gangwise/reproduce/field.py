@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from gangwise.core.arrays import Floats
-from gangwise.core.errors import UnknownName
+from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.experiments.filling import untimed, with_gpus
 from gangwise.experiments.replay_scenario import Played, ReplayScenario, only_jobs
 from gangwise.experiments.results import Results
@@ -22,8 +22,12 @@ from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.jobs.filling import Filling
 from gangwise.jobs.gavel import water_filling
 from gangwise.jobs.metrics import spread
-from gangwise.jobs.model import Conditions, Jobs
+from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
+from gangwise.jobs.schedule import Options
+from gangwise.jobs.scheduler import fresh
+from gangwise.jobs.simulation import simulate_jobs
 from gangwise.reproduce.measures import ALL, Cell
+from gangwise.traces.formats.measured_speeds import GavelThroughputs, Job
 
 
 def metric(results: Results, who: str, metric: str, cell: Cell = ALL) -> Estimate:
@@ -246,4 +250,106 @@ class Entities(Unallocated):
         rows = Rows()
         for name, value in [("least", min(level)), ("total", sum(level)), *enumerate(level)]:
             rows.add(str(name), value)
+        return rows
+
+
+BATCHES = {
+    "ResNet-18": (16, 32, 64, 128, 256),
+    "ResNet-50": (16, 32, 64, 128),
+    "Transformer": (16, 32, 64, 128, 256),
+    "LM": (5, 10, 20, 40, 80),
+    "Recommendation": (512, 1024, 2048, 4096, 8192),
+}
+TRAINED = [f"{model} (batch size {n})" for model, of in BATCHES.items() for n in of]
+TRAINED += ["A3C", "CycleGAN"]
+"""Gavel's job types in the order in which its simulator chooses among them."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Gavel's rounds (§5) where a V100 is free for everybody, on which any of its policies starts.
+
+    A job starts with the first round after its submission and does whole steps in each; a round
+    ends when the last job in it does, after ``seconds`` at most.
+    """
+
+    seconds: float = 360.0
+
+    def end(self, jobs: Jobs, speed: Floats, room: int) -> Floats:
+        """Seconds at which each job ends [J], at ``speed`` steps a second [J]."""
+        submit, pace = jobs.submit.tolist(), speed.tolist()
+        left, running = (jobs.run * speed).tolist(), list[int]()
+        end, now, come = np.zeros(len(jobs)), 0.0, 0
+        while running or come < len(jobs):
+            now = now if running else max(now, submit[come])
+            while come < len(jobs) and submit[come] <= now:
+                running.append(come)
+                come += 1
+            if len(running) > room:
+                raise ScenarioError(f"rounds: {len(running)} jobs at once, and {room} V100s")
+            for j in running:
+                steps = min(left[j], math.floor(self.seconds * pace[j]))
+                left[j] -= steps
+                end[j] = now + steps / pace[j]
+            now = max(end[j] for j in running)
+            running = [j for j in running if left[j] > 0]
+        return end
+
+
+class Arrivals(Entities):
+    """Jobs of one GPU as Gavel's simulator draws them, on 36 GPUs each of three kinds.
+
+    They come as a Poisson process, one in ``gap`` seconds. On a V100 a fifth takes 10³ to 10⁴
+    minutes and the others 10^1.5 to 10³, log-uniform. Measured are jobs 4,000 to 4,999 of those
+    ``played``.
+    """
+
+    name, objective, minimise = "arrivals", "completion, s", True
+
+    def __init__(self, source: str, gap: float, draws: int, played: tuple[int, int]) -> None:
+        self.source, self.gap, self.draws, self.played = Path(source), gap, draws, played
+
+    @cached_property
+    def table(self) -> GavelThroughputs:
+        return GavelThroughputs(self.source)
+
+    def describe(self) -> dict[str, Any]:
+        drawn = {"gap": self.gap, "draws": self.draws, "played": list(self.played)}
+        return {**drawn, "files": {self.table.file.name: self.table.digest}}
+
+    def fidelity(self) -> list[str]:
+        return [f"jobs {self.played[0]:,} to {self.played[1] - 1:,} that Gavel's simulator draws"]
+
+    def drawn(self) -> Jobs:
+        drawn, gaps = random.Random(self.draws + 2), random.Random(self.draws + 3)
+        submit, run, kind = [0.0], list[float](), list[str]()
+        for _ in range(self.played[1]):
+            drawn.random()  # how many GPUs, of which one is taken here
+            of = (3, 4) if drawn.random() >= 0.8 else (1.5, 3)
+            run.append(60 * 10 ** drawn.uniform(*of))
+            kind.append(drawn.choice(TRAINED))
+            submit.append(submit[-1] - math.log(1 - gaps.random()) * self.gap)
+        at = slice(*self.played)
+        return Jobs.of(submit[:-1][at], run[at], 1, {"gpu": 1}, type=kind[at])
+
+    def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
+        jobs, rows = self.drawn(), Rows()
+        speed = {
+            (model, name): self.table.throughput[model, Job(name, 1)]
+            for model in self.table.models
+            for name in jobs.types
+        }
+        if isinstance(decider, Rounds):
+            end = decider.end(jobs, np.array([speed["v100", t] for t in jobs.types])[jobs.type], 36)
+        else:
+            rates = {
+                model: {name: speed[model, name] / speed["v100", name] for name in jobs.types}
+                for model in self.table.models
+            }
+            nodes = Nodes.of(Node(m, {"gpu": 36}, {"model": m}, rate) for m, rate in rates.items())
+            hidden = Conditions(rates=np.array([[*rate.values()] for rate in rates.values()]).T)
+            end = simulate_jobs(jobs, nodes, fresh(decider), hidden, Options(restart=0.0)).end
+        took = (end - jobs.submit)[4000 - self.played[0] : 5000 - self.played[0]].mean()
+        rows.add("completion, s", took)
+        rows.add("completion, h", took / 3600)
         return rows
