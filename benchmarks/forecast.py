@@ -80,18 +80,18 @@ def forecasts(settings: dict[str, Any], recorded: bool, instants: int, draws: in
         calibration = Calibration(list(known.seen))
         for starts, when, truth in open_:
             calibration.learn(starts, when, truth, now, rng)
-        told = past.told(now, rng)
-        for w in rng.permutation(told.waiting.size)[:COUNTED].tolist():
-            starts, truth = told.starts[:, w], told.truth[w]
-            open_.append((starts, told.now, float(truth)))
+        known = past.known_at(now, rng)
+        for w in rng.permutation(known.waiting.size)[:COUNTED].tolist():
+            starts, truth = known.starts[:, w], known.truth[w]
+            open_.append((starts, known.now, float(truth)))
             if now < begin:
                 continue
-            corrected = calibration.quantiles(starts, told.now, (0.5, 0.9))
+            corrected = calibration.quantiles(starts, known.now, (0.5, 0.9))
             raw = np.quantile(starts, (0.5, 0.9), method="higher")
-            held = truth <= np.array([*corrected, *raw, told.promised[w]])
+            held = truth <= np.array([*corrected, *raw, known.promised[w]])
             pit = (starts < truth).mean() + rng.random() * (starts == truth).mean()
-            ahead = Calibration.class_of(float(np.median(starts)) - told.now)
-            found.append([told.now, ahead, *held, pit])
+            ahead = Calibration.class_of(float(np.median(starts)) - known.now)
+            found.append([known.now, ahead, *held, pit])
     return np.array(found)
 
 

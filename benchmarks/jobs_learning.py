@@ -224,7 +224,7 @@ def main() -> None:
             ]
             results = list(pool.map(one, asked))
             saved[f"{world} {load}"] = results
-            print(f"\n### {world} nodes, load {load}\n\n{WORLDS[world].told()}\n")
+            print(f"\n### {world} nodes, load {load}\n\n{WORLDS[world].describe()}\n")
             print("\n".join(table(results, names)))
             if options.bound:
                 bounds = np.array([r["bound, %"] for r in results])

@@ -135,7 +135,7 @@ def step(
     episode: Ints,
     actions: Ints,
     views: tuple[Ints, Any, Bools],
-    told: tuple[Floats, Bools],
+    last: tuple[Floats, Bools],
 ) -> None:
     """Take one decision in each of these environments; ``actions`` below 0 let time go on.
 
@@ -145,7 +145,7 @@ def step(
     ``told``: −hours passed × jobs in the system / jobs [B], and whether the episode is over [B].
     """
     shown, seen, mask = views
-    reward, over = told
+    reward, over = last
     for m in range(rows.size):
         i = rows[m]
         g = row(bank, episode[i])

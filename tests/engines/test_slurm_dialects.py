@@ -181,7 +181,7 @@ class Recorded(SlurmEngine):
         self.quarantine = Quarantine()
         self._looked = self._seen = self._nodes_looked = self._nodes_read = -math.inf
         self._rows, self._read_as, self._behind, self._again = {}, {}, set(), set()
-        self._listing, self._nodes_told = Listing(self._run), None
+        self._listing, self._nodes_listed = Listing(self._run), None
         self._listing_cost, self._whole_cost, self._nodes_cost = Cost(), Cost(), Cost()
 
     def _run(self, *command: str, more: Any = None) -> str:

@@ -201,7 +201,7 @@ def test_rounds_of_compiled_code_are_decided_again(monkeypatch):
     jobs = Jobs.of(submit=np.zeros(10), run=5, tasks=1, limit=5)
     found = simulate_jobs(jobs, Nodes.pool(1), "fcfs+easy+first-fit")
     assert found.counts["decided_again"] == 2
-    assert "decided in compiled code" in found.told
+    assert "decided in compiled code" in found.description
     monkeypatch.setattr(Composed, "place", lambda *_: [])
     with pytest.raises(InfeasibleDecision, match=r"at 0 s: job 0 gets .* and None"):
         simulate_jobs(jobs, Nodes.pool(1), "fcfs+easy+first-fit")

@@ -178,8 +178,8 @@ def test_measured_models_become_nodes_and_their_rates(tmp_path: Path):
         assert rate == pytest.approx(means.get(model, 1.0))
     np.testing.assert_array_equal(drawn.jobs.limit, 2 * jobs.run)
     assert world.capacity(8, 8) == pytest.approx(8 * sum(drawn.nodes.rates))
-    assert "LM" not in world.told()
-    assert "3 training jobs" in world.told()
+    assert "LM" not in world.describe()
+    assert "3 training jobs" in world.describe()
     assert list(world.digests) == ["simulation_throughputs.json"]
 
 
@@ -249,13 +249,13 @@ def test_worlds_that_do_not_exist_are_named(
 @pytest.mark.skipif(not TRACES.is_dir(), reason="GANGWISE_TRACES names no folder")
 def test_real_tables_are_worlds():
     measured = world_of(f"measured:{TRACES / 'gavel-throughputs'}")
-    assert "80 training jobs on K80, P100, V100" in measured.told()
+    assert "80 training jobs on K80, P100, V100" in measured.describe()
     jobs = some_jobs(300)
     rates = measured.draw(jobs, 16, {"gpu": 8}, 0).conditions.rates
     assert rates.shape == (8, 16)
     assert (rates.max(axis=1) == 1).all()
     record = world_of(f"recorded:{TRACES / 'alibaba-gpu-v2020' / 'mini-batch-time'}")
-    assert "10 workers of job-4" in record.told()
+    assert "10 workers of job-4" in record.describe()
     factors = record.draw(jobs, 20, {"gpu": 8}, 0).conditions.factors
     by_node = [np.array([f for _, m, f in factors if m == n]) for n in range(20)]
     same = sum(np.array_equal(by_node[0], other) for other in by_node[1:])

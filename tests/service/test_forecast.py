@@ -43,7 +43,7 @@ def test_waiting_jobs_start_when_those_before_them_have_run_as_long_as_usual(
         assert row["p50"] == pytest.approx(due, abs=25.0)
         spread = 40.0 * turn  # cells of run times are a quarter wide, and two add up
         assert row["p50"] <= row["p90"] <= due + spread < row["promised"]
-    assert "24 jobs that have ended" in found.told
+    assert "24 jobs that have ended" in found.basis
 
 
 def test_where_nobody_waits_nothing_is_foretold(
@@ -77,7 +77,7 @@ def test_a_job_that_starts_in_no_future_does_not_end_the_service(
     found = forecast_live(tmp_path / "s")
     told = json_text({"now": found.now, "jobs": found.rows})
     assert json.loads(told)["jobs"][0]["p50"] is None
-    monkeypatch.setattr(service._forecaster, "told", lambda: told)
+    monkeypatch.setattr(service._forecaster, "printed", lambda: told)
     ticks(service, time, 2, 10.0)
     assert [row["p50"] for row in service.views["queue"]] == [None]
     service.close()

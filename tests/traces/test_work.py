@@ -183,11 +183,11 @@ def test_the_line_is_above_the_table_on_the_page_and_in_json(tmp_path):
     assert page.index("no ranking: all 2") < page.index("<h2>Results")
     assert "earned most" not in page.split("<h2>Results")[0]
     again = Comparison.open(out)  # of a folder, without the trace
-    assert again.told == text[:3]
+    assert again.notes == text[:3]
 
 
 def test_policies_that_differ_are_ranked():
     comparison = compare("ogasched-default-v1:servers=8,job_types=4", ["drf", "greedy"], 30, [0])
     assert comparison.fidelity is None
-    assert comparison.told == []
+    assert comparison.notes == []
     assert comparison.as_dict()["ranked"] is True

@@ -198,14 +198,14 @@ class FeedbackDelivery:
         """Post the feedback of a slot; returns all that arrives by now.
 
         ``row`` [n] is the table row of each task, ``work`` [n] what it did; feedback that comes
-        adds to the ``told`` work of the rows. Feedback with a negative delay is lost.
+        adds to the ``reported`` work of the rows. Feedback with a negative delay is lost.
         """
         parcel = (feedback, row, work, rows.serial[row])
         arrived = []
         for each, row, work, serial in self._mailbox.exchange(feedback.slot, delay, parcel):
-            if self._sums.size < rows.told.size:
-                self._sums = np.zeros(rows.told.size)
-            kernels.add_told_work(row, work, serial, rows.serial, self._sums, rows.told)
+            if self._sums.size < rows.reported.size:
+                self._sums = np.zeros(rows.reported.size)
+            kernels.add_reported_work(row, work, serial, rows.serial, self._sums, rows.reported)
             arrived.append(each)
         return tuple(arrived)
 
@@ -417,7 +417,7 @@ class ApproximationEnvironment:
         if refused:
             row, machine = row[kept], machine[kept]
         done = rate[machine]
-        told = Feedback(slot, machine, done)
+        feedback = Feedback(slot, machine, done)
         worked, active = float(self._worked.sum()), rows.active
         gain, average = self._gain()
         metrics = (
@@ -425,13 +425,13 @@ class ApproximationEnvironment:
             worked,
             cost,
             float(active.size),
-            float(told.machines.size),
+            float(feedback.machines.size),
             float(refused),
             *self._migrations.count(row, machine, active, len(rows.jobs)),
             cost - self._pace,
             self._over() - over,
         )
-        return Outcome(gain, self._delivery.send(rows, delay, told, row, done), metrics)
+        return Outcome(gain, self._delivery.send(rows, delay, feedback, row, done), metrics)
 
     def _over(self) -> float:
         if self.problem.enforce:

@@ -323,8 +323,8 @@ def execute(
 
 
 @kernel
-def add_told_work(
-    row: Ints, work: Floats, serial: Ints, now: Ints, sums: Floats, told: Floats
+def add_reported_work(
+    row: Ints, work: Floats, serial: Ints, now: Ints, sums: Floats, reported: Floats
 ) -> None:
     """Add the work of each task to what its job has been told, if its row is still the job's.
 
@@ -335,7 +335,7 @@ def add_told_work(
         if now[row[n]] == serial[n]:
             sums[row[n]] += work[n]
     for j in range(sums.size):
-        told[j] += sums[j]
+        reported[j] += sums[j]
         sums[j] = 0.0
 
 

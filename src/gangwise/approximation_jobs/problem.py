@@ -298,8 +298,8 @@ class JobTable:
 class ActiveJobs:
     """Keeps the rows; the environment's side of :class:`JobTable`.
 
-    ``work`` is what was really done, ``told`` what feedback has delivered of it; ``serial`` tells
-    apart the jobs that have used a row.
+    ``work`` is what was really done, ``reported`` what feedback has delivered of it; ``serial``
+    tells apart the jobs that have used a row.
     """
 
     jobs: list[Job | None] = field(default_factory=list)
@@ -311,7 +311,7 @@ class ActiveJobs:
     def __post_init__(self) -> None:
         for name in ("arrival", "deadline", "kind", "serial"):
             setattr(self, name, np.zeros(0, np.int64))
-        for name in ("life", "budget", "v", "shape", "cost", "work", "told"):
+        for name in ("life", "budget", "v", "shape", "cost", "work", "reported"):
             setattr(self, name, np.zeros(0))
 
     arrival: Ints = field(init=False)
@@ -324,7 +324,7 @@ class ActiveJobs:
     shape: Floats = field(init=False)
     cost: Floats = field(init=False)
     work: Floats = field(init=False)
-    told: Floats = field(init=False)
+    reported: Floats = field(init=False)
 
     def _grow(self) -> None:
         before = len(self.jobs)
@@ -353,7 +353,7 @@ class ActiveJobs:
         self.arrival[j], self.deadline[j], self.serial[j] = job.arrival, job.deadline, self._count
         self.life[j], self.budget[j] = job.lifetime, job.budget
         self.kind[j], self.v[j], self.shape[j] = job.utility.code
-        self.cost[j] = self.work[j] = self.told[j] = 0.0
+        self.cost[j] = self.work[j] = self.reported[j] = 0.0
         return j
 
     def remove(self, j: int) -> Job:
@@ -376,7 +376,7 @@ class ActiveJobs:
             _read_only(self.deadline),
             _read_only(self.budget),
             _read_only(self.cost),
-            _read_only(self.told),
+            _read_only(self.reported),
             _read_only(self.kind),
             _read_only(self.v),
             _read_only(self.shape),

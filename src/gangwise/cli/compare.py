@@ -57,7 +57,7 @@ def compare_command(
     source = source_of(target, settings, trace, family)
     if resume:
         _refuse_all_else(source, slots, out, COMPARISON)
-    with progress(after_stop(out)) as tell:
+    with progress(after_stop(out)) as advance:
         comparison = compare(
             source,
             policies,
@@ -66,7 +66,7 @@ def compare_command(
             comparator_names(comparators),
             optimum_slots,
             out,
-            tell,
+            advance,
             _workers(jobs, AUTO),
             isolated=isolated,
         )
@@ -80,7 +80,7 @@ def compare_command(
         from gangwise.report.tables import rich_tables
 
         console = Console()
-        for line in comparison.told:
+        for line in comparison.notes:
             console.print(line, highlight=False, markup=False)
         console.print(rich_tables(terminal_sheets(Numbers(comparison.results))))
     if out is not None:
@@ -123,7 +123,7 @@ def run_command(
     if resume and file is None:
         _refuse_all_else(source, slots, out, "run")
     judges = [] if versus is None else [versus]
-    with progress(after_stop(file or out)) as tell:
+    with progress(after_stop(file or out)) as advance:
         comparison = compare(
             source,
             [policy],
@@ -132,7 +132,7 @@ def run_command(
             judges,
             None,
             store,
-            tell,
+            advance,
             name="run",
             isolated=isolated,
         )
@@ -144,7 +144,7 @@ def run_command(
     if as_json:
         print(json_text(summary))
         return
-    for line in comparison.told:
+    for line in comparison.notes:
         print(line)
     for key, value in summary.items():
         if key not in ("fidelity", "format", "version", "regret", "versus"):
@@ -211,10 +211,10 @@ def _print_versus(run: Run, judge: Comparator) -> None:
     console.print()
     console.print(table(["", "reward per slot", f"share of {judge.name}, %"], cells))
     parts = f"{BATCHES} batches of {judge.slots.size // BATCHES} slots"
-    told = f"± is half a 95 % interval of the means of {parts}: " if rows[2].half else ""
+    legend = f"± is half a 95 % interval of the means of {parts}: " if rows[2].half else ""
     console.print(
-        f"\nOn {judge.slots.size:,} of {run.slots:,} slots, the same for both. {told}"
-        f"{'of this seed alone. ' if told else ''}Total regret: {run.regret(judge):,.6g}."
+        f"\nOn {judge.slots.size:,} of {run.slots:,} slots, the same for both. {legend}"
+        f"{'of this seed alone. ' if legend else ''}Total regret: {run.regret(judge):,.6g}."
     )
 
 
@@ -237,9 +237,9 @@ def _refuse_all_else(source: NamedSource, slots: int | None, out: Path | None, n
     there = (asked.get("scenario") or asked.get("trace"), asked["settings"], asked["slots"])
     wanted = (source.name, json.loads(source.settings), slots or source.scenario().slots)
     if there != wanted:
-        told = [f"{name} {given}, {n} slots" for name, given, n in (there, wanted)]
+        runs = [f"{name} {given}, {n} slots" for name, given, n in (there, wanted)]
         raise ScenarioError(
-            f"{out} holds results of {told[0]}; --resume was asked for with {told[1]}. Leave out "
+            f"{out} holds results of {runs[0]}; --resume was asked for with {runs[1]}. Leave out "
             "--resume to begin with it, or give another --out"
         )
 

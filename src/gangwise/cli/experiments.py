@@ -69,8 +69,8 @@ def sweep_command(
         raise ScenarioError(f"--over {over}: the policies are {', '.join(known)}")
     folder = Path("sweeps", experiment.name) if out is None else out
     again = command_line()
-    with progress(after_stop(folder)) as tell:
-        results = sweep(experiment, folder, jobs, backend, address, tell)
+    with progress(after_stop(folder)) as advance:
+        results = sweep(experiment, folder, jobs, backend, address, advance)
     write_provenance(folder, experiment.name, again)
     if as_json:
         print(json_text(_summary(results, over, interval)))
@@ -109,7 +109,7 @@ def _print_sweep(
     from gangwise.experiments.statistics import NOTHING, Estimate, decimals_for, estimate_text
     from gangwise.report.tables import Breakable
 
-    for line in results.told:
+    for line in results.notes:
         print(line)
     names = [results.objective, *(f"{name}.mean" for name in metrics), *results.losses]
     rows = results.table(*names, interval=interval).to_dicts()
@@ -178,7 +178,7 @@ def tune_command(
         raise ScenarioError("name the policy to tune; or a log, with --site FILE")
     folder = Path("tuned", parse(policy)[0]) if out is None else out
     again = command_line()
-    with progress(after_stop(folder)) as tell:
+    with progress(after_stop(folder)) as advance:
         tuning = tune(
             scenario,
             policy,
@@ -192,7 +192,7 @@ def tune_command(
             metric,
             minimise,
             jobs,
-            tell,
+            advance,
         )
     for name in ("tuning", "validation"):
         if (folder / f"{name}.plan.json").exists():
@@ -200,7 +200,7 @@ def tune_command(
     if as_json:
         print(json_text(tuning.as_dict()))
         return
-    for line in Results.open(folder, TUNING).told:
+    for line in Results.open(folder, TUNING).notes:
         print(line)
     _print_tuning(tuning)
     if site:
@@ -225,10 +225,10 @@ def _beside_bound(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> str
     scenario = ReplayScenario(**settings)
     if scenario.site is not None and scenario.site.nodes is None and not scenario.site.rules.nodes:
         scenario = scenario.changed(site="")  # whatever the rules
-    with progress("the tuning is stored") as tell:
+    with progress("the tuning is stored") as advance:
         bounds = []
         for i, seed in enumerate(seeds):
-            tell("lower bound", i, len(seeds))
+            advance("lower bound", i, len(seeds))
             bounds.append(scenario.bound(seed, None, STEPS).mean_completion)
     each = ", ".join(f"{n} {period(means[n])}" for n in (DEFAULT, "tuned") if n in means)
     least = period(sum(bounds) / len(bounds))
@@ -301,8 +301,8 @@ def leaderboard_command(
     from gangwise.experiments.leaderboard import leaderboard
     from gangwise.experiments.sweep import Workers
 
-    with progress(after_stop(out)) as tell:
-        found = leaderboard(traces, out, own or [], Workers(jobs, backend, address), tell)
+    with progress(after_stop(out)) as advance:
+        found = leaderboard(traces, out, own or [], Workers(jobs, backend, address), advance)
     print(found.markdown())
     say(f"the runs of each log are in a folder of {out}; gangwise report makes a page of one")
 
@@ -349,8 +349,8 @@ def reproduce_command(
     found = _artefacts(paper, everything, wanted)
     chosen = tuple(seed_list(seeds)) if seeds else None
     again = command_line()
-    with progress(after_stop(out)) as tell:
-        done = reproduce(found, Scale(quick, chosen, traces), out, jobs, backend, address, tell)
+    with progress(after_stop(out)) as advance:
+        done = reproduce(found, Scale(quick, chosen, traces), out, jobs, backend, address, advance)
     before = read_provenance(out, "reproduction") if done.joined else None
     commands = before.command.splitlines() if before else []
     commands.append(again)

@@ -252,13 +252,13 @@ def explain_command(
     from gangwise.experiments.explain import explain_job, explain_slot
 
     if slot is not None:
-        told = explain_slot(what, slot, policy, seed)
+        explained = explain_slot(what, slot, policy, seed)
     else:
-        told = explain_job(what, str(job), policy, seed)
+        explained = explain_job(what, str(job), policy, seed)
     if as_json:
-        print(json_text(told.as_dict()))
+        print(json_text(explained.as_dict()))
     else:
-        _print_explanation(told)
+        _print_explanation(explained)
 
 
 def _explain_live(job: str, state: Path, as_json: bool) -> None:
@@ -280,13 +280,13 @@ def _explain_live(job: str, state: Path, as_json: bool) -> None:
     print(json_text(rows[0]) if as_json else explained(rows[0]))
 
 
-def _print_explanation(told: Explained) -> None:
+def _print_explanation(explained: Explained) -> None:
     from rich.text import Text
 
     from gangwise.cli.options import screen
 
     console = screen()
-    about = told.about
+    about = explained.about
     who = about.get("policy") or about.get("scheduler")
     where = f"slot {about['slot']}" if "slot" in about else f"job {about['job']}"
     line = f"{about['scenario']}, {who}, seed {about['seed']}, {where}"
@@ -294,17 +294,17 @@ def _print_explanation(told: Explained) -> None:
     if "reward" in about:
         numbers = ", ".join(f"{k} {v:.5g}" for k, v in about["metrics"].items())
         console.print(f"reward {about['reward']:.6g} ({numbers}), as it is stored", markup=False)
-    if told.rows:
-        names = list(dict.fromkeys(name for row in told.rows for name in row))
+    if explained.rows:
+        names = list(dict.fromkeys(name for row in explained.rows for name in row))
         number = {
-            n: all(isinstance(r.get(n), int | float | None) for r in told.rows) for n in names
+            n: all(isinstance(r.get(n), int | float | None) for r in explained.rows) for n in names
         }
-        rows = [[_cell(row.get(name)) for name in names] for row in told.rows]
+        rows = [[_cell(row.get(name)) for name in names] for row in explained.rows]
         left = [i for i, name in enumerate(names) if not number[name]]
         console.print()
         console.print(table([name.replace("_", " ") for name in names], rows, left))
         console.print()
-    for sentence in told.sentences:
+    for sentence in explained.sentences:
         console.print(sentence, markup=False)
 
 

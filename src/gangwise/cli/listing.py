@@ -163,8 +163,9 @@ def check_command(
         fault = str(error)
     where = "in a process of its own" if isolated else "in this process"
     if as_json:
-        told: dict[str, Any] = {"name": what, "kind": kind, "cases": cases, "seed": seed}
-        print(json_text({**told, "isolated": isolated, "sound": not fault, "fault": fault or None}))
+        answer: dict[str, Any] = {"name": what, "kind": kind, "cases": cases, "seed": seed}
+        answer |= {"isolated": isolated, "sound": not fault, "fault": fault or None}
+        print(json_text(answer))
     elif not fault:
         print(f"{what} keeps to the contract of a {kind}: tried on {cases} random cases, {where}")
     if fault:

@@ -267,8 +267,8 @@ def progress(when_stopped: str) -> Iterator[Progress]:
     try:
         with stops_kept():
             if console.is_terminal:
-                with _bar() as tell:
-                    yield tell
+                with _bar() as advance:
+                    yield advance
             else:
                 yield progress_lines(say)
     except KeyboardInterrupt as stop:
@@ -281,15 +281,15 @@ def progress(when_stopped: str) -> Iterator[Progress]:
 def _tell_of_compiling(console: Console) -> None:
     from gangwise.core.jit import on_compile
 
-    told = False
+    reported = False
 
     def compiling(name: str) -> None:
-        nonlocal told
+        nonlocal reported
         if name == "play":
             console.print("compiling the simulation, once per installation: up to a minute …")
-        elif not told:
+        elif not reported:
             console.print("compiling kernels, once per installation …")
-        told = True
+        reported = True
 
     on_compile(compiling)
 
@@ -312,7 +312,7 @@ def _bar() -> Iterator[Progress]:
     with progress_bar(speed_estimate_period=HOUR) as bar:
         tasks: dict[str, Any] = {}
 
-        def tell(what: str, done: int, of: int) -> None:
+        def advance(what: str, done: int, of: int) -> None:
             if what not in tasks:
                 for earlier in tasks.values():
                     bar.remove_task(earlier)
@@ -320,7 +320,7 @@ def _bar() -> Iterator[Progress]:
                 tasks[what] = bar.add_task(what, total=of)
             bar.update(tasks[what], completed=done)
 
-        yield tell
+        yield advance
 
 
 def progress_lines(
@@ -331,15 +331,15 @@ def progress_lines(
     Examples
     --------
     >>> seconds = iter([0.0, 30.0, 90.0])
-    >>> tell = progress_lines(print, clock=lambda: next(seconds))
-    >>> tell("small", 100, 400), tell("small", 110, 400), tell("small", 130, 400)
+    >>> advance = progress_lines(print, clock=lambda: next(seconds))
+    >>> advance("small", 100, 400), advance("small", 110, 400), advance("small", 130, 400)
     small: 130 of 400, 0:13:30 left
     (None, None, None)
     """
     marks: dict[str, deque[tuple[float, int]]] = {}
     written: float | None = None
 
-    def tell(what: str, done: int, of: int) -> None:
+    def advance(what: str, done: int, of: int) -> None:
         nonlocal written
         now = clock()
         written = now if written is None else written
@@ -355,4 +355,4 @@ def progress_lines(
             left = f", {timedelta(seconds=seconds)} left"
         write(f"{what}: {done} of {of}{left}")
 
-    return tell
+    return advance

@@ -98,9 +98,9 @@ def replay_command(
         source, steps = DEMO, steps or DEMO_STEPS
         names, chosen = names or list(DEMO_SCHEDULERS), chosen or range(DEMO_SEEDS)
     scenario = replay_source(source, given)
-    with progress("start again with the same --out to go on") as tell:
-        played = replay(scenario, names, chosen, out, jobs, tell, isolated, rules)
-        bounds = [] if bound is False else played.bounds(steps, tell)
+    with progress("start again with the same --out to go on") as advance:
+        played = replay(scenario, names, chosen, out, jobs, advance, isolated, rules)
+        bounds = [] if bound is False else played.bounds(steps, advance)
     values = [found.mean_completion for found in bounds]
     priced = all(found.searched for found in bounds)
     if as_json:
@@ -111,8 +111,8 @@ def replay_command(
     if out is not None:
         from gangwise.report.pages import write_replay
 
-        with progress("start again with the same --out to go on") as tell:
-            tell("page", 0, 1)
+        with progress("start again with the same --out to go on") as advance:
+            advance("page", 0, 1)
             written = write_replay(played, out, bounds, command_line())
         say(f"wrote {', '.join(path.name for path in written)} to {out}")
 
@@ -130,8 +130,8 @@ def _fill(
     from gangwise.report.curves import filling_figure, filling_sheet
     from gangwise.report.tables import rich_tables
 
-    with progress("nothing is kept") as tell:
-        found = fill_trace(source, names, seed_list(seeds) if seeds else (), given, tell)
+    with progress("nothing is kept") as advance:
+        found = fill_trace(source, names, seed_list(seeds) if seeds else (), given, advance)
     if as_json:
         print(json_text(found.as_dict()))
     else:
@@ -159,8 +159,8 @@ def calibrate_command(
     """Find the caps, closing hours and missing capacity that explain a log's waits."""
     from gangwise.experiments.calibrate import FILE, calibrate_log
 
-    with progress("nothing is kept") as tell:
-        found = calibrate_log(path, trace, tell, **settings_of(settings))
+    with progress("nothing is kept") as advance:
+        found = calibrate_log(path, trace, advance, **settings_of(settings))
     print(json_text(found.as_dict()) if as_json else found)
     if out is not None:
         file = out / FILE
@@ -206,9 +206,9 @@ def forecast_command(
     elif not at:
         raise ScenarioError("name the time with --at, on the log's clock, such as --at 12d6h")
     else:
-        with progress("nothing is kept") as tell:
+        with progress("nothing is kept") as advance:
             found = forecast_log(
-                source, seconds_of(at), scheduler, recorded, draws, settings_of(settings), tell
+                source, seconds_of(at), scheduler, recorded, draws, settings_of(settings), advance
             )
     if as_json:
         print(json_text(found.as_dict()))
@@ -223,7 +223,7 @@ def forecast_command(
         for row in found.rows
     ]
     console = screen()
-    console.print(found.told, markup=False)
+    console.print(found.basis, markup=False)
     console.print(table(heads, rows, (0, 1)))
 
 
@@ -274,19 +274,19 @@ def what_if_command(
         Workers(jobs, backend, address),
         _prices(price),
     )
-    with progress(after_stop(out)) as tell:
+    with progress(after_stop(out)) as advance:
         needed: list[Needed] = []
         if target:
             names = [name for name in kinds.replace(",", " ").split() if name]
-            played, needed = capacity(asked, Gate.of(target), names, tell)
+            played, needed = capacity(asked, Gate.of(target), names, advance)
         else:
-            played = what_if(asked, change or [], tell, gates)
+            played = what_if(asked, change or [], advance, gates)
     results = results_of(played, command=command_line())
     why = broken(results, gates)
     if as_json:
-        told = as_dict(played, results) | {"fails": why}
-        told |= {"capacity": [each._asdict() for each in needed]} if target else {}
-        print(json_text(finite(played.as_dict() | told)))
+        answer = as_dict(played, results) | {"fails": why}
+        answer |= {"capacity": [each._asdict() for each in needed]} if target else {}
+        print(json_text(finite(played.as_dict() | answer)))
     else:
         screen().print(job_report(results).terminal())
         for each in needed:
@@ -308,15 +308,15 @@ def what_if_command(
 def _needed(each: Needed, target: Gate) -> str:
     from gangwise.experiments.statistics import Estimate, number, period
 
-    def told(value: float) -> str:
-        return target.told(Estimate(value, None, None))
+    def describe(value: float) -> str:
+        return target.describe(Estimate(value, None, None))
 
     if each.needed is None:
         line = f"{each.kind}: no number of nodes tried reaches {target.text}; "
-        line += f"the most has {told(each.value)}"
+        line += f"the most has {describe(each.value)}"
     else:
         line = f"{each.kind}: {each.needed:,} nodes reach {target.text}, and there are {each.now:,}"
-        line += f" ({told(each.value)}; with one less {told(each.one_less)})"
+        line += f" ({describe(each.value)}; with one less {describe(each.one_less)})"
     priced = ""
     if math.isfinite(each.bound):
         priced = f"; it lowers what no schedule can beat by {number(each.bound, 1)} s at most"

@@ -212,7 +212,7 @@ def top_command(state: Path = HERE, as_json: bool = False) -> None:
     from rich.console import Console
 
     from gangwise.service.store import Store
-    from gangwise.service.views import VIEWS, told
+    from gangwise.service.views import VIEWS, in_terminal
 
     store = Store(state / "service.sqlite", read_only=True)
     found = {name: view[1] for name in VIEWS if (view := store.view(name)) is not None}
@@ -222,7 +222,7 @@ def top_command(state: Path = HERE, as_json: bool = False) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=120)
-    for part in told(found):
+    for part in in_terminal(found):
         console.print(part)
 
 

@@ -35,9 +35,9 @@ def inspect_command(
     """Recognise a trace: its tables, rows and load, what is missing and what was left out."""
     from gangwise.traces.inspect import inspect
 
-    with reading_bar("reading") as tell:
+    with reading_bar("reading") as advance:
         found = inspect(
-            path, strict=strict, everything=everything, progress=tell, **settings_of(settings)
+            path, strict=strict, everything=everything, progress=advance, **settings_of(settings)
         )
     print(json_text(found.to_dict()) if as_json else found)
     if not found.usable:
@@ -63,8 +63,8 @@ def convert_command(
     from gangwise.traces.convert import convert
 
     try:
-        with reading_bar("converting") as tell:
-            made = convert(path, out, trace=trace, strict=strict, progress=tell)
+        with reading_bar("converting") as advance:
+            made = convert(path, out, trace=trace, strict=strict, progress=advance)
     except KeyboardInterrupt as stop:
         say("gangwise: interrupted; what is converted is stored")
         say(f"to go on: {command_line()}")
@@ -152,7 +152,7 @@ def reading_bar(what: str) -> Iterator[Callable[[int, int], None]]:
     bar = progress_bar(DownloadColumn(binary_units=True), TransferSpeedColumn())
     task, begun, shown = bar.add_task(what), time.monotonic(), False
 
-    def tell(done: int, of: int) -> None:
+    def advance(done: int, of: int) -> None:
         nonlocal shown
         if stop.is_set():
             raise Stopped(number=stop.signal)
@@ -163,7 +163,7 @@ def reading_bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
     with requests_to_stop() as stop:
         try:
-            yield tell
+            yield advance
         finally:
             if shown:
                 bar.stop()
@@ -287,8 +287,8 @@ def nodes_command(
     if not 0 <= by < 10:
         raise ScenarioError(f"--by {by:g}: give a share, such as 0.05")
     knobs = settings_of(settings)
-    with progress("nothing is kept") as tell:
-        found = find_slow_nodes(path, trace=trace, by=by, progress=tell, strict=strict, **knobs)
+    with progress("nothing is kept") as advance:
+        found = find_slow_nodes(path, trace=trace, by=by, progress=advance, strict=strict, **knobs)
     text = json_text(found.as_dict())
     if as_json:
         print(text)

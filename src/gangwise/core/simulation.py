@@ -235,7 +235,7 @@ class Simulation:
         """
         now = time.monotonic
         warm_up(self.instance, self.policy, self.slots, self.seed)
-        saved = told = now()
+        saved = reported = now()
         with requests_to_stop() as stop:
             while self.slot < self.slots:
                 self.step()
@@ -245,8 +245,8 @@ class Simulation:
                     raise Interrupted(self.slot, checkpoint, stop.signal)
                 if self.slot & 15 == 0:  # looking at the clock costs as much as a small slot
                     at = now()
-                    if progress is not None and at - told > 0.1:
-                        told = at
+                    if progress is not None and at - reported > 0.1:
+                        reported = at
                         progress(self.slot)
                     if checkpoint is not None and at - saved > every:
                         saved = at

@@ -297,10 +297,10 @@ class Kubernetes:
         lease.release()
         if holder.startswith("gangwise-"):
             raise EngineError(f"the service {holder} acts: stop it first")
-        told = (
+        reason = (
             f"left to kube-scheduler ({holder})" if holder else "waits: no kube-scheduler is there"
         )
-        return dict.fromkeys(waits, told)
+        return dict.fromkeys(waits, reason)
 
     def events(self, timeout: float) -> list[EngineEvent]:
         self._api.check()

@@ -169,13 +169,13 @@ class FolderLeader(Leader):
     def read(self) -> Held | None:
         if (number := self._newest()) == 0:
             return None
-        told: dict[str, Any] = {}
+        beat: dict[str, Any] = {}
         with contextlib.suppress(OSError, ValueError):
-            told = json.loads((self._folder(number) / "beat").read_bytes())
-        mine, holder = number == self.number, str(told.get("holder", "whoever took it"))
+            beat = json.loads((self._folder(number) / "beat").read_bytes())
+        mine, holder = number == self.number, str(beat.get("holder", "whoever took it"))
         if holder == self.identity and not mine:  # an earlier life of ours, or one that lost it
             holder = "" if not self.number else "another by our name"
-        return Held(holder, mine, (number, told.get("beat")), self.duration, number)
+        return Held(holder, mine, (number, beat.get("beat")), self.duration, number)
 
     def take(self, found: Held | None) -> None:
         number = found.state if found else 0
@@ -257,9 +257,9 @@ class ReservationLeader(Leader):
         return Held(holder, mine, numbers[newest], self.duration, newest)
 
     def _numbers(self) -> dict[int, str]:
-        told = self._run("scontrol", "-o", "show", "reservation")
+        printed = self._run("scontrol", "-o", "show", "reservation")
         pattern = rf"(?m)^ReservationName={self.prefix}(\d+) .*?EndTime=(\S+)"
-        return {int(m[1]): m[2] for m in re.finditer(pattern, told)}
+        return {int(m[1]): m[2] for m in re.finditer(pattern, printed)}
 
     def take(self, found: Held | None) -> None:
         end = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + 3600.0))

@@ -116,7 +116,7 @@ class SlurmEngine:
 
     name = "slurm"
     watch = False
-    _nodes_told: Any = None
+    _nodes_listed: Any = None
     _leader: ReservationLeader | None = None  # nobody else acts, unless told to lead
     capabilities = Capabilities(
         gang_native=True,
@@ -184,15 +184,15 @@ class SlurmEngine:
         if now < self._nodes_looked + max(self.poll, PACE * self._nodes_cost.seconds):
             return list(self._nodes)
         with self._nodes_cost:
-            told: dict[Any, set[str]] = {}
+            listed: dict[Any, set[str]] = {}
             text = self._run("sinfo", "--noheader", "--format=%T %P %G %f %c %m %N")
             for line in text.splitlines():
                 state, *about, names = line.split(" ")
                 like = "up" if state in TAKES_TASKS else state, *about
-                told.setdefault(like, set()).update(expand(names) or (names,))
+                listed.setdefault(like, set()).update(expand(names) or (names,))
             self._reserved = {} if self.watch else self._reservations()
         self._nodes_looked = now
-        if (told, self._reserved) == self._nodes_told and now < self._nodes_read + WHOLE:
+        if (listed, self._reserved) == self._nodes_listed and now < self._nodes_read + WHOLE:
             return list(self._nodes)
         rows = self._json("sinfo", "nodes")
         if not self.watch:  # those outside the partition are not aimed at
@@ -202,7 +202,7 @@ class SlurmEngine:
         was, now_are = ([replace(n, up=True, reason="") for n in ns] for ns in (self._nodes, found))
         if was != now_are:
             self._again.update(self._table)  # others fit now, perhaps
-        self._nodes, self._nodes_told, self._nodes_read = found, (told, self._reserved), now
+        self._nodes, self._nodes_listed, self._nodes_read = found, (listed, self._reserved), now
         return list(found)
 
     def _reservations(self) -> dict[str, str]:
@@ -359,8 +359,8 @@ class SlurmEngine:
     def survey(self) -> tuple[list[str], dict[str, str]]:
         """What would be left alone: of the configuration, in words, and job by job; looks only."""
         remarks, alone = [], {}
-        told = self._run("scontrol", "show", "config")
-        config = dict(re.findall(r"(?m)^(\w+)\s*= (.*?)\s*$", told))
+        printed = self._run("scontrol", "show", "config")
+        config = dict(re.findall(r"(?m)^(\w+)\s*= (.*?)\s*$", printed))
         if "lua" not in words(config.get("JobSubmitPlugins")):
             remarks.append("JobSubmitPlugins has no lua: jobs are not born held; Slurm starts them")
         if config.get("PreemptType", "preempt/none") != "preempt/none":
@@ -435,13 +435,13 @@ class SlurmEngine:
 
     def _read_table(self, whole: bool | None = None) -> None:
         """The table as it is listed; by the JSON where that is asked for, or due."""
-        told = None
+        listing = None
         with self._listing_cost, contextlib.suppress(_RefusedError):  # who knows no such field
-            told = self._listing.read()
+            listing = self._listing.read()
         self._seen = time.monotonic()
-        if told is None:
+        if listing is None:
             return self._read_whole()
-        changed, gone = told
+        changed, gone = listing
         for name in gone:
             self.quarantine.clear("job", name)
             for known in (self._table, self._rows, self._read_as):
@@ -492,9 +492,9 @@ class SlurmEngine:
             return self._status(row)
 
         with self._whole_cost:
-            told = self._json("squeue", "jobs", "--states=all")
-            self.quarantine.sift("comment of job", told, _work, _id)  # the job is read without it
-            found = self.quarantine.sift("job", told, read, _id, self._reported)
+            listing = self._json("squeue", "jobs", "--states=all")
+            self.quarantine.sift("comment of job", listing, _work, _id)
+            found = self.quarantine.sift("job", listing, read, _id, self._reported)
             found = intake.distinct(found, lambda row: row.job.id, self.quarantine, "job")
             self._table, self._rows = {row.job.id: row for row in found}, rows
         self._read_as = {name: listed.what for name, listed in self._listing.jobs.items()}

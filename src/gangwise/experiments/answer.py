@@ -463,7 +463,7 @@ class Compared:
         unit, many = ("seeds", self.seeds) if self.seeds > 1 else (None, 0)
         if self.blocks is not None:
             unit, many = self.blocks[0], int(self.blocks[1].max()) + 1
-        told = self.retold
+        retold = self.retold
         answer: dict[str, Any] = finite(
             {
                 "text": self.text,
@@ -479,7 +479,7 @@ class Compared:
                 "beyond_model_error": {
                     name: self.beyond(name) for name in self.outcomes if name != self.base
                 },
-                "retold": None if told is None else told.as_dict(),
+                "retold": None if retold is None else retold.as_dict(),
                 "idle_beside_waiting": None if self.idle is None else vars(self.idle),
                 "not_modelled": list(self.ignored),
                 "could_save_percent": self.could,
@@ -514,8 +514,8 @@ def retelling(n: Compared) -> str:
     jobs = f"{np.mean(counts):,.0f} jobs of {source_in_words(n.name)}"
     if len(set(counts)) > 1:
         jobs += f" (mean of {len(counts)} seeds)"
-    told = n.retold
-    if told is None:
+    retold = n.retold
+    if retold is None:
         wait, took = (n.of(n.base, f"{what}.mean").mean for what in ("waiting", "completion"))
         apart = ""
         if n.as_logged and not n.drawn:
@@ -525,13 +525,13 @@ def retelling(n: Compared) -> str:
         return f"{jobs} {times} under the base, {n.base}.{apart}"
     chosen = not n.rules and len(n.plain) > 1
     rules = n.base + f" (of {len(n.plain)} plain rules none explains more)" * chosen
-    shares = [f"{number(100 * told.explained)} % explained"]
-    shares.append(f"job by job {number(100 * told.by_job)} %")
-    if math.isfinite(told.order):
-        shares.append(f"order of starts τ = {number(told.order, 2)}")
-    text = f"{jobs} waited {period(told.recorded)} on average; in the model under the base, "
-    text += f"{rules}, they wait {period(told.simulated)} ({'; '.join(shares)})"
-    if told.explained < ENOUGH:
+    shares = [f"{number(100 * retold.explained)} % explained"]
+    shares.append(f"job by job {number(100 * retold.by_job)} %")
+    if math.isfinite(retold.order):
+        shares.append(f"order of starts τ = {number(retold.order, 2)}")
+    text = f"{jobs} waited {period(retold.recorded)} on average; in the model under the base, "
+    text += f"{rules}, they wait {period(retold.simulated)} ({'; '.join(shares)})"
+    if retold.explained < ENOUGH:
         text += ", so schedulers may be compared with one another below, and not with the past"
     return f"{text}."
 
@@ -563,24 +563,24 @@ def comparing(n: Compared) -> str:
         many = f"None of the {len(alike)} others can"
         one = f"{alike[0]} cannot" if len(alike) == 1 else many
         return f"{one} be told apart from the base ({_furthest(n, alike)})."
-    told = []
+    parts = []
     if better:
         wait = period(n.of(better[0], "waiting.mean").mean)
         first = f"{better[0]} completes jobs {_amount(n.change(better[0]))} sooner"
         rest = [f"{name} {_amount(n.change(name))}" for name in better[1:]]
-        told.append(_listed([f"{first} (mean wait {wait})", *rest]))
+        parts.append(_listed([f"{first} (mean wait {wait})", *rest]))
     for name in costly:
-        told.append(f"{name} completes jobs {_amount(n.change(name))} sooner but has more killed")
+        parts.append(f"{name} completes jobs {_amount(n.change(name))} sooner but has more killed")
     for name in refusing:
-        told.append(f"{name} completes jobs {_amount(n.change(name))} sooner but not all of them")
+        parts.append(f"{name} completes jobs {_amount(n.change(name))} sooner but not all of them")
     if worse:
-        told.append(
+        parts.append(
             f"{_listed(worse)} {'complete' if len(worse) > 1 else 'completes'} "
             f"{'them' if better or costly or refusing else 'jobs'} later"
         )
     if alike:
-        told.append(f"{_listed(alike)} cannot be told apart from it ({_furthest(n, alike)})")
-    return f"Against the base, {'; '.join(told)}."
+        parts.append(f"{_listed(alike)} cannot be told apart from it ({_furthest(n, alike)})")
+    return f"Against the base, {'; '.join(parts)}."
 
 
 def doubting(n: Compared) -> str:
@@ -651,14 +651,14 @@ def killing(n: Compared) -> str:
     k = int(np.argmax(hours.max(axis=0) / np.maximum(n.first.capacity, 1e-9)))
     device = n.first.nodes.devices[k]
     away = [number(each, int(hours[:, k].max() < 10)) for each in hours[:, k]]
-    told = [
+    parts = [
         f"{number(kills[n.base])} under the base ({away[0]} {UNITS.get(device, device)}-hours "
         "thrown away)",
         *(f"{number(kills[name])} under {name} ({h})" for name, h in zip(differ, away[1:])),
     ]
     both = [number(paired_times(n.outcomes[name], n.outcomes[n.base])[1]) for name in differ]
     return (
-        f"Jobs killed at their limits: {_listed(told)}. Times are compared on the jobs that did "
+        f"Jobs killed at their limits: {_listed(parts)}. Times are compared on the jobs that did "
         f"their work under both, {_listed(both)} of them."
     )
 
@@ -669,16 +669,16 @@ def _aside(outcome: Outcome) -> int:
 
 def refusing(n: Compared) -> str:
     """Jobs that a change shuts out, which no mean counts."""
-    told, more = [], ""
+    parts, more = [], ""
     if n.base == CONFIGURED and (aside := float(np.mean([_aside(o) for o in n.outcomes[n.base]]))):
-        told.append(f"{number(aside)} jobs as configured")
+        parts.append(f"{number(aside)} jobs as configured")
         more = "more "
     for name in n.others:
         jobs, share = n.refused(name)
         if jobs:
             of = f"{number(100 * share, 1)} % of the {UNITS.get(n.device, n.device)}-hours"
-            told.append(f"{number(jobs)} {more}jobs ({of}) under {name}")
-    return f"Can never start, and are in no mean: {_listed(told)}." if told else ""
+            parts.append(f"{number(jobs)} {more}jobs ({of}) under {name}")
+    return f"Can never start, and are in no mean: {_listed(parts)}." if parts else ""
 
 
 def bounding(n: Compared) -> str:

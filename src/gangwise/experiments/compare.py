@@ -152,8 +152,8 @@ class Comparison(Shown):
         asked, source = results.experiment, None
         if played := asked.get("scenario") or asked.get("trace"):
             source = NamedSource.of(played, bool(asked.get("trace")), asked.get("settings", {}))
-        told = (about["scenario"], about["family"], about["slots"], about["settings"])
-        return cls(results, Described(*told, source))
+        fields = (about["scenario"], about["family"], about["slots"], about["settings"])
+        return cls(results, Described(*fields, source))
 
     @property
     def slots(self) -> int:
@@ -249,9 +249,9 @@ class Comparison(Shown):
         return all(np.allclose(other, first, rtol=1e-9, atol=1e-12) for other in others)
 
     @property
-    def told(self) -> list[str]:
+    def notes(self) -> list[str]:
         """Lines above the table: how much of a trace is played, and whether all are tied."""
-        lines = self.results.told
+        lines = self.results.notes
         if self.tied:
             lines.append(
                 f"no ranking: all {len(self.policies)} policies earned the same in every seed, so "

@@ -60,9 +60,9 @@ class Fillings:
         return [round(float(x), 4) for x in np.mean(values, axis=0)]
 
     def as_dict(self) -> dict[str, Any]:
-        told = {}
+        found = {}
         for policy, each in self.filled.items():
-            told[policy] = {
+            found[policy] = {
                 what: {
                     "at_100": self.at(policy, 100.0, what).tolist(),
                     "at_the_end": self.at(policy, None, what).tolist(),
@@ -71,7 +71,7 @@ class Fillings:
                 for what in ("allocated", "fragmented")
             } | {"turned_away": [one.turned_away for one in each]}
         settings = self.settings.model_dump()
-        return {"line": self.line, "settings": settings, "seeds": self.seeds, "policies": told}
+        return {"line": self.line, "settings": settings, "seeds": self.seeds, "policies": found}
 
 
 def fill_trace(

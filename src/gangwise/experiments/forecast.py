@@ -35,7 +35,7 @@ MOST = 200
 """Waiting jobs of an instant that count in a calibration."""
 
 
-class Told(NamedTuple):
+class Known(NamedTuple):
     """Forecasts at an instant: who waits, the starts drawn [draws, W], and when they started."""
 
     now: float
@@ -76,25 +76,25 @@ class Past:
         self.forecaster = Forecaster(jobs, nodes, self.scheduler, self.options)
         self.history = History(jobs, self.end - self.begun, self.end)
 
-    def told(self, now: float, rng: np.random.Generator) -> Told:
+    def known_at(self, now: float, rng: np.random.Generator) -> Known:
         jobs, nodes, _ = self.played
         can = ~self.forecaster.tables.aside
         moment = moment_of(jobs, nodes, now, self.begun, self.end, can, self.schedule)
-        return self.foretold(moment, rng)
+        return self.forecast(moment, rng)
 
-    def foretold(self, moment: Moment, rng: np.random.Generator) -> Told:
+    def forecast(self, moment: Moment, rng: np.random.Generator) -> Known:
         starts = self.forecaster.starts(moment, self.history, self.draws, rng)
         promised = self.forecaster.promised(moment)
-        return Told(moment.now, moment.waiting, starts, promised, self.begun[moment.waiting])
+        return Known(moment.now, moment.waiting, starts, promised, self.begun[moment.waiting])
 
     def corrected(
         self, instants: Iterable[float], now: float, rng: np.random.Generator
     ) -> Calibration:
         """What forecasts at earlier instants, in order, were worth, as is known by ``now``."""
         found = Calibration()
-        for told in (self.told(each, rng) for each in instants):
-            for w in rng.permutation(told.waiting.size)[:MOST].tolist():
-                found.learn(told.starts[:, w], told.now, float(told.truth[w]), now, rng)
+        for known in (self.known_at(each, rng) for each in instants):
+            for w in rng.permutation(known.waiting.size)[:MOST].tolist():
+                found.learn(known.starts[:, w], known.now, float(known.truth[w]), now, rng)
         return found
 
 
@@ -104,7 +104,7 @@ class ForecastOfLog:
 
     Attributes
     ----------
-    told : str
+    basis : str
         What is assumed and what is drawn, in a line.
     rows : list of dict
         Of each waiting job: ``job``, ``user``, ``tasks``, ``limit``, ``waited``; seconds from then
@@ -113,11 +113,11 @@ class ForecastOfLog:
     """
 
     now: float
-    told: str
+    basis: str
     rows: list[dict[str, Any]]
 
     def as_dict(self) -> dict[str, Any]:
-        return {"now": self.now, "told": self.told, "jobs": self.rows}
+        return {"now": self.now, "basis": self.basis, "jobs": self.rows}
 
 
 def forecast_log(
@@ -127,7 +127,7 @@ def forecast_log(
     recorded: bool = False,
     draws: int = DRAWS,
     settings: Mapping[str, Any] | None = None,
-    tell: Progress = silent,
+    advance: Progress = silent,
 ) -> ForecastOfLog:
     """When the jobs that wait at a time of a log will start.
 
@@ -168,11 +168,11 @@ def forecast_log(
 
     def counted() -> Iterator[float]:
         for i, instant in enumerate(instants):
-            tell("forecasts", i, TRIED)
+            advance("forecasts", i, TRIED)
             yield instant
 
     calibration = past.corrected(counted(), at, rng)
-    rows = forecast_rows(played.jobs, past.told(at, rng), calibration)
+    rows = forecast_rows(played.jobs, past.known_at(at, rng), calibration)
     state = "as recorded" if recorded else f"as {scheduler} has played the log"
     assumed = past.forecaster.assumed
     line = (
@@ -184,14 +184,14 @@ def forecast_log(
     return ForecastOfLog(at, line, rows)
 
 
-def forecast_rows(jobs: Jobs, told: Told, calibration: Calibration) -> list[dict[str, Any]]:
+def forecast_rows(jobs: Jobs, known: Known, calibration: Calibration) -> list[dict[str, Any]]:
     rows = []
-    for w, j in enumerate(told.waiting.tolist()):
-        job, now = jobs.job(j), told.now
-        p50, p90 = calibration.quantiles(told.starts[:, w], now, (0.5, 0.9)) - now
+    for w, j in enumerate(known.waiting.tolist()):
+        job, now = jobs.job(j), known.now
+        p50, p90 = calibration.quantiles(known.starts[:, w], now, (0.5, 0.9)) - now
         row = {"job": job.id, "user": job.user, "tasks": job.tasks, "limit": job.limit}
-        came = float(told.truth[w] - now)
+        came = float(known.truth[w] - now)
         row |= {"waited": now - job.submitted, "p50": float(p50), "p90": float(p90)}
-        row |= {"promised": float(told.promised[w] - now), "started": came if came > 0 else None}
+        row |= {"promised": float(known.promised[w] - now), "started": came if came > 0 else None}
         rows.append(row)
     return rows

@@ -154,13 +154,13 @@ def find_slow_nodes(
     TraceError
         When the log has no node lists, or no program ran twice on several nodes.
     """
-    tell = progress or (lambda what, done, of: None)
-    tell("reading", 0, 1)
-    return slow_nodes_of(open_tables(path, trace=trace, **knobs), by, tell)
+    advance = progress or (lambda what, done, of: None)
+    advance("reading", 0, 1)
+    return slow_nodes_of(open_tables(path, trace=trace, **knobs), by, advance)
 
 
 def slow_nodes_of(
-    tables: Tables, by: float = 0.01, tell: Callable[[str, int, int], None] = lambda *_: None
+    tables: Tables, by: float = 0.01, advance: Callable[[str, int, int], None] = lambda *_: None
 ) -> NodeFindings:
     rows, left_out = _comparable(tables)
     rows, unnamed = _programs(rows)
@@ -186,7 +186,7 @@ def slow_nodes_of(
         number,
         len(names),
     )
-    effects = node_effects(runs, by, lambda done, of: tell("comparing", done, of))
+    effects = node_effects(runs, by, lambda done, of: advance("comparing", done, of))
     left_out["of programs that always ran on the same nodes"] = len(rows) - effects.compared
     return NodeFindings(
         tables.trace, tuple(names), effects, len(tables.jobs), left_out, unnamed, by
@@ -248,7 +248,7 @@ class EstimatedWorld:
 
     findings: NodeFindings
 
-    def told(self) -> str:
+    def describe(self) -> str:
         sd, low, high = (100 * np.expm1(v) for v in self.findings.effects.spread)
         return (
             f"nodes as estimated from run times: standard deviation {sd:.2g} % ({low:.2g} to "

@@ -219,17 +219,17 @@ class Replayed(Shown):
         if steps is None:
             steps = STEPS if len(self.outcomes[self.schedulers[0]][0].jobs) <= MOST_PRICED else 0
         found = []
-        tell = progress or silent
+        advance = progress or silent
         for i, seed in enumerate(self.seeds):
 
             def taken(step: int, before: int = i * steps) -> None:
-                tell("lower bound", before + step, len(self.seeds) * steps or 1)
+                advance("lower bound", before + step, len(self.seeds) * steps or 1)
 
             taken(0)
             same = [n for n, scenario in self.scenarios.items() if scenario is self.scenario]
             least = min(self.outcomes[name][i].until_left for name in same)
             found.append(self.scenario.bound(seed, least, steps, taken))
-        tell("lower bound", len(self.seeds) * steps or 1, len(self.seeds) * steps or 1)
+        advance("lower bound", len(self.seeds) * steps or 1, len(self.seeds) * steps or 1)
         return found
 
     def _audited(self, scheduler: str) -> dict[str, int] | None:
@@ -386,8 +386,8 @@ def replay(
         label: apart(IsolatedScheduler, "scheduler", each, isolated)
         for label, each in called.items()
     }
-    told = {"rules": label_of(rules)} if rules else {}
-    return played_by(source, made, listed, out, Workers(jobs), progress, told)
+    about = {"rules": label_of(rules)} if rules else {}
+    return played_by(source, made, listed, out, Workers(jobs), progress, about)
 
 
 def played_by(
@@ -397,14 +397,14 @@ def played_by(
     out: Store | Path | str | None,
     workers: Workers,
     progress: Progress | None,
-    told: Mapping[str, Any],
+    about: Mapping[str, Any],
 ) -> Replayed:
     """Play schedulers by name; ``told`` goes into the plan.
 
     It may have ``changes``: by name, settings with which that one is played.
     """
     played: Any = source.scenario()
-    varied = told.get("changes", {})
+    varied = about.get("changes", {})
     sources = {
         name: source.changed(of) if (of := varied.get(name)) else source for name in schedulers
     }
@@ -423,7 +423,7 @@ def played_by(
         "slots": 1,
         "objective": played.objective,
         "minimise": True,
-        **told,
+        **about,
     }
     results = perform(asked, specs, store_of(out), workers, progress)
     return Replayed(played, results, seeds, list(schedulers))

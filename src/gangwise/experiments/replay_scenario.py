@@ -393,9 +393,9 @@ class ReplayScenario:
             "digest": _digest(self.jobs, self.site),
             "world": self._world_name(),
             "world_files": {} if self.world is None else dict(self.world.digests),
-            "drawn": self.estimate.told()
+            "drawn": self.estimate.describe()
             if self.estimated
-            else self.world.told()
+            else self.world.describe()
             if self.world is not None
             else "",
         }
@@ -473,13 +473,13 @@ class ReplayScenario:
         if self.cluster is not None:
             said += self.cluster.lines()[1:]
         elif self.world is not None:
-            said.append(f"{s.nodes} nodes of {s.devices} {self._device}; {self.world.told()}")
+            said.append(f"{s.nodes} nodes of {s.devices} {self._device}; {self.world.describe()}")
         else:
             if s.nodes:
                 many = f"{s.nodes:,} node{'s' * (s.nodes > 1)} of {s.devices:,} {self._device}"
                 said.append(f"{many}, in place of those of the log")
             alike = "jobs take as long as the log says, on whichever node they run"
-            said.append(self.estimate.told() if self.estimated else alike)
+            said.append(self.estimate.describe() if self.estimated else alike)
         if s.overestimate:
             said.append(
                 f"requested limits are drawn, 1 to {s.overestimate:g} times the run time"

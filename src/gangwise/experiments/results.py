@@ -171,7 +171,7 @@ class Results(Shown):
         }
 
     @property
-    def told(self) -> list[str]:
+    def notes(self) -> list[str]:
         """Lines above all that is shown: how much of a log is played, with warnings.
 
         Cells of which the same can be said share a line; of many, those of which least is played.

@@ -271,10 +271,10 @@ def fidelity_of(scenario: object, slots: int) -> dict[str, Any] | None:
 
     Every result is shown below ``line`` and ``warnings``.
     """
-    told = getattr(scenario, "fidelity", None)
-    if told is None:
+    fidelity = getattr(scenario, "fidelity", None)
+    if fidelity is None:
         return None
-    found = told()
+    found = fidelity()
     if isinstance(scenario, Replay):  # whole logs, without slots
         warnings = [text.removeprefix("warning: ") for text in found[1:]]
         return {"line": found[0], "warnings": warnings} if found else None
@@ -482,8 +482,8 @@ def played_run(
     columns = {n: v for n, (_, v) in rows.columns().items() if n.endswith(".slot")}
     named = {n.removesuffix(".slot"): v for n, v in columns.items()}
     rewards, nanoseconds = named.pop("reward"), named.pop("nanoseconds").astype(np.int64)
-    told = about.get("configuration") or {}
-    return Run(label, told, seed, draw, rewards, named, nanoseconds)
+    arguments = about.get("configuration") or {}
+    return Run(label, arguments, seed, draw, rewards, named, nanoseconds)
 
 
 def stored_comparator(rows: Rows, label: str) -> Comparator:

@@ -159,8 +159,8 @@ class Trial:
         return mean_and_interval(self.values)
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Trial:
-        return cls(told["number"], told["arguments"], tuple(told["values"]))
+    def of(cls, row: Mapping[str, Any]) -> Trial:
+        return cls(row["number"], row["arguments"], tuple(row["values"]))
 
 
 @dataclass(frozen=True)

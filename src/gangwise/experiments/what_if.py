@@ -234,7 +234,7 @@ class Gate(NamedTuple):
     def holds(self, value: float) -> bool:
         return value > self.than if self.above else value < self.than
 
-    def told(self, value: Estimate) -> str:
+    def describe(self, value: Estimate) -> str:
         """The number in words."""
         if self.change == "%":
             half = "" if value.half is None else f" ± {number(value.half, 1)}"
@@ -251,7 +251,7 @@ def broken(compared: Compared, gates: Sequence[Gate]) -> list[str]:
         for name in compared.outcomes:
             value = gate.of_run(compared, name)
             if name != compared.base and gate.holds(value.mean):
-                found.append(f"{name}: {gate.metric} is {gate.told(value)} ({gate.text})")
+                found.append(f"{name}: {gate.metric} is {gate.describe(value)} ({gate.text})")
     return found
 
 

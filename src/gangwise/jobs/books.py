@@ -306,7 +306,7 @@ class Explanation:
     def __str__(self) -> str:
         where = f"; {', '.join(self.nodes[:5])} would do" if self.nodes else ""
         then = f", expected until {self.until:g} s" if np.isfinite(self.until) else ""
-        said = f"job {self.job} waits since {self.since:g} s: {self.constraint}{where}{then}"
+        text = f"job {self.job} waits since {self.since:g} s: {self.constraint}{where}{then}"
         if self.frees:
-            said += f"; the end of {', '.join(self.frees[:5])} would let it start"
-        return said + (f"; expected start {self.start:g} s" if np.isfinite(self.start) else "")
+            text += f"; the end of {', '.join(self.frees[:5])} would let it start"
+        return text + (f"; expected start {self.start:g} s" if np.isfinite(self.start) else "")

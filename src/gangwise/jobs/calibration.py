@@ -281,7 +281,7 @@ def _caps(record: Record, uses: Any, t: Trials, patience: float) -> Iterator[Fin
                 "cap",
                 {"scope": scope, **only, "of": of, "most": most},
                 (cap.most, cap.below),
-                f"{who} {cap.told(of)}",
+                f"{who} {cap.describe(of)}",
                 (*cap.explains, int(t.refused.sum())),
                 Limit(
                     codes if g is None else np.where(codes == g, codes, -1),
@@ -352,7 +352,7 @@ class _Cap:
             *(back, (int(by_it.sum()), sum(jobs))),
         )
 
-    def told(self, of: str) -> str:
+    def describe(self, of: str) -> str:
         refused, started = self.others
         return (
             f"held at most {self.most:g} {of} at once. {self.explains[0]:,} jobs that would have "
@@ -440,7 +440,7 @@ def _closings(record: Record, site: Site, s: Swept, t: Trials) -> Iterator[Findi
         "closed",
         entry,
         (rule.over, float(longer.min())),
-        hours.told(rule.over),
+        hours.describe(rule.over),
         (by_it, by_it, int(t.refused.sum())),
         rule,
     )
@@ -481,7 +481,7 @@ class _Hours:
         both = _closed_in(waits[inside], went[inside], SELDOM / 2) & (halves[0] | halves[1])
         return cls(both, (since, until), (total, gone), (int(free[0]), int(free[1])))
 
-    def told(self, over: float) -> str:
+    def describe(self, over: float) -> str:
         held, passed = self.held
         return (
             f"in {held:,} hours jobs that ask for longer than {over / HOUR:.4g} h waited although "

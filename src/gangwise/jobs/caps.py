@@ -54,10 +54,10 @@ class Cap:
         able = able and job.account in (self.accounts or (job.account,))
         return mine if able and mine in (self.only or (mine,)) else None
 
-    def told(self, name: str) -> str:
+    def describe(self, name: str) -> str:
         """What is allowed, in words.
 
-        >>> Cap("user", "gpu", 64).told("alice")
+        >>> Cap("user", "gpu", 64).describe("alice")
         'cap on user alice: 64 gpu at once'
         """
         whose = f"{self.scope} {name}" if name else f"each {self.scope}"

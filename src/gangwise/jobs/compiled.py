@@ -127,10 +127,10 @@ def play_compiled(
         if status == round_kernels.MORE_ROOM:
             state = more_room(state)
     seconds = time.perf_counter() - began
-    told = t.told(name_of(scheduler), "decided in compiled code")
+    described = t.describe(name_of(scheduler), "decided in compiled code")
     piece_from = given.jobs["piece_from"].copy()
-    del given  # given back first: fresh memory costs more than the copies of what is told
-    return outcome(t, piece_from, state, told, seconds, again)
+    del given  # given back first: fresh memory costs more than the copies made below
+    return outcome(t, piece_from, state, described, seconds, again)
 
 
 def plans_of(x: kernels.State) -> kernels.Rows | None:
@@ -233,7 +233,7 @@ def pieces_of(given: kernels.Given, x: kernels.State, j: int) -> tuple[Piece, ..
 
 
 def outcome(
-    t: Tables, piece_from: Ints, x: kernels.State, told: str, seconds: float, decided_again: int
+    t: Tables, piece_from: Ints, x: kernels.State, text: str, seconds: float, again: int
 ) -> Schedule:
     """What has happened; ``x.start`` and its like become those of the schedule."""
     at, runs = x.at, x.jobs
@@ -271,10 +271,10 @@ def outcome(
         | {"begun": np.minimum(cuts["begun"] + late, cuts["end"])}
         | {"from": x.cuts["first"][: at.cuts + 1].copy()}
         | {name: cut_pieces[name].astype(np.int64) for name in ("node", "tasks")},
-        {name: int(at[name]) for name in COUNTED} | {"decided_again": decided_again},
+        {name: int(at[name]) for name in COUNTED} | {"decided_again": again},
         seconds,
         t.account,
-        told,
+        text,
     )
 
 

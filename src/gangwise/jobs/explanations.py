@@ -92,15 +92,15 @@ class Round:
             return None
         i, name = self.books.caps.index(cap), str(cap.name(job))
         used = tally.used.get((i, name), 0) / 1000
-        said, until = f"{cap.told(name)}, {used:g} in use", math.inf
+        text, until = f"{cap.describe(name)}, {used:g} in use", math.inf
         mine = [r.job for r in self.books.running.values() if cap.name(r.job) == name]
         for n, other in enumerate(sorted(mine, key=lambda other: self.ends[other.id]), 1):
             tally.take(other, -1)
             if tally.used[i, name] + tally.amount(cap, job) <= round(1000 * cap.most):
                 until = max(self.ends[other.id], self.now)
-                said += f"; {n} of the jobs in it end{'s' * (n == 1)} first"
+                text += f"; {n} of the jobs in it end{'s' * (n == 1)} first"
                 break
-        return said, until
+        return text, until
 
     def closed(self, job: Job) -> tuple[str, float] | None:
         """The closed hours that a job waits for to open, and when they do; None for none."""

@@ -408,21 +408,21 @@ class Calibration:
         return int(np.searchsorted(CLASSES, ahead, side="right"))
 
     def learn(
-        self, starts: Floats, told: float, start: float, now: float, rng: np.random.Generator
+        self, starts: Floats, made: float, start: float, now: float, rng: np.random.Generator
     ) -> None:
         """What has come by ``now`` of a job for which ``starts`` were drawn [draws]."""
         came = start <= now
         place = (starts < start).mean() + rng.random() * (starts == start).mean()
         if not came:
             place = (starts <= now).mean()
-        of = self.class_of(float(np.median(starts)) - told)
-        self.seen.append((of, told, float(place), came))
+        of = self.class_of(float(np.median(starts)) - made)
+        self.seen.append((of, made, float(place), came))
 
     def quantiles(self, starts: Floats, now: float, levels: Sequence[float]) -> Floats:
         """Quantiles of starts that were drawn [draws], corrected."""
-        of, told, place, came = np.array(self.seen, dtype=np.float64).reshape(-1, 4).T
+        of, made, place, came = np.array(self.seen, dtype=np.float64).reshape(-1, 4).T
         even, one = (np.arange(self.PRIOR) + 0.5) / self.PRIOR, np.ones(self.PRIOR)
-        weight = 0.5 ** (np.maximum(now - told, 0.0) / self.HALF)
+        weight = 0.5 ** (np.maximum(now - made, 0.0) / self.HALF)
 
         def at(prior: Floats, here: Bools, wanted: Any) -> Floats:
             points = np.concatenate([place[here], prior]), np.concatenate([came[here], one])

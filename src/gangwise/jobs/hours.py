@@ -104,7 +104,7 @@ class Closing:
         return merged([(low, high) for low, high in found if low < high])
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         cap, asks = self.cap, []
         if self.longer_than >= 0:
             asks.append(f"for longer than {self.longer_than / 3600:.4g} h")
@@ -163,7 +163,7 @@ class Opening:
         """The closed hours that keep a job from starting then."""
         for c in np.flatnonzero(self.about[:, row]):
             if any(low <= at < high for low, high in self.closings[c].times(at - DAY, at)):
-                return self.closings[c].told
+                return self.closings[c].description
         return "closed hours"
 
 

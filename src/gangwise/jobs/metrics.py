@@ -92,7 +92,7 @@ class Outcome(Tabular):
         Rounds of decisions.
     seconds : float
         Spent on them; NaN where it is not known.
-    told : str
+    description : str
         What was played, in a line.
 
     Examples
@@ -117,7 +117,7 @@ class Outcome(Tabular):
     phase: npt.NDArray[np.int8] | None = None
     decisions: int = 0
     seconds: float = float("nan")
-    told: str = ""
+    description: str = ""
 
     def columns(self) -> dict[str, Any]:
         """The columns of the jobs, their start, end, waiting and completion; how they ended."""
@@ -161,7 +161,7 @@ class Outcome(Tabular):
             schedule.phase,
             schedule.counts["rounds"],
             schedule.seconds,
-            schedule.told,
+            schedule.description,
         )
 
     @classmethod

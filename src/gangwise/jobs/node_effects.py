@@ -262,9 +262,9 @@ def _judged(u: _Units, cells: _Cells, fit: _Fit, sigma: Floats, by: float, clear
     nodes, share = fit.effect.size, fit.share
     psi = np.clip(fit.rest / sigma, -CLIP, CLIP)
     # What a node's own effect takes out of a residual is put back (HC2).
-    told = share**2 / sigma[u.unit] ** 2
-    known = np.bincount(u.node, told, nodes) + 1 / WIDE**2
-    lost = np.bincount(u.unit, told / known[u.node]) + 1 / u.size[u.block]
+    precision = share**2 / sigma[u.unit] ** 2
+    known = np.bincount(u.node, precision, nodes) + 1 / WIDE**2
+    lost = np.bincount(u.unit, precision / known[u.node]) + 1 / u.size[u.block]
     variance, alike = _variance(u, cells, psi, np.clip(1 - lost, 0.2, 1.0))
     blamed, square = np.bincount(cells.of, share), np.bincount(cells.of, share**2)
     alone = np.maximum(square - blamed**2 / cells.size, 0.0) / sigma[cells.unit] ** 2

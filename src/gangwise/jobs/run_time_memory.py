@@ -194,9 +194,9 @@ def class_of_user(m: Memory, user: int) -> int:
 
 
 @inner_kernel
-def locate(m: Memory, c: int, told: Floats, request: float, seconds: float) -> None:
+def locate(m: Memory, c: int, mass: Floats, request: float, seconds: float) -> None:
     """Count in which cell of the distribution told a run time lay; in all that the request cuts."""
-    low = int(at_most(told, min(seconds, 0.999999 * request)) * CELLS)
+    low = int(at_most(mass, min(seconds, 0.999999 * request)) * CELLS)
     low = min(low, CELLS - 1)
     high = CELLS if seconds >= request else low + 1
     for k in range(CELLS):

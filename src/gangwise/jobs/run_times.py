@@ -75,7 +75,7 @@ class RunTimes(NamedTuple):
     all: Floats  # [4] jobs that have ended, their seconds; mean and weight of ln ratios
     last: Floats  # [U, 4] seconds of the user's last job and the one before, NaN; the same two
     memory: Memory  # what `learned` keeps; of no users elsewhere
-    told: npt.NDArray[np.float32]  # [J, BINS + 1] of `learned`: as of submission; class of user
+    at_submission: npt.NDArray[np.float32]  # [J, BINS + 1] masses, class of user
 
 
 def state_of(
@@ -187,8 +187,8 @@ def expect(r: RunTimes, j: int, now: float) -> float:
     if r.kind == LEARNED:
         believe(r.memory, r.user[j], r.name[j], r.request[j], r.size[j], now)
         for b in range(BINS):
-            r.told[j, b] = r.memory.mass[b]
-        r.told[j, BINS] = class_of_user(r.memory, r.user[j])
+            r.at_submission[j, b] = r.memory.mass[b]
+        r.at_submission[j, BINS] = class_of_user(r.memory, r.user[j])
         return quantile_within(r, j, POINT, 0.0)
     if r.kind == RATIO:
         return user_ratio(r, j)
@@ -208,7 +208,8 @@ def ended(r: RunTimes, j: int, seconds: float, whole: bool, now: float) -> None:
     """
     if r.kind == LEARNED:
         if whole or seconds >= r.request[j]:  # of others it is only known that they took longer
-            locate(r.memory, int(r.told[j, BINS]), r.told[j], r.request[j], seconds)
+            mass = r.at_submission[j]
+            locate(r.memory, int(mass[BINS]), mass, r.request[j], seconds)
             remember(r.memory, r.user[j], r.name[j], r.request[j], r.size[j], seconds, now)
         return
     if r.kind == RATIO:
@@ -241,8 +242,8 @@ def nothing() -> RunTimes:
     """The state of no jobs, where nothing is predicted."""
     of_jobs = np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
     learned = np.zeros(4), np.zeros((0, 4)), memory_of(np.zeros(0, np.int64))
-    told = np.zeros((0, BINS + 1), np.float32)
-    return RunTimes(LAST_TWO, False, np.zeros(0), *of_jobs, *learned, told)
+    at_submission = np.zeros((0, BINS + 1), np.float32)
+    return RunTimes(LAST_TWO, False, np.zeros(0), *of_jobs, *learned, at_submission)
 
 
 def grown(r: RunTimes, jobs: int, users: int) -> RunTimes:
@@ -252,7 +253,7 @@ def grown(r: RunTimes, jobs: int, users: int) -> RunTimes:
         rest = np.full((max(size - len(values), 0), *values.shape[1:]), fill, values.dtype)
         return np.concatenate([values, rest])
 
-    of_jobs = "request", "user", "name", "size", "expected", "told"
+    of_jobs = "request", "user", "name", "size", "expected", "at_submission"
     more = {name: longer(getattr(r, name), jobs) for name in of_jobs}
     last, memory = longer(r.last, users, np.nan), grown_memory(r.memory, users)
     return r._replace(**more, last=last, memory=memory)
@@ -295,7 +296,7 @@ class Expectations:
         if job.id in self.row:
             self.free.append(self.row.pop(job.id))
 
-    def told(self, job: Job) -> Job:
+    def expected(self, job: Job) -> Job:
         if job.id not in self.row:
             return job
         return replace(job, expected=float(self.r.expected[self.row[job.id]]))

@@ -86,7 +86,7 @@ class Schedule:
         Wall-clock spent: in the scheduler alone where it decides in Python, else in all.
     account : Account
         Jobs that could not be played on these nodes.
-    told : str
+    description : str
         What was played, in a line.
     """
 
@@ -107,7 +107,7 @@ class Schedule:
     counts: dict[str, int]
     seconds: float
     account: Account
-    told: str
+    description: str
 
     def placed(self, j: int) -> list[tuple[int, int]]:
         """Nodes of job j's last attempt, and tasks on each."""
@@ -229,7 +229,7 @@ class Tables:
         demand = tuple(self.demand[self.jobs.shape[j]].tolist())
         return replace(job, shape=job.shape._replace(demand=demand))
 
-    def told(self, name: str, decider: str) -> str:
+    def describe(self, name: str, decider: str) -> str:
         """What is played and where it is decided, in one line."""
         o = self.options
         killed = "killed at" if o.enforced else "not killed at"
@@ -317,7 +317,7 @@ def _set_aside(
     for bounds in options.bounds:
         reasons |= bounds.refuses(jobs, few)
     for cap, (_, amount) in zip(options.caps, of_caps):
-        why = f"that alone ask for more than the {cap.told('')}"  # as those of others may be told
+        why = f"that alone ask for more than the {cap.describe('')}"
         reasons[why] = reasons.get(why, unknown & False) | (amount > 1000 * cap.most)
     for reason, bad in list(reasons.items())[3:]:
         reasons[reason], aside = bad & ~aside, aside | bad

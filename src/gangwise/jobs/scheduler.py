@@ -359,7 +359,7 @@ class Composed:
         actions: list[Action] = []
         wanted, passing = self.expects
         if wanted != "requested":
-            queue = Queue([self._times.told(job) for job in queue])
+            queue = Queue([self._times.expected(job) for job in queue])
         # Waiting jobs come by submission and row, and ties of keys stay so.
         keys = np.argsort(self.queue.keys(queue, books, now), kind="stable")
         order = [queue[i] for i in keys.tolist()]

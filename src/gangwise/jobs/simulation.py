@@ -341,7 +341,7 @@ class JobSimulation:
         if self.moved != (job.id, self.now) and books.opens(job, self.now) > self.now:
             yield f"is placed in {self.tables.hours.why(job.row, self.now)}"
         if (cap := self.tally.holds(job)) is not None:
-            yield f"is placed beyond the {cap.told(str(cap.name(job)))}"
+            yield f"is placed beyond the {cap.describe(str(cap.name(job)))}"
         if total != job.tasks:
             yield f"has {job.tasks} tasks, {total} are placed; all or none"
         in_pieces: dict[int, int] = {}
@@ -385,7 +385,7 @@ class JobSimulation:
             t,
             self.given.jobs["piece_from"].copy(),
             x._replace(**copies),
-            t.told(name_of(self.scheduler), "decided in Python"),
+            t.describe(name_of(self.scheduler), "decided in Python"),
             self.seconds,
             0,
         )

@@ -314,7 +314,7 @@ class Site:
 
     def lines(self, jobs: Jobs) -> list[str]:
         """What the site asks for, and what of it or of the jobs does not match."""
-        r, said = self.rules, []
+        r, lines = self.rules, []
         some = {"pool": r.pool, "QOS": r.qos, "account": r.account, "cap": r.cap}
         some |= {"window": r.window, "closing": r.closed, "queue": r.kueue.get("queues", ())}
         counts = [
@@ -324,33 +324,33 @@ class Site:
         ]
         counts += [f"starts {r.start.latency:g} s after they are decided"] * bool(r.start.latency)
         counts += [f"{n:,} nodes of {kind}" for kind, n in r.nodes.items()]
-        said.append(f"by the rules of {self.path}: {', '.join(counts) or 'none'}")
-        said += self.notes
+        lines.append(f"by the rules of {self.path}: {', '.join(counts) or 'none'}")
+        lines += self.notes
         here = {jobs.pools[i] for i in np.unique(jobs.pool)}
         named = {pool.name for pool in r.pool}
         if unused := sorted(named - here):
-            said.append(f"no job is of pool {', '.join(unused)}")
+            lines.append(f"no job is of pool {', '.join(unused)}")
         if r.pool and (others := sorted(here - named)):
             of = np.isin(jobs.pool, [jobs.pools.index(name) for name in others])
             names = ", ".join(name or "none" for name in others)
-            said.append(
+            lines.append(
                 f"{int(of.sum()):,} jobs are of a pool that the site does not name ({names}): "
                 "they may use every node"
             )
         for pool in r.pool:
             if not (pool.nodes or pool.count) and pool.name not in self.ran_on:
-                said.append(f"pool {pool.name} may use every node: nothing says which are its")
+                lines.append(f"pool {pool.name} may use every node: nothing says which are its")
         first, last = float(jobs.submit.min(initial=0)), float(jobs.submit.max(initial=0))
         for name in ("window", "closed"):
             for i, rule in enumerate(getattr(r, name), 1):
                 since, to = self._span(rule, f"{name} {i}")
                 if len(jobs) and (since > last or to <= first):
-                    said.append(
+                    lines.append(
                         f"{name} {i} is not in force while jobs come: it is from {since:,.10g} to "
                         f"{to:,.10g} s on the log's clock, and they come from {first:,.10g} to "
                         f"{last:,.10g} s"
                     )
-        return said
+        return lines
 
     def placed(
         self, jobs: Jobs, nodes: Nodes, conditions: Conditions
@@ -631,5 +631,5 @@ def _fault(error: ValidationError) -> str:
         near = get_close_matches(setting, known, 1)
         hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
         return f"{at}there is no setting {setting!r}{hint}"
-    said = first["msg"].removeprefix("Value error, ")
-    return f"{at}{setting}: {said}" if setting else said
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{at}{setting}: {message}" if setting else message

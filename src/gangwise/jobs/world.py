@@ -45,7 +45,7 @@ class World(Protocol):
     def digests(self) -> Mapping[str, str]:
         """SHA-256 of the files that it reads."""
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """What is drawn or assumed, in one line."""
 
     def capacity(self, nodes: int, devices: int) -> float:
@@ -75,7 +75,7 @@ class DrawnWorld:
 
     Examples
     --------
-    >>> print(DrawnWorld().told())
+    >>> print(DrawnWorld().describe())
     drawn world: 3 generations of rate 1, 0.6, 0.35 in shares 0.4, 0.35, 0.25; affinity 0.2, ...
     """
 
@@ -109,7 +109,7 @@ class DrawnWorld:
         """One generation: what differs is stragglers and residuals."""
         return cls(speeds=(1.0,), shares=(1.0,))
 
-    def told(self) -> str:
+    def describe(self) -> str:
         s = "s" if len(self.speeds) > 1 else ""
         moving = "" if math.isinf(self.spell) else f", each for {self.spell / 3600:g} h on average"
         return (
@@ -231,7 +231,7 @@ class MeasuredWorld:
     def digests(self) -> Mapping[str, str]:
         return {self.table.file.name: self.table.digest}
 
-    def told(self) -> str:
+    def describe(self) -> str:
         every = sum(map(len, self.measured.values()))
         of = ", ".join(m.upper() for m in self.table.models)
         return (
@@ -315,7 +315,7 @@ class RecordedWorld:
     def digests(self) -> Mapping[str, str]:
         return self.record.digests
 
-    def told(self) -> str:
+    def describe(self) -> str:
         speeds = [w.speed for w in self.record.workers if w.job == self._job]
         length = min(speed.size for speed in speeds)
         return (

@@ -130,9 +130,9 @@ class JobReport:
             count(n.seeds, "seed"),
             f"gangwise {gangwise.__version__}",
         ]
-        told = [*n.fidelity, *map(sentence_case, n.assumed)]
+        notes = [*n.fidelity, *map(sentence_case, n.assumed)]
         parts: list[Part] = [Text(self.answer, "lead"), terms(words("jobs"))]
-        parts += [Text(f"{line}.", "fidelity") for line in told]
+        parts += [Text(f"{line}.", "fidelity") for line in notes]
         parts += [section for make in SECTIONS if (section := make(self)) is not None]
         return Page(title, [Chapter(title, ", ".join(byline), parts)])
 
@@ -141,8 +141,8 @@ class JobReport:
         return f"{np.mean([len(o.jobs) for o in self.results.outcomes[self.results.base]]):,.0f}"
 
     def terminal(self) -> Group:
-        told = [*self.results.fidelity, *self.results.assumed]
-        lines = [Line(self.answer, "bold"), Line("\n".join(told)), Line()]
+        notes = [*self.results.fidelity, *self.results.assumed]
+        lines = [Line(self.answer, "bold"), Line("\n".join(notes)), Line()]
         return Group(*lines, rich_tables(self.sheets))
 
 
@@ -585,18 +585,18 @@ def results_section(report: JobReport) -> Section:
 def retelling_section(report: JobReport) -> Section | None:
     """What was recorded beside the base: over time, by partition, size, user class and period."""
     n = report.results
-    if (told := n.retold) is None or n.happened is None:
+    if (retold := n.retold) is None or n.happened is None:
         return None
-    size, unit = _unit([told.recorded, told.simulated])
+    size, unit = _unit([retold.recorded, retold.simulated])
     rows, panels, caption = _lines_over_time(n, {HAPPENED: n.happened, n.base: n.first})
-    when = next(what for what in told.groups if what in ("week", "day"))
+    when = next(what for what in retold.groups if what in ("week", "day"))
     waits = f"mean waiting, {unit}"
-    for g in told.groups[when]:
+    for g in retold.groups[when]:
         for line, seconds in ((HAPPENED, g.recorded), (n.base, g.simulated)):
             rows.append((waits, line, float(g.name), seconds / size, None, None))
     panels = [Panel(waits, f"{when} of submission", "", "steps"), *panels]
     parts: list[Part] = [pictured("As it happened, and as retold", rows, panels, caption)]
-    for what, groups in told.groups.items():
+    for what, groups in retold.groups.items():
         shown = sorted(groups, key=_off, reverse=True)[:FARTHEST] if what == when else groups
         of = f"{len(shown)} of {len(groups)}, those farthest off. " * (len(shown) < len(groups))
         sides = {HAPPENED: [g.recorded for g in shown], "retold": [g.simulated for g in shown]}
@@ -606,8 +606,8 @@ def retelling_section(report: JobReport) -> Section | None:
             columns.append((f"{line}, {unit}", cells))
         columns.append(("explained, %", [value_cell(100 * g.explained) for g in shown]))
         title, first = TOLD_BY[what]
-        caption = f"{of}Explained group by group: {number(100 * told.by(what))} %."
-        first, names = first or in_words(told.device), [g.name for g in shown]
+        caption = f"{of}Explained group by group: {number(100 * retold.by(what))} %."
+        first, names = first or in_words(retold.device), [g.name for g in shown]
         parts.append(columns_sheet(title, names, columns, (caption,), first))
     return Section(f"What the model retells under {n.base}", parts)
 
@@ -648,8 +648,9 @@ def edits_section(report: JobReport) -> Section | None:
 
 
 def assumptions_section(report: JobReport) -> Section | None:
-    told = [o.told for each in report.results.outcomes.values() for o in each[:1] if o.told]
-    return Section("What was assumed", [Bullets(list(dict.fromkeys(told)))]) if told else None
+    outcomes = [o for each in report.results.outcomes.values() for o in each[:1]]
+    lines = list(dict.fromkeys(o.description for o in outcomes if o.description))
+    return Section("What was assumed", [Bullets(lines)]) if lines else None
 
 
 def provenance_section(report: JobReport) -> Section:

@@ -309,15 +309,15 @@ def plain(comparator: str) -> str:
 def byline(numbers: Numbers) -> str:
     results = numbers.results
     slots = sorted({run["slots"] for run in results.runs})
-    said = [numbers.scenario()[0], count(len(results.policies), *numbers.deciders)]
+    parts = [numbers.scenario()[0], count(len(results.policies), *numbers.deciders)]
     if results.cells:
-        said.append(count(len(numbers.cells), "cell"))
-    said.append(count(len(numbers.seeds), "seed"))
+        parts.append(count(len(numbers.cells), "cell"))
+    parts.append(count(len(numbers.seeds), "seed"))
     if results.slotwise:
         least = f"{slots[0]:,} to " if len(slots) > 1 else ""
-        said.append(f"{least}{slots[-1]:,} slots")
-    said += [f"family {numbers.family}", f"gangwise {', '.join(numbers.run_versions)}"]
-    return ", ".join(said)
+        parts.append(f"{least}{slots[-1]:,} slots")
+    parts += [f"family {numbers.family}", f"gangwise {', '.join(numbers.run_versions)}"]
+    return ", ".join(parts)
 
 
 def interval_text(numbers: Numbers) -> str:
@@ -333,8 +333,8 @@ def proved_text(numbers: Numbers) -> str:
         found.setdefault(policy, []).append(share.mean)
     if not found:
         return ""
-    said = (f"{policy} {_span(shares)} %" for policy, shares in found.items())
-    return f"Searches that proved their choice best: {', '.join(said)}."
+    parts = (f"{policy} {_span(shares)} %" for policy, shares in found.items())
+    return f"Searches that proved their choice best: {', '.join(parts)}."
 
 
 def _span(shares: Sequence[float]) -> str:

@@ -140,8 +140,8 @@ class Page(NamedTuple):
 
 def html(page: Page) -> str:
     parts = [part for chapter in page.chapters for part in walk(chapter.parts)]
-    told = {name: [p for p in parts if isinstance(p, kind)] for name, kind in _ONCE.items()}
-    text = _ENVIRONMENT.get_template("page.html").render(page=page, **told)
+    once = {name: [p for p in parts if isinstance(p, kind)] for name, kind in _ONCE.items()}
+    text = _ENVIRONMENT.get_template("page.html").render(page=page, **once)
     # Empty lines go, except where they are part of a text.
     kept = re.split(r"(<pre>.*?</pre>)", text, flags=re.DOTALL)
     kept[::2] = [re.sub(r"\n\s*\n+", "\n", each) for each in kept[::2]]

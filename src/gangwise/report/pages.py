@@ -159,11 +159,11 @@ def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> Chapter:
         _keys(results),
     )
     shown = experiments.Shown(numbers, anchor, (), made, {"scenario": scenario, **settings})
-    told: list[Part] = [Text(line, "note") for line in results.told]
+    notes: list[Part] = [Text(line, "note") for line in results.notes]
     if tuned is not None and name == TUNING:
         found = tuning.chapter(tuned, shown)
-        return found._replace(name=name, parts=[*told, *found.parts])
-    return experiments.chapter(shown, results.told, name=name)
+        return found._replace(name=name, parts=[*notes, *found.parts])
+    return experiments.chapter(shown, results.notes, name=name)
 
 
 def _keys(results: Results) -> list[str]:
@@ -224,7 +224,7 @@ def _comparison(comparison: Comparison, command: str = "", digest: str = "") -> 
         made.section(),
         comparison.scenario.describe(),
     )
-    chapter = experiments.chapter(shown, comparison.told, bool(comparison.tied))
+    chapter = experiments.chapter(shown, comparison.notes, bool(comparison.tied))
     return Page(chapter.title, [chapter])
 
 
@@ -265,8 +265,8 @@ def write_replay(
     folder = Folder(directory)
     values, priced = _values(folder.path, bounds)
     with folder.publish(REPLAY) as new:
-        told = results_of(played, values, command, priced)
-        summary = finite(played.as_dict(values, priced) | what_if(played, told))
+        results = results_of(played, values, command, priced)
+        summary = finite(played.as_dict(values, priced) | what_if(played, results))
         new.write(SUMMARY, json.dumps(summary, indent=2) + "\n")
         new.write(BOUNDS, json.dumps(dict(zip(map(str, played.seeds), values))) + "\n")
         if isinstance(bounds, Mapping):
@@ -277,7 +277,7 @@ def write_replay(
                 new.write(f"prices-{seed}.parquet", partial(_write_prices, bound))
         if command:
             new.write(f"{REPLAY}.command.json", provenance_text(command))
-        new.write(PAGE, job_report(told).page())
+        new.write(PAGE, job_report(results).page())
         names = list(new.staged)
     return [folder.place(name) for name in names]
 

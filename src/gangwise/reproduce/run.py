@@ -169,7 +169,7 @@ def reproduce(
     StoreError
         When results cannot be written.
     """
-    out, tell = Path(out), progress or silent
+    out, advance = Path(out), progress or silent
     left_out: dict[str, str] = {}
     chosen: dict[Artefact, list[Experiment]] = {}
     for artefact in artefacts:
@@ -183,7 +183,7 @@ def reproduce(
     for name, experiment in unique.items():
 
         def further(what: str, finished: int, of: int, before: int = done) -> None:
-            tell("runs", before + finished, runs)
+            advance("runs", before + finished, runs)
 
         results[name] = sweep(experiment, out / "runs", jobs, backend, address, further)
         done += len(experiment.runs())

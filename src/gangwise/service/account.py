@@ -260,26 +260,26 @@ def account_sentence(result: dict[str, Any], act: bool) -> str:
             f"deciding here {word} {100 * abs(saving):.0f} ± {100 * half:.0f} % of the completion "
             f"time: simulated {lasting(s['completion'])}, with {other} {lasting(b['completion'])}"
         )
-    told = [
+    parts = [
         f"{began}: {what}",
         f"it happened in {lasting(h['completion'])}, of which {lasting(h['wait'])} waiting; the "
         f"simulation of {'this' if act else other} is off by {100 * error:+.0f} %",
     ]
     late = result["latency"]
     if not act:
-        told.append(
+        parts.append(
             f"starts take {late['baseline']:.1f} s, measured, and {late['scheduler']:.1f} s here, "
             "by what the engine declares"
         )
     if found := result["calibrated"]:
-        told.append(
+        parts.append(
             f"{found['jobs']} jobs that the baseline placed ran {100 * found['slower']:+.0f} ± "
             f"{100 * found['within']:.0f} % longer (simulated {100 * found['model']:+.0f} %)"
         )
     slow, changed_ = len(result["slow_nodes"]), len(result["changed_nodes"])
-    told.append(f"{slow} slow node{'s' * (slow != 1)}")
-    told[-1] += f", {changed_} had another speed before" if changed_ else ""
-    return "; ".join(told)
+    parts.append(f"{slow} slow node{'s' * (slow != 1)}")
+    parts[-1] += f", {changed_} had another speed before" if changed_ else ""
+    return "; ".join(parts)
 
 
 def _summary(means: Floats) -> dict[str, float]:

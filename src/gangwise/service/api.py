@@ -654,10 +654,10 @@ class _Metrics:
             labels=["quantile"],
         )
         now = time.time()
-        told = [row for row in _view(self._state, "queue") if row.get("p50") is not None]
+        forecasts = [row for row in _view(self._state, "queue") if row.get("p50") is not None]
         for name, quantile in (("p50", "0.5"), ("p90", "0.9")):
-            if told:
-                left = sum(max(row[name] - now, 0.0) for row in told) / len(told)
+            if forecasts:
+                left = sum(max(row[name] - now, 0.0) for row in forecasts) / len(forecasts)
                 ahead.add_metric([quantile], left)
         yield ahead
         nodes = _view(self._state, "nodes")

@@ -77,8 +77,8 @@ def forecast_live(folder: Path | str, draws: int = DRAWS) -> ForecastOfLog:
     ended = np.array([row["ended"] for row in over])
     begin = float(jobs.submit[0]) if ended.size < 20 else float(np.quantile(ended, 0.2))
     calibration = past.corrected(np.sort(rng.uniform(begin, now, TRIED)), now, rng)
-    told = past.foretold(moment, rng)
-    found = forecast_rows(jobs, told, calibration)[:SHOWN]
+    known = past.forecast(moment, rng)
+    found = forecast_rows(jobs, known, calibration)[:SHOWN]
     line = (
         f"{draws} futures under {past.forecaster.assumed}: drawn are run times and who comes, from "
         f"{len(over):,} jobs that have ended; {calibration.known:,} earlier starts correct them"

@@ -99,7 +99,7 @@ class Helper:
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         self._process = subprocess.Popen(command, text=True, **pipes)
 
-    def told(self) -> str | None:
+    def printed(self) -> str | None:
         """What it printed, once, when it has ended; None before, and where none was started."""
         if self._process is None or self._process.poll() is None:
             return None
@@ -683,16 +683,16 @@ class Service:
 
     def _helpers_due(self, now: float) -> None:
         """Start those who count or verify in processes of their own, or take in what they found."""
-        if (told := self._accountant.told()) is not None:
+        if (printed := self._accountant.printed()) is not None:
             with contextlib.suppress(StoreError, ValueError):
-                self.store.commit(views=[("account", now, json.loads(told))])
+                self.store.commit(views=[("account", now, json.loads(printed))])
         elif self.account and now >= self._accounted + self.account and self.ledger.over:
             self._accounted = now
             self._keep()
             self._accountant.start("account", "--json", "--state", str(self.folder))
-        if (told := self._forecaster.told()) is not None:
+        if (printed := self._forecaster.printed()) is not None:
             with contextlib.suppress(StoreError, ValueError):
-                found = json.loads(told)
+                found = json.loads(printed)
                 self.store.commit(views=[("forecast", now, found)])
                 self._starts = {
                     row["job"]: {name: found["now"] + row[name] for name in ("p50", "p90")}
@@ -703,9 +703,9 @@ class Service:
             self._foretold = now
             self._keep()
             self._forecaster.start("forecast", str(self.folder), "--json")
-        if (told := self._verifier.told()) is not None:
+        if (printed := self._verifier.printed()) is not None:
             with contextlib.suppress(ValueError):
-                if damaged := json.loads(told)["damaged"]:
+                if damaged := json.loads(printed)["damaged"]:
                     how = "; it is made whole again when the service is started anew"
                     self._trouble("state", StoreError(", ".join(damaged[:5]) + how))
         elif time.monotonic() >= self._verified + DAY:

@@ -45,7 +45,7 @@ def expected(row: Mapping[str, Any], now: float) -> str:
     return f"{p50}, 9 in 10 by {p90}"
 
 
-def told(views: Mapping[str, Any]) -> Iterator[Any]:
+def in_terminal(views: Mapping[str, Any]) -> Iterator[Any]:
     now = time.time()
     health = views.get("health") or {}
     mode = "acts on" if health.get("mode") == "act" else "watches"

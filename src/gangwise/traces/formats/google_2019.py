@@ -91,8 +91,10 @@ class Google2019(GoogleReader):
             part, row, text = wrong.select("part", "row", column).row(0)
             raise TraceError(f"{reason} ({column} = {text!r})", self.files[part], row)
         frame = self._without(table, frame, reason, bad)
-        said = frame.filter(pl.col(column).is_in([text for text, items in read.items() if items]))
-        for number, text in said.select("collection_id", column).unique().rows():
+        matching = frame.filter(
+            pl.col(column).is_in([text for text, items in read.items() if items])
+        )
+        for number, text in matching.select("collection_id", column).unique().rows():
             if column == FIRST:
                 self._after.setdefault(int(number), set()).update(read[text] or ())
             else:

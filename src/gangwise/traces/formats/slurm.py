@@ -590,8 +590,8 @@ def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, 
     )
     kept, stage = leave_out("jobs", raw, [array, *bad])
     if kept.is_empty():
-        said = reasons(stage.dropped) or "there are steps only"
-        raise TraceError(f"no job can be used: {said}", file)
+        why = reasons(stage.dropped) or "there are steps only"
+        raise TraceError(f"no job can be used: {why}", file)
     return kept, stage
 
 

@@ -313,8 +313,8 @@ class Blocks:
             whole = data.rfind(b"\n") + 1
             end = whole
             if data[whole - 2 : whole - 1].isspace() or whole < 2:  # blank lines at the end
-                said = len(data[:whole].rstrip())
-                end = data.index(b"\n", said) + 1 if said else 0
+                complete = len(data[:whole].rstrip())
+                end = data.index(b"\n", complete) + 1 if complete else 0
             if end:
                 lines = b"".join([*blank, data[:end]])
                 rows = int(np.count_nonzero(np.frombuffer(lines, np.uint8) == ord("\n")))
@@ -390,9 +390,9 @@ class Commented(Blocks):
                     opens = False
                     continue
             lines = block.data[:-1].split(b"\n")
-            for said, run in groupby(lines, self._is_row):
+            for whole_rows, run in groupby(lines, self._is_row):
                 some = list(run)
-                if said:
+                if whole_rows:
                     if self.commas:
                         some = [with_points(text) for text in some]
                     if self.squeeze:
