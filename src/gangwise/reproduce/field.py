@@ -13,14 +13,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from gangwise.core.arrays import Floats
-from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.errors import UnknownName
 from gangwise.experiments.filling import untimed, with_gpus
 from gangwise.experiments.replay_scenario import Played, ReplayScenario, only_jobs
 from gangwise.experiments.results import Results
 from gangwise.experiments.runs import Rows
 from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.jobs.filling import Filling
-from gangwise.jobs.gavel import water_filling
+from gangwise.jobs.gavel import allocation, water_filling
 from gangwise.jobs.metrics import spread
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options
@@ -267,32 +267,63 @@ TRAINED += ["A3C", "CycleGAN"]
 
 @dataclass(frozen=True)
 class Rounds:
-    """Gavel's rounds (§5) where a V100 is free for everybody, on which any of its policies starts.
+    """The rounds of Gavel's simulator (§5), under max-min shares.
 
-    A job starts with the first round after its submission and does whole steps in each; a round
-    ends when the last job in it does, after ``seconds`` at most.
+    A round is of ``seconds``, or ends when the last job in it has done its whole steps. Shares are
+    computed anew where jobs came or ended, ``between`` seconds after the last time at the earliest;
+    before its first a job does not start. V100s are given out first, then P100s and K80s, each by
+    share over the part of that kind's time since then, by the time that is still due, by share; to
+    jobs without a share as well, if there are enough. So where there are fewer jobs than V100s, all
+    run there, under any policy. Where nothing runs, the next round begins with a submission.
     """
 
     seconds: float = 360.0
+    between: float = 1920.0
 
     def end(self, jobs: Jobs, speed: Floats, room: int) -> Floats:
-        """Seconds at which each job ends [J], at ``speed`` steps a second [J]."""
-        submit, pace = jobs.submit.tolist(), speed.tolist()
-        left, running = (jobs.run * speed).tolist(), list[int]()
-        end, now, come = np.zeros(len(jobs)), 0.0, 0
-        while running or come < len(jobs):
-            now = now if running else max(now, submit[come])
-            while come < len(jobs) and submit[come] <= now:
-                running.append(come)
-                come += 1
-            if len(running) > room:
-                raise ScenarioError(f"rounds: {len(running)} jobs at once, and {room} V100s")
-            for j in running:
-                steps = min(left[j], math.floor(self.seconds * pace[j]))
-                left[j] -= steps
-                end[j] = now + steps / pace[j]
-            now = max(end[j] for j in running)
-            running = [j for j in running if left[j] > 0]
+        """Seconds at which each job ends [J], at ``speed`` steps a second [L, kind], best first."""
+        submit, pace = [*jobs.submit.tolist(), math.inf], speed[jobs.type].tolist()
+        left, end = (jobs.run * speed[jobs.type, 0]).tolist(), np.zeros(len(jobs))
+        active, has, changed = list[int](), np.zeros(len(jobs), np.bool_), False
+        share, had, due = np.zeros((3, len(jobs), 3))
+        now, shared, come, runs = 0.0, -math.inf, 0, True
+        while active or come < len(jobs):
+            if not runs:
+                now = max(now, submit[come] if come < len(jobs) else shared + self.between)
+            while submit[come] <= now:
+                active.append(come)
+                come, changed = come + 1, True
+            if changed and now - shared >= self.between:
+                old = [j for j in active if has[j]]
+                due[old] += share[old] * (now - shared) - (had[old] - self.seconds / 2)
+                share[active], had[active], has[active] = (1, 0, 0), self.seconds / 2, True
+                if len(active) > room:
+                    kinds, of, count = np.unique(jobs.type[active], False, True, True)
+                    given = speed[kinds], count, np.ones(len(kinds)), np.full(3, float(room))
+                    share[active] = allocation(*given, "max-min")[of]
+                changed, shared = False, now
+                spent = had[active].sum(axis=0)
+            placed = [(j, 0) for j in active]
+            if len(active) > room:
+                some, placed = np.array(active), []
+                for g in range(3):
+                    first = share[some, g] * spent[g] / np.maximum(had[some, g], 1.0)
+                    some = some[np.lexsort((share[some, g], due[some, g], first))[::-1]]
+                    placed += [(j, g) for j in some[:room].tolist()]
+                    some = some[room:]
+            begun, runs = now, False
+            for j, g in placed:
+                if has[j]:
+                    steps = min(left[j], math.floor(self.seconds * pace[j][g]))
+                    took = steps / pace[j][g]
+                    left[j] -= steps
+                    end[j], runs = begun + took, True
+                    had[j, g] += took
+                    spent[g] += took
+                    now = max(now, begun + took)
+            over = len(active)
+            active = [j for j in active if left[j] > 0]
+            changed |= len(active) < over
         return end
 
 
@@ -334,21 +365,21 @@ class Arrivals(Entities):
 
     def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
         jobs, rows = self.drawn(), Rows()
-        speed = {
-            (model, name): self.table.throughput[model, Job(name, 1)]
-            for model in self.table.models
-            for name in jobs.types
-        }
+        models = self.table.models[::-1]
+        speed = np.array(
+            [[self.table.throughput[m, Job(t, 1)] for m in models] for t in jobs.types]
+        )
         if isinstance(decider, Rounds):
-            end = decider.end(jobs, np.array([speed["v100", t] for t in jobs.types])[jobs.type], 36)
+            end = decider.end(jobs, speed, 36)
         else:
-            rates = {
-                model: {name: speed[model, name] / speed["v100", name] for name in jobs.types}
-                for model in self.table.models
-            }
-            nodes = Nodes.of(Node(m, {"gpu": 36}, {"model": m}, rate) for m, rate in rates.items())
-            hidden = Conditions(rates=np.array([[*rate.values()] for rate in rates.values()]).T)
-            end = simulate_jobs(jobs, nodes, fresh(decider), hidden, Options(restart=0.0)).end
+            rates = speed / speed[:, :1]
+            told = [dict(zip(jobs.types, rate, strict=True)) for rate in rates.T.tolist()]
+            nodes = Nodes.of(
+                Node(model, {"gpu": 36}, {"model": model}, rate)
+                for model, rate in zip(models, told, strict=True)
+            )
+            world = Conditions(rates=rates)
+            end = simulate_jobs(jobs, nodes, fresh(decider), world, Options(restart=0.0)).end
         took = (end - jobs.submit)[4000 - self.played[0] : 5000 - self.played[0]].mean()
         rows.add("completion, s", took)
         rows.add("completion, h", took / 3600)
