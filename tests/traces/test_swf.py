@@ -59,7 +59,7 @@ def test_by_hand(tmp_path):
     assert tables.stages == (("log.swf.gz", 4, 4, {}),)
     said = " ".join(tables.notes)
     assert "1 rows are submitted earlier than the row before them" in said
-    assert "1 jobs ran longer than they requested" in said
+    assert "1 jobs ran longer than requested" in said
 
 
 def test_parts_of_a_job_and_numbers_used_again(tmp_path):
