@@ -153,7 +153,7 @@ def test_who_wins_and_who_pays_is_a_mean_over_jobs_with_its_interval_over_weeks(
     for g in range(3):
         of = (group == g) & base.started & ours.started
         more = (ours.waiting - base.waiting)[of]
-        got = found.waits_more(CHANGES[1], group, g)
+        got = found.waits_more(CHANGES[1], [group], g)
         assert got.mean == pytest.approx(more.mean())
         # a jackknife over weeks, which knows nothing of the series, is as wide but for a factor
         week = (base.jobs.submit[of] - base.jobs.submit.min()) // WEEK

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ import pytest
 
 from gangwise.experiments.results import Results
 from gangwise.experiments.sweep import sweep
+from tests.experiments.test_what_if import log_of
 
 RUNS = 24
 FILE = """
@@ -153,44 +154,33 @@ def test_a_dead_process_of_this_machine(file, expected, tmp_path):
     assert len(finished(tmp_path)) == RUNS
 
 
-@pytest.mark.skipif(not find_spec("distributed"), reason="dask is not installed: gangwise[dask]")
-def test_a_dead_dask_worker(file, expected, tmp_path):
-    where = tmp_path / "scheduler.json"
-    worker = (
-        SCRIPTS / "dask",
-        "worker",
-        "--scheduler-file",
-        where,
-        "--host",
-        "127.0.0.1",
-        "--nthreads",
-        "1",
-        "--no-nanny",
-        "--no-dashboard",
-        "--death-timeout",
-        "60",
-    )
-    with started(
-        SCRIPTS / "dask",
-        "scheduler",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        "0",
-        "--no-dashboard",
-        "--scheduler-file",
-        where,
-        "--idle-timeout",
-        f"{TIME}s",
-    ) as scheduler:
+DASK = pytest.mark.skipif(not find_spec("distributed"), reason="not installed: gangwise[dask]")
+RAY = pytest.mark.skipif(not find_spec("ray"), reason="not installed: gangwise[ray]")
+
+
+@contextmanager
+def dask_cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[str]]]]:
+    """The address of a scheduler, and its two workers."""
+    where, quiet = folder / "scheduler.json", ("--no-dashboard", "--scheduler-file")
+    here = "--host", "127.0.0.1"
+    alone = "--nthreads", "1", "--no-nanny", "--death-timeout", "60"
+    worker = SCRIPTS / "dask", "worker", *here, *alone, *quiet, where
+    start = SCRIPTS / "dask", "scheduler", *here, "--port", "0", "--idle-timeout", f"{TIME}s"
+    with started(*start, *quiet, where) as scheduler:
         wait(where.exists, scheduler)
         with started(*worker) as first, started(*worker) as second:
             address = wait(lambda: json.loads(where.read_text() or "{}"), scheduler)["address"]
-            with sweeping(file, tmp_path, "--backend", "dask", "--address", address) as process:
-                wait(lambda: len(finished(tmp_path)) >= 4, process)
-                first.kill()
-                rows = rows_at_the_end(process, tmp_path)
-            assert second.poll() is None
+            yield address, [first, second]
+
+
+@DASK
+def test_a_dead_dask_worker(file, expected, tmp_path):
+    with dask_cluster(tmp_path) as (address, (first, second)):
+        with sweeping(file, tmp_path, "--backend", "dask", "--address", address) as process:
+            wait(lambda: len(finished(tmp_path)) >= 4, process)
+            first.kill()
+            rows = rows_at_the_end(process, tmp_path)
+        assert second.poll() is None
     assert rows.equals(expected)
     assert len(finished(tmp_path)) == RUNS
 
@@ -202,8 +192,9 @@ LOOPBACK = {
 }
 
 
-@pytest.mark.skipif(not find_spec("ray"), reason="ray is not installed: gangwise[ray]")
-def test_a_dead_ray_worker(file, expected, tmp_path):
+@contextmanager
+def ray_cluster() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The address of a head with two processors, and its process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -241,14 +232,7 @@ def test_a_dead_ray_worker(file, expected, tmp_path):
                 ),
                 head,
             )
-            options = ("--backend", "ray", "--address", address)
-            with sweeping(file, tmp_path, *options, **LOOPBACK) as process:
-                wait(lambda: len(finished(tmp_path)) >= 4, process)
-                busy = wait(
-                    lambda: [pid for pid, line in family(head.pid) if "ray::_call" in line], process
-                )
-                os.kill(busy[0], signal.SIGKILL)
-                rows = rows_at_the_end(process, tmp_path)
+            yield address, head
         finally:
             left = [pid for pid, _ in family(head.pid)]
             head.terminate()  # Ray ends what it started; below, whatever did not end in time
@@ -258,5 +242,69 @@ def test_a_dead_ray_worker(file, expected, tmp_path):
                 for pid in left:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
+
+
+@RAY
+def test_a_dead_ray_worker(file, expected, tmp_path):
+    with ray_cluster() as (address, head):
+        options = ("--backend", "ray", "--address", address)
+        with sweeping(file, tmp_path, *options, **LOOPBACK) as process:
+            wait(lambda: len(finished(tmp_path)) >= 4, process)
+            busy = wait(
+                lambda: [pid for pid, line in family(head.pid) if "ray::_call" in line], process
+            )
+            os.kill(busy[0], signal.SIGKILL)
+            rows = rows_at_the_end(process, tmp_path)
     assert rows.equals(expected)
     assert len(finished(tmp_path)) == RUNS
+
+
+CHANGES = [f"cap.1.most={most},nodes.all+={n}" for n in range(5) for most in (8, 20, 24)]
+
+
+@contextmanager
+def what_if(log: Path, out: Path, *options: str, **env: str) -> Iterator[subprocess.Popen[str]]:
+    """Fifteen changes on four parts of a log."""
+    given = [part for change in CHANGES for part in ("--change", change)]
+    weeks = ("--site", log.parent, "--set", "parts=4", "--seeds", "4")
+    command = (SCRIPTS / "gangwise", "what-if", log, *weeks, *given)
+    with started(*command, "--out", out, *options, **env) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory) -> Path:
+    """A log, and beside it in ``whole`` a what-if that nobody stops."""
+    path = log_of(tmp_path_factory.mktemp("log"), 500)
+    with what_if(path, path.parent / "whole", "--jobs", "1") as process:
+        rows_at_the_end(process, path.parent / "whole")
+    return path
+
+
+@pytest.mark.parametrize(
+    "where", ["here", pytest.param("dask", marks=DASK), pytest.param("ray", marks=RAY)]
+)
+def test_a_what_if_that_was_killed_does_only_the_rest_and_says_the_same(log, where, tmp_path):
+    with ExitStack() as cluster:
+        options, env = ("--jobs", "2"), {}
+        if where == "dask":
+            options = ("--backend", "dask", "--address")
+            options += (cluster.enter_context(dask_cluster(tmp_path))[0],)
+        elif where == "ray":
+            options = ("--backend", "ray", "--address", cluster.enter_context(ray_cluster())[0])
+            env = LOOPBACK
+        with what_if(log, tmp_path, *options, **env) as process:
+            wait(lambda: len(finished(tmp_path)) >= 6, process)
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate(timeout=TIME)
+        before = finished(tmp_path)
+        assert 6 <= len(before) < 4 * (1 + len(CHANGES))
+        with what_if(log, tmp_path, *options, **env) as process:
+            rows_at_the_end(process, tmp_path)
+    assert finished(tmp_path).items() >= before.items()  # nothing is played twice
+    folders = tmp_path, log.parent / "whole"
+    assert len({Results.open(folder).digest for folder in folders}) == 1
+    answers = (json.loads((folder / "summary.json").read_text()) for folder in folders)
+    ours, theirs = ({key: answer[key] for key in ("answer", "what_if")} for answer in answers)
+    assert ours == theirs
+    assert "Shown are the 12 that complete jobs soonest" in (tmp_path / "report.html").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from gangwise.core.errors import ScenarioError
+from gangwise.experiments.replay_scenario import ReplayScenario
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
 from gangwise.jobs.check import check_scheduler
 from gangwise.jobs.kueue import Holder
@@ -31,6 +33,82 @@ def test_workloads_are_admitted_when_the_documentation_says(file: Path, tmp_path
     assert np.array_equal(played.start, wanted, equal_nan=True), (case["why"], played.start)
     if "attempts" in case:
         assert played.attempts.tolist() == case["attempts"]
+
+
+TEAM = """
+kind: ClusterQueue
+apiVersion: kueue.x-k8s.io/v1beta2
+metadata: {name: team-a-cq}
+spec:
+  resourceGroups:
+  - coveredResources: [cpu, memory]
+    flavors:
+    - name: default
+      resources:
+      - {name: cpu, nominalQuota: 3}
+      - {name: memory, nominalQuota: 36Gi}
+---
+kind: LocalQueue
+apiVersion: kueue.x-k8s.io/v1beta2
+metadata: {name: team-a-queue, namespace: team-a}
+spec: {clusterQueue: team-a-cq}
+"""
+
+
+def at(minute: int) -> str:
+    return f"2024-01-15T10:{minute:02d}:00Z"
+
+
+def workload(
+    name: str, times: tuple[int, int, int], priority: int = 0, queue: str = "team-a-queue"
+) -> dict:
+    """The manifest of https://kueue.sigs.k8s.io/docs/concepts/workload: three pods of one cpu."""
+    created, *since = times
+    conditions = [
+        {"type": kind, "status": "True", "lastTransitionTime": at(minute)}
+        for kind, minute in zip(("Admitted", "Finished"), since)
+    ]
+    requests = {"cpu": "1", "memory": "200Mi"}
+    pods = {"spec": {"containers": [{"resources": {"requests": requests}}]}}
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {"name": name, "namespace": "team-a", "creationTimestamp": at(created)},
+        "spec": {
+            "queueName": queue,
+            "priority": priority,
+            "podSets": [{"name": "main", "count": 3, "minCount": 2, "template": pods}],
+        },
+        "status": {"conditions": conditions},
+    }
+
+
+def test_a_dump_of_workloads_is_played_by_their_queue_and_priority_class(tmp_path: Path) -> None:
+    """One has the quota for 20 minutes; 10000 (sample-priority) goes before the older 0."""
+    site, log = tmp_path / "kueue", tmp_path / "log"
+    site.mkdir(), log.mkdir()
+    (site / "queues.yaml").write_text(TEAM)
+    items = [
+        workload("sample-job", (0, 0, 20)),
+        workload("low", (1, 30, 40)),
+        workload("high", (2, 20, 30), 10000),
+        workload("stray", (3, 3, 4), queue="other"),
+    ]
+    capacity = {"cpu": "64", "memory": "256Gi"}
+    node = {"kind": "Node", "metadata": {"name": "n"}, "spec": {}}
+    items.append(node | {"status": {"allocatable": capacity}})
+    (log / "workloads.json").write_text(json.dumps({"kind": "List", "items": items}))
+    scenario = ReplayScenario(source=str(log), site=f"kueue:{site}")
+    jobs, nodes, _ = scenario.draw(0)
+    assert jobs.tasks.tolist() == [3] * 4
+    assert jobs.priority.tolist() == [0, 0, 10000, 0]
+    played = simulate_jobs(jobs, nodes, "kueue", site=scenario.site)
+    assert (played.start / 60).tolist() == [0, 30, 20, 3]
+    fewer = "4 workloads may run with fewer pods (minCount): played whole"
+    assert fewer in scenario.log.played.notes
+    said = "\n".join(scenario.assumed())
+    assert "1 jobs are of queues that" in said
+    assert "(team-a/other)" in said
 
 
 QUEUES = """

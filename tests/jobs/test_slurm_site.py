@@ -12,6 +12,7 @@ from benchmarks.slurm_truth import compared
 from scipy.stats import kendalltau
 
 from gangwise.core.errors import ScenarioError
+from gangwise.experiments.replay import replay
 from gangwise.jobs import Jobs, Node, Nodes
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.site import Site
@@ -272,3 +273,19 @@ def test_jobs_start_as_a_real_slurm_started_them():
     easy = [compared(file, 1, "fcfs+easy+best-fit") for file in TRUTH.glob("fifo-*")]
     mine = [run for name, run in runs.items() if name.startswith("fifo")]
     assert np.mean([r.tau.mean() for r in easy]) < np.mean([r.tau.mean() for r in mine]) - 0.02
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", ["account-0", "site-0"])
+def test_a_site_told_with_its_configuration_explains_what_easy_alone_does_not(case, tmp_path):
+    with tarfile.open(TRUTH / f"{case}.tar.xz") as tar:
+        tar.extractall(tmp_path, filter="data")
+    plain = "fcfs+easy+best-fit"
+    log = str(tmp_path / "sacct.txt")
+    told, without = (
+        replay(log, [plain], rules=rules).compared().retold
+        for rules in (f"slurm:{tmp_path}/site", plain)
+    )
+    assert told.recorded == without.recorded
+    assert told.explained > 0.9 > without.explained
+    assert told.by_job > 0.5 > without.by_job

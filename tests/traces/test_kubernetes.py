@@ -114,6 +114,30 @@ def test_as_jobs_and_what_inspect_says(tmp_path):
     assert not found.unknown
 
 
+def test_a_workload_stands_for_its_pods_and_a_class_says_the_priority_of_a_pod(tmp_path):
+    classes = [{"kind": "WorkloadPriorityClass", "metadata": {"name": "high"}, "value": 10000}]
+    ranked = pod("solo", 1, 2, 3, "Succeeded", labels={"kueue.x-k8s.io/priority-class": "high"})
+    tables = Kubernetes(write(tmp_path, [*classes, ranked, pod("done", 0, 1, 2)])).scan()
+    assert tables.jobs.select("name", "priority").rows() == [("ml/solo", 10000), ("ml/done", 0)]
+    pods = {"spec": ranked["spec"]}
+    failed = [("Admitted", 4, ""), ("Finished", 9, "Failed")]
+    work = {
+        "kind": "Workload",
+        "metadata": {"name": "w", "namespace": "ml", "creationTimestamp": at(3)},
+        "spec": {"podSets": [{"count": 3, "template": pods}, {"template": pods}]},
+        "status": {
+            "conditions": [
+                {"type": t, "status": "True", "lastTransitionTime": at(m), "reason": why}
+                for t, m, why in failed
+            ]
+        },
+    }
+    tables = Kubernetes(write(tmp_path, [*classes, ranked, work])).scan()
+    columns = ["name", "cpu", "tasks", "created", "started", "deleted", "status"]
+    assert tables.jobs.select(columns).rows() == [("ml/w", 0.5, 4, 0, 60, 360, "Failed")]
+    assert "1 pods are left out: Kueue's workloads stand for them" in tables.notes
+
+
 def test_models_that_a_pod_selects(tmp_path):
     one, two = pod("x", requests=GPUS), pod("y", requests=GPUS)
     one["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": "A100"}

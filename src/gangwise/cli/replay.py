@@ -282,9 +282,9 @@ def what_if_command(
         else:
             played = what_if(asked, change or [], advance, gates)
     results = results_of(played, command=command_line())
-    why = broken(results, gates)
+    why = broken(played.compared(), gates)
     if as_json:
-        answer = as_dict(played, results) | {"fails": why}
+        answer = as_dict(played) | {"fails": why}
         answer |= {"capacity": [each._asdict() for each in needed]} if target else {}
         print(json_text(finite(played.as_dict() | answer)))
     else:

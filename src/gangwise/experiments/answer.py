@@ -341,18 +341,18 @@ class Compared:
         jobs, share = np.mean(found, axis=0)
         return float(jobs), float(share)
 
-    def waits_more(self, name: str, group: Ints, g: int) -> Estimate:
-        """By how many seconds the jobs of a group [J] wait longer than under the base: a mean.
+    def waits_more(self, name: str, groups: Sequence[Ints], g: int) -> Estimate:
+        """By how many seconds the jobs of a group wait longer than under the base: a mean.
 
-        On those that started under both; with the interval over weeks or days, or over seeds.
+        On those that started under both; with the interval over weeks or days, or over the seeds
+        that have some. ``groups`` are those of each seed's jobs [J], or one for all seeds.
         """
         each = []
-        for ours, base in zip(self.outcomes[name], self.outcomes[self.base]):
-            on = ours.started & base.started & (group == g)
+        for i, (ours, base) in enumerate(zip(self.outcomes[name], self.outcomes[self.base])):
+            on = ours.started & base.started & (groups[i % len(groups)] == g)
             each.append((on, ours.waiting[on] - base.waiting[on]))
         if self.blocks is None:
-            means = [float(of.mean()) if of.size else math.nan for _, of in each]
-            return mean_and_interval(means)
+            return mean_and_interval([of.mean() for _, of in each if of.size] or [math.nan])
         (on, more), block = each[0], self.blocks[1]
         jobs = np.bincount(block[on], minlength=block.max() + 1).astype(np.float64)
         longer = np.bincount(block[on], more, jobs.size)

@@ -229,6 +229,8 @@ class ReplayScenario:
         other = ReplayScenario(**{**self.given, **settings})
         if self.cluster is None:
             other.log = self.log
+            if not settings.keys() & {"nodes", "devices", "longest", "first"}:
+                other.jobs = self.jobs
         return other
 
     @cached_property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from gangwise.experiments.replay_scenario import ReplayScenario, bounded, load_o
 from gangwise.experiments.statistics import Estimate, number, numbers, period
 from gangwise.experiments.store import Store, store_of
 from gangwise.experiments.sweep import Progress, Workers, silent
+from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.retelling import groups_of
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.site import PRINTED, SLURM, Rules, Site, kinds_of
@@ -142,34 +143,49 @@ class GroupWaits(NamedTuple):
     longer: dict[str, Estimate]  # seconds, by change
 
 
-def who_pays(n: Compared) -> dict[str, list[GroupWaits]]:
-    """Groups of jobs by partition, account, size and class of user, as far as there are several."""
-    base, k = n.first, n.first.nodes.devices.index(n.device)
-    on = np.flatnonzero(base.ended)
-    groups = groups_of(base, k, None if n.partition is None else n.partition[on], on)
-    groups["account"] = base.jobs.charged[on], list(base.jobs.accounts)
-    held = ((base.end - base.last_start) * base.demand[:, k])[on] / 3600
+def who_pays(n: Compared, changes: Sequence[str]) -> dict[str, list[GroupWaits]]:
+    """Groups of jobs by partition, account, size and class of user, as far as there are several.
+
+    Where seeds play different jobs, such as the weeks of a log, groups are of all of them.
+    """
+    runs, k = n.outcomes[n.base], n.first.nodes.devices.index(n.device)
+    if all(np.array_equal(run.jobs.submit, n.first.jobs.submit) for run in runs):
+        runs = runs[:1]
+
+    def joined(column: Callable[[Outcome], Any]) -> Any:
+        return np.concatenate([column(run)[run.ended] for run in runs])
+
+    def partition_of(run: Outcome) -> Any:
+        return n.partition if len(runs) == 1 else np.array(run.jobs.pools)[run.jobs.pool]
+
+    partition = None if n.partition is None else joined(partition_of)
+    held = joined(lambda o: (o.end - o.last_start) * o.demand[:, k])
+    size = joined(lambda o: np.maximum(o.demand[:, k], 0.0))
+    groups = groups_of(size, held, joined(lambda o: o.jobs.user), partition)
+    groups["account"] = joined(lambda o: o.jobs.charged), list(n.first.jobs.accounts)
+    waiting = joined(lambda o: o.waiting)
     found = {}
     for what, (of, names) in groups.items():
-        hours = np.bincount(of, held, len(names))
+        hours = np.bincount(of, held, len(names)) / 3600
         jobs = np.bincount(of, minlength=len(names))
         most = [int(g) for g in np.argsort(-hours, kind="stable") if jobs[g]][:GROUPS]
-        group = np.full(len(base.jobs), -1)
-        group[on] = of
+        group, left = [np.full(len(run.jobs), -1) for run in runs], of
+        for each, run in zip(group, runs):
+            each[run.ended], left = np.split(left, [int(run.ended.sum())])
         found[what] = [
             GroupWaits(
                 names[g],
                 int(jobs[g]),
                 float(hours[g]),
-                float(base.waiting[group == g].mean()),
-                {name: n.waits_more(name, group, g) for name in n.outcomes if name != n.base},
+                float(waiting[of == g].mean()),
+                {name: n.waits_more(name, group, g) for name in changes},
             )
             for g in (most if what == "account" else sorted(most))
         ]
     return {what: rows for what, rows in found.items() if len(rows) > 1}
 
 
-def as_dict(played: Replayed, compared: Compared) -> dict[str, Any]:
+def as_dict(played: Replayed) -> dict[str, Any]:
     """What ``--json`` says of a what-if beside what it says of a replay; nothing of a replay."""
     if CONFIGURED not in played.schedulers:
         return {}
@@ -179,7 +195,7 @@ def as_dict(played: Replayed, compared: Compared) -> dict[str, Any]:
             row._asdict() | {"longer": {name: numbers(of) for name, of in row.longer.items()}}
             for row in rows
         ]
-        for what, rows in who_pays(compared).items()
+        for what, rows in who_pays(played.compared(), [*asked["changes"]]).items()
     }
     told = {"schedulers": asked["schedulers"], "changes": asked["changes"], "groups": groups}
     told |= {"prices": asked.get("prices", {}), "lines": lines_of(played)}

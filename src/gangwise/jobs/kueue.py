@@ -578,6 +578,7 @@ KINDS = {  # what of their specification is read
     "LocalQueue": "clusterQueue",
     "ResourceFlavor": "nodeLabels tolerations",
 }
+LOGGED = "Workload", "WorkloadPriorityClass", "Pod", "Node"  # a log has them, no site
 WORDS = {  # of a ClusterQueue: where a setting stands, and its values, the default first
     "strategy": ("queueingStrategy", "BestEffortFIFO StrictFIFO"),
     "stop": ("stopPolicy", "None Hold HoldAndDrain"),
@@ -679,7 +680,7 @@ class Printed:
             for name, value in one.get("spec", {}).items() if kind in KINDS else ():
                 if name not in KINDS[kind].split() and value not in (None, [], "None"):
                     self.said.append(f"not modelled: {name} of a {kind}, {one.where}")
-        else:
+        elif kind not in LOGGED:
             self.said.append(f"{one.where}: {kind} is not read: left out")
 
     def amount(self, kind: str, of: At, name: str, default: float) -> float:

@@ -157,7 +157,9 @@ def retell(
     k = _scarce(recorded, both)
     device = recorded.nodes.devices[k]
     part = None if partition is None else partition[both]
-    found = groups_of(recorded, k, part, both)
+    size = np.maximum(recorded.demand[both, k], 0.0)
+    ran = (recorded.end - recorded.last_start)[both] * recorded.demand[both, k]
+    found = groups_of(size, ran, jobs.user[both], part)
     unit, period = periods(jobs.submit)
     found[unit] = (period[both], [str(i + 1) for i in range(int(period.max()) + 1)])
     return Retelling(
@@ -176,17 +178,13 @@ def retell(
 
 
 def groups_of(
-    outcome: Outcome, k: int, partition: npt.NDArray[np.str_] | None, on: Ints
+    size: Floats, ran: Floats, user: Ints, partition: npt.NDArray[np.str_] | None
 ) -> dict[str, tuple[Ints, list[str]]]:
-    """Groups of the jobs ``on``, and their names: by partition (of these), size, user class.
+    """Groups of jobs [J], and their names: by partition, size, class of user.
 
-    Size is of device k.
+    ``size`` is in devices, ``ran`` in device-seconds.
     """
-    ran = (outcome.end - outcome.last_start)[on] * outcome.demand[on, k]
-    found = {
-        "size": size_groups(np.maximum(outcome.demand[on, k], 0.0)),
-        "user": _user_classes(outcome.jobs.user[on], ran),
-    }
+    found = {"size": size_groups(size), "user": _user_classes(user, ran)}
     if partition is not None:
         names, of = np.unique(partition, return_inverse=True)
         if names.size > 1:

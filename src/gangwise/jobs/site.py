@@ -277,7 +277,19 @@ class Site:
             for i, name in enumerate(jobs.pools)
             if (pool == i).any()
         }
-        return replace(self, ran_on=ran_on, log_clock=clock)
+        known = self.rules.kueue and {q["name"] for q in self.rules.kueue["queues"]}
+        known = known and {*known, *self.rules.kueue.get("local", {})}
+        lost = {
+            name or "none": n
+            for name, n in zip(jobs.pools, np.bincount(jobs.pool).tolist())
+            if known and n and name not in known
+        }
+        said = (
+            f"{sum(lost.values()):,} jobs are of queues that {self.path} does not have "
+            f"({', '.join([*lost][:8])}{', …' * (len(lost) > 8)}): they have no quota, and may use "
+            "every node",
+        ) * bool(lost)
+        return replace(self, ran_on=ran_on, log_clock=clock, notes=(*self.notes, *said))
 
     @property
     def clock(self) -> Clock | None:

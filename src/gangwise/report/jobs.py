@@ -8,8 +8,9 @@ one HTML page that opens offline, :meth:`JobReport.terminal` as text. The page i
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
@@ -146,18 +147,30 @@ class JobReport:
         return Group(*lines, rich_tables(self.sheets))
 
 
+SHOWN = 12
+"""Up to so many changes stand in tables and figures."""
+
+
 def results_of(
     played: Replayed, bounds: Sequence[float] = (), command: str = "", priced: bool = True
 ) -> JobResults:
-    of = played.compared(bounds, priced)
+    of, edits, told = played.compared(bounds, priced), lines_of(played), []
+    if len(edits) > SHOWN:
+        verdicts = Counter(of.verdict(name) for name in edits).items()
+        told = [
+            f"{len(edits):,} changes: {', '.join(f'{many:,} {said}' for said, many in verdicts)}. "
+            f"Shown are the {SHOWN} that complete jobs soonest; summary.json and --json have all"
+        ]
+        edits = {name: edits[name] for name in of.others[:SHOWN]}
+        of = replace(of, outcomes={name: of.outcomes[name] for name in (of.base, *edits)})
     return JobResults(
         **{each.name: getattr(of, each.name) for each in fields(of) if each.init},
-        fidelity=played.scenario.fidelity(),
+        fidelity=[*told, *played.scenario.fidelity()],
         assumed=played.scenario.assumed(),
         command=command,
         digest=lambda: played.results.digest,
         prices=played.results.experiment.get("prices", {}),
-        edits=lines_of(played),
+        edits=edits,
     )
 
 
@@ -365,7 +378,7 @@ def _learned_sheets(n: Compared) -> list[Sheet]:
 
 def _groups_sheets(n: JobResults) -> list[Sheet]:
     sheets = []
-    for what, rows in who_pays(n).items() if n.edits else ():
+    for what, rows in who_pays(n, [*n.edits]).items() if n.edits else ():
         longer = [of.mean for row in rows for of in row.longer.values()]
         size, unit = _unit([*(row.wait for row in rows), *map(abs, longer)])
         columns: Columns = [
@@ -391,7 +404,7 @@ def _money_sheet(n: JobResults) -> list[Sheet]:
     if not n.prices:
         return []
     hours, jobs = n.first.makespan / 3600, n.of(n.base, "jobs").mean
-    every = np.zeros(len(n.first.jobs), dtype=np.int64)
+    every = [np.zeros(len(run.jobs), dtype=np.int64) for run in n.outcomes[n.base]]
     costs, lost, longer = [], [], []
     for name, (first, *_) in n.outcomes.items():
         there = dict(zip(first.nodes.devices, first.capacity))

@@ -266,7 +266,7 @@ def write_replay(
     values, priced = _values(folder.path, bounds)
     with folder.publish(REPLAY) as new:
         results = results_of(played, values, command, priced)
-        summary = finite(played.as_dict(values, priced) | what_if(played, results))
+        summary = finite(played.as_dict(values, priced) | what_if(played))
         new.write(SUMMARY, json.dumps(summary, indent=2) + "\n")
         new.write(BOUNDS, json.dumps(dict(zip(map(str, played.seeds), values))) + "\n")
         if isinstance(bounds, Mapping):

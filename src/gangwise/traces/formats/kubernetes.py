@@ -1,4 +1,4 @@
-"""Kubernetes (``kubernetes.toml``): pods and nodes as kubectl or Prometheus tell of them.
+"""Kubernetes (``kubernetes.toml``): what kubectl or Prometheus tell of pods, workloads, nodes.
 
 A file of kube-state-metrics is Prometheus' answer to ``/api/v1/query_range`` (a matrix) or
 ``/api/v1/query`` (a vector); several files are one export.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -224,6 +224,7 @@ class Pod:
     gang: str
     application: str
     priority: float
+    queue: str = ""
 
 
 Owners = Mapping[tuple[str, str], tuple[str, str]]
@@ -284,6 +285,38 @@ def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> 
         application_of(meta, owners),
         float(spec.get("priority") or 0),
     )
+
+
+PRIORITY = "kueue.x-k8s.io/priority-class"
+
+
+def classes_of(records: list[Any]) -> dict[str, float]:
+    """Values of the WorkloadPriorityClasses among the records, by name."""
+    of = (each for each in records if isinstance(each, dict))
+    of = (each for each in of if each.get("kind") == "WorkloadPriorityClass")
+    return {str(each["metadata"]["name"]): float(each["value"]) for each in of}
+
+
+def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[Pod]:
+    """Read a Workload of Kueue as its pods, which start together when it is admitted."""
+    meta, spec, found = record["metadata"], record["spec"], []
+    conditions = (record.get("status") or {}).get("conditions") or ()
+    now = {each["type"]: each for each in conditions if each.get("status") == "True"}
+    started, ended = (
+        seconds((now.get(kind) or {}).get("lastTransitionTime"))
+        for kind in ("Admitted", "Finished")
+    )
+    phase = "Running" if "Admitted" in now else "Pending"
+    if "Finished" in now:
+        phase = "Failed" if now["Finished"].get("reason") == "Failed" else "Succeeded"
+    for each in spec["podSets"]:
+        asked = {**each["template"]["spec"], "priority": spec.get("priority")}
+        pod = pod_of(row, {"metadata": meta, "spec": asked}, False, owners)
+        queue = f"{pod.namespace}/{spec['queueName']}" if spec.get("queueName") else ""
+        pod = replace(pod, gang=pod.name, queue=queue)
+        pod = replace(pod, started=started, ended=ended, status=phase)
+        found += [pod] * int(each.get("count", 1))
+    return found
 
 
 def requests_of(spec: Mapping[str, Any]) -> tuple[float, float, float]:
@@ -356,7 +389,7 @@ def _ends(status: Mapping[str, Any]) -> Iterator[float]:
 
 def is_dump(file: Path) -> bool:
     start = beginning(file)
-    kinds = r'"kind":\s*"(?:Pod|PodList|Node|NodeList)"'
+    kinds = r'"kind":\s*"(?:Pod|PodList|Node|NodeList|Workload|WorkloadList)"'
     return start.startswith("{") and '"items"' in start and re.search(kinds, start) is not None
 
 
@@ -381,6 +414,9 @@ class Kubernetes(Reader):
         folder = path if path.is_dir() else path.parent
         files = [f for f in all_files(folder) if is_dump(f) or is_export(f)]
         pods: list[Pod] = []
+        admitted: list[Pod] = []
+        fewer, ranked = 0, dict[str, str]()
+        classes: dict[str, float] = {}
         nodes: list[tuple[Any, ...]] = []
         stages, digests, closed, latest = [], {}, 0, 0.0
         owners: dict[tuple[str, str], tuple[str, str]] = {}
@@ -395,6 +431,7 @@ class Kubernetes(Reader):
                 stages.append(account.stage(file.name, len(found.records)))
                 continue
             owners |= dict(_owned(found.records))
+            classes |= classes_of(found.records)
             for row, record in enumerate(found.records, 1):
                 try:
                     kind = _kind(record)
@@ -405,8 +442,17 @@ class Kubernetes(Reader):
                         account.leave_out(row, FIXED)
                     elif kind == "Pod":
                         pods.append(pod_of(row, record, self.gangs, owners))
+                        label = (record["metadata"].get("labels") or {}).get(PRIORITY, "")
+                        ranked[pods[-1].name] = label
+                    elif kind == "Workload":
+                        admitted += workload_of(row, record, owners)
+                        fewer += any("minCount" in each for each in record["spec"]["podSets"])
+                    elif kind == "WorkloadPriorityClass":
+                        continue
                     else:
-                        account.leave_out(row, f"a {kind or 'record'}, which is no pod and no node")
+                        account.leave_out(
+                            row, f"a {kind or 'record'}, which is no pod, workload or node"
+                        )
                     latest = max(latest, *_times(record))
                 except (KeyError, TypeError, AttributeError, ValueError) as error:
                     why = str(error) if isinstance(error, _BadError) else "a field is missing"
@@ -417,6 +463,13 @@ class Kubernetes(Reader):
                 nodes.append(_node(row, record))
             elif not _fixed(record):
                 pods.append(pod_of(row, record, self.gangs, owners))
+        pods = [replace(p, priority=classes.get(ranked.get(p.name, ""), p.priority)) for p in pods]
+        told = []
+        if admitted and pods:
+            told.append(f"{len(pods)} pods are left out: Kueue's workloads stand for them")
+        if fewer:
+            told.append(f"{fewer} workloads may run with fewer pods (minCount): played whole")
+        pods = admitted or pods
         latest = max([latest, *(time for each in series for time, _ in samples(each))])
         if not pods:
             why = reasons(*(stage.dropped for stage in stages))
@@ -431,7 +484,9 @@ class Kubernetes(Reader):
         if not nodes:
             notes.append("no servers: add kubectl get nodes -o json > nodes.json")
         gone = SEEN if series else GONE
-        return Tables(NAME, server_table(nodes), jobs, (*stages, stage), digests, (gone, *notes))
+        return Tables(
+            NAME, server_table(nodes), jobs, (*stages, stage), digests, (gone, *told, *notes)
+        )
 
 
 def _series(records: list[Any], account: Account) -> list[Any]:
@@ -459,7 +514,7 @@ ENDED = ("Succeeded", "Failed")
 
 
 FIXED = "of a DaemonSet, or static: on its node whatever is decided"
-GONE = "pods that were deleted before the dump are not in it: the load before is more than told"
+GONE = "what was deleted before the dump is not in it: the load before is more than told"
 
 
 def _kind(record: Mapping[str, Any]) -> str:
@@ -536,6 +591,7 @@ def _jobs(pods: list[Pod], latest: float) -> tuple[pl.DataFrame, Stage, list[str
                 "user": one.namespace,
                 "application": one.application,
                 "priority": max(pod.priority for pod in group),
+                **({"queue": one.queue} if one.queue else {}),
                 "hosts": "|".join(sorted({pod.host for pod in group if pod.host})),
                 "unfinished": any(pod.ended is None for pod in group),
             }
