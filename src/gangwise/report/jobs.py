@@ -154,10 +154,10 @@ SHOWN = 12
 def results_of(
     played: Replayed, bounds: Sequence[float] = (), command: str = "", priced: bool = True
 ) -> JobResults:
-    of, edits, told = played.compared(bounds, priced), lines_of(played), []
+    of, edits, counts = played.compared(bounds, priced), lines_of(played), []
     if len(edits) > SHOWN:
         verdicts = Counter(of.verdict(name) for name in edits).items()
-        told = [
+        counts = [
             f"{len(edits):,} changes: {', '.join(f'{many:,} {said}' for said, many in verdicts)}. "
             f"Shown are the {SHOWN} that complete jobs soonest; summary.json and --json have all"
         ]
@@ -165,7 +165,7 @@ def results_of(
         of = replace(of, outcomes={name: of.outcomes[name] for name in (of.base, *edits)})
     return JobResults(
         **{each.name: getattr(of, each.name) for each in fields(of) if each.init},
-        fidelity=[*told, *played.scenario.fidelity()],
+        fidelity=[*counts, *played.scenario.fidelity()],
         assumed=played.scenario.assumed(),
         command=command,
         digest=lambda: played.results.digest,

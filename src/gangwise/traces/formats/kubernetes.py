@@ -464,11 +464,11 @@ class Kubernetes(Reader):
             elif not _fixed(record):
                 pods.append(pod_of(row, record, self.gangs, owners))
         pods = [replace(p, priority=classes.get(ranked.get(p.name, ""), p.priority)) for p in pods]
-        told = []
+        more = []
         if admitted and pods:
-            told.append(f"{len(pods)} pods are left out: Kueue's workloads stand for them")
+            more.append(f"{len(pods)} pods are left out: Kueue's workloads stand for them")
         if fewer:
-            told.append(f"{fewer} workloads may run with fewer pods (minCount): played whole")
+            more.append(f"{fewer} workloads may run with fewer pods (minCount): played whole")
         pods = admitted or pods
         latest = max([latest, *(time for each in series for time, _ in samples(each))])
         if not pods:
@@ -485,7 +485,7 @@ class Kubernetes(Reader):
             notes.append("no servers: add kubectl get nodes -o json > nodes.json")
         gone = SEEN if series else GONE
         return Tables(
-            NAME, server_table(nodes), jobs, (*stages, stage), digests, (gone, *told, *notes)
+            NAME, server_table(nodes), jobs, (*stages, stage), digests, (gone, *more, *notes)
         )
 
 
