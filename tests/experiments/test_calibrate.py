@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from gangwise.cli import app
 from gangwise.core.clock import Clock
-from gangwise.core.errors import ScenarioError
+from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.experiments.calibrate import by_local_time, calibrate_log
 from gangwise.jobs import simulate_jobs
 from gangwise.jobs.calibration import calibrate
@@ -65,6 +65,53 @@ def test_a_log_without_waits_is_refused(tmp_path: Path) -> None:
     file.write_text("; MaxProcs: 8\n1 0 -1 60 1 -1 -1 1 60 -1 1 1 1 -1 -1 -1 -1 -1\n")
     with pytest.raises(ScenarioError, match="does not say when jobs started"):
         calibrate_log(file)
+    file.write_text("; MaxProcs: 8\n1 0 0 60 1 -1 -1 1 60 -1 1 1 1 -1 -1 -1 -1 -1\n")
+    with pytest.raises(ScenarioError, match="nobody waited"):
+        calibrate_log(file)
+
+
+MAPPING = """trace = "csv"
+[jobs]
+file = "jobs.csv"
+columns = { name = "id", created = "submit", started = "start", deleted = "end", cpu = "cpu" }
+[servers]
+file = "nodes.csv"
+columns = { name = "node", cpu = "cpu" }
+"""
+
+
+def test_windows_are_those_of_node_events_and_are_played(tmp_path: Path) -> None:
+    """Node b is away on every third day, and jobs wait beside it: the events explain all."""
+    jobs, events = ["id,submit,start,end,cpu"], ["node,time,event"]
+    for day in range(60):
+        for i in range(6):
+            submit = 86400 * day + 600 * i
+            late = 7200 * (i >= 4 and day % 3 == 0)  # four fit on node a
+            jobs.append(f"j{day}-{i},{submit},{submit + late},{submit + late + 7200},1")
+        if day % 3 == 0:
+            events += [f"b,{86400 * day},DOWN", f"b,{86400 * day + 9000},up"]
+    events += ["c,0,down"]
+    for name, rows in {"jobs": jobs, "nodes": ["node,cpu", "a,4", "b,4"], "events": events}.items():
+        (tmp_path / f"{name}.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "log.toml").write_text(MAPPING)
+    without = calibrate_log(tmp_path / "log.toml")
+    assert without.found.refused == 40
+    found = calibrate_log(tmp_path / "log.toml", events=tmp_path / "events.csv")
+    assert (found.found.refused, found.found.unexplained) == (40, 0)
+    assert "20 windows are those of node events, none is guessed: 200 cpu-hours" in str(found)
+    assert "1 nodes of the events are not in the log" in str(found)
+    (tmp_path / "site.toml").write_text(found.toml())
+    site = Site.read(tmp_path)
+    log = found.log
+    assert site.rules.window[1].nodes == "b"
+    played = simulate_jobs(log.jobs, log.nodes, "fcfs+easy+best-fit", site=site)
+    assert np.isclose(played.start, log.jobs.recorded_start, atol=2401).all()
+    free = simulate_jobs(log.jobs, log.nodes, "fcfs+easy+best-fit")
+    assert (free.start == log.jobs.submit).all()
+    for row, wrong in {"b,1,gone": "'gone'", "b,soon,up": "'soon'"}.items():
+        (tmp_path / "events.csv").write_text(f"node,time,event\n{row}\n")
+        with pytest.raises(TraceError, match=wrong):
+            calibrate_log(tmp_path / "log.toml", events=tmp_path / "events.csv")
 
 
 @pytest.mark.full

@@ -11,6 +11,9 @@ from gangwise.core.errors import ScenarioError
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
 from gangwise.jobs.calibration import calibrate, spans_of
 from gangwise.jobs.contradictions import Limit, Record, Site, sweep
+from gangwise.jobs.site import Rules
+from gangwise.jobs.site import Site as HiddenSite
+from gangwise.traces.formats.slurm_notation import expand_nodes
 from tests.reference import contradictions as plain
 
 DAY = 86400.0
@@ -98,13 +101,21 @@ def test_a_planted_cap_of_a_pool_is_found_and_nothing_else() -> None:
     assert one.entry == {"scope": "pool", "only": ["p1"], "of": "jobs", "most": 3}
 
 
-def test_planted_closing_hours_are_found_and_nothing_else() -> None:
+@pytest.mark.parametrize("whose", ["long", "large", "pool", "everybody", "others"])
+def test_planted_closing_hours_are_found_and_nothing_else(whose: str) -> None:
     jobs, nodes = drawn(7, 4000, total=60)
-    long = jobs.limit > 4 * 3600
+    user = jobs.user == 3
+    about = {
+        "long": jobs.limit > 4 * 3600,
+        "large": jobs.tasks > 2,
+        "pool": np.array([int(name[1:]) % 3 == 1 for name in np.array(jobs.users)[jobs.user]]),
+        "everybody": np.ones(len(jobs), bool),
+        "others": ~user,
+    }[whose]
 
     def may(j: int, running: dict[int, float], now: float) -> bool:
         hour = int(now // 3600) % 168
-        return not (long[j] and hour < 120 and 8 <= hour % 24 < 18)
+        return not (about[j] and hour < 120 and 8 <= hour % 24 < 18)
 
     start = plain.play(jobs.submit, jobs.run, jobs.tasks, 60, may)
     (one,) = calibrate(log_of(jobs, nodes, start, monday=0.0)).findings
@@ -113,7 +124,51 @@ def test_planted_closing_hours_are_found_and_nothing_else() -> None:
     hours[:5, 8:18] = True
     assert not (one.rule.hours & ~hours.ravel()).any()
     assert (one.rule.hours & hours.ravel()).sum() >= 45
-    assert one.between[0] <= 4 * 3600 < one.between[1]
+    assert ((one.rule.asks > one.rule.over) == about).all()
+    named = {"long": "longer_than", "large": "more_than", "pool": "pool", "others": "except"}
+    assert {*named.values()} & one.entry.keys() == {*[named.get(whose)]} - {None}
+
+
+def test_days_that_one_user_has_for_himself_are_found_and_nothing_else() -> None:
+    jobs, nodes = drawn(9, 3000, total=60)
+    begin, end = 40 * DAY, 42 * DAY
+    user = jobs.user[np.searchsorted(jobs.submit, begin) + 1]
+    mine = np.flatnonzero(jobs.user == user)[:24]
+    submit = jobs.submit.copy()
+    submit[mine] = np.linspace(begin, end - 3600, mine.size)
+    jobs = replace(jobs, submit=submit)
+    start = plain.play(
+        *(jobs.submit, jobs.run, jobs.tasks, 60),
+        lambda j, running, now: not begin <= now < end or jobs.user[j] == user,
+    )
+    (one,) = calibrate(log_of(jobs, nodes, start)).findings
+    assert one.kind == "closed"
+    assert one.entry["except"] == [jobs.users[user]]
+    assert begin <= one.entry["from"] < begin + 12 * 3600
+    assert end - 3600 <= one.entry["to"] < end + 3600
+
+
+@pytest.mark.parametrize("rules", ["fcfs+easy+first-fit", "fcfs+easy+best-fit"])
+def test_nodes_of_pools_are_found_where_the_log_has_them_and_nothing_else(rules: str) -> None:
+    jobs, _ = drawn(4, 3000)
+    jobs = replace(jobs, pools=("a", "b", "c"), pool=jobs.user % 3)
+    nodes = Nodes.alike(12, {"cpu": 3})
+    on = {"a": range(6), "b": range(4, 9), "c": range(12)}
+    names = [nodes.names[i] for i in range(12)]
+    pools = [{"name": name, "nodes": ",".join(names[i] for i in on[name])} for name in "ab"]
+    for site in (None, Rules.model_validate({"pool": pools})):
+        played = simulate_jobs(jobs, nodes, rules, site=site and HiddenSite(site))
+        assert (played.start - jobs.submit > 60).mean() > 0.02
+        log = replace(jobs, recorded_start=played.start, recorded_end=played.end)
+        on_nodes = [sorted({n for n, _ in played.placed(j)}) for j in range(len(jobs))]
+        hosts = np.cumsum([0, *map(len, on_nodes)]), np.concatenate(on_nodes)
+        record = Record.of(
+            log, nodes, groups={"pool": np.array(jobs.pools)[jobs.pool]}, hosts=hosts
+        )
+        found = [one for one in calibrate(record).findings if one.kind != "start"]
+        named = {one.entry["name"]: expand_nodes(one.entry["nodes"]) for one in found}
+        planted = {name: [names[i] for i in on[name]] for name in "ab"} if site else {}
+        assert named == planted
 
 
 def test_a_planted_outage_is_found_and_nothing_else() -> None:
@@ -132,9 +187,6 @@ def test_a_planted_outage_is_found_and_nothing_else() -> None:
 def test_logs_without_waits_are_refused() -> None:
     with pytest.raises(ScenarioError, match="does not say when jobs started"):
         Record.of(Jobs.of([0, 1], [5, 5]), Nodes.pool(2))
-    same = Jobs.of([0, 1], [5, 5], recorded_start=[0, 1], recorded_end=[5, 6])
-    with pytest.raises(ScenarioError, match="nobody waited"):
-        Record.of(same, Nodes.pool(2))
 
 
 def test_hours_in_words() -> None:

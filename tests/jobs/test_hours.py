@@ -135,6 +135,18 @@ def test_explain_names_the_closed_hours_and_a_start_in_them_is_refused():
         simulate_jobs(jobs, Nodes.pool(4), Careless(), site=site)
 
 
+def test_closed_hours_have_exceptions():
+    """Of jobs of three users those of b start in closed hours."""
+    jobs = Jobs.of([0, 1, 2], [9, 9, 9], user=["a", "b", "c"])
+    closed = {"hours": ["Mon 00:00-01:00"], "except": ["b"]}
+    site = Site(Rules.model_validate({"closed": [closed], "clock": MONDAY}))
+    assert starts(site, jobs, Nodes.pool(3), "fcfs+easy") == [1, 1 / 3600, 1]
+    assert site.options(Options()).closed[0].whose == "jobs but those of user b"
+    plain = {"closed": [{"hours": ["Mon 00:00-01:00"]}], "clock": MONDAY}
+    assert Site(Rules.model_validate(plain)).digest != site.digest
+    assert Site(Rules.model_validate(plain)).digest == "d325ab08ba239876"
+
+
 def test_hours_that_never_open_again_leave_jobs_waiting():
     closed = Closed(hours=("Mon-Sun 00:00-24:00",), longer_than=50)
     jobs = Jobs.of(submit=[0, 1], run=[60, 10])

@@ -152,15 +152,16 @@ def demo_command(out: Path = Path("gangwise-demo")) -> None:
 def calibrate_command(
     path: Path,
     out: Path | None = None,
+    events: Path | None = None,
     trace: str = "",
     settings: list[str] | None = None,
     as_json: bool = False,
 ) -> None:
-    """Find the caps, closing hours and missing capacity that explain a log's waits."""
+    """Find the pools, caps, closing hours and missing capacity that explain a log's waits."""
     from gangwise.experiments.calibrate import FILE, calibrate_log
 
     with progress("nothing is kept") as advance:
-        found = calibrate_log(path, trace, advance, **settings_of(settings))
+        found = calibrate_log(path, trace, advance, events, **settings_of(settings))
     print(json_text(found.as_dict()) if as_json else found)
     if out is not None:
         file = out / FILE

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import csv
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -13,17 +16,18 @@ import polars as pl
 
 import gangwise
 from gangwise.core.clock import Clock
+from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.json_text import json_text
 from gangwise.jobs.calibration import Calibration, Finding, calibrate
-from gangwise.jobs.contradictions import Record
+from gangwise.jobs.contradictions import Missing, Record
+from gangwise.traces.formats.slurm_notation import fold_nodes
 from gangwise.traces.jobs import JobLog, jobs_of
 from gangwise.traces.registered import open_tables
 from gangwise.traces.work import period
 
-COLUMNS = {"pool": ("partition", "queue"), "account": ("account", "group")}
-"""Who jobs belong to, by scope of caps: the first of these columns of which the log has several."""
-
 FILE = "site.toml"
+MOST = 20  # findings that are printed
+WHY = "node events"
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class Calibrated:
     log: JobLog
     record: Record
     found: Calibration
+    unknown: int = 0  # nodes of node events that the log does not have
 
     @property
     def headline(self) -> list[str]:
@@ -43,10 +48,19 @@ class Calibrated:
         share = 1 - found.left / found.contradicted if found.contradicted else 0.0
         lines = [
             self.log.played.line + clock,
-            f"In {found.contradicted:,.0f} of {found.hours:,.0f} h every job that waited would "
-            f"have fitted into idle {device}s, and none was started for {period(found.patience)} "
-            f"or longer. No order of the queue does that; {found.refused:,} jobs came then.",
+            "Nobody waited, or the log does not say how long"
+            if bool((self.record.start == self.record.submit).all())
+            else f"In {found.contradicted:,.0f} of {found.hours:,.0f} h every job that waited "
+            f"would have fitted into idle {device}s, and none was started for "
+            f"{period(found.patience)} or longer. No order of the queue does that; "
+            f"{found.refused:,} jobs came then.",
         ]
+        if away := [one.explains[0] for one in found.findings if one.entry.get("why") == WHY]:
+            lines.append(
+                f"{len(away):,} windows are those of node events, none is guessed: {sum(away):,} "
+                f"{device}-hours were not there; {self.unknown:,} nodes of the events are not in "
+                "the log"
+            )
         if not self.found.findings:
             lines += ["Nothing that was looked for is confirmed: no cap, closing hours or window"]
         elif found.contradicted:
@@ -59,7 +73,8 @@ class Calibrated:
 
     def __str__(self) -> str:
         items = [f"{entry_text(one)}\n  {one.evidence}." for one in self.found.findings]
-        return "\n".join([*self.headline, *items])
+        more = len(items) - MOST
+        return "\n".join([*self.headline, *items[:MOST], *[f"and {more:,} more"] * (more > 0)])
 
     def toml(self) -> str:
         lines = [f"# What {self.source} tells of its site, by gangwise {gangwise.__version__}."]
@@ -69,7 +84,7 @@ class Calibrated:
         for one in self.found.findings:
             low, high = one.between
             lines += [f"# {text}" for text in wrap(one.evidence + ".", 96)]
-            if one.kind != "closed":
+            if one.kind != "closed" and low < high:
                 lines.append(
                     f"# plausible: {low:g} to {'less than ' * (one.kind == 'cap')}{high:g}"
                 )
@@ -78,7 +93,8 @@ class Calibrated:
                 lines.append(f"# explains {told:,} of {of:,} refused jobs in weeks it was not from")
             table = ["[start]" if one.kind == "start" else f"[[{one.kind}]]"]
             table += [f"{key} = {_value(value)}" for key, value in one.entry.items()]
-            if one.kind == "closed" and self.log.clock is None:
+            always = one.entry.get("hours") == ["Mon-Sun 00:00-24:00"]
+            if one.kind == "closed" and self.log.clock is None and not always:
                 table = [f"# {line}" for line in table]
                 lines.append("# the log has no clock: give [clock] start and zone, and uncomment")
             lines += [*table, ""]
@@ -120,6 +136,7 @@ def calibrate_log(
     path: Path | str,
     trace: str = "",
     progress: Callable[[str, int, int], None] | None = None,
+    events: Path | None = None,
     **settings: Any,
 ) -> Calibrated:
     """Find what a log tells of its site.
@@ -128,6 +145,9 @@ def calibrate_log(
     ----------
     path, trace, **settings
         As of :func:`~gangwise.traces.registered.open_tables`.
+    events : Path, optional
+        A CSV file of when nodes went and came back, as :func:`node_events` reads it; by default
+        those of the log, where it has any.
 
     Raises
     ------
@@ -138,29 +158,98 @@ def calibrate_log(
         progress("reading the log", 0, 1)
     tables = open_tables(path, trace=trace, **settings)
     log = jobs_of(tables)
-    has = [c for columns in COLUMNS.values() for c in columns if c in tables.jobs.columns]
-    named = log.rows.select("row").join(tables.jobs.select("row", *has), on="row", how="left")
-    groups = {}
-    for scope, columns in COLUMNS.items():
-        several = [c for c in columns if c in has and named[c].n_unique() > 1]
-        if several:
-            groups[scope] = named[several[0]].cast(pl.String).fill_null("").to_numpy().astype(str)
-    record = Record.of(
-        *(log.jobs, log.nodes, log.played.device, groups),
-        log.clock.monday if log.clock else float("nan"),
-        (log.host_from, log.host),
-    )
-    return Calibrated(Path(path).name, log, record, by_local_time(record, log.clock, progress))
+    given = tables.events if events is None else node_events(events, log.clock)
+    jobs = log.jobs
+    if given is not None and not np.isfinite(jobs.recorded_start).any():  # nobody waits, then
+        jobs = replace(jobs, recorded_start=jobs.submit, recorded_end=jobs.submit + jobs.run)
+    places = {"pool": (jobs.pools, jobs.pool), "account": (jobs.accounts, jobs.charged)}
+    groups = {scope: np.array(names)[codes] for scope, (names, codes) in places.items()}
+    monday = log.clock.monday if log.clock else float("nan")
+    hosts = log.host_from, log.host
+    record = Record.of(jobs, log.nodes, log.played.device, groups, monday, hosts)
+    if given is None and (record.start == record.submit).all():
+        raise ScenarioError(
+            "the log says that every job started when it was submitted: nobody waited, so there "
+            "is nothing to calibrate"
+        )
+    told = [] if given is None else [*windows_of(given, record)]
+    away = None if given is None else tuple(m for one in told for m in one.rule)
+    found = by_local_time(record, log.clock, progress, away)
+    found = replace(found, findings=(*found.findings, *told))
+    unknown = {*log.nodes.names} if given is None or len(log.nodes) == 1 else {*given["server"]}
+    return Calibrated(Path(path).name, log, record, found, len(unknown - {*log.nodes.names}))
 
 
-def by_local_time(record: Record, clock: Clock | None, progress: Any = None) -> Calibration:
+EVENTS = dict.fromkeys(("up", "add", "resume", "return"), True)
+EVENTS |= dict.fromkeys(("down", "drain", "fail", "remove"), False)
+
+
+def node_events(file: Path, clock: Clock | None) -> pl.DataFrame:
+    """Node events: ``time server up`` of a CSV file with the columns ``node``, ``time``, ``event``.
+
+    Times are seconds on the log's clock or dates; TraceError names the row at fault.
+    """
+    found = []
+    try:
+        rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
+    except (OSError, ValueError) as error:
+        raise TraceError(f"the node events cannot be read: {error}", file) from error
+    for i, row in enumerate(rows, 2):
+        try:
+            time, up = row["time"], EVENTS[row["event"].strip().lower()]
+            dated = clock is not None and ":" in time
+            at = clock.at(datetime.fromisoformat(time)) if clock and dated else float(time)
+            found.append((at, row["node"], up))
+        except (KeyError, ValueError, AttributeError, TypeError) as error:
+            dates = " or a date" * (clock is not None)
+            what = f"{row} has no node, time (seconds{dates}) and event ({', '.join(EVENTS)})"
+            raise TraceError(what, file, i) from error
+    return pl.DataFrame(found, ("time", "server", "up"), orient="row")
+
+
+def windows_of(events: pl.DataFrame, record: Record) -> Iterator[Finding]:
+    """From when to when nodes were away; one whose first event is ``up`` was away before.
+
+    Where the log has processors and no nodes, each node of the events is one processor.
+    """
+    place = {name: n for n, name in enumerate(record.nodes.names)}
+    whole, spans = len(place) == 1, defaultdict(list)
+    begin, end = float(record.submit.min()), float(record.end.max())
+    for (name,), rows in events.sort("time", maintain_order=True).group_by("server"):
+        since = begin if rows["up"][0] else None
+        for time, up in (*rows.select("time", "up").rows(), (np.inf, True)):
+            if not up and since is None:
+                since = max(time, begin)
+            elif up and since is not None:
+                if since < min(time, end) and (whole or name in place):
+                    spans[since, min(time, end)].append(-1 if whole else place[name])
+                since = None
+    sizes = record.nodes.capacity[:, record.nodes.devices.index(record.device)] / 1000
+    for (since, to), nodes in sorted(spans.items()):
+        lost = float(len(nodes)) if whole else float(sizes[nodes].sum())
+        names = fold_nodes(record.nodes.names[n] for n in nodes)
+        which = {"count": len(nodes)} if whole else {"nodes": names}
+        entry = {"from": since, "to": to, **which, "why": WHY}
+        text = f"{WHY}: {lost:g} {record.device} were away for {period(to - since)}"
+        hours = round(lost * (to - since) / 3600), 0, 0
+        gone = tuple(Missing(since, to, 1.0, n) for n in nodes)
+        yield Finding("window", entry, (lost, lost), text, hours, gone)
+
+
+def by_local_time(
+    record: Record, clock: Clock | None, progress: Any = None, away: Any = None
+) -> Calibration:
     """Calibration in which hours follow daylight saving; found times are of the log's clock."""
     if clock is None:
-        return calibrate(record, progress)
+        return calibrate(record, progress, away)
     submit = record.submit + clock.ahead(record.submit)
     start = np.maximum(record.start + clock.ahead(record.start), submit)  # an hour comes twice
     end = np.maximum(record.end + clock.ahead(record.end), start)
-    found = calibrate(replace(record, submit=submit, start=start, end=end), progress)
+    if away:
+        edges = np.array([(m.begin, m.end) for m in away])
+        edges += clock.ahead(edges.ravel()).reshape(edges.shape)
+        away = tuple(m._replace(begin=a, end=b) for m, (a, b) in zip(away, edges.tolist()))
+    found = calibrate(replace(record, submit=submit, start=start, end=end), progress, away)
     for one in found.findings:
         for edge in {"from", "to"} & one.entry.keys():
             one.entry[edge] -= float(clock.ahead(np.array([one.entry[edge]]))[0])

@@ -15,14 +15,17 @@ No rule is fitted to waiting times. Where nothing contradicts the plain model no
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import binom
 
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.clock import DAYS
+from gangwise.core.clock import DAYS, Clock
+from gangwise.jobs.caps import Cap
 from gangwise.jobs.contradictions import (
     HOUR,
     HOURS,
@@ -35,6 +38,8 @@ from gangwise.jobs.contradictions import (
     Swept,
     sweep,
 )
+from gangwise.jobs.hours import Closing
+from gangwise.traces.formats.slurm_notation import fold_nodes
 
 CHANCE = 1e-3  # highest probability that chance alone gives the evidence of a rule
 LEAST = 4
@@ -56,7 +61,7 @@ class Finding:
     Attributes
     ----------
     kind : str
-        ``cap``, ``closed``, ``window`` or ``start``: the table of the site file.
+        ``pool``, ``cap``, ``closed``, ``window`` or ``start``: the table of the site file.
     entry : dict
         What the site file says.
     between : (float, float)
@@ -118,9 +123,13 @@ class Trials(NamedTuple):
 
 
 def calibrate(
-    record: Record, progress: Callable[[str, int, int], None] | None = None
+    record: Record,
+    progress: Callable[[str, int, int], None] | None = None,
+    away: tuple[Missing, ...] | None = None,
 ) -> Calibration:
     """Find the rules of a site in a recorded schedule.
+
+    ``away`` is capacity that was not there, where node events tell it; else it is looked for.
 
     Examples
     --------
@@ -134,31 +143,30 @@ def calibrate(
     >>> [(one.kind, one.entry["scope"], one.entry["most"]) for one in found.findings]
     [('cap', 'all', 2)]
     """
-    tell = progress or (lambda what, done, of: None)
+    advance = progress or (lambda what, done, of: None)
     uses = dict(_uses(record))
-    site, found = Site(), []
-    swept = first = sweep(record, site)
-    patience = _patience(record, swept)
-    for done in range(ROUNDS):
-        tell("looking for rules", done, ROUNDS)
-        swept = sweep(record, site, patience)
-        if done == 0:
-            first = swept
-        trials = _trials(record, site, swept, patience, uses)
-        best = max(
-            [*_caps(record, uses, trials, patience), *_closings(record, site, swept, trials)],
-            key=lambda one: one.explains[0],
-            default=None,
-        ) or _window(record, trials, swept)
-        if best is None:
-            break
-        found.append(best)
-        site = _with(site, best.rule)
-    tell("looking for rules", ROUNDS, ROUNDS)
+    patience = _patience(record, sweep(record))
+    first = sweep(record, Site(), patience)
     start = _trials(record, Site(), first, patience, uses)
-    latency = _latency(record, start)
+    allowed, found = _pools(record, start, patience)
+    site = Site(missing=away or (), allowed=allowed)
+    for done in range(ROUNDS):
+        advance("looking for rules", done, ROUNDS)
+        swept = sweep(record, site, patience)
+        trials = _trials(record, site, swept, patience, uses)
+        rules = [*_caps(record, uses, trials, patience), *_closings(record, site, swept, trials)]
+        rules = rules or [*_reserved(record, trials)]
+        rules = rules or ([] if away is not None else [*_window(record, trials, swept)])
+        if not rules:
+            break
+        found.append(max(rules, key=lambda one: one.explains[0]))
+        rule = found[-1].rule
+        kind = {Limit: "limits", Closed: "closed", Missing: "missing"}[type(rule)]
+        more: dict[str, Any] = {kind: (*getattr(site, kind), rule)}
+        site = replace(site, **more)
+    advance("looking for rules", ROUNDS, ROUNDS)
     return Calibration(
-        tuple(found + latency),
+        (*found, *_latency(record, start)),
         float((first.lasts * first.refused).sum()) / HOUR,
         float((swept.lasts * swept.refused).sum()) / HOUR,
         float(first.time[-1] - first.time[0]) / HOUR,
@@ -166,12 +174,6 @@ def calibrate(
         int(trials.refused.sum()),
         patience,
     )
-
-
-def _with(site: Site, rule: Any) -> Site:
-    kind = {Limit: "limits", Closed: "closed", Missing: "missing"}[type(rule)]
-    more: dict[str, Any] = {kind: (*getattr(site, kind), rule)}
-    return replace(site, **more)
 
 
 def _patience(record: Record, swept: Swept) -> float:
@@ -200,9 +202,62 @@ def _trials(record: Record, site: Site, swept: Swept, patience: float, uses: Any
         refused &= ~((limit.group >= 0) & (use.at(limit.group, at) + limit.weight > limit.most))
     offset = 0.0 if np.isnan(record.monday) else record.monday
     for rule in site.closed:
-        refused &= ~rule.holds(record.limit, at, offset)
+        refused &= ~rule.holds(at, offset)
     days = ((at - record.submit.min()) // min(86400.0, _block(record) / 4)).astype(np.int64)
     return Trials(refused, swept.clear & ~late, at, _halves(record, record.submit), days)
+
+
+# ------------------------------------------------------------------------------------------ pools
+
+
+def _pools(record: Record, plain: Trials, patience: float) -> tuple[Any, list[Finding]]:
+    """Nodes of each pool that was refused beside other nodes, where the log says who ran where.
+
+    The nodes are those that its jobs ran on: in either half of the weeks hardly any but those of
+    the other half. Few were never reached, by Chao's estimate f1 (f1 - 1) / 2 (f2 + 1) of nodes on
+    which f1 are seen once and f2 twice (Scandinavian Journal of Statistics 11, 1984).
+    """
+    if "pool" not in record.groups or not record.host.size:
+        return None, []
+    codes, names = record.groups["pool"]
+    J, N, P = len(record), len(record.nodes), len(names)
+    job, host = np.repeat(np.arange(J), np.diff(record.host_from)), record.host
+    half, user = _halves(record, record.start), record.groups["user"][0]
+    spell = np.unique(np.stack([user, plain.day]), axis=1, return_inverse=True)[1].ravel()
+    seen = np.zeros((2, P, N), bool)
+    seen[half[job], codes[job], host] = True
+    may, unseen = np.ones((P, N), bool), np.zeros(P)
+    for p in range(P):
+        on, mine = seen[:, p].any(axis=0), codes[job] == p
+        every = np.unique(np.stack([host, spell[job]])[:, mine], axis=1)[0]
+        once, twice = ((np.bincount(every, minlength=N) == n).sum() for n in (1, 2))
+        unseen[p] = once * (once - 1) / (2 * (twice + 1))
+        beyond = np.unique(spell[job[mine & ~seen[1 - half[job], p, host]]]).size
+        if 10 * unseen[p] <= on.sum() and beyond <= PASSED * np.unique(spell[codes == p]).size:
+            may[p] = on | ~on.any()
+    swept = sweep(record, Site(allowed=(codes, may)), patience)
+    cured = plain.refused & ~_trials(record, Site(), swept, patience, {}).refused
+    found = []
+    for p in np.flatnonzero(~may.all(axis=1)).tolist():
+        mine, on = np.logical_and(plain.refused, codes == p), may[p].copy()
+        by_it = mine & cured
+        times = [np.unique(spell[by_it & (plain.odd == f)]).size for f in (0, 1)]
+        if min(times) < LEAST or by_it.sum() < FREED * mine.sum():
+            may[p] = True
+            continue
+        shared = [n for q, n in enumerate(names) if q != p and seen[:, q][:, on].any()]
+        found.append(
+            Finding(
+                "pool",
+                {"name": names[p], "nodes": fold_nodes(np.array(record.nodes.names)[on])},
+                (float(on.sum()), min(N, float(np.ceil(on.sum() + unseen[p])))),
+                f"its {int((codes == p).sum()):,} jobs ran on {on.sum()} of {N} nodes"
+                + f", some of them shared with {', '.join(shared)}" * bool(shared)
+                + f"; {int(by_it.sum()):,} of {int(mine.sum()):,} refused jobs of it would have "
+                "fitted on other nodes alone",
+            )
+        )
+    return ((codes, may) if found else None), found
 
 
 # ------------------------------------------------------------------------------------------- caps
@@ -265,7 +320,7 @@ def _caps(record: Record, uses: Any, t: Trials, patience: float) -> Iterator[Fin
         wanted: list[int | None] = [int(g) for g in np.flatnonzero(several >= 2 * LEAST)]
         rows = seen[np.argsort(codes[seen], kind="stable")]
         first = np.searchsorted(codes[rows], np.arange(len(names) + 1))
-        for g in [None, *wanted] if len(names) > 1 else wanted:
+        for g in [None, *wanted] if len(names) > 1 and scope != "pool" else wanted:
             mine = rows if g is None else rows[first[g] : first[g + 1]]
             others = seen[codes[seen] != g]
             usual = _rate(t.day[others], t.refused[others], 0.5) if g is not None else 0.0
@@ -380,18 +435,35 @@ def _rate(spell: Ints, refused: Bools, usual: float) -> float:
 
 def _tail(hits: int, of: int, rate: float) -> float:
     """Probability of so many hits or more by chance."""
-    from scipy.stats import binom
-
     return float(binom.sf(hits - 1, of, rate))
 
 
 # ---------------------------------------------------------------------------------- opening hours
 
 
-def _closings(record: Record, site: Site, s: Swept, t: Trials) -> Iterator[Finding]:
-    """Hours of the week in which jobs that ask for longer than a bound do not start.
+def _asked(record: Record) -> Iterator[tuple[dict[str, Any], str, Floats, Floats]]:
+    """What closed hours may be about: entry, setting of the bound, what jobs ask for, bounds."""
+    for key, asks in (("longer_than", record.limit), ("more_than", record.size)):
+        bounds, many = np.unique(asks, return_counts=True)
+        usual = np.argsort(-many)[:30]  # people ask for round numbers
+        if many[usual].sum() < len(record) / 2:
+            usual = np.linspace(0, bounds.size - 1, 30).astype(np.int64)
+        bounds = bounds[usual]
+        of = {"of": record.device} if key == "more_than" else {}
+        # Every job asks for more than -1.
+        yield of, key, asks, np.concatenate([[-1.0] * (not of), bounds])
+    use = record.size * (record.end - record.start)
+    for scope, key in (("user", "except"), ("pool", "pool")):
+        codes, names = record.groups.get(scope, (np.zeros(0, np.int64), ()))
+        for g in np.argsort(-np.bincount(codes, use[: codes.size]))[: 10 * (len(names) > 1)]:
+            asks = (codes == g if scope == "pool" else codes != g).astype(float)
+            yield {key: names[g] if scope == "pool" else [names[g]]}, "", asks, np.zeros(1)
 
-    A cell is an hour of a week. Of its jobs only the longest request counts, of those refused
+
+def _closings(record: Record, site: Site, s: Swept, t: Trials) -> Iterator[Finding]:
+    """Hours of the week in which some jobs do not start: by length, size, pool or user.
+
+    A cell is an hour of a week. Of its jobs only the largest request counts, of those refused
     through most of the hour and of those that start: a bound is compared with the two alone.
     """
     offset = 0.0 if np.isnan(record.monday) else record.monday
@@ -399,51 +471,55 @@ def _closings(record: Record, site: Site, s: Swept, t: Trials) -> Iterator[Findi
     cells = (int((record.end.max() - origin) // WEEK) + 1) * HOURS
     begin = origin + HOUR * np.arange(cells)
     first = np.ceil((t.at - origin) / HOUR).astype(np.int64)
-    count = np.maximum(((record.start - origin) // HOUR).astype(np.int64) - first, 0)
+    starts = ((record.start - origin) // HOUR).astype(np.int64)
+    count = np.maximum(starts - first, 0)
     cell = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
-    asked = np.repeat(record.limit, count)
+    job = np.repeat(np.arange(len(record)), count)
     free = np.ones(cell.size, bool)
     for rule in site.closed:
-        free &= ~rule.holds(asked, begin[cell], offset)
-    on = free & (s.seconds(begin, begin + HOUR) > HOUR / 2)[cell]
-    barred, waits, went = np.zeros((3, cells))
-    np.maximum.at(barred, cell[on], asked[on])
-    np.maximum.at(waits, cell[free], asked[free])
-    np.maximum.at(went, ((record.start - origin) // HOUR).astype(np.int64), record.limit)
-    table = np.stack([barred, waits, went]).reshape(3, -1, HOURS)
-    bounds, many = np.unique(record.limit, return_counts=True)
-    usual = np.argsort(-many)[:30]  # people ask for round numbers
-    if many[usual].sum() < len(record) / 2:
-        usual = np.linspace(0, bounds.size - 1, 30).astype(np.int64)
-    bounds = bounds[usual]
+        free &= ~rule.holds(begin[cell], offset, job)
+    long = free & (s.seconds(begin, begin + HOUR) > HOUR / 2)[cell]
     best: tuple[int, Any] = (2 * LEAST - 1, None)
-    for over in bounds:
-        cells_of = table > over
-        hours = _Hours.of(cells_of[0], cells_of[1], cells_of[2], len(bounds))
-        if hours is None:
-            continue
-        since = origin + WEEK * hours.weeks[0] if hours.weeks[0] > 0 else -np.inf
-        until = origin + WEEK * hours.weeks[1] if hours.weeks[1] < table.shape[1] else np.inf
-        rule = Closed(float(over), hours.closed, since, until)
-        by_it = int((t.refused & rule.holds(record.limit, t.at, offset)).sum())
-        passed = rule.holds(record.limit, record.start, offset).sum()
-        if by_it - passed > best[0]:
-            best = by_it - passed, (rule, hours, by_it)
-    if best[1] is None:
-        return
-    rule, hours, by_it = best[1]
-    longer = record.limit[record.limit > rule.over]
-    entry: dict[str, Any] = {"longer_than": rule.over, "hours": spans_of(hours.closed)}
-    entry |= {"from": rule.begin} if np.isfinite(rule.begin) else {}
-    entry |= {"to": rule.end} if np.isfinite(rule.end) else {}
-    yield Finding(
-        "closed",
-        entry,
-        (rule.over, float(longer.min())),
-        hours.describe(rule.over),
-        (by_it, by_it, int(t.refused.sum())),
-        rule,
-    )
+    able = list(_asked(record))
+    tried = sum(bounds.size for *_, bounds in able)
+    for entry, key, asks, bounds in able:
+        barred, waits, went = table = np.full((3, cells), -np.inf)
+        for most, at, of in ((barred, cell[long], job[long]), (waits, cell[free], job[free])):
+            np.maximum.at(most, at, asks[of])
+        np.maximum.at(went, starts, asks)
+        weeks, worth = table.reshape(3, -1, HOURS), {}
+        for over in bounds:
+            on = weeks > over
+            hours = _Hours.of(on[0], on[1], on[2], tried)
+            if hours is None:
+                continue
+            since = origin + WEEK * hours.weeks[0] if hours.weeks[0] > 0 else -np.inf
+            until = origin + WEEK * hours.weeks[1] if hours.weeks[1] < weeks.shape[1] else np.inf
+            rule = Closed(asks, float(over), hours.closed, since, until)
+            by_it = int((t.refused & rule.holds(t.at, offset)).sum())
+            passed = rule.holds(record.start, offset).sum()
+            worth[rule.over] = by_it - passed
+            if by_it - passed > best[0]:
+                bound = {key: rule.over} if key and over >= 0 else {}
+                best = by_it - passed, (rule, hours, by_it, {**bound, **entry}, worth, bounds)
+    if best[1] is not None:
+        rule, hours, by_it, entry, worth, bounds = best[1]
+        good = [over for over, jobs in worth.items() if jobs >= 0.8 * best[0]]
+        above = bounds[bounds > max(good)]
+        cap = Cap("all", record.device, entry.get("more_than", 0), pool=entry.get("pool", ""))
+        exempt = tuple(entry.get("except", ()))
+        closing = Closing((), Clock(0), entry.get("longer_than", -1), cap, exempt=exempt)
+        entry |= {"hours": spans_of(hours.closed)}
+        entry |= {"from": rule.begin} if np.isfinite(rule.begin) else {}
+        entry |= {"to": rule.end} if np.isfinite(rule.end) else {}
+        yield Finding(
+            "closed",
+            entry,
+            (min(good), float(above.min(initial=rule.asks.max()))),
+            hours.describe(closing.whose),
+            (by_it, by_it, int(t.refused.sum())),
+            rule,
+        )
 
 
 @dataclass(frozen=True)
@@ -481,10 +557,10 @@ class _Hours:
         both = _closed_in(waits[inside], went[inside], SELDOM / 2) & (halves[0] | halves[1])
         return cls(both, (since, until), (total, gone), (int(free[0]), int(free[1])))
 
-    def describe(self, over: float) -> str:
+    def describe(self, jobs: str) -> str:
         held, passed = self.held
         return (
-            f"in {held:,} hours jobs that ask for longer than {over / HOUR:.4g} h waited although "
+            f"in {held:,} hours {jobs} waited although "
             f"all that waited would have fitted, and in {passed:,} such hours one started; at "
             f"other times {self.open[1]:,} and {self.open[0]:,} hours the other way round"
         )
@@ -522,12 +598,10 @@ def spans_of(hours: Bools) -> list[str]:
     >>> spans_of(week)
     ['Mon-Tue 08:00-18:00', 'Sun 22:00-24:00']
     """
-    days: dict[str, list[int]] = {}
+    days, spans = defaultdict(list), []
     for day, on in enumerate(hours.reshape(7, 24)):
-        edges = np.flatnonzero(np.diff(np.concatenate([[0], on.astype(int), [0]])))
-        for begin, end in edges.reshape(-1, 2):
-            days.setdefault(f"{begin:02d}:00-{end:02d}:00", []).append(day)
-    spans = []
+        for begin, end in np.flatnonzero(np.diff(on, prepend=False, append=False)).reshape(-1, 2):
+            days[f"{begin:02d}:00-{end:02d}:00"].append(day)
     for text, named in days.items():
         for run in np.split(np.array(named), np.flatnonzero(np.diff(named) > 1) + 1):
             name = DAYS[run[0]] + (f"-{DAYS[run[-1]]}" if len(run) > 1 else "")
@@ -535,21 +609,66 @@ def spans_of(hours: Bools) -> list[str]:
     return [text for _, text in sorted(spans)]
 
 
+def _reserved(record: Record, t: Trials) -> Iterator[Finding]:
+    """Times in which the jobs of one user alone start, and all others are refused.
+
+    Jobs count as refused whose user holds nothing, or had a job that ended in that time: no cap of
+    a user explains them. Every other one finds the time, and the rest judge it.
+    """
+    codes, names = record.groups["user"]
+    held = _Use.of(record, codes, np.ones(len(record)))
+    ended = np.sort(codes * held.span + record.end - held.begin)
+    refused = np.flatnonzero(t.refused)
+    user, at = codes[refused], t.at[refused]
+    place = np.searchsorted(ended, user * held.span + at - held.begin, "right")
+    last = np.where(place > 0, ended[place - 1] - user * held.span + held.begin, -np.inf)
+    none = held.at(user, at) == 0
+    for g in np.unique(codes[t.prompt]) if len(names) > 1 else ():
+        others = np.sort(record.start[codes != g])
+        mine = np.sort(record.start[codes == g])
+        gap = np.searchsorted(others, at, "right")
+        rest = (user != g) & (gap > 0) & (gap < others.size)
+        rest &= none | (last > others[np.maximum(gap - 1, 0)])
+        for one in np.flatnonzero(np.bincount(gap[rest]) >= 2 * LEAST):
+            rows = refused[rest & (gap == one)]
+            begin, end = float(t.at[rows].min()), float(others[one])
+            went = int(np.searchsorted(mine, end) - np.searchsorted(mine, begin))
+            users = np.unique(codes[rows]).size
+            if min(went, users) < LEAST or end - begin < HOUR:
+                continue
+            times = np.unique(codes[rows] * 1e6 + t.day[rows]).size // 2
+            away = (t.at < begin) | (t.at >= end)
+            rate = _rate(t.day[away] + 1e6 * codes[away], t.refused[away], 0.5)
+            if _tail(times, times, rate) * t.refused.sum() * len(names) > CHANCE:
+                continue
+            always = {"hours": ["Mon-Sun 00:00-24:00"], "from": begin, "to": end}
+            yield Finding(
+                "closed",
+                {"except": [names[g]], **always},
+                (0.0, 1.0),
+                f"in {(end - begin) / HOUR:.3g} h {went} jobs of user {names[g]} and no others "
+                f"started. {rows.size} of {users} users waited, who held nothing or had a job that "
+                "ended, although all that waited would have fitted",
+                (rows.size, rows.size // 2, int(t.refused.sum())),
+                Closed((codes != g).astype(float), 0.0, np.ones(HOURS, bool), begin, end),
+            )
+
+
 # ------------------------------------------------------------------------------- missing capacity
 
 
-def _window(record: Record, t: Trials, swept: Swept) -> Finding | None:
+def _window(record: Record, t: Trials, swept: Swept) -> Iterator[Finding]:
     """The longest time without so many devices, that a row of refused jobs tells of.
 
     Found from every other refused job, and judged on all others that came in that time: none of
     them starts beyond what was left.
     """
     if len(record.nodes) > 1:
-        return None
+        return
     rows = np.flatnonzero(t.refused)
     rows = rows[np.argsort(t.at[rows], kind="stable")]
     if rows.size < 4 * LEAST:
-        return None
+        return
     place = np.searchsorted(swept.time, t.at[rows], "right") - 1
     most = swept.use[place] + swept.first[place]  # what was left is less than this
     busy = np.maximum.reduceat(swept.use, place)  # in use until the next of them, at most
@@ -579,18 +698,16 @@ def _window(record: Record, t: Trials, swept: Swept) -> Finding | None:
     alone = any(np.unique(codes[mine]).size < 2 for codes, _ in record.groups.values())
     around = [swept.use[swept.time < begin], swept.use[swept.time >= end]]
     if min(each.max(initial=0) for each in around) < high or alone:
-        return None  # so much was never in use before, or after: no passing shortage
-    if judged.size < LEAST or users < min(3, len(record.groups["user"][1])):
-        return None
-    if went > PASSED * judged.size:
-        return None
-    if _tail(judged.size, judged.size + went, rate) * rows.size > CHANCE or end - begin < HOUR:
-        return None
-    new = np.flatnonzero((record.start >= begin) & (record.start < end))
-    last = _Use.of(record, np.where(np.isin(np.arange(len(record)), new), 0, -1), record.size)
+        return  # so much was never in use before, or after: no passing shortage
+    few = judged.size < LEAST or users < min(3, len(record.groups["user"][1]))
+    chance = _tail(judged.size, judged.size + went, rate) * rows.size
+    if few or went > PASSED * judged.size or chance > CHANCE or end - begin < HOUR:
+        return
+    began = (record.start >= begin) & (record.start < end)
+    last = _Use.of(record, np.where(began, 0, -1), record.size)
     gone = (record.total - high, record.total - last.held.max(initial=0.0))
     lost = int(np.floor(gone[0])) + 1
-    return Finding(
+    yield Finding(
         "window",
         {"from": begin, "to": end, "count": lost, "why": "nobody started beside idle devices"},
         (float(lost), gone[1]),

@@ -88,11 +88,6 @@ class Record:
                 "the log does not say when jobs started: without recorded waits there is nothing "
                 "to calibrate; give a log with submission, start and end of each job"
             )
-        if bool((jobs.recorded_start == jobs.submit)[known].all()):
-            raise ScenarioError(
-                "the log says that every job started when it was submitted: nobody waited, so "
-                "there is nothing to calibrate"
-            )
         device = device or jobs.devices[0]
         k = nodes.devices.index(device)
         of_groups = {"user": np.array(jobs.users)[jobs.user], **(groups or {})}
@@ -134,24 +129,26 @@ class Limit(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """Jobs that ask for longer than ``over`` seconds do not start in these hours of the week."""
+    """Jobs that ask for more than ``over`` do not start in these hours of the week."""
 
+    asks: Floats  # [J]: seconds, devices, or 1 and 0
     over: float
     hours: Bools  # [168]
     begin: float
     end: float
 
-    def holds(self, limit: Floats, at: Floats, monday: float) -> Bools:
-        """Whether jobs that ask for so long may not start at these times."""
+    def holds(self, at: Floats, monday: float, jobs: Any = slice(None)) -> Bools:
+        """Whether these jobs may not start at these times."""
         hour = ((at + monday) // HOUR).astype(np.int64) % HOURS
         inside = (at >= self.begin) & (at < self.end) & self.hours[hour]
-        return np.asarray(inside & (limit > self.over))
+        return np.asarray(inside & (self.asks[jobs] > self.over))
 
 
 class Missing(NamedTuple):
     begin: float
     end: float
     devices: float
+    node: int = -1  # all of it is missing; -1 for devices of any node
 
 
 @dataclass(frozen=True)
@@ -231,26 +228,32 @@ def sweep(record: Record, site: Site | None = None, patience: float = 0.0) -> Sw
 
 
 def _events(record: Record, site: Site) -> tuple[Floats, Ints, Ints, Floats]:
-    """Time, what, job; devices that go missing (or whether the job runs on) and which; in order."""
-    J, job, k = len(record), np.arange(len(record)), record.nodes.devices.index(record.device)
+    """Time, what, job or node; thousandths that go missing (or whether it runs) and of what."""
+    J, job, nodes = len(record), np.arange(len(record)), record.nodes
+    k = nodes.devices.index(record.device)
     ran = record.end > record.start
-    ticks = [(m.begin, m.devices) for m in site.missing] + [
-        (m.end, -m.devices) for m in site.missing
-    ]
+    ticks = []
+    for m in site.missing:
+        gone = {k: 1000.0 * m.devices} if m.node < 0 else dict(enumerate(nodes.capacity[m.node]))
+        place = max(m.node, 0) if record.host.size else 0
+        for d, n in gone.items():
+            ticks += [(m.begin, n, d, place), (m.end, -n, d, place)]
     if site.closed:
         offset = 0.0 if np.isnan(record.monday) else record.monday
         begin = np.floor((record.submit.min() + offset) / HOUR) * HOUR - offset
         edges = [edge for rule in site.closed for edge in (rule.begin, rule.end)]
         hours = (*np.arange(begin, record.end.max() + HOUR, HOUR), *edges)
-        ticks += [(t, 0.0) for t in hours if np.isfinite(t)]
-    tick = np.array(ticks).reshape(-1, 2)
+        ticks += [(t, 0.0, 0, 0) for t in hours if np.isfinite(t)]
+    tick = np.array(ticks).reshape(-1, 4)
     counts = [int(ran.sum()), len(tick), J, J]
     time = np.concatenate([record.end[ran], tick[:, 0], record.submit, record.start])
-    which = np.concatenate([job[ran], np.full(len(tick), -1), job, job])
-    amount = np.concatenate([np.zeros(counts[0]), tick[:, 1], np.zeros(J), ran])
+    which = np.concatenate([job[ran], tick[:, 3].astype(np.int64), job, job])
+    amount = np.zeros((time.size, 2))
+    amount[counts[0] : counts[0] + len(tick)] = tick[:, 1:3]
+    amount[-J:, 0] = ran
     kind = np.repeat([ENDS, TICK, COMES, STARTS], counts)
     order = np.lexsort((kind, time))
-    return time[order], kind[order], which[order], np.stack([amount, amount * 0 + k], 1)[order]
+    return time[order], kind[order], which[order], amount[order]
 
 
 class Kinds(NamedTuple):
@@ -299,11 +302,11 @@ class Now(NamedTuple):
 def _tables(record: Record, site: Site) -> tuple[Kinds, Rules, Held, Now]:
     jobs, nodes, J = record.jobs, record.nodes, len(record)
     pool, may = site.allowed or (np.zeros(J, np.int64), np.ones((1, len(nodes)), bool))
-    bounds = sorted({rule.over for rule in site.closed})
-    if bounds:  # who may have to make way for jobs that may start later, is told by the limit
-        bounds = sorted({*bounds, *(900.0 * 2 ** np.arange(8))})
-    band = np.searchsorted(bounds, record.limit)  # limits above bound b are in bands from b + 1
+    bounds = 900.0 * 2 ** np.arange(8 * bool(site.closed))
+    # Who may have to make way for jobs that may start later, is told by the limit.
+    band, M = np.searchsorted(bounds, record.limit), len(site.limits)
     columns = [jobs.shape, pool, band, *(limit.group for limit in site.limits)]
+    columns += [(rule.asks > rule.over).astype(np.int64) for rule in site.closed]
     rows, kind = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
     kind, C, most = kind.reshape(-1), len(rows), int(jobs.tasks.max()) + 1
     slots, slot = np.unique(kind * most + jobs.tasks, return_inverse=True)
@@ -323,11 +326,11 @@ def _tables(record: Record, site: Site) -> tuple[Kinds, Rules, Held, Now]:
         *(kind, slot, slots % most, np.searchsorted(slots // most, np.arange(C + 1)), demand),
         np.array([shape.per_node for shape in jobs.shapes])[rows[:, 0]],
         np.array(labels)[rows[:, 0]] & may[rows[:, 1]],
-        *(single, np.ascontiguousarray(rows[:, 3:])),
-        np.array([rows[:, 2] > bounds.index(r.over) for r in site.closed]).reshape(-1, C),
+        *(single, np.ascontiguousarray(rows[:, 3 : 3 + M])),
+        np.ascontiguousarray(rows[:, 3 + M :].T.astype(bool)),
         longest,
     )
-    M, G = len(site.limits), max([int(m.group.max()) + 1 for m in site.limits] + [1])
+    G = max([int(m.group.max()) + 1 for m in site.limits] + [1])
     rules = Rules(
         np.array([limit.weight for limit in site.limits]).reshape(M, J),
         np.array([limit.most for limit in site.limits]),
@@ -444,11 +447,12 @@ def _move(k: Kinds, r: Rules, h: Held, x: Now, j: int, sign: int) -> None:
             x.used[m, k.group[c, m]] -= sign * r.weight[m, j]
     places = h.host_from[j + 1] - h.host_from[j]
     for d in range(k.demand.shape[1]):
-        of_all = k.demand[c, d] * h.tasks[j] * sign
         if places == 0:
-            x.free[0, d] += of_all
+            x.free[0, d] += k.demand[c, d] * h.tasks[j] * sign
+        # A log says on which nodes a job ran, not how many tasks on each: there, the most.
+        most = max(h.tasks[j] - places + 1, 1)
         for p in range(h.host_from[j], h.host_from[j + 1]):
-            x.free[h.host[p], d] += of_all // places
+            x.free[h.host[p], d] += k.demand[c, d] * most * sign
 
 
 @inlined_kernel
@@ -484,7 +488,7 @@ def _sweep(
                 _move(k, r, h, x, j, 1)
                 used -= h.size[j]
             elif what[i] == 1:
-                x.free[0, int(amount[i, 1])] -= int(amount[i, 0] * 1000)
+                x.free[j, int(amount[i, 1])] -= int(amount[i, 0])
             else:
                 _wait(k, x, j, 1)
                 counted += 1

@@ -100,6 +100,7 @@ class Closed(_Between):
     longer_than: float = Field(-1.0, ge=-1)  # −1: of any length
     more_than: float = Field(0.0, ge=0)
     of: str = "jobs"
+    exempt: tuple[str, ...] = Field((), alias="except")  # users
 
     @field_validator("hours")
     @classmethod
@@ -256,9 +257,11 @@ class Site:
             "kueue": True,
             "pool": {"__all__": {"preempted"}},
             "qos": {"__all__": {"preempts", "preempted", "exempt"}},
+            "closed": {"__all__": {"exempt"}},
         }
         text = self.rules.model_dump_json(exclude=late)
-        if self.rules.preemption.by or self.rules.kueue:
+        r = self.rules
+        if r.preemption.by or r.kueue or any(rule.exempt for rule in r.closed):
             text += self.rules.model_dump_json(include=late)
         dates = [t for w in self.rules.window for t in (w.since, w.to) if isinstance(t, datetime)]
         if self.rules.closed or dates:
@@ -306,6 +309,10 @@ class Site:
                 "say it: [clock] start = 2026-01-31T00:00:00 and zone = 'Europe/Paris'"
             )
         return clock
+
+    def _hours(self, rule: Closed) -> Clock:
+        always = rule.hours == ("Mon-Sun 00:00-24:00",)
+        return self.clock or Clock(0.0) if always else self._known_clock("hours are closed")
 
     def _span(self, rule: Window | Closed, what: str) -> tuple[float, float]:
         """From when to when a rule is in force, on the log's clock."""
@@ -459,9 +466,10 @@ class Site:
         )
         closed = tuple(
             Closing(
-                *(rule.hours, self._known_clock("hours are closed"), rule.longer_than),
+                *(rule.hours, self._hours(rule), rule.longer_than),
                 Cap("all", rule.of, rule.more_than, pool=rule.pool),
                 *self._span(rule, f"closed {i}"),
+                rule.exempt,
             )
             for i, rule in enumerate(r.closed, 1)
         )

@@ -10,6 +10,9 @@ Slurm counts those), ``RealMemory`` in MiB, ``Gres`` such as ``gpu:a100:4(S:0-1)
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,6 +51,24 @@ def expand_nodes(text: str) -> list[str]:
             if len(names) > MOST_NODES:
                 raise ValueError(f"more than {MOST_NODES} nodes in {text!r:.60}")
     return names
+
+
+def fold_nodes(names: Iterable[str]) -> str:
+    """A node list of names, as :func:`expand_nodes` reads it.
+
+    >>> fold_nodes(["n8", "n9", "n10", "n12", "login"])
+    'login,n[8-9],n[10,12]'
+    """
+    numbers, parts = defaultdict(list), []
+    for name in names:
+        head = name.rstrip("0123456789")
+        numbers[head, len(name)].append(name[len(head) :])
+    for (head, _), found in sorted(numbers.items()):
+        runs = groupby(enumerate(sorted(found)), lambda each: int(each[1] or 0) - each[0])
+        ends = [(run[0][1], run[-1][1]) for run in (list(run) for _, run in runs)]
+        text = ",".join(first + f"-{last}" * (last > first) for first, last in ends)
+        parts.append(head + (f"[{text}]" if len(found) > 1 else text))
+    return ",".join(parts)
 
 
 def _expand(part: str) -> list[str]:
