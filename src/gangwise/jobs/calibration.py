@@ -505,17 +505,17 @@ def _closings(record: Record, site: Site, s: Swept, t: Trials) -> Iterator[Findi
     if best[1] is not None:
         rule, hours, by_it, entry, worth, bounds = best[1]
         good = [over for over, jobs in worth.items() if jobs >= 0.8 * best[0]]
-        above = bounds[bounds > max(good)]
+        below, above = bounds[bounds < min(good)], bounds[bounds > max(good)]
         cap = Cap("all", record.device, entry.get("more_than", 0), pool=entry.get("pool", ""))
         exempt = tuple(entry.get("except", ()))
         closing = Closing((), Clock(0), entry.get("longer_than", -1), cap, exempt=exempt)
         entry |= {"hours": spans_of(hours.closed)}
-        entry |= {"from": rule.begin} if np.isfinite(rule.begin) else {}
-        entry |= {"to": rule.end} if np.isfinite(rule.end) else {}
+        entry |= {"from": float(rule.begin)} if np.isfinite(rule.begin) else {}
+        entry |= {"to": float(rule.end)} if np.isfinite(rule.end) else {}
         yield Finding(
             "closed",
             entry,
-            (min(good), float(above.min(initial=rule.asks.max()))),
+            (float(below.max(initial=-1)), float(above.min(initial=rule.asks.max()))),
             hours.describe(closing.whose),
             (by_it, by_it, int(t.refused.sum())),
             rule,

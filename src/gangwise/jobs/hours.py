@@ -108,12 +108,8 @@ class Closing:
         return merged([(low, high) for low, high in found if low < high])
 
     @property
-<<<<<<< HEAD
-    def description(self) -> str:
-=======
     def whose(self) -> str:
         """Jobs that do not start, in words."""
->>>>>>> 24759dd (Calibrate finds partitions' nodes, closed hours of more kinds, days of one user, and reads node events)
         cap, asks = self.cap, []
         if self.longer_than >= 0:
             asks.append(f"for longer than {self.longer_than / 3600:.4g} h")
