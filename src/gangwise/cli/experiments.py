@@ -361,7 +361,7 @@ def reproduce_command(
         rows = [row.as_dict() for row in done.rows]
         print(json_text({"rows": rows, "left_out": done.left_out}))
     else:
-        _print_reproduced(done.rows)
+        _print_reproduced(done.rows, quick)
         say(f"{len(done.written)} files in {out}; gangwise report {out} makes a page of them")
     if accept or check:
         _beside_committed(done, quick, accept)
@@ -413,11 +413,11 @@ def _is(wanted: str, name: str) -> bool:
     return name == wanted or (name.startswith(wanted) and not name[len(wanted)].isdigit())
 
 
-def _print_reproduced(rows: Sequence[Row]) -> None:
+def _print_reproduced(rows: Sequence[Row], quick: bool) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from gangwise.report.reproduction import counts
+    from gangwise.report.reproduction import counts, verdict_text
     from gangwise.reproduce.expected import over_readings
 
     rows = over_readings(rows)
@@ -428,7 +428,7 @@ def _print_reproduced(rows: Sequence[Row]) -> None:
             str(row.number),
             row.version,
             row.text,
-            Text(row.verdict, _COLOURS[row.verdict]),
+            Text(verdict_text(row.verdict, quick), _COLOURS[row.verdict]),
         )
         for row in rows
     ]
@@ -436,4 +436,4 @@ def _print_reproduced(rows: Sequence[Row]) -> None:
     Console().print(table(headings, shown, (0, 1, 3, 5)))
     for why in dict.fromkeys(row.why for row in rows if row.agrees is False and row.why):
         Console().print(f"why not: {why}", markup=False, highlight=False, soft_wrap=True)
-    Console().print(f"{counts(rows)}.", markup=False, highlight=False, soft_wrap=True)
+    Console().print(f"{counts(rows, quick)}.", markup=False, highlight=False, soft_wrap=True)

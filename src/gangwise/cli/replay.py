@@ -114,7 +114,7 @@ def replay_command(
         with progress("start again with the same --out to go on") as advance:
             advance("page", 0, 1)
             written = write_replay(played, out, bounds, command_line())
-        say(f"wrote {', '.join(path.name for path in written)} to {out}")
+        say(f"wrote report.html and {len(written) - 1} other files to {out}")
 
 
 def _fill(

@@ -64,6 +64,23 @@ class Change(NamedTuple):
         """The parts of the path, which quotes keep whole."""
         return [part.strip('"') for part in re.findall(r'"[^"]*"|[^.]+', self.path)]
 
+    @property
+    def words(self) -> str:
+        """What the change does.
+
+        >>> [one.words for one in changes_of("cap-=1,cap.1.most=4,nodes.all+=10,load*=1.1")]
+        ['without cap 1', 'cap 1: most is 4', 'nodes: 10 more of all', 'load times 1.1']
+        """
+        *of, last = self.parts
+        where = f"{' '.join(of)}: " if of else ""
+        if self.how == "=":
+            return f"{where}{last} is {self.given}"
+        if self.how == "*=":
+            return f"{where}{last} times {self.given}"
+        if of:
+            return f"{where}{self.given} {'more' if self.how == '+=' else 'fewer'} of {last}"
+        return f"{'one more' if self.how == '+=' else 'without'} {last} {self.given}"
+
 
 def changes_of(text: str) -> list[Change]:
     """The changes of a text, separated by commas outside of quotes and brackets.

@@ -441,9 +441,19 @@ class ReplayScenario:
             )
             asked = f"{len(jobs):,} were asked for of {played.played:,} that can be"
             asked = f" ({asked})" if len(jobs) < played.played else ""
+            if self._too_large:
+                of = f"{self.settings.devices} {self._device}"
+                asked += f" ({self._too_large:,} need more than a node of {of}, or none of it)"
             line = some.line.replace(" are played", f" are played{asked}", 1)
         line = "; ".join([line, *self.not_modelled])
         return [line, *(f"warning: {found.text}" for found in log.played.overused)]
+
+    @property
+    def _too_large(self) -> int:
+        """Jobs that other nodes than the log's cannot play."""
+        if not self.settings.nodes:
+            return 0
+        return len(self._taken(self.log.jobs)) - len(self.jobs)
 
     @property
     def _other_nodes(self) -> bool:

@@ -21,6 +21,7 @@ from rich.text import Text as Line
 import gangwise
 from gangwise.core.arrays import Ints
 from gangwise.experiments.answer import CONFIGURED, Compared, ending_keys, source_in_words
+from gangwise.experiments.changes import changes_of
 from gangwise.experiments.replay import Replayed
 from gangwise.experiments.statistics import (
     Estimate,
@@ -353,7 +354,7 @@ def _users_sheet(n: Compared) -> list[Sheet]:
     columns += [
         (f"waiting, worst\nusers, {unit}", _column(n, "worst users", factor=1 / size)),
         ("unfairness", _column(n, "unfairness")),
-        ("jobs", [value_cell(int(n.of(row, "jobs").mean)) for row in n.outcomes]),
+        ("jobs", [value_cell(round(n.of(row, "jobs").mean)) for row in n.outcomes]),
     ]
     users = len(n.first.jobs.users)
     worst_are = f"the tenth of the {users:,} users who wait longest on average"
@@ -611,6 +612,7 @@ def retelling_section(report: JobReport) -> Section | None:
     parts: list[Part] = [pictured("As it happened, and as retold", rows, panels, caption)]
     for what, groups in retold.groups.items():
         shown = sorted(groups, key=_off, reverse=True)[:FARTHEST] if what == when else groups
+        shown = [g for g in groups if g in shown]  # weeks in their order
         of = f"{len(shown)} of {len(groups)}, those farthest off. " * (len(shown) < len(groups))
         sides = {HAPPENED: [g.recorded for g in shown], "retold": [g.simulated for g in shown]}
         columns = [("jobs", [value_cell(g.jobs) for g in shown])]
@@ -648,8 +650,20 @@ def nodes_section(report: JobReport) -> Section:
 def schedulers_section(report: JobReport) -> Section | None:
     n = report.results
     if n.edits:
-        return None
+        return Section(
+            "Changes", [Terms({name: _in_words(name, n.edits[name]) for name in n.edits})]
+        )
     return Section("Schedulers", [Terms({name: about_scheduler(name) for name in n.outcomes})])
+
+
+def _in_words(name: str, lines: Sequence[str]) -> str:
+    """What changes do, and what stood there before."""
+    told = [
+        about_scheduler(one.given).rstrip(".") if one.path == "scheduler" else one.words
+        for one in changes_of(name)
+    ]
+    before = ", ".join(line[2:] for line in lines if line.startswith("- ") and " = " in line)
+    return f"{'; '.join(told)}{f' (until now {before})' * bool(before)}."
 
 
 def edits_section(report: JobReport) -> Section | None:

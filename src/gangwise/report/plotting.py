@@ -16,6 +16,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -361,7 +362,12 @@ def _bars(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
         for place, low, high in zip(at, line["low"], line["high"]):
             if low is not None and high is not None:
                 axes.vlines(place, low, high, color=INK, linewidth=1.0, gid=f"ends{tag}")
-    axes.set_xticks(range(len(places)), places)
+    shown_as = places
+    if len("".join(places)) > 48 and "\n" not in "".join(places):  # they would meet
+        shown_as = [
+            fill(place, max(48 // len(places), 7), break_long_words=False) for place in places
+        ]
+    axes.set_xticks(range(len(places)), shown_as)
 
 
 def _map(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -209,7 +209,15 @@ def claims_by_word(rows: Iterable[Row]) -> Counter[str]:
     return Counter({verdict: found[verdict] for verdict in VERDICTS})
 
 
-def counts(rows: Iterable[Row]) -> str:
+SMALL = ("agrees", "differs", "agrees in another reading", "not compared")
+"""What stands for each verdict at the small scale, at which nothing is judged."""
+
+
+def verdict_text(verdict: Verdict, quick: bool) -> str:
+    return SMALL[VERDICTS.index(verdict)] if quick else verdict
+
+
+def counts(rows: Iterable[Row], quick: bool = False) -> str:
     """How many claims came out how.
 
     Examples
@@ -219,13 +227,20 @@ def counts(rows: Iterable[Row]) -> str:
     '1 claim: 1 reproduced, 0 not reproduced, 0 underdetermined, 0 not tested'
     """
     found = claims_by_word(rows)
+    if quick:
+        small = "played small (--quick), which is no verdict"
+        return f"{count(found.total(), 'claim')}, {small}; agree: {found['reproduced']}"
     each = ", ".join(f"{n} {verdict}" for verdict, n in found.items())
     return f"{count(found.total(), 'claim')}: {each}"
 
 
 def lead(found: Reproduced) -> str:
     shown = count(len(found.artefacts), "artefact")
-    return f"{shown}, {counts(found.rows)}." if found.rows else f"{shown}, without a claim."
+    return (
+        f"{shown}, {counts(found.rows, found.quick)}."
+        if found.rows
+        else f"{shown}, without a claim."
+    )
 
 
 def overview_sheet(found: Reproduced) -> Sheet:
@@ -234,7 +249,7 @@ def overview_sheet(found: Reproduced) -> Sheet:
     }
     return Sheet(
         "Artefacts",
-        ("what it shows", *VERDICTS),
+        ("what it shows", *(verdict_text(each, found.quick) for each in VERDICTS)),
         tuple(
             (a.called, (Cell(a.title, words=True), *map(value_cell, each[a.stem].values())))
             for a in found.artefacts
@@ -250,18 +265,24 @@ def claims_sheet(found: Reproduced) -> Sheet:
         "Every claim",
         ("where", "the paper", "version", "ours", "verdict"),
         tuple(
-            (row.says, (Cell(called(row.paper, row.artefact), words=True), *_cells(row)))
+            (
+                row.says,
+                (Cell(called(row.paper, row.artefact), words=True), *_cells(row, found.quick)),
+            )
             for row in found.rows
         ),
         (words("captions")["claims"],),
         "claim",
         links=[row.stem for row in found.rows],
-        data=[{"paper": row.paper, "verdict": row.verdict} for row in found.rows],
+        data=[
+            {"paper": row.paper, "verdict": verdict_text(row.verdict, found.quick)}
+            for row in found.rows
+        ],
     )
 
 
-def artefact_section(folder: Path, artefact: Shown, every: Sequence[Row]) -> Section:
-    rows = [row for row in every if row.stem == artefact.stem]
+def artefact_section(folder: Path, artefact: Shown, found: Reproduced) -> Section:
+    rows = [row for row in found.rows if row.stem == artefact.stem]
     picture = read_picture(folder, artefact)
     parts: list[Part] = [] if picture is None else [picture]
     if rows:
@@ -269,7 +290,7 @@ def artefact_section(folder: Path, artefact: Shown, every: Sequence[Row]) -> Sec
             Sheet(
                 "What the paper says, and what we found",
                 ("the paper", "version", "ours", "verdict"),
-                tuple((row.says, _cells(row)) for row in rows),
+                tuple((row.says, _cells(row, found.quick)) for row in rows),
                 (),
                 "claim",
             )
@@ -299,10 +320,11 @@ def page(folder: Path) -> Page:
     if found.rows:
         n = len(found.rows)
         by = "by verdict and paper" if len(papers) > 1 else "by verdict"
-        claims: list[Part] = [Choices({"verdict": VERDICTS, "paper": papers}), claims_sheet(found)]
+        verdicts = [verdict_text(each, found.quick) for each in VERDICTS]
+        claims: list[Part] = [Choices({"verdict": verdicts, "paper": papers}), claims_sheet(found)]
         fold = Fold(f"{n} comparisons, {by}", claims, opened=n <= 20)
         parts.append(Section("Side by side", [fold]))
-    parts += [artefact_section(folder, a, found.rows) for a in found.artefacts]
+    parts += [artefact_section(folder, a, found) for a in found.artefacts]
     shown = [f"{a.stem}.{ending}" for a in found.artefacts for ending in ("parquet", "svg")]
     parts.append(
         made_in(folder, "reproduction", ["reproduction.json", "side-by-side.json", *shown])
@@ -316,7 +338,7 @@ _MARKS = {"reproduced": "agrees", "not reproduced": "differs"}
 """Classes of verdicts, which have a sign beside their word on a page."""
 
 
-def _cells(row: Row) -> tuple[Cell, ...]:
+def _cells(row: Row, quick: bool) -> tuple[Cell, ...]:
     given = row.number
     if isinstance(given, str):
         paper = Cell(given, mark="said")
@@ -326,5 +348,5 @@ def _cells(row: Row) -> tuple[Cell, ...]:
         paper,
         Cell(row.version, words=True),
         Cell(row.text, row.ours.mean),
-        Cell(row.verdict, words=True, mark=_MARKS.get(row.verdict, "open")),
+        Cell(verdict_text(row.verdict, quick), words=True, mark=_MARKS.get(row.verdict, "open")),
     )

@@ -135,8 +135,8 @@ def reader_of(path: Path, trace: str = "") -> Any:
     elif texts:
         hint = f"; for a file of your own, draft a mapping: gangwise trace guess {texts[0]}"
     raise TraceError(
-        f"no known trace format; looked for {', '.join(known) or 'none (none is registered)'}; "
-        f"{what} found: {found}{hint}",
+        f"no known trace format{hint}; "
+        f"looked for {', '.join(known) or 'none (none is registered)'}; {what} found: {found}",
         path,
     )
 
