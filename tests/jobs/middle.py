@@ -285,7 +285,8 @@ class SiteCase(MiddleCase):
                     to=int(rng.integers(1, last)) if rng.random() < 0.2 else last + 2_000,
                 )
             )
-        return tuple(closed)
+        free = tuple(self.jobs.users[: int(rng.random() < 0.3)])
+        return tuple(rule.model_copy(update={"exempt": free}) for rule in closed)
 
     def _some(self, rng: np.random.Generator, count: int) -> list[str]:
         return [f"n{n}" for n in sorted(rng.choice(len(self.nodes), count, replace=False))]

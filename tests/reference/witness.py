@@ -805,6 +805,7 @@ def under(w, jobs, nodes, site) -> World:
     about = [
         [
             c.pool in ("", pool)
+            and jobs.users[job["user"]] not in c.exempt
             and job["limit"] > c.longer_than
             and sizes[c.of] > 1000 * c.more_than
             for c in site.closed
