@@ -22,6 +22,7 @@ import argparse
 import io
 import os
 import pwd
+import re
 import secrets
 import shutil
 import signal
@@ -42,15 +43,18 @@ from gangwise.core.arrays import Floats
 from gangwise.jobs import simulate_jobs
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.site import Site
+from gangwise.traces.formats.slurm_notation import expand_nodes
 from gangwise.traces.jobs import open_jobs
 
 PHASES = 3
 NODES = 12
+HELD = 900.0
+"""Seconds after which a job that was submitted held is released."""
 CORES = 8
 USERS = {f"gwuser{i + 1}": ("red", "green", "blue")[i // 2] for i in range(6)}
 COLUMNS = (
     "JobID,JobName,User,Account,QOS,Partition,State,Submit,Eligible,Start,End,Timelimit,Priority,"
-    "ReqTRES,AllocTRES,NNodes,NodeList"
+    "ReqTRES,AllocTRES,NNodes,NodeList,Constraints,SubmitLine"
 )
 PRINTED = {
     "config.txt": "scontrol show config",
@@ -85,6 +89,8 @@ class Case:
     qos: tuple[str, ...] = ("normal",)
     load: float = 1.1
     most: int = 48  # cores of a job: more than a cap would wait for ever
+    features: tuple[tuple[str, str], ...] = ()  # nodes, and what slurm.conf says of them
+    options: tuple[str, ...] = ("",)  # of sbatch, drawn; {job} is one of the ten before
 
 
 CASES = {
@@ -185,6 +191,43 @@ CASES = {
         partitions=("low", "low", "low", "high"),
         load=0.8,
     ),
+    "dependencies": Case(
+        options=(
+            *[""] * 7,
+            "--dependency=afterok:{job}",
+            "--dependency=afterany:{job}:{other}",
+            "--dependency=afternotok:{job}",
+            "--dependency=after:{job}+10",
+            "--dependency=singleton -J same",
+            "--dependency=afterok:{job},afterany:{other}",
+            "--dependency=afterok:{job}?afternotok:{other}",
+            "--begin=now+30minutes",
+            "--hold",
+        )
+    ),
+    "arrays": Case(
+        options=("", "", "--array=1-6%2", "--array=0-3%1", "--array=1-5", "--array=2-9%3"), most=16
+    ),
+    "licences": Case(
+        "Licenses=ansys:4,matlab:2\n" + ONE,
+        options=("", "", "-L ansys", "-L ansys:2", "-L matlab:1", "-L ansys:1,matlab:1"),
+    ),
+    "features": Case(
+        features=(
+            ("c[01-04]", "Feature=rack1,fast Weight=5"),
+            ("c[05-06]", "Feature=rack1 Weight=5"),
+            ("c[07-12]", "Feature=rack2"),
+        ),
+        options=(
+            *[""] * 4,
+            "-C rack1",
+            "-C rack1&fast",
+            "-C fast|rack2",
+            "-C [rack1|rack2]",
+            "-C [rack1*1&rack2*1]",
+        ),
+        most=32,
+    ),
 }
 
 
@@ -200,11 +243,13 @@ class Asked:
     user: str
     partition: str
     qos: str
+    option: str = ""
+    fails: bool = False
 
 
 def mix(case: Case, seed: int, jobs: int) -> list[Asked]:
     """Jobs that ask, together, for ``load`` times what the nodes can do until the last comes."""
-    rng = np.random.default_rng(seed)
+    rng, more = np.random.default_rng(seed), np.random.default_rng(1000 + seed)
     users = rng.choice(list(USERS), jobs, p=np.array([6, 1, 4, 2, 3, 2]) / 18)
     found, work = [], 0.0
     for i in range(jobs):
@@ -217,8 +262,15 @@ def mix(case: Case, seed: int, jobs: int) -> list[Asked]:
         nodes = min(nodes, case.most // cores)
         limit = -(-run * int(rng.choice([1, 2, 3, 6])) // 60) + 1
         limit = min(limit, 30) if partition == "short" else limit
-        found.append((run, limit, nodes, cores, str(users[i]), str(partition), str(qos)))
-        work += run * nodes * cores
+        option, fails = str(more.choice(case.options)), bool(more.random() < 0.3)
+        option = option if i else ""
+        nodes = 2 if "*" in option else min(nodes, 4) if "-C" in option else nodes
+        earlier = [f"{{{max(i - k, 0)}}}" for k in more.choice(np.arange(1, 11), 2, replace=False)]
+        option = option.replace("{job}", earlier[0]).replace("{other}", earlier[1])
+        asked = (run, limit, nodes, cores, str(users[i]), str(partition), str(qos), option)
+        found.append((*asked, fails and "dependency" in "".join(case.options)))
+        first, last = re.search(r"array=(\d+)-(\d+)", option + "array=1-1").groups()
+        work += run * nodes * cores * (int(last) - int(first) + 1)
     span = work / (NODES * CORES) / case.load
     gaps = rng.exponential(1.0, jobs)
     at = np.maximum.accumulate(np.cumsum(gaps) / gaps.sum() * span + 4.0 * np.arange(jobs))
@@ -256,14 +308,15 @@ def merged(file: Path, case: str) -> dict[str, float]:
     if "Preempt" not in CASES[case].conf:
         return {}
     heading, *lines = file.read_text().splitlines()
-    at = heading.split("|").index
+    mark = "^" if "^" in heading else "|"
+    at = heading.split(mark).index
     first: dict[str, list[str]] = {}
     for line in lines:
-        fields = line.split("|")
+        fields = line.split(mark)
         mine = first.setdefault(fields[at("JobID")], fields)
         for name in ("State", "End"):
             mine[at(name)] = fields[at(name)]
-    file.write_text("\n".join([heading, *map("|".join, first.values())]) + "\n")
+    file.write_text("\n".join([heading, *map(mark.join, first.values())]) + "\n")
     drawn = mix(CASES[case], list(CASES).index(case), len(first))
     return {job: float(drawn[int(row[at("JobName")][1:])].run) for job, row in first.items()}
 
@@ -337,16 +390,19 @@ class Truth:
 
     def _write(self) -> None:
         root, host = self.root, socket.gethostname().split(".")[0]
-        nodes = (
-            f"NodeName=c[01-{NODES}] CPUs={CORES} Boards=1 SocketsPerBoard=1 "
-            f"CoresPerSocket={CORES} ThreadsPerCore=1 RealMemory=32000 State=UNKNOWN\n"
+        sort = (
+            f"CPUs={CORES} Boards=1 SocketsPerBoard=1 CoresPerSocket={CORES} ThreadsPerCore=1 "
+            "RealMemory=32000 State=UNKNOWN"
         )
+        features = self.case.features or ((f"c[01-{NODES}]", ""),)
+        nodes = "".join(f"NodeName={names} {sort} {more}\n" for names, more in features)
         (root / "site/slurm.conf").write_text(SITE + self.case.conf)
         (root / "site/nodes.conf").write_text(nodes)
+        each = [(name, more) for names, more in features for name in expand_nodes(names)]
         here = "".join(
-            f"NodeName=c{i + 1:02d} NodeHostname={host} NodeAddr=127.0.0.1 "
-            f"Port={self.port + 1 + i} " + nodes.split(" ", 1)[1]
-            for i in range(NODES)
+            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 "
+            f"Port={self.port + 1 + i} {sort} {more}\n"
+            for i, (name, more) in enumerate(each)
         )
         (root / "run.conf").write_text(
             f"ClusterName=lab\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={self.port}\n"
@@ -361,7 +417,7 @@ class Truth:
             "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=127.0.0.1\n"
             f"AccountingStoragePort={self.port + 80}\nAccountingStoragePass={root}/socket/m\n"
             "SlurmdParameters=config_overrides\nReturnToService=1\nSlurmctldTimeout=300\n"
-            "SlurmdTimeout=3000\nMinJobAge=300\nKillWait=2\nInactiveLimit=0\nWaittime=0\n"
+            "SlurmdTimeout=3000\nMinJobAge=86400\nKillWait=2\nInactiveLimit=0\nWaittime=0\n"
             "TmpFS=/tmp\n" + SITE.replace("Include nodes.conf\n", here) + self.case.conf
         )
         (root / "slurmdbd.conf").write_text(
@@ -456,15 +512,23 @@ class Truth:
 
     def play(self, jobs: list[Asked]) -> None:
         """Submit as asked, and wait until nobody is left."""
-        begun = time.time()
+        begun, number, held = time.time(), list[str](), list[tuple[float, str]]()
         for i, job in enumerate(jobs):
             time.sleep(max(0.0, begun + job.at - time.time()))
-            self.call(
+            while held and held[0][0] < time.time() - begun:
+                self.call("scontrol", "release", held.pop(0)[1])
+            told = self.call(
                 *f"sbatch --parsable -o /dev/null --chdir=/ --uid={job.user} -J j{i} "
                 f"-N {job.nodes} --ntasks-per-node=1 -c {job.cores} -t {job.limit} "
-                f"-p {job.partition} -A {USERS[job.user]} -q {job.qos} --wrap".split(),
-                f"exec sleep {job.run}",
+                f"-p {job.partition} -A {USERS[job.user]} -q {job.qos} "
+                f"{job.option.format(*number)} --kill-on-invalid-dep=yes --wrap".split(),
+                f"sleep {job.run}; false" if job.fails else f"exec sleep {job.run}",
             )
+            number.append(told.strip())
+            if job.option == "--hold":
+                held.append((job.at + HELD, number[-1]))
+        for _, name in held:
+            self.call("scontrol", "release", name)
         while self.call("squeue", "-h", "-o", "%i").strip():
             time.sleep(30)
         time.sleep(60)
@@ -474,7 +538,9 @@ class Truth:
         site = self.root / "site"
         for name, words in PRINTED.items():
             (site / name).write_text(self.call(*words.split(), check=False))
-        told = self.call(*f"sacct -a -X -P --duplicates -S now-7days --format={COLUMNS}".split())
+        told = self.call(
+            *f"sacct -a -X -P --duplicates --delimiter=^ -S now-7days --format={COLUMNS}".split()
+        )
         (self.root / "sacct.txt").write_text(told)
         with tarfile.open(file, "w:xz", preset=9) as tar:
             for part in [*sorted(site.iterdir()), self.root / "sacct.txt"]:

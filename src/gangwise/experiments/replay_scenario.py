@@ -62,7 +62,7 @@ PIECES = tuple(each.name for each in fields(Pieces))
 
 TABLES = (
     *("after_from", "after", "devices", "shapes", "types", "users", "account", "accounts"),
-    *("pools", "qoses"),
+    *("pools", "qoses", "terms"),
 )
 """Fields of Jobs that are no column with a value for each job."""
 
@@ -645,6 +645,8 @@ def _digest(jobs: Jobs, site: Site | None) -> str:
         made.update(repr(jobs.qoses).encode() * any(jobs.qoses))
         for codes in (jobs.pool, jobs.charged, *(jobs.qos,) * any(jobs.qoses)):
             made.update(np.ascontiguousarray(codes).tobytes())
+    if any(jobs.terms):
+        made.update(repr((jobs.terms, jobs.term.tolist())).encode())
     for name in SIMULATED:
         made.update(np.ascontiguousarray(getattr(jobs, name)).tobytes())
     kinds = repr((jobs.devices, jobs.shapes, jobs.types))

@@ -15,13 +15,15 @@ or nodes do not say all (``skipped``), an instant is left out.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.jobs.caps import of_arrays
 from gangwise.jobs.hours import weekly
 from gangwise.jobs.kernels import SET_ASIDE
 from gangwise.jobs.metrics import PREEMPTED, Outcome
@@ -71,9 +73,10 @@ class _Auditor:
     """The schedule as arrays: attempts A of jobs, by (job, begin), and their pieces P."""
 
     def __init__(self, outcome: Outcome, conditions: Conditions | None, options: Options):
-        self.outcome, self.options, self.report = outcome, options, Audit()
+        self.outcome, self.report = outcome, Audit()
         self.truth, self.conditions = conditions is not None, conditions or Conditions()
         jobs, nodes, pieces = outcome.jobs, outcome.nodes, outcome.pieces
+        self.options = replace(options, caps=(*options.caps, *of_arrays(jobs)))
         self.jobs, self.names = jobs, nodes.names
         self.capacity, labels = nodes.capacity, nodes.labels
         if pieces is None:  # it is known when, not where: all nodes are one
@@ -207,6 +210,9 @@ class _Auditor:
             "all": [""] * len(jobs),
             "job": [str(j) for j in range(len(jobs))],
         }
+        terms = [f",{jobs.terms[i]}," for i in jobs.term.tolist()]
+        arrays = [re.search(r",array=([^,]+)", text) for text in terms]
+        names["array"] = [m[1] if m else "" for m in arrays]
         for cap in self.options.caps:
             if cap.of == "nodes":
                 continue  # which nodes a job could do with is not asked here
@@ -217,11 +223,15 @@ class _Auditor:
                 and account in (cap.accounts or (account,))
                 and cap.pool in ("", pool)
                 and cap.qos in ("", qos)
+                and (cap.scope != "array" or name.endswith(f"%{cap.most:g}"))
                 else None
                 for name, (account, pool, qos) in zip(names[cap.scope], others)
             ]
             amount = np.full(len(jobs), 1000, dtype=np.int64)
-            if cap.of != "jobs":
+            if cap.of.startswith("license/"):
+                held = [re.search(rf",{re.escape(cap.of)}=(\d+),", text) for text in terms]
+                amount = np.array([1000 * int(m[1]) if m else 0 for m in held], dtype=np.int64)
+            elif cap.of != "jobs":
                 amount = self.demand[:, self.outcome.nodes.devices.index(cap.of)] * jobs.tasks
             found.append((1000 * cap.most, who, amount))
         return found

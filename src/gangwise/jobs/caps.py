@@ -6,6 +6,7 @@ reservation. The word for a quota is *cap*; a *limit* is the wall-clock time tha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -13,9 +14,9 @@ from typing import Literal
 import numpy as np
 
 from gangwise.core.arrays import Bools, Ints
-from gangwise.jobs.model import Job, Jobs, Nodes, Shape
+from gangwise.jobs.model import Job, Jobs, Nodes, Shape, terms_of
 
-Scope = Literal["user", "account", "pool", "qos", "all", "job"]
+Scope = Literal["user", "account", "pool", "qos", "all", "job", "array"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +25,12 @@ class Cap:
 
     Attributes
     ----------
-    scope : {"user", "account", "pool", "qos", "all", "job"}
-        Each user, account, pool or QOS by itself, all jobs together, or each job.
+    scope : {"user", "account", "pool", "qos", "all", "job", "array"}
+        Each user, account, pool or QOS by itself, all jobs together, each job, or each array of
+        which that many jobs may run at once.
     of : str
-        A device type, ``"jobs"`` that run, or ``"nodes"``: the fewest that could hold each job.
+        A device type, ``license/NAME``, ``"jobs"`` that run, or ``"nodes"``: the fewest that could
+        hold each job.
     most : float
     only : tuple of str
         These users, accounts, pools or QOS alone; empty for every one.
@@ -49,10 +52,17 @@ class Cap:
         """Whose use the job counts in; None where the cap is not about it, or about it alone."""
         if self.scope == "job":
             return None
+        if self.scope == "array":
+            return self.of_array(job.terms)
         mine = "" if self.scope == "all" else str(getattr(job, self.scope))
         able = self.pool in ("", job.pool) and self.qos in ("", job.qos)
         able = able and job.account in (self.accounts or (job.account,))
         return mine if able and mine in (self.only or (mine,)) else None
+
+    def of_array(self, terms: str) -> str | None:
+        """The array whose cap this is, where a job is of one."""
+        mine = terms_of(terms).get("array", "")
+        return mine if mine.endswith(f"%{self.most:g}") else None
 
     def describe(self, name: str) -> str:
         """What is allowed, in words.
@@ -92,6 +102,28 @@ class Bounds:
             & (nodes > self.most_nodes),
             f"that need fewer nodes than {what} asks for": mine & (nodes < self.fewest_nodes),
         }
+
+
+def having(asked: str, features: str) -> bool:
+    """Whether a node has the features that a job asks for, in Slurm's ``--constraint``.
+
+    ``&`` and ``|`` count from left to right; of nodes in brackets, or in numbers, any will do.
+
+    >>> [having(asked, "rack1,fast") for asked in ("rack1&fast", "(a|rack1)&b", "[a*2&fast*1]")]
+    [True, False, True]
+    """
+    if "*" in asked:
+        asked = re.sub(r"\*\d+", "", asked).replace("&", "|")
+    asked = asked.translate(str.maketrans("[]", "()"))
+    while "(" in asked:
+        once = re.sub(r"\(([^()]*)\)", lambda m: "1" if having(m[1], features) else "0", asked)
+        if once == asked:
+            break
+        asked = once
+    found, names = True, {"1", *features.split(",")}
+    for how, name in re.findall(r"(^|[&|])([^&|]+)", asked):
+        found = found and name in names if how != "|" else found or name in names
+    return found
 
 
 def allowed_on(nodes: Nodes, shape: Shape) -> Bools:
@@ -139,6 +171,8 @@ class Tally:
             if kind not in self._fewest:
                 self._fewest[kind] = fewest_nodes(self.nodes, *kind)
             return 1000 * self._fewest[kind]
+        if cap.of.startswith("license/"):
+            return licences(job.terms, cap.of)
         if cap.of not in self.nodes.devices:
             return 0
         return job.tasks * job.shape.demand[self.nodes.devices.index(cap.of)]
@@ -159,6 +193,19 @@ class Tally:
         return None
 
 
+def licences(terms: str, name: str) -> int:
+    """Thousandths of ``license/NAME`` that a job holds."""
+    return round(1000 * float(terms_of(terms).get(name, 0)))
+
+
+def of_arrays(jobs: Jobs) -> tuple[Cap, ...]:
+    """A cap for each number of jobs of an array that may run at once."""
+    names = [terms_of(text).get("array", "") for text in jobs.terms]
+    return tuple(
+        Cap("array", "jobs", n) for n in sorted({float(x.split("%")[1]) for x in names if x})
+    )
+
+
 def claims(caps: Sequence[Cap], jobs: Jobs, nodes: Nodes, demand: Ints) -> list[tuple[Ints, Ints]]:
     """Of each cap: whose use each job counts in, −1 for none [J], and how much it takes [J].
 
@@ -175,6 +222,12 @@ def claims(caps: Sequence[Cap], jobs: Jobs, nodes: Nodes, demand: Ints) -> list[
         "job": one,
     }
     for cap in caps:
+        if cap.scope == "array":
+            arrays = [cap.of_array(text) for text in jobs.terms]
+            number = {name: i for i, name in enumerate(dict.fromkeys(filter(None, arrays)))}
+            codes = np.array([number.get(str(name), -1) for name in arrays])[jobs.term]
+            found.append((codes, np.where(codes >= 0, 1000, 0)))
+            continue
         (codes, _), counts = of[cap.scope], np.ones(len(jobs), dtype=bool)
         filters = (cap.scope, cap.only), ("account", cap.accounts)
         for what, wanted in (*filters, ("pool", (cap.pool,)), ("qos", (cap.qos,))):
@@ -184,6 +237,8 @@ def claims(caps: Sequence[Cap], jobs: Jobs, nodes: Nodes, demand: Ints) -> list[
         amount = np.full(len(jobs), 1000, dtype=np.int64)
         if cap.of == "nodes":
             amount = 1000 * fewest_of(jobs, nodes, demand)
+        elif cap.of.startswith("license/"):
+            amount = np.array([licences(text, cap.of) for text in jobs.terms])[jobs.term]
         elif cap.of != "jobs":
             k = nodes.devices.index(cap.of) if cap.of in nodes.devices else -1
             amount = demand[jobs.shape, k] * jobs.tasks if k >= 0 else np.zeros_like(amount)

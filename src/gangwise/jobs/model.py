@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -174,6 +175,16 @@ class Shape(NamedTuple):
     pool: str = ""
 
 
+@cache
+def terms_of(text: str) -> dict[str, str]:
+    """Terms of a job, by name.
+
+    >>> terms_of("array=12%2,license/ansys=1,features=rack1&fast")
+    {'array': '12%2', 'license/ansys': '1', 'features': 'rack1&fast'}
+    """
+    return dict(term.split("=", 1) for term in text.split(",") if term)
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job as a scheduler sees it: nothing of what it will take in truth.
@@ -196,6 +207,10 @@ class Job:
         What one task asks for.
     account, pool, qos : str
         Whom it is charged to, the pool (partition) that it was submitted to, and its QOS.
+    terms : str
+        What else must hold at its start, see :func:`terms_of`: ``array=NAME%N``, at most N jobs of
+        that name at once; ``license/NAME=N`` licences held; ``features=…`` of its nodes;
+        ``queued=T``: its place in line is that of a job submitted then.
     """
 
     id: str
@@ -214,6 +229,7 @@ class Job:
     account: str = ""
     pool: str = ""
     qos: str = ""
+    terms: str = ""
 
     @property
     def length(self) -> float:
@@ -272,8 +288,8 @@ class Jobs(Tabular):
         Row of the log.
     run : ndarray
         Hidden: seconds of work on a node of rate 1.
-    shape, type, user, charged, pool, qos : ndarray
-        Places in ``shapes``, ``types``, ``users``, ``accounts``, ``pools`` and ``qoses``.
+    shape, type, user, charged, pool, qos, term : ndarray
+        Places in ``shapes``, ``types``, ``users``, ``accounts``, ``pools``, ``qoses``, ``terms``.
     after_from, after : ndarray
         Job j comes after the jobs ``after[after_from[j]:after_from[j+1]]``.
     recorded_start, recorded_end : ndarray
@@ -310,6 +326,8 @@ class Jobs(Tabular):
     accounts: tuple[str, ...]
     pools: tuple[str, ...]
     qoses: tuple[str, ...]
+    term: Ints
+    terms: tuple[str, ...]
 
     @classmethod
     def of(
@@ -334,6 +352,7 @@ class Jobs(Tabular):
         charged: npt.ArrayLike | None = None,
         pool: npt.ArrayLike | None = None,
         qos: npt.ArrayLike | None = None,
+        terms: npt.ArrayLike | None = None,
     ) -> Jobs:
         """From columns in the log's order; a scalar stands for a column of it.
 
@@ -353,8 +372,8 @@ class Jobs(Tabular):
             Names; what is learned is learned by type.
         after : mapping, optional
             Id → ids of jobs that must have ended before.
-        charged, pool, qos : array_like, optional
-            Names of accounts, of pools (partitions) and of QOS.
+        charged, pool, qos, terms : array_like, optional
+            Names of accounts, of pools (partitions) and of QOS; and what :class:`Job` has.
 
         Examples
         --------
@@ -382,7 +401,7 @@ class Jobs(Tabular):
         log = _Log(columns, {"cpu": 1.0} if demand is None else demand)
         if id is not None:
             log.reject(_repeated(ids), "whose id came before")
-        return log.jobs(constraint, after or {}, (type, user, charged, pool, qos))
+        return log.jobs(constraint, after or {}, (type, user, charged, pool, qos, terms))
 
     def __len__(self) -> int:
         return self.submit.size
@@ -402,6 +421,7 @@ class Jobs(Tabular):
             **({"account": np.array(self.accounts)[self.charged]} if any(self.accounts) else {}),
             **({"pool": np.array(self.pools)[self.pool]} if any(self.pools) else {}),
             **({"qos": np.array(self.qoses)[self.qos]} if any(self.qoses) else {}),
+            **({"terms": np.array(self.terms)[self.term]} if any(self.terms) else {}),
             "deadline": self.deadline,
             "budget": self.budget,
             "priority": self.priority,
@@ -430,6 +450,7 @@ class Jobs(Tabular):
             account=self.accounts[self.charged[j]],
             pool=self.pools[self.pool[j]],
             qos=self.qoses[self.qos[j]],
+            terms=self.terms[self.term[j]],
         )
 
 
@@ -504,9 +525,9 @@ class _Log:
         self.note("ran longer than they requested", int((run > limit).sum()))
         demand = [values if values.size == 1 else chosen(values) for values in self.demand]
         shape, shapes = _shapes(demand, _once(c["per_node"]), constraint, order)
-        (types, users, accounts, pools, qoses) = (
+        (types, users, accounts, pools, qoses, terms) = (
             _names(given, J, order, default)
-            for given, default in zip(names, ("job", "user", "", "", ""))
+            for given, default in zip(names, ("job", "user", "", "", "", ""))
         )
         return Jobs(
             c["id"],
@@ -536,6 +557,7 @@ class _Log:
             accounts[1],
             pools[1],
             qoses[1],
+            *terms,
         )
 
     def _dependencies(self, after: Mapping[Any, Sequence[Any]]) -> tuple[Ints, Ints]:

@@ -13,6 +13,7 @@ import math
 import time
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -31,6 +32,7 @@ from gangwise.jobs.books import (
     Rate,
     Running,
 )
+from gangwise.jobs.caps import of_arrays
 from gangwise.jobs.choice import ByRate
 from gangwise.jobs.compiled import (
     built_in,
@@ -110,6 +112,7 @@ def simulate_jobs(
     if site is not None:
         jobs, nodes, conditions = site.placed(jobs, nodes, conditions)
         options = site.options(options)
+    options = replace(options, caps=(*options.caps, *of_arrays(jobs)))
     if isinstance(scheduler, Composed):
         scheduler.limits = options.limits
         scheduler.restart = options.restart

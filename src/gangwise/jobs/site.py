@@ -21,10 +21,10 @@ from gangwise.core.arrays import Ints
 from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import read_toml
-from gangwise.jobs.caps import Bounds, Cap, Scope
+from gangwise.jobs.caps import Bounds, Cap, Scope, having
 from gangwise.jobs.hours import Closing, merged, weekly
 from gangwise.jobs.kueue import read_kueue
-from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
+from gangwise.jobs.model import Conditions, Jobs, Node, Nodes, terms_of
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.slurm_site import read_slurm
 from gangwise.jobs.tenancy import (
@@ -345,6 +345,17 @@ class Site:
         counts += [f"{n:,} nodes of {kind}" for kind, n in r.nodes.items()]
         lines.append(f"by the rules of {self.path}: {', '.join(counts) or 'none'}")
         lines += self.notes
+        terms = [terms_of(text).get("features", "") for text in jobs.terms]
+        gangs = sum("[" in terms[t] or "*" in terms[t] for t in jobs.term.tolist())
+        if gangs and self.scheduler:
+            lines.append(
+                f"{gangs:,} jobs ask for nodes of one of several features, or for so many of each: "
+                "other schedulers than slurm take any of them"
+            )
+        if any(terms) and not any(
+            "features" in has for has in (self.nodes or Nodes.pool(1)).labels
+        ):
+            lines.append("the site names no features of nodes: what jobs ask of them is left out")
         here = {jobs.pools[i] for i in np.unique(jobs.pool)}
         named = {pool.name for pool in r.pool}
         if unused := sorted(named - here):
@@ -405,7 +416,34 @@ class Site:
         if rates is not None and np.shape(rates)[1] < len(nodes):  # one node of processors
             rates = np.repeat(rates, len(nodes), axis=1)
         conditions = replace(conditions, drains=drains, ups=ups, rates=rates)
-        return jobs, *self._resized(nodes, conditions, whole)
+        nodes, conditions = self._resized(nodes, conditions, whole)
+        return *self._featured(jobs, nodes), conditions
+
+    @staticmethod
+    def _featured(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
+        """What jobs ask of the features of nodes becomes a label of those that have them.
+
+        Nodes that are asked for in brackets, all of one feature or so many of each, are those of
+        any; the scheduler ``slurm`` chooses among them as asked.
+        """
+        asked = [terms_of(text).get("features", "") for text in jobs.terms]
+        if not any(asked) or not any("features" in has for has in nodes.labels):
+            return jobs, nodes
+        labels = tuple(
+            {**has, **{e: e for e in asked if e and having(e, has.get("features", ""))}}
+            for has in nodes.labels
+        )
+        kinds, shape = np.unique(jobs.shape * len(jobs.terms) + jobs.term, return_inverse=True)
+        shapes = [
+            jobs.shapes[s]._replace(
+                constraint=(*jobs.shapes[s].constraint, *((asked[t], asked[t]),) * bool(asked[t]))
+            )
+            for s, t in zip(*np.divmod(kinds, len(jobs.terms)))
+        ]
+        return (
+            replace(jobs, shape=shape.astype(np.int64), shapes=tuple(shapes)),
+            replace(nodes, labels=labels),
+        )
 
     def _resized(
         self, nodes: Nodes, conditions: Conditions, whole: bool
@@ -483,6 +521,7 @@ class Site:
         counted = [("a cap is of", cap.of) for cap in r.cap]
         counted += [("closed hours ask for more of", rule.of) for rule in r.closed]
         named = [(what, kind) for what, kind in counted if kind not in ("jobs", "nodes")]
+        named = [(what, kind) for what, kind in named if not kind.startswith("license/")]
         named += [("tres has a weight of", kind) for kind in weighed.tres]
         for what, billing in [("", weighed.billing), *((p.name, p.billing) for p in r.pool)]:
             named += [
@@ -631,7 +670,9 @@ def kinds_of(nodes: Nodes, whole: bool) -> dict[str, list[int]]:
     """Nodes by the values of their labels and by pool; all of them where they are alike."""
     found: dict[str, list[int]] = defaultdict(list)
     for n, labels in enumerate(nodes.labels):
-        for value in dict.fromkeys(labels.values()):
+        features = labels.get("features", "").split(",")
+        own = [value for name, value in labels.items() if name not in ("features", "weight")]
+        for value in dict.fromkeys([*own, *filter(None, features)]):
             found[value].append(n)
     alike = bool((nodes.capacity == nodes.capacity[0]).all()) and len(found) < 2
     every = {"all": list(range(len(nodes)))} if alike or whole else {}

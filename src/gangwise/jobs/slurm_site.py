@@ -113,6 +113,16 @@ def weights(text: str) -> dict[str, float]:
     return found
 
 
+def _licences(text: str) -> dict[str, float]:
+    """How many there are of each: ``ansys:4,matlab=2``.
+
+    >>> _licences("ansys:4,matlab")
+    {'license/ansys': 4.0, 'license/matlab': 1.0}
+    """
+    parts = (re.split("[:=]", part) for part in text.split(",") if part)
+    return {f"license/{name}": float(number[0]) if number else 1.0 for name, *number in parts}
+
+
 def _none() -> dict[str, Any]:
     return {}
 
@@ -391,12 +401,15 @@ def read_slurm(
         elif own:
             r.said.append(f"{row.where}: QoS={own} is not among the QOS printed: left out")
     rules["account"] = _accounts(r, rules["cap"], config.values.get("ClusterName", ""))
+    for of, amount in r.value(config, "Licenses", _licences, _none()).items():
+        rules["cap"].append({"scope": "all", "of": of, "most": amount})
     kinds = {*nodes.devices, "nodes", "jobs"} if nodes else None
     memory = "MEMORY" in config.values.get("SelectTypeParameters", "").upper()
     ignored = () if memory else ("mem",)
     kept = []
     for cap in rules["cap"]:
-        if kinds is None or cap["of"] in kinds - {*ignored}:
+        licence = cap["of"].startswith("license/")
+        if kinds is None or licence or cap["of"] in kinds - {*ignored}:
             kept.append(cap)
         else:
             r.said.append(f"a cap of {cap['of']} is left out: the nodes give out none")
@@ -434,11 +447,18 @@ def _nodes(r: Reading) -> Nodes | None:
             r.said.append(f"{row.where}: node {name} has GPUs of several models, played as {model}")
         if kinds:
             has["gpu"] = float(sum(kinds.values()))
-        found.append(
-            (r.value(row, "Weight", int, 1), Node(name, has, {"model": model} if model else {}))
-        )
-    found.sort(key=lambda pair: pair[0])
-    return Nodes.of([node for _, node in found]) if found else None
+        weight = r.value(row, "Weight", int, 1)
+        labels = {"model": model, "weight": str(weight)}
+        for setting in ("AvailableFeatures", "Feature", "Features"):
+            labels["features"] = row.values.get(setting, "") or labels.get("features", "")
+        found.append((weight, name, has, labels))
+    found.sort(key=lambda node: node[0])
+    unlike = len({weight for weight, *_ in found}) > 1
+    made = (
+        Node(name, has, {k: v for k, v in labels.items() if v and (k != "weight" or unlike)})
+        for _, name, has, labels in found
+    )
+    return Nodes.of(made) if found else None
 
 
 def _pool(r: Reading, row: Row, nodes: Nodes | None) -> dict[str, Any]:

@@ -50,12 +50,12 @@ TYPES: Mapping[str, Sequence[str]] = {
 """Columns that tell the type of a job, by format; ``user`` elsewhere, then ``request``."""
 REQUEST = "request"  # type of jobs that ask for the same GPUs, or cores where they ask for none
 NO_TYPE = {"row", "name", *QUANTITIES, "tasks", "created", "started", "deleted", "elapsed", "limit"}
-NO_TYPE |= {"unfinished", "hosts", "after", "preceding", "priority", "part"}
+NO_TYPE |= {"unfinished", "hosts", "after", "preceding", "priority", "part", "terms", "late"}
 GROUPS = ("partition", "queue")
 """Of which a replay says how many there are, since it does not model them."""
 
 LATER = {"row", "name", "job", "user", "status", "models", "hosts", "after", "preceding"}
-LATER |= {"limit", "priority", "unfinished"}
+LATER |= {"limit", "priority", "unfinished", "terms"}
 """Columns that are still needed when times, demand and type are known."""
 NAMED = (*GROUPS, "account", "qos")  # such columns of few names
 ONE_A_NODE = ("slurm-sacct", "philly")  # formats in which a task is what a job had on one node
@@ -341,6 +341,9 @@ class _Making:
             if len(several):
                 what = "of jobs that ask for several kinds of tasks, each a job of its own"
                 self.assumed[what] = int(several["len"].sum())
+        if "late" in self.rows.columns:
+            what = "were held, or waited otherwise: submitted when they became eligible"
+            self.assumed[what] = int(self.rows["late"].sum())
         self.type_name, self.types = self._types(job_type)
         self.ids = _unique(self.rows)
         # The others are not looked at again, and take more room than the jobs.
@@ -485,6 +488,7 @@ class _Making:
             charged=_few(of(self.rows["account"])) if "account" in columns else None,
             pool=_few(of(self.rows[self._group])) if self._group else None,
             qos=_few(of(self.rows["qos"])) if "qos" in columns else None,
+            terms=_few(of(self.rows["terms"])) if "terms" in columns else None,
         )
 
     @property
@@ -599,14 +603,20 @@ class _Making:
         )
 
     def _not_modelled(self, place: Ints) -> tuple[str, ...]:
+        found = []
+        if (
+            "terms" in self.rows.columns
+            and self.rows["terms"].str.contains("license/|features=").any()
+        ):
+            found.append("licences and features are not modelled (--site slurm:FOLDER models them)")
         for column in GROUPS:
             if column in self.rows.columns:
                 named = self.rows[column][place].drop_nulls().unique()
                 many = int((named.cast(pl.String) != "").sum())
                 if many > 1:
                     ignored = f"its {many} {column}s are not modelled: every job may run anywhere"
-                    return (f"{ignored} (--site models them)",)
-        return ()
+                    return (*found, f"{ignored} (--site models them)")
+        return tuple(found)
 
     def _rows(self, jobs: Jobs, place: Ints) -> pl.DataFrame:
         rows, ids, types = self.rows, self.ids, self.types

@@ -32,6 +32,7 @@ from gangwise.traces.formats.slurm_notation import (
     read_nodes,
     request,
 )
+from gangwise.traces.formats.slurm_submitted import with_terms
 from gangwise.traces.formats.tabular import Section
 from gangwise.traces.io.account import Account, Stage, leave_out, reasons, refuse
 from gangwise.traces.io.blocks import Block, Blocks
@@ -216,6 +217,9 @@ def read_listing(
         hosts="NodeList",
         elapsed=ran,
         limit=clock(pl.col("Timelimit")),
+        eligible=_seconds("Eligible"),
+        features="Constraints",
+        line="SubmitLine",
         **{name: pl.col(column) for column, name in TYPES.items()},
     )
     return frame, (*stages, steps), digests, notes
@@ -280,10 +284,11 @@ def read_sacct_json(
         rows.append({"row": row, **job})
     account.require(len(rows), "job")
     texts = ["name", "user", "status", "req", "alloc", "memory", "hosts", *TYPES.values()]
+    texts += ["features", "line"]
     schema = {
         "row": pl.Int64,
         "nodes": pl.Int64,
-        **dict.fromkeys(["submit", "start", "end", "elapsed", "limit"], pl.Float64),
+        **dict.fromkeys(["submit", "start", "end", "elapsed", "limit", "eligible"], pl.Float64),
         **dict.fromkeys(texts, pl.String),
     }
     notes = [f"{steps} steps are inside their jobs, and not read"] if steps else []
@@ -309,6 +314,9 @@ def _job(record: dict[str, Any]) -> dict[str, Any]:
         "submit": submit,
         "start": _number(time.get("start")) or None,
         "end": _number(time.get("end")) or None,
+        "eligible": _number(time.get("eligible")) or None,
+        "features": str(record.get("constraints") or ""),
+        "line": str(record.get("submit_line") or ""),
         "req": _tres(lists.get("requested")),
         "alloc": _tres(lists.get("allocated")),
         "memory": f"{memory:d}" if isinstance(memory, int) and 0 < memory < 2**62 else "",
@@ -424,6 +432,7 @@ class SlurmSacct(Reader):
         file = files[0] if len(files) == 1 else self.source.path
         raw, stage = _usable(raw, file, strict)
         raw, unclear = _named_hosts(raw, file, strict)
+        raw = with_terms(raw)
         jobs, asked, more = self._requests(raw, file)
         servers, node_stages, node_digests, about = self._nodes(jobs)
         timing = _timing(jobs)
