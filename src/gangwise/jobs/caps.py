@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from gangwise.core.arrays import Bools, Ints
+from gangwise.core.arrays import Bools, Ints, distinct_pairs
 from gangwise.jobs.model import Job, Jobs, Nodes, Shape, terms_of
 
 Scope = Literal["user", "account", "pool", "qos", "all", "job", "array"]
@@ -146,10 +146,10 @@ def fewest_nodes(nodes: Nodes, shape: Shape, tasks: int) -> int:
 
 def fewest_of(jobs: Jobs, nodes: Nodes, demand: Ints) -> Ints:
     """:func:`fewest_nodes` of every job [J]; ``demand`` [S, K] is over the nodes' device types."""
-    kinds, place = np.unique(np.stack([jobs.shape, jobs.tasks]), axis=1, return_inverse=True)
+    kinds, place = distinct_pairs(jobs.shape, jobs.tasks)
     shapes = [shape._replace(demand=tuple(d)) for shape, d in zip(jobs.shapes, demand.tolist())]
     few = [fewest_nodes(nodes, shapes[s], t) for s, t in kinds.T.tolist()]
-    return np.array(few, dtype=np.int64)[place.ravel()]
+    return np.array(few, dtype=np.int64)[place]
 
 
 class Tally:

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Floats, Ints, distinct_pairs
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Books
@@ -138,8 +138,8 @@ class Claims(NamedTuple):
         for cap, (counter, amount) in zip(caps, of_caps):
             size = int(counter.max(initial=-1)) + 1
             place = np.where(counter >= 0, counter + counters, -1)
-            mine, kind = np.unique(np.stack([place, amount]), axis=1, return_inverse=True)
-            both, claim = np.unique(claim * mine.shape[1] + kind.ravel(), return_inverse=True)
+            mine, kind = distinct_pairs(place, amount)
+            both, claim = np.unique(claim * mine.shape[1] + kind, return_inverse=True)
             most, counters = round(1000 * cap.most), counters + size
             rows = [
                 rows[before] + [(*mine[:, k].tolist(), most)] * bool(mine[0, k] >= 0)
