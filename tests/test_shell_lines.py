@@ -100,6 +100,7 @@ def brought(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(folder / "lab.toml", folder / "my-cluster.toml")
     shutil.copy(folder / "pods.csv", folder / "jobs.csv")
     pl.read_csv(folder / "pods.csv").write_json(folder / "jobs.json")
+    (folder / "nodes.csv").write_text("node,time,event\nn1,0,down\nn1,600,up\n")
     figure = (DOCS / "tutorials/figure.md").read_text(encoding="utf-8")
     (experiment,) = re.findall(r"```toml\n(.*?)```", figure, re.S)
     for name in ("experiment.toml", "contention.toml"):
