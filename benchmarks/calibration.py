@@ -56,7 +56,7 @@ class Planted(NamedTuple):
     kind: str
     site: dict[str, Any]
     hosts: bool = False  # the log says which of several nodes each job ran on
-    sought: dict[str, Any] = {}  # noqa: RUF012  # where a log cannot tell the rule itself
+    sought: dict[str, Any] | None = None  # where a log cannot tell the rule itself
 
 
 def log_of(folder: Path, name: str, tune: bool) -> tuple[Jobs, Nodes]:

@@ -136,13 +136,13 @@ def test_what_is_left_out_is_counted_with_its_first_row(tmp_path):
     notes = "\n".join(report.notes)
     for said in (
         "times are the trace's own less 1000000 s",
-        "1 server with GPUs of type MISC",
-        "1 task with GPUs of type MISC",
-        "1 task of gpu_type CPU have no plan_gpu",
-        "1 task uses GPUs and have no gpu_type",
-        "1 task has no start_time",
-        "1 task started before their job was submitted",
-        "1 task ran on servers with GPUs and requested none",
+        "1 servers with GPUs of type MISC",
+        "1 tasks with GPUs of type MISC",
+        "1 tasks of gpu_type CPU have no plan_gpu",
+        "1 tasks use GPUs and have no gpu_type",
+        "1 tasks have no start_time",
+        "1 tasks started before their job was submitted",
+        "1 tasks ran on servers with GPUs and requested none",
         "GPU models are those that tasks ran on",
     ):
         assert said in notes
@@ -172,7 +172,7 @@ def test_other_statuses_on_request(tmp_path):
         ("a4", 1.0, 1.0, 1.0, 3, "V100", 300, 310, 900),
     ]
     notes = trace.fidelity().notes
-    assert "1 task that run or wait have no end_time: they end with the trace" in notes
+    assert "1 tasks that run or wait have no end_time: they end with the trace" in notes
     assert "1 empty fields of inst_num are read as 1" in notes
     assert "2 empty fields of plan_cpu are read as 0" in notes
     assert reasons(trace.fidelity().stages[-1])["it requests no devices at all"] == 1

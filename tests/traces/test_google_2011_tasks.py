@@ -113,9 +113,9 @@ def test_tasks_by_hand(tmp_path, cut, end, bom):
     report = str(reader.fidelity())
     for text in (
         "machine_events is not here",
-        "1 row was filled in by Google",
+        "1 rows were filled in by Google",
         "2 tasks were submitted more than once",
-        "1 task gave another request later",
+        "1 tasks gave another request later",
         "3 tasks are still there at the end",
     ):
         assert text in report
@@ -135,7 +135,7 @@ def test_a_row_is_named_by_its_part_and_line(tmp_path):
 def test_tasks_that_were_there_may_be_let_in(tmp_path):
     reader = Google2011(write(tmp_path, "task_events", ROWS), present="start")
     assert found(reader) == {"1": [(0.5, 0.25, 1, 0, 0, 210, "")], **EXPECTED}
-    assert "1 task was there before" in str(reader.fidelity())
+    assert "1 tasks were there before" in str(reader.fidelity())
 
 
 def test_a_window(tmp_path):
@@ -218,7 +218,7 @@ def test_machines_by_hand(tmp_path):
     }
     report = str(Google2011(tmp_path).fidelity())
     assert "2 platforms" in report
-    assert "1 machine was given another capacity" in report
+    assert "1 machines were given another capacity" in report
     assert "4 servers" in report
 
 
@@ -302,7 +302,7 @@ def test_a_part_cut_short_in_the_middle_is_refused_and_at_the_end_is_told(tmp_pa
 def test_rows_out_of_order_are_told(tmp_path):
     reader = Google2011(write(tmp_path, "task_events", ROWS[20:], ROWS[:20]))
     assert found(reader) == EXPECTED
-    assert "earlier than the row before them, the first is row" in str(reader.fidelity())
+    assert "rows are earlier than the row before them, the first is row" in str(reader.fidelity())
     inside = Google2011(write(tmp_path, "task_events", ROWS[:20], ROWS[20:]))
     assert "earlier than the row" not in str(inside.fidelity())
 

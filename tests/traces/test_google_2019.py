@@ -165,9 +165,9 @@ def test_instances_by_hand(tmp_path, cut, end, bom):
     assert [n for n, _ in stages["collection_events, of jobs"].dropped.values()] == [1]
     report = str(reader.fidelity())
     for text in (
-        "1 job runs in an alloc set",
-        "1 job has constraints",
-        "1 job starts after a collection that is no job of the window",
+        "1 jobs run in an alloc set",
+        "1 jobs have constraints",
+        "1 jobs start after a collection that is no job of the window",
         "machine_events is not",
     ):
         assert text in report

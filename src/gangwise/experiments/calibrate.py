@@ -20,6 +20,7 @@ from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.json_text import json_text
 from gangwise.jobs.calibration import Calibration, Finding, calibrate
 from gangwise.jobs.contradictions import Missing, Record
+from gangwise.jobs.hours import ALWAYS
 from gangwise.traces.formats.slurm_notation import fold_nodes
 from gangwise.traces.jobs import JobLog, jobs_of
 from gangwise.traces.registered import open_tables
@@ -93,7 +94,7 @@ class Calibrated:
                 lines.append(f"# explains {told:,} of {of:,} refused jobs in weeks it was not from")
             table = ["[start]" if one.kind == "start" else f"[[{one.kind}]]"]
             table += [f"{key} = {_value(value)}" for key, value in one.entry.items()]
-            always = one.entry.get("hours") == ["Mon-Sun 00:00-24:00"]
+            always = one.entry.get("hours") == [ALWAYS]
             if one.kind == "closed" and self.log.clock is None and not always:
                 table = [f"# {line}" for line in table]
                 lines.append("# the log has no clock: give [clock] start and zone, and uncomment")
@@ -172,10 +173,10 @@ def calibrate_log(
             "the log says that every job started when it was submitted: nobody waited, so there "
             "is nothing to calibrate"
         )
-    told = [] if given is None else [*windows_of(given, record)]
-    away = None if given is None else tuple(m for one in told for m in one.rule)
+    windows = [] if given is None else [*windows_of(given, record)]
+    away = None if given is None else tuple(m for one in windows for m in one.rule)
     found = by_local_time(record, log.clock, progress, away)
-    found = replace(found, findings=(*found.findings, *told))
+    found = replace(found, findings=(*found.findings, *windows))
     unknown = {*log.nodes.names} if given is None or len(log.nodes) == 1 else {*given["server"]}
     return Calibrated(Path(path).name, log, record, found, len(unknown - {*log.nodes.names}))
 

@@ -38,7 +38,7 @@ from gangwise.jobs.contradictions import (
     Swept,
     sweep,
 )
-from gangwise.jobs.hours import Closing
+from gangwise.jobs.hours import ALWAYS, Closing
 from gangwise.traces.formats.slurm_notation import fold_nodes
 
 CHANCE = 1e-3  # highest probability that chance alone gives the evidence of a rule
@@ -641,7 +641,7 @@ def _reserved(record: Record, t: Trials) -> Iterator[Finding]:
             rate = _rate(t.day[away] + 1e6 * codes[away], t.refused[away], 0.5)
             if _tail(times, times, rate) * t.refused.sum() * len(names) > CHANCE:
                 continue
-            always = {"hours": ["Mon-Sun 00:00-24:00"], "from": begin, "to": end}
+            always = {"hours": [ALWAYS], "from": begin, "to": end}
             yield Finding(
                 "closed",
                 {"except": [names[g]], **always},

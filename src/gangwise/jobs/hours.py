@@ -21,6 +21,7 @@ from gangwise.jobs.caps import Cap, claims
 from gangwise.jobs.model import Jobs, Nodes
 
 YEARS = 5  # hours are known for so long after the last submission; from then on all are open
+ALWAYS = "Mon-Sun 00:00-24:00"
 _TIME = r"(\d\d):(\d\d)(?::(\d\d))?"
 _SPAN = re.compile(rf"([\w,-]+) {_TIME}-{_TIME}")
 

@@ -626,7 +626,7 @@ def resource(name: str) -> str:
 def documents(file: Path, text: str = "") -> Iterator[Any]:
     """Objects of a file, or of a text in it, with the lines that they begin in."""
     try:
-        import yaml  # type: ignore[import-untyped]
+        import yaml  # type: ignore[import-untyped]  # it ships no types
     except ImportError as error:
         raise ScenarioError(f"{file} is YAML; {to_install('live')}") from error
 

@@ -22,7 +22,7 @@ from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import read_toml
 from gangwise.jobs.caps import Bounds, Cap, Scope, having
-from gangwise.jobs.hours import Closing, merged, weekly
+from gangwise.jobs.hours import ALWAYS, Closing, merged, weekly
 from gangwise.jobs.kueue import read_kueue
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes, terms_of
 from gangwise.jobs.schedule import Options
@@ -287,12 +287,12 @@ class Site:
             for name, n in zip(jobs.pools, np.bincount(jobs.pool).tolist())
             if known and n and name not in known
         }
-        said = (
+        unknown = (
             f"{sum(lost.values()):,} jobs are of queues that {self.path} does not have "
             f"({', '.join([*lost][:8])}{', …' * (len(lost) > 8)}): they have no quota, and may use "
             "every node",
         ) * bool(lost)
-        return replace(self, ran_on=ran_on, log_clock=clock, notes=(*self.notes, *said))
+        return replace(self, ran_on=ran_on, log_clock=clock, notes=(*self.notes, *unknown))
 
     @property
     def clock(self) -> Clock | None:
@@ -311,7 +311,7 @@ class Site:
         return clock
 
     def _hours(self, rule: Closed) -> Clock:
-        always = rule.hours == ("Mon-Sun 00:00-24:00",)
+        always = rule.hours == (ALWAYS,)
         return self.clock or Clock(0.0) if always else self._known_clock("hours are closed")
 
     def _span(self, rule: Window | Closed, what: str) -> tuple[float, float]:

@@ -658,12 +658,12 @@ def schedulers_section(report: JobReport) -> Section | None:
 
 def _in_words(name: str, lines: Sequence[str]) -> str:
     """What changes do, and what stood there before."""
-    told = [
+    parts = [
         about_scheduler(one.given).rstrip(".") if one.path == "scheduler" else one.words
         for one in changes_of(name)
     ]
     before = ", ".join(line[2:] for line in lines if line.startswith("- ") and " = " in line)
-    return f"{'; '.join(told)}{f' (until now {before})' * bool(before)}."
+    return f"{'; '.join(parts)}{f' (until now {before})' * bool(before)}."
 
 
 def edits_section(report: JobReport) -> Section | None:

@@ -35,7 +35,7 @@ from gangwise.jobs.model import Jobs, Node, Nodes, Shape
 from gangwise.traces.formats.swf import FIELDS
 from gangwise.traces.io.account import reasons, reasons_plain
 from gangwise.traces.registered import open_tables
-from gangwise.traces.tables import UNITS, Tables, left_out, of_one
+from gangwise.traces.tables import UNITS, Tables, left_out
 from gangwise.traces.work import amount_text, counted, percent_text, period, work
 
 QUANTITIES = tuple(UNITS)
@@ -595,7 +595,7 @@ class _Making:
             every,
             assumed,
             unread,
-            tuple(map(of_one, (*self.tables.notes, *self.notes))),
+            (*self.tables.notes, *self.notes),
             self.tables.digests,
             overused(jobs, nodes),
             self._not_modelled(place),

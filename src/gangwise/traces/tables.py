@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -251,22 +250,10 @@ def of_tables(tables: Tables) -> Fidelity:
         len(tables.jobs),
         device_totals(tables),
         implied_load(tables, first, last),
-        tuple(map(of_one, (*tables.notes, *notes))),
+        (*tables.notes, *notes),
         tables.digests,
         tables.units,
     )
-
-
-def of_one(note: str) -> str:
-    """A note in the singular, where it counts one.
-
-    >>> of_one("1 jobs have no run time"), of_one("11 jobs have no run time")
-    ('1 job has no run time', '11 jobs have no run time')
-    """
-    verbs = {"have": "has", "do": "does", "are": "is", "were": "was", "use": "uses"}
-    verbs |= {"run": "runs", "start": "starts", "end": "ends", "ask": "asks", "change": "changes"}
-    one = r"^1 (\w+)s (\w+)"
-    return re.sub(one, lambda of: f"1 {of[1]} {verbs.get(of[2], of[2])}", note)
 
 
 def left_out(tables: Tables) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]:

@@ -108,7 +108,7 @@ def with_terms(raw: pl.DataFrame) -> pl.DataFrame:
     came, late = raw["submit"], raw.select(late=later.fill_null(False))["late"]
     submit = pl.when(late).then("eligible").otherwise("submit")
     raw = raw.with_columns(submit=submit, preceding=pl.Series(before), terms=pl.Series(own))
-    first: float = raw["submit"].min()  # type: ignore[assignment]
+    first: float = raw["submit"].min()  # type: ignore[assignment]  # a number: rows have times
     for i in late.arg_true().to_list():
         if not held[i]:  # one that was held goes to the end of the line
             own[i] += "," * bool(own[i]) + f"queued={came[i] - first:g}"

@@ -230,6 +230,7 @@ class Blocks:
                     if member.file_size and not (hidden or "__MACOSX/" in member.filename):
                         with archive.open(member) as opened:
                             yield opened
+        # Python raises the second for a password, the third for a method that it cannot unpack.
         except (zipfile.BadZipFile, RuntimeError, NotImplementedError, zlib.error) as error:
             raise TraceError(f"the zip archive cannot be unpacked ({error})", self.path) from error
 
