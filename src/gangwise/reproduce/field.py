@@ -346,7 +346,7 @@ class Arrivals(Entities):
 
     def describe(self) -> dict[str, Any]:
         drawn = {"gap": self.gap, "draws": self.draws, "played": list(self.played)}
-        return {**drawn, "files": {self.table.file.name: self.table.digest}}
+        return {**drawn, "files": dict(self.table.digests)}
 
     def fidelity(self) -> list[str]:
         return [f"jobs {self.played[0]:,} to {self.played[1] - 1:,} that Gavel's simulator draws"]

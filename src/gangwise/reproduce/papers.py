@@ -534,7 +534,7 @@ def traced(
         return {k.removesuffix(ending): v for k, v in found.items() if k.endswith(ending)}
 
     def in_all(claim: Claim) -> Callable[[Found], dict[str, Estimate]]:
-        """In all readings but those without an answer, such as an exponent of a loss."""
+        """In all readings."""
 
         def ours(found: Found) -> dict[str, Estimate]:
             with np.errstate(invalid="ignore", divide="ignore"):
@@ -542,7 +542,6 @@ def traced(
                     f"{version}{AT}{reading['name']}": estimate
                     for i, reading in enumerate(readings)
                     for version, estimate in claim.ours(of_reading(found, i)).items()
-                    if np.isfinite(estimate.mean)
                 }
 
         return ours

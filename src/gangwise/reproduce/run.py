@@ -6,6 +6,7 @@ What earlier commands left in the folder stays where it is of the same scale, se
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -197,6 +198,7 @@ def reproduce(
             judged(artefact, claim, *each)
             for claim in artefact.claims
             for each in claim.ours(found).items()
+            if math.isfinite(each[1].mean)  # not an exponent of a loss, or a share of nothing
         ]
         rows += settled(artefact, mine)[0]
         axes = tuple(artefact.panels)
