@@ -157,4 +157,30 @@ def test_a_calibration_moves_quantiles_to_where_starts_were() -> None:
         250, abs=25
     )
     assert Calibration().quantiles(drawn, 0.0, [0.5, 0.9]) == pytest.approx([500, 900], abs=30)
-    assert [calibration.class_of(ahead) for ahead in (599.0, 600.0, 1e9)] == [0, 1, 3]
+
+
+def test_forecasts_with_like_medians_count_most() -> None:
+    """A third of the time told where that is minutes; as told, or a little later, at hours."""
+    rng, calibration = np.random.default_rng(0), Calibration()
+    soon, late = np.linspace(1.0, 100.0, 100), np.linspace(1.0, 40_000.0, 100)
+    for _ in range(1000):
+        calibration.learn(soon, 0.0, rng.uniform(1.0, 33.0), np.inf, rng)
+        calibration.learn(late, 0.0, rng.uniform(1.0, 40_000.0), np.inf, rng)
+    assert calibration.quantiles(soon, 0.0, [0.5])[0] == pytest.approx(17, abs=2)
+    assert calibration.quantiles(late, 0.0, [0.5])[0] == pytest.approx(20_000, abs=2_000)
+    never = np.full(100, np.inf)  # in no future
+    assert np.isinf(calibration.quantiles(never, 0.0, [0.5, 0.9])).all()
+
+
+def test_starts_outside_of_all_futures_are_learned() -> None:
+    """All futures start at once, and a rule that nobody knows delays: its quantiles are told."""
+    rng, calibration, at_once = np.random.default_rng(0), Calibration(), np.full(50, 10.0)
+    delays = rng.exponential(600.0, 4000)
+    for delay in delays:
+        calibration.learn(at_once, 9.0, 10.0 + delay, np.inf, rng)
+    told = calibration.quantiles(at_once + 90.0, 99.0, [0.5, 0.9])
+    assert told == pytest.approx([100 + 600 * np.log(2), 100 + 600 * np.log(10)], rel=0.07)
+    early, drawn = Calibration(), np.linspace(500.0, 1000.0, 51)
+    for start in rng.uniform(0.0, 500.0, 4000):  # before the first of all futures
+        early.learn(drawn, 0.0, start, np.inf, rng)
+    assert early.quantiles(drawn, 0.0, [0.5, 0.9]) == pytest.approx([250, 450], abs=25)

@@ -12,6 +12,7 @@ from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError
 from gangwise.experiments.replay import replay_source
 from gangwise.experiments.replay_scenario import Played, ReplayScenario
+from gangwise.experiments.statistics import count
 from gangwise.experiments.sweep import Progress, silent
 from gangwise.jobs.forecast import (
     DAY,
@@ -176,7 +177,8 @@ def forecast_log(
     state = "as recorded" if recorded else f"as {scheduler} has played the log"
     assumed = past.forecaster.assumed
     line = (
-        f"{len(rows)} jobs wait at {at:.0f} s, {state}. {draws} futures under {assumed}: drawn are "
+        f"{count(len(rows), 'job waits', 'jobs wait')} at {at:.0f} s, {state}. "
+        f"{draws} futures under {assumed}: drawn are "
         "run times (learned from jobs that had ended by then) and who comes (from the log's last "
         f"{DAYS} days); {calibration.known:,} starts foretold at {TRIED} earlier instants correct "
         "them"

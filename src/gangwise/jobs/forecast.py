@@ -46,8 +46,6 @@ STRETCHES = 50
 """Stretches of the past that one future has at most."""
 CHUNK = 128
 """Instants that are played before it is looked whether all have started."""
-CLASSES = 600.0, 3600.0, 6 * 3600.0
-"""Seconds: forecasts are told apart by how far ahead their median is."""
 NO_RULES = "fcfs+easy+best-fit"
 """Rules assumed of a scheduler that does not decide in compiled code."""
 
@@ -383,63 +381,87 @@ class Calibration:
     """Where in the distributions told the starts lay (PIT), and the correction that follows.
 
     Who still waits counts as censored: where in its distribution the present lies, and later
-    (Kaplan and Meier 1958). Without them only the early starts of a burst would be known.
+    (Kaplan and Meier 1958). Without them only the early starts of a burst would be known. A start
+    outside of all futures has a place, too (:func:`_place`): rules of the cluster that are not
+    modelled delay everybody, in all futures alike.
 
     Attributes
     ----------
-    seen : list of (int, float, float, bool)
-        Class of :data:`CLASSES`, time of the forecast, PIT, and whether the job had started.
+    seen : list of (float, float, float, bool)
+        Seconds from the forecast to its median, time of the forecast, place of the start, and
+        whether the job had started.
     """
 
-    PRIOR = 20
-    """Starts of all classes that count in each, and starts that are where they should be."""
+    PRIOR = 10
+    """Starts from everywhere that count, and starts that are where they should be."""
     HALF = 7 * DAY
     """A forecast counts half as much after so long: logs change."""
+    ALIKE = 3.0
+    """Forecasts count less the less alike their medians are: by exp(-1/2) at three times."""
 
-    seen: list[tuple[int, float, float, bool]] = field(default_factory=list)
+    seen: list[tuple[float, float, float, bool]] = field(default_factory=list)
 
     @property
     def known(self) -> int:
         return sum(started for *_, started in self.seen)
-
-    @staticmethod
-    def class_of(ahead: float) -> int:
-        """Class of a forecast whose median is so many seconds ahead."""
-        return int(np.searchsorted(CLASSES, ahead, side="right"))
 
     def learn(
         self, starts: Floats, made: float, start: float, now: float, rng: np.random.Generator
     ) -> None:
         """What has come by ``now`` of a job for which ``starts`` were drawn [draws]."""
         came = start <= now
-        place = (starts < start).mean() + rng.random() * (starts == start).mean()
-        if not came:
-            place = (starts <= now).mean()
-        of = self.class_of(float(np.median(starts)) - made)
-        self.seen.append((of, made, float(place), came))
+        place = _place(starts, made, min(start, now), rng.random() if came else 1.0)
+        self.seen.append((float(np.median(starts)) - made, made, place, came))
 
     def quantiles(self, starts: Floats, now: float, levels: Sequence[float]) -> Floats:
         """Quantiles of starts that were drawn [draws], corrected."""
-        of, made, place, came = np.array(self.seen, dtype=np.float64).reshape(-1, 4).T
+        ahead, made, place, came = np.array(self.seen, dtype=np.float64).reshape(-1, 4).T
         even, one = (np.arange(self.PRIOR) + 0.5) / self.PRIOR, np.ones(self.PRIOR)
-        weight = 0.5 ** (np.maximum(now - made, 0.0) / self.HALF)
+        recent = 0.5 ** (np.maximum(now - made, 0.0) / self.HALF)
+        times = np.clip(ahead, 1.0, 1e9) / np.clip(np.median(starts) - now, 1.0, 1e9)
+        alike = np.exp(-0.5 * (np.log(times) / np.log(self.ALIKE)) ** 2)
 
-        def at(prior: Floats, here: Bools, wanted: Any) -> Floats:
+        def at(prior: Floats, weight: Floats, wanted: Any) -> Floats:
+            here = weight > 1e-9  # of what weighs nothing, nobody may be left at risk
             points = np.concatenate([place[here], prior]), np.concatenate([came[here], one])
             return _censored(*points, np.concatenate([weight[here], one]), wanted)
 
-        everywhere = at(even, of >= 0, even)
-        mine = of == self.class_of(float(np.median(starts)) - now)
-        return np.asarray(np.quantile(starts, at(everywhere, mine, levels), method="higher"))
+        corrected = at(at(even, recent, even), recent * alike, levels)
+        return np.array([_time_at(starts, now, float(each)) for each in corrected])
+
+
+def _place(starts: Floats, made: float, time: float, part: float) -> float:
+    """Place of a time among the starts drawn: their share before it, and of equal ones a part.
+
+    Before all of them it is minus the share of the way from the first one back to the moment of the
+    forecast; after all of them 1 and the seconds since the last.
+    """
+    first, last = float(starts.min()), float(starts.max())
+    if time > last:
+        return 1.0 + time - last
+    if time < first:
+        return -(first - time) / (first - made)
+    return float((starts < time).mean() + part * (starts == time).mean())
+
+
+def _time_at(starts: Floats, now: float, place: float) -> float:
+    """The time at a place, see :func:`_place`."""
+    first, last = float(starts.min()), float(starts.max())
+    if place > 1.0:
+        return last + place - 1.0
+    if place < 0.0 and first < np.inf:
+        return first + max(place, -1.0) * (first - now)
+    return float(np.quantile(starts, max(place, 0.0), method="higher"))
 
 
 def _censored(place: Floats, came: Floats, weight: Floats, levels: Any) -> Floats:
-    """Quantiles of places in [0, 1] of which some are only known to be passed: Kaplan-Meier."""
+    """Quantiles of places of which some are only known to be passed: Kaplan-Meier."""
     order = np.lexsort((-came, place))
     place, weight, starts = place[order], weight[order], came[order] > 0
     at_risk = np.cumsum(weight[::-1])[::-1]
     below = 1.0 - np.cumprod(1.0 - starts * weight / at_risk)
     before = np.concatenate([[0.0], below[:-1]])
     middle = ((below + before) / 2.0)[starts]  # half of a point's own step
-    ends = np.concatenate([[0.0], middle, [1.0]]), np.concatenate([[0.0], place[starts], [1.0]])
+    least, most = min(0.0, place[0]), max(1.0, place[-1])
+    ends = np.concatenate([[0.0], middle, [1.0]]), np.concatenate([[least], place[starts], [most]])
     return np.asarray(np.interp(levels, *ends))
