@@ -121,7 +121,7 @@ def test_what_is_recorded_is_audited_without_nodes():
 def test_right_schedules_of_random_cases_have_no_findings():
     """The count of instants is kept up: an auditor that looks at nothing finds nothing."""
     instants = 0
-    for seed in range(60):
+    for seed in range(30):
         case = MiddleCase(seed)
         schedule = case.played()
         found = audit(
@@ -134,7 +134,7 @@ def test_right_schedules_of_random_cases_have_no_findings():
         )
         assert found.findings == [], (seed, case.names, [str(f) for f in found.findings[:3]])
         instants += found.instants
-    assert instants > 800
+    assert instants > 400
 
 
 def audited(case: SiteCase, schedule, site: Site, rules: Rules | None = None):
@@ -146,7 +146,7 @@ def audited(case: SiteCase, schedule, site: Site, rules: Rules | None = None):
 
 def test_right_schedules_of_sites_have_no_findings_and_wrong_ones_have():
     instants, beyond, elsewhere, shut = 0, 0, 0, 0
-    for seed in range(0, 90, 2):
+    for seed in range(0, 92, 4):
         case = SiteCase(seed)
         if case.size > 60:
             continue
@@ -167,8 +167,8 @@ def test_right_schedules_of_sites_have_no_findings_and_wrong_ones_have():
             moved = tuple(s._replace(pool=names[0] if s.pool else "") for s in shapes)
             other = replace(schedule, jobs=replace(schedule.jobs, shapes=moved))
             elsewhere += audited(case, other, site).counts.get("label", 0)
-    assert instants > 150
-    assert min(beyond, elsewhere, shut) > 100
+    assert instants > 70
+    assert min(beyond, elsewhere, shut) > 50
 
 
 def test_verify_audits_a_replay_and_names_runs_of_an_older_engine(tmp_path, monkeypatch):
@@ -184,7 +184,7 @@ def test_verify_audits_a_replay_and_names_runs_of_an_older_engine(tmp_path, monk
     monkeypatch.undo()
     found = CliRunner().invoke(app, ["verify", str(tmp_path)])
     assert found.exit_code == 0, found.output
-    assert f"1 runs were played by Composed of revision 5; it is at {old.revision}" in found.output
+    assert f"1 run was played by Composed of revision 5; it is at {old.revision}" in found.output
     assert "fcfs+easy+best-fit, seed 0: audited: " in found.output
     # The same folder goes on with the engine of today, and plays the run again.
     replay("twin:alibaba-gpu-v2023", "fcfs+easy+best-fit", out=tmp_path, first=60)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from gangwise.core.errors import ScenarioError
+from gangwise.experiments.compare import compare
+from gangwise.experiments.tune import tune
 from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options, simulate_jobs
 
 
@@ -156,3 +158,16 @@ def test_a_node_that_drains_keeps_what_runs_and_takes_nothing_new(engine):
     assert schedule.end.tolist() == [100, 100, 110, 120]
     assert schedule.attempts.tolist() == [1, 1, 1, 1]
     assert [schedule.placed(j)[0][0] for j in range(4)] == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Jobs.of([0], [1], tipe="a"),
+        lambda: compare("ogasched-default-v1", "drf", 1, [0], job=2),
+        lambda: tune("ogasched-default-v1", "ogasched-react", ["steps=1:3:int"], "never", tryals=1),
+    ],
+)
+def test_an_option_that_there_is_not_is_named(call):
+    with pytest.raises(TypeError, match=r"there is no option '(tipe|job|tryals)'; there are "):
+        call()

@@ -14,7 +14,8 @@ from gangwise.jobs import Composed, Explanation, Place, create_scheduler
 from gangwise.jobs.check import SchedulerCheckFailed, check_scheduler
 from tests.jobs.made import BACKFILLING, QUEUES
 
-NAMES = ["+".join(names) for names in itertools.product(QUEUES, BACKFILLING, ["best-fit"])]
+NAMES = [f"{queue}+easy+best-fit" for queue in QUEUES]
+NAMES += [f"sjf+{backfilling}+best-fit" for backfilling in BACKFILLING if backfilling != "easy"]
 NAMES += [f"fcfs+easy+{choice}" for choice in ("first-fit", "worst-fit", "label")]
 
 

@@ -112,7 +112,7 @@ def test_nodes_shapes_failures_and_cancellations_are_decided_alike() -> None:
 
 @pytest.mark.full
 def test_cases_of_hundreds_of_jobs_are_decided_alike() -> None:
-    assert otherwise_on_nodes(MiddleCase(i) for i in range(60)) == []
+    assert otherwise_on_nodes(MiddleCase(i) for i in range(30)) == []
 
 
 def test_the_first_in_line_keeps_its_start_if_requests_are_true() -> None:

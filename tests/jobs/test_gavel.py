@@ -36,7 +36,7 @@ def test_shares_are_the_programmes_optimum(seed: int, objective: Any) -> None:
     assert near_optimum(objective, *given, weight, age)
 
 
-@pytest.mark.parametrize("J", [32, *(pytest.param(J, marks=pytest.mark.full) for J in (64, 128))])
+@pytest.mark.parametrize("J", [32, *(pytest.param(J, marks=pytest.mark.full) for J in (64,))])
 @pytest.mark.parametrize("objective", get_args(Objective))
 def test_shares_on_measured_throughputs(J: int, objective: Any, traces: Any) -> None:
     """Of jobs drawn from Gavel's table; some run on two of its three kinds of GPUs alone."""
@@ -52,7 +52,7 @@ def test_shares_on_measured_throughputs(J: int, objective: Any, traces: Any) -> 
         assert -2e-4 <= compare_cost(*given, np.array([0.45, 1.46, 2.48]), need) - 1 <= 1e-4
     elif objective in get_args(Flat):
         assert near_optimum(objective, *given, weight, rng.uniform(0, 1e5, J))
-    elif J < 128:
+    else:
         fifo = objective == "hierarchical-fifo"
         entities = rng.integers(0, 3, J), np.arange(1.0, 4.0)
         ours, theirs = compare_filled(*given, *entities, np.ones(J), fifo)
@@ -233,7 +233,7 @@ def test_rounds_share_one_device_among_two_jobs() -> None:
 @pytest.mark.parametrize(
     ("objective", "seed"),
     [
-        *((objective, seed) for objective in ("max-min", "total", "fifo") for seed in range(4)),
+        *((objective, seed) for objective in ("max-min", "total", "fifo") for seed in range(2)),
         *((objective, 0) for objective in get_args(Objective)[3:]),
     ],
 )

@@ -185,10 +185,10 @@ def test_schedulers_that_look_at_all_jobs_at_once_keep_to_closed_hours(name):
     """Long jobs start at night; without hours some start by day. A start by day is an error."""
     rng = np.random.default_rng(5)
     jobs = Jobs.of(
-        np.sort(rng.uniform(0, 86_400, 60)),
-        rng.integers(1000, 9000, 60),
-        rng.integers(1, 4, 60),
-        limit=rng.choice([1800, 20_000], 60),
+        np.sort(rng.uniform(0, 86_400, 30)),
+        rng.integers(1000, 9000, 30),
+        rng.integers(1, 4, 30),
+        limit=rng.choice([1800, 20_000], 30),
     )
     closed = Closed(hours=("Mon-Sun 08:00-18:00",), longer_than=4 * 3600)
     site = Site(Rules(closed=(closed,), clock=MONDAY))

@@ -129,8 +129,8 @@ def test_starts_are_those_of_slurms_rules_said_plainly():
 @pytest.mark.full
 @pytest.mark.parametrize("part", range(4))
 def test_many_starts_are_those_of_slurms_rules_said_plainly(part):
-    check(range(part, 160, 4), 60)
-    check(range(part, 16, 4), 250)
+    check(range(part, 80, 4), 60)
+    check(range(part, 8, 4), 250)
 
 
 def test_use_of_the_past_moves_a_user_back_and_is_forgotten():
@@ -176,13 +176,13 @@ def differing(seed: int) -> list[str]:
 
 
 def test_compiled_code_and_python_decide_alike():
-    for seed in range(8, 13):
+    for seed in range(8, 11):
         assert differing(seed) == [], seed
 
 
 @pytest.mark.full
 def test_compiled_code_and_python_decide_alike_in_many_cases():
-    for seed in range(13, 200):
+    for seed in range(13, 80):
         assert differing(seed) == [], seed
 
 

@@ -423,7 +423,7 @@ def test_jobs_wait_for_a_node_that_saves_them_where_limits_are_enforced_and_only
 
 
 @pytest.mark.parametrize("name", ["labels", "ucb", "learned", "learned-moving", "oracle-moving"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_compiled_and_plain_learn_and_decide_alike(name, seed):
     rng = np.random.default_rng([seed, 5])
     J, N, L = 150, 6, 3

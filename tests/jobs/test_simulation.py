@@ -73,7 +73,7 @@ def told(schedule: Schedule, case: Case) -> list:
 @pytest.mark.parametrize("part", range(8))
 def test_cases_of_hundreds_of_jobs_are_played_as_the_witness_says(part):
     """Shortcuts go wrong where queues are long: benchmarks/jobs_cases.py plays more of these."""
-    for seed in range(part, 2000, 8):
+    for seed in range(part, 800, 8):
         case = MiddleCase(seed)
         said = case.differences(case.played())
         assert not said, (seed, case.names, said)
@@ -83,7 +83,7 @@ def test_cases_of_hundreds_of_jobs_are_played_as_the_witness_says(part):
 @pytest.mark.parametrize("part", range(4))
 def test_cases_of_sites_are_played_as_the_witness_says(part):
     """Under pools, caps, windows and latency, decided in compiled code and in Python."""
-    for seed in range(part, 1000, 4):
+    for seed in range(part, 400, 4):
         case = SiteCase(seed)
         for engine in ("auto", "plain") if seed % 5 == 0 else ("auto",):
             said = case.differences(case.played(engine=engine))
@@ -91,17 +91,17 @@ def test_cases_of_sites_are_played_as_the_witness_says(part):
 
 
 def test_some_cases_of_sites_are_played_as_the_witness_says():
-    for seed in range(36):
-        case = SiteCase(7 * seed)
+    for seed in range(0, 252, 14):
+        case = SiteCase(seed)
         for engine in ("auto", "plain") if case.size < 60 else ("auto",):
             said = case.differences(case.played(engine=engine))
-            assert not said, (7 * seed, case.names, engine, case.rules, said)
+            assert not said, (seed, case.names, engine, case.rules, said)
 
 
 @pytest.mark.parametrize("name", ["fcfs+conservative+first-fit", "sjf+conservative+best-fit"])
 def test_no_job_waits_beside_an_empty_cluster_for_reservations_in_each_others_way(name):
     """Jobs that outlive their requests leave reservations due at once that exclude one another."""
-    for seed in range(12):
+    for seed in range(6):
         rng = np.random.default_rng(seed)
         run = rng.integers(1, 300, 30).astype(float)
         jobs = Jobs.of(
@@ -122,8 +122,8 @@ def test_no_job_waits_beside_an_empty_cluster_for_reservations_in_each_others_wa
 
 def test_the_witness_equals_a_simulator_that_walks_every_second():
     """And so do a built-in scheduler and its parts in Python."""
-    for seed in range(0, 3000, 8):
-        names = COMBINATIONS[seed // 8 % len(COMBINATIONS)]
+    for seed in range(0, 3200, 16):
+        names = COMBINATIONS[seed // 16 % len(COMBINATIONS)]
         case = Case(seed, binary=names[0] == "fair-share", shared=names[2] == "fgd")
         witness = slow(case, names)
         expected = [
@@ -152,7 +152,7 @@ def test_jobs_beyond_the_depth_are_tried_at_the_next_instant():
 def test_nobody_starts_later_than_was_ever_promised(backfilling, choice):
     """Where jobs keep to their requests, nodes stay up and nobody is let in ahead of the queue."""
     kept = 0
-    for seed in range(1500):
+    for seed in range(500):
         case = Case(seed, shared=choice == "fgd")
         jobs = case.jobs
         given = case.conditions
@@ -168,26 +168,26 @@ def test_nobody_starts_later_than_was_ever_promised(backfilling, choice):
         promised = np.isfinite(schedule.reserved)
         assert (schedule.start[promised] <= schedule.reserved[promised]).all(), seed
         kept += int(promised.sum())
-    assert kept > 30
+    assert kept > 10
 
 
 def test_every_schedule_keeps_to_what_must_hold():
     """Of built-in parts, and of schedulers that preempt, which no second simulator plays."""
-    for seed in range(600):
+    for seed in range(len(COMBINATIONS)):
         names = COMBINATIONS[seed % len(COMBINATIONS)]
         case = Case(seed, binary=names[0] == "fair-share", shared=names[2] == "fgd")
         schedule = played(case, names, "compiled")
         check_schedule(case.jobs, case.nodes, case.conditions, schedule)
     preempted = 0
-    for seed in range(60):
+    for seed in range(30):
         case = Case(seed)
-        for scheduler in preemptive(shares=seed < 6):
+        for scheduler in preemptive(shares=seed < 3):
             schedule = simulate_jobs(
                 case.jobs, case.nodes, scheduler, case.conditions, case.options, engine="plain"
             )
             check_schedule(case.jobs, case.nodes, case.conditions, schedule)
             preempted += schedule.counts["preemptions"]
-    assert preempted > 20
+    assert preempted > 10
 
 
 def preemptive(shares: bool) -> list:

@@ -107,6 +107,20 @@ def test_every_pool_has_a_first_in_line_of_its_own():
     assert played(site, jobs, nodes, "fcfs+none+best-fit") == [0, 0, 100, 20, 120]
 
 
+def test_nothing_is_kept_for_the_first_in_line_once_a_cap_holds_it():
+    """Its own user's job passes it and takes of the cap: who comes then may pass it, too."""
+    jobs = Jobs.of(
+        submit=[0, 1, 1, 2],
+        run=[100, 10, 90, 500],
+        limit=[100, 10, 90, 500],
+        tasks=[2, 4, 1, 1],
+        user=["bob", "ann", "ann", "eve"],
+    )
+    site = Site(Rules(cap=(CapRule(scope="user", of="cpu", most=4),)))
+    # Ann's four are promised second 100; her other job takes one until 91, and eve comes meanwhile.
+    assert played(site, jobs, Nodes.pool(4)) == [0, 502, 1, 2]
+
+
 def test_processors_without_nodes_are_shared_out_by_count():
     rules = Rules(
         pool=(Pool(name="a", count=6), Pool(name="b", count=2)), window=(Window(to=5, count=3),)

@@ -58,6 +58,13 @@ def require_range(name: str, bounds: tuple[float, float], positive: bool = False
         raise ValueError(f"{name} must be a range (low, high) with 0 {least} low ≤ high")
 
 
+def require_options(given: Mapping[str, object], known: type) -> None:
+    """Raise TypeError, as a call does, for a keyword that is no field of ``known``, a TypedDict."""
+    if unknown := given.keys() - known.__annotations__.keys():
+        names = ", ".join(known.__annotations__)
+        raise TypeError(f"there is no option {min(unknown)!r}; there are {names}")
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file; raises ScenarioError with the file and the line at fault."""
     try:

@@ -93,6 +93,12 @@ class _Auditor:
         new[1:] = (np.diff(self.job) != 0) | (np.diff(self.begin) != 0)
         self.attempt, self.first = np.cumsum(new) - 1, np.flatnonzero(new)
         self.of, self.from_, self.until = self.job[new], self.begin[new], self.end[new]
+        # Tasks of an attempt, the fewest it may have, by how much it takes longer than with all.
+        self.had = np.bincount(self.attempt, self.tasks, minlength=self.first.size)
+        few = [re.search(r"(?:^|,)fewest=(\d+)", text) for text in jobs.terms]
+        fewest = np.array([int(m[1]) if m else 2**62 for m in few])[jobs.term[self.of]]
+        self.fewest = np.minimum(fewest, jobs.tasks[self.of])
+        self.longer = jobs.tasks[self.of] / np.maximum(self.had, 1)
         demand = np.zeros((len(jobs.shapes), len(nodes.devices)), dtype=np.int64)
         for s, shape in enumerate(jobs.shapes):
             for name, amount in zip(jobs.devices, shape.demand):
@@ -156,8 +162,7 @@ class _Auditor:
 
     def pieces_hold(self) -> None:
         """Check gangs, tasks per node, labels, and that nodes are up."""
-        had = np.bincount(self.attempt, self.tasks, minlength=self.first.size)
-        bad = had != self.jobs.tasks[self.of]
+        bad = (self.had < self.fewest) | (self.had > self.jobs.tasks[self.of])
         self.bad_attempts("gang", bad, "has not all its tasks, or too many")
         here = self.attempt * len(self.names) + self.node
         _, at, of = np.unique(here, return_index=True, return_inverse=True)
@@ -344,7 +349,8 @@ class _Auditor:
         every = np.arange(len(jobs))
         self.found("dependency", bad, every, None, start, "starts before another ended")
         ran = self.until - self.from_
-        limit: Floats = np.asarray(jobs.limit[self.of], dtype=np.float64)
+        asked = jobs.requested[self.of]  # the others' limits are their run times
+        limit: Floats = jobs.limit[self.of] * np.where(asked, 1.0, self.longer)
         if o.enforced and o.limits == "wall-clock":
             self.bad_attempts("limit", ran > limit + NEAR, "runs past its limit")
         if self.truth and not self.conditions.factors and self.outcome.pieces is not None:
@@ -359,7 +365,7 @@ class _Auditor:
             rate = np.minimum.reduceat(each, self.first) if self.first.size else rate
         if given.noise is not None:
             rate = rate * np.asarray(given.noise)[self.of]
-        work = jobs.run[self.of]
+        work = jobs.run[self.of] * self.longer
         if o.enforced and o.limits == "work":
             work = np.minimum(work, limit)
         takes = work / rate

@@ -240,6 +240,7 @@ class _World:
             type=[user(l) for l in self.types],
             user=[user(u) for u in self.users],
             pool=self.pool if self.site else None,
+            terms=["fewest=1" if j % 3 else "" for j in range(J)],
         )
         rates = np.array([self.rates[[user(l) for l in range(3)].index(t)] for t in jobs.types])
         ups = [(t + 100.0, n) for t, n in self.fails + self.drains]
@@ -250,7 +251,11 @@ class _World:
         on = {name: ",".join(node(n) for n in on) for name, on in zip("ab", self.on, strict=True)}
         pools = tuple(Pool(name=name, nodes=on[name], tier=1 + (name == "b")) for name in "ab")
         weights = Priority(age=100, fair_share=1000, job_size=10, half_life=math.inf, period=60)
-        site = Site(Rules(pool=pools, cap=tuple(self.caps), priority=weights))
+        # Six GPUs are enough for each job, and too few for two: Kueue starts some with fewer tasks.
+        flavor = {"name": "any", "quotas": {"gpu": {"nominal": 6.0}}}
+        groups = [{"resources": ["gpu"], "flavors": [flavor]}]
+        kueue = {"queues": [{"name": name, "cohort": "", "groups": groups} for name in "ab"]}
+        site = Site(Rules(kueue=kueue, pool=pools, cap=tuple(self.caps), priority=weights))
         return Tables.of(*site.placed(jobs, nodes, happens), site.options(options))
 
 

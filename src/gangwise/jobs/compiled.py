@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gangwise.core.arrays import Ints
+from gangwise.core.arrays import Ints, read_only
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.jobs import kernels, rate_kernels, round_kernels, run_times
 from gangwise.jobs.books import Books, Piece, Queue, Running
@@ -286,17 +286,8 @@ def inputs(t: Tables, rules: kernels.Rules) -> tuple[kernels.Given, int]:
         key = {kernels.SJF: jobs.limit, kernels.EDF: jobs.deadline}.get(rules.queue)
         by_rank = np.argsort(-jobs.priority if key is None else key, kind="stable")
     rows = np.zeros(J, dtype=kernels.WORK)
-    columns = (
-        np.ascontiguousarray(jobs.submit),
-        np.ascontiguousarray(t.work),
-        np.ascontiguousarray(jobs.limit),
-        _once(jobs.tasks),
-        _once(jobs.shape),
-        _once(jobs.type),
-        _once(jobs.user),
-        t.doomed,
-        t.aside,
-    )
+    once = map(_once, (jobs.tasks, jobs.shape, jobs.type, jobs.user))
+    columns = tuple(map(read_only, (jobs.submit, t.work, jobs.limit, *once, t.doomed, t.aside)))
     rows["claim"], rows["hours"] = t.claims.of_job, t.hours.of_job
     bounded = np.where(t.fraction > 0, 2**31 - 1, N)
     pieces = kernels.fill_work(rows, columns, bounded, by_rank, 2**31 - 1)
@@ -352,7 +343,7 @@ def cluster_of(t: Tables) -> kernels.Cluster:
 
 def _once(column: Ints) -> Ints:
     """A column for the kernels: one value where one stands for all."""
-    return np.ascontiguousarray(column[:1] if column.strides == (0,) else column)
+    return column[:1] if column.strides == (0,) else column
 
 
 def _least(t: Tables) -> Ints | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -156,7 +157,8 @@ def tree_of(quotas: Mapping[str, Any]) -> dict[str, Holder]:
 class Workload:
     job: Job
     queue: Holder
-    asks: dict[str, float]
+    asks: dict[str, int]  # by a pod, in thousandths
+    tasks: int  # pods to be admitted: all, or with partial admission fewer
     needs: Amounts = field(default_factory=dict)  # by the flavors it was assigned
     admitted: float = -math.inf
 
@@ -182,7 +184,7 @@ def assign(w: Workload, fair: bool) -> int:
     preempts = told.get("borrow", "Never") != "Never"
     preempts |= fair and told.get("reclaim", "Never") != "Never"
     for resources, flavors in queue.groups:
-        mine = {kind: w.asks[kind] for kind in resources if w.asks.get(kind)}
+        mine = {kind: w.tasks * w.asks[kind] / 1000 for kind in resources if w.asks.get(kind)}
         best: tuple[int, bool, str] | None = None
         for flavor in flavors if mine else ():
             how, borrows = FIT, False
@@ -205,6 +207,33 @@ def assign(w: Workload, fair: bool) -> int:
             worst = max(worst, best[0])
             w.needs |= {(best[2], kind): amount for kind, amount in mine.items()}
     return worst
+
+
+def nominate(
+    w: Workload, tasks: int, old: Sequence[Workload], fair: Sequence[str]
+) -> tuple[int, list[Workload]]:
+    """How so many pods of a workload fit, and who gives way to them."""
+    w.tasks = tasks
+    how = assign(w, bool(fair))
+    return how, targets_of(w, old, fair) if how == PREEMPT else []
+
+
+def nominate_most(
+    w: Workload, old: Sequence[Workload], fair: Sequence[str]
+) -> tuple[int, list[Workload]]:
+    """Partial admission: all pods, or where neither borrowing nor preemption helps, the most.
+
+    They are found by binary search, down to the minimum; where these are too many as well, it is
+    all again.
+    """
+
+    def able(fewer: int) -> bool:
+        how, out = nominate(w, w.job.tasks - fewer, old, fair)
+        return how == FIT or bool(out)
+
+    spare = w.job.tasks - w.job.fewest
+    fewer = bisect_left(range(spare + 1), True, key=able) if spare and not able(0) else 0
+    return nominate(w, w.job.tasks - fewer * (fewer <= spare), old, fair)
 
 
 def candidates_of(w: Workload, admitted: Iterable[Workload]) -> list[Workload]:
@@ -381,7 +410,7 @@ class Kueue:
                 done = self._held.pop(event.job.id)
                 done.queue.take(done.needs, -1)
         waiting = [
-            Workload(job, self._queue_of(job), asks_of(job, books.nodes))
+            Workload(job, self._queue_of(job), asks_of(job, books.nodes), job.tasks)
             for job in queue
             if job.id not in self._held
         ]
@@ -391,16 +420,17 @@ class Kueue:
         self._admit(waiting, trial, now, actions)
         tally = trial.tally()
         for w in sorted(self._held.values(), key=lambda w: w.admitted):
-            job = w.job
-            if job.id in trial.running:
+            if w.job.id in trial.running:
                 continue
+            job = w.job if w.tasks == w.job.tasks else replace(w.job, tasks=w.tasks)
+            admitted = "it is admitted" + f" with {w.tasks} of {w.job.tasks} pods" * (job != w.job)
             if tally.holds(job) is not None or books.opens(job, now) > now:
-                self._why[job.id] = "it is admitted; a cap or closed hours keep it", now
+                self._why[job.id] = f"{admitted}; a cap or closed hours keep it", now
                 continue
             up = trial.up & self._on_flavors(w, books.nodes)
             chosen = self.choice.place(job, replace(trial, up=up), now)
             if chosen is None:
-                self._why[job.id] = "it is admitted, and its pods do not fit on the nodes", now
+                self._why[job.id] = f"{admitted}, and its pods do not fit on the nodes", now
                 continue
             pieces = pieces_of(self.choice, job, chosen, trial)
             trial.take(job.shape, pieces)
@@ -444,8 +474,7 @@ class Kueue:
             old = [w for name, w in self._held.items() if name not in fresh]
             entries = []
             for w in heads.values():
-                how = assign(w, bool(fair))
-                out = targets_of(w, old, fair) if how == PREEMPT else []
+                how, out = nominate_most(w, old, fair)
                 if how == FIT or out:
                     entries.append((w, out))
                     continue
@@ -458,7 +487,7 @@ class Kueue:
             for w, out in admitted:
                 waiting.remove(w)
                 fresh.add(w.job.id)
-                waiting += [Workload(o.job, o.queue, o.asks) for o in out]
+                waiting += [Workload(o.job, o.queue, o.asks, o.job.tasks) for o in out]
                 for other in out:
                     self._why[other.job.id] = f"it was preempted for {w.job.id}", now
                 if out:
@@ -513,10 +542,9 @@ class Kueue:
         return Explanation(job, why, (), since, math.inf)
 
 
-def asks_of(job: Job, nodes: Nodes) -> dict[str, float]:
-    """What all pods of a job ask for together, and how many they are."""
-    each = {k: job.tasks * d / 1000 for k, d in zip(nodes.devices, job.shape.demand)}
-    return each | {"pods": float(job.tasks)}
+def asks_of(job: Job, nodes: Nodes) -> dict[str, int]:
+    """Thousandths that a pod of a job asks for, itself as one of ``pods``."""
+    return dict(zip(nodes.devices, job.shape.demand)) | {"pods": 1000}
 
 
 def room(queue: Holder, k: Key, amount: float) -> float:
@@ -766,5 +794,4 @@ def read_kueue(folder: Path) -> dict[str, Any]:
     cohorts = [r.holder(one) for one in r.kinds.get("Cohort", ())]
     quotas = {"queues": queues, "cohorts": cohorts, "local": local, "flavors": labels, "fair": fair}
     tree_of(quotas)
-    notes = *r.said, "partial admission is not played: gangs are whole"
-    return {"rules": {"kueue": quotas}, "scheduler": "kueue", "notes": notes}
+    return {"rules": {"kueue": quotas}, "scheduler": "kueue", "notes": tuple(r.said)}

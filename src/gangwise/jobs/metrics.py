@@ -142,10 +142,11 @@ class Outcome(Tabular):
     def of(cls, schedule: Schedule, name: str, restart: float = 0.0) -> Outcome:
         """What a simulation did; ``restart`` is what it took for the seconds a restart costs."""
         jobs, nodes = schedule.jobs, schedule.nodes
-        demand, lost = held_devices(jobs, nodes), schedule.lost
+        demand, lost, pieces = held_devices(jobs, nodes), schedule.lost, _pieces(schedule)
         again = (schedule.attempts > 1) & np.isfinite(schedule.end)
         if restart > 0 and again.any():  # what was lost of attempts cut short is there already
             spent = np.minimum(schedule.end - schedule.last_start, restart)
+            spent /= longer_by(jobs, pieces, schedule.end - schedule.last_start)
             lost = lost + np.where(again, spent, 0.0) * _dominant(demand, nodes)
         return cls(
             name,
@@ -155,7 +156,7 @@ class Outcome(Tabular):
             schedule.last_start,
             schedule.end,
             demand,
-            _pieces(schedule),
+            pieces,
             lost,
             (schedule.phase == FINISHED) & (schedule.attempts == 1),
             schedule.phase,
@@ -245,7 +246,7 @@ class Outcome(Tabular):
         """Device-seconds held, of each device type, [K]; attempts cut short as well."""
         if self.pieces is None:
             run = np.where(self.ended, self.end - self.last_start, 0.0)
-            return np.asarray(run @ self.demand)
+            return np.asarray((run / self._longer) @ self.demand)
         return self._held_by(True)
 
     def _held_by(self, chosen: Bools | Floats | bool) -> Floats:
@@ -254,6 +255,10 @@ class Outcome(Tabular):
         assert of is not None
         seconds = of.tasks * (of.end - of.begin)
         return np.asarray((chosen * seconds) @ self.per_task[of.job])
+
+    @cached_property
+    def _longer(self) -> Floats:
+        return longer_by(self.jobs, self.pieces, self.end - self.last_start)
 
     @property
     def per_task(self) -> Floats:
@@ -297,7 +302,7 @@ class Outcome(Tabular):
         known = self.ended & self.clean & (run > 0) & (self.jobs.run > 0)
         found: Floats = np.full(len(self.jobs), np.nan)
         found[known] = self.jobs.run[known] / run[known]
-        return found
+        return found * self._longer
 
     def stragglers(self, noise: Floats | None = None) -> Floats:
         """Device-seconds lost since gangs ran slower than the labels of their nodes say, [K].
@@ -412,7 +417,7 @@ class Outcome(Tabular):
         """Beginnings, ends and amounts of every hold of a device type."""
         if self.pieces is None:
             on = np.flatnonzero(self.ended)
-            return self.last_start[on], self.end[on], self.demand[on, k]
+            return self.last_start[on], self.end[on], (self.demand[:, k] / self._longer)[on]
         of = self.pieces
         return of.begin, of.end, of.tasks * self.per_task[of.job, k]
 
@@ -504,6 +509,23 @@ def held_devices(jobs: Jobs, nodes: Nodes) -> Floats:
                 per_shape[s, nodes.devices.index(device)] = amount / 1000
     found: Floats = per_shape[jobs.shape] * jobs.tasks[:, None]
     return found
+
+
+def longer_by(jobs: Jobs, pieces: Pieces | None, ran: Floats) -> Floats:
+    """By how much jobs took longer since they had fewer tasks than they ask for, [J], or [1] of 1.
+
+    Of pieces, the tasks of the last attempt tell; as recorded, the seconds that it ``ran`` [J].
+    """
+    if not any("fewest=" in text for text in jobs.terms):
+        return np.ones(1)
+    may = np.array(["fewest=" in text for text in jobs.terms])[jobs.term]
+    whole, had = ran, jobs.run
+    if pieces is not None:
+        last = pieces.why == LAST
+        had = np.bincount(pieces.job[last], pieces.tasks[last], len(jobs)).astype(np.float64)
+        whole = jobs.tasks.astype(np.float64)
+    known = may & (had > 0) & np.isfinite(whole)
+    return np.divide(whole, had, out=np.ones(len(jobs)), where=known)
 
 
 def _dominant(demand: Floats, nodes: Nodes) -> Floats:

@@ -11,13 +11,14 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.arrays import Bools, Floats, Ints, Tabular
 from gangwise.core.errors import ScenarioError
+from gangwise.core.settings import require_options
 
 # ----------------------------------------------------------------------------------------- nodes
 
@@ -210,7 +211,8 @@ class Job:
     terms : str
         What else must hold at its start, see :func:`terms_of`: ``array=NAME%N``, at most N jobs of
         that name at once; ``license/NAME=N`` licences held; ``features=…`` of its nodes;
-        ``queued=T``: its place in line is that of a job submitted then.
+        ``queued=T``: its place in line is that of a job submitted then; ``fewest=N``: it may be
+        started with so few of its tasks, and then takes longer by as much as it has fewer.
     """
 
     id: str
@@ -230,6 +232,11 @@ class Job:
     pool: str = ""
     qos: str = ""
     terms: str = ""
+
+    @property
+    def fewest(self) -> int:
+        """With how many of its tasks it may be started."""
+        return int(terms_of(self.terms).get("fewest", self.tasks)) if self.terms else self.tasks
 
     @property
     def length(self) -> float:
@@ -274,6 +281,31 @@ class Account:
             shown = ", ".join(map(str, rows[:3])) + (", …" if rows.size > 3 else "")
             lines.append(f"set aside: {rows.size:,} {reason} (row{'s' * (rows.size > 1)} {shown})")
         return lines + [f"assumed: {n:,} {what}" for what, n in self.noted.items()]
+
+
+class Columns(TypedDict, total=False):
+    """Columns that :meth:`Jobs.of` can do without."""
+
+    id: npt.ArrayLike
+    limit: npt.ArrayLike
+    per_node: npt.ArrayLike
+    constraint: Sequence[Mapping[str, str]] | None
+    type: npt.ArrayLike | None
+    user: npt.ArrayLike | None
+    deadline: npt.ArrayLike
+    budget: npt.ArrayLike
+    priority: npt.ArrayLike
+    after: Mapping[Any, Sequence[Any]] | None
+    recorded_start: npt.ArrayLike
+    recorded_end: npt.ArrayLike
+    charged: npt.ArrayLike | None
+    pool: npt.ArrayLike | None
+    qos: npt.ArrayLike | None
+    terms: npt.ArrayLike | None
+
+
+_USUAL = {"limit": np.nan, "per_node": 0.0, "deadline": np.inf, "budget": np.inf, "priority": 0.0}
+_USUAL |= {"recorded_start": np.nan, "recorded_end": np.nan}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -336,23 +368,7 @@ class Jobs(Tabular):
         run: npt.ArrayLike,
         tasks: npt.ArrayLike = 1,
         demand: Mapping[str, npt.ArrayLike] | None = None,
-        *,
-        id: npt.ArrayLike | None = None,
-        limit: npt.ArrayLike = np.nan,
-        per_node: npt.ArrayLike = 0,
-        constraint: Sequence[Mapping[str, str]] | None = None,
-        type: npt.ArrayLike | None = None,
-        user: npt.ArrayLike | None = None,
-        deadline: npt.ArrayLike = np.inf,
-        budget: npt.ArrayLike = np.inf,
-        priority: npt.ArrayLike = 0.0,
-        after: Mapping[Any, Sequence[Any]] | None = None,
-        recorded_start: npt.ArrayLike = np.nan,
-        recorded_end: npt.ArrayLike = np.nan,
-        charged: npt.ArrayLike | None = None,
-        pool: npt.ArrayLike | None = None,
-        qos: npt.ArrayLike | None = None,
-        terms: npt.ArrayLike | None = None,
+        **more: Unpack[Columns],
     ) -> Jobs:
         """From columns in the log's order; a scalar stands for a column of it.
 
@@ -381,27 +397,21 @@ class Jobs(Tabular):
         >>> jobs.id, jobs.shapes
         (array([1, 0]), (Shape(demand=(500,), ...), Shape(demand=(1000,), ...)))
         """
-        J = np.asarray(submit).size
+        given, J = dict[str, Any](more), np.asarray(submit).size
+        require_options(given, Columns)
+        id = given.get("id")
         ids = np.arange(J) if id is None else np.array(id)
         if ids.shape != (J,):
             raise ScenarioError(f"{J} jobs have {ids.size} ids")
-        numbers = {
-            "submit": submit,
-            "run": run,
-            "limit": limit,
-            "per_node": per_node,
-            "deadline": deadline,
-            "budget": budget,
-            "priority": priority,
-            "recorded_start": recorded_start,
-            "recorded_end": recorded_end,
-        }
+        numbers = {"submit": submit, "run": run}
+        numbers |= {name: given.get(name, usual) for name, usual in _USUAL.items()}
         columns = {name: _column(values, J) for name, values in numbers.items()}
         columns |= {"id": ids, "tasks": _column(tasks, J, whole=True)}
         log = _Log(columns, {"cpu": 1.0} if demand is None else demand)
         if id is not None:
             log.reject(_repeated(ids), "whose id came before")
-        return log.jobs(constraint, after or {}, (type, user, charged, pool, qos, terms))
+        names = [given.get(name) for name in ("type", "user", "charged", "pool", "qos", "terms")]
+        return log.jobs(given.get("constraint"), given.get("after") or {}, tuple(names))
 
     def __len__(self) -> int:
         return self.submit.size

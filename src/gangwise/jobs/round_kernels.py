@@ -513,7 +513,8 @@ def only_joined(g: Given, x: State, fresh: int) -> bool:
       against the same promise, and so gets the same answer. A job that starts behind it changes
       which nodes the choice picks for it: that start sets `again`. FGD counts submitted tasks, so
       that a submission alone changes its choice: not where any was refused;
-    - one that a cap kept from starting is kept so: what counts in a cap was only taken since.
+    - one that a cap kept from starting is kept so: what counts in a cap was only taken since. If
+      a cap holds the first in line now, nothing is kept for it any more.
 
     The promise itself stays: what starts behind the first in line ends before it or leaves room at
     it, and a promise in the past is made anew. With pools, all this holds of each pool's first.
@@ -536,6 +537,8 @@ def only_joined(g: Given, x: State, fresh: int) -> bool:
         return False
     for p in range(x.heads.size):
         if x.heads[p].job >= 0:
+            if capped(g, x, x.heads[p].job):
+                return False
             for i in range(fresh):
                 if before(g, x.standing, g.by_rank[x.fresh[i]], x.heads[p].job):
                     return False

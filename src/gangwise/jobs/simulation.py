@@ -249,6 +249,7 @@ class JobSimulation:
         running = self.books.running.pop(str(self.tables.jobs.id[j]), None)
         if running is not None:
             self.tally.take(running.job, -1)
+            self._resize(j, int(self.tables.jobs.tasks[j]))
         if running is None:
             event = Event(kind, self.now, self.waiting.pop(self._place_in_queue(j)))
         else:
@@ -314,11 +315,25 @@ class JobSimulation:
         pieces = action.pieces or self.books.tell_apart(job.shape, action.tasks)
         pieces = self._try(j, pieces)
         del self.waiting[i]
+        total = sum(count for _, count in action.tasks)
+        if total < job.tasks:
+            job = replace(job, tasks=total)
+            self._resize(j, total)
         self._call(kernels.PLACE, j, len(pieces))
         overhead = float(self.state.jobs["overhead"][j]) + self.tables.options.latency
         self.books.running[job.id] = Running(job, pieces, now, overhead)
         self.tally.take(job)
         self.books.events.append(Event("started", now, job, pieces=pieces))
+
+    def _resize(self, j: int, tasks: int) -> None:
+        """Job j has so many tasks from now on, and as much work as before in all."""
+        row, t = self.given.jobs[j : j + 1], self.tables
+        if row["tasks"] == tasks:
+            return
+        self.state.jobs["left"][j] *= float(row["tasks"][0]) / tasks
+        longer = float(t.jobs.tasks[j]) / tasks
+        row["tasks"], row["work"] = tasks, t.work[j] * longer
+        row["limit"] = t.jobs.limit[j] * (1.0 if t.jobs.requested[j] else longer)
 
     def _try(self, j: int, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
         """Put pieces where compiled code takes them from; several on a node become one."""
@@ -345,7 +360,7 @@ class JobSimulation:
             yield f"is placed in {self.tables.hours.why(job.row, self.now)}"
         if (cap := self.tally.holds(job)) is not None:
             yield f"is placed beyond the {cap.describe(str(cap.name(job)))}"
-        if total != job.tasks:
+        if not job.fewest <= total <= job.tasks:
             yield f"has {job.tasks} tasks, {total} are placed; all or none"
         in_pieces: dict[int, int] = {}
         for n, c, _ in action.pieces:

@@ -229,13 +229,13 @@ class MeasuredWorld:
 
     @property
     def digests(self) -> Mapping[str, str]:
-        return {self.table.file.name: self.table.digest}
+        return dict(self.table.digests)
 
     def describe(self) -> str:
         every = sum(map(len, self.measured.values()))
         of = ", ".join(m.upper() for m in self.table.models)
         return (
-            f"measured rates of {every} training jobs on {of} ({self.table.file.name}), in shares "
+            f"measured rates of {every} training jobs on {of} ({self.table.path.name}), in shares "
             f"{_row(self.shares)} of the nodes; labels declare {_row(self.declared)}; assumed: "
             "which training job a job type of the log is (drawn), its work (the log's run time "
             f"where it is fastest), limits of {_range(self.limits)} times the work (drawn)"

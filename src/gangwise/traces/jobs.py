@@ -30,7 +30,7 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.clock import Clock
 from gangwise.core.errors import StoreError, TraceError, UnknownName
 from gangwise.jobs.books import Books
-from gangwise.jobs.metrics import held_devices
+from gangwise.jobs.metrics import held_devices, longer_by
 from gangwise.jobs.model import Jobs, Node, Nodes, Shape
 from gangwise.traces.formats.swf import FIELDS
 from gangwise.traces.io.account import reasons, reasons_plain
@@ -116,7 +116,9 @@ def overused(jobs: Jobs, nodes: Nodes) -> tuple[Overused, ...]:
     order = np.argsort(times, kind="stable")
     times = times[order]
     lengths = np.diff(times, append=times[-1])
-    held_by, capacity, found = held_devices(jobs, nodes)[on], nodes.capacity.sum(axis=0) / 1000, []
+    fewer = longer_by(jobs, None, jobs.recorded_end - jobs.recorded_start)[:, None]
+    held_by, capacity = (held_devices(jobs, nodes) / fewer)[on], nodes.capacity.sum(axis=0) / 1000
+    found = []
     for k, device in enumerate(nodes.devices):
         held = np.cumsum(np.concatenate([-held_by[:, k], held_by[:, k]])[order])
         over = (held > capacity[k] * (1 + 1e-9)) & (lengths > 0)
@@ -248,19 +250,9 @@ def open_jobs(
 ) -> JobLog:
     r"""Jobs of the files of a trace, of a log (``.swf``, a listing of sacct), or of ``twin:NAME``.
 
-    Parameters
-    ----------
-    path, trace, **knobs
-        As of :func:`~gangwise.traces.registered.open_tables`.
-    job_type, nodes, rows
-        As of :func:`jobs_of`.
-
-    Raises
-    ------
-    TraceError
-        When the files cannot be read, or no job can be played.
-    UnknownName
-        For a format, argument or column that does not exist.
+    Arguments are those of :func:`~gangwise.traces.registered.open_tables` and :func:`jobs_of`.
+    Raises TraceError when the files cannot be read, or no job can be played; UnknownName for a
+    format, argument or column that does not exist.
 
     Examples
     --------
@@ -297,12 +289,7 @@ def jobs_of(
     rows : bool
         Whether the log keeps its table ``rows``, which a replay has no use for.
 
-    Raises
-    ------
-    TraceError
-        When no job can be played.
-    UnknownName
-        For a column that does not exist.
+    Raises TraceError when no job can be played; UnknownName for a column that does not exist.
     """
     return _Making(tables, job_type).log(nodes, rows)
 
@@ -344,6 +331,12 @@ class _Making:
         if "late" in self.rows.columns:
             what = "were held, or waited otherwise: submitted when they became eligible"
             self.assumed[what] = int(self.rows["late"].sum())
+        if "terms" in self.rows.columns:
+            what = (
+                "may start with fewer tasks: under kueue they do, and take longer by as much as "
+                "tasks are fewer; other schedulers, and the lower bound, have them whole"
+            )
+            self.assumed[what] = int(self.rows["terms"].str.contains("fewest=").sum())
         self.type_name, self.types = self._types(job_type)
         self.ids = _unique(self.rows)
         # The others are not looked at again, and take more room than the jobs.
@@ -716,10 +709,7 @@ def save_swf(log: JobLog, path: Path) -> None:
     A processor is the device that hours are counted of; a part of one counts as one. Users and job
     types are numbered by name.
 
-    Raises
-    ------
-    StoreError
-        When it cannot be written.
+    Raises StoreError when it cannot be written.
     """
     rows, device = log.rows, log.played.device
     size = np.ceil(rows["tasks"].to_numpy() * rows[device].to_numpy() - 1e-9)

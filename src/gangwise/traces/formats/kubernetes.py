@@ -140,18 +140,8 @@ GROUPS = (
 )
 """Labels, or annotations, that name a pod group."""
 OWNERS = (
-    "PyTorchJob",
-    "TFJob",
-    "MPIJob",
-    "XGBoostJob",
-    "PaddleJob",
-    "JAXJob",
-    "TrainJob",
-    "JobSet",
-    "RayCluster",
-    "RayJob",
-    "SparkApplication",
-    "PodGroup",
+    *("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob", "TrainJob", "JobSet"),
+    *("RayCluster", "RayJob", "SparkApplication", "PodGroup"),
 )
 """Kinds of owners whose pods start together."""
 MODELS = (
@@ -225,6 +215,8 @@ class Pod:
     application: str
     priority: float
     queue: str = ""
+    spare: int = 0  # so many pods like it its workload can do without
+    share: float = 1.0  # of the pods like it that were admitted
 
 
 Owners = Mapping[tuple[str, str], tuple[str, str]]
@@ -253,10 +245,7 @@ def application_of(meta: Mapping[str, Any], owners: Owners) -> str:
 def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> Pod:
     """Read one pod.
 
-    Raises
-    ------
-    ValueError
-        When it is not as the API has it.
+    Raises ValueError when it is not as the API has it.
     """
     meta, spec, status = record["metadata"], record["spec"], record.get("status") or {}
     created = seconds(meta.get("creationTimestamp"))
@@ -309,13 +298,19 @@ def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[Pod
     phase = "Running" if "Admitted" in now else "Pending"
     if "Finished" in now:
         phase = "Failed" if now["Finished"].get("reason") == "Failed" else "Succeeded"
+    admission = (record.get("status") or {}).get("admission") or {}
+    counts = {of["name"]: of.get("count") for of in admission.get("podSetAssignments") or ()}
     for each in spec["podSets"]:
         asked = {**each["template"]["spec"], "priority": spec.get("priority")}
         pod = pod_of(row, {"metadata": meta, "spec": asked}, False, owners)
         queue = f"{pod.namespace}/{spec['queueName']}" if spec.get("queueName") else ""
         pod = replace(pod, gang=pod.name, queue=queue)
         pod = replace(pod, started=started, ended=ended, status=phase)
-        found += [pod] * int(each.get("count", 1))
+        count = int(each.get("count", 1))
+        if "minCount" in each:
+            share = (counts.get(each.get("name")) or count) / max(count, 1)
+            pod = replace(pod, spare=count - int(each["minCount"]), share=share)
+        found += [pod] * count
     return found
 
 
@@ -415,7 +410,7 @@ class Kubernetes(Reader):
         files = [f for f in all_files(folder) if is_dump(f) or is_export(f)]
         pods: list[Pod] = []
         admitted: list[Pod] = []
-        fewer, ranked = 0, dict[str, str]()
+        ranked = dict[str, str]()
         classes: dict[str, float] = {}
         nodes: list[tuple[Any, ...]] = []
         stages, digests, closed, latest = [], {}, 0, 0.0
@@ -446,7 +441,6 @@ class Kubernetes(Reader):
                         ranked[pods[-1].name] = label
                     elif kind == "Workload":
                         admitted += workload_of(row, record, owners)
-                        fewer += any("minCount" in each for each in record["spec"]["podSets"])
                     elif kind == "WorkloadPriorityClass":
                         continue
                     else:
@@ -467,8 +461,6 @@ class Kubernetes(Reader):
         more = []
         if admitted and pods:
             more.append(f"{len(pods)} pods are left out: Kueue's workloads stand for them")
-        if fewer:
-            more.append(f"{fewer} workloads may run with fewer pods (minCount): played whole")
         pods = admitted or pods
         latest = max([latest, *(time for each in series for time, _ in samples(each))])
         if not pods:
@@ -574,6 +566,8 @@ def _jobs(pods: list[Pod], latest: float) -> tuple[pl.DataFrame, Stage, list[str
         started = [pod.started for pod in group if pod.started is not None]
         all_start = len(started) == len(group)
         ends = [latest if pod.ended is None else pod.ended for pod in group]
+        spare, share = max(p.spare for p in group), sum(p.share for p in group) / len(group)
+        ran_fewer = share < 1 and all_start  # its work is what it did, with all pods done sooner
         rows.append(
             {
                 "row": one.row,
@@ -592,6 +586,8 @@ def _jobs(pods: list[Pod], latest: float) -> tuple[pl.DataFrame, Stage, list[str
                 "application": one.application,
                 "priority": max(pod.priority for pod in group),
                 **({"queue": one.queue} if one.queue else {}),
+                **({"terms": f"fewest={len(group) - spare}"} if spare > 0 else {}),
+                **({"elapsed": share * (max(ends) - max(started))} if ran_fewer else {}),
                 "hosts": "|".join(sorted({pod.host for pod in group if pod.host})),
                 "unfinished": any(pod.ended is None for pod in group),
             }
