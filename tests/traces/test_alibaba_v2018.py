@@ -293,7 +293,7 @@ HOSTILE = st.builds(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(HOSTILE, max_size=12))
 def test_every_row_is_accounted_for_and_no_circle_is_left(tmp_path, rows):
     text = "\n".join([*(task(f"M{n}", job="j_3") for n in range(20)), *rows])
@@ -303,7 +303,7 @@ def test_every_row_is_accounted_for_and_no_circle_is_left(tmp_path, rows):
         assert stage.read == stage.kept + sum(n for n, _ in stage.dropped.values())
         assert before is None or stage.read == before.kept
     assert tables.stages[-1].kept == len(tables.jobs)
-    Dag.of_jobs(tables.jobs).order()
+    assert (Dag.of_jobs(tables.jobs).level >= 0).all()
 
 
 @pytest.fixture
@@ -422,7 +422,7 @@ def test_the_machines_of_the_sample(sample):
     assert (report.first, report.last) == (86207, 691915)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     tasks=st.lists(
         st.tuples(st.integers(1, 9), st.integers(1, 4), st.sets(st.integers(1, 4), max_size=3)),

@@ -7,7 +7,7 @@ import gzip
 from collections import Counter, defaultdict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise import TraceError
@@ -344,7 +344,6 @@ def by_columns(folder, *parts):
     return Google2011(write(folder, "task_events", *parts)).scan().jobs.select(SAME).rows()
 
 
-@settings(max_examples=30)
 @given(HISTORIES, st.randoms(use_true_random=False), st.integers(1, 50))
 def test_neither_the_order_of_equal_times_nor_the_parts_matter(
     tmp_path_factory, histories, rng, cut
@@ -360,7 +359,6 @@ def test_neither_the_order_of_equal_times_nor_the_parts_matter(
     assert shuffled == expected
 
 
-@settings(max_examples=30)
 @given(HISTORIES, st.integers(0, 3), st.integers(1, 80), st.integers(0, 30))
 def test_a_task_that_is_evicted_and_comes_again_is_never_lost(
     tmp_path_factory, histories, which, after, wait
@@ -378,6 +376,7 @@ def test_a_task_that_is_evicted_and_comes_again_is_never_lost(
     assert [row[:5] for row in later] == [row[:5] for row in before]  # name to created
 
 
+@pytest.mark.full
 def test_the_published_part(traces):
     """Counted with the csv module, task by task, by walking through its events."""
     folder = traces / "google-2011"

@@ -142,8 +142,8 @@ def test_instances_by_hand(tmp_path, cut, end, bom):
     assert dict(tables.jobs.select("name", "user").rows()) == {"3": "u3", "4": "u4", "5": "u5"}
     assert set(tables.jobs["job"]) == {"3"}  # linked by what starts after what
     rows = tables.jobs["name"].to_list()
-    parents = Dag.of_jobs(tables.jobs).parents
-    assert [sorted(rows[p] for p in parents(n)) for n in range(4)] == [
+    dag = Dag.of_jobs(tables.jobs)
+    assert [sorted(rows[p] for p in dag.parent[dag.child == n]) for n in range(4)] == [
         [],
         [],
         ["3", "3"],

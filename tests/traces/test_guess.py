@@ -150,7 +150,7 @@ def test_a_real_slurm_log_as_an_unknown_file(tmp_path, traces):
     assert found.readings[0].hours["cpu"] == pytest.approx(11_768, rel=0.01)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(alphabet="ab1,;|\t \n\"'{}[]:#.-é", max_size=60))
 def test_no_text_gives_a_traceback(tmp_path, text):
     (tmp_path / "any.txt").write_text(text)

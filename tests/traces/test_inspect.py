@@ -13,7 +13,6 @@ import pytest
 
 from gangwise import TraceError
 from gangwise.traces import inspect as inspecting
-from gangwise.traces.convert import convert
 from gangwise.traces.format import Format, TableFile, likeness, looks_like, nearest
 from gangwise.traces.inspect import inspect
 from gangwise.traces.io import blocks
@@ -196,28 +195,6 @@ def test_a_published_digest_is_compared(tmp_path, monkeypatch):
         assert ("NOT the published" in str(found)) is not right
 
 
-def test_a_converted_trace_has_the_same_account(tmp_path, monkeypatch):
-    raw, out = tmp_path / "raw", tmp_path / "out"
-    raw.mkdir()
-    (raw / "batch_task.csv").write_text(V2018)
-    convert(raw, out)
-    before, found = inspect(raw), inspect(out)
-    assert found.kind == "a converted trace"
-    after = only(found)
-    assert after.fidelity.to_dict() == only(before).fidelity.to_dict()
-    [one], [other] = only(before).files, after.files
-    assert (one.read, one.kept, dict(one.dropped)) == (other.read, other.kept, dict(other.dropped))
-    assert one.sha256 == other.sha256
-    with pytest.raises(TraceError, match="row 2: end_time is before start_time"):
-        inspect(out, strict=True)
-    monkeypatch.setattr(inspecting, "MANY", 0)
-    assert "--all" in only(inspect(out)).problem
-    assert only(inspect(out, everything=True)).fidelity.jobs == 1
-    manifest = out / "gangwise-trace.json"
-    manifest.write_text(manifest.read_text().replace('"complete": true', '"complete": false'))
-    assert "not complete" in only(inspect(out)).problem
-
-
 def test_likeness_of_json_and_headers():
     lines = Schema("lines", (Column("time"), Column("a.b"), Column("c", needed=False)), json=True)
     assert likeness(lines, ['{"time": 1}']) == (0.5, "no column a.b")
@@ -258,7 +235,7 @@ def test_the_real_samples(traces, tmp_path):
     assert seen["alibaba-gpu-v2020"].fidelity.capacity["gpu"] == 6742
     assert {f.table for f in seen["alibaba-gpu-v2020"].files} >= {"pai_machine_spec"}
     [gavel] = inspect(traces / "gavel-throughputs").unknown
-    assert "esdp-gavel-v1" in gavel.near
+    assert "Gavel" in gavel.near
     shutil.copy(traces / "alibaba-v2018" / "machine_meta.csv.gz", tmp_path / "anything.gz")
     assert only(inspect(tmp_path)).files[0].table == "machine_meta"
 

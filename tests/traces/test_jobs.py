@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -115,7 +115,6 @@ def test_no_tasks_and_circles():
 NUMBER = st.sampled_from([None, -1.0, 0.0, 0.5, 1.0, 3.0, 7.0, 9.0, 1e9])
 
 
-@settings(max_examples=150)
 @given(
     rows=st.lists(
         st.tuples(NUMBER, NUMBER, NUMBER, NUMBER, st.sampled_from([None, 0, 1, 2, 9])), min_size=1

@@ -121,5 +121,5 @@ def test_the_work_of_every_reader_is_linear(name, tmp_path, monkeypatch):
     """
     monkeypatch.setattr(blocks, "BLOCK", 4096)
     work_of(name, 30, tmp_path / "first")  # what is done once
-    few, many = (work_of(name, n, tmp_path / str(n)) for n in (600, 2400))
-    assert few + 1800 < many <= 4**1.1 * few
+    few, many = (work_of(name, n, tmp_path / str(n)) for n in (300, 1200))
+    assert few + 900 < many <= 4**1.1 * few

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 
 import pytest
 
 from gangwise import ScenarioError, TraceError, UnknownName
-from gangwise.traces.convert import convert
+from gangwise.traces import open_tables
 from gangwise.traces.formats.google_2011 import Google2011
 from gangwise.traces.formats.tabular import reader
 from gangwise.traces.slots.opening import open_trace
 from gangwise.traces.source import Source
+from gangwise.traces.tables import save_tables
 
 from .csvs import POD_HEADER, pod, write
 
@@ -36,8 +38,6 @@ def test_a_mapping_has_no_twin_to_complete_it(tmp_path):
     )
     with pytest.raises(UnknownName, match="there is no twin named 'csv'"):
         open_trace(tmp_path / "mapping.toml", complete="servers")
-    with pytest.raises(TraceError, match="read as they are; there is nothing to convert"):
-        convert(tmp_path / "mapping.toml", tmp_path / "out")
 
 
 def test_no_table_of_that_name(tmp_path):
@@ -126,16 +126,21 @@ def test_strict_reaches_the_reader(tmp_path):
         open_trace(tmp_path, strict=True)
 
 
-def test_a_converted_trace_is_opened_as_the_published_one(tmp_path):
-    source = tmp_path / "published"
+def test_saved_tables_are_opened_as_the_published_files(tmp_path):
+    source, saved = tmp_path / "published", tmp_path / "published" / "saved"
     source.mkdir()
-    write(source, [pod("a"), pod("b", created=60)])
-    (source / "openb_pod_list_multigpu50.csv").write_text(UNTIMED)
-    converted = convert(source, tmp_path / "converted").folder
-    assert AlibabaGpuV2023.recognise(converted)
-    assert open_trace(converted).fidelity().to_dict() == open_trace(source).fidelity().to_dict()
-    with pytest.raises(TraceError, match=r"name no others \(more.csv\)"):
-        open_trace(converted, pods="more.csv")
+    write(source, [pod("a"), pod("b", created=60), pod("c", cpu="x")])
+    save_tables(open_tables(source), saved)
+    assert open_trace(saved).fidelity().to_dict() == open_trace(source).fidelity().to_dict()
+    with pytest.raises(UnknownName, match="'pods'"):
+        open_tables(saved, pods="more.csv")
+    log = tmp_path / "log.swf"
+    log.write_text("; UnixStartTime: 9\n; TimeZone: 60\n" + " ".join(["1"] * 18) + "\n")
+    save_tables(open_tables(log), saved)
+    once, again = open_tables(log), open_tables(saved)
+    assert again.jobs.equals(once.jobs)
+    assert replace(again, jobs=once.jobs, servers=once.servers) == once
+    assert again.clock.tz.utcoffset(None).seconds == 60
 
 
 def test_pod_lists_with_and_without_times_are_told_apart(tmp_path):

@@ -113,7 +113,7 @@ def test_tables_are_saved_whole(tmp_path):
     with pytest.raises(TraceError, match=r"tables.json: this manifest .*KeyError"):
         load_tables(tmp_path)
     (tmp_path / MANIFEST).write_text('{"version": 7}')
-    with pytest.raises(TraceError, match="of version 7, and 1 is read"):
+    with pytest.raises(TraceError, match="version 7, and 1 is read"):
         load_tables(tmp_path)
 
 

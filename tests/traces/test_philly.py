@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.traces.convert import convert
 from gangwise.traces.formats.philly import Philly
 from gangwise.traces.slots.opening import open_trace
 
@@ -201,12 +200,6 @@ def test_documents_that_cannot_be_used(tmp_path):
     (tmp_path / "copy.json").write_text(whole)
     with pytest.raises(TraceError, match="2 files could be the philly job log"):
         Philly(tmp_path).scan()
-
-
-def test_the_job_log_is_read_whole_and_not_converted(tmp_path):
-    with pytest.raises(TraceError, match="job_log of philly, which is read whole"):
-        convert(write(tmp_path), tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_it_plays(tmp_path):

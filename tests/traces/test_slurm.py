@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from gangwise import TraceError
 from gangwise.core.errors import UnknownName
 from gangwise.experiments.replay_scenario import ReplayScenario
-from gangwise.traces.convert import convert
 from gangwise.traces.formats.slurm import OPEN_XDMOD, SlurmSacct
 from gangwise.traces.formats.slurm_notation import expand_nodes, gib, request, tres
 from gangwise.traces.inspect import inspect
@@ -327,27 +326,6 @@ def test_nodes_from_elsewhere_and_in_either_form(tmp_path):
         SlurmSacct(tmp_path, nodes=nodes, strict=True).scan()
 
 
-def test_a_converted_listing_reads_as_the_listing(tmp_path):
-    site = tmp_path / "site"
-    site.mkdir()
-    write(site, nodes=NODES)
-    made = convert(site, tmp_path / "out")
-    assert made.copied == ("nodes.txt",)
-    assert SlurmSacct.recognise(made.folder)
-    before, after = SlurmSacct(site), SlurmSacct(made.folder)
-    assert before.scan().jobs.equals(after.scan().jobs)
-    assert before.scan().servers.equals(after.scan().servers)
-    assert before.fidelity() == after.fidelity()
-
-
-def test_json_is_read_whole_and_not_converted(tmp_path):
-    file = tmp_path / "jobs.json"
-    file.write_text(json.dumps({"jobs": [{"job_id": 7, "time": {"submission": 5}}]}))
-    with pytest.raises(TraceError, match="read whole: there is nothing to convert"):
-        convert(tmp_path, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
 def test_it_plays(tmp_path):
     scenario = open_trace(write(tmp_path, nodes=NODES), slot="1m", skip=0.0)
     assert scenario.instance(seed=0).problem.cluster.devices == ("cpu", "mem", "gpu:a100")
@@ -451,7 +429,7 @@ def test_files_by_month_are_one_log(tmp_path):
 
 
 @pytest.mark.parametrize("header", [True, False])
-def test_files_by_month_are_converted_as_one_log(tmp_path, header):
+def test_files_by_month_with_bad_rows_are_one_log(tmp_path, header):
     """As a listing, and as Open XDMoD keeps it; folders beside them are of another log."""
     site, columns = tmp_path / "site", OPEN_XDMOD.split("|")
     (site / "old").mkdir(parents=True)
@@ -472,14 +450,10 @@ def test_files_by_month_are_converted_as_one_log(tmp_path, header):
         lines = [OPEN_XDMOD, *lines] if header else lines
         (site / f"{month}.log").write_text("\n".join([*lines, "8|cut short"]) + "\n")
     (site / "old" / "00.log").write_text((site / "01.log").read_text())
-    made = convert(site, tmp_path / "out")
-    assert [stage[:3] for stage in made.stages["jobs"]] == [
-        (f"{month}.log", 3, 2) for month in ("01", "02", "03")
-    ]
-    before, after = SlurmSacct(site), SlurmSacct(made.folder)
-    assert before.scan().jobs.rows() == after.scan().jobs.rows()
-    assert before.scan().jobs["name"].to_list() == ["7", "8", "7"]
-    assert before.fidelity() == after.fidelity()
+    tables = SlurmSacct(site).scan()
+    read = [stage[:3] for stage in tables.stages if stage.name.endswith(".log")]
+    assert read == [(f"{month}.log", 3, 2) for month in ("01", "02", "03")]
+    assert tables.jobs["name"].to_list() == ["7", "8", "7"]
     (trace,) = inspect(site).traces
     assert [file.read for file in trace.files if file.table == "jobs"] == [3] * 4
 

@@ -195,7 +195,6 @@ def test_descriptions_have_digests_and_no_paths(tmp_path):
     folder = mini_batch(tmp_path / "mini")
     for s in (
         scenario(tables(JOBS[:3], SERVERS), speeds=path),
-        create_scenario("esdp-gavel-v1", folder=str(tmp_path), job_types=1),
         create_scenario("esdp-mini-batch-v1", folder=str(folder)),
     ):
         told = s.describe()

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -163,7 +163,6 @@ def test_what_makes_no_sense_is_said(
     st.lists(st.integers(1, 50), min_size=6, max_size=6),
     st.integers(0, 5),
 )
-@settings(max_examples=30)
 def test_whole_numbers_keep_their_shares_at_the_points(
     steps: list[int], weights: list[int], first: int
 ) -> None:
@@ -336,7 +335,7 @@ def test_the_twin_is_within_its_distance_of_the_real_trace(
 ) -> None:
     there = real(name, traces, real_tables)
     within = calibration(name).within
-    for seed in range(20, 24):
+    for seed in range(20, 22):
         apart = distance(twin(name, seed, **LIKE_THE_SAMPLE[name]), there).apart
         for quantity, most in within.items():
             assert apart[quantity].value <= most + 1e-12, (quantity, seed)

@@ -12,7 +12,6 @@ import typer
 
 from gangwise.cli.options import (
     add_command,
-    command_line,
     progress,
     progress_bar,
     say,
@@ -21,7 +20,7 @@ from gangwise.cli.options import (
     table,
 )
 from gangwise.core.errors import ScenarioError, StoreError
-from gangwise.core.interrupt import Stopped, exit_code, requests_to_stop
+from gangwise.core.interrupt import Stopped, requests_to_stop
 from gangwise.core.json_text import json_text
 
 
@@ -46,32 +45,37 @@ def inspect_command(
 
 
 def convert_command(
-    path: Path, out: Path, trace: str = "", strict: bool = False, as_json: bool = False
+    path: Path,
+    out: Path,
+    settings: list[str] | None = None,
+    trace: str = "",
+    strict: bool = False,
+    as_json: bool = False,
 ) -> None:
-    """Convert a trace to Parquet, in constant memory; or its jobs to SWF.
-
-    If it is stopped or killed, start it again: it continues where it was.
-    """
+    """Write servers and jobs of a trace as Parquet, which every command reads; or jobs as SWF."""
+    given = settings_of(settings)
     if out.name.endswith((".swf", ".swf.gz")):
         from gangwise.traces.jobs import open_jobs, save_swf
 
-        log = open_jobs(path, trace=trace, strict=strict)
+        log = open_jobs(path, trace=trace, strict=strict, **given)
         save_swf(log, out)
         print(json_text(log.played.to_dict()) if as_json else log.played.line)
         say(f"wrote {len(log.jobs):,} jobs to {out}")
         return
-    from gangwise.traces.convert import convert
+    from gangwise.traces import open_tables
+    from gangwise.traces.format import SAVED
+    from gangwise.traces.tables import of_tables, save_tables
 
+    tables = open_tables(path, trace=trace, strict=strict, **given)
     try:
-        with reading_bar("converting") as advance:
-            made = convert(path, out, trace=trace, strict=strict, progress=advance)
-    except KeyboardInterrupt as stop:
-        say("gangwise: interrupted; what is converted is stored")
-        say(f"to go on: {command_line()}")
-        raise typer.Exit(exit_code(stop)) from None
-    print(json_text(made.to_dict()) if as_json else made)
-    if made.resumed:
-        say("part of it was converted before")
+        here = sorted(item.name for item in out.iterdir()) if out.exists() else []
+        if here and SAVED not in here:
+            raise StoreError(f"{out} holds something else ({here[0]}); choose an empty folder")
+        written = save_tables(tables, out)
+    except OSError as error:
+        raise StoreError(f"cannot write to {out}: {error.strerror or error}") from error
+    print(json_text(of_tables(tables).to_dict()) if as_json else of_tables(tables))
+    say(f"wrote {', '.join(file.name for file in written)} to {out}")
 
 
 def list_command(as_json: bool = False) -> None:

@@ -3,169 +3,45 @@
 Files are recognised by what is in them, not by what they are called: a file is a table's if its
 first lines read as rows of the table's schema. For a file that is none, :func:`nearest` says which
 table it has most of, and what speaks against it.
-
-A converted trace is a folder with ``gangwise-trace.json``, its :class:`Manifest`, and, for each
-table, a folder of chunks, ``TABLE/part-NNNNN.parquet``. The manifest is replaced whole after every
-chunk, so that it never names a chunk that is not complete.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import TypeAdapter
-
-from gangwise.core.errors import TraceError, UnknownName
-from gangwise.core.files import write_whole
+from gangwise.core.errors import UnknownName
 from gangwise.traces.io.json_records import texts_of
 from gangwise.traces.io.schema import Check, Column, Schema
 from gangwise.traces.io.text import first_lines, split_line
 
-MANIFEST = "gangwise-trace.json"
-VERSION = 1
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Rows that follow one another in a file, under ``name`` in the folder of the table.
-
-    ``line`` is the last line of the file that was looked at for it, ``blocks`` and ``unpacked``
-    count the blocks of the file up to its end and their bytes; ``stored`` bytes of the file, as it
-    is stored, were read by then, of which ``sha256`` is the digest.
-    """
-
-    name: str
-    rows: int
-    line: int
-    blocks: int
-    unpacked: int
-    stored: int
-    sha256: str
-
-
-@dataclass
-class SourceFile:
-    """A file of the trace as published (``modified`` in nanoseconds), and how far it is converted.
-
-    ``sha256`` is of the file as it is stored, and empty until all of it is converted. ``read`` rows
-    were looked at; ``dropped`` maps a reason to [how many, the first row].
-    """
-
-    name: str
-    size: int
-    modified: int
-    sha256: str = ""
-    read: int = 0
-    dropped: dict[str, list[int]] = field(default_factory=dict)
-    chunks: list[Chunk] = field(default_factory=list)
-
-    @property
-    def kept(self) -> int:
-        return sum(chunk.rows for chunk in self.chunks)
-
-
-@dataclass
-class Manifest:
-    """The manifest of a converted trace: its format and the files of each table, in order.
-
-    A block has about ``block`` bytes, and a chunk ``rows`` rows.
-    """
-
-    format: str
-    tables: dict[str, list[SourceFile]]
-    block: int
-    rows: int
-    complete: bool = False
-
-    def save(self, folder: Path) -> None:
-        text = json.dumps({"gangwise_trace": VERSION, **asdict(self)}, indent=1)
-        write_whole(folder / MANIFEST, text)
-
-    @classmethod
-    def load(cls, folder: Path) -> Manifest:
-        """The manifest of a folder.
-
-        Raises
-        ------
-        TraceError
-            When it is not one, or of another version.
-        """
-        file = folder / MANIFEST
-        try:
-            plain = json.loads(file.read_text())
-            if plain.pop("gangwise_trace") == VERSION:
-                return TypeAdapter(cls).validate_python(plain)
-        except OSError as error:
-            raise TraceError(f"the manifest cannot be read ({error.strerror})", file) from error
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            why = str(error).split("\n")[0]
-            raise TraceError(
-                f"this is not the manifest of a converted trace ({why}); convert the trace again "
-                "into an empty folder",
-                file,
-            ) from error
-        raise TraceError(
-            "another version of gangwise converted this trace; convert it again into an empty "
-            "folder",
-            file,
-        )
-
-
-def manifest_of(path: Path) -> Manifest | None:
-    return Manifest.load(path) if (path / MANIFEST).is_file() else None
-
-
-ENDINGS: tuple[str, ...] = (
-    ".csv",
-    ".tsv",
-    ".json",
-    ".jsonl",
-    ".txt",
-    ".parquet",
-    ".gz",
-    ".bz2",
-    ".xz",
-    ".zst",
+SAVED = "tables.json"
+"""The file that makes a folder one of tables that were saved."""
+ENDINGS = (
+    *(".csv", ".tsv", ".json", ".jsonl", ".txt", ".parquet", ".zip", ".tar"),
+    *(".gz", ".bz2", ".xz", ".zst"),
 )
-ENDINGS += (".zip", ".tar")
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """A table of a trace, in one file or in several.
-
-    Parameters
-    ----------
-    usual : str
-        A regular expression for the names of its published files, ending left out. Of several
-        files that could be the table, those with a usual name are.
-    also : tuple of Schema
-        Other layouts of the same columns, such as without a header.
-    parts : bool
-        Whether it is published in parts, ``part-NNNNN-of-NNNNN``.
-    several : bool
-        Whether several files of a folder may be the table, in the order of their names.
-    needed : bool
-        Whether a workload cannot be made without it.
-    gives : str
-        What is read out of it, and not known where it is missing.
-    """
+    """A table of a trace, in one file or in several."""
 
     name: str
     schema: Schema
+    # A regular expression for the names of its published files, ending left out. Of several files
+    # that could be the table, those with a usual name are.
     usual: str = ""
-    parts: bool = False
-    needed: bool = False
-    gives: str = ""
-    also: tuple[Schema, ...] = ()
-    several: bool = False
+    parts: bool = False  # it is published in parts, ``part-NNNNN-of-NNNNN``
+    needed: bool = False  # a workload cannot be made without it
+    gives: str = ""  # what is read out of it, and not known where it is missing
+    also: tuple[Schema, ...] = ()  # other layouts of the same columns, such as without a header
+    several: bool = False  # several files of a folder may be it, in the order of their names
 
     def layout(self, lines: list[str]) -> Schema | None:
         """The layout that lines from the start of a file are of, if they are of one."""
@@ -175,42 +51,24 @@ class TableFile:
 
 @dataclass(frozen=True)
 class Format:
-    """A trace as it is published.
+    """A trace as it is published."""
 
-    Parameters
-    ----------
-    name : str
-        As it is registered.
-    published : str
-        Address of its description.
-    span, size : str
-        How long the trace is and how large its files are, as published; empty when not known.
-    sha256 : mapping of str to str
-        Digests that the publisher gives, by file name.
-    checksums : str
-        Where the publisher gives them, or others.
-    mapping : mapping
-        What else its TOML file says: how its rows become jobs and servers.
-    """
-
-    name: str
+    name: str  # as it is registered
     title: str
-    published: str
+    published: str  # address of its description
     licence: str
     tables: tuple[TableFile, ...]
-    span: str = ""
+    span: str = ""  # how long it is, and how large its files are; empty where not known
     size: str = ""
-    sha256: Mapping[str, str] = field(default_factory=dict)
-    checksums: str = ""
+    sha256: Mapping[str, str] = field(default_factory=dict)  # by the publisher, by file name
+    checksums: str = ""  # where the publisher gives them, or others
+    # What else its TOML file says: how its rows become jobs and servers.
     mapping: Mapping[str, Any] = field(default_factory=dict)
 
     def table(self, name: str) -> TableFile:
         """The table of this name.
 
-        Raises
-        ------
-        UnknownName
-            When there is none.
+        Raises UnknownName when there is none.
         """
         for table in self.tables:
             if table.name == name:
@@ -293,7 +151,7 @@ def _table(name: str, entry: dict[str, Any], types: Mapping[str, Any]) -> TableF
 def files_of(path: Path) -> list[Path]:
     """A file itself, or the files of a directory and of the directories in it, by name.
 
-    Converted traces in it are none of its files.
+    Tables that were saved in one of those are none of its files.
     """
     return [f for f in all_files(path) if f == path or f.name.lower().endswith(ENDINGS)]
 
@@ -302,9 +160,7 @@ def all_files(path: Path) -> list[Path]:
     """As :func:`files_of`, whatever they are called; hidden ones are left out."""
     if not path.is_dir():
         return [path]
-    folders = [path]
-    if not (path / MANIFEST).is_file():  # the tables of a converted trace are no files of it
-        folders += [d for d in path.iterdir() if d.is_dir() and not (d / MANIFEST).is_file()]
+    folders = [path, *(d for d in path.iterdir() if d.is_dir() and not (d / SAVED).is_file())]
     found = [file for folder in folders for file in folder.iterdir()]
     return sorted(f for f in found if f.is_file() and not f.name.startswith("."))
 
@@ -315,14 +171,6 @@ def recognise(path: Path, formats: Iterable[Format]) -> list[tuple[Format, Table
     Of several, those of the usual name; else those whose header it has, since rows without one may
     read as many things.
     """
-    if path.name == MANIFEST:  # of a converted trace: whatever was converted
-        manifest = Manifest.load(path.parent)
-        return [
-            (form, form.table(table))
-            for form in formats
-            if form.name == manifest.format
-            for table in manifest.tables
-        ]
     lines = first_lines(path)
     found = [
         (form, table)

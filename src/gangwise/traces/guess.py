@@ -47,30 +47,20 @@ TEXTS = ("name", "user", "status", "models", "type", "hosts")
 
 @dataclass(frozen=True)
 class Reading:
-    """What comes out when the file is read in one way.
+    """What comes out when the file is read in one way."""
 
-    Attributes
-    ----------
-    what, change : str
-        What is different from the draft, and the line of the mapping that makes the difference.
-        Both are empty for the draft itself.
-    jobs, rows : int
-        Usable, of all.
-    hours, mean_in_use, largest_job : mapping of str to float
-        By device: device-hours, the mean over the time of the file, what the largest job asks for.
-    left_out, problem : str
-        Why rows are not among the jobs, and why the file cannot be read in this way; else empty.
-    """
-
+    # What is different from the draft, and the line of the mapping that makes the difference; both
+    # are empty for the draft itself.
     what: str
     change: str
-    jobs: int = 0
+    jobs: int = 0  # usable, of ``rows``
     rows: int = 0
+    # By device: device-hours, the mean over the time of the file, what the largest job asks for.
     hours: Mapping[str, float] = field(default_factory=dict)
     mean_in_use: Mapping[str, float] = field(default_factory=dict)
     largest_job: Mapping[str, float] = field(default_factory=dict)
-    left_out: str = ""
-    problem: str = ""
+    left_out: str = ""  # why rows are not among the jobs
+    problem: str = ""  # why the file cannot be read in this way
 
     def line(self, draft: Reading | None = None) -> str:
         """A line of a report, without the devices that are read as in the draft."""
@@ -123,10 +113,7 @@ class Guess:
 def guess(path: Path | str) -> Guess:
     r"""Draft a mapping.
 
-    Raises
-    ------
-    TraceError
-        When the file is neither rows of fields nor JSON objects.
+    Raises TraceError when the file is neither rows of fields nor JSON objects.
 
     Examples
     --------

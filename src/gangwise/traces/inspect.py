@@ -9,14 +9,11 @@ from typing import Any, NamedTuple
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import (
-    MANIFEST,
     Format,
-    Manifest,
     TableFile,
     all_files,
     likeness,
     looks_like,
-    manifest_of,
     nearest,
     recognise,
 )
@@ -31,47 +28,25 @@ from gangwise.traces.registered import (
     registered_traces,
     without_reader,
 )
-from gangwise.traces.source import Converted, Source, stages_of
+from gangwise.traces.source import Source
 from gangwise.traces.tables import Fidelity, of_tables
 
 
 @dataclass(frozen=True)
 class FoundFile:
-    """A file of a table.
-
-    Attributes
-    ----------
-    name : str
-        Below the path that was inspected.
-    stored : int
-        Bytes, as they are stored.
-    share : float
-        Of these bytes, how much was read: 1 for all of them.
-    read, kept : int or None
-        Rows; None where the reader of the whole trace counts them (``fidelity``).
-    dropped : mapping of str to (int, int)
-        Reason to (rows left out, the first of them).
-    sha256 : str
-        Of the file as it is stored; empty unless all of it was read.
-    as_published : bool or None
-        Whether that is the digest that the publisher gives; None when none is given.
-    unlike : tuple of str
-        Tables of other traces that it could be mistaken for, and what speaks against each.
-    problem : str
-        Why it could not be read; else empty.
-    """
+    """A file of a table; its name is below the path that was inspected, sizes are in bytes."""
 
     name: str
     table: str
     stored: int
-    share: float
-    read: int | None
+    share: float  # of the bytes as they are stored: 1 where all of them were read
+    read: int | None  # rows; None where the reader of the whole trace counts them (``fidelity``)
     kept: int | None
-    dropped: Mapping[str, tuple[int, int]]
-    sha256: str = ""
-    as_published: bool | None = None
-    unlike: tuple[str, ...] = ()
-    problem: str = ""
+    dropped: Mapping[str, tuple[int, int]]  # reason to (rows left out, the first of them)
+    sha256: str = ""  # empty unless all of it was read
+    as_published: bool | None = None  # whether the publisher gives it; None where none is given
+    unlike: tuple[str, ...] = ()  # other tables that it is like, and what speaks against each
+    problem: str = ""  # why it could not be read
 
     def lines(self) -> list[str]:
         text = f"  {self.name}: {self.table}, {_size(self.stored)}"
@@ -100,28 +75,16 @@ class MissingTable:
 
 @dataclass(frozen=True)
 class FoundTrace:
-    """A trace, or some tables of one.
-
-    Attributes
-    ----------
-    name : str
-        Registered name of the format.
-    title, published, licence : str
-        The last two are empty where there are no published files.
-    fidelity : Fidelity or None
-        What a reader makes of the files; None when it was not asked, or cannot.
-    problem : str
-        Why there is no ``fidelity``; else empty.
-    """
+    """A trace, or some tables of one."""
 
     name: str
     title: str
-    published: str
+    published: str  # empty, as ``licence``, where there are no published files
     licence: str
     files: tuple[FoundFile, ...]
     missing: tuple[MissingTable, ...]
-    fidelity: Fidelity | None = None
-    problem: str = ""
+    fidelity: Fidelity | None = None  # None where it was not asked for, or cannot be read
+    problem: str = ""  # why there is no ``fidelity``
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.title}"]
@@ -141,22 +104,12 @@ class FoundTrace:
 
 @dataclass(frozen=True)
 class UnknownFile:
-    """A file that is no known table.
-
-    Attributes
-    ----------
-    starts : str
-        Its first line, cut short; or what it is where it is no text.
-    near : str
-        The table that it has most of, and why it is none; else empty.
-    hint : str
-        What to do with it, if that is known; else empty.
-    """
+    """A file that is no known table."""
 
     name: str
-    starts: str
-    near: str
-    hint: str = ""
+    starts: str  # its first line, cut short; or what it is where it is no text
+    near: str  # the table that it has most of, and why it is none
+    hint: str = ""  # what to do with it
 
     def __str__(self) -> str:
         more = "".join(f"\n    {text}" for text in (self.near, self.hint) if text)
@@ -165,19 +118,11 @@ class UnknownFile:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What is at a path.
-
-    Attributes
-    ----------
-    kind : str
-        What the path is as a whole, such as ``a converted trace``; empty for files as published.
-    everything : bool
-        All rows were read, not a sample.
-    """
+    """What is at a path."""
 
     path: Path
-    kind: str
-    everything: bool
+    kind: str  # such as ``a synthetic twin``; empty for files as published
+    everything: bool  # all rows were read, not a sample
     traces: tuple[FoundTrace, ...]
     unknown: tuple[UnknownFile, ...]
 
@@ -222,7 +167,6 @@ def _size(stored: int) -> str:
 
 LARGE = 128 << 20  # bytes of files, as they are stored, above which a sample is read
 SAMPLE = 32 << 20  # bytes of text that are read of a large file
-MANY = 5_000_000  # rows of a converted trace above which they are not read
 Progress = Callable[[int, int], None]
 
 
@@ -245,8 +189,8 @@ def inspect(
     Parameters
     ----------
     path : path
-        A file, a folder of files and of folders with files, or a converted trace; or tables that
-        were saved, or ``twin:NAME``.
+        A file, or a folder of files and of folders with files; or tables that were saved, or
+        ``twin:NAME``.
     strict : bool
         Raise at the first bad row rather than count it.
     everything : bool
@@ -256,12 +200,8 @@ def inspect(
     **knobs
         Arguments of the reader that tells servers, jobs and load, or of the twin.
 
-    Raises
-    ------
-    TraceError
-        When there is nothing at the path; with ``strict``, at the first bad row.
-    UnknownName
-        For an argument that the reader or the twin does not have.
+    Raises TraceError when there is nothing at the path; with ``strict``, at the first bad row;
+    UnknownName for an argument that the reader or the twin does not have.
 
     Examples
     --------
@@ -285,17 +225,6 @@ def inspect(
     if not path.exists():
         raise TraceError("there is no such file or directory", path)
     known = registered_traces()
-    folder = path.parent if path.name == MANIFEST else path
-    manifest = manifest_of(folder) if folder.is_dir() else None
-    if manifest is not None:
-        trace = next((t for t in known if t.name == manifest.format), None)
-        if trace is None or trace.form is None:
-            raise TraceError(
-                f"a converted trace of {manifest.format}, which is not known here", folder
-            )
-        report = _Report(path, strict, everything, 0, progress, knobs)
-        found = _converted(folder, manifest, trace, report)
-        return Inspection(path, "a converted trace", True, (found,), ())
     files = all_files(path)
     if not files:
         raise TraceError("there are no files here", path)
@@ -338,13 +267,11 @@ class _Report:
         if item.table is None:
             return FoundFile(name, item.name, stored, 1.0, None, None, {})
         assert trace.form is not None  # it has the table
-        blocks = Blocks(item.file)
         source = Source(item.file, trace.form, strict=self.strict)
-        reading = source.reading(item.name, item.file, blocks=blocks)
-        kept, problem, whole = 0, "", False
+        reading = source.reading(item.name, item.file)
+        blocks, problem, whole = reading.blocks, "", False
         try:
-            for batch in reading:
-                kept += len(batch)
+            for _ in reading:
                 if self.progress is not None:
                     self.progress(self.done + blocks.stored, self.total)
                 if not self.everything and blocks.unpacked >= SAMPLE:
@@ -356,24 +283,20 @@ class _Report:
                 raise
             problem = str(error).removeprefix(f"{item.file}: ")
         self.done += stored
-        digest = blocks.digest() if whole else ""
+        digest, published = blocks.digest() if whole else "", trace.form.sha256.get(item.file.name)
         return FoundFile(
             name,
             item.name,
             stored,
             1.0 if whole or not stored else blocks.stored / stored,
             reading.read,
-            kept,
-            dict(reading.dropped),
+            reading.kept,
+            reading.dropped,
             digest,
-            _as_published(trace.form, item.file.name, digest),
+            published == digest if digest and published else None,
             tuple(_unlike(item, trace.form)),
             problem,
         )
-
-
-def _as_published(form: Format, file: str, digest: str) -> bool | None:
-    return form.sha256[file] == digest if digest and file in form.sha256 else None
 
 
 def _tables_of(
@@ -413,7 +336,9 @@ def _unknown(file: Path, path: Path, known: Sequence[RegisteredTrace]) -> Unknow
     near = nearest(lines, [trace.form for trace in known if trace.form is not None])
     text = "" if near is None else f"nearest to {near[0].name} {near[1].name}: {near[2].why}"
     if lines[0].startswith("{") and "batch size" in "\n".join(lines)[:2000]:
-        text = "throughputs as Gavel publishes them, no trace: read by the scenario esdp-gavel-v1"
+        text = (
+            "throughputs as Gavel publishes them, no trace: --set speeds=FILE of a trace reads it"
+        )
     hint = ""
     if _has_fields(lines) and "Gavel" not in text:
         hint = f"if it is a log of your own: gangwise trace guess {file} drafts a mapping"
@@ -442,54 +367,16 @@ def _fidelity(
         return None, str(error)
 
 
-def _converted(
-    folder: Path, manifest: Manifest, trace: RegisteredTrace, report: _Report
-) -> FoundTrace:
-    form, files = trace.form, []
-    assert form is not None  # it was converted
-    for table, found in manifest.tables.items():
-        for file, stage in zip(found, stages_of(found)):
-            stored = file.chunks[-1].stored / file.size if file.chunks else 0.0
-            files.append(
-                FoundFile(
-                    f"{table}/{file.name}",
-                    table,
-                    file.size,
-                    1.0 if file.sha256 else stored,
-                    stage.read,
-                    stage.kept,
-                    dict(stage.dropped),
-                    file.sha256,
-                    _as_published(form, file.name, file.sha256),
-                )
-            )
-    rows = sum(file.kept or 0 for file in files)
-    fidelity: Fidelity | None = None
-    problem = f"{rows:,} rows are many to read; --all reads them and adds servers and load"
-    if not manifest.complete:
-        problem = (
-            "the conversion is not complete; run gangwise trace convert again, it goes on "
-            "from where it stopped"
-        )
-    elif report.everything or rows <= MANY:
-        if report.strict:
-            for table in manifest.tables:
-                Converted(folder, manifest, form).account(table, strict=True)
-        fidelity, problem = _fidelity(trace, folder, report.strict, report.knobs)
-    return _found(trace, files, {*manifest.tables}, fidelity, problem, whole=True)
-
-
 def _found(
     trace: RegisteredTrace,
     files: Sequence[FoundFile],
     here: set[str],
     fidelity: Fidelity | None,
     problem: str,
-    whole: bool = False,
 ) -> FoundTrace:
     form = trace.form
     wanted = {t.name: MissingTable(t.name, t.needed, t.gives) for t in form.tables} if form else {}
-    for other in () if whole else WITHOUT_SCHEMA:
+    for other in WITHOUT_SCHEMA:
         if other.trace == trace.name:
             missing = MissingTable(other.name, other.needed, other.gives)
             wanted.setdefault(other.name, missing)

@@ -11,6 +11,7 @@ from gangwise.core.errors import TraceError, UnknownName
 from gangwise.core.registry import entries
 from gangwise.traces.format import (
     FOR_PEOPLE,
+    SAVED,
     Format,
     all_files,
     files_of,
@@ -25,7 +26,7 @@ from gangwise.traces.formats.slurm_notation import is_node_list
 from gangwise.traces.formats.swf import is_swf
 from gangwise.traces.io.blocks import regular
 from gangwise.traces.io.text import first_lines, header_of, listed
-from gangwise.traces.tables import SAVED, Tables, Trace, load_tables
+from gangwise.traces.tables import Tables, Trace, load_tables
 from gangwise.traces.twins.drawing import arguments, open_twin
 
 TWIN = "twin:"
@@ -35,17 +36,8 @@ TWIN = "twin:"
 def open_tables(path: Path | str, *, trace: str = "", **knobs: Any) -> Tables:
     """Servers and jobs, before anything is made of them.
 
-    Parameters
-    ----------
-    path, trace
-        As of :func:`open_trace`.
-    **knobs
-        Arguments of the reader, or of the twin.
-
-    Raises
-    ------
-    TraceError, UnknownName
-        As :func:`open_reader`.
+    ``knobs`` are arguments of the reader, or of the twin; the others, and what is raised, are as of
+    :func:`open_reader`.
     """
     path = Path(path)
     kind = without_reader(path)
@@ -74,21 +66,10 @@ def ready_tables(path: Path, knobs: dict[str, Any]) -> Tables:
 
 
 def open_reader(path: Path | str, *, trace: str = "", **knobs: Any) -> Trace:
-    """The reader of a trace, whose format is recognised.
+    """The reader of a trace, whose format is recognised unless ``trace`` names it.
 
-    Parameters
-    ----------
-    path, trace
-        As of :func:`open_trace`.
-    **knobs
-        Arguments of the reader.
-
-    Raises
-    ------
-    TraceError
-        When nothing is recognised: says what was looked for and what was found.
-    UnknownName
-        For a format or argument that does not exist.
+    Raises TraceError when nothing is recognised: says what was looked for and what was found;
+    UnknownName for a format or argument that does not exist.
     """
     reader = reader_of(Path(path), trace)
     accepted = reader_arguments(reader)

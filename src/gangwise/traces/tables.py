@@ -22,7 +22,7 @@ import polars as pl
 from gangwise.core.arrays import Floats
 from gangwise.core.clock import Clock
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import Format, files_of, recognise
+from gangwise.traces.format import SAVED, Format, files_of, recognise
 from gangwise.traces.io.account import Stage, reason_lines, reasons_plain
 from gangwise.traces.source import Source
 from gangwise.traces.work import (
@@ -42,27 +42,6 @@ UNITS = {"cpu": "cores", "mem": "GiB", "gpu": "GPUs"}
 @dataclass(frozen=True)
 class Fidelity:
     """What became of a trace.
-
-    Attributes
-    ----------
-    trace : str
-        Registered name of the format.
-    stages : tuple of Stage
-        Rows read, kept and dropped, file by file and step by step.
-    first, last : float
-        Seconds since the start of the trace: the period that ``load`` is a mean over. Both 0 when
-        there are no jobs, or when their times are not known.
-    capacity : mapping of str to float
-        Total of each device type; empty when there are no servers.
-    load : mapping of str to float
-        Mean over the period of devices requested / devices there, see
-        :func:`~gangwise.traces.tables.implied_load`; empty when there are no servers or no jobs.
-    digests : mapping of str to str
-        SHA-256 of each file.
-    units : mapping of str to str
-        Of ``cpu``, ``mem`` and ``gpu``.
-    kept : Kept or None
-        How much of the log a workload keeps, which comes first; None of a trace as it was read.
 
     Examples
     --------
@@ -84,18 +63,20 @@ class Fidelity:
       cpu                        8  cores            25 %
     """
 
-    trace: str
-    stages: tuple[Stage, ...]
+    trace: str  # registered name of the format
+    stages: tuple[Stage, ...]  # rows read, kept and dropped, file by file and step by step
+    # The period that ``load`` is a mean over, in seconds since the start of the trace; both 0 where
+    # there are no jobs, or their times are not known.
     first: float
     last: float
     servers: int
     jobs: int
-    capacity: Mapping[str, float]
-    load: Mapping[str, float]
+    capacity: Mapping[str, float]  # total of each device type; empty without servers
+    load: Mapping[str, float]  # see :func:`implied_load`
     notes: tuple[str, ...] = ()
-    digests: Mapping[str, str] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of each file
     units: Mapping[str, str] = field(default_factory=lambda: dict(UNITS))
-    kept: Kept | None = None
+    kept: Kept | None = None  # how much of the log a workload keeps; None of a trace as it was read
 
     @property
     def lines(self) -> list[str]:
@@ -430,7 +411,6 @@ class Reader(ABC):
     def _read(self) -> Tables: ...
 
 
-SAVED = "tables.json"
 VERSION = 1
 
 
@@ -448,13 +428,7 @@ def fingerprint(*arrays: np.ndarray[Any, Any]) -> str:
 
 
 def save_tables(tables: Tables, folder: Path) -> list[Path]:
-    """Write tables to a folder, so that :func:`load_tables` gives the same ones.
-
-    Returns
-    -------
-    list of path
-        What was written.
-    """
+    """Write tables to a folder, so that :func:`load_tables` gives the same ones; which files."""
     folder.mkdir(parents=True, exist_ok=True)
     frames = {"servers": tables.servers, "jobs": tables.jobs, "events": tables.events}
     written = []
@@ -470,6 +444,7 @@ def save_tables(tables: Tables, folder: Path) -> list[Path]:
         "tables": [path.name for path in written],
         "stages": [[*stage[:3], dict(stage.dropped)] for stage in tables.stages],
         "notes": list(tables.notes),
+        "clock": tables.clock and [tables.clock.epoch, tables.clock.zone],
     }
     written.append(folder / SAVED)
     written[-1].write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
@@ -477,44 +452,29 @@ def save_tables(tables: Tables, folder: Path) -> list[Path]:
 
 
 def load_tables(folder: Path) -> Tables:
-    """Read what :func:`save_tables` wrote.
-
-    Raises
-    ------
-    TraceError
-        Names the file at fault.
-    """
+    """Read what :func:`save_tables` wrote; TraceError names the file at fault."""
     path = folder / SAVED
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         if manifest["version"] != VERSION:
-            raise TraceError(
-                f"these tables are of version {manifest['version']}, and {VERSION} is read: write "
-                "them again with gangwise trace workload",
-                path,
-            )
+            raise ValueError(f"version {manifest['version']}, and {VERSION} is read")
         stages = tuple(
             Stage(name, read, kept, {why: (lost[0], lost[1]) for why, lost in dropped.items()})
             for name, read, kept, dropped in manifest["stages"]
         )
-        return Tables(
-            manifest["trace"],
-            _read(folder / "servers.parquet"),
-            _read(folder / "jobs.parquet"),
-            stages,
-            manifest["files"],
-            tuple(manifest["notes"]),
-            manifest["units"],
-            _read(folder / "events.parquet") if "events.parquet" in manifest["tables"] else None,
-        )
-    except (OSError, json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, TraceError):
-            raise
+        files, notes, units = manifest["files"], tuple(manifest["notes"]), manifest["units"]
+        events = "events.parquet" in manifest["tables"]
+        clock = Clock(*manifest["clock"]) if manifest.get("clock") else None
+        trace = manifest["trace"]
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise TraceError(
             f"this manifest of tables cannot be read ({type(error).__name__}: {error}); write them "
-            "again with gangwise trace workload",
+            "again with gangwise trace convert",
             path,
         ) from error
+    servers, jobs = _read(folder / "servers.parquet"), _read(folder / "jobs.parquet")
+    gone = _read(folder / "events.parquet") if events else None
+    return Tables(trace, servers, jobs, stages, files, notes, units, gone, clock)
 
 
 def _read(path: Path) -> pl.DataFrame:

@@ -37,8 +37,8 @@ class Dag:
     Task 2 waits for 0 and 1, and 3 for 2.
 
     >>> dag = Dag(4, child=np.array([2, 2, 3]), parent=np.array([0, 1, 2]))
-    >>> dag.parents(2).tolist(), dag.order().tolist()
-    ([0, 1], [0, 1, 2, 3])
+    >>> dag.level.tolist()
+    [0, 0, 1, 2]
     >>> dag.finish(np.array([5.0, 1.0, 2.0, 3.0])).tolist()
     [5.0, 1.0, 7.0, 10.0]
     """
@@ -66,11 +66,6 @@ class Dag:
                 f"task {name} of job {job} (row {row}) waits for {after}, which is not in the job"
             )
         return cls(len(jobs), edges["child"].to_numpy(), edges["parent"].to_numpy())
-
-    def parents(self, task: int) -> Ints:
-        """Tasks that a task waits for, ascending."""
-        first, last = np.searchsorted(self.child, [task, task + 1])
-        return self.parent[first:last]
 
     @cached_property
     def level(self) -> Ints:
@@ -113,14 +108,6 @@ class Dag:
             on[a[a == b]] = True
             circle[stuck[on]] = group[on]
         return circle
-
-    def order(self) -> Ints:
-        """All tasks, parents first; of those that could come next, level by level, then ascending.
-
-        Raises TraceError when tasks wait for each other in a circle.
-        """
-        self._refuse_circles()
-        return np.lexsort((np.arange(self.tasks), self.level))
 
     def finish(self, duration: Floats) -> Floats:
         """When each task ends at the earliest, every one starting as soon as its parents end.
@@ -266,10 +253,7 @@ def batch_jobs(
 ) -> tuple[pl.DataFrame, list[Stage], list[str]]:
     """Jobs as :class:`~gangwise.traces.tables.Tables` has them, what was left out, and notes.
 
-    Raises
-    ------
-    TraceError
-        When no row can be used; with ``strict``, when a task waits for itself.
+    Raises TraceError when no row can be used; with ``strict``, when a task waits for itself.
     """
     frame = read.frame.with_row_index("at")
     kept, stage = leave_out("batch tasks", frame, section.rules(frame))

@@ -40,30 +40,18 @@ class Job(NamedTuple):
 
 
 class GavelThroughputs:
-    """The table of a file.
+    """The table of ``simulation_throughputs.json``, plain or gzipped, or of a folder with it.
 
-    Parameters
-    ----------
-    file : path
-        ``simulation_throughputs.json``, plain or gzipped, or a folder with it.
-    unconsolidated : bool
-        Take the measurements of workers spread over servers.
-
-    Attributes
-    ----------
-    models : tuple of str
-        GPU models, oldest first.
-    digest : str
-        SHA-256 of the file.
-    throughput : mapping of (model, Job) to float
-        Steps per second alone, positive; a job that does not run on a model is absent.
-    jobs : tuple of Job
-        Jobs that run on at least one model.
+    ``unconsolidated`` takes the measurements of workers spread over servers. ``throughput`` maps
+    (model, :class:`Job`) to steps per second alone, positive; a job that does not run on a model is
+    absent. ``models`` are oldest first, ``jobs`` those that run on at least one, ``digests``
+    SHA-256 by name.
     """
 
     def __init__(self, file: Path | str, unconsolidated: bool = False):
-        self.file = _find(Path(file))
-        tables, self.digest = _load(self.file)
+        self.path = _find(Path(file))
+        tables, digest = _load(self.path)
+        self.digests = {self.path.name: digest}
         suffix = "_unconsolidated" if unconsolidated else ""
         self.models = MODELS
         self.throughput: dict[tuple[str, Job], float] = {}
@@ -71,14 +59,14 @@ class GavelThroughputs:
         for model in MODELS:
             if model + suffix not in tables:
                 missing = UnknownName("GPU model", model + suffix, list(tables))
-                raise TraceError(str(missing), self.file)
+                raise TraceError(str(missing), self.path)
             for text, entry in tables[model + suffix].items():
                 job, speed = self._entry(model + suffix, text, entry)
                 if speed > 0:
                     self.throughput[model, job] = speed
                     jobs[job] = None
         if not jobs:
-            raise TraceError("no job runs on any GPU model", self.file)
+            raise TraceError("no job runs on any GPU model", self.path)
         self.jobs = tuple(jobs)
 
     def _entry(self, table: str, text: str, entry: Any) -> tuple[Job, float]:
@@ -94,14 +82,14 @@ class GavelThroughputs:
             and isinstance(key[1], int)
             and key[1] > 0
         ):
-            raise TraceError(f"{where}this is not a tuple of a job and its GPUs", self.file)
+            raise TraceError(f"{where}this is not a tuple of a job and its GPUs", self.path)
         if not isinstance(entry, dict) or "null" not in entry:
-            raise TraceError(f"{where}there is no throughput alone, under 'null'", self.file)
+            raise TraceError(f"{where}there is no throughput alone, under 'null'", self.path)
         speed = entry["null"]
         if isinstance(speed, bool) or not isinstance(speed, (int, float)) or not 0 <= speed < 1e12:
             raise TraceError(
                 f"{where}the throughput is {speed!r}; it must be a finite number, zero or larger",
-                self.file,
+                self.path,
             )
         return Job(*key), float(speed)
 
@@ -141,22 +129,10 @@ class Worker:
 
 
 class MiniBatchTime:
-    """The jobs of a folder.
+    """The jobs of a folder with ``job_1_norm.csv`` and so on, plain or gzipped.
 
-    Parameters
-    ----------
-    folder : path
-        With ``job_1_norm.csv`` and so on, plain or gzipped.
-    strict : bool
-        Raise at the first bad row, rather than leave it out.
-
-    Attributes
-    ----------
-    workers : tuple of Worker
-    tables : mapping of str to Table
-        What was read, and how many rows were left out for what reason.
-    digests : mapping of str to str
-        SHA-256 of each file.
+    ``strict`` raises at the first bad row rather than leave it out. ``workers`` are
+    :class:`Worker`, ``tables`` what was read by job, ``digests`` SHA-256 by file.
     """
 
     def __init__(self, folder: Path | str, strict: bool = False):
@@ -174,7 +150,7 @@ class MiniBatchTime:
         for (number, path), (next_number, _) in itertools.pairwise(files):
             if number == next_number:
                 raise TraceError("this job is here twice, plain and gzipped; keep one", path)
-        self.folder = folder
+        self.path = folder
         schema = declared("alibaba-gpu-v2020").table("mini_batch_times").schema
         self.tables: dict[str, Table] = {
             f"job-{number}": read_table(path, schema, strict=strict) for number, path in files

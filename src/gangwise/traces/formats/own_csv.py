@@ -227,13 +227,7 @@ def is_mapping(path: Path) -> bool:
 
 
 def read_mapping(path: Path) -> MappingFile:
-    """The mapping, checked.
-
-    Raises
-    ------
-    TraceError
-        Names the entry at fault, and what was probably meant.
-    """
+    """The mapping; raises TraceError that names the entry at fault, and what was probably meant."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -327,8 +321,7 @@ class OwnCsv(Reader):
         kept, checked = leave_out(what, frame, bad)
         if kept.is_empty():
             raise TraceError(f"none of the rows can be used: {reasons(checked.dropped)}", file)
-        stage = Stage(table.file.name, table.read, len(table.frame), dict(table.dropped))
-        stages = (stage, checked) if checked.dropped else (stage,)
+        stages = (table.stage, checked) if checked.dropped else (table.stage,)
         return kept, stages, {table.file.name: table.digest}
 
     def _valued(self, frame: pl.DataFrame, what: str, given: Mapping[str, Mapped]) -> pl.DataFrame:

@@ -16,15 +16,7 @@ from typing import Any, NoReturn
 import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import (
-    FOR_PEOPLE,
-    Format,
-    declared,
-    holds,
-    is_for_people,
-    manifest_of,
-    reads_as,
-)
+from gangwise.traces.format import FOR_PEOPLE, Format, declared, holds, is_for_people, reads_as
 from gangwise.traces.formats.slurm_notation import (
     Request,
     expand_nodes,
@@ -40,7 +32,6 @@ from gangwise.traces.io.json_records import beginning, read_records
 from gangwise.traces.io.reading import read_table
 from gangwise.traces.io.schema import Column, Schema
 from gangwise.traces.io.text import clock, first_lines, split_line
-from gangwise.traces.source import Source
 from gangwise.traces.tables import Reader, Tables, server_table
 
 NAME = "slurm-sacct"
@@ -62,10 +53,7 @@ OPEN_XDMOD = (
 def listing_schema(columns: str) -> Schema:
     """The schema of a listing without a header, from the names of its columns in their order.
 
-    Raises
-    ------
-    TraceError
-        When a column is missing without which nothing can be made of the listing.
+    Raises TraceError when a column is missing without which nothing can be made of the listing.
     """
     names = [name.strip() for name in columns.replace(",", "|").split("|") if name.strip()]
     _require(names, "the list of columns")
@@ -154,27 +142,20 @@ def _names_columns(first: str) -> bool:
 def read_listing(
     file: Path, strict: bool, columns: str = OPEN_XDMOD
 ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
-    """Allocations of a text listing, as published or converted, its stages, digest and notes."""
-    stages: tuple[Stage, ...]
+    """Allocations of a text listing, its stages, digest and notes."""
     notes: list[str] = []
-    source, first = Source(file, FORMAT, strict=strict), beginning(file).split("\n", 1)[0]
-    if source.converted is None:
-        named, schema = _names_columns(first), listing_schema(columns)
-        names = [name.strip() for name in columns.replace(",", "|").split("|") if name.strip()]
-        if named:
-            schema = replace(SACCT, separator=separator_of(first))
-            names = [name.strip() for name in split_line(first, schema.separator) or []]
-            _require(names, "the listing", file)
-        blocks = Mended(file, schema, names)
-        table = read_table(file, schema, strict=strict, blocks=blocks)
-        stage = Stage(file.name, table.read, len(table.frame), dict(table.dropped))
-        frame, stages, digests = table.frame, (stage,), {file.name: table.digest}
-        if blocks.mended:
-            why = f"{blocks.mended} rows have {schema.separator} inside a field"
-            notes.append(f"{why}: the only one in which all others are as their columns ask")
-    else:
-        read = source.read("jobs")
-        frame, stages, digests = read.frame, read.stages, read.digests
+    first, schema = beginning(file).split("\n", 1)[0], listing_schema(columns)
+    names = [name.strip() for name in columns.replace(",", "|").split("|") if name.strip()]
+    if _names_columns(first):
+        schema = replace(SACCT, separator=separator_of(first))
+        names = [name.strip() for name in split_line(first, schema.separator) or []]
+        _require(names, "the listing", file)
+    blocks = Mended(file, schema, names)
+    table = read_table(file, schema, strict=strict, blocks=blocks)
+    frame = table.frame
+    if blocks.mended:
+        why = f"{blocks.mended} rows have {schema.separator} inside a field"
+        notes.append(f"{why}: the only one in which all others are as their columns ask")
     given = {*frame.columns}
     blank = [
         pl.lit("").alias(c.name)
@@ -222,7 +203,7 @@ def read_listing(
         line="SubmitLine",
         **{name: pl.col(column) for column, name in TYPES.items()},
     )
-    return frame, (*stages, steps), digests, notes
+    return frame, (table.stage, steps), {file.name: table.digest}, notes
 
 
 def _require(names: Sequence[str], where: str, file: Path | None = None) -> None:
@@ -411,20 +392,14 @@ class SlurmSacct(Reader):
 
     @classmethod
     def recognise(cls, path: Path | str) -> bool:
-        path = Path(path)
-        if manifest_of(path) is not None:
-            return super().recognise(path)
-        return any(is_sacct_json(file) or is_listing(file) for file in _files(path))
+        return any(is_sacct_json(file) or is_listing(file) for file in _files(Path(path)))
 
     def _read(self) -> Tables:
-        if self.source.converted is not None:
-            files = self.source.files("jobs")
-        else:
-            files = [
-                file
-                for file in _files(self.source.path)
-                if is_sacct_json(file) or is_listing(file, self.columns)
-            ]
+        files = [
+            file
+            for file in _files(self.source.path)
+            if is_sacct_json(file) or is_listing(file, self.columns)
+        ]
         if not files:
             self._none()
         strict = self.source.strict

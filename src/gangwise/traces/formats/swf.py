@@ -13,7 +13,7 @@ from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.traces.format import all_files, declared
 from gangwise.traces.formats.tabular import Section
-from gangwise.traces.io.account import Stage, leave_out, reasons
+from gangwise.traces.io.account import leave_out, reasons
 from gangwise.traces.io.blocks import Commented
 from gangwise.traces.io.json_records import beginning
 from gangwise.traces.io.reading import Reading
@@ -22,24 +22,9 @@ from gangwise.traces.tables import Reader, Tables, server_table
 
 NAME = "swf"
 FIELDS = (
-    "job",
-    "submit",
-    "wait",
-    "run",
-    "processors",
-    "processor_time",
-    "memory",
-    "requested_processors",
-    "requested_time",
-    "requested_memory",
-    "status",
-    "user",
-    "group",
-    "application",
-    "queue",
-    "partition",
-    "preceding",
-    "think",
+    *("job", "submit", "wait", "run", "processors", "processor_time", "memory"),
+    *("requested_processors", "requested_time", "requested_memory", "status", "user", "group"),
+    *("application", "queue", "partition", "preceding", "think"),
 )
 TYPES = ("user", "group", "application", "queue", "partition")
 """Fields that may tell the type of a job."""
@@ -100,8 +85,7 @@ class StandardWorkload(Reader):
         reading = Reading(file, schema, strict=self.source.strict, blocks=blocks)
         # Numbers take more room than jobs, which are made of each batch.
         jobs = pl.concat([section.select(frame) for frame in reading])
-        reading.check_used(len(jobs))
-        stages = [Stage(file.name, reading.read, len(jobs), dict(reading.dropped))]
+        stages = [reading.stage()]
         again = ~pl.col("job").is_first_distinct()
         for name, why, lost in (
             ("jobs", "a part of a job, which has a row for the whole", pl.col("status") == "part"),

@@ -46,7 +46,7 @@ from gangwise.core.errors import TraceError
 from gangwise.traces.format import FORMATS, Format, declared, recognise
 from gangwise.traces.io.account import Rule, Stage, leave_out, reasons
 from gangwise.traces.io.schema import Column
-from gangwise.traces.io.text import header_of, named
+from gangwise.traces.io.text import named
 from gangwise.traces.source import Read, Source
 from gangwise.traces.tables import UNITS, Fidelity, Reader, Tables, of_tables, server_table
 
@@ -77,10 +77,7 @@ class Section:
     def make(self, frame: pl.DataFrame, path: Path) -> Made:
         """The rows that can be used, in the columns of the mapping.
 
-        Raises
-        ------
-        TraceError
-            When there are none; ``path`` is where they were looked for.
+        Raises TraceError when there are none; ``path`` is where they were looked for.
         """
         spec = self.spec
         stages: tuple[Stage, ...] = ()
@@ -309,14 +306,14 @@ class Tabular(Reader):
             )
             if optional and not self.source.has(join["table"]):
                 continue
-            reads.append(self._table(join["table"]))
+            reads.append(self.source.read(join["table"]))
             taken = [
                 (name, jobs.sql(sql, reads[-1].frame)) for name, sql in join["columns"].items()
             ]
             columns = [sql.alias(name) for name, sql in taken if sql is not None]
             frames.append((join["on"], reads[-1].frame.select(join["on"], *columns)))
         at = sum("unless" not in join for join in jobs.spec.get("join", ()))
-        read = self._table(jobs.spec["table"])
+        read = self.source.read(jobs.spec["table"])
         reads.insert(at, read)
         for on, frame in frames:
             read.frame = read.frame.join(frame, on=on, how="left", maintain_order="left")
@@ -325,29 +322,6 @@ class Tabular(Reader):
             tuple(stage for each in reads for stage in each.stages),
             {name: digest for each in reads for name, digest in each.digests.items()},
         )
-
-    def _table(self, name: str) -> Read:
-        schema, ending = self.FORMAT.table(name).schema, self.FORMAT.mapping.get("names", "")
-        columns = [column.name for column in schema.columns]
-        for folder in (self.source.path, *sorted(self.source.path.glob("*/"))) if ending else ():
-            file = folder / f"{name}{ending}"
-            names = header_of(file) if file.is_file() else columns
-            for n, (found, expected) in enumerate(zip(names, columns), 1):
-                if found != expected:
-                    raise TraceError(
-                        f"column {n} is called {found!r}, and {expected!r} is read: these are not "
-                        f"the columns of the {schema.name} known here",
-                        file,
-                        1,
-                    )
-            if len(names) != len(columns):
-                raise TraceError(
-                    f"{len(names)} columns are named, and {len(columns)} are read: "
-                    f"{', '.join(columns)}",
-                    file,
-                    1,
-                )
-        return self.source.read(name)
 
     def _servers(
         self,
@@ -358,7 +332,7 @@ class Tabular(Reader):
         spec = section.spec
         if "table" not in spec or not (spec.get("needed") or self.source.has(spec["table"])):
             return server_table(), None, (), {}, [spec["missing"]] if "missing" in spec else []
-        read = self._table(spec["table"])
+        read = self.source.read(spec["table"])
         frame, events, stages = read.frame, None, read.stages
         if "log" in spec:
             frame, events, more = server_log(frame, Section(spec["log"], self.options))
@@ -373,10 +347,7 @@ class Tabular(Reader):
 def checked(form: Format, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a reader, completed by those that are not given.
 
-    Raises
-    ------
-    TraceError
-        For a value that cannot be.
+    Raises TraceError for a value that cannot be.
     """
     found = {}
     for name, entry in form.mapping.get("options", {}).items():

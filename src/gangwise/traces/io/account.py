@@ -117,9 +117,9 @@ class Account:
             )
         self.leave_out(row, reason)
 
-    def leave_out(self, row: int, reason: str) -> None:
+    def leave_out(self, row: int, reason: str, rows: int = 1) -> None:
         count, first = self.dropped.get(reason, (0, row))
-        self.dropped[reason] = (count + 1, min(first, row))
+        self.dropped[reason] = (count + rows, min(first, row))
 
     def stage(self, name: str, read: int) -> Stage:
         kept = read - sum(count for count, _ in self.dropped.values())

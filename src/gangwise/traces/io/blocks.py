@@ -88,14 +88,13 @@ class _Bytes(Protocol):
 class Blocks:
     r"""The blocks of a file; iterate once.
 
-    ``size`` is that of a block, about. ``known`` is a number of bytes, and the digest that the
-    first of so many had before. While iterating, TraceError tells of a file that is not there,
-    cannot be read, is no text, is written to while it is read, or is not the one that is known.
+    ``size`` is that of a block, about. While iterating, TraceError tells of a file that is not
+    there, cannot be read, is no text, or is written to while it is read.
 
     Attributes
     ----------
-    count, stored, unpacked : int
-        Blocks, bytes of the file, and bytes of the blocks so far.
+    stored, unpacked : int
+        Bytes of the file, and bytes of the blocks so far.
     damage : str
         What is wrong with the packing, once that place is reached; else empty.
     torn : int
@@ -111,9 +110,9 @@ class Blocks:
     [Block(data=b'a,b\n1,2\n', rows=2, line=1, opens=True)]
     """
 
-    def __init__(self, path: Path, size: int | None = None, known: tuple[int, str] | None = None):
-        self.path, self.size, self._known = path, size or BLOCK, known
-        self.count = self.stored = self.unpacked = self.torn = 0
+    def __init__(self, path: Path, size: int | None = None):
+        self.path, self.size = path, size or BLOCK
+        self.stored = self.unpacked = self.torn = 0
         self.damage = ""
         self._line = 1
         self._digest = hashlib.sha256()
@@ -184,8 +183,6 @@ class Blocks:
             raise self._unreadable(error) from error
         self._digest.update(data)
         self.stored += len(data)
-        if self._known and self.stored == self._known[0] and self.digest() != self._known[1]:
-            raise TraceError("the file has changed since its first rows were read", self.path)
         return data
 
     def _texts(self, file: IO[bytes]) -> Iterator[_Bytes]:
@@ -322,7 +319,6 @@ class Blocks:
                 block = Block(lines, rows, self._line, opens)
                 self._line += rows
                 self.unpacked += len(lines)
-                self.count += 1
                 opens, blank = False, []
                 yield block
             if whole > end:

@@ -114,7 +114,7 @@ class RecordLines(Blocks):
         for first in range(0, len(found.records), RECORDS):
             some = found.records[first : first + RECORDS]
             data = "".join(f"{json.dumps(record)}\n" for record in some).encode()
-            self.count, self.unpacked = self.count + 1, self.unpacked + len(data)
+            self.unpacked += len(data)
             yield Block(data, len(some), first + 1, first == 0)
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import codecs
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -27,14 +26,13 @@ import polars as pl
 
 from gangwise.core.arrays import Bools
 from gangwise.core.errors import TraceError
-from gangwise.traces.io.account import first_reason, reasons
+from gangwise.traces.io.account import Account, Stage, first_reason, reasons
 from gangwise.traces.io.blocks import Block, Blocks
 from gangwise.traces.io.json_records import NOT_UTF8, texts_of
 from gangwise.traces.io.schema import Rules, Schema
 from gangwise.traces.io.text import complain, split_line
 
 FEW = 1 << 16  # bytes of lines that are not halved further
-EXACT = 2.0**53  # whole numbers up to here are exact as floating point numbers
 LAST = "last field of the line"
 BLANKS = (b" ", b"\t", b"\x0b", b"\x0c")
 
@@ -85,36 +83,16 @@ class Quotes:
 
 
 class Rows:
-    """Reads blocks of one file; ``exact`` gives whole columns as Int64 where a block allows."""
-
-    def __init__(self, schema: Schema, layout: Layout, *, exact: bool = False):
-        self.schema, self.layout, self.exact = schema, layout, exact
+    def __init__(self, schema: Schema, layout: Layout):
+        self.schema, self.layout = schema, layout
         self.columns = [column for column in schema.columns if column.name in layout.at]
         self._rules = Rules(self.columns, schema.checks)
-        self._whole = [c.name for c in self.columns if c.number and c.whole] if exact else []
 
     def read(self, data: bytes, rows: int, line: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The good rows of a block, ``row`` and the columns; and ``row reason`` of the others."""
-        judged = self._judged(data, rows, line)
-        good = [self._chosen(frame) for frame, _ in judged]
-        return (
-            good[0] if len(good) == 1 else pl.concat(good, how="vertical_relaxed"),
-            pl.concat([lost for _, lost in judged]),
-        )
-
-    def _chosen(self, frame: pl.DataFrame) -> pl.DataFrame:
-        whole = [
-            name
-            for name in self._whole
-            if frame[_integer(name)].null_count() == frame[name].null_count()
-        ]
-        return frame.select(
-            "row",
-            *(
-                pl.col(_integer(c.name) if c.name in whole else c.name).alias(c.name)
-                for c in self.columns
-            ),
-        )
+        judged, wanted = self._judged(data, rows, line), ["row", *(c.name for c in self.columns)]
+        good = pl.concat([frame.select(wanted) for frame, _ in judged], rechunk=False)
+        return good, pl.concat([lost for _, lost in judged])
 
     def fields(self, text: str) -> list[str] | None:
         return None if self.schema.json else split_line(text, self.schema.separator)
@@ -150,11 +128,7 @@ class Rows:
                     return None
             except UnicodeDecodeError:
                 return None
-        frame = self._parsed(data, self._whole, quotes is not None)
-        if frame is None and self._whole:
-            frame = self._parsed(data, [], quotes is not None)
-            if frame is not None and frame.select(_too_large(self._whole)).item():
-                return None
+        frame = self._parsed(data, quotes is not None)
         if frame is None or len(frame) != rows:
             return None
         # Too many fields are an error of polars; too few are silently null, from the last on.
@@ -163,14 +137,12 @@ class Rows:
             if found != rows * (width - 1):
                 return None
         texts = pl.col([c.name for c in self.columns if not c.number]).fill_null("")
-        frame = frame.with_columns(self._emptied(texts.str.strip_chars() if blanks else texts))
-        return _with_integers(frame, self._whole)
+        return frame.with_columns(self._emptied(texts.str.strip_chars() if blanks else texts))
 
-    def _parsed(self, data: bytes, whole: Sequence[str], quoted: bool) -> pl.DataFrame | None:
+    def _parsed(self, data: bytes, quoted: bool) -> pl.DataFrame | None:
         types: dict[str, Any] = {str(place): pl.String for place in range(self.layout.width)}
         place = {c.name: str(self.layout.at[c.name]) for c in self.columns}
-        for column in (c for c in self.columns if c.number):
-            types[place[column.name]] = pl.Int64 if column.name in whole else pl.Float64
+        types |= {place[c.name]: pl.Float64 for c in self.columns if c.number}
         try:
             frame = pl.read_csv(
                 data,
@@ -185,12 +157,8 @@ class Rows:
             return None
         return frame.select(
             "row",
-            *(
-                pl.col(place[c.name]).cast(pl.Float64 if c.number else pl.String).alias(c.name)
-                for c in self.columns
-            ),
+            *(pl.col(place[c.name]).alias(c.name) for c in self.columns),
             pl.col(str(self.layout.width - 1)).alias(LAST),
-            *(pl.col(place[name]).alias(_integer(name)) for name in whole),
         )
 
     def _slow(self, data: bytes) -> pl.DataFrame:
@@ -203,11 +171,7 @@ class Rows:
         fault = first_reason(
             [(name, (pl.col(name) != "") & number.is_null()) for name, number in read.items()]
         ).alias("fault")
-        whole = [
-            pl.col(name).cast(pl.Int64, strict=False).alias(_integer(name)) for name in self._whole
-        ]
-        frame = frame.with_columns(fault, *whole).with_columns(read.values())
-        return _with_integers(frame.with_row_index("row"), self._whole)
+        return frame.with_columns(fault).with_columns(read.values()).with_row_index("row")
 
     def _emptied(self, texts: pl.Expr) -> pl.Expr:
         if not self.schema.missing:
@@ -254,48 +218,17 @@ class Rows:
         return texts.with_columns(pl.all().str.strip_chars()).with_columns(broken)
 
 
-def _integer(name: str) -> str:
-    return f"integer of {name}"
-
-
-def _too_large(names: Sequence[str]) -> pl.Expr:
-    """Whether a floating point number may not be the whole number that was written."""
-    return pl.any_horizontal(pl.col(names).abs().max() > EXACT)
-
-
-def _with_integers(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    """Complete the integers of whole columns from floating point numbers that are whole."""
-    for name in names:
-        known = pl.lit(None, pl.Int64)
-        if _integer(name) in frame.columns:
-            if frame[_integer(name)].null_count() == frame[name].null_count():
-                continue
-            known = pl.col(_integer(name))
-        floats = pl.when(pl.col(name) == pl.col(name).floor()).then(pl.col(name))
-        frame = frame.with_columns(
-            pl.coalesce(known, floats.cast(pl.Int64, strict=False)).alias(_integer(name))
-        )
-    return frame
-
-
-class Dropped(NamedTuple):
-    rows: int
-    first: int
-
-
-@dataclass(frozen=True)
-class Table:
-    """What was read of a file: rows (``read`` of them without the header), and what was left out.
+class Table(NamedTuple):
+    """What was read of a file: the rows kept, the account of all, and the SHA-256 of the file.
 
     ``frame`` has ``row`` and the schema's columns: numbers as Float64, text without surrounding
-    blanks; ``digest`` is the SHA-256 of the file as it is stored.
+    blanks.
     """
 
     file: Path
-    digest: str
     frame: pl.DataFrame
-    read: int
-    dropped: Mapping[str, Dropped]
+    stage: Stage
+    digest: str
 
 
 class Reading:
@@ -307,20 +240,13 @@ class Reading:
         What the file might be instead, so that a message can say so.
     strict : bool
         Raise at the first bad row rather than leave it out.
-    exact : bool
-        Give whole columns as Int64 wherever a batch allows, rather than as Float64.
     blocks : Blocks, optional
         Those of the file, where they are not to be cut as usual.
-    skip : int
-        Batches to pass over, which were read before; ``read``, ``dropped`` and ``seen`` are then to
-        be set to what they were.
 
     Attributes
     ----------
-    read, line : int
-        Rows without headers and the last line of the file, so far.
-    seen : set
-        Values so far of the column that must be unique: about 100 bytes of memory for each.
+    read, kept, line : int
+        Rows without headers, those that were given, and the last line of the file, so far.
     """
 
     def __init__(
@@ -330,35 +256,35 @@ class Reading:
         *,
         others: Sequence[Schema] = (),
         strict: bool = False,
-        exact: bool = False,
         blocks: Blocks | None = None,
-        skip: int = 0,
     ):
         self.path, self.schema, self.strict = Path(path), schema, strict
-        self.read, self.skip = 0, skip
-        self.seen: set[Any] = set()
+        self.read = self.kept = self.line = 0
         self.blocks = blocks or Blocks(self.path)
-        self._others, self._exact = others, exact
-        self._lost: dict[str, Dropped] = {}
-        self.line = 0
+        self._others, self._seen = others, set[Any]()
+        self._account = Account(self.path)
         self._rows: Rows | None = None
 
     @property
-    def dropped(self) -> dict[str, Dropped]:
+    def dropped(self) -> dict[str, tuple[int, int]]:
         """Rows left out so far, by reason; the reason whose first row comes first is first."""
-        return dict(sorted(self._lost.items(), key=lambda item: (item[1].first, item[0])))
+        lost = self._account.dropped.items()
+        return dict(sorted(lost, key=lambda item: (item[1][1], item[0])))
 
-    @dropped.setter
-    def dropped(self, lost: Mapping[str, Dropped]) -> None:
-        self._lost = dict(lost)
+    def stage(self) -> Stage:
+        """The account of the file; raises if no row of it was kept, with the reasons."""
+        if self.kept == 0:
+            raise TraceError(
+                f"none of the {self.read} rows can be used: {reasons(self.dropped)}", self.path
+            )
+        return Stage(self.path.name, self.read, self.kept, self.dropped)
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
         """The good rows of block after block: ``row`` and the columns."""
-        for number, block in enumerate(self.blocks):
+        for block in self.blocks:
             rows = self._without_header(block)
             self.line = rows.line + rows.rows - 1
-            if number >= self.skip:
-                yield self._batch(rows)
+            yield self._batch(rows)
         damage = self.blocks.damage
         if self._rows is None:
             raise TraceError(
@@ -369,13 +295,6 @@ class Reading:
         elif self.read == 0:
             raise TraceError("the file has a header and no rows", self.path)
 
-    def check_used(self, kept: int) -> None:
-        """Raise if no row of the file was kept, with the reasons."""
-        if kept == 0:
-            raise TraceError(
-                f"none of the {self.read} rows can be used: {reasons(self.dropped)}", self.path
-            )
-
     def _without_header(self, block: Block) -> Block:
         data, line, schema = block.data, block.line, self.schema
         if not block.opens or (schema.json and self._rows is not None):
@@ -385,7 +304,7 @@ class Reading:
         first = [field.strip() for field in split_line(text, schema.separator) or []]
         layout = _columns(self.path, schema, first, self._others)
         if self._rows is None:
-            self._rows = Rows(schema, layout, exact=self._exact)
+            self._rows = Rows(schema, layout)
         elif layout != self._rows.layout:
             raise TraceError(
                 "the members of this archive have different columns; unpack it and keep the files "
@@ -415,25 +334,22 @@ class Reading:
                 fields = self._rows.fields(text.decode("utf-8", errors="replace"))
                 self._refuse(first[0], first[1], fields)
             for why, count, row in bad.group_by("reason").agg(pl.len(), pl.min("row")).rows():
-                self._drop(why, count, row)
+                self._account.leave_out(row, why, count)
+        self.kept += len(good)
         return good
 
     def _new(self, values: pl.Series) -> pl.Series | None:
         """Which values were not there before; None for all of them, as a rule."""
         each = values.to_list()
         alone = set(each)
-        if len(alone) == len(each) and self.seen.isdisjoint(alone):
-            self.seen |= alone
+        if len(alone) == len(each) and self._seen.isdisjoint(alone):
+            self._seen |= alone
             return None
         new = []
         for value in each:
-            new.append(value not in self.seen)
-            self.seen.add(value)
+            new.append(value not in self._seen)
+            self._seen.add(value)
         return pl.Series(new, dtype=pl.Boolean)
-
-    def _drop(self, why: str, rows: int, first: int) -> None:
-        before = self._lost.get(why, Dropped(0, first))
-        self._lost[why] = Dropped(before.rows + rows, min(before.first, first))
 
     def _cut_short(self, damage: str) -> None:
         torn = bool(self.blocks.torn)
@@ -446,7 +362,7 @@ class Reading:
             )
         self.read += torn
         why = f"CUT SHORT after row {self.line}: {damage}; all later rows are missing, "
-        self._drop(f"{why}download it again", int(torn), self.line + 1)
+        self._account.leave_out(self.line + 1, f"{why}download it again", int(torn))
 
     def _refuse(self, row: int, reason: str, fields: list[str] | None) -> NoReturn:
         assert self._rows is not None  # there was a row
@@ -476,11 +392,8 @@ def read_table(
 
     Other arguments are those of :class:`Reading`.
 
-    Raises
-    ------
-    TraceError
-        When the file cannot be read, its columns are not the schema's, no row is left, or, with
-        ``strict``, at the first bad row.
+    Raises TraceError when the file cannot be read, its columns are not the schema's, no row is
+    left, or, with ``strict``, at the first bad row.
 
     Examples
     --------
@@ -493,7 +406,7 @@ def read_table(
     ...     table = read_table(file, schema)
     >>> table.frame.rows()
     [(2, 'a', 8.0)]
-    >>> for reason, (count, row) in table.dropped.items():
+    >>> for reason, (count, row) in table.stage.dropped.items():
     ...     print(count, "row such as", row, reason)
     1 row such as 3 gpu is not a number
     1 row such as 4 the number of fields is not that of the columns
@@ -502,8 +415,7 @@ def read_table(
     reading = Reading(path, schema, others=others, strict=strict, blocks=blocks)
     frames = list(reading)
     frame = pl.concat(frames) if frames else pl.DataFrame()
-    reading.check_used(len(frame))
-    return Table(reading.path, reading.blocks.digest(), frame, reading.read, reading.dropped)
+    return Table(reading.path, frame, reading.stage(), reading.blocks.digest())
 
 
 def _columns(path: Path, schema: Schema, first: list[str], others: Sequence[Schema]) -> Layout:

@@ -13,39 +13,18 @@ from gangwise.traces.io.account import first_reason
 
 @dataclass(frozen=True)
 class Column:
-    """What a column must hold.
-
-    Parameters
-    ----------
-    number : bool
-        A finite number from ``least`` to ``most``; otherwise text.
-    whole : bool
-        The number must be whole, though it may be written as ``1.0``.
-    least, most : float
-        Numbers beyond are refused; by default negative ones, and what no quantity or time in a
-        trace reaches.
-    empty : bool
-        Whether a field may be empty: a missing number is null, a missing text is empty.
-    pattern : str
-        A regular expression that a whole text must match, unless it is empty and may be.
-    needed : bool
-        Whether a file without the column is refused.
-    also : tuple of str
-        Other spellings of the name that are in use.
-    times : tuple of str
-        The text is a time, written in one of these ways, as in ``strptime``.
-    """
+    """What a column must hold."""
 
     name: str
-    number: bool = True
-    whole: bool = False
-    least: float = 0.0
-    most: float = 1e12
-    empty: bool = False
-    pattern: str = ""
-    needed: bool = True
-    also: tuple[str, ...] = ()
-    times: tuple[str, ...] = ()
+    number: bool = True  # a finite number from ``least`` to ``most``; otherwise text
+    whole: bool = False  # whole, though it may be written as ``1.0``
+    least: float = 0.0  # by default no negative ones,
+    most: float = 1e12  # and none that no quantity or time in a trace reaches
+    empty: bool = False  # it may be empty: a missing number is null, a missing text is empty
+    pattern: str = ""  # regular expression of a whole text, unless that is empty and may be
+    needed: bool = True  # a file without the column is refused
+    also: tuple[str, ...] = ()  # other spellings of the name that are in use
+    times: tuple[str, ...] = ()  # the text is a time, written in one of these ways of ``strptime``
 
 
 class Check(NamedTuple):
@@ -70,35 +49,20 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True)
 class Schema:
-    """What a file must hold.
+    """What a file must hold."""
 
-    Parameters
-    ----------
-    name : str
-        What the file is, for messages.
-    header : bool
-        Whether the first line names the columns (in any order); without one, fields are in the
-        order of ``columns``.
-    json : bool
-        Every line is a JSON object; a column named ``a.b``, or that is also so spelled, is field
-        ``b`` of object ``a``.
-    absent : tuple of str
-        Columns that the header of a fuller table has and that of this one must not.
-    unique : str
-        The column whose values must differ; of equal ones the first row is used.
-    missing : tuple of str
-        Texts that say that a field is empty, such as ``NA``.
-    """
-
-    name: str
+    name: str  # what the file is, for messages
     columns: tuple[Column, ...]
+    # Whether the first line names the columns (in any order); without, fields are in their order.
     header: bool = True
-    unique: str = ""
+    unique: str = ""  # the column whose values must differ; of equal ones the first row is used
     checks: tuple[Check, ...] = ()
     separator: str = ","
+    # Every line is a JSON object; a column named ``a.b``, or that is also so spelled, is field
+    # ``b`` of object ``a``.
     json: bool = False
-    absent: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()  # columns of a fuller table, which this one must not have
+    missing: tuple[str, ...] = ()  # texts that say that a field is empty, such as ``NA``
 
     def place(self, header: Sequence[str]) -> dict[str, int]:
         """Where each column of the schema stands in a header; absent ones are left out."""

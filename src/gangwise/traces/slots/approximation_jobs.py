@@ -69,10 +69,7 @@ def lifetimes_of(
 ) -> tuple[ReplayedLifetimes, Fidelity]:
     """Jobs of a window, which :attr:`Fidelity.first` begins.
 
-    Raises
-    ------
-    TraceError
-        When there are none, or the window would have too many slots.
+    Raises TraceError when there are none, or the window would have too many slots.
     """
     if tables.jobs.is_empty():
         raise TraceError("there are no jobs in the files here")

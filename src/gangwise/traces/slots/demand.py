@@ -258,10 +258,7 @@ def _jobs(tables: Tables, how: str, account: _Account) -> pl.DataFrame:
     device-hours that all tasks of the row ran; ``run``, seconds, nan where it is not known; and
     ``weight``, how many jobs the row counts as: one, or with ``how = each`` its tasks.
 
-    Raises
-    ------
-    TraceError
-        When no row is left.
+    Raises TraceError when no row is left.
     """
     rows = tables.jobs
     device, _ = counted(rows, tables.units)

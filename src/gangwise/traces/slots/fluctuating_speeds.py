@@ -55,10 +55,7 @@ def measured(trace: Trace | Tables, where: str) -> Measured | None:
     ``where`` is a file of throughputs, a folder of recorded iteration times, ``drawn`` for none, or
     empty.
 
-    Raises
-    ------
-    TraceError
-        When there are none at the place, or they cannot be read.
+    Raises TraceError when there are none at the place, or they cannot be read.
     """
     if where == "drawn":
         return None
@@ -72,14 +69,7 @@ def measured(trace: Trace | Tables, where: str) -> Measured | None:
     tables = () if source is None else [table.name for table in source.form.tables]
     if source is None or "mini_batch_times" not in tables or not source.has("mini_batch_times"):
         return None
-    folder = source.files("mini_batch_times")[0].parent
-    if not folder.is_dir():
-        raise TraceError(
-            "recorded iteration times are read from the published files, not from a converted "
-            "trace: give their folder as speeds=PATH, or speeds=drawn",
-            source.path,
-        )
-    return MiniBatchTime(folder)
+    return MiniBatchTime(source.files("mini_batch_times")[0].parent)
 
 
 def relative_throughput(table: GavelThroughputs, jobs: Sequence[Job]) -> Floats:
@@ -175,12 +165,6 @@ def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> Demand:
 RECORD = 1000  # values in the record of a drawn speed, where others have a record of measured ones
 
 
-def digests_of(found: Measured | None) -> dict[str, str]:
-    if isinstance(found, GavelThroughputs):
-        return {found.file.name: found.digest}
-    return {} if found is None else dict(found.digests)
-
-
 class SpeedsTraceScenario(OfTrace):
     """A trace, played with speeds that must be learned; the seed draws what it does not tell.
 
@@ -216,15 +200,8 @@ class SpeedsTraceScenario(OfTrace):
             fidelity,
             notes=(*fidelity.notes, *self._notes()),
             kept=None if fidelity.kept is None else replace(fidelity.kept, terms=self._terms()),
-            digests={**fidelity.digests, **digests_of(self.measured)},
+            digests={**fidelity.digests, **(self.measured.digests if self.measured else {})},
         )
-
-    @property
-    def measured_at(self) -> Path | None:
-        found = self.measured
-        if isinstance(found, MiniBatchTime):
-            return found.folder
-        return None if found is None else found.file
 
     @property
     def slots(self) -> int:

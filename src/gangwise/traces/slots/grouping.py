@@ -157,10 +157,7 @@ def sample_servers(tables: Tables, servers: int) -> Tables:
     Of a kind, the first by name are kept. Kinds with too few servers for a place in the sample
     are not in it.
 
-    Raises
-    ------
-    ScenarioError
-        When there are fewer servers than that.
+    Raises ScenarioError when there are fewer servers than that.
     """
     total = len(tables.servers)
     if servers > total:
@@ -185,10 +182,7 @@ def stated_servers(
 ) -> Tables:
     """So many equal servers instead of those of the trace.
 
-    Raises
-    ------
-    TraceError
-        When one of the two numbers is not stated; says what to set.
+    Raises TraceError when one of the two numbers is not stated; says what to set.
     """
     if machines is None or shape is None:
         units = ", ".join(tables.units[name] for name in QUANTITIES)

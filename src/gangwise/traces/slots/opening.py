@@ -144,12 +144,8 @@ def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: 
         :class:`~gangwise.traces.slots.settings.SpeedsSettings` or
         :class:`~gangwise.traces.slots.settings.JobsSettings`, unless the reader builds another.
 
-    Raises
-    ------
-    TraceError
-        When nothing is recognised: says what was looked for and what was found.
-    UnknownName
-        For a format, family or setting that does not exist.
+    Raises TraceError when nothing is recognised: says what was looked for and what was found;
+    UnknownName for a format, family or setting that does not exist.
 
     Examples
     --------
@@ -209,10 +205,7 @@ class Outline:
 def outline(scenario: Scenario) -> Outline:
     """What a scenario of a trace is made of.
 
-    Raises
-    ------
-    ScenarioError
-        For a scenario that is not of a trace.
+    Raises ScenarioError for a scenario that is not of a trace.
     """
     if isinstance(scenario, TraceScenario | SpeedsTraceScenario):
         numbers, types, frames = _with_types(scenario)
@@ -278,16 +271,8 @@ def write_outline(
     A scenario that is built of tables has them saved beside it and needs the trace no more; one
     that is not (of job events of Google, and recorded speeds) names the files.
 
-    Parameters
-    ----------
-    found : Outline
-        Of the scenario.
-    path : path
-        The files of the trace.
-    settings : dict
-        Arguments that the trace was opened with.
-    out : path
-        The folder; made if it is not there.
+    ``settings`` are the arguments that the trace at ``path`` was opened with; the folder ``out`` is
+    made if it is not there.
     """
     out.mkdir(parents=True, exist_ok=True)
     written = []
@@ -304,8 +289,8 @@ def write_outline(
         where = "."
         given = scenario.settings.model_dump(exclude_unset=True)  # type: ignore[attr-defined]  # every scenario built of tables has settings
         if isinstance(scenario, SpeedsTraceScenario):
-            place = scenario.measured_at
-            given["speeds"] = "drawn" if place is None else str(place.resolve())
+            found_at = scenario.measured
+            given["speeds"] = str(found_at.path.resolve()) if found_at else "drawn"
     lines = [f"trace = {json_text(where)}", f"family = {json_text(family)}"]
     if tables is None and settings.get("trace"):
         lines.append(f"format = {json_text(settings['trace'])}")

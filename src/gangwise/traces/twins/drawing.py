@@ -140,10 +140,7 @@ class Calibration:
 def calibration(name: str) -> Calibration:
     """What the twin of a trace is drawn from.
 
-    Raises
-    ------
-    UnknownName
-        For a trace without a twin.
+    Raises UnknownName for a trace without a twin.
     """
     if name not in NAMES:
         raise UnknownName("twin", name, list(NAMES))
@@ -420,12 +417,8 @@ def twin(
     **options
         Settings of one twin, see its page.
 
-    Raises
-    ------
-    UnknownName
-        For a twin or option that does not exist.
-    ScenarioError
-        For a number that makes no sense.
+    Raises UnknownName for a twin or option that does not exist; ScenarioError for a number that
+    makes no sense.
 
     Examples
     --------
@@ -536,10 +529,8 @@ def completed(
 
     ``servers`` and ``jobs`` say what to take; ``knobs`` are those of :func:`twin`.
 
-    Raises
-    ------
-    TraceError
-        When the files have what is to be taken from the twin: nothing real is replaced.
+    Raises TraceError when the files have what is to be taken from the twin: nothing real is
+    replaced.
 
     Examples
     --------
