@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -188,7 +188,6 @@ def test_rectangles_are_the_pieces_of_the_schedule(tmp_path: Path) -> None:
     assert drawn == pytest.approx(held, rel=1e-3)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 8))
 def test_no_device_is_drawn_twice(seed: int, capacity: int) -> None:
     rng = np.random.default_rng(seed)

@@ -27,7 +27,7 @@ from gangwise.cli.experiments import (
     sweep_command,
     tune_command,
 )
-from gangwise.cli.folders import clean_command, explain_command, verify_command, watch_command
+from gangwise.cli.folders import clean_command, explain_command, verify_command
 from gangwise.cli.listing import check_command, list_command, new_command, show_command
 from gangwise.cli.options import add_command, say
 from gangwise.cli.replay import (
@@ -106,7 +106,7 @@ for _command in (
     *(replay_command, what_if_command, forecast_command, leaderboard_command),
     *(serve_command, top_command, account_command, detach_command, doctor_command),
     *(compare_command, run_command, sweep_command, tune_command, reproduce_command),
-    *(report_command, watch_command, explain_command, verify_command, clean_command),
+    *(report_command, explain_command, verify_command, clean_command),
     *(list_command, show_command, new_command, check_command),
 ):
     add_command(app, _command)

@@ -66,8 +66,8 @@ def compare_command(
             comparator_names(comparators),
             optimum_slots,
             out,
-            advance,
-            _workers(jobs, AUTO),
+            progress=advance,
+            jobs=_workers(jobs, AUTO),
             isolated=isolated,
         )
     if as_json:
@@ -132,7 +132,7 @@ def run_command(
             judges,
             None,
             store,
-            advance,
+            progress=advance,
             name="run",
             isolated=isolated,
         )

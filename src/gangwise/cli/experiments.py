@@ -188,11 +188,11 @@ def tune_command(
             trials,
             seed_list(seeds) if seeds else list(numbers[0]),
             seed_list(validation, "--validation") if validation else list(numbers[1]),
-            slots,
-            metric,
-            minimise,
-            jobs,
-            advance,
+            slots=slots,
+            metric=metric,
+            minimise=minimise,
+            jobs=jobs,
+            progress=advance,
         )
     for name in ("tuning", "validation"):
         if (folder / f"{name}.plan.json").exists():

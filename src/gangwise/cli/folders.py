@@ -1,18 +1,16 @@
-"""``gangwise verify``, ``clean``, ``watch`` and ``explain``: what is in a folder of results."""
+"""``gangwise verify``, ``clean`` and ``explain``: what is in a folder of results."""
 
 from __future__ import annotations
 
 import math
 import os
-import time
 from dataclasses import asdict
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from gangwise.cli.options import command_line, lead_text, say, screen, table
+from gangwise.cli.options import command_line, say, screen, table
 from gangwise.cli.serve import HERE
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.json_text import json_text
@@ -20,12 +18,8 @@ from gangwise.core.json_text import json_text
 if TYPE_CHECKING:
     from gangwise.core.files import Folder
     from gangwise.experiments.explain import Explained
-    from gangwise.experiments.watch import Seen
-
 
 MOST_NAMES = 20
-
-
 """Names that are listed, of each kind, before the rest is counted."""
 
 
@@ -45,6 +39,7 @@ def verify_command(folder: Path, repair: bool = False, as_json: bool = False) ->
     if repair:
         raise ScenarioError(f"--repair: {folder} is no folder of a service; play its runs again")
     from gangwise.experiments.replay import audited
+    from gangwise.experiments.statistics import count
     from gangwise.experiments.store import older_runs
 
     found = {each: each.verify() for each in find_folders(folder)}
@@ -79,7 +74,8 @@ def verify_command(folder: Path, repair: bool = False, as_json: bool = False) ->
             )
             _print_names("not written by gangwise", each, what.unknown)
             for decider, runs in older[each].items():
-                print(f"  {len(runs)} runs were played by {decider}: play them again")
+                many = count(len(runs), "run was", "runs were")
+                print(f"  {many} played by {decider}: play them again")
             for run, report in audits[each].items():
                 print(f"  {run}: {report if isinstance(report, str) else report.line}")
                 for finding in [] if isinstance(report, str) else report.findings[:MOST_NAMES]:
@@ -144,117 +140,27 @@ def _print_names(what: str, folder: Folder, names: list[str]) -> None:
         print(f"  {what}: {len(names) - MOST_NAMES} more")
 
 
-MOST_ROWS = 40
-
-
-"""Rows of the table that are shown."""
-
-
-def watch_command(
-    folder: Path, name: str = "", once: bool = False, every: float = 2.0, as_json: bool = False
-) -> None:
-    """Watch a run from another terminal: progress, the table so far with intervals, time left.
-
-    It ends when the run does. With --json it looks once.
-    """
-    from rich.live import Live
-
-    from gangwise.experiments.watch import Watch
-
-    watch = Watch(folder, name)
-    seen = watch.look()
-    if as_json:
-        print(json_text(seen.as_dict()))
-        return
-    console, going_on = screen(), seen.going_on
-    if once or not going_on:
-        console.print(_progress(folder, seen))
-        return
-    try:
-        with Live(_progress(folder, seen), console=console, auto_refresh=False) as live:
-            while going_on:
-                time.sleep(every)
-                seen = watch.look()
-                going_on = seen.going_on
-                live.update(_progress(folder, seen), refresh=True)
-        if not console.is_terminal:
-            console.print()  # which ends the line that Live leaves open
-    except KeyboardInterrupt:
-        say("gangwise: the run goes on; it is only watched no more")
-
-
-def _progress(folder: Path, seen: Seen) -> Any:
-    from rich.console import Group
-    from rich.progress_bar import ProgressBar
-    from rich.text import Text
-
-    from gangwise.experiments.statistics import NOTHING, Estimate, decimals_for, estimate_text
-
-    if not seen.experiment:
-        return Text(f"{folder}: it has not begun yet")
-    state = "is finished" if seen.done == seen.of else "was stopped; the same command goes on"
-    if seen.writer is not None:
-        state = f"goes on since {seen.writer.get('since', '?')}: {seen.writer.get('command', '')}"
-    left = ""
-    if seen.seconds_left is not None and seen.writer is not None:
-        left = f", {timedelta(seconds=round(seen.seconds_left))} left"
-    parts: list[Any] = [
-        Text(f"{folder}: {seen.experiment} {state}"),
-        Text(f"{seen.done} of {seen.of} {seen.unit}{left}"),
-        ProgressBar(total=max(seen.of, 1), completed=seen.done, width=60),
-    ]
-    if seen.table:
-        name, rows = seen.objective, seen.table[:MOST_ROWS]
-        cells = list(rows[0])[: list(rows[0]).index("policy")]
-        found = [Estimate(row[name], row[f"{name}.low"], row[f"{name}.high"]) for row in rows]
-        shown = []
-        for row, value in zip(rows, found):
-            lead = Estimate(row["ahead"], row["ahead.low"], row["ahead.high"])
-            ahead = NOTHING if row["ahead"] is None else lead_text(lead)
-            settings = [NOTHING if row[key] is None else str(row[key]) for key in cells]
-            numbers = [str(row["seeds"]), estimate_text(value, decimals_for(found)), ahead]
-            shown.append([*settings, row["policy"], *numbers])
-        over = f"{'% over' if seen.percent else 'more than'} {seen.over}"
-        who = "policy" if seen.unit == "runs" else "trial"
-        headings = [*cells, who, "seeds", name, over]
-        parts += [Text(""), table(headings, shown, range(len(cells) + 1))]
-        if len(seen.table) > MOST_ROWS:
-            parts.append(
-                Text(f"and {len(seen.table) - MOST_ROWS} rows more: gangwise report {folder}")
-            )
-    return Group(*parts)
-
-
 def explain_command(
     what: str,
-    slot: int | None = None,
     job: str | None = None,
-    policy: str = "",
+    scheduler: str = "",
     seed: int | None = None,
     state: Path = HERE,
     as_json: bool = False,
 ) -> None:
-    """Explain why a job waits now, or what a finished run decided in a slot or for a job, and why.
+    """Explain why a job waits now, or why a job of a finished replay waited, and where it ran.
 
     gangwise explain 42 asks the live service what holds job 42 back, since when, what would free
-    it, and when it is expected to start. With --slot or --job the run is repeated from its seed up
-    to that point: who came, who got what and where, and how much the runner-up would have earned.
+    it, and when it is expected to start. With --job the replay is repeated from its seed.
     """
-    if slot is None and job is None:
+    if job is None:
         if Path(what).is_dir():
-            raise ScenarioError(
-                f"{what} is a folder: say --slot T of a comparison, or --job ID of a replay"
-            )
+            raise ScenarioError(f"{what} is a folder: name a job of the replay in it with --job ID")
         _explain_live(what, state, as_json)
         return
-    if slot is not None and job is not None:
-        raise ScenarioError("--slot is of a comparison, --job of a replay: give one of the two")
-    from gangwise.experiments.explain import explain_job, explain_slot
+    from gangwise.experiments.explain import explain_job
 
-    if slot is not None:
-        explained = explain_slot(what, slot, policy, seed)
-    else:
-        explained = explain_job(what, str(job), policy, seed)
+    explained = explain_job(what, job, scheduler, seed)
     if as_json:
         print(json_text(explained.as_dict()))
     else:
@@ -283,17 +189,10 @@ def _explain_live(job: str, state: Path, as_json: bool) -> None:
 def _print_explanation(explained: Explained) -> None:
     from rich.text import Text
 
-    from gangwise.cli.options import screen
-
     console = screen()
     about = explained.about
-    who = about.get("policy") or about.get("scheduler")
-    where = f"slot {about['slot']}" if "slot" in about else f"job {about['job']}"
-    line = f"{about['scenario']}, {who}, seed {about['seed']}, {where}"
+    line = "{scenario}, {scheduler}, seed {seed}, job {job}".format_map(about)
     console.print(Text(line, style="bold"))
-    if "reward" in about:
-        numbers = ", ".join(f"{k} {v:.5g}" for k, v in about["metrics"].items())
-        console.print(f"reward {about['reward']:.6g} ({numbers}), as it is stored", markup=False)
     if explained.rows:
         names = list(dict.fromkeys(name for row in explained.rows for name in row))
         number = {

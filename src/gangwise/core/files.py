@@ -205,16 +205,6 @@ class Folder:
                 os.unlink(holder)
             os.close(handle)
 
-    def writer(self, name: str = "folder") -> dict[str, Any] | None:
-        """Who writes now: ``pid``, ``host``, ``command``, ``since``; None where nobody does."""
-        holder = self.state / "locks" / f"{digest_of(name.encode())[:16]}.json"
-        try:
-            about: dict[str, Any] = json.loads(holder.read_bytes())
-        except (OSError, ValueError):
-            return None
-        here = about.get("host") == socket.gethostname()
-        return None if here and not _alive(int(about.get("pid", 0))) else about
-
     # The registry of own files
 
     def own(self) -> dict[str, Seal]:

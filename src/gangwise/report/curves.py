@@ -14,7 +14,7 @@ import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.experiments.filling import Fillings
-from gangwise.experiments.statistics import number
+from gangwise.experiments.statistics import count, number
 from gangwise.report.numbers import Numbers, Path, Place, cell_text, plain
 from gangwise.report.page import Drawn, pictured
 from gangwise.report.plotting import (
@@ -28,7 +28,7 @@ from gangwise.report.plotting import (
     ranked_styles,
 )
 from gangwise.report.tables import Cell, Sheet
-from gangwise.report.words import count, words
+from gangwise.report.words import words
 
 POINTS = 240
 """Most points of a drawn line."""
@@ -205,7 +205,7 @@ def figure_files(numbers: Numbers) -> dict[str, bytes]:
         f"mean of {n} seeds, 95 % bands" if n > 1 else "one seed"
     )
     for stem, each in curves(numbers).items():
-        if (drawn := _drawn(numbers, each)) is not None and drawn.numbers is not None:
+        if (drawn := _drawn(numbers, each)) is not None:
             figure = draw(f"{drawn.title}\n{about}", drawn.numbers, drawn.panels, drawn.key)
             files |= {f"{stem}.png": image(figure, "png"), f"{stem}.svg": image(figure, "svg")}
     return files

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from gangwise.core.errors import StoreError
-from gangwise.experiments.statistics import NOTHING, Estimate, decimals_for, scale_for
+from gangwise.experiments.statistics import NOTHING, Estimate, count, decimals_for, scale_for
 from gangwise.report.curves import PANELS, figures, styles
 from gangwise.report.numbers import (
     At,
@@ -31,7 +31,6 @@ from gangwise.report.page import (
     Bullets,
     Chapter,
     Dots,
-    Drawn,
     Fold,
     Part,
     Section,
@@ -55,7 +54,6 @@ from gangwise.report.words import (
     about_policy,
     about_scenario,
     about_scheduler,
-    count,
     documentation,
     glossary,
     sentence_case,
@@ -250,7 +248,6 @@ class Shown:
 
     numbers: Numbers
     anchor: str  # begins the names of what can be linked to; different for each experiment
-    more: Sequence[Drawn]  # figures of a run that was played again
     made: Section  # how to get the results again
     scenario: Mapping[str, Any]  # its settings
 
@@ -342,7 +339,7 @@ def differences(shown: Shown) -> list[Dots]:
 
 
 def figures_section(shown: Shown) -> Section | None:
-    drawn = [*figures(shown.numbers), *shown.more]
+    drawn = figures(shown.numbers)
     return Section("Figures", drawn) if drawn else None
 
 

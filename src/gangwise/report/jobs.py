@@ -25,6 +25,7 @@ from gangwise.experiments.changes import changes_of
 from gangwise.experiments.replay import Replayed
 from gangwise.experiments.statistics import (
     Estimate,
+    count,
     decimals_for,
     estimate_text,
     mean_and_interval,
@@ -66,7 +67,7 @@ from gangwise.report.tables import (
     rich_tables,
     value_cell,
 )
-from gangwise.report.words import about_scheduler, count, in_words, numbered, sentence_case, words
+from gangwise.report.words import about_scheduler, in_words, numbered, sentence_case, words
 
 HAPPENED = "as it happened"
 

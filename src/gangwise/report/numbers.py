@@ -20,6 +20,7 @@ from gangwise.core.errors import StoreError
 from gangwise.experiments.results import Results, turned
 from gangwise.experiments.statistics import (
     Estimate,
+    count,
     decimals_for,
     estimate,
     estimate_text,
@@ -28,7 +29,7 @@ from gangwise.experiments.statistics import (
 )
 from gangwise.report.plotting import COLOURS
 from gangwise.report.tables import NONE
-from gangwise.report.words import count, in_words
+from gangwise.report.words import in_words
 
 Place = tuple[Any, ...]
 """Values of the settings that vary, in the order of ``Results.cells``."""

@@ -77,14 +77,17 @@ class Chart(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """A figure: its plots as SVG, how to read it, what its lines are, what it was drawn from."""
+    """A figure: how to read it, what its lines are, and what it is drawn from."""
 
-    plots: tuple[str, ...]
     title: str
     caption: str
-    key: Looks = MappingProxyType({})
-    numbers: pl.DataFrame | None = None
-    panels: Sequence[Panel] = ()
+    key: Looks
+    numbers: pl.DataFrame
+    panels: Sequence[Panel]
+
+    def plots(self) -> tuple[str, ...]:
+        """Its panels as SVG, for a page; drawing them takes most of a page's time."""
+        return plotting.page_plots(self.numbers, self.panels, self.key)
 
 
 class Dot(NamedTuple):
@@ -189,7 +192,7 @@ def _exported(part: Part, wanted: Format, width: float) -> bytes | None:
     if isinstance(part, Chart):
         rows, panels = part.figure()
         return image(plotting.draw(part.title, points(rows), panels, None, width), wanted)
-    if isinstance(part, Drawn) and part.numbers is not None:
+    if isinstance(part, Drawn):
         figure = plotting.draw(part.title, part.numbers, part.panels, part.key or None, width)
         return image(figure, wanted)
     return None
@@ -222,8 +225,9 @@ def pictured(
     looks: Looks | None = None,
 ) -> Drawn:
     table = numbers if isinstance(numbers, pl.DataFrame) else points(numbers)
-    plots, key = plotting.page_plots(table, panels, looks)
-    return Drawn(plots, title, caption, key, numbers=table, panels=panels)
+    maps = all(panel.kind == "map" for panel in panels)
+    key = {} if maps else plotting.looks_of(table, looks)
+    return Drawn(title, caption, key, table, panels)
 
 
 def terms(meanings: Mapping[str, str]) -> Fold:

@@ -31,7 +31,6 @@ from gangwise.experiments.tune import TUNING, Tuning, read_tuning
 from gangwise.experiments.what_if import as_dict as what_if
 from gangwise.jobs.bounds import LowerBound
 from gangwise.report import experiments, reproduction, tuning
-from gangwise.report.again import run_figures
 from gangwise.report.curves import figure_files
 from gangwise.report.jobs import job_report, results_of
 from gangwise.report.numbers import Numbers
@@ -158,7 +157,7 @@ def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> Chapter:
         {"gangwise of the runs": ", ".join(numbers.run_versions) or NOTHING},
         _keys(results),
     )
-    shown = experiments.Shown(numbers, anchor, (), made, {"scenario": scenario, **settings})
+    shown = experiments.Shown(numbers, anchor, made, {"scenario": scenario, **settings})
     notes: list[Part] = [Text(line, "note") for line in results.notes]
     if tuned is not None and name == TUNING:
         found = tuning.chapter(tuned, shown)
@@ -218,11 +217,7 @@ def _comparison(comparison: Comparison, command: str = "", digest: str = "") -> 
         of="rewards.parquet",
     )
     shown = experiments.Shown(
-        Numbers(comparison.results),
-        "e0",
-        run_figures(comparison),
-        made.section(),
-        comparison.scenario.describe(),
+        Numbers(comparison.results), "e0", made.section(), comparison.scenario.describe()
     )
     chapter = experiments.chapter(shown, comparison.notes, bool(comparison.tied))
     return Page(chapter.title, [chapter])

@@ -173,10 +173,8 @@ def draw(
     return figure
 
 
-def page_plots(
-    numbers: pl.DataFrame, panels: Sequence[Panel], looks: Looks | None = None
-) -> tuple[tuple[str, ...], Looks]:
-    """A table of numbers for a page: a plot for each panel as SVG, and how each line looks.
+def page_plots(numbers: pl.DataFrame, panels: Sequence[Panel], looks: Looks) -> tuple[str, ...]:
+    """A table of numbers for a page: a plot for each panel as SVG.
 
     Lines and bands are tagged ``line0``, ``band0`` and so on, so that a page can name, hide and
     read them. The attribute ``data-axes`` has the limits of both axes, where these are in the
@@ -184,7 +182,7 @@ def page_plots(
     """
     from matplotlib.figure import Figure
 
-    looks, found = _looks_of(numbers, looks), []
+    found = []
     with settled():
         for panel in panels:
             figure = Figure(PAGE_SIZE, facecolor="white", layout="constrained")
@@ -194,8 +192,7 @@ def page_plots(
             if panel.kind not in ("bars", "map") and not panel.choices:
                 text = text.replace("<svg ", f'<svg data-axes="{_read_off(figure, axes)}" ', 1)
             found.append(text)
-    maps = all(panel.kind == "map" for panel in panels)
-    return tuple(found), {} if maps else looks
+    return tuple(found)
 
 
 def _read_off(figure: Figure, axes: Axes) -> str:
@@ -207,7 +204,8 @@ def _read_off(figure: Figure, axes: Axes) -> str:
     return " ".join([*limits, *(f"{at:.2f}" for at in place), *(str(int(each)) for each in log)])
 
 
-def _looks_of(numbers: pl.DataFrame, looks: Looks | None) -> Looks:
+def looks_of(numbers: pl.DataFrame, looks: Looks | None) -> Looks:
+    """How each line of a table looks."""
     names = numbers["line"].unique(maintain_order=True).to_list()
     if looks is None:
         return plain_styles(names)
@@ -219,7 +217,7 @@ def _panel(
 ) -> None:
     part = numbers.filter(pl.col("panel") == panel.name)
     of_kind = {"bars": _bars, "map": _map}.get(panel.kind, _lines)
-    of_kind(axes, part, _looks_of(numbers, looks), panel)
+    of_kind(axes, part, looks_of(numbers, looks), panel)
     dress(axes, panel.x, panel.y, title)
     axes.grid(visible=panel.kind != "map", axis="y")
     if panel.log_x:

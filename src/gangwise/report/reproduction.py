@@ -14,7 +14,7 @@ import polars as pl
 
 import gangwise
 from gangwise.core.errors import StoreError
-from gangwise.experiments.statistics import Estimate, decimals_for, estimate_text, number
+from gangwise.experiments.statistics import Estimate, count, decimals_for, estimate_text, number
 from gangwise.report.curves import BANDS
 from gangwise.report.page import (
     Bullets,
@@ -28,10 +28,10 @@ from gangwise.report.page import (
     Text,
     pictured,
 )
-from gangwise.report.plotting import Panel
+from gangwise.report.plotting import COLUMNS, Panel
 from gangwise.report.provenance import made_in
 from gangwise.report.tables import Cell, Sheet, value_cell
-from gangwise.report.words import count, sentence_case, words
+from gangwise.report.words import sentence_case, words
 
 Verdict = Literal["reproduced", "not reproduced", "underdetermined", "not tested"]
 """The word for a claim: it agrees in the reading of the paper that fits its figure best; in none;
@@ -172,7 +172,7 @@ def read_picture(folder: Path, artefact: Shown) -> Drawn | None:
     if not (artefact.panels and path.exists()):
         return None
     try:
-        numbers = pl.read_parquet(path)
+        numbers = pl.read_parquet(path, columns=[*COLUMNS])
         if numbers["low"].is_not_null().any():
             many = numbers["line"].n_unique() > BANDS
             caption += " Bands and bars are 95 % confidence intervals"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gangwise.experiments.replay_scenario import EVERY
-from gangwise.experiments.statistics import NOTHING, Estimate
+from gangwise.experiments.statistics import NOTHING, Estimate, count
 from gangwise.experiments.tune import DEFAULT, ParameterRange, Trial, Tuning, arguments_text, labels
 from gangwise.report.experiments import Shown
 from gangwise.report.numbers import Numbers
@@ -27,7 +27,7 @@ from gangwise.report.page import (
 )
 from gangwise.report.plotting import Panel, Style
 from gangwise.report.tables import NONE, Cell, Sheet, columns_sheet, estimate_cells, time_cell
-from gangwise.report.words import count, enumerated, glossary, in_words, words
+from gangwise.report.words import enumerated, glossary, in_words, words
 
 EDGE = 0.05
 """Values in this part of a range, at either end, are at its edge."""

@@ -29,15 +29,6 @@ def words(table: str) -> Mapping[str, Any]:
     return found
 
 
-def count(n: int, one: str, many: str = "") -> str:
-    """How many of something.
-
-    >>> count(1, "seed"), count(3000, "policy", "policies")
-    ('1 seed', '3,000 policies')
-    """
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
-
-
 def numbered(n: int, one: str, many: str) -> str:
     """A number of things as a sentence begins.
 
