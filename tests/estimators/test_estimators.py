@@ -10,12 +10,10 @@ from gangwise.estimators import (
     UCB,
     UCB1,
     BetaSampling,
-    ChangePoint,
     Constant,
     Decay,
     Discounted,
     GaussianSampling,
-    LearnedDecay,
     Mean,
     Oracle,
     SlidingWindow,
@@ -115,14 +113,6 @@ def test_decay_draws_means_together():
     np.testing.assert_allclose(decay.estimate(9), [0.75, 0.25])  # (2 + 2·½) / 4
 
 
-def test_change_point_forgets_what_an_arm_was():
-    up, down = [(t, 0, 0.9) for t in range(40)], [(40 + t, 0, 0.0) for t in range(5)]
-    forgets = feed(UCB(0.0, memory=ChangePoint(threshold=1.0, drift=0.1)), up + down)
-    remembers = feed(UCB(0.0), up + down)
-    assert forgets.estimate(45)[0] == 0.0
-    assert remembers.estimate(45)[0] > 0.7
-
-
 def test_beta_samples_from_its_posterior():
     thompson = feed(BetaSampling(), [(t, 0, float(t % 4 != 0)) for t in range(40)])
     draws = np.array([thompson.estimate(40)[0] for _ in range(4000)])
@@ -175,52 +165,3 @@ def test_bad_parameters_are_refused():
     ):
         with pytest.raises(ScenarioError):
             bad()
-
-
-def fed(values, arms=40, slots=400, seed=0):
-    """A learned decay that saw every arm in every slot, ``values(rng)`` giving rows of values."""
-    learned, rng = LearnedDecay(), np.random.default_rng(seed)
-    learned.start(arms, rng)
-    rows = values(np.random.default_rng(seed), slots, arms)
-    for t in range(slots):
-        learned.learn(t, np.arange(arms), rows[t])
-    return learned
-
-
-def test_independent_values_are_forgotten_at_once():
-    learned = fed(lambda rng, slots, arms: rng.random((slots, arms)))
-    assert learned.phi[0].max() < 0.05
-    assert np.abs(learned.estimate(400) - 0.5).max() < 0.15
-
-
-def test_values_that_stay_are_believed():
-    learned = fed(lambda rng, slots, arms: np.tile(rng.random(arms), (slots, 1)), slots=50)
-    np.testing.assert_allclose(learned.estimate(50), learned._last, atol=0.02)
-
-
-def test_a_chain_of_two_states_has_its_own_memory():
-    """Good for 20 slots and bad for 5 on average: correlation (1 − 1/20 − 1/5) per slot."""
-
-    def chain(rng, slots, arms):
-        state, rows = rng.random(arms) < 0.8, []
-        for _ in range(slots):
-            leaves = np.where(state, 1 / 20, 1 / 5)
-            state = state ^ (rng.random(arms) < leaves)
-            rows.append(state * 0.9)
-        return np.array(rows)
-
-    learned = fed(chain, arms=60, slots=1500)
-    np.testing.assert_allclose(learned.phi[0], 0.75, atol=0.04)
-    sparse = LearnedDecay()  # every fourth slot only: ages of 3 slots, bin 2
-    sparse.start(60, np.random.default_rng(0))
-    for t, row in enumerate(chain(np.random.default_rng(1), 6000, 60)):
-        if t % 4 == 0:
-            sparse.learn(t, np.arange(60), row)
-    np.testing.assert_allclose(sparse.phi[2], 0.75**4, atol=0.04)
-    np.testing.assert_allclose(sparse.phi[3:5], [0.7 * sparse.phi[2], 0.49 * sparse.phi[2]])
-
-
-def test_a_learned_decay_that_makes_no_sense_is_refused():
-    for wrong in ({"pull": 0.0}, {"weight": 0.0}, {"prior": 2.0}, {"shrink": 1.5}):
-        with pytest.raises(ScenarioError):
-            LearnedDecay(**wrong)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError
-from gangwise.estimators import ChangePoint, Discounted, Memory, SlidingWindow, make_memory
+from gangwise.estimators import Discounted, Memory, SlidingWindow, make_memory
 from tests.reference import estimators as plain
 
 N, SLOTS = 5, 60
@@ -17,7 +17,6 @@ MEMORIES = {
     "discounted": (lambda: Discounted(0.9), plain.discounted(0.9)),
     "undiscounted": (lambda: Discounted(1.0), plain.everything),
     "window": (lambda: SlidingWindow(7), plain.window(7)),
-    "change-point": (lambda: ChangePoint(threshold=0.6, drift=0.1), plain.change_point(0.6, 0.1)),
 }
 each_memory = pytest.mark.parametrize("name", list(MEMORIES))
 
@@ -66,12 +65,6 @@ def test_sums_are_those_of_the_history(name, seed):
     np.testing.assert_allclose(b, 1.0 + expected[:, 0] - expected[:, 1], rtol=1e-9)
 
 
-def test_the_change_is_found():
-    memory, history = ChangePoint(threshold=0.6, drift=0.1), plain.History()
-    play(memory, 0, np.zeros(SLOTS, dtype=int), history)
-    assert (memory.counts < [history.count(e) for e in range(N)]).all()
-
-
 @pytest.mark.parametrize("make", [Memory, lambda: SlidingWindow(20)])
 def test_the_order_of_arrival_leaves_no_trace(make):
     """Once all is told memory is that of prompt feedback, to the last bit."""
@@ -103,7 +96,7 @@ def test_what_has_faded_is_not_known():
 
 
 def test_horizons():
-    assert Memory().horizon(40) == Discounted(1.0).horizon(40) == ChangePoint().horizon(40) == 40
+    assert Memory().horizon(40) == Discounted(1.0).horizon(40) == 40
     assert SlidingWindow(7).horizon(3) == 3
     assert SlidingWindow(7).horizon(1000) == 7
     assert Discounted(0.9).horizon(1) == pytest.approx(1)
@@ -145,20 +138,12 @@ def test_bad_values_are_refused_and_change_nothing(name, arms, values, message):
 def test_by_name():
     assert type(make_memory("all")) is Memory
     assert make_memory("discounted", discount=0.5).discount == 0.5
-    assert type(make_memory("change-point")) is ChangePoint
     with pytest.raises(ScenarioError, match="everything"):
         make_memory("everything")
 
 
 @pytest.mark.parametrize(
-    "make",
-    [
-        lambda: Discounted(1.5),
-        lambda: Discounted(0.0),
-        lambda: SlidingWindow(0),
-        lambda: ChangePoint(threshold=0.0),
-        lambda: ChangePoint(drift=-1.0),
-    ],
+    "make", [lambda: Discounted(1.5), lambda: Discounted(0.0), lambda: SlidingWindow(0)]
 )
 def test_bad_memories(make):
     with pytest.raises(ScenarioError, match="must"):

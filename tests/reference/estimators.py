@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 
@@ -53,21 +52,6 @@ def window(length):
     return memory
 
 
-def change_point(threshold, drift):
-    def memory(history, arm, slot):
-        kept: list[float] = []
-        up = down = 0.0
-        for value in history.of(arm):
-            departure = value - sum(kept) / len(kept) if kept else 0.0
-            up, down = max(up + departure - drift, 0.0), max(down - departure - drift, 0.0)
-            if up > threshold or down > threshold:
-                kept, up, down = [], 0.0, 0.0
-            kept.append(value)
-        return float(len(kept)), sum(kept)
-
-    return memory
-
-
 def ucb(total, plays, gamma):
     """(12)–(14) of OPS and OPM."""
     mean = total / (plays + 1)
@@ -90,39 +74,3 @@ def decay(history, arm, slot, tau, pull, prior):
     mean = (sum(v for _, v in mine) + pull * everyone) / (len(mine) + pull)
     at, last = max(mine)
     return mean + (last - mean) * math.exp(-max(slot - 1 - at, 0) / tau)
-
-
-def learned_decay(history, arm, slot, pull=30.0, prior=1.0, weight=1.0, shrink=0.7, bins=14):
-    """The regression of all that was told, slot by slot in the order in which it came."""
-    products, squares, last, known = {}, {}, {}, []
-
-    def key(age, d):
-        return min(math.floor(math.log2(age)) + 1 if age else 0, bins - 1), d > 0
-
-    def mean(a):
-        everyone = sum(v for _, v in known) / max(len(known), 1)
-        mine = [v for b, v in known if b == a]
-        return (sum(mine) + pull * everyone) / (len(mine) + pull)
-
-    for told, batch in itertools.groupby(history.told, key=lambda each: each[0]):
-        values = {a: v for _, a, v in batch}
-        for a, v in values.items():
-            if a in last and last[a][0] < told:
-                d = last[a][1] - mean(a)
-                k = key(told - 1 - last[a][0], d)
-                products[k] = products.get(k, 0.0) + d * (v - mean(a))
-                squares[k] = squares.get(k, 0.0) + d * d
-        known += values.items()
-        for a, v in values.items():
-            if a not in last or last[a][0] < told:
-                last[a] = told, v
-    if arm not in last:
-        return prior
-    d = last[arm][1] - mean(arm)
-    b, side = key(max(slot - 1 - last[arm][0], 0), d)
-    phi, believed = 0.0, 1.0
-    for k in range(b + 1):
-        found = products.get((k, side), 0.0) + weight * believed
-        phi = min(max(found / (squares.get((k, side), 0.0) + weight), 0.0), 1.0)
-        believed = shrink * phi
-    return mean(arm) + phi * d

@@ -15,7 +15,6 @@ from gangwise.estimators.estimators import (
     DiscountedUCB,
     Estimator,
     GaussianSampling,
-    LearnedDecay,
     Mean,
     OfMemory,
     Oracle,
@@ -24,9 +23,9 @@ from gangwise.estimators.estimators import (
     make_memory,
     upper_bound,
 )
-from gangwise.estimators.memory import ChangePoint, Discounted, Memory, SlidingWindow
+from gangwise.estimators.memory import Discounted, Memory, SlidingWindow
 
-__all__ = ["ESTIMATORS", "UCB", "UCB1", "BetaSampling", "ChangePoint", "Constant", "Decay"]
-__all__ += ["Discounted", "DiscountedUCB", "Estimator", "GaussianSampling", "LearnedDecay", "Mean"]
+__all__ = ["ESTIMATORS", "UCB", "UCB1", "BetaSampling", "Constant", "Decay"]
+__all__ += ["Discounted", "DiscountedUCB", "Estimator", "GaussianSampling", "Mean"]
 __all__ += ["Memory", "OfMemory", "Oracle", "SlidingWindow", "confidence_radius", "make_estimator"]
 __all__ += ["make_memory", "upper_bound"]

@@ -19,10 +19,7 @@ import numpy.typing as npt
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.jit import kernel
-from gangwise.estimators.memory import ChangePoint, Discounted, Memory, SlidingWindow
-
-AGE_BINS = 14
-"""Bins of age of :class:`LearnedDecay`, each twice as wide as the one before."""
+from gangwise.estimators.memory import Discounted, Memory, SlidingWindow
 
 
 def _check_not_negative(name: str, value: float) -> None:
@@ -267,82 +264,8 @@ def renew(arms: Ints, values: Floats, slot: int, last: Floats, at: Ints) -> None
             at[i] = slot
 
 
-@kernel
-def age_bin(age: int, bins: int) -> int:
-    """Bin of an age in slots: 0, 1, 2–3, 4–7, 8–15 and so on; the last one has no end."""
-    b = 0
-    while age > 0 and b < bins - 1:
-        age //= 2
-        b += 1
-    return b
-
-
-@kernel
-def regress(
-    arms: Ints,
-    values: Floats,
-    slot: int,
-    means: Floats,
-    last: Floats,
-    at: Ints,
-    products: Floats,
-    squares: Floats,
-) -> None:
-    """Least squares of a value's departure from the mean on that of the last value.
-
-    Adds d (y − mean) to ``products`` and d² to ``squares`` [bins, 2], d = last − mean, by the bin
-    of the last value's age and by whether d is positive; late plays teach nothing here.
-    """
-    for n in range(arms.size):
-        i = arms[n]
-        if 0 <= at[i] < slot:
-            d = last[i] - means[i]
-            b, side = age_bin(slot - 1 - at[i], products.shape[0]), 1 if d > 0.0 else 0
-            products[b, side] += d * (values[n] - means[i])
-            squares[b, side] += d * d
-
-
-@kernel
-def fade(
-    means: Floats, last: Floats, at: Ints, slot: int, phi: Floats, prior: float, out: Floats
-) -> None:
-    """Put mean + φ (last − mean) into ``out`` [N], φ [bins, 2] by age and side of the mean.
-
-    ``prior`` where ``at`` is negative: an arm never played.
-    """
-    for i in range(out.size):
-        out[i] = prior
-        if at[i] >= 0:
-            d = last[i] - means[i]
-            b = age_bin(max(slot - 1 - at[i], 0), phi.shape[0])
-            out[i] = means[i] + phi[b, 1 if d > 0.0 else 0] * d
-
-
-class _LastValue(OfMemory):
-    """An estimator that goes by an arm's last value, and by its mean the more time has passed."""
-
-    pull: float
-    prior: float
-
-    def start(self, arms: int, rng: np.random.Generator) -> None:
-        super().start(arms, rng)
-        self._last, self._at = np.zeros(arms), np.full(arms, -1, np.int64)
-
-    def _means(self) -> Floats:
-        totals, plays = self.memory.totals, self.memory.weights
-        everyone = float(totals.sum()) / max(float(plays.sum()), 1.0)
-        return (totals + self.pull * everyone) / (plays + self.pull)
-
-    def learn(self, slot: int, arms: Ints, values: Floats) -> None:
-        """Late feedback counts towards the mean; the last value stays the latest one."""
-        super().learn(slot, arms, values)
-        arms = np.ascontiguousarray(arms, dtype=np.int64)
-        values = np.ascontiguousarray(values, dtype=np.float64)
-        renew(arms, values, slot, self._last, self._at)
-
-
 @dataclass(eq=False)
-class Decay(_LastValue):
+class Decay(OfMemory):
     """Decayed last value: m + (last − m) exp(−age / τ), trusted less the older it is.
 
     τ is ``tau`` slots; an arm's mean m is drawn towards the mean of all arms as ``pull`` plays
@@ -360,86 +283,23 @@ class Decay(_LastValue):
                 f"{self.tau}, {self.pull}, {self.prior}"
             )
 
-    def _estimate(self, slot: int) -> Floats:
-        means, fade = self._means(), np.exp(-np.maximum(slot - 1 - self._at, 0) / self.tau)
-        return np.where(self._at >= 0, means + (self._last - means) * fade, self.prior)
-
-
-@dataclass(eq=False)
-class LearnedDecay(_LastValue):
-    """Learned forgetting: m + φ(age, side) (last − m), φ regressed online and pooled over arms.
-
-    How much of the last value's departure from the mean is left after so many slots is what the
-    next play of an arm tells, and all arms tell it of one φ: least squares of y − m on last − m, by
-    bins of age (0, 1, 2–3, 4–7, …) and by the side of the mean that the last value was on, since
-    good and bad times need not last alike. Where values are independent between slots φ is 0 and
-    this is the mean; where arms stay as they are it is the last value.
-
-    Parameters
-    ----------
-    pull, prior : float
-        As for :class:`Decay`.
-    weight : float
-        What is believed of φ beforehand counts as squared departures that add up to this: 1 for the
-        first bin, and from there on ``shrink`` times the φ of the bin before.
-    shrink : float
-        Arms that are bad are not played, so that nothing is told of old bad values; they fade all
-        the same.
-
-    Examples
-    --------
-    An arm that is good and bad in turns: the last value says the opposite, which is cut off at 0.
-
-    >>> learned = LearnedDecay()
-    >>> learned.start(1, np.random.default_rng(0))
-    >>> for t in range(100):
-    ...     learned.learn(t, np.array([0]), np.array([float(t % 2)]))
-    >>> learned.phi[0], learned.estimate(100).round(2)
-    (array([0., 0.]), array([0.5]))
-    """
-
-    pull: float = 30.0
-    prior: float = 1.0
-    weight: float = 1.0
-    shrink: float = 0.7
-
-    def __post_init__(self) -> None:
-        if not (self.pull > 0 and self.weight > 0 and 0 <= self.prior <= 1):
-            raise ScenarioError(
-                "pull and weight must be positive and prior in [0, 1]; got "
-                f"{self.pull}, {self.weight}, {self.prior}"
-            )
-        if not 0 <= self.shrink <= 1:
-            raise ScenarioError(f"shrink is {self.shrink}; it must lie in [0, 1]")
-
     def start(self, arms: int, rng: np.random.Generator) -> None:
         super().start(arms, rng)
-        self._products, self._squares = np.zeros((AGE_BINS, 2)), np.zeros((AGE_BINS, 2))
-        self._out = np.zeros(arms)
-
-    @property
-    def phi(self) -> Floats:
-        """φ by bin of age and side (below the mean, above it), in [0, 1], shape [AGE_BINS, 2]."""
-        found, believed = np.empty((AGE_BINS, 2)), np.ones(2)
-        for b in range(AGE_BINS):
-            learned = self._products[b] + self.weight * believed
-            found[b] = np.clip(learned / (self._squares[b] + self.weight), 0.0, 1.0)
-            believed = self.shrink * found[b]
-        return found
-
-    def _estimate(self, slot: int) -> Floats:
-        found, prior = self._out, float(self.prior)
-        fade(self._means(), self._last, self._at, slot, self.phi, prior, found)
-        return found
+        self._last, self._at = np.zeros(arms), np.full(arms, -1, np.int64)
 
     def learn(self, slot: int, arms: Ints, values: Floats) -> None:
-        """Late feedback counts towards the mean; φ and the last value are of plays in order."""
-        before = self._means()  # the departure is from the mean as it was without this play
-        last, at = self._last.copy(), self._at.copy()
-        super().learn(slot, arms, values)  # raises for what is faulty
+        """Late feedback counts towards the mean; the last value stays the latest one."""
+        super().learn(slot, arms, values)
         arms = np.ascontiguousarray(arms, dtype=np.int64)
         values = np.ascontiguousarray(values, dtype=np.float64)
-        regress(arms, values, slot, before, last, at, self._products, self._squares)
+        renew(arms, values, slot, self._last, self._at)
+
+    def _estimate(self, slot: int) -> Floats:
+        totals, plays = self.memory.totals, self.memory.weights
+        everyone = float(totals.sum()) / max(float(plays.sum()), 1.0)
+        means = (totals + self.pull * everyone) / (plays + self.pull)
+        fade = np.exp(-np.maximum(slot - 1 - self._at, 0) / self.tau)
+        return np.where(self._at >= 0, means + (self._last - means) * fade, self.prior)
 
 
 class _Known:
@@ -506,18 +366,16 @@ _MAKE: Mapping[str, Callable[[_Parameters], Estimator]] = {
     "ucb": lambda p: UCB(p.gamma, memory=Discounted(1.0)),
     "discounted": lambda p: UCB(p.gamma, memory=Discounted(p.kappa)),
     "window": lambda p: UCB(p.gamma, memory=SlidingWindow(p.window)),
-    "change-point": lambda p: UCB(p.gamma, memory=ChangePoint()),
     "ucb1": lambda p: UCB1(p.coefficient),
     "thompson": lambda p: BetaSampling(memory=Discounted(p.kappa)),
     "thompson-gaussian": lambda p: GaussianSampling(memory=Discounted(p.kappa)),
     "decay": lambda p: Decay(p.tau, memory=Discounted(1.0)),
-    "learned-decay": lambda p: LearnedDecay(memory=Discounted(1.0)),
     "mean": lambda p: Mean(),
     "constant": lambda p: Constant(p.rate),
 }
 
 ESTIMATORS = tuple(_MAKE)
-"""``ucb`` is OPS (12)–(14) over everything so far; the next three are it over another memory."""
+"""``ucb`` is OPS (12)–(14) over everything so far; the next two are it over another memory."""
 
 
 def make_estimator(
@@ -551,7 +409,7 @@ def make_estimator(
 
 
 def make_memory(name: str, discount: float = 0.998, window: int = 20) -> Memory:
-    """``all``, ``discounted``, ``window`` or ``change-point``.
+    """``all``, ``discounted`` or ``window``.
 
     Examples
     --------
@@ -562,7 +420,6 @@ def make_memory(name: str, discount: float = 0.998, window: int = 20) -> Memory:
         "all": Memory,
         "discounted": lambda: Discounted(discount),
         "window": lambda: SlidingWindow(window),
-        "change-point": ChangePoint,
     }
     if name not in make:
         raise ScenarioError(f"memory is {', '.join(make)}; there is no {name!r}")

@@ -5,8 +5,7 @@ played before a slot and has come to be known, in any order and with any delay. 
 numbers, for a window O(W N), whatever the number of slots.
 
 :class:`Memory` and :class:`SlidingWindow` add up in whole units of 2⁻⁴⁰, so that sums do not depend
-on the order of feedback, not even in the last bit. :class:`Discounted` and :class:`ChangePoint`,
-which loses what it knows of an arm that is found to have changed, add up in floating point.
+on the order of feedback, not even in the last bit. :class:`Discounted` adds up in floating point.
 """
 
 from __future__ import annotations
@@ -228,41 +227,3 @@ class SlidingWindow(Memory):
             row = slot % self.window
             absorb(arms, values, RESOLUTION, self._played[row], self._values[row])
             absorb(arms, values, RESOLUTION, self._counts, self._totals)
-
-
-@dataclass(eq=False)
-class ChangePoint(Discounted):
-    """Everything since the last change, which a two-sided Page–Hinkley test finds for each arm.
-
-    An arm is forgotten when its values have departed from their mean by more than ``threshold`` in
-    total, not counting departures below ``drift`` per play. The test takes values in the order in
-    which they come.
-    """
-
-    threshold: float = 1.0
-    drift: float = 0.1
-    discount: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not (self.threshold > 0 and self.drift >= 0):
-            raise ScenarioError(
-                "threshold must be positive and drift not negative; got "
-                f"{self.threshold} and {self.drift}"
-            )
-
-    def start(self, arms: int) -> None:
-        super().start(arms)
-        self._up, self._down = np.zeros(arms), np.zeros(arms)
-
-    def _absorb(self, slot: int, arms: Ints, values: Floats) -> None:
-        plays = self._weight[arms]
-        mean = self._sum[arms] / np.maximum(plays, FADED)
-        departure = np.where(plays > 0, values - mean, 0.0)
-        self._up[arms] = np.maximum(self._up[arms] + departure - self.drift, 0.0)
-        self._down[arms] = np.maximum(self._down[arms] - departure - self.drift, 0.0)
-        moved = (self._up[arms] > self.threshold) | (self._down[arms] > self.threshold)
-        changed = arms[moved]
-        self._up[changed] = self._down[changed] = 0.0
-        self._weight[changed] = self._sum[changed] = 0.0
-        super()._absorb(slot, arms, values)

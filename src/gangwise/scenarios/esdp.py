@@ -12,14 +12,13 @@ those of ESDP §4: 40 servers, 8 job types, 3 device types, Z ~ N(μ, μ/2) with
 supply costs exceed its utilities, so here they are 0.3 of the mean utility on average, and what is
 left is clipped to [0, 1]. Servers, tasks and contention are our choice.
 
-Measured speeds are throughputs of jobs on GPU models, and iteration times of real workers. Both
-need a folder with the public files (see the modules under ``gangwise.traces``); what the files do
-not say is drawn, as the settings state.
+Measured speeds are iteration times of real workers, in a folder of public files; what these do not
+say is drawn, as the settings state.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, PositiveFloat, model_validator
@@ -58,14 +57,8 @@ from gangwise.scenarios.drawing import (
     device_names,
     draw_gangs,
 )
-from gangwise.traces.formats.measured_speeds import GavelThroughputs, MiniBatchTime
-from gangwise.traces.slots.fluctuating_speeds import (
-    digests_of,
-    pooled_instance,
-    relative_throughput,
-    scarce,
-    some_of,
-)
+from gangwise.traces.formats.measured_speeds import MiniBatchTime
+from gangwise.traces.slots.fluctuating_speeds import pooled_instance, scarce
 
 DEVICES = ("cpu", "mem", "gpu")
 
@@ -236,22 +229,12 @@ class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
         )
 
 
-class _Common(Strict):
+class MiniBatchSettings(Strict):
     folder: str = ""
     fraction: float = Field(0.5, gt=0)
     rho: Rho = 0.9
     cost_share: float = Field(0.3, ge=0)
     slots: SlotCount = 2000
-
-
-class GavelSettings(_Common):
-    job_types: Count = 8
-    servers: Count = 40
-    density: float = Field(0.1, gt=0, le=1)
-    spread: float = Field(0.25, ge=0)
-
-
-class MiniBatchSettings(_Common):
     order: Literal["recorded", "drawn"] = "recorded"
     blocks: Count = 1
 
@@ -262,77 +245,7 @@ class MiniBatchSettings(_Common):
         return self
 
 
-class _MeasuredScenario(DrawnScenario[Any]):
-    """A scenario on public files of measured speeds, in ``folder``."""
-
-    family = "fluctuating_speeds"
-    needs: ClassVar[str]
-    reader: ClassVar[type[Any]]
-
-    def __init__(self, *, name: str = "", **settings: Any):
-        super().__init__(name=name, **settings)
-        folder = self.settings.folder
-        if not folder:
-            raise ScenarioError(f"scenario {self.name!r} needs folder=, a folder with {self.needs}")
-        self.trace = self.reader(folder)
-
-    def describe(self) -> dict[str, Any]:
-        """The settings, and the files by their contents: where they are is no part of it."""
-        files = digests_of(self.trace)
-        return {"files": files, **self.settings.model_dump(mode="json", exclude={"folder"})}
-
-
-class GavelScenario(_MeasuredScenario):
-    """Gavel: measured throughputs; job types are jobs of Gavel's table, servers are of a GPU model.
-
-    The mean utility of a channel is the job's throughput on the server's model relative to its best
-    model. Device types are the GPU models; a channel holds as many GPUs as its job was measured on.
-
-    ``folder`` is one with ``simulation_throughputs.json``, plain or gzipped.
-    """
-
-    version = "esdp-gavel-v1"
-    settings_model = GavelSettings
-    needs, reader = "simulation_throughputs.json", GavelThroughputs
-
-    def __init__(self, *, name: str = "", **settings: Any):
-        super().__init__(name=name, **settings)
-        if self.settings.job_types > len(self.trace.jobs):
-            raise ScenarioError(
-                f"scenario {self.name!r}: the table has {len(self.trace.jobs)} jobs that run "
-                f"somewhere; {self.settings.job_types} job types were asked for"
-            )
-
-    def instance(self, seed: int) -> FluctuatingSpeedsInstance:
-        s, table, rng = self.settings, self.trace, Streams.of(seed).instance
-        L, R, models = s.job_types, s.servers, table.models
-        jobs = [table.jobs[i] for i in rng.permutation(len(table.jobs))[:L]]
-        model = rng.permutation(np.arange(R) % len(models))
-        speed = relative_throughput(table, jobs)[:, model]
-        for l in np.flatnonzero(~(speed > 0).any(axis=1)):
-            raise ScenarioError(
-                f"job {jobs[l]} runs on none of the {R} servers; have {len(models)} or more"
-            )
-        mask = some_of(speed > 0, s.density, rng)
-        channels = Channels.of_mask(mask)
-        requests = np.zeros((len(channels), len(models)))
-        gpus = np.array([float(job.gpus) for job in jobs])
-        requests[np.arange(len(channels)), model[channels.server]] = gpus[channels.job_type]
-        mean = speed[channels.job_type, channels.server]
-        servers = tuple(f"{models[m]}-{r}" for r, m in enumerate(model))
-        names = tuple(f"{job.name} x {job.gpus}" for job in jobs)
-        return pooled_instance(
-            Pool(scarce(requests, s.fraction), models, servers),
-            requests,
-            channels,
-            names,
-            NormalSpeeds(mean, s.spread),
-            s.cost_share * float(mean.mean()),
-            BernoulliArrivals(np.full(L, s.rho)),
-        )
-
-
-class MiniBatchScenario(_MeasuredScenario):
+class MiniBatchScenario(DrawnScenario[MiniBatchSettings]):
     """Mini-batches: recorded iteration times; job types are jobs, servers their workers' places.
 
     Each worker is a server of its own with one channel, from its job. The utility of a channel is
@@ -344,7 +257,20 @@ class MiniBatchScenario(_MeasuredScenario):
 
     version = "esdp-mini-batch-v1"
     settings_model = MiniBatchSettings
-    needs, reader = "job_1_norm.csv and so on", MiniBatchTime
+    family = "fluctuating_speeds"
+
+    def __init__(self, *, name: str = "", **settings: Any):
+        super().__init__(name=name, **settings)
+        folder = self.settings.folder
+        if not folder:
+            needs = "a folder with job_1_norm.csv and so on"
+            raise ScenarioError(f"scenario {self.name!r} needs folder=, {needs}")
+        self.trace = MiniBatchTime(folder)
+
+    def describe(self) -> dict[str, Any]:
+        """The settings, and the files by their contents: where they are is no part of it."""
+        files = dict(self.trace.digests)
+        return {"files": files, **self.settings.model_dump(mode="json", exclude={"folder"})}
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
         """The recorded workers; arrivals, and where their records begin, depend on the seed."""
