@@ -123,7 +123,7 @@ BAD: Mapping[str, bytes] = {
 def ours_says(file: Path) -> str:
     """Rows kept of ten sound ones, and why others are not."""
     table = read_table(file, SCHEMA)
-    why = "; ".join(f"row {row}: {reason}" for reason, (_, row) in table.dropped.items())
+    why = "; ".join(f"row {row}: {reason}" for reason, (_, row) in table.stage.dropped.items())
     return f"{len(table.frame)} kept; {why or 'nothing said'}"
 
 

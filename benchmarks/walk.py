@@ -81,7 +81,6 @@ WALK = (
     "gangwise replay site --policies my_rule.py:MyRule,fcfs+easy+best-fit",
     "gangwise tune lab.toml ogasched-react --range steps=1:20:int --trials 5 --out tuned",
     "gangwise report tuned",
-    "gangwise watch tuned --once",
     "python -c PYTHON",
 )
 

@@ -10,8 +10,11 @@ from hypothesis import settings
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.gain_overhead import GainOverheadProblem, Utilities
 
-settings.register_profile("untimed", deadline=None)  # kernels are compiled within an example
-settings.load_profile("untimed")
+# Without a deadline, since kernels are compiled within an example. `--hypothesis-profile thorough`
+# tries more.
+settings.register_profile("short", deadline=None, max_examples=30)
+settings.register_profile("thorough", deadline=None, max_examples=500)
+settings.load_profile("short")
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gangwise.approximation_jobs.kernels import draw_periods
+from gangwise.approximation_jobs.kernels import Periods, draw_periods
 
 
 def plain(rng, left, up, share, length, scale, per_period, slots):
@@ -43,18 +43,8 @@ def test_periods_are_those_of_plain_loops(per_period):
         slots,
     )
     ups, shares = np.empty((slots, M), dtype=bool), np.zeros((slots, M))
-    draw_periods(
-        np.random.default_rng(2),
-        left,
-        up,
-        share,
-        length,
-        scale,
-        per_period,
-        np.empty(M, np.int64),
-        ups,
-        shares,
-    )
+    state = Periods(left, up, share, length, scale, np.empty(M, np.int64))
+    draw_periods(np.random.default_rng(2), state, per_period, ups, shares)
     np.testing.assert_array_equal(ups, expected)
     np.testing.assert_allclose(shares, wanted if per_period else 0.0, rtol=0, atol=0)
     assert 0.1 < ups.mean() < 0.99

@@ -9,6 +9,7 @@ import pytest
 from gangwise import ScenarioError, check_policy, create_policy, create_scenario, simulate
 from gangwise.approximation_jobs.baselines import (
     Demand,
+    Hands,
     inverse_slope,
     match_machines,
     over_lifetime,
@@ -41,7 +42,7 @@ def filled(jobs, supply, guess=0.0):
     return eta, spend
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(6))
 def test_water_filling_follows_the_plain_one(seed):
     jobs = drawn(seed)
     supply = float(np.random.default_rng(seed).choice([0.3, 2.0, 8.0, 60.0]))
@@ -57,7 +58,7 @@ def test_water_filling_follows_the_plain_one(seed):
 
 
 @pytest.mark.filterwarnings("ignore:Power atom")
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_shares_of_a_slot_against_cvxpy(seed):
     """The plan solves: maximise Σ f_j(X_j + ρ_j c_j), 0 ≤ c_j ≤ left_j, Σ c_j / slots_j ≤ supply.
 
@@ -115,7 +116,7 @@ def test_demand_curves_invert_slopes():
             assert inverse_slope(*utility.code, at) == pytest.approx(work, rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(10))
 def test_machines_are_matched_as_the_plain_one_has_it(seed):
     rng = np.random.default_rng(seed)
     M, n, C = 12, 5, 9
@@ -130,7 +131,7 @@ def test_machines_are_matched_as_the_plain_one_has_it(seed):
     expected = plain.match(want.tolist(), rows.tolist(), steep, order, worth, least, holder)
     place, now = np.full(C, -1), np.zeros(M, np.int64)
     needed = want.copy()
-    match_machines(want, rows, steep, order, worth, least, place, holder, now)
+    match_machines(want, rows, steep, order, worth, least, Hands(holder, now, place))
     assert holder.tolist() == expected
     assert (place == -1).all()
     for k, row in enumerate(rows):

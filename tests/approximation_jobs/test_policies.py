@@ -13,14 +13,13 @@ from gangwise.core.registry import entries
 from tests.approximation_jobs.made import instance, started
 
 REGISTERED = [n for n, e in entries("policy").items() if e.family == "approximation_jobs"]
-VARIANTS = [f"opm:estimator={e}" for e in ("thompson", "window", "discounted", "change-point")]
 
 
 @pytest.mark.parametrize(
-    "name", [*REGISTERED, *VARIANTS, "opm:history=expected", "opm:theory=True"]
+    "name", [*REGISTERED, "opm:estimator=thompson", "opm:history=expected", "opm:theory=True"]
 )
 def test_contract(name):
-    check_policy(create_policy(name), problems=8, slots=20)
+    check_policy(create_policy(name), problems=5, slots=20)
 
 
 def counts(name, jobs, slots=1, prices=(1.0,) * 6, seed=0, **more):

@@ -13,6 +13,7 @@ import pytest
 from numba.core.caching import Cache, IndexDataCacheFile
 from numba.core.codegen import CPUCodeLibrary
 from numba.core.compiler import CompilerBase
+from numba.core.dispatcher import Dispatcher
 
 from gangwise.core.jit import PART, KernelFiles, kernel
 
@@ -88,6 +89,7 @@ OVERRIDDEN = {  # digests of what core/jit.py overrides or imitates, in numba 0.
     CPUCodeLibrary.finalize: "4b4c34b83488a72f",
     CPUCodeLibrary._optimize_final_module: "e405bd473752613b",
     CPUCodeLibrary._finalize_final_module: "95bbf4fcbb90ed99",
+    Dispatcher.get_call_template: "f15b62d0e9c0f605",
     CompilerBase.compile_extra: "09b90ed8a19dfc12",
 }
 
@@ -173,6 +175,7 @@ def test_kernels_that_only_kernels_call_are_compiled_with_their_callers(tmp_path
         values = np.array([1.0, 2.0, 4.0])
         assert calling.play(values) == factor * (1 + 7 + 7)
         assert calling.first_and_all(values) == factor * (1 + 7)
+        assert len(calling.twice.signatures) == 1  # for i, and for the 0 of a call
     assert stamps[0] == stamps[1] != stamps[2]  # what callers ask whether they are fresh
 
 

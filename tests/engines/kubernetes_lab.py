@@ -19,6 +19,7 @@ class KubernetesLab:
     """Users' gangs are pods of a PodGroup."""
 
     patience = 90.0
+    quiet = 1.5
 
     def __init__(self, folder: Path):
         self.folder = folder

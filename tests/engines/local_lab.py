@@ -24,6 +24,7 @@ sys.exit(3 if fails else 0)
 
 class LocalLab:
     patience = 60.0
+    quiet = 0.3
 
     def __init__(self, folder: Path):
         self.folder = folder / "cluster"

@@ -28,6 +28,7 @@ sys.exit(3 if fails else 0)
 
 class SlurmLab:
     patience = 90.0
+    quiet = 1.5
 
     def __init__(self, folder: Path):
         self.notes, self.reports = folder / "notes", folder / "reports"

@@ -117,9 +117,6 @@ def test_sweep_and_tune(tmp_path: Path) -> None:
     told = checked(printed(*command, "--json"))
     assert json.loads((tmp_path / "tuned" / "tuning.json").read_text()) == told
     assert told["fidelity"] == []
-    for experiment in ("tuning", "validation"):
-        if (tmp_path / "tuned" / f"{experiment}.plan.json").exists():
-            checked(printed("watch", tmp_path / "tuned", "--name", experiment, "--json"))
 
 
 def test_tuning_on_a_log_says_how_much_of_it_is_played(tmp_path: Path) -> None:

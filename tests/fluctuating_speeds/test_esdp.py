@@ -20,7 +20,7 @@ from gangwise.fluctuating_speeds import (
     pseudo_regret,
 )
 from tests.fluctuating_speeds.cases import problem, random_instance
-from tests.reference.estimators import History, change_point, discounted, window
+from tests.reference.estimators import History, discounted, window
 from tests.reference.fluctuating_speeds import best, choices, worth
 
 HAND = {"g": "default", "alpha": 0.5}  # with two channels, α|E| = 1
@@ -170,7 +170,6 @@ def test_drift_variants_use_their_own_memory():
     for name, memory in (
         ("esdp-window:window=8", window(8)),
         ("esdp-discounted:discount=0.8", discounted(0.8)),
-        ("esdp:memory=change-point", change_point(1.0, 0.1)),
     ):
         for t, arrivals, chosen, history in follow(name, instance, 1, 50):
             told = [memory(history, e, t) for e in range(6)]

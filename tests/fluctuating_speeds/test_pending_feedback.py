@@ -26,7 +26,7 @@ def learner(memory="all"):
     return policy
 
 
-@pytest.mark.parametrize("memory", ["all", "window", "discounted", "change-point"])
+@pytest.mark.parametrize("memory", ["all", "window", "discounted"])
 @pytest.mark.parametrize(
     ("slot", "channels", "utilities", "message"),
     [

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise.core.errors import ScenarioError, UnknownName
@@ -230,7 +230,6 @@ def test_what_is_not_available_is_not_read():
     assert solution.x.tolist() == [False, True]
 
 
-@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1))
 def test_properties(seed):
     rng = np.random.default_rng(seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -37,7 +38,17 @@ from tests.reference.gain_overhead import Plain
     "name", [name for name, e in entries("policy").items() if e.family == "gain_overhead"]
 )
 def test_every_registered_policy_keeps_to_the_contract(name):
-    check_policy(create_policy(name), problems=8)
+    check_policy(create_policy(name), problems=5)
+
+
+def test_kernels_are_given_arrays_of_the_same_kind_after_a_pickle():
+    """They would be compiled anew for arrays that can be written."""
+    problem = tiny([[4.0], [8.0]], [[6.0]])
+    assert len(problem.layout) == 5  # kept from now on, and in the pickle
+    ascent = Ascent(problem, np.zeros(problem.shape))
+    again, other = pickle.loads(pickle.dumps((problem, ascent)))
+    for array in (*again.layout, *other.layout, other.job_type, other._terms):
+        assert not array.flags.writeable
 
 
 def test_hand_ascent():

@@ -179,5 +179,3 @@ def test_auto_is_exact_where_it_is_small():
     assert GangSolver(large.problem).exact is None
     assert GangSolver(large.problem, "exact").exact is not None
     assert GangSolver(small, "fast").exact is None
-    with pytest.raises(ScenarioError, match="auto, exact or fast"):
-        GangSolver(small, "quick")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -65,6 +67,11 @@ def test_list_scheduling_is_its_plain_twin(order, sign):
         assert got.tolist() == plain.list_schedule(tasks, ends, sign, preference)
         rolled_back += int(sum(plain.placed(int(l)) == 0 for l in jobs))
     assert rolled_back > 5  # or the cases say nothing about rolling back
+
+
+def test_kernels_are_given_arrays_of_the_same_kind_after_a_pickle():
+    again = pickle.loads(pickle.dumps(Placement(fuzzed(0))))
+    assert not any(array.flags.writeable for array in again.arrays)
 
 
 def test_greedy_is_its_plain_twin():

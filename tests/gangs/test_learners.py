@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise import (
@@ -53,7 +53,6 @@ def test_keeps_to_the_contract(name):
     check_policy(create_policy(name), problems=8)
 
 
-@settings(max_examples=60)
 @given(st.integers(0, 10_000), st.sampled_from(POLICIES + VARIANTS), st.data())
 def test_all_or_nothing(seed, name, data):
     p = fuzzed(seed)

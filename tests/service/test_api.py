@@ -17,7 +17,6 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -302,6 +301,8 @@ def test_bad_tokens_are_named_by_row(tmp_path: Path, line: str) -> None:
 @pytest.mark.full
 def test_fuzzed_from_its_own_document() -> None:
     """No answer but those it promises, in the shape it promises; 401 for whoever would act."""
+    import schemathesis  # takes a second, which every process of the short tests would spend
+
     listening = Listening(create_app(Made()))
     document = schemathesis.openapi.from_url(f"http://127.0.0.1:{listening.port}/openapi.json")
     tried: dict[str, int] = {}

@@ -27,7 +27,7 @@ def drawn(seed: int, drifts: int, nodes: int = 32, jobs: int = 1500, noise: floa
     return np.array(rates) + rng.normal(0.0, noise, jobs), times, gangs, believed, other
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_nodes_that_changed_are_found_and_no_others(seed):
     *given, other = drawn(seed, drifts=3)
     found = {change.node: change for change in changes(*given)}
@@ -41,7 +41,7 @@ def test_nodes_that_changed_are_found_and_no_others(seed):
 
 def test_where_nothing_changed_nothing_is_found():
     """Also where beliefs are off, of each node and type of job in its own way."""
-    for seed in range(20):
+    for seed in range(6):
         rates, times, gangs, believed, _ = drawn(seed, drifts=0)
         assert changes(rates, times, gangs, believed) == []
         off = np.random.default_rng([seed, 1]).normal(0.0, 0.1, (2, 32))
@@ -51,10 +51,9 @@ def test_where_nothing_changed_nothing_is_found():
     assert changes(np.zeros(0), np.zeros(0), [], []) == []
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_first_change_is_the_best_there_is(seed):
+def test_the_first_change_is_the_best_there_is():
     """Every node, time and factor, one by one."""
-    rates, times, gangs, believed, _ = drawn(seed, drifts=1, nodes=5, jobs=60, noise=0.05)
+    rates, times, gangs, believed, _ = drawn(0, drifts=1, nodes=5, jobs=60, noise=0.05)
     rates[7] += 5.0  # a job that nothing explains moves nothing: squares are cut off
     first = changes(rates, times, gangs, believed)[0]
     plain = np.array([min(b) for b in believed])

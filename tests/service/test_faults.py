@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise.core.errors import StoreError
@@ -559,7 +559,6 @@ RECORDS = st.one_of(
 )
 
 
-@settings(max_examples=60)
 @given(st.lists(RECORDS, max_size=40))
 def test_whatever_is_told_the_books_balance(records):
     ledger = Ledger("fcfs+easy+best-fit")

@@ -83,7 +83,7 @@ def test_devices_whose_job_is_told_to_have_ended_are_free_at_once(
     cluster: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """However long looks are shared: a look is never older than what was told."""
-    monkeypatch.setattr("gangwise.engines.local.POLL", 60.0)
+    monkeypatch.setattr("gangwise.engines.local.POLL", 5.0)
     engine = LocalEngine(cluster)
     placed = [Placed("n0", 2)]
     first, second, third = (submit(cluster, length, tasks=2) for length in (0.1, 60.0, 0.1))

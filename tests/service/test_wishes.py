@@ -59,6 +59,7 @@ def until(done: Callable[[], Any], patience: float = 60.0) -> Any:
     return found
 
 
+@pytest.mark.full
 def test_idle_connections_keep_nobody_out(service: Service, tokens: Path, tmp_path: Path) -> None:
     """1,100 of them: others are answered, wishes are kept, and the service goes on placing."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -84,8 +84,8 @@ class CountingPolicy(PolicyBase):
     def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
         self._problem, self._rng = problem, rng
         self._order = rng.permutation(problem.M).astype(np.int64)
-        self._holder = np.full(problem.M, -1, np.int64)
-        self._place, self._now = np.empty(0, np.int64), np.empty(problem.M, np.int64)
+        self._holder, now = np.full(problem.M, -1, np.int64), np.empty(problem.M, np.int64)
+        self._hands = Hands(self._holder, now, np.empty(0, np.int64))
 
     def most(self, observation: Observation) -> Floats:
         """How many machines each active job can pay in this slot, shape [n], as a real number."""
@@ -101,8 +101,8 @@ class CountingPolicy(PolicyBase):
 
     def _make_room(self, observation: Observation) -> None:
         """Take machines from the jobs that have gone; work space for all rows of the table."""
-        if self._place.size < observation.jobs.size:
-            self._place = np.full(observation.jobs.size, -1, np.int64)
+        if self._hands.place.size < observation.jobs.size:
+            self._hands = self._hands._replace(place=np.full(observation.jobs.size, -1, np.int64))
         self._holder[np.isin(self._holder, observation.departed)] = -1
 
     def hand_out(
@@ -112,7 +112,7 @@ class CountingPolicy(PolicyBase):
         self._make_room(observation)
         order = self._order if machines is None else machines
         order, worth = order[observation.available[order]], self._problem.prices
-        match_machines(want, rows, 0, order, worth, 0.0, self._place, self._holder, self._now)
+        match_machines(want, rows, 0, order, worth, 0.0, self._hands)
         return self._holder
 
 
@@ -391,26 +391,26 @@ def _plan(
     return eta, rho, cost / used if used > 0 and cost > 0.0 else 1.0, used
 
 
+class Hands(NamedTuple):
+    """Who holds what: the table row that each machine ran last, −1 for none; and work space."""
+
+    holder: Ints  # [M]
+    now: Ints  # [M]
+    place: Ints  # [rows of the table] all −1 before and after
+
+
 @kernel
 def match_machines(
-    want: Ints,
-    rows: Ints,
-    steep: int,
-    order: Ints,
-    worth: Floats,
-    least: float,
-    place: Ints,
-    holder: Ints,
-    now: Ints,
+    want: Ints, rows: Ints, steep: int, order: Ints, worth: Floats, least: float, hands: Hands
 ) -> None:
     """Matching of tasks to machines: the best for jobs short of money, and few tasks moved.
 
     ``rows[k]`` gets ``want[k]`` machines; the first ``steep`` jobs choose first, from ``order``
     [m], best first, and keep what they held if it is worth at least ``least``. All others have the
-    same use for a machine: they keep what is left of theirs, and take any. ``holder`` [M] names the
-    table row that each machine ran last (−1: none) and becomes the decision. ``want`` is used up;
-    work space: ``place`` [C], all −1 before and after, and ``now`` [M].
+    same use for a machine: they keep what is left of theirs, and take any. ``hands.holder`` becomes
+    the decision, and ``want`` is used up.
     """
+    holder, now, place = hands
     for i in range(holder.size):
         now[i] = -1
     for k in range(rows.size):
@@ -539,9 +539,7 @@ class Plan(RateLearning, CountingPolicy):
         taken = int(want[:steep].sum())
         least = (1.0 - self.keep) * float(worth[order[taken - 1]]) if taken else 0.0
         self._make_room(observation)
-        match_machines(
-            want, rows[first], steep, order, worth, least, self._place, self._holder, self._now
-        )
+        match_machines(want, rows[first], steep, order, worth, least, self._hands)
         return self._holder
 
     def _whole(self, shares: Floats, most: Floats, machines: int) -> Ints:

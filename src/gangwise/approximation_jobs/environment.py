@@ -186,31 +186,6 @@ def tasks_of(
 
 
 @dataclass(eq=False)
-class FeedbackDelivery:
-    """Feedback on its way; what arrives also tells how much work was done for jobs still there."""
-
-    _mailbox: Mailbox[tuple[Feedback, Ints, Floats, Ints]] = field(default_factory=Mailbox)
-    _sums: Floats = field(default_factory=lambda: np.zeros(0))
-
-    def send(
-        self, rows: ActiveJobs, delay: int, feedback: Feedback, row: Ints, work: Floats
-    ) -> tuple[Feedback, ...]:
-        """Post the feedback of a slot; returns all that arrives by now.
-
-        ``row`` [n] is the table row of each task, ``work`` [n] what it did; feedback that comes
-        adds to the ``reported`` work of the rows. Feedback with a negative delay is lost.
-        """
-        parcel = (feedback, row, work, rows.serial[row])
-        arrived = []
-        for each, row, work, serial in self._mailbox.exchange(feedback.slot, delay, parcel):
-            if self._sums.size < rows.reported.size:
-                self._sums = np.zeros(rows.reported.size)
-            kernels.add_reported_work(row, work, serial, rows.serial, self._sums, rows.reported)
-            arrived.append(each)
-        return tuple(arrived)
-
-
-@dataclass(eq=False)
 class MigrationCounter:
     """Migrations: the tasks of a slot compared with those of the last one.
 
@@ -360,7 +335,8 @@ class ApproximationEnvironment:
             fate,
         )
         self.rows, self.finished = ActiveJobs(), Results()
-        self._delivery = FeedbackDelivery()
+        self._mailbox = Mailbox[tuple[Feedback, Ints, Floats, Ints]]()
+        self._sums = np.zeros(0)
         self._migrations = MigrationCounter(problem.M)
         self._leaving = sorted((slot, str(job), job) for job, slot in instance.leave.items())
         self._observation, self._out = None, np.zeros(2)
@@ -431,7 +407,24 @@ class ApproximationEnvironment:
             cost - self._pace,
             self._over() - over,
         )
-        return Outcome(gain, self._delivery.send(rows, delay, feedback, row, done), metrics)
+        return Outcome(gain, self._deliver(delay, feedback, row, done), metrics)
+
+    def _deliver(
+        self, delay: int, feedback: Feedback, row: Ints, work: Floats
+    ) -> tuple[Feedback, ...]:
+        """Post the feedback of a slot; returns all that arrives by now.
+
+        It also tells how much work was done for jobs that are still there: ``work`` [n] of the task
+        of table row ``row`` [n].
+        """
+        rows, arrived = self.rows, []
+        parcel = (feedback, row, work, rows.serial[row])
+        for each, row, work, serial in self._mailbox.exchange(feedback.slot, delay, parcel):
+            if self._sums.size < rows.reported.size:
+                self._sums = np.zeros(rows.reported.size)
+            kernels.add_reported_work(row, work, serial, rows.serial, self._sums, rows.reported)
+            arrived.append(each)
+        return tuple(arrived)
 
     def _over(self) -> float:
         if self.problem.enforce:
@@ -442,16 +435,8 @@ class ApproximationEnvironment:
 
     def _gain(self) -> tuple[float, float]:
         rows = self.rows
-        kernels.utility_gains(
-            rows.active,
-            rows.kind,
-            rows.v,
-            rows.shape,
-            rows.life,
-            self._worked,
-            rows.work,
-            self._out,
-        )
+        utility = rows.kind, rows.v, rows.shape
+        kernels.utility_gains(rows.active, *utility, rows.life, self._worked, rows.work, self._out)
         return float(self._out[0]), float(self._out[1])
 
     def results(self) -> Results:

@@ -20,6 +20,7 @@ The forms of utility are numbered as in :mod:`~gangwise.approximation_jobs.probl
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -133,36 +134,46 @@ def _project(y: Floats, tau: Floats, price: Floats, x: Floats, part: Floats) -> 
         part[w] += price[w] * share
 
 
+class Ascent(NamedTuple):
+    """The slot's gradient: shares before, and what moves them."""
+
+    old: Floats  # [J, M]
+    gain: Floats  # [n] α f_j'
+    toll: Floats  # [n] α λ_j
+    rate: Floats  # [M]
+    price: Floats  # [M]
+
+
+class Projected(NamedTuple):
+    """The slot's answer."""
+
+    new: Floats  # [J, M]
+    tau: Floats  # [M] τ of the last slot, and then of this one
+    total: Floats  # [M] Σ_j x_j
+    spend: Floats  # [J] Σ_i p_i x_j^i
+
+
+class Stripe(NamedTuple):
+    """Work space, for J a multiple of ``UNROLLED``."""
+
+    y: Floats  # [J STRIPE] unprojected values
+    counts: Floats  # [STRIPE]
+    part: Floats  # [J, STRIPE]
+    column: Floats  # [J]
+    free: Floats  # [J] all infinite
+    fixed: Ints  # [J]
+
+
 @kernel
-def primal_step(
-    old: Floats,
-    n: int,
-    gain: Floats,
-    toll: Floats,
-    rate: Floats,
-    price: Floats,
-    exact: bool,
-    new: Floats,
-    tau: Floats,
-    total: Floats,
-    spend: Floats,
-    count: Floats,
-    stripe: Floats,
-    part: Floats,
-    y: Floats,
-    free: Floats,
-    fixed: Ints,
-) -> int:
+def primal_step(step: Ascent, exact: bool, answer: Projected, space: Stripe) -> int:
     """Primal step: y_j = x_j + gain_j θ̂_i − toll_j p_i, OPS (18), OPM (69); OPS (19), OPM (P4).
 
-    ``gain`` [n] = α f_j' and ``toll`` [n] = α λ_j. Writes ``new`` [n, M], ``total`` [M] = Σ_j x_j
-    and ``spend`` [n] = Σ_i p_i x_j^i; ``tau`` [M] is the last slot's τ and becomes this one's.
-    ``exact`` asks for variable fixing throughout. Returns how many columns were left to it. Work
-    space: ``stripe`` [J STRIPE], the unprojected values of a stripe, for J a multiple of
-    ``UNROLLED``; ``count`` [STRIPE], ``part`` [J, STRIPE], ``y``, ``free`` (all infinite),
-    ``fixed`` [J].
+    ``exact`` asks for variable fixing throughout. Returns how many columns were left to it.
     """
-    M, left = old.shape[1], 0
+    old, gain, toll, rate, price = step
+    new, tau, total, spend = answer
+    stripe, count, part, y, free, fixed = space
+    n, M, left = gain.size, old.shape[1], 0
     several = UNROLLED * STRIPE
     end = (n + UNROLLED - 1) // UNROLLED * several
     for w in range(n * STRIPE, end):  # jobs that make up the last four and hold nothing
@@ -404,28 +415,28 @@ def count_migrations(
 # Periods up and down, OPM §VI
 
 
+class Periods(NamedTuple):
+    """Where machines are in their periods."""
+
+    left: Floats  # [M] of the period under way, in slots
+    up: Bools  # [M]
+    share: Floats  # [M] where the rate lies in its range
+    length: Floats  # [2] shapes of the Gamma lengths of periods down and up
+    scale: Floats  # [2]
+    over: Ints  # [M] work space
+
+
 @kernel
 def draw_periods(
-    rng: np.random.Generator,
-    left: Floats,
-    up: Bools,
-    share: Floats,
-    length: Floats,
-    scale: Floats,
-    per_period: bool,
-    over: Ints,
-    ups: Bools,
-    shares: Floats,
+    rng: np.random.Generator, periods: Periods, per_period: bool, ups: Bools, shares: Floats
 ) -> None:
     """Alternating renewal process: periods up and down with Gamma lengths, over a block of slots.
 
-    ``left`` [M] is what is left of each machine's period, ``up`` [M] whether it is available,
-    ``share`` [M] where its rate lies in its range, drawn anew with every period if ``per_period``.
-    ``length`` and ``scale`` [2] are shapes and scales of periods down and up. Writes ``ups`` and,
-    if ``per_period``, ``shares`` [slots, M]; ``over`` [M] is work space. Random numbers are taken
-    in rounds: lengths of all periods that begin, then their shares; again for those that were over
-    at once.
+    Shares are drawn anew with every period if ``per_period``. Writes ``ups`` and, if
+    ``per_period``, ``shares`` [slots, M]. Random numbers are taken in rounds: lengths of all
+    periods that begin, then their shares; again for those that were over at once.
     """
+    left, up, share, length, scale, over = periods
     for t in range(ups.shape[0]):
         many = 0
         for i in range(left.size):
@@ -489,14 +500,20 @@ def collect_offers(
             work[e, low] += rates[t, i]
 
 
-@kernel
-def offers_hull(
-    w: Floats, lam: Floats, start: Ints, member: Ints, money: Floats, rho: Floats
-) -> float:
-    """Upper hull of bids: Σ_{e,g} W_eg max_{j ∈ J_e} (w_j ρ_eg − λ_j)⁺.
+class Offers(NamedTuple):
+    """Money on offer by epoch and end of a cell; jobs of epoch e: member[start[e]:start[e + 1]]."""
 
-    Jobs of epoch e are ``member[start[e]:start[e + 1]]``; ``money`` and ``rho`` are [E, G].
-    """
+    start: Ints  # [E + 1]
+    member: Ints
+    money: Floats  # [E, G]
+    rho: Floats  # [E, G] the ρ that it is put at
+    real: Floats  # [E, G] the mean ρ of the cells that it is from
+
+
+@kernel
+def offers_hull(w: Floats, lam: Floats, offers: Offers) -> float:
+    """Upper hull of bids: Σ_{e,g} W_eg max_{j ∈ J_e} (w_j ρ_eg − λ_j)⁺."""
+    start, member, money, rho, _ = offers
     total = 0.0
     for e in range(start.size - 1):
         for g in range(money.shape[1]):
@@ -512,28 +529,17 @@ def offers_hull(
 
 @kernel
 def soft_offers_hull(
-    w: Floats,
-    lam: Floats,
-    tau: float,
-    start: Ints,
-    member: Ints,
-    money: Floats,
-    rho: Floats,
-    real: Floats,
-    spent: Floats,
-    done: Floats,
-    space: Floats,
-    part: Floats,
-    kept: Ints,
+    w: Floats, lam: Floats, tau: float, offers: Offers, out: Floats, part: Floats, kept: Ints
 ) -> float:
     """Upper hull with max softened at temperature τ, and whom its gradient gives the money to.
 
-    Adds the money of each job, and its work at ``real`` [E, G] per money, to ``spent`` and ``done``
-    [N]. Jobs that come near the maximum nowhere are passed over. Work space: ``space`` [2, G];
-    ``part`` [J, G] and ``kept`` [J] for the J jobs of the largest epoch.
+    Adds the money of each job, and its work at ``real`` per money, to ``out`` [2, N]. Jobs that
+    come near the maximum nowhere are passed over. Work space: ``part`` [J + 2, G] and ``kept`` [J]
+    for the J jobs of the largest epoch.
     """
+    start, member, money, rho, real = offers
     total, G = 0.0, money.shape[1]
-    most, whole, reach = space[0], space[1], -18.0 * tau
+    most, whole, reach = part[kept.size], part[kept.size + 1], -18.0 * tau
     for e in range(start.size - 1):
         r, n = rho[e], 0
         for g in range(G):
@@ -566,6 +572,6 @@ def soft_offers_hull(
             for g in range(G):
                 s += whole[g] * part[m, g]
                 x += whole[g] * part[m, g] * real[e, g]
-            spent[kept[m]] += s
-            done[kept[m]] += x
+            out[0, kept[m]] += s
+            out[1, kept[m]] += x
     return total

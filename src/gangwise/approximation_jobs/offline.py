@@ -122,18 +122,6 @@ ENOUGH = 200_000
 """How many rates are looked at to place cells."""
 
 
-@dataclass(frozen=True, eq=False)
-class Offers:
-    """Money on offer by epoch and end of a cell, arrays of shape [E, G].
-
-    ``money``, the ρ that it is put at, and ``real``, the mean ρ of the cells that it is from.
-    """
-
-    money: Floats
-    rho: Floats
-    real: Floats
-
-
 class Programme:
     """Offline programme, OPM (P1) with split tasks, of some jobs and rates.
 
@@ -157,7 +145,7 @@ class Programme:
     jobs : tuple of Job, length N
         Those that can do work: where every machine stands still while a job is there, it is worth 0
         whatever is planned, and is set aside.
-    offers : Offers
+    offers : kernels.Offers
         Every cell split between its ends.
     exact : bool
         Whether cells are points, so that ``rho`` and ``real`` are the same.
@@ -167,6 +155,8 @@ class Programme:
     ScenarioError
         For a free machine: its offers have no ρ.
     """
+
+    offers: kernels.Offers
 
     def __init__(
         self,
@@ -223,6 +213,7 @@ class Programme:
             stays = works[self.member]
             self.start = np.concatenate(([0], np.cumsum(stays)))[self.start]
             self.member = place[self.member[stays]]
+            self.offers = self.offers._replace(start=self.start, member=self.member)
             self.jobs = tuple(job for job, can in zip(self.jobs, works) if can)
         return reach[works]
 
@@ -254,16 +245,14 @@ class Programme:
         used = (ends > 0).any(axis=0)
         ends, spread = ends[:, used], np.tile(nodes[used], (E, 1))
         real = np.divide(work[:, used], ends, out=spread.copy(), where=ends > 0)
-        self.offers = Offers(ends, spread, real)
+        self.offers = kernels.Offers(self.start, self.member, ends, spread, real)
 
     def bound(self, w: Floats, lam: Floats) -> float:
         """Dual bound: no plan is worth more, whatever slopes ``w`` > 0 and multipliers ``lam`` ≥ 0.
 
         Σ_j f_j*(w_j) + λ·B + Σ_{e,g} W_eg max_j (w_j ρ_eg − λ_j)⁺, both [N].
         """
-        offers = kernels.offers_hull(
-            w, lam, self.start, self.member, self.offers.money, self.offers.rho
-        )
+        offers = kernels.offers_hull(w, lam, self.offers)
         return float(self.worth.conjugate(w, self.cap).sum() + lam @ self.budget + offers)
 
     def soft(
@@ -273,26 +262,11 @@ class Programme:
 
         The work is that at the ends of the cells, or the ``real`` one.
         """
-        N, offers = len(self.jobs), self.offers
-        G, most = offers.money.shape[1], int(np.diff(self.start).max())
-        spent, done = np.zeros((2, N))
-        space, part, kept = np.zeros((2, G)), np.zeros((most, G)), np.zeros(most, np.int64)
-        total = kernels.soft_offers_hull(
-            w,
-            lam,
-            tau,
-            self.start,
-            self.member,
-            offers.money,
-            offers.rho,
-            offers.real if real else offers.rho,
-            spent,
-            done,
-            space,
-            part,
-            kept,
-        )
-        return total, spent, done
+        offers, most = self.offers, int(np.diff(self.start).max())
+        out, kept = np.zeros((2, len(self.jobs))), np.zeros(most, np.int64)
+        part = np.zeros((most + 2, offers.money.shape[1]))
+        offers = offers if real else offers._replace(real=offers.rho)
+        return kernels.soft_offers_hull(w, lam, tau, offers, out, part, kept), *out
 
     def attained(self, spent: Floats, done: Floats) -> tuple[float, Floats, Floats]:
         """What a plan is worth after jobs that overspend are cut to their budgets: value, X, C."""

@@ -100,9 +100,9 @@ class PrimalDual:
         self.omega = np.concatenate((self.omega, np.zeros(more)))
         self.spend = np.concatenate((self.spend, np.zeros(more)))
         self._before = np.zeros((J, M))
-        self._stripe = np.zeros(J * kernels.STRIPE)
-        self._part, self._y = np.zeros((J, kernels.STRIPE)), np.zeros(J)
-        self._free, self._fixed = np.full(J, np.inf), np.zeros(J, np.int64)
+        stripe, part = np.zeros(J * kernels.STRIPE), np.zeros((J, kernels.STRIPE))
+        column, free, fixed = np.zeros(J), np.full(J, np.inf), np.zeros(J, np.int64)
+        self._space = kernels.Stripe(stripe, self._column, part, column, free, fixed)
 
     def __contains__(self, row: int) -> bool:
         """Whether the job in a table row has a place."""
@@ -166,25 +166,9 @@ class PrimalDual:
             self._before[:, ~there] = 0.0
             self._total_before[~there] = 0.0
             self.holder[~there] = -1
-        kernels.primal_step(
-            self._before,
-            self.n,
-            alpha * slopes,
-            alpha * multipliers,
-            rates,
-            prices,
-            self.exact,
-            self.shares,
-            self.tau,
-            self.total,
-            self.spend,
-            self._column,
-            self._stripe,
-            self._part,
-            self._y,
-            self._free,
-            self._fixed,
-        )
+        step = kernels.Ascent(self._before, alpha * slopes, alpha * multipliers, rates, prices)
+        answer = kernels.Projected(self.shares, self.tau, self.total, self.spend)
+        kernels.primal_step(step, self.exact, answer, self._space)
 
     def draw(self, rng: np.random.Generator, couple: bool) -> Ints:
         """Random rounding OPS (21)–(22), OPM (72).
@@ -195,16 +179,8 @@ class PrimalDual:
         """
         u = rng.random(out=self._u)
         if couple:
-            kernels.sample_coupled(
-                self._before,
-                self._total_before,
-                self.shares,
-                self.total,
-                self.n,
-                u[0],
-                u[1],
-                self.holder,
-            )
+            old, new = (self._before, self._total_before), (self.shares, self.total)
+            kernels.sample_coupled(*old, *new, self.n, u[0], u[1], self.holder)
         else:
             kernels.sample_fresh(self.shares, self.n, u[0], self._column, self.holder)
         return np.where(self.holder >= 0, self.rows[self.holder], -1)

@@ -134,18 +134,8 @@ class _GammaStream:
         p, M = self.process, self.process.machines
         up = np.empty((BLOCK, M), dtype=np.bool_)
         share = np.empty((BLOCK, M)) if p.per_period else self.rng.random((BLOCK, M))
-        kernels.draw_periods(
-            self.rng,
-            self.left,
-            self.up,
-            self.share,
-            self._shape,
-            self._scale,
-            p.per_period,
-            np.empty(M, np.int64),
-            up,
-            share,
-        )
+        state = self.left, self.up, self.share, self._shape, self._scale, np.empty(M, np.int64)
+        kernels.draw_periods(self.rng, kernels.Periods(*state), p.per_period, up, share)
         low = np.where(up, p.up_rate[0], p.down_rate[0])
         high = np.where(up, p.up_rate[1], p.down_rate[1])
         rates: Floats = low + share * (high - low)

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 import numba
+from numba.core import types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
@@ -157,7 +158,18 @@ def _cached(function: F, njit: Any) -> F:
     cache: Any = KernelCache
     compiled._cache = cache(function)
     compiled._cache._cache_file = KernelFiles.of(compiled)
-    return cast(F, compiled)
+    return cast(F, _for_any_number(compiled))
+
+
+def _for_any_number(dispatcher: Any) -> Any:
+    """A kernel that is compiled once for all numbers, not again for each that is in a call."""
+    template, plain = dispatcher.get_call_template, cast(Any, types.unliteral)
+
+    def of_types(args: Any, kws: Any) -> Any:
+        return template(tuple(map(plain, args)), {name: plain(of) for name, of in kws.items()})
+
+    dispatcher.get_call_template = of_types
+    return dispatcher
 
 
 # ----------------------------------------------------------------------------------- large kernels
@@ -253,7 +265,7 @@ def _part(function: F, forceinline: bool) -> F:
         function
     )
     setattr(part, PART, _stamp(part, _source(function.__code__.co_filename)))
-    return cast(F, part)
+    return cast(F, _for_any_number(part))
 
 
 def _lean(**options: Any) -> Any:

@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -58,6 +59,7 @@ from gangwise.engines.kubernetes_objects import (
 )
 
 
+@dataclass(eq=False, repr=False)
 class Kubernetes:
     """An engine over the API server.
 
@@ -95,37 +97,35 @@ class Kubernetes:
 
     name = "kubernetes"
 
-    def __init__(
-        self,
-        kubeconfig: str | Path | None = None,
-        *,
-        context: str | None = None,
-        scheduler: str = "gangwise",
-        recreate: bool = True,
-        lost_after: float = 30.0,
-        reports: str | Path | None = None,
-        names: Names | None = None,
-        threads: int = 16,
-        lease: str = "",
-        watch: bool = False,
-    ):
-        self.recreate, self.watch, self._lease = recreate, watch, lease
+    kubeconfig: str | Path | None = None
+    _: KW_ONLY
+    context: str | None = None
+    scheduler: str = "gangwise"
+    recreate: bool = True
+    lost_after: float = 30.0
+    reports: str | Path | None = None
+    names: Names | None = None
+    threads: int = 16
+    lease: str = ""
+    watch: bool = False
+
+    def __post_init__(self) -> None:
         self.capabilities = Capabilities(
             gang_native=False,
             moldable=False,
-            preempt=not watch,
+            preempt=not self.watch,
             device_ids=False,
-            held_queue=not watch,
+            held_queue=not self.watch,
             start_latency=1.0,
-            at_once=threads,
+            at_once=self.threads,
         )
-        folder = None if reports is None else Path(reports)
-        self._table = table = Table(scheduler, lost_after, folder, names or Names(), watch)
-        self.quarantine = table.quarantine
-        self._api = api = Connection(kubeconfig, context, threads)
-        if lease and not watch:
+        folder, names = None if self.reports is None else Path(self.reports), self.names or Names()
+        table = Table(self.scheduler, self.lost_after, folder, names, self.watch)
+        self._table, self.quarantine = table, table.quarantine
+        self._api = api = Connection(self.kubeconfig, self.context, self.threads)
+        if self.lease and not self.watch:
             identity = f"gangwise-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-            api.lease = Lease(api, lease, identity)
+            api.lease = Lease(api, self.lease, identity)
         listed = threading.Event(), threading.Event()
         pods = api.core.list_pod_for_all_namespaces
         watches = [
@@ -273,7 +273,7 @@ class Kubernetes:
 
     def detach(self) -> dict[str, str]:
         """Free the Lease of a service that is gone, for a kube-scheduler; says who has each job."""
-        if not self._lease:
+        if not self.lease:
             raise EngineError(
                 "say --set lease=NAMESPACE/NAME, for which a kube-scheduler stands by"
             )
@@ -281,7 +281,7 @@ class Kubernetes:
             pods = [(g.id, p) for g in self._table.gangs.values() for p in g.live if not p.node]
         ours = self._table.scheduler
         waits = [job for job, p in pods if p.manifest["spec"].get("schedulerName") == ours]
-        lease = Lease(self._api, self._lease, f"gangwise-detach-{secrets.token_hex(4)}")
+        lease = Lease(self._api, self.lease, f"gangwise-detach-{secrets.token_hex(4)}")
         until = time.monotonic() + lease.duration + sum(PATIENCE)
         before, holder = lease.read(), ""
         while not holder and time.monotonic() < until:

@@ -122,20 +122,12 @@ class LocalEngine:
         launch.write_json(folder / "nodes.json", list(nodes))
 
     @staticmethod
-    def submit(
-        folder: Path | str,
-        command: Sequence[str],
-        *,
-        tasks: int = 1,
-        demand: Mapping[str, float] | None = None,
-        job_type: str = "job",
-        user: str = "",
-        limit: float | None = None,
-        per_node: int = 0,
-        constraint: Mapping[str, str] | None = None,
-        **more: Any,
-    ) -> str:
-        """Queue a job of ``tasks`` ranks that each run ``command``; gives its id."""
+    def submit(folder: Path | str, command: Sequence[str], tasks: int = 1, **asked: Any) -> str:
+        """Queue a job of ``tasks`` ranks that each run ``command``; gives its id.
+
+        ``asked`` are ``demand``, devices of a task; ``job_type``, ``user``, ``limit`` in seconds,
+        ``per_node``, ``constraint``, ``priority``, ``minimum`` and ``work``.
+        """
         jobs = Path(folder) / "jobs"
         number = max((int(p.name) for p in jobs.iterdir() if p.name.isdigit()), default=0)
         while True:
@@ -145,18 +137,9 @@ class LocalEngine:
                 break
             except FileExistsError:
                 continue
-        content = {
-            "command": list(command),
-            "tasks": tasks,
-            "demand": dict(demand or {"cpu": 1}),
-            "job_type": job_type,
-            "user": user or str(os.getuid()),
-            "submitted": time.time(),
-            "limit": limit,
-            "per_node": per_node,
-            "constraint": dict(constraint or {}),
-            **more,
-        }
+        usual: dict[str, Any] = {"demand": {"cpu": 1}, "job_type": "job", "user": str(os.getuid())}
+        usual |= {"submitted": time.time(), "limit": None, "per_node": 0, "constraint": {}}
+        content = {"command": list(command), "tasks": tasks, **usual, **asked}
         launch.write_json(jobs / str(number) / "job.json", content)
         return str(number)
 

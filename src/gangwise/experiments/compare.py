@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import polars as pl
@@ -26,6 +26,7 @@ from gangwise.core.isolation import IsolatedPolicy, apart
 from gangwise.core.json_text import finite
 from gangwise.core.limits import MOST_LETTERS, require_seeds
 from gangwise.core.registry import entries, label_of, names_of
+from gangwise.core.settings import require_options
 from gangwise.core.simulation import Run
 from gangwise.experiments.results import Results, Shown
 from gangwise.experiments.runs import (
@@ -407,6 +408,15 @@ def is_comparison(folder: Path, name: str) -> bool:
 Policies = str | Sequence[str | Policy[Any, Any, Any]] | Mapping[str, str | Policy[Any, Any, Any]]
 
 
+class How(TypedDict, total=False):
+    """How :func:`compare` plays."""
+
+    progress: Progress | None
+    jobs: int
+    name: str
+    isolated: bool
+
+
 def compare(
     scenario: Scenario | Source | Path | str,
     policies: Policies | None = None,
@@ -415,10 +425,7 @@ def compare(
     comparators: Sequence[str] | None = None,
     optimum_slots: int | None = 200,
     out: Store | Path | str | None = None,
-    progress: Progress | None = None,
-    jobs: int = 1,
-    name: str = COMPARISON,
-    isolated: bool = False,
+    **how: Unpack[How],
 ) -> Comparison:
     """Run policies on the instances of a scenario.
 
@@ -461,9 +468,11 @@ def compare(
     >>> len(comparison.runs), comparison.table()[0].policy
     (4, 'drf')
     """
+    require_options(how, How)
+    given = How(progress=None, jobs=1, name=COMPARISON, isolated=False) | how
     source = _source(scenario)
     drawn_from, listed = source.scenario(), require_seeds(seeds)
-    named = _named(policies, drawn_from, isolated)
+    named = _named(policies, drawn_from, given["isolated"])
     slots = drawn_from.slots if slots is None else _count("slots", slots)
     if slots < 1 or not listed:
         raise ScenarioError(f"nothing to run: {slots} slots and {len(listed)} seeds")
@@ -476,11 +485,17 @@ def compare(
         for seed in listed
         for label, policy in [*everyone, *((judge, None) for judge in judges)]
     ]
-    asked = {"name": name, **source.asked, "policies": [text for text, _ in named.values()]}
+    asked = {
+        "name": given["name"],
+        **source.asked,
+        "policies": [text for text, _ in named.values()],
+    }
     asked |= {"seeds": list(listed), "slots": slots, "comparators": judges}
     asked |= {"optimum_slots": optimum_slots, "points": 150, "every_slot": True}
+    jobs = given["jobs"]
     jobs = jobs if jobs != AUTO else 1 if slots * len(specs) <= FEW_SLOTS else -1
-    results = perform(asked, specs, store_of(out), Workers(jobs), progress, slotwise=True)
+    workers, store = Workers(jobs), store_of(out)
+    results = perform(asked, specs, store, workers, given["progress"], slotwise=True)
     return Comparison(results, drawn_from)
 
 

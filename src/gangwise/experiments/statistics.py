@@ -218,6 +218,15 @@ def number(value: float, decimals: int = 0, sign: bool = False) -> str:
     return f"{value:{'+' if sign and value else ''},.{decimals}f}".replace("-", "−")
 
 
+def count(n: int, one: str, many: str = "") -> str:
+    """How many of something.
+
+    >>> count(1, "seed"), count(3000, "policy", "policies")
+    ('1 seed', '3,000 policies')
+    """
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
 def period(seconds: float) -> str:
     """A time with two digits in a unit that fits it.
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from gangwise.core.contracts import configuration
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError, to_install
 from gangwise.core.files import STATE, Folder, sealed_line, unsealed, write_whole
 from gangwise.core.registry import create
-from gangwise.core.settings import toml_value
+from gangwise.core.settings import require_options, toml_value
 from gangwise.experiments.changes import setting
 from gangwise.experiments.replay_scenario import EVERY
 from gangwise.experiments.results import Results, turned
@@ -385,20 +385,6 @@ class Study:
         sign = 1.0 if self.definition["minimise"] else -1.0
         return tuple(sorted(trials, key=lambda trial: (sign * trial.value, trial.number)))
 
-    def so_far(self) -> Tuning:
-        """What is known before it ends; the first trial stands in for an untried default."""
-        named = dict(zip(reversed(self.labels), reversed(self.trials)))
-        first = next(iter(self.trials), Trial(-1, self.default, ()))
-        return Tuning(
-            self.definition["policy"],
-            self.definition["metric"],
-            self.definition["minimise"],
-            tuple(map(ParameterRange.parse, self.definition["ranges"])),
-            named.get(DEFAULT, first),
-            self.ranked(self.trials),
-            tuple(self.definition["seeds"]),
-        )
-
     def experiment(
         self, name: str, choices: Mapping[str, Mapping[str, Any]], seeds: Sequence[int]
     ) -> Experiment:
@@ -428,6 +414,16 @@ def _site(chosen: Mapping[str, Any]) -> dict[str, Any]:
     return {"change": text} if text else {}
 
 
+class How(TypedDict, total=False):
+    """How :func:`tune` plays and judges."""
+
+    slots: int | None
+    metric: str
+    minimise: bool
+    jobs: int
+    progress: Progress | None
+
+
 def tune(
     scenario: str,
     policy: str,
@@ -437,11 +433,7 @@ def tune(
     trials: int = 30,
     seeds: Sequence[int] = (1000, 1001, 1002),
     validation: Sequence[int] = tuple(range(2000, 2010)),
-    slots: int | None = None,
-    metric: str = "",
-    minimise: bool = False,
-    jobs: int = -1,
-    progress: Progress | None = None,
+    **how: Unpack[How],
 ) -> Tuning:
     """Look for better arguments of a policy; started again, it goes on where it was.
 
@@ -481,7 +473,9 @@ def tune(
     StoreError
         When the folder holds a study of something else.
     """
-    optuna = _optuna()
+    require_options(how, How)
+    optuna, slots, jobs = _optuna(), how.get("slots"), how.get("jobs", -1)
+    metric, minimise = how.get("metric", ""), how.get("minimise", False)
     parameters = [ParameterRange.parse(r) if isinstance(r, str) else r for r in ranges]
     played = NamedSource.of(scenario, False, settings or {}).scenario()
     kind = deciders(played)
@@ -503,7 +497,7 @@ def tune(
     with folder.lock():
         study.resume(folder.path)
         study.write(folder.path)
-        _search(optuna, study, parameters, folder, jobs, progress or silent)
+        _search(optuna, study, parameters, folder, jobs, how.get("progress") or silent)
         tuning = _judge(study, parameters, folder.path, tuple(validation), jobs)
     write_tuning(folder.path, tuning)
     return tuning

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -115,18 +116,14 @@ def delta(sequence: str | Delta | float) -> Delta:
         value = float(sequence)
         if not (math.isfinite(value) and value > 0):
             raise ScenarioError(f"delta is {sequence}; it must be positive, ESDP (12)")
-        return _Constant(value)
+        return partial(_constant, value)
     if sequence not in DELTAS:
         raise UnknownName("sequence delta", sequence, list(DELTAS))
     return DELTAS[sequence]
 
 
-class _Constant:
-    def __init__(self, value: float):
-        self.value = value
-
-    def __call__(self, t: float) -> float:
-        return self.value
+def _constant(value: float, t: float) -> float:
+    return value
 
 
 @dataclass

@@ -167,7 +167,7 @@ class Optimiser(Learner):
         cut off by it where capacity is scarce, and their choices are then not proved best:
         ``proved`` and ``programmes`` count. What the choice may lose is far less than what is not
         known of the channels: ten times as many nodes change the regret by less than its noise.
-    memory : {"all", "discounted", "window", "change-point"}
+    memory : {"all", "discounted", "window"}
         What estimates are taken over; all but the first follow means that drift.
     discount, window : float, int
         κ per slot, and number of slots.

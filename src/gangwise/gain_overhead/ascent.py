@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -51,6 +52,11 @@ class Ascent:
         self._one = np.ones_like(problem.cluster.capacity)
         index, fixed = np.zeros((2, problem.L), dtype=np.int64)
         self._space = index, fixed, *np.zeros((2, problem.L))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """From a pickle, which does not keep that arrays are not to be written."""
+        vars(self).update(state, layout=tuple(map(read_only, state["layout"])))
+        self._terms, self.job_type = read_only(self._terms), read_only(self.job_type)
 
     def begin(self, y: Floats) -> None:
         self.y[:] = y

@@ -49,7 +49,9 @@ class ListScheduling:
         self._size = (capacity / largest).sum(axis=1)
         self._left = np.empty_like(capacity)
         self._space = np.empty(len(capacity)), np.empty(len(channels), dtype=np.int64)
-        self._lists = channels.server, self.of_job_type, self.first
+        # A copy, to be written like the others: a pickle keeps no array from being written, and for
+        # another kind kernels are compiled anew.
+        self._lists = channels.server.copy(), self.of_job_type, self.first
         self._y = np.empty(self.problem.shape)
 
     def _empty(self) -> None:

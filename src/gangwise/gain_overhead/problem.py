@@ -294,6 +294,11 @@ class GainOverheadProblem:
         """Shape of a decision y(t), OGASched (2): channels by device types, (E, K)."""
         return len(self.channels), self.cluster.capacity.shape[1]
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """From a pickle, which does not keep that arrays are not to be written."""
+        vars(self).update(state)
+        vars(self).pop("layout", None)
+
     @cached_property
     def upper(self) -> Floats:
         """Upper bounds min(a_l^k, c_r^k) of OGASched (3) and OGASched (4), shape [E, K]."""

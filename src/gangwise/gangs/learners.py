@@ -113,7 +113,7 @@ class GangESDP(GangMeans):
         Exploration, as in :class:`gangwise.fluctuating_speeds.esdp.ESDP`.
     alpha : float
         α|E| stands for the most tasks that can run, for a g that depends on it.
-    memory : {"all", "discounted", "window", "change-point"}
+    memory : {"all", "discounted", "window"}
         What means and counts are taken over.
     discount, window : float, int
         κ per slot, and number of slots.

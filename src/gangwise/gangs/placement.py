@@ -14,7 +14,7 @@ the answer gives the next one. The best is kept.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -161,6 +161,10 @@ class Placement:
         self.held = Allocation(channel, held, total, placed, state, saved)
         self.reset()
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """From a pickle, which does not keep that arrays are not to be written."""
+        vars(self).update(state, arrays=GangArrays(*map(read_only, state["arrays"])))
+
     @classmethod
     def by_size(cls, problem: GangPlacementProblem) -> Placement:
         """Empty servers, gone through largest first whatever they are called."""
@@ -199,11 +203,11 @@ class Placement:
 
     def greedy(self, arrivals: Ints) -> None:
         """Greedy: launch the gang with the largest reward, again and again, in the room left."""
-        search.greedy(self.arrays, self.held, arrivals)
+        search.greedy(self.arrays, self.held, read_only(arrivals))
 
     def round_plan(self, arrivals: Ints, plan: Floats, least: float) -> None:
         """Rounding: a fractional plan [E, K] to whole gangs; it must cover ``least`` of a task."""
-        search.round_plan(self.arrays, self.held, arrivals, plan, least)
+        search.round_plan(self.arrays, self.held, read_only(arrivals), plan, least)
 
     def place_remembered(self, arrivals: Ints, memory: Ints, worth: Floats) -> None:
         """Place gangs on remembered channels [Q], those of the largest worth [L] first."""
@@ -218,7 +222,8 @@ class Placement:
         """Rebuild one and two jobs where that raises the reward; returns how often it did."""
         if not passes:
             return 0
-        helped: int = search.local_search(self.arrays, self.held, arrivals, passes)
+        active = read_only(arrivals)
+        helped: int = search.local_search(self.arrays, self.held, active, passes)
         return helped
 
 
@@ -231,18 +236,13 @@ class FastGangs:
         How often to go over all jobs and rebuild them where that is worth it, at most.
     steps : int
         Price steps; a placement is made at every fourth.
-    rounds : int
-        How many tangents to try, at most.
     """
 
-    def __init__(
-        self, problem: GangSpeedsProblem, passes: int = 1, steps: int = 60, rounds: int = 2
-    ):
-        if passes < 0 or steps < 0 or rounds < 1:
-            raise ScenarioError(
-                f"passes is {passes}, steps {steps} and rounds {rounds}; at least 0, 0 and 1"
-            )
-        self.problem, self.passes, self.steps, self.rounds = problem, passes, steps, rounds
+    TANGENTS = 2
+    """How many are tried, at most."""
+
+    def __init__(self, problem: GangSpeedsProblem, passes: int = 1, steps: int = 60):
+        self.problem, self.passes, self.steps = problem, passes, steps
         # Servers get an order of their own, so that even the last bits do not depend on what they
         # are called. Of tasks worth the same the kernels take the first: let that be the smallest.
         self._order = problem.server_order
@@ -283,7 +283,7 @@ class FastGangs:
         best, top = np.full(self.problem.Q, -1, dtype=np.int64), 0.0
         # The tangent at q makes the root linear; the answer's own √(Σ s n) is the next q.
         worth = value + np.sqrt(width)  # one task alone
-        for _ in range(self.rounds):
+        for _ in range(self.TANGENTS):
             placement = self.linear(worth, arrivals)
             n = self.problem.count(placement)
             spread = float(np.sqrt(width @ n))
@@ -306,7 +306,7 @@ class GangSolver:
         ``auto`` is exact when the programme has at most ``columns`` whole-number columns. Seconds
         do not decide, because the same run must be the same on every machine; the default is what
         takes some 10 ms a slot.
-    passes, rounds : int
+    passes : int
         See :class:`FastGangs`.
     """
 
@@ -314,16 +314,9 @@ class GangSolver:
     """Nodes that an exact answer may take in a round; then the better of both ways is played."""
 
     def __init__(
-        self,
-        problem: GangSpeedsProblem,
-        how: str = "auto",
-        columns: int = 24,
-        passes: int = 1,
-        rounds: int = 2,
+        self, problem: GangSpeedsProblem, how: str = "auto", columns: int = 24, passes: int = 1
     ):
-        if how not in ("auto", "exact", "fast"):
-            raise ScenarioError(f"solver is auto, exact or fast, not {how!r}")
-        self.fast = FastGangs(problem, passes, rounds=rounds)
+        self.fast = FastGangs(problem, passes)
         self.exact = ExactGangs(problem, 1e-6, self.NODES) if how != "fast" else None
         if how == "auto" and self.exact is not None and self.exact.size > columns:
             self.exact = None

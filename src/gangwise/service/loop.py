@@ -26,6 +26,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,7 @@ class Helper:
             self._process.communicate()
 
 
+@dataclass(eq=False, repr=False)
 class Service:
     """A scheduler beside a cluster.
 
@@ -143,31 +145,29 @@ class Service:
         Seconds for which the journal and the history are kept.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        folder: Path | str,
-        scheduler: Any = "fcfs+easy+learned:depth=100",
-        *,
-        act: bool = False,
-        baseline: Any = "fcfs+easy+best-fit",
-        every: int = 0,
-        rates: Mapping[str, float] | None = None,
-        reconcile: float = 3.0,
-        start_timeout: float = 60.0,
-        grace: float = 5.0,
-        checkpoint: float = 60.0,
-        account: float = 0.0,
-        forecast: float = 0.0,
-        keep: float = 30 * 86_400.0,
-        clock: Callable[[float], Clock] = Clock,
-    ):
-        self.engine = engine
-        self.scheduler = scheduler if isinstance(scheduler, str) else type(scheduler).__name__
-        self.folder = Path(folder)
-        self.reconcile, self.start_timeout, self.grace = reconcile, start_timeout, grace
-        self.checkpoint, self.account, self.keep = checkpoint, account, keep
-        self.forecast = forecast
+    engine: Engine
+    folder: Path
+    scheduler: Any = "fcfs+easy+learned:depth=100"
+    _: KW_ONLY
+    act: InitVar[bool] = False
+    baseline: InitVar[Any] = "fcfs+easy+best-fit"
+    every: InitVar[int] = 0
+    rates: InitVar[Mapping[str, float] | None] = None
+    reconcile: float = 3.0
+    start_timeout: float = 60.0
+    grace: float = 5.0
+    checkpoint: float = 60.0
+    account: float = 0.0
+    forecast: float = 0.0
+    keep: float = 30 * 86_400.0
+    clock: Any = Clock
+
+    def __post_init__(
+        self, act: bool, baseline: Any, every: int, rates: Mapping[str, float] | None
+    ) -> None:
+        scheduler = self.scheduler
+        if not isinstance(scheduler, str):
+            self.scheduler = type(scheduler).__name__
         self._forgot = -math.inf
         self._accountant, self._verifier, self._forecaster = Helper(), Helper(), Helper()
         self._accounted = self._foretold = -math.inf
@@ -204,7 +204,7 @@ class Service:
         self._states: list[tuple[str, float, str, str, int, str]] = []
         self._history: list[Any] = []
         self._todo: dict[tuple[str, str, int], Intent] = {}
-        at_once = engine.capabilities.at_once
+        at_once = self.engine.capabilities.at_once
         self._placers = ThreadPoolExecutor(at_once) if at_once > 1 else None
         self._accepted: dict[tuple[str, int], float] = {}
         self._late: set[tuple[str, int]] = set()
@@ -213,13 +213,13 @@ class Service:
         self._compared = self._shown = self._saved = self._rated = -math.inf
         self._open_at = -math.inf
         settings = {**self.run, "scheduler": self.scheduler, "baseline": str(baseline)}
-        settings["start_latency"] = engine.capabilities.start_latency
+        settings["start_latency"] = self.engine.capabilities.start_latency
         self.store.commit(about=[("settings", json.dumps(settings))])
         self._recover()
-        self.clock = clock(self.ledger.now)
-        if act and hasattr(engine, "lead"):
+        self.clock = self.clock(self.ledger.now)
+        if act and hasattr(self.engine, "lead"):
             here = os.fstat(self._lock)  # this folder, and no copy of it
-            engine.lead(f"{socket.gethostname()}:{self.folder.absolute()}:{here.st_ino}")
+            self.engine.lead(f"{socket.gethostname()}:{self.folder.absolute()}:{here.st_ino}")
 
     # -------------------------------------------------------------------------------- living
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,27 +27,28 @@ from gangwise.core.jit import kernel
 from gangwise.fluctuating_speeds.solvers.search import BranchAndBound
 
 
+class Items(NamedTuple):
+    """Whole numbers of the channels, and the place Σ_k stride_k c'_k of a capacity c'."""
+
+    upsilon: Ints  # [E]
+    sigma: Floats  # [E]
+    a: Ints  # [E, K]
+    c: Ints  # [K]
+    stride: Ints  # [K]
+
+
 @kernel
-def tabulate(
-    upsilon: Ints,
-    sigma: Floats,
-    a: Ints,
-    c: Ints,
-    stride: Ints,
-    value: Floats,
-    taken: Bytes,
-    digit: Ints,
-    flag: Bytes,
-) -> None:
+def tabulate(items: Items, value: Floats, taken: Bytes, digit: Ints, flag: Bytes) -> None:
     """Dynamic programme of ESDP (22)–(27): V(s, c', 0) for every s and c', and what was taken.
 
     V(s, c', i) = max{V(s, c', i+1), Σ̂²_(i+1) + V(s - Υ̂_(i+1), c' - A_(i+1), i+1)}, ESDP (27).
 
     ``value`` [C, S], C = Π_k (c_k + 1), receives V, -inf where s is out of reach; ``taken``
-    [E, C, ⌈S/8⌉] the decisions. ``stride`` [K] places a capacity c' at Σ_k stride_k c'_k;
-    ``digit`` [K] and ``flag`` [8 ⌈S/8⌉] are work space. Channels are outermost and fall, as does
-    c' within: a state reads smaller capacities only, which still hold the values of i + 1.
+    [E, C, ⌈S/8⌉] the decisions. ``digit`` [K] and ``flag`` [8 ⌈S/8⌉] are work space. Channels are
+    outermost and fall, as does c' within: a state reads smaller capacities only, which still hold
+    the values of i + 1.
     """
+    upsilon, sigma, a, c, stride = items
     E, K = a.shape
     C, S = value.shape
     W = taken.shape[2]
@@ -233,17 +235,9 @@ class DynamicProgramme:
             )
         value = np.empty((self.states, S))
         taken = np.empty((E, self.states, W), dtype=np.uint8)
-        tabulate(
-            upsilon,
-            sigma,
-            self.a,
-            self.c,
-            self.stride,
-            value,
-            taken,
-            np.zeros(self.c.size, dtype=np.int64),
-            np.zeros(8 * W, dtype=np.uint8),
-        )
+        items = Items(upsilon, sigma, self.a, self.c, self.stride)
+        digit, flag = np.zeros(self.c.size, dtype=np.int64), np.zeros(8 * W, dtype=np.uint8)
+        tabulate(items, value, taken, digit, flag)
         return Table(value[-1].copy(), upsilon, self.a @ self.stride, taken)
 
 

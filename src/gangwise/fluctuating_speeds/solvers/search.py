@@ -19,28 +19,18 @@ its relaxed value first. Channels are taken by density, and single ones added, d
 A relaxed optimum is fractional in at most K + 1 channels, so the certified gap shrinks as their
 number grows. A channel that is worth no more and takes no less than another is never chosen without
 it: early in a run, when many channels look alike, the tree would be endless otherwise.
-
-Work space, for E channels and K device types: ``number`` [4, E] v, s, ρ, density; ``whole`` [6, E]
-channel of an item, open items, decisions, best choice, order, trial; ``a`` [E, K]; ``small``
-[8, max(K + 1, 2)]; ``matrix`` [2, K + 1, K + 1] basis and metric; ``level`` [E + 2, 2 K + 5] and
-``stage`` [E + 2, 3] the path of the search; ``best`` [4] value, bound at the root, largest bound
-pruned, bound; ``count`` [4] items, depth, nodes, unplayed channels.
-``free`` holds the open items in its first ``count`` places and the decided ones behind them.
-
-Arrays come one by one: kernels that take tuples of arrays count references, and are up to four
-times slower here.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.core.jit import kernel
+from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
 
 BLURRED = 1e-3
 """With a gap above this, the greedy is tried with blurred densities as well."""
@@ -50,26 +40,58 @@ MOST_V, MOST_S = 1e100, 1e200
 """Larger numbers are refused: their squares and sums overflow, and a bound proves nothing."""
 
 
-@kernel
+class Given(NamedTuple):
+    """A slot's problem, over all channels."""
+
+    v: Floats
+    s: Floats
+    available: Bools
+    requests: Floats
+    capacity: Floats
+    warm: Bools  # a choice to try, or empty
+
+
+class Tree(NamedTuple):
+    """Work space of the search, for E channels and K device types.
+
+    ``free`` holds the open items in its first places and the decided ones behind them.
+    """
+
+    number: Floats  # [4, E] v, s, ρ, density
+    whole: Ints  # [6, E] channel of an item, free, decisions, best choice, order, trial
+    a: Floats  # [E, K] requests of the items
+    c: Floats  # [K]
+    small: Floats  # [8, max(K + 1, 2)] points, slopes and ways; [6] relaxed value and 1 if it fits
+    matrix: Floats  # [2, K + 1, K + 1] basis and metric
+    level: Floats  # [E + 2, 2 K + 5] path: point, Σ v, Σ s taken, bound, bound of the branch, room
+    stage: Ints  # [E + 2, 3] path: branches tried, open items, value of the first branch
+    best: Floats  # [4] value, bound at the root, largest bound pruned, bound
+    counts: Ints  # [4] items, depth, nodes, unplayed channels
+
+
+@inlined_kernel
+def close_enough(t: Tree, gap: float, absolute: float) -> float:
+    """Bound up to which a part of the tree need not be searched."""
+    return float(t.best[0] + max(gap * t.best[0], absolute))
+
+
+@inlined_kernel
 def lagrangian_bound(
-    point: Floats,
-    v: Floats,
-    s: Floats,
-    a: Floats,
-    free: Ints,
-    count: int,
-    v_in: float,
-    s_in: float,
-    room: Floats,
-    reduced: Floats,
-    slope: Floats,
-    part: Floats,
+    t: Tree, point: Floats, slope: Floats, count: int, v_in: float, s_in: float, room: Floats
 ) -> float:
     """Lagrangian bound F with ``v_in``, ``s_in`` taken in and ``room`` [K] left for open channels.
 
-    Writes a subgradient to ``slope`` [K + 1], reduced costs of the open channels to ``reduced``
-    [E], and to ``part`` the value of the relaxed choice {reduced > 0} and 1 if it fits, else 0.
+    Writes a subgradient to ``slope`` [K + 1], reduced costs of the ``count`` open channels, and to
+    ``small[6]`` the value of the relaxed choice {ρ > 0} and 1 if it fits, else 0.
     """
+    a, v, s, reduced, free, part = (
+        t.a,
+        t.number[0],
+        t.number[1],
+        t.number[2],
+        t.whole[1],
+        t.small[6],
+    )
     K = a.shape[1]
     q, half = 0.0, 0.0
     if point[K] > -math.inf:
@@ -120,17 +142,17 @@ def lagrangian_bound(
     return whole
 
 
-@kernel
-def record_relaxed(number: Floats, whole: Ints, count: int, n: int) -> None:
+@inner_kernel
+def record_relaxed(t: Tree, count: int) -> None:
     """Relaxed choice: {ρ > 0} of the open items, with the decided ones, is the best so far."""
-    reduced, free, decided, chosen = number[2], whole[1], whole[2], whole[3]
+    reduced, free, decided, chosen = t.number[2], t.whole[1], t.whole[2], t.whole[3]
     for j in range(count):
         chosen[free[j]] = 1 if reduced[free[j]] > 0.0 else 0
-    for j in range(count, n):
+    for j in range(count, t.counts[0]):
         chosen[free[j]] = decided[free[j]]
 
 
-@kernel
+@inner_kernel
 def _transform(basis: Floats, slope: Floats, turn: Floats, K: int) -> float:
     """Bᵀ g into ``turn``; returns its norm."""
     norm = 0.0
@@ -142,7 +164,7 @@ def _transform(basis: Floats, slope: Floats, turn: Floats, K: int) -> float:
     return math.sqrt(norm)
 
 
-@kernel
+@inner_kernel
 def _transform_back(basis: Floats, turn: Floats, norm: float, way: Floats, K: int) -> None:
     for k in range(K + 1):
         way[k] = 0.0
@@ -150,29 +172,17 @@ def _transform_back(basis: Floats, turn: Floats, norm: float, way: Floats, K: in
             way[k] += basis[k, h] * turn[h] / norm
 
 
-@kernel
-def r_algorithm(
-    number: Floats,
-    whole: Ints,
-    a: Floats,
-    n: int,
-    c: Floats,
-    basis: Floats,
-    small: Floats,
-    best: Floats,
-    step: float,
-    evaluations: int,
-    tolerance: float,
-) -> float:
+@inner_kernel
+def r_algorithm(t: Tree, step: float, evaluations: int, tolerance: float) -> float:
     """Shor's r-algorithm: minimise F from ``small[0]``; returns the step to go on with.
 
     ``small[1]`` receives the point of the smallest F. Stops when a step promises less than
     ``tolerance`` times the gap.
     """
-    K, v, s, reduced, free = c.shape[0], number[0], number[1], number[2], whole[1]
-    point, lowest, slope, later = small[0], small[1], small[2], small[3]
-    way, turn, part = small[4], small[5], small[6]
-    f = lagrangian_bound(point, v, s, a, free, n, 0.0, 0.0, c, reduced, slope, part)
+    K, n, c, best, basis = t.c.shape[0], t.counts[0], t.c, t.best, t.matrix[0]
+    point, lowest, slope, later = t.small[0], t.small[1], t.small[2], t.small[3]
+    way, turn, part = t.small[4], t.small[5], t.small[6]
+    f = lagrangian_bound(t, point, slope, n, 0.0, 0.0, c)
     used, lame = 1, 0
     while True:
         if f < best[1]:
@@ -181,7 +191,7 @@ def r_algorithm(
                 lowest[k] = point[k]
         if part[1] > 0.0 and part[0] > best[0]:
             best[0] = part[0]
-            record_relaxed(number, whole, n, n)
+            record_relaxed(t, n)
         # The subgradient in the transformed space, Bᵀ g; the way back is B (Bᵀ g) / ‖Bᵀ g‖.
         norm = _transform(basis, slope, turn, K)
         lame = lame + 1 if step * norm <= tolerance * (best[1] - best[0]) else 0
@@ -195,7 +205,7 @@ def r_algorithm(
                 point[k] -= step * way[k]
             if point[K] > -math.inf:
                 point[K] = min(max(point[K], -300.0), 300.0)
-            f = lagrangian_bound(point, v, s, a, free, n, 0.0, 0.0, c, reduced, later, part)
+            f = lagrangian_bound(t, point, later, n, 0.0, 0.0, c)
             used += 1
             tries += 1
             if f < best[1]:
@@ -224,37 +234,24 @@ def r_algorithm(
                     basis[k, h] -= 0.6 * way[k] * turn[h] / norm
 
 
-@kernel
-def polyak_steps(
-    number: Floats,
-    whole: Ints,
-    a: Floats,
-    n: int,
-    count: int,
-    here: Floats,
-    metric: Floats,
-    small: Floats,
-    best: Floats,
-    evaluations: int,
-    gap: float,
-    absolute: float,
-) -> float:
-    """Polyak steps: from the point of a level until F is small enough to prune; the smallest F.
+@inner_kernel
+def polyak_steps(t: Tree, d: int, gap: float, absolute: float, evaluations: int) -> float:
+    """Polyak steps: from the point of depth d until F is small enough to prune; the smallest F.
 
     ``small[1]`` receives its point, at which ``reduced`` is left. A relaxed choice that fits and is
     worth more than ``best[0]`` is recorded.
     """
-    K, v, s, reduced, free = a.shape[1], number[0], number[1], number[2], whole[1]
+    K, here, count, metric, best = t.c.shape[0], t.level[d], t.stage[d, 1], t.matrix[1], t.best
     v_in, s_in, room = here[K + 1], here[K + 2], here[K + 5 :]
-    point, lowest, slope, way, part = small[0], small[1], small[2], small[4], small[6]
+    point, lowest, slope, way, part = t.small[0], t.small[1], t.small[2], t.small[4], t.small[6]
     for k in range(K + 1):
         point[k] = here[k]
     least, scale = math.inf, 1.0
     for _ in range(evaluations):
-        f = lagrangian_bound(point, v, s, a, free, count, v_in, s_in, room, reduced, slope, part)
+        f = lagrangian_bound(t, point, slope, count, v_in, s_in, room)
         if part[1] > 0.0 and part[0] > best[0]:
             best[0] = part[0]
-            record_relaxed(number, whole, count, n)
+            record_relaxed(t, count)
         margin = max(gap * best[0], absolute)
         if f < least:
             least = f
@@ -278,10 +275,10 @@ def polyak_steps(
             point[k] -= length * way[k]
         if point[K] > -math.inf:
             point[K] = min(max(point[K], -300.0), 300.0)
-    return lagrangian_bound(lowest, v, s, a, free, count, v_in, s_in, room, reduced, slope, part)
+    return lagrangian_bound(t, lowest, slope, count, v_in, s_in, room)
 
 
-@kernel
+@inner_kernel
 def sort_descending(key: Floats, order: Ints, n: int) -> None:
     """Heap sort: 0 … n-1 by falling ``key``, ties by rising number."""
     for i in range(n):
@@ -310,15 +307,14 @@ def sort_descending(key: Floats, order: Ints, n: int) -> None:
                 break
 
 
-@kernel
-def greedy(
-    v: Floats, s: Floats, a: Floats, order: Ints, n: int, chosen: Ints, left: Floats, sums: Floats
-) -> int:
-    """Greedy: add channels in ``order`` while they fit and pay; the place of the first left out.
+@inner_kernel
+def greedy(t: Tree, left: Floats, sums: Floats) -> int:
+    """Greedy: add channels in order while they fit and pay; the place of the first left out.
 
-    ``chosen`` [E], ``left`` [K] (capacity left) and ``sums`` (Σ v x, Σ s x) are carried on.
+    The trial, ``left`` [K] (capacity left) and ``sums`` (Σ v x, Σ s x) are carried on.
     """
-    K = a.shape[1]
+    v, s, a, order, chosen = t.number[0], t.number[1], t.a, t.whole[4], t.whole[5]
+    K, n = a.shape[1], t.counts[0]
     border = n
     for j in range(n):
         e = order[j]
@@ -335,23 +331,13 @@ def greedy(
                 left[k] -= a[e, k]
         elif border == n:
             border = j
-    return border
+    return int(border)
 
 
-@kernel
-def local_search(
-    v: Floats,
-    s: Floats,
-    a: Floats,
-    order: Ints,
-    low: int,
-    high: int,
-    chosen: Ints,
-    left: Floats,
-    sums: Floats,
-    passes: int,
-) -> None:
+@inner_kernel
+def local_search(t: Tree, low: int, high: int, left: Floats, sums: Floats, passes: int) -> None:
     """Local search: adds, drops and swaps among ``order[low:high]`` for as long as they pay."""
+    v, s, a, order, chosen = t.number[0], t.number[1], t.a, t.whole[4], t.whole[5]
     K = a.shape[1]
     for _ in range(passes):
         changed = False
@@ -403,23 +389,16 @@ def local_search(
             return
 
 
-@kernel
-def _gather(
-    v_all: Floats,
-    s_all: Floats,
-    available: Bools,
-    a_all: Floats,
-    c: Floats,
-    number: Floats,
-    whole: Ints,
-    a: Floats,
-    count: Ints,
-) -> int:
+@inner_kernel
+def _gather(t: Tree, given: Given) -> int:
     """Preprocessing: gather the channels that could be chosen; -1, or one with bad numbers."""
+    c, v_all, s_all, a_all = given.capacity, given.v, given.s, given.requests
     K = c.shape[0]
+    for k in range(K):
+        t.c[k] = c[k]
     n, unplayed = 0, 0
     for e in range(v_all.shape[0]):
-        if not available[e]:
+        if not given.available[e]:
             continue
         small_enough = abs(v_all[e]) <= MOST_V and (s_all[e] <= MOST_S or s_all[e] == math.inf)
         if not (small_enough and s_all[e] >= 0.0):
@@ -432,25 +411,21 @@ def _gather(
         if s_all[e] == math.inf:
             unplayed += 1
         elif v_all[e] > 0.0 or s_all[e] > 0.0:
-            whole[0, n] = e
-            number[0, n] = v_all[e]
-            number[1, n] = s_all[e]
+            t.whole[0, n] = e
+            t.number[0, n] = v_all[e]
+            t.number[1, n] = s_all[e]
             for k in range(K):
-                a[n, k] = a_all[e, k]
+                t.a[n, k] = a_all[e, k]
             n += 1
-    count[0] = n
-    count[3] = unplayed
+    t.counts[0], t.counts[3] = n, unplayed
     return -1
 
 
-@kernel
-def _starting_point(
-    n: int, number: Floats, a: Floats, c: Floats, small: Floats, matrix: Floats
-) -> None:
+@inner_kernel
+def _starting_point(t: Tree) -> None:
     """Starting point (u, ln q), the units of its axes, and the basis that follows from them."""
-    K = c.shape[0]
-    v, s = number[0], number[1]
-    point, load = small[0], small[2]
+    a, c, v, s = t.a, t.c, t.number[0], t.number[1]
+    K, n, point, load = c.shape[0], t.counts[0], t.small[0], t.small[2]
     y, share = 0.0, 1.0
     for k in range(K):
         load[k] = 0.0
@@ -476,31 +451,20 @@ def _starting_point(
         point[K] = math.log(q)
     for k in range(K + 1):
         for h in range(K + 1):
-            matrix[0, k, h] = 0.0
-        matrix[0, k, k] = worth / (K * load[k]) if k < K and load[k] > 0.0 else 1.0
+            t.matrix[0, k, h] = 0.0
+        t.matrix[0, k, k] = worth / (K * load[k]) if k < K and load[k] > 0.0 else 1.0
 
 
-@kernel
-def _greedy(
-    n: int,
-    number: Floats,
-    whole: Ints,
-    a: Floats,
-    c: Floats,
-    small: Floats,
-    best: Floats,
-    warm: Bools,
-    blur: float,
-) -> None:
+@inner_kernel
+def _greedy(t: Tree, warm: Bools, blur: float) -> None:
     """Greedy and local search: improve ``best[0]`` from the prices ``small[1]`` and the warm start.
 
     ``blur`` changes the densities by up to this share, so that channels of equal density but
     different requests take turns instead of coming kind by kind.
     """
-    K = c.shape[0]
-    v, s, density = number[0], number[1], number[3]
-    order, trial, chosen = whole[4], whole[5], whole[3]
-    point, left, sums = small[1], small[2, :K], small[3]
+    K, n, a = t.c.shape[0], t.counts[0], t.a
+    v, s, density, trial = t.number[0], t.number[1], t.number[3], t.whole[5]
+    point, left, sums = t.small[1], t.small[2, :K], t.small[3]
     half = 0.5 / math.exp(point[K]) if point[K] > -math.inf else 0.0
     for e in range(n):
         price = 1e-300
@@ -508,16 +472,16 @@ def _greedy(
             price += max(point[k], 0.0) * a[e, k]
         spread = (e * 0.6180339887498949) % 1.0
         density[e] = (v[e] + s[e] * half) / price * (1.0 + blur * spread)
-    sort_descending(density, order, n)
+    sort_descending(density, t.whole[4], n)
     for start in range(2 if warm.shape[0] > 0 else 1):
         for k in range(K):
-            left[k] = c[k]
+            left[k] = t.c[k]
         sums[0], sums[1] = 0.0, 0.0
         for e in range(n):
             trial[e] = 0
         if start == 1:
             for e in range(n):
-                take = warm[whole[0, e]]
+                take = warm[t.whole[0, e]]
                 for k in range(K):
                     take = take and a[e, k] <= left[k]
                 if take:
@@ -526,91 +490,72 @@ def _greedy(
                     sums[1] += s[e]
                     for k in range(K):
                         left[k] -= a[e, k]
-        border = greedy(v, s, a, order, n, trial, left, sums)
+        border = greedy(t, left, sums)
         low, high = (0, n) if n <= 64 else (max(0, border - 32), min(n, border + 32))
-        local_search(v, s, a, order, low, high, trial, left, sums, 8)
+        local_search(t, low, high, left, sums, 8)
         # Summed afresh: adding and dropping leaves rounding behind.
         gain, y = 0.0, 0.0
         for e in range(n):
             if trial[e] != 0:
                 gain += v[e]
                 y += s[e]
-        if gain + math.sqrt(y) > best[0]:
-            best[0] = gain + math.sqrt(y)
+        if gain + math.sqrt(y) > t.best[0]:
+            t.best[0] = gain + math.sqrt(y)
             for e in range(n):
-                chosen[e] = trial[e]
+                t.whole[3, e] = trial[e]
 
 
-@kernel
-def reset_tree(
-    count: Ints, c: Floats, small: Floats, level: Floats, stage: Ints, whole: Ints, best: Floats
-) -> None:
-    """Reset the tree to its root: every item open, at the point ``small[7]``."""
-    K = c.shape[0]
-    for e in range(count[0]):
-        whole[1, e] = e
+@inner_kernel
+def reset_tree(t: Tree, gap: float, absolute: float) -> None:
+    """Reset the tree to its root: every item open, at the point ``small[7]``; or done already."""
+    K, here, best = t.c.shape[0], t.level[0], t.best
+    for e in range(t.counts[0]):
+        t.whole[1, e] = e
     for k in range(K + 1):
-        level[0, k] = small[7, k]
-    level[0, K + 1], level[0, K + 2], level[0, K + 3] = 0.0, 0.0, best[1]
+        here[k] = t.small[7, k]
+    here[K + 1], here[K + 2], here[K + 3] = 0.0, 0.0, best[1]
     for k in range(K):
-        level[0, K + 5 + k] = c[k]
-    stage[0, 0], stage[0, 1], stage[0, 2] = 0, count[0], -1
+        here[K + 5 + k] = t.c[k]
+    t.stage[0, 0], t.stage[0, 1], t.stage[0, 2] = 0, t.counts[0], -1
     best[2], best[3] = 0.0, max(best[1], best[0])
-    count[1] = 0
+    t.counts[1] = 0
+    if best[1] <= close_enough(t, gap, absolute):
+        best[2] = best[1]
+        t.counts[1] = -1
 
 
-@kernel
-def root(
-    v_all: Floats,
-    s_all: Floats,
-    available: Bools,
-    a_all: Floats,
-    c: Floats,
-    warm: Bools,
-    gap: float,
-    absolute: float,
-    evaluations: int,
-    number: Floats,
-    whole: Ints,
-    a: Floats,
-    small: Floats,
-    matrix: Floats,
-    level: Floats,
-    stage: Ints,
-    best: Floats,
-    count: Ints,
-) -> int:
+@lean_kernel
+def root(t: Tree, given: Given, gap: float, absolute: float, evaluations: int) -> int:
     """Root of the tree: bound and greedy choice; -1, or the first channel with senseless numbers.
 
     ``small[0]`` is the point to start from (NaN: none); ``small[7]`` receives the best one.
     With unplayed channels, s = +inf, it counts them and stops.
     """
-    K = c.shape[0]
+    small, matrix, best = t.small, t.matrix, t.best
     best[0], best[1], best[2], best[3] = 0.0, math.inf, 0.0, 0.0
-    count[1], count[2] = -1, 0
+    t.counts[1], t.counts[2] = -1, 0
+    bad = _gather(t, given)
+    K, n = t.c.shape[0], t.counts[0]
     small[7, K] = math.nan
-    bad = _gather(v_all, s_all, available, a_all, c, number, whole, a, count)
-    n = count[0]
-    if bad >= 0 or n == 0 or count[3] > 0:
+    if bad >= 0 or n == 0 or t.counts[3] > 0:
         return bad
     for e in range(n):
-        whole[1, e] = e
-        whole[3, e] = 0
+        t.whole[1, e] = e
+        t.whole[3, e] = 0
     cold = math.isnan(small[0, K])
-    _starting_point(n, number, a, c, small, matrix)
+    _starting_point(t)
     step = 0.5 if cold else 0.05
-    step = r_algorithm(number, whole, a, n, c, matrix[0], small, best, step, evaluations // 3, 1e-3)
-    _greedy(n, number, whole, a, c, small, best, warm, 0.0)
-    if best[1] > best[0] + max(gap * best[0], absolute):
+    step = r_algorithm(t, step, evaluations // 3, 1e-3)
+    _greedy(t, given.warm, 0.0)
+    if best[1] > close_enough(t, gap, absolute):
         for k in range(K + 1):
             small[0, k] = small[1, k]
-        close = 0.02 if n <= 64 else 1e-5
-        r_algorithm(number, whole, a, n, c, matrix[0], small, best, step, evaluations, close)
+        r_algorithm(t, step, evaluations, 0.02 if n <= 64 else 1e-5)
         if n > 64:
-            _greedy(n, number, whole, a, c, small, best, warm[:0], 0.0)
+            _greedy(t, given.warm[:0], 0.0)
         blur = 1e-3
         while blur < 0.5 and best[1] > best[0] + max(gap * best[0], absolute, BLURRED * best[0]):
-            _greedy(n, number, whole, a, c, small, best, warm[:0], blur)
+            _greedy(t, given.warm[:0], blur)
             blur *= 5.0
     # The metric B Bᵀ that the r-algorithm learned serves the Polyak steps of all nodes.
     for k in range(K + 1):
@@ -619,33 +564,16 @@ def root(
             matrix[1, k, h] = 0.0
             for j in range(K + 1):
                 matrix[1, k, h] += matrix[0, k, j] * matrix[0, h, j]
-    reset_tree(count, c, small, level, stage, whole, best)
-    if best[1] <= best[0] + max(gap * best[0], absolute):
-        best[2] = best[1]
-        count[1] = -1
+    reset_tree(t, gap, absolute)
     return -1
 
 
-@kernel
-def _fix_variables(
-    d: int,
-    f: float,
-    number: Floats,
-    free: Ints,
-    decided: Ints,
-    a: Floats,
-    level: Floats,
-    stage: Ints,
-    gap: float,
-    absolute: float,
-    best: Floats,
-) -> float:
+@inner_kernel
+def _fix_variables(t: Tree, d: int, f: float, gap: float, absolute: float) -> float:
     """Variable fixing by reduced costs; the node's bound, or -inf when nothing is left."""
-    K = a.shape[1]
-    v, s, reduced = number[0], number[1], number[2]
-    here = level[d]
-    m = stage[d, 1]
-    target = best[0] + max(gap * best[0], absolute)
+    a, v, s, reduced, free, best = t.a, t.number[0], t.number[1], t.number[2], t.whole[1], t.best
+    K, here, m = a.shape[1], t.level[d], t.stage[d, 1]
+    target = close_enough(t, gap, absolute)
     j = 0
     while j < m:
         e = free[j]
@@ -662,7 +590,7 @@ def _fix_variables(
         else:
             j += 1
             continue
-        decided[e] = 1 if take else 0
+        t.whole[2, e] = 1 if take else 0
         if take:
             here[K + 1] += v[e]
             here[K + 2] += s[e]
@@ -670,7 +598,7 @@ def _fix_variables(
                 here[K + 5 + k] -= a[e, k]
         m -= 1
         free[j], free[m] = free[m], e
-    stage[d, 1] = m
+    t.stage[d, 1] = m
     here[K + 3] = min(here[K + 3], f)
     if f <= target:
         best[2] = max(best[2], f)
@@ -678,7 +606,7 @@ def _fix_variables(
     return f
 
 
-@kernel
+@inner_kernel
 def _dominates(i: int, j: int, v: Floats, s: Floats, a: Floats) -> bool:
     """Dominance: some best choice that has j has i, worth no less and taking no more."""
     if v[i] < v[j] or s[i] < s[j]:
@@ -691,35 +619,24 @@ def _dominates(i: int, j: int, v: Floats, s: Floats, a: Floats) -> bool:
     return better
 
 
-@kernel
-def _branch(
-    d: int,
-    value: int,
-    number: Floats,
-    a: Floats,
-    free: Ints,
-    decided: Ints,
-    level: Floats,
-    stage: Ints,
-) -> None:
+@inner_kernel
+def _branch(t: Tree, d: int, value: int) -> None:
     """Branch: set up depth d + 1, the branching channel, last of the open ones, and what follows.
 
     Without it, no channel that it comes before; with it, every channel that comes before it. The
     order is partial and strict, so exchanging along it turns some optimum into one that obeys.
     """
-    K = a.shape[1]
-    v, s = number[0], number[1]
-    m = stage[d, 1] - 1
+    a, v, s, free = t.a, t.number[0], t.number[1], t.whole[1]
+    K, m, below = a.shape[1], t.stage[d, 1] - 1, t.level[d + 1]
     e = free[m]
-    below = level[d + 1]
     for k in range(2 * K + 5):
-        below[k] = level[d, k]
+        below[k] = t.level[d, k]
     j = m
     while j >= 0:
         i = free[j]
         follows = i == e or (_dominates(e, i, v, s, a) if value == 0 else _dominates(i, e, v, s, a))
         if follows:
-            decided[i] = value
+            t.whole[2, i] = value
             if value == 1:
                 below[K + 1] += v[i]
                 below[K + 2] += s[i]
@@ -729,10 +646,10 @@ def _branch(
                 m -= 1
                 free[j], free[m] = free[m], i
         j -= 1
-    stage[d + 1, 0], stage[d + 1, 1] = 0, m
+    t.stage[d + 1, 0], t.stage[d + 1, 1] = 0, m
 
 
-@kernel
+@inner_kernel
 def _most_undecided(reduced: Floats, free: Ints, m: int) -> int:
     """Where the channel is whose reduced worth is nearest to zero."""
     place = 0
@@ -742,26 +659,12 @@ def _most_undecided(reduced: Floats, free: Ints, m: int) -> int:
     return place
 
 
-@kernel
-def search(
-    gap: float,
-    absolute: float,
-    nodes: int,
-    evaluations: int,
-    number: Floats,
-    whole: Ints,
-    a: Floats,
-    small: Floats,
-    matrix: Floats,
-    level: Floats,
-    stage: Ints,
-    best: Floats,
-    count: Ints,
-) -> None:
+@lean_kernel
+def search(t: Tree, gap: float, absolute: float, nodes: int, evaluations: int) -> None:
     """Branch and bound for P3, ESDP (12), depth first, for ``nodes`` more nodes or to its end."""
-    K = a.shape[1]
-    reduced, free, decided, chosen = number[2], whole[1], whole[2], whole[3]
-    n, d, left = count[0], count[1], nodes
+    K, level, stage, best = t.c.shape[0], t.level, t.stage, t.best
+    reduced, free = t.number[2], t.whole[1]
+    n, d, left = t.counts[0], t.counts[1], nodes
     while d >= 0:
         here = level[d]
         m = stage[d, 1]
@@ -775,16 +678,14 @@ def search(
             if not possible:
                 d -= 1
                 continue
-            f = polyak_steps(
-                number, whole, a, n, m, here, matrix[1], small, best, evaluations, gap, absolute
-            )
-            if min(f, here[K + 3]) <= best[0] + max(gap * best[0], absolute):
+            f = polyak_steps(t, d, gap, absolute, evaluations)
+            if min(f, here[K + 3]) <= close_enough(t, gap, absolute):
                 best[2] = max(best[2], min(f, here[K + 3]))
                 d -= 1
                 continue
             for k in range(K + 1):
-                here[k] = small[1, k]
-            f = _fix_variables(d, f, number, free, decided, a, level, stage, gap, absolute, best)
+                here[k] = t.small[1, k]
+            f = _fix_variables(t, d, f, gap, absolute)
             m = stage[d, 1]
             if f == -math.inf:
                 d -= 1
@@ -793,7 +694,8 @@ def search(
                 worth = here[K + 1] + math.sqrt(here[K + 2])
                 if worth > best[0]:
                     best[0] = worth
-                    chosen[:n] = decided[:n]
+                    for e in range(n):
+                        t.whole[3, e] = t.whole[2, e]
                 d -= 1
                 continue
             # Branch on the most undecided channel, its relaxed value first.
@@ -804,19 +706,19 @@ def search(
             stage[d, 0] = 1
             stage[d, 2] = 1 if reduced[e] > 0.0 else 0
             here[K + 4] = f - least  # bound of the branch against the relaxed value
-            _branch(d, stage[d, 2], number, a, free, decided, level, stage)
+            _branch(t, d, stage[d, 2])
             d += 1
         elif stage[d, 0] == 1:
             stage[d, 0] = 2
-            if here[K + 4] <= best[0] + max(gap * best[0], absolute):
+            if here[K + 4] <= close_enough(t, gap, absolute):
                 best[2] = max(best[2], here[K + 4])
             else:
-                _branch(d, 1 - stage[d, 2], number, a, free, decided, level, stage)
+                _branch(t, d, 1 - stage[d, 2])
                 level[d + 1, K + 3] = here[K + 4]
                 d += 1
         else:
             d -= 1
-    count[1], count[2] = d, count[2] + nodes - left
+    t.counts[1], t.counts[2] = d, t.counts[2] + nodes - left
     # What is still open on the path bounds the rest, with all that was pruned.
     bound = max(best[2], best[0])
     for i in range(d + 1):
@@ -825,32 +727,17 @@ def search(
     best[3] = min(bound, max(best[1], best[0]))
 
 
-@kernel
+@lean_kernel
 def core_search(
-    gap: float,
-    absolute: float,
-    core: int,
-    nodes: int,
-    evaluations: int,
-    c: Floats,
-    number: Floats,
-    whole: Ints,
-    a: Floats,
-    small: Floats,
-    matrix: Floats,
-    level: Floats,
-    stage: Ints,
-    best: Floats,
-    count: Ints,
+    t: Tree, gap: float, absolute: float, core: int, nodes: int, evaluations: int
 ) -> None:
     """Core search: improve the choice among the ``core`` or fewer channels with the least |ρ|.
 
     The others keep their relaxed choice. Afterwards the search stands at its beginning again.
     """
-    K = a.shape[1]
-    n = count[0]
-    v, s, reduced, free, decided = number[0], number[1], number[2], whole[1], whole[2]
-    f = lagrangian_bound(small[7], v, s, a, free, n, 0.0, 0.0, c, reduced, small[2], small[6])
+    K, n, here = t.c.shape[0], t.counts[0], t.level[0]
+    reduced, free = t.number[2], t.whole[1]
+    f = lagrangian_bound(t, t.small[7], t.small[2], n, 0.0, 0.0, t.c)
     # Bisect the |ρ| below which three quarters of the core to all of it lie.
     low, high = 0.0, f
     for _ in range(50):
@@ -864,7 +751,6 @@ def core_search(
             low = middle
             if 4 * within > 3 * core:
                 break
-    here = level[0]
     m, back = 0, n
     for e in range(n):
         if abs(reduced[e]) <= low:
@@ -873,32 +759,15 @@ def core_search(
             continue
         back -= 1
         free[back] = e
-        decided[e] = 1 if reduced[e] > 0.0 else 0
-        if decided[e] == 1:
-            here[K + 1] += v[e]
-            here[K + 2] += s[e]
+        t.whole[2, e] = 1 if reduced[e] > 0.0 else 0
+        if reduced[e] > 0.0:
+            here[K + 1] += t.number[0, e]
+            here[K + 2] += t.number[1, e]
             for k in range(K):
-                here[K + 5 + k] -= a[e, k]
-    stage[0, 1] = m
-    search(
-        gap,
-        absolute,
-        nodes,
-        evaluations,
-        number,
-        whole,
-        a,
-        small,
-        matrix,
-        level,
-        stage,
-        best,
-        count,
-    )
-    reset_tree(count, c, small, level, stage, whole, best)
-    if best[1] <= best[0] + max(gap * best[0], absolute):
-        best[2] = best[1]
-        count[1] = -1
+                here[K + 5 + k] -= t.a[e, k]
+    t.stage[0, 1] = m
+    search(t, gap, absolute, nodes, evaluations)
+    reset_tree(t, gap, absolute)
 
 
 EVALUATIONS, NODE_EVALUATIONS = 300, 3
@@ -931,43 +800,48 @@ class BranchAndBound:
     def __init__(self, requests: Floats):
         E, K = requests.shape
         self.requests = requests
-        self.whole = np.zeros((6, E), dtype=np.int64)
-        self.small = np.zeros((8, max(K + 1, 2)))
-        self.best, self.count = np.zeros(4), np.zeros(4, dtype=np.int64)
-        level, stage = np.zeros((E + 2, 2 * K + 5)), np.zeros((E + 2, 3), dtype=np.int64)
-        # In the order in which the kernels take them.
-        self._space: tuple[Any, ...] = np.zeros((4, E)), self.whole, np.zeros((E, K)), self.small
-        self._space += np.zeros((2, K + 1, K + 1)), level, stage, self.best, self.count
+        self._tree = Tree(
+            number=np.zeros((4, E)),
+            whole=np.zeros((6, E), dtype=np.int64),
+            a=np.zeros((E, K)),
+            c=np.zeros(K),
+            small=np.zeros((8, max(K + 1, 2))),
+            matrix=np.zeros((2, K + 1, K + 1)),
+            level=np.zeros((E + 2, 2 * K + 5)),
+            stage=np.zeros((E + 2, 3), dtype=np.int64),
+            best=np.zeros(4),
+            counts=np.zeros(4, dtype=np.int64),
+        )
         self._nobody = np.zeros(0, dtype=np.bool_)
 
     @property
     def value(self) -> float:
-        return float(self.best[0])
+        return float(self._tree.best[0])
 
     @property
     def bound(self) -> float:
-        return float(self.best[3])
+        return float(self._tree.best[3])
 
     @property
     def items(self) -> int:
-        return int(self.count[0])
+        return int(self._tree.counts[0])
 
     @property
     def unplayed(self) -> int:
         """How many available channels that fit alone have s = +inf; they are left out."""
-        return int(self.count[3])
+        return int(self._tree.counts[3])
 
     @property
     def nodes(self) -> int:
-        return int(self.count[2])
+        return int(self._tree.counts[2])
 
     def point(self) -> Floats:
         """Prices and ln q of the bound, shape [K + 1]; a copy."""
-        return np.array(self.small[7])
+        return np.array(self._tree.small[7])
 
     @property
     def finished(self) -> bool:
-        return bool(self.count[1] < 0)
+        return bool(self._tree.counts[1] < 0)
 
     def start(
         self,
@@ -991,19 +865,19 @@ class BranchAndBound:
             For an available channel whose v is not finite or whose s is negative or NaN, or where
             either is so large that sums of squares are not finite.
         """
-        self.small[0] = np.nan if point is None else point
+        self._tree.small[0] = np.nan if point is None else point
         warm = self._nobody if x is None else x
-        given = v, s, available, self.requests, capacity, warm
-        if root(*given, gap, absolute, EVALUATIONS, *self._space) >= 0:
+        given = Given(v, s, available, self.requests, capacity, warm)
+        if root(self._tree, given, gap, absolute, EVALUATIONS) >= 0:
             check_statistics(v, s, available)
         if not self.finished and self.items > CORE:
-            core_search(gap, absolute, CORE, CORE_NODES, NODE_EVALUATIONS, capacity, *self._space)
+            core_search(self._tree, gap, absolute, CORE, CORE_NODES, NODE_EVALUATIONS)
 
     def search(self, gap: float, absolute: float, nodes: int) -> None:
         """Search on until the bound is close enough, or the nodes are used up."""
         if not self.finished and nodes > 0:
-            search(gap, absolute, nodes, NODE_EVALUATIONS, *self._space)
+            search(self._tree, gap, absolute, nodes, NODE_EVALUATIONS)
 
     def chosen(self, x: Bools) -> None:
         n = self.items
-        x[self.whole[0, :n][self.whole[3, :n] != 0]] = True
+        x[self._tree.whole[0, :n][self._tree.whole[3, :n] != 0]] = True
