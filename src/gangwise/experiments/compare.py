@@ -446,6 +446,9 @@ def compare(
     out : path or Store, optional
         A folder of results for the experiment ``name``. What was played there before is not played
         again; a run that was stopped goes on where it was.
+
+    Other Parameters
+    ----------------
     progress : callable, optional
         ``progress(what, done, of)``, in slots of all runs.
     jobs : int

@@ -17,7 +17,6 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -247,9 +246,7 @@ def _in_processes(
         ]
         try:
             where = workers.jobs, workers.backend, workers.address
-            with closing(parallel(_attempt, tasks, *where)) as finished:
-                for key, outcome in finished:
-                    take(key, outcome)
+            parallel(_attempt, tasks, lambda done: take(*done), *where)
         except WorkersLost as lost:
             attempts = attempts + 1 if len(left) == before else 0
             if attempts == ATTEMPTS:

@@ -454,6 +454,11 @@ def tune(
         In all, with those of earlier calls. The default is the first of them if it is in range.
     seeds, validation : sequence of int
         Seeds that judge trials; seeds on which the best is compared with the default.
+
+    Other Parameters
+    ----------------
+    slots : int, optional
+        Slots per run; by default the scenario's own number.
     metric : str
         A metric of a single number per run, see :mod:`gangwise.experiments.runs`; by default
         ``reward.mean``, or the objective of a scenario that plays whole runs.

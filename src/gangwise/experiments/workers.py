@@ -8,9 +8,10 @@ up all of them, which is reported as :class:`WorkersLost`.
 from __future__ import annotations
 
 import importlib
+import logging
 import socket
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
@@ -18,7 +19,7 @@ from typing import Any, TypeVar
 
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from joblib.externals.loky.backend import resource_tracker as loky_tracker
-from joblib.externals.loky.process_executor import BrokenProcessPool
+from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownExecutorError
 from joblib.parallel import ParallelBackendBase
 
 from gangwise.core.errors import ScenarioError, StoreError, to_install
@@ -44,11 +45,12 @@ def at_once(jobs: int) -> int:
 def parallel(
     function: Callable[..., T],
     tasks: Iterable[tuple[Any, ...]],
+    take: Callable[[T], None],
     jobs: int,
     backend: str,
     address: str | None,
-) -> Generator[T, None, None]:
-    """``function(*task)`` of every task, in the order in which they get finished.
+) -> None:
+    """Let ``take`` have ``function(*task)`` of every task, in the order in which they finish.
 
     Raises WorkersLost when workers died and the backend does not start their tasks again by itself.
     Raises ScenarioError, StoreError when the backend is not installed, has no address, or does not
@@ -64,8 +66,11 @@ def parallel(
                 results = Parallel(return_as="generator_unordered", batch_size=1)(
                     delayed(function)(*task) for task in tasks
                 )
+            # The loop stands in the frame that closes what it loops over: a Ctrl-C may strike
+            # between two frames, and workers would then be left to the end of the interpreter.
             try:
-                yield from results
+                for result in results:
+                    take(result)
             except lost as error:
                 why = next(iter(str(error).splitlines()), "")
                 raise WorkersLost(f"{type(error).__name__}: {why}") from None
@@ -73,6 +78,14 @@ def parallel(
                 with warnings.catch_warnings():  # joblib's advice to users who stop early
                     warnings.simplefilter("ignore", UserWarning)
                     results.close()
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Not what a thread of loky logs when it hands out a task while the workers are ended."""
+    return not (record.exc_info and isinstance(record.exc_info[1], ShutdownExecutorError))
+
+
+logging.getLogger("concurrent.futures").addFilter(_is_news)
 
 
 @contextmanager

@@ -374,12 +374,17 @@ class Jobs(Tabular):
 
         Parameters
         ----------
-        submit, run, limit, deadline, budget : array_like
-            Seconds; NaN where missing. A missing limit becomes the run time, and is noted.
+        submit, run : array_like
+            Seconds; NaN where missing.
         tasks : array_like
             Size of the gang.
         demand : mapping
             Device type → devices that one task asks for (default: one ``cpu``).
+
+        Other Parameters
+        ----------------
+        limit, deadline, budget : array_like
+            Seconds; NaN where missing. A missing limit becomes the run time, and is noted.
         per_node : array_like
             Most tasks on one node, 0 for as many as fit, 1 for one a node.
         constraint : sequence of mappings, optional

@@ -200,8 +200,12 @@ def inspect(
     **knobs
         Arguments of the reader that tells servers, jobs and load, or of the twin.
 
-    Raises TraceError when there is nothing at the path; with ``strict``, at the first bad row;
-    UnknownName for an argument that the reader or the twin does not have.
+    Raises
+    ------
+    TraceError
+        When there is nothing at the path; with ``strict``, at the first bad row.
+    UnknownName
+        For an argument that the reader or the twin does not have.
 
     Examples
     --------

@@ -289,7 +289,12 @@ def jobs_of(
     rows : bool
         Whether the log keeps its table ``rows``, which a replay has no use for.
 
-    Raises TraceError when no job can be played; UnknownName for a column that does not exist.
+    Raises
+    ------
+    TraceError
+        When no job can be played.
+    UnknownName
+        For a column that does not exist.
     """
     return _Making(tables, job_type).log(nodes, rows)
 

@@ -144,8 +144,12 @@ def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: 
         :class:`~gangwise.traces.slots.settings.SpeedsSettings` or
         :class:`~gangwise.traces.slots.settings.JobsSettings`, unless the reader builds another.
 
-    Raises TraceError when nothing is recognised: says what was looked for and what was found;
-    UnknownName for a format, family or setting that does not exist.
+    Raises
+    ------
+    TraceError
+        When nothing is recognised: says what was looked for and what was found.
+    UnknownName
+        For a format, family or setting that does not exist.
 
     Examples
     --------

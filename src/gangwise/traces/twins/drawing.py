@@ -417,8 +417,12 @@ def twin(
     **options
         Settings of one twin, see its page.
 
-    Raises UnknownName for a twin or option that does not exist; ScenarioError for a number that
-    makes no sense.
+    Raises
+    ------
+    UnknownName
+        For a twin or option that does not exist.
+    ScenarioError
+        For a number that makes no sense.
 
     Examples
     --------
