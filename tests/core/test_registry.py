@@ -33,6 +33,13 @@ def test_unknown_names_say_what_was_probably_meant():
         create("scenario", "ogasched-default-v1:contension=1")
 
 
+@pytest.mark.parametrize("text", ["plan:keep=nan", "ogasched-react:steps=many", "esdp:kappa=much"])
+def test_a_word_where_a_number_belongs_is_named(text):
+    argument, word = text.split(":")[1].split("=")
+    with pytest.raises(ScenarioError, match=f"{argument} of policy .* is '{word}'.* a number"):
+        create("policy", text)
+
+
 def test_a_taken_name_is_refused():
     register("policy", "mine-too", Fairness)
     register("policy", "mine-too", Fairness)  # the same again changes nothing

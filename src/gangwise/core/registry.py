@@ -12,6 +12,7 @@ import dataclasses
 import importlib
 import importlib.util
 import inspect
+import math
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -131,7 +132,7 @@ def first_entry(kind: Kind, target: str) -> Entry | None:
     return None
 
 
-_TRUTH = {"true": True, "false": False}
+_WORDS = {"true": True, "false": False, "inf": math.inf}
 
 
 def parse(specification: str) -> tuple[str, dict[str, Any]]:
@@ -150,8 +151,8 @@ def parse(specification: str) -> tuple[str, dict[str, Any]]:
             raise ScenarioError(f"{specification!r}: write arguments as name:key=value,key=value")
         try:
             arguments[key.strip()] = ast.literal_eval(text.strip())
-        except (ValueError, SyntaxError):  # a word; the two of TOML are truth values
-            arguments[key.strip()] = _TRUTH.get(text.strip(), text.strip())
+        except (ValueError, SyntaxError):  # a word; of TOML's, all but nan, which nothing takes
+            arguments[key.strip()] = _WORDS.get(text.strip(), text.strip())
     return name, arguments
 
 
@@ -273,6 +274,7 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
     for argument in given:
         if accepted is not None and argument not in accepted:
             raise UnknownName(f"argument of {kind} {name!r}", argument, accepted)
+    _require_numbers(f"{kind} {name!r}", factory, given)
     try:
         made = factory(**given)
         if kind == "policy":
@@ -280,6 +282,16 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
         return made
     except TypeError as error:
         raise ScenarioError(f"{kind} {name!r} with {given}: {error}") from error
+
+
+NUMBERS = (int, float, "int", "float", "int | None", "float | None")
+
+
+def _require_numbers(what: str, factory: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    """Raise ScenarioError for a word where a number belongs: most classes compare it unseen."""
+    for name, parameter in inspect.signature(factory).parameters.items():
+        if parameter.annotation in NUMBERS and isinstance(given.get(name), str):
+            raise ScenarioError(f"{name} of {what} is {given[name]!r}; it must be a number")
 
 
 LARGEST = 10_000_000

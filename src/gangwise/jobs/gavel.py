@@ -273,8 +273,6 @@ class Gavel:
             raise ScenarioError(
                 f"gavel: there is no objective {self.objective!r}; there are {', '.join(known)}"
             )
-        if str(self.seconds) == "inf":  # a text, on the command line
-            self.seconds = np.inf
         if not self.seconds > 0:
             raise ScenarioError(f"gavel: a round of {self.seconds} s; give a positive length")
 
