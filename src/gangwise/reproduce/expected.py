@@ -50,14 +50,7 @@ def _fits(one: Reading, other: Reading) -> bool:
 
 
 class Readings:
-    """Which readings of the paper agree with a claim.
-
-    Parameters
-    ----------
-    claim : Claim
-    rows : sequence of Row
-        Of the claim.
-    """
+    """Which readings of the paper agree with a claim, from its rows."""
 
     def __init__(self, claim: Claim, rows: Sequence[Row]) -> None:
         self.claim = claim
@@ -201,22 +194,13 @@ def _seeds_path(quick: bool) -> Path:
 
 
 class Stamp(NamedTuple):
-    """What is known of a rule, or of the rule by which a result was judged.
+    """What is known of a rule, or of the rule by which a result was judged."""
 
-    Attributes
-    ----------
-    rule : str
-        Hash of all that decides the claim's word, see :func:`rule_hash`.
-    at : str
-        Of a rule: since when it is committed. Of a result: when its first run was made, UTC; empty
-        where the number was there before its rule.
-    commit : str
-        The one whose rules were in force when the result was played, where known.
-    """
-
-    rule: str
+    rule: str  # hash of all that decides the claim's word, see :func:`rule_hash`
+    # Of a rule: since when it is committed. Of a result: when its first run was made, UTC; empty
+    # where the number was there before its rule.
     at: str = ""
-    commit: str = ""
+    commit: str = ""  # the one whose rules were in force when the result was played, where known
 
 
 def claim_id(artefact: Artefact, claim: Claim) -> str:
@@ -260,11 +244,7 @@ def write_rules(artefacts: Iterable[Artefact]) -> Path:
 def stamp(artefacts: Iterable[Artefact], played: float | None) -> Path:
     """Say by which rules the results of these artefacts were judged, and when they were played.
 
-    Parameters
-    ----------
-    artefacts : iterable of Artefact
-    played : float, optional
-        When the first of their runs was made, seconds since 1970; None: before their rules.
+    ``played`` is when the first of their runs was made, seconds since 1970; None: before the rules.
     """
     found = read_stamps("played")
     at, commit = ("", "") if played is None else (_utc(played), _rules_commit())

@@ -16,9 +16,7 @@ from gangwise.core.arrays import Floats
 from gangwise.core.errors import UnknownName
 from gangwise.experiments.filling import untimed, with_gpus
 from gangwise.experiments.replay_scenario import Played, ReplayScenario, only_jobs
-from gangwise.experiments.results import Results
 from gangwise.experiments.runs import Rows
-from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.jobs.filling import Filling
 from gangwise.jobs.gavel import allocation, water_filling
 from gangwise.jobs.metrics import spread
@@ -26,17 +24,7 @@ from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import fresh
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.reproduce.measures import ALL, Cell
 from gangwise.traces.formats.measured_speeds import GavelThroughputs, Job
-
-
-def metric(results: Results, who: str, metric: str, cell: Cell = ALL) -> Estimate:
-    """A number of every run: its mean and interval over seeds."""
-    rows = results.per_seed(metric)
-    for key, value in cell.items():
-        rows = rows.filter(rows[key] == value)
-    return mean_and_interval(rows.filter(rows["policy"] == who).sort("seed")["value"].to_numpy())
-
 
 # RLScheduler (Zhang et al., SC 2020)
 
