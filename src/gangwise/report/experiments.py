@@ -318,11 +318,7 @@ def differences(shown: Shown) -> list[Dots]:
         best, *others = numbers.ranking(cell)
         rows = {other: row for other in others if (row := numbers.over(other).get((cell, best)))}
         percent = all(row["percent"] for row in rows.values())
-        of = {
-            other: Estimate(row["mean"], row["low"], row["high"])
-            for other, row in rows.items()
-            if row["percent"] == percent
-        }
+        of = {other: Estimate.of(row) for other, row in rows.items() if row["percent"] == percent}
         unit = "%" if percent else results.unit or "reward"
         what = f"{'Change' if results.minimise else 'Lead'} of {best} over each other, {unit}"
         return dots(what, of, caption, shown.looks)

@@ -22,8 +22,8 @@ from gangwise.experiments.statistics import (
     Estimate,
     count,
     decimals_for,
-    estimate,
     estimate_text,
+    mean_and_interval,
     number,
     small_share,
 )
@@ -77,7 +77,7 @@ class Numbers:
         found: dict[str, dict[At, Estimate]] = {}
         for group, part in rows.group_by(by, maintain_order=True):
             of = found.setdefault(group[0], {})
-            of[group[1:-1], group[-1]] = estimate(part["value"].to_numpy())
+            of[group[1:-1], group[-1]] = mean_and_interval(part["value"].to_numpy())
         return found
 
     @property
@@ -190,7 +190,7 @@ class Numbers:
     def lead(self, base: str, at: At) -> Estimate:
         """How much more than another a policy earned, in per cent where that says something."""
         row = self.over(base).get(at)
-        return Estimate(row["mean"], row["low"], row["high"]) if row and row["percent"] else NONE
+        return Estimate.of(row) if row and row["percent"] else NONE
 
     def better(self, cell: Place, best: str, other: str) -> Mapping[str, Any] | None:
         """The row of :meth:`over` that says how much better one policy is: positive is better."""
@@ -239,9 +239,9 @@ class Numbers:
         frame = self.results.against(comparator)
         for group, part in frame.group_by(by, maintain_order=True):
             at = (group[:-1], str(group[-1]))
-            regret[at] = estimate(part["regret"].to_numpy())
+            regret[at] = mean_and_interval(part["regret"].to_numpy())
             if not part["share"].has_nulls():
-                share[at] = estimate(part["share"].to_numpy())
+                share[at] = mean_and_interval(part["share"].to_numpy())
         return regret, share
 
     @cached_property
@@ -393,7 +393,7 @@ def _lead_of_cell(numbers: Numbers, cell: Place) -> str:
 
 
 def _ahead(row: Mapping[str, Any], numbers: Numbers) -> str:
-    of = Estimate(row["mean"], row["low"], row["high"])
+    of = Estimate.of(row)
     decimals = 1 if of.half is None else max(1, decimals_for([of]))
     half = "" if of.half is None else f" ± {number(of.half, decimals)}"
     more = "less" if numbers.results.minimise else "more"

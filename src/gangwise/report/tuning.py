@@ -117,7 +117,7 @@ def _gain(tuning: Tuning, trial: Trial) -> tuple[Estimate, bool]:
     row = tuning.over_default(trial)
     if row is None:
         return Estimate(0.0, None, None), (np.asarray(tuning.default.values) > 0).all().item()
-    return Estimate(row["mean"], row["low"], row["high"]), row["percent"]
+    return Estimate.of(row), row["percent"]
 
 
 def trial_dots(tuning: Tuning) -> list[Dots]:
@@ -180,12 +180,7 @@ def trials_sheet(tuning: Tuning, numbers: Numbers) -> Sheet:
     called = [*labels(tried, tuning.default.arguments), DEFAULT]  # the last one is number −1
     rows = [tuning.over_default(trial) for trial in shown]
     percent = any(row and row["percent"] for row in rows)
-    changes = [
-        Estimate(row["mean"], row["low"], row["high"])
-        if row and row["percent"] == percent
-        else NONE
-        for row in rows
-    ]
+    changes = [Estimate.of(row) if row and row["percent"] == percent else NONE for row in rows]
     metric = in_words(tuning.metric) + ", s" * (tuning.metric == EVERY)
     times = [numbers.of("us_per_slot").get(((), called[trial.number]), NONE) for trial in shown]
     columns = [
