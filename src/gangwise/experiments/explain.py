@@ -27,7 +27,7 @@ from gangwise.jobs.schedule import Tables
 from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.simulation import JobSimulation
 
-SERVERS = 4  # at most so many nodes or jobs are listed in a sentence
+MOST_LISTED = 4  # at most so many nodes or jobs are listed in a sentence
 
 
 @dataclass
@@ -152,9 +152,11 @@ class _Following(JobSimulation):
         if reason.constraint == self._last:
             return
         self._last = reason.constraint
-        names = ", ".join(sorted(placed)[:SERVERS])
-        room = f"; room for a task on {', '.join(reason.nodes[:SERVERS])}" if reason.nodes else ""
-        freed = f"; the end of {', '.join(reason.frees[:SERVERS])} would let it start"
+        names = ", ".join(sorted(placed)[:MOST_LISTED])
+        room = (
+            f"; room for a task on {', '.join(reason.nodes[:MOST_LISTED])}" if reason.nodes else ""
+        )
+        freed = f"; the end of {', '.join(reason.frees[:MOST_LISTED])} would let it start"
         self._note(
             now,
             "waits",
@@ -171,7 +173,7 @@ class _Following(JobSimulation):
         names = books.nodes.names
         fits = books.fits(job.shape)
         chosen = {n for n, _ in action.tasks}
-        where = ", ".join(f"{names[n]} ({c})" for n, c in action.tasks[:SERVERS])
+        where = ", ".join(f"{names[n]} ({c})" for n, c in action.tasks[:MOST_LISTED])
         count = sum(c for _, c in action.tasks)
         fewer = f"admitted with {count} of {job.tasks} pods, " * (count < job.tasks)
         rest = [int(n) for n in np.argsort(-fits, kind="stable") if fits[n] and n not in chosen]
@@ -192,15 +194,15 @@ class _Following(JobSimulation):
         elif rest:
             self.sentences.append(
                 f"At {_seconds(now)} there was room as well on "
-                + ", ".join(f"{names[n]} (for {int(fits[n])})" for n in rest[:SERVERS])
-                + (f" and {len(rest) - SERVERS} more" if len(rest) > SERVERS else "")
+                + ", ".join(f"{names[n]} (for {int(fits[n])})" for n in rest[:MOST_LISTED])
+                + (f" and {len(rest) - MOST_LISTED} more" if len(rest) > MOST_LISTED else "")
                 + f"; the choice, {getattr(choice, 'name', type(choice).__name__)}, preferred "
                 f"{names[action.tasks[0][0]]}."
             )
         else:
             self.sentences.append(f"At {_seconds(now)} no other node had room for a task of it.")
         if others:
-            started = ", ".join(sorted(each.job for each in others)[:SERVERS])
+            started = ", ".join(sorted(each.job for each in others)[:MOST_LISTED])
             self.sentences.append(f"In the same round started: {started}.")
 
     def _leave(self, j: int, kind: EventKind) -> None:

@@ -91,8 +91,8 @@ class Leaderboard:
                 heading: _texts([of[e][metric] / unit for e in order])
                 for heading, (metric, unit) in COLUMNS.items()
             }
-            told = f"{about}. {self.lines[log]}. {TUNED.capitalize()}: `{self.chosen[log]}`."
-            parts.append(f"### {log}\n\n{told[0].upper()}{told[1:]}\n\n{_table(shown)}")
+            text = f"{about}. {self.lines[log]}. {TUNED.capitalize()}: `{self.chosen[log]}`."
+            parts.append(f"### {log}\n\n{text[0].upper()}{text[1:]}\n\n{_table(shown)}")
         return "\n".join(parts)
 
 

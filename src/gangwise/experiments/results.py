@@ -178,8 +178,8 @@ class Results(Shown):
         """
         by_line: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
         for each in sorted(self.fidelity, key=_share_played):
-            told = (each["line"], *(f"warning: {text}" for text in each["warnings"]))
-            by_line.setdefault(told, []).append(each["cell"])
+            head = (each["line"], *(f"warning: {text}" for text in each["warnings"]))
+            by_line.setdefault(head, []).append(each["cell"])
         lines: list[str] = []
         for (first, *warnings), cells in list(by_line.items())[:FEW_CELLS]:
             of = ", ".join(f"{key} = {value}" for key, value in cells[0].items())

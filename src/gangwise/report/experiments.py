@@ -50,7 +50,6 @@ from gangwise.report.tables import (
     value_cell,
 )
 from gangwise.report.words import (
-    NO_WAITING,
     about_policy,
     about_scenario,
     about_scheduler,
@@ -98,7 +97,7 @@ def metrics_sheet(numbers: Numbers) -> Sheet | None:
     means = "; ".join(f"{metric}: {meaning[metric]}" for metric in shown if metric in meaning)
     captions = [f"Means per slot. {sentence_case(means)}." if means else "Means per slot."]
     if numbers.family != "approximation_jobs":
-        captions.append(NO_WAITING)
+        captions.append(words("captions")["slots"])
     return _policies_sheet("Beside the reward", numbers, at, columns, tuple(captions))
 
 
@@ -356,7 +355,6 @@ def regrets_section(shown: Shown) -> Section | None:
 
 
 def policies_section(shown: Shown) -> Section:
-    """Each policy in words, with its configuration."""
     numbers = shown.numbers
     page, address = documentation(numbers.family)
     says = Text(f"More about them in the documentation: `{page}`.", link=address)

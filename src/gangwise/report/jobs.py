@@ -56,7 +56,7 @@ from gangwise.report.page import (
     terms,
 )
 from gangwise.report.plotting import Panel
-from gangwise.report.provenance import Made
+from gangwise.report.provenance import again, by_command
 from gangwise.report.tables import (
     NONE,
     Cell,
@@ -79,15 +79,6 @@ USERS, DRAWN_USERS = 12, 6
 
 FARTHEST = 12
 """Of weeks or days, so many have a row beside what was recorded: those that are farthest off."""
-
-TOLD_BY = {
-    "partition": ("Mean waiting by partition", "partition"),
-    "size": ("Mean waiting by job size", ""),
-    "user": ("Mean waiting by user class", "users"),
-    "week": ("Mean waiting by week of submission", "week"),
-    "day": ("Mean waiting by day of submission", "day"),
-}
-"""Titles of tables beside what was recorded, and what their rows are; empty: the device."""
 
 GROUPED = {"size": "size of a job", "user": "class of its user"}
 
@@ -259,8 +250,8 @@ def _times_sheet(n: Compared) -> list[Sheet]:
 
 
 def _recorded_sheet(n: Compared) -> list[Sheet]:
-    then, told, idle = n.happened, n.retold, n.idle
-    if then is None or told is None or idle is None:
+    then, retold, idle = n.happened, n.retold, n.idle
+    if then is None or retold is None or idle is None:
         return []
     both = then.ended & n.first.ended
     found = [
@@ -274,20 +265,15 @@ def _recorded_sheet(n: Compared) -> list[Sheet]:
     columns = _spread_columns(lambda key: [Estimate(each[key], None, None) for each in found])
     beside = [Estimate(100 * share, None, None) for share in (idle.recorded, idle.simulated)]
     columns.append((f"idle {idle.device}-hours\nbeside waiting jobs, %", estimate_cells(beside)))
-    shares = {
-        "explained": told.explained,
-        "near": told.near,
-        "by_job": told.by_job,
-        "use": told.use,
-    }
-    retold = words("captions")["retold"].format(
-        jobs=f"{told.jobs:,}",
-        order=number(told.order, 2),
-        device=in_words(told.device),
-        waits=number(told.waits, 2),
-        **{name: number(100 * share) for name, share in shares.items()},
+    shares = ("explained", "near", "by_job", "use")
+    says = words("captions")["retold"].format(
+        jobs=f"{retold.jobs:,}",
+        order=number(retold.order, 2),
+        device=in_words(retold.device),
+        waits=number(retold.waits, 2),
+        **{name: number(100 * getattr(retold, name)) for name in shares},
     )
-    captions = (retold, words("captions")["idle"])
+    captions = (says, words("captions")["idle"])
     rows = [HAPPENED, f"{n.base}, simulated"]
     return [columns_sheet("What happened, and what the model retells", rows, columns, captions, "")]
 
@@ -621,10 +607,10 @@ def retelling_section(report: JobReport) -> Section | None:
             cells = estimate_cells([Estimate(seconds / size, None, None) for seconds in times])
             columns.append((f"{line}, {unit}", cells))
         columns.append(("explained, %", [value_cell(100 * g.explained) for g in shown]))
-        title, first = TOLD_BY[what]
+        known = words("groups")[what]
         caption = f"{of}Explained group by group: {number(100 * retold.by(what))} %."
-        first, names = first or in_words(retold.device), [g.name for g in shown]
-        parts.append(columns_sheet(title, names, columns, (caption,), first))
+        first, names = known["rows"] or in_words(retold.device), [g.name for g in shown]
+        parts.append(columns_sheet(known["title"], names, columns, (caption,), first))
     return Section(f"What the model retells under {n.base}", parts)
 
 
@@ -683,14 +669,9 @@ def assumptions_section(report: JobReport) -> Section | None:
 
 def provenance_section(report: JobReport) -> Section:
     n = report.results
-    return Made(
-        command=n.command,
-        what="schedules",
-        python="These results were made from Python.",
-        versions=versions(),
-        digest=n.digest if isinstance(n.digest, str) else n.digest(),
-        of="the stored outcomes",
-    ).section()
+    how = by_command(n.command, "schedules", "These results were made from Python.")
+    digest = n.digest if isinstance(n.digest, str) else n.digest()
+    return again(how, versions(), digest=digest, of="the stored outcomes")
 
 
 SECTIONS: list[Callable[[JobReport], Section | None]] = [

@@ -29,7 +29,7 @@ from gangwise.experiments.statistics import (
 )
 from gangwise.report.plotting import COLOURS
 from gangwise.report.tables import NONE
-from gangwise.report.words import in_words
+from gangwise.report.words import in_words, words
 
 Place = tuple[Any, ...]
 """Values of the settings that vary, in the order of ``Results.cells``."""
@@ -291,20 +291,8 @@ class Numbers:
         return sorted({str(about["version"]) for about in self._about.values()})
 
 
-_PLAIN = {
-    "best_fixed": "best fixed decision",
-    "per_slot_optimum": "per-slot optimum",
-    "omniscient": "omniscient choice",
-}
-_MEANING = {
-    "best_fixed": "the best decision that never changes, chosen with all arrivals known beforehand",
-    "per_slot_optimum": "the best feasible decision of every single slot, with its arrivals known",
-    "omniscient": "the best decision of every slot for one who knows what policies have to learn",
-}
-
-
 def plain(comparator: str) -> str:
-    return _PLAIN.get(comparator, comparator)
+    return str(words("comparators").get(comparator, {"plain": comparator})["plain"])
 
 
 def byline(numbers: Numbers) -> str:
@@ -358,8 +346,8 @@ def lead(numbers: Numbers) -> str:
         row = numbers.better(cell, best, others[0]) if others else None
         first.setdefault(best, []).extend([] if row is None else [row])
     by_wins = sorted(first.items(), key=lambda item: -len(item[1]))
-    said = "; ".join(_won(numbers, policy, rows) for policy, rows in by_wins)
-    return f"{said}. Leads are over the next {numbers.deciders[0]}, paired by seed."
+    winners = "; ".join(_won(numbers, policy, rows) for policy, rows in by_wins)
+    return f"{winners}. Leads are over the next {numbers.deciders[0]}, paired by seed."
 
 
 def _lead_of_cell(numbers: Numbers, cell: Place) -> str:
@@ -430,7 +418,8 @@ def missing(results: Results) -> str:
 def about_comparator(numbers: Numbers, comparator: str) -> str:
     """What a comparator is, how well its reward is proved; in one cell what it earns as well."""
     name, cells = comparator, numbers.cells
-    text = f"{name}: {_MEANING[name]}; " if name in _MEANING else f"{name}: "
+    known = words("comparators").get(name)
+    text = f"{name}: {known['meaning']}; " if known else f"{name}: "
     rewards = numbers.of("reward.mean")
     gap = max((gap for at, gap in numbers.gaps.items() if at[1] == name), default=0.0)
     proof = "exact" if gap <= 0 else f"proved to within {small_share(gap)}"

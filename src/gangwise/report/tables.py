@@ -49,7 +49,12 @@ class Sheet:
     data: Sequence[Mapping[str, str]] = ()  # data attributes of rows, by which a page chooses
 
     def words(self, column: int) -> bool:
-        return all(cells[column].words for _, cells in self.rows)
+        return bool(self.rows) and all(cells[column].words for _, cells in self.rows)
+
+    def texts(self) -> list[list[str]]:
+        """The headings, then the rows."""
+        head = [self.first, *(heading.replace("\n", " ") for heading in self.columns)]
+        return [head, *([name, *(cell.text for cell in cells)] for name, cells in self.rows)]
 
 
 def columns_sheet(
@@ -149,7 +154,7 @@ def rich_tables(sheets: Iterable[Sheet], heading_width: int = 12) -> Group:
         )
         table.add_column(Text(sheet.first), vertical="top")
         for i, heading in enumerate(sheet.columns):
-            words = bool(sheet.rows) and sheet.words(i)
+            words = sheet.words(i)
             table.add_column(
                 Text(folded(heading, heading_width)),
                 justify="left" if words else "right",
@@ -174,14 +179,13 @@ def csv_text(sheet: Sheet) -> str:
     policy,reward,reward ±
     drf,2.04,0.5
     """
-    half = [any(cells[i].half is not None for _, cells in sheet.rows) for i in _columns(sheet)]
+    columns = range(len(sheet.columns))
+    half = [any(cells[i].half is not None for _, cells in sheet.rows) for i in columns]
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
-    headings = [sheet.first]
-    for i, heading in enumerate(sheet.columns):
-        name = heading.replace("\n", " ")
-        headings += [name, f"{name} ±"] if half[i] else [name]
-    table.writerow(headings)
+    first, *names = sheet.texts()[0]
+    headings = [[name, f"{name} ±"] if wide else [name] for name, wide in zip(names, half)]
+    table.writerow([first, *(each for pair in headings for each in pair)])
     for name, cells in sheet.rows:
         row: list[str | float | None] = [name]
         for i, cell in enumerate(cells):
@@ -205,13 +209,11 @@ def latex_text(sheet: Sheet) -> str:
     \bottomrule
     \end{tabular}
     """
-    words = [bool(sheet.rows) and sheet.words(i) for i in _columns(sheet)]
+    sides = "".join("l" if sheet.words(i) else "r" for i in range(len(sheet.columns)))
     lines = [f"% {' '.join(text.split())}" for text in (sheet.title, *sheet.captions)]
-    lines += [rf"\begin{{tabular}}{{l{''.join('l' if w else 'r' for w in words)}}}", r"\toprule"]
-    head = [sheet.first, *(heading.replace("\n", " ") for heading in sheet.columns)]
-    lines += [" & ".join(map(_latex, head)) + r" \\", r"\midrule"]
-    for name, cells in sheet.rows:
-        lines.append(" & ".join([_latex(name), *(_latex(cell.text) for cell in cells)]) + r" \\")
+    lines += [rf"\begin{{tabular}}{{l{sides}}}", r"\toprule"]
+    head, *rows = (" & ".join(map(_latex, line)) + r" \\" for line in sheet.texts())
+    lines += [head, r"\midrule", *rows]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
@@ -226,17 +228,12 @@ def markdown_text(sheet: Sheet) -> str:
     |---|---:|
     | a\|b | 2.0 ± 0.5 |
     """
-    lines = [[sheet.first, *(heading.replace("\n", " ") for heading in sheet.columns)]]
-    lines += [[name, *(cell.text for cell in cells)] for name, cells in sheet.rows]
-    rows = ["| " + " | ".join(each.replace("|", r"\|") for each in line) + " |" for line in lines]
-    words = [bool(sheet.rows) and sheet.words(i) for i in _columns(sheet)]
-    rows.insert(1, f"|---|{''.join('---|' if w else '---:|' for w in words)}")
+    cells = ([each.replace("|", r"\|") for each in line] for line in sheet.texts())
+    rows = [f"| {' | '.join(line)} |" for line in cells]
+    sides = ("---|" if sheet.words(i) else "---:|" for i in range(len(sheet.columns)))
+    rows.insert(1, f"|---|{''.join(sides)}")
     below = [line for caption in sheet.captions for line in ("", caption)]
     return "\n".join([f"**{sheet.title}**", "", *rows, *below, ""])
-
-
-def _columns(sheet: Sheet) -> range:
-    return range(len(sheet.columns))
 
 
 def _latex(text: str) -> str:

@@ -162,7 +162,9 @@ def draw_trace(tables: Tables, directory: Path | str) -> Pictures:
     return Pictures(captions, left_out)
 
 
-def _steps(panel: str, line: str, edges: Floats, values: Floats | Ints) -> list[tuple[Any, ...]]:
+def _step_points(
+    panel: str, line: str, edges: Floats, values: Floats | Ints
+) -> list[tuple[Any, ...]]:
     """Values [n] between edges [n + 1] as the points of steps; the last one is held to its edge."""
     held = np.append(values, values[-1])
     return [(panel, line, x, y, None, None) for x, y in zip(edges.tolist(), held.tolist())]
@@ -181,7 +183,7 @@ def _arrivals(tables: Tables) -> Picture | str:
     edges = np.asarray(found.first + found.width * bins, dtype=np.float64)
     scale, unit = _clock(edges[-1])
     panel = f"requests created per {bin_name}"
-    rows = _steps(panel, "requests", edges / scale, found.counts)
+    rows = _step_points(panel, "requests", edges / scale, found.counts)
     panels = [_panel(panel, f"{unit} since the start of the trace")]
     if found.cycle is None:
         caption += " No daily cycle: fewer than two whole days."
@@ -192,7 +194,7 @@ def _arrivals(tables: Tables) -> Picture | str:
         )
         panel = "requests created per hour, mean"
         hours = np.linspace(0.0, 24.0, 25)
-        rows += _steps(panel, "requests", hours, found.cycle)
+        rows += _step_points(panel, "requests", hours, found.cycle)
         panels.append(_panel(panel, "hour of each day of the trace", ends=(0.0, 24.0)))
     return Picture(rows, panels, caption)
 
@@ -227,7 +229,7 @@ def _distribution_steps(
     positive = found.values > 0
     values, share = found.values[positive], found.share[positive]
     edges = np.concatenate([[values[0] / 1.3 if log else 0.0], values, [values[-1] * 1.05]])
-    return _steps(panel, line, edges, np.concatenate([[found.zeros], share]))
+    return _step_points(panel, line, edges, np.concatenate([[found.zeros], share]))
 
 
 def _lifetimes(tables: Tables) -> Picture | str:
@@ -278,7 +280,7 @@ def _load(tables: Tables) -> Picture | str:
         of = tables.units[name] if total is None else "% of capacity"
         panels.append(_panel(QUANTITIES[name], f"{unit} since the start of the trace", of))
         shown = requested if total is None else 100 * requested / total
-        rows += _steps(QUANTITIES[name], QUANTITIES[name], found.edges / scale, shown)
+        rows += _step_points(QUANTITIES[name], QUANTITIES[name], found.edges / scale, shown)
     return Picture(rows, panels, caption)
 
 

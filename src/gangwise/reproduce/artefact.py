@@ -142,13 +142,3 @@ class Artefact:
     @property
     def stem(self) -> str:
         return f"{self.paper}-{self.name}"
-
-
-def table(rows: Sequence[tuple[str, str, float | str, Estimate]]) -> pl.DataFrame:
-    """Rows of panel, line, x and estimate, as pictures want them."""
-    return pl.DataFrame(
-        [(panel, line, x, *estimate) for panel, line, x, estimate in rows],
-        schema=["panel", "line", "x", "mean", "low", "high"],
-        orient="row",
-        infer_schema_length=None,
-    )

@@ -14,6 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from gangwise.core.files import write_whole
@@ -318,14 +319,12 @@ def differences(rows: Sequence[Row], quick: bool) -> list[str]:
         if row.id not in known:
             found.append(f"{row.id}: nothing is committed for it")
             continue
-        pairs = zip(("mean", "low", "high"), row.ours, known[row.id])
-        slack = 1e-6 * max(1.0, *(abs(v) for v in known[row.id] if v is not None))
-        for what, now, then in pairs:
-            if (now is None) != (then is None) or (
-                now is not None and then is not None and not abs(now - then) <= slack
-            ):
-                found.append(f"{row.id}: {what} is {now}, not {then}")
-                break
+        now, then = (np.array(each, np.float64) for each in (row.ours, known[row.id]))
+        slack = 1e-6 * max(1.0, float(np.nanmax(np.abs(then))))
+        if (off := ~np.isclose(now, then, rtol=0.0, atol=slack, equal_nan=True)).any():
+            i = int(np.argmax(off))
+            what = ("mean", "low", "high")[i]
+            found.append(f"{row.id}: {what} is {row.ours[i]}, not {known[row.id][i]}")
     return found
 
 
@@ -353,9 +352,9 @@ def of_one(rows: Sequence[Row]) -> str:
             f"{row.version}: {row.text}{' ✓' * (row.agrees is True and not row.readings)}"
             for row in mine
         )
-        said = f"{papers:g}" if isinstance(papers, float) else str(papers)
+        paper = f"{papers:g}" if isinstance(papers, float) else str(papers)
         [word] = [verdict for verdict, n in claims_by_word(mine).items() if n]
-        cells = (says, said, ours, f"*{word}*")
+        cells = (says, paper, ours, f"*{word}*")
         lines.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
     lines += ["", f"{counts(rows)}."]
     whys = [row.why for row in rows if row.why and row.agrees is not True]

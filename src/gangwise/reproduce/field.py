@@ -127,8 +127,8 @@ class Sequences(ReplayScenario):
         return {**super().describe(), "length": self.length}
 
     def fidelity(self) -> list[str]:
-        told = f"sequences of {self.length:,} consecutive jobs, each from an empty cluster"
-        return [f"{told}: {super().fidelity()[0]}"]
+        line = f"sequences of {self.length:,} consecutive jobs, each from an empty cluster"
+        return [f"{line}: {super().fidelity()[0]}"]
 
     def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
         jobs, nodes, _ = self.draw(seed)
@@ -361,10 +361,10 @@ class Arrivals(Entities):
             end = decider.end(jobs, speed, 36)
         else:
             rates = speed / speed[:, :1]
-            told = [dict(zip(jobs.types, rate, strict=True)) for rate in rates.T.tolist()]
+            declared = [dict(zip(jobs.types, rate, strict=True)) for rate in rates.T.tolist()]
             nodes = Nodes.of(
                 Node(model, {"gpu": 36}, {"model": model}, rate)
-                for model, rate in zip(models, told, strict=True)
+                for model, rate in zip(models, declared, strict=True)
             )
             world = Conditions(rates=rates)
             end = simulate_jobs(jobs, nodes, fresh(decider), world, Options(restart=0.0)).end

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -23,9 +24,10 @@ from gangwise.approximation_jobs.problem import Job
 from gangwise.core.arrays import Floats
 from gangwise.core.registry import create
 from gangwise.experiments.results import Results
-from gangwise.experiments.statistics import Estimate, mean_and_interval
+from gangwise.experiments.statistics import mean_and_interval
+from gangwise.report.plotting import points
 from gangwise.reproduce import measures
-from gangwise.reproduce.artefact import Found, table
+from gangwise.reproduce.artefact import Found
 from gangwise.reproduce.measures import ALL, Cell
 
 OVERALL = "reward.total"
@@ -104,7 +106,7 @@ def distributions(found: Found) -> pl.DataFrame:
     widest = max(float(np.nanquantile(v[np.isfinite(v)], 0.9)) for v in ratios.values())
     # On the trace the axis reaches twice the level of 50 of which the paper speaks.
     reach = 100.0 if results.experiment["scenario"] == "opm-google-v1" else 0.0
-    rows: list[tuple[str, str, float | str, Estimate]] = []
+    rows: list[tuple[Any, ...]] = []
     for panel, values, end in (
         ("a: cost to utility", ratios, max(widest, reach)),
         ("b: cost to budget", uses, 1.0),
@@ -115,8 +117,8 @@ def distributions(found: Found) -> pl.DataFrame:
                     [share_at_most(v, float(x)) for (p, _), v in values.items() if p == policy]
                 )
                 low, high = (None if v is None else min(max(v, 0.0), 1.0) for v in of[1:])
-                rows.append((panel, policy, float(x), Estimate(of.mean, low, high)))
-    return table(rows)
+                rows.append((panel, policy, float(x), of.mean, low, high))
+    return points(rows)
 
 
 # Fig. 3: migrations

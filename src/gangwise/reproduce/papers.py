@@ -42,7 +42,7 @@ import inspect
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import cache, wraps
+from functools import wraps
 from importlib import import_module
 from itertools import pairwise, product
 from pathlib import Path
@@ -56,9 +56,9 @@ from gangwise.core.errors import UnknownName
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate, mean_and_interval
-from gangwise.report.plotting import Panel
+from gangwise.report.plotting import Panel, points
 from gangwise.reproduce import measures
-from gangwise.reproduce.artefact import AT, ON_ROWS, Artefact, Claim, Found, Rule, Scale, table
+from gangwise.reproduce.artefact import AT, ON_ROWS, Artefact, Claim, Found, Rule, Scale
 
 Table = Mapping[str, Any]
 
@@ -146,7 +146,7 @@ class Paper:
 
         def numbers(found: Found) -> pl.DataFrame:
             panels = figure["panels"]
-            return table([row for panel in panels for row in self._rows(panel, names[0], found)])
+            return points(row for panel in panels for row in self._rows(panel, names[0], found))
 
         panels: dict[str, Panel] = {}
         for panel in figure["panels"]:
@@ -388,12 +388,10 @@ class Paper:
             and who not in results.policies + results.comparators
         )
 
-    def _rows(
-        self, panel: Table, first: str, found: Found
-    ) -> Iterator[tuple[str, str, float | str, Estimate]]:
+    def _rows(self, panel: Table, first: str, found: Found) -> Iterator[tuple[Any, ...]]:
         for line, means in panel.get("printed", {}).items():
             for x, mean in zip(panel["against"], means, strict=True):
-                yield panel["name"], line, x, Estimate(mean, None, None)
+                yield panel["name"], line, x, mean, None, None
         if "measure" not in panel:
             return
         measure, parameters = self._measure(panel, PANEL)
@@ -413,7 +411,7 @@ class Paper:
                     both = {**parameters, **point}
                     if "cell" in parameters and "cell" in point:
                         both["cell"] = {**parameters["cell"], **point["cell"]}
-                    yield name, line, x, measure(results, who, **both)
+                    yield name, line, x, *measure(results, who, **both)
 
 
 def _called(policy: Any) -> str:
@@ -548,8 +546,3 @@ def traced(
         ],
         ROWS_FOLDER,
     )
-
-
-@cache
-def artefacts(paper: str) -> tuple[Artefact, ...]:
-    return Paper(paper).artefacts()
