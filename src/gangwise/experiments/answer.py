@@ -17,7 +17,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -210,9 +210,6 @@ class Compared:
     ignored: Sequence[str] = ()
     priced: bool = True
     partition: npt.NDArray[np.str_] | None = None
-    _pairs: dict[str, tuple[dict[str, tuple[Floats, Floats]], float]] = field(
-        default_factory=dict, init=False, repr=False
-    )
 
     def __post_init__(self) -> None:
         counts = {name: len(each) for name, each in self.outcomes.items()}
@@ -274,11 +271,10 @@ class Compared:
             return UNKNOWN
         return mean_and_interval(100 * (a / b - 1))
 
+    @cache  # noqa: B019 - lives as long as one answer
     def paired(self, name: str) -> tuple[dict[str, tuple[Floats, Floats]], float]:
         """Completion and slowdown under both, and of how many jobs: see :func:`paired_times`."""
-        if name not in self._pairs:
-            self._pairs[name] = paired_times(self.outcomes[name], self.outcomes[self.base])
-        return self._pairs[name]
+        return paired_times(self.outcomes[name], self.outcomes[self.base])
 
     @property
     def killed(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ class Explained:
 
     about: Mapping[str, Any]
     rows: list[dict[str, Any]]
-    sentences: list[str] = field(default_factory=list)
+    sentences: list[str]
 
     def as_dict(self) -> dict[str, Any]:
         about = {"format": "gangwise-explain-1", **self.about}
@@ -89,19 +89,8 @@ def explain_job(
             "was made by other code"
         )
     submitted = float(played.jobs.submit[j])
-    out = Explained(
-        {
-            "scenario": scenario.settings.source,
-            "scheduler": scheduler,
-            "seed": seed,
-            "job": job,
-            "submitted": submitted,
-            "start": start,
-            "end": end,
-            "waiting": start - submitted,
-        },
-        simulation.job_rows,
-    )
+    about = {"scenario": scenario.settings.source, "scheduler": scheduler, "seed": seed, "job": job}
+    about |= {"submitted": submitted, "start": start, "end": end, "waiting": start - submitted}
     shape, n = played.jobs.shapes[played.jobs.shape[j]], int(played.jobs.tasks[j])
     demand = zip(shape.demand, played.jobs.devices)
     asks = " + ".join(f"{amount / 1000:g} {kind}" for amount, kind in demand if amount)
@@ -112,12 +101,9 @@ def explain_job(
     else:
         since = f", started {period(start - submitted)} later"
         since += f" and ended {period(end - start)} after that."
-    out.sentences = [
-        f"Job {job}, {n} task{'s' * (n != 1)} of {asks}, was submitted at {_seconds(submitted)}"
-        + since,
-        *simulation.sentences,
-    ]
-    return out
+    tasks = f"{n} task{'s' * (n != 1)} of {asks}"
+    first_sentence = f"Job {job}, {tasks}, was submitted at {_seconds(submitted)}{since}"
+    return Explained(about, simulation.job_rows, [first_sentence, *simulation.sentences])
 
 
 class _Following(JobSimulation):
@@ -177,13 +163,11 @@ class _Following(JobSimulation):
         count = sum(c for _, c in action.tasks)
         fewer = f"admitted with {count} of {job.tasks} pods, " * (count < job.tasks)
         rest = [int(n) for n in np.argsort(-fits, kind="stable") if fits[n] and n not in chosen]
-        self._note(
-            now, "starts", f"{fewer}on {where}", until=None, expected=None, started_instead=""
-        )
+        nothing = {"until": None, "expected": None, "started_instead": ""}
+        self._note(now, "starts", f"{fewer}on {where}", **nothing)
         choice = getattr(self.scheduler, "choice", None)
-        rated = isinstance(choice, ByRate)
-        if rest and rated:
-            one = {n: self.scheduler.choice.rate(job, [(n, 1)], now) for n in [*chosen, *rest]}
+        if rest and isinstance(choice, ByRate):
+            one = {n: choice.rate(job, [(n, 1)], now) for n in [*chosen, *rest]}
             slowest = min(one[n] for n in chosen)
             second = max(rest, key=lambda n: one[n])
             self.sentences.append(

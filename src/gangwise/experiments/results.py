@@ -17,7 +17,7 @@ from markupsafe import escape
 from gangwise.core.arrays import Tabular
 from gangwise.core.errors import StoreError, UnknownName
 from gangwise.experiments.runs import TIMINGS
-from gangwise.experiments.statistics import mean_and_interval, number, paired, verdict
+from gangwise.experiments.statistics import mean_and_interval, number, paired, turned, verdict
 from gangwise.experiments.store import Store
 
 FEW_CELLS = 4  # kinds of cells, at most, of which it is said how much of a log they play
@@ -385,17 +385,6 @@ class Results(Shown):
             for policy in (best, other)
         )
         return "" if one == its else f", and kills {number(one)} jobs instead of {number(its)}"
-
-
-def turned(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of improvements with its sign turned, for a metric of which less is better."""
-    low, high = row["low"], row["high"]
-    return {
-        **row,
-        "mean": -row["mean"],
-        "low": None if high is None else -high,
-        "high": None if low is None else -low,
-    }
 
 
 def _grouped(

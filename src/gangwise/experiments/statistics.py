@@ -284,6 +284,12 @@ def small_share(share: float) -> str:
     return f"{up:.{digits}f}".rstrip("0").rstrip(".") + " %" if digits else f"{up:.0f} %"
 
 
+def turned(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of improvements with its sign turned, for a metric of which less is better."""
+    low, high = (None if row[end] is None else -row[end] for end in ("high", "low"))
+    return {**row, "mean": -row["mean"], "low": low, "high": high}
+
+
 def verdict(row: Mapping[str, Any], unit: str = " per slot") -> str:
     """A row of :meth:`~gangwise.experiments.results.Results.improvements` in words.
 
@@ -303,10 +309,9 @@ def verdict(row: Mapping[str, Any], unit: str = " per slot") -> str:
     a, b, n = row["policy"], row["over"], row["seeds"]
     seeds = "1 seed" if n == 1 else f"{n} seeds"
     apart = low is None or low > 0 or high < 0
-    shown, beats = Estimate(mean, low, high), "beats"
+    shown, beats = Estimate.of(row), "beats"
     if apart and mean < 0:
-        beats = "falls behind"  # not "B beats A": the percentage is of B
-        shown = Estimate(-mean, *((None, None) if low is None else (-high, -low)))
+        shown, beats = Estimate.of(turned(row)), "falls behind"  # the percentage is of B
     text = estimate_text(shown, max(1, decimals_for([shown])), sign=not apart)
     mean, _, half = text.partition(" ± ")
     percent = " %" if row["percent"] else ""

@@ -157,7 +157,7 @@ def results_of(
         edits = {name: edits[name] for name in of.others[:SHOWN]}
         of = replace(of, outcomes={name: of.outcomes[name] for name in (of.base, *edits)})
     return JobResults(
-        **{each.name: getattr(of, each.name) for each in fields(of) if each.init},
+        **{each.name: getattr(of, each.name) for each in fields(of)},
         fidelity=[*counts, *played.scenario.fidelity()],
         assumed=played.scenario.assumed(),
         command=command,
@@ -439,32 +439,31 @@ def _groups(n: Compared, users: int = USERS) -> list[tuple[str, list[Ints], list
     sizes = np.concatenate([o.demand[:, o.nodes.devices.index(device)] for o in seeds])
     by_size, size_names = size_groups(np.where(sizes > 0, sizes, 0.0))
     found = [(f"{in_words(device)} of a job", np.split(by_size, ends), size_names)]
-    named = np.concatenate([np.asarray(o.jobs.users)[o.jobs.user] for o in seeds])
-    every, first, user = np.unique(named, return_index=True, return_inverse=True)
-    if every.size > 1:
-        top = np.lexsort((first, -np.bincount(user)))[:users]
-        place = np.full(every.size, top.size)
-        place[top] = np.arange(top.size)
-        rest = every.size - top.size
-        names = [str(every[u]) for u in top] + ([f"{rest} others"] if rest else [])
-        found.append(("user", np.split(place[user], ends), names))
+    named = [o.jobs.users[user] for o in seeds for user in o.jobs.user]
+    jobs = Counter(named)
+    if len(jobs) > 1:
+        names = [user for user, _ in jobs.most_common(users)]
+        place = {user: i for i, user in enumerate(names)}
+        by_user = np.array([place.get(user, len(place)) for user in named])
+        names += [f"{len(jobs) - len(place)} others"] * (len(jobs) > len(place))
+        found.append(("user", np.split(by_user, ends), names))
     return found
 
 
 def _group_means(
     n: Compared, group: Sequence[Ints]
 ) -> tuple[Mapping[str, Mapping[int, Estimate]], str]:
+    """Mean waiting by scheduler and group, in a unit that suits them all, and the unit."""
     seen: dict[str, dict[int, list[float]]] = {row: {} for row in n.outcomes}
     for row, each in n.outcomes.items():
         for outcome, of in zip(each, group):
             for g, values in by_group(outcome, of, outcome.waiting).items():
                 seen[row].setdefault(g, []).append(values["of.mean"])
-    found = {
-        row: {g: mean_and_interval(values) for g, values in of.items()} for row, of in seen.items()
-    }
-    size, unit = _unit([e.mean for of in found.values() for e in of.values()])
+    every = [float(np.mean(values)) for of in seen.values() for values in of.values()]
+    size, unit = _unit(every)
     return {
-        row: {g: rescaled(e, 1 / size) for g, e in of.items()} for row, of in found.items()
+        row: {g: rescaled(mean_and_interval(values), 1 / size) for g, values in of.items()}
+        for row, of in seen.items()
     }, unit
 
 

@@ -17,7 +17,7 @@ import polars as pl
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import StoreError
-from gangwise.experiments.results import Results, turned
+from gangwise.experiments.results import Results
 from gangwise.experiments.statistics import (
     Estimate,
     count,
@@ -26,6 +26,7 @@ from gangwise.experiments.statistics import (
     mean_and_interval,
     number,
     small_share,
+    turned,
 )
 from gangwise.report.plotting import COLOURS
 from gangwise.report.tables import NONE

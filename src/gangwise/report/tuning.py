@@ -13,27 +13,13 @@ from gangwise.experiments.statistics import NOTHING, Estimate, count
 from gangwise.experiments.tune import DEFAULT, ParameterRange, Trial, Tuning, arguments_text, labels
 from gangwise.report.experiments import Shown
 from gangwise.report.numbers import Numbers
-from gangwise.report.page import (
-    Chapter,
-    Dots,
-    Drawn,
-    Part,
-    Section,
-    Text,
-    Values,
-    dots,
-    pictured,
-    terms,
-)
+from gangwise.report.page import Chapter, Drawn, Section, Text, Values, pictured, terms
 from gangwise.report.plotting import Panel, Style
 from gangwise.report.tables import NONE, Cell, Sheet, columns_sheet, estimate_cells, time_cell
 from gangwise.report.words import enumerated, glossary, in_words, words
 
 EDGE = 0.05
 """Values in this part of a range, at either end, are at its edge."""
-
-BEST = 12
-"""Trials of the dot plot."""
 
 MARKS = {
     "trial": Style(-1, 5.0, order=2),
@@ -55,7 +41,6 @@ def chapter(tuning: Tuning, shown: Shown) -> Chapter:
         f"gangwise {', '.join(numbers.run_versions)}",
     ]
     tuned = enumerated([arg.name for arg in tuning.ranges])
-    trials: list[Part] = [*trial_dots(tuning), trials_sheet(tuning, numbers)]
     return Chapter(
         f"Which {tuned} suit{'s' * (len(tuning.ranges) == 1)} {tuning.policy}",
         ", ".join(played),
@@ -63,7 +48,7 @@ def chapter(tuning: Tuning, shown: Shown) -> Chapter:
             terms(glossary(numbers.family, settings, [])),
             Section("Best arguments", [*map(Text, edges(tuning)), arguments_sheet(tuning)]),
             Section("How the metric changes with each argument", [tuning_figure(tuning)]),
-            Section("Trials", trials),
+            Section("Trials", [trials_sheet(tuning, numbers)]),
             Section("Scenario", [Values(shown.scenario)]),
             shown.made,
         ],
@@ -118,20 +103,6 @@ def _gain(tuning: Tuning, trial: Trial) -> tuple[Estimate, bool]:
     if row is None:
         return Estimate(0.0, None, None), (np.asarray(tuning.default.values) > 0).all().item()
     return Estimate.of(row), row["percent"]
-
-
-def trial_dots(tuning: Tuning) -> list[Dots]:
-    gains: dict[str, Estimate] = {}
-    unit = _gain(tuning, tuning.best)[1]
-    for trial in tuning.trials:
-        gain, percent = _gain(tuning, trial)
-        if percent == unit and tuning.over_default(trial) and len(gains) < BEST:
-            gains.setdefault(arguments_text(trial.arguments), gain)
-    head = f"Gain of {'the best' if len(tuning.trials) > BEST else 'each'} over the default"
-    caption = f"Paired by {_each(tuning)}; these chose the best, which looks better than it is."
-    if len(tuning.seeds) > 1:
-        caption += " A line is the 95 % confidence interval; where it holds 0 the dot is hollow."
-    return dots(f"{head}, {'%' if unit else in_words(tuning.metric)}", gains, caption)
 
 
 def edges(tuning: Tuning) -> list[str]:
