@@ -46,6 +46,7 @@ from gangwise.report.tables import (
     Sheet,
     columns_sheet,
     estimate_cells,
+    setting_cell,
     time_cell,
     value_cell,
 )
@@ -221,17 +222,11 @@ def _times(numbers: Numbers, at: Sequence[At]) -> tuple[str, list[Cell]]:
     return heading, [time_cell(numbers.of(metric).get(each, NONE)) for each in at]
 
 
-def _setting(value: Any) -> Cell:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return Cell(f"{value:g}" if isinstance(value, float) else str(value), float(value))
-    return Cell(str(value), words=True)
-
-
 def _policies_sheet(
     title: str, numbers: Numbers, at: Sequence[At], columns: Columns, captions: tuple[str, ...]
 ) -> Sheet:
     settings = [
-        (name, [_setting(cell[i]) for cell, _ in at])
+        (name, [setting_cell(cell[i]) for cell, _ in at])
         for i, name in enumerate(numbers.results.cells)
     ]
     names = [policy for _, policy in at]

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -86,6 +87,14 @@ def estimate_cells(
 
 def value_cell(value: float, decimals: int = 0) -> Cell:
     return Cell(number(value, decimals), value)
+
+
+def setting_cell(value: Any, digits: int = 6) -> Cell:
+    """A setting, or an argument: numbers are sorted as such."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        text = f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+        return Cell(text, float(value))
+    return Cell(str(value), words=True)
 
 
 def time_cell(found: Estimate) -> Cell:

@@ -114,6 +114,7 @@ def load(tables: Tables, bins: int = 400) -> Load | None:
 
 
 def _width(span: float) -> float:
+    """Seconds of a bin: hours and more where these give enough bins, else what is shorter."""
     shorter = [width for width in WIDTHS if width < HOUR and span / HOUR < FEWEST_BINS]
     for width in reversed(shorter):
         if span / width >= FEWEST_BINS:
@@ -135,31 +136,24 @@ class Picture(NamedTuple):
     caption: str
 
 
-@dataclass(frozen=True)
-class Pictures:
-    captions: dict[str, str]  # what each picture is made of
-    left_out: dict[str, str]  # why a picture was not drawn
-
-
-def draw_trace(tables: Tables, directory: Path | str) -> Pictures:
+def draw_trace(tables: Tables, directory: Path | str) -> tuple[dict[str, str], dict[str, str]]:
     """Draw ``arrivals``, ``sizes``, ``lifetimes`` and ``load`` into an existing folder.
 
-    A picture that has nothing to show is left out.
+    Gives what each picture is made of, and why others have nothing to show and were not drawn.
     """
     captions, left_out = {}, {}
+    looks = plain_styles(["requests", *QUANTITIES.values()])
     for stem, (title, picture) in PICTURES.items():
         made = picture(tables)
         if isinstance(made, str):
             left_out[stem] = made
             continue
         captions[stem] = made.caption
-        numbers = points(made.rows)
-        looks = plain_styles(["requests", *QUANTITIES.values()])
         heading = f"{tables.trace}: {title}"
-        figure = draw(heading, numbers, made.panels, looks, caption=made.caption)
+        figure = draw(heading, points(made.rows), made.panels, looks, caption=made.caption)
         for ending in ("png", "svg"):
             write_whole(Path(directory, f"{stem}.{ending}"), image(figure, ending))
-    return Pictures(captions, left_out)
+    return captions, left_out
 
 
 def _step_points(
@@ -214,11 +208,12 @@ def _sizes(tables: Tables) -> Picture | str:
         caption += f" {sentence_case(enumerated(none))}."
     rows, panels = [], []
     for name, each in found.items():
-        axis = f"{QUANTITIES[name]} of a task ({tables.units[name]})"
+        shown = QUANTITIES[name]
         positive = each.values[each.values > 0]
         wide = bool(positive[-1] > 20 * positive[0])
-        panels.append(_panel(QUANTITIES[name], axis, "share of requests", wide))
-        rows += _distribution_steps(QUANTITIES[name], QUANTITIES[name], each, wide)
+        axis = f"{shown} of a task ({tables.units[name]})"
+        panels.append(_panel(shown, axis, "share of requests", wide))
+        rows += _distribution_steps(shown, shown, each, wide)
     return Picture(rows, panels, caption)
 
 

@@ -15,7 +15,15 @@ from gangwise.report.experiments import Shown
 from gangwise.report.numbers import Numbers
 from gangwise.report.page import Chapter, Drawn, Section, Text, Values, pictured, terms
 from gangwise.report.plotting import Panel, Style
-from gangwise.report.tables import NONE, Cell, Sheet, columns_sheet, estimate_cells, time_cell
+from gangwise.report.tables import (
+    NONE,
+    Cell,
+    Sheet,
+    columns_sheet,
+    estimate_cells,
+    setting_cell,
+    time_cell,
+)
 from gangwise.report.words import enumerated, glossary, in_words, words
 
 EDGE = 0.05
@@ -130,8 +138,8 @@ def arguments_sheet(tuning: Tuning) -> Sheet:
         ends = f"{_text(arg.low)} to {_text(arg.high)}{', logarithmic' if arg.log else ''}"
         row = {
             "range": Cell(ends if arg.ends else ", ".join(map(str, arg.choices)), words=True),
-            "default": Cell(_value(tuning.default.arguments[arg.name]).text),
-            "best trial": Cell(_value(value).text),
+            "default": Cell(_text(tuning.default.arguments[arg.name])),
+            "best trial": Cell(_text(value)),
             f"best {len(best)} trials": Cell(_span(arg, best)),
             "the best is": Cell(edge if arg.ends else NOTHING, words=True),
         }
@@ -155,7 +163,10 @@ def trials_sheet(tuning: Tuning, numbers: Numbers) -> Sheet:
     metric = in_words(tuning.metric) + ", s" * (tuning.metric == EVERY)
     times = [numbers.of("us_per_slot").get(((), called[trial.number]), NONE) for trial in shown]
     columns = [
-        *((a.name, [_value(trial.arguments[a.name]) for trial in shown]) for a in tuning.ranges),
+        *(
+            (a.name, [setting_cell(trial.arguments[a.name], 3) for trial in shown])
+            for a in tuning.ranges
+        ),
         (metric, estimate_cells([trial.estimate for trial in shown])),
         (f"{'% ' * percent}better than\ndefault", estimate_cells(changes, sign=True, least=1)),
     ]
@@ -178,18 +189,12 @@ def _each(tuning: Tuning) -> str:
     return "part" if tuning.metric == EVERY else "seed"
 
 
-def _place(arg: ParameterRange, value: Any) -> float:
-    assert arg.ends is not None, "choices have no order"
-    low, high = arg.ends
-    if arg.log:
-        return math.log(value / low) / math.log(high / low)
-    return float((value - low) / (high - low))
-
-
 def _edge(arg: ParameterRange, value: Any) -> str:
+    """At which end of its range a value is; empty inside, and of choices, which have no order."""
     if arg.ends is None:
         return ""
-    place = _place(arg, value)
+    low, high = map(math.log, arg.ends) if arg.log else arg.ends
+    place = ((math.log(value) if arg.log else value) - low) / (high - low)
     return "lower" if place <= EDGE else "upper" if place >= 1 - EDGE else ""
 
 
@@ -201,11 +206,5 @@ def _span(arg: ParameterRange, trials: Sequence[Trial]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _value(value: Any) -> Cell:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return Cell(_text(value), float(value))
-    return Cell(str(value), words=True)
-
-
-def _text(value: float) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+def _text(value: Any) -> str:
+    return setting_cell(value, 3).text

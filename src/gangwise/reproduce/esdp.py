@@ -47,11 +47,11 @@ class ESDPByProgramme(ESDPAsPrinted):
 def steeper(results: Results, who: str, than: Sequence[str], part: float) -> Estimate:
     """Growth of the average from T/part to T less that of the steepest of others, in points."""
     T = float(recorded(results, who)[-1])
-
-    def rise(policy: str) -> Floats:
-        return 100 * (average(results, policy, T) / average(results, policy, T / part) - 1)
-
-    return least(mean_and_interval(rise(who) - rise(base)) for base in than)
+    rise = {
+        each: 100 * (average(results, each, T) / average(results, each, T / part) - 1)
+        for each in (who, *than)
+    }
+    return least(mean_and_interval(rise[who] - rise[base]) for base in than)
 
 
 def _ends(results: Results, who: str) -> tuple[Floats, Floats]:
@@ -61,22 +61,16 @@ def _ends(results: Results, who: str) -> tuple[Floats, Floats]:
 
 def growth_lead(results: Results, who: str, than: Sequence[str]) -> Estimate:
     """Growth over the setting less that of the steepest of others, in points of a per cent."""
-
-    def growth(policy: str) -> Floats:
-        first, last = _ends(results, policy)
-        return 100 * (last / first - 1)
-
-    return least(mean_and_interval(growth(who) - growth(base)) for base in than)
+    ends = {each: _ends(results, each) for each in (who, *than)}
+    growth = {each: 100 * (last / first - 1) for each, (first, last) in ends.items()}
+    return least(mean_and_interval(growth[who] - growth[base]) for base in than)
 
 
 def gain_lead(results: Results, who: str, than: Sequence[str]) -> Estimate:
     """What is gained over the setting, over that of the one that gains most, in per cent."""
-
-    def gain(policy: str) -> Floats:
-        first, last = _ends(results, policy)
-        return last - first
-
-    return least(mean_and_interval(100 * (gain(who) / gain(base) - 1)) for base in than)
+    ends = {each: _ends(results, each) for each in (who, *than)}
+    gain = {each: last - first for each, (first, last) in ends.items()}
+    return least(mean_and_interval(100 * (gain[who] / gain[base] - 1)) for base in than)
 
 
 def share_change(results: Results, who: str, of: str) -> Floats:
@@ -167,7 +161,7 @@ def programme_size(results: Results, who: str) -> Floats:
 def spread_of_sizes(results: Results, who: str, among: Sequence[str]) -> Floats:
     """Most numbers s over fewest of some δ(t), at the last slot."""
     sizes = [programme_size(results, delta) for delta in among]
-    return np.max(sizes, axis=0) / np.min(sizes, axis=0)
+    return np.asarray(np.max(sizes, axis=0) / np.min(sizes, axis=0))
 
 
 # Theorems
@@ -225,4 +219,5 @@ def slope_in_units(results: Results, who: str) -> Floats:
     _, before, end = _decades(results, who)
     every = _instances(results)
     channels, gap = np.array([(one.problem.E, smallest_gap(one)) for one in every]).T
-    return (end - before) / math.log(10) / (channels * np.log(0.5 * channels) ** 2 / gap)
+    unit = channels * np.log(0.5 * channels) ** 2 / gap
+    return np.asarray((end - before) / math.log(10) / unit)

@@ -36,10 +36,9 @@ ALL: Cell = {}
 @lru_cache(maxsize=64)
 def _cumulative(results: Results, metric: str) -> dict[tuple[Any, ...], tuple[Floats, Floats]]:
     """Slots [n] and sums over them [seeds, n], by the values of the cell and the policy."""
-    rows = results.rows().filter(pl.col("metric") == f"{metric}.cumulative")
+    rows = results.rows().filter(pl.col("metric") == f"{metric}.cumulative").sort("seed", "at")
     found = {}
-    by = [*results.cells, "policy"]
-    for group, part in rows.sort("seed", "at").collect().group_by(by, maintain_order=True):
+    for group, part in rows.collect().group_by([*results.cells, "policy"], maintain_order=True):
         at = part["at"].unique().sort().to_numpy().astype(np.float64)
         found[group] = at, part["value"].to_numpy().reshape(-1, at.size)
     return found
@@ -198,11 +197,8 @@ def lead(
 
 def lead_of_best(results: Results, who: str, among: Sequence[str], over: Sequence[str]) -> Estimate:
     """How much more the best of some policies earned than the best of others, in per cent."""
-
-    def best(labels: Sequence[str]) -> str:
-        return max(labels, key=lambda label: float(total(results, label).mean()))
-
-    return lead(results, best(among), [best(over)])
+    means = {label: float(total(results, label).mean()) for label in (*among, *over)}
+    return lead(results, max(among, key=means.__getitem__), [max(over, key=means.__getitem__)])
 
 
 def change(results: Results, who: str, among: Sequence[Any] = ()) -> Estimate:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+import numpy as np
 import polars as pl
 
 from gangwise.core.arrays import Floats
@@ -118,7 +119,7 @@ def regret(results: Results, who: str, cell: Cell = ALL, power: float = 0.0) -> 
         found = in_cell(results, _bounds(results), cell)["value"]
     else:
         found = in_cell(results, _behind(results, BEST_FIXED), {**cell, "policy": who})["regret"]
-    return found.to_numpy() / slots_played(results) ** power
+    return np.asarray(found.to_numpy() / slots_played(results) ** power)
 
 
 def regret_over_bound(results: Results, who: str) -> Floats:

@@ -129,7 +129,7 @@ def migrations(results: Results, who: str, metric: str) -> Floats:
     machines = results.experiment["settings"].get("machines")
     if machines is None:
         machines = 1000 if results.experiment["scenario"] == "opm-google-v1" else 100
-    return 100 * measures.metric(results, who, metric) / machines
+    return measures.metric(results, who, metric, unit=machines / 100)
 
 
 def migrations_difference(results: Results, who: str, metric: str, than: str) -> Floats:
@@ -183,11 +183,8 @@ def measured(results: Results) -> pl.DataFrame:
     rows = []
     for row in joined.iter_rows(named=True):
         best, jobs, M = _known(scenario, settings, row["slots"], row["seed"])
-        rows.append(
-            row
-            | _claimed(jobs, M, row["slots"], best, row["policy"])
-            | {"regret": best - row["average_utility"], "optimum": best}
-        )
+        row |= _claimed(jobs, M, row["slots"], best, row["policy"])
+        rows.append(row | {"regret": best - row["average_utility"], "optimum": best})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 

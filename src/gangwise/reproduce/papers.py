@@ -172,7 +172,7 @@ class Paper:
         own = self.tables["experiments"][name]
         kind = self.tables["kinds"][own["kind"]] if "kind" in own else {}
         layers = (self.tables["defaults"], kind, own)
-        merged = {key: value for layer in layers for key, value in layer.items()}
+        merged = {**self.tables["defaults"], **kind, **own}
         merged["quick"] = {k: v for layer in layers for k, v in layer.get("quick", {}).items()}
         return merged
 
@@ -195,14 +195,13 @@ class Paper:
         made = []
         for variant in self._variants(specification, lengths).values():
             layers = (specification, variant, quick)
-            given = {key: value for layer in layers for key, value in layer.items()}
+            given = {**specification, **variant, **quick}
             given["slots"] = variant.get("slots", given.get("slots"))
             settings = {k: v for layer in layers for k, v in layer.get("settings", {}).items()}
             if "trace" in given:
+                folder = (scale.traces or Path()) / given["trace"]
                 key = "source" if "source" in settings else "folder"
-                settings[key] = str(
-                    (scale.traces or Path()) / given["trace"] / settings.get(key, "")
-                )
+                settings[key] = str(folder / settings.get(key, ""))
             sets = given["policies"]
             policies = [
                 policy
