@@ -61,7 +61,7 @@ class Change(NamedTuple):
 
     @property
     def parts(self) -> list[str]:
-        """The parts of the path, which quotes keep whole."""
+        """The parts of the path between dots; quotes keep one whole."""
         return [part.strip('"') for part in re.findall(r'"[^"]*"|[^.]+', self.path)]
 
     @property

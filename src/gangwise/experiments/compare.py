@@ -376,7 +376,7 @@ Policies = str | Sequence[str | Policy[Any, Any, Any]] | Mapping[str, str | Poli
 
 
 class How(TypedDict, total=False):
-    """How :func:`compare` plays."""
+    """Options of :func:`compare` that say how it plays, not what."""
 
     progress: Progress | None
     jobs: int

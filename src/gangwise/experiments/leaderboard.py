@@ -57,7 +57,7 @@ class Leaderboard:
 
     @property
     def ranked(self) -> list[str]:
-        """Entries, least completion over the bound first."""
+        """The entries that have a row, least completion over the bound first."""
         first = next(iter(self.numbers.values()))
         hidden = set(self.rules["tuned"]) - {*self.rules["schedulers"]}
         shown = [entry for entry in first if entry not in hidden]

@@ -47,7 +47,7 @@ def _lost(left_out: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class NodeFindings:
-    """What a log says about its nodes."""
+    """What a log says about its nodes: which are slow, and how sure that is."""
 
     trace: str  # registered name of the format
     names: tuple[str, ...]  # [N]

@@ -72,7 +72,7 @@ SIMULATED = (*_COLUMNS, "after_from", "after")
 
 
 class Settings(BaseModel):
-    """What is replayed, and under which rules."""
+    """Settings of a replay: what is played, and under which rules."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -244,7 +244,7 @@ class ReplayScenario:
 
     @property
     def drawn(self) -> bool:
-        """Whether runs differ from seed to seed."""
+        """Whether runs differ from seed to seed; one seed is enough else."""
         s = self.settings
         world = self.world is not None or self.estimated
         return world or self.cluster is not None or s.overestimate > 1 or s.parts > 0

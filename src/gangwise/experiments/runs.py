@@ -102,7 +102,7 @@ class Replay(Protocol):
 
     @property
     def deciders(self) -> Literal["policy", "scheduler"]:
-        """The registry in which its deciders are."""
+        """The registry in which its deciders are: of policies or of schedulers."""
 
     @property
     def objective(self) -> str:

@@ -398,7 +398,7 @@ def _site(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class How(TypedDict, total=False):
-    """How :func:`tune` plays and judges."""
+    """Options of :func:`tune` that say how it plays and judges."""
 
     slots: int | None
     metric: str

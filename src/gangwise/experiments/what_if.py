@@ -237,7 +237,7 @@ class Gate(NamedTuple):
         return cls(text, metric, sign[0] == ">", than, percent or "+" * bool(signed))
 
     def of_run(self, compared: Compared, name: str) -> Estimate:
-        """The number that the condition speaks of."""
+        """The number that the condition speaks of: a metric, or its change."""
         if self.change == "%":
             return UNKNOWN if name == compared.base else compared.change(name, self.metric)
         here, there = (compared.of(who, self.metric) for who in (name, compared.base))
@@ -247,7 +247,7 @@ class Gate(NamedTuple):
         return value > self.than if self.above else value < self.than
 
     def describe(self, value: Estimate) -> str:
-        """The number in words."""
+        """The number in words, with its unit and sign."""
         if self.change == "%":
             half = "" if value.half is None else f" ± {number(value.half, 1)}"
             return f"{number(value.mean, 1, True)}{half} %"

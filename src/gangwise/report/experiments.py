@@ -238,7 +238,7 @@ def _policies_sheet(
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """What the sections of a page are made of."""
+    """An experiment, as the sections of its page take it."""
 
     numbers: Numbers
     anchor: str  # begins the names of what can be linked to; different for each experiment

@@ -32,7 +32,7 @@ FEWEST_DAYS = 2
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
-    """Requests created over time."""
+    """Requests created over time, and in each hour of a day."""
 
     width: float  # seconds of a bin
     first: float  # start of the first bin since the start of the trace; a multiple of `width`

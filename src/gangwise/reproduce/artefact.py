@@ -74,7 +74,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is played."""
+    """How much is played: as much as in the paper, or less."""
 
     quick: bool = False  # small enough for a coffee break, rather than what the paper played
     seeds: tuple[int, ...] | None = None  # instead of the artefact's own

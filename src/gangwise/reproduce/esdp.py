@@ -83,7 +83,7 @@ def share_change(results: Results, who: str, of: str) -> Floats:
 def _largest_over_least(each: Sequence[Floats]) -> Floats:
     """Over the seeds, the column with the largest mean over that with the least."""
     order = np.argsort([column.mean() for column in each])
-    return each[order[-1]] / each[order[0]]
+    return np.asarray(each[order[-1]] / each[order[0]])
 
 
 def spread(results: Results, who: str, among: Sequence[str]) -> Floats:

@@ -65,7 +65,7 @@ class Picked:
         free, now = processors, submit[0]
 
         def event() -> None:
-            """The next submission or end; a submission first."""
+            """Go on to the next submission or end; of both at once, to the submission."""
             nonlocal free, now, arrived
             running.sort(key=lambda j: begun[j] + run[j])
             end = begun[running[0]] + run[running[0]] if running else math.inf

@@ -111,7 +111,7 @@ def publish(out: Path, files: Mapping[str, Content], kept: Iterable[Shown]) -> l
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What was found."""
+    """What one command found, and what it wrote."""
 
     rows: list[Row]  # claims beside our numbers, one for each reading
     written: list[Path]
