@@ -86,8 +86,9 @@ def terminal_sheets(numbers: Numbers) -> list[Sheet]:
 def metrics_sheet(numbers: Numbers) -> Sheet | None:
     """What else was measured of every policy in every cell; None where nothing was."""
     at, columns = numbers.at, []
-    shown = [m for m in numbers.metrics if all(e in numbers.of(f"{m}.mean") for e in at)]
-    if not shown or not numbers.measured:
+    every = numbers.results.metrics if numbers.measured else []
+    shown = [m for m in every if all(each in numbers.of(f"{m}.mean") for each in at)]
+    if not shown:
         return None
     for metric in shown:
         of, share = numbers.of(f"{metric}.mean"), metric == "utilisation"

@@ -136,12 +136,6 @@ class Numbers:
         known = set(self.results.policies)
         return {at: e for at, e in found.items() if not policies or at[1] in known}
 
-    @property
-    def metrics(self) -> list[str]:
-        """Metrics of the environment: those with a mean per slot, but for the reward."""
-        means = (name.removesuffix(".mean") for name in self._single if name.endswith(".mean"))
-        return [name for name in means if f"{name}.mean" != self.objective]
-
     @cached_property
     def at(self) -> list[At]:
         return [(cell, policy) for cell in self.cells for policy in self.ranking(cell)]
