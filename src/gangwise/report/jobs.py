@@ -150,14 +150,15 @@ def results_of(
     of, edits, counts = played.compared(bounds, priced), lines_of(played), []
     if len(edits) > SHOWN:
         verdicts = Counter(of.verdict(name) for name in edits).items()
+        each = ", ".join(f"{many:,} {verdict}" for verdict, many in verdicts)
         counts = [
-            f"{len(edits):,} changes: {', '.join(f'{many:,} {said}' for said, many in verdicts)}. "
-            f"Shown are the {SHOWN} that complete jobs soonest; summary.json and --json have all"
+            f"{len(edits):,} changes: {each}. Shown are the {SHOWN} that complete jobs soonest; "
+            "summary.json and --json have all"
         ]
         edits = {name: edits[name] for name in of.others[:SHOWN]}
         of = replace(of, outcomes={name: of.outcomes[name] for name in (of.base, *edits)})
     return JobResults(
-        **{each.name: getattr(of, each.name) for each in fields(of)},
+        **{one.name: getattr(of, one.name) for one in fields(of)},
         fidelity=[*counts, *played.scenario.fidelity()],
         assumed=played.scenario.assumed(),
         command=command,
@@ -439,7 +440,7 @@ def _groups(n: Compared, users: int = USERS) -> list[tuple[str, list[Ints], list
     sizes = np.concatenate([o.demand[:, o.nodes.devices.index(device)] for o in seeds])
     by_size, size_names = size_groups(np.where(sizes > 0, sizes, 0.0))
     found = [(f"{in_words(device)} of a job", np.split(by_size, ends), size_names)]
-    named = [o.jobs.users[user] for o in seeds for user in o.jobs.user]
+    named = [o.jobs.users[user] for o in seeds for user in o.jobs.user.tolist()]
     jobs = Counter(named)
     if len(jobs) > 1:
         names = [user for user, _ in jobs.most_common(users)]
