@@ -13,7 +13,7 @@ from functools import cache
 from html import escape
 from pathlib import Path
 
-from gangwise.experiments.statistics import decimals_for, estimate_text
+from gangwise.experiments.statistics import estimate_text
 from gangwise.report.reproduction import VERDICTS, Row, called, claims_by_word
 from gangwise.reproduce import OWN, PAPERS, artefacts, expected
 from gangwise.reproduce.artefact import AT, ON_ROWS, Artefact, Claim
@@ -83,7 +83,7 @@ def _word(rows: list[Row]) -> str:
 
 def _number(row: Row) -> str:
     """Our number with its version, and what it is of that."""
-    return f"{row.version}: {estimate_text(row.ours, decimals_for([row.ours]))}"
+    return f"{row.version}: {estimate_text(row.ours)}"
 
 
 def _ours(rows: list[Row], best: str) -> str:

@@ -16,7 +16,7 @@ from gangwise.core.registry import label_of
 from gangwise.core.settings import read_toml
 from gangwise.experiments.replay import Replayed, played_by
 from gangwise.experiments.runs import NamedSource
-from gangwise.experiments.statistics import decimals_for, estimate_text, mean_and_interval
+from gangwise.experiments.statistics import estimate_text, mean_and_interval
 from gangwise.experiments.sweep import Progress, Workers
 from gangwise.jobs.check import IsolatedScheduler
 
@@ -160,7 +160,7 @@ def _name(entry: str) -> str:
 
 def _texts(values: Sequence[Floats]) -> list[str]:
     found = [mean_and_interval(each) for each in values]
-    return [estimate_text(of, decimals_for([of])) if of.mean else "0" for of in found]
+    return [estimate_text(of) if of.mean else "0" for of in found]
 
 
 def _table(columns: Mapping[str, Sequence[str]]) -> str:

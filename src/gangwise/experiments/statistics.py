@@ -240,12 +240,13 @@ def decimals_for(estimates: Iterable[Estimate]) -> int:
     return min(max(wanted, 0), 4)
 
 
-def estimate_text(estimate: Estimate, decimals: int, sign: bool = False) -> str:
-    """Mean, and half the width of the interval where there is one.
+def estimate_text(estimate: Estimate, decimals: int | None = None, sign: bool = False) -> str:
+    """Mean, and half the width of the interval where there is one; by default see decimals_for.
 
     >>> estimate_text(Estimate(25.04, 24.23, 25.85), 1, sign=True)
     '+25.0 ± 0.8'
     """
+    decimals = decimals_for([estimate]) if decimals is None else decimals
     mean = number(estimate.mean, decimals, sign)
     half = estimate.half
     if half is None or mean == NOTHING:

@@ -26,7 +26,6 @@ from gangwise.experiments.replay import Replayed
 from gangwise.experiments.statistics import (
     Estimate,
     count,
-    decimals_for,
     estimate_text,
     mean_and_interval,
     number,
@@ -240,7 +239,7 @@ def _times_sheet(n: Compared) -> list[Sheet]:
         until = "; jobs that are killed count until then" if n.killed else ""
         captions.append(
             "Certified lower bound: no scheduler without migration has a mean completion below "
-            f"{estimate_text(bound, decimals_for([bound]))} {unit}{until}."
+            f"{estimate_text(bound)} {unit}{until}."
         )
         if not n.priced:
             captions.append(
@@ -290,7 +289,7 @@ def _change_sheet(n: Compared) -> list[Sheet]:
     caption = f"Less is better. {'Paired by seed. ' * (n.seeds > 1)}{n.intervals}"
     errors = [n.error(f"{what}.mean") for what in ("waiting", "completion")]
     if math.isfinite(errors[0].mean):
-        wait, completion = (estimate_text(e, decimals_for([e]), True) for e in errors)
+        wait, completion = (estimate_text(e, sign=True) for e in errors)
         caption += f" The model's own error: of mean waiting {wait}, of completion {completion}."
     both = [n.paired(row)[1] for row in rows]
     if min(both) < n.of(n.base, "jobs").mean:

@@ -351,7 +351,7 @@ def _lead_of_cell(numbers: Numbers, cell: Place) -> str:
     seeds = count(len(numbers.seeds), "seed")
     alone = "earned" if numbers.measured else f"has {numbers.objective}"
     text = f"{best} {f'{numbers.verb}:' if others else alone} "
-    text += f"{estimate_text(found, decimals_for([found]))}{numbers.measured}"
+    text += f"{estimate_text(found)}{numbers.measured}"
     names = numbers.results.comparators
     if names and (share := numbers.share(cell, best, names[-1])) is not None:
         text += f", {number(100 * share.mean, 1)} % of the {plain(names[-1])}"
@@ -423,7 +423,7 @@ def about_comparator(numbers: Numbers, comparator: str) -> str:
     at = (cells[0], name)
     n, slots = numbers.evaluated(*at)
     where = f"all {n:,} slots" if n >= slots else f"{n:,} of {slots:,} slots"
-    earned = estimate_text(rewards[at], decimals_for([rewards[at]]))
+    earned = estimate_text(rewards[at])
     text += f"{earned} per slot on {where}, {proof}."
     try:
         regret = numbers.against(name)[0]
