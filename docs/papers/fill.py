@@ -13,7 +13,7 @@ from functools import cache
 from html import escape
 from pathlib import Path
 
-from gangwise.experiments.statistics import decimals_for, estimate_text
+from gangwise.experiments.statistics import estimate_text
 from gangwise.report.reproduction import VERDICTS, Row, called, claims_by_word
 from gangwise.reproduce import OWN, PAPERS, artefacts, expected
 from gangwise.reproduce.artefact import AT, ON_ROWS, Artefact, Claim
@@ -31,7 +31,7 @@ TOO_SHORT = "played over 5 to 100 slots with three seeds only, which is no test"
 
 def best_reading(artefact: Artefact) -> str:
     """The reading that fits the paper's numbers best at full scale; empty where none does."""
-    _, best = expected.settled(artefact, expected._rows(artefact, quick=False))
+    _, best = expected.settled(artefact, expected.rows_of(artefact, expected.read(quick=False)))
     return ", ".join(filter(None, best)) if best else ""
 
 
@@ -64,7 +64,11 @@ def every_row(artefact: Artefact) -> list[Row]:
     """
     full = expected.rows([artefact], quick=False)
     known = {row.says for row in full}
-    brief = expected._rows(artefact, quick=True) if artefact.name.endswith(ON_ROWS) else []
+    brief = (
+        expected.rows_of(artefact, expected.read(quick=True))
+        if artefact.name.endswith(ON_ROWS)
+        else []
+    )
     return full + [replace(r, agrees=None, why=TOO_SHORT) for r in brief if r.says not in known]
 
 
@@ -79,7 +83,7 @@ def _word(rows: list[Row]) -> str:
 
 def _number(row: Row) -> str:
     """Our number with its version, and what it is of that."""
-    return f"{row.version}: {estimate_text(row.ours, decimals_for([row.ours]))}"
+    return f"{row.version}: {estimate_text(row.ours)}"
 
 
 def _ours(rows: list[Row], best: str) -> str:

@@ -13,14 +13,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from scipy import stats
 
 from gangwise import GangwiseError, ScenarioError, StoreError, UnknownName, compare, create_scenario
 from gangwise.core.registry import register
 from gangwise.experiments.results import Results
 from gangwise.experiments.runs import Rows, checkpoint_slots
 from gangwise.experiments.specification import Experiment, schema
-from gangwise.experiments.statistics import bootstrap
 from gangwise.experiments.store import Store
 from gangwise.experiments.sweep import sweep
 from gangwise.gain_overhead import DRF
@@ -106,27 +104,10 @@ def test_paired_improvement(results, compared):
     assert row["mean"] == pytest.approx(change.mean())
     assert row["high"] - row["mean"] == pytest.approx(4.302653 * change.std(ddof=1) / 3**0.5)
     assert row["seeds"] == 3
-    with pytest.raises(ScenarioError, match="of 3 seeds would be too narrow"):
-        results.improvements("drf", interval="bootstrap")
     first, second = results.sentences()
     assert first.startswith("contention = 1: ascent:steps=4")
     assert "ascent:steps=1" in second
     assert "(3 seeds)" in second
-
-
-def test_bootstrap_is_that_of_scipy():
-    values = np.random.default_rng(3).gamma(2.0, 3.0, 20)
-    theirs = stats.bootstrap(
-        (values,), np.mean, n_resamples=10_000, method="percentile", rng=np.random.default_rng(8)
-    ).confidence_interval
-    ours = bootstrap(values)
-    width = theirs.high - theirs.low
-    assert ours.low == pytest.approx(theirs.low, abs=0.04 * width)
-    assert ours.high == pytest.approx(theirs.high, abs=0.04 * width)
-    assert bootstrap([4.0]).half is None
-    assert bootstrap(values[:10]).half
-    with pytest.raises(ScenarioError, match="of 9 seeds would be too narrow"):
-        bootstrap(values[:9])
 
 
 def test_a_job_of_its_own_row(tmp_path):

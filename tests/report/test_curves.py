@@ -34,7 +34,7 @@ def test_band_is_students_interval() -> None:
 
 def test_ratio_is_paired_and_unknown_where_nothing_was_earned() -> None:
     comparison = made({"a": [[1.0, 3.0], [2.0, 2.0]], "b": [[0.0, 2.0], [1.0, 1.0]]})
-    curve = curves.ratio(Numbers(comparison.results), (), "a", "b")
+    curve = curves.ratio(Numbers(comparison.results), (), "b", "a")
     assert np.isnan(curve.mean[0])
     assert np.isclose(curve.mean[1], (4 / 2 + 4 / 2) / 2)
 

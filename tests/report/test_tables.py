@@ -10,6 +10,7 @@ from gangwise.experiments.compare import Comparison, compare
 from gangwise.fluctuating_speeds.learners import LCF
 from gangwise.report.experiments import terminal_sheets
 from gangwise.report.numbers import Numbers
+from gangwise.report.page import html
 from gangwise.report.pages import comparison_page
 from gangwise.report.tables import Sheet, rich_tables
 from tests.report.made import made
@@ -133,9 +134,9 @@ def test_brackets_in_names_are_no_markup() -> None:
 
 def test_cells_of_a_page_can_be_sorted_by_their_full_numbers() -> None:
     comparison = made(TWO, OPTIMUM)
-    html = comparison_page(comparison)
-    assert 'data-value="13.0"' in html
-    assert html.count('<button type="button">') == html.count('<th scope="col"')
+    page = html(comparison_page(comparison))
+    assert 'data-value="13.0"' in page
+    assert page.count('<button type="button">') == page.count('<th scope="col"')
 
 
 @dataclass

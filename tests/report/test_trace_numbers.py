@@ -146,22 +146,22 @@ def test_pictures_and_their_captions(tmp_path):
         )
         for t in rng.integers(0, 4 * 86400, 300)
     ]
-    drawn = draw_trace(tables(rows), tmp_path)
-    assert list(drawn.captions) == ["arrivals", "sizes", "lifetimes", "load"]
-    assert drawn.left_out == {}
-    names = {f"{stem}{end}" for stem in drawn.captions for end in (".png", ".svg")}
+    captions, left_out = draw_trace(tables(rows), tmp_path)
+    assert list(captions) == ["arrivals", "sizes", "lifetimes", "load"]
+    assert left_out == {}
+    names = {f"{stem}{end}" for stem in captions for end in (".png", ".svg")}
     assert {file.name for file in tmp_path.iterdir()} == names
-    assert "300 requests" in drawn.captions["sizes"]
-    assert "12 cores (CPU), 32 GiB (memory) and 2 GPUs (GPUs)" in drawn.captions["load"]
+    assert "300 requests" in captions["sizes"]
+    assert "12 cores (CPU), 32 GiB (memory) and 2 GPUs (GPUs)" in captions["load"]
     before = (tmp_path / "load.svg").read_bytes()
     draw_trace(tables(rows), tmp_path)
     assert (tmp_path / "load.svg").read_bytes() == before
 
 
 def test_pictures_that_have_nothing_to_show_are_left_out(tmp_path):
-    drawn = draw_trace(tables([(None, None, None, None, None, None)]), tmp_path)
-    assert drawn.captions == {}
-    assert list(drawn.left_out) == ["arrivals", "sizes", "lifetimes", "load"]
+    captions, left_out = draw_trace(tables([(None, None, None, None, None, None)]), tmp_path)
+    assert captions == {}
+    assert list(left_out) == ["arrivals", "sizes", "lifetimes", "load"]
     assert not list(tmp_path.iterdir())
-    drawn = draw_trace(tables([(5.0, 5.0, 0.0, 0.0, 0.0, 1)], SERVERS.clear()), tmp_path)
-    assert list(drawn.captions) == ["arrivals", "lifetimes"]
+    captions, _ = draw_trace(tables([(5.0, 5.0, 0.0, 0.0, 0.0, 1)], SERVERS.clear()), tmp_path)
+    assert list(captions) == ["arrivals", "lifetimes"]

@@ -141,7 +141,7 @@ def test_the_programme_chooses_as_well_as_branch_and_bound():
 
 
 def test_times_are_committed_and_never_compared(tmp_path, monkeypatch):
-    monkeypatch.setattr(expected, "_path", lambda quick: tmp_path / "quick.json")
+    monkeypatch.setattr(expected, "FOLDER", tmp_path)
     time, size = (
         Row(
             "esdp",

@@ -123,11 +123,9 @@ def test_a_changed_rule_is_refused_until_its_result_is_judged_again(
     claims = [replace(chosen.claims[0], **tamper), *chosen.claims[1:]]
     tampered = replace(chosen, claims=claims)
     assert [fault in text for text in unruly([tampered])] == [True]
-    for file in expected.rules_path().parent.glob("*.json"):
+    for file in expected.FOLDER.glob("*.json"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    monkeypatch.setattr(
-        expected, "_path", lambda quick: tmp_path / ("full.json", "quick.json")[quick]
-    )
+    monkeypatch.setattr(expected, "FOLDER", tmp_path)
     expected.write_rules([tampered])  # the rule follows, and the result does not
     [text] = unruly([tampered])
     assert "its rule changed since it was judged" in text
@@ -138,9 +136,9 @@ def test_a_changed_rule_is_refused_until_its_result_is_judged_again(
 
 
 def test_a_rule_that_did_not_change_keeps_its_date(tmp_path, monkeypatch):
-    path = expected.rules_path()
+    path = expected.FOLDER / "rules.json"
     (tmp_path / path.name).write_bytes(path.read_bytes())
-    monkeypatch.setattr(expected, "_path", lambda quick: tmp_path / "any.json")
+    monkeypatch.setattr(expected, "FOLDER", tmp_path)
     expected.write_rules(EVERY)
     assert (tmp_path / path.name).read_bytes() == path.read_bytes()
 

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from gangwise import GangwiseError, ScenarioError, UnknownName
 from gangwise.cli import app
 from gangwise.experiments.statistics import Estimate
-from gangwise.report.plotting import Panel
+from gangwise.report.plotting import Panel, points
 from gangwise.reproduce import run
-from gangwise.reproduce.artefact import Artefact, Claim, Rule, Scale, table
+from gangwise.reproduce.artefact import Artefact, Claim, Rule, Scale
 from tests.report.pages import read
 
 
@@ -25,7 +25,7 @@ def artefact(name: str, mean: float = 5.0, trace: str = "") -> Artefact:
         name,
         f"title of {name}",
         lambda scale: [],
-        lambda results: table([("p", "line", 1.0, found)]),
+        lambda results: points([("p", "line", 1.0, *found)]),
         [Panel("p", "x", "y", "points")],
         [Claim(f"lead of {name}, %", "leads", lambda results: {"v": found}, Rule(above=0))],
         trace,

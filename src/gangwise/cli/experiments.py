@@ -40,7 +40,6 @@ def sweep_command(
     seeds: str | None = None,
     settings: list[str] | None = None,
     over: str | None = None,
-    interval: Literal["t", "bootstrap"] = "t",
     schema: bool = False,
     as_json: bool = False,
 ) -> None:
@@ -73,13 +72,13 @@ def sweep_command(
         results = sweep(experiment, folder, jobs, backend, address, advance)
     write_provenance(folder, experiment.name, again)
     if as_json:
-        print(json_text(_summary(results, over, interval)))
+        print(json_text(_summary(results, over)))
         return
-    _print_sweep(results, experiment.metrics, over, interval)
+    _print_sweep(results, experiment.metrics, over)
     say(f"{len(results.runs)} runs in {folder}")
 
 
-def _summary(results: Results, over: str, interval: Literal["t", "bootstrap"]) -> dict[str, Any]:
+def _summary(results: Results, over: str) -> dict[str, Any]:
     metrics = [f"{name}.mean" for name in results.experiment["metrics"]] + results.endings
     return {
         "format": "gangwise-sweep-1",
@@ -90,20 +89,18 @@ def _summary(results: Results, over: str, interval: Literal["t", "bootstrap"]) -
         "fidelity": [dict(each) for each in results.fidelity],
         "objective": results.objective,
         "minimise": results.minimise,
-        "table": results.table(*metrics, interval=interval).to_dicts(),
-        "improvements": results.improvements(over, interval=interval).to_dicts(),
+        "table": results.table(*metrics).to_dicts(),
+        "improvements": results.improvements(over).to_dicts(),
         "against": [
             {**row, "comparator": name}
             for name in results.comparators
-            for row in results.standing(name, interval).to_dicts()
+            for row in results.standing(name).to_dicts()
         ],
-        "sentences": results.sentences(interval),
+        "sentences": results.sentences(),
     }
 
 
-def _print_sweep(
-    results: Results, metrics: list[str], over: str, interval: Literal["t", "bootstrap"]
-) -> None:
+def _print_sweep(results: Results, metrics: list[str], over: str) -> None:
     from rich.console import Console
 
     from gangwise.experiments.statistics import NOTHING, Estimate, decimals_for, estimate_text
@@ -112,15 +109,12 @@ def _print_sweep(
     for line in results.notes:
         print(line)
     names = [results.objective, *(f"{name}.mean" for name in metrics), *results.losses]
-    rows = results.table(*names, interval=interval).to_dicts()
-    columns = [
-        [Estimate(row[name], row[f"{name}.low"], row[f"{name}.high"]) for row in rows]
-        for name in names
-    ]
+    rows = results.table(*names).to_dicts()
+    columns = [[Estimate.of(row, name) for row in rows] for name in names]
     where = [*results.cells, "policy"]
     ahead = {
-        tuple(row[key] for key in where): Estimate(row["mean"], row["low"], row["high"])
-        for row in results.improvements(over, interval=interval).to_dicts()
+        tuple(row[key] for key in where): Estimate.of(row)
+        for row in results.improvements(over).to_dicts()
         if row["percent"]
     }
     shown = []
@@ -134,7 +128,7 @@ def _print_sweep(
     headings = [*where, first, *metrics, *results.losses, f"% over {over}"]
     console = Console()
     console.print(table(headings, shown, range(len(where))))
-    for sentence in results.sentences(interval):
+    for sentence in results.sentences():
         console.print(f"{sentence}.", highlight=False, markup=False, soft_wrap=True)
 
 
@@ -250,7 +244,7 @@ def _print_tuning(tuning: Tuning) -> None:
     for trial, row in zip(shown, over):
         values = [f"{v:.4g}" if isinstance(v, float) else str(v) for v in trial.arguments.values()]
         name = "default" if trial == tuning.default else str(trial.number)
-        lead = Estimate(row["mean"], row["low"], row["high"]) if row else None
+        lead = Estimate.of(row) if row else None
         estimate = estimate_text(trial.estimate, decimals)
         rows.append([name, *values, estimate, lead_text(lead) if lead else NOTHING])
     ahead = f"{'% ' * percent}better than default"

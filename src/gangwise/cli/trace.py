@@ -128,14 +128,14 @@ def plot_command(
     tables = open_tables(path, trace=trace, strict=strict, **settings_of(settings))
     try:
         out.mkdir(parents=True, exist_ok=True)
-        drawn = draw_trace(tables, out)
+        captions, left_out = draw_trace(tables, out)
     except OSError as error:
         raise StoreError(f"cannot write {out}: {error.strerror or error}") from error
-    for stem, caption in drawn.captions.items():
+    for stem, caption in captions.items():
         print(f"{stem}: {caption}")
-    for stem, why in drawn.left_out.items():
+    for stem, why in left_out.items():
         say(f"left out {stem}: {why}")
-    say(f"wrote {len(drawn.captions)} pictures, as PNG and SVG, to {out}")
+    say(f"wrote {len(captions)} pictures, as PNG and SVG, to {out}")
 
 
 PATIENCE = 2.0

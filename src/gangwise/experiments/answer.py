@@ -17,7 +17,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -85,19 +85,18 @@ def paired_times(
     A single outcome, such as what a log recorded, stands for every seed. The number is the mean
     over seeds.
     """
-    found: dict[str, tuple[list[float], list[float]]] = {}
-    counts = []
+    mine, its, counts = [], [], []
     for i in range(max(len(ours), len(theirs))):
         a, b = ours[i % len(ours)], theirs[i % len(theirs)]
         both = a.finished & b.finished
         counts.append(int(both.sum()))
-        mine, its = a.times(both), b.times(both)
-        for key, value in mine.items():
-            lists = found.setdefault(key, ([], []))
-            lists[0].append(value)
-            lists[1].append(its[key])
-    pairs = {key: (np.array(mine), np.array(its)) for key, (mine, its) in found.items()}
-    return pairs, float(np.mean(counts))
+        mine.append(a.times(both))
+        its.append(b.times(both))
+
+    def column(times: Sequence[Mapping[str, float]], key: str) -> Floats:
+        return np.array([each[key] for each in times])
+
+    return {key: (column(mine, key), column(its, key)) for key in mine[0]}, float(np.mean(counts))
 
 
 def ending_keys(summaries: Iterable[Mapping[str, float]]) -> list[str]:
@@ -128,13 +127,13 @@ def best_of(outcomes: Mapping[str, Sequence[Outcome]], names: Sequence[str], bas
     kills more than the base, they are compared among themselves.
     """
     able = [name for name in names if not kills_more(outcomes[name], outcomes[base])] or names
-    means: dict[str, list[float]] = {name: [] for name in able}
+    means = []  # [seeds, able]
     for each in zip(*(outcomes[name] for name in able)):
         done = np.logical_and.reduce([outcome.finished for outcome in each])
         done = done if done.any() else np.ones_like(done)
-        for name, outcome in zip(able, each):
-            means[name].append(float(np.nanmean(outcome.completion[done])))
-    return min(able, key=lambda name: float(np.mean(means[name])))
+        means.append([float(np.nanmean(outcome.completion[done])) for outcome in each])
+    least = np.nan_to_num(np.array(means).mean(axis=0), nan=np.inf)
+    return able[int(np.argmin(least))]
 
 
 @dataclass(frozen=True)
@@ -211,9 +210,6 @@ class Compared:
     ignored: Sequence[str] = ()
     priced: bool = True
     partition: npt.NDArray[np.str_] | None = None
-    _pairs: dict[str, tuple[dict[str, tuple[Floats, Floats]], float]] = field(
-        default_factory=dict, init=False, repr=False
-    )
 
     def __post_init__(self) -> None:
         counts = {name: len(each) for name, each in self.outcomes.items()}
@@ -226,7 +222,7 @@ class Compared:
 
     @cached_property
     def plain(self) -> list[str]:
-        """The schedulers that may have been in force."""
+        """The schedulers that may have been in force: they know no rates and learn nothing."""
         return [n for n in self.outcomes if not GUIDED & words(n)]
 
     @cached_property
@@ -239,7 +235,7 @@ class Compared:
         if self.rules or not (self.waited and self.plain):
             return self.rules or next(iter(self.outcomes))
         then = self.happened
-        assert then is not None
+        assert then is not None, "a log that knows of waiting is a record"
         return max(self.plain, key=lambda name: explains(then, self.outcomes[name][0]))
 
     @cached_property
@@ -275,11 +271,10 @@ class Compared:
             return UNKNOWN
         return mean_and_interval(100 * (a / b - 1))
 
+    @cache  # noqa: B019 - lives as long as one answer
     def paired(self, name: str) -> tuple[dict[str, tuple[Floats, Floats]], float]:
         """Completion and slowdown under both, and of how many jobs: see :func:`paired_times`."""
-        if name not in self._pairs:
-            self._pairs[name] = paired_times(self.outcomes[name], self.outcomes[self.base])
-        return self._pairs[name]
+        return paired_times(self.outcomes[name], self.outcomes[self.base])
 
     @property
     def killed(self) -> bool:
@@ -442,7 +437,7 @@ class Compared:
 
     @property
     def intervals(self) -> str:
-        """What the ± of a change means."""
+        """What the ± of a change means: over weeks, days or seeds."""
         if self.blocks is not None:
             unit, block = self.blocks
             many = int(block.max()) + 1
@@ -457,28 +452,23 @@ class Compared:
 
     @property
     def text(self) -> str:
-        return " ".join(said for sentence in SENTENCES if (said := sentence(self)))
+        return " ".join(filter(None, (sentence(self) for sentence in SENTENCES)))
 
     def as_dict(self) -> dict[str, Any]:
         unit, many = ("seeds", self.seeds) if self.seeds > 1 else (None, 0)
         if self.blocks is not None:
             unit, many = self.blocks[0], int(self.blocks[1].max()) + 1
-        retold = self.retold
+        retold, errors = self.retold, ("waiting.mean", OBJECTIVE)
+        compared = [name for name in self.outcomes if name != self.base]
         answer: dict[str, Any] = finite(
             {
                 "text": self.text,
                 "base": self.base,
                 "intervals_over": unit,
                 "blocks": many,
-                "verdicts": {
-                    name: self.verdict(name) for name in self.outcomes if name != self.base
-                },
-                "model_error_percent": {
-                    key: numbers(self.error(key)) for key in ("waiting.mean", OBJECTIVE)
-                },
-                "beyond_model_error": {
-                    name: self.beyond(name) for name in self.outcomes if name != self.base
-                },
+                "verdicts": {name: self.verdict(name) for name in compared},
+                "model_error_percent": {key: numbers(self.error(key)) for key in errors},
+                "beyond_model_error": {name: self.beyond(name) for name in compared},
                 "retold": None if retold is None else retold.as_dict(),
                 "idle_beside_waiting": None if self.idle is None else vars(self.idle),
                 "not_modelled": list(self.ignored),
@@ -556,10 +546,8 @@ def comparing(n: Compared) -> str:
         by.setdefault(n.verdict(name), []).append(name)
     if unsure := by.get("no interval"):
         return _without_interval(n, unsure)
-    kinds: tuple[Verdict, ...] = ("better", "kills more", "worse", "cannot be told apart")
-    better, costly, worse, alike = (by.get(kind, []) for kind in kinds)
-    refusing = by.get("refuses", [])
-    if not better and not worse and not costly and not refusing:
+    better, worse, alike = (by.get(k, []) for k in ("better", "worse", "cannot be told apart"))
+    if len(alike) == len(n.others):
         many = f"None of the {len(alike)} others can"
         one = f"{alike[0]} cannot" if len(alike) == 1 else many
         return f"{one} be told apart from the base ({_furthest(n, alike)})."
@@ -569,15 +557,13 @@ def comparing(n: Compared) -> str:
         first = f"{better[0]} completes jobs {_amount(n.change(better[0]))} sooner"
         rest = [f"{name} {_amount(n.change(name))}" for name in better[1:]]
         parts.append(_listed([f"{first} (mean wait {wait})", *rest]))
-    for name in costly:
-        parts.append(f"{name} completes jobs {_amount(n.change(name))} sooner but has more killed")
-    for name in refusing:
-        parts.append(f"{name} completes jobs {_amount(n.change(name))} sooner but not all of them")
+    costs: dict[Verdict, str] = {"kills more": "has more killed", "refuses": "not all of them"}
+    for kind, but in costs.items():
+        for name in by.get(kind, []):
+            parts.append(f"{name} completes jobs {_amount(n.change(name))} sooner but {but}")
     if worse:
-        parts.append(
-            f"{_listed(worse)} {'complete' if len(worse) > 1 else 'completes'} "
-            f"{'them' if better or costly or refusing else 'jobs'} later"
-        )
+        complete = "complete" if len(worse) > 1 else "completes"
+        parts.append(f"{_listed(worse)} {complete} {'them' if parts else 'jobs'} later")
     if alike:
         parts.append(f"{_listed(alike)} cannot be told apart from it ({_furthest(n, alike)})")
     return f"Against the base, {'; '.join(parts)}."
@@ -595,10 +581,11 @@ def doubting(n: Compared) -> str:
     small = [name for name in differ if not n.beyond(name)]
     if not small:
         return f"{found}."
-    which = (
-        f"the difference of {_listed(small)}" if len(small) < len(differ) else "these differences"
-    )
-    which, it = ("this difference", "it") if len(differ) == 1 else (which, "them")
+    which, it = "these differences", "them"
+    if len(differ) == 1:
+        which, it = "this difference", "it"
+    elif len(small) < len(differ):
+        which = f"the difference of {_listed(small)}"
     return f"{found}, perhaps more than {which}: the cluster itself may not show {it}."
 
 
@@ -709,9 +696,8 @@ def slow_nodes(n: Compared) -> str:
         f"{s.node} by {number(100 * s.slower)} ± {number(50 * (s.high - s.low))} %"
         for s in shown[:4]
     )
-    are = "1 node is slower than its"
-    if len(shown) > 1:
-        are = f"{len(shown)} nodes are slower than their"
+    many = f"{len(shown)} nodes are slower than their"
+    are = "1 node is slower than its" if len(shown) == 1 else many
     return f"{are} label says: {named}{', …' if len(shown) > 4 else '.'}"
 
 

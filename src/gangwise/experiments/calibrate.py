@@ -27,8 +27,8 @@ from gangwise.traces.registered import open_tables
 from gangwise.traces.work import period
 
 FILE = "site.toml"
-MOST = 20  # findings that are printed
-WHY = "node events"
+MOST_PRINTED = 20  # findings that are printed
+NODE_EVENTS = "node events"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,9 @@ class Calibrated:
             f"{period(found.patience)} or longer. No order of the queue does that; "
             f"{found.refused:,} jobs came then.",
         ]
-        if away := [one.explains[0] for one in found.findings if one.entry.get("why") == WHY]:
+        if away := [
+            one.explains[0] for one in found.findings if one.entry.get("why") == NODE_EVENTS
+        ]:
             lines.append(
                 f"{len(away):,} windows are those of node events, none is guessed: {sum(away):,} "
                 f"{device}-hours were not there; {self.unknown:,} nodes of the events are not in "
@@ -65,17 +67,19 @@ class Calibrated:
         if not self.found.findings:
             lines += ["Nothing that was looked for is confirmed: no cap, closing hours or window"]
         elif found.contradicted:
-            told = found.refused - found.unexplained
+            explained = found.refused - found.unexplained
             lines.append(
-                f"What follows explains {told:,} of these jobs; {found.left:,.0f} h are left "
+                f"What follows explains {explained:,} of these jobs; {found.left:,.0f} h are left "
                 f"({100 * (1 - share):.0f} %). What is left is not explained."
             )
         return lines
 
     def __str__(self) -> str:
         items = [f"{entry_text(one)}\n  {one.evidence}." for one in self.found.findings]
-        more = len(items) - MOST
-        return "\n".join([*self.headline, *items[:MOST], *[f"and {more:,} more"] * (more > 0)])
+        more = len(items) - MOST_PRINTED
+        return "\n".join(
+            [*self.headline, *items[:MOST_PRINTED], *[f"and {more:,} more"] * (more > 0)]
+        )
 
     def toml(self) -> str:
         lines = [f"# What {self.source} tells of its site, by gangwise {gangwise.__version__}."]
@@ -90,8 +94,10 @@ class Calibrated:
                     f"# plausible: {low:g} to {'less than ' * (one.kind == 'cap')}{high:g}"
                 )
             if one.explains[2]:
-                _, told, of = one.explains
-                lines.append(f"# explains {told:,} of {of:,} refused jobs in weeks it was not from")
+                _, explained, of = one.explains
+                lines.append(
+                    f"# explains {explained:,} of {of:,} refused jobs in weeks it was not from"
+                )
             table = ["[start]" if one.kind == "start" else f"[[{one.kind}]]"]
             table += [f"{key} = {_value(value)}" for key, value in one.entry.items()]
             always = one.entry.get("hours") == [ALWAYS]
@@ -142,18 +148,10 @@ def calibrate_log(
 ) -> Calibrated:
     """Find what a log tells of its site.
 
-    Parameters
-    ----------
-    path, trace, **settings
-        As of :func:`~gangwise.traces.registered.open_tables`.
-    events : Path, optional
-        A CSV file of when nodes went and came back, as :func:`node_events` reads it; by default
-        those of the log, where it has any.
-
-    Raises
-    ------
-    ScenarioError
-        Where the log does not say when jobs started.
+    ``path``, ``trace`` and ``settings`` are those of
+    :func:`~gangwise.traces.registered.open_tables`; ``events`` is a CSV file of when nodes went and
+    came back, see :func:`node_events`, in place of those of the log. ScenarioError where the log
+    does not say when jobs started.
     """
     if progress:
         progress("reading the log", 0, 1)
@@ -230,8 +228,8 @@ def windows_of(events: pl.DataFrame, record: Record) -> Iterator[Finding]:
         lost = float(len(nodes)) if whole else float(sizes[nodes].sum())
         names = fold_nodes(record.nodes.names[n] for n in nodes)
         which = {"count": len(nodes)} if whole else {"nodes": names}
-        entry = {"from": since, "to": to, **which, "why": WHY}
-        text = f"{WHY}: {lost:g} {record.device} were away for {period(to - since)}"
+        entry = {"from": since, "to": to, **which, "why": NODE_EVENTS}
+        text = f"{NODE_EVENTS}: {lost:g} {record.device} were away for {period(to - since)}"
         hours = round(lost * (to - since) / 3600), 0, 0
         gone = tuple(Missing(since, to, 1.0, n) for n in nodes)
         yield Finding("window", entry, (lost, lost), text, hours, gone)

@@ -61,7 +61,7 @@ class Change(NamedTuple):
 
     @property
     def parts(self) -> list[str]:
-        """The parts of the path, which quotes keep whole."""
+        """The parts of the path between dots; quotes keep one whole."""
         return [part.strip('"') for part in re.findall(r'"[^"]*"|[^.]+', self.path)]
 
     @property
@@ -110,14 +110,9 @@ def changes_of(text: str) -> list[Change]:
 def changed(document: Mapping[str, Any], changes: list[Change]) -> dict[str, Any]:
     """A document after changes.
 
-    Raises
-    ------
-    ScenarioError
-        For a path that does not exist, with what is there; for a value that is no number where
-        one is needed.
+    ScenarioError for a path that does not exist, with what is there; for a value that is no number
+    where one is needed.
 
-    Examples
-    --------
     >>> site = {"pool": [{"name": "gpu", "most_time": 3600.0}], "nodes": {"h100": 4}}
     >>> changed(site, changes_of("pool.gpu.most_time=1d,nodes.h100+=8"))
     {'pool': [{'name': 'gpu', 'most_time': 86400.0}], 'nodes': {'h100': 12}}
@@ -220,11 +215,11 @@ def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
     )
     heading = ""
     for line in list(unified_diff(old, new, n=len(old) + len(new)))[3:]:
-        told = f"{line[0]} {line[1:]}"
+        shown = f"{line[0]} {line[1:]}"
         if line[1:].startswith("["):
-            heading = told
+            heading = shown
         if line[0] in "-+" and line[1:]:
-            found += [heading] * (heading not in ("", told)) + [told]
+            found += [heading] * (heading not in ("", shown)) + [shown]
             heading = ""
     return found
 

@@ -8,10 +8,9 @@ opened as a comparison (:meth:`Comparison.open`), shown, extended and verified.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -39,7 +38,7 @@ from gangwise.experiments.runs import (
     played_run,
     stored_comparator,
 )
-from gangwise.experiments.statistics import Estimate, mean_and_interval, numbers
+from gangwise.experiments.statistics import Estimate, numbers
 from gangwise.experiments.store import Store, store_of
 from gangwise.experiments.sweep import Progress, Workers, check_names, perform
 
@@ -100,27 +99,6 @@ class Described:
         return self.source.instance(seed)
 
 
-class _Lazy(Mapping[tuple[str, int], Any]):
-    def __init__(self, results: Results, comparators: bool, read: Callable[..., Any]):
-        self._read, self._found = read, dict[tuple[str, int], Any]()
-        self._keys = {
-            (run["label"], run["seed"]): run["key"]
-            for run in results.runs
-            if run["comparator"] == comparators
-        }
-
-    def __getitem__(self, at: tuple[str, int]) -> Any:
-        if at not in self._found:
-            self._found[at] = self._read(*at, self._keys[at])
-        return self._found[at]
-
-    def __iter__(self) -> Iterator[tuple[str, int]]:
-        return iter(self._keys)
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Shown):
     """Several policies on one scenario over several seeds: a view on the results of one cell.
@@ -176,18 +154,25 @@ class Comparison(Shown):
     @cached_property
     def runs(self) -> Mapping[tuple[str, int], Run]:
         store, draw = self.results.store, self.scenario.instance
-
-        def read(label: str, seed: int, key: str) -> Run:
-            return played_run(store.rows(key), label, seed, store.about(key), lambda: draw(seed))
-
-        return _Lazy(self.results, False, read)
+        return {
+            (who, seed): played_run(
+                store.rows(key), who, seed, store.about(key), partial(draw, seed)
+            )
+            for who, seed, key in self._stored(comparators=False)
+        }
 
     @cached_property
     def comparators(self) -> Mapping[tuple[str, int], Comparator]:
         rows = self.results.store.rows
-        return _Lazy(
-            self.results, True, lambda label, seed, key: stored_comparator(rows(key), label)
-        )
+        return {
+            (who, seed): stored_comparator(rows(key), who)
+            for who, seed, key in self._stored(comparators=True)
+        }
+
+    def _stored(self, comparators: bool) -> Iterator[tuple[str, int, str]]:
+        for run in self.results.runs:
+            if run["comparator"] == comparators:
+                yield run["label"], run["seed"], run["key"]
 
     def table(self) -> list[Row]:
         return self._table
@@ -196,36 +181,27 @@ class Comparison(Shown):
     def _over(self) -> dict[str, dict[str, dict[str, Any]]]:
         """Paired improvements: over whom → policy → row."""
         names = self.policies if len(self.policies) > 1 else ()
-        return {
-            name: {
-                row["policy"]: row for row in self.results.improvements(name).iter_rows(named=True)
-            }
-            for name in names
-        }
+        return {name: _by_policy(self.results.improvements(name)) for name in names}
 
     @cached_property
     def _table(self) -> list[Row]:
-        results = self.results
-        versus = {name: results.against(name) for name in self.comparator_names}
-        metrics = {m: _by_policy(results.per_seed(f"{m}.mean")) for m in results.metrics}
-        rewards = _by_policy(results.per_seed("reward.mean"))
-        times = _by_policy(results.per_seed("us_per_slot"))
-        shares = {name: _by_policy(frame, "share") for name, frame in versus.items()}
-        regrets = {name: _by_policy(frame, "regret") for name, frame in versus.items()}
-        rows = []
-        for policy in self.policies:
+        results, rows = self.results, []
+        means = [f"{name}.mean" for name in results.metrics]
+        versus = {name: _by_policy(results.standing(name)) for name in self.comparator_names}
+        for policy, row in _by_policy(results.table(*means, "us_per_slot")).items():
             over = {
-                other: Estimate(of[policy]["mean"], of[policy]["low"], of[policy]["high"])
+                other: Estimate.of(of[policy])
                 for other, of in self._over.items()
                 if other != policy and of[policy]["percent"]
             }
-            share, regret, metric = (
-                {name: mean_and_interval(each[policy]) for name, each in columns.items()}
-                for columns in (shares, regrets, metrics)
+            share, regret = (
+                {name: Estimate.of(of[policy], column) for name, of in versus.items()}
+                for column in ("share", "regret")
             )
-            reward, us = mean_and_interval(rewards[policy]), float(times[policy].mean())
-            rows.append(Row(policy, reward, over, share, regret, metric, us))
-        return sorted(rows, key=lambda row: -row.reward.mean)
+            metrics = {name: Estimate.of(row, f"{name}.mean") for name in results.metrics}
+            reward, us = Estimate.of(row, "reward.mean"), row["us_per_slot"]
+            rows.append(Row(policy, reward, over, share, regret, metrics, us))
+        return rows
 
     @property
     def fidelity(self) -> Mapping[str, Any] | None:
@@ -245,8 +221,8 @@ class Comparison(Shown):
         """
         if len(self.policies) < 2:
             return False
-        earned = _by_policy(self.results.per_seed("reward.mean"))
-        first, *others = [np.asarray(earned[policy], dtype=np.float64) for policy in self.policies]
+        earned = self.results.per_seed("reward.mean").group_by("policy", maintain_order=True)
+        first, *others = [of["value"].to_numpy() for _, of in earned]
         return all(np.allclose(other, first, rtol=1e-9, atol=1e-12) for other in others)
 
     @property
@@ -288,16 +264,6 @@ class Comparison(Shown):
                 }
             )
         return pl.DataFrame(rows, infer_schema_length=None)
-
-    def comparator_reward(self, name: str) -> Estimate:
-        """Average reward of a comparator in a slot."""
-        rewards = [float(self.comparators[name, s].rewards.mean()) for s in self.seeds]
-        return mean_and_interval(rewards)
-
-    def bounds(self, name: str) -> dict[str, Estimate]:
-        """Theoretical bounds on the total regret against a comparator."""
-        found = [self.comparators[name, s].bounds for s in self.seeds]
-        return {b: mean_and_interval([each[b] for each in found]) for b in found[0]}
 
     def gap(self, name: str) -> float:
         """The largest proven gap of a comparator over the seeds, relative to its total reward."""
@@ -348,13 +314,14 @@ class Comparison(Shown):
         }
 
     def _judge(self, name: str) -> dict[str, Any]:
-        slots = self.comparators[name, self.seeds[0]].slots
+        each = [self.comparators[name, s] for s in self.seeds]
+        bounds = {b: float(np.mean([c.bounds[b] for c in each])) for b in each[0].bounds}
         return {
             "name": name,
-            "mean_reward": finite(self.comparator_reward(name).mean),
+            "mean_reward": finite(float(np.mean([c.rewards.mean() for c in each]))),
             "relative_gap": finite(self.gap(name)),
-            "slots_evaluated": int(slots.size),
-            "regret_bounds": finite({b: e.mean for b, e in self.bounds(name).items()}),
+            "slots_evaluated": int(each[0].slots.size),
+            "regret_bounds": finite(bounds),
         }
 
     def frame(self) -> pl.DataFrame:
@@ -409,7 +376,7 @@ Policies = str | Sequence[str | Policy[Any, Any, Any]] | Mapping[str, str | Poli
 
 
 class How(TypedDict, total=False):
-    """How :func:`compare` plays."""
+    """Options of :func:`compare` that say how it plays, not what."""
 
     progress: Progress | None
     jobs: int
@@ -578,8 +545,5 @@ def _count(what: str, value: Any) -> int:
     return int(value)
 
 
-def _by_policy(frame: pl.DataFrame, column: str = "value") -> dict[str, Any]:
-    return {
-        str(policy): part[column].fill_null(math.nan).to_numpy()
-        for (policy,), part in frame.group_by("policy", maintain_order=True)
-    }
+def _by_policy(frame: pl.DataFrame) -> dict[str, dict[str, Any]]:
+    return {row["policy"]: row for row in frame.iter_rows(named=True)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from gangwise.jobs.schedule import Tables
 from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.simulation import JobSimulation
 
-SERVERS = 4  # at most so many nodes or jobs are listed in a sentence
+MOST_LISTED = 4  # at most so many nodes or jobs are listed in a sentence
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Explained:
 
     about: Mapping[str, Any]
     rows: list[dict[str, Any]]
-    sentences: list[str] = field(default_factory=list)
+    sentences: list[str]
 
     def as_dict(self) -> dict[str, Any]:
         about = {"format": "gangwise-explain-1", **self.about}
@@ -89,19 +89,8 @@ def explain_job(
             "was made by other code"
         )
     submitted = float(played.jobs.submit[j])
-    out = Explained(
-        {
-            "scenario": scenario.settings.source,
-            "scheduler": scheduler,
-            "seed": seed,
-            "job": job,
-            "submitted": submitted,
-            "start": start,
-            "end": end,
-            "waiting": start - submitted,
-        },
-        simulation.job_rows,
-    )
+    about = {"scenario": scenario.settings.source, "scheduler": scheduler, "seed": seed, "job": job}
+    about |= {"submitted": submitted, "start": start, "end": end, "waiting": start - submitted}
     shape, n = played.jobs.shapes[played.jobs.shape[j]], int(played.jobs.tasks[j])
     demand = zip(shape.demand, played.jobs.devices)
     asks = " + ".join(f"{amount / 1000:g} {kind}" for amount, kind in demand if amount)
@@ -112,12 +101,9 @@ def explain_job(
     else:
         since = f", started {period(start - submitted)} later"
         since += f" and ended {period(end - start)} after that."
-    out.sentences = [
-        f"Job {job}, {n} task{'s' * (n != 1)} of {asks}, was submitted at {_seconds(submitted)}"
-        + since,
-        *simulation.sentences,
-    ]
-    return out
+    tasks = f"{n} task{'s' * (n != 1)} of {asks}"
+    first_sentence = f"Job {job}, {tasks}, was submitted at {_seconds(submitted)}{since}"
+    return Explained(about, simulation.job_rows, [first_sentence, *simulation.sentences])
 
 
 class _Following(JobSimulation):
@@ -152,9 +138,11 @@ class _Following(JobSimulation):
         if reason.constraint == self._last:
             return
         self._last = reason.constraint
-        names = ", ".join(sorted(placed)[:SERVERS])
-        room = f"; room for a task on {', '.join(reason.nodes[:SERVERS])}" if reason.nodes else ""
-        freed = f"; the end of {', '.join(reason.frees[:SERVERS])} would let it start"
+        names = ", ".join(sorted(placed)[:MOST_LISTED])
+        room = (
+            f"; room for a task on {', '.join(reason.nodes[:MOST_LISTED])}" if reason.nodes else ""
+        )
+        freed = f"; the end of {', '.join(reason.frees[:MOST_LISTED])} would let it start"
         self._note(
             now,
             "waits",
@@ -171,17 +159,15 @@ class _Following(JobSimulation):
         names = books.nodes.names
         fits = books.fits(job.shape)
         chosen = {n for n, _ in action.tasks}
-        where = ", ".join(f"{names[n]} ({c})" for n, c in action.tasks[:SERVERS])
+        where = ", ".join(f"{names[n]} ({c})" for n, c in action.tasks[:MOST_LISTED])
         count = sum(c for _, c in action.tasks)
         fewer = f"admitted with {count} of {job.tasks} pods, " * (count < job.tasks)
         rest = [int(n) for n in np.argsort(-fits, kind="stable") if fits[n] and n not in chosen]
-        self._note(
-            now, "starts", f"{fewer}on {where}", until=None, expected=None, started_instead=""
-        )
+        nothing = {"until": None, "expected": None, "started_instead": ""}
+        self._note(now, "starts", f"{fewer}on {where}", **nothing)
         choice = getattr(self.scheduler, "choice", None)
-        rated = isinstance(choice, ByRate)
-        if rest and rated:
-            one = {n: self.scheduler.choice.rate(job, [(n, 1)], now) for n in [*chosen, *rest]}
+        if rest and isinstance(choice, ByRate):
+            one = {n: choice.rate(job, [(n, 1)], now) for n in [*chosen, *rest]}
             slowest = min(one[n] for n in chosen)
             second = max(rest, key=lambda n: one[n])
             self.sentences.append(
@@ -192,15 +178,15 @@ class _Following(JobSimulation):
         elif rest:
             self.sentences.append(
                 f"At {_seconds(now)} there was room as well on "
-                + ", ".join(f"{names[n]} (for {int(fits[n])})" for n in rest[:SERVERS])
-                + (f" and {len(rest) - SERVERS} more" if len(rest) > SERVERS else "")
+                + ", ".join(f"{names[n]} (for {int(fits[n])})" for n in rest[:MOST_LISTED])
+                + (f" and {len(rest) - MOST_LISTED} more" if len(rest) > MOST_LISTED else "")
                 + f"; the choice, {getattr(choice, 'name', type(choice).__name__)}, preferred "
                 f"{names[action.tasks[0][0]]}."
             )
         else:
             self.sentences.append(f"At {_seconds(now)} no other node had room for a task of it.")
         if others:
-            started = ", ".join(sorted(each.job for each in others)[:SERVERS])
+            started = ", ".join(sorted(each.job for each in others)[:MOST_LISTED])
             self.sentences.append(f"In the same round started: {started}.")
 
     def _leave(self, j: int, kind: EventKind) -> None:

@@ -20,7 +20,7 @@ from gangwise.traces.registered import open_tables, reader_arguments, reader_of,
 
 
 class Settings(BaseModel):
-    """What ``--set`` takes with ``--until-full``."""
+    """What ``--set`` takes with ``--until-full``: how far to fill, and which nodes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -45,13 +45,10 @@ class Fillings:
 
     def at(self, policy: str, arrived: float | None, what: str = "allocated") -> Floats:
         """Per cent allocated or fragmented when so much had arrived (None: at the end) [seeds]."""
-        found = []
-        for each in self.filled[policy]:
-            values = getattr(each, what)
-            found.append(
-                values[-1] if arrived is None else np.interp(arrived, each.arrived, values)
-            )
-        return np.array(found)
+        each = [(one.arrived, getattr(one, what)) for one in self.filled[policy]]
+        if arrived is None:
+            return np.array([values[-1] for _, values in each])
+        return np.array([np.interp(arrived, at, values) for at, values in each])
 
     def curve(self, policy: str, what: str) -> list[float]:
         """Means over seeds at 0, 1, 2, … per cent arrived."""
@@ -95,10 +92,9 @@ def fill_trace(
     for i, seed in enumerate(seeds):
         filling = Filling(log.jobs, nodes, seed, s.until)
         account = filling.account
-        for name in names:
+        for done, name in enumerate(names, i * len(names) + 1):
             filled[name].append(filling.play(name))
             if progress is not None:
-                done = i * len(names) + len(filled) - len(names) + names.index(name) + 1
                 progress("filling", done, len(seeds) * len(names))
     lost = "; ".join(f"{rows.size:,} {why}" for why, rows in account.set_aside.items())
     line = (

@@ -32,7 +32,7 @@ from gangwise.jobs.simulation import simulate_jobs
 
 TRIED = 24
 """Earlier instants whose forecasts correct one."""
-MOST = 200
+MOST_JUDGED = 200
 """Waiting jobs of an instant that count in a calibration."""
 
 
@@ -48,18 +48,12 @@ class Known(NamedTuple):
 
 @dataclass
 class Past:
-    """A log as it happened, in the simulation or as recorded, in which forecasts are made.
-
-    Parameters
-    ----------
-    recorded : bool
-        Who ran and waited when is what the log says, else what the simulation under the rules says.
-    """
+    """A log as it happened, in the simulation or as recorded, in which forecasts are made."""
 
     played: Played
     scheduler: Any = NO_RULES
     options: Any = None
-    recorded: bool = False
+    recorded: bool = False  # who ran and waited is what the log says, and not the simulation
     draws: int = DRAWS
 
     def __post_init__(self) -> None:
@@ -94,7 +88,7 @@ class Past:
         """What forecasts at earlier instants, in order, were worth, as is known by ``now``."""
         found = Calibration()
         for known in (self.known_at(each, rng) for each in instants):
-            for w in rng.permutation(known.waiting.size)[:MOST].tolist():
+            for w in rng.permutation(known.waiting.size)[:MOST_JUDGED].tolist():
                 found.learn(known.starts[:, w], known.now, float(known.truth[w]), now, rng)
         return found
 
@@ -103,18 +97,13 @@ class Past:
 class ForecastOfLog:
     """When waiting jobs start.
 
-    Attributes
-    ----------
-    basis : str
-        What is assumed and what is drawn, in a line.
-    rows : list of dict
-        Of each waiting job: ``job``, ``user``, ``tasks``, ``limit``, ``waited``; seconds from then
-        on: ``p50``, ``p90``, ``promised`` (if all take as long as requested and nobody comes), and
-        ``started``, what came of it, None if nothing did.
+    A row of each waiting job has ``job``, ``user``, ``tasks``, ``limit``, ``waited``; seconds from
+    then on: ``p50``, ``p90``, ``promised`` (if all take as long as requested and nobody comes), and
+    ``started``, what came of it, None if nothing did.
     """
 
     now: float
-    basis: str
+    basis: str  # what is assumed and what is drawn, in a line
     rows: list[dict[str, Any]]
 
     def as_dict(self) -> dict[str, Any]:
@@ -130,21 +119,10 @@ def forecast_log(
     settings: Mapping[str, Any] | None = None,
     advance: Progress = silent,
 ) -> ForecastOfLog:
-    """When the jobs that wait at a time of a log will start.
+    """When the jobs that wait ``at`` a time of a log, seconds on its clock, will start.
 
-    Parameters
-    ----------
-    at : float
-        Seconds on the log's clock.
-    scheduler : str
-        The rules under which the log is played up to then, and from then on.
-    recorded : bool
-        Begin with who waited and ran as recorded, not as simulated.
-
-    Raises
-    ------
-    ScenarioError
-        For a time outside of the log, or when nobody waits then.
+    The log is played under the ``scheduler`` up to then, or taken as ``recorded``, and under it
+    from then on. ScenarioError for a time outside of the log, or when nobody waits then.
     """
     scenario = replay_source(source, dict(settings or {})).scenario()
     assert isinstance(scenario, ReplayScenario)

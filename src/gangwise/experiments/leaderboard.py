@@ -16,7 +16,7 @@ from gangwise.core.registry import label_of
 from gangwise.core.settings import read_toml
 from gangwise.experiments.replay import Replayed, played_by
 from gangwise.experiments.runs import NamedSource
-from gangwise.experiments.statistics import decimals_for, estimate_text, mean_and_interval
+from gangwise.experiments.statistics import estimate_text, mean_and_interval
 from gangwise.experiments.sweep import Progress, Workers
 from gangwise.jobs.check import IsolatedScheduler
 
@@ -57,7 +57,7 @@ class Leaderboard:
 
     @property
     def ranked(self) -> list[str]:
-        """Entries, least completion over the bound first."""
+        """The entries that have a row, least completion over the bound first."""
         first = next(iter(self.numbers.values()))
         hidden = set(self.rules["tuned"]) - {*self.rules["schedulers"]}
         shown = [entry for entry in first if entry not in hidden]
@@ -91,8 +91,8 @@ class Leaderboard:
                 heading: _texts([of[e][metric] / unit for e in order])
                 for heading, (metric, unit) in COLUMNS.items()
             }
-            told = f"{about}. {self.lines[log]}. {TUNED.capitalize()}: `{self.chosen[log]}`."
-            parts.append(f"### {log}\n\n{told[0].upper()}{told[1:]}\n\n{_table(shown)}")
+            text = f"{about}. {self.lines[log]}. {TUNED.capitalize()}: `{self.chosen[log]}`."
+            parts.append(f"### {log}\n\n{text[0].upper()}{text[1:]}\n\n{_table(shown)}")
         return "\n".join(parts)
 
 
@@ -160,7 +160,7 @@ def _name(entry: str) -> str:
 
 def _texts(values: Sequence[Floats]) -> list[str]:
     found = [mean_and_interval(each) for each in values]
-    return [estimate_text(of, decimals_for([of])) if of.mean else "0" for of in found]
+    return [estimate_text(of) if of.mean else "0" for of in found]
 
 
 def _table(columns: Mapping[str, Sequence[str]]) -> str:

@@ -41,37 +41,25 @@ def _percent(log: float) -> str:
     return f"{percent:.2g}" if percent < 99 else f"{percent:.0f}"
 
 
+def _lost(left_out: Mapping[str, int]) -> str:
+    return "; ".join(f"{n:,} {why}" for why, n in left_out.items() if n)
+
+
 @dataclass(frozen=True, eq=False)
 class NodeFindings:
-    """What a log says about its nodes.
+    """What a log says about its nodes: which are slow, and how sure that is."""
 
-    Attributes
-    ----------
-    trace : str
-        Registered name of the format.
-    names : tuple of str [N]
-    read : int
-        Jobs of the log.
-    left_out : mapping of str to int
-        Why jobs are not compared, and how many.
-    unnamed : int
-        Jobs that are compared with others of their user, size and request, whatever their name.
-    by : float
-        Nodes are named that take longer by more than this share.
-    """
-
-    trace: str
-    names: tuple[str, ...]
+    trace: str  # registered name of the format
+    names: tuple[str, ...]  # [N]
     effects: Effects
-    read: int
-    left_out: Mapping[str, int]
-    unnamed: int
-    by: float
+    read: int  # jobs of the log
+    left_out: Mapping[str, int]  # why jobs are not compared, and how many
+    unnamed: int  # jobs compared with others of their user, size and request, whatever their name
+    by: float  # nodes are named that take longer by more than this share
 
     @property
     def line(self) -> str:
-        e = self.effects
-        lost = "; ".join(f"{n:,} {why}" for why, n in self.left_out.items() if n)
+        e, lost = self.effects, _lost(self.left_out)
         return (
             f"{self.trace}: {percent_text(e.compared, self.read)} of {self.read:,} jobs are "
             f"compared, runs of {e.programs:,} program{'s' * (e.programs != 1)}"
@@ -140,19 +128,10 @@ def find_slow_nodes(
 ) -> NodeFindings:
     """Slow nodes of a log, from its run times and node lists alone.
 
-    Parameters
-    ----------
-    path, trace, **knobs
-        As of :func:`~gangwise.traces.registered.open_tables`.
-    by : float
-        Name nodes on which runs take longer by more than this share.
-    progress : callable, optional
-        Told what is done, how far it is, and how far it goes.
-
-    Raises
-    ------
-    TraceError
-        When the log has no node lists, or no program ran twice on several nodes.
+    ``path``, ``trace`` and ``knobs`` are those of
+    :func:`~gangwise.traces.registered.open_tables`. Nodes are named on which runs take longer
+    ``by`` more than this share. TraceError when the log has no node lists, or no program ran twice
+    on several nodes.
     """
     advance = progress or (lambda what, done, of: None)
     advance("reading", 0, 1)
@@ -168,8 +147,7 @@ def slow_nodes_of(
     rows = rows.filter(pl.len().over("program") > 1)
     left_out["ran once"] = alone - len(rows)
     if rows.is_empty():
-        lost = "; ".join(f"{n:,} {why}" for why, n in left_out.items() if n)
-        raise TraceError(f"no program of {tables.trace} ran twice: {lost}")
+        raise TraceError(f"no program of {tables.trace} ran twice: {_lost(left_out)}")
     places = rows["hosts"].unique(maintain_order=True)
     hosts = places.str.split("|")
     each = hosts.explode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +75,8 @@ class Replayed(Shown):
         results = Results.open(folder, name)
         asked = results.experiment
         scenario = NamedSource.of("replay", False, asked["settings"]).scenario()
-        if not isinstance(scenario, ReplayScenario) or scenario.describe()["digest"] != asked.get(
-            "digest", scenario.describe()["digest"]
-        ):
+        digest = scenario.describe()["digest"]
+        if not isinstance(scenario, ReplayScenario) or digest != asked.get("digest", digest):
             raise StoreError(
                 f"{folder}: {asked['settings'].get('source')} holds other jobs than were replayed"
             )
@@ -133,11 +132,8 @@ class Replayed(Shown):
         return pl.concat(parts, how="diagonal_relaxed")
 
     def rows(self, scheduler: str, seed: int) -> Rows:
-        key = next(
-            run["key"]
-            for run in self.results.runs
-            if run["label"] == scheduler and run["seed"] == seed
-        )
+        at = scheduler, seed
+        key = next(run["key"] for run in self.results.runs if (run["label"], run["seed"]) == at)
         return self.results.store.rows(key)
 
     @cached_property
@@ -154,15 +150,12 @@ class Replayed(Shown):
 
     @cached_property
     def outcomes(self) -> dict[str, list[Outcome]]:
-        """By scheduler, one for each seed."""
-        found, drawn = {}, {}
-        for name, scenario in self.scenarios.items():
-            for seed in self.seeds:
-                if (id(scenario), seed) not in drawn:
-                    drawn[id(scenario), seed] = scenario.draw(seed)
-            each = [(s, drawn[id(scenario), s]) for s in self.seeds]
-            found[name] = [stored_outcome(self.rows(name, s), name, of) for s, of in each]
-        return found
+        """What came of the jobs under each scheduler, one outcome for each seed."""
+        drawn = cache(lambda scenario, seed: scenario.draw(seed))
+        return {
+            name: [stored_outcome(self.rows(name, s), name, drawn(scenario, s)) for s in self.seeds]
+            for name, scenario in self.scenarios.items()
+        }
 
     @cached_property
     def base(self) -> str:
@@ -218,18 +211,18 @@ class Replayed(Shown):
         """
         if steps is None:
             steps = STEPS if len(self.outcomes[self.schedulers[0]][0].jobs) <= MOST_PRICED else 0
+        advance, every = progress or silent, len(self.seeds) * steps or 1
+        same = [name for name, scenario in self.scenarios.items() if scenario is self.scenario]
         found = []
-        advance = progress or silent
         for i, seed in enumerate(self.seeds):
 
             def taken(step: int, before: int = i * steps) -> None:
-                advance("lower bound", before + step, len(self.seeds) * steps or 1)
+                advance("lower bound", before + step, every)
 
             taken(0)
-            same = [n for n, scenario in self.scenarios.items() if scenario is self.scenario]
             least = min(self.outcomes[name][i].until_left for name in same)
             found.append(self.scenario.bound(seed, least, steps, taken))
-        advance("lower bound", len(self.seeds) * steps or 1, len(self.seeds) * steps or 1)
+        advance("lower bound", every, every)
         return found
 
     def _audited(self, scheduler: str) -> dict[str, int] | None:
@@ -284,12 +277,15 @@ class Replayed(Shown):
 
 
 def _scheduler(compared: Compared, name: str) -> dict[str, Any]:
-    summaries = compared.summaries
-    values = {key: np.array([each[key] for each in summaries[name]]) for key in summaries[name][0]}
+    def values_of(name: str) -> dict[str, Floats]:
+        each = compared.summaries[name]
+        return {key: np.array([one[key] for one in each]) for key in each[0]}
+
+    values = values_of(name)
     found = {key: numbers(mean_and_interval(of)) for key, of in values.items()}
     over = None
     if name != compared.base:
-        theirs = {key: np.array([each[key] for each in summaries[compared.base]]) for key in values}
+        theirs = values_of(compared.base)
         paired, both = compared.paired(name)
         pairs = {key: (values[key], theirs[key]) for key in values} | paired
         differences = {key: difference(*pair) for key, pair in pairs.items()}
@@ -399,7 +395,7 @@ def played_by(
     progress: Progress | None,
     about: Mapping[str, Any],
 ) -> Replayed:
-    """Play schedulers by name; ``told`` goes into the plan.
+    """Play schedulers by name; ``about`` goes into the plan.
 
     It may have ``changes``: by name, settings with which that one is played.
     """

@@ -72,7 +72,7 @@ SIMULATED = (*_COLUMNS, "after_from", "after")
 
 
 class Settings(BaseModel):
-    """What is replayed, and under which rules."""
+    """Settings of a replay: what is played, and under which rules."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -244,7 +244,7 @@ class ReplayScenario:
 
     @property
     def drawn(self) -> bool:
-        """Whether runs differ from seed to seed."""
+        """Whether runs differ from seed to seed; one seed is enough else."""
         s = self.settings
         world = self.world is not None or self.estimated
         return world or self.cluster is not None or s.overestimate > 1 or s.parts > 0
@@ -336,7 +336,7 @@ class ReplayScenario:
             if s.load:
                 jobs = rescaled(jobs, s.load, self.world.capacity(s.nodes, s.devices))
             drawn = self.world.draw(jobs, s.nodes, {self._device: float(s.devices)}, seed)
-            return Played(drawn.jobs, _told_apart(drawn.nodes, jobs), drawn.conditions)
+            return Played(drawn.jobs, _with_gpus_apart(drawn.nodes, jobs), drawn.conditions)
         if self.cluster is not None:
             nodes = self.cluster.node_table()
         else:
@@ -349,7 +349,7 @@ class ReplayScenario:
             conditions = self.cluster.hide(jobs, nodes, seed)
         elif self.estimated:
             jobs, conditions = self.estimate.draw(self.log, jobs, seed)
-        return Played(jobs, _told_apart(nodes, jobs), conditions)
+        return Played(jobs, _with_gpus_apart(nodes, jobs), conditions)
 
     def _part(self, jobs: Jobs, seed: int) -> Jobs:
         """The jobs submitted in the weeks of a part, from an empty cluster on."""
@@ -383,11 +383,7 @@ class ReplayScenario:
         files = dict(self.log.played.digests)
         site = {"site": Path(self.settings.site).name} if self.settings.site else {}
         return {
-            **{
-                name: value
-                for name, value in self.given.items()
-                if name not in ("site", "change", "parts")
-            },
+            **{k: v for k, v in self.given.items() if k not in ("site", "change", "parts")},
             **site,
             **({"parts": self.settings.parts} if self.settings.parts else {}),
             "source": Path(self.settings.source).name if files else self.settings.source,
@@ -395,12 +391,12 @@ class ReplayScenario:
             "digest": _digest(self.jobs, self.site),
             "world": self._world_name(),
             "world_files": {} if self.world is None else dict(self.world.digests),
-            "drawn": self.estimate.describe()
-            if self.estimated
-            else self.world.describe()
-            if self.world is not None
-            else "",
+            "drawn": "" if (drawn := self._rates_drawn) is None else drawn.describe(),
         }
+
+    @property
+    def _rates_drawn(self) -> World | EstimatedWorld | None:
+        return self.estimate if self.estimated else self.world
 
     def _world_name(self) -> str:
         """Without the folder of its files, whose digests define it."""
@@ -428,9 +424,8 @@ class ReplayScenario:
         if count == played.played:
             line = replace(played, assumed=known).line
         else:
-            share = (
-                self._hours(jobs).sum() - sum(lost.hours or 0.0 for lost in aside.values())
-            ) / max(self._hours(log.jobs).sum(), 1e-12)
+            hours = self._hours(jobs).sum() - sum(lost.hours or 0.0 for lost in aside.values())
+            share = hours / max(self._hours(log.jobs).sum(), 1e-12)
             known = {what: count if n == played.played else n for what, n in known.items()}
             some = replace(
                 played,
@@ -481,32 +476,30 @@ class ReplayScenario:
 
     def assumed(self) -> list[str]:
         s = self.settings
-        said = []
+        lines = []
         if self.cluster is not None:
-            said += self.cluster.lines()[1:]
+            lines += self.cluster.lines()[1:]
         elif self.world is not None:
-            said.append(f"{s.nodes} nodes of {s.devices} {self._device}; {self.world.describe()}")
+            lines.append(f"{s.nodes} nodes of {s.devices} {self._device}; {self.world.describe()}")
         else:
             if s.nodes:
                 many = f"{s.nodes:,} node{'s' * (s.nodes > 1)} of {s.devices:,} {self._device}"
-                said.append(f"{many}, in place of those of the log")
+                lines.append(f"{many}, in place of those of the log")
             alike = "jobs take as long as the log says, on whichever node they run"
-            said.append(self.estimate.describe() if self.estimated else alike)
-        if s.overestimate:
-            said.append(
-                f"requested limits are drawn, 1 to {s.overestimate:g} times the run time"
-                if s.overestimate > 1
-                else "requested limits are the run times"
-            )
+            lines.append(self.estimate.describe() if self.estimated else alike)
+        if s.overestimate > 1:
+            lines.append(f"requested limits are drawn, 1 to {s.overestimate:g} times the run time")
+        elif s.overestimate:
+            lines.append("requested limits are the run times")
         if s.parts:
-            said.append(f"{s.parts} parts of whole weeks, each by itself: seed s plays part s")
+            lines.append(f"{s.parts} parts of whole weeks, each by itself: seed s plays part s")
         if s.load:
-            said.append(f"arrivals are stretched to a load of {s.load:g}")
+            lines.append(f"arrivals are stretched to a load of {s.load:g}")
         if self.site is not None:
-            said += self.site.lines(self.jobs)
+            lines += self.site.lines(self.jobs)
         if s.restart:
-            said.append(f"a restart costs {s.restart:g} s")
-        return said
+            lines.append(f"a restart costs {s.restart:g} s")
+        return lines
 
     def compiled(self, decider: Any) -> bool:
         """Whether a run under it is compiled code: gangwise's own parts, combined."""
@@ -590,7 +583,7 @@ def load_of(jobs: Jobs, nodes: Nodes) -> float:
     return float((spent / np.maximum(total, 1e-12)).max() / span) if span > 0 else 0.0
 
 
-def _told_apart(nodes: Nodes, jobs: Jobs) -> Nodes:
+def _with_gpus_apart(nodes: Nodes, jobs: Jobs) -> Nodes:
     """Tell the GPUs of a node apart where tasks take parts of one, and never more than one."""
     if "gpu" not in nodes.devices or "gpu" not in jobs.devices:
         return nodes
@@ -613,12 +606,10 @@ def only_jobs(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
         k = devices.index(device)
         shapes = tuple(s._replace(demand=(s.demand[k],), constraint=()) for s in shapes)
         devices = (device,)
-    lengths, after = [], []
+    after = []
     for j in chosen:
         earlier = place[jobs.after[jobs.after_from[j] : jobs.after_from[j + 1]]]
-        earlier = earlier[earlier >= 0]
-        lengths.append(earlier.size)
-        after.append(earlier)
+        after.append(earlier[earlier >= 0])
     columns = {
         each.name: getattr(jobs, each.name)[chosen]
         for each in fields(jobs)
@@ -632,7 +623,7 @@ def only_jobs(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
         shapes=tuple(shapes[i] for i in used),
         types=tuple(jobs.types[i] for i in types),
         devices=devices,
-        after_from=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        after_from=np.cumsum([0, *(earlier.size for earlier in after)], dtype=np.int64),
         after=np.concatenate([np.zeros(0, np.int64), *after]).astype(np.int64),
     )
 

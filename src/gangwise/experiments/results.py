@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ from markupsafe import escape
 from gangwise.core.arrays import Tabular
 from gangwise.core.errors import StoreError, UnknownName
 from gangwise.experiments.runs import TIMINGS
-from gangwise.experiments.statistics import Interval, estimate, number, paired, verdict
+from gangwise.experiments.statistics import mean_and_interval, number, paired, turned, verdict
 from gangwise.experiments.store import Store
 
 FEW_CELLS = 4  # kinds of cells, at most, of which it is said how much of a log they play
@@ -178,8 +178,8 @@ class Results(Shown):
         """
         by_line: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
         for each in sorted(self.fidelity, key=_share_played):
-            told = (each["line"], *(f"warning: {text}" for text in each["warnings"]))
-            by_line.setdefault(told, []).append(each["cell"])
+            head = (each["line"], *(f"warning: {text}" for text in each["warnings"]))
+            by_line.setdefault(head, []).append(each["cell"])
         lines: list[str] = []
         for (first, *warnings), cells in list(by_line.items())[:FEW_CELLS]:
             of = ", ".join(f"{key} = {value}" for key, value in cells[0].items())
@@ -231,7 +231,7 @@ class Results(Shown):
     def _single(self) -> pl.DataFrame:
         return self.rows().filter(~pl.col("comparator") & pl.col("at").is_null()).collect()
 
-    def table(self, *metrics: str, interval: Interval = "t") -> pl.DataFrame:
+    def table(self, *metrics: str) -> pl.DataFrame:
         """Mean and 95 % interval over seeds: the objective and other metrics.
 
         Columns: cells, ``policy``, ``seeds``, and for each metric ``METRIC``, ``METRIC.low``,
@@ -241,13 +241,13 @@ class Results(Shown):
         for metric in dict.fromkeys([self.objective, *metrics]):
             for group, row, part in _grouped(self.per_seed(metric), [*self.cells, "policy"]):
                 known = groups.setdefault(group, {**row, "seeds": part.height})
-                known |= _columns(metric, part["value"], interval)
+                known |= _columns(metric, part["value"])
         cell = {group[:-1]: i for i, group in reversed(list(enumerate(groups)))}
         sign = 1 if self.minimise else -1
         order = sorted(groups, key=lambda g: (cell[g[:-1]], sign * groups[g][self.objective]))
         return pl.DataFrame([groups[group] for group in order], infer_schema_length=None)
 
-    def improvements(self, over: str, metric: str = "", interval: Interval = "t") -> pl.DataFrame:
+    def improvements(self, over: str, metric: str = "") -> pl.DataFrame:
         """How much more each policy has than ``over``, paired by seed.
 
         Columns: cells, ``policy``, ``over``, ``seeds`` (common ones), ``percent``, ``mean``,
@@ -263,7 +263,7 @@ class Results(Shown):
         )
         rows = []
         for _, row, part in _grouped(both, [*self.cells, "policy"]):
-            of, percent = paired(part["value"].to_numpy(), part["base"].to_numpy(), interval)
+            of, percent = paired(part["value"].to_numpy(), part["base"].to_numpy())
             row |= {"over": over, "seeds": part.height, "percent": percent, **of._asdict()}
             rows.append(row)
         return pl.DataFrame(rows, infer_schema_length=None)
@@ -311,7 +311,7 @@ class Results(Shown):
             ((pl.col("best") - pl.col("value")) * scale).alias("regret"),
         )
 
-    def standing(self, comparator: str, interval: Interval = "t") -> pl.DataFrame:
+    def standing(self, comparator: str) -> pl.DataFrame:
         """Share of a comparator and regret against it: mean and 95 % interval over seeds.
 
         Columns: cells, ``policy``, ``share``, ``share.low``, ``share.high``, ``regret`` and the
@@ -320,13 +320,13 @@ class Results(Shown):
         found = self.against(comparator)
         rows = [
             row
-            | _columns("share", part["share"].fill_null(np.nan), interval)
-            | _columns("regret", part["regret"].fill_null(np.nan), interval)
+            | _columns("share", part["share"].fill_null(np.nan))
+            | _columns("regret", part["regret"].fill_null(np.nan))
             for _, row, part in _grouped(found, [*self.cells, "policy"])
         ]
         return pl.DataFrame(rows, infer_schema_length=None)
 
-    def curves(self, metric: str = "reward", interval: Interval = "t") -> pl.DataFrame:
+    def curves(self, metric: str = "reward") -> pl.DataFrame:
         """Cumulative curves of policies and comparators.
 
         Columns: cells, ``policy``, ``comparator``, ``at`` (slots played), ``mean``, ``low``,
@@ -338,7 +338,7 @@ class Results(Shown):
             known = [n.removesuffix(".cumulative") for n in names if n.endswith(".cumulative")]
             raise UnknownName("metric", metric, known)
         rows = [
-            row | estimate(part["value"].to_numpy(), interval)._asdict()
+            row | mean_and_interval(part["value"].to_numpy())._asdict()
             for _, row, part in _grouped(found, [*self.cells, "policy", "comparator", "at"])
         ]
         return pl.DataFrame(rows, infer_schema_length=None)
@@ -357,10 +357,9 @@ class Results(Shown):
             "metric", index=[*self.cells, "policy", "seed", "at"], values="value"
         )
 
-    def sentences(self, interval: Interval = "t") -> list[str]:
+    def sentences(self) -> list[str]:
         """For each cell, the best policy against the next one, in words."""
-        table, found = self.table(interval=interval), []
-        over = cache(partial(self.improvements, interval=interval))
+        table, found, over = self.table(), [], cache(self.improvements)
         groups = table.group_by(self.cells, maintain_order=True) if self.cells else [((), table)]
         for group, part in groups:
             if part.height < 2:
@@ -388,17 +387,6 @@ class Results(Shown):
         return "" if one == its else f", and kills {number(one)} jobs instead of {number(its)}"
 
 
-def turned(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of improvements with its sign turned, for a metric of which less is better."""
-    low, high = row["low"], row["high"]
-    return {
-        **row,
-        "mean": -row["mean"],
-        "low": None if high is None else -high,
-        "high": None if low is None else -low,
-    }
-
-
 def _grouped(
     frame: pl.DataFrame, by: list[str]
 ) -> Iterator[tuple[tuple[Any, ...], dict[str, Any], pl.DataFrame]]:
@@ -406,8 +394,8 @@ def _grouped(
         yield group, dict(zip(by, group)), part
 
 
-def _columns(name: str, values: pl.Series, interval: Interval) -> dict[str, float | None]:
-    found = estimate(values.to_numpy(), interval)
+def _columns(name: str, values: pl.Series) -> dict[str, float | None]:
+    found = mean_and_interval(values.to_numpy())
     return {name: found.mean, f"{name}.low": found.low, f"{name}.high": found.high}
 
 

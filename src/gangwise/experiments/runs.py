@@ -102,7 +102,7 @@ class Replay(Protocol):
 
     @property
     def deciders(self) -> Literal["policy", "scheduler"]:
-        """The registry in which its deciders are."""
+        """The registry in which its deciders are: of policies or of schedulers."""
 
     @property
     def objective(self) -> str:
@@ -421,9 +421,8 @@ def _of_policy(
     checkpoint: Path | None,
     progress: Callable[[int], None] | None,
 ) -> Rows:
-    begun = checkpoint is not None and checkpoint.exists()
-    identity = spec.identity() if checkpoint is not None else {}
-    if checkpoint is not None and begun:
+    identity = {} if checkpoint is None else spec.identity()
+    if checkpoint is not None and checkpoint.exists():
         simulation = Simulation.load(checkpoint, identity)
     else:
         instance = spec.source.instance(spec.seed)

@@ -8,18 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.errors import ScenarioError
 from gangwise.core.json_text import finite
-
-Interval = Literal["t", "bootstrap"]
-
-RESAMPLES = 10_000
-LEAST_FOR_BOOTSTRAP = 10
 
 
 class Estimate(NamedTuple):
@@ -28,6 +22,16 @@ class Estimate(NamedTuple):
     mean: float
     low: float | None
     high: float | None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], name: str = "") -> Estimate:
+        """Of a row of a table: its ``mean``, ``low`` and ``high``, or those of a column.
+
+        >>> Estimate.of({"reward": 2.0, "reward.low": 1.0, "reward.high": 3.0}, "reward")
+        Estimate(mean=2.0, low=1.0, high=3.0)
+        """
+        keys = (name, f"{name}.low", f"{name}.high") if name else ("mean", "low", "high")
+        return cls(*(row[key] for key in keys))
 
     @property
     def half(self) -> float | None:
@@ -58,33 +62,6 @@ def mean_and_interval(values: npt.ArrayLike) -> Estimate:
         return Estimate(mean, None, None)
     half = _t(x.size - 1) * float(x.std(ddof=1)) / math.sqrt(x.size)
     return Estimate(mean, mean - half, mean + half)
-
-
-def bootstrap(values: npt.ArrayLike) -> Estimate:
-    """Mean and percentile bootstrap interval: seeds are drawn with replacement.
-
-    It assumes no distribution, but is too narrow for few seeds: of 2 to 9 normal values it covers
-    the mean in 50 to 88 % of cases instead of 95 %. The draws are fixed, so the same values give
-    the same interval. ``scipy.stats.bootstrap`` differs from it in the last bit and takes a second
-    to import.
-
-    Raises ScenarioError for 2 to 9 values; take :func:`mean_and_interval`.
-
-    >>> bootstrap(range(10)).low
-    2.7
-    """
-    x = np.asarray(values, dtype=np.float64)
-    mean = float(x.mean())
-    if x.size < 2 or not np.isfinite(x).all():
-        return Estimate(mean, None, None)
-    if x.size < LEAST_FOR_BOOTSTRAP:
-        raise ScenarioError(
-            f"a bootstrap interval of {x.size} seeds would be too narrow; take "
-            f"{LEAST_FOR_BOOTSTRAP} seeds, or Student's interval, which is the default"
-        )
-    drawn = np.random.default_rng(0).integers(0, x.size, (RESAMPLES, x.size))
-    low, high = np.quantile(x[drawn].mean(axis=1), [0.025, 0.975])
-    return Estimate(mean, float(low), float(high))
 
 
 BATCHES = 20
@@ -160,13 +137,7 @@ def change_by_blocks(values: npt.ArrayLike, others: npt.ArrayLike) -> Estimate:
     return Estimate(mean, *((None, None) if half is None else (mean - half, mean + half)))
 
 
-def estimate(values: npt.ArrayLike, interval: Interval = "t") -> Estimate:
-    return bootstrap(values) if interval == "bootstrap" else mean_and_interval(values)
-
-
-def paired(
-    values: npt.ArrayLike, others: npt.ArrayLike, interval: Interval = "t"
-) -> tuple[Estimate, bool]:
+def paired(values: npt.ArrayLike, others: npt.ArrayLike) -> tuple[Estimate, bool]:
     """How much more values are than others, seed by seed; and whether that is in per cent.
 
     It is a plain difference where another value is not positive or not finite.
@@ -178,7 +149,7 @@ def paired(
     """
     a, b = (np.asarray(each, dtype=np.float64) for each in (values, others))
     percent = bool((b > 0).all() and np.isfinite(b).all())
-    return estimate(100 * (a / b - 1) if percent else a - b, interval), percent
+    return mean_and_interval(100 * (a / b - 1) if percent else a - b), percent
 
 
 def numbers(estimate: Estimate) -> dict[str, float | None]:
@@ -269,12 +240,13 @@ def decimals_for(estimates: Iterable[Estimate]) -> int:
     return min(max(wanted, 0), 4)
 
 
-def estimate_text(estimate: Estimate, decimals: int, sign: bool = False) -> str:
-    """Mean, and half the width of the interval where there is one.
+def estimate_text(estimate: Estimate, decimals: int | None = None, sign: bool = False) -> str:
+    """Mean, and half the width of the interval where there is one; by default see decimals_for.
 
     >>> estimate_text(Estimate(25.04, 24.23, 25.85), 1, sign=True)
     '+25.0 ± 0.8'
     """
+    decimals = decimals_for([estimate]) if decimals is None else decimals
     mean = number(estimate.mean, decimals, sign)
     half = estimate.half
     if half is None or mean == NOTHING:
@@ -313,6 +285,12 @@ def small_share(share: float) -> str:
     return f"{up:.{digits}f}".rstrip("0").rstrip(".") + " %" if digits else f"{up:.0f} %"
 
 
+def turned(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of improvements with its sign turned, for a metric of which less is better."""
+    low, high = (None if row[end] is None else -row[end] for end in ("high", "low"))
+    return {**row, "mean": -row["mean"], "low": low, "high": high}
+
+
 def verdict(row: Mapping[str, Any], unit: str = " per slot") -> str:
     """A row of :meth:`~gangwise.experiments.results.Results.improvements` in words.
 
@@ -332,10 +310,9 @@ def verdict(row: Mapping[str, Any], unit: str = " per slot") -> str:
     a, b, n = row["policy"], row["over"], row["seeds"]
     seeds = "1 seed" if n == 1 else f"{n} seeds"
     apart = low is None or low > 0 or high < 0
-    shown, beats = Estimate(mean, low, high), "beats"
+    shown, beats = Estimate.of(row), "beats"
     if apart and mean < 0:
-        beats = "falls behind"  # not "B beats A": the percentage is of B
-        shown = Estimate(-mean, *((None, None) if low is None else (-high, -low)))
+        shown, beats = Estimate.of(turned(row)), "falls behind"  # the percentage is of B
     text = estimate_text(shown, max(1, decimals_for([shown])), sign=not apart)
     mean, _, half = text.partition(" ± ")
     percent = " %" if row["percent"] else ""

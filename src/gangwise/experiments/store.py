@@ -341,6 +341,12 @@ def read_provenance(folder: Path, name: str) -> Provenance | None:
         ) from error
 
 
+def command_of(folder: Path, name: str) -> str:
+    """The command that made an experiment; empty where none is known."""
+    known = read_provenance(folder, name)
+    return "" if known is None else known.command
+
+
 def older_runs(folder: Path) -> dict[str, list[str]]:
     """Runs that an older revision of a built-in decider played: which revision → runs."""
     now = {e.name: e.revision for kind in ("policy", "scheduler") for e in entries(kind).values()}

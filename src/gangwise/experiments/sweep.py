@@ -67,7 +67,7 @@ class Workers:
             raise ScenarioError(f"jobs is how many workers, or -1 for all cores; not {self.jobs!r}")
 
     def alone(self, runs: int) -> bool:
-        """Whether this process plays so many runs itself."""
+        """Whether this process plays so many runs itself, without workers."""
         if self.backend != "loky" or self.jobs == 1 or runs < 2:
             return self.backend == "loky"
         from gangwise.experiments.workers import at_once  # joblib: a fifth of a second

@@ -11,13 +11,13 @@ import ast
 import dataclasses
 import json
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
+from pydantic import TypeAdapter
 
 import gangwise
 from gangwise.core.contracts import configuration
@@ -27,7 +27,7 @@ from gangwise.core.registry import create
 from gangwise.core.settings import require_options, toml_value
 from gangwise.experiments.changes import setting
 from gangwise.experiments.replay_scenario import EVERY
-from gangwise.experiments.results import Results, turned
+from gangwise.experiments.results import Results
 from gangwise.experiments.runs import NamedSource, Replay, deciders
 from gangwise.experiments.specification import Experiment, PolicyTable
 from gangwise.experiments.statistics import (
@@ -35,6 +35,7 @@ from gangwise.experiments.statistics import (
     difference,
     mean_and_interval,
     numbers,
+    turned,
     verdict,
 )
 from gangwise.experiments.sweep import Progress, silent, sweep
@@ -158,10 +159,6 @@ class Trial:
     def estimate(self) -> Estimate:
         return mean_and_interval(self.values)
 
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Trial:
-        return cls(row["number"], row["arguments"], tuple(row["values"]))
-
 
 @dataclass(frozen=True)
 class Tuning:
@@ -273,25 +270,12 @@ def read_tuning(folder: Path) -> Tuning | None:
         return None
     try:
         found = json.loads(Folder(folder).read_text(FOUND))
-        ranges = [
-            {**r, "ends": r["ends"] and tuple(r["ends"]), "choices": tuple(r["choices"])}
-            for r in found["ranges"]
-        ]
-        return Tuning(
-            found["policy"],
-            found["metric"],
-            found["minimise"],
-            tuple(ParameterRange(**each) for each in ranges),
-            Trial.of(found["default"]),
-            tuple(map(Trial.of, found["trials"])),
-            tuple(found["seeds"]),
-            tuple(found["validation_seeds"]),
-            found["validation"],
-            tuple(found["fidelity"]),
-        )
+        fields = {**found, "validation": found["validation_seeds"], "row": found["validation"]}
+        return TypeAdapter(Tuning).validate_python(fields)
     except (OSError, ValueError, KeyError, TypeError) as error:
+        what = " ".join(str(error).split()[:15])  # those of pydantic are long
         raise StoreError(
-            f"cannot read {path}: {error!r}; start the same gangwise tune again to mend it, trials "
+            f"cannot read {path}: {what}; start the same gangwise tune again to mend it, trials "
             "that are stored are not played again"
         ) from error
 
@@ -341,14 +325,13 @@ class Study:
 
     ``definition`` is what is tuned, as JSON: scenario, settings, slots, policy, ranges, seeds,
     metric; ``default`` the policy's own values of the arguments that are tuned; ``wanted`` how many
-    trials there are to be; ``ends`` when the finished ``trials`` ended, seconds since 1970.
+    trials there are to be; ``trials`` are the finished ones.
     """
 
     definition: dict[str, Any]
     default: dict[str, Any]
     wanted: int
     trials: list[Trial] = field(default_factory=list)
-    ends: list[float] = field(default_factory=list)
 
     @classmethod
     def read(cls, folder: Path) -> Study:
@@ -357,7 +340,7 @@ class Study:
             found = unsealed((folder / STUDY).read_bytes().strip())
             if found is None:
                 raise ValueError("it is damaged; remove it, and its trials follow from the runs")
-            return cls(**{**found, "trials": [Trial.of(each) for each in found["trials"]]})
+            return TypeAdapter(cls).validate_python(found)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(f"cannot read the study {folder / STUDY}: {error}") from error
 
@@ -375,7 +358,7 @@ class Study:
                 f"{folder / STUDY} is a study with {key} = {before.definition.get(key)}, not "
                 f"{now[key]}; give another --out"
             )
-        self.trials, self.ends = before.trials, before.ends
+        self.trials = before.trials
 
     @property
     def labels(self) -> list[str]:
@@ -415,7 +398,7 @@ def _site(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class How(TypedDict, total=False):
-    """How :func:`tune` plays and judges."""
+    """Options of :func:`tune` that say how it plays and judges."""
 
     slots: int | None
     metric: str
@@ -551,7 +534,6 @@ def _search(
         trial = Trial(done, chosen, values)
         sampled.tell(suggested, trial.value)
         study.trials.append(trial)
-        study.ends.append(time.time())
         study.write(folder.path)
     progress("tuning", study.wanted, study.wanted)
 

@@ -56,13 +56,9 @@ def what_if(
 ) -> Replayed:
     """Play the rules as they are, and each change beside them.
 
-    Raises
-    ------
-    ScenarioError
-        For a change of what is not there, or a gate's unknown metric, before anything is played.
+    ScenarioError for a change of what is not there, or a gate's unknown metric, before anything is
+    played.
 
-    Examples
-    --------
     >>> asked = Asked("twin:alibaba-gpu-v2023", {"first": 200, "nodes": 4}, workers=Workers(1))
     >>> found = what_if(asked, ["nodes.all+=1", "load*=1.1,scheduler=sjf+easy"])
     >>> found.schedulers
@@ -89,9 +85,9 @@ def what_if(
             raise ScenarioError(f"price {device}: the nodes have {', '.join(devices)}")
     made = {label: create_scheduler(name) for label, name in names.items()}
     seeds = list(require_seeds(asked.seeds or (5 if played.drawn else 1)))
-    told = {"rules": CONFIGURED, "changes": varied, "schedulers": names}
-    told |= {"prices": dict(asked.prices)} if asked.prices else {}
-    return played_by(source, made, seeds, asked.out, asked.workers, progress, told)
+    about = {"rules": CONFIGURED, "changes": varied, "schedulers": names}
+    about |= {"prices": dict(asked.prices)} if asked.prices else {}
+    return played_by(source, made, seeds, asked.out, asked.workers, progress, about)
 
 
 def _contender(
@@ -197,9 +193,9 @@ def as_dict(played: Replayed) -> dict[str, Any]:
         ]
         for what, rows in who_pays(played.compared(), [*asked["changes"]]).items()
     }
-    told = {"schedulers": asked["schedulers"], "changes": asked["changes"], "groups": groups}
-    told |= {"prices": asked.get("prices", {}), "lines": lines_of(played)}
-    return {"what_if": told}
+    answer = {"schedulers": asked["schedulers"], "changes": asked["changes"], "groups": groups}
+    answer |= {"prices": asked.get("prices", {}), "lines": lines_of(played)}
+    return {"what_if": answer}
 
 
 # A gate
@@ -241,7 +237,7 @@ class Gate(NamedTuple):
         return cls(text, metric, sign[0] == ">", than, percent or "+" * bool(signed))
 
     def of_run(self, compared: Compared, name: str) -> Estimate:
-        """The number that the condition speaks of."""
+        """The number that the condition speaks of: a metric, or its change."""
         if self.change == "%":
             return UNKNOWN if name == compared.base else compared.change(name, self.metric)
         here, there = (compared.of(who, self.metric) for who in (name, compared.base))
@@ -251,7 +247,7 @@ class Gate(NamedTuple):
         return value > self.than if self.above else value < self.than
 
     def describe(self, value: Estimate) -> str:
-        """The number in words."""
+        """The number in words, with its unit and sign."""
         if self.change == "%":
             half = "" if value.half is None else f" ± {number(value.half, 1)}"
             return f"{number(value.mean, 1, True)}{half} %"
@@ -291,7 +287,7 @@ class Needed(NamedTuple):
     played: float
 
 
-MOST = 16
+MOST_TIMES = 16
 """Up to so many times the nodes that there are, and as many single ones, are tried."""
 
 
@@ -324,7 +320,7 @@ def capacity(
     for kind in kinds:
         if kind not in there:
             raise ScenarioError(f"--kinds {kind}: there are nodes of {', '.join(there)}")
-        most = MOST * (there[kind] + 1)
+        most = MOST_TIMES * (there[kind] + 1)
         low, high, step = 0, there[kind], 1
         while not target.holds(value(kind, high)) and high < most:
             low, high, step = high, min(high + step, most), 2 * step

@@ -164,15 +164,9 @@ def _package(backend: str) -> Any:
 
 
 class ClusterBackend(ParallelBackendBase):  # type: ignore[misc]  # joblib ships no types
-    """Sends tasks to a cluster.
+    """Sends tasks to a cluster, of which so many ``cores`` run one each.
 
-    Parameters
-    ----------
-    start : callable
-        Starts a function without arguments on the cluster; returns a future with
-        ``add_done_callback`` and ``result``.
-    cores : int
-        How many tasks run at once.
+    ``start`` starts a function without arguments there and returns its future.
     """
 
     supports_retrieve_callback = True

@@ -6,8 +6,9 @@ they are exact on every slot; otherwise they are known where sums so far were re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -107,11 +108,11 @@ def _paired(numbers: Numbers, cell: Place, one: str, other: str) -> list[tuple[P
     return [(a[seed], b[seed]) for seed in a if seed in b]
 
 
-def ratio(numbers: Numbers, cell: Place, best: str, other: str) -> Curve | None:
-    """Cumulative reward of one policy over that of another, seed by seed.
+def ratio(numbers: Numbers, cell: Place, other: str, best: str) -> Curve | None:
+    """Cumulative reward of the best policy over that of another, seed by seed.
 
     Not a number wherever the other has earned nothing, or less, in some seed: a ratio then says
-    nothing.
+    nothing. None where that is so at the end.
     """
     each = []
     for mine, theirs in _paired(numbers, cell, best, other):
@@ -121,7 +122,8 @@ def ratio(numbers: Numbers, cell: Place, best: str, other: str) -> Curve | None:
         at = thin(a[0].size)
         played, over, under = a[0][at], a[1][at], b[1][at]
         each.append(np.divide(over, under, out=np.full(at.size, np.nan), where=under > 0))
-    return Curve.of(played, each) if each else None
+    found = Curve.of(played, each) if each else None
+    return None if found is None or not np.isfinite(found.mean[-1]) else found
 
 
 def regret(numbers: Numbers, cell: Place, policy: str, versus: str) -> Curve | None:
@@ -173,17 +175,34 @@ def styles(numbers: Numbers) -> dict[str, Style]:
     return found | dict.fromkeys(numbers.results.comparators, REFERENCE)
 
 
+Lines = Callable[[Place], dict[str, Curve]]
+"""The lines of a cell, by policy, comparator or other name."""
+
+
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """A figure over the slots, to be drawn."""
+    """A figure over the slots that is not drawn yet: what it says, and its lines."""
 
     title: str
     caption: str
     unit: str
-    lines: Callable[[Place], dict[str, Curve]]  # of a cell, by policy, comparator or other name
+    lines: Lines
     level: float | None = None
     settled: bool = False  # whether axes fit what lies after SETTLED
     log: bool = False  # both axes, without bands and what is not positive
+
+
+def _lines(
+    numbers: Numbers, of: Callable[..., Curve | None], names: Iterable[str], root: bool = False
+) -> Lines:
+    """The curves that are known ``of`` some names, with √t beside them if that is asked for."""
+
+    def lines(cell: Place) -> dict[str, Curve]:
+        every = {name: of(numbers, cell, name) for name in names}
+        found = {name: curve for name, curve in every.items() if curve is not None}
+        return found | _root(found) if root else found
+
+    return lines
 
 
 def figures(numbers: Numbers) -> list[Drawn]:
@@ -221,13 +240,6 @@ def curves(numbers: Numbers) -> dict[str, Curves]:
     names, one = numbers.results.comparators, len(numbers.cells) == 1
     shown = list(styles(numbers))[: len(numbers.results.policies)] if one else numbers.drawn
 
-    def each(of: Callable[..., Curve | None], *more: str) -> Callable[[Place], dict[str, Curve]]:
-        def lines(cell: Place) -> dict[str, Curve]:
-            found = {p: of(numbers, cell, p) for p in [*shown, *more]}
-            return {label: curve for label, curve in found.items() if curve is not None}
-
-        return lines
-
     band = OF_LINES  # filled in when it is known how many lines there are
     average = f"All rewards up to a slot, divided by the slots so far. {band}"
     found = {
@@ -235,54 +247,38 @@ def curves(numbers: Numbers) -> dict[str, Curves]:
             "Average reward per slot so far",
             average + (_about_references(numbers) if one else ""),
             "average reward per slot",
-            each(average_reward, *names),
+            _lines(numbers, average_reward, [*shown, *names]),
             settled=True,
         )
     }
     if one:
+        best, *others = shown
+        paired = "Paired: both policies met the same arrivals and noise. "
+        paired *= len(numbers.seeds) > 1
         found["cumulative-reward"] = Curves(
-            "Cumulative reward", band, "reward, summed over slots", each(cumulative_reward)
+            "Cumulative reward",
+            band,
+            "reward, summed over slots",
+            _lines(numbers, cumulative_reward, shown),
         )
-        found["ratio"] = _ratios(numbers, shown, band)
+        found["ratio"] = Curves(
+            f"Cumulative reward of {best} over that of each other policy",
+            f"Above 1, {best} has earned more so far. {paired}{band}",
+            f"{best} ÷ other policy",
+            _lines(numbers, partial(ratio, best=best), others),
+            level=1.0,
+            settled=True,
+        )
     for i, versus in enumerate(names[:1] if one else names):
         found[f"regret{'' if i == 0 else f'-{versus}'}"] = Curves(
             f"{'Cumulative regret' if one else 'Regret so far'} against {versus}",
             f"Reward of the {plain(versus)} so far minus the policy's; below 0 is better. "
             f"{band}{_about_bounds(numbers, versus)}",
             "regret, summed over slots",
-            _regrets(numbers, shown, versus),
+            _lines(numbers, partial(regret, versus=versus), shown, root=one),
             level=0.0,
         )
     return found
-
-
-def _ratios(numbers: Numbers, shown: list[str], band: str) -> Curves:
-    best, *others = shown
-    paired = "Paired: both policies met the same arrivals and noise. " * (len(numbers.seeds) > 1)
-
-    def lines(cell: Place) -> dict[str, Curve]:
-        every = {p: ratio(numbers, cell, best, p) for p in others}
-        return {p: c for p, c in every.items() if c is not None and np.isfinite(c.mean[-1])}
-
-    return Curves(
-        f"Cumulative reward of {best} over that of each other policy",
-        f"Above 1, {best} has earned more so far. {paired}{band}",
-        f"{best} ÷ other policy",
-        lines,
-        level=1.0,
-        settled=True,
-    )
-
-
-def _regrets(
-    numbers: Numbers, shown: list[str], versus: str
-) -> Callable[[Place], dict[str, Curve]]:
-    def lines(cell: Place) -> dict[str, Curve]:
-        every = {p: regret(numbers, cell, p, versus) for p in shown}
-        found = {p: curve for p, curve in every.items() if curve is not None}
-        return found | (_root(found) if len(numbers.cells) == 1 else {})
-
-    return lines
 
 
 def _root(regrets: dict[str, Curve]) -> dict[str, Curve]:
@@ -301,8 +297,8 @@ def bounded(numbers: Numbers) -> list[Curves]:
     (cell,) = numbers.cells
     at = np.unique(np.geomspace(1, numbers.slots, 60).round()).astype(np.int64)
     for versus in numbers.results.comparators:
-        every = {p: regret(numbers, cell, p, versus) for p in styles(numbers)}
-        above = {p: c for p, c in every.items() if c is not None and c.mean[-1] > 0}
+        every = _lines(numbers, partial(regret, versus=versus), styles(numbers))(cell)
+        above = {p: curve for p, curve in every.items() if curve.mean[-1] > 0}
         limits = {
             f"bound at the last slot ({name})": Curve(
                 at, np.full(at.size, of[cell, versus].mean), None

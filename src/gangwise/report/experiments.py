@@ -46,11 +46,11 @@ from gangwise.report.tables import (
     Sheet,
     columns_sheet,
     estimate_cells,
+    setting_cell,
     time_cell,
     value_cell,
 )
 from gangwise.report.words import (
-    NO_WAITING,
     about_policy,
     about_scenario,
     about_scheduler,
@@ -86,8 +86,9 @@ def terminal_sheets(numbers: Numbers) -> list[Sheet]:
 def metrics_sheet(numbers: Numbers) -> Sheet | None:
     """What else was measured of every policy in every cell; None where nothing was."""
     at, columns = numbers.at, []
-    shown = [m for m in numbers.metrics if all(e in numbers.of(f"{m}.mean") for e in at)]
-    if not shown or not numbers.measured:
+    every = numbers.results.metrics if numbers.measured else []
+    shown = [m for m in every if all(each in numbers.of(f"{m}.mean") for each in at)]
+    if not shown:
         return None
     for metric in shown:
         of, share = numbers.of(f"{metric}.mean"), metric == "utilisation"
@@ -98,7 +99,7 @@ def metrics_sheet(numbers: Numbers) -> Sheet | None:
     means = "; ".join(f"{metric}: {meaning[metric]}" for metric in shown if metric in meaning)
     captions = [f"Means per slot. {sentence_case(means)}." if means else "Means per slot."]
     if numbers.family != "approximation_jobs":
-        captions.append(NO_WAITING)
+        captions.append(words("captions")["slots"])
     return _policies_sheet("Beside the reward", numbers, at, columns, tuple(captions))
 
 
@@ -222,17 +223,11 @@ def _times(numbers: Numbers, at: Sequence[At]) -> tuple[str, list[Cell]]:
     return heading, [time_cell(numbers.of(metric).get(each, NONE)) for each in at]
 
 
-def _setting(value: Any) -> Cell:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return Cell(f"{value:g}" if isinstance(value, float) else str(value), float(value))
-    return Cell(str(value), words=True)
-
-
 def _policies_sheet(
     title: str, numbers: Numbers, at: Sequence[At], columns: Columns, captions: tuple[str, ...]
 ) -> Sheet:
     settings = [
-        (name, [_setting(cell[i]) for cell, _ in at])
+        (name, [setting_cell(cell[i]) for cell, _ in at])
         for i, name in enumerate(numbers.results.cells)
     ]
     names = [policy for _, policy in at]
@@ -244,7 +239,7 @@ def _policies_sheet(
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """What the sections of a page are made of."""
+    """An experiment, as the sections of its page take it."""
 
     numbers: Numbers
     anchor: str  # begins the names of what can be linked to; different for each experiment
@@ -318,11 +313,7 @@ def differences(shown: Shown) -> list[Dots]:
         best, *others = numbers.ranking(cell)
         rows = {other: row for other in others if (row := numbers.over(other).get((cell, best)))}
         percent = all(row["percent"] for row in rows.values())
-        of = {
-            other: Estimate(row["mean"], row["low"], row["high"])
-            for other, row in rows.items()
-            if row["percent"] == percent
-        }
+        of = {other: Estimate.of(row) for other, row in rows.items() if row["percent"] == percent}
         unit = "%" if percent else results.unit or "reward"
         what = f"{'Change' if results.minimise else 'Lead'} of {best} over each other, {unit}"
         return dots(what, of, caption, shown.looks)
@@ -360,7 +351,6 @@ def regrets_section(shown: Shown) -> Section | None:
 
 
 def policies_section(shown: Shown) -> Section:
-    """Each policy in words, with its configuration."""
     numbers = shown.numbers
     page, address = documentation(numbers.family)
     says = Text(f"More about them in the documentation: `{page}`.", link=address)

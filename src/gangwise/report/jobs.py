@@ -26,7 +26,6 @@ from gangwise.experiments.replay import Replayed
 from gangwise.experiments.statistics import (
     Estimate,
     count,
-    decimals_for,
     estimate_text,
     mean_and_interval,
     number,
@@ -56,7 +55,7 @@ from gangwise.report.page import (
     terms,
 )
 from gangwise.report.plotting import Panel
-from gangwise.report.provenance import Made
+from gangwise.report.provenance import again, by_command
 from gangwise.report.tables import (
     NONE,
     Cell,
@@ -79,15 +78,6 @@ USERS, DRAWN_USERS = 12, 6
 
 FARTHEST = 12
 """Of weeks or days, so many have a row beside what was recorded: those that are farthest off."""
-
-TOLD_BY = {
-    "partition": ("Mean waiting by partition", "partition"),
-    "size": ("Mean waiting by job size", ""),
-    "user": ("Mean waiting by user class", "users"),
-    "week": ("Mean waiting by week of submission", "week"),
-    "day": ("Mean waiting by day of submission", "day"),
-}
-"""Titles of tables beside what was recorded, and what their rows are; empty: the device."""
 
 GROUPED = {"size": "size of a job", "user": "class of its user"}
 
@@ -159,14 +149,15 @@ def results_of(
     of, edits, counts = played.compared(bounds, priced), lines_of(played), []
     if len(edits) > SHOWN:
         verdicts = Counter(of.verdict(name) for name in edits).items()
+        each = ", ".join(f"{many:,} {verdict}" for verdict, many in verdicts)
         counts = [
-            f"{len(edits):,} changes: {', '.join(f'{many:,} {said}' for said, many in verdicts)}. "
-            f"Shown are the {SHOWN} that complete jobs soonest; summary.json and --json have all"
+            f"{len(edits):,} changes: {each}. Shown are the {SHOWN} that complete jobs soonest; "
+            "summary.json and --json have all"
         ]
         edits = {name: edits[name] for name in of.others[:SHOWN]}
         of = replace(of, outcomes={name: of.outcomes[name] for name in (of.base, *edits)})
     return JobResults(
-        **{each.name: getattr(of, each.name) for each in fields(of) if each.init},
+        **{one.name: getattr(of, one.name) for one in fields(of)},
         fidelity=[*counts, *played.scenario.fidelity()],
         assumed=played.scenario.assumed(),
         command=command,
@@ -248,7 +239,7 @@ def _times_sheet(n: Compared) -> list[Sheet]:
         until = "; jobs that are killed count until then" if n.killed else ""
         captions.append(
             "Certified lower bound: no scheduler without migration has a mean completion below "
-            f"{estimate_text(bound, decimals_for([bound]))} {unit}{until}."
+            f"{estimate_text(bound)} {unit}{until}."
         )
         if not n.priced:
             captions.append(
@@ -259,8 +250,8 @@ def _times_sheet(n: Compared) -> list[Sheet]:
 
 
 def _recorded_sheet(n: Compared) -> list[Sheet]:
-    then, told, idle = n.happened, n.retold, n.idle
-    if then is None or told is None or idle is None:
+    then, retold, idle = n.happened, n.retold, n.idle
+    if then is None or retold is None or idle is None:
         return []
     both = then.ended & n.first.ended
     found = [
@@ -274,20 +265,15 @@ def _recorded_sheet(n: Compared) -> list[Sheet]:
     columns = _spread_columns(lambda key: [Estimate(each[key], None, None) for each in found])
     beside = [Estimate(100 * share, None, None) for share in (idle.recorded, idle.simulated)]
     columns.append((f"idle {idle.device}-hours\nbeside waiting jobs, %", estimate_cells(beside)))
-    shares = {
-        "explained": told.explained,
-        "near": told.near,
-        "by_job": told.by_job,
-        "use": told.use,
-    }
-    retold = words("captions")["retold"].format(
-        jobs=f"{told.jobs:,}",
-        order=number(told.order, 2),
-        device=in_words(told.device),
-        waits=number(told.waits, 2),
-        **{name: number(100 * share) for name, share in shares.items()},
+    shares = ("explained", "near", "by_job", "use")
+    says = words("captions")["retold"].format(
+        jobs=f"{retold.jobs:,}",
+        order=number(retold.order, 2),
+        device=in_words(retold.device),
+        waits=number(retold.waits, 2),
+        **{name: number(100 * getattr(retold, name)) for name in shares},
     )
-    captions = (retold, words("captions")["idle"])
+    captions = (says, words("captions")["idle"])
     rows = [HAPPENED, f"{n.base}, simulated"]
     return [columns_sheet("What happened, and what the model retells", rows, columns, captions, "")]
 
@@ -303,7 +289,7 @@ def _change_sheet(n: Compared) -> list[Sheet]:
     caption = f"Less is better. {'Paired by seed. ' * (n.seeds > 1)}{n.intervals}"
     errors = [n.error(f"{what}.mean") for what in ("waiting", "completion")]
     if math.isfinite(errors[0].mean):
-        wait, completion = (estimate_text(e, decimals_for([e]), True) for e in errors)
+        wait, completion = (estimate_text(e, sign=True) for e in errors)
         caption += f" The model's own error: of mean waiting {wait}, of completion {completion}."
     both = [n.paired(row)[1] for row in rows]
     if min(both) < n.of(n.base, "jobs").mean:
@@ -453,32 +439,31 @@ def _groups(n: Compared, users: int = USERS) -> list[tuple[str, list[Ints], list
     sizes = np.concatenate([o.demand[:, o.nodes.devices.index(device)] for o in seeds])
     by_size, size_names = size_groups(np.where(sizes > 0, sizes, 0.0))
     found = [(f"{in_words(device)} of a job", np.split(by_size, ends), size_names)]
-    named = np.concatenate([np.asarray(o.jobs.users)[o.jobs.user] for o in seeds])
-    every, first, user = np.unique(named, return_index=True, return_inverse=True)
-    if every.size > 1:
-        top = np.lexsort((first, -np.bincount(user)))[:users]
-        place = np.full(every.size, top.size)
-        place[top] = np.arange(top.size)
-        rest = every.size - top.size
-        names = [str(every[u]) for u in top] + ([f"{rest} others"] if rest else [])
-        found.append(("user", np.split(place[user], ends), names))
+    named = [o.jobs.users[user] for o in seeds for user in o.jobs.user.tolist()]
+    jobs = Counter(named)
+    if len(jobs) > 1:
+        names = [user for user, _ in jobs.most_common(users)]
+        place = {user: i for i, user in enumerate(names)}
+        by_user = np.array([place.get(user, len(place)) for user in named])
+        names += [f"{len(jobs) - len(place)} others"] * (len(jobs) > len(place))
+        found.append(("user", np.split(by_user, ends), names))
     return found
 
 
 def _group_means(
     n: Compared, group: Sequence[Ints]
 ) -> tuple[Mapping[str, Mapping[int, Estimate]], str]:
+    """Mean waiting by scheduler and group, in a unit that suits them all, and the unit."""
     seen: dict[str, dict[int, list[float]]] = {row: {} for row in n.outcomes}
     for row, each in n.outcomes.items():
         for outcome, of in zip(each, group):
             for g, values in by_group(outcome, of, outcome.waiting).items():
                 seen[row].setdefault(g, []).append(values["of.mean"])
-    found = {
-        row: {g: mean_and_interval(values) for g, values in of.items()} for row, of in seen.items()
-    }
-    size, unit = _unit([e.mean for of in found.values() for e in of.values()])
+    every = [float(np.mean(values)) for of in seen.values() for values in of.values()]
+    size, unit = _unit(every)
     return {
-        row: {g: rescaled(e, 1 / size) for g, e in of.items()} for row, of in found.items()
+        row: {g: rescaled(mean_and_interval(values), 1 / size) for g, values in of.items()}
+        for row, of in seen.items()
     }, unit
 
 
@@ -621,10 +606,10 @@ def retelling_section(report: JobReport) -> Section | None:
             cells = estimate_cells([Estimate(seconds / size, None, None) for seconds in times])
             columns.append((f"{line}, {unit}", cells))
         columns.append(("explained, %", [value_cell(100 * g.explained) for g in shown]))
-        title, first = TOLD_BY[what]
+        known = words("groups")[what]
         caption = f"{of}Explained group by group: {number(100 * retold.by(what))} %."
-        first, names = first or in_words(retold.device), [g.name for g in shown]
-        parts.append(columns_sheet(title, names, columns, (caption,), first))
+        first, names = known["rows"] or in_words(retold.device), [g.name for g in shown]
+        parts.append(columns_sheet(known["title"], names, columns, (caption,), first))
     return Section(f"What the model retells under {n.base}", parts)
 
 
@@ -683,14 +668,9 @@ def assumptions_section(report: JobReport) -> Section | None:
 
 def provenance_section(report: JobReport) -> Section:
     n = report.results
-    return Made(
-        command=n.command,
-        what="schedules",
-        python="These results were made from Python.",
-        versions=versions(),
-        digest=n.digest if isinstance(n.digest, str) else n.digest(),
-        of="the stored outcomes",
-    ).section()
+    how = by_command(n.command, "schedules", "These results were made from Python.")
+    digest = n.digest if isinstance(n.digest, str) else n.digest()
+    return again(how, versions(), digest=digest, of="the stored outcomes")
 
 
 SECTIONS: list[Callable[[JobReport], Section | None]] = [

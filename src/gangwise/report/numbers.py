@@ -17,19 +17,20 @@ import polars as pl
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import StoreError
-from gangwise.experiments.results import Results, turned
+from gangwise.experiments.results import Results
 from gangwise.experiments.statistics import (
     Estimate,
     count,
     decimals_for,
-    estimate,
     estimate_text,
+    mean_and_interval,
     number,
     small_share,
+    turned,
 )
 from gangwise.report.plotting import COLOURS
 from gangwise.report.tables import NONE
-from gangwise.report.words import in_words
+from gangwise.report.words import in_words, words
 
 Place = tuple[Any, ...]
 """Values of the settings that vary, in the order of ``Results.cells``."""
@@ -77,7 +78,7 @@ class Numbers:
         found: dict[str, dict[At, Estimate]] = {}
         for group, part in rows.group_by(by, maintain_order=True):
             of = found.setdefault(group[0], {})
-            of[group[1:-1], group[-1]] = estimate(part["value"].to_numpy())
+            of[group[1:-1], group[-1]] = mean_and_interval(part["value"].to_numpy())
         return found
 
     @property
@@ -135,12 +136,6 @@ class Numbers:
         known = set(self.results.policies)
         return {at: e for at, e in found.items() if not policies or at[1] in known}
 
-    @property
-    def metrics(self) -> list[str]:
-        """Metrics of the environment: those with a mean per slot, but for the reward."""
-        means = (name.removesuffix(".mean") for name in self._single if name.endswith(".mean"))
-        return [name for name in means if f"{name}.mean" != self.objective]
-
     @cached_property
     def at(self) -> list[At]:
         return [(cell, policy) for cell in self.cells for policy in self.ranking(cell)]
@@ -190,7 +185,7 @@ class Numbers:
     def lead(self, base: str, at: At) -> Estimate:
         """How much more than another a policy earned, in per cent where that says something."""
         row = self.over(base).get(at)
-        return Estimate(row["mean"], row["low"], row["high"]) if row and row["percent"] else NONE
+        return Estimate.of(row) if row and row["percent"] else NONE
 
     def better(self, cell: Place, best: str, other: str) -> Mapping[str, Any] | None:
         """The row of :meth:`over` that says how much better one policy is: positive is better."""
@@ -239,9 +234,9 @@ class Numbers:
         frame = self.results.against(comparator)
         for group, part in frame.group_by(by, maintain_order=True):
             at = (group[:-1], str(group[-1]))
-            regret[at] = estimate(part["regret"].to_numpy())
+            regret[at] = mean_and_interval(part["regret"].to_numpy())
             if not part["share"].has_nulls():
-                share[at] = estimate(part["share"].to_numpy())
+                share[at] = mean_and_interval(part["share"].to_numpy())
         return regret, share
 
     @cached_property
@@ -291,20 +286,8 @@ class Numbers:
         return sorted({str(about["version"]) for about in self._about.values()})
 
 
-_PLAIN = {
-    "best_fixed": "best fixed decision",
-    "per_slot_optimum": "per-slot optimum",
-    "omniscient": "omniscient choice",
-}
-_MEANING = {
-    "best_fixed": "the best decision that never changes, chosen with all arrivals known beforehand",
-    "per_slot_optimum": "the best feasible decision of every single slot, with its arrivals known",
-    "omniscient": "the best decision of every slot for one who knows what policies have to learn",
-}
-
-
 def plain(comparator: str) -> str:
-    return _PLAIN.get(comparator, comparator)
+    return str(words("comparators").get(comparator, {"plain": comparator})["plain"])
 
 
 def byline(numbers: Numbers) -> str:
@@ -358,8 +341,8 @@ def lead(numbers: Numbers) -> str:
         row = numbers.better(cell, best, others[0]) if others else None
         first.setdefault(best, []).extend([] if row is None else [row])
     by_wins = sorted(first.items(), key=lambda item: -len(item[1]))
-    said = "; ".join(_won(numbers, policy, rows) for policy, rows in by_wins)
-    return f"{said}. Leads are over the next {numbers.deciders[0]}, paired by seed."
+    winners = "; ".join(_won(numbers, policy, rows) for policy, rows in by_wins)
+    return f"{winners}. Leads are over the next {numbers.deciders[0]}, paired by seed."
 
 
 def _lead_of_cell(numbers: Numbers, cell: Place) -> str:
@@ -368,7 +351,7 @@ def _lead_of_cell(numbers: Numbers, cell: Place) -> str:
     seeds = count(len(numbers.seeds), "seed")
     alone = "earned" if numbers.measured else f"has {numbers.objective}"
     text = f"{best} {f'{numbers.verb}:' if others else alone} "
-    text += f"{estimate_text(found, decimals_for([found]))}{numbers.measured}"
+    text += f"{estimate_text(found)}{numbers.measured}"
     names = numbers.results.comparators
     if names and (share := numbers.share(cell, best, names[-1])) is not None:
         text += f", {number(100 * share.mean, 1)} % of the {plain(names[-1])}"
@@ -393,7 +376,7 @@ def _lead_of_cell(numbers: Numbers, cell: Place) -> str:
 
 
 def _ahead(row: Mapping[str, Any], numbers: Numbers) -> str:
-    of = Estimate(row["mean"], row["low"], row["high"])
+    of = Estimate.of(row)
     decimals = 1 if of.half is None else max(1, decimals_for([of]))
     half = "" if of.half is None else f" ± {number(of.half, decimals)}"
     more = "less" if numbers.results.minimise else "more"
@@ -430,7 +413,8 @@ def missing(results: Results) -> str:
 def about_comparator(numbers: Numbers, comparator: str) -> str:
     """What a comparator is, how well its reward is proved; in one cell what it earns as well."""
     name, cells = comparator, numbers.cells
-    text = f"{name}: {_MEANING[name]}; " if name in _MEANING else f"{name}: "
+    known = words("comparators").get(name)
+    text = f"{name}: {known['meaning']}; " if known else f"{name}: "
     rewards = numbers.of("reward.mean")
     gap = max((gap for at, gap in numbers.gaps.items() if at[1] == name), default=0.0)
     proof = "exact" if gap <= 0 else f"proved to within {small_share(gap)}"
@@ -439,7 +423,7 @@ def about_comparator(numbers: Numbers, comparator: str) -> str:
     at = (cells[0], name)
     n, slots = numbers.evaluated(*at)
     where = f"all {n:,} slots" if n >= slots else f"{n:,} of {slots:,} slots"
-    earned = estimate_text(rewards[at], decimals_for([rewards[at]]))
+    earned = estimate_text(rewards[at])
     text += f"{earned} per slot on {where}, {proof}."
     try:
         regret = numbers.against(name)[0]

@@ -26,7 +26,7 @@ from gangwise.experiments.replay import Replayed
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import experiment_toml
 from gangwise.experiments.statistics import NOTHING
-from gangwise.experiments.store import provenance_text, read_provenance, versions
+from gangwise.experiments.store import command_of, provenance_text, versions
 from gangwise.experiments.tune import TUNING, Tuning, read_tuning
 from gangwise.experiments.what_if import as_dict as what_if
 from gangwise.jobs.bounds import LowerBound
@@ -36,7 +36,7 @@ from gangwise.report.jobs import job_report, results_of
 from gangwise.report.numbers import Numbers
 from gangwise.report.page import Chapter, Format, Page, Part, Text, exported, html
 from gangwise.report.plotting import COLUMN_WIDTH
-from gangwise.report.provenance import Made, made_in
+from gangwise.report.provenance import again, by_command, made_in
 from gangwise.report.words import sentence_case
 
 PAGE = "report.html"
@@ -62,13 +62,13 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
         write_whole(out, html(document(folder)))
         return Path(out)
     names = _names(folder)
-    known = read_provenance(folder, names[0]) if names else None
-    command = "" if known is None else known.command
     # A page of these is published with the numbers it shows: new numbers remove it.
     if _compared(folder, names):
-        write_comparison(Comparison.open(folder, names[0]), folder, command)
+        found = Comparison.open(folder, names[0])
+        write_comparison(found, folder, command_of(folder, names[0]))
     elif names == [REPLAY]:
-        write_replay(Replayed.open(folder), folder, _kept(folder, BOUNDS), command)
+        bounds = _kept(folder, BOUNDS)
+        write_replay(Replayed.open(folder), folder, bounds, command_of(folder, REPLAY))
     else:
         page = html(document(folder))
         with Folder(folder).publish("report") as new:
@@ -109,11 +109,12 @@ def document(folder: Path) -> Page:
     """The parts of the page about a folder; StoreError when it holds no results."""
     names = _names(folder)
     if _compared(folder, names):
-        known = read_provenance(folder, names[0])
-        command = "" if known is None else known.command
-        return _comparison(Comparison.open(folder, names[0]), command)
+        found = Comparison.open(folder, names[0])
+        return comparison_page(found, command_of(folder, names[0]))
     if names == [REPLAY]:
-        return _replay(folder)
+        values, priced = _values(folder, _kept(folder, BOUNDS))
+        command = command_of(folder, REPLAY)
+        return job_report(results_of(Replayed.open(folder), values, command, priced)).document()
     if names:
         return _experiments(folder, names)
     if (folder / "reproduction.json").exists():
@@ -132,11 +133,10 @@ def _experiments(folder: Path, names: Sequence[str]) -> Page:
     every = [Results.open(folder, name) for name in names]
     if not any(results.runs for results in every):
         raise StoreError(f"no run in {folder} is finished; start the sweep again")
-    # What gangwise tune concluded; its trials alone would say more than they know.
-    lead = "" if tuned is None else f"{sentence_case(tuned.sentence)}."
-    title = names[0] if len(names) == 1 else folder.resolve().name
+    title, lead = names[0] if len(names) == 1 else folder.resolve().name, ""
     if tuned is not None:
-        title = f"Tuning {tuned.policy}"
+        # What gangwise tune concluded; its trials alone would say more than they know.
+        title, lead = f"Tuning {tuned.policy}", f"{sentence_case(tuned.sentence)}."
     chapters = [_experiment(each, f"e{i}", tuned) for i, each in enumerate(every)]
     byline = f"{len(names)} experiments, gangwise {gangwise.__version__}"
     return Page(f"{title}: results", chapters, title, byline, lead)
@@ -194,43 +194,30 @@ def write_comparison(
             new.write(about, provenance_text(command))
         for name, content in figure_files(Numbers(comparison.results)).items():
             new.write(name, content)
-        new.write(PAGE, comparison_page(comparison, command, digests["rewards.parquet"]))
+        new.write(PAGE, html(comparison_page(comparison, command, digests["rewards.parquet"])))
         names = list(new.staged)
     return [folder.place(name) for name in names]
 
 
-def comparison_page(comparison: Comparison, command: str = "", digest: str = "") -> str:
+def comparison_page(comparison: Comparison, command: str = "", digest: str = "") -> Page:
     """The page of a comparison: the command that made it, and the digest of ``rewards.parquet``."""
-    return html(_comparison(comparison, command, digest))
-
-
-def _comparison(comparison: Comparison, command: str = "", digest: str = "") -> Page:
-    seeds = ", ".join(map(str, comparison.seeds))
-    made = Made(
-        command=command,
-        python="This comparison was made from Python; scenario, slots, seeds and the policies' "
-        "arguments, as given on this page, define every reward in it.",
-        versions={"slots": comparison.slots, "seeds": seeds, **versions()},
-        caption="Slots, seeds and versions",
-        runs=_keys(comparison.results),
-        digest=digest,
-        of="rewards.parquet",
+    played = {"slots": comparison.slots, "seeds": ", ".join(map(str, comparison.seeds))}
+    how = by_command(
+        command,
+        "rewards",
+        "This comparison was made from Python; scenario, slots, seeds and the policies' arguments, "
+        "as given on this page, define every reward in it.",
     )
+    caption, keys = "Slots, seeds and versions", _keys(comparison.results)
+    made = again(how, played | versions(), caption, keys, digest, "rewards.parquet")
     shown = experiments.Shown(
-        Numbers(comparison.results), "e0", made.section(), comparison.scenario.describe()
+        Numbers(comparison.results), "e0", made, comparison.scenario.describe()
     )
     chapter = experiments.chapter(shown, comparison.notes, bool(comparison.tied))
     return Page(chapter.title, [chapter])
 
 
 # A replay
-
-
-def _replay(folder: Path) -> Page:
-    known = read_provenance(folder, REPLAY)
-    values, priced = _values(folder, _kept(folder, BOUNDS))
-    command = "" if known is None else known.command
-    return job_report(results_of(Replayed.open(folder), values, command, priced)).document()
 
 
 def _kept(folder: Path, name: str) -> Any:

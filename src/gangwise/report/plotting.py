@@ -205,7 +205,7 @@ def _read_off(figure: Figure, axes: Axes) -> str:
 
 
 def looks_of(numbers: pl.DataFrame, looks: Looks | None) -> Looks:
-    """How each line of a table looks."""
+    """How each line of a table looks: as asked for, or coloured in its order."""
     names = numbers["line"].unique(maintain_order=True).to_list()
     if looks is None:
         return plain_styles(names)

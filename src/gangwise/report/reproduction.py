@@ -6,11 +6,12 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import polars as pl
+from pydantic import TypeAdapter
 
 import gangwise
 from gangwise.core.errors import StoreError
@@ -132,7 +133,7 @@ class Reproduced:
     quick: bool  # whether at the small scale
     left_out: dict[str, str]  # artefacts that were not run, and why
     artefacts: list[Shown]
-    rows: list[Row]  # claims beside our numbers
+    rows: list[Row] = field(default_factory=list)  # claims beside our numbers
     seeds: tuple[int, ...] | None = None  # instead of each artefact's own
     version: str = ""  # of gangwise
 
@@ -140,29 +141,13 @@ class Reproduced:
 def read_reproduction(folder: Path) -> Reproduced:
     """Read a folder; StoreError when a file is torn, or is no such file."""
     path = folder / "reproduction.json"
-    about = _read(path)
     try:
-        quick, left_out = bool(about["quick"]), dict(about["left_out"])
-        artefacts = [
-            Shown(
-                a["paper"],
-                a["name"],
-                a["title"],
-                tuple(a["experiments"]),
-                tuple(Panel(**panel) for panel in a.get("panels", ())),
-            )
-            for a in about["artefacts"]
-        ]
-        seeds, version = about.get("seeds"), str(about.get("version", ""))
-        own = None if seeds is None else tuple(map(int, seeds))
-    except (KeyError, TypeError, ValueError) as error:
-        raise _torn(path, repr(error)) from error
-    path = folder / "side-by-side.json"
-    try:
-        rows = [Row.of(row) for row in (_read(path) if path.exists() else [])]
-    except (KeyError, TypeError) as error:
-        raise _torn(path, f"an entry is no row of the table: {error!r}") from error
-    return Reproduced(quick, left_out, artefacts, rows, own, version)
+        found = TypeAdapter(Reproduced).validate_json(path.read_bytes())
+        path = folder / "side-by-side.json"
+        rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        return replace(found, rows=[Row.of(row) for row in rows])
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise _torn(path, error) from error
 
 
 def read_picture(folder: Path, artefact: Shown) -> Drawn | None:
@@ -179,17 +164,11 @@ def read_picture(folder: Path, artefact: Shown) -> Drawn | None:
             caption += "; point at a name for the band of its line." if many else "."
         return pictured(sentence_case(artefact.title), numbers, artefact.panels, caption)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise _torn(path, str(error)) from error
+        raise _torn(path, error) from error
 
 
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise _torn(path, str(error)) from error
-
-
-def _torn(path: Path, what: str) -> StoreError:
+def _torn(path: Path, error: Exception) -> StoreError:
+    what = " ".join(str(error).split()[:15])  # those of pydantic are long
     return StoreError(
         f"cannot read {path}: {what}; run the same gangwise reproduce again, runs that are stored "
         "are not done again"

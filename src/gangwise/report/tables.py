@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -49,7 +50,12 @@ class Sheet:
     data: Sequence[Mapping[str, str]] = ()  # data attributes of rows, by which a page chooses
 
     def words(self, column: int) -> bool:
-        return all(cells[column].words for _, cells in self.rows)
+        return bool(self.rows) and all(cells[column].words for _, cells in self.rows)
+
+    def texts(self) -> list[list[str]]:
+        """The headings, then the rows."""
+        head = [self.first, *(heading.replace("\n", " ") for heading in self.columns)]
+        return [head, *([name, *(cell.text for cell in cells)] for name, cells in self.rows)]
 
 
 def columns_sheet(
@@ -81,6 +87,14 @@ def estimate_cells(
 
 def value_cell(value: float, decimals: int = 0) -> Cell:
     return Cell(number(value, decimals), value)
+
+
+def setting_cell(value: Any, digits: int = 6) -> Cell:
+    """A setting, or an argument: numbers are sorted as such."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        text = f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+        return Cell(text, float(value))
+    return Cell(str(value), words=True)
 
 
 def time_cell(found: Estimate) -> Cell:
@@ -149,7 +163,7 @@ def rich_tables(sheets: Iterable[Sheet], heading_width: int = 12) -> Group:
         )
         table.add_column(Text(sheet.first), vertical="top")
         for i, heading in enumerate(sheet.columns):
-            words = bool(sheet.rows) and sheet.words(i)
+            words = sheet.words(i)
             table.add_column(
                 Text(folded(heading, heading_width)),
                 justify="left" if words else "right",
@@ -174,14 +188,13 @@ def csv_text(sheet: Sheet) -> str:
     policy,reward,reward ±
     drf,2.04,0.5
     """
-    half = [any(cells[i].half is not None for _, cells in sheet.rows) for i in _columns(sheet)]
+    columns = range(len(sheet.columns))
+    half = [any(cells[i].half is not None for _, cells in sheet.rows) for i in columns]
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
-    headings = [sheet.first]
-    for i, heading in enumerate(sheet.columns):
-        name = heading.replace("\n", " ")
-        headings += [name, f"{name} ±"] if half[i] else [name]
-    table.writerow(headings)
+    first, *names = sheet.texts()[0]
+    headings = [[name, f"{name} ±"] if wide else [name] for name, wide in zip(names, half)]
+    table.writerow([first, *(each for pair in headings for each in pair)])
     for name, cells in sheet.rows:
         row: list[str | float | None] = [name]
         for i, cell in enumerate(cells):
@@ -205,13 +218,11 @@ def latex_text(sheet: Sheet) -> str:
     \bottomrule
     \end{tabular}
     """
-    words = [bool(sheet.rows) and sheet.words(i) for i in _columns(sheet)]
+    sides = "".join("l" if sheet.words(i) else "r" for i in range(len(sheet.columns)))
     lines = [f"% {' '.join(text.split())}" for text in (sheet.title, *sheet.captions)]
-    lines += [rf"\begin{{tabular}}{{l{''.join('l' if w else 'r' for w in words)}}}", r"\toprule"]
-    head = [sheet.first, *(heading.replace("\n", " ") for heading in sheet.columns)]
-    lines += [" & ".join(map(_latex, head)) + r" \\", r"\midrule"]
-    for name, cells in sheet.rows:
-        lines.append(" & ".join([_latex(name), *(_latex(cell.text) for cell in cells)]) + r" \\")
+    lines += [rf"\begin{{tabular}}{{l{sides}}}", r"\toprule"]
+    head, *rows = (" & ".join(map(_latex, line)) + r" \\" for line in sheet.texts())
+    lines += [head, r"\midrule", *rows]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
@@ -226,17 +237,12 @@ def markdown_text(sheet: Sheet) -> str:
     |---|---:|
     | a\|b | 2.0 ± 0.5 |
     """
-    lines = [[sheet.first, *(heading.replace("\n", " ") for heading in sheet.columns)]]
-    lines += [[name, *(cell.text for cell in cells)] for name, cells in sheet.rows]
-    rows = ["| " + " | ".join(each.replace("|", r"\|") for each in line) + " |" for line in lines]
-    words = [bool(sheet.rows) and sheet.words(i) for i in _columns(sheet)]
-    rows.insert(1, f"|---|{''.join('---|' if w else '---:|' for w in words)}")
+    cells = ([each.replace("|", r"\|") for each in line] for line in sheet.texts())
+    rows = [f"| {' | '.join(line)} |" for line in cells]
+    sides = ("---|" if sheet.words(i) else "---:|" for i in range(len(sheet.columns)))
+    rows.insert(1, f"|---|{''.join(sides)}")
     below = [line for caption in sheet.captions for line in ("", caption)]
     return "\n".join([f"**{sheet.title}**", "", *rows, *below, ""])
-
-
-def _columns(sheet: Sheet) -> range:
-    return range(len(sheet.columns))
 
 
 def _latex(text: str) -> str:

@@ -32,7 +32,7 @@ FEWEST_DAYS = 2
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
-    """Requests created over time."""
+    """Requests created over time, and in each hour of a day."""
 
     width: float  # seconds of a bin
     first: float  # start of the first bin since the start of the trace; a multiple of `width`
@@ -114,6 +114,7 @@ def load(tables: Tables, bins: int = 400) -> Load | None:
 
 
 def _width(span: float) -> float:
+    """Seconds of a bin: hours and more where these give enough bins, else what is shorter."""
     shorter = [width for width in WIDTHS if width < HOUR and span / HOUR < FEWEST_BINS]
     for width in reversed(shorter):
         if span / width >= FEWEST_BINS:
@@ -135,34 +136,29 @@ class Picture(NamedTuple):
     caption: str
 
 
-@dataclass(frozen=True)
-class Pictures:
-    captions: dict[str, str]  # what each picture is made of
-    left_out: dict[str, str]  # why a picture was not drawn
-
-
-def draw_trace(tables: Tables, directory: Path | str) -> Pictures:
+def draw_trace(tables: Tables, directory: Path | str) -> tuple[dict[str, str], dict[str, str]]:
     """Draw ``arrivals``, ``sizes``, ``lifetimes`` and ``load`` into an existing folder.
 
-    A picture that has nothing to show is left out.
+    Gives what each picture is made of, and why others have nothing to show and were not drawn.
     """
     captions, left_out = {}, {}
+    looks = plain_styles(["requests", *QUANTITIES.values()])
     for stem, (title, picture) in PICTURES.items():
         made = picture(tables)
         if isinstance(made, str):
             left_out[stem] = made
             continue
         captions[stem] = made.caption
-        numbers = points(made.rows)
-        looks = plain_styles(["requests", *QUANTITIES.values()])
         heading = f"{tables.trace}: {title}"
-        figure = draw(heading, numbers, made.panels, looks, caption=made.caption)
+        figure = draw(heading, points(made.rows), made.panels, looks, caption=made.caption)
         for ending in ("png", "svg"):
             write_whole(Path(directory, f"{stem}.{ending}"), image(figure, ending))
-    return Pictures(captions, left_out)
+    return captions, left_out
 
 
-def _steps(panel: str, line: str, edges: Floats, values: Floats | Ints) -> list[tuple[Any, ...]]:
+def _step_points(
+    panel: str, line: str, edges: Floats, values: Floats | Ints
+) -> list[tuple[Any, ...]]:
     """Values [n] between edges [n + 1] as the points of steps; the last one is held to its edge."""
     held = np.append(values, values[-1])
     return [(panel, line, x, y, None, None) for x, y in zip(edges.tolist(), held.tolist())]
@@ -181,7 +177,7 @@ def _arrivals(tables: Tables) -> Picture | str:
     edges = np.asarray(found.first + found.width * bins, dtype=np.float64)
     scale, unit = _clock(edges[-1])
     panel = f"requests created per {bin_name}"
-    rows = _steps(panel, "requests", edges / scale, found.counts)
+    rows = _step_points(panel, "requests", edges / scale, found.counts)
     panels = [_panel(panel, f"{unit} since the start of the trace")]
     if found.cycle is None:
         caption += " No daily cycle: fewer than two whole days."
@@ -192,7 +188,7 @@ def _arrivals(tables: Tables) -> Picture | str:
         )
         panel = "requests created per hour, mean"
         hours = np.linspace(0.0, 24.0, 25)
-        rows += _steps(panel, "requests", hours, found.cycle)
+        rows += _step_points(panel, "requests", hours, found.cycle)
         panels.append(_panel(panel, "hour of each day of the trace", ends=(0.0, 24.0)))
     return Picture(rows, panels, caption)
 
@@ -212,11 +208,12 @@ def _sizes(tables: Tables) -> Picture | str:
         caption += f" {sentence_case(enumerated(none))}."
     rows, panels = [], []
     for name, each in found.items():
-        axis = f"{QUANTITIES[name]} of a task ({tables.units[name]})"
+        shown = QUANTITIES[name]
         positive = each.values[each.values > 0]
         wide = bool(positive[-1] > 20 * positive[0])
-        panels.append(_panel(QUANTITIES[name], axis, "share of requests", wide))
-        rows += _distribution_steps(QUANTITIES[name], QUANTITIES[name], each, wide)
+        axis = f"{shown} of a task ({tables.units[name]})"
+        panels.append(_panel(shown, axis, "share of requests", wide))
+        rows += _distribution_steps(shown, shown, each, wide)
     return Picture(rows, panels, caption)
 
 
@@ -227,7 +224,7 @@ def _distribution_steps(
     positive = found.values > 0
     values, share = found.values[positive], found.share[positive]
     edges = np.concatenate([[values[0] / 1.3 if log else 0.0], values, [values[-1] * 1.05]])
-    return _steps(panel, line, edges, np.concatenate([[found.zeros], share]))
+    return _step_points(panel, line, edges, np.concatenate([[found.zeros], share]))
 
 
 def _lifetimes(tables: Tables) -> Picture | str:
@@ -278,7 +275,7 @@ def _load(tables: Tables) -> Picture | str:
         of = tables.units[name] if total is None else "% of capacity"
         panels.append(_panel(QUANTITIES[name], f"{unit} since the start of the trace", of))
         shown = requested if total is None else 100 * requested / total
-        rows += _steps(QUANTITIES[name], QUANTITIES[name], found.edges / scale, shown)
+        rows += _step_points(QUANTITIES[name], QUANTITIES[name], found.edges / scale, shown)
     return Picture(rows, panels, caption)
 
 

@@ -13,27 +13,21 @@ from gangwise.experiments.statistics import NOTHING, Estimate, count
 from gangwise.experiments.tune import DEFAULT, ParameterRange, Trial, Tuning, arguments_text, labels
 from gangwise.report.experiments import Shown
 from gangwise.report.numbers import Numbers
-from gangwise.report.page import (
-    Chapter,
-    Dots,
-    Drawn,
-    Part,
-    Section,
-    Text,
-    Values,
-    dots,
-    pictured,
-    terms,
-)
+from gangwise.report.page import Chapter, Drawn, Section, Text, Values, pictured, terms
 from gangwise.report.plotting import Panel, Style
-from gangwise.report.tables import NONE, Cell, Sheet, columns_sheet, estimate_cells, time_cell
+from gangwise.report.tables import (
+    NONE,
+    Cell,
+    Sheet,
+    columns_sheet,
+    estimate_cells,
+    setting_cell,
+    time_cell,
+)
 from gangwise.report.words import enumerated, glossary, in_words, words
 
 EDGE = 0.05
 """Values in this part of a range, at either end, are at its edge."""
-
-BEST = 12
-"""Trials of the dot plot."""
 
 MARKS = {
     "trial": Style(-1, 5.0, order=2),
@@ -55,7 +49,6 @@ def chapter(tuning: Tuning, shown: Shown) -> Chapter:
         f"gangwise {', '.join(numbers.run_versions)}",
     ]
     tuned = enumerated([arg.name for arg in tuning.ranges])
-    trials: list[Part] = [*trial_dots(tuning), trials_sheet(tuning, numbers)]
     return Chapter(
         f"Which {tuned} suit{'s' * (len(tuning.ranges) == 1)} {tuning.policy}",
         ", ".join(played),
@@ -63,7 +56,7 @@ def chapter(tuning: Tuning, shown: Shown) -> Chapter:
             terms(glossary(numbers.family, settings, [])),
             Section("Best arguments", [*map(Text, edges(tuning)), arguments_sheet(tuning)]),
             Section("How the metric changes with each argument", [tuning_figure(tuning)]),
-            Section("Trials", trials),
+            Section("Trials", [trials_sheet(tuning, numbers)]),
             Section("Scenario", [Values(shown.scenario)]),
             shown.made,
         ],
@@ -117,21 +110,7 @@ def _gain(tuning: Tuning, trial: Trial) -> tuple[Estimate, bool]:
     row = tuning.over_default(trial)
     if row is None:
         return Estimate(0.0, None, None), (np.asarray(tuning.default.values) > 0).all().item()
-    return Estimate(row["mean"], row["low"], row["high"]), row["percent"]
-
-
-def trial_dots(tuning: Tuning) -> list[Dots]:
-    gains: dict[str, Estimate] = {}
-    unit = _gain(tuning, tuning.best)[1]
-    for trial in tuning.trials:
-        gain, percent = _gain(tuning, trial)
-        if percent == unit and tuning.over_default(trial) and len(gains) < BEST:
-            gains.setdefault(arguments_text(trial.arguments), gain)
-    head = f"Gain of {'the best' if len(tuning.trials) > BEST else 'each'} over the default"
-    caption = f"Paired by {_each(tuning)}; these chose the best, which looks better than it is."
-    if len(tuning.seeds) > 1:
-        caption += " A line is the 95 % confidence interval; where it holds 0 the dot is hollow."
-    return dots(f"{head}, {'%' if unit else in_words(tuning.metric)}", gains, caption)
+    return Estimate.of(row), row["percent"]
 
 
 def edges(tuning: Tuning) -> list[str]:
@@ -159,8 +138,8 @@ def arguments_sheet(tuning: Tuning) -> Sheet:
         ends = f"{_text(arg.low)} to {_text(arg.high)}{', logarithmic' if arg.log else ''}"
         row = {
             "range": Cell(ends if arg.ends else ", ".join(map(str, arg.choices)), words=True),
-            "default": Cell(_value(tuning.default.arguments[arg.name]).text),
-            "best trial": Cell(_value(value).text),
+            "default": Cell(_text(tuning.default.arguments[arg.name])),
+            "best trial": Cell(_text(value)),
             f"best {len(best)} trials": Cell(_span(arg, best)),
             "the best is": Cell(edge if arg.ends else NOTHING, words=True),
         }
@@ -180,16 +159,14 @@ def trials_sheet(tuning: Tuning, numbers: Numbers) -> Sheet:
     called = [*labels(tried, tuning.default.arguments), DEFAULT]  # the last one is number −1
     rows = [tuning.over_default(trial) for trial in shown]
     percent = any(row and row["percent"] for row in rows)
-    changes = [
-        Estimate(row["mean"], row["low"], row["high"])
-        if row and row["percent"] == percent
-        else NONE
-        for row in rows
-    ]
+    changes = [Estimate.of(row) if row and row["percent"] == percent else NONE for row in rows]
     metric = in_words(tuning.metric) + ", s" * (tuning.metric == EVERY)
     times = [numbers.of("us_per_slot").get(((), called[trial.number]), NONE) for trial in shown]
     columns = [
-        *((a.name, [_value(trial.arguments[a.name]) for trial in shown]) for a in tuning.ranges),
+        *(
+            (a.name, [setting_cell(trial.arguments[a.name], 3) for trial in shown])
+            for a in tuning.ranges
+        ),
         (metric, estimate_cells([trial.estimate for trial in shown])),
         (f"{'% ' * percent}better than\ndefault", estimate_cells(changes, sign=True, least=1)),
     ]
@@ -212,18 +189,12 @@ def _each(tuning: Tuning) -> str:
     return "part" if tuning.metric == EVERY else "seed"
 
 
-def _place(arg: ParameterRange, value: Any) -> float:
-    assert arg.ends is not None, "choices have no order"
-    low, high = arg.ends
-    if arg.log:
-        return math.log(value / low) / math.log(high / low)
-    return float((value - low) / (high - low))
-
-
 def _edge(arg: ParameterRange, value: Any) -> str:
+    """At which end of its range a value is; empty inside, and of choices, which have no order."""
     if arg.ends is None:
         return ""
-    place = _place(arg, value)
+    low, high = map(math.log, arg.ends) if arg.log else arg.ends
+    place = ((math.log(value) if arg.log else value) - low) / (high - low)
     return "lower" if place <= EDGE else "upper" if place >= 1 - EDGE else ""
 
 
@@ -235,11 +206,5 @@ def _span(arg: ParameterRange, trials: Sequence[Trial]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _value(value: Any) -> Cell:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return Cell(_text(value), float(value))
-    return Cell(str(value), words=True)
-
-
-def _text(value: float) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+def _text(value: Any) -> str:
+    return setting_cell(value, 3).text

@@ -15,11 +15,6 @@ from typing import Any
 from gangwise.core.registry import Kind, entries
 from gangwise.jobs.scheduler import parts
 
-NO_WAITING = (
-    "Nothing waits in this family: a job that gets nothing in its slot is gone, so waiting and "
-    "completion times have no meaning."
-)
-
 
 @cache
 def words(table: str) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ paper, see :mod:`~gangwise.reproduce.papers`; :func:`~gangwise.reproduce.run.rep
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ PAPERS = (*OWN, "field")
 """These, and what others published in the field."""
 
 
+@cache
 def artefacts(paper: str) -> tuple[Artefact, ...]:
     """The artefacts of a paper, in its order.
 
@@ -38,6 +40,6 @@ def artefacts(paper: str) -> tuple[Artefact, ...]:
 
     if paper not in PAPERS:
         raise UnknownName("paper", paper, list(PAPERS))
-    from gangwise.reproduce import papers
+    from gangwise.reproduce.papers import Paper
 
-    return papers.artefacts(paper)
+    return Paper(paper).artefacts()

@@ -28,17 +28,9 @@ class Rule:
     """When ours agrees with a claim: near a number, or with all of its interval on one side.
 
     Near a number, the mean decides: it is the number, give or take a share of it. Another size is
-    another number, whatever its sign. With none of the three nothing is compared.
+    another number, whatever its sign. ``above`` and ``below`` together are a range; without any of
+    the three nothing is compared.
 
-    Parameters
-    ----------
-    near, above, below : float, optional
-        One of the three, or none; ``above`` and ``below`` together are a range.
-    within : float
-        Share of the number that is near.
-
-    Examples
-    --------
     >>> rule = Rule(near=10.0)
     >>> rule(Estimate(12.0, 9.0, 15.0)), rule(Estimate(14.0, 9.0, 19.0))
     (True, False)
@@ -49,7 +41,7 @@ class Rule:
     """
 
     near: float | None = None
-    within: float = 0.25
+    within: float = 0.25  # share of the number that is near
     above: float | None = None
     below: float | None = None
 
@@ -82,21 +74,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is played.
+    """How much is played: as much as in the paper, or less."""
 
-    Parameters
-    ----------
-    quick : bool
-        Small enough for a coffee break, rather than what the paper played.
-    seeds : tuple of int, optional
-        Instead of the artefact's own.
-    traces : path, optional
-        Folder with the folders of public traces; artefacts that need one are left out without.
-    """
-
-    quick: bool = False
-    seeds: tuple[int, ...] | None = None
-    traces: Path | None = None
+    quick: bool = False  # small enough for a coffee break, rather than what the paper played
+    seeds: tuple[int, ...] | None = None  # instead of the artefact's own
+    traces: Path | None = None  # with folders of public traces, without which some are left out
 
     def first_seeds(self, own: int | list[int]) -> list[int]:
         """So many seeds from 100 on, or these, unless others were asked for."""
@@ -108,46 +90,22 @@ class Scale:
 class Claim:
     """One statement of a paper, and our number for it.
 
-    Parameters
-    ----------
-    says : str
-        What the number is, with its unit: ``"ESDP over LWTF at T = 8000, %"``.
-    paper : float or str
-        The paper's number, or its statement where it gives none.
-    ours : callable
-        From results to estimates, by version of the algorithm (``"as printed"``, ``"esdp"``).
-    rule : Rule
-        When ours agrees.
-    why : str
-        Where ours differs or may: what the paper leaves open, a misprint, the algorithm.
-    timed : bool
-        A computation time: it differs from run to run, and is not among the results to find again.
-    beside : tuple of str
-        Versions that are not the paper's algorithm but rivals of it, or are measured with another
-        method than the paper's, or whose number is what it is by definition: shown, not tested.
-    every : str
-        What all of must agree: ``versions``, ``on`` (settings), or nothing: then each is a reading.
-    readings : mapping
-        What a row is called → its version and its setting; empty where all must agree.
-    sentence : str
-        The claim as a sentence, if it is one of the ten of the paper's page.
-
-    Raises
-    ------
-    ValueError
-        For a number of a paper that is to be judged by its sign alone.
+    ValueError for a number of a paper that is to be judged by its sign alone.
     """
 
-    says: str
-    paper: float | str
-    ours: Callable[[Found], Mapping[str, Estimate]]
+    says: str  # what the number is, with its unit: "ESDP over LWTF at T = 8000, %"
+    paper: float | str  # the paper's number, or its statement where it gives none
+    ours: Callable[[Found], Mapping[str, Estimate]]  # by version of the algorithm: "as printed"
     rule: Rule
-    why: str = ""
-    timed: bool = False
+    why: str = ""  # where ours differs or may: what the paper leaves open, a misprint, …
+    timed: bool = False  # a computation time, which no run finds again
+    # Versions that are shown and not tested: rivals of the paper's algorithm, measured with another
+    # method than the paper's, or with a number that is what it is by definition.
     beside: tuple[str, ...] = ()
-    every: str = ""
+    every: str = ""  # all "versions", or all settings ("on"), must agree; else each is a reading
+    # What a row is called → its version and its setting; empty where all must agree.
     readings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    sentence: str = ""
+    sentence: str = ""  # the claim as a sentence, if it is one of the ten of the paper's page
 
     def __post_init__(self) -> None:
         by_side = (self.rule.above, self.rule.below) != (None, None)
@@ -170,42 +128,17 @@ class Claim:
 
 @dataclass(frozen=True, eq=False)
 class Artefact:
-    """A figure, a table or a theorem.
+    """A figure, a table or a theorem; those that need the same runs share them."""
 
-    Parameters
-    ----------
-    paper, name, title : str
-        Such as ``"esdp"``, ``"figure-2"``, ``"AOU against time slots"``.
-    experiments : callable
-        The experiments at a scale. Artefacts that need the same runs share them.
-    numbers : callable
-        What is drawn, as a tidy table: see :mod:`gangwise.report.plotting`.
-    panels : sequence of Panel
-        The paper's axes.
-    claims : sequence of Claim
-    trace : str
-        Folder of the public trace that it needs, empty for none.
-    """
-
-    paper: str
-    name: str
-    title: str
+    paper: str  # "esdp"
+    name: str  # "figure-2"
+    title: str  # "AOU against time slots"
     experiments: Callable[[Scale], Sequence[Experiment]]
-    numbers: Callable[[Found], pl.DataFrame]
-    panels: Sequence[Panel]
+    numbers: Callable[[Found], pl.DataFrame]  # what is drawn, see gangwise.report.plotting
+    panels: Sequence[Panel]  # the paper's axes
     claims: Sequence[Claim] = ()
-    trace: str = ""
+    trace: str = ""  # folder of the public trace that it needs, if any
 
     @property
     def stem(self) -> str:
         return f"{self.paper}-{self.name}"
-
-
-def table(rows: Sequence[tuple[str, str, float | str, Estimate]]) -> pl.DataFrame:
-    """Rows of panel, line, x and estimate, as pictures want them."""
-    return pl.DataFrame(
-        [(panel, line, x, *estimate) for panel, line, x, estimate in rows],
-        schema=["panel", "line", "x", "mean", "low", "high"],
-        orient="row",
-        infer_schema_length=None,
-    )

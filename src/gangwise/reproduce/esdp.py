@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +25,7 @@ from gangwise.reproduce.measures import (
     exponents,
     least,
     recorded,
-    time_of_slot,
+    time_of_slots,
     total,
     values,
 )
@@ -48,11 +47,11 @@ class ESDPByProgramme(ESDPAsPrinted):
 def steeper(results: Results, who: str, than: Sequence[str], part: float) -> Estimate:
     """Growth of the average from T/part to T less that of the steepest of others, in points."""
     T = float(recorded(results, who)[-1])
-
-    def rise(policy: str) -> Floats:
-        return 100 * (average(results, policy, T) / average(results, policy, T / part) - 1)
-
-    return least(mean_and_interval(rise(who) - rise(base)) for base in than)
+    rise = {
+        each: 100 * (average(results, each, T) / average(results, each, T / part) - 1)
+        for each in (who, *than)
+    }
+    return least(mean_and_interval(rise[who] - rise[base]) for base in than)
 
 
 def _ends(results: Results, who: str) -> tuple[Floats, Floats]:
@@ -62,50 +61,42 @@ def _ends(results: Results, who: str) -> tuple[Floats, Floats]:
 
 def growth_lead(results: Results, who: str, than: Sequence[str]) -> Estimate:
     """Growth over the setting less that of the steepest of others, in points of a per cent."""
-
-    def growth(policy: str) -> Floats:
-        first, last = _ends(results, policy)
-        return 100 * (last / first - 1)
-
-    return least(mean_and_interval(growth(who) - growth(base)) for base in than)
+    ends = {each: _ends(results, each) for each in (who, *than)}
+    growth = {each: 100 * (last / first - 1) for each, (first, last) in ends.items()}
+    return least(mean_and_interval(growth[who] - growth[base]) for base in than)
 
 
 def gain_lead(results: Results, who: str, than: Sequence[str]) -> Estimate:
     """What is gained over the setting, over that of the one that gains most, in per cent."""
-
-    def gain(policy: str) -> Floats:
-        first, last = _ends(results, policy)
-        return last - first
-
-    return least(mean_and_interval(100 * (gain(who) / gain(base) - 1)) for base in than)
+    ends = {each: _ends(results, each) for each in (who, *than)}
+    gain = {each: last - first for each, (first, last) in ends.items()}
+    return least(mean_and_interval(100 * (gain[who] / gain[base] - 1)) for base in than)
 
 
-def share_change(results: Results, who: str, of: str) -> Estimate:
+def share_change(results: Results, who: str, of: str) -> Floats:
     """Share of what ``of`` earned, with the largest value of the setting less the smallest."""
     ours, best = _ends(results, who), _ends(results, of)
     sparse, dense = (100 * mine / its for mine, its in zip(ours, best, strict=True))
-    return mean_and_interval(dense - sparse)
+    return dense - sparse
 
 
-def spread(results: Results, who: str, among: Sequence[str]) -> Estimate:
+def _largest_over_least(each: Sequence[Floats]) -> Floats:
+    """Over the seeds, the column with the largest mean over that with the least."""
+    order = np.argsort([column.mean() for column in each])
+    return np.asarray(each[order[-1]] / each[order[0]])
+
+
+def spread(results: Results, who: str, among: Sequence[str]) -> Floats:
     """What the best of some policies earned over what the worst did, in per cent."""
-    sums = [total(results, label) for label in among]
-    means = [each.mean() for each in sums]
-    return mean_and_interval(100 * (sums[int(np.argmax(means))] / sums[int(np.argmin(means))] - 1))
+    return 100 * (_largest_over_least([total(results, label) for label in among]) - 1)
 
 
-def spread_of_times(results: Results, who: str, among: Sequence[str]) -> Estimate:
+def spread_of_times(results: Results, who: str, among: Sequence[str]) -> Floats:
     """Time of a slot of the slowest of some policies over that of the fastest."""
-    times = [time_of_slot(results, label) for label in among]
-    order = np.argsort([each.mean() for each in times])
-    return mean_and_interval(times[order[-1]] / times[order[0]])
+    return _largest_over_least([time_of_slots(results, label) for label in among])
 
 
 # Fig. 5: time of computation. Times differ from run to run, so nothing of it is compared.
-
-
-def microseconds(results: Results, who: str, cell: Cell) -> Estimate:
-    return mean_and_interval(time_of_slot(results, who, cell))
 
 
 _PANELS = {"one device type": "one", "three device types": "three"}
@@ -123,7 +114,7 @@ def exponents_of_time(found: Found) -> dict[str, Estimate]:
         for name, policy, more in _SOLVERS:
             results = found[f"esdp-overhead-{study}{more}"]
             servers = values(results, "servers")
-            times = [time_of_slot(results, policy, {"servers": n}) for n in servers]
+            times = [time_of_slots(results, policy, {"servers": n}) for n in servers]
             ours[f"{name}, {panel}"] = mean_and_interval(exponents(servers, times))
     return ours
 
@@ -134,9 +125,9 @@ def programme_over_exact(found: Found) -> dict[str, Estimate]:
     for panel, study in _PANELS.items():
         programme, fast = (found[f"esdp-overhead-{study}{m}"] for m in ("-programme", ""))
         servers = max(set(values(programme, "servers")) & set(values(fast, "servers")))
-        cell = {"servers": servers}
-        times = time_of_slot(programme, "esdp-by-programme", cell), time_of_slot(fast, "esdp", cell)
-        ours[f"{panel}, {servers} servers"] = mean_and_interval(times[0] / times[1])
+        slow = time_of_slots(programme, "esdp-by-programme", {"servers": servers})
+        quick = time_of_slots(fast, "esdp", {"servers": servers})
+        ours[f"{panel}, {servers} servers"] = mean_and_interval(slow / quick)
     return ours
 
 
@@ -161,20 +152,16 @@ def _instances(results: Results) -> list[FluctuatingSpeedsInstance]:
     return [scenario.instance(seed) for seed in dict.fromkeys(run["seed"] for run in results.runs)]
 
 
-def _sizes(results: Results, delta: str) -> Floats:
+def programme_size(results: Results, who: str) -> Floats:
+    """Numbers s at the last slot, with δ(t) called ``who``; shape [seeds]."""
     slot = results.runs[0]["slots"]
-    return np.array([numbers_s(delta, one.problem.E, slot) for one in _instances(results)])
+    return np.array([numbers_s(who, one.problem.E, slot) for one in _instances(results)])
 
 
-def programme_size(results: Results, who: str) -> Estimate:
-    """Numbers s at the last slot, with δ(t) called ``who``."""
-    return mean_and_interval(_sizes(results, who))
-
-
-def spread_of_sizes(results: Results, who: str, among: Sequence[str]) -> Estimate:
+def spread_of_sizes(results: Results, who: str, among: Sequence[str]) -> Floats:
     """Most numbers s over fewest of some δ(t), at the last slot."""
-    sizes = [_sizes(results, delta) for delta in among]
-    return mean_and_interval(np.max(sizes, axis=0) / np.min(sizes, axis=0))
+    sizes = [programme_size(results, delta) for delta in among]
+    return np.asarray(np.max(sizes, axis=0) / np.min(sizes, axis=0))
 
 
 # Theorems
@@ -191,25 +178,21 @@ def regret(results: Results, who: str, at: float | None = None, cell: Cell = ALL
     return best - total(results, who, at, "mean_utility", cell)
 
 
-def mean_regret(results: Results, who: str, at: float) -> Estimate:
-    return mean_and_interval(regret(results, who, at))
-
-
 def _decades(results: Results, who: str) -> tuple[Floats, Floats, Floats]:
     T = float(recorded(results, who)[-1])
     return regret(results, who, T / 100), regret(results, who, T / 10), regret(results, who, T)
 
 
-def growth_by_decade(results: Results, who: str) -> Estimate:
+def growth_by_decade(results: Results, who: str) -> Floats:
     """Regret added in the last decade of slots over that of the decade before."""
     a, b, c = _decades(results, who)
-    return mean_and_interval((c - b) / (b - a))
+    return (c - b) / (b - a)
 
 
-def regret_exponent(results: Results, who: str) -> Estimate:
+def regret_exponent(results: Results, who: str) -> Floats:
     """Exponent of t in the regret, in the last decade of slots."""
     _, b, c = _decades(results, who)
-    return mean_and_interval(np.log10(c / b))
+    return np.log10(c / b)
 
 
 def smallest_gap(instance: FluctuatingSpeedsInstance) -> float:
@@ -228,14 +211,13 @@ def smallest_gap(instance: FluctuatingSpeedsInstance) -> float:
     return float(v[best].sum() - max(others))
 
 
-def _unit(instance: FluctuatingSpeedsInstance) -> float:
-    """|E| (ln m)² / Δ; m is α|E|, as the paper sets it."""
-    channels: Any = instance.problem.E
-    return float(channels * math.log(0.5 * channels) ** 2 / smallest_gap(instance))
+def slope_in_units(results: Results, who: str) -> Floats:
+    """Slope of the regret against ln t in the last decade of slots, in units of |E| (ln m)² / Δ.
 
-
-def slope_in_units(results: Results, who: str) -> Estimate:
-    """Slope of the regret against ln t in the last decade of slots, in units of |E| (ln m)² / Δ."""
-    T = float(recorded(results, who)[-1])
-    slope = (regret(results, who) - regret(results, who, T / 10)) / math.log(10)
-    return mean_and_interval(slope / np.array([_unit(one) for one in _instances(results)]))
+    m is α|E|, as the paper sets it.
+    """
+    _, before, end = _decades(results, who)
+    every = _instances(results)
+    channels, gap = np.array([(one.problem.E, smallest_gap(one)) for one in every]).T
+    unit = channels * np.log(0.5 * channels) ** 2 / gap
+    return np.asarray((end - before) / math.log(10) / unit)

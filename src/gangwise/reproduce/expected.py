@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from gangwise.core.files import write_whole
@@ -50,14 +50,7 @@ def _fits(one: Reading, other: Reading) -> bool:
 
 
 class Readings:
-    """Which readings of the paper agree with a claim.
-
-    Parameters
-    ----------
-    claim : Claim
-    rows : sequence of Row
-        Of the claim.
-    """
+    """Which readings of the paper agree with a claim, from its rows."""
 
     def __init__(self, claim: Claim, rows: Sequence[Row]) -> None:
         self.claim = claim
@@ -148,8 +141,24 @@ def _merged(rows: Sequence[Row]) -> Row:
     )
 
 
-def _path(quick: bool) -> Path:
-    return Path(__file__).with_name("expected") / ("quick.json" if quick else "full.json")
+FOLDER = Path(__file__).with_name("expected")
+"""Of the committed files: a line for each claim, experiment or rule."""
+
+
+def _committed(name: str) -> dict[str, Any]:
+    path = FOLDER / f"{name}.json"
+    known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return known
+
+
+def _commit(name: str, entries: Mapping[str, Any]) -> Path:
+    lines = [f"{json.dumps(k, ensure_ascii=False)}: {json.dumps(v)}" for k, v in entries.items()]
+    write_whole(FOLDER / f"{name}.json", "{\n" + ",\n".join(lines) + "\n}\n")
+    return FOLDER / f"{name}.json"
+
+
+def _scale(quick: bool) -> str:
+    return "quick" if quick else "full"
 
 
 Totals = Mapping[str, Mapping[str, Sequence[float]]]
@@ -168,15 +177,12 @@ def totals(results: Mapping[str, Results]) -> dict[str, dict[str, list[float]]]:
 
 def read_totals(quick: bool) -> Totals:
     """What is committed for each seed at a scale; no experiment that was not played since."""
-    path = _seeds_path(quick)
-    return json.loads(path.read_text()) if path.exists() else {}
+    return _committed(f"{_scale(quick)}-seeds")
 
 
 def write_totals(found: Totals, quick: bool) -> Path:
     """Put what was earned in the place of what is committed; that of other experiments stays."""
-    kept = {**read_totals(quick), **found}
-    write_whole(_seeds_path(quick), _lines({name: kept[name] for name in sorted(kept)}))
-    return _seeds_path(quick)
+    return _commit(f"{_scale(quick)}-seeds", dict(sorted({**read_totals(quick), **found}.items())))
 
 
 def different_seeds(found: Totals, quick: bool) -> list[str]:
@@ -193,30 +199,17 @@ def different_seeds(found: Totals, quick: bool) -> list[str]:
     return sorted(changed)
 
 
-def _seeds_path(quick: bool) -> Path:
-    return _path(quick).with_name(f"{_path(quick).stem}-seeds.json")
-
-
 # What was there first, the rule or the result
 
 
 class Stamp(NamedTuple):
-    """What is known of a rule, or of the rule by which a result was judged.
+    """What is known of a rule, or of the rule by which a result was judged."""
 
-    Attributes
-    ----------
-    rule : str
-        Hash of all that decides the claim's word, see :func:`rule_hash`.
-    at : str
-        Of a rule: since when it is committed. Of a result: when its first run was made, UTC; empty
-        where the number was there before its rule.
-    commit : str
-        The one whose rules were in force when the result was played, where known.
-    """
-
-    rule: str
+    rule: str  # hash of all that decides the claim's word, see :func:`rule_hash`
+    # Of a rule: since when it is committed. Of a result: when its first run was made, UTC; empty
+    # where the number was there before its rule.
     at: str = ""
-    commit: str = ""
+    commit: str = ""  # the one whose rules were in force when the result was played, where known
 
 
 def claim_id(artefact: Artefact, claim: Claim) -> str:
@@ -233,15 +226,9 @@ SETTLING = "best reading of the figure, 1"
 """Version of :func:`settled`: raise it with every change of how words are given."""
 
 
-def rules_path() -> Path:
-    return _path(True).with_name("rules.json")
-
-
 def read_stamps(name: Literal["rules", "played"]) -> dict[str, Stamp]:
     """The committed rules, or the rules by which the results of full scale were judged."""
-    path = rules_path().with_name(f"{name}.json")
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return {key: Stamp(*value[:3]) for key, value in known.items()}
+    return {key: Stamp(*value[:3]) for key, value in _committed(name).items()}
 
 
 def write_rules(artefacts: Iterable[Artefact]) -> Path:
@@ -253,34 +240,27 @@ def write_rules(artefacts: Iterable[Artefact]) -> Path:
             rule, key = rule_hash(claim), claim_id(artefact, claim)
             same = key in known and known[key].rule == rule
             found[key] = [rule, known[key].at if same else now, claim.rule_text]
-    write_whole(rules_path(), _lines(found))
-    return rules_path()
+    return _commit("rules", found)
 
 
 def stamp(artefacts: Iterable[Artefact], played: float | None) -> Path:
     """Say by which rules the results of these artefacts were judged, and when they were played.
 
-    Parameters
-    ----------
-    artefacts : iterable of Artefact
-    played : float, optional
-        When the first of their runs was made, seconds since 1970; None: before their rules.
+    ``played`` is when the first of their runs was made, seconds since 1970; None: before the rules.
     """
     found = read_stamps("played")
     at, commit = ("", "") if played is None else (_utc(played), _rules_commit())
     for artefact in artefacts:
         for claim in artefact.claims:
             found[claim_id(artefact, claim)] = Stamp(rule_hash(claim), at, commit)
-    write_whole(rules_path().with_name("played.json"), _lines(dict(sorted(found.items()))))
-    return rules_path().with_name("played.json")
+    return _commit("played", dict(sorted(found.items())))
 
 
 def _rules_commit() -> str:
     """The commit of the rules; empty outside a repository, or if they were changed since."""
-    path = rules_path()
 
     def git(*words: str) -> str:
-        given = ["git", "-C", str(path.parent), *words, "--", path.name]
+        given = ["git", "-C", str(FOLDER), *words, "--", "rules.json"]
         return subprocess.run(given, capture_output=True, text=True, check=False).stdout.strip()
 
     return "" if git("status", "--porcelain") else git("log", "-1", "--format=%H")
@@ -292,28 +272,23 @@ def _utc(seconds: float) -> str:
 
 def read(quick: bool) -> dict[str, Estimate]:
     """The committed results at a scale, by :attr:`Row.id`."""
-    path = _path(quick)
-    return _read(path, path.stat().st_mtime_ns) if path.exists() else {}
-
-
-@lru_cache(maxsize=4)
-def _read(path: Path, changed: int) -> dict[str, Estimate]:
     return {
         f"{claim} [{version}]": Estimate(*value)
-        for claim, versions in json.loads(path.read_text(encoding="utf-8")).items()
+        for claim, versions in _committed(_scale(quick)).items()
         for version, value in versions.items()
     }
 
 
 def rows(artefacts: Iterable[Artefact], quick: bool) -> list[Row]:
     """The committed results as rows, in the order of the artefacts and their claims."""
-    return [row for artefact in artefacts for row in settled(artefact, _rows(artefact, quick))[0]]
+    known = read(quick)
+    return [row for artefact in artefacts for row in settled(artefact, rows_of(artefact, known))[0]]
 
 
-def _rows(artefact: Artefact, quick: bool) -> list[Row]:
+def rows_of(artefact: Artefact, known: Mapping[str, Estimate]) -> list[Row]:
     start, mine = f"{artefact.paper} {artefact.name}: ", defaultdict[str, list[Row]](list)
     claims = {claim.says: claim for claim in artefact.claims}
-    for key, ours in read(quick).items():
+    for key, ours in known.items():
         says, _, version = key.removeprefix(start)[:-1].rpartition(" [")
         if key.startswith(start) and says in claims:
             mine[says].append(judged(artefact, claims[says], version, ours))
@@ -322,23 +297,15 @@ def _rows(artefact: Artefact, quick: bool) -> list[Row]:
 
 def write(rows: Sequence[Row], quick: bool) -> Path:
     """Put results in the place of the committed ones; those of other artefacts stay."""
-    kept = {key: list(value) for key, value in read(quick).items()}
-    redone = {(row.paper, row.artefact) for row in rows}
-    kept = {k: v for k, v in kept.items() if tuple(k.split(":")[0].split(" ")) not in redone}
-    kept.update({row.id: list(row.ours) for row in rows})
-    path = _path(quick)
+    redone = {f"{row.paper} {row.artefact}" for row in rows}
+    kept = {key: of for key, of in read(quick).items() if key.split(":")[0] not in redone}
+    kept |= {row.id: row.ours for row in rows}
     of_claims: dict[str, dict[str, list[float | None]]] = {}
     for key, value in sorted(kept.items(), key=lambda item: item[0].split(":")[0]):
         claim, _, version = key[:-1].rpartition(" [")
         digits = [None if v is None else float(f"{v:.9g}") for v in value]
         of_claims.setdefault(claim, {})[version] = digits
-    write_whole(path, _lines(of_claims))
-    return path
-
-
-def _lines(entries: Mapping[str, Any]) -> str:
-    lines = [f"{json.dumps(k, ensure_ascii=False)}: {json.dumps(v)}" for k, v in entries.items()]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+    return _commit(_scale(quick), of_claims)
 
 
 def differences(rows: Sequence[Row], quick: bool) -> list[str]:
@@ -352,14 +319,12 @@ def differences(rows: Sequence[Row], quick: bool) -> list[str]:
         if row.id not in known:
             found.append(f"{row.id}: nothing is committed for it")
             continue
-        pairs = zip(("mean", "low", "high"), row.ours, known[row.id])
-        slack = 1e-6 * max(1.0, *(abs(v) for v in known[row.id] if v is not None))
-        for what, now, then in pairs:
-            if (now is None) != (then is None) or (
-                now is not None and then is not None and not abs(now - then) <= slack
-            ):
-                found.append(f"{row.id}: {what} is {now}, not {then}")
-                break
+        now, then = (np.array(each, np.float64) for each in (row.ours, known[row.id]))
+        slack = 1e-6 * max(1.0, float(np.nanmax(np.abs(then))))
+        if (off := ~np.isclose(now, then, rtol=0.0, atol=slack, equal_nan=True)).any():
+            i = int(np.argmax(off))
+            what = ("mean", "low", "high")[i]
+            found.append(f"{row.id}: {what} is {row.ours[i]}, not {known[row.id][i]}")
     return found
 
 
@@ -387,9 +352,9 @@ def of_one(rows: Sequence[Row]) -> str:
             f"{row.version}: {row.text}{' ✓' * (row.agrees is True and not row.readings)}"
             for row in mine
         )
-        said = f"{papers:g}" if isinstance(papers, float) else str(papers)
+        paper = f"{papers:g}" if isinstance(papers, float) else str(papers)
         [word] = [verdict for verdict, n in claims_by_word(mine).items() if n]
-        cells = (says, said, ours, f"*{word}*")
+        cells = (says, paper, ours, f"*{word}*")
         lines.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
     lines += ["", f"{counts(rows)}."]
     whys = [row.why for row in rows if row.why and row.agrees is not True]

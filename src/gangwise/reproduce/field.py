@@ -16,9 +16,7 @@ from gangwise.core.arrays import Floats
 from gangwise.core.errors import UnknownName
 from gangwise.experiments.filling import untimed, with_gpus
 from gangwise.experiments.replay_scenario import Played, ReplayScenario, only_jobs
-from gangwise.experiments.results import Results
 from gangwise.experiments.runs import Rows
-from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.jobs.filling import Filling
 from gangwise.jobs.gavel import allocation, water_filling
 from gangwise.jobs.metrics import spread
@@ -26,17 +24,7 @@ from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import fresh
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.reproduce.measures import ALL, Cell
 from gangwise.traces.formats.measured_speeds import GavelThroughputs, Job
-
-
-def metric(results: Results, who: str, metric: str, cell: Cell = ALL) -> Estimate:
-    """A number of every run: its mean and interval over seeds."""
-    rows = results.per_seed(metric)
-    for key, value in cell.items():
-        rows = rows.filter(rows[key] == value)
-    return mean_and_interval(rows.filter(rows["policy"] == who).sort("seed")["value"].to_numpy())
-
 
 # RLScheduler (Zhang et al., SC 2020)
 
@@ -77,7 +65,7 @@ class Picked:
         free, now = processors, submit[0]
 
         def event() -> None:
-            """The next submission or end; a submission first."""
+            """Go on to the next submission or end; of both at once, to the submission."""
             nonlocal free, now, arrived
             running.sort(key=lambda j: begun[j] + run[j])
             end = begun[running[0]] + run[running[0]] if running else math.inf
@@ -139,8 +127,8 @@ class Sequences(ReplayScenario):
         return {**super().describe(), "length": self.length}
 
     def fidelity(self) -> list[str]:
-        told = f"sequences of {self.length:,} consecutive jobs, each from an empty cluster"
-        return [f"{told}: {super().fidelity()[0]}"]
+        line = f"sequences of {self.length:,} consecutive jobs, each from an empty cluster"
+        return [f"{line}: {super().fidelity()[0]}"]
 
     def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
         jobs, nodes, _ = self.draw(seed)
@@ -373,10 +361,10 @@ class Arrivals(Entities):
             end = decider.end(jobs, speed, 36)
         else:
             rates = speed / speed[:, :1]
-            told = [dict(zip(jobs.types, rate, strict=True)) for rate in rates.T.tolist()]
+            declared = [dict(zip(jobs.types, rate, strict=True)) for rate in rates.T.tolist()]
             nodes = Nodes.of(
                 Node(model, {"gpu": 36}, {"model": model}, rate)
-                for model, rate in zip(models, told, strict=True)
+                for model, rate in zip(models, declared, strict=True)
             )
             world = Conditions(rates=rates)
             end = simulate_jobs(jobs, nodes, fresh(decider), world, Options(restart=0.0)).end

@@ -1,14 +1,15 @@
 """Measures by name: what a claim or a line of a figure is, from the runs of an experiment.
 
 A measure takes results, the policy whose number it is, and the parameters that stand beside its
-name in the table of a paper; it gives an estimate. All are paired: each seed is the same arrivals
-and the same noise for every policy. Sums come from cumulative curves, which are recorded at some
-slots and interpolated between them.
+name in the table of a paper. It gives a number for each seed, or an estimate over them. All are
+paired: each seed is the same arrivals and the same noise for every policy. Sums come from
+cumulative curves, which are recorded at some slots and interpolated between them.
 
 Parameters with one meaning everywhere: ``over``, ``base``, ``than`` and ``of`` are what the policy
-is compared with; ``cell`` is values of the settings that vary; ``among`` chooses values of the
-setting that varies, in this order; ``at`` is a slot, and ``parts`` are slots T/part; ``also`` is
-all results that are measured together, of which ``results`` are the last.
+is compared with; ``cell`` is values of the settings that vary, or the place of a ``case`` of the
+experiment; ``among`` chooses values of the setting that varies, in this order; ``at`` is a slot,
+and ``parts`` are slots T/part; ``also`` is all results that are measured together, of which
+``results`` are the last.
 """
 
 from __future__ import annotations
@@ -35,10 +36,9 @@ ALL: Cell = {}
 @lru_cache(maxsize=64)
 def _cumulative(results: Results, metric: str) -> dict[tuple[Any, ...], tuple[Floats, Floats]]:
     """Slots [n] and sums over them [seeds, n], by the values of the cell and the policy."""
-    rows = results.rows().filter(pl.col("metric") == f"{metric}.cumulative")
+    rows = results.rows().filter(pl.col("metric") == f"{metric}.cumulative").sort("seed", "at")
     found = {}
-    by = [*results.cells, "policy"]
-    for group, part in rows.sort("seed", "at").collect().group_by(by, maintain_order=True):
+    for group, part in rows.collect().group_by([*results.cells, "policy"], maintain_order=True):
         at = part["at"].unique().sort().to_numpy().astype(np.float64)
         found[group] = at, part["value"].to_numpy().reshape(-1, at.size)
     return found
@@ -50,6 +50,20 @@ def _curve(results: Results, who: str, metric: str, cell: Cell) -> tuple[Floats,
     if key not in known:
         raise StoreError(f"no curve of {metric} for {who} in {dict(cell)}")
     return known[key]
+
+
+def in_cell(results: Results, rows: pl.DataFrame, cell: Cell) -> pl.DataFrame:
+    """The rows of a cell, whose ``case`` stands for the settings that vary together in it."""
+    chosen = {key: value for key, value in cell.items() if key != "case"}
+    if "case" in cell:
+        chosen |= results.experiment["cases"][cell["case"]]
+    return rows.filter(pl.lit(True), **chosen)
+
+
+def metric(results: Results, who: str, metric: str, cell: Cell = ALL, unit: float = 1.0) -> Floats:
+    """A metric that has one number per run, in a unit; shape [seeds]."""
+    rows = in_cell(results, results.per_seed(metric), {**cell, "policy": who})
+    return rows.sort("seed")["value"].to_numpy() / unit
 
 
 def recorded(results: Results, who: str) -> Floats:
@@ -141,11 +155,9 @@ def earned(
     return from_base(ours, theirs)
 
 
-def ratio(
-    results: Results, who: str, of: str, at: float | None = None, cell: Cell = ALL
-) -> Estimate:
+def ratio(results: Results, who: str, of: str, at: float | None = None, cell: Cell = ALL) -> Floats:
     """What ``of`` has earned over what the policy has."""
-    return mean_and_interval(total(results, of, at, cell=cell) / total(results, who, at, cell=cell))
+    return total(results, of, at, cell=cell) / total(results, who, at, cell=cell)
 
 
 def _points(
@@ -185,11 +197,8 @@ def lead(
 
 def lead_of_best(results: Results, who: str, among: Sequence[str], over: Sequence[str]) -> Estimate:
     """How much more the best of some policies earned than the best of others, in per cent."""
-
-    def best(labels: Sequence[str]) -> str:
-        return max(labels, key=lambda label: float(total(results, label).mean()))
-
-    return lead(results, best(among), [best(over)])
+    means = {label: float(total(results, label).mean()) for label in (*among, *over)}
+    return lead(results, max(among, key=means.__getitem__), [max(over, key=means.__getitem__)])
 
 
 def change(results: Results, who: str, among: Sequence[Any] = ()) -> Estimate:
@@ -226,7 +235,7 @@ def late_lead(results: Results, who: str, over: str) -> Estimate:
     return percentage(100 * (ours / theirs - 1), theirs)
 
 
-def late_share(results: Results, who: str, of: str, metric: str = "reward") -> Estimate:
+def late_share(results: Results, who: str, of: str, metric: str = "reward") -> Floats:
     """What is earned in the second half of the slots, in per cent of what ``of`` earns there."""
     T = float(recorded(results, of)[-1])
     return share_between(results, who, of, (T / 2, T), metric)
@@ -234,10 +243,9 @@ def late_share(results: Results, who: str, of: str, metric: str = "reward") -> E
 
 def share_between(
     results: Results, who: str, of: str, interval: tuple[float, float], metric: str = "mean_utility"
-) -> Estimate:
+) -> Floats:
     """A metric between two slots, in per cent of the reward of ``of`` there."""
-    ours = between(results, who, *interval, metric)
-    return mean_and_interval(100 * ours / between(results, of, *interval))
+    return 100 * between(results, who, *interval, metric) / between(results, of, *interval)
 
 
 def flattening(results: Results, who: str) -> Estimate:
@@ -261,25 +269,17 @@ def exponents(x: Sequence[float], y: Sequence[Floats]) -> Floats:
     return slopes
 
 
-def growth(results: Results, who: str, metric: str = "reward", among: Sequence[Any] = ()) -> Floats:
+def exponent(
+    results: Results, who: str, metric: str = "reward", among: Sequence[Any] = ()
+) -> Floats:
     """Exponent of a metric in the setting that varies; shape [seeds]."""
     chosen = cells(results, among)
     sums = [total(results, who, None, metric, cell) for cell in chosen]
     return exponents([x for cell in chosen for x in cell.values()], sums)
 
 
-def exponent(results: Results, who: str, metric: str, among: Sequence[Any] = ()) -> Estimate:
-    """Exponent of a metric in the setting that varies."""
-    return mean_and_interval(growth(results, who, metric, among))
-
-
-def time_of_slot(results: Results, who: str, cell: Cell = ALL) -> Floats:
-    rows = results.per_seed("us_per_slot").filter(pl.col("policy") == who)
-    for key, value in cell.items():
-        rows = rows.filter(pl.col(key) == value)
-    return rows.sort("seed")["value"].to_numpy()
-
-
-def time(results: Results, who: str, slots: int, unit: float) -> Estimate:
-    """Time of so many slots, in units of so many microseconds."""
-    return mean_and_interval(slots * time_of_slot(results, who) / unit)
+def time_of_slots(
+    results: Results, who: str, cell: Cell = ALL, slots: int = 1, unit: float = 1.0
+) -> Floats:
+    """Time of so many slots, in units of so many microseconds; shape [seeds]."""
+    return slots * metric(results, who, "us_per_slot", cell) / unit

@@ -15,9 +15,10 @@ from gangwise.reproduce.measures import (
     ALL,
     Cell,
     cells,
+    exponent,
     exponents,
     from_base,
-    growth,
+    in_cell,
     least,
     percentage,
     slots_played,
@@ -33,12 +34,6 @@ def _behind(results: Results, comparator: str) -> pl.DataFrame:
     return results.against(comparator).sort("seed")
 
 
-def _in_cell(rows: pl.DataFrame, cell: Cell) -> pl.DataFrame:
-    for key, value in cell.items():
-        rows = rows.filter(pl.col(key) == value)
-    return rows
-
-
 def optimum(results: Results, cell: Cell = ALL) -> Floats:
     """Reward of the per-slot optimum over all slots; shape [seeds].
 
@@ -46,7 +41,7 @@ def optimum(results: Results, cell: Cell = ALL) -> Floats:
     over all slots is then corrected by that, which leaves far less to chance than the sampled slots
     do by themselves.
     """
-    rows = _in_cell(_behind(results, OPTIMUM).filter(pl.col("policy") == REACT), cell)
+    rows = in_cell(results, _behind(results, OPTIMUM), {**cell, "policy": REACT})
     found: Floats = total(results, REACT, cell=cell) + rows["regret"].to_numpy()
     return found
 
@@ -59,28 +54,28 @@ def best_possible(
     return from_base(optimum(results, cell) / slots, total(results, base, cell=cell) / slots)
 
 
-def optimum_share(results: Results, who: str) -> Estimate:
+def optimum_share(results: Results, who: str) -> Floats:
     """What was earned, in per cent of the per-slot optimum."""
-    return mean_and_interval(100 * total(results, who) / optimum(results))
+    return 100 * total(results, who) / optimum(results)
 
 
-def exponent_difference(results: Results, who: str, also: Sequence[Results]) -> Estimate:
+def exponent_difference(results: Results, who: str, also: Sequence[Results]) -> Floats:
     """Exponent of the reward in the setting of the last results less that of the first."""
-    return mean_and_interval(growth(also[-1], who) - growth(also[0], who))
+    return exponent(also[-1], who) - exponent(also[0], who)
 
 
-def per_slot_metric(results: Results, who: str, metric: str, cell: Cell) -> Estimate:
-    return mean_and_interval(total(results, who, None, metric, cell) / slots_played(results))
+def per_slot_metric(results: Results, who: str, metric: str, cell: Cell) -> Floats:
+    return total(results, who, None, metric, cell) / slots_played(results)
 
 
-def overhead_growth(results: Results, who: str, among: Sequence[float]) -> Estimate:
+def overhead_growth(results: Results, who: str, among: Sequence[float]) -> Floats:
     """Growth of the overhead between two values less that of the gain, in points of a per cent."""
     first, last = cells(results, among)
     gain, overhead = (
         total(results, who, None, metric, last) / total(results, who, None, metric, first)
         for metric in ("gain", "overhead")
     )
-    return mean_and_interval(100 * (overhead - gain))
+    return 100 * (overhead - gain)
 
 
 def smallest_average(results: Results, who: str, among: Sequence[str]) -> Estimate:
@@ -118,45 +113,29 @@ def _bounds(results: Results) -> pl.DataFrame:
     return results.rows().filter(pl.col("metric") == "bound.theorem-1").sort("seed").collect()
 
 
-def regret(results: Results, who: str, cell: Cell = ALL) -> Floats:
-    """Regret (6) against the best fixed decision, or the bound on it; shape [seeds]."""
+def regret(results: Results, who: str, cell: Cell = ALL, power: float = 0.0) -> Floats:
+    """Regret (6) against the best fixed decision, or the bound on it, over T^power; [seeds]."""
     if who == BOUND:
-        return _in_cell(_bounds(results), cell)["value"].to_numpy()
-    rows = _behind(results, BEST_FIXED).filter(pl.col("policy") == who)
-    return _in_cell(rows, cell)["regret"].to_numpy()
+        found = in_cell(results, _bounds(results), cell)["value"]
+    else:
+        found = in_cell(results, _behind(results, BEST_FIXED), {**cell, "policy": who})["regret"]
+    return np.asarray(found.to_numpy() / slots_played(results) ** power)
 
 
-def mean_regret(results: Results, who: str, cell: Cell) -> Estimate:
-    return mean_and_interval(regret(results, who, cell))
+def regret_over_bound(results: Results, who: str) -> Floats:
+    return regret(results, who) / regret(results, BOUND)
 
 
-def regret_per_root(results: Results, who: str) -> Estimate:
-    return mean_and_interval(regret(results, who) / np.sqrt(slots_played(results)))
-
-
-def regret_per_slot(results: Results, who: str) -> Estimate:
-    root = np.sqrt(slots_played(results))
-    return mean_and_interval(regret(results, who) / root / root)
-
-
-def regret_per_run(results: Results, who: str) -> Estimate:
-    return mean_and_interval(regret(results, who) / slots_played(results))
-
-
-def regret_over_bound(results: Results, who: str) -> Estimate:
-    return mean_and_interval(regret(results, who) / regret(results, BOUND))
-
-
-def regret_over_best_fixed(results: Results, who: str) -> Estimate:
+def regret_over_best_fixed(results: Results, who: str) -> Floats:
     """Regret, or the bound on it, over the reward of the best fixed decision."""
-    return mean_and_interval(regret(results, who) / total(results, BEST_FIXED))
+    return regret(results, who) / total(results, BEST_FIXED)
 
 
-def regret_exponent(results: Results, who: str, also: Sequence[Results] = ()) -> Estimate:
+def regret_exponent(results: Results, who: str, also: Sequence[Results] = ()) -> Floats:
     """Exponent of the regret in T, over the experiments; or in the setting that varies."""
     if also:
         x, y = [slots_played(one) for one in also], [regret(one, who) for one in also]
     else:
         x = [value for cell in cells(results) for value in cell.values()]
         y = [regret(results, who, cell) for cell in cells(results)]
-    return mean_and_interval(exponents(x, y))
+    return exponents(x, y)

@@ -1,7 +1,5 @@
 """Measures of OPS's and OPM's figures and theorems, see ``papers/opm.toml``.
 
-A cell may say ``case``: one of the experiment's cases, by its place.
-
 Constants that the paper leaves open in O(·) of its theorems are taken as 1.
 """
 
@@ -11,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -25,56 +24,24 @@ from gangwise.approximation_jobs.problem import Job
 from gangwise.core.arrays import Floats
 from gangwise.core.registry import create
 from gangwise.experiments.results import Results
-from gangwise.experiments.statistics import Estimate, mean_and_interval
-from gangwise.reproduce.artefact import Found, table
+from gangwise.experiments.statistics import mean_and_interval
+from gangwise.report.plotting import points
+from gangwise.reproduce import measures
+from gangwise.reproduce.artefact import Found
 from gangwise.reproduce.measures import ALL, Cell
 
 OVERALL = "reward.total"
 """Overall utility, Σ f(X)."""
 
 
-def _in_cell(results: Results, rows: pl.DataFrame, cell: Cell) -> pl.DataFrame:
-    plain = {key: value for key, value in cell.items() if key != "case"}
-    if "case" in cell:
-        plain |= results.experiment["cases"][cell["case"]]
-    for key, value in plain.items():
-        rows = rows.filter(pl.col(key) == value)
-    return rows
+def total(results: Results, who: str, cell: Cell = ALL, unit: float = 1.0) -> Floats:
+    return measures.metric(results, who, OVERALL, cell, unit)
 
 
-def by_seed(results: Results, metric: str, who: str, cell: Cell = ALL) -> dict[int, float]:
-    rows = results.per_seed(metric).filter(pl.col("policy") == who)
-    rows = _in_cell(results, rows, cell)
-    return dict(zip(rows["seed"].to_list(), rows["value"].to_list()))
-
-
-def _difference(a: Mapping[int, float], b: Mapping[int, float]) -> Estimate:
-    return mean_and_interval(np.array([a[seed] - b[seed] for seed in a if seed in b]))
-
-
-def total(results: Results, who: str, cell: Cell = ALL, unit: float = 1.0) -> Estimate:
-    return mean_and_interval([v / unit for v in by_seed(results, OVERALL, who, cell).values()])
-
-
-def over(results: Results, who: str, base: str, cell: Cell = ALL) -> Estimate:
-    """How much more reward a policy has than another one, in per cent."""
-    rows = results.improvements(base).filter(pl.col("policy") == who)
-    rows = _in_cell(results, rows, cell)
-    if rows.height != 1 or not rows["percent"].item():
-        raise ValueError(f"{rows.height} rows of {who} over {base} in {dict(cell)}")
-    return Estimate(rows["mean"].item(), rows["low"].item(), rows["high"].item())
-
-
-def _gains(
-    results: Results, who: str, base: str, metric: str = OVERALL, cell: Cell = ALL
-) -> dict[int, float]:
-    ours, theirs = (by_seed(results, metric, each, cell) for each in (who, base))
-    return {seed: 100 * (ours[seed] / theirs[seed] - 1) for seed in ours if seed in theirs}
-
-
-def over_by_seed(results: Results, who: str, base: str, metric: str, cell: Cell = ALL) -> Estimate:
+def over(results: Results, who: str, base: str, cell: Cell = ALL, metric: str = OVERALL) -> Floats:
     """How much more of a metric a policy has than another one, in per cent, seed by seed."""
-    return mean_and_interval(list(_gains(results, who, base, metric, cell).values()))
+    ours, theirs = (measures.metric(results, each, metric, cell) for each in (who, base))
+    return 100 * (ours / theirs - 1)
 
 
 def gain_difference(
@@ -84,10 +51,10 @@ def gain_difference(
     cell: Cell = ALL,
     than: str = "",
     than_cell: Cell | None = None,
-) -> Estimate:
+) -> Floats:
     """Lead over the base less that of another policy or in another cell, in points."""
-    other = _gains(results, than or who, base, cell=cell if than_cell is None else than_cell)
-    return _difference(_gains(results, who, base, cell=cell), other)
+    other = over(results, than or who, base, cell if than_cell is None else than_cell)
+    return over(results, who, base, cell) - other
 
 
 # Fig. 1: jobs by what they cost
@@ -108,17 +75,16 @@ def _costs(results: Results) -> tuple[dict[tuple[str, int], Floats], ...]:
 
 def _shares(
     values: Mapping[tuple[str, int], Floats], who: str, level: Callable[[int], float]
-) -> Estimate:
-    return mean_and_interval(
-        [100 * share_at_most(v, level(seed)) for (p, seed), v in values.items() if p == who]
-    )
+) -> Floats:
+    each = [share_at_most(v, level(seed)) for (p, seed), v in values.items() if p == who]
+    return 100 * np.array(each)
 
 
-def share_below(results: Results, who: str, level: float) -> Estimate:
+def share_below(results: Results, who: str, level: float) -> Floats:
     return _shares(_costs(results)[0], who, lambda seed: level)
 
 
-def share_below_fairs(results: Results, who: str, share: float) -> Estimate:
+def share_below_fairs(results: Results, who: str, share: float) -> Floats:
     """Jobs with a cost to utility up to that which a share of Fair's jobs have, in per cent."""
     ratios = _costs(results)[0]
 
@@ -128,7 +94,7 @@ def share_below_fairs(results: Results, who: str, share: float) -> Estimate:
     return _shares(ratios, who, level)
 
 
-def share_sparing(results: Results, who: str, level: float) -> Estimate:
+def share_sparing(results: Results, who: str, level: float) -> Floats:
     """Jobs that spend less than a share of their budget, in per cent."""
     return _shares(_costs(results)[1], who, lambda seed: level - 1e-9)
 
@@ -140,7 +106,7 @@ def distributions(found: Found) -> pl.DataFrame:
     widest = max(float(np.nanquantile(v[np.isfinite(v)], 0.9)) for v in ratios.values())
     # On the trace the axis reaches twice the level of 50 of which the paper speaks.
     reach = 100.0 if results.experiment["scenario"] == "opm-google-v1" else 0.0
-    rows: list[tuple[str, str, float | str, Estimate]] = []
+    rows: list[tuple[Any, ...]] = []
     for panel, values, end in (
         ("a: cost to utility", ratios, max(widest, reach)),
         ("b: cost to budget", uses, 1.0),
@@ -151,29 +117,24 @@ def distributions(found: Found) -> pl.DataFrame:
                     [share_at_most(v, float(x)) for (p, _), v in values.items() if p == policy]
                 )
                 low, high = (None if v is None else min(max(v, 0.0), 1.0) for v in of[1:])
-                rows.append((panel, policy, float(x), Estimate(of.mean, low, high)))
-    return table(rows)
+                rows.append((panel, policy, float(x), of.mean, low, high))
+    return points(rows)
 
 
 # Fig. 3: migrations
 
 
-def _migrations(results: Results, who: str, metric: str) -> dict[int, float]:
-    """Share of the machines per slot, in per cent, by seed."""
+def migrations(results: Results, who: str, metric: str) -> Floats:
+    """Machines with a migration per slot, in per cent; shape [seeds]."""
     machines = results.experiment["settings"].get("machines")
     if machines is None:
         machines = 1000 if results.experiment["scenario"] == "opm-google-v1" else 100
-    return {seed: 100 * value / machines for seed, value in by_seed(results, metric, who).items()}
+    return measures.metric(results, who, metric, unit=machines / 100)
 
 
-def migrations(results: Results, who: str, metric: str) -> Estimate:
-    """Machines with a migration per slot, in per cent."""
-    return mean_and_interval(list(_migrations(results, who, metric).values()))
-
-
-def migrations_difference(results: Results, who: str, metric: str, than: str) -> Estimate:
+def migrations_difference(results: Results, who: str, metric: str, than: str) -> Floats:
     """Machines with a migration per slot less those with another policy, in points."""
-    return _difference(_migrations(results, who, metric), _migrations(results, than, metric))
+    return migrations(results, who, metric) - migrations(results, than, metric)
 
 
 # Theorems 2 and 3 and Corollary 1
@@ -222,11 +183,8 @@ def measured(results: Results) -> pl.DataFrame:
     rows = []
     for row in joined.iter_rows(named=True):
         best, jobs, M = _known(scenario, settings, row["slots"], row["seed"])
-        rows.append(
-            row
-            | _claimed(jobs, M, row["slots"], best, row["policy"])
-            | {"regret": best - row["average_utility"], "optimum": best}
-        )
+        row |= _claimed(jobs, M, row["slots"], best, row["policy"])
+        rows.append(row | {"regret": best - row["average_utility"], "optimum": best})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
@@ -254,13 +212,12 @@ def _ends(results: Results) -> tuple[int, int]:
     return min(played), max(played)
 
 
-def of_theorem(results: Results, who: str, quantity: str, cell: Cell = ALL) -> Estimate:
+def of_theorem(results: Results, who: str, quantity: str, cell: Cell = ALL) -> Floats:
     """A quantity of :data:`QUANTITIES`, at the largest T where no cell is given."""
-    slots = cell.get("slots", _ends(results)[1])
-    return mean_and_interval(_quantity(results, who, quantity, slots))
+    return _quantity(results, who, quantity, cell.get("slots", _ends(results)[1]))
 
 
-def change_of_theorem(results: Results, who: str, quantity: str) -> Estimate:
+def change_of_theorem(results: Results, who: str, quantity: str) -> Floats:
     """How a quantity changed from the smallest T to the largest."""
     first, last = (_quantity(results, who, quantity, slots) for slots in _ends(results))
-    return mean_and_interval(last - first)
+    return last - first

@@ -42,7 +42,7 @@ import inspect
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import cache
+from functools import wraps
 from importlib import import_module
 from itertools import pairwise, product
 from pathlib import Path
@@ -55,10 +55,10 @@ import polars as pl
 from gangwise.core.errors import UnknownName
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment
-from gangwise.experiments.statistics import Estimate
-from gangwise.report.plotting import Panel
+from gangwise.experiments.statistics import Estimate, mean_and_interval
+from gangwise.report.plotting import Panel, points
 from gangwise.reproduce import measures
-from gangwise.reproduce.artefact import AT, ON_ROWS, Artefact, Claim, Found, Rule, Scale, table
+from gangwise.reproduce.artefact import AT, ON_ROWS, Artefact, Claim, Found, Rule, Scale
 
 Table = Mapping[str, Any]
 
@@ -96,13 +96,7 @@ def _filled(value: Any, key: str, text: str) -> Any:
 
 
 class Paper:
-    """The tables of a paper, as artefacts.
-
-    Parameters
-    ----------
-    name : str
-        One of :data:`gangwise.reproduce.PAPERS`.
-    """
+    """The tables of one of :data:`gangwise.reproduce.PAPERS`, as artefacts."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -152,7 +146,7 @@ class Paper:
 
         def numbers(found: Found) -> pl.DataFrame:
             panels = figure["panels"]
-            return table([row for panel in panels for row in self._rows(panel, names[0], found)])
+            return points(row for panel in panels for row in self._rows(panel, names[0], found))
 
         panels: dict[str, Panel] = {}
         for panel in figure["panels"]:
@@ -178,7 +172,7 @@ class Paper:
         own = self.tables["experiments"][name]
         kind = self.tables["kinds"][own["kind"]] if "kind" in own else {}
         layers = (self.tables["defaults"], kind, own)
-        merged = {key: value for layer in layers for key, value in layer.items()}
+        merged = {**self.tables["defaults"], **kind, **own}
         merged["quick"] = {k: v for layer in layers for k, v in layer.get("quick", {}).items()}
         return merged
 
@@ -191,7 +185,7 @@ class Paper:
         return dict(chosen)
 
     def _name(self, name: str, variant: Table) -> str:
-        return "-".join(filter(None, (self.name, name, variant.get("name"))))
+        return _label(self.name, name, variant.get("name", ""), by="-")
 
     def experiments(self, name: str, scale: Scale) -> list[Experiment]:
         """The experiments of an entry of ``[experiments]`` at a scale."""
@@ -201,14 +195,13 @@ class Paper:
         made = []
         for variant in self._variants(specification, lengths).values():
             layers = (specification, variant, quick)
-            given = {key: value for layer in layers for key, value in layer.items()}
+            given = {**specification, **variant, **quick}
             given["slots"] = variant.get("slots", given.get("slots"))
             settings = {k: v for layer in layers for k, v in layer.get("settings", {}).items()}
             if "trace" in given:
+                folder = (scale.traces or Path()) / given["trace"]
                 key = "source" if "source" in settings else "folder"
-                settings[key] = str(
-                    (scale.traces or Path()) / given["trace"] / settings.get(key, "")
-                )
+                settings[key] = str(folder / settings.get(key, ""))
             sets = given["policies"]
             policies = [
                 policy
@@ -270,7 +263,7 @@ class Paper:
     def _measure(
         self, row: Table, keys: set[str]
     ) -> tuple[Callable[..., Estimate], dict[str, Any]]:
-        """The measure of a claim or a panel, and its parameters: what is not one of ``keys``."""
+        """The estimate of a claim or a panel, and its parameters: what is not one of ``keys``."""
         parameters = {key: value for key, value in row.items() if key not in keys}
         name = row["measure"]
         if name not in self._functions:
@@ -280,7 +273,13 @@ class Paper:
         for key in parameters:
             if key not in known:
                 raise UnknownName(f"parameter of the measure {name}", key, list(known))
-        return measure, parameters
+
+        @wraps(measure)
+        def estimated(*results: Any, **given: Any) -> Estimate:
+            found = measure(*results, **given)
+            return found if isinstance(found, Estimate) else mean_and_interval(found)
+
+        return estimated, parameters
 
     def lines(self, chosen: str | Sequence[str] | Table) -> dict[str, dict[str, Any]]:
         """Lines or versions by label: the policy of each, and parameters that are for it alone."""
@@ -388,12 +387,10 @@ class Paper:
             and who not in results.policies + results.comparators
         )
 
-    def _rows(
-        self, panel: Table, first: str, found: Found
-    ) -> Iterator[tuple[str, str, float | str, Estimate]]:
+    def _rows(self, panel: Table, first: str, found: Found) -> Iterator[tuple[Any, ...]]:
         for line, means in panel.get("printed", {}).items():
             for x, mean in zip(panel["against"], means, strict=True):
-                yield panel["name"], line, x, Estimate(mean, None, None)
+                yield panel["name"], line, x, mean, None, None
         if "measure" not in panel:
             return
         measure, parameters = self._measure(panel, PANEL)
@@ -413,7 +410,7 @@ class Paper:
                     both = {**parameters, **point}
                     if "cell" in parameters and "cell" in point:
                         both["cell"] = {**parameters["cell"], **point["cell"]}
-                    yield name, line, x, measure(results, who, **both)
+                    yield name, line, x, *measure(results, who, **both)
 
 
 def _called(policy: Any) -> str:
@@ -427,8 +424,8 @@ def _with_slots(policy: Any, slots: int | None) -> Any:
     return {**policy, "arguments": given}
 
 
-def _label(*parts: str) -> str:
-    return ", ".join(filter(None, parts))
+def _label(*parts: str, by: str = ", ") -> str:
+    return by.join(filter(None, parts))
 
 
 Point = tuple[float | str, str, dict[str, Any]]
@@ -492,20 +489,10 @@ def traced(
 ) -> Artefact:
     """An artefact on rows of the traces, once for each reading of which rows the authors took.
 
-    Its picture is of the first reading.
-
-    Parameters
-    ----------
-    artefact : Artefact
-    instead, scenario : str
-        The scenario of the artefact's that is replaced (experiments with another one are not
-        played), and the one that takes its settings and those of the readings.
-    readings : sequence of mapping
-        ``name`` and ``settings``.
-    slots : pair of int
-        At most so many, at the quick scale and the full one. Seeds are 3 and 10.
-    without : sequence of str
-        Policies that are left out at full scale, since no claim of the paper is about them.
+    ``scenario`` replaces the scenario ``instead``, with its settings and those of a reading;
+    experiments of other scenarios are not played. There are at most so many ``slots`` at the quick
+    scale and at the full one, and 3 and 10 seeds. Policies ``without`` a claim of the paper are
+    left out at full scale. The picture is of the first reading.
     """
 
     def experiments(scale: Scale) -> list[Experiment]:
@@ -534,8 +521,6 @@ def traced(
         return {k.removesuffix(ending): v for k, v in found.items() if k.endswith(ending)}
 
     def in_all(claim: Claim) -> Callable[[Found], dict[str, Estimate]]:
-        """In all readings."""
-
         def ours(found: Found) -> dict[str, Estimate]:
             with np.errstate(invalid="ignore", divide="ignore"):
                 return {
@@ -560,8 +545,3 @@ def traced(
         ],
         ROWS_FOLDER,
     )
-
-
-@cache
-def artefacts(paper: str) -> tuple[Artefact, ...]:
-    return Paper(paper).artefacts()

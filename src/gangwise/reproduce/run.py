@@ -94,12 +94,8 @@ def _about(found: Reproduced) -> str:
 def publish(out: Path, files: Mapping[str, Content], kept: Iterable[Shown]) -> list[Path]:
     """Put files into a folder as a whole, beside those of artefacts that stay.
 
-    What else earlier commands left there goes, and with it a page about it.
-
-    Raises
-    ------
-    StoreError
-        When one cannot be written, or a file that stays is damaged; nothing is changed then.
+    What else earlier commands left there goes, and with it a page about it. StoreError when a file
+    cannot be written, or one that stays is damaged; nothing is changed then.
     """
     folder = Folder(out)
     with folder.publish("reproduction") as new:
@@ -115,32 +111,15 @@ def publish(out: Path, files: Mapping[str, Content], kept: Iterable[Shown]) -> l
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What was found.
+    """What one command found, and what it wrote."""
 
-    Attributes
-    ----------
-    rows : list of Row
-        Claims beside our numbers, one for each reading.
-    written : list of Path
-    left_out : dict
-        Artefacts that were not run, and why.
-    totals : dict
-        Experiment → cell and policy → what was earned with each seed.
-    artefacts : tuple of Artefact
-        Those that were played.
-    played : float
-        When the first of their runs was made, seconds since 1970.
-    joined : bool
-        Whether artefacts of earlier commands stay beside these in the folder.
-    """
-
-    rows: list[Row]
+    rows: list[Row]  # claims beside our numbers, one for each reading
     written: list[Path]
-    left_out: dict[str, str]
+    left_out: dict[str, str]  # artefacts that were not run, and why
     totals: Totals
-    artefacts: tuple[Artefact, ...] = ()
-    played: float = 0.0
-    joined: bool = False
+    artefacts: tuple[Artefact, ...] = ()  # those that were played
+    played: float = 0.0  # when the first of their runs was made, seconds since 1970
+    joined: bool = False  # whether artefacts of earlier commands stay beside these in the folder
 
 
 def reproduce(
@@ -154,21 +133,12 @@ def reproduce(
 ) -> Reproduction:
     """Run what is not there yet, then write numbers, pictures and the side-by-side table.
 
-    Parameters
-    ----------
-    artefacts : sequence of Artefact
-    scale : Scale
-    out : path
-        ``runs/`` (the store), ``PAPER-ARTEFACT.png``, ``.svg``, ``.csv`` and ``.parquet``,
-        ``side-by-side.csv``, ``.md`` and ``.json``, ``reproduction.json`` (which artefacts).
-        Artefacts of earlier calls at the same scale stay beside the new ones.
-    jobs, backend, address, progress
-        As for :func:`gangwise.experiments.sweep.sweep`.
+    The folder has ``runs/`` (the store), ``PAPER-ARTEFACT.png``, ``.svg``, ``.csv`` and
+    ``.parquet``, ``side-by-side.csv``, ``.md`` and ``.json``, ``reproduction.json`` (which
+    artefacts). Artefacts of earlier calls at the same scale stay beside the new ones. For ``jobs``,
+    ``backend`` and ``address`` see :func:`gangwise.experiments.sweep.sweep`.
 
-    Raises
-    ------
-    StoreError
-        When results cannot be written.
+    StoreError when results cannot be written.
     """
     out, advance = Path(out), progress or silent
     left_out: dict[str, str] = {}
