@@ -33,7 +33,7 @@ from gangwise.scenarios.esdp import Settings as ESDPSettings
 from gangwise.scenarios.ogasched import AUTHORS_MOST, OUR_MOST, draw_problem
 from gangwise.traces.formats.alibaba_v2018 import AlibabaV2018
 from gangwise.traces.formats.tabular import reader as tabular
-from gangwise.traces.twins import completed_from, twin
+from gangwise.traces.twins import completed, twin
 
 TRACES = {"v2018": "alibaba-v2018", "gpu-v2020": "alibaba-gpu-v2020"}
 QUANTITIES = ("cpu", "mem", "gpu")
@@ -71,9 +71,8 @@ def rows_of(trace: str, folder: str) -> Rows:
     elif trace == "v2018":
         tables = AlibabaV2018(place).scan()
     else:
-        reader = tabular(TRACES[trace])(place)
-        has_jobs = reader.fidelity().jobs > 0
-        tables = reader.scan() if has_jobs else completed_from(reader, "jobs", {})
+        tables = tabular(TRACES[trace])(place).scan()
+        tables = completed(tables, "jobs") if tables.jobs.is_empty() else tables
     gib = np.array([1.0, V2018_MEMORY / 100 if trace == "v2018" else 1.0, 1.0])
     asks = pl.sum_horizontal(QUANTITIES) > 0
     jobs = tables.jobs.drop_nulls(["created", *QUANTITIES]).filter(asks).sort("created", "row")

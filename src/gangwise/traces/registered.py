@@ -42,7 +42,10 @@ def open_tables(path: Path | str, *, trace: str = "", **knobs: Any) -> Tables:
     path = Path(path)
     kind = without_reader(path)
     if not kind:
-        return open_reader(path, trace=trace, **knobs).scan()
+        tables = open_reader(path, trace=trace, **knobs).scan()
+        if tables.no_jobs:
+            raise TraceError(tables.no_jobs, path)
+        return tables
     found = ready_tables(path, knobs)
     for knob in knobs:
         known = [] if path.exists() else arguments(path.name)

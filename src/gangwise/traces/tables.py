@@ -336,6 +336,8 @@ class Tables:
         format does not say.
     clock : Clock, optional
         Where time 0 lies; None where the format does not say.
+    no_jobs : str
+        Why there are no jobs, and what to do, where the files are of servers alone.
     """
 
     trace: str
@@ -347,6 +349,7 @@ class Tables:
     units: Mapping[str, str] = field(default_factory=lambda: dict(UNITS))
     events: pl.DataFrame | None = None
     clock: Clock | None = None
+    no_jobs: str = ""
 
 
 def server_table(rows: Iterable[tuple[Any, ...]] = ()) -> pl.DataFrame:
@@ -368,13 +371,6 @@ class Trace(Protocol):
 
     def fidelity(self) -> Fidelity:
         """What was read, what was left out, and what the trace asks of its cluster."""
-
-
-def name_of(trace: Trace | Tables) -> str:
-    if isinstance(trace, Tables):
-        return trace.trace
-    form: Format | None = getattr(trace, "FORMAT", None)
-    return form.name if form is not None else trace.fidelity().trace
 
 
 class Reader(ABC):

@@ -12,6 +12,8 @@ Sections of such a file, whose head says where the trace comes from:
     Arguments of the reader that name files, each with the tables that the file may be.
 ``beside``
     Where a file is named as the trace: the other tables are looked for beside it.
+``alone``
+    What to do where only servers are here; without it that is an error.
 ``or``
     Sections like ``[jobs]`` that are used where the tables of ``[jobs]`` are not here. One with
     ``only`` needs that option, and says ``why``; ``unread`` is noted where it is here and not used.
@@ -48,7 +50,7 @@ from gangwise.traces.io.account import Rule, Stage, leave_out, reasons
 from gangwise.traces.io.schema import Column
 from gangwise.traces.io.text import named
 from gangwise.traces.source import Read, Source
-from gangwise.traces.tables import UNITS, Fidelity, Reader, Tables, of_tables, server_table
+from gangwise.traces.tables import UNITS, Reader, Tables, server_table
 
 NUMBERS = ("cpu", "mem", "gpu", "created", "started", "deleted")
 NEEDED: Mapping[str, Any] = {"cpu": 0.0, "mem": 0.0, "gpu": 0.0, "models": "", "model": ""}
@@ -230,17 +232,6 @@ class Tabular(Reader):
     def section(self, name: str) -> Section:
         return Section(self.FORMAT.mapping.get(name, {}), self.options)
 
-    def servers(self) -> pl.DataFrame:
-        return self._servers()[0]
-
-    def fidelity(self) -> Fidelity:
-        if "alone" not in self.FORMAT.mapping or not self._absent(jobs := self._jobs()):
-            return super().fidelity()
-        servers, _, stages, digests, notes = self._servers()
-        columns = {"row": pl.Int64, **dict.fromkeys(jobs.spec["columns"], pl.Float64)}
-        none = pl.DataFrame(schema=columns)
-        return of_tables(Tables(self.FORMAT.name, servers, none, stages, digests, tuple(notes)))
-
     def _jobs(self) -> Section:
         sections = [self.section(name) for name in ("jobs", *self.FORMAT.mapping.get("or", ()))]
         named = (each for each in sections if each.spec["table"] in self.source.named)
@@ -256,9 +247,14 @@ class Tabular(Reader):
         if (absent := self._absent(jobs)) and "alone" in self.FORMAT.mapping:
             files = " and ".join(f"{table}.tar.gz" for table in absent)
             why = (
-                f"no {' and no '.join(absent)} here, so there are no jobs to play; download {files}"
+                f"no {' and no '.join(absent)} here, so there are no jobs to play; download "
+                f"{files} {self.FORMAT.mapping['alone']}"
             )
-            raise TraceError(f"{why} {self.FORMAT.mapping['alone']}", self.source.path)
+            servers, _, stages, digests, notes = self._servers()
+            none = pl.DataFrame(schema={"row": pl.Int64, **dict.fromkeys(UNITS, pl.Float64)})
+            return Tables(
+                self.FORMAT.name, servers, none, stages, digests, tuple(notes), no_jobs=why
+            )
         if "only" in jobs.spec:
             files_here = self.source.files(jobs.spec["table"])
             if len(files_here) > 1 or not self.options[jobs.spec["only"]]:

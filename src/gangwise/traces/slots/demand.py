@@ -120,6 +120,8 @@ def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> Demand:
 
     Raises TraceError when there are no servers, or none of the jobs can be played; says why.
     """
+    if tables.no_jobs:
+        raise TraceError(tables.no_jobs)
     base, account = of_tables(tables), _Account()
     here = _servers(tables, settings, account)
     capacity = here.servers.select(QUANTITIES).to_numpy()

@@ -44,7 +44,7 @@ from gangwise.traces.formats.measured_speeds import GavelThroughputs, Job, MiniB
 from gangwise.traces.slots.demand import Demand, OfTrace, demand_of
 from gangwise.traces.slots.grouping import QUANTITIES, Grouping, fits, in_units, sample_servers
 from gangwise.traces.slots.settings import SpeedsSettings, Steps
-from gangwise.traces.tables import Tables, Trace, name_of, of_tables
+from gangwise.traces.tables import Tables, Trace, of_tables
 
 Measured = GavelThroughputs | MiniBatchTime
 
@@ -115,19 +115,6 @@ def pooled_instance(
     return FluctuatingSpeedsInstance(problem, workload, speeds, scale, delivery or Delivery())
 
 
-def tables_of(trace: Trace | Tables, recorded: bool) -> Tables:
-    """What was read; the servers alone, where the speeds of jobs are recorded and nothing else."""
-    if isinstance(trace, Tables):
-        return trace
-    servers = getattr(trace, "servers", None)
-    if not recorded or servers is None or (report := trace.fidelity()).jobs:
-        return trace.scan()
-    no_jobs = pl.DataFrame(schema=dict.fromkeys(QUANTITIES, pl.Float64))
-    return Tables(
-        report.trace, servers(), no_jobs, report.stages, report.digests, report.notes, report.units
-    )
-
-
 def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> Demand:
     """Recorded jobs as job types, on the servers that have GPUs, or a TraceError if none."""
     there = tables.servers.filter(pl.col("gpu") > 0)
@@ -178,11 +165,10 @@ class SpeedsTraceScenario(OfTrace):
     family = "fluctuating_speeds"
 
     def __init__(self, trace: Trace | Tables, *, name: str = "", **settings: Any):
-        self.name = name or f"trace-{name_of(trace)}-speeds-v2"
+        self.tables = tables = trace if isinstance(trace, Tables) else trace.scan()
+        self.name = name or f"trace-{tables.trace}-speeds-v2"
         self.settings = s = checked(SpeedsSettings, self.name, settings)
         self.measured = measured(trace, s.speeds)
-        recorded = isinstance(self.measured, MiniBatchTime)
-        self.tables = tables = tables_of(trace, recorded)
         if "servers" not in settings and s.servers is not None:
             there = s.machines or len(tables.servers)
             steps = s.model_copy(update={"servers": min(s.servers, there)})

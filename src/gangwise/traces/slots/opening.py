@@ -34,7 +34,7 @@ from gangwise.traces.slots.fluctuating_speeds import SpeedsTraceScenario
 from gangwise.traces.slots.grouping import contested, in_units, rivalry
 from gangwise.traces.slots.settings import Settings
 from gangwise.traces.tables import Tables, Trace, save_tables
-from gangwise.traces.twins.drawing import completed_from
+from gangwise.traces.twins.drawing import completed
 
 NO_RIVALS = (
     "jobs never compete: all that the jobs of any slot ask for is there on every server that they "
@@ -180,7 +180,7 @@ def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: 
         of_google = isinstance(found, Google2011) and family in ("", "approximation_jobs")
         family = "approximation_jobs" if of_google else family
         if "complete" in knobs:
-            found = completed_from(found, knobs.pop("complete"), knobs)
+            found = completed(found.scan(), knobs.pop("complete"), knobs)
         elif isinstance(found, Google2011) and of_google and found.source.has("job_events"):
             return GoogleScenario.of_reader(found, **knobs)
     built: Scenario = FAMILIES[family or "gain_overhead"](found, **knobs)
