@@ -81,9 +81,6 @@ class Order:
         self.latest = max(self.latest, int(within.max() or 0))  # type: ignore[arg-type]  # polars types max as any Python value; this column is Int64
 
 
-TOGETHER = 8  # summaries that become one: a row is summed up log₈ of the batches often
-
-
 @dataclass
 class Lives:
     """Summaries of all keys (columns that name a job or task) that occur in events.
@@ -95,25 +92,26 @@ class Lives:
     codes: Codes
     end: int = NEVER - 1
     order: Order = field(default_factory=Order)
-    _levels: list[list[pl.DataFrame]] = field(default_factory=list)
+    _known: list[pl.DataFrame] = field(default_factory=list)
+    _new: list[pl.DataFrame] = field(default_factory=list)
 
     @property
     def empty(self) -> bool:
-        return not self._levels
+        return not (self._known or self._new)
 
     def add(self, events: pl.DataFrame) -> None:
         """Take in events: ``part row time event``, the keys, and ``cpu mem`` where there are."""
         if events.is_empty():
             return
         self.order.add(events)
-        piece = _combine(_lift(events, self.keys, self.codes, self.end), self.keys)
-        for level in self._levels:
-            level.append(piece)
-            if len(level) < TOGETHER:
-                return
-            piece = _combine(pl.concat(level), self.keys)
-            level.clear()
-        self._levels.append([piece])
+        self._new.append(_combine(_lift(events, self.keys, self.codes, self.end), self.keys))
+        # Only when there is as much that is new as was known: a row is summed up log₂ times.
+        if sum(map(len, self._new)) > sum(map(len, self._known)):
+            self._join()
+
+    def _join(self) -> None:
+        whole = pl.concat([*self._known, *self._new])
+        self._known, self._new = [_combine(whole, self.keys)], []
 
     def frame(self) -> pl.DataFrame:
         """One row per key, in microseconds; null where there is no such event.
@@ -123,8 +121,7 @@ class Lives:
         there), ``code`` (of that end), ``cpu mem`` (first given), ``changed`` (given differently
         later).
         """
-        whole = pl.concat([piece for level in self._levels for piece in level])
-        self._levels = [[_combine(whole, self.keys)]]
+        self._join()
         ended = pl.col("ended") // CODES
         there = (
             ended.is_null()
@@ -133,7 +130,7 @@ class Lives:
             | ((pl.col("submitted") == ended) & (pl.col("balance") > 0))
         ).fill_null(False)
         return (
-            self._levels[0][0]
+            self._known[0]
             .select(
                 *self.keys,
                 "place",
@@ -152,10 +149,7 @@ class Lives:
 
 @dataclass
 class Users:
-    """The user of each job, the first by name where it has several.
-
-    What is new is only looked at again when there is as much of it as of what was known.
-    """
+    """The user of each job, the first by name where it has several."""
 
     _known: pl.DataFrame = field(
         default_factory=lambda: pl.DataFrame(schema={"job": pl.Int64, "user": pl.String})

@@ -120,8 +120,6 @@ def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> Demand:
 
     Raises TraceError when there are no servers, or none of the jobs can be played; says why.
     """
-    if tables.no_jobs:
-        raise TraceError(tables.no_jobs)
     base, account = of_tables(tables), _Account()
     here = _servers(tables, settings, account)
     capacity = here.servers.select(QUANTITIES).to_numpy()
@@ -262,6 +260,8 @@ def _jobs(tables: Tables, how: str, account: _Account) -> pl.DataFrame:
 
     Raises TraceError when no row is left.
     """
+    if tables.no_jobs:
+        raise TraceError(tables.no_jobs)
     rows = tables.jobs
     device, _ = counted(rows, tables.units)
     tasks = pl.col("tasks").fill_null(1) if "tasks" in rows.columns else pl.lit(1)
