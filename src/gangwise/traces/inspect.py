@@ -184,38 +184,16 @@ def inspect(
     progress: Progress | None = None,
     **knobs: Any,
 ) -> Inspection:
-    r"""Recognise files by what they hold, and account for their rows.
+    """Recognise files by what they hold, and account for their rows.
 
-    Parameters
-    ----------
-    path : path
-        A file, or a folder of files and of folders with files; or tables that were saved, or
-        ``twin:NAME``.
-    strict : bool
-        Raise at the first bad row rather than count it.
-    everything : bool
-        Read all rows, however many. Otherwise the start of files is read where there is much.
-    progress : callable, optional
-        Called with bytes read and bytes in all.
-    **knobs
-        Arguments of the reader that tells servers, jobs and load, or of the twin.
+    ``path`` is a file, or a folder of files and of folders with files; or tables that were saved,
+    or ``twin:NAME``. With ``strict``, the first bad row is an error. Unless ``everything`` is to be
+    read, only the start of files is where there is much. ``progress`` is called with bytes read and
+    bytes in all; ``knobs`` are arguments of the reader that tells servers, jobs and load, or of the
+    twin.
 
     Raises TraceError when there is nothing at the path; with ``strict``, at the first bad row;
     UnknownName for an argument that the reader or the twin does not have.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     size = Path(folder, "tasks.csv").write_text(
-    ...         "100,160,1,1,2,Terminated,1,0.01\n120,90,1,2,1,Failed,1,0.01\n"
-    ...     )
-    ...     found = inspect(folder)
-    >>> [file] = found.traces[0].files
-    >>> found.traces[0].name, file.table, file.read, *file.dropped
-    ('alibaba-v2017', 'batch_task', 2, 'end_time is before create_time')
-    >>> print(*file.unlike)
-    alibaba-v2018 batch_task: its rows have 9 fields, these have 8; field 3, job_name, is '1' ...
     """
     path = Path(path)
     if kind := without_reader(path):
