@@ -212,12 +212,6 @@ class OGASchedRowsScenario(DrawnScenario[OGASchedRowSettings]):
 
     Devices that the traces do not have are drawn as in ``ogasched-default-v1``, or of the authors'
     ranges where units are raw.
-
-    Examples
-    --------
-    >>> instance = OGASchedRowsScenario(servers=16, job_types=4).instance(seed=0)
-    >>> instance.problem.cluster.capacity.shape
-    (16, 6)
     """
 
     family = "gain_overhead"
@@ -255,12 +249,6 @@ class ESDPRowsScenario(ESDPScenario):
 
     The servers share a fraction of all requests; with capacity = normalised what the selected
     machines have in all, scaled to the paper's bounds 1 and 2, times |E| / 2; literal: 2 of each.
-
-    Examples
-    --------
-    >>> instance = ESDPRowsScenario(servers=10, fraction=0.25).instance(seed=0)
-    >>> instance.problem.requests.shape[1]
-    3
     """
 
     version = "esdp-alibaba-v1"
