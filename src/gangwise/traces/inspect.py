@@ -167,7 +167,7 @@ def _size(stored: int) -> str:
 
 LARGE = 128 << 20  # bytes of files, as they are stored, above which a sample is read
 SAMPLE = 32 << 20  # bytes of text that are read of a large file
-Progress = Callable[[int, int], None]
+Progress = Callable[[str, int, int], None]
 
 
 class _Found(NamedTuple):
@@ -188,9 +188,9 @@ def inspect(
 
     ``path`` is a file, or a folder of files and of folders with files; or tables that were saved,
     or ``twin:NAME``. With ``strict``, the first bad row is an error. Unless ``everything`` is to be
-    read, only the start of files is where there is much. ``progress`` is called with bytes read and
-    bytes in all; ``knobs`` are arguments of the reader that tells servers, jobs and load, or of the
-    twin.
+    read, only the start of files is where there is much. ``progress`` is called with what is done,
+    bytes read, and bytes in all; ``knobs`` are arguments of the reader that tells servers, jobs and
+    load, or of the twin.
 
     Raises TraceError when there is nothing at the path; with ``strict``, at the first bad row;
     UnknownName for an argument that the reader or the twin does not have.
@@ -251,7 +251,7 @@ class _Report:
         try:
             for _ in reading:
                 if self.progress is not None:
-                    self.progress(self.done + blocks.stored, self.total)
+                    self.progress("reading", self.done + blocks.stored, self.total)
                 if not self.everything and blocks.unpacked >= SAMPLE:
                     break
             else:
