@@ -21,7 +21,6 @@ from gangwise.traces.io.account import reason_lines, reasons_plain
 from gangwise.traces.io.blocks import Blocks
 from gangwise.traces.io.text import first_lines
 from gangwise.traces.registered import (
-    WITHOUT_SCHEMA,
     RegisteredTrace,
     open_reader,
     open_tables,
@@ -280,20 +279,23 @@ class _Report:
 def _tables_of(
     file: Path, known: Sequence[RegisteredTrace]
 ) -> list[tuple[str, TableFile | None, str]]:
-    for other in WITHOUT_SCHEMA:
-        if other.fits(file):
-            return [(other.trace, None, other.name)]
+    lines = first_lines(file)
     likely = recognise(file, [trace.form for trace in known if trace.form is not None])
     if likely:
-        return [(form.name, table, table.name) for form, table in likely]
-    return [(t.name, None, "mapping") for t in known if t.form is None and t.reader.recognise(file)]
+        return [
+            (form.name, table if table.layout(lines) else None, table.name)
+            for form, table in likely
+        ]
+    readers = [trace for trace in known if trace.reader.recognise(file)]
+    return [(trace.name, None, "jobs" if trace.form else "mapping") for trace in readers]
 
 
 def _unlike(item: _Found, form: Format) -> Iterable[str]:
     lines = first_lines(item.file)
     for other in (trace.form for trace in registered_traces()):
         for table in other.tables if other is not None and other.name != form.name else ():
-            if table.name == item.name and (why := likeness(table.schema, lines).why):
+            alike = table.name == item.name and bool(table.schema.columns)
+            if alike and (why := likeness(table.schema, lines).why):
                 yield f"{other.name} {table.name}: {why}"  # type: ignore[union-attr]  # it has tables
 
 
@@ -353,18 +355,14 @@ def _found(
     problem: str,
 ) -> FoundTrace:
     form = trace.form
-    wanted = {t.name: MissingTable(t.name, t.needed, t.gives) for t in form.tables} if form else {}
-    for other in WITHOUT_SCHEMA:
-        if other.trace == trace.name:
-            missing = MissingTable(other.name, other.needed, other.gives)
-            wanted.setdefault(other.name, missing)
+    wanted = [MissingTable(t.name, t.needed, t.gives) for t in form.tables] if form else []
     return FoundTrace(
         trace.name,
         form.title if form else trace.summary,
         form.published if form else "nowhere: your own files",
         form.licence if form else "your own",
         tuple(files),
-        tuple(table for name, table in wanted.items() if name not in here),
+        tuple(table for table in wanted if table.name not in here),
         fidelity,
         problem,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,11 +18,6 @@ from gangwise.traces.format import (
     looks_like,
     recognise,
 )
-from gangwise.traces.formats.kubernetes import is_dump
-from gangwise.traces.formats.philly import is_job_log
-from gangwise.traces.formats.slurm import is_sacct_json
-from gangwise.traces.formats.slurm_notation import is_node_list
-from gangwise.traces.formats.swf import is_swf
 from gangwise.traces.io.blocks import regular
 from gangwise.traces.io.text import first_lines, header_of, listed
 from gangwise.traces.tables import Tables, Trace, load_tables
@@ -134,25 +128,6 @@ class RegisteredTrace(NamedTuple):
     form: Format | None
 
 
-class OtherTable(NamedTuple):
-    """A table that is no rows of columns, of which only the reader knows more."""
-
-    trace: str
-    name: str
-    fits: Callable[[Path], bool]
-    gives: str
-    needed: bool
-
-
-WITHOUT_SCHEMA = (
-    OtherTable("kubernetes", "pods and nodes", is_dump, "jobs and servers", True),
-    OtherTable("philly", "job_log", is_job_log, "jobs", True),
-    OtherTable("slurm-sacct", "jobs", is_sacct_json, "jobs, as JSON or as a listing", True),
-    OtherTable("slurm-sacct", "nodes", is_node_list, "servers", False),
-    OtherTable("swf", "jobs", is_swf, "jobs, and how many processors there are", True),
-)
-
-
 def registered_traces() -> list[RegisteredTrace]:
     found = []
     for name, entry in entries("trace").items():
@@ -170,19 +145,16 @@ def described() -> list[dict[str, Any]]:
     found = []
     for name, summary, _, known in registered_traces():
         form = known or Format(name, summary, "nowhere: your own files", "your own", ())
-        tables = {
-            t.name: {
-                "name": t.name,
-                "gives": t.gives,
-                "needed": t.needed,
-                "parts": t.parts,
-                "columns": [column.name for column in t.schema.columns],
+        tables = [
+            {
+                "name": table.name,
+                "gives": table.gives,
+                "needed": table.needed,
+                "parts": table.parts,
+                "columns": [column.name for column in table.schema.columns],
             }
-            for t in form.tables
-        }
-        for _, table, _, gives, needed in (t for t in WITHOUT_SCHEMA if t.trace == name):
-            other = {"name": table, "gives": gives, "needed": needed, "parts": False, "columns": []}
-            tables.setdefault(table, other)
+            for table in form.tables
+        ]
         about = {key: getattr(form, key) for key in ("title", "published", "licence", "span")}
         found.append(
             {
@@ -192,7 +164,7 @@ def described() -> list[dict[str, Any]]:
                 "size": form.size,
                 "sha256": dict(form.sha256),
                 "checksums": form.checksums,
-                "tables": [*tables.values()],
+                "tables": tables,
             }
         )
     return found

@@ -22,7 +22,7 @@ import polars as pl
 from gangwise.core.arrays import Floats
 from gangwise.core.clock import Clock
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import SAVED, Format, files_of, recognise
+from gangwise.traces.format import SAVED, Format, all_files, files_of, recognise
 from gangwise.traces.io.account import Stage, reason_lines, reasons_plain
 from gangwise.traces.source import Source
 from gangwise.traces.work import (
@@ -391,7 +391,9 @@ class Reader(ABC):
 
     @classmethod
     def recognise(cls, path: Path | str) -> bool:
-        return any(recognise(file, [cls.FORMAT]) for file in files_of(Path(path)))
+        # What is no rows may be called anything.
+        files = all_files if any(table.begins for table in cls.FORMAT.tables) else files_of
+        return any(recognise(file, [cls.FORMAT]) for file in files(Path(path)))
 
     @cached_property
     def tables(self) -> Tables:

@@ -33,12 +33,6 @@ SERIES += ("kube_pod_container_resource_requests", "kube_pod_container_resource_
 NODES = ("kube_node_status_allocatable", "kube_node_labels", "kube_node_info")
 
 
-def is_export(file: Path) -> bool:
-    """Whether a file is an answer of Prometheus with series of pods or nodes."""
-    start = beginning(file)
-    return start.startswith("{") and '"resultType"' in start and '"kube_' in start
-
-
 def samples(series: Mapping[str, Any]) -> list[tuple[float, float]]:
     found = series["values"] if "values" in series else [series["value"]]
     return [(float(time), float(value)) for time, value in found]
@@ -382,12 +376,6 @@ def _ends(status: Mapping[str, Any]) -> Iterator[float]:
     yield from (end for end in map(seconds, texts) if end is not None)
 
 
-def is_dump(file: Path) -> bool:
-    start = beginning(file)
-    kinds = r'"kind":\s*"(?:Pod|PodList|Node|NodeList|Workload|WorkloadList)"'
-    return start.startswith("{") and '"items"' in start and re.search(kinds, start) is not None
-
-
 class Kubernetes(Reader):
     """Reader of a dump of pods, or of a folder with dumps of pods and nodes.
 
@@ -400,14 +388,10 @@ class Kubernetes(Reader):
         super().__init__(path, strict=strict)
         self.gangs = gangs
 
-    @classmethod
-    def recognise(cls, path: Path | str) -> bool:
-        return any(is_dump(file) or is_export(file) for file in all_files(Path(path)))
-
     def _read(self) -> Tables:
         path = self.source.path
         folder = path if path.is_dir() else path.parent
-        files = [f for f in all_files(folder) if is_dump(f) or is_export(f)]
+        files = [f for f in all_files(folder) if self.FORMAT.table("pods and nodes").fits(f)]
         pods: list[Pod] = []
         admitted: list[Pod] = []
         ranked = dict[str, str]()
@@ -417,7 +401,7 @@ class Kubernetes(Reader):
         owners: dict[tuple[str, str], tuple[str, str]] = {}
         series: list[Any] = []
         for file in files:
-            exported = is_export(file)
+            exported = '"resultType"' in beginning(file)
             found = read_records(file, "data.result" if exported else "items")
             digests[file.name] = found.digest
             account = Account(file, self.source.strict)

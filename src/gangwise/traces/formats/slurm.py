@@ -17,13 +17,7 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import FOR_PEOPLE, Format, declared, holds, is_for_people, reads_as
-from gangwise.traces.formats.slurm_notation import (
-    Request,
-    expand_nodes,
-    is_node_list,
-    read_nodes,
-    request,
-)
+from gangwise.traces.formats.slurm_notation import Request, expand_nodes, read_nodes, request
 from gangwise.traces.formats.slurm_submitted import with_terms
 from gangwise.traces.formats.tabular import Section
 from gangwise.traces.io.account import Account, Stage, leave_out, reasons, refuse
@@ -223,11 +217,15 @@ def _require(names: Sequence[str], where: str, file: Path | None = None) -> None
 
 def _format() -> Format:
     form = declared(NAME)
-    [table] = form.tables
-    return replace(form, tables=(replace(table, also=(listing_schema(OPEN_XDMOD),)),))
+    jobs = replace(form.table("jobs"), also=(listing_schema(OPEN_XDMOD),))
+    return replace(form, tables=(jobs, form.table("nodes")))
 
 
 FORMAT = _format()
+
+
+def _is_json(file: Path) -> bool:
+    return FORMAT.table("jobs").is_begun(beginning(file))
 
 
 def _seconds(column: str) -> pl.Expr:
@@ -235,12 +233,6 @@ def _seconds(column: str) -> pl.Expr:
     time = pl.col(column).str.to_datetime("%Y-%m-%dT%H:%M:%S", strict=False, time_unit="ms")
     number = pl.col(column).cast(pl.Float64, strict=False)
     return pl.coalesce(time.dt.epoch("s").cast(pl.Float64), pl.when(number > 0).then(number))
-
-
-def is_sacct_json(file: Path) -> bool:
-    """Whether a file begins as the JSON of sacct does; that of squeue has no submission."""
-    start = beginning(file)
-    return start.startswith("{") and '"jobs"' in start and '"submission"' in start
 
 
 def read_sacct_json(
@@ -392,13 +384,13 @@ class SlurmSacct(Reader):
 
     @classmethod
     def recognise(cls, path: Path | str) -> bool:
-        return any(is_sacct_json(file) or is_listing(file) for file in _files(Path(path)))
+        return any(_is_json(file) or is_listing(file) for file in _files(Path(path)))
 
     def _read(self) -> Tables:
         files = [
             file
             for file in _files(self.source.path)
-            if is_sacct_json(file) or is_listing(file, self.columns)
+            if _is_json(file) or is_listing(file, self.columns)
         ]
         if not files:
             self._none()
@@ -431,7 +423,7 @@ class SlurmSacct(Reader):
         digests: dict[str, str] = {}
         notes: list[str] = []
         for file in files:
-            if is_sacct_json(file):
+            if _is_json(file):
                 raw, more, digest, said = read_sacct_json(file, strict)
             else:
                 raw, more, digest, said = read_listing(file, strict, self.columns)
@@ -515,7 +507,7 @@ class SlurmSacct(Reader):
         file = self.nodes
         if file is None:
             folder = self.source.path if self.source.path.is_dir() else self.source.path.parent
-            found = [f for f in _files(folder) if is_node_list(f)]
+            found = [f for f in _files(folder) if FORMAT.table("nodes").fits(f)]
             if len(found) > 1:
                 names = ", ".join(f.name for f in found)
                 raise TraceError(

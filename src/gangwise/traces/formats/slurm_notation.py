@@ -19,7 +19,6 @@ from typing import NamedTuple
 import polars as pl
 
 from gangwise.traces.io.account import Account, Stage
-from gangwise.traces.io.json_records import beginning
 from gangwise.traces.io.text import read_text, split_lines
 from gangwise.traces.tables import server_table
 
@@ -181,10 +180,6 @@ def _count(text: str) -> float:
     if match is None:
         raise ValueError(f"{text!r} is no count")
     return float(match[1]) * 1024.0 ** " KMGTP".index(match[2] or " ")
-
-
-def is_node_list(file: Path) -> bool:
-    return beginning(file).startswith("NodeName=")
 
 
 def read_nodes(file: Path, strict: bool) -> tuple[pl.DataFrame, Stage, str]:
