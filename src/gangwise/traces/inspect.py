@@ -231,12 +231,29 @@ class _Report:
     done: int = 0
 
     def trace(self, trace: RegisteredTrace, found: Sequence[_Found]) -> FoundTrace:
-        files = [self._file(trace, item) for item in found]
+        files, form = [self._file(trace, item) for item in found], trace.form
         fidelity, problem = None, "only a sample was read, which says nothing of servers and load"
         if self.everything:
-            alone = found[0].file if trace.form is None else self.path
-            fidelity, problem = _fidelity(trace, alone, self.strict, self.knobs)
-        return _found(trace, files, {item.name for item in found}, fidelity, problem)
+            path = self.path if form else found[0].file
+            try:
+                reader = open_reader(path, trace=trace.name, strict=self.strict, **self.knobs)
+                fidelity, problem = reader.fidelity(), ""
+            except TraceError as error:
+                if self.strict and error.row is not None:
+                    raise
+                problem = str(error)
+        here = {item.name for item in found}
+        missing = [t for t in form.tables if t.name not in here] if form else []
+        return FoundTrace(
+            trace.name,
+            form.title if form else trace.summary,
+            form.published if form else "nowhere: your own files",
+            form.licence if form else "your own",
+            tuple(files),
+            tuple(MissingTable(t.name, t.needed, t.gives) for t in missing),
+            fidelity,
+            problem,
+        )
 
     def _file(self, trace: RegisteredTrace, item: _Found) -> FoundFile:
         stored = item.file.stat().st_size
@@ -333,36 +350,4 @@ def _has_fields(lines: Sequence[str]) -> bool:
     return len(first) > 1 and any(
         len({line.count(separator) for line in first}) == 1 and separator in first[0]
         for separator in (",", ";", "\t", "|")
-    )
-
-
-def _fidelity(
-    trace: RegisteredTrace, path: Path, strict: bool, knobs: dict[str, Any]
-) -> tuple[Fidelity | None, str]:
-    try:
-        return open_reader(path, trace=trace.name, strict=strict, **knobs).fidelity(), ""
-    except TraceError as error:
-        if strict and error.row is not None:
-            raise
-        return None, str(error)
-
-
-def _found(
-    trace: RegisteredTrace,
-    files: Sequence[FoundFile],
-    here: set[str],
-    fidelity: Fidelity | None,
-    problem: str,
-) -> FoundTrace:
-    form = trace.form
-    wanted = [MissingTable(t.name, t.needed, t.gives) for t in form.tables] if form else []
-    return FoundTrace(
-        trace.name,
-        form.title if form else trace.summary,
-        form.published if form else "nowhere: your own files",
-        form.licence if form else "your own",
-        tuple(files),
-        tuple(table for table in wanted if table.name not in here),
-        fidelity,
-        problem,
     )

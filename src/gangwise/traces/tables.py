@@ -41,27 +41,7 @@ UNITS = {"cpu": "cores", "mem": "GiB", "gpu": "GPUs"}
 
 @dataclass(frozen=True)
 class Fidelity:
-    """What became of a trace.
-
-    Examples
-    --------
-    >>> report = Fidelity(
-    ...     "my-trace",
-    ...     (Stage("pods.csv", 3, 2, {"cpu is negative": (1, 4)}),),
-    ...     0.0,
-    ...     7200.0,
-    ...     1,
-    ...     2,
-    ...     {"cpu": 8.0},
-    ...     {"cpu": 0.25},
-    ... )
-    >>> print(report)
-    my-trace: 1 servers, 2 jobs, 0 s to 7200 s (2 h)
-      pods.csv: 3 read, 2 kept
-               1  cpu is negative (first in row 4)
-      device type         capacity  unit     implied load
-      cpu                        8  cores            25 %
-    """
+    """What became of a trace: how much was read and left out, and the load that it implies."""
 
     trace: str  # registered name of the format
     stages: tuple[Stage, ...]  # rows read, kept and dropped, file by file and step by step

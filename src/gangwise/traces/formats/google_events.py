@@ -418,17 +418,9 @@ NUMBER = re.compile(r"(?:part|events)-(\d+)(?:-of-\d+)?\.")
 class GoogleReader(Reader):
     """A reader of events of tasks, of jobs and of machines.
 
-    Parameters
-    ----------
-    path : path
-        The folder with the tables, or one of its files.
-    hours : float, optional
-        Length of the window; as long as the files otherwise.
-    begin : float
-        Hours from the start of the trace to the window.
-    present : {"drop", "start"}
-        What becomes of tasks that were there before the window begins: left out, since their
-        arrival is not in it, or let arrive at its start.
+    The window begins ``begin`` hours into the trace and is ``hours`` long, as long as the files by
+    default. Tasks that were ``present`` before it begins are left out (``drop``), since their
+    arrival is not in it, or let arrive at its ``start``.
     """
 
     CODES: ClassVar[Codes]

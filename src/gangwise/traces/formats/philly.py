@@ -150,18 +150,11 @@ def _detail(attempt: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
 
 
 class Philly(Reader):
-    """Reader of the job log and the machine list.
+    """Reader of the unpacked folder, or of the job log with the machine list beside it.
 
-    Parameters
-    ----------
-    path : path
-        The unpacked folder, or the job log with the machine list beside it.
-    capacity : {"listed", "seen"}
-        GPUs of a server: as in the machine list, or all that the job log names on it, where these
-        are more. The two disagree: https://github.com/msr-fiddle/philly-traces/issues/8.
-    strict : bool
-        Raise at the first bad record rather than leave it out and report it.
-
+    ``capacity`` is ``listed``, GPUs of a server as in the machine list, or ``seen``, all that the
+    job log names on it where these are more. The two disagree:
+    https://github.com/msr-fiddle/philly-traces/issues/8.
     """
 
     FORMAT = FORMAT

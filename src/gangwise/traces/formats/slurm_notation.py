@@ -138,14 +138,8 @@ class Request(NamedTuple):
 def request(text: str, nodes: int | None = None, memory: str = "") -> Request:
     """The request of a job: a task per node, each with an equal part of the total.
 
-    Parameters
-    ----------
-    text : str
-        ReqTRES or AllocTRES, totals over the nodes.
-    nodes : int, optional
-        For a TRES list without ``node=``.
-    memory : str
-        ReqMem, for a TRES list without ``mem=``; ``n`` at its end is per node, ``c`` per core.
+    ``text`` is ReqTRES or AllocTRES, totals over the nodes. ``nodes`` stand in for ``node=``, and
+    ``memory``, ReqMem with ``n`` (per node) or ``c`` (per core) at its end, for ``mem=``.
 
     ValueError: When there are no cores, no nodes, or an amount is none.
 

@@ -39,7 +39,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -57,12 +57,6 @@ NEEDED: Mapping[str, Any] = {"cpu": 0.0, "mem": 0.0, "gpu": 0.0, "models": "", "
 """Columns that tables always have, and what stands there where the file does not say."""
 
 
-class Made(NamedTuple):
-    frame: pl.DataFrame
-    stages: tuple[Stage, ...]
-    notes: list[str]
-
-
 class Section:
     """A section ``[jobs]`` or ``[servers]`` of a mapping, with the options of a reader."""
 
@@ -76,8 +70,10 @@ class Section:
         found = _of_options(text, self.options)
         return found if {*found.meta.root_names()} <= {*frame.columns} else None
 
-    def make(self, frame: pl.DataFrame, path: Path) -> Made:
-        """The rows that can be used, in the columns of the mapping.
+    def make(
+        self, frame: pl.DataFrame, path: Path
+    ) -> tuple[pl.DataFrame, tuple[Stage, ...], list[str]]:
+        """The rows that can be used, in the columns of the mapping; what was left out; notes.
 
         Raises TraceError when there are none; ``path`` is where they were looked for.
         """
@@ -93,7 +89,7 @@ class Section:
                 raise TraceError(f"{spec['none']}: {reasons(stage.dropped)}", path)
             if stage.dropped or spec.get("always"):
                 stages = (stage,)
-        return Made(self.select(frame), stages, self.notes(frame))
+        return self.select(frame), stages, self.notes(frame)
 
     def rules(self, frame: pl.DataFrame) -> list[Rule]:
         """Reasons to leave out a row, and what is true of such rows."""
@@ -176,15 +172,8 @@ def server_log(
     ``[servers.log]`` has the columns ``server`` and ``time``, and conditions: ``up`` (it is there
     from then on), ``sized`` (the row tells what the server has; the last such row counts) and
     ``first`` (it was there before its first row); and ``never``, the reason to leave out a server
-    that has no row of its size.
-
-    Returns
-    -------
-    DataFrame
-        The row of each server that counts.
-    DataFrame
-        ``time server up``.
-    tuple of Stage
+    that has no row of its size. Returns the row of each server that counts, ``time server up`` of
+    what comes and goes, and the account of servers.
     """
     spec = log.spec
     server, time = spec["server"], spec["time"]
@@ -280,14 +269,14 @@ class Tabular(Reader):
                 frame = frame.with_columns(filled.alias(entry["column"]))
         columns = self.FORMAT.table(jobs.spec["table"]).schema.columns
         times = [c for c in columns if c.times and c.name in frame.columns]
-        made = jobs.make(frame.with_columns(map(seconds, times)), self.source.path)
-        notes += made.notes
+        made, left_out, more = jobs.make(frame.with_columns(map(seconds, times)), self.source.path)
+        notes += more
         first = mapping.get("servers", {}).get("notes_first")
         return Tables(
             self.FORMAT.name,
             servers,
-            made.frame,
-            (*stages, *read.stages, *made.stages),
+            made,
+            (*stages, *read.stages, *left_out),
             {**digests, **read.digests},
             (*about, *notes) if first else (*notes, *about),
             {**UNITS, **mapping.get("units", {})},

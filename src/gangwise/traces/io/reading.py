@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import codecs
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -228,19 +228,9 @@ class Table(NamedTuple):
 class Reading:
     """The reading of one file, batch by batch; raises as :func:`read_table` while iterating.
 
-    Parameters
-    ----------
-    others : sequence of Schema
-        What the file might be instead, so that a message can say so.
-    strict : bool
-        Raise at the first bad row rather than leave it out.
-    blocks : Blocks, optional
-        Those of the file, where they are not to be cut as usual.
-
-    Attributes
-    ----------
-    read, kept, line : int
-        Rows without headers, those that were given, and the last line of the file, so far.
+    With ``strict``, the first bad row is an error; ``blocks`` are those of the file, where they are
+    not to be cut as usual. ``read`` and ``kept`` are rows without headers, and those that were
+    given; ``line`` is the last line of the file, so far.
     """
 
     def __init__(
@@ -248,14 +238,13 @@ class Reading:
         path: Path | str,
         schema: Schema,
         *,
-        others: Sequence[Schema] = (),
         strict: bool = False,
         blocks: Blocks | None = None,
     ):
         self.path, self.schema, self.strict = Path(path), schema, strict
         self.read = self.kept = self.line = 0
         self.blocks = blocks or Blocks(self.path)
-        self._others, self._seen = others, set[Any]()
+        self._seen = set[Any]()
         self._account = Account(self.path)
         self._rows: Rows | None = None
 
@@ -296,7 +285,7 @@ class Reading:
         end = data.index(b"\n") + 1
         text = data[:end].decode("utf-8", errors="replace").rstrip("\n")
         first = [field.strip() for field in split_line(text, schema.separator) or []]
-        layout = _columns(self.path, schema, first, self._others)
+        layout = _columns(self.path, schema, first)
         if self._rows is None:
             self._rows = Rows(schema, layout)
         elif layout != self._rows.layout:
@@ -375,34 +364,29 @@ class Reading:
 
 
 def read_table(
-    path: Path | str,
-    schema: Schema,
-    *,
-    others: Sequence[Schema] = (),
-    strict: bool = False,
-    blocks: Blocks | None = None,
+    path: Path | str, schema: Schema, *, strict: bool = False, blocks: Blocks | None = None
 ) -> Table:
     """Read a file: plain, gzipped, or a tar archive; arguments are those of :class:`Reading`.
 
     Raises TraceError when the file cannot be read, its columns are not the schema's, no row is
     left, or, with ``strict``, at the first bad row.
     """
-    reading = Reading(path, schema, others=others, strict=strict, blocks=blocks)
+    reading = Reading(path, schema, strict=strict, blocks=blocks)
     frames = list(reading)
     frame = pl.concat(frames) if frames else pl.DataFrame()
     return Table(reading.path, frame, reading.stage(), reading.blocks.digest())
 
 
-def _columns(path: Path, schema: Schema, first: list[str], others: Sequence[Schema]) -> Layout:
+def _columns(path: Path, schema: Schema, first: list[str]) -> Layout:
     if schema.json:
         return Layout({column.name: i for i, column in enumerate(schema.columns)}, 0)
     if schema.header or schema.matches(first):
         if not schema.matches(first):
-            complain(path, schema, first, others)
+            complain(path, schema, first)
         twice = sorted(name for name, times in Counter(first).items() if name and times > 1)
         if twice:
             raise TraceError(f"the header names column {twice[0]!r} twice", path, 1)
         return Layout(schema.place(first), len(first))
     if len(first) != len(schema.columns):
-        complain(path, schema, first, others)
+        complain(path, schema, first)
     return Layout({column.name: i for i, column in enumerate(schema.columns)}, len(first))

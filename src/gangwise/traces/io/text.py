@@ -178,7 +178,7 @@ def named(names: Sequence[str] | str) -> tuple[str, ...]:
     return tuple(name.strip() for name in given)
 
 
-def complain(path: Path, schema: Schema, first: list[str], others: Sequence[Schema]) -> NoReturn:
+def complain(path: Path, schema: Schema, first: list[str]) -> NoReturn:
     """Say why a first line is not the schema's, naming columns and what was found instead."""
     wanted = [column.name for column in schema.columns if column.needed]
     listing = f"found {listed(first) or 'nothing'}; expected {listed(wanted)}"
@@ -189,11 +189,6 @@ def complain(path: Path, schema: Schema, first: list[str], others: Sequence[Sche
             path,
             1,
         )
-    for other in others:
-        if other.matches(first):
-            raise TraceError(
-                f"this looks like the {other.name}, not the {schema.name}: {listing}", path, 1
-            )
     if len(first) == 1:
         for character, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
             if character in first[0]:
