@@ -56,7 +56,7 @@ class FixedScenario:
     family = "gain_overhead"
 
     def __init__(self, file: ClusterFile):
-        self.file = file
+        self.file, self.name, self.slots = file, file.name, file.slots
         servers = sum(group.count for group in file.servers)
         require_count(f"the number of servers of {file.name!r}", servers)
         cells = servers * len(file.job_types)
@@ -64,14 +64,6 @@ class FixedScenario:
             BYTES * cells, f"{file.name!r} of {cells} job types times servers", "fewer of them"
         )
         self._problem = _problem(file)
-
-    @property
-    def name(self) -> str:
-        return self.file.name
-
-    @property
-    def slots(self) -> int:
-        return self.file.slots
 
     def describe(self) -> dict[str, Any]:
         return self.file.model_dump(mode="json")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, UnknownName
@@ -36,13 +36,7 @@ def _seconds(value: Any) -> Any:
     return seconds(value) if isinstance(value, str) else value
 
 
-def _positive(value: float) -> float:
-    if not (value > 0 and math.isfinite(value)):
-        raise ValueError("a time must be positive")
-    return value
-
-
-Time = Annotated[float, BeforeValidator(_seconds), AfterValidator(_positive)]
+Time = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
 """Seconds, or text with a unit."""
 
 

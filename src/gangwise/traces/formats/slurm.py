@@ -424,11 +424,11 @@ class SlurmSacct(Reader):
         notes: list[str] = []
         for file in files:
             if _is_json(file):
-                raw, more, digest, said = read_sacct_json(file, strict)
+                raw, more, digest, remarks = read_sacct_json(file, strict)
             else:
-                raw, more, digest, said = read_listing(file, strict, self.columns)
+                raw, more, digest, remarks = read_listing(file, strict, self.columns)
                 listings = True
-            notes += said
+            notes += remarks
             frames.append(raw.with_columns(pl.col("row") + before))
             stages += [
                 stage._replace(
