@@ -267,23 +267,7 @@ def nearest(
 
 
 def likeness(schema: Schema, lines: Sequence[str]) -> Likeness:
-    r"""Compare lines from the start of a file with a schema they are not of.
-
-    >>> batch = Schema(
-    ...     "batch_task",
-    ...     (
-    ...         Column("task", number=False),
-    ...         Column("instances"),
-    ...         Column("job", number=False, pattern=r"j_\d+"),
-    ...     ),
-    ...     header=False,
-    ... )
-    >>> print(likeness(batch, ["M1,2,17,Terminated"]).why)
-    its rows have 3 fields, these have 4; field 3, job, is '17' here and should be like j_\d+
-    >>> nodes = Schema("nodes", (Column("sn", number=False), Column("gpu"), Column("cpu")))
-    >>> likeness(nodes, ["sn,gpu", "a,8"])
-    Likeness(share=0.66..., why='no column cpu')
-    """
+    """Compare lines from the start of a file with a schema they are not of."""
     if not lines:
         return Likeness(0.0, "there is no text")
     needed = [column.name for column in schema.columns if column.needed]

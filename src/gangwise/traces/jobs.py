@@ -277,17 +277,11 @@ def open_jobs(
 def jobs_of(
     tables: Tables, *, job_type: str = "", nodes: Nodes | None = None, rows: bool = True
 ) -> JobLog:
-    """Jobs of the tables of a trace.
+    """Jobs of the tables of a trace, on these ``nodes`` instead of its own where they are given.
 
-    Parameters
-    ----------
-    job_type : str
-        The column of ``tables.jobs`` that tells the type of a job, or ``request``; by default one
-        that suits the format (:data:`TYPES`).
-    nodes : Nodes, optional
-        Instead of those of the trace.
-    rows : bool
-        Whether the log keeps its table ``rows``, which a replay has no use for.
+    ``job_type`` is the column of ``tables.jobs`` that tells the type of a job, or ``request``; by
+    default one that suits the format (:data:`TYPES`). Without ``rows``, the log does not keep its
+    table of that name, which a replay has no use for.
 
     Raises TraceError when no job can be played; UnknownName for a column that does not exist.
     """

@@ -321,17 +321,10 @@ WORKLOADS = {
 
 
 class AlibabaV2018(Tabular):
-    """Reader of cluster-trace-v2018.
+    """Reader of cluster-trace-v2018; without ``machine_meta`` there are no servers.
 
-    Parameters
-    ----------
-    path : path
-        A directory with the files, or one of them. Without ``machine_meta`` there are no servers.
-    workload : {"batch", "containers", "both"}
-        Where jobs come from.
-    statuses : sequence of str
-        Batch tasks that are used; the others are left out and counted. Or one text, separated by
-        ``|``.
+    ``workload`` says where jobs come from: ``batch``, ``containers`` or ``both``. Batch tasks whose
+    status is not among ``statuses`` (or in a text, separated by ``|``) are left out and counted.
     """
 
     FORMAT = FORMAT

@@ -347,21 +347,13 @@ def _tres(items: Any) -> str:
 class SlurmSacct(Reader):
     """Reader of ``sacct`` output, with the nodes of ``scontrol show node`` where they are given.
 
-    Parameters
-    ----------
-    path : path
-        The output of sacct, or a folder with it: one file, or several (by month, say), whose
-        jobs are put together. Of a job that is in several, the last record is used.
-    nodes : path, optional
-        Output of ``scontrol show node`` (with or without ``-o``); by default the one file beside
-        the jobs that is such. Without one there are no servers: accounting does not list nodes.
-    tres : {"requested", "allocated"}
-        What a job asks for: ReqTRES or AllocTRES (whole nodes, where they are given whole). Where
-        the one is empty, the other is taken, and the report says how often. Where ReqTRES names no
-        GPUs (old versions never do) and AllocTRES does, those are asked for.
-    columns : str
-        Columns of a listing without a header, as given to ``--format``; by default the 26 that Open
-        XDMoD stores.
+    The jobs of several files in a folder (by month, say) are put together; of a job that is in
+    several, the last record is used. ``nodes`` is the output of ``scontrol show node`` (with or
+    without ``-o``), by default the one file beside the jobs that is such; accounting lists none.
+    ``tres`` says what a job asks for: ReqTRES (``requested``) or AllocTRES (``allocated``; whole
+    nodes, where they are given whole). Where the one is empty, the other is taken, and the report
+    says how often; so are GPUs that ReqTRES does not name (old versions never do). ``columns`` are
+    those of a listing without a header, as given to ``--format``.
     """
 
     FORMAT = FORMAT
