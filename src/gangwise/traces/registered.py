@@ -155,16 +155,8 @@ def described() -> list[dict[str, Any]]:
             }
             for table in form.tables
         ]
-        about = {key: getattr(form, key) for key in ("title", "published", "licence", "span")}
-        found.append(
-            {
-                "name": name,
-                "summary": summary,
-                **about,
-                "size": form.size,
-                "sha256": dict(form.sha256),
-                "checksums": form.checksums,
-                "tables": tables,
-            }
-        )
+        keys = ("title", "published", "licence", "span", "size")
+        about = {"name": name, "summary": summary, **{key: getattr(form, key) for key in keys}}
+        digests = {"sha256": dict(form.sha256), "checksums": form.checksums}
+        found.append({**about, **digests, "tables": tables})
     return found

@@ -247,37 +247,23 @@ def usable(
     if late:
         why.append(("ended before the window", pl.col("deleted") < begin))
     if window.present == "drop":
-        why.append(
-            (
-                f"there before the {'window' if late else 'trace'} begins, so its arrival is "
-                f"not {'in it' if late else 'known'}",
-                created < begin,
-            )
-        )
+        where, how = ("window", "in it") if late else ("trace", "known")
+        text = f"there before the {where} begins, so its arrival is not {how}"
+        why.append((text, created < begin))
     if what == "tasks":
         why.append(("its request is empty in every row", pl.col("cpu").is_null()))
     kept, stage = leave_out_of(what, lives, why, files)
-    notes = [
-        f"{count} {what} {text}"
-        for count, text in (
-            (
-                int((kept["created"] < begin).sum()),
-                "were there before the window begins; they are let arrive at its start",
-            ),
-            (
-                int((kept["submits"] > 1).sum()),
-                "were submitted more than once; each lasts from the first SUBMIT to the last end, "
-                "waits in between included",
-            ),
-            (int(kept["changed"].sum()), "gave another request later; the first one given is used"),
-            (
-                int(kept["deleted"].is_null().sum()),
-                "are still there at the end of the window; they end with it (status is empty)",
-            ),
-        )
-        if count
-    ]
-    return kept, stage, notes
+    again = "were submitted more than once; each lasts from the first SUBMIT to the last end, "
+    true_of = {
+        "were there before the window begins; they are let arrive at its start": created < begin,
+        f"{again}waits in between included": pl.col("submits") > 1,
+        "gave another request later; the first one given is used": pl.col("changed"),
+        "are still there at the end of the window; they end with it (status is empty)": (
+            pl.col("deleted").is_null()
+        ),
+    }
+    counts = {text: kept.select(rows.sum()).item() for text, rows in true_of.items()}
+    return kept, stage, [f"{count} {what} {text}" for text, count in counts.items() if count]
 
 
 def job_rows(

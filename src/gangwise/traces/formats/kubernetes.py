@@ -58,10 +58,9 @@ def records_of(every: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     last = max(times, default=0.0)
     step = min((b - a for a, b in zip(sorted(times), sorted(times)[1:])), default=0.0)
     for name, node in nodes.items():
+        about = {"name": name, "labels": node["labels"]}
         status = {"allocatable": node["allocatable"]}
-        yield {"kind": "Node", "metadata": {"name": name, "labels": node["labels"]}, "spec": {}} | {
-            "status": status
-        }
+        yield {"kind": "Node", "metadata": about, "spec": {}, "status": status}
     for (space, name, _), pod in pods.items():
         yield _record(space, name, pod, last - step)
 
@@ -314,17 +313,13 @@ def requests_of(spec: Mapping[str, Any]) -> tuple[float, float, float]:
     alone: list[tuple[float, float, float]] = []
     for container in spec.get("initContainers") or ():
         # One that is restarted always goes on beside the others; the rest run one by one before.
-        (together if container.get("restartPolicy") == "Always" else alone).append(
-            _asked(container)
-        )
+        beside = container.get("restartPolicy") == "Always"
+        (together if beside else alone).append(_asked(container))
     extra = resources(spec.get("overhead") or {})
-    found = [
-        max(sum(column), *largest) + more
-        for column, largest, more in zip(
-            zip((0.0, 0.0, 0.0), *together), zip((0.0, 0.0, 0.0), *alone), extra
-        )
-    ]
-    return found[0], found[1], found[2]
+    nothing = (0.0, 0.0, 0.0)
+    both = zip(zip(nothing, *together), zip(nothing, *alone), extra)
+    cpu, mem, gpu = (max(sum(column), *largest) + more for column, largest, more in both)
+    return cpu, mem, gpu
 
 
 def _asked(container: Mapping[str, Any]) -> tuple[float, float, float]:

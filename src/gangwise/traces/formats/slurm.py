@@ -151,29 +151,17 @@ def read_listing(
         why = f"{blocks.mended} rows have {schema.separator} inside a field"
         notes.append(f"{why}: the only one in which all others are as their columns ask")
     given = {*frame.columns}
-    blank = [
-        pl.lit("").alias(c.name)
-        for c in SACCT.columns
-        if not c.number and c.name not in frame.columns
-    ]
-    frame = frame.with_columns(blank)
-    if "NNodes" not in frame.columns:
+    texts = [column.name for column in SACCT.columns if not column.number]
+    frame = frame.with_columns(pl.lit("").alias(name) for name in texts if name not in given)
+    if "NNodes" not in given:
         frame = frame.with_columns(NNodes=pl.lit(None, pl.Float64))
     elif not {"ReqTRES", "AllocTRES"} & given:  # as FastSim dumps a log: whole nodes
         one = pl.format("cpu={},node={}", *[pl.col("NNodes").cast(pl.Int64)] * 2)
-        frame = frame.with_columns(
-            ReqTRES=pl.when(pl.col("NNodes") > 0).then(one).otherwise(pl.lit(""))
-        )
-    frame, steps = leave_out(
-        "allocations",
-        frame,
-        [
-            (
-                "a step, whose job has a row of its own",
-                pl.col("JobID").str.contains(".", literal=True),
-            )
-        ],
-    )
+        some = pl.col("NNodes") > 0
+        frame = frame.with_columns(ReqTRES=pl.when(some).then(one).otherwise(pl.lit("")))
+    step = pl.col("JobID").str.contains(".", literal=True)
+    why = "a step, whose job has a row of its own"
+    frame, steps = leave_out("allocations", frame, [(why, step)])
     ran = pl.when(pl.col("Elapsed") != "").then(clock(pl.col("Elapsed")))
     end = pl.coalesce(_seconds("End"), _seconds("Start") + pl.when(pl.col("End") == "").then(ran))
     nodes = pl.col("NNodes").cast(pl.Int64)

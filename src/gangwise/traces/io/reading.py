@@ -179,26 +179,19 @@ class Rows:
         else:
             fields = pl.Series("fields", lines, dtype=pl.String).str.split(self.schema.separator)
         each = pl.col("fields")
+        width, first = each.list.len(), each.list.first().str.strip_chars()
         broken = [
             ("quotes do not match", each.is_null()),
             (NOT_UTF8, each.list.join("").str.contains("\ufffd", literal=True)),
-            (
-                "the line is empty",
-                (each.list.len() == 1) & (each.list.first().str.strip_chars() == ""),
-            ),
-            (
-                "the number of fields is not that of the columns",
-                each.list.len() != self.layout.width,
-            ),
+            ("the line is empty", (width == 1) & (first == "")),
+            ("the number of fields is not that of the columns", width != self.layout.width),
         ]
+        texts = {
+            c.name: each.list.get(self.layout.at[c.name], null_on_oob=True) for c in self.columns
+        }
         return fields.to_frame().select(
             first_reason(broken).alias("broken"),
-            *(
-                each.list.get(self.layout.at[c.name], null_on_oob=True)
-                .str.strip_chars()
-                .alias(c.name)
-                for c in self.columns
-            ),
+            *(text.str.strip_chars().alias(name) for name, text in texts.items()),
         )
 
     def _of_json(self, lines: list[str]) -> pl.DataFrame:
