@@ -100,11 +100,10 @@ def reader_of(path: Path, trace: str = "") -> Any:
         return readers[fit[0]]
     if fit:
         raise TraceError(f"this could be {' or '.join(fit)}; choose one with trace=", path)
+    what, found = "first line", listed(header_of(path), 12) or "nothing readable"
     if path.is_dir():
-        found = ", ".join(sorted(item.name for item in path.iterdir())[:12]) or "an empty directory"
-    else:
-        found = listed(header_of(path), 12) or "nothing readable"
-    what = "files" if path.is_dir() else "first line"
+        names = sorted(item.name for item in path.iterdir())[:12]
+        what, found = "files", ", ".join(names) or "an empty directory"
     texts = [file for file in files_of(path) if not looks_like(first_lines(file))]
     people = [file for file in all_files(path) if is_for_people(first_lines(file, 2))]
     hint = ""

@@ -84,9 +84,8 @@ class Fidelity:
             lines.append(f"  {stage.name}: {stage.read} read, {stage.kept} kept")
             lines += reason_lines(stage.dropped)
         if self.capacity:
-            lines.append(
-                f"  {'device type':<16s}{'capacity':>12s}  {'unit':<8s}{'implied load':>13s}"
-            )
+            heads = "device type", "capacity", "unit", "implied load"
+            lines.append("  {:<16s}{:>12s}  {:<8s}{:>13s}".format(*heads))
         for device, total in self.capacity.items():
             unit = self.units[device.split(":")[0]]
             load = f"{100 * self.load[device]:.3g} %" if device in self.load else "-"
@@ -176,8 +175,7 @@ def of_tables(tables: Tables) -> Fidelity:
                 "their true lifetimes may be longer; the implied load counts them until then"
             )
         if "started" in tables.jobs.columns:
-            never = int(work(timed)["run"].is_null().sum())
-            if never:
+            if never := int(work(timed)["run"].is_null().sum()):
                 notes.append(f"{never} jobs never started; they waited, and held no devices")
             waited = waits_of(timed)
             if waited.size:
@@ -195,13 +193,13 @@ def of_tables(tables: Tables) -> Fidelity:
                 f"{len(tables.jobs) - len(timed)} jobs have no time of creation or deletion; the "
                 "implied load leaves them out"
             )
-        for name in UNITS:
-            unknown = tables.jobs[name].null_count()
-            if unknown:
-                notes.append(
-                    f"{unknown} jobs do not say how much {name} they request; the implied load "
-                    "counts it as none"
-                )
+        unknown = {name: tables.jobs[name].null_count() for name in UNITS}
+        notes += [
+            f"{count} jobs do not say how much {name} they request; the implied load counts it as "
+            "none"
+            for name, count in unknown.items()
+            if count
+        ]
     return Fidelity(
         tables.trace,
         tables.stages,

@@ -358,15 +358,9 @@ def machines_of(
         .sort("machine")
     )
     there = pl.col("machine").is_in(moves["machine"].unique().to_list())
-    kept, stage = leave_out_of(
-        "machines",
-        about,
-        (
-            ("never there during the window", ~there),
-            ("its capacity is empty in every row", cpu.is_null()),
-        ),
-        files,
-    )
+    why = [("never there during the window", ~there)]
+    why.append(("its capacity is empty in every row", cpu.is_null()))
+    kept, stage = leave_out_of("machines", about, why, files)
     servers = kept.select(
         row=pl.col("place") % ROWS,
         name=pl.col("machine").cast(pl.String),
@@ -375,13 +369,9 @@ def machines_of(
         mem="mem",
         gpu=pl.lit(0.0),
     )
-    moves = (
-        moves.join(kept, on="machine", how="semi")
-        .sort("at", "machine")
-        .select(
-            time=(pl.col("at") - begin) / 1e6, server=pl.col("machine").cast(pl.String), up="up"
-        )
-    )
+    name, seconds = pl.col("machine").cast(pl.String), (pl.col("at") - begin) / 1e6
+    moves = moves.join(kept, on="machine", how="semi").sort("at", "machine")
+    moves = moves.select(time=seconds, server=name, up="up")
     platforms = rows.filter(pl.col("platform") != "")["platform"].n_unique()
     notes = [
         f"machines are of {platforms} platforms; a platform is no GPU model, so model is empty"

@@ -203,11 +203,10 @@ NOTES = (
 def _servers(machines: Read | None, seen: dict[str, set[str]]) -> pl.DataFrame:
     if machines is None:
         return server_table()
+    rows = machines.frame.select("row", "machineId", "number of GPUs", "single GPU mem").rows()
     return server_table(
         (row, name, memory or "gpu", 0.0, 0.0, max(gpus, float(len(seen.get(name, ())))))
-        for row, name, gpus, memory in machines.frame.select(
-            "row", "machineId", "number of GPUs", "single GPU mem"
-        ).rows()
+        for row, name, gpus, memory in rows
     )
 
 

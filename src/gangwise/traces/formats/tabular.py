@@ -70,6 +70,10 @@ class Section:
         found = _of_options(text, self.options)
         return found if {*found.meta.root_names()} <= {*frame.columns} else None
 
+    def holds(self, condition: str) -> bool:
+        """Whether a condition is true of the options."""
+        return bool(pl.select(_of_options(condition, self.options)).item())
+
     def make(
         self, frame: pl.DataFrame, path: Path
     ) -> tuple[pl.DataFrame, tuple[Stage, ...], list[str]]:
@@ -118,7 +122,7 @@ class Section:
         found = []
         for note in self.spec.get("notes", ()):
             entry = {"text": note} if isinstance(note, str) else note
-            if "if" in entry and not pl.select(_of_options(entry["if"], self.options)).item():
+            if "if" in entry and not self.holds(entry["if"]):
                 continue
             texts = [entry["count"]] if "count" in entry else entry.get("counts", [])
             counts = [value for text in texts if (value := self.sql(text, frame)) is not None]
@@ -261,9 +265,9 @@ class Tabular(Reader):
         frame = read.frame
         for entry in jobs.spec.get("fill", ()):
             where = jobs.sql(entry["where"], frame)
-            if where is not None and (
-                count := int(frame.select(where.fill_null(False).sum()).item())
-            ):
+            if where is None:
+                continue
+            if count := int(frame.select(where.fill_null(False).sum()).item()):
                 notes.append(f"{count} {entry['text']}")
                 filled = pl.when(where).then(entry["by"]).otherwise(entry["column"])
                 frame = frame.with_columns(filled.alias(entry["column"]))
@@ -286,16 +290,12 @@ class Tabular(Reader):
     def _joined(self, jobs: Section) -> Read:
         reads, frames = [], []
         for join in jobs.spec.get("join", ()):
-            optional = (
-                "unless" in join and not pl.select(_of_options(join["unless"], jobs.options)).item()
-            )
-            if optional and not self.source.has(join["table"]):
+            needed = "unless" not in join or jobs.holds(join["unless"])
+            if not needed and not self.source.has(join["table"]):
                 continue
             reads.append(self.source.read(join["table"]))
-            taken = [
-                (name, jobs.sql(sql, reads[-1].frame)) for name, sql in join["columns"].items()
-            ]
-            columns = [sql.alias(name) for name, sql in taken if sql is not None]
+            taken = {name: jobs.sql(sql, reads[-1].frame) for name, sql in join["columns"].items()}
+            columns = [sql.alias(name) for name, sql in taken.items() if sql is not None]
             frames.append((join["on"], reads[-1].frame.select(join["on"], *columns)))
         at = sum("unless" not in join for join in jobs.spec.get("join", ()))
         read = self.source.read(jobs.spec["table"])

@@ -74,31 +74,24 @@ def lifetimes_of(
     if tables.jobs.is_empty():
         raise TraceError(tables.no_jobs or "there are no jobs in the files here")
     base, jobs = of_tables(tables), _whole_jobs(tables)
-    timed, unknown = leave_out(
-        "jobs",
-        jobs,
-        [
-            ("one of its times is not known", pl.col("lacks")),
-            ("it never started", pl.col("never")),
-            ("it is deleted before it is created", pl.col("deleted") < pl.col("created")),
-        ],
-    )
-    if timed.is_empty():
-        raise TraceError(
-            "no job of the trace can be played: none has both of its times "
-            f"({reasons(unknown.dropped)})"
-        )
-    start, length, slots = _window(timed["created"].to_numpy(), s)
     created = pl.col("created")
-    kept, outside = leave_out(
-        "window",
-        timed,
-        [
-            (f"created before the window, {start:.0f} s", created < start),
-            (f"created after the window, {start + length:.0f} s", created > start + length),
-        ],
-    )
-    outlast = int((kept["deleted"] > start + length).sum())
+    rules = [
+        ("one of its times is not known", pl.col("lacks")),
+        ("it never started", pl.col("never")),
+        ("it is deleted before it is created", pl.col("deleted") < created),
+    ]
+    timed, unknown = leave_out("jobs", jobs, rules)
+    if timed.is_empty():
+        why = f"none has both of its times ({reasons(unknown.dropped)})"
+        raise TraceError(f"no job of the trace can be played: {why}")
+    start, length, slots = _window(timed["created"].to_numpy(), s)
+    end_of_window = start + length
+    rules = [
+        (f"created before the window, {start:.0f} s", created < start),
+        (f"created after the window, {end_of_window:.0f} s", created > end_of_window),
+    ]
+    kept, outside = leave_out("window", timed, rules)
+    outlast = int((kept["deleted"] > end_of_window).sum())
     notes = [
         f"the window of {period(length)} starts at {start:.0f} s ({period(start)}), where "
         f"{100 * s.skip:g} % of the jobs have been created (skip)",
@@ -117,25 +110,19 @@ def lifetimes_of(
         names = tuple(range(len(names)))
         notes.append("names of jobs are not unique; jobs are numbered by arrival")
     arrival, hours = kept["created"].to_numpy() - start, kept["hours"].to_numpy()
-    end = np.minimum(kept["deleted"].to_numpy(), start + length) - start
+    end = np.minimum(kept["deleted"].to_numpy(), end_of_window) - start
     found = ReplayedLifetimes(names, arrival, end, length, slots, machines, s)
+    by_slot, total = _by_slot(found.span[0], hours, slots), float(hours.sum())
     fidelity = replace(
         base,
-        stages=(*base.stages, *([unknown] if unknown.dropped else []), outside),
+        stages=(*base.stages, *[unknown] * bool(unknown.dropped), outside),
         first=start,
-        last=start + length,
+        last=end_of_window,
         jobs=len(kept),
         notes=(*base.notes, *notes),
         capacity={},
         load={},
-        kept=kept_of(
-            tables,
-            len(kept),
-            float(hours.sum()),
-            _by_slot(found.span[0], hours, slots),
-            read=len(jobs),
-            terms=TERMS,
-        ),
+        kept=kept_of(tables, len(kept), total, by_slot, read=len(jobs), terms=TERMS),
     )
     return found, fidelity
 
@@ -204,9 +191,8 @@ def outages_of(
         return (), [*notes, "the trace does not tell when machines come and go: they stay"]
     place = {name: m for m, name in enumerate(sorted(tables.servers["name"].to_list())[:machines])}
     slot, found = window.length / window.slots, []
-    for (name,), log in tables.events.sort("time", maintain_order=True).group_by(
-        "server", maintain_order=True
-    ):
+    events = tables.events.sort("time", maintain_order=True)
+    for (name,), log in events.group_by("server", maintain_order=True):
         if name not in place:
             continue
         for down, up in _times_down(log.select("time", "up").rows()):
