@@ -158,11 +158,12 @@ def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: 
     else:
         reader = reader_of(path, trace)
         accepted = list(inspect.signature(reader).parameters)
-        found = reader(path, **{knob: knobs.pop(knob) for knob in accepted if knob in knobs})
+        read: Trace = reader(path, **{knob: knobs.pop(knob) for knob in accepted if knob in knobs})
+        found = read
         of_google = isinstance(found, Google2011) and family in ("", "approximation_jobs")
         family = "approximation_jobs" if of_google else family
         if "complete" in knobs:
-            found = completed(found.scan(), knobs.pop("complete"), knobs)
+            found = completed(read.scan(), knobs.pop("complete"), knobs)
         elif isinstance(found, Google2011) and of_google and found.source.has("job_events"):
             return GoogleScenario.of_reader(found, **knobs)
     built: Scenario = FAMILIES[family or "gain_overhead"](found, **knobs)
