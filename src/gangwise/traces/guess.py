@@ -116,7 +116,7 @@ def guess(path: Path | str) -> Guess:
     if not path.is_file():
         raise TraceError("there is no such file to draft a mapping for", path)
     draft = _Draft(path, _sample(path))
-    known = recognise(path, (trace.form for trace in registered_traces() if trace.form))
+    known = recognise(path, (trace.form for trace in registered_traces()))
     for form in sorted({form.name for form, _ in known}):
         draft.notes.insert(0, f"this is a file of {form}: gangwise jobs reads it without a mapping")
     return draft.guess()

@@ -234,7 +234,7 @@ class _Report:
         files, form = [self._file(trace, item) for item in found], trace.form
         fidelity, problem = None, "only a sample was read, which says nothing of servers and load"
         if self.everything:
-            path = self.path if form else found[0].file
+            path = self.path if form.tables else found[0].file
             try:
                 reader = open_reader(path, trace=trace.name, strict=self.strict, **self.knobs)
                 fidelity, problem = reader.fidelity(), ""
@@ -243,12 +243,12 @@ class _Report:
                     raise
                 problem = str(error)
         here = {item.name for item in found}
-        missing = [t for t in form.tables if t.name not in here] if form else []
+        missing = [t for t in form.tables if t.name not in here]
         return FoundTrace(
             trace.name,
-            form.title if form else trace.summary,
-            form.published if form else "nowhere: your own files",
-            form.licence if form else "your own",
+            form.title,
+            form.published,
+            form.licence,
             tuple(files),
             tuple(MissingTable(t.name, t.needed, t.gives) for t in missing),
             fidelity,
@@ -260,7 +260,6 @@ class _Report:
         name = item.file.name if item.file == self.path else str(item.file.relative_to(self.path))
         if item.table is None:
             return FoundFile(name, item.name, stored, 1.0, None, None, {})
-        assert trace.form is not None  # it has the table
         source = Source(item.file, trace.form, strict=self.strict)
         reading = source.reading(item.name, item.file)
         blocks, problem, whole = reading.blocks, "", False
@@ -297,23 +296,23 @@ def _tables_of(
     file: Path, known: Sequence[RegisteredTrace]
 ) -> list[tuple[str, TableFile | None, str]]:
     lines = first_lines(file)
-    likely = recognise(file, [trace.form for trace in known if trace.form is not None])
+    likely = recognise(file, [trace.form for trace in known])
     if likely:
         return [
             (form.name, table if table.layout(lines) else None, table.name)
             for form, table in likely
         ]
     readers = [trace for trace in known if trace.reader.recognise(file)]
-    return [(trace.name, None, "jobs" if trace.form else "mapping") for trace in readers]
+    return [(trace.name, None, "jobs" if trace.form.tables else "mapping") for trace in readers]
 
 
 def _unlike(item: _Found, form: Format) -> Iterable[str]:
     lines = first_lines(item.file)
-    for other in (trace.form for trace in registered_traces()):
-        for table in other.tables if other is not None and other.name != form.name else ():
+    for other in (trace.form for trace in registered_traces() if trace.form.name != form.name):
+        for table in other.tables:
             alike = table.name == item.name and bool(table.schema.columns)
             if alike and (why := likeness(table.schema, lines).why):
-                yield f"{other.name} {table.name}: {why}"  # type: ignore[union-attr]  # it has tables
+                yield f"{other.name} {table.name}: {why}"
 
 
 def _unknown(file: Path, path: Path, known: Sequence[RegisteredTrace]) -> UnknownFile:
@@ -330,7 +329,7 @@ def _unknown(file: Path, path: Path, known: Sequence[RegisteredTrace]) -> Unknow
     what = looks_like(lines)
     if what and what != "JSON":
         return UnknownFile(name, what, "")
-    near = nearest(lines, [trace.form for trace in known if trace.form is not None])
+    near = nearest(lines, [trace.form for trace in known])
     text = "" if near is None else f"nearest to {near[0].name} {near[1].name}: {near[2].why}"
     if lines[0].startswith("{") and "batch size" in "\n".join(lines)[:2000]:
         text = (

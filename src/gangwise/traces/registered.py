@@ -119,19 +119,21 @@ def reader_of(path: Path, trace: str = "") -> Any:
 
 
 class RegisteredTrace(NamedTuple):
-    """A registered trace; ``form`` is None for one that has no format of its own."""
+    """A registered trace; ``form`` has no tables where the files are a user's own."""
 
     name: str
     summary: str
     reader: Any
-    form: Format | None
+    form: Format
 
 
 def registered_traces() -> list[RegisteredTrace]:
     found = []
     for name, entry in entries("trace").items():
         reader = entry.load()
-        found.append(RegisteredTrace(name, entry.summary, reader, getattr(reader, "FORMAT", None)))
+        own = Format(name, entry.summary, "nowhere: your own files", "your own", ())
+        form = getattr(reader, "FORMAT", own)
+        found.append(RegisteredTrace(name, entry.summary, reader, form))
     return found
 
 
@@ -142,8 +144,7 @@ def described() -> list[dict[str, Any]]:
     ['alibaba-v2017', 'alibaba-v2018']
     """
     found = []
-    for name, summary, _, known in registered_traces():
-        form = known or Format(name, summary, "nowhere: your own files", "your own", ())
+    for name, summary, _, form in registered_traces():
         tables = [
             {
                 "name": table.name,
