@@ -19,9 +19,7 @@ from .csvs import NODE_HEADER, POD_HEADER, pod, write
 
 AlibabaGpuV2023 = reader("alibaba-gpu-v2023")
 FORMAT = AlibabaGpuV2023.FORMAT
-NODES, PODS, UNTIMED = (
-    FORMAT.table(name).schema for name in ("nodes", "pods", "pods_without_times")
-)
+NODES, PODS = (FORMAT.table(name).schema for name in ("nodes", "pods"))
 
 GOOD = [pod("a"), pod("b", gpus=1, milli=500)]
 

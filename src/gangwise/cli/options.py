@@ -157,7 +157,7 @@ def source_of(
 
 
 def seed_list(text: str, option: str = "--seeds") -> list[int]:
-    """Seeds: ``5`` means 0 to 4, ``3,7`` means these."""
+    """Seeds out of a text: ``5`` means 0 to 4, ``3,7`` means these two."""
     from gangwise.core.limits import MOST_SEEDS
 
     try:

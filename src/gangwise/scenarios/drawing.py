@@ -119,7 +119,7 @@ SettingsT = TypeVar("SettingsT", bound=_Settings)
 
 
 class Group(Strict):
-    """Servers or nodes that are alike, in a file."""
+    """Servers or nodes of a file that have the same devices."""
 
     name: Name
     count: Count = 1

@@ -62,7 +62,7 @@ class Arrivals(Strict):
 
 
 class Duration(Strict):
-    """A distribution of seconds at rate 1."""
+    """A distribution of how long jobs run, in seconds at rate 1."""
 
     fixed: Time | None = None
     low: Time | None = None

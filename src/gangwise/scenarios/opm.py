@@ -42,7 +42,7 @@ class OPMSettings(JobDraws):
 
 
 class OPMScenario(DrawnScenario[OPMSettings]):
-    """Draws instances as :class:`OPMSettings` says."""
+    """Synthetic jobs of OPS/OPM §VI: draws instances as :class:`OPMSettings` says."""
 
     family = "approximation_jobs"
     version = "opm-default-v1"
@@ -89,7 +89,7 @@ class TheoremSettings(Strict):
 
 
 class OPMTheoremScenario(DrawnScenario[TheoremSettings]):
-    """Draws instances as :class:`TheoremSettings` says."""
+    """The setting of the theorems: draws instances as :class:`TheoremSettings` says."""
 
     family = "approximation_jobs"
     version = "opm-theorem-v1"

@@ -30,7 +30,7 @@ ENDINGS = (
 
 @dataclass(frozen=True)
 class TableFile:
-    """A table of a trace, in one file or in several."""
+    """A table of a trace, in one file or in several, and how to know it."""
 
     name: str
     schema: Schema
@@ -59,7 +59,7 @@ class TableFile:
 
 @dataclass(frozen=True)
 class Format:
-    """A trace as it is published."""
+    """A trace as it is published: its tables, and where it comes from."""
 
     name: str  # as it is registered
     title: str

@@ -74,7 +74,7 @@ class MissingTable:
 
 @dataclass(frozen=True)
 class FoundTrace:
-    """A trace, or some tables of one."""
+    """A trace at the path, or those of its tables that are there."""
 
     name: str
     title: str
@@ -103,7 +103,7 @@ class FoundTrace:
 
 @dataclass(frozen=True)
 class UnknownFile:
-    """A file that is no known table."""
+    """A file that is no known table, and the one that it is nearest to."""
 
     name: str
     starts: str  # its first line, cut short; or what it is where it is no text
@@ -117,7 +117,7 @@ class UnknownFile:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What is at a path."""
+    """What is at a path: traces with their files and tables, and files that are none."""
 
     path: Path
     kind: str  # such as ``a synthetic twin``; empty for files as published

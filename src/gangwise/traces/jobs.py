@@ -215,7 +215,7 @@ unknown hours'
 
 @dataclass(frozen=True, eq=False)
 class JobLog:
-    """The jobs of a log and the nodes they ran on."""
+    """The jobs of a log, as they happened, and the nodes they ran on."""
 
     jobs: Jobs
     nodes: Nodes

@@ -345,7 +345,7 @@ class Trace(Protocol):
         """Whether a file, or a file of a directory, has this format, by its first bytes."""
 
     def scan(self) -> Tables:
-        """Read servers and jobs, once."""
+        """Servers and jobs of the trace, which is read once."""
 
     def fidelity(self) -> Fidelity:
         """What was read, what was left out, and what the trace asks of its cluster."""

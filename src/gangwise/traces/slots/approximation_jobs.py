@@ -244,7 +244,7 @@ class ReplayedLifetimes:
 
     @cached_property
     def span(self) -> tuple[Ints, Ints]:
-        """Arrivals and deadlines, in slots."""
+        """Arrivals and deadlines of the jobs, in slots, each of shape [n]."""
         slot = self.length / self.slots
         a = np.minimum((self.arrival / slot).astype(np.int64), self.slots - 1)
         d = np.ceil(self.end / slot - 1e-9).astype(np.int64)

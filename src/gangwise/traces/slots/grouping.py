@@ -38,7 +38,7 @@ QUANTITIES = ("cpu", "mem", "gpu")
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """Job types, and the job type of every job."""
+    """Job types, and which of them stands for each job."""
 
     # Cores, GiB and GPUs of each job type, the most frequently requested first, shape [L, 3].
     requests: Floats

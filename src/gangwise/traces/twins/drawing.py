@@ -43,7 +43,7 @@ class Cdf(NamedTuple):
 
     @classmethod
     def of(cls, points: Sequence[tuple[float, float]]) -> Cdf:
-        """From points (value, share)."""
+        """The distribution through these points (value, share)."""
         return cls(*zip(*points))
 
     def draw(self, rng: np.random.Generator, size: int, *, whole: bool = False) -> Floats:
@@ -271,7 +271,7 @@ def gpu_v2023(
 
 
 def google_2011(made: Calibration, rng: np.random.Generator, created: Floats) -> pl.DataFrame:
-    """One request of equal tasks for each job."""
+    """Jobs, each of which makes one request of equal tasks."""
     t, n = made.tables, len(created)
     table = {name: Cdf.of(points) for name, points in t["tables"].items()}
     common, other = _common(rng, t, n)
