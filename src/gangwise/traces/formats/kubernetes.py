@@ -423,9 +423,8 @@ class Kubernetes(Reader):
                     elif kind == "WorkloadPriorityClass":
                         continue
                     else:
-                        account.leave_out(
-                            row, f"a {kind or 'record'}, which is no pod, workload or node"
-                        )
+                        what = f"a {kind or 'record'}, which is no pod, workload or node"
+                        account.leave_out(row, what)
                     latest = max(latest, *_times(record))
                 except (KeyError, TypeError, AttributeError, ValueError) as error:
                     why = str(error) if isinstance(error, _BadError) else "a field is missing"
@@ -469,9 +468,7 @@ def _series(records: list[Any], account: Account) -> list[Any]:
             if record["metric"].get("__name__") in (*SERIES, *NODES):
                 found.append(record)
             else:
-                account.leave_out(
-                    row, "a series that says nothing of when pods run and what they ask for"
-                )
+                account.leave_out(row, SILENT)
         except (KeyError, TypeError, AttributeError, ValueError):
             account.refuse(row, "the series is not as Prometheus prints it")
     return found
@@ -481,9 +478,8 @@ SEEN = (
     "pods and nodes are as series of kube-state-metrics tell: times that no series gives are those "
     "of the samples; a pod without samples at the end was deleted after its last one"
 )
+SILENT = "a series that says nothing of when pods run and what they ask for"
 ENDED = ("Succeeded", "Failed")
-
-
 FIXED = "of a DaemonSet, or static: on its node whatever is decided"
 GONE = "what was deleted before the dump is not in it: the load before is more than told"
 

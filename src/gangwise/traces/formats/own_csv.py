@@ -301,7 +301,7 @@ class OwnCsv(Reader):
             if held.column and header and held.column not in header:
                 close = get_close_matches(held.column, header, n=1, cutoff=0.5)
                 hint = f"; did you mean {close[0]!r}?" if close else "."
-                if len(header) == 1 and len(header[0].split(held.column)) > 1:
+                if len(header) == 1 and held.column in header[0]:
                     hint = (
                         "; which character is between the columns? Add separator = to the mapping."
                     )

@@ -357,11 +357,8 @@ def _grouping_note(jobs: pl.DataFrame, grouping: Grouping) -> str:
     factor = grouping.factor
     exact = 100 * float((factor == 1) @ weight / weight.sum())
     asked, given = weight @ requests, weight @ grouping.requests[grouping.job_type]
-    totals = ", ".join(
-        f"{100 * g / a:.3g} % of the {name}"
-        for name, g, a in zip(QUANTITIES, given, asked)
-        if a > 0
-    )
+    shares = {q: 100 * g / a for q, g, a in zip(QUANTITIES, given, asked) if a > 0}
+    totals = ", ".join(f"{share:.3g} % of the {name}" for name, share in shares.items())
     order = np.argsort(factor)
     reached = np.cumsum(weight[order]) >= 0.95 * weight.sum()
     far = factor[order][np.flatnonzero(reached)[0]]

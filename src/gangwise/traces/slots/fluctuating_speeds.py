@@ -248,12 +248,8 @@ class SpeedsTraceScenario(OfTrace):
 
     def _columns(self, table: GavelThroughputs) -> Ints:
         """Column of the table for each server, -1 where its model was not measured."""
-        return np.array(
-            [
-                next((k for k, model in enumerate(table.models) if own.startswith(model)), -1)
-                for own in self._models
-            ]
-        )
+        alike = np.array([[own.startswith(m) for m in table.models] for own in self._models])
+        return np.where(alike.any(axis=1), alike.argmax(axis=1), -1)
 
     def _throughputs(self, rng: np.random.Generator) -> Floats:
         """Measured mean speeds, shape [L, R]; nan where there are none."""
@@ -303,14 +299,14 @@ class SpeedsTraceScenario(OfTrace):
     def _notes(self) -> list[str]:
         s, demand = self.settings, self.demand
         fit = int(demand.fits.sum())
+        capacities = "those of the servers together"
+        if s.fraction is not None:
+            capacities = f"{s.fraction:g} of what all channels request together (fraction), not "
+            capacities += "what the servers have"
         notes = [
             f"{fit} (job type, server) fit; each is a channel with probability {s.density:g}, by "
             "the seed (density)",
-            "capacities are those of the servers together"
-            if s.fraction is None
-            else f"capacities are {s.fraction:g} of what all channels request together "
-            f"(fraction), not "
-            "what the servers have",
+            f"capacities are {capacities}",
             f"supply cost is {s.cost_share:g} of the mean utility in the mean, by the device "
             "(cost_share); the trace has no cost",
         ]
@@ -327,10 +323,9 @@ class SpeedsTraceScenario(OfTrace):
             if not gpus.all():
                 notes.append(f"speeds of {int((~gpus).sum())} job types without GPUs are {law}")
         elif isinstance(self.measured, GavelThroughputs):
-            here = demand.fits & (self._columns(self.measured) >= 0) & gpus[:, None]
-            named = sorted(
-                {m for m, k in zip(self._models, self._columns(self.measured)) if m and k < 0}
-            )
+            column = self._columns(self.measured)
+            here = demand.fits & (column >= 0) & gpus[:, None]
+            named = sorted({m for m, k in zip(self._models, column) if m and k < 0})
             left = "left out" if s.unmeasured == "drop" else law
             notes += [
                 f"mean speeds of {int(here.sum())} of the {fit} are measured throughputs, relative "
