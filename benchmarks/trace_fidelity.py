@@ -94,7 +94,7 @@ def main() -> None:
         played = jobs_of(tables).played.to_dict()
         with_servers = tables
         if tables.servers.is_empty() and not stated:  # a sample without them: those of its twin
-            with_servers = completed(tables, servers=True)
+            with_servers = completed(tables, "servers")
         cells = [
             of_family(family, with_servers, stated, before)
             for family in FAMILIES

@@ -9,7 +9,6 @@ import pytest
 from typer.testing import CliRunner
 
 from gangwise.cli import app
-from gangwise.cli.trace import reading_bar
 from gangwise.core.errors import GangwiseError
 from gangwise.traces.twins import twin
 
@@ -169,19 +168,6 @@ def test_what_holds_something_else_is_not_converted_into(pods, tmp_path):
         gangwise("convert", pods, tmp_path / "file")
     with pytest.raises(GangwiseError, match="cannot write"):
         gangwise("plot", pods, "--out", tmp_path / "file")
-
-
-def test_a_bar_is_shown_after_a_while_only(capsys, monkeypatch):
-    from gangwise.cli import trace as trace_progress
-
-    with reading_bar("reading") as tell:
-        tell(1, 2)
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(trace_progress, "PATIENCE", -1.0)
-    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
-    with reading_bar("reading") as tell:
-        tell(1, 2)
-    assert "reading" in capsys.readouterr().err
 
 
 def test_inspect_fails_where_no_row_can_be_used(tmp_path):

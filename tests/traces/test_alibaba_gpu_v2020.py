@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from gangwise import TraceError
+from gangwise.traces import open_tables
 from gangwise.traces.formats.measured_speeds import MiniBatchTime
 from gangwise.traces.formats.tabular import reader
 from gangwise.traces.slots.opening import open_trace
@@ -292,8 +293,8 @@ def test_without_jobs_or_without_machines(tmp_path):
     write(tmp_path, only=["pai_machine_spec"])
     trace = AlibabaGpuV2020(tmp_path)
     with pytest.raises(TraceError, match=r"no pai_job_table and no pai_task_table .*download"):
-        trace.scan()
-    assert trace.servers()["gpu"].to_list() == [2, 0, 8, 8]
+        open_tables(tmp_path)
+    assert trace.scan().servers["gpu"].to_list() == [2, 0, 8, 8]
     report = trace.fidelity()
     assert (report.servers, report.jobs, report.capacity["gpu"], report.load) == (4, 0, 18, {})
     assert "4 servers, no jobs\n" in str(report)
@@ -342,7 +343,7 @@ def test_the_published_machines(traces):
         pytest.skip("the real traces here do not include alibaba-gpu-v2020")
     with (folder / "pai_machine_spec.csv").open(newline="") as handle:
         rows = list(csv.reader(handle))
-    servers = AlibabaGpuV2020(folder, strict=True).servers()
+    servers = AlibabaGpuV2020(folder, strict=True).scan().servers
     assert servers["name"].to_list() == [row[0] for row in rows]
     assert servers.select("cpu", "mem", "gpu").rows() == [
         tuple(float(x) for x in row[2:]) for row in rows

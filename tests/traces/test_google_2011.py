@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError, TraceError, UnknownName, create_policy, simulate
-from gangwise.traces.formats.google_2011 import Google2011, GoogleJobEvents
+from gangwise.traces.formats.google_2011 import Google2011
 from gangwise.traces.slots.approximation_jobs import GoogleScenario
 from gangwise.traces.slots.opening import open_trace
 
@@ -60,9 +60,13 @@ def write(folder, *parts, first=0, pack=False):
     return folder
 
 
-def spans(trace):
-    found = trace.lifetimes()
-    ends = zip(found.job.tolist(), found.arrival.tolist(), found.end.tolist())
+def played(folder, **settings):
+    return GoogleScenario(folder=str(folder), **settings)
+
+
+def spans(scenario):
+    found = scenario.workload
+    ends = zip(found.names, found.arrival.tolist(), found.end.tolist())
     return {job: (round(a, 6), round(end, 6)) for job, a, end in ends}
 
 
@@ -80,16 +84,8 @@ EXPECTED = {
 @pytest.mark.parametrize("cut", [None, 5])
 def test_lifetimes_by_hand(tmp_path, cut, pack):
     parts = [ROWS] if cut is None else [ROWS[:cut], ROWS[cut:]]
-    trace = GoogleJobEvents(write(tmp_path, *parts, pack=pack), hours=1)
+    trace = played(write(tmp_path, *parts, pack=pack), hours=1)
     assert spans(trace) == EXPECTED
-    assert dict(zip(trace.lifetimes().job.tolist(), trace.lifetimes().running.tolist())) == {
-        2: False,
-        3: False,
-        4: False,
-        6: True,
-        7: True,
-        8: True,
-    }
     jobs = trace.fidelity().stages[-1]
     assert (jobs.name, jobs.read, jobs.kept) == ("jobs", 9, 6)
     by_reason = {why.split(",")[0]: count for why, (count, _) in jobs.dropped.items()}
@@ -105,7 +101,7 @@ def test_lifetimes_by_hand(tmp_path, cut, pack):
 
 
 def test_jobs_that_were_there_may_be_let_in(tmp_path):
-    trace = GoogleJobEvents(write(tmp_path, ROWS), hours=1, present="start")
+    trace = played(write(tmp_path, ROWS), hours=1, present="start")
     assert spans(trace) == {1: (0, 3600), **EXPECTED}
 
 
@@ -113,11 +109,11 @@ def test_rows_out_of_order_are_put_in_order_and_told(tmp_path):
     # Job 4 begins and ends in one microsecond: which comes first, only the order of rows can tell.
     rows = [row for row in ROWS if ",4,0,user" not in row and ",4,6,user" not in row]
     shuffled = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
-    trace = GoogleJobEvents(write(tmp_path, shuffled), hours=1)
+    trace = played(write(tmp_path, shuffled), hours=1)
     assert spans(trace) == {job: span for job, span in EXPECTED.items() if job != 4}
     assert "earlier than the row before them" in str(trace.fidelity())
     (tmp_path / "sorted").mkdir()
-    inside = GoogleJobEvents(write(tmp_path / "sorted", ROWS), hours=1)
+    inside = played(write(tmp_path / "sorted", ROWS), hours=1)
     assert "earlier than the row" not in str(inside.fidelity())
 
 
@@ -136,13 +132,13 @@ def test_rows_out_of_order_are_put_in_order_and_told(tmp_path):
 )
 def test_bad_rows_are_counted_and_named(tmp_path, row, reason):
     write(tmp_path, [*ROWS[:4], row, *ROWS[4:]])
-    trace = GoogleJobEvents(tmp_path, hours=1)
+    trace = played(tmp_path, hours=1)
     assert spans(trace) == EXPECTED
     ((why, (count, line)),) = trace.fidelity().stages[0].dropped.items()
     assert reason in why
     assert (count, line) == (1, 5)
     with pytest.raises(TraceError, match=r"row 5: .*" + reason) as error:
-        GoogleJobEvents(tmp_path, hours=1, strict=True).lifetimes()
+        played(tmp_path, hours=1, strict=True)
     assert error.value.row == 5
     assert error.value.file == tmp_path / "part-00000-of-00500.csv"
 
@@ -151,42 +147,42 @@ def test_a_missing_part_is_an_error_where_it_matters(tmp_path):
     write(tmp_path, ROWS[:6])
     write(tmp_path, ROWS[6:], first=2)
     with pytest.raises(TraceError, match=r"part 00001 is missing.*keep only the parts before it"):
-        GoogleJobEvents(tmp_path, hours=1).lifetimes()
+        played(tmp_path, hours=1)
     (tmp_path / "part-00002-of-00500.csv").unlink()
-    assert set(spans(GoogleJobEvents(tmp_path, hours=0.03))) == {2, 3}
+    assert set(spans(played(tmp_path, hours=0.03))) == {2, 3}
     with pytest.raises(TraceError, match=r"part.* end 1\.8 min into .*hours up to 0\.03"):
-        GoogleJobEvents(tmp_path, hours=1).lifetimes()
+        played(tmp_path, hours=1)
     (tmp_path / "late").mkdir()
-    late = GoogleJobEvents(write(tmp_path / "late", ROWS, first=1), hours=1)
+    write(tmp_path / "late", ROWS, first=1)
     with pytest.raises(TraceError, match="part 00000 is missing"):
-        late.lifetimes()
+        played(tmp_path / "late", hours=1)
 
 
 def test_files_that_cannot_be_used(tmp_path):
     with pytest.raises(TraceError, match="there is no such"):
-        GoogleJobEvents(tmp_path / "nowhere").lifetimes()
+        played(tmp_path / "nowhere")
     with pytest.raises(TraceError, match="no file of the table job_events"):
-        GoogleJobEvents(tmp_path).lifetimes()
+        played(tmp_path)
     write(tmp_path, ROWS)
     with pytest.raises(TraceError, match=r"parts.* here end 1 h into the trace; a window of 10 h"):
-        GoogleJobEvents(tmp_path).lifetimes()
+        played(tmp_path)
     packed = write(tmp_path, ROWS, pack=True) / "part-00000-of-00500.csv.gz"
     with pytest.raises(TraceError, match="twice"):
-        GoogleJobEvents(tmp_path, hours=1).lifetimes()
+        played(tmp_path, hours=1)
     (tmp_path / "part-00000-of-00500.csv").unlink()
     packed.write_bytes(packed.read_bytes()[:-40])
     with pytest.raises(TraceError, match="cut short"):
-        GoogleJobEvents(tmp_path, hours=1, strict=True).lifetimes()
+        played(tmp_path, hours=1, strict=True)
     packed.unlink()
     tasks = [row + ",1,2,3,4,5" for row in ROWS]
     with pytest.raises(TraceError, match="no file of the table job_events"):
-        GoogleJobEvents(write(tmp_path, tasks), hours=1).lifetimes()
+        played(write(tmp_path, tasks), hours=1)
     assert not Google2011.recognise(tmp_path)
     for hours in (0, "ten", float("inf")):
         with pytest.raises(TraceError, match="hours"):
-            GoogleJobEvents(tmp_path, hours=hours)
+            Google2011(tmp_path, hours=hours)
     with pytest.raises(TraceError, match="present"):
-        GoogleJobEvents(tmp_path, present="maybe")
+        Google2011(tmp_path, present="maybe")
 
 
 def test_the_scenario_plays_it(tmp_path):
@@ -250,12 +246,12 @@ def test_the_published_files(traces):
         last = end if seen[-1][1] == SUBMIT else seen[-1][0]
         expected[int(job)] = (submitted[0] / 1e6 - 600, last / 1e6 - 600)
     assert rows == 39_435
-    trace = GoogleJobEvents(folder)
+    trace = played(folder)
     assert Google2011.recognise(folder)
-    found = trace.lifetimes()
-    assert found.job.size == len(expected) == 7787
+    found = trace.workload
+    assert len(found.names) == len(expected) == 7787
     assert before == 3986
-    for job, a, last in zip(found.job.tolist(), found.arrival.tolist(), found.end.tolist()):
+    for job, a, last in zip(found.names, found.arrival.tolist(), found.end.tolist()):
         assert (a, last) == pytest.approx(expected[job], abs=1e-6)
     assert (np.diff(found.arrival) >= 0).all()
     a, d = open_trace(folder).workload.span

@@ -190,7 +190,8 @@ def test_documents_that_cannot_be_used(tmp_path):
     with pytest.raises(TraceError, match="cut short"):
         Philly(tmp_path).scan()
     packed.unlink()
-    assert not Philly.recognise(tmp_path)
+    with pytest.raises(TraceError, match="no philly job log here"):
+        Philly(tmp_path).scan()
     with pytest.raises(TraceError, match="must be unpacked first"):
         Philly(tmp_path).scan()
     write(tmp_path, [JOBS[4]])

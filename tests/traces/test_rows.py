@@ -138,16 +138,17 @@ def test_both_ways_and_a_plain_reader_agree(
 def test_quotes_are_plain_only_where_polars_and_csv_read_the_same(text, separator):
     lines = [line for line in text.split("\n") if line]
     data = "".join(f"{line}\n" for line in lines).encode()
-    quotes = parsing.Quotes(data)
     apart = [split_line(line, separator) for line in lines]
-    plain = quotes.plain(separator.encode())
+    plain = parsing.quotes_are_plain(data, separator.encode())
     if plain and None in apart:  # a line ends inside of a field: seen by the number of rows
         types = {str(n): pl.String for n in range(2 + max(line.count(separator) for line in lines))}
         with suppress(pl.exceptions.PolarsError):
             frame = pl.read_csv(data, has_header=False, schema=types, separator=separator)
             assert len(frame) < len(lines)
     elif plain:
-        assert quotes.outside(separator.encode()) == sum(len(row) - 1 for row in apart)
+        assert parsing.outside_quotes(data, separator.encode()) == sum(
+            len(row) - 1 for row in apart
+        )
         width = max(map(len, apart), default=0)
         if width > 1 and all(len(row) == width for row in apart):
             types = {str(n): pl.String for n in range(width)}

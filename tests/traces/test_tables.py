@@ -19,9 +19,7 @@ from .csvs import NODE_HEADER, POD_HEADER, pod, write
 
 AlibabaGpuV2023 = reader("alibaba-gpu-v2023")
 FORMAT = AlibabaGpuV2023.FORMAT
-NODES, PODS, UNTIMED = (
-    FORMAT.table(name).schema for name in ("nodes", "pods", "pods_without_times")
-)
+NODES, PODS = (FORMAT.table(name).schema for name in ("nodes", "pods"))
 
 GOOD = [pod("a"), pod("b", gpus=1, milli=500)]
 
@@ -120,8 +118,7 @@ def test_no_usable_row_is_an_error_that_says_why(tmp_path):
             1,
             "names column 'cpu_milli' twice",
         ),
-        (POD_HEADER.encode() + b"\n", 1, "looks like the alibaba-gpu-v2023 pod list, not the"),
-        (b"name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1,1,0,0\n", 1, "pod list without times"),
+        (POD_HEADER.encode() + b"\n", 1, "needs columns 'sn'"),
         (b"sn;cpu_milli;memory_mib;gpu;model\na;1;1;0;\n", 1, "separated by semicolons"),
         (b"a,8000,1024,0,\n", 1, "the first line holds data where column names should be"),
         (b"PK\x03\x04...", None, "zip archive cannot be unpacked"),
@@ -133,7 +130,7 @@ def test_a_file_of_another_kind_is_named_for_what_it_is(tmp_path, content, row, 
     file = tmp_path / "nodes.csv"
     file.write_bytes(content)
     with pytest.raises(TraceError) as caught:
-        read_table(file, NODES, others=(PODS, UNTIMED))
+        read_table(file, NODES)
     assert (caught.value.file, caught.value.row) == (file, row)
     assert message in str(caught.value)
 

@@ -17,8 +17,9 @@ from scipy import stats
 from gangwise.core.errors import ScenarioError, TraceError, UnknownName
 from gangwise.scenarios.files import read_scenario
 from gangwise.traces.formats.alibaba_v2018 import AlibabaV2018
-from gangwise.traces.formats.google_2011 import Google2011, GoogleJobEvents
+from gangwise.traces.formats.google_2011 import Google2011
 from gangwise.traces.formats.tabular import reader
+from gangwise.traces.slots.approximation_jobs import GoogleScenario
 from gangwise.traces.slots.grouping import fits_somewhere
 from gangwise.traces.slots.opening import open_trace
 from gangwise.traces.tables import Tables, of_tables
@@ -393,7 +394,7 @@ def test_v2020_machines_are_those_of_the_file(traces: Path) -> None:
 
 def test_google_lifetimes_are_those_of_job_events(traces: Path) -> None:
     """Of 13.9 hours; only those above an hour were used for the twin."""
-    lives = GoogleJobEvents(traces / "google-2011", hours=13.9).lifetimes()
+    lives = GoogleScenario(folder=str(traces / "google-2011"), hours=13.9).workload
     seconds = lives.end - lives.arrival
     for seed in range(3):
         jobs = twin("google-2011", seed, days=13.9 / 24).jobs
@@ -462,10 +463,9 @@ def test_jobs_are_completed_on_request_only(traces: Path) -> None:
 def test_completing_replaces_nothing_real() -> None:
     whole = replace(twin("google-2011", 0, **SMALL), trace="google-2011")
     empty = replace(whole, servers=whole.servers.clear())
-    made = completed(empty, servers=True)
+    made = completed(empty, "servers")
     assert made.jobs is whole.jobs
     assert len(made.servers) == 12_583
     assert dict(whole.digests).items() < dict(made.digests).items()
     with pytest.raises(TraceError, match="servers of their own"):
-        completed(whole, servers=True)
-    assert completed(whole) is whole
+        completed(whole, "servers")

@@ -55,6 +55,8 @@ def compare_command(
     from gangwise.experiments.compare import AUTO, COMPARISON, compare
 
     source = source_of(target, settings, trace, family)
+    if jobs == 0:
+        raise ScenarioError("--jobs is how many workers, or -1 for all cores; not 0")
     if resume:
         _refuse_all_else(source, slots, out, COMPARISON)
     with progress(after_stop(out)) as advance:
@@ -67,7 +69,7 @@ def compare_command(
             optimum_slots,
             out,
             progress=advance,
-            jobs=_workers(jobs, AUTO),
+            jobs=AUTO if jobs is None else jobs,
             isolated=isolated,
         )
     if as_json:
@@ -216,12 +218,6 @@ def _print_versus(run: Run, judge: Comparator) -> None:
         f"\nOn {judge.slots.size:,} of {run.slots:,} slots, the same for both. {legend}"
         f"{'of this seed alone. ' if legend else ''}Total regret: {run.regret(judge):,.6g}."
     )
-
-
-def _workers(jobs: int | None, auto: int) -> int:
-    if jobs == 0:
-        raise ScenarioError("--jobs is how many workers, or -1 for all cores; not 0")
-    return auto if jobs is None else jobs
 
 
 def _refuse_all_else(source: NamedSource, slots: int | None, out: Path | None, name: str) -> None:

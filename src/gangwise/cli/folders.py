@@ -49,29 +49,21 @@ def verify_command(folder: Path, repair: bool = False, as_json: bool = False) ->
     reports = [a for each in audits.values() for a in each.values() if not isinstance(a, str)]
     kept = not any(report.counts for report in reports)
     if as_json:
-        about = [
-            {
-                "folder": str(each.path),
-                **vars(what),
-                "older": older[each],
-                "audits": {
-                    run: {"said": a} if isinstance(a, str) else {**asdict(a), "said": a.line}
-                    for run, a in audits[each].items()
-                },
+        about: list[dict[str, Any]] = []
+        for each, what in found.items():
+            about.append({"folder": str(each.path), **vars(what), "older": older[each]})
+            about[-1]["audits"] = {
+                run: {"said": a} if isinstance(a, str) else {**asdict(a), "said": a.line}
+                for run, a in audits[each].items()
             }
-            for each, what in found.items()
-        ]
         print(json_text({"sound": sound, "kept": kept, "folders": about}))
     else:
         for each, what in found.items():
             print(f"{each.path}: {len(what.whole)} files are as they were written")
             _print_names("damaged: not what was written", each, what.damaged)
             _print_names("missing", each, what.missing)
-            _print_names(
-                "unfinished: the same command goes on with it, or gangwise clean",
-                each,
-                what.unfinished,
-            )
+            unfinished = "unfinished: the same command goes on with it, or gangwise clean"
+            _print_names(unfinished, each, what.unfinished)
             _print_names("not written by gangwise", each, what.unknown)
             for decider, runs in older[each].items():
                 many = count(len(runs), "run was", "runs were")
@@ -195,11 +187,10 @@ def _print_explanation(explained: Explained) -> None:
     console.print(Text(line, style="bold"))
     if explained.rows:
         names = list(dict.fromkeys(name for row in explained.rows for name in row))
-        number = {
-            n: all(isinstance(r.get(n), int | float | None) for r in explained.rows) for n in names
-        }
         rows = [[_cell(row.get(name)) for name in names] for row in explained.rows]
-        left = [i for i, name in enumerate(names) if not number[name]]
+        numbers = int | float | None
+        words = {n for row in explained.rows for n in row if not isinstance(row[n], numbers)}
+        left = [i for i, name in enumerate(names) if name in words]
         console.print()
         console.print(table([name.replace("_", " ") for name in names], rows, left))
         console.print()

@@ -52,10 +52,8 @@ def list_command(family: str | None = None, as_json: bool = False) -> None:
         return
     from rich.markup import escape
 
-    console, indent = (
-        screen(),
-        2 + max(len(row["name"]) for rows in found.values() for row in rows),
-    )
+    console = screen()
+    indent = 2 + max(len(row["name"]) for rows in found.values() for row in rows)
 
     def rows_of(kind: str, rows: list[dict[str, str]]) -> None:
         if rows:
@@ -95,8 +93,6 @@ FAMILIES = {
     "fluctuating_speeds": ("esdp-default-v1", "hauf"),
     "approximation_jobs": ("opm-default-v1:machines=20", "fair"),
 }
-
-
 """Families with the scenario and the rival that the test plays."""
 
 
@@ -122,13 +118,8 @@ def new_command(
     folder.mkdir(parents=True, exist_ok=True)
     for path, starter in written.items():
         text = (starters / f"{starter}.py.txt").read_text(encoding="utf-8")
-        for mark, value in {
-            "CLASS": title,
-            "FILE": file.name,
-            "MODULE": module,
-            "SCENARIO": scenario,
-            "OTHER": other,
-        }.items():
+        marks = {"CLASS": title, "FILE": file.name, "MODULE": module}
+        for mark, value in {**marks, "SCENARIO": scenario, "OTHER": other}.items():
             text = text.replace(mark, value)
         path.write_text(text, encoding="utf-8")
     say(f"wrote {file} and {test}; try: pytest {test}")

@@ -22,16 +22,12 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from gangwise.core.errors import ScenarioError
+from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.interrupt import exit_code, stops_kept
 from gangwise.core.registry import ANY, Kind, entries
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.console import Console
-    from rich.progress import Progress as ProgressBar
-    from rich.progress import ProgressColumn
     from rich.table import Table
 
     from gangwise.experiments.runs import NamedSource
@@ -161,7 +157,7 @@ def source_of(
 
 
 def seed_list(text: str, option: str = "--seeds") -> list[int]:
-    """Seeds: ``5`` means 0 to 4, ``3,7`` means these."""
+    """Seeds out of a text: ``5`` means 0 to 4, ``3,7`` means these two."""
     from gangwise.core.limits import MOST_SEEDS
 
     try:
@@ -189,6 +185,15 @@ def comparator_names(text: str | None) -> list[str] | None:
 
 def say(text: str) -> None:
     print(text, file=sys.stderr)
+
+
+@contextmanager
+def writing(to: Path) -> Iterator[None]:
+    """Say in one line what cannot be written, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"cannot write {to}: {error.strerror or error}") from error
 
 
 WIDE = 120  # columns where output is not a terminal's
@@ -240,8 +245,8 @@ HOUR = 3600.0
 """Seconds over which a bar looks at how fast it goes; a single run may well take minutes."""
 
 
-def command_line(*without: str) -> str:
-    return shlex.join(["gangwise", *(word for word in sys.argv[1:] if word not in without)])
+def command_line() -> str:
+    return shlex.join(["gangwise", *sys.argv[1:]])
 
 
 def after_stop(out: Path | None) -> str:
@@ -252,22 +257,21 @@ def after_stop(out: Path | None) -> str:
 
 
 @contextmanager
-def progress(when_stopped: str) -> Iterator[Progress]:
+def progress(when_stopped: str, compiles: bool = True) -> Iterator[Progress]:
     """Show progress on standard error; Ctrl-C ends the command with code 130, SIGTERM with 143.
 
-    Parameters
-    ----------
-    when_stopped : str
-        What to say after Ctrl-C: what is stored, and how to go on.
+    ``when_stopped`` is what to say after Ctrl-C: what is stored, and how to go on. A command that
+    ``compiles`` nothing need not load the compiler.
     """
     from rich.console import Console
 
     console = Console(stderr=True)
-    _tell_of_compiling(console)
+    if compiles:
+        _tell_of_compiling(console)
     try:
         with stops_kept():
             if console.is_terminal:
-                with _bar() as advance:
+                with _bar(console) as advance:
                     yield advance
             else:
                 yield progress_lines(say)
@@ -294,22 +298,15 @@ def _tell_of_compiling(console: Console) -> None:
     on_compile(compiling)
 
 
-def progress_bar(*columns: ProgressColumn, **more: Any) -> ProgressBar:
-    """A bar on standard error with the time left, and further columns before it."""
-    from rich.console import Console
+@contextmanager
+def _bar(console: Console) -> Iterator[Progress]:
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as ProgressBar
 
-    first = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
-    console = Console(stderr=True)
-    return ProgressBar(
-        *first, *columns, TimeRemainingColumn(), console=console, transient=True, **more
-    )
-
-
-@contextmanager
-def _bar() -> Iterator[Progress]:
-    with progress_bar(speed_estimate_period=HOUR) as bar:
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %")
+    with ProgressBar(
+        *columns, TimeRemainingColumn(), console=console, transient=True, speed_estimate_period=HOUR
+    ) as bar:
         tasks: dict[str, Any] = {}
 
         def advance(what: str, done: int, of: int) -> None:

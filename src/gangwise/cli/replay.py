@@ -18,6 +18,7 @@ from gangwise.cli.options import (
     seed_list,
     settings_of,
     table,
+    writing,
 )
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.json_text import finite, json_text
@@ -165,15 +166,12 @@ def calibrate_command(
     print(json_text(found.as_dict()) if as_json else found)
     if out is not None:
         file = out / FILE
-        try:
+        if file.exists():
+            what = f"{file} is there already, maybe corrected by hand; give another --out"
+            raise StoreError(what)
+        with writing(file):
             out.mkdir(parents=True, exist_ok=True)
-            with open(file, "x", encoding="utf-8") as made:
-                made.write(found.toml())
-        except FileExistsError as error:
-            what = f"{file} is there already, maybe corrected by hand" if out.is_dir() else str(out)
-            raise StoreError(f"{what}; give another --out") from error
-        except OSError as error:
-            raise StoreError(f"cannot write {file}: {error.strerror or error}") from error
+            file.write_text(found.toml(), encoding="utf-8")
         say(f"wrote {file}; read it, correct it; then: gangwise replay {path} --site {out}")
 
 

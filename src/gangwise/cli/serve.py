@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from gangwise.cli.options import say, settings_of
+from gangwise.cli.options import say, screen, settings_of
 from gangwise.core.errors import ScenarioError
 from gangwise.core.json_text import json_text
 
@@ -174,16 +174,8 @@ def doctor_command(
     remarks += [f"{r['kind']} {r['name']}: {r['why']}" for r in rows if r["kind"] == "node"]
     waiting = {row.job.id for row in jobs if row.phase == "pending"} | set(alone)
     if as_json:
-        print(
-            json_text(
-                {
-                    "nodes": len(nodes),
-                    "waiting": len(waiting),
-                    "left_alone": alone,
-                    "remarks": remarks,
-                }
-            )
-        )
+        about = {"nodes": len(nodes), "waiting": len(waiting), "left_alone": alone}
+        print(json_text({**about, "remarks": remarks}))
         return
     print(f"{len(nodes)} nodes; {len(waiting)} jobs wait, {len(alone)} of them would be left alone")
     for remark in remarks:
@@ -209,8 +201,6 @@ def listen(http: str, tokens: Path | None, state: Path) -> Any:
 
 def top_command(state: Path = HERE, as_json: bool = False) -> None:
     """Show the cluster now: nodes slower than their label, who runs, who waits and why."""
-    from rich.console import Console
-
     from gangwise.service.store import Store
     from gangwise.service.views import VIEWS, in_terminal
 
@@ -219,9 +209,7 @@ def top_command(state: Path = HERE, as_json: bool = False) -> None:
     if as_json:
         print(json_text(found))
         return
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=120)
+    console = screen()
     for part in in_terminal(found):
         console.print(part)
 

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from gangwise.cli.options import (
-    add_command,
-    progress,
-    progress_bar,
-    say,
-    screen,
-    settings_of,
-    table,
-)
+from gangwise.cli.options import add_command, progress, say, screen, settings_of, table, writing
 from gangwise.core.errors import ScenarioError, StoreError
-from gangwise.core.interrupt import Stopped, requests_to_stop
 from gangwise.core.json_text import json_text
 
 
@@ -34,7 +22,7 @@ def inspect_command(
     """Recognise a trace: its tables, rows and load, what is missing and what was left out."""
     from gangwise.traces.inspect import inspect
 
-    with reading_bar("reading") as advance:
+    with progress("nothing is kept", compiles=False) as advance:
         found = inspect(
             path, strict=strict, everything=everything, progress=advance, **settings_of(settings)
         )
@@ -67,13 +55,11 @@ def convert_command(
     from gangwise.traces.tables import of_tables, save_tables
 
     tables = open_tables(path, trace=trace, strict=strict, **given)
-    try:
+    with writing(out):
         here = sorted(item.name for item in out.iterdir()) if out.exists() else []
         if here and SAVED not in here:
             raise StoreError(f"{out} holds something else ({here[0]}); choose an empty folder")
         written = save_tables(tables, out)
-    except OSError as error:
-        raise StoreError(f"cannot write to {out}: {error.strerror or error}") from error
     print(json_text(of_tables(tables).to_dict()) if as_json else of_tables(tables))
     say(f"wrote {', '.join(file.name for file in written)} to {out}")
 
@@ -126,51 +112,21 @@ def plot_command(
     from gangwise.traces import open_tables
 
     tables = open_tables(path, trace=trace, strict=strict, **settings_of(settings))
-    try:
+    with writing(out):
         out.mkdir(parents=True, exist_ok=True)
+<<<<<<< HEAD
         captions, left_out = draw_trace(tables, out)
     except OSError as error:
         raise StoreError(f"cannot write {out}: {error.strerror or error}") from error
     for stem, caption in captions.items():
+=======
+        drawn = draw_trace(tables, out)
+    for stem, caption in drawn.captions.items():
+>>>>>>> w-traces
         print(f"{stem}: {caption}")
     for stem, why in left_out.items():
         say(f"left out {stem}: {why}")
     say(f"wrote {len(captions)} pictures, as PNG and SVG, to {out}")
-
-
-PATIENCE = 2.0
-
-
-"""Seconds before the bar is shown."""
-
-
-@contextmanager
-def reading_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A function to be called with bytes done and bytes in all; draws on standard error.
-
-    Where it is called, Ctrl-C and SIGTERM are heard, and nowhere else: compiled code that reads
-    would drop them.
-    """
-    from rich.progress import DownloadColumn, TransferSpeedColumn
-
-    bar = progress_bar(DownloadColumn(binary_units=True), TransferSpeedColumn())
-    task, begun, shown = bar.add_task(what), time.monotonic(), False
-
-    def advance(done: int, of: int) -> None:
-        nonlocal shown
-        if stop.is_set():
-            raise Stopped(number=stop.signal)
-        bar.update(task, completed=done, total=of)
-        if not shown and time.monotonic() - begun > PATIENCE:
-            bar.start()
-            shown = True
-
-    with requests_to_stop() as stop:
-        try:
-            yield advance
-        finally:
-            if shown:
-                bar.stop()
 
 
 def workload_command(
@@ -194,10 +150,8 @@ def workload_command(
     if out is not None:
         from gangwise.traces.slots.opening import write_outline
 
-        try:
+        with writing(out):
             written = write_outline(scenario, found, path, given, out)
-        except OSError as error:
-            raise StoreError(f"cannot write {out}: {error.strerror or error}") from error
         say(f"wrote {', '.join(file.name for file in written)} to {out}")
         say(f"to play it: gangwise compare {out / 'scenario.toml'}")
 
@@ -235,11 +189,9 @@ def guess_command(file: Path, out: Path | None = None, as_json: bool = False) ->
             print(found.toml(), end="")
         return
     text = found.toml(os.path.relpath(file.resolve(), out.resolve().parent))
-    try:
+    with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"cannot write {out}: {error.strerror or error}") from error
     say(f"wrote {out}; read it, choose, correct; then: gangwise jobs {out}")
 
 

@@ -33,7 +33,7 @@ from gangwise.scenarios.esdp import Settings as ESDPSettings
 from gangwise.scenarios.ogasched import AUTHORS_MOST, OUR_MOST, draw_problem
 from gangwise.traces.formats.alibaba_v2018 import AlibabaV2018
 from gangwise.traces.formats.tabular import reader as tabular
-from gangwise.traces.twins import completed_from, twin
+from gangwise.traces.twins import completed, twin
 
 TRACES = {"v2018": "alibaba-v2018", "gpu-v2020": "alibaba-gpu-v2020"}
 QUANTITIES = ("cpu", "mem", "gpu")
@@ -71,9 +71,8 @@ def rows_of(trace: str, folder: str) -> Rows:
     elif trace == "v2018":
         tables = AlibabaV2018(place).scan()
     else:
-        reader = tabular(TRACES[trace])(place)
-        has_jobs = reader.fidelity().jobs > 0
-        tables = reader.scan() if has_jobs else completed_from(reader, "jobs", {})
+        tables = tabular(TRACES[trace])(place).scan()
+        tables = completed(tables, "jobs") if tables.jobs.is_empty() else tables
     gib = np.array([1.0, V2018_MEMORY / 100 if trace == "v2018" else 1.0, 1.0])
     asks = pl.sum_horizontal(QUANTITIES) > 0
     jobs = tables.jobs.drop_nulls(["created", *QUANTITIES]).filter(asks).sort("created", "row")
@@ -138,18 +137,13 @@ def select_machines(s: RowSettings, number: int, rng: np.random.Generator) -> Fl
     return found
 
 
-class Selected(NamedTuple):
-    """Requests of the job types, shape [L, 3], and their arrivals by the trace, or None."""
+def select_jobs(
+    s: RowSettings, number: int, rng: np.random.Generator, slots: int
+) -> tuple[Floats, Ints]:
+    """Requests of the job types [L, 3], and how many jobs of each came in each slot [slots, L].
 
-    requests: Floats
-    counts: Ints | None
-
-
-def select_jobs(s: RowSettings, number: int, rng: np.random.Generator, slots: int = 0) -> Selected:
-    """The job types, and with ``slots`` how many jobs of each came in each slot of the trace.
-
-    All of a trace's time is cut into so many slots; a row of it is a job of the type that it is
-    nearest to.
+    All of a trace's time is cut into so many slots, if any; a row of it is a job of the type that
+    it is nearest to.
     """
     requests = np.zeros((number, 3))
     counts = np.zeros((slots, number), dtype=np.int64)
@@ -172,7 +166,7 @@ def select_jobs(s: RowSettings, number: int, rng: np.random.Generator, slots: in
             since = rows.created - rows.created[0]
             slot = np.minimum(since / max(since[-1], 1.0) * slots, slots - 1).astype(np.int64)
             np.add.at(counts, (slot, places[near]), 1)
-    return Selected(requests, counts if slots else None)
+    return requests, counts
 
 
 def _place(requests: Floats, largest: Floats) -> Floats:
@@ -187,10 +181,10 @@ def _nearest(points: Floats, centres: Floats) -> Ints:
     return np.asarray((np.cumsum(ties, axis=1) == turn[:, None] + 1).argmax(axis=1))
 
 
-def arrivals(counts: Ints | None, rho: float, number: int) -> Workload:
-    """Bernoulli(ρ), or on the slots of the trace in which a job of the type came, with ρ."""
-    if counts is None:
-        return BernoulliArrivals(np.full(number, rho))
+def arrivals(counts: Ints, rho: float) -> Workload:
+    """Bernoulli(ρ), or on the slots [slots, L] of the trace in which a job of the type came."""
+    if not len(counts):
+        return BernoulliArrivals(np.full(counts.shape[1], rho))
     return ReplayedArrivals(np.minimum(counts, 1), rho, repeat=True)
 
 
@@ -213,12 +207,6 @@ class OGASchedRowsScenario(DrawnScenario[OGASchedRowSettings]):
 
     Devices that the traces do not have are drawn as in ``ogasched-default-v1``, or of the authors'
     ranges where units are raw.
-
-    Examples
-    --------
-    >>> instance = OGASchedRowsScenario(servers=16, job_types=4).instance(seed=0)
-    >>> instance.problem.cluster.capacity.shape
-    (16, 6)
     """
 
     family = "gain_overhead"
@@ -230,7 +218,8 @@ class OGASchedRowsScenario(DrawnScenario[OGASchedRowSettings]):
 
     def instance(self, seed: int) -> GainOverheadInstance:
         s, rng = self.settings, Streams.of(seed).instance
-        jobs = select_jobs(s, s.job_types, rng, s.slots if s.arrivals == "trace" else 0)
+        slots = s.slots if s.arrivals == "trace" else 0
+        asked, counts = select_jobs(s, s.job_types, rng, slots)
         machines = select_machines(s, s.servers, rng)
         unit = np.array(OUR_MOST[:3]) / largest_machine(s.folder)
         unit = unit if s.units == "share" else np.ones(3)
@@ -239,10 +228,9 @@ class OGASchedRowsScenario(DrawnScenario[OGASchedRowSettings]):
             rng.integers(0, most + 1, (n, 3)).astype(np.float64) for n in (s.servers, s.job_types)
         ]
         capacity = np.hstack([machines * unit, drawn[0]])
-        requests = np.hstack([jobs.requests * unit, drawn[1]])
-        workload = arrivals(jobs.counts, s.rho, s.job_types)
+        requests = np.hstack([asked * unit, drawn[1]])
         problem = draw_problem(s, rng, capacity, requests * s.contention, s.density)
-        return GainOverheadInstance(problem, workload)
+        return GainOverheadInstance(problem, arrivals(counts, s.rho))
 
 
 class ESDPRowSettings(RowSettings, ESDPSettings):
@@ -256,12 +244,6 @@ class ESDPRowsScenario(ESDPScenario):
 
     The servers share a fraction of all requests; with capacity = normalised what the selected
     machines have in all, scaled to the paper's bounds 1 and 2, times |E| / 2; literal: 2 of each.
-
-    Examples
-    --------
-    >>> instance = ESDPRowsScenario(servers=10, fraction=0.25).instance(seed=0)
-    >>> instance.problem.requests.shape[1]
-    3
     """
 
     version = "esdp-alibaba-v1"
@@ -273,17 +255,13 @@ class ESDPRowsScenario(ESDPScenario):
 
     def _requests(self, rng: np.random.Generator, job_type: Ints) -> tuple[Floats, Workload]:
         s = self.settings
-        jobs = select_jobs(s, s.job_types, rng, s.slots if s.arrivals == "trace" else 0)
-        asked = jobs.requests
+        slots = s.slots if s.arrivals == "trace" else 0
+        asked, counts = select_jobs(s, s.job_types, rng, slots)
         if s.limits == "ranked":
-            asked = np.apply_along_axis(
-                lambda column: np.unique(column, return_inverse=True)[1].astype(np.float64),
-                0,
-                asked,
-            )
+            ranks = [np.unique(column, return_inverse=True)[1] for column in asked.T]
+            asked = np.column_stack(ranks).astype(np.float64)
         bounded = bounds(asked, float(s.requests[0]), float(s.requests[1]))
-        workload = arrivals(jobs.counts, s.rho, s.job_types)
-        return bounded[job_type], workload
+        return bounded[job_type], arrivals(counts, s.rho)
 
     def _unit(self, rng: np.random.Generator) -> Floats:
         s = self.settings

@@ -27,6 +27,7 @@ from pydantic import (
 )
 
 from gangwise.core.arrays import Floats, Ints
+from gangwise.core.cluster import Channels
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.feedback import Delivery
 from gangwise.core.limits import Count, Name, SlotCount
@@ -118,7 +119,7 @@ SettingsT = TypeVar("SettingsT", bound=_Settings)
 
 
 class Group(Strict):
-    """Servers or nodes that are alike, in a file."""
+    """Servers or nodes of a file that have the same devices."""
 
     name: Name
     count: Count = 1
@@ -158,6 +159,17 @@ def arrivals_of(how: str, rho: float, job_types: int) -> Workload:
     """Arrivals of all job types with one ρ: ``bernoulli`` or in ``bursts``."""
     each = np.full(job_types, rho)
     return OnOffArrivals(each) if how == "bursts" else BernoulliArrivals(each)
+
+
+def draw_channels(rng: np.random.Generator, shape: tuple[int, int], density: float) -> Channels:
+    """Each (job type, server) with probability ``density``; a job type without any gets one.
+
+    ``shape`` is (L, R); the one server of such a job type is uniform.
+    """
+    mask = rng.random(shape) < density
+    lonely = ~mask.any(axis=1)
+    mask[lonely, rng.integers(0, shape[1], shape[0])[lonely]] = True
+    return Channels.of_mask(mask)
 
 
 class DrawnScenario(Generic[SettingsT]):

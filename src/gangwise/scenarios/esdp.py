@@ -55,6 +55,7 @@ from gangwise.scenarios.drawing import (
     Strict,
     arrivals_of,
     device_names,
+    draw_channels,
     draw_gangs,
 )
 from gangwise.traces.formats.measured_speeds import MiniBatchTime
@@ -93,14 +94,7 @@ class Settings(FeedbackSettings):
 
 
 class ESDPScenario(DrawnScenario[Settings]):
-    """Scenario of ESDP §4: draws instances as :class:`Settings` says.
-
-    Examples
-    --------
-    >>> instance = ESDPScenario(servers=10, fraction=0.25).instance(seed=0)
-    >>> instance.problem.requests.shape, instance.problem.cluster.capacity
-    ((10, 3), array([4., 4., 4.]))
-    """
+    """Scenario of ESDP §4: draws instances as :class:`Settings` says."""
 
     family = "fluctuating_speeds"
     version = "esdp-default-v1"
@@ -108,11 +102,8 @@ class ESDPScenario(DrawnScenario[Settings]):
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
         s, rng = self.settings, Streams.of(seed).instance
-        L, R = s.job_types, s.servers
-        mask = rng.random((L, R)) < s.density
-        lonely = ~mask.any(axis=1)
-        mask[lonely, rng.integers(0, R, L)[lonely]] = True
-        channels = Channels.of_mask(mask)
+        R = s.servers
+        channels = draw_channels(rng, (s.job_types, R), s.density)
         E = len(channels)
         requests, workload = self._requests(rng, channels.job_type)
         unit = self._unit(rng)
@@ -190,14 +181,7 @@ class ESDPGangSettings(GangSettings):
 
 
 class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
-    """Scenario of ESDP §3.4: draws instances as :class:`ESDPGangSettings` says.
-
-    Examples
-    --------
-    >>> instance = ESDPGangScenario(servers=12, job_types=5).instance(seed=0)
-    >>> instance.problem.cluster.capacity.shape, instance.problem.L
-    ((12, 3), 5)
-    """
+    """Scenario of ESDP §3.4: draws instances as :class:`ESDPGangSettings` says."""
 
     family = "fluctuating_speeds_gang"
     version = "esdp-gang-v1"

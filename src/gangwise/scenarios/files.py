@@ -1,47 +1,8 @@
 """Scenario files, in TOML: a scenario with other settings, a trace, or a cluster of your own.
 
-.. code-block:: toml
-
-    base = "ogasched-default-v1"        # a registered scenario …
-
-    [settings]                          # … with other settings
-    contention = 1
-
-or
-
-.. code-block:: toml
-
-    trace = "traces/august"             # files of a trace; a path from this file on
-    family = "fluctuating_speeds"       # see gangwise.traces.slots.opening.open_trace
-
-    [settings]
-    slot = "10m"
-
-or
-
-.. code-block:: toml
-
-    name = "two-racks"
-    slots = 1000
-
-    [[servers]]
-    name = "gpu-node"
-    count = 8                           # gpu-node-0 … gpu-node-7
-    devices = { cpu = 64, gpu = 8 }
-
-    [[job_types]]
-    name = "train"
-    requests = { cpu = 16, gpu = 4 }    # the most that one job holds on one server
-    arrival = 0.7                       # probability in each slot
-    most = 1                            # jobs of this type in one slot, at most
-    servers = ["gpu-node"]              # channels; every server that fits one request by default
-
-    [overhead]                          # β of each device type
-    cpu = 0.3
-    gpu = 0.4
-
-    [utility]                           # f of each device type; log with α = 1 by default
-    gpu = { kind = "poly", alpha = 1.2 }
+``docs/how-to/scenario-file.md`` shows the first and the last; a file with ``trace`` (files of a
+trace, a path from this file on) may have ``family``, ``format`` and ``[settings]``, the arguments
+of :func:`~gangwise.traces.slots.opening.open_trace`.
 """
 
 from __future__ import annotations
@@ -95,7 +56,7 @@ class FixedScenario:
     family = "gain_overhead"
 
     def __init__(self, file: ClusterFile):
-        self.file = file
+        self.file, self.name, self.slots = file, file.name, file.slots
         servers = sum(group.count for group in file.servers)
         require_count(f"the number of servers of {file.name!r}", servers)
         cells = servers * len(file.job_types)
@@ -103,14 +64,6 @@ class FixedScenario:
             BYTES * cells, f"{file.name!r} of {cells} job types times servers", "fewer of them"
         )
         self._problem = _problem(file)
-
-    @property
-    def name(self) -> str:
-        return self.file.name
-
-    @property
-    def slots(self) -> int:
-        return self.file.slots
 
     def describe(self) -> dict[str, Any]:
         return self.file.model_dump(mode="json")
@@ -166,29 +119,18 @@ def _problem(file: ClusterFile) -> GainOverheadProblem:
 def read_scenario(path: Path | str, settings: dict[str, Any] | None = None) -> Scenario:
     """Read a scenario file.
 
-    Parameters
-    ----------
-    path : path
-        A TOML file as described in this module.
-    settings : dict, optional
-        Settings that win over the file's; only for a file with ``base`` or ``trace``.
-
-    Raises
-    ------
-    ScenarioError
-        Names the file and the entry at fault.
+    ``settings`` win over those of a file with ``base`` or ``trace``; other files have none. Raises
+    ScenarioError, which names the file and the entry at fault.
     """
     path = Path(path)
     content = read_toml(path)
     with errors_of(path):
         if "base" in content:
-            _known(content, base=str, settings=dict)
-            chosen = {**content.get("settings", {}), **(settings or {})}
-            scenario: Scenario = create("scenario", content["base"], **chosen)
+            given = _known(content, settings, base=str)
+            scenario: Scenario = create("scenario", content["base"], **given)
             return scenario
         if "trace" in content:
-            _known(content, trace=str, format=str, family=str, settings=dict)
-            given = {**content.get("settings", {}), **(settings or {})}
+            given = _known(content, settings, trace=str, format=str, family=str)
             family = given.pop("family", content.get("family", ""))
             form = content.get("format", "")
             return open_trace(path.parent / content["trace"], trace=form, family=family, **given)
@@ -199,10 +141,15 @@ def read_scenario(path: Path | str, settings: dict[str, Any] | None = None) -> S
         return FixedScenario(ClusterFile(**content))
 
 
-def _known(content: dict[str, Any], **kinds: type) -> None:
+def _known(
+    content: dict[str, Any], settings: dict[str, Any] | None, **kinds: type
+) -> dict[str, Any]:
+    """See that a file has these entries and no others; its settings, over which others win."""
+    kinds["settings"] = dict
     for entry in sorted(set(content) - set(kinds)):
         raise UnknownName("entry", entry, list(kinds))
     for entry, kind in kinds.items():
         if not isinstance(content.get(entry, kind()), kind):
             what = "a text in quotes" if kind is str else "a table"
             raise ScenarioError(f"{entry} is {content[entry]!r}; it must be {what}")
+    return {**content.get("settings", {}), **(settings or {})}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, UnknownName
@@ -36,13 +36,7 @@ def _seconds(value: Any) -> Any:
     return seconds(value) if isinstance(value, str) else value
 
 
-def _positive(value: float) -> float:
-    if not (value > 0 and math.isfinite(value)):
-        raise ValueError("a time must be positive")
-    return value
-
-
-Time = Annotated[float, BeforeValidator(_seconds), AfterValidator(_positive)]
+Time = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
 """Seconds, or text with a unit."""
 
 
@@ -68,7 +62,7 @@ class Arrivals(Strict):
 
 
 class Duration(Strict):
-    """A distribution of seconds at rate 1."""
+    """A distribution of how long jobs run, in seconds at rate 1."""
 
     fixed: Time | None = None
     low: Time | None = None
@@ -260,10 +254,7 @@ class ClusterOfJobs(Strict):
     def draw_jobs(self, seed: int) -> Jobs:
         """Jobs of a seed; classes have streams of their own, so that one more changes no other.
 
-        Raises
-        ------
-        ScenarioError
-            When no job is submitted.
+        Raises ScenarioError when no job is submitted.
         """
         span = self.days * DAY
         devices = list(dict.fromkeys(k for job in self.jobs for k in job.devices))
@@ -357,31 +348,7 @@ def is_cluster_of_jobs(path: Path | str) -> bool:
 def read_cluster_of_jobs(path: Path | str) -> ClusterOfJobs:
     """Read a cluster file with a job model.
 
-    Raises
-    ------
-    ScenarioError
-        Names the file and the entry at fault.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "small.toml")
-    ...     size = file.write_text('''
-    ...         name = "small"
-    ...         days = 1
-    ...         nodes = [{ name = "n", count = 2, devices = { cpu = 4 } }]
-    ...         [[jobs]]
-    ...         name = "test"
-    ...         devices = { cpu = 1 }
-    ...         tasks = { 1 = 0.5, 4 = 0.5 }
-    ...         arrivals = { per_hour = 2 }
-    ...         duration = ["10m", "1h"]
-    ...     ''')
-    ...     cluster = read_cluster_of_jobs(file)
-    >>> jobs = cluster.draw_jobs(seed=1)
-    >>> len(cluster.node_table()), 20 < len(jobs) < 80, set(jobs.tasks.tolist())
-    (2, True, {1, 4})
+    Raises ScenarioError, which names the file and the entry at fault.
     """
     path = _file(path)
     with errors_of(path):

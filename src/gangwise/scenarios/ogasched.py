@@ -40,6 +40,7 @@ from gangwise.scenarios.drawing import (
     Rho,
     arrivals_of,
     device_names,
+    draw_channels,
     draw_gangs,
 )
 
@@ -77,14 +78,7 @@ class Settings(RewardSettings, FeedbackSettings):
 
 
 class OGASchedScenario(DrawnScenario[Settings]):
-    """Scenario of OGASched §4: draws instances as :class:`Settings` says.
-
-    Examples
-    --------
-    >>> instance = OGASchedScenario(servers=16, job_types=4).instance(seed=0)
-    >>> instance.problem.cluster.capacity.shape
-    (16, 6)
-    """
+    """Scenario of OGASched §4: draws instances as :class:`Settings` says."""
 
     family = "gain_overhead"
     version = "ogasched-default-v1"
@@ -122,14 +116,12 @@ def draw_problem(
     ``capacity`` is of shape [R, K], and ``requests``, with contention, of shape [L, K].
     """
     (R, K), L = capacity.shape, len(requests)
-    mask = rng.random((L, R)) < density / L
-    lonely = ~mask.any(axis=1)
-    mask[lonely, rng.integers(0, R, L)[lonely]] = True
+    channels = draw_channels(rng, (L, R), density / L)
     kind = s.draw_kinds(rng, (R, K))
     return GainOverheadProblem(
         Cluster(capacity, device_names(DEVICES, K)),
         requests,
-        Channels.of_mask(mask),
+        channels,
         Utilities(kind, rng.uniform(*s.alpha, (R, K))),
         rng.uniform(*s.beta, (K,)),
         moving=moving,
@@ -149,14 +141,7 @@ class OGASchedGangSettings(GangSettings, RewardSettings):
 
 
 class GangScenario(DrawnScenario[OGASchedGangSettings]):
-    """Scenario of OGASched §3.5: draws instances as :class:`OGASchedGangSettings` says.
-
-    Examples
-    --------
-    >>> instance = GangScenario(servers=12, job_types=5).instance(seed=0)
-    >>> instance.problem.cluster.capacity.shape, instance.problem.L
-    ((12, 6), 5)
-    """
+    """Scenario of OGASched §3.5: draws instances as :class:`OGASchedGangSettings` says."""
 
     family = "gain_overhead_gang"
     version = "ogasched-gang-v1"

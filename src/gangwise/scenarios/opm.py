@@ -42,14 +42,7 @@ class OPMSettings(JobDraws):
 
 
 class OPMScenario(DrawnScenario[OPMSettings]):
-    """Draws instances as :class:`OPMSettings` says.
-
-    Examples
-    --------
-    >>> scenario = OPMScenario(machines=20, slots=200, pricing="realised")
-    >>> scenario.instance(seed=0).problem.M
-    20
-    """
+    """Synthetic jobs of OPS/OPM §VI: draws instances as :class:`OPMSettings` says."""
 
     family = "approximation_jobs"
     version = "opm-default-v1"
@@ -96,14 +89,7 @@ class TheoremSettings(Strict):
 
 
 class OPMTheoremScenario(DrawnScenario[TheoremSettings]):
-    """Draws instances as :class:`TheoremSettings` says.
-
-    Examples
-    --------
-    >>> scenario = OPMTheoremScenario(machines=10, slots=100, rho=0.2)
-    >>> [job.budget for job in scenario.instance(seed=0).jobs.jobs]
-    [200.0]
-    """
+    """The setting of the theorems: draws instances as :class:`TheoremSettings` says."""
 
     family = "approximation_jobs"
     version = "opm-theorem-v1"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gangwise.core.errors import UnknownName
-from gangwise.traces.io.json_records import texts_of
+from gangwise.traces.io.json_records import beginning, texts_of
 from gangwise.traces.io.schema import Check, Column, Schema
 from gangwise.traces.io.text import first_lines, split_line
 
@@ -30,7 +30,7 @@ ENDINGS = (
 
 @dataclass(frozen=True)
 class TableFile:
-    """A table of a trace, in one file or in several."""
+    """A table of a trace, in one file or in several, and how to know it."""
 
     name: str
     schema: Schema
@@ -42,16 +42,24 @@ class TableFile:
     gives: str = ""  # what is read out of it, and not known where it is missing
     also: tuple[Schema, ...] = ()  # other layouts of the same columns, such as without a header
     several: bool = False  # several files of a folder may be it, in the order of their names
+    begins: str = ""  # a regular expression for how its text begins, where it is no rows
 
     def layout(self, lines: list[str]) -> Schema | None:
         """The layout that lines from the start of a file are of, if they are of one."""
-        each = (self.schema, *self.also)
+        each = (schema for schema in (self.schema, *self.also) if schema.columns)
         return next((schema for schema in each if lines and reads_as(schema, lines)), None)
+
+    def fits(self, path: Path) -> bool:
+        """Whether a file is the table, judged by how it begins."""
+        return self.is_begun(beginning(path)) or self.layout(first_lines(path)) is not None
+
+    def is_begun(self, start: str) -> bool:
+        return bool(self.begins) and re.match(self.begins, start) is not None
 
 
 @dataclass(frozen=True)
 class Format:
-    """A trace as it is published."""
+    """A trace as it is published: its tables, and where it comes from."""
 
     name: str  # as it is registered
     title: str
@@ -89,9 +97,9 @@ def declared(name: str) -> Format:
 
     A column there is a type (``text``, ``number``, ``whole``, ``time``, or one of ``[types]``),
     with ``?`` where it may be empty, or a table with ``type`` and what else a :class:`Column`
-    takes. ``refuse`` gives a reason for each condition, in SQL, under which a row is bad. Other
-    entries of a table are those of :class:`TableFile` and of :class:`Schema`, whose name is
-    ``title``.
+    takes. ``refuse`` gives a reason for each condition, in SQL, under which a row is bad. A table
+    without columns is one that only its reader can take apart. Other entries of a table are those
+    of :class:`TableFile` and of :class:`Schema`, whose name is ``title``.
     """
     file = Path(name) if name.endswith(".toml") else FORMATS / f"{name}.toml"
     content = _content(file)
@@ -124,7 +132,7 @@ def _over(base: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _OF_FORMAT = ("title", "published", "licence", "span", "size", "checksums", "sha256")
-_OF_TABLE = ("parts", "several", "needed", "gives")
+_OF_TABLE = ("parts", "several", "needed", "gives", "begins")
 
 
 def _of_column(given: str | Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,7 +146,7 @@ def _tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _table(name: str, entry: dict[str, Any], types: Mapping[str, Any]) -> TableFile:
-    given = entry.pop("columns").items()
+    given = entry.pop("columns", {}).items()
     columns = [Column(column, **_of_column(kind, types)) for column, kind in given]
     among = tuple(column.name for column in columns)
     checks = tuple(Check(why, sql, among) for why, sql in entry.pop("refuse", {}).items())
@@ -171,12 +179,12 @@ def recognise(path: Path, formats: Iterable[Format]) -> list[tuple[Format, Table
     Of several, those of the usual name; else those whose header it has, since rows without one may
     read as many things.
     """
-    lines = first_lines(path)
+    lines, start = first_lines(path), beginning(path)
     found = [
         (form, table)
         for form in formats
         for table in form.tables
-        if table.layout(lines) is not None
+        if table.is_begun(start) or table.layout(lines) is not None
     ]
     usual = [(form, table) for form, table in found if has_usual_name(path, table)]
     sure = [(form, table) for form, table in found if table.schema.header]
@@ -249,30 +257,17 @@ def nearest(
 ) -> tuple[Format, TableFile, Likeness] | None:
     """The table that lines from the start of a file have most of, if they have half of one."""
     found = [
-        (form, table, likeness(table.schema, lines)) for form in formats for table in form.tables
+        (form, table, likeness(table.schema, lines))
+        for form in formats
+        for table in form.tables
+        if table.schema.columns
     ]
     best = max(found, key=lambda item: item[2].share, default=None)
     return best if best is not None and best[2].share >= NEAR else None
 
 
 def likeness(schema: Schema, lines: Sequence[str]) -> Likeness:
-    r"""Compare lines from the start of a file with a schema they are not of.
-
-    >>> batch = Schema(
-    ...     "batch_task",
-    ...     (
-    ...         Column("task", number=False),
-    ...         Column("instances"),
-    ...         Column("job", number=False, pattern=r"j_\d+"),
-    ...     ),
-    ...     header=False,
-    ... )
-    >>> print(likeness(batch, ["M1,2,17,Terminated"]).why)
-    its rows have 3 fields, these have 4; field 3, job, is '17' here and should be like j_\d+
-    >>> nodes = Schema("nodes", (Column("sn", number=False), Column("gpu"), Column("cpu")))
-    >>> likeness(nodes, ["sn,gpu", "a,8"])
-    Likeness(share=0.66..., why='no column cpu')
-    """
+    """Compare lines from the start of a file with a schema they are not of."""
     if not lines:
         return Likeness(0.0, "there is no text")
     needed = [column.name for column in schema.columns if column.needed]

@@ -11,7 +11,7 @@ import json
 import re
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -111,30 +111,12 @@ class Guess:
 
 
 def guess(path: Path | str) -> Guess:
-    r"""Draft a mapping.
-
-    Raises TraceError when the file is neither rows of fields nor JSON objects.
-
-    Examples
-    --------
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "jobs.csv")
-    ...     size = file.write_text(
-    ...         "job_id,submit,start,end,gpus,nodes\na,0,60,3660,16,2\nb,100,100,3700,8,1\n"
-    ...     )
-    ...     found = guess(file)
-    >>> found.mapping["jobs"]["columns"]["gpu"], found.mapping["jobs"]["per"]
-    ('gpus', 'job')
-    >>> for reading in found.readings:
-    ...     print(reading.line())
-    as drafted: 2 of 2 rows; gpu: 24 hours, 23.35 in use in the mean, largest job 16
-    gpu of each task (per = "task"): 2 of 2 rows; gpu: 40 hours, 38.92 in use in the mean, ...
-    """
+    """Draft a mapping; TraceError when the file is neither rows of fields nor JSON objects."""
     path = Path(path)
     if not path.is_file():
         raise TraceError("there is no such file to draft a mapping for", path)
     draft = _Draft(path, _sample(path))
-    known = recognise(path, (trace.form for trace in registered_traces() if trace.form))
+    known = recognise(path, (trace.form for trace in registered_traces()))
     for form in sorted({form.name for form, _ in known}):
         draft.notes.insert(0, f"this is a file of {form}: gangwise jobs reads it without a mapping")
     return draft.guess()
@@ -222,6 +204,10 @@ def _is_number(text: str) -> bool:
     return re.fullmatch(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", text) is not None
 
 
+def _most(texts: Sequence[str], fits: Callable[[str], object]) -> bool:
+    return 2 * sum(bool(fits(text)) for text in texts) > len(texts)
+
+
 def _plain(name: str) -> str:
     """Letters and digits of a name; of a field in an object with that of the object, if known.
 
@@ -253,10 +239,8 @@ class _Draft:
     def guess(self) -> Guess:
         self._roles()
         jobs: dict[str, Any] = {"file": str(self.path.resolve()), **self.sample.layout}
-        for role in ("created", "started", "deleted"):
-            self._time(role)
-        for role in ("duration", "limit"):
-            self._span(role)
+        self._times()
+        self._spans()
         self._devices()
         if "deleted" in self.entry and "duration" in self.entry:
             kept, left = (
@@ -309,26 +293,30 @@ class _Draft:
         cells = {text for role in roles for text in self.sample.columns[self.role[role]]}
         return sorted(text for text in cells if text.lower() in NOTHING)
 
-    def _time(self, role: str) -> None:
-        if role not in self.role or not (texts := self._texts(role)):
-            return
-        entry: dict[str, Any] = {"column": self.role[role]}
-        if sum(map(_is_number, texts)) > len(texts) / 2:
-            entry |= self._unit_of_time(role, texts)
-        else:
+    def _filled(self, *roles: str) -> Iterator[tuple[str, list[str], dict[str, Any]]]:
+        """Those roles whose columns hold anything: their texts, and the entry of the mapping."""
+        for role in roles:
+            if role in self.role and (texts := self._texts(role)):
+                yield role, texts, {"column": self.role[role]}
+
+    def _times(self) -> None:
+        for role, texts, entry in self._filled("created", "started", "deleted"):
             form = next((f for f in TIMES if _reads(texts, f)), "")
-            if not form:
+            if _most(texts, _is_number):
+                entry |= self._unit_of_time(role, texts)
+            elif form:
+                entry["time"] = form
+                if not form.endswith(("%z", "Z")) and role == "created":
+                    self.notes.append(
+                        f'times such as {texts[0]!r:.40} have no zone: add zone = "…" where the '
+                        "clocks change"
+                    )
+            else:
                 self.notes.append(
                     f"{self.role[role]} is no time that is known, as {texts[0]!r:.40}"
                 )
-                return
-            entry["time"] = form
-            if not form.endswith(("%z", "Z")) and role == "created":
-                self.notes.append(
-                    f'times such as {texts[0]!r:.40} have no zone: add zone = "…" where the clocks '
-                    "change"
-                )
-        self.entry[role] = entry
+                continue
+            self.entry[role] = entry
 
     def _unit_of_time(self, role: str, texts: Sequence[str]) -> dict[str, Any]:
         if unit := _named_unit(self.role[role], UNITS_OF_TIME):
@@ -340,38 +328,32 @@ class _Draft:
                 return {"unit": unit}
         return {}
 
-    def _span(self, role: str) -> None:
-        if role not in self.role or not (texts := self._texts(role)):
-            return
-        entry: dict[str, Any] = {"column": self.role[role]}
-        if sum(map(_is_number, texts)) <= len(texts) / 2:
-            if sum(re.fullmatch(CLOCK, t) is not None for t in texts) <= len(texts) / 2:
-                return
-            entry["unit"] = "clock"
-        elif unit := _named_unit(self.role[role], UNITS_OF_TIME):
-            entry["unit"] = unit
-        self.entry[role] = entry
+    def _spans(self) -> None:
+        for role, texts, entry in self._filled("duration", "limit"):
+            unit = _named_unit(self.role[role], UNITS_OF_TIME)
+            if not _most(texts, _is_number):
+                if not _most(texts, re.compile(CLOCK).fullmatch):
+                    continue
+                unit = "clock"
+            self.entry[role] = {**entry, "unit": unit} if unit else entry
 
     def _devices(self) -> None:
-        for role in DEVICES:
-            if role not in self.role or not (texts := self._texts(role)):
-                continue
-            entry: dict[str, Any] = {"column": self.role[role]}
-            numbers = [float(t) for t in texts if _is_number(t)]
-            if 2 * len(numbers) <= len(texts):
-                if 2 * sum(re.fullmatch(QUANTITY, t) is not None for t in texts) <= len(texts):
-                    self.notes.append(f"{self.role[role]} is no amount, as {texts[0]!r:.40}")
+        for role, texts, entry in self._filled(*DEVICES):
+            name, plain = self.role[role], _plain(self.role[role])
+            if not _most(texts, _is_number):
+                if not _most(texts, re.compile(QUANTITY).fullmatch):
+                    self.notes.append(f"{name} is no amount, as {texts[0]!r:.40}")
                     continue
                 entry["unit"] = "quantity"
             elif role == "mem":
-                entry |= self._unit_of_memory(max(numbers))
-            elif _plain(self.role[role]).endswith("milli"):
+                entry |= self._unit_of_memory(max(float(t) for t in texts if _is_number(t)))
+            elif plain.endswith("milli"):
                 entry["unit"] = "milli"
-            elif _plain(self.role[role]).startswith("plan"):
+            elif plain.startswith("plan"):
                 entry["unit"] = "percent"
-            if len(texts) < len(self.sample.columns[self.role[role]]):
+            if len(texts) < len(self.sample.columns[name]):
                 entry["empty"] = 0
-                self.notes.append(f"empty cells of {self.role[role]} count as 0")
+                self.notes.append(f"empty cells of {name} count as 0")
             self.entry[role] = entry
         if not any(d in self.entry for d in DEVICES):
             self.entry["cpu"] = {"value": 1}
@@ -404,12 +386,8 @@ class _Draft:
         if "name" not in self.entry:
             self.entry["name"] = {"value": "job"}
             self.notes.append("no column of names is known: jobs are told apart by their row")
-        unused = [
-            n
-            for n in self.sample.columns
-            if n not in {e.get("column") for e in self.entry.values()}
-        ]
-        if unused:
+        used = {entry.get("column") for entry in self.entry.values()}
+        if unused := [name for name in self.sample.columns if name not in used]:
             self.notes.append(f"not used: {', '.join(unused[:20])}" + " …" * (len(unused) > 20))
 
     def _missing(self) -> list[str]:

@@ -21,7 +21,6 @@ from gangwise.traces.io.account import reason_lines, reasons_plain
 from gangwise.traces.io.blocks import Blocks
 from gangwise.traces.io.text import first_lines
 from gangwise.traces.registered import (
-    WITHOUT_SCHEMA,
     RegisteredTrace,
     open_reader,
     open_tables,
@@ -75,7 +74,7 @@ class MissingTable:
 
 @dataclass(frozen=True)
 class FoundTrace:
-    """A trace, or some tables of one."""
+    """A trace at the path, or those of its tables that are there."""
 
     name: str
     title: str
@@ -104,7 +103,7 @@ class FoundTrace:
 
 @dataclass(frozen=True)
 class UnknownFile:
-    """A file that is no known table."""
+    """A file that is no known table, and the one that it is nearest to."""
 
     name: str
     starts: str  # its first line, cut short; or what it is where it is no text
@@ -118,7 +117,7 @@ class UnknownFile:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What is at a path."""
+    """What is at a path: traces with their files and tables, and files that are none."""
 
     path: Path
     kind: str  # such as ``a synthetic twin``; empty for files as published
@@ -167,7 +166,7 @@ def _size(stored: int) -> str:
 
 LARGE = 128 << 20  # bytes of files, as they are stored, above which a sample is read
 SAMPLE = 32 << 20  # bytes of text that are read of a large file
-Progress = Callable[[int, int], None]
+Progress = Callable[[str, int, int], None]
 
 
 class _Found(NamedTuple):
@@ -184,42 +183,16 @@ def inspect(
     progress: Progress | None = None,
     **knobs: Any,
 ) -> Inspection:
-    r"""Recognise files by what they hold, and account for their rows.
+    """Recognise files by what they hold, and account for their rows.
 
-    Parameters
-    ----------
-    path : path
-        A file, or a folder of files and of folders with files; or tables that were saved, or
-        ``twin:NAME``.
-    strict : bool
-        Raise at the first bad row rather than count it.
-    everything : bool
-        Read all rows, however many. Otherwise the start of files is read where there is much.
-    progress : callable, optional
-        Called with bytes read and bytes in all.
-    **knobs
-        Arguments of the reader that tells servers, jobs and load, or of the twin.
+    ``path`` is a file, or a folder of files and of folders with files; or tables that were saved,
+    or ``twin:NAME``. With ``strict``, the first bad row is an error. Unless ``everything`` is to be
+    read, only the start of files is where there is much. ``progress`` is called with what is done,
+    bytes read, and bytes in all; ``knobs`` are arguments of the reader that tells servers, jobs and
+    load, or of the twin.
 
-    Raises
-    ------
-    TraceError
-        When there is nothing at the path; with ``strict``, at the first bad row.
-    UnknownName
-        For an argument that the reader or the twin does not have.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     size = Path(folder, "tasks.csv").write_text(
-    ...         "100,160,1,1,2,Terminated,1,0.01\n120,90,1,2,1,Failed,1,0.01\n"
-    ...     )
-    ...     found = inspect(folder)
-    >>> [file] = found.traces[0].files
-    >>> found.traces[0].name, file.table, file.read, *file.dropped
-    ('alibaba-v2017', 'batch_task', 2, 'end_time is before create_time')
-    >>> print(*file.unlike)
-    alibaba-v2018 batch_task: its rows have 9 fields, these have 8; field 3, job_name, is '1' ...
+    Raises TraceError when there is nothing at the path; with ``strict``, at the first bad row;
+    UnknownName for an argument that the reader or the twin does not have.
     """
     path = Path(path)
     if kind := without_reader(path):
@@ -258,26 +231,42 @@ class _Report:
     done: int = 0
 
     def trace(self, trace: RegisteredTrace, found: Sequence[_Found]) -> FoundTrace:
-        files = [self._file(trace, item) for item in found]
+        files, form = [self._file(trace, item) for item in found], trace.form
         fidelity, problem = None, "only a sample was read, which says nothing of servers and load"
         if self.everything:
-            alone = found[0].file if trace.form is None else self.path
-            fidelity, problem = _fidelity(trace, alone, self.strict, self.knobs)
-        return _found(trace, files, {item.name for item in found}, fidelity, problem)
+            path = self.path if form.tables else found[0].file
+            try:
+                reader = open_reader(path, trace=trace.name, strict=self.strict, **self.knobs)
+                fidelity, problem = reader.fidelity(), ""
+            except TraceError as error:
+                if self.strict and error.row is not None:
+                    raise
+                problem = str(error)
+        here = {item.name for item in found}
+        missing = [t for t in form.tables if t.name not in here]
+        return FoundTrace(
+            trace.name,
+            form.title,
+            form.published,
+            form.licence,
+            tuple(files),
+            tuple(MissingTable(t.name, t.needed, t.gives) for t in missing),
+            fidelity,
+            problem,
+        )
 
     def _file(self, trace: RegisteredTrace, item: _Found) -> FoundFile:
         stored = item.file.stat().st_size
         name = item.file.name if item.file == self.path else str(item.file.relative_to(self.path))
         if item.table is None:
             return FoundFile(name, item.name, stored, 1.0, None, None, {})
-        assert trace.form is not None  # it has the table
         source = Source(item.file, trace.form, strict=self.strict)
         reading = source.reading(item.name, item.file)
         blocks, problem, whole = reading.blocks, "", False
         try:
             for _ in reading:
                 if self.progress is not None:
-                    self.progress(self.done + blocks.stored, self.total)
+                    self.progress("reading", self.done + blocks.stored, self.total)
                 if not self.everything and blocks.unpacked >= SAMPLE:
                     break
             else:
@@ -306,21 +295,24 @@ class _Report:
 def _tables_of(
     file: Path, known: Sequence[RegisteredTrace]
 ) -> list[tuple[str, TableFile | None, str]]:
-    for other in WITHOUT_SCHEMA:
-        if other.fits(file):
-            return [(other.trace, None, other.name)]
-    likely = recognise(file, [trace.form for trace in known if trace.form is not None])
+    lines = first_lines(file)
+    likely = recognise(file, [trace.form for trace in known])
     if likely:
-        return [(form.name, table, table.name) for form, table in likely]
-    return [(t.name, None, "mapping") for t in known if t.form is None and t.reader.recognise(file)]
+        return [
+            (form.name, table if table.layout(lines) else None, table.name)
+            for form, table in likely
+        ]
+    readers = [trace for trace in known if trace.reader.recognise(file)]
+    return [(trace.name, None, "jobs" if trace.form.tables else "mapping") for trace in readers]
 
 
 def _unlike(item: _Found, form: Format) -> Iterable[str]:
     lines = first_lines(item.file)
-    for other in (trace.form for trace in registered_traces()):
-        for table in other.tables if other is not None and other.name != form.name else ():
-            if table.name == item.name and (why := likeness(table.schema, lines).why):
-                yield f"{other.name} {table.name}: {why}"  # type: ignore[union-attr]  # it has tables
+    for other in (trace.form for trace in registered_traces() if trace.form.name != form.name):
+        for table in other.tables:
+            alike = table.name == item.name and bool(table.schema.columns)
+            if alike and (why := likeness(table.schema, lines).why):
+                yield f"{other.name} {table.name}: {why}"
 
 
 def _unknown(file: Path, path: Path, known: Sequence[RegisteredTrace]) -> UnknownFile:
@@ -337,7 +329,7 @@ def _unknown(file: Path, path: Path, known: Sequence[RegisteredTrace]) -> Unknow
     what = looks_like(lines)
     if what and what != "JSON":
         return UnknownFile(name, what, "")
-    near = nearest(lines, [trace.form for trace in known if trace.form is not None])
+    near = nearest(lines, [trace.form for trace in known])
     text = "" if near is None else f"nearest to {near[0].name} {near[1].name}: {near[2].why}"
     if lines[0].startswith("{") and "batch size" in "\n".join(lines)[:2000]:
         text = (
@@ -357,40 +349,4 @@ def _has_fields(lines: Sequence[str]) -> bool:
     return len(first) > 1 and any(
         len({line.count(separator) for line in first}) == 1 and separator in first[0]
         for separator in (",", ";", "\t", "|")
-    )
-
-
-def _fidelity(
-    trace: RegisteredTrace, path: Path, strict: bool, knobs: dict[str, Any]
-) -> tuple[Fidelity | None, str]:
-    try:
-        return open_reader(path, trace=trace.name, strict=strict, **knobs).fidelity(), ""
-    except TraceError as error:
-        if strict and error.row is not None:
-            raise
-        return None, str(error)
-
-
-def _found(
-    trace: RegisteredTrace,
-    files: Sequence[FoundFile],
-    here: set[str],
-    fidelity: Fidelity | None,
-    problem: str,
-) -> FoundTrace:
-    form = trace.form
-    wanted = {t.name: MissingTable(t.name, t.needed, t.gives) for t in form.tables} if form else {}
-    for other in WITHOUT_SCHEMA:
-        if other.trace == trace.name:
-            missing = MissingTable(other.name, other.needed, other.gives)
-            wanted.setdefault(other.name, missing)
-    return FoundTrace(
-        trace.name,
-        form.title if form else trace.summary,
-        form.published if form else "nowhere: your own files",
-        form.licence if form else "your own",
-        tuple(files),
-        tuple(table for name, table in wanted.items() if name not in here),
-        fidelity,
-        problem,
     )

@@ -215,7 +215,7 @@ unknown hours'
 
 @dataclass(frozen=True, eq=False)
 class JobLog:
-    """The jobs of a log and the nodes they ran on."""
+    """The jobs of a log, as they happened, and the nodes they ran on."""
 
     jobs: Jobs
     nodes: Nodes
@@ -277,17 +277,11 @@ def open_jobs(
 def jobs_of(
     tables: Tables, *, job_type: str = "", nodes: Nodes | None = None, rows: bool = True
 ) -> JobLog:
-    """Jobs of the tables of a trace.
+    """Jobs of the tables of a trace, on these ``nodes`` instead of its own where they are given.
 
-    Parameters
-    ----------
-    job_type : str
-        The column of ``tables.jobs`` that tells the type of a job, or ``request``; by default one
-        that suits the format (:data:`TYPES`).
-    nodes : Nodes, optional
-        Instead of those of the trace.
-    rows : bool
-        Whether the log keeps its table ``rows``, which a replay has no use for.
+    ``job_type`` is the column of ``tables.jobs`` that tells the type of a job, or ``request``; by
+    default one that suits the format (:data:`TYPES`). Without ``rows``, the log does not keep its
+    table of that name, which a replay has no use for.
 
     Raises
     ------
@@ -716,23 +710,16 @@ def save_swf(log: JobLog, path: Path) -> None:
 
     Raises StoreError when it cannot be written.
     """
-    rows, device = log.rows, log.played.device
-    size = np.ceil(rows["tasks"].to_numpy() * rows[device].to_numpy() - 1e-9)
-    parts = int((size != rows["tasks"].to_numpy() * rows[device].to_numpy()).sum())
+    rows, jobs, device = log.rows, log.jobs, log.played.device
+    exact = rows["tasks"].to_numpy() * rows[device].to_numpy()
+    size = np.ceil(exact - 1e-9)
+    parts = int((size != exact).sum())
     place = {name: n for n, name in enumerate(rows["name"].to_list(), 1)}
-    after = np.array(
-        [
-            place[str(log.jobs.id[log.jobs.after[first]])] if last > first else -1
-            for first, last in zip(log.jobs.after_from[:-1], log.jobs.after_from[1:])
-        ],
-        dtype=np.int64,
-    )
-    numbered = {
-        name: rows[column].rank("dense").cast(pl.Int64)
-        for name, column in (("user", "user"), ("application", "type"))
-    }
-    status = {"completed": 1, "failed": 0, "cancelled": 5, "COMPLETED": 1, "FAILED": 0}
-    status |= {"CANCELLED": 5, "TIMEOUT": 0, "Pass": 1, "Failed": 0, "Killed": 5, "Succeeded": 1}
+    spans = zip(jobs.after_from[:-1], jobs.after_from[1:])
+    # The format has room for one job that comes before: the first.
+    after = [place[str(jobs.id[jobs.after[i]])] if last > i else -1 for i, last in spans]
+    number = {"completed": 1, "failed": 0, "cancelled": 5, "COMPLETED": 1, "FAILED": 0}
+    number |= {"CANCELLED": 5, "TIMEOUT": 0, "Pass": 1, "Failed": 0, "Killed": 5, "Succeeded": 1}
     table = pl.DataFrame(
         {
             "job": np.arange(1, len(rows) + 1),
@@ -742,9 +729,10 @@ def save_swf(log: JobLog, path: Path) -> None:
             "processors": size,
             "requested_processors": size,
             "requested_time": rows["limit"],
-            "status": rows["status"].replace_strict(status, default=-1, return_dtype=pl.Int64),
-            **numbered,
-            "preceding": after,
+            "status": rows["status"].replace_strict(number, default=-1, return_dtype=pl.Int64),
+            "user": rows["user"].rank("dense").cast(pl.Int64),
+            "application": rows["type"].rank("dense").cast(pl.Int64),
+            "preceding": np.array(after, dtype=np.int64),
         }
     )
     header = {

@@ -16,16 +16,11 @@ from gangwise.traces.work import period
 
 
 def summary(log: JobLog, tables: Tables, bins: int = 12) -> dict[str, Any]:
-    """What is in a log, ready for JSON: load over time, sizes, waits, run times, users.
+    """What is in a log made of ``tables``, ready for JSON: load, sizes, waits, run times, users.
 
     Times are in seconds; ``None`` where the log does not say. ``implied_load`` is that of the whole
     log (:func:`~gangwise.traces.tables.implied_load`), as ``gangwise trace inspect`` has it, and
     ``load`` that of each of ``bins`` equal periods; they count jobs that cannot be played, too.
-
-    Parameters
-    ----------
-    tables : Tables
-        Of which it was made.
     """
     rows, nodes = log.rows, log.nodes
     wait = (rows["start"] - rows["submit"]).drop_nulls()

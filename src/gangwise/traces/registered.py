@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,11 +18,6 @@ from gangwise.traces.format import (
     looks_like,
     recognise,
 )
-from gangwise.traces.formats.kubernetes import is_dump
-from gangwise.traces.formats.philly import is_job_log
-from gangwise.traces.formats.slurm import is_sacct_json
-from gangwise.traces.formats.slurm_notation import is_node_list
-from gangwise.traces.formats.swf import is_swf
 from gangwise.traces.io.blocks import regular
 from gangwise.traces.io.text import first_lines, header_of, listed
 from gangwise.traces.tables import Tables, Trace, load_tables
@@ -42,7 +36,10 @@ def open_tables(path: Path | str, *, trace: str = "", **knobs: Any) -> Tables:
     path = Path(path)
     kind = without_reader(path)
     if not kind:
-        return open_reader(path, trace=trace, **knobs).scan()
+        tables = open_reader(path, trace=trace, **knobs).scan()
+        if tables.no_jobs:
+            raise TraceError(tables.no_jobs, path)
+        return tables
     found = ready_tables(path, knobs)
     for knob in knobs:
         known = [] if path.exists() else arguments(path.name)
@@ -103,11 +100,10 @@ def reader_of(path: Path, trace: str = "") -> Any:
         return readers[fit[0]]
     if fit:
         raise TraceError(f"this could be {' or '.join(fit)}; choose one with trace=", path)
+    what, found = "first line", listed(header_of(path), 12) or "nothing readable"
     if path.is_dir():
-        found = ", ".join(sorted(item.name for item in path.iterdir())[:12]) or "an empty directory"
-    else:
-        found = listed(header_of(path), 12) or "nothing readable"
-    what = "files" if path.is_dir() else "first line"
+        names = sorted(item.name for item in path.iterdir())[:12]
+        what, found = "files", ", ".join(names) or "an empty directory"
     texts = [file for file in files_of(path) if not looks_like(first_lines(file))]
     people = [file for file in all_files(path) if is_for_people(first_lines(file, 2))]
     hint = ""
@@ -123,38 +119,21 @@ def reader_of(path: Path, trace: str = "") -> Any:
 
 
 class RegisteredTrace(NamedTuple):
-    """A registered trace; ``form`` is None for one that has no format of its own."""
+    """A registered trace; ``form`` has no tables where the files are a user's own."""
 
     name: str
     summary: str
     reader: Any
-    form: Format | None
-
-
-class OtherTable(NamedTuple):
-    """A table that is no rows of columns, of which only the reader knows more."""
-
-    trace: str
-    name: str
-    fits: Callable[[Path], bool]
-    gives: str
-    needed: bool
-
-
-WITHOUT_SCHEMA = (
-    OtherTable("kubernetes", "pods and nodes", is_dump, "jobs and servers", True),
-    OtherTable("philly", "job_log", is_job_log, "jobs", True),
-    OtherTable("slurm-sacct", "jobs", is_sacct_json, "jobs, as JSON or as a listing", True),
-    OtherTable("slurm-sacct", "nodes", is_node_list, "servers", False),
-    OtherTable("swf", "jobs", is_swf, "jobs, and how many processors there are", True),
-)
+    form: Format
 
 
 def registered_traces() -> list[RegisteredTrace]:
     found = []
     for name, entry in entries("trace").items():
         reader = entry.load()
-        found.append(RegisteredTrace(name, entry.summary, reader, getattr(reader, "FORMAT", None)))
+        own = Format(name, entry.summary, "nowhere: your own files", "your own", ())
+        form = getattr(reader, "FORMAT", own)
+        found.append(RegisteredTrace(name, entry.summary, reader, form))
     return found
 
 
@@ -165,31 +144,19 @@ def described() -> list[dict[str, Any]]:
     ['alibaba-v2017', 'alibaba-v2018']
     """
     found = []
-    for name, summary, _, known in registered_traces():
-        form = known or Format(name, summary, "nowhere: your own files", "your own", ())
-        tables = {
-            t.name: {
-                "name": t.name,
-                "gives": t.gives,
-                "needed": t.needed,
-                "parts": t.parts,
-                "columns": [column.name for column in t.schema.columns],
-            }
-            for t in form.tables
-        }
-        for _, table, _, gives, needed in (t for t in WITHOUT_SCHEMA if t.trace == name):
-            other = {"name": table, "gives": gives, "needed": needed, "parts": False, "columns": []}
-            tables.setdefault(table, other)
-        about = {key: getattr(form, key) for key in ("title", "published", "licence", "span")}
-        found.append(
+    for name, summary, _, form in registered_traces():
+        tables = [
             {
-                "name": name,
-                "summary": summary,
-                **about,
-                "size": form.size,
-                "sha256": dict(form.sha256),
-                "checksums": form.checksums,
-                "tables": [*tables.values()],
+                "name": table.name,
+                "gives": table.gives,
+                "needed": table.needed,
+                "parts": table.parts,
+                "columns": [column.name for column in table.schema.columns],
             }
-        )
+            for table in form.tables
+        ]
+        keys = ("title", "published", "licence", "span", "size")
+        about = {"name": name, "summary": summary, **{key: getattr(form, key) for key in keys}}
+        digests = {"sha256": dict(form.sha256), "checksums": form.checksums}
+        found.append({**about, **digests, "tables": tables})
     return found

@@ -62,18 +62,11 @@ class Batches:
 
 
 class Source:
-    """The files of one trace.
+    """The files of one trace, in a folder, or one of them.
 
-    Parameters
-    ----------
-    path : path
-        A directory with the files, or one of them.
-    named : mapping of str to Path
-        Files by table, which are read whatever is in them.
-    strict : bool
-        Raise at the first bad row rather than leave it out and report it.
-
-    Raises TraceError when there is no such file or directory.
+    Files that are ``named`` by table are read whatever is in them; with ``strict``, the first bad
+    row is an error rather than left out and reported. Raises TraceError when there is no such file
+    or directory.
     """
 
     def __init__(
@@ -169,8 +162,7 @@ class Source:
     def reading(self, table: str, file: Path) -> Reading:
         wanted = self.form.table(table)
         schema = wanted.layout(first_lines(file)) or wanted.schema
-        others = [other.schema for other in self.form.tables if other.name != table]
-        return Reading(file, schema, others=others, strict=self.strict)
+        return Reading(file, schema, strict=self.strict)
 
 
 def _in_parts(files: list[Path]) -> list[Path]:

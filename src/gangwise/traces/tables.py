@@ -22,7 +22,7 @@ import polars as pl
 from gangwise.core.arrays import Floats
 from gangwise.core.clock import Clock
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import SAVED, Format, files_of, recognise
+from gangwise.traces.format import SAVED, Format, all_files, files_of, recognise
 from gangwise.traces.io.account import Stage, reason_lines, reasons_plain
 from gangwise.traces.source import Source
 from gangwise.traces.work import (
@@ -41,27 +41,7 @@ UNITS = {"cpu": "cores", "mem": "GiB", "gpu": "GPUs"}
 
 @dataclass(frozen=True)
 class Fidelity:
-    """What became of a trace.
-
-    Examples
-    --------
-    >>> report = Fidelity(
-    ...     "my-trace",
-    ...     (Stage("pods.csv", 3, 2, {"cpu is negative": (1, 4)}),),
-    ...     0.0,
-    ...     7200.0,
-    ...     1,
-    ...     2,
-    ...     {"cpu": 8.0},
-    ...     {"cpu": 0.25},
-    ... )
-    >>> print(report)
-    my-trace: 1 servers, 2 jobs, 0 s to 7200 s (2 h)
-      pods.csv: 3 read, 2 kept
-               1  cpu is negative (first in row 4)
-      device type         capacity  unit     implied load
-      cpu                        8  cores            25 %
-    """
+    """What became of a trace: how much was read and left out, and the load that it implies."""
 
     trace: str  # registered name of the format
     stages: tuple[Stage, ...]  # rows read, kept and dropped, file by file and step by step
@@ -104,9 +84,8 @@ class Fidelity:
             lines.append(f"  {stage.name}: {stage.read} read, {stage.kept} kept")
             lines += reason_lines(stage.dropped)
         if self.capacity:
-            lines.append(
-                f"  {'device type':<16s}{'capacity':>12s}  {'unit':<8s}{'implied load':>13s}"
-            )
+            heads = "device type", "capacity", "unit", "implied load"
+            lines.append("  {:<16s}{:>12s}  {:<8s}{:>13s}".format(*heads))
         for device, total in self.capacity.items():
             unit = self.units[device.split(":")[0]]
             load = f"{100 * self.load[device]:.3g} %" if device in self.load else "-"
@@ -196,8 +175,7 @@ def of_tables(tables: Tables) -> Fidelity:
                 "their true lifetimes may be longer; the implied load counts them until then"
             )
         if "started" in tables.jobs.columns:
-            never = int(work(timed)["run"].is_null().sum())
-            if never:
+            if never := int(work(timed)["run"].is_null().sum()):
                 notes.append(f"{never} jobs never started; they waited, and held no devices")
             waited = waits_of(timed)
             if waited.size:
@@ -215,13 +193,13 @@ def of_tables(tables: Tables) -> Fidelity:
                 f"{len(tables.jobs) - len(timed)} jobs have no time of creation or deletion; the "
                 "implied load leaves them out"
             )
-        for name in UNITS:
-            unknown = tables.jobs[name].null_count()
-            if unknown:
-                notes.append(
-                    f"{unknown} jobs do not say how much {name} they request; the implied load "
-                    "counts it as none"
-                )
+        unknown = {name: tables.jobs[name].null_count() for name in UNITS}
+        notes += [
+            f"{count} jobs do not say how much {name} they request; the implied load counts it as "
+            "none"
+            for name, count in unknown.items()
+            if count
+        ]
     return Fidelity(
         tables.trace,
         tables.stages,
@@ -336,6 +314,8 @@ class Tables:
         format does not say.
     clock : Clock, optional
         Where time 0 lies; None where the format does not say.
+    no_jobs : str
+        Why there are no jobs, and what to do, where the files are of servers alone.
     """
 
     trace: str
@@ -347,6 +327,7 @@ class Tables:
     units: Mapping[str, str] = field(default_factory=lambda: dict(UNITS))
     events: pl.DataFrame | None = None
     clock: Clock | None = None
+    no_jobs: str = ""
 
 
 def server_table(rows: Iterable[tuple[Any, ...]] = ()) -> pl.DataFrame:
@@ -364,17 +345,10 @@ class Trace(Protocol):
         """Whether a file, or a file of a directory, has this format, by its first bytes."""
 
     def scan(self) -> Tables:
-        """Read servers and jobs, once."""
+        """Servers and jobs of the trace, which is read once."""
 
     def fidelity(self) -> Fidelity:
         """What was read, what was left out, and what the trace asks of its cluster."""
-
-
-def name_of(trace: Trace | Tables) -> str:
-    if isinstance(trace, Tables):
-        return trace.trace
-    form: Format | None = getattr(trace, "FORMAT", None)
-    return form.name if form is not None else trace.fidelity().trace
 
 
 class Reader(ABC):
@@ -395,7 +369,9 @@ class Reader(ABC):
 
     @classmethod
     def recognise(cls, path: Path | str) -> bool:
-        return any(recognise(file, [cls.FORMAT]) for file in files_of(Path(path)))
+        # What is no rows may be called anything.
+        files = all_files if any(table.begins for table in cls.FORMAT.tables) else files_of
+        return any(recognise(file, [cls.FORMAT]) for file in files(Path(path)))
 
     @cached_property
     def tables(self) -> Tables:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import declared
 from gangwise.traces.formats.tabular import Section, Tabular
@@ -87,27 +87,22 @@ class Dag:
         return level
 
     @cached_property
-    def circle(self) -> Ints:
-        """Number of the circle that each task is on; -1 for none. Shape [tasks].
-
-        Circles that share a task have one number.
-        """
+    def on_circle(self) -> Bools:
+        """Whether each task waits for itself, directly or through others. Shape [tasks]."""
         from scipy.sparse import coo_array  # here: few logs have circles
         from scipy.sparse.csgraph import connected_components
 
-        stuck = np.flatnonzero(self.level < 0)
-        place = np.full(self.tasks, -1, np.int64)
-        place[stuck] = np.arange(stuck.size)
-        inside = (place[self.child] >= 0) & (place[self.parent] >= 0)
-        a, b = place[self.parent[inside]], place[self.child[inside]]
-        graph = coo_array((np.ones(a.size), (a, b)), shape=(stuck.size, stuck.size))
-        circle = np.full(self.tasks, -1, np.int64)
-        if stuck.size:
-            _, group = connected_components(graph, connection="strong")
-            on = np.bincount(group)[group] > 1
-            on[a[a == b]] = True
-            circle[stuck[on]] = group[on]
-        return circle
+        stuck = self.level < 0
+        if not stuck.any():
+            return stuck
+        inside = stuck[self.child] & stuck[self.parent]
+        a, b = self.parent[inside], self.child[inside]
+        graph = coo_array((np.ones(a.size), (a, b)), shape=(self.tasks, self.tasks))
+        # A strongly connected component of several tasks is one circle, or several that meet.
+        _, group = connected_components(graph, connection="strong")
+        on: Bools = np.bincount(group)[group] > 1
+        on[a[a == b]] = True
+        return on
 
     def finish(self, duration: Floats) -> Floats:
         """When each task ends at the earliest, every one starting as soon as its parents end.
@@ -115,7 +110,9 @@ class Dag:
         The largest over the tasks of a job is the length of its critical path. ``duration`` is of
         shape [tasks]. Raises TraceError when tasks wait for each other in a circle.
         """
-        self._refuse_circles()
+        if self.on_circle.any():
+            some = np.flatnonzero(self.on_circle)[:12].tolist()
+            raise TraceError(f"tasks wait for each other in a circle: {some}")
         done = np.array(duration, dtype=np.float64)
         depth = self.level[self.child]
         by_depth = np.argsort(depth, kind="stable")
@@ -126,12 +123,6 @@ class Dag:
             first_of = np.flatnonzero(np.diff(child, prepend=-1))
             done[child[first_of]] += np.maximum.reduceat(done[self.parent[edges]], first_of)
         return done
-
-    def _refuse_circles(self) -> None:
-        on = np.flatnonzero(self.circle >= 0)
-        if on.size:
-            same = np.flatnonzero(self.circle == self.circle[on[0]])
-            raise TraceError(f"tasks wait for each other in a circle: {same[:12].tolist()}")
 
 
 def _sorted_once(child: Ints, parent: Ints) -> tuple[Ints, Ints]:
@@ -213,13 +204,13 @@ def _edges(tasks: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
     dag = named.filter(pl.col("id").is_not_null())
     mine = dag.filter("used")
     tokens = name.str.split("_").list.slice(1)
-    said = mine.select(
+    waiting = mine.select(
         "job",
         child="index",
         doubtful=pl.col("cut") & ~name.str.ends_with("_"),
         id=pl.when("cut").then(tokens.list.head(tokens.list.len() - 1)).otherwise(tokens),
     )
-    waits = said.explode("id").filter(pl.col("id").is_not_null())
+    waits = waiting.explode("id").filter(pl.col("id").is_not_null())
     waits = waits.select("job", "child", pl.col("id").cast(pl.Int64)).unique()
     known = dag.select("job", "id", "used", parent="index")
     edges = waits.join(known, on=["job", "id"], how="left").sort("child", "parent")
@@ -229,7 +220,7 @@ def _edges(tasks: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
             used & pl.col("id").is_null() & ~name.str.starts_with("task_")
         ).height,
         "cut": int(mine["cut"].sum()),
-        "doubtful": int(said["doubtful"].sum()),
+        "doubtful": int(waiting["doubtful"].sum()),
         "lost": edges["used"].null_count(),
         "unused": edges.filter(~used).height,
         "shared": int(mine.select(pl.struct("job", "id").is_duplicated().sum()).item()),
@@ -263,7 +254,7 @@ def batch_jobs(
     )
     stages += [stage] * bool(stage.dropped)
     dag, counts = _graph(frame, kept)
-    on = dag.circle >= 0
+    on = dag.on_circle
     if on.any():
         task, job, row = kept.filter(pl.Series(on)).select("task_name", "job_name", "row").row(0)
         what = f"task {task} of job {job}, row {row}, waits for itself"
@@ -330,17 +321,10 @@ WORKLOADS = {
 
 
 class AlibabaV2018(Tabular):
-    """Reader of cluster-trace-v2018.
+    """Reader of cluster-trace-v2018; without ``machine_meta`` there are no servers.
 
-    Parameters
-    ----------
-    path : path
-        A directory with the files, or one of them. Without ``machine_meta`` there are no servers.
-    workload : {"batch", "containers", "both"}
-        Where jobs come from.
-    statuses : sequence of str
-        Batch tasks that are used; the others are left out and counted. Or one text, separated by
-        ``|``.
+    ``workload`` says where jobs come from: ``batch``, ``containers`` or ``both``. Batch tasks whose
+    status is not among ``statuses`` (or in a text, separated by ``|``) are left out and counted.
     """
 
     FORMAT = FORMAT

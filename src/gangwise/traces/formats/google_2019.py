@@ -21,6 +21,10 @@ NAME = "google-2019"
 FIRST = "start_after_collection_ids"
 ENDS = {4: "EVICT", 5: "FAIL", 6: "FINISH", 7: "KILL", 8: "LOST"}
 ALLOC_SET = 1
+REQUESTS = {"task": "instance_index"}
+REQUESTS |= {"cpu": "resource_request.cpus", "mem": "resource_request.memory"}
+MACHINES = {"machine_id": "machine", "type": "event", "platform_id": "platform"}
+MACHINES |= {"capacity.cpus": "cpu", "capacity.memory": "mem"}
 
 
 class Google2019(GoogleReader):
@@ -53,15 +57,7 @@ class Google2019(GoogleReader):
         )
         inside = frame.filter(pl.col("alloc_collection_id") > 0)
         self._inside.update(int(job) for job in inside["collection_id"].unique())
-        requests = (
-            {
-                "task": "instance_index",
-                "cpu": "resource_request.cpus",
-                "mem": "resource_request.memory",
-            }
-            if tasks
-            else {}
-        )
+        requests = REQUESTS if tasks else {}
         return frame.select(
             "part",
             "row",
@@ -132,34 +128,20 @@ class Google2019(GoogleReader):
         absent = sum(any(name not in here for name in first) for first in wanted.values())
         after = {job: [n for n in first if n in here] for job, first in wanted.items()}
         whole = _together(sorted(here, key=int), after)
-        for count, text in (
-            (absent, "start after a collection that is no job of the window; that is left out"),
-            (
-                len(here & set(map(str, self._inside))),
-                "run in an alloc set, which reserved what they request before",
-            ),
-            (
-                len(here & set(map(str, self._bound))),
-                "have constraints on the attributes of machines; they are not used",
-            ),
-        ):
-            if count:
-                self.notes.append(f"{count} jobs {text}")
+        inside, bound = (len(here & {*map(str, jobs)}) for jobs in (self._inside, self._bound))
+        counts = {
+            "start after a collection that is no job of the window; that is left out": absent,
+            "run in an alloc set, which reserved what they request before": inside,
+            "have constraints on the attributes of machines; they are not used": bound,
+        }
+        self.notes += [f"{count} jobs {text}" for text, count in counts.items() if count]
         return jobs.with_columns(
             job=pl.col("name").replace_strict(whole, return_dtype=pl.String),
             after=pl.Series(["|".join(after.get(n, ())) for n in jobs["name"]], dtype=pl.String),
         )
 
     def _machines(self, end: int) -> Machines:
-        events = pl.concat(list(self._batches("machine_events", lambda: False))).rename(
-            {
-                "machine_id": "machine",
-                "type": "event",
-                "capacity.cpus": "cpu",
-                "capacity.memory": "mem",
-                "platform_id": "platform",
-            }
-        )
+        events = pl.concat(list(self._batches("machine_events", lambda: False))).rename(MACHINES)
         return machines_of(events, 1, 2, self.first, end, [f.name for f in self.files])
 
 

@@ -81,9 +81,6 @@ class Order:
         self.latest = max(self.latest, int(within.max() or 0))  # type: ignore[arg-type]  # polars types max as any Python value; this column is Int64
 
 
-TOGETHER = 8  # summaries that become one: a row is summed up log₈ of the batches often
-
-
 @dataclass
 class Lives:
     """Summaries of all keys (columns that name a job or task) that occur in events.
@@ -95,25 +92,26 @@ class Lives:
     codes: Codes
     end: int = NEVER - 1
     order: Order = field(default_factory=Order)
-    _levels: list[list[pl.DataFrame]] = field(default_factory=list)
+    _known: list[pl.DataFrame] = field(default_factory=list)
+    _new: list[pl.DataFrame] = field(default_factory=list)
 
     @property
     def empty(self) -> bool:
-        return not self._levels
+        return not (self._known or self._new)
 
     def add(self, events: pl.DataFrame) -> None:
         """Take in events: ``part row time event``, the keys, and ``cpu mem`` where there are."""
         if events.is_empty():
             return
         self.order.add(events)
-        piece = _combine(_lift(events, self.keys, self.codes, self.end), self.keys)
-        for level in self._levels:
-            level.append(piece)
-            if len(level) < TOGETHER:
-                return
-            piece = _combine(pl.concat(level), self.keys)
-            level.clear()
-        self._levels.append([piece])
+        self._new.append(_combine(_lift(events, self.keys, self.codes, self.end), self.keys))
+        # Only when there is as much that is new as was known: a row is summed up log₂ times.
+        if sum(map(len, self._new)) > sum(map(len, self._known)):
+            self._join()
+
+    def _join(self) -> None:
+        whole = pl.concat([*self._known, *self._new])
+        self._known, self._new = [_combine(whole, self.keys)], []
 
     def frame(self) -> pl.DataFrame:
         """One row per key, in microseconds; null where there is no such event.
@@ -123,8 +121,7 @@ class Lives:
         there), ``code`` (of that end), ``cpu mem`` (first given), ``changed`` (given differently
         later).
         """
-        whole = pl.concat([piece for level in self._levels for piece in level])
-        self._levels = [[_combine(whole, self.keys)]]
+        self._join()
         ended = pl.col("ended") // CODES
         there = (
             ended.is_null()
@@ -133,7 +130,7 @@ class Lives:
             | ((pl.col("submitted") == ended) & (pl.col("balance") > 0))
         ).fill_null(False)
         return (
-            self._levels[0][0]
+            self._known[0]
             .select(
                 *self.keys,
                 "place",
@@ -152,10 +149,7 @@ class Lives:
 
 @dataclass
 class Users:
-    """The user of each job, the first by name where it has several.
-
-    What is new is only looked at again when there is as much of it as of what was known.
-    """
+    """The user of each job, the first by name where it has several."""
 
     _known: pl.DataFrame = field(
         default_factory=lambda: pl.DataFrame(schema={"job": pl.Int64, "user": pl.String})
@@ -253,37 +247,23 @@ def usable(
     if late:
         why.append(("ended before the window", pl.col("deleted") < begin))
     if window.present == "drop":
-        why.append(
-            (
-                f"there before the {'window' if late else 'trace'} begins, so its arrival is "
-                f"not {'in it' if late else 'known'}",
-                created < begin,
-            )
-        )
+        where, how = ("window", "in it") if late else ("trace", "known")
+        text = f"there before the {where} begins, so its arrival is not {how}"
+        why.append((text, created < begin))
     if what == "tasks":
         why.append(("its request is empty in every row", pl.col("cpu").is_null()))
     kept, stage = leave_out_of(what, lives, why, files)
-    notes = [
-        f"{count} {what} {text}"
-        for count, text in (
-            (
-                int((kept["created"] < begin).sum()),
-                "were there before the window begins; they are let arrive at its start",
-            ),
-            (
-                int((kept["submits"] > 1).sum()),
-                "were submitted more than once; each lasts from the first SUBMIT to the last end, "
-                "waits in between included",
-            ),
-            (int(kept["changed"].sum()), "gave another request later; the first one given is used"),
-            (
-                int(kept["deleted"].is_null().sum()),
-                "are still there at the end of the window; they end with it (status is empty)",
-            ),
-        )
-        if count
-    ]
-    return kept, stage, notes
+    again = "were submitted more than once; each lasts from the first SUBMIT to the last end, "
+    true_of = {
+        "were there before the window begins; they are let arrive at its start": created < begin,
+        f"{again}waits in between included": pl.col("submits") > 1,
+        "gave another request later; the first one given is used": pl.col("changed"),
+        "are still there at the end of the window; they end with it (status is empty)": (
+            pl.col("deleted").is_null()
+        ),
+    }
+    counts = {text: kept.select(rows.sum()).item() for text, rows in true_of.items()}
+    return kept, stage, [f"{count} {what} {text}" for text, count in counts.items() if count]
 
 
 def job_rows(
@@ -378,15 +358,9 @@ def machines_of(
         .sort("machine")
     )
     there = pl.col("machine").is_in(moves["machine"].unique().to_list())
-    kept, stage = leave_out_of(
-        "machines",
-        about,
-        (
-            ("never there during the window", ~there),
-            ("its capacity is empty in every row", cpu.is_null()),
-        ),
-        files,
-    )
+    why = [("never there during the window", ~there)]
+    why.append(("its capacity is empty in every row", cpu.is_null()))
+    kept, stage = leave_out_of("machines", about, why, files)
     servers = kept.select(
         row=pl.col("place") % ROWS,
         name=pl.col("machine").cast(pl.String),
@@ -395,13 +369,9 @@ def machines_of(
         mem="mem",
         gpu=pl.lit(0.0),
     )
-    moves = (
-        moves.join(kept, on="machine", how="semi")
-        .sort("at", "machine")
-        .select(
-            time=(pl.col("at") - begin) / 1e6, server=pl.col("machine").cast(pl.String), up="up"
-        )
-    )
+    name, seconds = pl.col("machine").cast(pl.String), (pl.col("at") - begin) / 1e6
+    moves = moves.join(kept, on="machine", how="semi").sort("at", "machine")
+    moves = moves.select(time=seconds, server=name, up="up")
     platforms = rows.filter(pl.col("platform") != "")["platform"].n_unique()
     notes = [
         f"machines are of {platforms} platforms; a platform is no GPU model, so model is empty"
@@ -424,17 +394,9 @@ NUMBER = re.compile(r"(?:part|events)-(\d+)(?:-of-\d+)?\.")
 class GoogleReader(Reader):
     """A reader of events of tasks, of jobs and of machines.
 
-    Parameters
-    ----------
-    path : path
-        The folder with the tables, or one of its files.
-    hours : float, optional
-        Length of the window; as long as the files otherwise.
-    begin : float
-        Hours from the start of the trace to the window.
-    present : {"drop", "start"}
-        What becomes of tasks that were there before the window begins: left out, since their
-        arrival is not in it, or let arrive at its start.
+    The window begins ``begin`` hours into the trace and is ``hours`` long, as long as the files by
+    default. Tasks that were ``present`` before it begins are left out (``drop``), since their
+    arrival is not in it, or let arrive at its ``start``.
     """
 
     CODES: ClassVar[Codes]

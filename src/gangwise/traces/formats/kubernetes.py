@@ -33,12 +33,6 @@ SERIES += ("kube_pod_container_resource_requests", "kube_pod_container_resource_
 NODES = ("kube_node_status_allocatable", "kube_node_labels", "kube_node_info")
 
 
-def is_export(file: Path) -> bool:
-    """Whether a file is an answer of Prometheus with series of pods or nodes."""
-    start = beginning(file)
-    return start.startswith("{") and '"resultType"' in start and '"kube_' in start
-
-
 def samples(series: Mapping[str, Any]) -> list[tuple[float, float]]:
     found = series["values"] if "values" in series else [series["value"]]
     return [(float(time), float(value)) for time, value in found]
@@ -64,10 +58,9 @@ def records_of(every: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     last = max(times, default=0.0)
     step = min((b - a for a, b in zip(sorted(times), sorted(times)[1:])), default=0.0)
     for name, node in nodes.items():
+        about = {"name": name, "labels": node["labels"]}
         status = {"allocatable": node["allocatable"]}
-        yield {"kind": "Node", "metadata": {"name": name, "labels": node["labels"]}, "spec": {}} | {
-            "status": status
-        }
+        yield {"kind": "Node", "metadata": about, "spec": {}, "status": status}
     for (space, name, _), pod in pods.items():
         yield _record(space, name, pod, last - step)
 
@@ -320,17 +313,13 @@ def requests_of(spec: Mapping[str, Any]) -> tuple[float, float, float]:
     alone: list[tuple[float, float, float]] = []
     for container in spec.get("initContainers") or ():
         # One that is restarted always goes on beside the others; the rest run one by one before.
-        (together if container.get("restartPolicy") == "Always" else alone).append(
-            _asked(container)
-        )
+        beside = container.get("restartPolicy") == "Always"
+        (together if beside else alone).append(_asked(container))
     extra = resources(spec.get("overhead") or {})
-    found = [
-        max(sum(column), *largest) + more
-        for column, largest, more in zip(
-            zip((0.0, 0.0, 0.0), *together), zip((0.0, 0.0, 0.0), *alone), extra
-        )
-    ]
-    return found[0], found[1], found[2]
+    nothing = (0.0, 0.0, 0.0)
+    both = zip(zip(nothing, *together), zip(nothing, *alone), extra)
+    cpu, mem, gpu = (max(sum(column), *largest) + more for column, largest, more in both)
+    return cpu, mem, gpu
 
 
 def _asked(container: Mapping[str, Any]) -> tuple[float, float, float]:
@@ -382,12 +371,6 @@ def _ends(status: Mapping[str, Any]) -> Iterator[float]:
     yield from (end for end in map(seconds, texts) if end is not None)
 
 
-def is_dump(file: Path) -> bool:
-    start = beginning(file)
-    kinds = r'"kind":\s*"(?:Pod|PodList|Node|NodeList|Workload|WorkloadList)"'
-    return start.startswith("{") and '"items"' in start and re.search(kinds, start) is not None
-
-
 class Kubernetes(Reader):
     """Reader of a dump of pods, or of a folder with dumps of pods and nodes.
 
@@ -400,14 +383,10 @@ class Kubernetes(Reader):
         super().__init__(path, strict=strict)
         self.gangs = gangs
 
-    @classmethod
-    def recognise(cls, path: Path | str) -> bool:
-        return any(is_dump(file) or is_export(file) for file in all_files(Path(path)))
-
     def _read(self) -> Tables:
         path = self.source.path
         folder = path if path.is_dir() else path.parent
-        files = [f for f in all_files(folder) if is_dump(f) or is_export(f)]
+        files = [f for f in all_files(folder) if self.FORMAT.table("pods and nodes").fits(f)]
         pods: list[Pod] = []
         admitted: list[Pod] = []
         ranked = dict[str, str]()
@@ -417,7 +396,7 @@ class Kubernetes(Reader):
         owners: dict[tuple[str, str], tuple[str, str]] = {}
         series: list[Any] = []
         for file in files:
-            exported = is_export(file)
+            exported = '"resultType"' in beginning(file)
             found = read_records(file, "data.result" if exported else "items")
             digests[file.name] = found.digest
             account = Account(file, self.source.strict)
@@ -444,9 +423,8 @@ class Kubernetes(Reader):
                     elif kind == "WorkloadPriorityClass":
                         continue
                     else:
-                        account.leave_out(
-                            row, f"a {kind or 'record'}, which is no pod, workload or node"
-                        )
+                        what = f"a {kind or 'record'}, which is no pod, workload or node"
+                        account.leave_out(row, what)
                     latest = max(latest, *_times(record))
                 except (KeyError, TypeError, AttributeError, ValueError) as error:
                     why = str(error) if isinstance(error, _BadError) else "a field is missing"
@@ -490,9 +468,7 @@ def _series(records: list[Any], account: Account) -> list[Any]:
             if record["metric"].get("__name__") in (*SERIES, *NODES):
                 found.append(record)
             else:
-                account.leave_out(
-                    row, "a series that says nothing of when pods run and what they ask for"
-                )
+                account.leave_out(row, SILENT)
         except (KeyError, TypeError, AttributeError, ValueError):
             account.refuse(row, "the series is not as Prometheus prints it")
     return found
@@ -502,9 +478,8 @@ SEEN = (
     "pods and nodes are as series of kube-state-metrics tell: times that no series gives are those "
     "of the samples; a pod without samples at the end was deleted after its last one"
 )
+SILENT = "a series that says nothing of when pods run and what they ask for"
 ENDED = ("Succeeded", "Failed")
-
-
 FIXED = "of a DaemonSet, or static: on its node whatever is decided"
 GONE = "what was deleted before the dump is not in it: the load before is more than told"
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import ast
 import itertools
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +26,8 @@ import numpy as np
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import TraceError, UnknownName
 from gangwise.traces.format import declared
+from gangwise.traces.io.json_records import document
 from gangwise.traces.io.reading import Table, read_table
-from gangwise.traces.io.text import read_text
 
 MODELS = ("k80", "p100", "v100")
 """GPU models, oldest first. The ``…_unconsolidated`` tables are of workers spread over servers."""
@@ -50,7 +49,9 @@ class GavelThroughputs:
 
     def __init__(self, file: Path | str, unconsolidated: bool = False):
         self.path = _find(Path(file))
-        tables, digest = _load(self.path)
+        tables, digest = document(self.path)
+        if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
+            raise TraceError("expected GPU models, and under each its jobs", self.path)
         self.digests = {self.path.name: digest}
         suffix = "_unconsolidated" if unconsolidated else ""
         self.models = MODELS
@@ -75,13 +76,8 @@ class GavelThroughputs:
             key = ast.literal_eval(text)
         except (ValueError, SyntaxError):
             key = None
-        if not (
-            isinstance(key, tuple)
-            and len(key) == 2
-            and isinstance(key[0], str)
-            and isinstance(key[1], int)
-            and key[1] > 0
-        ):
+        kinds = [type(part) for part in key] if isinstance(key, tuple) else []
+        if kinds != [str, int] or key[1] <= 0:
             raise TraceError(f"{where}this is not a tuple of a job and its GPUs", self.path)
         if not isinstance(entry, dict) or "null" not in entry:
             raise TraceError(f"{where}there is no throughput alone, under 'null'", self.path)
@@ -102,17 +98,6 @@ def _find(path: Path) -> Path:
             return path / name
     listed = ", ".join(sorted(p.name for p in path.iterdir())[:8]) or "nothing"
     raise TraceError(f"no simulation_throughputs.json here; found {listed}", path)
-
-
-def _load(file: Path) -> tuple[dict[str, dict[str, Any]], str]:
-    text, digest = read_text(file)
-    try:
-        tables = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise TraceError(f"this is not JSON ({error.msg})", file, error.lineno) from error
-    if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
-        raise TraceError("expected GPU models, and under each its jobs", file)
-    return tables, digest
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
-from gangwise.core.errors import TraceError
+from gangwise.core.errors import TraceError, UnknownName
 from gangwise.traces.formats.tabular import sorted_models
 from gangwise.traces.io.account import Stage, leave_out, reasons, refuse
 from gangwise.traces.io.blocks import Blocks, Commented
@@ -42,7 +42,7 @@ OTHERS = ("tasks", "job", "elapsed", "unfinished", *EMPTY[2:])
 WRITTEN = {"quantity": QUANTITY, "clock": CLOCK}
 """Units that stand in the cells, and what they look like."""
 WHITESPACE = "whitespace"
-MOST = 1e12  # a larger number of seconds or devices is none
+LARGEST = 1e12  # more seconds or devices than that are a mistake
 
 
 class _Strict(BaseModel):
@@ -245,10 +245,7 @@ def read_mapping(path: Path) -> MappingFile:
             model: Any = {"jobs": JobFile, "servers": ServerFile}.get(where[0], MappingFile)
             if where[1:2] == ["columns"]:
                 model = Mapped if len(where) > 3 else model.model_fields["columns"].annotation
-            known = list(model.model_fields)
-            close = get_close_matches(where[-1], known, n=1, cutoff=0.5)
-            hint = f"did you mean {close[0]}? " if close else ""
-            message = f"there is no such entry; {hint}There are {', '.join(known)}"
+            message = str(UnknownName("entry", where[-1], list(model.model_fields)))
         raise TraceError(f"{'.'.join(where)}: {message}", path) from error
 
 
@@ -304,7 +301,7 @@ class OwnCsv(Reader):
             if held.column and header and held.column not in header:
                 close = get_close_matches(held.column, header, n=1, cutoff=0.5)
                 hint = f"; did you mean {close[0]!r}?" if close else "."
-                if len(header) == 1 and len(header[0].split(held.column)) > 1:
+                if len(header) == 1 and held.column in header[0]:
                     hint = (
                         "; which character is between the columns? Add separator = to the mapping."
                     )
@@ -393,7 +390,7 @@ def _schema(what: str, spec: JobFile | ServerFile) -> Schema:
         if held.column:
             empty = _may_be_empty(key, held, spec)
             pattern = WRITTEN.get(held.unit, "")
-            most = MOST / min(held.scale * UNITS.get(held.unit, 1.0), 1.0)
+            most = LARGEST / min(held.scale * UNITS.get(held.unit, 1.0), 1.0)
             columns[name] = Column(
                 name, number=number, empty=empty, pattern=pattern, most=most, also=(held.column,)
             )

@@ -8,7 +8,7 @@ type of the cluster. GPUs have no model names; their memory (``12GB``, ``24GB``)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -20,8 +20,7 @@ from gangwise.core.errors import TraceError
 from gangwise.traces.format import all_files, declared
 from gangwise.traces.formats.tabular import Section
 from gangwise.traces.io.account import Account
-from gangwise.traces.io.json_records import beginning, read_records
-from gangwise.traces.io.text import header_of
+from gangwise.traces.io.json_records import read_records
 from gangwise.traces.source import Read, Source
 from gangwise.traces.tables import Reader, Tables, server_table
 
@@ -151,18 +150,11 @@ def _detail(attempt: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
 
 
 class Philly(Reader):
-    """Reader of the job log and the machine list.
+    """Reader of the unpacked folder, or of the job log with the machine list beside it.
 
-    Parameters
-    ----------
-    path : path
-        The unpacked folder, or the job log with the machine list beside it.
-    capacity : {"listed", "seen"}
-        GPUs of a server: as in the machine list, or all that the job log names on it, where these
-        are more. The two disagree: https://github.com/msr-fiddle/philly-traces/issues/8.
-    strict : bool
-        Raise at the first bad record rather than leave it out and report it.
-
+    ``capacity`` is ``listed``, GPUs of a server as in the machine list, or ``seen``, all that the
+    job log names on it where these are more. The two disagree:
+    https://github.com/msr-fiddle/philly-traces/issues/8.
     """
 
     FORMAT = FORMAT
@@ -173,12 +165,8 @@ class Philly(Reader):
         super().__init__(path, strict=strict)
         self.capacity = capacity
 
-    @classmethod
-    def recognise(cls, path: Path | str) -> bool:
-        return any(is_job_log(file) for file in all_files(Path(path)))
-
     def _read(self) -> Tables:
-        log = read_records(_only(self.source.path, is_job_log, "job log"))
+        log = read_records(_only(self.source.path, "job_log"))
         account, jobs = Account(log.file, self.source.strict), Jobs()
         for row, record in enumerate(log.records, 1):
             jobs.add(row, record, account)
@@ -198,9 +186,9 @@ class Philly(Reader):
     def _machines(self) -> Read | None:
         path = self.source.path
         folder = path if path.is_dir() else path.parent
-        if not any(_is_machine_list(file) for file in all_files(folder)):
+        if not any(FORMAT.table("machines").fits(file) for file in all_files(folder)):
             return None
-        file = _only(folder, _is_machine_list, "machine list")
+        file = _only(folder, "machines")
         return Source(file, FORMAT, strict=self.source.strict).read("machines")
 
 
@@ -215,11 +203,10 @@ NOTES = (
 def _servers(machines: Read | None, seen: dict[str, set[str]]) -> pl.DataFrame:
     if machines is None:
         return server_table()
+    rows = machines.frame.select("row", "machineId", "number of GPUs", "single GPU mem").rows()
     return server_table(
         (row, name, memory or "gpu", 0.0, 0.0, max(gpus, float(len(seen.get(name, ())))))
-        for row, name, gpus, memory in machines.frame.select(
-            "row", "machineId", "number of GPUs", "single GPU mem"
-        ).rows()
+        for row, name, gpus, memory in rows
     )
 
 
@@ -241,25 +228,17 @@ def _disagreement(frame: pl.DataFrame, seen: dict[str, set[str]], capacity: str)
     return notes
 
 
-def is_job_log(file: Path) -> bool:
-    start = beginning(file)
-    return start.startswith("[") and '"jobid"' in start and '"attempts"' in start
-
-
-def _is_machine_list(file: Path) -> bool:
-    return FORMAT.table("machines").schema.matches(header_of(file))
-
-
-def _only(path: Path, fits: Callable[[Path], bool], what: str) -> Path:
-    found = [file for file in all_files(path) if fits(file)]
+def _only(path: Path, table: str) -> Path:
+    found = [file for file in all_files(path) if FORMAT.table(table).fits(file)]
+    what = FORMAT.table(table).schema.name
     if len(found) == 1:
         return found[0]
     if found:
         names = ", ".join(file.name for file in found)
-        raise TraceError(f"{len(found)} files could be the {NAME} {what}: {names}; keep one", path)
+        raise TraceError(f"{len(found)} files could be the {what}: {names}; keep one", path)
     names = ", ".join(file.name for file in all_files(path)[:12]) or "nothing"
     raise TraceError(
-        f"no {NAME} {what} here (published as cluster_job_log and cluster_machine_list, in "
+        f"no {what} here (published as cluster_job_log and cluster_machine_list, in "
         f"trace-data.tar.gz, which must be unpacked first); found {names}",
         path,
     )

@@ -17,13 +17,7 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import FOR_PEOPLE, Format, declared, holds, is_for_people, reads_as
-from gangwise.traces.formats.slurm_notation import (
-    Request,
-    expand_nodes,
-    is_node_list,
-    read_nodes,
-    request,
-)
+from gangwise.traces.formats.slurm_notation import Request, expand_nodes, read_nodes, request
 from gangwise.traces.formats.slurm_submitted import with_terms
 from gangwise.traces.formats.tabular import Section
 from gangwise.traces.io.account import Account, Stage, leave_out, reasons, refuse
@@ -157,29 +151,17 @@ def read_listing(
         why = f"{blocks.mended} rows have {schema.separator} inside a field"
         notes.append(f"{why}: the only one in which all others are as their columns ask")
     given = {*frame.columns}
-    blank = [
-        pl.lit("").alias(c.name)
-        for c in SACCT.columns
-        if not c.number and c.name not in frame.columns
-    ]
-    frame = frame.with_columns(blank)
-    if "NNodes" not in frame.columns:
+    texts = [column.name for column in SACCT.columns if not column.number]
+    frame = frame.with_columns(pl.lit("").alias(name) for name in texts if name not in given)
+    if "NNodes" not in given:
         frame = frame.with_columns(NNodes=pl.lit(None, pl.Float64))
     elif not {"ReqTRES", "AllocTRES"} & given:  # as FastSim dumps a log: whole nodes
         one = pl.format("cpu={},node={}", *[pl.col("NNodes").cast(pl.Int64)] * 2)
-        frame = frame.with_columns(
-            ReqTRES=pl.when(pl.col("NNodes") > 0).then(one).otherwise(pl.lit(""))
-        )
-    frame, steps = leave_out(
-        "allocations",
-        frame,
-        [
-            (
-                "a step, whose job has a row of its own",
-                pl.col("JobID").str.contains(".", literal=True),
-            )
-        ],
-    )
+        some = pl.col("NNodes") > 0
+        frame = frame.with_columns(ReqTRES=pl.when(some).then(one).otherwise(pl.lit("")))
+    step = pl.col("JobID").str.contains(".", literal=True)
+    why = "a step, whose job has a row of its own"
+    frame, steps = leave_out("allocations", frame, [(why, step)])
     ran = pl.when(pl.col("Elapsed") != "").then(clock(pl.col("Elapsed")))
     end = pl.coalesce(_seconds("End"), _seconds("Start") + pl.when(pl.col("End") == "").then(ran))
     nodes = pl.col("NNodes").cast(pl.Int64)
@@ -223,11 +205,15 @@ def _require(names: Sequence[str], where: str, file: Path | None = None) -> None
 
 def _format() -> Format:
     form = declared(NAME)
-    [table] = form.tables
-    return replace(form, tables=(replace(table, also=(listing_schema(OPEN_XDMOD),)),))
+    jobs = replace(form.table("jobs"), also=(listing_schema(OPEN_XDMOD),))
+    return replace(form, tables=(jobs, form.table("nodes")))
 
 
 FORMAT = _format()
+
+
+def _is_json(file: Path) -> bool:
+    return FORMAT.table("jobs").is_begun(beginning(file))
 
 
 def _seconds(column: str) -> pl.Expr:
@@ -235,12 +221,6 @@ def _seconds(column: str) -> pl.Expr:
     time = pl.col(column).str.to_datetime("%Y-%m-%dT%H:%M:%S", strict=False, time_unit="ms")
     number = pl.col(column).cast(pl.Float64, strict=False)
     return pl.coalesce(time.dt.epoch("s").cast(pl.Float64), pl.when(number > 0).then(number))
-
-
-def is_sacct_json(file: Path) -> bool:
-    """Whether a file begins as the JSON of sacct does; that of squeue has no submission."""
-    start = beginning(file)
-    return start.startswith("{") and '"jobs"' in start and '"submission"' in start
 
 
 def read_sacct_json(
@@ -355,21 +335,13 @@ def _tres(items: Any) -> str:
 class SlurmSacct(Reader):
     """Reader of ``sacct`` output, with the nodes of ``scontrol show node`` where they are given.
 
-    Parameters
-    ----------
-    path : path
-        The output of sacct, or a folder with it: one file, or several (by month, say), whose
-        jobs are put together. Of a job that is in several, the last record is used.
-    nodes : path, optional
-        Output of ``scontrol show node`` (with or without ``-o``); by default the one file beside
-        the jobs that is such. Without one there are no servers: accounting does not list nodes.
-    tres : {"requested", "allocated"}
-        What a job asks for: ReqTRES or AllocTRES (whole nodes, where they are given whole). Where
-        the one is empty, the other is taken, and the report says how often. Where ReqTRES names no
-        GPUs (old versions never do) and AllocTRES does, those are asked for.
-    columns : str
-        Columns of a listing without a header, as given to ``--format``; by default the 26 that Open
-        XDMoD stores.
+    The jobs of several files in a folder (by month, say) are put together; of a job that is in
+    several, the last record is used. ``nodes`` is the output of ``scontrol show node`` (with or
+    without ``-o``), by default the one file beside the jobs that is such; accounting lists none.
+    ``tres`` says what a job asks for: ReqTRES (``requested``) or AllocTRES (``allocated``; whole
+    nodes, where they are given whole). Where the one is empty, the other is taken, and the report
+    says how often; so are GPUs that ReqTRES does not name (old versions never do). ``columns`` are
+    those of a listing without a header, as given to ``--format``.
     """
 
     FORMAT = FORMAT
@@ -392,13 +364,13 @@ class SlurmSacct(Reader):
 
     @classmethod
     def recognise(cls, path: Path | str) -> bool:
-        return any(is_sacct_json(file) or is_listing(file) for file in _files(Path(path)))
+        return any(_is_json(file) or is_listing(file) for file in _files(Path(path)))
 
     def _read(self) -> Tables:
         files = [
             file
             for file in _files(self.source.path)
-            if is_sacct_json(file) or is_listing(file, self.columns)
+            if _is_json(file) or is_listing(file, self.columns)
         ]
         if not files:
             self._none()
@@ -431,12 +403,12 @@ class SlurmSacct(Reader):
         digests: dict[str, str] = {}
         notes: list[str] = []
         for file in files:
-            if is_sacct_json(file):
-                raw, more, digest, said = read_sacct_json(file, strict)
+            if _is_json(file):
+                raw, more, digest, remarks = read_sacct_json(file, strict)
             else:
-                raw, more, digest, said = read_listing(file, strict, self.columns)
+                raw, more, digest, remarks = read_listing(file, strict, self.columns)
                 listings = True
-            notes += said
+            notes += remarks
             frames.append(raw.with_columns(pl.col("row") + before))
             stages += [
                 stage._replace(
@@ -515,7 +487,7 @@ class SlurmSacct(Reader):
         file = self.nodes
         if file is None:
             folder = self.source.path if self.source.path.is_dir() else self.source.path.parent
-            found = [f for f in _files(folder) if is_node_list(f)]
+            found = [f for f in _files(folder) if FORMAT.table("nodes").fits(f)]
             if len(found) > 1:
                 names = ", ".join(f.name for f in found)
                 raise TraceError(

@@ -19,7 +19,6 @@ from typing import NamedTuple
 import polars as pl
 
 from gangwise.traces.io.account import Account, Stage
-from gangwise.traces.io.json_records import beginning
 from gangwise.traces.io.text import read_text, split_lines
 from gangwise.traces.tables import server_table
 
@@ -139,14 +138,8 @@ class Request(NamedTuple):
 def request(text: str, nodes: int | None = None, memory: str = "") -> Request:
     """The request of a job: a task per node, each with an equal part of the total.
 
-    Parameters
-    ----------
-    text : str
-        ReqTRES or AllocTRES, totals over the nodes.
-    nodes : int, optional
-        For a TRES list without ``node=``.
-    memory : str
-        ReqMem, for a TRES list without ``mem=``; ``n`` at its end is per node, ``c`` per core.
+    ``text`` is ReqTRES or AllocTRES, totals over the nodes. ``nodes`` stand in for ``node=``, and
+    ``memory``, ReqMem with ``n`` (per node) or ``c`` (per core) at its end, for ``mem=``.
 
     ValueError: When there are no cores, no nodes, or an amount is none.
 
@@ -181,10 +174,6 @@ def _count(text: str) -> float:
     if match is None:
         raise ValueError(f"{text!r} is no count")
     return float(match[1]) * 1024.0 ** " KMGTP".index(match[2] or " ")
-
-
-def is_node_list(file: Path) -> bool:
-    return beginning(file).startswith("NodeName=")
 
 
 def read_nodes(file: Path, strict: bool) -> tuple[pl.DataFrame, Stage, str]:

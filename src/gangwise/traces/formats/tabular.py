@@ -12,6 +12,8 @@ Sections of such a file, whose head says where the trace comes from:
     Arguments of the reader that name files, each with the tables that the file may be.
 ``beside``
     Where a file is named as the trace: the other tables are looked for beside it.
+``alone``
+    What to do where only servers are here; without it that is an error.
 ``or``
     Sections like ``[jobs]`` that are used where the tables of ``[jobs]`` are not here. One with
     ``only`` needs that option, and says ``why``; ``unread`` is noted where it is here and not used.
@@ -37,7 +39,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -48,17 +50,11 @@ from gangwise.traces.io.account import Rule, Stage, leave_out, reasons
 from gangwise.traces.io.schema import Column
 from gangwise.traces.io.text import named
 from gangwise.traces.source import Read, Source
-from gangwise.traces.tables import UNITS, Fidelity, Reader, Tables, of_tables, server_table
+from gangwise.traces.tables import UNITS, Reader, Tables, server_table
 
 NUMBERS = ("cpu", "mem", "gpu", "created", "started", "deleted")
 NEEDED: Mapping[str, Any] = {"cpu": 0.0, "mem": 0.0, "gpu": 0.0, "models": "", "model": ""}
 """Columns that tables always have, and what stands there where the file does not say."""
-
-
-class Made(NamedTuple):
-    frame: pl.DataFrame
-    stages: tuple[Stage, ...]
-    notes: list[str]
 
 
 class Section:
@@ -74,8 +70,14 @@ class Section:
         found = _of_options(text, self.options)
         return found if {*found.meta.root_names()} <= {*frame.columns} else None
 
-    def make(self, frame: pl.DataFrame, path: Path) -> Made:
-        """The rows that can be used, in the columns of the mapping.
+    def holds(self, condition: str) -> bool:
+        """Whether a condition is true of the options."""
+        return bool(pl.select(_of_options(condition, self.options)).item())
+
+    def make(
+        self, frame: pl.DataFrame, path: Path
+    ) -> tuple[pl.DataFrame, tuple[Stage, ...], list[str]]:
+        """The rows that can be used, in the columns of the mapping; what was left out; notes.
 
         Raises TraceError when there are none; ``path`` is where they were looked for.
         """
@@ -91,7 +93,7 @@ class Section:
                 raise TraceError(f"{spec['none']}: {reasons(stage.dropped)}", path)
             if stage.dropped or spec.get("always"):
                 stages = (stage,)
-        return Made(self.select(frame), stages, self.notes(frame))
+        return self.select(frame), stages, self.notes(frame)
 
     def rules(self, frame: pl.DataFrame) -> list[Rule]:
         """Reasons to leave out a row, and what is true of such rows."""
@@ -120,7 +122,7 @@ class Section:
         found = []
         for note in self.spec.get("notes", ()):
             entry = {"text": note} if isinstance(note, str) else note
-            if "if" in entry and not pl.select(_of_options(entry["if"], self.options)).item():
+            if "if" in entry and not self.holds(entry["if"]):
                 continue
             texts = [entry["count"]] if "count" in entry else entry.get("counts", [])
             counts = [value for text in texts if (value := self.sql(text, frame)) is not None]
@@ -174,15 +176,8 @@ def server_log(
     ``[servers.log]`` has the columns ``server`` and ``time``, and conditions: ``up`` (it is there
     from then on), ``sized`` (the row tells what the server has; the last such row counts) and
     ``first`` (it was there before its first row); and ``never``, the reason to leave out a server
-    that has no row of its size.
-
-    Returns
-    -------
-    DataFrame
-        The row of each server that counts.
-    DataFrame
-        ``time server up``.
-    tuple of Stage
+    that has no row of its size. Returns the row of each server that counts, ``time server up`` of
+    what comes and goes, and the account of servers.
     """
     spec = log.spec
     server, time = spec["server"], spec["time"]
@@ -230,17 +225,6 @@ class Tabular(Reader):
     def section(self, name: str) -> Section:
         return Section(self.FORMAT.mapping.get(name, {}), self.options)
 
-    def servers(self) -> pl.DataFrame:
-        return self._servers()[0]
-
-    def fidelity(self) -> Fidelity:
-        if "alone" not in self.FORMAT.mapping or not self._absent(jobs := self._jobs()):
-            return super().fidelity()
-        servers, _, stages, digests, notes = self._servers()
-        columns = {"row": pl.Int64, **dict.fromkeys(jobs.spec["columns"], pl.Float64)}
-        none = pl.DataFrame(schema=columns)
-        return of_tables(Tables(self.FORMAT.name, servers, none, stages, digests, tuple(notes)))
-
     def _jobs(self) -> Section:
         sections = [self.section(name) for name in ("jobs", *self.FORMAT.mapping.get("or", ()))]
         named = (each for each in sections if each.spec["table"] in self.source.named)
@@ -256,9 +240,14 @@ class Tabular(Reader):
         if (absent := self._absent(jobs)) and "alone" in self.FORMAT.mapping:
             files = " and ".join(f"{table}.tar.gz" for table in absent)
             why = (
-                f"no {' and no '.join(absent)} here, so there are no jobs to play; download {files}"
+                f"no {' and no '.join(absent)} here, so there are no jobs to play; download "
+                f"{files} {self.FORMAT.mapping['alone']}"
             )
-            raise TraceError(f"{why} {self.FORMAT.mapping['alone']}", self.source.path)
+            servers, _, stages, digests, notes = self._servers()
+            none = pl.DataFrame(schema={"row": pl.Int64, **dict.fromkeys(UNITS, pl.Float64)})
+            return Tables(
+                self.FORMAT.name, servers, none, stages, digests, tuple(notes), no_jobs=why
+            )
         if "only" in jobs.spec:
             files_here = self.source.files(jobs.spec["table"])
             if len(files_here) > 1 or not self.options[jobs.spec["only"]]:
@@ -276,22 +265,22 @@ class Tabular(Reader):
         frame = read.frame
         for entry in jobs.spec.get("fill", ()):
             where = jobs.sql(entry["where"], frame)
-            if where is not None and (
-                count := int(frame.select(where.fill_null(False).sum()).item())
-            ):
+            if where is None:
+                continue
+            if count := int(frame.select(where.fill_null(False).sum()).item()):
                 notes.append(f"{count} {entry['text']}")
                 filled = pl.when(where).then(entry["by"]).otherwise(entry["column"])
                 frame = frame.with_columns(filled.alias(entry["column"]))
         columns = self.FORMAT.table(jobs.spec["table"]).schema.columns
         times = [c for c in columns if c.times and c.name in frame.columns]
-        made = jobs.make(frame.with_columns(map(seconds, times)), self.source.path)
-        notes += made.notes
+        made, left_out, more = jobs.make(frame.with_columns(map(seconds, times)), self.source.path)
+        notes += more
         first = mapping.get("servers", {}).get("notes_first")
         return Tables(
             self.FORMAT.name,
             servers,
-            made.frame,
-            (*stages, *read.stages, *made.stages),
+            made,
+            (*stages, *read.stages, *left_out),
             {**digests, **read.digests},
             (*about, *notes) if first else (*notes, *about),
             {**UNITS, **mapping.get("units", {})},
@@ -301,16 +290,12 @@ class Tabular(Reader):
     def _joined(self, jobs: Section) -> Read:
         reads, frames = [], []
         for join in jobs.spec.get("join", ()):
-            optional = (
-                "unless" in join and not pl.select(_of_options(join["unless"], jobs.options)).item()
-            )
-            if optional and not self.source.has(join["table"]):
+            needed = "unless" not in join or jobs.holds(join["unless"])
+            if not needed and not self.source.has(join["table"]):
                 continue
             reads.append(self.source.read(join["table"]))
-            taken = [
-                (name, jobs.sql(sql, reads[-1].frame)) for name, sql in join["columns"].items()
-            ]
-            columns = [sql.alias(name) for name, sql in taken if sql is not None]
+            taken = {name: jobs.sql(sql, reads[-1].frame) for name, sql in join["columns"].items()}
+            columns = [sql.alias(name) for name, sql in taken.items() if sql is not None]
             frames.append((join["on"], reads[-1].frame.select(join["on"], *columns)))
         at = sum("unless" not in join for join in jobs.spec.get("join", ()))
         read = self.source.read(jobs.spec["table"])

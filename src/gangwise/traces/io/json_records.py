@@ -34,22 +34,13 @@ def beginning(path: Path) -> str:
 
 
 def read_records(path: Path, key: str = "") -> Records:
-    r"""The records of a JSON file, plain or gzipped.
+    """The records of a JSON file, plain or gzipped.
 
     The list is under ``key`` (``a.b`` is key ``b`` of the object under ``a``), or the whole
     document. Raises TraceError, with the line, when the file cannot be read, is cut short, or holds
     no such list.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "jobs.json")
-    ...     size = file.write_text('{"jobs": [{"id": 1}, {"id": 2}]}')
-    ...     read_records(file, "jobs").records
-    [{'id': 1}, {'id': 2}]
     """
-    found, digest = _document(path)
+    found, digest = document(path)
     for name in [key] if isinstance(found, dict) and key in found else key.split("."):
         if name:
             if not isinstance(found, dict) or name not in found:
@@ -65,7 +56,7 @@ def read_records(path: Path, key: str = "") -> Records:
 
 def key_of_records(path: Path) -> str:
     """Where the longest list of objects of a document is, as ``key`` of :func:`read_records`."""
-    found, _ = _document(path)
+    found, _ = document(path)
     lists: dict[str, int] = {}
     inside = [("", found)]
     while inside:
@@ -79,7 +70,8 @@ def key_of_records(path: Path) -> str:
     return max(lists, key=lambda key: lists[key])
 
 
-def _document(path: Path) -> tuple[Any, str]:
+def document(path: Path) -> tuple[Any, str]:
+    """A JSON document, plain or gzipped, and the SHA-256 of the file as it is stored."""
     text, digest = read_text(path)
     text = text.rstrip()
     collecting = gc.isenabled()

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import codecs
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import polars as pl
 
-from gangwise.core.arrays import Bools
+from gangwise.core.arrays import Ints
 from gangwise.core.errors import TraceError
 from gangwise.traces.io.account import Account, Stage, first_reason, reasons
 from gangwise.traces.io.blocks import Block, Blocks
@@ -44,42 +44,37 @@ class Layout(NamedTuple):
     width: int
 
 
-class Quotes:
-    r"""Where the quotes of a block of lines are.
+def _quotes(data: bytes) -> Ints:
+    """Places of the quotes: the first opens a quoted field, the second closes it, and so on.
 
-    The first quote of a block opens a quoted field, the second closes it, and so on; a doubled
-    quote, which stands for one, closes and opens. Where every quote keeps to that, Python's ``csv``
-    and polars read the same.
+    A doubled quote, which stands for one, closes and opens.
+    """
+    return np.flatnonzero(np.frombuffer(data, np.uint8) == ord('"'))
 
-    >>> Quotes(b'a,"b,""c"\n"",d\n').plain(b","), Quotes(b'a,b"c"\n').plain(b",")
+
+def quotes_are_plain(data: bytes, separator: bytes) -> bool:
+    r"""Whether each quote opens a field or closes one: ``csv`` and polars then read the same.
+
+    A line that ends inside a field is not seen here: the fields then make fewer rows.
+
+    >>> quotes_are_plain(b'a,"b,""c"\n"",d\n', b","), quotes_are_plain(b'a,b"c"\n', b",")
     (True, False)
     """
+    text, at = np.frombuffer(data, np.uint8), _quotes(data)
+    opens, closes = at[::2], at[1::2]
+    if opens.size != closes.size:
+        return False
+    beside = np.zeros(256, dtype=bool)
+    beside[[ord(separator), ord("\n"), ord('"')]] = True
+    # before one that opens, or after one that closes, a quote is the other of a double
+    before = opens if opens.size == 0 or opens[0] else opens[1:]
+    return bool(beside[text[before - 1]].all() and beside[text[closes + 1]].all())
 
-    def __init__(self, data: bytes):
-        self._text = np.frombuffer(data, np.uint8)
-        self._at = np.flatnonzero(self._text == ord('"'))
 
-    def plain(self, separator: bytes) -> bool:
-        """Whether each opens a field or closes one.
-
-        A line that ends inside a field is not seen here: the fields then make fewer rows.
-        """
-        text, opens, closes = self._text, self._at[::2], self._at[1::2]
-        if opens.size != closes.size:
-            return False
-        beside = np.zeros(256, dtype=bool)
-        beside[[ord(separator), ord("\n"), ord('"')]] = True
-        # before one that opens, or after one that closes, a quote is the other of a double
-        before = opens if opens.size == 0 or opens[0] else opens[1:]
-        return bool(beside[text[before - 1]].all() and beside[text[closes + 1]].all())
-
-    def outside(self, character: bytes) -> int:
-        """How often a character is there outside of quotes."""
-        return int((~self._inside(character)).sum())
-
-    def _inside(self, character: str | bytes) -> Bools:
-        places = np.flatnonzero(self._text == ord(character))
-        return np.asarray(np.searchsorted(self._at, places) % 2 == 1)
+def outside_quotes(data: bytes, character: bytes) -> int:
+    """How often a character is there outside of quotes."""
+    places = np.flatnonzero(np.frombuffer(data, np.uint8) == ord(character))
+    return int((np.searchsorted(_quotes(data), places) % 2 == 0).sum())
 
 
 class Rows:
@@ -113,12 +108,11 @@ class Rows:
     def _fast(self, data: bytes, rows: int) -> pl.DataFrame | None:
         """The columns, typed; None when anything about the lines is unusual."""
         separator, width = self.schema.separator.encode(), self.layout.width
-        quotes = Quotes(data) if b'"' in data else None
-        if width == 1 or len(separator) != 1 or not (quotes is None or quotes.plain(separator)):
+        quoted = b'"' in data
+        if width == 1 or len(separator) != 1 or (quoted and not quotes_are_plain(data, separator)):
             return None
-        if data.startswith(
-            codecs.BOM_UTF8
-        ):  # polars would take it off; at the start of a file it is
+        # Polars would take a byte order mark off; at the start of a file it is off already.
+        if data.startswith(codecs.BOM_UTF8):
             return None
         blanks = any(blank in data for blank in BLANKS)
         if not data.isascii():
@@ -128,12 +122,12 @@ class Rows:
                     return None
             except UnicodeDecodeError:
                 return None
-        frame = self._parsed(data, quotes is not None)
+        frame = self._parsed(data, quoted)
         if frame is None or len(frame) != rows:
             return None
         # Too many fields are an error of polars; too few are silently null, from the last on.
         if frame[LAST].null_count():
-            found = data.count(separator) if quotes is None else quotes.outside(separator)
+            found = outside_quotes(data, separator) if quoted else data.count(separator)
             if found != rows * (width - 1):
                 return None
         texts = pl.col([c.name for c in self.columns if not c.number]).fill_null("")
@@ -185,26 +179,19 @@ class Rows:
         else:
             fields = pl.Series("fields", lines, dtype=pl.String).str.split(self.schema.separator)
         each = pl.col("fields")
+        width, first = each.list.len(), each.list.first().str.strip_chars()
         broken = [
             ("quotes do not match", each.is_null()),
             (NOT_UTF8, each.list.join("").str.contains("\ufffd", literal=True)),
-            (
-                "the line is empty",
-                (each.list.len() == 1) & (each.list.first().str.strip_chars() == ""),
-            ),
-            (
-                "the number of fields is not that of the columns",
-                each.list.len() != self.layout.width,
-            ),
+            ("the line is empty", (width == 1) & (first == "")),
+            ("the number of fields is not that of the columns", width != self.layout.width),
         ]
+        texts = {
+            c.name: each.list.get(self.layout.at[c.name], null_on_oob=True) for c in self.columns
+        }
         return fields.to_frame().select(
             first_reason(broken).alias("broken"),
-            *(
-                each.list.get(self.layout.at[c.name], null_on_oob=True)
-                .str.strip_chars()
-                .alias(c.name)
-                for c in self.columns
-            ),
+            *(text.str.strip_chars().alias(name) for name, text in texts.items()),
         )
 
     def _of_json(self, lines: list[str]) -> pl.DataFrame:
@@ -234,19 +221,9 @@ class Table(NamedTuple):
 class Reading:
     """The reading of one file, batch by batch; raises as :func:`read_table` while iterating.
 
-    Parameters
-    ----------
-    others : sequence of Schema
-        What the file might be instead, so that a message can say so.
-    strict : bool
-        Raise at the first bad row rather than leave it out.
-    blocks : Blocks, optional
-        Those of the file, where they are not to be cut as usual.
-
-    Attributes
-    ----------
-    read, kept, line : int
-        Rows without headers, those that were given, and the last line of the file, so far.
+    With ``strict``, the first bad row is an error; ``blocks`` are those of the file, where they are
+    not to be cut as usual. ``read`` and ``kept`` are rows without headers, and those that were
+    given; ``line`` is the last line of the file, so far.
     """
 
     def __init__(
@@ -254,14 +231,13 @@ class Reading:
         path: Path | str,
         schema: Schema,
         *,
-        others: Sequence[Schema] = (),
         strict: bool = False,
         blocks: Blocks | None = None,
     ):
         self.path, self.schema, self.strict = Path(path), schema, strict
         self.read = self.kept = self.line = 0
         self.blocks = blocks or Blocks(self.path)
-        self._others, self._seen = others, set[Any]()
+        self._seen = set[Any]()
         self._account = Account(self.path)
         self._rows: Rows | None = None
 
@@ -302,7 +278,7 @@ class Reading:
         end = data.index(b"\n") + 1
         text = data[:end].decode("utf-8", errors="replace").rstrip("\n")
         first = [field.strip() for field in split_line(text, schema.separator) or []]
-        layout = _columns(self.path, schema, first, self._others)
+        layout = _columns(self.path, schema, first)
         if self._rows is None:
             self._rows = Rows(schema, layout)
         elif layout != self._rows.layout:
@@ -381,53 +357,29 @@ class Reading:
 
 
 def read_table(
-    path: Path | str,
-    schema: Schema,
-    *,
-    others: Sequence[Schema] = (),
-    strict: bool = False,
-    blocks: Blocks | None = None,
+    path: Path | str, schema: Schema, *, strict: bool = False, blocks: Blocks | None = None
 ) -> Table:
-    r"""Read a file: plain, gzipped, or a tar archive.
-
-    Other arguments are those of :class:`Reading`.
+    """Read a file: plain, gzipped, or a tar archive; arguments are those of :class:`Reading`.
 
     Raises TraceError when the file cannot be read, its columns are not the schema's, no row is
     left, or, with ``strict``, at the first bad row.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from gangwise.traces.io.schema import Column
-    >>> schema = Schema("node list", (Column("sn", number=False), Column("gpu")), unique="sn")
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "nodes.csv"
-    ...     size = file.write_text("sn,gpu\na,8\nb,many\nc,2,2\na,4\n")
-    ...     table = read_table(file, schema)
-    >>> table.frame.rows()
-    [(2, 'a', 8.0)]
-    >>> for reason, (count, row) in table.stage.dropped.items():
-    ...     print(count, "row such as", row, reason)
-    1 row such as 3 gpu is not a number
-    1 row such as 4 the number of fields is not that of the columns
-    1 row such as 5 sn was used before
     """
-    reading = Reading(path, schema, others=others, strict=strict, blocks=blocks)
+    reading = Reading(path, schema, strict=strict, blocks=blocks)
     frames = list(reading)
     frame = pl.concat(frames) if frames else pl.DataFrame()
     return Table(reading.path, frame, reading.stage(), reading.blocks.digest())
 
 
-def _columns(path: Path, schema: Schema, first: list[str], others: Sequence[Schema]) -> Layout:
+def _columns(path: Path, schema: Schema, first: list[str]) -> Layout:
     if schema.json:
         return Layout({column.name: i for i, column in enumerate(schema.columns)}, 0)
     if schema.header or schema.matches(first):
         if not schema.matches(first):
-            complain(path, schema, first, others)
+            complain(path, schema, first)
         twice = sorted(name for name, times in Counter(first).items() if name and times > 1)
         if twice:
             raise TraceError(f"the header names column {twice[0]!r} twice", path, 1)
         return Layout(schema.place(first), len(first))
     if len(first) != len(schema.columns):
-        complain(path, schema, first, others)
+        complain(path, schema, first)
     return Layout({column.name: i for i, column in enumerate(schema.columns)}, len(first))

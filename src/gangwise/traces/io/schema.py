@@ -13,7 +13,7 @@ from gangwise.traces.io.account import first_reason
 
 @dataclass(frozen=True)
 class Column:
-    """What a column must hold."""
+    """What the cells of a column must hold, for a row to be used."""
 
     name: str
     number: bool = True  # a finite number from ``least`` to ``most``; otherwise text
@@ -49,7 +49,7 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True)
 class Schema:
-    """What a file must hold."""
+    """What a file must hold: its columns, and rules over its rows."""
 
     name: str  # what the file is, for messages
     columns: tuple[Column, ...]

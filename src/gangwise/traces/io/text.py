@@ -22,46 +22,15 @@ if TYPE_CHECKING:
     from gangwise.traces.io.schema import Schema
 
 
-SUFFIXES = {
-    "": 1.0,
-    "n": 1e-9,
-    "u": 1e-6,
-    "m": 1e-3,
-    "k": 1e3,
-    "K": 1e3,
-    "M": 1e6,
-    "G": 1e9,
-    "T": 1e12,
-    "P": 1e15,
-    "E": 1e18,
-    "Ki": 2.0**10,
-    "Mi": 2.0**20,
-    "Gi": 2.0**30,
-    "Ti": 2.0**40,
-    "Pi": 2.0**50,
-    "Ei": 2.0**60,
-}
+SUFFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3}
+SUFFIXES |= {unit: float(1000**n) for n, unit in enumerate("KMGTPE", 1)}
+SUFFIXES |= {f"{unit}i": float(1024**n) for n, unit in enumerate("KMGTPE", 1)}
 """Of Kubernetes' quantities: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/"""
-UNITS = {
-    "bytes": 2.0**-30,
-    "KB": 1e3 / 2.0**30,
-    "MB": 1e6 / 2.0**30,
-    "GB": 1e9 / 2.0**30,
-    "TB": 1e12 / 2.0**30,
-    "KiB": 2.0**-20,
-    "MiB": 2.0**-10,
-    "GiB": 1.0,
-    "TiB": 2.0**10,
-    "milli": 1e-3,
-    "percent": 1e-2,
-    "ns": 1e-9,
-    "us": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "minutes": 60.0,
-    "hours": 3600.0,
-    "days": 86400.0,
-}
+UNITS = {"bytes": 2.0**-30}
+UNITS |= {f"{unit}B": 1000**n / 2.0**30 for n, unit in enumerate("KMGT", 1)}
+UNITS |= {f"{unit}iB": 1024**n / 2.0**30 for n, unit in enumerate("KMGT", 1)}
+UNITS |= {"milli": 1e-3, "percent": 1e-2, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+UNITS |= {"minutes": 60.0, "hours": 3600.0, "days": 86400.0}
 """In GiB, seconds, and ones."""
 QUANTITY = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+|[KMGTPE]i|[numkKMGTPE])?"
 CLOCK = r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)"
@@ -178,7 +147,7 @@ def named(names: Sequence[str] | str) -> tuple[str, ...]:
     return tuple(name.strip() for name in given)
 
 
-def complain(path: Path, schema: Schema, first: list[str], others: Sequence[Schema]) -> NoReturn:
+def complain(path: Path, schema: Schema, first: list[str]) -> NoReturn:
     """Say why a first line is not the schema's, naming columns and what was found instead."""
     wanted = [column.name for column in schema.columns if column.needed]
     listing = f"found {listed(first) or 'nothing'}; expected {listed(wanted)}"
@@ -189,11 +158,6 @@ def complain(path: Path, schema: Schema, first: list[str], others: Sequence[Sche
             path,
             1,
         )
-    for other in others:
-        if other.matches(first):
-            raise TraceError(
-                f"this looks like the {other.name}, not the {schema.name}: {listing}", path, 1
-            )
     if len(first) == 1:
         for character, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
             if character in first[0]:

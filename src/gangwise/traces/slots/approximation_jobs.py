@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -51,7 +50,8 @@ from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.limits import Count, SlotCount
 from gangwise.core.settings import checked
 from gangwise.core.simulation import Streams
-from gangwise.traces.formats.google_2011 import Google2011, GoogleJobEvents
+from gangwise.traces.formats.google_2011 import NAME, Google2011
+from gangwise.traces.formats.google_events import OFFSET
 from gangwise.traces.io.account import Stage, leave_out, reasons
 from gangwise.traces.slots.demand import MOST_SLOTS, OfTrace
 from gangwise.traces.slots.settings import JobsSettings, MachineSettings, seconds
@@ -72,33 +72,26 @@ def lifetimes_of(
     Raises TraceError when there are none, or the window would have too many slots.
     """
     if tables.jobs.is_empty():
-        raise TraceError("there are no jobs in the files here")
+        raise TraceError(tables.no_jobs or "there are no jobs in the files here")
     base, jobs = of_tables(tables), _whole_jobs(tables)
-    timed, unknown = leave_out(
-        "jobs",
-        jobs,
-        [
-            ("one of its times is not known", pl.col("lacks")),
-            ("it never started", pl.col("never")),
-            ("it is deleted before it is created", pl.col("deleted") < pl.col("created")),
-        ],
-    )
-    if timed.is_empty():
-        raise TraceError(
-            "no job of the trace can be played: none has both of its times "
-            f"({reasons(unknown.dropped)})"
-        )
-    start, length, slots = _window(timed["created"].to_numpy(), s)
     created = pl.col("created")
-    kept, outside = leave_out(
-        "window",
-        timed,
-        [
-            (f"created before the window, {start:.0f} s", created < start),
-            (f"created after the window, {start + length:.0f} s", created > start + length),
-        ],
-    )
-    outlast = int((kept["deleted"] > start + length).sum())
+    rules = [
+        ("one of its times is not known", pl.col("lacks")),
+        ("it never started", pl.col("never")),
+        ("it is deleted before it is created", pl.col("deleted") < created),
+    ]
+    timed, unknown = leave_out("jobs", jobs, rules)
+    if timed.is_empty():
+        why = f"none has both of its times ({reasons(unknown.dropped)})"
+        raise TraceError(f"no job of the trace can be played: {why}")
+    start, length, slots = _window(timed["created"].to_numpy(), s)
+    end_of_window = start + length
+    rules = [
+        (f"created before the window, {start:.0f} s", created < start),
+        (f"created after the window, {end_of_window:.0f} s", created > end_of_window),
+    ]
+    kept, outside = leave_out("window", timed, rules)
+    outlast = int((kept["deleted"] > end_of_window).sum())
     notes = [
         f"the window of {period(length)} starts at {start:.0f} s ({period(start)}), where "
         f"{100 * s.skip:g} % of the jobs have been created (skip)",
@@ -117,25 +110,19 @@ def lifetimes_of(
         names = tuple(range(len(names)))
         notes.append("names of jobs are not unique; jobs are numbered by arrival")
     arrival, hours = kept["created"].to_numpy() - start, kept["hours"].to_numpy()
-    end = np.minimum(kept["deleted"].to_numpy(), start + length) - start
+    end = np.minimum(kept["deleted"].to_numpy(), end_of_window) - start
     found = ReplayedLifetimes(names, arrival, end, length, slots, machines, s)
+    by_slot, total = _by_slot(found.span[0], hours, slots), float(hours.sum())
     fidelity = replace(
         base,
-        stages=(*base.stages, *([unknown] if unknown.dropped else []), outside),
+        stages=(*base.stages, *[unknown] * bool(unknown.dropped), outside),
         first=start,
-        last=start + length,
+        last=end_of_window,
         jobs=len(kept),
         notes=(*base.notes, *notes),
         capacity={},
         load={},
-        kept=kept_of(
-            tables,
-            len(kept),
-            float(hours.sum()),
-            _by_slot(found.span[0], hours, slots),
-            read=len(jobs),
-            terms=TERMS,
-        ),
+        kept=kept_of(tables, len(kept), total, by_slot, read=len(jobs), terms=TERMS),
     )
     return found, fidelity
 
@@ -204,9 +191,8 @@ def outages_of(
         return (), [*notes, "the trace does not tell when machines come and go: they stay"]
     place = {name: m for m, name in enumerate(sorted(tables.servers["name"].to_list())[:machines])}
     slot, found = window.length / window.slots, []
-    for (name,), log in tables.events.sort("time", maintain_order=True).group_by(
-        "server", maintain_order=True
-    ):
+    events = tables.events.sort("time", maintain_order=True)
+    for (name,), log in events.group_by("server", maintain_order=True):
         if name not in place:
             continue
         for down, up in _times_down(log.select("time", "up").rows()):
@@ -258,7 +244,7 @@ class ReplayedLifetimes:
 
     @cached_property
     def span(self) -> tuple[Ints, Ints]:
-        """Arrivals and deadlines, in slots."""
+        """Arrivals and deadlines of the jobs, in slots, each of shape [n]."""
         slot = self.length / self.slots
         a = np.minimum((self.arrival / slot).astype(np.int64), self.slots - 1)
         d = np.ceil(self.end / slot - 1e-9).astype(np.int64)
@@ -378,31 +364,46 @@ class GoogleSettings(MachineSettings):
 class GoogleScenario(JobsTraceScenario):
     """The jobs of Google ClusterData 2011 on machines with Gamma periods.
 
-    It takes job events, read from ``folder`` when not given, and fields of :class:`GoogleSettings`.
+    It takes fields of :class:`GoogleSettings`; ``strict`` stops at the first bad row.
 
     Raises ScenarioError or UnknownName for a setting, which it names, and TraceError when the trace
     cannot be read.
     """
 
-    def __init__(
-        self, *, name: str = "opm-google-v1", trace: GoogleJobEvents | None = None, **settings: Any
-    ):
+    def __init__(self, *, name: str = "opm-google-v1", strict: bool = False, **settings: Any):
         self.name = name
-        if trace is not None:
-            settings = {"hours": trace.hours, "present": trace.present, **settings}
-            settings["folder"] = str(trace.path)
         self.settings = s = checked(GoogleSettings, name, settings)
-        if trace is None:
-            if not s.folder:
-                raise ScenarioError(
-                    f"scenario {name!r} needs folder=, where the parts of job_events are; see "
-                    "gangwise.traces.formats.google_2011 for where to get them"
-                )
-            trace = GoogleJobEvents(Path(s.folder), hours=s.hours, present=s.present)
-        self.trace, found = trace, trace.lifetimes()
-        names = tuple(found.job.tolist())
+        if not s.folder:
+            raise ScenarioError(
+                f"scenario {name!r} needs folder=, where the parts of job_events are; see "
+                "gangwise.traces.formats.google_2011 for where to get them"
+            )
+        reader = Google2011(s.folder, hours=s.hours, present=s.present, strict=strict)
+        lives, _ = reader.lives_of(reader.JOBS)
+        jobs = lives.sort("created", "job")
+        first, last = OFFSET / 1e6, OFFSET / 1e6 + s.hours * 3600.0
+        created = jobs["created"].cast(pl.Float64).to_numpy() / 1e6
+        ended = jobs["deleted"].cast(pl.Float64).fill_null(np.inf).to_numpy() / 1e6
         self.workload = ReplayedLifetimes(
-            names, found.arrival, found.end, s.hours * 3600.0, s.slots, s.machines, s
+            tuple(jobs["job"].to_list()),
+            np.maximum(created - first, 0.0),
+            np.minimum(ended, last) - first,
+            s.hours * 3600.0,
+            s.slots,
+            s.machines,
+            s,
+        )
+        self._read = Fidelity(
+            NAME,
+            tuple(reader.stages),
+            first,
+            last,
+            servers=0,
+            jobs=len(jobs),
+            capacity={},
+            load={},
+            notes=tuple(reader.notes),
+            digests=dict(reader.digests),
         )
 
     @classmethod
@@ -413,20 +414,20 @@ class GoogleScenario(JobsTraceScenario):
                 f"begin is {trace.begin:g}; the scenario's window begins with the trace",
                 trace.source.path,
             )
-        jobs = GoogleJobEvents(
-            trace.source.path,
+        return cls(
+            folder=str(trace.source.path),
             hours=10.0 if trace.hours is None else trace.hours,
             present=trace.present,
             strict=trace.source.strict,
+            **settings,
         )
-        return cls(trace=jobs, **settings)
 
     def describe(self) -> dict[str, Any]:
-        files = dict(self.trace.fidelity().digests)
-        return {"files": files, **self.settings.model_dump(mode="json", exclude={"folder"})}
+        settings = self.settings.model_dump(mode="json", exclude={"folder"})
+        return {"files": dict(self._read.digests), **settings}
 
     def fidelity(self) -> Fidelity:
-        base, slots = self.trace.fidelity(), self.slots
+        base, slots = self._read, self.slots
         read = next((stage.read for stage in base.stages if stage.name == "jobs"), base.jobs)
         arrivals, _ = self.workload.span
         by_slot = _by_slot(arrivals, np.zeros(len(arrivals)), slots)

@@ -210,12 +210,8 @@ class _Account:
     def why(self, jobs: pl.DataFrame, capacity: Floats) -> str:
         fit = {"fits on no server": (int(jobs["weight"].sum()), _first(jobs))}
         why = [reasons(dropped) for *_, dropped in self.stages if dropped] + [reasons(fit)]
-        none = [
-            q
-            for k, q in enumerate(QUANTITIES)
-            if not capacity[:, k].any() and jobs[q].to_numpy().any()
-        ]
-        if none:
+        lacking = (q for k, q in enumerate(QUANTITIES) if not capacity[:, k].any())
+        if none := [q for q in lacking if jobs[q].to_numpy().any()]:
             why.append(f"the servers have no {' and no '.join(none)}, which jobs request")
         return "; ".join(why)
 
@@ -260,6 +256,8 @@ def _jobs(tables: Tables, how: str, account: _Account) -> pl.DataFrame:
 
     Raises TraceError when no row is left.
     """
+    if tables.no_jobs:
+        raise TraceError(tables.no_jobs)
     rows = tables.jobs
     device, _ = counted(rows, tables.units)
     tasks = pl.col("tasks").fill_null(1) if "tasks" in rows.columns else pl.lit(1)
@@ -272,17 +270,13 @@ def _jobs(tables: Tables, how: str, account: _Account) -> pl.DataFrame:
         run=ran.fill_null(np.nan),
         never=ran.is_null() if "started" in rows.columns else pl.lit(False),
     )
-    unknown = [(f"its request of {q} is not known", pl.col(q).is_null()) for q in QUANTITIES]
-    jobs, stage = leave_out(
-        "requests",
-        jobs,
-        [
-            ("it is not known when it was created", pl.col("created").is_null()),
-            *unknown,
-            ("it requests nothing", pl.sum_horizontal(QUANTITIES) == 0),
-            ("it never started", pl.col("never")),
-        ],
-    )
+    rules = [
+        ("it is not known when it was created", pl.col("created").is_null()),
+        *((f"its request of {q} is not known", pl.col(q).is_null()) for q in QUANTITIES),
+        ("it requests nothing", pl.sum_horizontal(QUANTITIES) == 0),
+        ("it never started", pl.col("never")),
+    ]
+    jobs, stage = leave_out("requests", jobs, rules)
     if jobs.is_empty():
         why = reasons(stage.dropped) or "there are none"
         raise TraceError(f"no job of the trace can be played: {why}")
@@ -363,11 +357,8 @@ def _grouping_note(jobs: pl.DataFrame, grouping: Grouping) -> str:
     factor = grouping.factor
     exact = 100 * float((factor == 1) @ weight / weight.sum())
     asked, given = weight @ requests, weight @ grouping.requests[grouping.job_type]
-    totals = ", ".join(
-        f"{100 * g / a:.3g} % of the {name}"
-        for name, g, a in zip(QUANTITIES, given, asked)
-        if a > 0
-    )
+    shares = {q: 100 * g / a for q, g, a in zip(QUANTITIES, given, asked) if a > 0}
+    totals = ", ".join(f"{share:.3g} % of the {name}" for name, share in shares.items())
     order = np.argsort(factor)
     reached = np.cumsum(weight[order]) >= 0.95 * weight.sum()
     far = factor[order][np.flatnonzero(reached)[0]]

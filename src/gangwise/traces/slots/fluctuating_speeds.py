@@ -44,7 +44,7 @@ from gangwise.traces.formats.measured_speeds import GavelThroughputs, Job, MiniB
 from gangwise.traces.slots.demand import Demand, OfTrace, demand_of
 from gangwise.traces.slots.grouping import QUANTITIES, Grouping, fits, in_units, sample_servers
 from gangwise.traces.slots.settings import SpeedsSettings, Steps
-from gangwise.traces.tables import Tables, Trace, name_of, of_tables
+from gangwise.traces.tables import Tables, Trace, of_tables
 
 Measured = GavelThroughputs | MiniBatchTime
 
@@ -115,19 +115,6 @@ def pooled_instance(
     return FluctuatingSpeedsInstance(problem, workload, speeds, scale, delivery or Delivery())
 
 
-def tables_of(trace: Trace | Tables, recorded: bool) -> Tables:
-    """What was read; the servers alone, where the speeds of jobs are recorded and nothing else."""
-    if isinstance(trace, Tables):
-        return trace
-    servers = getattr(trace, "servers", None)
-    if not recorded or servers is None or (report := trace.fidelity()).jobs:
-        return trace.scan()
-    no_jobs = pl.DataFrame(schema=dict.fromkeys(QUANTITIES, pl.Float64))
-    return Tables(
-        report.trace, servers(), no_jobs, report.stages, report.digests, report.notes, report.units
-    )
-
-
 def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> Demand:
     """Recorded jobs as job types, on the servers that have GPUs, or a TraceError if none."""
     there = tables.servers.filter(pl.col("gpu") > 0)
@@ -178,11 +165,10 @@ class SpeedsTraceScenario(OfTrace):
     family = "fluctuating_speeds"
 
     def __init__(self, trace: Trace | Tables, *, name: str = "", **settings: Any):
-        self.name = name or f"trace-{name_of(trace)}-speeds-v2"
+        self.tables = tables = trace if isinstance(trace, Tables) else trace.scan()
+        self.name = name or f"trace-{tables.trace}-speeds-v2"
         self.settings = s = checked(SpeedsSettings, self.name, settings)
         self.measured = measured(trace, s.speeds)
-        recorded = isinstance(self.measured, MiniBatchTime)
-        self.tables = tables = tables_of(trace, recorded)
         if "servers" not in settings and s.servers is not None:
             there = s.machines or len(tables.servers)
             steps = s.model_copy(update={"servers": min(s.servers, there)})
@@ -262,12 +248,8 @@ class SpeedsTraceScenario(OfTrace):
 
     def _columns(self, table: GavelThroughputs) -> Ints:
         """Column of the table for each server, -1 where its model was not measured."""
-        return np.array(
-            [
-                next((k for k, model in enumerate(table.models) if own.startswith(model)), -1)
-                for own in self._models
-            ]
-        )
+        alike = np.array([[own.startswith(m) for m in table.models] for own in self._models])
+        return np.where(alike.any(axis=1), alike.argmax(axis=1), -1)
 
     def _throughputs(self, rng: np.random.Generator) -> Floats:
         """Measured mean speeds, shape [L, R]; nan where there are none."""
@@ -317,14 +299,14 @@ class SpeedsTraceScenario(OfTrace):
     def _notes(self) -> list[str]:
         s, demand = self.settings, self.demand
         fit = int(demand.fits.sum())
+        capacities = "those of the servers together"
+        if s.fraction is not None:
+            capacities = f"{s.fraction:g} of what all channels request together (fraction), not "
+            capacities += "what the servers have"
         notes = [
             f"{fit} (job type, server) fit; each is a channel with probability {s.density:g}, by "
             "the seed (density)",
-            "capacities are those of the servers together"
-            if s.fraction is None
-            else f"capacities are {s.fraction:g} of what all channels request together "
-            f"(fraction), not "
-            "what the servers have",
+            f"capacities are {capacities}",
             f"supply cost is {s.cost_share:g} of the mean utility in the mean, by the device "
             "(cost_share); the trace has no cost",
         ]
@@ -341,10 +323,9 @@ class SpeedsTraceScenario(OfTrace):
             if not gpus.all():
                 notes.append(f"speeds of {int((~gpus).sum())} job types without GPUs are {law}")
         elif isinstance(self.measured, GavelThroughputs):
-            here = demand.fits & (self._columns(self.measured) >= 0) & gpus[:, None]
-            named = sorted(
-                {m for m, k in zip(self._models, self._columns(self.measured)) if m and k < 0}
-            )
+            column = self._columns(self.measured)
+            here = demand.fits & (column >= 0) & gpus[:, None]
+            named = sorted({m for m, k in zip(self._models, column) if m and k < 0})
             left = "left out" if s.unmeasured == "drop" else law
             notes += [
                 f"mean speeds of {int(here.sum())} of the {fit} are measured throughputs, relative "

@@ -38,7 +38,7 @@ QUANTITIES = ("cpu", "mem", "gpu")
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """Job types, and the job type of every job."""
+    """Job types, and which of them stands for each job."""
 
     # Cores, GiB and GPUs of each job type, the most frequently requested first, shape [L, 3].
     requests: Floats
@@ -185,19 +185,17 @@ def stated_servers(
     Raises TraceError when one of the two numbers is not stated; says what to set.
     """
     if machines is None or shape is None:
+        none = tables.servers.is_empty()
         units = ", ".join(tables.units[name] for name in QUANTITIES)
         largest = tables.jobs.select(QUANTITIES).max().fill_null(0.0).row(0)
         most = ", ".join(f"{size:.3g}" for size in largest)
-        why = (
-            "the files here do not say which servers there are"
-            if tables.servers.is_empty()
-            else "servers of your own need both a number and a shape"
-        )
+        why = "servers of your own need both a number and a shape"
+        why = "the files here do not say which servers there are" if none else why
         raise TraceError(
             f"{why}: set machines (how many) and shape, (cpu, mem, gpu) of each in {units}, as in "
             f"machines=100 and shape=(1,1,0); the largest request of any job is ({most})"
             + "; or complete=servers, to take those of the trace's synthetic twin"
-            * (tables.servers.is_empty() and tables.trace in TWINS)
+            * (none and tables.trace in TWINS)
             + "".join(f"; {note}" for note in tables.notes if note.startswith("no servers"))
         )
     width = len(str(machines - 1))

@@ -34,7 +34,7 @@ from gangwise.traces.slots.fluctuating_speeds import SpeedsTraceScenario
 from gangwise.traces.slots.grouping import contested, in_units, rivalry
 from gangwise.traces.slots.settings import Settings
 from gangwise.traces.tables import Tables, Trace, save_tables
-from gangwise.traces.twins.drawing import completed_from
+from gangwise.traces.twins.drawing import completed
 
 NO_RIVALS = (
     "jobs never compete: all that the jobs of any slot ask for is there on every server that they "
@@ -121,7 +121,7 @@ FAMILIES: Mapping[str, Any] = {
 
 
 def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: Any) -> Scenario:
-    r"""A scenario from the files of a trace, whose format is recognised.
+    """A scenario from the files of a trace, whose format is recognised.
 
     Job events of Google become the scenario of the OPM paper, unless another family is asked for.
 
@@ -129,20 +129,16 @@ def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: 
     ----------
     path : path
         A directory with the files of a trace, or one of them; or tables that were saved by
-        :func:`~gangwise.traces.tables.save_tables`;
-        or ``twin:NAME`` for a synthetic twin, see :mod:`gangwise.traces.twins`.
+        :func:`~gangwise.traces.tables.save_tables`; or ``twin:NAME`` for a synthetic twin.
     trace : str
         The registered name of the format, when it is not to be recognised.
     family : str
         ``gain_overhead``, ``fluctuating_speeds`` or ``approximation_jobs``; ``gain_overhead`` when
         empty, and ``approximation_jobs`` for events of Google ClusterData 2011.
     **knobs
-        Arguments of the reader (such as ``nodes``, ``pods``, ``strict``), or of the twin (its seed
-        as ``twin_seed``); ``complete="servers"`` or ``"jobs"``, to take from the twin what the
-        files have none of; and settings of the scenario:
-        :class:`~gangwise.traces.slots.settings.Settings`,
-        :class:`~gangwise.traces.slots.settings.SpeedsSettings` or
-        :class:`~gangwise.traces.slots.settings.JobsSettings`, unless the reader builds another.
+        Arguments of the reader, or of the twin (its seed as ``twin_seed``); ``complete="servers"``
+        or ``"jobs"``, to take from the twin what the files have none of; and settings of the
+        scenario, see :mod:`gangwise.traces.slots.settings`.
 
     Raises
     ------
@@ -153,23 +149,9 @@ def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: 
 
     Examples
     --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     nodes, pods = Path(folder, "nodes.csv"), Path(folder, "pods.csv")
-    ...     size = nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\na,8000,16384,2,T4\n")
-    ...     size = pods.write_text(
-    ...         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time\n"
-    ...         "p,4000,4096,1,500,,0,60\n"
-    ...         "q,4000,4096,1,500,,7200,7260\n"
-    ...     )
-    ...     scenario = open_trace(folder, slot="1h")
-    ...     speeds = open_trace(folder, slot="1h", family="fluctuating_speeds")
-    >>> scenario.counts.tolist()
-    [[1], [0], [1]]
-    >>> scenario.instance(seed=0).problem.cluster.capacity
-    array([[16., 16., 16.]])
-    >>> speeds.instance(seed=0).problem.E
-    1
+    >>> scenario = open_trace("twin:alibaba-gpu-v2023", days=1, servers=20, slot="1h", job_types=4)
+    >>> scenario.counts.shape, scenario.instance(seed=0).problem.cluster.capacity.shape[0]
+    ((23, 4), 20)
     """
     if family and family not in FAMILIES:
         raise UnknownName("family for traces", family, list(FAMILIES))
@@ -180,11 +162,12 @@ def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: 
     else:
         reader = reader_of(path, trace)
         accepted = list(inspect.signature(reader).parameters)
-        found = reader(path, **{knob: knobs.pop(knob) for knob in accepted if knob in knobs})
+        read: Trace = reader(path, **{knob: knobs.pop(knob) for knob in accepted if knob in knobs})
+        found = read
         of_google = isinstance(found, Google2011) and family in ("", "approximation_jobs")
         family = "approximation_jobs" if of_google else family
         if "complete" in knobs:
-            found = completed_from(found, knobs.pop("complete"), knobs)
+            found = completed(read.scan(), knobs.pop("complete"), knobs)
         elif isinstance(found, Google2011) and of_google and found.source.has("job_events"):
             return GoogleScenario.of_reader(found, **knobs)
     built: Scenario = FAMILIES[family or "gain_overhead"](found, **knobs)

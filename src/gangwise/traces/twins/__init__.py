@@ -6,14 +6,6 @@ long they last, when they arrive. Each says what it reproduces and what it leave
 it may be from the real files, which tests check where the files are present.
 """
 
-from gangwise.traces.twins.drawing import (
-    NAMES,
-    arguments,
-    calibration,
-    completed,
-    completed_from,
-    open_twin,
-    twin,
-)
+from gangwise.traces.twins.drawing import NAMES, arguments, calibration, completed, open_twin, twin
 
-__all__ = ["NAMES", "arguments", "calibration", "completed", "completed_from", "open_twin", "twin"]
+__all__ = ["NAMES", "arguments", "calibration", "completed", "open_twin", "twin"]

@@ -24,7 +24,7 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, TraceError, UnknownName
 from gangwise.core.simulation import Streams
 from gangwise.traces.io.account import Stage
-from gangwise.traces.tables import Tables, name_of
+from gangwise.traces.tables import Tables
 
 HOUR, DAY = 3600.0, 86400.0
 NAMES = ("alibaba-gpu-v2020", "alibaba-gpu-v2023", "alibaba-v2018", "google-2011")
@@ -43,7 +43,7 @@ class Cdf(NamedTuple):
 
     @classmethod
     def of(cls, points: Sequence[tuple[float, float]]) -> Cdf:
-        """From points (value, share)."""
+        """The distribution through these points (value, share)."""
         return cls(*zip(*points))
 
     def draw(self, rng: np.random.Generator, size: int, *, whole: bool = False) -> Floats:
@@ -271,7 +271,7 @@ def gpu_v2023(
 
 
 def google_2011(made: Calibration, rng: np.random.Generator, created: Floats) -> pl.DataFrame:
-    """One request of equal tasks for each job."""
+    """Jobs, each of which makes one request of equal tasks."""
     t, n = made.tables, len(created)
     table = {name: Cdf.of(points) for name, points in t["tables"].items()}
     common, other = _common(rng, t, n)
@@ -526,76 +526,50 @@ def digest(tables: Tables) -> str:
     return found.hexdigest()
 
 
-def completed(
-    tables: Tables, *, servers: bool = False, jobs: bool = False, seed: int = 0, **knobs: Any
-) -> Tables:
-    """Real tables with the servers or the jobs of the twin, where the files have none.
+def completed(tables: Tables, what: str, knobs: dict[str, Any] | None = None) -> Tables:
+    """Real tables with the ``servers`` or ``jobs`` of the twin, where the files have none.
 
-    ``servers`` and ``jobs`` say what to take; ``knobs`` are those of :func:`twin`.
+    Jobs come with the twin's servers where the files have none of these either. Arguments of the
+    twin, such as ``twin_seed``, are taken out of ``knobs``.
 
-    Raises TraceError when the files have what is to be taken from the twin: nothing real is
-    replaced.
+    Raises ScenarioError for another ``what``; TraceError when the files have what is to be taken
+    from the twin: nothing real is replaced.
 
     Examples
     --------
     >>> from dataclasses import replace
     >>> real = twin("google-2011", days=0.1)
     >>> without = replace(real, trace="google-2011", servers=real.servers.clear())
-    >>> whole = completed(without, servers=True, seed=3)
+    >>> whole = completed(without, "servers", {"twin_seed": 3})
     >>> len(whole.servers), whole.notes[-1][:35]
     (12583, 'the servers are those of a syntheti')
     """
-    for wanted, there, what in ((servers, tables.servers, "servers"), (jobs, tables.jobs, "jobs")):
-        if wanted and not there.is_empty():
-            raise TraceError(
-                f"the files of {tables.trace} have {what} of their own, "
-                "and none are taken from its twin"
-            )
-    if not (servers or jobs):
-        return tables
-    made = twin(tables.trace, seed, **knobs)
-    taken = " and ".join(["servers"] * servers + ["jobs"] * jobs)
-    label = f"{taken} of the {made.stages[0].name}"
-    own = replace(
-        made,
-        servers=made.servers if servers else made.servers.clear(),
-        jobs=made.jobs if jobs else made.jobs.clear(),
-    )
-    about = "; ".join(made.notes) if jobs else "the mix of machines is the published one"
-    note = f"the {taken} are those of a synthetic twin, not of the files; {about}"
-    found = replace(
-        tables, digests={**tables.digests, label: digest(own)}, notes=(*tables.notes, note)
-    )
-    if servers:
-        found = replace(found, servers=own.servers)
-    if jobs:
-        stages = (*tables.stages, Stage(label, len(own.jobs), len(own.jobs), {}))
-        found = replace(found, jobs=own.jobs, stages=stages, units=made.units)
-    return found
-
-
-def completed_from(reader: Any, what: str, knobs: dict[str, Any]) -> Tables:
-    """Tables of a reader whose folder lacks servers or jobs, with those of the twin.
-
-    ``what`` is ``servers`` or ``jobs``; arguments of the twin, such as ``twin_seed``, are taken out
-    of ``knobs``.
-    """
     if what not in ("servers", "jobs"):
         raise ScenarioError(f"complete is {what!r}; choose servers or jobs")
-    own = _own(knobs, ["twin_seed", *(("days", "jobs_per_day") if what == "jobs" else ())])
-    name, seed = name_of(reader), own.pop("seed", 0)
-    calibration(name)  # whether there is a twin
-    if what == "servers":
-        return completed(reader.scan(), servers=True, seed=seed)
-    report = reader.fidelity()  # it does not need jobs
-    if report.jobs:
-        return completed(reader.scan(), jobs=True, seed=seed)
-    made = twin(name, seed, days=1.0)
-    servers = reader.servers() if hasattr(reader, "servers") else made.servers.clear()
-    real = Tables(
-        name, servers, made.jobs.clear(), report.stages, report.digests, report.notes, report.units
-    )
-    return completed(real, jobs=True, servers=servers.is_empty(), seed=seed, **own)
+    if not (tables.servers if what == "servers" else tables.jobs).is_empty():
+        raise TraceError(
+            f"the files of {tables.trace} have {what} of their own, "
+            "and none are taken from its twin"
+        )
+    jobs, servers = what == "jobs", what == "servers" or tables.servers.is_empty()
+    own = _own(knobs or {}, ["twin_seed", *("days", "jobs_per_day") * jobs])
+    made = twin(tables.trace, **own)
+    taken = " and ".join(["servers"] * servers + ["jobs"] * jobs)
+    label = f"{taken} of the {made.stages[0].name}"
+    about = "; ".join(made.notes) if jobs else "the mix of machines is the published one"
+    note = f"the {taken} are those of a synthetic twin, not of the files; {about}"
+    if not servers:
+        made = replace(made, servers=made.servers.clear())
+    if not jobs:
+        made = replace(made, jobs=made.jobs.clear())
+    digests = {**tables.digests, label: digest(made)}
+    found = replace(tables, digests=digests, notes=(*tables.notes, note))
+    if servers:
+        found = replace(found, servers=made.servers)
+    if jobs:
+        stages = (*tables.stages, Stage(label, len(made.jobs), len(made.jobs), {}))
+        found = replace(found, jobs=made.jobs, stages=stages, units=made.units, no_jobs="")
+    return found
 
 
 def open_twin(path: str, knobs: dict[str, Any]) -> Tables:
