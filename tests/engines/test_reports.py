@@ -37,7 +37,7 @@ def spoil(folder: Path, job: str) -> None:
     here[1].symlink_to("/dev/zero")
     here[2].symlink_to(folder / f"{job}.0.0.json")
     here[3].mkdir()
-    here[4].write_text(json.dumps(GOOD) + " " * reports.MOST)
+    here[4].write_text(json.dumps(GOOD) + " " * reports.REPORT_BYTES)
     here[5].write_text("[" * 10_000)
     here[6].write_text(json.dumps({**GOOD, "node": "\ud800"}))
     here[7].write_text(json.dumps({**GOOD, "work": 1e999}))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gangwise.core.errors import EngineError, Rejected
-from gangwise.engines.engine import ENDED, Placed
+from gangwise.engines.engine import ENDED, Changes, Placed
 from gangwise.engines.intake import Quarantine
 from gangwise.engines.slurm import SlurmEngine
 from gangwise.engines.slurm_listing import STATE, Cost, Listing
@@ -175,8 +175,8 @@ class Recorded(SlurmEngine):
         self.partition, self.reports = "gangwise", None
         self.job_type, self.watch, self.poll = "name", more.get("watch", False), 0.0
         self._values = {"a100": "model"}
-        self._reported, self._was_up, self._runs, self._where = {}, {}, {}, {}
-        self._reports, self._nodes, self._table = {}, [], {}
+        self._changes, self._runs, self._where = Changes(self._ranks), {}, {}
+        self._nodes, self._table = [], {}
         self._lists, self._left, self._unstarted, self._reserved = {}, {}, {}, {}
         self.quarantine = Quarantine()
         self._looked = self._seen = self._nodes_looked = self._nodes_read = -math.inf

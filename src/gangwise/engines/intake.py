@@ -123,14 +123,8 @@ class Written(NamedTuple):
 def read_file(path: Path | str, most: int) -> Written | None:
     """A regular file of bounded size, without waiting for anybody; None where it is not there.
 
-    A user may put there a FIFO that nobody writes to, a link to a device, a folder, or any size.
-
-    Raises
-    ------
-    Unreadable
-        For such.
-    OSError
-        When it cannot be read otherwise.
+    A user may put there a FIFO that nobody writes to, a link to a device, a folder, or any size;
+    such are Unreadable.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -170,16 +164,10 @@ _STRANGE = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR)
 
 
 class Quarantine:
-    """What cannot be read, by kind (``job``, ``node``, …) and name, and why.
-
-    Attributes
-    ----------
-    total : Counter
-        Kind → how many ever came in.
-    """
+    """What cannot be read, by kind (``job``, ``node``, …) and name, and why."""
 
     def __init__(self) -> None:
-        self.total: Counter[str] = Counter()
+        self.total: Counter[str] = Counter()  # how many of each kind ever came in
         self._why: dict[str, dict[str, str]] = {}
         self._lock = threading.Lock()
 
@@ -224,12 +212,8 @@ class Quarantine:
     ) -> list[T]:
         """Read all rows of a kind that there are: those that can be, and are something.
 
-        Of one that could be read ``before``, what it was then stands.
-
-        Raises
-        ------
-        EngineError
-            When the cluster does not answer meanwhile.
+        Of one that could be read ``before``, what it was then stands. Raises EngineError when the
+        cluster does not answer meanwhile.
         """
         found, bad = [], Quarantine()
         for place, row in enumerate(rows):

@@ -38,6 +38,7 @@ from gangwise.engines.engine import (
     Placed,
     Status,
     check_placement,
+    tasks_by_node,
 )
 from gangwise.engines.kubernetes_api import (
     PATIENCE,
@@ -46,7 +47,7 @@ from gangwise.engines.kubernetes_api import (
     at,
     group_size,
     job_size,
-    said_by,
+    message_of,
 )
 from gangwise.engines.kubernetes_gangs import KEPT, Gang, Pod, Table, successor
 from gangwise.engines.kubernetes_objects import (
@@ -63,62 +64,32 @@ from gangwise.engines.kubernetes_objects import (
 class Kubernetes:
     """An engine over the API server.
 
-    Parameters
-    ----------
-    kubeconfig : path, optional
-        By default what ``kubectl`` uses, or the service account within a pod.
-    context : str, optional
-        Of the kubeconfig.
-    scheduler : str
-        Pods that name it as their ``schedulerName`` are ours.
-    recreate : bool
-        Make successors of pods that no controller would make again (the right to create pods).
-        Without it such pods cannot be preempted, and a gang of them that was bound in part and has
-        to be rolled back is lost: it ends as failed.
-    lost_after : float
-        Seconds that a node must have been silent before gangs are taken off it.
-    reports : path, optional
-        Folder that pods write their rank reports to, shared with them.
-    names : Names, optional
-        What resources are called here.
-    threads : int
-        Calls made at once.
-    lease : str
-        ``NAMESPACE/NAME`` of a Lease that has to be held before anything is done; empty for none.
-    watch : bool
-        Follow the pods of every scheduler and touch none; those of DaemonSets and of the
-        ``kube-system`` namespace only take devices.
-
-    Raises
-    ------
-    EngineError
-        When there is no kubeconfig, or the API server does not answer.
+    Raises EngineError when there is no kubeconfig, or the API server does not answer.
     """
 
     name = "kubernetes"
 
     kubeconfig: str | Path | None = None
+    """By default what ``kubectl`` uses, or the service account within a pod."""
     _: KW_ONLY
-    context: str | None = None
-    scheduler: str = "gangwise"
+    context: str | None = None  # of the kubeconfig
+    scheduler: str = "gangwise"  # pods that name it as their ``schedulerName`` are ours
     recreate: bool = True
-    lost_after: float = 30.0
-    reports: str | Path | None = None
-    names: Names | None = None
-    threads: int = 16
+    """Make successors of pods that no controller would make again (the right to create pods).
+    Without it such pods cannot be preempted, and a gang of them that was bound in part and has
+    to be rolled back is lost: it ends as failed."""
+    lost_after: float = 30.0  # seconds that a node is silent before gangs are taken off it
+    reports: str | Path | None = None  # folder, shared with pods, for their rank reports
+    names: Names | None = None  # what resources are called here
+    threads: int = 16  # calls made at once
     lease: str = ""
+    """``NAMESPACE/NAME`` of a Lease that has to be held before anything is done."""
     watch: bool = False
+    """Follow the pods of every scheduler and touch none; those of DaemonSets and of the
+    ``kube-system`` namespace only take devices."""
 
     def __post_init__(self) -> None:
-        self.capabilities = Capabilities(
-            gang_native=False,
-            moldable=False,
-            preempt=not self.watch,
-            device_ids=False,
-            held_queue=not self.watch,
-            start_latency=1.0,
-            at_once=self.threads,
-        )
+        self.capabilities = Capabilities(start_latency=1.0, at_once=self.threads)
         folder, names = None if self.reports is None else Path(self.reports), self.names or Names()
         table = Table(self.scheduler, self.lost_after, folder, names, self.watch)
         self._table, self.quarantine = table, table.quarantine
@@ -147,7 +118,7 @@ class Kubernetes:
             self._look_up_sizes()
         except ApiException as error:
             self.close()
-            raise EngineError(f"{api.server} refuses: {said_by(error)}") from error
+            raise EngineError(f"{api.server} refuses: {message_of(error)}") from error
         threading.Thread(target=self._chores, daemon=True).start()
 
     # -------------------------------------------------------------------------------- the boundary
@@ -175,9 +146,7 @@ class Kubernetes:
         if self.watch:
             raise Rejected(f"job {job} is only watched")
         table = self._table
-        plan: dict[str, int] = {}
-        for node, tasks, _ in placed:
-            plan[node] = plan.get(node, 0) + tasks
+        plan = tasks_by_node(placed)
         with table.lock:
             gang = table.gangs.get(job)
             if gang is None or gang.status is None:
@@ -266,7 +235,7 @@ class Kubernetes:
                 orphan = {"propagation_policy": "Background"}
                 self._api.call(delete, *where, missing_is_fine=True, **orphan)
         except ApiException as error:
-            raise EngineError(f"job {job} not cancelled: {said_by(error)}") from error
+            raise EngineError(f"job {job} not cancelled: {message_of(error)}") from error
         self._api.delete(pods, self._is_lost)
         with self._table.lock:
             self._table.regard(gang)
@@ -396,7 +365,7 @@ class Kubernetes:
                 self._api.call(self._api.core.create_namespaced_pod, pod.namespace, body)
             except ApiException as error:
                 if error.status != 409:  # 409: it was made before
-                    why = f"pod {pod.name} gets no successor and stays: {said_by(error)}"
+                    why = f"pod {pod.name} gets no successor and stays: {message_of(error)}"
                     raise EngineError(why) from error
         self._api.delete([p for p in pods if not p.leaving or self._is_lost(p)], self._is_lost)
 

@@ -24,30 +24,18 @@ from gangwise.engines.leader import Held, Leader
 
 PATIENCE = (3.0, 6.0)  # seconds to connect, and to wait for an answer
 _QUIET = 2.0  # seconds without a word after which the API server is asked whether it is there
-_ILL = 10.0  # seconds for which a watch may fail before what it told is not believed any more
+_MISTRUST = 10.0  # seconds for which a watch may fail before what it told is not believed any more
 
 
 class Binding(NamedTuple):
-    """What came of binding a pod: bound where no reason is given.
-
-    Attributes
-    ----------
-    unsure : bool
-        Nobody answered for good: it may have been bound all the same.
-    """
+    """What came of binding a pod: bound where no reason is given."""
 
     why: str = ""
-    unsure: bool = False
+    unsure: bool = False  # nobody answered for good: it may have been bound all the same
 
 
 class Connection:
-    """To an API server.
-
-    Raises
-    ------
-    EngineError
-        When there is no kubeconfig that can be used.
-    """
+    """To an API server; raises EngineError when there is no kubeconfig that can be used."""
 
     def __init__(self, kubeconfig: str | Path | None, context: str | None, threads: int):
         settings = client.Configuration()
@@ -73,8 +61,7 @@ class Connection:
         self.closing = threading.Event()
         self.trouble = ""
         self._streams: list[Any] = []
-        self.ill: dict[Any, float] = {}
-        """Listings that have failed, since when."""
+        self.failing: dict[Any, float] = {}  # listings that have failed, since when
 
     def close(self) -> None:
         """End all watches, and drop calls that have not begun."""
@@ -112,14 +99,14 @@ class Connection:
         if self.lease is not None:
             self.lease.check()
         now = time.monotonic()
-        if any(now - since > _ILL for since in self.ill.values()):
+        if any(now - since > _MISTRUST for since in self.failing.values()):
             raise EngineError(f"{self.server} cannot be followed: {self.trouble}")
         if now - self.heard <= _QUIET:
             return
         try:
             self.call(self.core.list_node, limit=1)
         except ApiException as error:
-            raise EngineError(f"{self.server} refuses: {said_by(error)}") from error
+            raise EngineError(f"{self.server} refuses: {message_of(error)}") from error
 
     @contextmanager
     def _open_while(self, stream: Any) -> Iterator[None]:
@@ -133,7 +120,7 @@ class Connection:
 
     def _note(self, listing: Any, trouble: str) -> None:
         self.trouble = trouble
-        self.ill.setdefault(listing, time.monotonic())
+        self.failing.setdefault(listing, time.monotonic())
 
     def follow(
         self,
@@ -150,7 +137,7 @@ class Connection:
                     found, version = self._listed(listing)
                     everything(found)
                     ready.set()
-                    self.ill.pop(listing, None)
+                    self.failing.pop(listing, None)
                 stream = listing(
                     watch=True,
                     resource_version=version,
@@ -173,7 +160,7 @@ class Connection:
                             one(event["type"], event["object"])
             except ApiException as error:
                 version = ""
-                self._note(listing, said_by(error))
+                self._note(listing, message_of(error))
                 self.closing.wait(1.0 if error.status != 410 else 0.0)
             except Exception as error:  # whatever an object holds, the watch goes on
                 version = ""  # a cut within a line may have lost it
@@ -210,7 +197,7 @@ class Connection:
                 self.call(self.core.create_namespaced_pod_binding, pod.name, pod.namespace, body)
                 return Binding()
             except ApiException as error:
-                why = said_by(error)
+                why = message_of(error)
                 if error.status == 404:
                     return Binding("it is gone")
                 if error.status < 500 and error.status not in (409, 429):
@@ -252,7 +239,7 @@ class Connection:
                 )
             except ApiException as error:
                 if error.status != 409:  # 409: another pod of this name
-                    raise EngineError(f"pod {pod.name} not deleted: {said_by(error)}") from error
+                    raise EngineError(f"pod {pod.name} not deleted: {message_of(error)}") from error
 
         list(self.pool.map(one, pods))
 
@@ -274,16 +261,10 @@ class Connection:
 
 
 class Lease(Leader):
-    """A Lease of the cluster: its holder acts, everybody else stands by.
+    """A Lease of the cluster, ``NAMESPACE/NAME``: its holder acts, everybody else stands by.
 
     Held as Kubernetes' own components hold theirs, so that a kube-scheduler may stand by, too.
-
-    Parameters
-    ----------
-    where : str
-        ``NAMESPACE/NAME``.
-    identity : str
-        Unique to this process.
+    ``identity`` is unique to this process.
     """
 
     def __init__(self, api: Connection, where: str, identity: str):
@@ -302,7 +283,7 @@ class Lease(Leader):
                 missing_is_fine=True,
             )
         except ApiException as error:
-            raise EngineError(f"{self.what}: {said_by(error)}") from error
+            raise EngineError(f"{self.what}: {message_of(error)}") from error
         if found is None:
             return None
         spec = found.get("spec") or {}
@@ -337,7 +318,7 @@ class Lease(Leader):
                 where = self.name, self.namespace
                 api.call(api.coordination.replace_namespaced_lease, *where, body)
         except ApiException as error:  # 409: somebody else was faster
-            raise EngineError(f"{self.what}: {said_by(error)}") from error
+            raise EngineError(f"{self.what}: {message_of(error)}") from error
 
     def give_up(self) -> None:
         if (found := self.read()) is not None and found.mine:
@@ -363,7 +344,7 @@ def job_size(job: Any) -> tuple[tuple[str, str], int]:
     return at(job), max(min(most, whole(spec.get("completions") or most, "completions")), 1)
 
 
-def said_by(error: ApiException) -> str:
+def message_of(error: ApiException) -> str:
     try:
         return f"{error.status} {json.loads(error.body or '{}')['message']}"
     except (ValueError, KeyError, TypeError):

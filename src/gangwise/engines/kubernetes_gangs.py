@@ -172,28 +172,7 @@ class Gang:
 
 
 class Table:
-    """Nodes, pods and gangs.
-
-    Parameters
-    ----------
-    scheduler, lost_after, reports, names, watch
-        As in :class:`gangwise.engines.kubernetes.Kubernetes`.
-
-    Attributes
-    ----------
-    gangs : dict
-        By the ids of their jobs.
-    foreign : dict
-        Pods of other schedulers that hold devices.
-    up : dict
-        Node → why it takes no pods; empty where it does.
-    silent : dict
-        Nodes whose kubelet does not report: since when, by the monotonic clock.
-    stirred : Event
-        Something changed that may need doing.
-    opened : bool
-        All was listed once: nodes that come now are new.
-    """
+    """Nodes, pods and gangs; for the parameters see ``gangwise.engines.kubernetes.Kubernetes``."""
 
     def __init__(
         self,
@@ -204,24 +183,21 @@ class Table:
         watch: bool = False,
     ):
         self.watch = watch
-        self.scheduler, self.lost_after, self.reports, self.names = (
-            scheduler,
-            lost_after,
-            reports,
-            names,
-        )
+        self.scheduler, self.lost_after = scheduler, lost_after
+        self.reports, self.names = reports, names
         self.lock = threading.RLock()
-        self.stirred = threading.Event()
+        self.stirred = threading.Event()  # something changed that may need doing
         self.events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
         self.nodes: dict[str, dict[str, Any]] = {}
-        self.up: dict[str, str] = {}
+        self.up: dict[str, str] = {}  # node → why it takes no pods; empty where it does
         self.silent: dict[str, float] = {}
+        """Nodes whose kubelet does not report: since when, by the monotonic clock."""
         self.taints: set[Taint] = set()
-        self.gangs: dict[str, Gang] = {}
-        self.foreign: dict[str, Status] = {}
+        self.gangs: dict[str, Gang] = {}  # by the ids of their jobs
+        self.foreign: dict[str, Status] = {}  # pods of other schedulers that hold devices
         self._on: dict[str, dict[str, Status]] = {}  # who holds devices of a node
         self._keeps_away: dict[str, list[tuple[str, Any]]] = {}  # rules of pods that are on nodes
-        self.opened = False
+        self.opened = False  # whether all was listed once: nodes that come now are new
         self._terms: dict[str, list[Any]] = {}
         self._ports: set[str] = set()
         self._described: list[EngineNode] | None = None
@@ -262,13 +238,9 @@ class Table:
             else:
                 conditions = {c["type"]: c for c in node["status"].get("conditions") or ()}
                 ready = conditions.get("Ready", {})
-                is_ready, cordoned = (
-                    ready.get("status") == "True",
-                    node["spec"].get("unschedulable"),
-                )
                 self.nodes[name] = node
-                why = "cordoned" if cordoned else ""
-                if not is_ready:
+                why = "cordoned" if node["spec"].get("unschedulable") else ""
+                if ready.get("status") != "True":
                     why = f"not ready ({ready.get('reason') or ready.get('status') or 'never was'})"
                     self.silent.setdefault(name, time.monotonic())
                 else:
@@ -503,36 +475,23 @@ class Table:
             gang.held = ""
         for kind in events:
             at = {"submitted": now.job.submitted, "started": now.started}.get(kind, now.ended)
-            self.events.put(
-                EngineEvent(
-                    kind,
-                    at if math.isfinite(at) else time.time(),
-                    gang.id,
-                    0
-                    if kind == "submitted"
-                    else (before or now).attempt
-                    if kind == "preempted"
-                    else now.attempt,
-                    ranks=tuple(gang.reports.values()) if kind in ENDED else (),
-                    detail=now.detail,
-                    cause=now.cause,
-                )
-            )
+            at = at if math.isfinite(at) else time.time()
+            attempts = {"submitted": 0, "preempted": (before or now).attempt}
+            attempt = attempts.get(kind, now.attempt)
+            ranks = tuple(gang.reports.values()) if kind in ENDED else ()
+            detail, cause = now.detail, now.cause
+            self.events.put(EngineEvent(kind, at, gang.id, attempt, "", ranks, detail, cause))
 
     def _now(self, gang: Gang) -> Status | None:
         """Row of the gang in the table of jobs; None until it is complete."""
         before = gang.status
         if before is not None and before.phase in ENDED:
             return before
-        originals = {
-            own_value(p.manifest, "replaces") for p in gang.pods.values()
-        } & gang.pods.keys()
-        if originals and gang.why_off is None and not self.watch:
+        replaced = {own_value(p.manifest, "replaces") for p in gang.pods.values()}
+        if replaced & gang.pods.keys() and gang.why_off is None and not self.watch:
             gang.why_off = "half taken off by an earlier run"
         bound = [p for p in gang.pods.values() if gang.where(p)]
-        waiting = [
-            p for p in gang.pods.values() if not gang.where(p) and not p.leaving and not p.ended
-        ]
+        waiting = [p for p in gang.live if not gang.where(p) and not p.leaving]
         if not gang.pods:
             return None if before is None else self._without_pods(gang, before)
         if gang.cancelled and not gang.live and before is not None:
@@ -547,9 +506,8 @@ class Table:
             gang.why_off = None
             return self._pending(gang, before, waiting)
         if self.watch and waiting and (before is None or before.phase == "pending"):
-            return self._pending(
-                gang, before, [*bound, *waiting]
-            )  # somebody binds them, one by one
+            # Somebody binds them, one by one.
+            return self._pending(gang, before, [*bound, *waiting])
         if gang.why_off is None and not self.watch and any(p.bounced for p in bound):
             first = next(p for p in bound if p.bounced)
             reason = first.manifest["status"]["reason"]
@@ -564,12 +522,8 @@ class Table:
         job = job or replace(self._job(gang, bound), tasks=sum(gang.plan.values()) or len(bound))
         begun = [t for p in bound for t in p.times("startedAt")]
         started = max(begun, default=math.nan)
-        ours = any(
-            f"{OURS}attempt" in (p.manifest["metadata"].get("annotations") or {}) for p in bound
-        )
-        row = Status(
-            job, "placed", gang.attempt, placed, started, foreign=not ours and not gang.attempt
-        )
+        foreign = not gang.attempt and not any(own_value(p.manifest, "attempt") for p in bound)
+        row = Status(job, "placed", gang.attempt, placed, started, foreign=foreign)
         whole = sum(counts.values()) >= sum(gang.plan.values())
         # A pod that somebody deleted leaves its gang short for ever, unless a controller makes it
         # again; a gang that is still being bound has pods that wait.
@@ -619,15 +573,8 @@ class Table:
                 gang.held = f"left alone: unreadable, because {type(error).__name__}: {error}"
             if before is None:
                 return None
-            return replace(
-                before,
-                phase="pending",
-                attempt=gang.attempt,
-                placed=(),
-                started=math.nan,
-                detail=gang.held,
-                cause=gang.cause,
-            )
+            status = Status(before.job, "pending", gang.attempt, detail=gang.held)
+            return replace(status, foreign=before.foreign, cause=gang.cause)
         detail = before.detail if before is not None and before.phase in _ON_NODES else ""
         return Status(job, "pending", gang.attempt, detail=detail, cause=gang.cause)
 

@@ -46,15 +46,8 @@ _LEAST = "pod-group.scheduling.sigs.k8s.io/min-available"
 
 
 def quantity(text: str | int | float) -> Fraction:
-    """A Kubernetes quantity, exactly.
+    """A Kubernetes quantity, exactly; raises EngineError for what is none.
 
-    Raises
-    ------
-    EngineError
-        For what is none.
-
-    Examples
-    --------
     >>> quantity("500m"), quantity("16Gi") == 2**34, quantity("1e3"), quantity(2)
     (Fraction(1, 2), True, Fraction(1000, 1), Fraction(2, 1))
     """
@@ -66,10 +59,8 @@ def quantity(text: str | int | float) -> Fraction:
 
 
 def thousandths(kind: str, text: str | int | float, up: bool) -> int:
-    """Of a device; of a GiB where bytes are counted.
+    """Thousandths of a device; of a GiB where bytes are counted.
 
-    Examples
-    --------
     >>> thousandths("cpu", "0.0005", up=True), thousandths("memory", "1500Mi", up=False)
     (1, 1464)
     """
@@ -86,13 +77,7 @@ def seconds(time: str | None) -> float:
 
 @dataclass(frozen=True)
 class Names:
-    """What resources of Kubernetes are called here.
-
-    Attributes
-    ----------
-    devices : mapping
-        Resource → name; those not listed keep their own.
-    """
+    """What resources of Kubernetes are called here; those not listed keep their own name."""
 
     devices: Mapping[str, str] = field(default_factory=lambda: {GPU: "gpu"})
 
@@ -230,11 +215,8 @@ _OF_GANGS = ("job-name", "batch.kubernetes.io/job-name", "controller-uid")
 def per_node(pod: Mapping[str, Any]) -> int:
     """1 where the pod keeps the others of its gang off its node, 0 for as many as fit.
 
-    Raises
-    ------
-    EngineError
-        For other required rules between pods, which are not modelled: a rule that selects pods of
-        other gangs would have to hold against all that come later.
+    Raises EngineError for other required rules between pods, which are not modelled: a rule that
+    selects pods of other gangs would have to hold against all that come later.
     """
     rules = pod["spec"].get("affinity") or {}
     if (rules.get("podAffinity") or {}).get(_NEEDED):
@@ -317,20 +299,12 @@ def ports(pod: Mapping[str, Any]) -> dict[str, int]:
 
 
 class Membership(NamedTuple):
-    """Which gang a pod belongs to.
-
-    Attributes
-    ----------
-    kind : {"group", "job", "pod"}
-        By a label or annotation, by the batch Job that made it, or by itself.
-    api : str
-        Group and version of the PodGroup that says how many there must be; empty for none.
-    """
+    """Which gang a pod belongs to."""
 
     namespace: str
-    kind: str
+    kind: str  # "group", by a label or annotation; "job", of a batch Job; or "pod", by itself
     name: str
-    api: str = ""
+    api: str = ""  # group and version of the PodGroup that says how many there must be
 
     @classmethod
     def of(cls, pod: Mapping[str, Any]) -> Membership:
@@ -363,13 +337,7 @@ def declared_size(pod: Mapping[str, Any]) -> int | None:
 
 
 def note(pod: Mapping[str, Any], name: str, default: float) -> float:
-    """A number among our annotations.
-
-    Raises
-    ------
-    EngineError
-        For what is no number, or a negative one.
-    """
+    """A number among our annotations; raises EngineError for what is none, or negative."""
     text = (pod["metadata"].get("annotations") or {}).get(OURS + name)
     if text is None:
         return default
@@ -407,13 +375,7 @@ def natural(name: str) -> tuple[Any, ...]:
 
 
 def common(values: Iterable[Any], what: str) -> Any:
-    """The one value that all have.
-
-    Raises
-    ------
-    EngineError
-        When they differ.
-    """
+    """The one value that all have; raises EngineError when they differ."""
     found = list(values)
     if any(value != found[0] for value in found):
         raise EngineError(f"its pods do not all have the same {what}")

@@ -27,16 +27,10 @@ from typing import IO, Any, NamedTuple
 
 
 class Identity(NamedTuple):
-    """Which rank of which job this is.
-
-    Attributes
-    ----------
-    run : int
-        The cluster's own number of this start of the job.
-    """
+    """Which rank of which job this is."""
 
     job: str
-    run: int
+    run: int  # the cluster's own number of this start of the job
     rank: int
     node: str
 

@@ -37,6 +37,7 @@ from gangwise.engines import intake
 from gangwise.engines.engine import (
     ENDED,
     Capabilities,
+    Changes,
     EngineEvent,
     EngineJob,
     EngineNode,
@@ -45,7 +46,6 @@ from gangwise.engines.engine import (
     RankReport,
     Status,
     check_placement,
-    differences,
 )
 from gangwise.engines.leader import ReservationLeader
 from gangwise.engines.reports import read_reports
@@ -118,15 +118,7 @@ class SlurmEngine:
     watch = False
     _nodes_listed: Any = None
     _leader: ReservationLeader | None = None  # nobody else acts, unless told to lead
-    capabilities = Capabilities(
-        gang_native=True,
-        moldable=False,
-        preempt=True,
-        device_ids=False,
-        held_queue=True,
-        start_latency=1.0,
-        exact_split=False,
-    )
+    capabilities = Capabilities(start_latency=1.0, exact_split=False)
 
     def __init__(
         self,
@@ -144,11 +136,9 @@ class SlurmEngine:
         self.job_type, self.watch, self.poll = job_type, watch, poll
         self._values = {v: label for label, vs in labels_of(labels).items() for v in vs}
         self._environment = {**os.environ, **(environment or {})}
-        self._reported: dict[str, Status] = {}
-        self._was_up: dict[str, bool] = {}
+        self._changes = Changes(self._ranks)
         self._runs: dict[str, Run] = {}
         self._where: dict[str, tuple[Placed, ...]] = {}
-        self._reports: dict[str, tuple[RankReport, ...]] = {}
         self._table: dict[str, Status] = {}
         self._rows: dict[str, Mapping[str, Any]] = {}  # of the JSON
         self._read_as: dict[str, tuple[str, str]] = {}  # how they were listed then
@@ -330,12 +320,7 @@ class SlurmEngine:
         """Give the pending jobs back to Slurm, each as its user wrote it.
 
         Needs nothing but Slurm: what was asked for stands in the jobs' AdminComment. Killed at any
-        line, it is completed by the next call. Who runs, runs on.
-
-        Returns
-        -------
-        dict
-            Job → what became of it.
+        line, it is completed by the next call. Who runs, runs on. Returns what became of each job.
         """
         done: dict[str, str] = {}
         for row in self._json("squeue", "jobs", "--states=all"):
@@ -494,7 +479,7 @@ class SlurmEngine:
         with self._whole_cost:
             listing = self._json("squeue", "jobs", "--states=all")
             self.quarantine.sift("comment of job", listing, _work, _id)
-            found = self.quarantine.sift("job", listing, read, _id, self._reported)
+            found = self.quarantine.sift("job", listing, read, _id, self._changes.table)
             found = intake.distinct(found, lambda row: row.job.id, self.quarantine, "job")
             self._table, self._rows = {row.job.id: row for row in found}, rows
         self._read_as = {name: listed.what for name, listed in self._listing.jobs.items()}
@@ -506,22 +491,12 @@ class SlurmEngine:
         self._looked = self._seen
         table = dict(self._table)
         up = {node.name: node.up for node in self._nodes}
-        now = time.time()
-        found = differences(self._reported, table, self._was_up, up, now, self._ranks)
-        self._reported, self._was_up = table, up
+        found = self._changes.look(table, up)
         for name in list(self._runs):
             if name not in table:
-                for known in (self._runs, self._where, self._reports, self._unstarted):
+                for known in (self._runs, self._where, self._unstarted):
                     known.pop(name, None)
         self._left = {name: why for name, why in self._left.items() if name in table}
-        if self.reports is None:
-            return found
-        for row in table.values():
-            if row.phase == "running" and not row.foreign:
-                ranks = self._ranks(row)
-                if ranks and ranks != self._reports.get(row.job.id):
-                    self._reports[row.job.id] = ranks
-                    found.append(EngineEvent("measured", now, row.job.id, row.attempt, ranks=ranks))
         return found
 
     def _ranks(self, row: Status) -> tuple[RankReport, ...]:
@@ -542,7 +517,7 @@ class SlurmEngine:
             request = Request.of(row, mark)
             job = self.job(name, row, request)
         except Exception:
-            if (known := self._reported.get(name)) is None:
+            if (known := self._changes.table.get(name)) is None:
                 raise
             job, request = known.job, self._runs[name].request  # as it was submitted
         ranks = request.ranks * request.tasks
@@ -565,7 +540,8 @@ class SlurmEngine:
             return Status(job, "running", attempt, placed, started, foreign=foreign)
         if "PENDING" in states or "REQUEUED" in states:
             if self.watch:
-                by_hand = held and (mark is NO_MARK or mark.by_hand) and name not in self._reported
+                unknown = name not in self._changes.table
+                by_hand = held and unknown and (mark is NO_MARK or mark.by_hand)
                 waits = by_hand or self._waits_for(row)  # for what is nobody's to give
                 return None if waits else Status(job, "pending", attempt, detail=detail)
             if foreign:

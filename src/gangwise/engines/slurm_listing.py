@@ -62,10 +62,7 @@ class Listed(NamedTuple):
 class Listing:
     """The listing of all jobs, by :meth:`read`; ``jobs`` has how each was listed last.
 
-    Parameters
-    ----------
-    run : callable
-        Runs a program of Slurm's, with more of an environment, and gives its output.
+    ``run`` runs a program of Slurm's, with ``more`` of an environment, and gives its output.
     """
 
     def __init__(self, run: Callable[..., str]):
@@ -75,18 +72,12 @@ class Listing:
         self._field, self._end = f"{word}f", f"{word}e"
         names = ("jobid", *STATE, *REQUEST)
         form = ",".join(f"{name}:0{self._field}" for name in names)
-        self._told = {"SQUEUE_FORMAT2": f"{form[: -len(self._field)]}{self._end}"}
-        self._told["SLURM_TIME_FORMAT"] = "%s"
+        self._variables = {"SQUEUE_FORMAT2": f"{form[: -len(self._field)]}{self._end}"}
+        self._variables["SLURM_TIME_FORMAT"] = "%s"
 
     def read(self) -> tuple[set[str], set[str]] | None:
-        """Jobs that are new or not as before, and jobs that are gone; None where none is listed.
-
-        Raises
-        ------
-        EngineError
-            When Slurm does not answer.
-        """
-        text = self._run("squeue", "--noheader", "--all", "--states=all", more=self._told)
+        """Jobs that are new or not as before, and jobs that are gone; None where none is listed."""
+        text = self._run("squeue", "--noheader", "--all", "--states=all", more=self._variables)
         rows: dict[str, str] = {}
         *parts, rest = text.split(f"{self._end}\n")
         if rest:

@@ -219,7 +219,8 @@ class Ledger:
                 self._set_up(n, up)
 
     def _job(self, row: Mapping[str, Any]) -> None:
-        asked = EngineJob(**row)
+        # Journals of 0.2.0 say a least number of tasks, too, by which nothing was ever decided.
+        asked = EngineJob(**{name: value for name, value in row.items() if name != "minimum"})
         if asked.id in self.jobs or asked.id in self.over:
             return
         self.rows += 1
