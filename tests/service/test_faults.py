@@ -252,7 +252,7 @@ def test_the_cause_is_told_and_not_read_from_the_detail(
     engine.submit("1")
     ticks(service, time, 2)
     told = []
-    monkeypatch.setattr(service.ledger, "_tell", told.append)
+    monkeypatch.setattr(service.ledger, "_report", told.append)
     engine.back("1", detail, cause)
     ticks(service, time)
     assert next(event.kind for event in told if event.job.id == "1") == hears

@@ -61,22 +61,10 @@ def monday(now: float) -> float:
 def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS) -> dict[str, Any]:
     """What a service's scheduler saves, from the service's folder.
 
-    Parameters
-    ----------
-    since : float, optional
-        Jobs submitted from then on count (seconds since 1970); the last Monday by default, and
-        never before the service began. Earlier ones that ended later are played, for they were in
-        the way.
-
-    Returns
-    -------
-    dict
-        ``told`` is the account in a sentence; times in seconds, savings and errors as shares.
-
-    Raises
-    ------
-    ScenarioError
-        When too few jobs have ended.
+    Jobs submitted ``since`` then count (seconds since 1970): since the last Monday by default, and
+    never before the service began. Earlier ones that ended later are played, for they were in the
+    way. Of what is returned, ``told`` is the account in a sentence; times are in seconds, savings
+    and errors are shares. Raises ScenarioError when too few jobs have ended.
     """
     folder = Path(folder)
     (ledger, _), _ = read_checkpoint(folder / CHECKPOINT)
@@ -213,9 +201,8 @@ def _drawn_latencies(
     hold: Floats, late: Floats, count: int, rng: np.random.Generator
 ) -> tuple[float, Floats]:
     """Mean of a sample, held by every start; and for each job, what comes before it."""
-    least = float(
-        np.quantile(late, 0.05)
-    )  # a job whose room comes later is decided on so late, too
+    # A job whose room comes later is decided on so late, too.
+    least = float(np.quantile(late, 0.05))
     sample = float(rng.choice(hold, hold.size).mean())
     return sample + least, np.maximum(rng.choice(late, count) - least, 0.0)
 
@@ -253,9 +240,8 @@ def account_sentence(result: dict[str, Any], act: bool) -> str:
         what = f"the model's error, {100 * half:.0f} %, is as large as any saving"
         what = f"whether deciding here saves time cannot be told: {what}"
     else:
-        word = (
-            ("saves" if act else "would save") if saving > 0 else ("costs" if act else "would cost")
-        )
+        word = "save" if saving > 0 else "cost"
+        word = f"{word}s" if act else f"would {word}"
         what = (
             f"deciding here {word} {100 * abs(saving):.0f} ± {100 * half:.0f} % of the completion "
             f"time: simulated {lasting(s['completion'])}, with {other} {lasting(b['completion'])}"
@@ -340,12 +326,8 @@ def drawn(
 ) -> tuple[Jobs, Conditions]:
     """Jobs of the history, and a draw of the rates that are believed, or their means.
 
-    Parameters
-    ----------
-    before : sequence of Change
-        What :func:`changed` found.
-    late : ndarray, optional
-        Seconds after its submission at which each job is decided on.
+    ``before`` is what :func:`changed` found; each job is decided on ``late`` seconds [J] after its
+    submission.
     """
     assert ledger.books is not None
     nodes: Nodes = ledger.books.nodes

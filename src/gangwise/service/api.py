@@ -10,7 +10,7 @@ import hmac
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
@@ -240,12 +240,7 @@ class WishShown(BaseModel):
 class Guard:
     """Who may, how often and how much, before anything of a request is read but its head.
 
-    Parameters
-    ----------
-    tokens : mapping
-        As :func:`gangwise.service.listening.read_tokens` gives them.
-    private : bool
-        Reading needs a token.
+    ``tokens`` are as :func:`read_tokens` gives them; where it is ``private``, reading needs one.
     """
 
     def __init__(self, app: ASGIApp, tokens: dict[str, Role], private: bool):
@@ -351,14 +346,8 @@ def create_app(
 ) -> FastAPI:
     """The application, for any ASGI server.
 
-    Parameters
-    ----------
-    tokens : mapping, optional
-        As :func:`read_tokens` gives them.
-    host : str
-        Address that it will listen on: beyond loopback, reading needs a token.
-    names : iterable of str
-        Further names under which clients reach it.
+    ``tokens`` are as :func:`read_tokens` gives them. Where it will listen on a ``host`` beyond
+    loopback, reading needs a token. ``names`` are further names under which clients reach it.
     """
     private = not is_loopback(host)
     app = FastAPI(
@@ -567,35 +556,21 @@ def _ended(row: dict[str, Any]) -> dict[str, Any]:
 
 def _timeline(state: State, seconds: float) -> Timeline:
     now = time.time()
-    pieces = []
-    for row in _view(state, "running"):
-        if row["phase"] == "running":
-            for node, tasks in row["nodes"]:
-                pieces.append(_piece(row, node, tasks, row["since"], None, "running"))
+    found = [
+        (row, row["nodes"], row["since"], None, "running")
+        for row in _view(state, "running")
+        if row["phase"] == "running"
+    ]
     for row in state.history(now - seconds, 10_000):
-        if row["started"] is not None:
-            for node, tasks, *_ in row["body"].get("placed", ()):
-                piece = _piece(row, node, tasks, row["started"], row["ended"], row["outcome"])
-                pieces.append(piece)
-    return Timeline(now=now, since=now - seconds, pieces=[p for p in pieces if p is not None])
-
-
-def _piece(
-    row: dict[str, Any], node: str, tasks: int, began: float, ended: float | None, outcome: str
-) -> Piece | None:
-    if began is None or not math.isfinite(began):
-        return None
-    return Piece(
-        job=row["job"],
-        job_type=row["job_type"],
-        user=row["user"],
-        node=node,
-        tasks=tasks,
-        began=began,
-        ended=ended,
-        by=row["by"],
-        outcome=outcome,
-    )
+        placed = row["body"].get("placed", ())
+        found.append((row, placed, row["started"], row["ended"], row["outcome"]))
+    pieces = []
+    for row, placed, began, ended, outcome in found:
+        if began is not None and math.isfinite(began):
+            who = {name: row[name] for name in ("job", "job_type", "user", "by")}
+            when = {"began": began, "ended": ended, "outcome": outcome}
+            pieces += [Piece(node=node, tasks=tasks, **who, **when) for node, tasks, *_ in placed]
+    return Timeline(now=now, since=now - seconds, pieces=pieces)
 
 
 class _Metrics:
@@ -606,75 +581,73 @@ class _Metrics:
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
+        yield from self._of_service()
+        yield from self._of_jobs()
+        yield from self._of_nodes()
+
+    def _of_service(self) -> Iterator[Metric]:
         health = _health(self._state)
-        well = GaugeMetricFamily("gangwise_well", "1 if the service and its cluster are well")
-        well.add_metric([], float(health["well"]))
-        yield well
-        age = GaugeMetricFamily("gangwise_age_seconds", "Since the service last said anything")
-        age.add_metric([], math.inf if health["age"] is None else health["age"])
-        yield age
-        jobs = GaugeMetricFamily("gangwise_jobs", "Jobs by phase", labels=["phase"])
-        for phase in ("waiting", "placed", "running"):
-            jobs.add_metric([phase], health.get(phase, 0))
-        yield jobs
-        last = GaugeMetricFamily("gangwise_round_seconds", "The last round of decisions")
-        last.add_metric([], health.get("round_ms", 0.0) / 1000)
-        yield last
-        late = HistogramMetricFamily(
-            "gangwise_latency_seconds",
-            "From a decision until the cluster accepts it, and until the job starts",
-            labels=["until"],
-        )
+        well, age = float(health["well"]), health["age"]
+        age, round_ms = math.inf if age is None else age, health.get("round_ms", 0.0)
+        phases = {(p,): health.get(p, 0) for p in ("waiting", "placed", "running")}
+        yield _gauge("well", "1 if the service and its cluster are well", {(): well})
+        yield _gauge("age_seconds", "Since the service last said anything", {(): age})
+        yield _gauge("jobs", "Jobs by phase", phases, "phase")
+        yield _gauge("round_seconds", "The last round of decisions", {(): round_ms / 1000})
+        yield self._latencies()
+        unreadable = health.get("unreadable") or {}
+        about = "Since the service was started"
+        counts = CounterMetricFamily("gangwise_events", about, labels=["kind"])
+        for kind, count in (health.get("counts") or {}).items():
+            counts.add_metric([kind], count)
+        counts.add_metric(["unreadable"], sum(unreadable.values()))
+        yield counts
+        troubles = {(what,): 1.0 for what in health.get("troubles") or {}}
+        yield _gauge("trouble", "1 for what is not well", troubles, "what")
+        kinds = [row["kind"] for row in _view(self._state, "unreadable")]
+        left = {(kind,): kinds.count(kind) for kind in {*kinds, *unreadable}}
+        yield _gauge("unreadable", "What is left alone, as it cannot be read", left, "kind")
+
+    def _latencies(self) -> Metric:
+        about = "From a decision until the cluster accepts it, and until the job starts"
+        late = HistogramMetricFamily("gangwise_latency_seconds", about, labels=["until"])
         for until in ("accepted", "started"):
             within, total = self._state.latencies(until, LATENCIES)
             names = [*map(str, LATENCIES), "+Inf"]
             late.add_metric([until], list(zip(names, within, strict=True)), total)
-        yield late
-        counts = CounterMetricFamily(
-            "gangwise_events", "Since the service was started", labels=["kind"]
-        )
-        for kind, count in (health.get("counts") or {}).items():
-            counts.add_metric([kind], count)
-        counts.add_metric(["unreadable"], sum((health.get("unreadable") or {}).values()))
-        yield counts
-        trouble = GaugeMetricFamily("gangwise_trouble", "1 for what is not well", labels=["what"])
-        for what in health.get("troubles") or {}:
-            trouble.add_metric([what], 1.0)
-        yield trouble
-        unread = GaugeMetricFamily(
-            "gangwise_unreadable", "What is left alone, as it cannot be read", labels=["kind"]
-        )
-        kinds = [row["kind"] for row in _view(self._state, "unreadable")]
-        for kind in {*kinds, *(health.get("unreadable") or {})}:
-            unread.add_metric([kind], kinds.count(kind))
-        yield unread
-        ahead = GaugeMetricFamily(
-            "gangwise_start_seconds",
-            "Mean time in which waiting jobs start, by forecast: even chance, nine in ten",
-            labels=["quantile"],
-        )
-        now = time.time()
+        return late
+
+    def _of_jobs(self) -> Iterator[Metric]:
+        about = "Mean time in which waiting jobs start, by forecast: even chance, nine in ten"
+        now, ahead = time.time(), {}
         forecasts = [row for row in _view(self._state, "queue") if row.get("p50") is not None]
         for name, quantile in (("p50", "0.5"), ("p90", "0.9")):
             if forecasts:
-                left = sum(max(row[name] - now, 0.0) for row in forecasts) / len(forecasts)
-                ahead.add_metric([quantile], left)
-        yield ahead
+                left = sum(max(row[name] - now, 0.0) for row in forecasts)
+                ahead[quantile,] = left / len(forecasts)
+        yield _gauge("start_seconds", about, ahead, "quantile")
+
+    def _of_nodes(self) -> Iterator[Metric]:
         nodes = _view(self._state, "nodes")
-        up = GaugeMetricFamily("gangwise_node_up", "1 if it takes tasks", labels=["node"])
-        free = GaugeMetricFamily("gangwise_node_free", "Free devices", labels=["node", "device"])
-        factor = GaugeMetricFamily(
-            "gangwise_node_speed_ratio",
-            "Speed ÷ that of its label: estimate, and bounds of its 95 % interval",
-            labels=["node", "bound"],
-        )
-        for node in nodes:
-            up.add_metric([node["name"]], float(node["up"]))
-            for device, amount in node["free"].items():
-                free.add_metric([node["name"], device], amount)
-            for name, bound in (("factor", "estimate"), ("low", "low"), ("high", "high")):
-                if node.get(name) is not None:
-                    factor.add_metric([node["name"], bound], node[name])
-        yield up
-        yield free
-        yield factor
+        up = {(node["name"],): float(node["up"]) for node in nodes}
+        free = {(node["name"], k): amount for node in nodes for k, amount in node["free"].items()}
+        speed = {
+            (node["name"], bound): node[name]
+            for node in nodes
+            for name, bound in (("factor", "estimate"), ("low", "low"), ("high", "high"))
+            if node.get(name) is not None
+        }
+        about = "Speed ÷ that of its label: estimate, and bounds of its 95 % interval"
+        yield _gauge("node_up", "1 if it takes tasks", up, "node")
+        yield _gauge("node_free", "Free devices", free, "node", "device")
+        yield _gauge("node_speed_ratio", about, speed, "node", "bound")
+
+
+def _gauge(
+    name: str, about: str, samples: Mapping[tuple[str, ...], float], *labels: str
+) -> GaugeMetricFamily:
+    """A gauge with a value for each combination of the values of its labels."""
+    found = GaugeMetricFamily(f"gangwise_{name}", about, labels=labels)
+    for values, amount in samples.items():
+        found.add_metric(values, amount)
+    return found

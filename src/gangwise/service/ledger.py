@@ -57,42 +57,24 @@ _ENDS: dict[str, Literal["finished", "killed"]] = {
 
 @dataclass
 class Known:
-    """A job, and what it is at.
-
-    Attributes
-    ----------
-    phase : {"waiting", "placed", "running"}
-    attempt : int
-        Of its latest placement.
-    begun : float
-        When the attempt was placed, then when it started.
-    held : float
-        Since when it holds its devices: when it was placed.
-    by : str
-        Who placed it: ``scheduler``, ``baseline``, or ``others``.
-    until : float
-        Rejected lately: not offered to the scheduler before.
-    job : Job
-        As the scheduler sees it, over the device types that there are now.
-    possible : bool
-        Whether all nodes together, empty and up, could take it.
-    """
+    """A job, and what it is at."""
 
     asked: EngineJob
     row: int
-    phase: str = "waiting"
-    attempt: int = 0
+    phase: Literal["waiting", "placed", "running"] = "waiting"
+    attempt: int = 0  # of its latest placement
     placed: tuple[Placed, ...] = ()
-    begun: float = math.nan
-    held: float = math.nan
-    by: str = ""
+    begun: float = math.nan  # when the attempt was placed, then when it started
+    held: float = math.nan  # since when it holds its devices: when it was placed
+    by: str = ""  # who placed it: "scheduler", "baseline" or "others"
     measured: bool = False
     rejected: int = 0
-    until: float = -math.inf
+    until: float = -math.inf  # rejected lately: not offered to the scheduler before
     why: str = ""
     first: float = math.nan
     job: Job | None = field(default=None, compare=False)
-    possible: bool = True
+    """As the scheduler sees it, over the device types that there are now."""
+    possible: bool = True  # whether all nodes together, empty and up, could take it
 
 
 @dataclass(frozen=True)
@@ -120,55 +102,31 @@ class Ended:
 
 @dataclass
 class Ledger:
-    """Nodes, jobs, books, and a scheduler that is told of them.
-
-    Parameters
-    ----------
-    scheduler, baseline : str
-        Names; the baseline decides on which nodes every ``every``-th job goes (0: none).
-    rates : mapping
-        Declared rate of nodes by ``label=value``; 1 where none fits.
-    act : bool
-        Whether jobs are placed here. Otherwise they are only followed.
-
-    Attributes
-    ----------
-    empty : Books
-        Of all nodes, up and free.
-    places : mapping
-        Node → its place in the books.
-    over : mapping
-        Jobs that have ended, and how: their late events are recognised.
-    bound : int
-        Job types that the schedulers know of.
-    scales : mapping
-        Job type → units of its work per second at rate 1.
-    nonsense : int
-        Measurements that were left out.
-    rounds, diverged : int
-        Recorded rounds applied, and those in which this scheduler decided otherwise.
-    """
+    """Nodes, jobs, books, and a scheduler that hears of them."""
 
     scheduler: Any
     baseline: Any = "fcfs+easy+best-fit"
-    every: int = 0
+    every: int = 0  # of so many jobs, one goes to the nodes that the baseline chooses; 0: none
     rates: Mapping[str, float] = field(default_factory=dict)
-    act: bool = True
+    """Declared rate of nodes by ``label=value``; 1 where none fits."""
+    act: bool = True  # whether jobs are placed here; otherwise they are only followed
     books: Books | None = None
-    empty: Books | None = None
-    places: dict[str, int] = field(default_factory=dict)
+    empty: Books | None = None  # of all nodes, up and free
+    places: dict[str, int] = field(default_factory=dict)  # node → its place in the books
     jobs: dict[str, Known] = field(default_factory=dict)
     hosts: dict[str, EngineNode] = field(default_factory=dict)
     types: list[str] = field(default_factory=list)
-    bound: int = -1
+    bound: int = -1  # how many job types the schedulers know of
     over: OrderedDict[str, str] = field(default_factory=OrderedDict)
+    """Jobs that have ended, and how: their late events are recognised."""
     asks: dict[str, float] = field(default_factory=dict)
     scales: dict[str, float] = field(default_factory=dict)
+    """Job type → units of its work per second at rate 1."""
     held: dict[str, list[tuple[float, Rate]]] = field(default_factory=dict)
     seen: dict[str, float] = field(default_factory=dict)
-    nonsense: int = 0
-    rounds: int = 0
-    diverged: int = 0
+    nonsense: int = 0  # measurements that were left out
+    rounds: int = 0  # recorded rounds applied
+    diverged: int = 0  # those of them in which this scheduler decided otherwise
     rows: int = 0
     now: float = 0.0
     looked: float = 0.0
@@ -181,7 +139,7 @@ class Ledger:
         self.scheduler = create_scheduler(self.scheduler)
         self.baseline = create_scheduler(self.baseline)
         for one in (self.scheduler, self.baseline):
-            if getattr(getattr(one, "choice", None), "rates", None) == "oracle":
+            if _rates_of(one) == "oracle":
                 raise ScenarioError("true rates are known in simulations only: choose learned")
         if self.every and not hasattr(self.baseline, "choice"):
             raise ScenarioError("the baseline chooses nodes: name one such as fcfs+easy+best-fit")
@@ -232,7 +190,7 @@ class Ledger:
         if not set(asked.demand) <= set(self._devices()):
             self._open()
         if was is not None:
-            self._tell(Event("submitted", self.now, self._as_job(self.jobs[asked.id])))
+            self._report(Event("submitted", self.now, self._as_job(self.jobs[asked.id])))
         self.changed = True
 
     def _found(self, name: str, attempt: int, placed: Sequence[Sequence[Any]]) -> None:
@@ -457,7 +415,7 @@ class Ledger:
     def _undone(self, action: Place) -> None:
         """The scheduler is told that a job is off the nodes that it chose; it never was on them."""
         if (known := self.jobs.get(action.job)) is not None:
-            self._tell(Event("preempted", self.now, self._as_job(known)))
+            self._report(Event("preempted", self.now, self._as_job(known)))
 
     def _look_around(self) -> None:
         """While no job waits, running jobs may move."""
@@ -478,16 +436,10 @@ class Ledger:
         looks = self.looked + look if running else math.inf
         return min(min(self.asks.values(), default=math.inf), looks)
 
-    # ------------------------------------------------------------------------------- telling
+    # ---------------------------------------------------------------------------- what is shown
 
     def explain(self, name: str) -> Explanation:
-        """Why a job waits.
-
-        Raises
-        ------
-        UnknownName
-            For a job that does not wait.
-        """
+        """Why a job waits; raises UnknownName for a job that does not."""
         known = self.jobs.get(name)
         if known is not None and known.phase == "waiting":
             if self.paused:
@@ -521,8 +473,13 @@ class Ledger:
 
     def slow_nodes(self) -> list[Any]:
         """Nodes that are slower than their label says, where the scheduler learns rates."""
-        rates: Any = getattr(getattr(self.scheduler, "choice", None), "rates", None)
+        rates = self.learned
         return list(rates.slow_nodes()) if hasattr(rates, "slow_nodes") and rates.state else []
+
+    @property
+    def learned(self) -> Any:
+        """What the scheduler believes of rates, where it chooses nodes by them; else None."""
+        return _rates_of(self.scheduler)
 
     def taken(self) -> tuple[list[Intent], list[Ended]]:
         intents, ended = self.intents, self.ended
@@ -562,7 +519,7 @@ class Ledger:
             self.books.events.extend(was.events)
         else:  # who came before any node did
             for known in self.jobs.values():
-                self._tell(Event("submitted", self.now, self._as_job(known)))
+                self._report(Event("submitted", self.now, self._as_job(known)))
         for n, name in enumerate(nodes.names):
             if not self.hosts[name].up:
                 self.books.up[n] = False
@@ -658,7 +615,7 @@ class Ledger:
         known.phase, known.placed, known.by = "placed", placed, by
         known.begun = known.held = self.now
         known.measured = False
-        self._tell(Event("started", self.now, job, pieces=pieces))
+        self._report(Event("started", self.now, job, pieces=pieces))
         self.changed = True
 
     def _place(self, known: Known, tasks: Sequence[tuple[int, int]], by: str) -> None:
@@ -692,9 +649,9 @@ class Ledger:
         running = self.books.running.pop(known.asked.id)
         self._account(running.job, running.pieces, 1)
         pieces = running.pieces if counts else ()
-        self._tell(Event(kind, self.now, running.job, pieces=pieces))
+        self._report(Event(kind, self.now, running.job, pieces=pieces))
 
-    def _tell(self, event: Event) -> None:
+    def _report(self, event: Event) -> None:
         if self.books is not None:
             self.books.events.append(event)
 
@@ -764,19 +721,14 @@ class Ledger:
         self.seen[rate.job.id] = min(r for _, r in pairs)
         if getattr(self.scheduler, "learns", True):
             self._bind()
-            self.scheduler.observe(
-                Rate(
-                    rate.job,
-                    tuple(n for n, _ in pairs),
-                    tuple(r for _, r in pairs),
-                    rate.begun,
-                    rate.time,
-                    rate.first,
-                    rate.ended,
-                )
-            )
+            nodes, rates = tuple(n for n, _ in pairs), tuple(r for _, r in pairs)
+            self.scheduler.observe(replace(rate, nodes=nodes, rates=rates))
             self.changed = True
         return self.seen[rate.job.id]
+
+
+def _rates_of(scheduler: Any) -> Any:
+    return getattr(getattr(scheduler, "choice", None), "rates", None)
 
 
 def _placed(rows: Sequence[Sequence[Any]]) -> tuple[Placed, ...]:

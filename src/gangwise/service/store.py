@@ -59,17 +59,10 @@ ROWS = 1_000_000  # rows of a table that one commit may add: they are numbered b
 
 
 class Store:
-    """The service's file.
+    """The service's file, ``read_only`` for looking while a service writes.
 
-    Parameters
-    ----------
-    read_only : bool
-        For looking while a service writes.
-
-    Raises
-    ------
-    StoreError
-        When it cannot be opened, or is of another version.
+    Raises StoreError when it cannot be opened or is of another version, and from every method when
+    the file is locked, the disk is full, or it fails otherwise.
     """
 
     def __init__(self, path: Path | str, read_only: bool = False):
@@ -139,17 +132,8 @@ class Store:
     ) -> None:
         """All of it or nothing.
 
-        Parameters
-        ----------
-        states : iterable of (state, time, kind, job, attempt, detail)
-            Intents of a job's attempt come to a state at a time.
-        know : iterable of str, optional
-            Which jobs wait or run, from now on.
-
-        Raises
-        ------
-        StoreError
-            When the file is locked, the disk is full, or it fails otherwise.
+        ``states`` are (state, time, kind, job, attempt, detail): an intent comes to a state.
+        ``know`` are the jobs that wait or run, from now on.
         """
         try:
             body = {
@@ -234,12 +218,7 @@ class Store:
         self._end = line.number, line.link, last, time
 
     def roll_forward(self, lines: Sequence[Line]) -> None:
-        """Take in lines that the file of lines has already.
-
-        Raises
-        ------
-        StoreError
-        """
+        """Take in lines that the file of lines has already."""
         held, self._lines = self._lines, None
         try:
             self._commit(lines)
@@ -249,7 +228,7 @@ class Store:
             self._lines = held
 
     def lines(self, after: int = 0) -> Iterator[object]:
-        """Lines with records after one, as they stand in SQLite."""
+        """Lines with records after number ``after``, as they stand in SQLite."""
         try:
             with closing(self._db.cursor()) as cursor:
                 cursor.execute("SELECT line FROM commits WHERE last > ? ORDER BY number", (after,))
@@ -270,12 +249,8 @@ class Store:
     ) -> Iterator[tuple[int, Record]]:
         """Records of the journal, in order.
 
-        ``skip`` is told of rows that are no records, and why; without it they are an error.
-
-        Raises
-        ------
-        StoreError
-            Naming the row, or the line that is not as it was written.
+        ``skip`` hears of rows that are no records, and why; without it they are an error. So is a
+        line that is not as it was written.
         """
         link, number = None, 0
         for text in self.lines(after):
@@ -305,10 +280,6 @@ class Store:
         """Drop commits up to record ``seq`` that are older than a time; an anchor stands for them.
 
         Intents that ended before, and jobs that ended in those commits, go with them.
-
-        Raises
-        ------
-        StoreError
         """
         try:
             (cut,) = self._db.execute(

@@ -26,41 +26,28 @@ CREATE TABLE IF NOT EXISTS wishes(
     id INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, told REAL, sealed TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS wishes_by_state ON wishes(state);
 """
-MOST = 1000  # wishes that may wait for their answer
+OPEN_WISHES = 1000  # so many may wait for their answer
 KEPT = 30 * 86_400.0  # seconds for which answers are kept
 
 What = Literal["cancel", "pause", "every"]
 
 
 class Wish(NamedTuple):
-    """What an operator asked for.
-
-    Attributes
-    ----------
-    state : {"accepted", "done", "refused"}
-        ``accepted`` is on the disk and not yet done.
-    asked, told : float
-        When it was accepted and answered, in seconds since 1970.
-    detail : str
-        Why it was refused, or what came of it.
-    """
+    """What an operator asked for; times in seconds since 1970."""
 
     id: int
     what: str
     value: Any
-    state: str
-    asked: float
-    told: float | None
-    detail: str
+    state: str  # "accepted": on the disk and not yet done; then "done" or "refused"
+    asked: float  # when it was accepted
+    told: float | None  # when it was answered
+    detail: str  # why it was refused
 
 
 class Wishes:
     """The file of wishes of a service's folder, for any of its processes.
 
-    Raises
-    ------
-    StoreError
-        When it cannot be opened; so do all methods when it cannot be read or written.
+    Every method raises StoreError when the file cannot be opened, read or written.
     """
 
     def __init__(self, folder: Path | str):
@@ -83,8 +70,8 @@ class Wishes:
     def add(self, what: What, value: Any) -> int:
         """Write a wish to the disk and return its number."""
         now = time.time()
-        if self._all("SELECT COUNT(*) FROM wishes WHERE state = 'accepted'")[0][0] >= MOST:
-            raise StoreError(f"{MOST} wishes wait for their answer; does the service run?")
+        if self._all("SELECT COUNT(*) FROM wishes WHERE state = 'accepted'")[0][0] >= OPEN_WISHES:
+            raise StoreError(f"{OPEN_WISHES} wishes wait for their answer; does the service run?")
         kept = "told IS NULL OR told >= ? OR id = (SELECT MAX(id) FROM wishes)"  # no gaps
         self._all(
             f"DELETE FROM wishes WHERE id < (SELECT MIN(id) FROM wishes WHERE {kept})", now - KEPT
@@ -112,7 +99,7 @@ class Wishes:
         rows = self._all("SELECT id, state, told, sealed FROM wishes ORDER BY id")
         last = self._all("SELECT MAX(seq) FROM sqlite_sequence")[0][0]
         there = {row[0] for row in rows}
-        if last is not None and not len(there) <= last < MOST + max(there, default=0):
+        if last is not None and not len(there) <= last < OPEN_WISHES + max(there, default=0):
             return ["its count of wishes"]
         gaps = set(range(min(there), last + 1)) - there if there else {last} - {None}
         wrong = [
