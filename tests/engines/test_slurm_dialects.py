@@ -181,7 +181,7 @@ class Recorded(SlurmEngine):
         self.quarantine = Quarantine()
         self._looked = self._seen = self._nodes_looked = self._nodes_read = -math.inf
         self._rows, self._read_as, self._behind, self._again = {}, {}, set(), set()
-        self._listing, self._nodes_listed = Listing(self._run), None
+        self._listing, self._nodes_listed, self._leader = Listing(self._run), None, None
         self._listing_cost, self._whole_cost, self._nodes_cost = Cost(), Cost(), Cost()
 
     def _run(self, *command: str, more: Any = None) -> str:
@@ -275,7 +275,7 @@ def test_silence_is_no_refusal(
         program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     engine = SlurmEngine.__new__(SlurmEngine)
-    engine._environment, engine._again = None, set()
+    engine._environment, engine._again, engine._leader = None, set(), None
     with pytest.raises((EngineError, Rejected)) as caught:
         engine._change("hold", "connect-4")
     assert type(caught.value) is raised

@@ -190,11 +190,11 @@ class Connection:
             "metadata": {"name": pod.name, "uid": pod.uid, "annotations": marks},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        why = ""
+        where, why = (pod.name, pod.namespace), ""
         for pause in (0.0, 0.2, 1.0):
             self.closing.wait(pause)
             try:
-                self.call(self.core.create_namespaced_pod_binding, pod.name, pod.namespace, body)
+                self.call(self.core.create_namespaced_pod_binding, *where, body)
                 return Binding()
             except ApiException as error:
                 why = message_of(error)
@@ -206,18 +206,14 @@ class Connection:
             except EngineError as error:
                 why, lost = str(error), True
             try:
-                now = self.call(
-                    self.core.read_namespaced_pod, pod.name, pod.namespace, missing_is_fine=True
-                )
+                now = self.call(self.core.read_namespaced_pod, *where, missing_is_fine=True)
             except (ApiException, EngineError):
                 continue
             if now is None or now["metadata"]["uid"] != pod.uid:
                 return Binding("it is gone")
-            where = now["spec"].get("nodeName")
-            if where == node:
-                return Binding()
-            if where:
-                return Binding(f"it is on {where} already")
+            bound = now["spec"].get("nodeName")
+            if bound:
+                return Binding("" if bound == node else f"it is on {bound} already")
             if not lost and now["metadata"].get("deletionTimestamp"):
                 return Binding("it is being deleted")
         return Binding(why, unsure=True)
@@ -230,13 +226,9 @@ class Connection:
             if by_force(pod):
                 body["gracePeriodSeconds"] = 0
             try:
-                self.call(
-                    self.core.delete_namespaced_pod,
-                    pod.name,
-                    pod.namespace,
-                    body=body,
-                    missing_is_fine=True,
-                )
+                where = pod.name, pod.namespace
+                delete = self.core.delete_namespaced_pod
+                self.call(delete, *where, body=body, missing_is_fine=True)
             except ApiException as error:
                 if error.status != 409:  # 409: another pod of this name
                     raise EngineError(f"pod {pod.name} not deleted: {message_of(error)}") from error
@@ -249,14 +241,9 @@ class Connection:
         if of.kind == "job":
             job = self.call(self.batch.read_namespaced_job, *where, missing_is_fine=True)
             return None if job is None else job_size(job)[1]
-        group = self.call(
-            self.custom.get_namespaced_custom_object,
-            *of.api.split("/"),
-            of.namespace,
-            "podgroups",
-            of.name,
-            missing_is_fine=True,
-        )
+        which = (*of.api.split("/"), of.namespace, "podgroups", of.name)
+        read = self.custom.get_namespaced_custom_object
+        group = self.call(read, *which, missing_is_fine=True)
         return None if group is None else group_size(group)[1]
 
 
@@ -277,11 +264,8 @@ class Lease(Leader):
 
     def read(self) -> Held | None:
         try:
-            found = self._api.call(
-                self._api.coordination.read_namespaced_lease,
-                *(self.name, self.namespace),
-                missing_is_fine=True,
-            )
+            read = self._api.coordination.read_namespaced_lease
+            found = self._api.call(read, self.name, self.namespace, missing_is_fine=True)
         except ApiException as error:
             raise EngineError(f"{self.what}: {message_of(error)}") from error
         if found is None:

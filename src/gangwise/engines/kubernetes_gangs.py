@@ -264,14 +264,9 @@ class Table:
         with self.lock:
             if self._described is None:
                 self._described = [
-                    EngineNode(
-                        name,
-                        self._devices(node),
-                        self._labels(name, node),
-                        not self.up[name],
-                        self.up[name],
-                    )
+                    EngineNode(name, self._devices(node), self._labels(name, node), not why, why)
                     for name, node in sorted(self.nodes.items())
+                    for why in [self.up[name]]
                 ]
             return self._described
 
@@ -339,22 +334,19 @@ class Table:
                     self.regard(gang)
                     self.stirred.set()
                 return
+            gang = gang or self._gang_for(pod)
             if gang is None:
-                gang = self._gang_for(pod)
-                if gang is None:
-                    return
+                return
             known = gang.pods.get(pod.uid)
             if known is not None and known.node and not pod.node:
                 return  # older than our own Binding
             gang.pods[pod.uid] = pod
             self._gang_of[pod.uid] = gang.id
             notes = pod.manifest["metadata"].get("annotations") or {}
-            if pod.node and f"{OURS}attempt" in notes and gang.why_off is None:
-                gang.attempt = max(gang.attempt, _number(notes[f"{OURS}attempt"]))
-                if not gang.plan:
+            if (attempt := notes.get(f"{OURS}attempt")) is not None:
+                gang.attempt = max(gang.attempt, _number(attempt))
+                if pod.node and gang.why_off is None and not gang.plan:
                     gang.plan = _plan(notes.get(f"{OURS}placement"))
-            elif f"{OURS}attempt" in notes:
-                gang.attempt = max(gang.attempt, _number(notes[f"{OURS}attempt"]))
             if not whole:
                 self.regard(gang)
         self.stirred.set()
@@ -595,9 +587,8 @@ class Table:
             if port.startswith(PORT) and port not in self._ports:
                 self._ports.add(port)
                 self._described = None
-        wanted = common(
-            (dict(m["spec"].get("nodeSelector") or {}) for m in manifests), "nodeSelector"
-        )
+        selectors = (dict(m["spec"].get("nodeSelector") or {}) for m in manifests)
+        wanted = common(selectors, "nodeSelector")
         terms = common(map(affinity, manifests), "node affinity")
         if terms:
             short = digest(terms)
@@ -610,9 +601,8 @@ class Table:
         for taint in self.taints:
             if not all(taint.tolerated(m) for m in manifests):
                 wanted[f"{WITHOUT}{taint}"] = "true"
-        first = min(
-            manifests, key=lambda m: (m["metadata"]["creationTimestamp"], m["metadata"]["name"])
-        )
+        by_age = [(m["metadata"]["creationTimestamp"], m["metadata"]["name"]) for m in manifests]
+        first = manifests[by_age.index(min(by_age))]
         created = seconds(first["metadata"]["creationTimestamp"])
         limit = first["spec"].get("activeDeadlineSeconds")
         return EngineJob(
@@ -774,7 +764,6 @@ def _plan(text: str | None) -> dict[str, int]:
 
 
 def _exit_codes(pod: Pod) -> list[int]:
-    states = (
-        each.get("state") or {} for each in pod.manifest["status"].get("containerStatuses") or ()
-    )
+    containers = pod.manifest["status"].get("containerStatuses") or ()
+    states = (each.get("state") or {} for each in containers)
     return [s["terminated"].get("exitCode", 0) for s in states if "terminated" in s]

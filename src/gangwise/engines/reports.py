@@ -19,7 +19,7 @@ RANKS = 4096  # of so many ranks of a job, the first ones, reports are read
 
 
 def read_reports(
-    folder: Path, job: str, run: int, ranks: int, owner: int | None
+    folder: Path | str, job: str, run: int, ranks: int, owner: int | None
 ) -> tuple[RankReport, ...]:
     """Reports of the ranks of one start of a job, by rank; those that make no sense are left out.
 

@@ -27,7 +27,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, InitVar, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -87,55 +87,33 @@ LATER = "it is not to begin yet"
 TAKES_TASKS = ("idle", "mixed", "allocated", "completing", "planned")
 
 
+@dataclass(eq=False, repr=False)
 class SlurmEngine:
-    """A Slurm cluster, by its commands.
-
-    Parameters
-    ----------
-    partition : str
-        Whose jobs are held and placed here. Those of others are only seen.
-    reports : path, optional
-        Folder where ranks under ``gangwise rank`` report, seen from here and from the nodes.
-    labels : mapping or str, optional
-        Label → features that are its values, such as ``{"model": ("a100", "v100")}``, or in words
-        ``model=a100/v100;rack=r1/r2``. Other features are labels whose value is ``yes``.
-    job_type : {"name", "user", "account", "comment"}
-        What of a job is its type.
-    watch : bool
-        Take jobs of all partitions as given, as for shadow mode: nothing is held or changed.
-    poll : float
-        Seconds between looks at the queue.
-    environment : mapping, optional
-        For Slurm's commands; ``SLURM_CONF`` for example.
-
-    Raises
-    ------
-    EngineError
-        When Slurm's commands are not there.
-    """
+    """A Slurm cluster, by its commands; raises EngineError when these are not there."""
 
     name = "slurm"
-    watch = False
-    _nodes_listed: Any = None
-    _leader: ReservationLeader | None = None  # nobody else acts, unless told to lead
     capabilities = Capabilities(start_latency=1.0, exact_split=False)
 
-    def __init__(
-        self,
-        partition: str = "gangwise",
-        reports: Path | str | None = None,
-        *,
-        labels: Mapping[str, Sequence[str]] | str | None = None,
-        job_type: str = "name",
-        watch: bool = False,
-        poll: float = 0.5,
-        environment: Mapping[str, str] | None = None,
-    ):
-        self.partition = partition
-        self.reports = None if reports is None else Path(reports)
-        self.job_type, self.watch, self.poll = job_type, watch, poll
-        self._values = {v: label for label, vs in labels_of(labels).items() for v in vs}
+    partition: str = "gangwise"
+    """Whose jobs are held and placed here. Those of other partitions are only seen."""
+    reports: Path | str | None = None
+    """Folder where ranks under ``gangwise rank`` report, seen from here and from the nodes."""
+    _: KW_ONLY
+    labels: Mapping[str, Sequence[str]] | str | None = None
+    """Label → features that are its values, such as ``{"model": ("a100", "v100")}``, or in words
+    ``model=a100/v100;rack=r1/r2``. Other features are labels whose value is ``yes``."""
+    job_type: str = "name"  # what of a job is its type: name, user, account or comment
+    watch: bool = False
+    """Take jobs of all partitions as given, as for shadow mode: nothing is held or changed."""
+    poll: float = 0.5  # seconds between looks at the queue
+    environment: InitVar[Mapping[str, str] | None] = None
+    """For Slurm's commands; ``SLURM_CONF`` for example."""
+
+    def __post_init__(self, environment: Mapping[str, str] | None) -> None:
+        self._values = {v: label for label, vs in labels_of(self.labels).items() for v in vs}
         self._environment = {**os.environ, **(environment or {})}
+        self._leader: ReservationLeader | None = None  # nobody else acts, unless told to lead
+        self._nodes_listed: Any = None
         self._changes = Changes(self._ranks)
         self._runs: dict[str, Run] = {}
         self._where: dict[str, tuple[Placed, ...]] = {}

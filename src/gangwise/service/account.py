@@ -34,6 +34,7 @@ import numpy as np
 from gangwise.core.arrays import Floats
 from gangwise.core.checkpoints import read_checkpoint
 from gangwise.core.errors import ScenarioError
+from gangwise.engines.engine import Placed
 from gangwise.jobs.model import Conditions, Jobs, Nodes, Shape
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import fresh
@@ -91,17 +92,13 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
     there = np.append(counted, np.zeros(len(present), bool))
     ended = [np.isfinite(found[1]) for rounds_ in times.values() for found in rounds_]
     played = there & np.all(ended, axis=0)
+    over = [row for row, p in zip(rows, played, strict=False) if p]
     happened = np.array(
-        [
-            [row["first"] - row["submitted"], row["ended"] - row["submitted"]]
-            for row, p in zip(rows, played, strict=False)
-            if p
-        ]
+        [[row["first"] - row["submitted"], row["ended"] - row["submitted"]] for row in over]
     )
     only = {who: np.array(found)[:, :, played] for who, found in times.items()}
     own = only["scheduler" if ledger.act else "baseline"]
-    by = [row["by"] for row, p in zip(rows, played, strict=False) if p]
-    ran = np.log([r["ended"] - r["started"] for r, p in zip(rows, played, strict=False) if p])
+    ran = np.log([row["ended"] - row["started"] for row in over])
     result: dict[str, Any] = {
         "since": since,
         "jobs": int(played.sum()),
@@ -110,7 +107,7 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
         **{who: _summary(found[:, :2].mean(axis=2)) for who, found in only.items()},
         "error": float(own[:, 1].mean() / happened[:, 1].mean() - 1.0),
         "latency": {who: float(np.mean(d[0]) + np.mean(d[1])) for who, d in delays.items()},
-        **_saving(only, own, happened[:, 1], by, ran),
+        **_saving(only, own, happened[:, 1], [row["by"] for row in over], ran),
         "slow_nodes": [s.node for s in ledger.slow_nodes()],
         "changed_nodes": [ledger.books.nodes.names[change.node] for change in before],
     }
@@ -126,7 +123,6 @@ def _simulated(
     rounds: int,
 ) -> dict[str, list[Floats]]:
     """Wait, completion and run by row, in each round of draws, under both schedulers."""
-    assert ledger.books is not None
     sides = {"scheduler": ledger.scheduler, "baseline": ledger.baseline}
     times: dict[str, list[Floats]] = {who: [] for who in sides}
     for number in range(rounds):
@@ -135,7 +131,7 @@ def _simulated(
             hold, late = _drawn_latencies(*delays[who], len(rows), rng)
             jobs, conditions = drawn(ledger, rows, before, rng, late)
             options = Options(latency=hold)
-            s = simulate_jobs(jobs, ledger.books.nodes, fresh(decides), conditions, options)
+            s = simulate_jobs(jobs, ledger.open_books.nodes, fresh(decides), conditions, options)
             submit = jobs.submit - late[jobs.row]
             found = np.full((3, len(rows)), np.nan)
             found[:, jobs.row] = s.start - submit, s.end - submit, s.end - s.last_start
@@ -174,7 +170,6 @@ def latencies(
     ledger: Ledger, rows: Sequence[dict[str, Any]], declared: float
 ) -> dict[str, tuple[Floats, Floats]]:
     """Seconds for which starts hold devices, and until jobs are decided on: measured, by side."""
-    assert ledger.books is not None
     assert ledger.empty is not None
     hold = np.array([r["first"] - r["body"]["held"] for r in rows if r["body"]["attempt"] == 1])
     ends = np.array([r["ended"] for r in rows])
@@ -187,7 +182,8 @@ def latencies(
             continue
         books = ledger.empty.copy()
         for i in np.flatnonzero((held <= at) & (ends > at)).tolist():
-            books.take(_shape(ledger, rows[i]), _pieces(ledger, rows[i]), -1)
+            pieces = ledger.pieces([Placed(*p) for p in rows[i]["body"]["placed"]])
+            books.take(_shape(ledger, rows[i]), pieces, -1)
         if books.fits(_shape(ledger, row)).sum() >= row["tasks"]:
             prompt.append(max(row["body"]["held"] - at, 0.0))
     late = np.array(prompt) if prompt else np.zeros(1)
@@ -208,15 +204,9 @@ def _drawn_latencies(
 
 
 def _shape(ledger: Ledger, row: dict[str, Any]) -> Shape:
-    assert ledger.books is not None
     b = row["body"]
-    demand = tuple(b["demand"].get(k, 0) for k in ledger.books.nodes.devices)
+    demand = tuple(b["demand"].get(k, 0) for k in ledger.open_books.nodes.devices)
     return Shape(demand, b["per_node"], tuple(sorted(b["constraint"].items())))
-
-
-def _pieces(ledger: Ledger, row: dict[str, Any]) -> list[tuple[int, int, int]]:
-    at = ledger.places
-    return [(at[p[0]], p[1], 0) for p in row["body"]["placed"] if p[0] in at]
 
 
 def present_rows(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -283,10 +273,9 @@ def believed(ledger: Ledger, names: Sequence[str]) -> tuple[Floats, Floats]:
 
     Declared rates where nothing is learned.
     """
-    assert ledger.books is not None
-    mean = np.log(ledger.books.nodes.declared(names))
+    mean = np.log(ledger.open_books.nodes.declared(names))
     sd = np.zeros(mean.shape)
-    learner: Any = getattr(getattr(ledger.scheduler, "choice", None), "rates", None)
+    learner = ledger.learned
     if hasattr(learner, "estimate"):
         for l, name in enumerate(names):
             if name in learner.types:
@@ -329,8 +318,7 @@ def drawn(
     ``before`` is what :func:`changed` found; each job is decided on ``late`` seconds [J] after its
     submission.
     """
-    assert ledger.books is not None
-    nodes: Nodes = ledger.books.nodes
+    nodes: Nodes = ledger.open_books.nodes
     types = _types(ledger, rows)
     names = sorted(set(types))
     rates, sd = believed(ledger, names)

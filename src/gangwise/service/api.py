@@ -383,36 +383,34 @@ def create_app(
 
 
 _BEARER = HTTPBearer(auto_error=False, description="A token of role reader or operator.")
-_FAILING: dict[int | str, dict[str, Any]] = {
-    400: {"model": Problem, "description": "NaN, or no text in UTF-8."},
-    401: {"model": Problem, "description": "No token, or one that is not known."},
-    429: {"model": Problem, "description": "Too many requests."},
-    503: {"model": Problem, "description": "The service's file cannot be read now."},
+_PROBLEMS = {
+    400: "NaN, or no text in UTF-8.",
+    401: "No token, or one that is not known.",
+    403: "A token of role operator is needed.",
+    404: "It is not there.",
+    408: "The body took too long.",
+    409: "The service only watches.",
+    413: "The body is too large.",
+    429: "Too many requests.",
+    503: "The service's file cannot be read now.",
 }
-_MISSING: dict[int | str, dict[str, Any]] = {
-    404: {"model": Problem, "description": "It is not there."}
-}
-_OPERATING = {
-    **_FAILING,
-    **_MISSING,
-    403: {"model": Problem, "description": "A token of role operator is needed."},
-    408: {"model": Problem, "description": "The body took too long."},
-    409: {"model": Problem, "description": "The service only watches."},
-    413: {"model": Problem, "description": "The body is too large."},
-}
-# Guard checks the token before a request comes here; these only describe it in /openapi.json.
-_READ: dict[str, Any] = {
-    "dependencies": [Depends(_BEARER)],
-    "responses": _FAILING,
-    "tags": ["read"],
-}
-_READ_ONE = {**_READ, "responses": {**_FAILING, **_MISSING}}
-_OPERATE: dict[str, Any] = {
-    "dependencies": [Depends(_BEARER)],
-    "responses": _OPERATING,
-    "status_code": 202,
-    "tags": ["operate"],
-}
+
+
+def _route(tag: str, *further: int, **more: Any) -> dict[str, Any]:
+    """How /openapi.json describes a route: Guard checks tokens before a request comes here."""
+    return {
+        "dependencies": [Depends(_BEARER)],
+        "responses": {
+            code: {"model": Problem, "description": _PROBLEMS[code]}
+            for code in (400, 401, 429, 503, *further)
+        },
+        "tags": [tag],
+        **more,
+    }
+
+
+_READ, _READ_ONE = _route("read"), _route("read", 404)
+_OPERATE = _route("operate", 404, 403, 408, 409, 413, status_code=202)
 
 
 def _add_reading(app: FastAPI, state: State) -> None:

@@ -11,8 +11,8 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,17 @@ from gangwise.core.files import write_whole
 FAULTS = (sqlite3.Error, ValueError, OverflowError, MemoryError)
 """What reading a damaged file of SQLite's raises: its messages, too, may be no UTF-8."""
 START = "0" * 32  # what the first line of all comes after
+
+
+@contextmanager
+def as_store_error(path: Path) -> Iterator[None]:
+    """Raise a StoreError that names the file, whatever fails in reading or writing it."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except (OSError, LookupError, TypeError, *FAULTS) as error:
+        raise StoreError(f"{path}: {error}") from error
 
 
 @dataclass(frozen=True)

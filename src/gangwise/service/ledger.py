@@ -144,6 +144,12 @@ class Ledger:
         if self.every and not hasattr(self.baseline, "choice"):
             raise ScenarioError("the baseline chooses nodes: name one such as fcfs+easy+best-fit")
 
+    @property
+    def open_books(self) -> Books:
+        """The books where there are some: once a node was seen."""
+        assert self.books is not None
+        return self.books
+
     # ------------------------------------------------------------------------------ taking in
 
     def apply(self, record: Record) -> None:
@@ -210,9 +216,8 @@ class Ledger:
         known.phase, known.begun = "running", self.now
         if math.isnan(known.first):
             known.first = self.now
-        assert self.books is not None
-        running = self.books.running[name]
-        self.books.running[name] = Running(running.job, running.pieces, self.now, 0.0)
+        running = self.open_books.running
+        running[name] = replace(running[name], begun=self.now)
         self.changed = True
 
     def _moved(self, name: str, attempt: int, placed: Sequence[Sequence[Any]]) -> None:
@@ -220,13 +225,12 @@ class Ledger:
         known = self.jobs.get(name)
         if known is None or known.phase == "waiting" or attempt != known.attempt:
             return
-        assert self.books is not None
-        running = self.books.running[name]
+        running = self.open_books.running[name]
         self._account(running.job, running.pieces, 1)
         known.placed = _placed(placed)
-        pieces = self._pieces(known.placed)
+        pieces = self.pieces(known.placed)
         self._account(running.job, pieces, -1)
-        self.books.running[name] = Running(running.job, pieces, running.begun, running.overhead)
+        self.open_books.running[name] = replace(running, pieces=pieces)
 
     def _back(self, name: str, attempt: int, why: str, cause: Cause) -> None:
         """Off its nodes, waiting again: preempted, un-placed, or its node died."""
@@ -379,13 +383,12 @@ class Ledger:
 
     def _decide(self) -> bool:
         """Whether the round must go on: a job of the baseline was placed on the way."""
-        assert self.books is not None
         waiting = self._waiting()
         if not waiting:
             self._look_around()
             return False
-        actions = self.scheduler.place(Queue(waiting), self.books, self.now)
-        self.books.events.clear()
+        actions = self.scheduler.place(Queue(waiting), self.open_books, self.now)
+        self.open_books.events.clear()
         freeing = False
         for i, action in enumerate(actions):
             if isinstance(action, Place) and freeing:
@@ -404,7 +407,7 @@ class Ledger:
             if not self._by_baseline(known):
                 self._place(known, action.tasks, "scheduler")
                 continue
-            tasks = self.baseline.choice.place(self._as_job(known), self.books, self.now)
+            tasks = self.baseline.choice.place(self._as_job(known), self.open_books, self.now)
             self._place(known, action.tasks if tasks is None else tasks, "baseline")
             for other in actions[i + 1 :]:  # planned around nodes that were then not taken
                 if isinstance(other, Place):
@@ -527,7 +530,7 @@ class Ledger:
         for name in was.running if was is not None else ():
             known = self.jobs[name]
             job = self._as_job(known)
-            pieces = self._pieces(known.placed)
+            pieces = self.pieces(known.placed)
             self._account(job, pieces, -1)
             self.books.running[name] = Running(job, pieces, known.begun, 0.0)
         self.bound = -1
@@ -587,19 +590,16 @@ class Ledger:
     def _by_baseline(self, known: Known) -> bool:
         return self.every > 0 and known.row % self.every == 0
 
-    def _pieces(self, placed: Sequence[Placed]) -> tuple[Piece, ...]:
-        assert self.books is not None
+    def pieces(self, placed: Sequence[Placed]) -> tuple[Piece, ...]:
         at = self.places
         return tuple((at[p.node], p.tasks, 0) for p in placed if p.node in at)
 
     def _account(self, job: Job, pieces: Sequence[Piece], sign: int) -> None:
         """Take or give back devices on nodes that are up; one that is down has nothing free."""
-        assert self.books is not None
-        self.books.take(job.shape, [p for p in pieces if self.books.up[p[0]]], sign)
+        self.open_books.take(job.shape, [p for p in pieces if self.open_books.up[p[0]]], sign)
 
     def _set_up(self, n: int, up: bool) -> None:
-        assert self.books is not None
-        books = self.books
+        books = self.open_books
         books.up[n] = up
         books.free[n] = books.capacity[n] if up else 0
         if up:
@@ -608,10 +608,9 @@ class Ledger:
         books.events.append(Event("node_up" if up else "node_down", self.now, node=n))
 
     def _take(self, known: Known, placed: tuple[Placed, ...], by: str) -> None:
-        assert self.books is not None
-        job, pieces = self._as_job(known), self._pieces(placed)
+        job, pieces = self._as_job(known), self.pieces(placed)
         self._account(job, pieces, -1)
-        self.books.running[job.id] = Running(job, pieces, self.now, 0.0)
+        self.open_books.running[job.id] = Running(job, pieces, self.now, 0.0)
         known.phase, known.placed, known.by = "placed", placed, by
         known.begun = known.held = self.now
         known.measured = False
@@ -619,15 +618,14 @@ class Ledger:
         self.changed = True
 
     def _place(self, known: Known, tasks: Sequence[tuple[int, int]], by: str) -> None:
-        assert self.books is not None
         job = self._as_job(known)
         if sum(c for _, c in tasks) != job.tasks or known.phase != "waiting":
             raise InfeasibleDecision(f"job {job.id} has {job.tasks} tasks, placed are {tasks}")
-        placed = tuple(Placed(self.books.nodes.names[n], int(c)) for n, c in tasks)
+        placed = tuple(Placed(self.open_books.nodes.names[n], int(c)) for n, c in tasks)
         known.attempt += 1
         self._take(known, placed, by)
         asked = [d for d, amount in enumerate(job.shape.demand) if amount]  # others may overbook
-        if any(self.books.free[n, d] < 0 for n, _ in tasks for d in asked):
+        if any(self.open_books.free[n, d] < 0 for n, _ in tasks for d in asked):
             raise InfeasibleDecision(f"job {job.id} is placed on {placed}, where no room is")
         self.intents.append(Intent("place", job.id, known.attempt, placed, by))
 
@@ -645,8 +643,7 @@ class Ledger:
         counts: bool = True,
     ) -> None:
         """Devices are free again. What does not count as released was never really used."""
-        assert self.books is not None
-        running = self.books.running.pop(known.asked.id)
+        running = self.open_books.running.pop(known.asked.id)
         self._account(running.job, running.pieces, 1)
         pieces = running.pieces if counts else ()
         self._report(Event(kind, self.now, running.job, pieces=pieces))
@@ -659,7 +656,6 @@ class Ledger:
 
     def _learn(self, known: Known, ranks: Sequence[Sequence[Any]], ended: bool) -> float:
         """Tell the scheduler what ranks measured; gives the gang's rate, NaN if not known."""
-        assert self.books is not None
         by_node: dict[str, list[float]] = {}
         for node, _, work, seconds in ranks:
             if work > 0 and seconds > 0:
@@ -704,16 +700,15 @@ class Ledger:
         return values[-1]
 
     def _label(self, n: int) -> float:
-        assert self.books is not None
-        rate = self.books.nodes.rates[n]
+        rate = self.open_books.nodes.rates[n]
         return math.log(rate) if isinstance(rate, float) else 0.0
 
     def _observe(self, rate: Rate, scale: float) -> float:
-        assert self.books is not None
+        there = len(self.open_books.free)
         pairs = [
             (n, r / scale)
             for n, r in zip(rate.nodes, rate.rates)
-            if n < len(self.books.free) and abs(math.log(r / scale) - self._label(n)) < NONSENSE
+            if n < there and abs(math.log(r / scale) - self._label(n)) < NONSENSE
         ]
         self.nonsense += len(rate.nodes) - len(pairs)
         if not pairs:

@@ -134,7 +134,7 @@ class Helper:
 
 @dataclass(eq=False, repr=False)
 class Service:
-    """A scheduler beside a cluster."""
+    """A scheduler beside a cluster: all that happens there, and all that it decides, goes here."""
 
     engine: Engine
     folder: Path  # where it keeps what it knows; one service at a time
@@ -206,7 +206,6 @@ class Service:
         self._odd: dict[tuple[str, str, int], float] = {}
         self._gone: dict[str, tuple[float, EngineNode]] = {}
         self._compared = self._shown = self._saved = self._rated = -math.inf
-        self._open_at = -math.inf
         settings = {**self.run, "scheduler": self.scheduler, "baseline": str(baseline)}
         settings["start_latency"] = self.engine.capabilities.start_latency
         self.store.commit(about=[("settings", json.dumps(settings))])
@@ -257,9 +256,8 @@ class Service:
             except Exception as error:
                 answer = (wish.id, "refused", f"{type(error).__name__}: {error}")
             self._answers.append(answer)
-            self._note(
-                " ".join(filter(None, (f"an operator: {wish.what} {wish.value}:", *answer[1:])))
-            )
+            came = " ".join(filter(None, answer[1:]))
+            self._note(f"an operator: {wish.what} {wish.value}: {came}")
         return None
 
     def _fulfil(self, wish: Wish, now: float) -> None:

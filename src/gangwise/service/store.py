@@ -29,7 +29,7 @@ from typing import Any
 
 from gangwise.core.errors import StoreError
 from gangwise.core.files import sealed_line, unsealed
-from gangwise.service.chain import FAULTS, START, ChainFile, Line, write_file
+from gangwise.service.chain import FAULTS, START, ChainFile, Line, as_store_error, write_file
 from gangwise.service.ledger import Ended, Intent, Record
 
 SCHEMA = """
@@ -73,7 +73,7 @@ class Store:
                 f"{self.path} is not there: no service has run in this folder; start one with "
                 "gangwise serve, or name its folder with --state"
             )
-        try:
+        with as_store_error(self.path):
             if str(path) == ":memory:":
                 where = "file::memory:"
             else:
@@ -93,10 +93,6 @@ class Store:
                 self._read_end()
                 if not read_only and where != "file::memory:":
                     self._lines = ChainFile(self.path.with_name(LINES))
-        except StoreError:
-            raise
-        except (OSError, *FAULTS) as error:
-            raise StoreError(f"{self.path}: {error}") from error
         if version != VERSION:
             raise StoreError(f"{self.path} is of version {version}, not {VERSION}; move it away")
 
@@ -135,7 +131,7 @@ class Store:
         ``states`` are (state, time, kind, job, attempt, detail): an intent comes to a state.
         ``know`` are the jobs that wait or run, from now on.
         """
-        try:
+        with as_store_error(self.path):
             body = {
                 "records": [[seq, r[1], r[0], list(r[2:])] for seq, r in records],
                 "intents": [[i.job, i.attempt, i.kind, i.placed, i.by, now] for now, i in intents],
@@ -151,8 +147,6 @@ class Store:
                 for name, time, view in views
             ]
             self._commit([line] if text != "{}" else [], shown)
-        except (OSError, TypeError, *FAULTS) as error:
-            raise StoreError(f"{self.path}: {error}") from error
 
     def _commit(self, lines: Iterable[Line], views: Iterable[tuple[str, str]] = ()) -> None:
         was = self._end
@@ -221,21 +215,17 @@ class Store:
         """Take in lines that the file of lines has already."""
         held, self._lines = self._lines, None
         try:
-            self._commit(lines)
-        except (LookupError, TypeError, *FAULTS) as error:
-            raise StoreError(f"{self.path}: {error}") from error
+            with as_store_error(self.path):
+                self._commit(lines)
         finally:
             self._lines = held
 
     def lines(self, after: int = 0) -> Iterator[object]:
         """Lines with records after number ``after``, as they stand in SQLite."""
-        try:
-            with closing(self._db.cursor()) as cursor:
-                cursor.execute("SELECT line FROM commits WHERE last > ? ORDER BY number", (after,))
-                for (line,) in cursor:
-                    yield line
-        except FAULTS as error:
-            raise StoreError(f"{self.path}: {error}") from error
+        with as_store_error(self.path), closing(self._db.cursor()) as cursor:
+            cursor.execute("SELECT line FROM commits WHERE last > ? ORDER BY number", (after,))
+            for (line,) in cursor:
+                yield line
 
     def last(self) -> int:
         return self._end[2]

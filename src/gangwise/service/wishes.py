@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from gangwise.core.errors import StoreError
 from gangwise.core.files import sealed_line, unsealed
-from gangwise.service.chain import FAULTS
+from gangwise.service.chain import FAULTS, as_store_error
 
 FILE = "wishes.sqlite"
 SCHEMA = """
@@ -52,7 +52,7 @@ class Wishes:
 
     def __init__(self, folder: Path | str):
         self.path = Path(folder) / FILE
-        try:
+        with as_store_error(self.path):
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._db = sqlite3.connect(
                 self.path, timeout=1.0, isolation_level=None, check_same_thread=False
@@ -61,8 +61,6 @@ class Wishes:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(SCHEMA)
-        except (OSError, *FAULTS) as error:
-            raise StoreError(f"{self.path}: {error}") from error
 
     def close(self) -> None:
         self._db.close()
@@ -157,11 +155,8 @@ class Wishes:
         return found
 
     def _all(self, query: str, *values: Any) -> list[Any]:
-        try:
-            with closing(self._db.execute(query, values)) as cursor:
-                return cursor.fetchall()
-        except FAULTS as error:
-            raise StoreError(f"{self.path}: {error}") from error
+        with as_store_error(self.path), closing(self._db.execute(query, values)) as cursor:
+            return cursor.fetchall()
 
 
 def _unsealed(text: object) -> Wish | None:
