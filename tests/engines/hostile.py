@@ -235,7 +235,6 @@ def hostile_kubernetes(rng: random.Random, rows: int) -> Any:
     from gangwise.engines.kubernetes import Kubernetes
     from gangwise.engines.kubernetes_api import Binding, group_size
     from gangwise.engines.kubernetes_gangs import Table
-    from gangwise.engines.kubernetes_objects import Names
 
     bound: set[str] = set()
 
@@ -254,7 +253,7 @@ def hostile_kubernetes(rng: random.Random, rows: int) -> Any:
     engine = Kubernetes.__new__(Kubernetes)
     engine.watch, engine.recreate = False, True
     engine.capabilities = Capabilities(1.0)
-    engine._table = Table("gangwise", 30.0, None, Names())
+    engine._table = Table("gangwise", 30.0, None)
     engine._api = SimpleNamespace(  # type: ignore[assignment]
         check=lambda: None,
         bind=bind,

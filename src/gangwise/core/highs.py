@@ -56,14 +56,6 @@ class Rows:
             np.array([most for *_, most in listed], dtype=np.float64),
         )
 
-    def above(self, other: Rows) -> Rows:
-        return Rows(
-            np.concatenate((self.start, self.start[-1] + other.start[1:])),
-            np.concatenate((self.column, other.column)),
-            np.concatenate((self.factor, other.factor)),
-            np.concatenate((self.most, other.most)),
-        )
-
 
 class Answer(NamedTuple):
     """What HiGHS found in time: the best feasible point ``x``, if any; whole columns nearly so.

@@ -253,34 +253,14 @@ def _own(module: str, own: str = "") -> bool:
     return file is None or not _installed(file)
 
 
-SILENT = set(
-    [
-        "__dict__",
-        "__weakref__",
-        "__doc__",
-        "__module__",
-        "__qualname__",
-        "__firstlineno__",
-        "__static_attributes__",
-        "__annotations__",
-        "__annotate__",
-        "__annotate_func__",
-        "__annotations_cache__",
-        "__abstractmethods__",
-        "_abc_impl",
-        "__parameters__",
-        "__orig_bases__",
-        "__dataclass_fields__",
-        "__dataclass_params__",
-        "__match_args__",
-        "__protocol_attrs__",
-        "__hash__",
-        "__slotnames__",
-        "__subclasshook__",
-        "_is_protocol",
-        "_is_runtime_protocol",
-    ]
-)
+SILENT = {
+    *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__"),
+    *("__static_attributes__", "__annotations__", "__annotate__", "__annotate_func__"),
+    *("__annotations_cache__", "__abstractmethods__", "_abc_impl", "__parameters__"),
+    *("__orig_bases__", "__dataclass_fields__", "__dataclass_params__", "__match_args__"),
+    *("__protocol_attrs__", "__hash__", "__slotnames__", "__subclasshook__"),
+    *("_is_protocol", "_is_runtime_protocol"),
+}
 """Parts of a class that its source does not say, or that are digested elsewhere."""
 
 MADE = {"__init__", "__repr__", "__eq__", "__replace__", "__setattr__", "__delattr__"}

@@ -50,14 +50,7 @@ from gangwise.engines.kubernetes_api import (
     message_of,
 )
 from gangwise.engines.kubernetes_gangs import KEPT, Gang, Pod, Table, successor
-from gangwise.engines.kubernetes_objects import (
-    OURS,
-    Membership,
-    Names,
-    controller,
-    natural,
-    own_value,
-)
+from gangwise.engines.kubernetes_objects import OURS, Membership, controller, natural, own_value
 
 
 @dataclass(eq=False, repr=False)
@@ -80,7 +73,6 @@ class Kubernetes:
     to be rolled back is lost: it ends as failed."""
     lost_after: float = 30.0  # seconds that a node is silent before gangs are taken off it
     reports: str | Path | None = None  # folder, shared with pods, for their rank reports
-    names: Names | None = None  # what resources are called here
     threads: int = 16  # calls made at once
     lease: str = ""
     """``NAMESPACE/NAME`` of a Lease that has to be held before anything is done."""
@@ -90,8 +82,8 @@ class Kubernetes:
 
     def __post_init__(self) -> None:
         self.capabilities = Capabilities(start_latency=1.0, at_once=self.threads)
-        folder, names = None if self.reports is None else Path(self.reports), self.names or Names()
-        table = Table(self.scheduler, self.lost_after, folder, names, self.watch)
+        folder = None if self.reports is None else Path(self.reports)
+        table = Table(self.scheduler, self.lost_after, folder, self.watch)
         self._table, self.quarantine = table, table.quarantine
         self._api = api = Connection(self.kubeconfig, self.context, self.threads)
         if self.lease and not self.watch:

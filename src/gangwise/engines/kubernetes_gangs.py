@@ -36,12 +36,12 @@ from gangwise.engines.engine import (
     Status,
 )
 from gangwise.engines.kubernetes_objects import (
+    DEVICES,
     MATCHES,
     OURS,
     PORT,
     WITHOUT,
     Membership,
-    Names,
     Taint,
     affinity,
     check_affinity,
@@ -175,16 +175,10 @@ class Table:
     """Nodes, pods and gangs; for the parameters see ``gangwise.engines.kubernetes.Kubernetes``."""
 
     def __init__(
-        self,
-        scheduler: str,
-        lost_after: float,
-        reports: Path | None,
-        names: Names,
-        watch: bool = False,
+        self, scheduler: str, lost_after: float, reports: Path | None, watch: bool = False
     ):
-        self.watch = watch
         self.scheduler, self.lost_after = scheduler, lost_after
-        self.reports, self.names = reports, names
+        self.reports, self.watch = reports, watch
         self.lock = threading.RLock()
         self.stirred = threading.Event()  # something changed that may need doing
         self.events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
@@ -272,7 +266,7 @@ class Table:
 
     def _devices(self, node: Any) -> dict[str, int]:
         offered = node["status"].get("allocatable") or {}
-        found = {self.names(k): thousandths(k, text, up=False) for k, text in offered.items()}
+        found = {DEVICES.get(k, k): thousandths(k, text, up=False) for k, text in offered.items()}
         return found | dict.fromkeys(self._ports, 1000)
 
     def _labels(self, name: str, node: Any) -> dict[str, str]:
@@ -380,7 +374,7 @@ class Table:
         elif pod.uid not in self.foreign:
             created = seconds(pod.manifest["metadata"]["creationTimestamp"])
             try:
-                needs, kind = demand(pod.manifest, self.names), job_type(pod.manifest)
+                needs, kind = demand(pod.manifest), job_type(pod.manifest)
             except Exception as error:
                 self.quarantine.put("pod", f"{pod.namespace}/{pod.name}", error)
                 needs, kind = {"pods": 1000}, "other"
@@ -581,7 +575,7 @@ class Table:
                     raise EngineError("left alone: a pod on a node keeps pods like it away")
         needs: dict[str, int] = {}
         for manifest in manifests:
-            for kind, amount in demand(manifest, self.names).items():
+            for kind, amount in demand(manifest).items():
                 needs[kind] = max(needs.get(kind, 0), amount)
         for port in needs:
             if port.startswith(PORT) and port not in self._ports:

@@ -11,7 +11,6 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 from gangwise.core.errors import EngineError
 
 OURS = "gangwise.io/"  # prefix of annotations and labels that are read or written here
-GPU = "nvidia.com/gpu"
+DEVICES = {"nvidia.com/gpu": "gpu"}  # what resources are called here; others keep their name
 PORT = f"{OURS}port:"  # each node has one of each port that a pod asks for
 WITHOUT = f"{OURS}without:"
 """Nodes without a taint carry a label of this prefix; pods that do not tolerate it ask for it."""
@@ -75,17 +74,7 @@ def seconds(time: str | None) -> float:
     return math.nan if not time else datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
 
 
-@dataclass(frozen=True)
-class Names:
-    """What resources of Kubernetes are called here; those not listed keep their own name."""
-
-    devices: Mapping[str, str] = field(default_factory=lambda: {GPU: "gpu"})
-
-    def __call__(self, resource: str) -> str:
-        return self.devices.get(resource, resource)
-
-
-def demand(pod: Mapping[str, Any], names: Names) -> dict[str, int]:
+def demand(pod: Mapping[str, Any]) -> dict[str, int]:
     """Thousandths that a pod takes of its node.
 
     The sum over containers and sidecars, or a start-up container together with the sidecars
@@ -111,7 +100,7 @@ def demand(pod: Mapping[str, Any], names: Names) -> dict[str, int]:
     _add(total, {kind: thousandths(kind, text, up=True) for kind, text in overhead.items()})
     total["pods"] = 1000
     total.update(ports(pod))
-    return {names(kind): amount for kind, amount in sorted(total.items()) if amount}
+    return {DEVICES.get(kind, kind): amount for kind, amount in sorted(total.items()) if amount}
 
 
 def _asked(container: Mapping[str, Any]) -> dict[str, int]:

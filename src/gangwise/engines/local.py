@@ -126,16 +126,6 @@ class LocalEngine:
         launch.write_json(jobs / str(number) / "job.json", content)
         return str(number)
 
-    def set_up(self, node: str, up: bool) -> None:
-        marker = self.folder / "down" / node
-        if up:
-            marker.unlink(missing_ok=True)
-        else:
-            marker.touch()
-            for row in self.jobs():
-                if row.phase in ("placed", "running") and any(p.node == node for p in row.placed):
-                    self._unplace(row, f"node {node} died", "node_failed")
-
     # ------------------------------------------------------------------------------- the engine
 
     def nodes(self) -> list[EngineNode]:

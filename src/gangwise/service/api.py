@@ -10,7 +10,7 @@ import hmac
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
@@ -338,16 +338,12 @@ class Guard:
 
 
 def create_app(
-    state: State,
-    tokens: dict[str, Role] | None = None,
-    *,
-    host: str = "127.0.0.1",
-    names: Iterable[str] = (),
+    state: State, tokens: dict[str, Role] | None = None, *, host: str = "127.0.0.1"
 ) -> FastAPI:
     """The application, for any ASGI server.
 
     ``tokens`` are as :func:`read_tokens` gives them. Where it will listen on a ``host`` beyond
-    loopback, reading needs a token. ``names`` are further names under which clients reach it.
+    loopback, reading needs a token.
     """
     private = not is_loopback(host)
     app = FastAPI(
@@ -357,7 +353,7 @@ def create_app(
         docs_url=None,  # these pages load from other hosts
         redoc_url=None,
     )
-    hosts = ["localhost", "127.0.0.1", "[::1]", "testserver", *names]
+    hosts = ["localhost", "127.0.0.1", "[::1]", "testserver"]
     if private:
         hosts += [host] if host not in ("0.0.0.0", "::") else ["*"]
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
