@@ -18,7 +18,9 @@ def test_small_programmes_against_every_point(seed):
     rng = np.random.default_rng(seed)
     worth, upper = rng.normal(size=4), rng.integers(0, 4, 4).astype(float)
     table, most = rng.uniform(0, 2, (2, 4)), rng.uniform(1, 6, 2)
-    rows = Rows.of([(np.arange(4), table[0], most[0]), ([1, 3], table[1, [1, 3]], most[1])])
+    rows = Rows.of([(np.arange(4), table[0], most[0])]).above(
+        Rows.of([([1, 3], table[1, [1, 3]], most[1])])
+    )
     answer = maximise(worth, upper, WHOLE, rows, relative_gap=1e-9)
     best = max(
         float(worth @ x)

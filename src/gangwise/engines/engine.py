@@ -1,8 +1,8 @@
 """The boundary between a scheduler and a real cluster.
 
-An engine runs what it is told to run and says what happened. It decides nothing: who starts where
-is the scheduler's, the accounts of free devices are the service's own, and both are held against
-``nodes()`` and ``jobs()`` every few seconds, for what an engine says counts.
+An engine runs jobs where it is asked to and reports what happened. It decides nothing: the
+scheduler says which job starts where, the service keeps its own books of free devices. Both are
+compared with ``nodes()`` and ``jobs()`` every few seconds, and what the engine says counts.
 
 Rules that every engine keeps (``tests/engines/conformance.py`` tries each of them):
 
@@ -126,7 +126,7 @@ class EngineJob:
 
 
 class Placed(NamedTuple):
-    """Tasks on a node, and numbers of the shared devices they use (none if not told apart)."""
+    """Tasks on a node, and numbers of the shared devices they use (none where nobody knows)."""
 
     node: str
     tasks: int
@@ -247,7 +247,7 @@ class Engine(Protocol):
         """What happened since the last call; waits at most ``timeout`` seconds for something."""
 
     def close(self) -> None:
-        """Let go of the cluster. Jobs run on."""
+        """Disconnect from the cluster. Jobs run on."""
 
 
 def _any_name(value: object, what: str) -> str:

@@ -171,22 +171,22 @@ class Quarantine:
         self._why: dict[str, dict[str, str]] = {}
         self._lock = threading.Lock()
 
-    def put(self, kind: str, who: Any, why: BaseException | str) -> None:
+    def put(self, kind: str, name: Any, why: BaseException | str) -> None:
         if isinstance(why, BaseException) and not isinstance(why, EngineError):
             why = f"{type(why).__name__}: {why}"
         with self._lock:
             there = self._why.setdefault(kind, {})
-            who = clean_text(who)[:NAME]
-            self.total[kind] += who not in there
-            if len(there) < KEPT or who in there:
-                there[who] = clean_text(str(why))
+            name = clean_text(name)[:NAME]
+            self.total[kind] += name not in there
+            if len(there) < KEPT or name in there:
+                there[name] = clean_text(str(why))
 
-    def clear(self, kind: str, who: str) -> None:
+    def clear(self, kind: str, name: str) -> None:
         with self._lock:
-            self._why.get(kind, {}).pop(clean_text(who)[:NAME], None)
+            self._why.get(kind, {}).pop(clean_text(name)[:NAME], None)
 
     def read(
-        self, kind: str, who: str, do: Callable[[], T], passes: tuple[type[Exception], ...] = ()
+        self, kind: str, name: str, do: Callable[[], T], passes: tuple[type[Exception], ...] = ()
     ) -> T | None:
         """What ``do`` finds; None where it fails for what it was given.
 
@@ -197,9 +197,9 @@ class Quarantine:
         except Exception as error:
             if isinstance(error, passes) and not isinstance(error, Unreadable | Rejected):
                 raise
-            self.put(kind, who, error)
+            self.put(kind, name, error)
             return None
-        self.clear(kind, who)
+        self.clear(kind, name)
         return found
 
     def sift(
@@ -207,7 +207,7 @@ class Quarantine:
         kind: str,
         rows: Iterable[Row],
         read: Callable[[Row], T | None],
-        who: Callable[[Row], Any],
+        name_of: Callable[[Row], Any],
         before: Mapping[str, T] | None = None,
     ) -> list[T]:
         """Read all rows of a kind that there are: those that can be, and are something.
@@ -224,7 +224,7 @@ class Quarantine:
                 if isinstance(error, EngineError) and not isinstance(error, Unreadable | Rejected):
                     raise
                 try:
-                    label = clean_text(who(row))
+                    label = clean_text(name_of(row))
                 except Exception:
                     label = ""
                 bad.put(kind, label or f"row {place + 1}", error)
@@ -239,9 +239,9 @@ class Quarantine:
     def rows(self) -> list[dict[str, str]]:
         with self._lock:
             return [
-                {"kind": kind, "name": who, "why": f"left alone: unreadable, because {why}"}
+                {"kind": kind, "name": name, "why": f"left alone: unreadable, because {why}"}
                 for kind, rows in self._why.items()
-                for who, why in rows.items()
+                for name, why in rows.items()
             ]
 
 
@@ -252,7 +252,7 @@ def distinct(rows: Iterable[T], key: Callable[[T], str], left: Quarantine, kind:
     for row in rows:
         if found.setdefault(key(row), row) != row:
             twice.add(key(row))
-    for who in twice:
-        del found[who]
-        left.put(kind, who, "it is listed more than once")
+    for name in twice:
+        del found[name]
+        left.put(kind, name, "it is listed more than once")
     return list(found.values())

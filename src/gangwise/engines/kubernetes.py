@@ -1,7 +1,7 @@
 """Kubernetes: pods with ``schedulerName: gangwise`` are held until a whole gang is bound.
 
 A Binding checks nothing: the API server takes a full node, and one that is not there. So a
-placement is checked here against all pods that the watch has told of, and only then sent. What is
+placement is checked here against all pods that the watch has shown, and only then sent. What is
 decided is written with the Binding itself, as annotations of the pod (job, attempt, placement);
 whoever comes after a crash finds it there.
 
@@ -233,7 +233,7 @@ class Kubernetes:
             self._table.regard(gang)
 
     def detach(self) -> dict[str, str]:
-        """Free the Lease of a service that is gone, for a kube-scheduler; says who has each job."""
+        """Free the Lease of a service that is gone, for a kube-scheduler that stands by."""
         if not self.lease:
             raise EngineError(
                 "say --set lease=NAMESPACE/NAME, for which a kube-scheduler stands by"

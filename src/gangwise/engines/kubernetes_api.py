@@ -24,7 +24,7 @@ from gangwise.engines.leader import Held, Leader
 
 PATIENCE = (3.0, 6.0)  # seconds to connect, and to wait for an answer
 _QUIET = 2.0  # seconds without a word after which the API server is asked whether it is there
-_MISTRUST = 10.0  # seconds for which a watch may fail before what it told is not believed any more
+_MISTRUST = 10.0  # seconds for which a watch may fail before its picture counts as out of date
 
 
 class Binding(NamedTuple):

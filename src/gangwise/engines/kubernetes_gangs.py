@@ -1,8 +1,8 @@
-"""What the watch has told: nodes, pods, the gangs that they are, and what becomes of these.
+"""The cluster by the events of the watch: nodes, pods, gangs, and what becomes of them.
 
 A fold over objects of the API server, without a call to it. A gang is closed when all of its pods
-have come: that is when it is told of as a job, whose size then stays. Pods of the same group that
-come later are jobs of their own.
+have come; then it appears as a job, and its size stays. Pods of the same group that come later are
+jobs of their own.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from gangwise.engines.reports import read_report
 
 KEPT = 3600.0  # seconds that jobs stay in the table after their end
 _ON_NODES = ("placed", "running")
-AFFINITIES = 4096  # required node affinities of waiting gangs that are told apart
+AFFINITIES = 4096  # required node affinities of waiting gangs that are kept apart
 FILES = 100_000  # files of the folder of reports that are looked at
 OF_POD = 16  # reports of a pod that are
 
@@ -137,7 +137,7 @@ class Gang:
     belongs: Membership
     pods: dict[str, Pod] = field(default_factory=dict)
     size: int | None = None  # how many pods it must have
-    tasks: int = 0  # how many it had when it was told of; 0 before
+    tasks: int = 0  # how many it had when it became a job; 0 before
     attempt: int = 0
     plan: dict[str, int] = field(default_factory=dict)
     going: dict[str, str] = field(default_factory=dict)
@@ -346,7 +346,7 @@ class Table:
         self.stirred.set()
 
     def _note_rules(self, pod: Pod, there: bool) -> None:
-        """Whom a pod on a node keeps away; who waits is looked at again when that changes."""
+        """Which pods a pod on a node keeps away; on a change, look at all that wait again."""
         rules = keeps_away(pod.manifest) if there else []
         if rules == self._keeps_away.get(pod.uid, []):
             return
@@ -401,7 +401,7 @@ class Table:
     def _gang_for(self, pod: Pod) -> Gang | None:
         """The gang that a pod not seen before belongs to.
 
-        A pod that comes when its group has been told of as a job is a job of its own.
+        A pod that comes when its group is a job already is a job of its own.
         """
         belongs = Membership.of(pod.manifest)
         written = own_value(pod.manifest, "job")
@@ -429,7 +429,7 @@ class Table:
         return gang
 
     def regard(self, gang: Gang) -> None:
-        """Tell what has become of a gang; one that cannot be read is left as it was."""
+        """Report what has become of a gang; one that cannot be read is left as it was."""
         self.quarantine.read("job", gang.id, lambda: self._regard(gang))
 
     def _regard(self, gang: Gang) -> None:

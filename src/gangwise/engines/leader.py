@@ -1,9 +1,9 @@
 """One service acts on a cluster, others stand by: a lease that the cluster itself keeps.
 
-Leaders are numbered, and the cluster decides who gets the next number. A leader renews its lease;
-who has not for the lease's duration has lost it to whoever takes the next number. How long that is,
-everybody measures by a clock of its own, from when a renewal was seen, and the clock counts
-while the machine sleeps. A leader stops acting after two thirds of the duration.
+Leaders are numbered, and the cluster decides which service gets the next number. A leader renews
+its lease. If it has not for the lease's duration, any other may take the next number. Each service
+measures that time from the last renewal that it saw, by a clock of its own, which goes on while the
+machine sleeps. A leader stops acting after two thirds of the duration.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class FolderLeader(Leader):
             raise EngineError(
                 f"{self.what}: somebody else was faster ({error.strerror})"
             ) from error
-        if self._newest() != number:  # taken from an older one by who had looked long ago
+        if self._newest() != number:  # it was that of an older leader: we had looked too long ago
             raise EngineError(f"{self.what}: somebody else was faster")
         self.number = number
 
@@ -225,7 +225,7 @@ class ReservationLeader(Leader):
         name = f"ReservationName={self.prefix}{number}"
         self._run("scontrol", "create", "reservation", name, *what)
         numbers = self._numbers()
-        if max(numbers, default=0) != number:  # taken after an older one by who had looked long ago
+        if max(numbers, default=0) != number:  # another leads: we had looked too long ago
             self._delete(number)
             raise EngineError(f"{self.what}: somebody else was faster")
         self.number = number

@@ -177,7 +177,7 @@ class LocalEngine:
         if self._leader is not None:
             self._leader.check()
         # Many placements share a look: never an older one than whoever decided has seen, or a
-        # job whose end was just told would still hold its devices.
+        # job whose end was just reported would still hold its devices.
         if time.monotonic() > self._looked + POLL:
             self.jobs()
         row = self._table[job] = self._status_of(job)

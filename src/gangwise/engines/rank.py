@@ -4,8 +4,8 @@ The rank's report is one JSON file, replaced as a whole: units of work done and 
 monotonic clock that they took. Where nothing tells the work, nothing is reported of it. Standard
 library only: this starts once for every rank of every job.
 
-Where the report goes is told by ``--report`` or ``GANGWISE_REPORTS``, a folder that the service
-can read; which rank this is by the engine's own variables (Slurm's, or ``GANGWISE_*``).
+The report goes into the folder of ``--report`` or ``GANGWISE_REPORTS``, which the service can read.
+The engine's own variables (Slurm's, or ``GANGWISE_*``) say which rank this is.
 """
 
 from __future__ import annotations

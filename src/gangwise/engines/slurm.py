@@ -3,8 +3,8 @@
 A ``job_submit.lua`` gives jobs of one partition priority 0, so that users submit as ever and
 nothing starts; a placement is ``scontrol update reqnodelist=…`` and ``scontrol release``. What was
 placed, and the node list that the user asked for, are written into the job's AdminComment, so that
-any client finds and can undo it (:func:`detach`). Whom a user or an administrator holds stays held;
-a job that asks for what is not modelled is released untouched, and Slurm's own scheduler has it.
+any client finds and can undo it (:func:`detach`). A job that a user or an administrator holds stays
+held; one that asks for what is not modelled is released untouched, for Slurm's own scheduler.
 
 Tasks are ranks (``-n``), or shares of nodes where a job has a number of nodes or asks for devices
 by node (``-N 2 --gres=gpu:4``: two tasks of 4 GPUs on different nodes). Slurm starts a gang on
@@ -49,7 +49,7 @@ from gangwise.engines.engine import (
 )
 from gangwise.engines.leader import ReservationLeader
 from gangwise.engines.reports import read_reports
-from gangwise.engines.slurm_listing import ASLEEP, PACE, SHARE, WHOLE, Cost, Listing
+from gangwise.engines.slurm_listing import ON_NODES, PACE, SHARE, WHOLE, Cost, Listing
 from gangwise.engines.slurm_requests import (
     Mark,
     Request,
@@ -80,7 +80,7 @@ PHASES: dict[str, Phase] = {
     "REVOKED": "cancelled",
 }
 UNSTARTED = 3  # placements that Slurm refuses, or does not start, before it is left the job
-LISTS = 1000  # node lists of waiting jobs that are told apart
+LISTS = 1000  # node lists of waiting jobs that are kept apart
 LISTED = ("among:", "not among:")
 """Nodes carry labels of these kinds: which lists they are in, that jobs ask for or exclude."""
 LATER = "it is not to begin yet"
@@ -112,7 +112,7 @@ class SlurmEngine:
     def __post_init__(self, environment: Mapping[str, str] | None) -> None:
         self._values = {v: label for label, vs in labels_of(self.labels).items() for v in vs}
         self._environment = {**os.environ, **(environment or {})}
-        self._leader: ReservationLeader | None = None  # nobody else acts, unless told to lead
+        self._leader: ReservationLeader | None = None  # None: nobody else acts here
         self._nodes_listed: Any = None
         self._changes = Changes(self._ranks)
         self._runs: dict[str, Run] = {}
@@ -139,8 +139,8 @@ class SlurmEngine:
         """Change jobs only while this is the one leader of the cluster.
 
         This needs an administrator's rights, as AdminComment does. Slurm itself never starts a job
-        twice: one who was stopped between looking at its clock and its command can at most choose
-        other nodes for a job that waits.
+        twice: a leader that was stopped between looking at its clock and its command can at most
+        choose other nodes for a job that waits.
         """
         self._leader = ReservationLeader(self._run)
 
@@ -305,7 +305,7 @@ class SlurmEngine:
             mark = self.quarantine.read("job", str(row.get("job_id")), partial(Mark.of, row))
             states = {word.upper() for word in words(row.get("job_state"))}
             mine = mark is not None and not states.isdisjoint(("PENDING", "REQUEUED"))
-            if mark is None or not mine or states & set(ASLEEP):
+            if mark is None or not mine or states & set(ON_NODES):
                 continue
             job, held = _id(row), number(row.get("priority"), 1) == 0
             by_hand = mark.by_hand or (held and mark.attempt > 0 and mark.state != "held")
@@ -399,7 +399,7 @@ class SlurmEngine:
     def _read_table(self, whole: bool | None = None) -> None:
         """The table as it is listed; by the JSON where that is asked for, or due."""
         listing = None
-        with self._listing_cost, contextlib.suppress(_RefusedError):  # who knows no such field
+        with self._listing_cost, contextlib.suppress(_RefusedError):  # an unknown field
             listing = self._listing.read()
         self._seen = time.monotonic()
         if listing is None:
@@ -506,7 +506,7 @@ class SlurmEngine:
         detail = "" if detail == "None" else detail
         if "PENDING" not in states:
             self._left.pop(name, None)
-        if any(state in ASLEEP for state in states):
+        if any(state in ON_NODES for state in states):
             placed = allocation(row, job) or self._where.get(name, ())
             self._where[name] = placed
             if not self.watch and not attempt:
@@ -652,7 +652,7 @@ class SlurmEngine:
     def _change(self, *words: str) -> None:
         """Run ``scontrol``; a job that is not there any more, or refused, is a rejection."""
         if self.watch:
-            raise Rejected(f"scontrol {words[0]} is not for who only watches")
+            raise Rejected(f"scontrol {words[0]} changes the cluster, which is only watched")
         if self._leader is not None:
             self._leader.check()
         self._again.add(words[1].removeprefix("jobid="))
@@ -663,13 +663,13 @@ class SlurmEngine:
 
     def _hold(self, job: str) -> None:
         """Hold a job that was placed; its request is as the user wrote it."""
-        mark = self._runs[job].mark.become(state="held")
+        mark = replace(self._runs[job].mark, state="held")
         was = f"reqnodelist={mark.required}"
         self._change("update", f"jobid={job}", "priority=0", f"admincomment={mark}", was)
 
     def _requeue(self, job: str) -> None:
         """Take a running job off its nodes, and hold it."""
-        mark = self._runs[job].mark.become(state="held")
+        mark = replace(self._runs[job].mark, state="held")
         self._change("update", f"jobid={job}", f"admincomment={mark}")
         self._change("requeuehold", job)
 
@@ -704,11 +704,11 @@ class SlurmEngine:
 
 
 class Run(NamedTuple):
-    """A job now: how often it was restarted, its ranks, its user's uid, request and mark."""
+    """What was last read of a job, beside its row of the table."""
 
-    restarts: int
+    restarts: int  # how often it was restarted
     ranks: int
-    owner: int | None
+    owner: int | None  # uid of its user
     request: Request
     mark: Mark
 

@@ -2,8 +2,8 @@
 
 ``squeue --json`` of 10,000 jobs takes 1.6 s of a processor, a listing by format .08 s. So each look
 is a listing; the JSON is read for new jobs and changed requests, a tenth of the time at most, and
-now and then. What users write can look like anything, so fields end in a random word, which
-``squeue`` is told by its environment, unseen by users.
+now and then. What users write can look like anything, so fields end in a random word; ``squeue``
+gets it through its environment, where users do not see it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ SHARE = 10.0
 """Seconds between two readings of the JSON, by a second of the processor that one takes."""
 PACE = 20.0
 """Seconds between two listings, likewise: slurmctld is as busy with one as ``squeue``."""
-ASLEEP = ("COMPLETING", "RUNNING", "CONFIGURING", "SUSPENDED", "STAGE_OUT", "SIGNALING", "STOPPED")
+ON_NODES = {
+    *("COMPLETING", "RUNNING", "CONFIGURING", "SUSPENDED", "STAGE_OUT", "SIGNALING", "STOPPED")
+}
+"""States of a job that has nodes."""
 
 
 class Listed(NamedTuple):
@@ -51,7 +54,7 @@ class Listed(NamedTuple):
 
     @property
     def runs(self) -> bool:
-        return self.at["job_state"] in ASLEEP
+        return self.at["job_state"] in ON_NODES
 
     @property
     def what(self) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 NOT_MODELLED = {
@@ -37,10 +37,10 @@ NOT_MODELLED = {
     "minimum_tmp_disk_per_node": "it asks for temporary disk",
     "time_minimum": "it says a least time limit",
 }
-"""Fields of ``squeue --json`` that say something, and what the job is then told to ask for."""
+"""Fields of ``squeue --json``, and why a job in which one of them says something is left alone."""
 FLAGS = {"SPREAD_JOB", "USE_MIN_NODES", "GRES_ENFORCE_BIND", "GRES_DISABLE_BIND"}
-"""Those that choose nodes."""
-LONGEST = 100_000  # nodes of a list
+"""Flags of a job that choose its nodes."""
+LONGEST = 100_000  # most nodes of a list
 
 MARK = re.compile(
     r"(byhand )?gangwise(?: attempt=(\d+) restarts=(\d+) on=(\S*)(?: for=(\S*) nodes=(\d+))?)?"
@@ -87,9 +87,6 @@ class Mark:
             words += [f"for={self.required}", f"nodes={self.nodes}"]
         words += [self.state] * bool(self.state)
         return " ".join(words + ["|", self.text] * bool(self.text))
-
-    def become(self, **fields: Any) -> Mark:
-        return replace(self, **fields)
 
 
 def nothing(value: Any) -> bool:
@@ -184,10 +181,10 @@ class Request:
 
 
 def waits_for(row: Mapping[str, Any], now: float) -> str:
-    """What a job waits for that is nobody's to give: another job, or its time; empty for none.
+    """What a job waits for that no scheduler can give it: another job, or its time; else empty.
 
-    Of a job that is held its start is what ``--begin`` said; of another it is Slurm's forecast.
-    Slurm gives a requeued job a time of its own, which is no wish.
+    The start of a held job is what ``--begin`` said; of another it is Slurm's forecast. Slurm gives
+    a requeued job a time of its own, for which no user has asked.
     """
     if not nothing(row.get("dependency")):
         return "it waits for its dependency"

@@ -16,7 +16,7 @@ baseline's mean completion time, has the interval
 
     s ± ((1.96 sd over rounds)² + error²)^½,
 
-and where that contains 0, no saving is told.
+and where that contains 0, no saving is reported.
 """
 
 from __future__ import annotations

@@ -281,14 +281,14 @@ class Guard:
     def _refused(self, scope: Scope) -> tuple[int, str] | None:
         """Status and reason of a refusal that the head alone decides."""
         given = [v for k, v in scope["headers"] if k == b"authorization"]
-        who, role = str((scope.get("client") or ("",))[0]), None
+        client, role = str((scope.get("client") or ("",))[0]), None
         if given:
             kind, _, token = given[0].decode("latin-1").partition(" ")
             hashed = digest(token.strip())
             for each, its in self._tokens.items():
                 if hmac.compare_digest(each, hashed):
-                    who, role = each, its
-        if not self._often(who):
+                    client, role = each, its
+        if not self._often(client):
             return 429, f"more than {RATE:g} requests a second"
         if given and (role is None or kind.lower() != "bearer"):
             return 401, "this token is not known; give Authorization: Bearer TOKEN"
@@ -301,12 +301,12 @@ class Guard:
             return 401, "reading needs a token here"
         return None
 
-    def _often(self, who: str) -> bool:
+    def _often(self, client: str) -> bool:
         """Whether a client has a request left (a bucket that fills at a rate)."""
         now = time.monotonic()
-        left, since = self._left.pop(who, (BURST, now))
+        left, since = self._left.pop(client, (BURST, now))
         left = min(left + (now - since) * RATE, BURST)
-        self._left[who] = max(left - 1.0, 0.0), now
+        self._left[client] = max(left - 1.0, 0.0), now
         if len(self._left) > CLIENTS:
             del self._left[next(iter(self._left))]
         return left >= 1.0
@@ -327,8 +327,7 @@ class Guard:
         if len(body) > BODY:
             return b"", (413, f"a body has at most {BODY} bytes")
         try:
-            said_so = json.dumps(json.loads(body), ensure_ascii=False, allow_nan=False)
-            said_so.encode()
+            json.dumps(json.loads(body), ensure_ascii=False, allow_nan=False).encode()
         except (ValueError, RecursionError) as error:
             return b"", (400, f"the body is no JSON: {clean_text(str(error))}")
         return body, None
@@ -637,10 +636,8 @@ class _Metrics:
         yield _gauge("node_speed_ratio", about, speed, "node", "bound")
 
 
-def _gauge(
-    name: str, about: str, samples: Mapping[tuple[str, ...], float], *labels: str
-) -> GaugeMetricFamily:
-    """A gauge with a value for each combination of the values of its labels."""
+def _gauge(name: str, about: str, samples: Mapping[Any, float], *labels: str) -> GaugeMetricFamily:
+    """A gauge; ``samples`` has a value for each tuple of the values of its labels."""
     found = GaugeMetricFamily(f"gangwise_{name}", about, labels=labels)
     for values, amount in samples.items():
         found.add_metric(values, amount)

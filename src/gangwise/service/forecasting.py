@@ -25,7 +25,7 @@ from gangwise.service.store import FILE, Store
 TRIED = 12  # earlier instants whose forecasts correct one
 HISTORY = 2_000  # of so many jobs, those that ended last, run times are learned
 DRAWS = 50  # futures that are played
-SHOWN = 200  # waiting jobs whose start is foretold
+SHOWN = 200  # of so many waiting jobs the start is forecast
 
 
 def forecast_live(folder: Path | str, draws: int = DRAWS) -> ForecastOfLog:

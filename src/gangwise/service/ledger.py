@@ -1,4 +1,4 @@
-"""What the service knows, as a pure function of what it was told: a fold over records.
+"""What the service knows, as a pure function of what has happened: a fold over records.
 
 Everything that reaches the scheduler goes through :meth:`Ledger.apply` as a record of plain
 values, in one order, and is written to the journal. So the ledger of a service that was killed is
@@ -38,7 +38,7 @@ KINDS = {
     *("measured", "round", "pause", "every"),
 }
 
-TYPES = 256  # job types that are told apart; later ones are one type, other
+TYPES = 256  # so many job types are kept apart; later ones are one type, "other"
 NO_LIMIT = 86_400.0  # seconds assumed of a job that requested no limit
 FIRST = 3  # gangs of a job type that set the unit of its work
 NONSENSE = math.log(100.0)
@@ -173,7 +173,7 @@ class Ledger:
             try:
                 self._open()
             except Exception:
-                self.hosts = was  # so that they are told again
+                self.hosts = was  # so that they are taken in again
                 raise
         if self.books is None:
             return
@@ -287,7 +287,7 @@ class Ledger:
         started: float | None = None,
         ended: float | None = None,
     ) -> None:
-        """A job is over; times are told where it came and went unseen."""
+        """A job is over; ``started`` and ``ended`` are given where it came and went unseen."""
         known = self.jobs.get(name)
         if known is None or outcome not in ENDED or attempt < known.attempt:
             return
@@ -416,7 +416,7 @@ class Ledger:
         return False
 
     def _undone(self, action: Place) -> None:
-        """The scheduler is told that a job is off the nodes that it chose; it never was on them."""
+        """Report that a job is off the nodes that the scheduler chose, where it never was."""
         if (known := self.jobs.get(action.job)) is not None:
             self._report(Event("preempted", self.now, self._as_job(known)))
 
@@ -537,7 +537,7 @@ class Ledger:
         self._bind()
 
     def _bind(self) -> None:
-        """Tell the schedulers of nodes and job types: once a round, as it costs types × nodes."""
+        """Give the schedulers nodes and job types: once a round, as it costs types × nodes."""
         if self.books is not None and self.bound != len(self.types):
             for one in (self.scheduler, self.baseline):
                 one.resize(self.books.nodes, tuple(self.types))
@@ -655,7 +655,7 @@ class Ledger:
     # ------------------------------------------------------------------------------ learning
 
     def _learn(self, known: Known, ranks: Sequence[Sequence[Any]], ended: bool) -> float:
-        """Tell the scheduler what ranks measured; gives the gang's rate, NaN if not known."""
+        """Pass on to the scheduler what ranks measured; return the gang's rate, NaN if unknown."""
         by_node: dict[str, list[float]] = {}
         for node, _, work, seconds in ranks:
             if work > 0 and seconds > 0:

@@ -219,7 +219,7 @@ class Service:
     # -------------------------------------------------------------------------------- living
 
     def tick(self, timeout: float = 0.5) -> None:
-        """Once round: events, decisions, intents on the disk, the cluster told."""
+        """Once round: take in events, decide, write intents to the disk, and only then act."""
         reachable = self._take_in(timeout)
         now = self.clock.now()
         self._fulfil_wishes(now)
@@ -397,11 +397,11 @@ class Service:
             self.ledger.apply(record)
         except Exception as error:
             kind, _, *rest = record
-            who = rest[0]["id"] if kind == "job" else str(rest[0])[:100] if kind != "nodes" else ""
+            name = rest[0]["id"] if kind == "job" else str(rest[0])[:100] if kind != "nodes" else ""
             if kind == "job":
-                self.ledger.jobs.pop(who, None)
-                self._refused.add(who)
-            self.quarantine.put(kind, who, error)
+                self.ledger.jobs.pop(name, None)
+                self._refused.add(name)
+            self.quarantine.put(kind, name, error)
             self.ledger.mend()
             return False
         self.seq += 1

@@ -1,8 +1,8 @@
 """A live run, played again: the same inputs to the scheduler, and to others.
 
-The journal holds all that reached the scheduler, in order. Told it again, the same scheduler must
-decide the same in every round. Another one is told the same, and shown how often it would have
-decided otherwise; what deciding otherwise would save, :mod:`gangwise.service.account` says.
+The journal holds all that reached the scheduler, in order. Given it again, the same scheduler must
+decide the same in every round. For another one the replay counts how often it would have decided
+otherwise; what that would save, :mod:`gangwise.service.account` says.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ need not wait for the disk: what it loses with the power, the lines still say. T
     known     names of the jobs that wait or run
     views     name → JSON                what the service is at, for whoever looks; made anew
 
-An intent is committed as ``intended`` before the cluster is told.
+An intent is committed as ``intended`` before the cluster hears of it.
 """
 
 from __future__ import annotations
