@@ -232,9 +232,10 @@ class Table:
             else:
                 conditions = {c["type"]: c for c in node["status"].get("conditions") or ()}
                 ready = conditions.get("Ready", {})
-                self.nodes[name] = node
+                is_ready = ready.get("status") == "True"
                 why = "cordoned" if node["spec"].get("unschedulable") else ""
-                if ready.get("status") != "True":
+                self.nodes[name] = node  # all was read: one that cannot be stays as it was
+                if not is_ready:
                     why = f"not ready ({ready.get('reason') or ready.get('status') or 'never was'})"
                     self.silent.setdefault(name, time.monotonic())
                 else:
