@@ -126,7 +126,7 @@ class EngineJob:
 
 
 class Placed(NamedTuple):
-    """Tasks on a node, and numbers of the shared devices they use (none where nobody knows)."""
+    """Tasks of a job on a node, and the numbers of the devices that they use there, where known."""
 
     node: str
     tasks: int
@@ -225,7 +225,7 @@ class Engine(Protocol):
         """All nodes of the cluster, up or not."""
 
     def jobs(self) -> list[Status]:
-        """All that wait or run, and those that ended lately (minutes at least)."""
+        """Jobs that wait or run, and those that ended in the last minutes at least."""
 
     def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
         """Start a pending job on exactly these nodes, whole.
@@ -269,7 +269,7 @@ def tasks_by_node(placed: Iterable[Placed]) -> dict[str, int]:
 def check_placement(
     status: Status, placed: Sequence[Placed], nodes: Iterable[EngineNode], table: Iterable[Status]
 ) -> None:
-    """Raise Rejected unless a job can be placed so, by what the cluster says now.
+    """Raise Rejected unless the cluster, as it is now, can take this placement of a job.
 
     ``table`` has all jobs, or those on the nodes in question; those placed or running hold devices.
 
@@ -324,7 +324,7 @@ def check_placement(
 
 
 class Changes:
-    """Events out of looks at a cluster, for engines that only have tables.
+    """Turns looks at a cluster's table into events, for engines that get no events themselves.
 
     A client that has just been opened has seen nothing yet, so it reports everything again.
     ``ranks`` gives the reports of the ranks of a job's latest attempt.
@@ -337,7 +337,7 @@ class Changes:
         self._reports: dict[str, tuple[RankReport, ...]] = {}
 
     def look(self, table: dict[str, Status], up: dict[str, bool]) -> list[EngineEvent]:
-        """What happened between the last look and one that finds this; ``up`` is by node."""
+        """Events between the last look and this one; ``up`` says which nodes are."""
         now = time.time()
         found: list[EngineEvent] = []
         for name, is_up in up.items():
@@ -383,7 +383,7 @@ class Changes:
         return [*found, EngineEvent(row.phase, end, name, row.attempt, "", ranks, row.detail)]
 
     def _measured(self, now: float) -> list[EngineEvent]:
-        """Reports of jobs that run, where they are not those of the last look."""
+        """Reports of running jobs that have changed since the last look."""
         running = [r for r in self.table.values() if r.phase == "running" and not r.foreign]
         was = self._reports
         self._reports = {r.job.id: self._ranks(r) or was.get(r.job.id, ()) for r in running}

@@ -63,7 +63,7 @@ def whole(value: Any, what: str, least: int = 0, most: int = TASKS) -> int:
 def number(
     value: Any, what: str, least: float = 0.0, most: float = LATEST, also: tuple[float, ...] = ()
 ) -> float:
-    """A number within bounds, or one of ``also`` (inf, NaN) where these say that there is none."""
+    """A number within bounds, or one of ``also`` (inf, NaN), which mean that there is none."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise Unreadable(f"{what} is {shown(value)}, not a number")
     if not least <= value <= most and not any(
@@ -88,7 +88,7 @@ def amount(value: Any, what: str) -> int:
 
 
 def thousandths(value: Any, what: str) -> int:
-    """Thousandths out of a number of devices; what is more than nothing is at least one of them."""
+    """A number of devices in thousandths; more than none is at least one thousandth."""
     exact = number(value, what, 0.0, AMOUNT / 1000) * 1000
     found = round(exact)
     if exact > 0 and found < 1:
@@ -97,7 +97,7 @@ def thousandths(value: Any, what: str) -> int:
 
 
 def shown(value: Any) -> str:
-    """Something that was written by others, as part of a message: short, and text in any case."""
+    """Quote what others wrote, in a message: short, and text whatever it is."""
     try:
         text = value if isinstance(value, str) else repr(value)
     except Exception as error:  # huge whole numbers, for one, have no text
@@ -107,7 +107,7 @@ def shown(value: Any) -> str:
 
 
 def clean_text(value: Any) -> str:
-    """What a cluster says to people: cut, and with marks where it is no text."""
+    """What a cluster says to people, cut to size; bytes that are no text become question marks."""
     text = value if isinstance(value, str) else shown(value)
     return text[:LONGEST_TEXT].encode(errors="replace").decode()
 
@@ -147,7 +147,7 @@ def read_file(path: Path | str, most: int) -> Written | None:
 
 
 def read_json(path: Path | str, most: int) -> Any:
-    """The JSON of such a file; None where it is not there, or was not written to its end."""
+    """The JSON of a file, read by :func:`read_file`; None where it is missing or empty."""
     found = read_file(path, most)
     if found is None or not found.content:
         return None  # a lock whose owner was killed before it wrote its name
@@ -188,7 +188,7 @@ class Quarantine:
     def read(
         self, kind: str, name: str, do: Callable[[], T], passes: tuple[type[Exception], ...] = ()
     ) -> T | None:
-        """What ``do`` finds; None where it fails for what it was given.
+        """The result of ``do``; None where it fails, and then its error is kept here.
 
         ``passes`` are errors that say that the cluster does not answer.
         """
@@ -210,7 +210,7 @@ class Quarantine:
         name_of: Callable[[Row], Any],
         before: Mapping[str, T] | None = None,
     ) -> list[T]:
-        """Read all rows of a kind that there are: those that can be, and are something.
+        """Read all rows of a kind; those that cannot be read are kept here, with the reason.
 
         Of one that could be read ``before``, what it was then stands. Raises EngineError when the
         cluster does not answer meanwhile.
@@ -246,7 +246,7 @@ class Quarantine:
 
 
 def distinct(rows: Iterable[T], key: Callable[[T], str], left: Quarantine, kind: str) -> list[T]:
-    """One row a name. Where those of a name differ, nobody knows which is meant: none is taken."""
+    """One row for each name; where rows of one name differ, none of them is taken."""
     found: dict[str, T] = {}
     twice = set()
     for row in rows:

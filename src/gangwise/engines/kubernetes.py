@@ -116,7 +116,7 @@ class Kubernetes:
     # -------------------------------------------------------------------------------- the boundary
 
     def nodes(self) -> list[EngineNode]:
-        """All nodes; what keeps pods off some of them is a label that the others have."""
+        """All nodes. Pods that do not tolerate a taint ask for a label that nodes without it carry."""
         self._api.check()
         return list(self._table.described())
 
@@ -181,7 +181,7 @@ class Kubernetes:
             raise (EngineError if answer.unsure else Rejected)(f"job {job}: {message}")
 
     def preempt(self, job: str) -> None:
-        """Delete the pods of a gang, after making successors of those that nobody else would."""
+        """Delete the pods of a gang, and first make successors of those that have no controller."""
         self._api.check()
         if self.watch:
             raise EngineError(f"job {job} is only watched")
@@ -281,7 +281,7 @@ class Kubernetes:
     # -------------------------------------------------------------------------------------- chores
 
     def _chores(self) -> None:
-        """What takes calls to the API server: sizes of gangs, taking off, reports of ranks."""
+        """Do what takes time: look up sizes of gangs, take gangs off, read reports of ranks."""
         table, closing = self._table, self._api.closing
         looked = -math.inf
         while not closing.is_set():
@@ -311,7 +311,7 @@ class Kubernetes:
             closing.wait(0.05)  # many changes are one round of chores
 
     def _look_up_sizes(self) -> None:
-        """From PodGroups, or the parallelism of batch Jobs; by a list where many are asked for."""
+        """Sizes of gangs, from PodGroups or batch Jobs; by one listing where many are missing."""
         api, table = self._api, self._table
         with table.lock:
             unsized = [g for g in table.gangs.values() if g.size is None and g.held]
@@ -346,7 +346,7 @@ class Kubernetes:
         return self.quarantine.read(what, name, lambda: self._api.read_size(of), silent)
 
     def _take_off(self, gang: Gang) -> None:
-        """Make successors, delete the pods; what was begun before is completed."""
+        """Make successors and delete the pods; complete what an earlier call began."""
         with self._table.lock:
             pods = [p for p in gang.pods.values() if p.node]
             replaced = {own_value(p.manifest, "replaces") for p in gang.pods.values()}
@@ -366,7 +366,7 @@ class Kubernetes:
 
     @staticmethod
     def _assign(gang: Gang, plan: dict[str, int]) -> list[tuple[Pod, str]]:
-        """Pods in the order of their names to nodes in the order given, except those bound."""
+        """Assign pods that are not bound, by name, to the nodes in the order given."""
         left = dict(plan)
         for pod in gang.pods.values():
             if gang.where(pod):

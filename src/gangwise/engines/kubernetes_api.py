@@ -28,14 +28,14 @@ _MISTRUST = 10.0  # seconds for which a watch may fail before its picture counts
 
 
 class Binding(NamedTuple):
-    """What came of binding a pod: bound where no reason is given."""
+    """Outcome of binding a pod: it is bound where no reason is given."""
 
     why: str = ""
     unsure: bool = False  # nobody answered for good: it may have been bound all the same
 
 
 class Connection:
-    """To an API server; raises EngineError when there is no kubeconfig that can be used."""
+    """Connection to an API server; raises EngineError without a usable kubeconfig."""
 
     def __init__(self, kubeconfig: str | Path | None, context: str | None, threads: int):
         settings = client.Configuration()
@@ -76,7 +76,7 @@ class Connection:
     def call(
         self, call: Callable[..., Any], *args: Any, missing_is_fine: bool = False, **kw: Any
     ) -> Any:
-        """The JSON of an answer; None for 404 where that is fine.
+        """Make a call and return the JSON of its answer; None for 404 where that is fine.
 
         The client's own decoding is not used: it fails on the Status that answers a Binding.
         """
@@ -110,7 +110,7 @@ class Connection:
 
     @contextmanager
     def _open_while(self, stream: Any) -> Iterator[None]:
-        """Reading a watch; :meth:`close` ends it from another thread."""
+        """While a watch is read; :meth:`close` ends it from another thread."""
         self._streams.append(stream)
         try:
             with stream:
@@ -179,7 +179,7 @@ class Connection:
                 return items, answer["metadata"]["resourceVersion"]
 
     def items(self, listing: Callable[..., Any], *args: Any) -> list[Any]:
-        """Objects of a listing; none where the cluster does not know their kind."""
+        """Items of a listing; none where the cluster does not know their kind."""
         found = self.call(listing, *args, missing_is_fine=True)
         return [] if found is None else list(found["items"])
 
@@ -219,7 +219,7 @@ class Connection:
         return Binding(why, unsure=True)
 
     def delete(self, pods: Iterable[Pod], by_force: Callable[[Pod], bool]) -> None:
-        """Delete pods, some without waiting for their kubelet."""
+        """Delete pods; those of lost nodes without waiting for their kubelet."""
 
         def one(pod: Pod) -> None:
             body: dict[str, Any] = {"preconditions": {"uid": pod.uid}}

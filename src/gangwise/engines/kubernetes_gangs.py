@@ -114,7 +114,7 @@ class Pod:
 
     @property
     def bounced(self) -> bool:
-        """The node would not have it: it never ran."""
+        """Whether its node refused it, so that it never ran."""
         reason = (self.manifest.get("status") or {}).get("reason") or ""
         return self.phase == "Failed" and (
             reason.startswith("OutOf")
@@ -209,7 +209,7 @@ class Table:
                 self.one_node("DELETED", self.nodes[name])
 
     def one_node(self, kind: str, node: Any) -> None:
-        """What became of a node; one that cannot be read is left as it was."""
+        """Take in a change of a node; one that cannot be read stays as it was."""
         self.quarantine.read("node", _name(node), lambda: self._one_node(kind, node))
         self.stirred.set()
 
@@ -308,7 +308,7 @@ class Table:
                 self.regard(gang)
 
     def one_pod(self, kind: str, manifest: Any, whole: bool = False) -> None:
-        """Take in what became of a pod; ``whole`` where more are to come before anyone looks."""
+        """Take in a change of a pod; ``whole`` where it is part of a whole list."""
         self.quarantine.read("pod", _name(manifest), lambda: self._one_pod(kind, manifest, whole))
 
     def _one_pod(self, kind: str, manifest: Any, whole: bool) -> None:
@@ -361,7 +361,7 @@ class Table:
         self.stirred.set()
 
     def _ours(self, manifest: Any) -> bool:
-        """Pods of our scheduler; where we only watch, all but those that belong to the nodes."""
+        """Whether a pod is ours; where we only watch, all are but those that belong to nodes."""
         if manifest["spec"].get("schedulerName") == self.scheduler or not self.watch:
             return bool(manifest["spec"].get("schedulerName") == self.scheduler)
         owner = controller(manifest)
@@ -386,7 +386,7 @@ class Table:
             self._note(None, row)
 
     def _note(self, before: Status | None, now: Status | None) -> None:
-        """Who holds devices of which node, as a row of the table changes."""
+        """Note which jobs hold devices of which node, as a row of the table changes."""
         if before is not None:
             for p in before.placed:
                 self._on.get(p.node, {}).pop(before.job.id, None)
@@ -400,7 +400,7 @@ class Table:
         return list(found.values())
 
     def _gang_for(self, pod: Pod) -> Gang | None:
-        """The gang that a pod not seen before belongs to.
+        """The gang of a pod that was not seen before, made where there is none.
 
         A pod that comes when its group is a job already is a job of its own.
         """
@@ -430,7 +430,7 @@ class Table:
         return gang
 
     def regard(self, gang: Gang) -> None:
-        """Report what has become of a gang; one that cannot be read is left as it was."""
+        """Look at a gang and report what changed; one that cannot be read stays as it was."""
         self.quarantine.read("job", gang.id, lambda: self._regard(gang))
 
     def _regard(self, gang: Gang) -> None:
@@ -566,7 +566,7 @@ class Table:
         return Status(job, "pending", gang.attempt, detail=detail, cause=gang.cause)
 
     def _job(self, gang: Gang, pods: list[Pod]) -> EngineJob:
-        """What the user submitted; a gang of unlike pods asks for the most of each for all."""
+        """The job of a gang; where its pods differ, each counts with the most that any asks for."""
         manifests = [pod.manifest for pod in pods]
         for manifest in manifests:
             if why := not_modelled(manifest):
@@ -624,7 +624,7 @@ class Table:
             raise EngineError(f"{AFFINITIES} other node affinities wait already")
 
     def note_lost(self, gang: Gang) -> None:
-        """A gang with a pod on a lost node is to be taken off."""
+        """Mark a gang to be taken off where one of its pods is on a lost node."""
         if gang.why_off is not None or gang.status is None or gang.status.phase not in _ON_NODES:
             return
         for pod in gang.live:
@@ -640,7 +640,7 @@ class Table:
             del self._open[gang.belongs]
 
     def read_reports(self, gangs: Iterable[Gang]) -> None:
-        """Files ``UID.RUN.RANK.json`` of the shared folder that are new."""
+        """Read the files ``UID.RUN.RANK.json`` of the shared folder that are new."""
         if self.reports is None:
             return
         files: dict[str, list[tuple[str, int]]] = {}

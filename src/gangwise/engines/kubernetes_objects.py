@@ -70,7 +70,7 @@ def thousandths(kind: str, text: str | int | float, up: bool) -> int:
 
 
 def seconds(time: str | None) -> float:
-    """Since 1970, of a time as Kubernetes writes it; NaN for none."""
+    """Seconds since 1970 of a time as Kubernetes writes it; NaN for none."""
     return math.nan if not time else datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
 
 
@@ -165,7 +165,7 @@ def fits_affinity(terms: list[Any], node: str, labels: Mapping[str, str]) -> boo
 
 
 def check_affinity(terms: list[Any]) -> None:
-    """Every expression of the terms, for what no node can be asked."""
+    """Raise EngineError for an expression that can be tried on no node."""
     for term in terms:
         for each in (*(term.get("matchExpressions") or ()), *(term.get("matchFields") or ())):
             for labels in ({}, {each["key"]: "1"}):
@@ -192,7 +192,7 @@ def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 
 def _whole(text: str | None) -> float:
-    """NaN for what is no number: nothing is more or less than that."""
+    """A whole number; NaN for other text, which is neither more nor less than anything."""
     return float(text) if text and re.fullmatch(r"-?\d+", text) else math.nan
 
 
@@ -347,7 +347,7 @@ def own_value(pod: Mapping[str, Any], name: str) -> str:
 
 
 def job_type(pod: Mapping[str, Any]) -> str:
-    """What rates are learned by: as said, the application's label, or its name without numbers."""
+    """The job type: our annotation, the label of the application, or the name without numbers."""
     labels = pod["metadata"].get("labels") or {}
     named = own_value(pod, "type") or labels.get("app.kubernetes.io/name") or labels.get("app")
     if named:

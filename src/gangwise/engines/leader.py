@@ -66,7 +66,7 @@ class Leader(ABC):
 
     @abstractmethod
     def give_up(self) -> None:
-        """Let others take it at once."""
+        """Free the lease, so that others can take it at once."""
 
     @property
     def held(self) -> bool:
@@ -78,7 +78,7 @@ class Leader(ABC):
             raise StandingBy(f"standing by: {self.why}")
 
     def release(self) -> None:
-        """Act no more; another may at once."""
+        """Stop acting, and let another service act at once."""
         self._over.set()
         if self.held:
             self._until = -float("inf")

@@ -106,7 +106,7 @@ class LocalEngine:
 
     @staticmethod
     def submit(folder: Path | str, command: Sequence[str], tasks: int = 1, **asked: Any) -> str:
-        """Queue a job of ``tasks`` ranks that each run ``command``; gives its id.
+        """Queue a job of ``tasks`` ranks that each run ``command``; returns its id.
 
         ``asked`` are ``demand``, devices of a task; ``job_type``, ``user``, ``limit`` in seconds,
         ``per_node``, ``constraint``, ``priority`` and ``work``.
@@ -268,7 +268,7 @@ class LocalEngine:
         return row
 
     def _status(self, name: str) -> Status | None:
-        """What a job is at, by its files; None while it is being written."""
+        """Status of a job by its files; None while it is being written."""
         folder = self.folder / "jobs" / name
         stamp = _changed(f"{folder}"), _changed(f"{folder}/job.json")
         seen = self._untouched.pop(name, None)

@@ -174,7 +174,7 @@ class SlurmEngine:
         return list(found)
 
     def _reservations(self) -> dict[str, str]:
-        """Nodes of reservations that hold now; ``sinfo`` says so some seconds later."""
+        """Node → reservation that holds now; ``sinfo`` says so only some seconds later."""
         found: dict[str, str] = {}
         with contextlib.suppress(_RefusedError):
             for line in self._run("scontrol", "-o", "show", "reservation").splitlines():
@@ -320,7 +320,7 @@ class SlurmEngine:
         return done
 
     def survey(self) -> tuple[list[str], dict[str, str]]:
-        """What would be left alone: of the configuration, in words, and job by job; looks only."""
+        """Remarks on the configuration, and why jobs would be left alone; changes nothing."""
         remarks, alone = [], {}
         printed = self._run("scontrol", "show", "config")
         config = dict(re.findall(r"(?m)^(\w+)\s*= (.*?)\s*$", printed))
@@ -546,7 +546,7 @@ class SlurmEngine:
         return Status(job, phase, attempt, placed, *times, why, foreign)
 
     def _alone(self, row: Mapping[str, Any], job: EngineJob, mark: Mark, held: bool) -> str:
-        """Why a pending job is left as it is; empty where it is to be placed here, or is placed.
+        """Why a pending job is left alone; empty where it is placed here, or is to be.
 
         One that only this engine or ``job_submit.lua`` holds is then released, untouched.
         """
@@ -787,7 +787,7 @@ def _owner(row: Mapping[str, Any]) -> int | None:
 
 
 def _work(row: Mapping[str, Any]) -> float:
-    """What a job's comment says of its work; NaN for nothing."""
+    """The work that a job's comment declares, in seconds; NaN for none."""
     comment = row.get("comment")
     found = re.search(r"\bwork=([^\s,;]+)", comment) if isinstance(comment, str) else None
     if found is None:

@@ -47,7 +47,7 @@ ON_NODES = {
 
 
 class Listed(NamedTuple):
-    """A job as it was listed: what it is at, in words of the JSON, and its request as a text."""
+    """A job as it was listed: its state, by the names of the JSON, and its request as text."""
 
     at: Mapping[str, Any]
     request: str
@@ -116,7 +116,7 @@ class Listing:
 
 
 class Cost:
-    """How long a processor takes for something, of this thread and the programs that it ran."""
+    """Measures the processor time of a block: of this thread and the programs that it ran."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

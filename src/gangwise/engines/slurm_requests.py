@@ -112,7 +112,7 @@ class Request:
 
     @classmethod
     def of(cls, row: Mapping[str, Any], mark: Mark | None) -> Request:
-        """Of a row of ``squeue``.
+        """The request in a row of ``squeue``.
 
         A job with a fixed number of nodes, or with devices or memory by node, is placed in shares:
         as many tasks as nodes, one to a node. Other jobs are placed rank by rank.

@@ -269,7 +269,7 @@ def _summary(means: Floats) -> dict[str, float]:
 
 
 def believed(ledger: Ledger, names: Sequence[str]) -> tuple[Floats, Floats]:
-    """Log rates that are believed now, and how sure that is: mean and sd, both [L, N].
+    """Mean and standard deviation, both [L, N], of the log rates that are believed now.
 
     Declared rates where nothing is learned.
     """

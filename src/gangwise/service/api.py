@@ -72,7 +72,7 @@ class Trouble(Shown):
 
 
 class Health(Shown):
-    """How the service and its cluster are."""
+    """State of the service and its cluster."""
 
     well: bool
     age: float | None = Field(description="Seconds since the service last said anything.")
@@ -146,7 +146,7 @@ class Decision(Shown):
 
 
 class TypeRates(Shown):
-    """Rates of a job type, one a node."""
+    """Rates of a job type, one for each node."""
 
     job_type: str
     rate: list[float | None]
@@ -163,7 +163,7 @@ class Rates(Shown):
 
 
 class Piece(Shown):
-    """A gang on a node, for some time."""
+    """Tasks of a gang that ran on a node for some time."""
 
     job: str
     job_type: str
@@ -177,7 +177,7 @@ class Piece(Shown):
 
 
 class Timeline(Shown):
-    """Who ran where."""
+    """Gangs that ran lately, node by node."""
 
     now: float
     since: float
@@ -185,7 +185,7 @@ class Timeline(Shown):
 
 
 class Problem(BaseModel):
-    """Why not."""
+    """Why a request was refused, or failed."""
 
     detail: Any
 
@@ -198,7 +198,7 @@ class Cancel(BaseModel):
 
 
 class Pause(BaseModel):
-    """Whether nothing is to be placed."""
+    """Whether placing is to be paused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     paused: bool
@@ -238,7 +238,7 @@ class WishShown(BaseModel):
 
 
 class Guard:
-    """Who may, how often and how much, before anything of a request is read but its head.
+    """Checks tokens, rates and sizes before the application sees a request.
 
     ``tokens`` are as :func:`read_tokens` gives them; where it is ``private``, reading needs one.
     """
@@ -312,7 +312,7 @@ class Guard:
         return left >= 1.0
 
     async def _body(self, scope: Scope, receive: Receive) -> tuple[bytes, tuple[int, str] | None]:
-        """A body of bounded size and time that is JSON, without what JSON has no word for."""
+        """Read a body within bounds of size and time; it must be JSON, without NaN and Infinity."""
         declared, body, more = dict(scope["headers"]).get(b"content-length", b"0"), b"", True
         if not declared.isdigit() or int(declared[:9]) > BODY:
             return b"", (413, f"a body has at most {BODY} bytes")
@@ -411,7 +411,7 @@ _OPERATE = _route("operate", 404, 403, 408, 409, 413, status_code=202)
 def _add_reading(app: FastAPI, state: State) -> None:
     @app.get("/api/health", **_READ)
     def health() -> Health:
-        """Whether all is well."""
+        """State of the service and its cluster, and what is not well."""
         return Health.model_validate(_health(state))
 
     @app.get("/api/nodes", **_READ)
@@ -477,14 +477,14 @@ def _add_reading(app: FastAPI, state: State) -> None:
 
     @app.get("/api/wishes/{id}", **_READ_ONE)
     def wished(id: Annotated[int, Path(ge=1, le=2**53)]) -> WishShown:
-        """What came of a wish."""
+        """State of a wish, and why it was refused."""
         if (found := state.wished(id)) is None:
             raise HTTPException(404, f"there is no wish {id}")
         return WishShown.model_validate(finite(found._asdict()))
 
     @app.get("/metrics", response_class=Response, **_READ)
     def metrics() -> Response:
-        """For Prometheus."""
+        """Metrics in the text format of Prometheus."""
         registry = CollectorRegistry()
         registry.register(_Metrics(state))
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")

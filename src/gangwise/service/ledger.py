@@ -57,7 +57,7 @@ _ENDS: dict[str, Literal["finished", "killed"]] = {
 
 @dataclass
 class Known:
-    """A job, and what it is at."""
+    """A job that waits or runs, and its state."""
 
     asked: EngineJob
     row: int
@@ -146,7 +146,7 @@ class Ledger:
 
     @property
     def open_books(self) -> Books:
-        """The books where there are some: once a node was seen."""
+        """The books; there are some once a node was seen."""
         assert self.books is not None
         return self.books
 
@@ -265,7 +265,7 @@ class Ledger:
             self.changed = True
 
     def mend(self) -> None:
-        """After a record that failed half-way: new books, over who holds what."""
+        """Open new books after a record that failed half-way, from the jobs' own states."""
         if self.books is not None:
             there = self.books.running
             for name in [n for n in there if self._waits(n)]:
@@ -642,7 +642,7 @@ class Ledger:
         kind: Literal["finished", "killed", "failed", "preempted"],
         counts: bool = True,
     ) -> None:
-        """Devices are free again. What does not count as released was never really used."""
+        """Free a job's devices; without ``counts`` it never really used them."""
         running = self.open_books.running.pop(known.asked.id)
         self._account(running.job, running.pieces, 1)
         pieces = running.pieces if counts else ()

@@ -97,7 +97,7 @@ class Listening:
 
 
 def server(app: Any) -> uvicorn.Server:
-    """Of an application, with limits on connections and time."""
+    """A server of an application, with limits on connections and time."""
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -156,7 +156,7 @@ def server(app: Any) -> uvicorn.Server:
 
 
 def main(folder: str, host: str, number: str, tokens: str = "") -> None:
-    """Serve on a socket that was handed over, until who started this lets go of our input."""
+    """Serve on a socket that was handed over, until the service closes our input."""
     from gangwise.service.api import create_app
     from gangwise.service.state import State
 

@@ -134,7 +134,7 @@ class Helper:
 
 @dataclass(eq=False, repr=False)
 class Service:
-    """A scheduler beside a cluster: all that happens there, and all that it decides, goes here."""
+    """Runs a scheduler beside a cluster: takes in events, decides, writes down, and acts."""
 
     engine: Engine
     folder: Path  # where it keeps what it knows; one service at a time
@@ -237,7 +237,7 @@ class Service:
             self.tick(timeout)
 
     def _fulfil_wishes(self, now: float) -> None:
-        """What operators wish; most wishes are records, so that they are kept over a restart."""
+        """Do what operators wish; most wishes are records, so that a restart keeps them."""
         try:
             open_now = self.wishes.open()
         except StoreError as error:
@@ -296,7 +296,7 @@ class Service:
     # ------------------------------------------------------------------------------- recovery
 
     def _recover(self) -> None:
-        """Checkpoint, then the journal since; then what was intended and perhaps not done."""
+        """Read the checkpoint and the journal since; find intents that were perhaps not done."""
         after = 0
         for path in (self.folder / CHECKPOINT, self.folder / BEFORE):
             if path.exists():
@@ -335,7 +335,7 @@ class Service:
                 self._accepted[key] = float(row["accepted"] or now)
 
     def _keep(self) -> None:
-        """A checkpoint, so that a restart need not read the whole journal."""
+        """Write a checkpoint, so that a restart need not read the whole journal."""
         try:
             with contextlib.suppress(FileNotFoundError):
                 os.replace(self.folder / CHECKPOINT, self.folder / BEFORE)
@@ -351,7 +351,7 @@ class Service:
     # ------------------------------------------------------------------------------- taking in
 
     def _take_in(self, timeout: float) -> bool:
-        """Events, and now and then the whole table. False when the cluster does not answer."""
+        """Take in events, and now and then the whole table; False when the cluster is silent."""
         try:
             events = self.engine.events(timeout)
             now = self.clock.now()
@@ -392,7 +392,7 @@ class Service:
         return job in self.ledger.jobs or job in self.ledger.over or job in self._refused
 
     def _apply(self, *record: Any) -> bool:
-        """A record reaches the ledger, and will be saved; False where the books refuse it."""
+        """Apply a record to the ledger, to be saved; False where the books refuse it."""
         try:
             self.ledger.apply(record)
         except Exception as error:
@@ -476,7 +476,7 @@ class Service:
             self._todo.pop((kind, name, attempt), None)
 
     def _compare(self, table: Mapping[str, Status], now: float) -> None:
-        """The cluster's table against the books. What it says counts, if it says so for long."""
+        """Compare the cluster's table with the books; where they differ for long, it counts."""
         odd: dict[tuple[str, str, int], float] = {}
 
         def lasting(name: str, what: str, attempt: int) -> bool:
@@ -552,7 +552,7 @@ class Service:
         return None
 
     def _round_failed(self, error: Exception, offered: set[str], now: float) -> None:
-        """The scheduler failed on a job that is new to it, perhaps: such come back one by one."""
+        """Set jobs aside that are new to a scheduler that failed; they come back one by one."""
         self.ledger.mend()
         self._trouble("scheduler", error)
         why = f"the scheduler failed when it was offered: {type(error).__name__}: {error}"
@@ -888,7 +888,7 @@ class Service:
 
 
 def _no_reason(word: str, since: float) -> dict[str, Any]:
-    """What is said of a waiting job where its scheduler says nothing."""
+    """The explanation of a waiting job of which its scheduler says nothing."""
     nothing = {"where": [], "since": since, "until": math.inf, "frees": []}
     return {"why": word, **nothing}
 

@@ -14,7 +14,7 @@ from gangwise.service.wishes import What, Wish, Wishes
 
 
 class State:
-    """What the files of a service say, which runs in this process or another; plain values.
+    """What a service shows, by its files, whichever process it runs in; plain values.
 
     Raises StoreError when no service has run in this folder.
     """

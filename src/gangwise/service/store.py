@@ -126,7 +126,7 @@ class Store:
         about: Iterable[tuple[str, str]] = (),
         know: Iterable[str] | None = None,
     ) -> None:
-        """All of it or nothing.
+        """Write all of this or nothing.
 
         ``states`` are (state, time, kind, job, attempt, detail): an intent comes to a state.
         ``know`` are the jobs that wait or run, from now on.
