@@ -116,7 +116,7 @@ class Kubernetes:
     # -------------------------------------------------------------------------------- the boundary
 
     def nodes(self) -> list[EngineNode]:
-        """All nodes. Pods that do not tolerate a taint ask for a label that nodes without it carry."""
+        """All nodes; a taint appears as a label that all other nodes carry."""
         self._api.check()
         return list(self._table.described())
 
