@@ -53,6 +53,7 @@ from gangwise.engines.engine import (
     tasks_by_node,
 )
 from gangwise.engines.intake import Quarantine, clean_text
+from gangwise.service.chain import as_store_error
 from gangwise.service.ledger import Intent, Known, Ledger, Record
 from gangwise.service.sound import CHECKPOINTS, mend
 from gangwise.service.store import FILE, Store
@@ -906,7 +907,9 @@ def _plain(value: Any) -> Any:
 
 def locked(path: Path) -> int:
     """Hold a file for this process alone; the kernel lets go of it when the process dies."""
-    if (handle := lock_file(path, 0o600)) is None:
+    with as_store_error(path):
+        handle = lock_file(path, 0o600)
+    if handle is None:
         raise StoreError(
             f"another service works in {path.parent}; stop it, or name another folder with --state"
         )
