@@ -63,7 +63,7 @@ class StandIn:
     """Nodes of two speeds; every job runs for its work ÷ the speed of its slowest node."""
 
     name = "stand-in"
-    capabilities = Capabilities(True, False, True, False, True, 0.0)
+    capabilities = Capabilities(0.0)
 
     def __init__(self, nodes: int, rng: np.random.Generator):
         self.speed = {f"n{i}": 2.0 if i % 2 else 1.0 for i in range(nodes)}

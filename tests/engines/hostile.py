@@ -157,7 +157,7 @@ class HostileLocal(LocalEngine):
         asked: dict[str, Any] = {"command": ["true"], "tasks": 1, "demand": {"cpu": 1.0}}
         asked |= {"job_type": "train", "user": "ada", "submitted": 1000.0, "limit": 60.0}
         asked |= {"per_node": 0, "constraint": {"model": model}, "priority": 0.0, "work": 5.0}
-        return asked | {"minimum": 0, "environment": {}}
+        return asked | {"environment": {}}
 
     @staticmethod
     def _file(folder: Path, name: str, content: Any) -> None:
@@ -235,7 +235,6 @@ def hostile_kubernetes(rng: random.Random, rows: int) -> Any:
     from gangwise.engines.kubernetes import Kubernetes
     from gangwise.engines.kubernetes_api import Binding, group_size
     from gangwise.engines.kubernetes_gangs import Table
-    from gangwise.engines.kubernetes_objects import Names
 
     bound: set[str] = set()
 
@@ -253,8 +252,8 @@ def hostile_kubernetes(rng: random.Random, rows: int) -> Any:
     listings = SimpleNamespace(list_cluster_custom_object=None, list_job_for_all_namespaces=None)
     engine = Kubernetes.__new__(Kubernetes)
     engine.watch, engine.recreate = False, True
-    engine.capabilities = Capabilities(False, False, True, False, True, 1.0)
-    engine._table = Table("gangwise", 30.0, None, Names())
+    engine.capabilities = Capabilities(1.0)
+    engine._table = Table("gangwise", 30.0, None)
     engine._api = SimpleNamespace(  # type: ignore[assignment]
         check=lambda: None,
         bind=bind,

@@ -71,10 +71,10 @@ class LocalLab:
         return [(note[0], tuple(note[1])) for note in notes if note]
 
     def node_down(self, node: str) -> None:
-        self.engine().set_up(node, False)
+        (self.folder / "down" / node).touch()
 
     def node_up(self, node: str) -> None:
-        self.engine().set_up(node, True)
+        (self.folder / "down" / node).unlink()
 
     def pause(self) -> None:
         self.folder.rename(self.folder.with_name("away"))

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from gangwise.engines.kubernetes_gangs import Gang, Table
-from gangwise.engines.kubernetes_objects import Names
 from tests.engines.hostile import pod
 
 Pods = list[dict[str, Any]]
@@ -15,7 +14,7 @@ Pods = list[dict[str, Any]]
 
 def running() -> tuple[Table, Gang, Pods]:
     """A gang of two pods, each on its node, as the watch reports it."""
-    table, pods = Table("gangwise", 30.0, None, Names()), []
+    table, pods = Table("gangwise", 30.0, None), []
     for name in ("p0", "p1"):
         one = pod(name, "a")
         notes = {"tasks": "2", "attempt": "1", "placement": '{"n0": 1, "n1": 1}'}
@@ -63,7 +62,7 @@ def test_a_gang_one_of_whose_pods_was_deleted_ends_with_the_others() -> None:
 
 def test_who_restarts_finds_the_same() -> None:
     _, _, (_, second) = running()
-    again = Table("gangwise", 30.0, None, Names())
+    again = Table("gangwise", 30.0, None)
     again.all_pods([ended(second)])
     (gang,) = again.gangs.values()
     assert gang.status is not None

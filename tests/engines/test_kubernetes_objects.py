@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from gangwise.core.errors import EngineError
 from gangwise.engines.kubernetes_objects import (
     Membership,
-    Names,
     Taint,
     declared_size,
     demand,
@@ -60,7 +59,7 @@ def test_requests_are_rounded_up_and_capacity_down() -> None:
 
 def test_a_pod_takes_what_its_containers_ask_for_together() -> None:
     both = pod({"cpu": "500m", "memory": "1Gi"}, {"cpu": "250m", "nvidia.com/gpu": "2"})
-    assert demand(both, Names()) == {"cpu": 750, "memory": 1000, "gpu": 2000, "pods": 1000}
+    assert demand(both) == {"cpu": 750, "memory": 1000, "gpu": 2000, "pods": 1000}
 
 
 def test_start_up_containers_count_where_they_ask_for_more() -> None:
@@ -70,14 +69,14 @@ def test_start_up_containers_count_where_they_ask_for_more() -> None:
         {"name": "i", "resources": {"requests": {"cpu": "900m"}}},
     ]
     one = pod({"cpu": "200m"}, initContainers=initial, overhead={"cpu": "50m"})
-    assert demand(one, Names())["cpu"] == 1050
-    assert demand(pod({"cpu": "2"}, initContainers=initial), Names())["cpu"] == 2100
+    assert demand(one)["cpu"] == 1050
+    assert demand(pod({"cpu": "2"}, initContainers=initial))["cpu"] == 2100
 
 
 def test_limits_are_requests_where_none_are_given() -> None:
     one = pod({})
     one["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "3"}}
-    assert demand(one, Names())["cpu"] == 3000
+    assert demand(one)["cpu"] == 3000
 
 
 @pytest.mark.parametrize(
@@ -204,8 +203,8 @@ def test_what_is_not_modelled_is_named(spec: dict[str, Any], said: str) -> None:
 def test_a_port_of_the_node_is_a_device() -> None:
     one = pod({"cpu": "1"})
     one["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
-    assert demand(one, Names())["gangwise.io/port:TCP:8080"] == 1000
+    assert demand(one)["gangwise.io/port:TCP:8080"] == 1000
     one["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "protocol": "UDP"}]
-    assert not any("port" in kind for kind in demand(one, Names()))
+    assert not any("port" in kind for kind in demand(one))
     one["spec"]["hostNetwork"] = True
-    assert demand(one, Names())["gangwise.io/port:UDP:80"] == 1000
+    assert demand(one)["gangwise.io/port:UDP:80"] == 1000

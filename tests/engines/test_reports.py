@@ -13,7 +13,6 @@ import pytest
 from gangwise.engines import reports
 from gangwise.engines.engine import RankReport
 from gangwise.engines.kubernetes_gangs import Table
-from gangwise.engines.kubernetes_objects import Names
 from gangwise.engines.reports import read_reports
 from tests.engines.hostile import pod
 
@@ -37,7 +36,7 @@ def spoil(folder: Path, job: str) -> None:
     here[1].symlink_to("/dev/zero")
     here[2].symlink_to(folder / f"{job}.0.0.json")
     here[3].mkdir()
-    here[4].write_text(json.dumps(GOOD) + " " * reports.MOST)
+    here[4].write_text(json.dumps(GOOD) + " " * reports.REPORT_BYTES)
     here[5].write_text("[" * 10_000)
     here[6].write_text(json.dumps({**GOOD, "node": "\ud800"}))
     here[7].write_text(json.dumps({**GOOD, "work": 1e999}))
@@ -62,7 +61,7 @@ def test_only_regular_files_of_the_owner_and_of_ranks_that_there_are(tmp_path: P
 @pytest.mark.parametrize(("user", "counts"), [(None, True), (os.getuid(), True), (1, False)])
 def test_reports_of_pods(tmp_path: Path, user: int | None, counts: bool) -> None:
     """Where a pod says whom it runs as, others' files do not count for it."""
-    table = Table("gangwise", 30.0, tmp_path, Names())
+    table = Table("gangwise", 30.0, tmp_path)
     runs = pod("p", "a")
     runs["spec"]["nodeName"] = "n1"
     runs["status"] = {"phase": "Running"}
@@ -78,7 +77,7 @@ def test_reports_of_pods(tmp_path: Path, user: int | None, counts: bool) -> None
 
 
 def test_a_name_in_anothers_namespace_is_not_believed() -> None:
-    table = Table("gangwise", 30.0, None, Names())
+    table = Table("gangwise", 30.0, None)
     table.one_pod("ADDED", pod("victim", "a"))
     (name,) = table.gangs
     thief = pod("thief", "a")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gangwise.core.errors import EngineError, Rejected
-from gangwise.engines.engine import ENDED, Placed
+from gangwise.engines.engine import ENDED, Changes, Placed
 from gangwise.engines.intake import Quarantine
 from gangwise.engines.slurm import SlurmEngine
 from gangwise.engines.slurm_listing import STATE, Cost, Listing
@@ -175,13 +175,13 @@ class Recorded(SlurmEngine):
         self.partition, self.reports = "gangwise", None
         self.job_type, self.watch, self.poll = "name", more.get("watch", False), 0.0
         self._values = {"a100": "model"}
-        self._reported, self._was_up, self._runs, self._where = {}, {}, {}, {}
-        self._reports, self._nodes, self._table = {}, [], {}
+        self._changes, self._runs, self._where = Changes(self._ranks), {}, {}
+        self._nodes, self._table = [], {}
         self._lists, self._left, self._unstarted, self._reserved = {}, {}, {}, {}
         self.quarantine = Quarantine()
         self._looked = self._seen = self._nodes_looked = self._nodes_read = -math.inf
         self._rows, self._read_as, self._behind, self._again = {}, {}, set(), set()
-        self._listing, self._nodes_listed = Listing(self._run), None
+        self._listing, self._nodes_listed, self._leader = Listing(self._run), None, None
         self._listing_cost, self._whole_cost, self._nodes_cost = Cost(), Cost(), Cost()
 
     def _run(self, *command: str, more: Any = None) -> str:
@@ -275,7 +275,7 @@ def test_silence_is_no_refusal(
         program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     engine = SlurmEngine.__new__(SlurmEngine)
-    engine._environment, engine._again = None, set()
+    engine._environment, engine._again, engine._leader = None, set(), None
     with pytest.raises((EngineError, Rejected)) as caught:
         engine._change("hold", "connect-4")
     assert type(caught.value) is raised

@@ -24,7 +24,7 @@ from gangwise.engines.intake import Quarantine
 
 class Pretend:
     name = "pretend"
-    capabilities = Capabilities(True, False, True, False, True, 0.0)
+    capabilities = Capabilities(0.0)
 
     def __init__(self, nodes: Sequence[EngineNode]):
         self.machines = {node.name: node for node in nodes}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from gangwise.engines.engine import EngineNode, RankReport
 from gangwise.jobs.books import Books
 from gangwise.jobs.model import Node, Nodes
 from gangwise.service.account import _saving, account, account_sentence, latencies
+from gangwise.service.ledger import Ledger
 from gangwise.service.loop import Service
 from tests.service.pretend import Pretend
 from tests.service.test_faults import Time, ticks
@@ -150,7 +150,8 @@ def test_latencies_are_those_of_jobs_that_found_room_and_nobody_waiting():
     """One node of two devices. Who waited for room, or behind somebody, measures nothing."""
     nodes = Nodes.of([Node("a", {"gpu": 2.0}, {}, 1.0)])
     books = Books.opened(nodes)
-    ledger: Any = SimpleNamespace(books=books, empty=books, places={"a": 0}, act=True)
+    ledger = Ledger("fcfs+easy+best-fit")
+    ledger.books, ledger.empty, ledger.places = books, books, {"a": 0}
 
     def row(submitted: float, held: float, first: float, ended: float, gpus: int) -> Any:
         body = {"held": held, "attempt": 1, "demand": {"gpu": 1000 * gpus}, "per_node": 0}

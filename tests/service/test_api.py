@@ -26,7 +26,7 @@ from gangwise.service.access import read_tokens
 from gangwise.service.api import create_app
 from gangwise.service.ledger import Intent
 from gangwise.service.listening import server
-from gangwise.service.state import StoredState
+from gangwise.service.state import State
 from gangwise.service.store import FILE, Store
 from gangwise.service.wishes import Wish
 
@@ -224,7 +224,7 @@ def test_latencies_are_counted_from_what_was_decided(tmp_path: Path) -> None:
     ]
     store.commit(intents=intents, states=states)
     store.close()
-    state = StoredState(tmp_path)
+    state = State(tmp_path)
     placed = np.array([kind == "place" for kind in kinds])
     starts = placed & (np.arange(40) % 4 > 0)
     bounds = (0.1, 0.5, 2.0, 5.0)

@@ -252,7 +252,7 @@ def test_the_cause_is_told_and_not_read_from_the_detail(
     engine.submit("1")
     ticks(service, time, 2)
     told = []
-    monkeypatch.setattr(service.ledger, "_tell", told.append)
+    monkeypatch.setattr(service.ledger, "_report", told.append)
     engine.back("1", detail, cause)
     ticks(service, time)
     assert next(event.kind for event in told if event.job.id == "1") == hears
@@ -592,3 +592,11 @@ def test_a_deleted_node_goes_from_page_and_books_after_a_week(tmp_path: Path, ti
     assert "n0" not in service.ledger.hosts
     balanced(service.ledger)
     service.close()
+
+
+def test_a_journal_of_0_2_0_is_read() -> None:
+    """Its jobs said a least number of tasks, too."""
+    job = EngineJob("7", "train", "ada", 0.0, tasks=2, demand={"gpu": 1000})
+    ledger = Ledger("fcfs+easy+best-fit")
+    ledger.apply(("job", 1.0, {**asdict(job), "minimum": 0}))
+    assert ledger.jobs["7"].asked == job

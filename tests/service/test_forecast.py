@@ -77,7 +77,7 @@ def test_a_job_that_starts_in_no_future_does_not_end_the_service(
     found = forecast_live(tmp_path / "s")
     told = json_text({"now": found.now, "jobs": found.rows})
     assert json.loads(told)["jobs"][0]["p50"] is None
-    monkeypatch.setattr(service._forecaster, "printed", lambda: told)
+    monkeypatch.setattr(service._forecaster, "found", lambda: json.loads(told))
     ticks(service, time, 2, 10.0)
     assert [row["p50"] for row in service.views["queue"]] == [None]
     service.close()

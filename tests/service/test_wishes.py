@@ -22,7 +22,7 @@ from gangwise.engines.engine import EngineNode
 from gangwise.service import api, listening
 from gangwise.service.listening import Listening
 from gangwise.service.loop import Service
-from gangwise.service.state import StoredState
+from gangwise.service.state import State
 from gangwise.service.wishes import Wishes
 from tests.service.pretend import Pretend
 from tests.service.test_api import OPERATOR, READER, Made, client, with_token
@@ -90,6 +90,7 @@ def test_idle_connections_keep_nobody_out(service: Service, tokens: Path, tmp_pa
                 assert answer.status_code == 404, "names come from the ledger only"
             door.process.kill()
             door.process.wait()
+            door._began = time.monotonic()
             assert not door.revive(), "not at once"
             door._began -= 10.0
             assert door.revive()
@@ -216,7 +217,7 @@ def test_a_wish_is_kept_wherever_the_service_dies(tmp_path: Path) -> None:
         service = Service(engine, state, "fcfs+easy+best-fit", act=True)
         paused = step % 2 == 0
         service.tick(0.0)
-        operator = StoredState(state)
+        operator = State(state)
         number = operator.wish("pause", paused)
         operator.close()
 
@@ -274,7 +275,7 @@ def test_killed_after_202(tmp_path: Path, tokens: Path) -> None:
         assert found is not None
         assert found.state == "done"
         wishes.close()
-        store = StoredState(state)
+        store = State(state)
         until(lambda: json.loads(json.dumps(store.view("health")))["paused"])
         store.close()
     finally:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -87,57 +89,23 @@ def check_policy(
             )
     process = made.another_process() if isinstance(made, Isolated) else None
     for index in range(problems):
-        drawn_by = [seed, index]
-        instance = checked.fuzz(np.random.default_rng(drawn_by))
         where = f"{name} on problem {index} (seed {seed})"
-        rewards, decisions = _play(instance, clone(made), slots, index, where)
+        trial = _Trial(checked, (seed, index), slots, where)
+        rewards, decisions = trial.play(clone(made))
         for what, again in (
             (f"a second run with the same seed differs: {CHANCE}", clone(made)),
             (
                 "a run of a policy that has run before differs; start() must forget everything",
-                _used(instance, made, slots),
+                trial.used(made),
             ),
         ):
-            repeated, _ = _play(instance, again, slots, index, where)
-            if not np.array_equal(rewards, repeated):
+            if not np.array_equal(rewards, trial.play(again)[0]):
                 raise PolicyCheckFailed(f"{where}: {what}")
         if process is not None:
-            _check_isolated(process, checked, drawn_by, decisions, index, where)
-        _check_resume(instance, made, slots, index, rewards, where)
+            trial.check_isolated(process, decisions)
+        trial.check_resume(made, rewards)
         if not getattr(made, "randomised", False):
-            _check_relabelling(checked, instance, made, slots, index, decisions, where)
-
-
-def _play(
-    instance: Instance, policy: Policy[Any, Any, Any], slots: int, seed: int, where: str
-) -> tuple[npt.NDArray[np.float64], list[Any]]:
-    rewards, decisions, t = np.zeros(slots), [], -1
-    try:
-        streams = Streams.of(seed)
-        environment = instance.environment()
-        environment.start(streams.workload, streams.noise)
-        policy.start(environment.problem, streams.policy)
-        for t in range(slots):
-            observation = environment.observe(t, policy.timing)
-            shown = pickle.dumps(observation)
-            decision = policy.decide(observation)
-            if pickle.dumps(observation) != shown:
-                raise PolicyCheckFailed(f"{where}, slot {t}: decide() changed what it was shown")
-            decisions.append(np.array(decision, copy=True))
-            outcome = environment.step(t, decision)
-            if not np.isfinite(outcome.reward):
-                raise PolicyCheckFailed(f"{where}, slot {t}: the reward is {outcome.reward}")
-            rewards[t] = outcome.reward
-            policy.learn(outcome.feedback)
-    except PolicyCheckFailed:
-        raise
-    except InfeasibleDecision as error:
-        raise PolicyCheckFailed(f"{where}: {error}") from error
-    except Exception as error:  # whatever the policy raises, or its decision makes others raise
-        at = "start()" if t < 0 else f"slot {t}"
-        text = error if isinstance(error, GangwiseError) else f"{type(error).__name__}: {error}"
-        raise PolicyCheckFailed(f"{where}, {at}: {text}") from error
-    return rewards, decisions
+            trial.check_relabelling(made, decisions)
 
 
 CHANCE = (
@@ -152,88 +120,106 @@ READS = (
 """Why a policy decides differently in the process of its world."""
 
 
-def _check_isolated(
-    process: IsolatedProcess,
-    family: Family,
-    drawn_by: list[int],
-    decisions: list[Any],
-    seed: int,
-    where: str,
-) -> None:
-    given = (_decisions_in_one_process, family, drawn_by, len(decisions), seed, where)
-    try:
-        in_one_process = process.apply(*given)
-    except IsolatedError as error:
-        why = "" if isinstance(error, LimitPassed) else f"; alone it does not: {READS}"
-        raise PolicyCheckFailed(f"{where}: {error}{why}") from error
-    for t, (digest, decision) in enumerate(zip(in_one_process, decisions, strict=True)):
-        if digest != _digest(decision):
-            chance = process.apply(*given) != in_one_process
-            why = (
-                CHANCE
-                if chance
-                else f"its decisions change when it runs in one process with its world: {READS}"
-            )
-            raise PolicyCheckFailed(f"{where}, slot {t}: {why}")
+@dataclass(frozen=True)
+class _Trial:
+    """A random problem on which a policy is tried."""
+
+    family: Family
+    drawn_by: tuple[int, int]  # the seed of the check, and the number of the problem
+    slots: int
+    where: str  # policy and problem, as messages name them
+
+    @cached_property
+    def instance(self) -> Instance:
+        return self.family.fuzz(np.random.default_rng(self.drawn_by))
+
+    def play(
+        self, policy: Policy[Any, Any, Any], instance: Instance | None = None
+    ) -> tuple[npt.NDArray[np.float64], list[Any]]:
+        """Rewards [T] and decisions of a run; by default on the instance of the problem."""
+        where = self.where if instance is None else f"{self.where}, servers relabelled"
+        rewards, decisions, t = np.zeros(self.slots), [], -1
+        try:
+            streams = Streams.of(self.drawn_by[1])
+            environment = (instance or self.instance).environment()
+            environment.start(streams.workload, streams.noise)
+            policy.start(environment.problem, streams.policy)
+            for t in range(self.slots):
+                observation = environment.observe(t, policy.timing)
+                shown = pickle.dumps(observation)
+                decision = policy.decide(observation)
+                if pickle.dumps(observation) != shown:
+                    raise PolicyCheckFailed(
+                        f"{where}, slot {t}: decide() changed what it was shown"
+                    )
+                decisions.append(np.array(decision, copy=True))
+                outcome = environment.step(t, decision)
+                if not np.isfinite(outcome.reward):
+                    raise PolicyCheckFailed(f"{where}, slot {t}: the reward is {outcome.reward}")
+                rewards[t] = outcome.reward
+                policy.learn(outcome.feedback)
+        except PolicyCheckFailed:
+            raise
+        except InfeasibleDecision as error:
+            raise PolicyCheckFailed(f"{where}: {error}") from error
+        except Exception as error:  # whatever the policy raises, or its decision makes others raise
+            at = "start()" if t < 0 else f"slot {t}"
+            text = error if isinstance(error, GangwiseError) else f"{type(error).__name__}: {error}"
+            raise PolicyCheckFailed(f"{where}, {at}: {text}") from error
+        return rewards, decisions
+
+    def used(self, policy: Policy[Any, Any, Any]) -> Policy[Any, Any, Any]:
+        """A clone that has played before, with another seed."""
+        used = clone(policy)
+        Simulation(self.instance, used, self.slots, seed=987).run()
+        return used
+
+    def check_isolated(self, process: IsolatedProcess, decisions: list[Any]) -> None:
+        """Compare with a run in the process of its world, where the problem is drawn anew."""
+        given = _decisions_in_one_process, replace(self)
+        try:
+            in_one_process = process.apply(*given)
+        except IsolatedError as error:
+            why = "" if isinstance(error, LimitPassed) else f"; alone it does not: {READS}"
+            raise PolicyCheckFailed(f"{self.where}: {error}{why}") from error
+        for t, (digest, decision) in enumerate(zip(in_one_process, decisions, strict=True)):
+            if digest != _digest(decision):
+                chance = process.apply(*given) != in_one_process
+                why = f"its decisions change when it runs in one process with its world: {READS}"
+                why = CHANCE if chance else why
+                raise PolicyCheckFailed(f"{self.where}, slot {t}: {why}")
+
+    def check_resume(self, policy: Policy[Any, Any, Any], rewards: npt.NDArray[np.float64]) -> None:
+        simulation = Simulation(self.instance, clone(policy), self.slots, self.drawn_by[1])
+        for _ in range(self.slots // 2):
+            simulation.step()
+        try:
+            resumed: Simulation = pickle.loads(pickle.dumps(simulation))
+        except (pickle.PicklingError, AttributeError, TypeError, IsolatedError) as error:
+            raise PolicyCheckFailed(f"{self.where}: its state does not pickle: {error}") from error
+        if not np.array_equal(resumed.run().rewards, rewards):
+            raise PolicyCheckFailed(f"{self.where}: a run resumed from a checkpoint differs")
+
+    def check_relabelling(self, policy: Policy[Any, Any, Any], decisions: list[Any]) -> None:
+        R = len(self.instance.problem.cluster.servers)
+        order = np.random.default_rng([self.drawn_by[1], 1]).permutation(R)
+        _, relabelled = self.play(clone(policy), self.family.relabel_servers(self.instance, order))
+        for t in range(self.slots):
+            expected = self.family.relabel_decision(self.instance, order, decisions[t])
+            scale = 1.0 + float(np.abs(expected).max(initial=0.0))
+            if not np.allclose(expected, relabelled[t], rtol=0, atol=1e-6 * scale):
+                raise PolicyCheckFailed(
+                    f"{self.where}, slot {t}: the decision depends on what servers are called; "
+                    "break ties by something that belongs to the server, or declare the policy "
+                    "randomised"
+                )
 
 
-def _decisions_in_one_process(
-    policy: Any, family: Family, drawn_by: list[int], slots: int, seed: int, where: str
-) -> list[str]:
-    instance = family.fuzz(np.random.default_rng(drawn_by))
-    return [_digest(each) for each in _play(instance, clone(policy), slots, seed, where)[1]]
+def _decisions_in_one_process(policy: Any, trial: _Trial) -> list[str]:
+    return [_digest(decision) for decision in trial.play(clone(policy))[1]]
 
 
 def _digest(decision: Any) -> str:
     array = np.asarray(decision)
-    return hashlib.sha256(
-        repr((array.dtype.str, array.shape)).encode() + array.tobytes()
-    ).hexdigest()
-
-
-def _used(instance: Instance, policy: Policy[Any, Any, Any], slots: int) -> Policy[Any, Any, Any]:
-    used = clone(policy)
-    Simulation(instance, used, slots, seed=987).run()
-    return used
-
-
-def _check_resume(
-    instance: Instance,
-    policy: Policy[Any, Any, Any],
-    slots: int,
-    seed: int,
-    rewards: npt.NDArray[np.float64],
-    where: str,
-) -> None:
-    simulation = Simulation(instance, clone(policy), slots, seed)
-    for _ in range(slots // 2):
-        simulation.step()
-    try:
-        resumed: Simulation = pickle.loads(pickle.dumps(simulation))
-    except (pickle.PicklingError, AttributeError, TypeError, IsolatedError) as error:
-        raise PolicyCheckFailed(f"{where}: its state does not pickle: {error}") from error
-    if not np.array_equal(resumed.run().rewards, rewards):
-        raise PolicyCheckFailed(f"{where}: a run resumed from a checkpoint differs")
-
-
-def _check_relabelling(
-    family: Family,
-    instance: Instance,
-    policy: Policy[Any, Any, Any],
-    slots: int,
-    seed: int,
-    decisions: list[Any],
-    where: str,
-) -> None:
-    R = len(instance.problem.cluster.servers)
-    order = np.random.default_rng([seed, 1]).permutation(R)
-    other = family.relabel_servers(instance, order)
-    _, relabelled = _play(other, clone(policy), slots, seed, where + ", servers relabelled")
-    for t in range(slots):
-        expected = family.relabel_decision(instance, order, decisions[t])
-        scale = 1.0 + float(np.abs(expected).max(initial=0.0))
-        if not np.allclose(expected, relabelled[t], rtol=0, atol=1e-6 * scale):
-            raise PolicyCheckFailed(
-                f"{where}, slot {t}: the decision depends on what servers are called; break ties "
-                "by something that belongs to the server, or declare the policy randomised"
-            )
+    kind = repr((array.dtype.str, array.shape)).encode()
+    return hashlib.sha256(kind + array.tobytes()).hexdigest()

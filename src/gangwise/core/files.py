@@ -176,7 +176,7 @@ class Folder:
             return
         with _as_store_error("lock", self.path):
             os.makedirs(path.parent, exist_ok=True)
-            handle = _lock(path)
+            handle = lock_file(path)
         holder = path.with_suffix(".json")
         if handle is None:
             raise StoreError(
@@ -286,7 +286,7 @@ class Folder:
         until = time.monotonic() + REGISTRY_TIMEOUT
         with _as_store_error("lock", self.path):
             os.makedirs(self.state, exist_ok=True)
-            while (handle := _lock(path)) is None:
+            while (handle := lock_file(path)) is None:
                 if time.monotonic() > until:
                     raise StoreError(f"{path} stays locked; see which process uses {self.path}")
                 time.sleep(0.01)
@@ -625,9 +625,12 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def _lock(path: Path) -> int | None:
-    """Take a lock for as long as the handle is open; None when another process has it."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+def lock_file(path: Path, mode: int = 0o666) -> int | None:
+    """Lock a file for as long as the handle is open; None when another process has it.
+
+    The kernel lets go of it when the process dies.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, mode)
     try:
         if sys.platform == "win32":
             import msvcrt

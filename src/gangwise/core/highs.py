@@ -57,6 +57,7 @@ class Rows:
         )
 
     def above(self, other: Rows) -> Rows:
+        """These constraints, and then those of another."""
         return Rows(
             np.concatenate((self.start, self.start[-1] + other.start[1:])),
             np.concatenate((self.column, other.column)),
@@ -90,18 +91,10 @@ def maximise(
 ) -> Answer:
     """Solve a programme; raises GangwiseError when HiGHS ends without an answer and not at a limit.
 
-    Parameters
-    ----------
-    objective, upper : ndarray of float64, shape [n]
-        c, and the largest value of each column; +inf for none.
-    whole : ndarray of bool, shape [n]
-        Columns that take whole numbers only.
-    relative_gap, absolute_gap : float
-        Stop when bound and best point are this close.
-    seconds : float
-        Time limit.
-    nodes : int, optional
-        Most branch and bound nodes; unlike seconds they are the same on every machine.
+    ``objective`` is c [n] and ``upper`` [n] the largest value of each column, +inf for none;
+    ``whole`` [n] says which take whole numbers only. The search stops when bound and best point are
+    within a gap, after so many ``seconds``, or after so many ``nodes`` of branch and bound, which
+    unlike seconds are the same on every machine.
 
     >>> one_of_two = Rows.of([([0, 1], [1.0, 1.0], 1.0)])
     >>> c, all_whole = np.array([2.0, 3.0]), np.ones(2, dtype=bool)

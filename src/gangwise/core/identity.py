@@ -4,11 +4,9 @@ An identity names scenario, policy, settings and seed. Two runs of one identity 
 numbers, so a finished one is never played again.
 
 - gangwise's own code is identified by its registered name and a revision, an integer in the
-registry
-  that is raised when it computes other numbers; never by its module.
+  registry that is raised when it computes other numbers; never by its module.
 - A class or function from outside is identified by its name and a digest of the source of its
-module
-  and of all modules that this one imports, directly or not; the standard library, installed
+  module and of all modules that this one imports, directly or not; the standard library, installed
   packages, gangwise and data files are left out. The digest also covers the code in memory, for a
   module may be older than its file.
 - A class or function of ``__main__``, a notebook or another function is identified by a digest of
@@ -256,30 +254,12 @@ def _own(module: str, own: str = "") -> bool:
 
 
 SILENT = {
-    "__dict__",
-    "__weakref__",
-    "__doc__",
-    "__module__",
-    "__qualname__",
-    "__firstlineno__",
-    "__static_attributes__",
-    "__annotations__",
-    "__annotate__",
-    "__annotate_func__",
-    "__annotations_cache__",
-    "__abstractmethods__",
-    "_abc_impl",
-    "__parameters__",
-    "__orig_bases__",
-    "__dataclass_fields__",
-    "__dataclass_params__",
-    "__match_args__",
-    "__protocol_attrs__",
-    "__hash__",
-    "__slotnames__",
-    "__subclasshook__",
-    "_is_protocol",
-    "_is_runtime_protocol",
+    *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__"),
+    *("__static_attributes__", "__annotations__", "__annotate__", "__annotate_func__"),
+    *("__annotations_cache__", "__abstractmethods__", "_abc_impl", "__parameters__"),
+    *("__orig_bases__", "__dataclass_fields__", "__dataclass_params__", "__match_args__"),
+    *("__protocol_attrs__", "__hash__", "__slotnames__", "__subclasshook__"),
+    *("_is_protocol", "_is_runtime_protocol"),
 }
 """Parts of a class that its source does not say, or that are digested elsewhere."""
 

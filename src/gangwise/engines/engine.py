@@ -1,8 +1,8 @@
 """The boundary between a scheduler and a real cluster.
 
-An engine runs what it is told to run and says what happened. It decides nothing: who starts where
-is the scheduler's, the accounts of free devices are the service's own, and both are held against
-``nodes()`` and ``jobs()`` every few seconds, for what an engine says counts.
+An engine runs jobs where it is asked to and reports what happened. It decides nothing: the
+scheduler says which job starts where, the service keeps its own books of free devices. Both are
+compared with ``nodes()`` and ``jobs()`` every few seconds, and what the engine says counts.
 
 Rules that every engine keeps (``tests/engines/conformance.py`` tries each of them):
 
@@ -24,6 +24,7 @@ Amounts of devices are whole thousandths, as in the scheduler's books.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, get_args
@@ -63,60 +64,25 @@ NOT_KNOWN = (math.nan,)
 
 
 class Capabilities(NamedTuple):
-    """What an engine can do.
+    """What the service has to know of a kind of cluster."""
 
-    Attributes
-    ----------
-    gang_native : bool
-        The cluster itself starts all tasks of a job or none; otherwise the adapter rolls back.
-    moldable : bool
-        ``place`` may give a job fewer tasks than it asked for, down to its minimum.
-    preempt : bool
-        A running job can be taken off its nodes and placed again.
-    device_ids : bool
-        A placement may name the devices of a node, and tasks get those.
-    held_queue : bool
-        Jobs wait until they are placed here; nobody else starts them.
-    start_latency : float
-        Seconds from ``place`` to the first rank, usually.
-    exact_split : bool
-        A node gets exactly the tasks that it was given. Otherwise the nodes are as placed, the
-        cluster divides tasks among them as it likes, and the table tells what it did.
-    at_once : int
-        So many calls of ``place`` may be under way, each from a thread of its own.
-    """
-
-    gang_native: bool
-    moldable: bool
-    preempt: bool
-    device_ids: bool
-    held_queue: bool
-    start_latency: float
+    start_latency: float  # seconds from ``place`` to the first rank, usually
     exact_split: bool = True
-    at_once: int = 1
+    """A node gets exactly the tasks that it was given. Otherwise the nodes are as placed, the
+    cluster divides the tasks among them as it likes, and ``jobs()`` says how it did."""
+    at_once: int = 1  # how many calls of ``place`` may run, each in a thread of its own
 
 
 @dataclass(frozen=True)
 class EngineNode:
-    """A machine as the cluster describes it.
-
-    Attributes
-    ----------
-    devices : mapping
-        Thousandths of each device type that jobs may use.
-    labels : mapping
-        Label → value; what jobs may ask for, and what declared rates are looked up by.
-    up : bool
-        Whether it takes tasks now: not down, drained, cordoned or silent.
-    reason : str
-        Why it is not up.
-    """
+    """A machine as the cluster describes it."""
 
     name: str
-    devices: Mapping[str, int]
+    devices: Mapping[str, int]  # thousandths of each device type that jobs may use
     labels: Mapping[str, str] = field(default_factory=dict)
-    up: bool = True
-    reason: str = ""
+    """What jobs may ask for, and what declared rates are looked up by."""
+    up: bool = True  # whether it takes tasks now: not down, drained, cordoned or silent
+    reason: str = ""  # why it is not up
 
     def __post_init__(self) -> None:
         intake.name(self.name, "its name")
@@ -127,43 +93,20 @@ class EngineNode:
 
 @dataclass(frozen=True)
 class EngineJob:
-    """What a user submitted.
+    """What a user submitted; times in seconds since 1970."""
 
-    Attributes
-    ----------
-    id : str
-        The cluster's own, unique for ever.
-    submitted : float
-        Seconds since 1970.
-    tasks : int
-        Ranks of the gang.
-    demand : mapping
-        Thousandths of each device type that one task asks for.
-    per_node : int
-        Most tasks on one node, 0 for as many as fit.
-    constraint : mapping
-        Labels that nodes must have.
-    limit : float
-        Seconds that the user requested; inf for none.
-    minimum : int
-        Fewest tasks it can run with; 0 for all of them.
-    work : float
-        Seconds of work on a node of rate 1, where the user declared it; NaN otherwise.
-    """
-
-    id: str
+    id: str  # the cluster's own, unique for ever
     job_type: str
     user: str
     submitted: float
-    tasks: int
-    demand: Mapping[str, int]
-    per_node: int = 0
-    constraint: Mapping[str, str] = field(default_factory=dict)
-    limit: float = math.inf
+    tasks: int  # ranks of the gang
+    demand: Mapping[str, int]  # thousandths of each device type that one task asks for
+    per_node: int = 0  # most tasks on one node, 0 for as many as fit
+    constraint: Mapping[str, str] = field(default_factory=dict)  # labels that nodes must have
+    limit: float = math.inf  # seconds that the user requested
     deadline: float = math.inf
     priority: float = 0.0
-    minimum: int = 0
-    work: float = math.nan
+    work: float = math.nan  # seconds of work on a node of rate 1, where the user declared it
 
     def __post_init__(self) -> None:
         intake.name(self.id, "its id")
@@ -179,12 +122,11 @@ class EngineJob:
         intake.number(self.limit, "its time limit", also=NONE)
         intake.number(self.deadline, "its deadline", also=NONE)
         intake.number(self.priority, "its priority", -1e15, 1e15)
-        intake.whole(self.minimum, "its least number of tasks", 0, self.tasks)
         intake.number(self.work, "its work", 0.0, 1e15, also=NOT_KNOWN)
 
 
 class Placed(NamedTuple):
-    """Tasks on a node, and numbers of the shared devices they use (none if not told apart)."""
+    """Tasks of a job on a node, and the numbers of the devices that they use there, where known."""
 
     node: str
     tasks: int
@@ -192,20 +134,12 @@ class Placed(NamedTuple):
 
 
 class RankReport(NamedTuple):
-    """What one rank measured of itself.
-
-    Attributes
-    ----------
-    work : float
-        Units done so far (of the command's own, or seconds at rate 1).
-    seconds : float
-        Of its monotonic clock in which they were done.
-    """
+    """What one rank measured of itself."""
 
     node: str
     rank: int
-    work: float
-    seconds: float
+    work: float  # units done so far: the command's own, or seconds at rate 1
+    seconds: float  # in which they were done, by the rank's monotonic clock
 
     @property
     def rate(self) -> float:
@@ -216,34 +150,16 @@ class RankReport(NamedTuple):
 
 @dataclass(frozen=True)
 class EngineEvent:
-    """Something that happened on the cluster.
-
-    Attributes
-    ----------
-    time : float
-        Seconds since 1970, by the cluster's clock.
-    job : str
-        Id; empty for events of nodes.
-    attempt : int
-        As given to ``place``; 0 where the job was never placed.
-    node : str
-        For events of nodes.
-    ranks : tuple of RankReport
-        Of ``measured`` and of ends: those that reported, which may be none.
-    detail : str
-        For people; nothing is decided by it.
-    cause : str
-        Of ``preempted``.
-    """
+    """Something that happened on the cluster."""
 
     kind: EventKind
-    time: float
-    job: str = ""
-    attempt: int = 0
-    node: str = ""
-    ranks: tuple[RankReport, ...] = ()
-    detail: str = ""
-    cause: Cause = "released"
+    time: float  # seconds since 1970, by the cluster's clock
+    job: str = ""  # empty for events of nodes
+    attempt: int = 0  # as given to ``place``; 0 where the job was never placed
+    node: str = ""  # for events of nodes
+    ranks: tuple[RankReport, ...] = ()  # of ``measured`` and of ends: those that reported
+    detail: str = ""  # for people; nothing is decided by it
+    cause: Cause = "released"  # of ``preempted``
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -262,33 +178,18 @@ class EngineEvent:
 
 @dataclass(frozen=True)
 class Status:
-    """A row of the cluster's table of jobs.
-
-    Attributes
-    ----------
-    phase : str
-        ``placed`` is accepted and not yet started.
-    attempt : int
-        Number of its latest placement, 0 for none.
-    placed : tuple of Placed
-        Where it runs or is to run; where it ran, for those that ended, if the cluster remembers.
-    started, ended : float
-        By the cluster's clock; NaN for what has not come to it.
-    foreign : bool
-        Somebody else placed it: its devices are taken, it is not ours to touch.
-    cause : str
-        Of one that is pending after it was placed.
-    """
+    """A row of the cluster's table of jobs."""
 
     job: EngineJob
-    phase: Phase
-    attempt: int = 0
+    phase: Phase  # ``placed`` is accepted and not yet started
+    attempt: int = 0  # number of its latest placement, 0 for none
     placed: tuple[Placed, ...] = ()
-    started: float = math.nan
+    """Where it runs or is to run; where it ran, if it has ended and the cluster remembers."""
+    started: float = math.nan  # by the cluster's clock, as ``ended``
     ended: float = math.nan
     detail: str = ""
-    foreign: bool = False
-    cause: Cause = "released"
+    foreign: bool = False  # somebody else placed it: it takes devices, and is not ours to touch
+    cause: Cause = "released"  # why it is pending after it was placed
 
     def __post_init__(self) -> None:
         if self.phase not in PHASES:
@@ -324,18 +225,13 @@ class Engine(Protocol):
         """All nodes of the cluster, up or not."""
 
     def jobs(self) -> list[Status]:
-        """All that wait or run, and those that ended lately (minutes at least)."""
+        """Jobs that wait or run, and those that ended in the last minutes at least."""
 
     def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
         """Start a pending job on exactly these nodes, whole.
 
         Returns when the cluster has accepted it. The attempt that runs already, on the same
-        nodes, is accepted again.
-
-        Raises
-        ------
-        Rejected
-            When it cannot be: then nothing has been started.
+        nodes, is accepted again. Raises Rejected when it cannot be: then nothing was started.
         """
 
     def preempt(self, job: str) -> None:
@@ -351,32 +247,32 @@ class Engine(Protocol):
         """What happened since the last call; waits at most ``timeout`` seconds for something."""
 
     def close(self) -> None:
-        """Let go of the cluster. Jobs run on."""
+        """Disconnect from the cluster. Jobs run on."""
 
 
 def _any_name(value: object, what: str) -> str:
     return intake.name(value, what, empty=True)
 
 
+def tasks_by_node(placed: Iterable[Placed]) -> dict[str, int]:
+    """Node → how many tasks it gets.
+
+    >>> tasks_by_node([Placed("n1", 2), Placed("n2", 1), Placed("n1", 1)])
+    {'n1': 3, 'n2': 1}
+    """
+    found: dict[str, int] = {}
+    for p in placed:
+        found[p.node] = found.get(p.node, 0) + p.tasks
+    return found
+
+
 def check_placement(
     status: Status, placed: Sequence[Placed], nodes: Iterable[EngineNode], table: Iterable[Status]
 ) -> None:
-    """Whether a placement can be, by what the cluster says now.
+    """Raise Rejected unless the cluster, as it is now, can take this placement of a job.
 
-    Parameters
-    ----------
-    status : Status
-        Of the job.
-    table : iterable of Status
-        All jobs, or those on the nodes in question; those placed or running hold devices.
+    ``table`` has all jobs, or those on the nodes in question; those placed or running hold devices.
 
-    Raises
-    ------
-    Rejected
-        Naming the job, the node and what is wrong there.
-
-    Examples
-    --------
     >>> node = EngineNode("n1", {"gpu": 4000})
     >>> job = EngineJob("7", "train", "ada", 0.0, tasks=2, demand={"gpu": 2000})
     >>> waits = Status(job, "pending")
@@ -391,7 +287,7 @@ def check_placement(
     if any(p.tasks < 1 for p in placed):
         raise Rejected(f"job {job.id} gets fewer than one task on a node")
     total = sum(p.tasks for p in placed)
-    if not (job.minimum or job.tasks) <= total <= job.tasks:
+    if total != job.tasks:
         raise Rejected(f"job {job.id} has {job.tasks} tasks, {total} are placed; all or none")
     asked = {p.node for p in placed}
     known = {node.name: node for node in nodes if node.name in asked}
@@ -404,7 +300,6 @@ def check_placement(
                 for device, amount in other.job.demand.items():
                     left = free[p.node].get(device, 0)
                     free[p.node][device] = left - amount * p.tasks
-    count: dict[str, int] = {}
     for p in placed:
         node = known.get(p.node)
         if node is None:
@@ -415,7 +310,6 @@ def check_placement(
         for label, value in job.constraint.items():
             if node.labels.get(label) != value:
                 raise Rejected(f"job {job.id} asks for {label}={value}, which {p.node} has not")
-        count[p.node] = count.get(p.node, 0) + p.tasks
         for device, amount in job.demand.items():
             left = free[p.node].get(device, 0) - amount * p.tasks
             if left < 0:
@@ -424,48 +318,51 @@ def check_placement(
                     f"where {(left + amount * p.tasks) / 1000:g} are free"
                 )
             free[p.node][device] = left
-    for name, tasks in count.items():
+    for name, tasks in tasks_by_node(placed).items():
         if job.per_node and tasks > job.per_node:
             raise Rejected(f"job {job.id} allows {job.per_node} tasks a node, {name} gets {tasks}")
 
 
-def differences(
-    before: Mapping[str, Status],
-    after: Mapping[str, Status],
-    was_up: Mapping[str, bool],
-    is_up: Mapping[str, bool],
-    now: float,
-    ranks: Callable[[Status], tuple[RankReport, ...]],
-) -> list[EngineEvent]:
-    """Events that turn one table of the cluster into the next, for engines that only have tables.
+class Changes:
+    """Turns looks at a cluster's table into events, for engines that get no events themselves.
 
-    A client that has just been opened has seen nothing yet, so it tells everything again.
-
-    Parameters
-    ----------
-    before, after : mapping
-        Job id → status.
-    was_up, is_up : mapping
-        Node → up.
-    now : float
-        For events of which the cluster tells no time.
-    ranks : callable
-        Reports of the ranks of a job's latest attempt.
+    A client that has just been opened has seen nothing yet, so it reports everything again.
+    ``ranks`` gives the reports of the ranks of a job's latest attempt.
     """
-    found: list[EngineEvent] = []
-    for name, up in is_up.items():
-        if was_up.get(name, True) != up:
-            found.append(EngineEvent("node_up" if up else "node_down", now, node=name))
-    found += [EngineEvent("node_down", now, node=name) for name in was_up if name not in is_up]
-    for name, row in after.items():
-        old = before.get(name)
+
+    def __init__(self, ranks: Callable[[Status], tuple[RankReport, ...]]):
+        self._ranks = ranks
+        self.table: dict[str, Status] = {}  # of the last look, as ``_up``
+        self._up: dict[str, bool] = {}
+        self._reports: dict[str, tuple[RankReport, ...]] = {}
+
+    def look(self, table: dict[str, Status], up: dict[str, bool]) -> list[EngineEvent]:
+        """Events between the last look and this one; ``up`` says which nodes are."""
+        now = time.time()
+        found: list[EngineEvent] = []
+        for name, is_up in up.items():
+            if self._up.get(name, True) != is_up:
+                found.append(EngineEvent("node_up" if is_up else "node_down", now, node=name))
+        found += [EngineEvent("node_down", now, node=name) for name in self._up if name not in up]
+        for row in table.values():
+            found += self._of_job(row, now)
+        for name, old in self.table.items():
+            if name not in table and old.phase not in ENDED:
+                gone = "the cluster no longer knows it"
+                found.append(EngineEvent("failed", now, name, old.attempt, detail=gone))
+        self.table, self._up = table, up
+        return found + self._measured(now)
+
+    def _of_job(self, row: Status, now: float) -> list[EngineEvent]:
+        found: list[EngineEvent] = []
+        name, old = row.job.id, self.table.get(row.job.id)
         if old is not None and old.foreign and not row.foreign and row.phase == "pending":
             found.append(EngineEvent("submitted", row.job.submitted, name))  # it is ours now
         if old is None:
             found.append(EngineEvent("submitted", row.job.submitted, name))
             old = Status(row.job, "pending", row.attempt if row.phase == "pending" else 0)
         if old.phase in ENDED:
-            continue
+            return found
         was_placed = old.phase in ("placed", "running")
         off: int | None = None
         if was_placed and (row.phase == "pending" or row.attempt != old.attempt):
@@ -480,13 +377,18 @@ def differences(
             begun = now if math.isnan(row.started) else row.started
             found.append(EngineEvent("started", begun, name, row.attempt))
         if row.phase == "pending" or row.phase == "placed" or row.phase == "running":
-            continue
+            return found
         end = now if math.isnan(row.ended) else row.ended
-        found.append(
-            EngineEvent(row.phase, end, name, row.attempt, ranks=ranks(row), detail=row.detail)
-        )
-    for name, old in before.items():
-        if name not in after and old.phase not in ENDED:
-            gone = "the cluster no longer knows it"
-            found.append(EngineEvent("failed", now, name, old.attempt, detail=gone))
-    return found
+        ranks = self._ranks(row)
+        return [*found, EngineEvent(row.phase, end, name, row.attempt, "", ranks, row.detail)]
+
+    def _measured(self, now: float) -> list[EngineEvent]:
+        """Reports of running jobs that have changed since the last look."""
+        running = [r for r in self.table.values() if r.phase == "running" and not r.foreign]
+        was = self._reports
+        self._reports = {r.job.id: self._ranks(r) or was.get(r.job.id, ()) for r in running}
+        return [
+            EngineEvent("measured", now, row.job.id, row.attempt, ranks=ranks)
+            for row in running
+            if (ranks := self._reports[row.job.id]) != was.get(row.job.id, ())
+        ]

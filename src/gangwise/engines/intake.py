@@ -63,7 +63,7 @@ def whole(value: Any, what: str, least: int = 0, most: int = TASKS) -> int:
 def number(
     value: Any, what: str, least: float = 0.0, most: float = LATEST, also: tuple[float, ...] = ()
 ) -> float:
-    """A number within bounds, or one of ``also`` (inf, NaN) where these say that there is none."""
+    """A number within bounds, or one of ``also`` (inf, NaN), which mean that there is none."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise Unreadable(f"{what} is {shown(value)}, not a number")
     if not least <= value <= most and not any(
@@ -88,7 +88,7 @@ def amount(value: Any, what: str) -> int:
 
 
 def thousandths(value: Any, what: str) -> int:
-    """Thousandths out of a number of devices; what is more than nothing is at least one of them."""
+    """A number of devices in thousandths; more than none is at least one thousandth."""
     exact = number(value, what, 0.0, AMOUNT / 1000) * 1000
     found = round(exact)
     if exact > 0 and found < 1:
@@ -97,7 +97,7 @@ def thousandths(value: Any, what: str) -> int:
 
 
 def shown(value: Any) -> str:
-    """Something that was written by others, as part of a message: short, and text in any case."""
+    """Quote what others wrote, in a message: short, and text whatever it is."""
     try:
         text = value if isinstance(value, str) else repr(value)
     except Exception as error:  # huge whole numbers, for one, have no text
@@ -107,7 +107,7 @@ def shown(value: Any) -> str:
 
 
 def clean_text(value: Any) -> str:
-    """What a cluster says to people: cut, and with marks where it is no text."""
+    """What a cluster says to people, cut to size; bytes that are no text become question marks."""
     text = value if isinstance(value, str) else shown(value)
     return text[:LONGEST_TEXT].encode(errors="replace").decode()
 
@@ -123,14 +123,8 @@ class Written(NamedTuple):
 def read_file(path: Path | str, most: int) -> Written | None:
     """A regular file of bounded size, without waiting for anybody; None where it is not there.
 
-    A user may put there a FIFO that nobody writes to, a link to a device, a folder, or any size.
-
-    Raises
-    ------
-    Unreadable
-        For such.
-    OSError
-        When it cannot be read otherwise.
+    A user may put there a FIFO that nobody writes to, a link to a device, a folder, or any size;
+    such are Unreadable.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -153,7 +147,7 @@ def read_file(path: Path | str, most: int) -> Written | None:
 
 
 def read_json(path: Path | str, most: int) -> Any:
-    """The JSON of such a file; None where it is not there, or was not written to its end."""
+    """The JSON of a file, read by :func:`read_file`; None where it is missing or empty."""
     found = read_file(path, most)
     if found is None or not found.content:
         return None  # a lock whose owner was killed before it wrote its name
@@ -170,37 +164,31 @@ _STRANGE = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR)
 
 
 class Quarantine:
-    """What cannot be read, by kind (``job``, ``node``, …) and name, and why.
-
-    Attributes
-    ----------
-    total : Counter
-        Kind → how many ever came in.
-    """
+    """What cannot be read, by kind (``job``, ``node``, …) and name, and why."""
 
     def __init__(self) -> None:
-        self.total: Counter[str] = Counter()
+        self.total: Counter[str] = Counter()  # how many of each kind ever came in
         self._why: dict[str, dict[str, str]] = {}
         self._lock = threading.Lock()
 
-    def put(self, kind: str, who: Any, why: BaseException | str) -> None:
+    def put(self, kind: str, name: Any, why: BaseException | str) -> None:
         if isinstance(why, BaseException) and not isinstance(why, EngineError):
             why = f"{type(why).__name__}: {why}"
         with self._lock:
             there = self._why.setdefault(kind, {})
-            who = clean_text(who)[:NAME]
-            self.total[kind] += who not in there
-            if len(there) < KEPT or who in there:
-                there[who] = clean_text(str(why))
+            name = clean_text(name)[:NAME]
+            self.total[kind] += name not in there
+            if len(there) < KEPT or name in there:
+                there[name] = clean_text(str(why))
 
-    def clear(self, kind: str, who: str) -> None:
+    def clear(self, kind: str, name: str) -> None:
         with self._lock:
-            self._why.get(kind, {}).pop(clean_text(who)[:NAME], None)
+            self._why.get(kind, {}).pop(clean_text(name)[:NAME], None)
 
     def read(
-        self, kind: str, who: str, do: Callable[[], T], passes: tuple[type[Exception], ...] = ()
+        self, kind: str, name: str, do: Callable[[], T], passes: tuple[type[Exception], ...] = ()
     ) -> T | None:
-        """What ``do`` finds; None where it fails for what it was given.
+        """The result of ``do``; None where it fails, and then its error is kept here.
 
         ``passes`` are errors that say that the cluster does not answer.
         """
@@ -209,9 +197,9 @@ class Quarantine:
         except Exception as error:
             if isinstance(error, passes) and not isinstance(error, Unreadable | Rejected):
                 raise
-            self.put(kind, who, error)
+            self.put(kind, name, error)
             return None
-        self.clear(kind, who)
+        self.clear(kind, name)
         return found
 
     def sift(
@@ -219,17 +207,13 @@ class Quarantine:
         kind: str,
         rows: Iterable[Row],
         read: Callable[[Row], T | None],
-        who: Callable[[Row], Any],
+        name_of: Callable[[Row], Any],
         before: Mapping[str, T] | None = None,
     ) -> list[T]:
-        """Read all rows of a kind that there are: those that can be, and are something.
+        """Read all rows of a kind; those that cannot be read are kept here, with the reason.
 
-        Of one that could be read ``before``, what it was then stands.
-
-        Raises
-        ------
-        EngineError
-            When the cluster does not answer meanwhile.
+        Of one that could be read ``before``, what it was then stands. Raises EngineError when the
+        cluster does not answer meanwhile.
         """
         found, bad = [], Quarantine()
         for place, row in enumerate(rows):
@@ -240,7 +224,7 @@ class Quarantine:
                 if isinstance(error, EngineError) and not isinstance(error, Unreadable | Rejected):
                     raise
                 try:
-                    label = clean_text(who(row))
+                    label = clean_text(name_of(row))
                 except Exception:
                     label = ""
                 bad.put(kind, label or f"row {place + 1}", error)
@@ -255,20 +239,20 @@ class Quarantine:
     def rows(self) -> list[dict[str, str]]:
         with self._lock:
             return [
-                {"kind": kind, "name": who, "why": f"left alone: unreadable, because {why}"}
+                {"kind": kind, "name": name, "why": f"left alone: unreadable, because {why}"}
                 for kind, rows in self._why.items()
-                for who, why in rows.items()
+                for name, why in rows.items()
             ]
 
 
 def distinct(rows: Iterable[T], key: Callable[[T], str], left: Quarantine, kind: str) -> list[T]:
-    """One row a name. Where those of a name differ, nobody knows which is meant: none is taken."""
+    """One row for each name; where rows of one name differ, none of them is taken."""
     found: dict[str, T] = {}
     twice = set()
     for row in rows:
         if found.setdefault(key(row), row) != row:
             twice.add(key(row))
-    for who in twice:
-        del found[who]
-        left.put(kind, who, "it is listed more than once")
+    for name in twice:
+        del found[name]
+        left.put(kind, name, "it is listed more than once")
     return list(found.values())

@@ -1,7 +1,7 @@
 """Kubernetes: pods with ``schedulerName: gangwise`` are held until a whole gang is bound.
 
 A Binding checks nothing: the API server takes a full node, and one that is not there. So a
-placement is checked here against all pods that the watch has told of, and only then sent. What is
+placement is checked here against all pods that the watch has shown, and only then sent. What is
 decided is written with the Binding itself, as annotations of the pod (job, attempt, placement);
 whoever comes after a crash finds it there.
 
@@ -38,6 +38,7 @@ from gangwise.engines.engine import (
     Placed,
     Status,
     check_placement,
+    tasks_by_node,
 )
 from gangwise.engines.kubernetes_api import (
     PATIENCE,
@@ -46,81 +47,43 @@ from gangwise.engines.kubernetes_api import (
     at,
     group_size,
     job_size,
-    said_by,
+    message_of,
 )
 from gangwise.engines.kubernetes_gangs import KEPT, Gang, Pod, Table, successor
-from gangwise.engines.kubernetes_objects import (
-    OURS,
-    Membership,
-    Names,
-    controller,
-    natural,
-    own_value,
-)
+from gangwise.engines.kubernetes_objects import OURS, Membership, controller, natural, own_value
 
 
 @dataclass(eq=False, repr=False)
 class Kubernetes:
     """An engine over the API server.
 
-    Parameters
-    ----------
-    kubeconfig : path, optional
-        By default what ``kubectl`` uses, or the service account within a pod.
-    context : str, optional
-        Of the kubeconfig.
-    scheduler : str
-        Pods that name it as their ``schedulerName`` are ours.
-    recreate : bool
-        Make successors of pods that no controller would make again (the right to create pods).
-        Without it such pods cannot be preempted, and a gang of them that was bound in part and has
-        to be rolled back is lost: it ends as failed.
-    lost_after : float
-        Seconds that a node must have been silent before gangs are taken off it.
-    reports : path, optional
-        Folder that pods write their rank reports to, shared with them.
-    names : Names, optional
-        What resources are called here.
-    threads : int
-        Calls made at once.
-    lease : str
-        ``NAMESPACE/NAME`` of a Lease that has to be held before anything is done; empty for none.
-    watch : bool
-        Follow the pods of every scheduler and touch none; those of DaemonSets and of the
-        ``kube-system`` namespace only take devices.
-
-    Raises
-    ------
-    EngineError
-        When there is no kubeconfig, or the API server does not answer.
+    Raises EngineError when there is no kubeconfig, or the API server does not answer.
     """
 
     name = "kubernetes"
 
     kubeconfig: str | Path | None = None
+    """By default what ``kubectl`` uses, or the service account within a pod."""
     _: KW_ONLY
-    context: str | None = None
-    scheduler: str = "gangwise"
+    context: str | None = None  # of the kubeconfig
+    scheduler: str = "gangwise"  # pods that name it as their ``schedulerName`` are ours
     recreate: bool = True
-    lost_after: float = 30.0
-    reports: str | Path | None = None
-    names: Names | None = None
-    threads: int = 16
+    """Make successors of pods that no controller would make again (the right to create pods).
+    Without it such pods cannot be preempted, and a gang of them that was bound in part and has
+    to be rolled back is lost: it ends as failed."""
+    lost_after: float = 30.0  # seconds that a node is silent before gangs are taken off it
+    reports: str | Path | None = None  # folder, shared with pods, for their rank reports
+    threads: int = 16  # calls made at once
     lease: str = ""
+    """``NAMESPACE/NAME`` of a Lease that has to be held before anything is done."""
     watch: bool = False
+    """Follow the pods of every scheduler and touch none; those of DaemonSets and of the
+    ``kube-system`` namespace only take devices."""
 
     def __post_init__(self) -> None:
-        self.capabilities = Capabilities(
-            gang_native=False,
-            moldable=False,
-            preempt=not self.watch,
-            device_ids=False,
-            held_queue=not self.watch,
-            start_latency=1.0,
-            at_once=self.threads,
-        )
-        folder, names = None if self.reports is None else Path(self.reports), self.names or Names()
-        table = Table(self.scheduler, self.lost_after, folder, names, self.watch)
+        self.capabilities = Capabilities(start_latency=1.0, at_once=self.threads)
+        folder = None if self.reports is None else Path(self.reports)
+        table = Table(self.scheduler, self.lost_after, folder, self.watch)
         self._table, self.quarantine = table, table.quarantine
         self._api = api = Connection(self.kubeconfig, self.context, self.threads)
         if self.lease and not self.watch:
@@ -147,13 +110,13 @@ class Kubernetes:
             self._look_up_sizes()
         except ApiException as error:
             self.close()
-            raise EngineError(f"{api.server} refuses: {said_by(error)}") from error
+            raise EngineError(f"{api.server} refuses: {message_of(error)}") from error
         threading.Thread(target=self._chores, daemon=True).start()
 
     # -------------------------------------------------------------------------------- the boundary
 
     def nodes(self) -> list[EngineNode]:
-        """All nodes; what keeps pods off some of them is a label that the others have."""
+        """All nodes; a taint appears as a label that all other nodes carry."""
         self._api.check()
         return list(self._table.described())
 
@@ -175,9 +138,7 @@ class Kubernetes:
         if self.watch:
             raise Rejected(f"job {job} is only watched")
         table = self._table
-        plan: dict[str, int] = {}
-        for node, tasks, _ in placed:
-            plan[node] = plan.get(node, 0) + tasks
+        plan = tasks_by_node(placed)
         with table.lock:
             gang = table.gangs.get(job)
             if gang is None or gang.status is None:
@@ -220,7 +181,7 @@ class Kubernetes:
             raise (EngineError if answer.unsure else Rejected)(f"job {job}: {message}")
 
     def preempt(self, job: str) -> None:
-        """Delete the pods of a gang, after making successors of those that nobody else would."""
+        """Delete the pods of a gang, and first make successors of those that have no controller."""
         self._api.check()
         if self.watch:
             raise EngineError(f"job {job} is only watched")
@@ -266,13 +227,13 @@ class Kubernetes:
                 orphan = {"propagation_policy": "Background"}
                 self._api.call(delete, *where, missing_is_fine=True, **orphan)
         except ApiException as error:
-            raise EngineError(f"job {job} not cancelled: {said_by(error)}") from error
+            raise EngineError(f"job {job} not cancelled: {message_of(error)}") from error
         self._api.delete(pods, self._is_lost)
         with self._table.lock:
             self._table.regard(gang)
 
     def detach(self) -> dict[str, str]:
-        """Free the Lease of a service that is gone, for a kube-scheduler; says who has each job."""
+        """Free the Lease of a service that is gone, for a kube-scheduler that stands by."""
         if not self.lease:
             raise EngineError(
                 "say --set lease=NAMESPACE/NAME, for which a kube-scheduler stands by"
@@ -320,7 +281,7 @@ class Kubernetes:
     # -------------------------------------------------------------------------------------- chores
 
     def _chores(self) -> None:
-        """What takes calls to the API server: sizes of gangs, taking off, reports of ranks."""
+        """Do what takes time: look up sizes of gangs, take gangs off, read reports of ranks."""
         table, closing = self._table, self._api.closing
         looked = -math.inf
         while not closing.is_set():
@@ -350,7 +311,7 @@ class Kubernetes:
             closing.wait(0.05)  # many changes are one round of chores
 
     def _look_up_sizes(self) -> None:
-        """From PodGroups, or the parallelism of batch Jobs; by a list where many are asked for."""
+        """Sizes of gangs, from PodGroups or batch Jobs; by one listing where many are missing."""
         api, table = self._api, self._table
         with table.lock:
             unsized = [g for g in table.gangs.values() if g.size is None and g.held]
@@ -385,7 +346,7 @@ class Kubernetes:
         return self.quarantine.read(what, name, lambda: self._api.read_size(of), silent)
 
     def _take_off(self, gang: Gang) -> None:
-        """Make successors, delete the pods; what was begun before is completed."""
+        """Make successors and delete the pods; complete what an earlier call began."""
         with self._table.lock:
             pods = [p for p in gang.pods.values() if p.node]
             replaced = {own_value(p.manifest, "replaces") for p in gang.pods.values()}
@@ -396,7 +357,7 @@ class Kubernetes:
                 self._api.call(self._api.core.create_namespaced_pod, pod.namespace, body)
             except ApiException as error:
                 if error.status != 409:  # 409: it was made before
-                    why = f"pod {pod.name} gets no successor and stays: {said_by(error)}"
+                    why = f"pod {pod.name} gets no successor and stays: {message_of(error)}"
                     raise EngineError(why) from error
         self._api.delete([p for p in pods if not p.leaving or self._is_lost(p)], self._is_lost)
 
@@ -405,7 +366,7 @@ class Kubernetes:
 
     @staticmethod
     def _assign(gang: Gang, plan: dict[str, int]) -> list[tuple[Pod, str]]:
-        """Pods in the order of their names to nodes in the order given, except those bound."""
+        """Assign pods that are not bound, by name, to the nodes in the order given."""
         left = dict(plan)
         for pod in gang.pods.values():
             if gang.where(pod):

@@ -24,30 +24,18 @@ from gangwise.engines.leader import Held, Leader
 
 PATIENCE = (3.0, 6.0)  # seconds to connect, and to wait for an answer
 _QUIET = 2.0  # seconds without a word after which the API server is asked whether it is there
-_ILL = 10.0  # seconds for which a watch may fail before what it told is not believed any more
+_MISTRUST = 10.0  # seconds for which a watch may fail before its picture counts as out of date
 
 
 class Binding(NamedTuple):
-    """What came of binding a pod: bound where no reason is given.
-
-    Attributes
-    ----------
-    unsure : bool
-        Nobody answered for good: it may have been bound all the same.
-    """
+    """Outcome of binding a pod: it is bound where no reason is given."""
 
     why: str = ""
-    unsure: bool = False
+    unsure: bool = False  # nobody answered for good: it may have been bound all the same
 
 
 class Connection:
-    """To an API server.
-
-    Raises
-    ------
-    EngineError
-        When there is no kubeconfig that can be used.
-    """
+    """Connection to an API server; raises EngineError without a usable kubeconfig."""
 
     def __init__(self, kubeconfig: str | Path | None, context: str | None, threads: int):
         settings = client.Configuration()
@@ -73,8 +61,7 @@ class Connection:
         self.closing = threading.Event()
         self.trouble = ""
         self._streams: list[Any] = []
-        self.ill: dict[Any, float] = {}
-        """Listings that have failed, since when."""
+        self.failing: dict[Any, float] = {}  # listings that have failed, since when
 
     def close(self) -> None:
         """End all watches, and drop calls that have not begun."""
@@ -89,7 +76,7 @@ class Connection:
     def call(
         self, call: Callable[..., Any], *args: Any, missing_is_fine: bool = False, **kw: Any
     ) -> Any:
-        """The JSON of an answer; None for 404 where that is fine.
+        """Make a call and return the JSON of its answer; None for 404 where that is fine.
 
         The client's own decoding is not used: it fails on the Status that answers a Binding.
         """
@@ -112,18 +99,18 @@ class Connection:
         if self.lease is not None:
             self.lease.check()
         now = time.monotonic()
-        if any(now - since > _ILL for since in self.ill.values()):
+        if any(now - since > _MISTRUST for since in self.failing.values()):
             raise EngineError(f"{self.server} cannot be followed: {self.trouble}")
         if now - self.heard <= _QUIET:
             return
         try:
             self.call(self.core.list_node, limit=1)
         except ApiException as error:
-            raise EngineError(f"{self.server} refuses: {said_by(error)}") from error
+            raise EngineError(f"{self.server} refuses: {message_of(error)}") from error
 
     @contextmanager
     def _open_while(self, stream: Any) -> Iterator[None]:
-        """Reading a watch; :meth:`close` ends it from another thread."""
+        """While a watch is read; :meth:`close` ends it from another thread."""
         self._streams.append(stream)
         try:
             with stream:
@@ -133,7 +120,7 @@ class Connection:
 
     def _note(self, listing: Any, trouble: str) -> None:
         self.trouble = trouble
-        self.ill.setdefault(listing, time.monotonic())
+        self.failing.setdefault(listing, time.monotonic())
 
     def follow(
         self,
@@ -150,7 +137,7 @@ class Connection:
                     found, version = self._listed(listing)
                     everything(found)
                     ready.set()
-                    self.ill.pop(listing, None)
+                    self.failing.pop(listing, None)
                 stream = listing(
                     watch=True,
                     resource_version=version,
@@ -173,7 +160,7 @@ class Connection:
                             one(event["type"], event["object"])
             except ApiException as error:
                 version = ""
-                self._note(listing, said_by(error))
+                self._note(listing, message_of(error))
                 self.closing.wait(1.0 if error.status != 410 else 0.0)
             except Exception as error:  # whatever an object holds, the watch goes on
                 version = ""  # a cut within a line may have lost it
@@ -192,7 +179,7 @@ class Connection:
                 return items, answer["metadata"]["resourceVersion"]
 
     def items(self, listing: Callable[..., Any], *args: Any) -> list[Any]:
-        """Objects of a listing; none where the cluster does not know their kind."""
+        """Items of a listing; none where the cluster does not know their kind."""
         found = self.call(listing, *args, missing_is_fine=True)
         return [] if found is None else list(found["items"])
 
@@ -203,14 +190,14 @@ class Connection:
             "metadata": {"name": pod.name, "uid": pod.uid, "annotations": marks},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        why = ""
+        where, why = (pod.name, pod.namespace), ""
         for pause in (0.0, 0.2, 1.0):
             self.closing.wait(pause)
             try:
-                self.call(self.core.create_namespaced_pod_binding, pod.name, pod.namespace, body)
+                self.call(self.core.create_namespaced_pod_binding, *where, body)
                 return Binding()
             except ApiException as error:
-                why = said_by(error)
+                why = message_of(error)
                 if error.status == 404:
                     return Binding("it is gone")
                 if error.status < 500 and error.status not in (409, 429):
@@ -219,40 +206,32 @@ class Connection:
             except EngineError as error:
                 why, lost = str(error), True
             try:
-                now = self.call(
-                    self.core.read_namespaced_pod, pod.name, pod.namespace, missing_is_fine=True
-                )
+                now = self.call(self.core.read_namespaced_pod, *where, missing_is_fine=True)
             except (ApiException, EngineError):
                 continue
             if now is None or now["metadata"]["uid"] != pod.uid:
                 return Binding("it is gone")
-            where = now["spec"].get("nodeName")
-            if where == node:
-                return Binding()
-            if where:
-                return Binding(f"it is on {where} already")
+            bound = now["spec"].get("nodeName")
+            if bound:
+                return Binding("" if bound == node else f"it is on {bound} already")
             if not lost and now["metadata"].get("deletionTimestamp"):
                 return Binding("it is being deleted")
         return Binding(why, unsure=True)
 
     def delete(self, pods: Iterable[Pod], by_force: Callable[[Pod], bool]) -> None:
-        """Delete pods, some without waiting for their kubelet."""
+        """Delete pods; those of lost nodes without waiting for their kubelet."""
 
         def one(pod: Pod) -> None:
             body: dict[str, Any] = {"preconditions": {"uid": pod.uid}}
             if by_force(pod):
                 body["gracePeriodSeconds"] = 0
             try:
-                self.call(
-                    self.core.delete_namespaced_pod,
-                    pod.name,
-                    pod.namespace,
-                    body=body,
-                    missing_is_fine=True,
-                )
+                where = pod.name, pod.namespace
+                delete = self.core.delete_namespaced_pod
+                self.call(delete, *where, body=body, missing_is_fine=True)
             except ApiException as error:
                 if error.status != 409:  # 409: another pod of this name
-                    raise EngineError(f"pod {pod.name} not deleted: {said_by(error)}") from error
+                    raise EngineError(f"pod {pod.name} not deleted: {message_of(error)}") from error
 
         list(self.pool.map(one, pods))
 
@@ -262,28 +241,17 @@ class Connection:
         if of.kind == "job":
             job = self.call(self.batch.read_namespaced_job, *where, missing_is_fine=True)
             return None if job is None else job_size(job)[1]
-        group = self.call(
-            self.custom.get_namespaced_custom_object,
-            *of.api.split("/"),
-            of.namespace,
-            "podgroups",
-            of.name,
-            missing_is_fine=True,
-        )
+        which = (*of.api.split("/"), of.namespace, "podgroups", of.name)
+        read = self.custom.get_namespaced_custom_object
+        group = self.call(read, *which, missing_is_fine=True)
         return None if group is None else group_size(group)[1]
 
 
 class Lease(Leader):
-    """A Lease of the cluster: its holder acts, everybody else stands by.
+    """A Lease of the cluster, ``NAMESPACE/NAME``: its holder acts, everybody else stands by.
 
     Held as Kubernetes' own components hold theirs, so that a kube-scheduler may stand by, too.
-
-    Parameters
-    ----------
-    where : str
-        ``NAMESPACE/NAME``.
-    identity : str
-        Unique to this process.
+    ``identity`` is unique to this process.
     """
 
     def __init__(self, api: Connection, where: str, identity: str):
@@ -296,13 +264,10 @@ class Lease(Leader):
 
     def read(self) -> Held | None:
         try:
-            found = self._api.call(
-                self._api.coordination.read_namespaced_lease,
-                *(self.name, self.namespace),
-                missing_is_fine=True,
-            )
+            read = self._api.coordination.read_namespaced_lease
+            found = self._api.call(read, self.name, self.namespace, missing_is_fine=True)
         except ApiException as error:
-            raise EngineError(f"{self.what}: {said_by(error)}") from error
+            raise EngineError(f"{self.what}: {message_of(error)}") from error
         if found is None:
             return None
         spec = found.get("spec") or {}
@@ -337,7 +302,7 @@ class Lease(Leader):
                 where = self.name, self.namespace
                 api.call(api.coordination.replace_namespaced_lease, *where, body)
         except ApiException as error:  # 409: somebody else was faster
-            raise EngineError(f"{self.what}: {said_by(error)}") from error
+            raise EngineError(f"{self.what}: {message_of(error)}") from error
 
     def give_up(self) -> None:
         if (found := self.read()) is not None and found.mine:
@@ -363,7 +328,7 @@ def job_size(job: Any) -> tuple[tuple[str, str], int]:
     return at(job), max(min(most, whole(spec.get("completions") or most, "completions")), 1)
 
 
-def said_by(error: ApiException) -> str:
+def message_of(error: ApiException) -> str:
     try:
         return f"{error.status} {json.loads(error.body or '{}')['message']}"
     except (ValueError, KeyError, TypeError):

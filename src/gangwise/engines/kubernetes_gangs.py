@@ -1,8 +1,8 @@
-"""What the watch has told: nodes, pods, the gangs that they are, and what becomes of these.
+"""The cluster by the events of the watch: nodes, pods, gangs, and what becomes of them.
 
 A fold over objects of the API server, without a call to it. A gang is closed when all of its pods
-have come: that is when it is told of as a job, whose size then stays. Pods of the same group that
-come later are jobs of their own.
+have come; then it appears as a job, and its size stays. Pods of the same group that come later are
+jobs of their own.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from gangwise.engines.engine import (
     Status,
 )
 from gangwise.engines.kubernetes_objects import (
+    DEVICES,
     MATCHES,
     OURS,
     PORT,
     WITHOUT,
     Membership,
-    Names,
     Taint,
     affinity,
     check_affinity,
@@ -66,7 +66,7 @@ from gangwise.engines.reports import read_report
 
 KEPT = 3600.0  # seconds that jobs stay in the table after their end
 _ON_NODES = ("placed", "running")
-AFFINITIES = 4096  # required node affinities of waiting gangs that are told apart
+AFFINITIES = 4096  # required node affinities of waiting gangs that are kept apart
 FILES = 100_000  # files of the folder of reports that are looked at
 OF_POD = 16  # reports of a pod that are
 
@@ -114,7 +114,7 @@ class Pod:
 
     @property
     def bounced(self) -> bool:
-        """The node would not have it: it never ran."""
+        """Whether its node refused it, so that it never ran."""
         reason = (self.manifest.get("status") or {}).get("reason") or ""
         return self.phase == "Failed" and (
             reason.startswith("OutOf")
@@ -137,7 +137,7 @@ class Gang:
     belongs: Membership
     pods: dict[str, Pod] = field(default_factory=dict)
     size: int | None = None  # how many pods it must have
-    tasks: int = 0  # how many it had when it was told of; 0 before
+    tasks: int = 0  # how many it had when it became a job; 0 before
     attempt: int = 0
     plan: dict[str, int] = field(default_factory=dict)
     going: dict[str, str] = field(default_factory=dict)
@@ -172,56 +172,26 @@ class Gang:
 
 
 class Table:
-    """Nodes, pods and gangs.
-
-    Parameters
-    ----------
-    scheduler, lost_after, reports, names, watch
-        As in :class:`gangwise.engines.kubernetes.Kubernetes`.
-
-    Attributes
-    ----------
-    gangs : dict
-        By the ids of their jobs.
-    foreign : dict
-        Pods of other schedulers that hold devices.
-    up : dict
-        Node → why it takes no pods; empty where it does.
-    silent : dict
-        Nodes whose kubelet does not report: since when, by the monotonic clock.
-    stirred : Event
-        Something changed that may need doing.
-    opened : bool
-        All was listed once: nodes that come now are new.
-    """
+    """Nodes, pods and gangs; for the parameters see ``gangwise.engines.kubernetes.Kubernetes``."""
 
     def __init__(
-        self,
-        scheduler: str,
-        lost_after: float,
-        reports: Path | None,
-        names: Names,
-        watch: bool = False,
+        self, scheduler: str, lost_after: float, reports: Path | None, watch: bool = False
     ):
-        self.watch = watch
-        self.scheduler, self.lost_after, self.reports, self.names = (
-            scheduler,
-            lost_after,
-            reports,
-            names,
-        )
+        self.scheduler, self.lost_after = scheduler, lost_after
+        self.reports, self.watch = reports, watch
         self.lock = threading.RLock()
-        self.stirred = threading.Event()
+        self.stirred = threading.Event()  # something changed that may need doing
         self.events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
         self.nodes: dict[str, dict[str, Any]] = {}
-        self.up: dict[str, str] = {}
+        self.up: dict[str, str] = {}  # node → why it takes no pods; empty where it does
         self.silent: dict[str, float] = {}
+        """Nodes whose kubelet does not report: since when, by the monotonic clock."""
         self.taints: set[Taint] = set()
-        self.gangs: dict[str, Gang] = {}
-        self.foreign: dict[str, Status] = {}
+        self.gangs: dict[str, Gang] = {}  # by the ids of their jobs
+        self.foreign: dict[str, Status] = {}  # pods of other schedulers that hold devices
         self._on: dict[str, dict[str, Status]] = {}  # who holds devices of a node
         self._keeps_away: dict[str, list[tuple[str, Any]]] = {}  # rules of pods that are on nodes
-        self.opened = False
+        self.opened = False  # whether all was listed once: nodes that come now are new
         self._terms: dict[str, list[Any]] = {}
         self._ports: set[str] = set()
         self._described: list[EngineNode] | None = None
@@ -239,7 +209,7 @@ class Table:
                 self.one_node("DELETED", self.nodes[name])
 
     def one_node(self, kind: str, node: Any) -> None:
-        """What became of a node; one that cannot be read is left as it was."""
+        """Take in a change of a node; one that cannot be read stays as it was."""
         self.quarantine.read("node", _name(node), lambda: self._one_node(kind, node))
         self.stirred.set()
 
@@ -262,12 +232,9 @@ class Table:
             else:
                 conditions = {c["type"]: c for c in node["status"].get("conditions") or ()}
                 ready = conditions.get("Ready", {})
-                is_ready, cordoned = (
-                    ready.get("status") == "True",
-                    node["spec"].get("unschedulable"),
-                )
-                self.nodes[name] = node
-                why = "cordoned" if cordoned else ""
+                is_ready = ready.get("status") == "True"
+                why = "cordoned" if node["spec"].get("unschedulable") else ""
+                self.nodes[name] = node  # all was read: one that cannot be stays as it was
                 if not is_ready:
                     why = f"not ready ({ready.get('reason') or ready.get('status') or 'never was'})"
                     self.silent.setdefault(name, time.monotonic())
@@ -292,20 +259,15 @@ class Table:
         with self.lock:
             if self._described is None:
                 self._described = [
-                    EngineNode(
-                        name,
-                        self._devices(node),
-                        self._labels(name, node),
-                        not self.up[name],
-                        self.up[name],
-                    )
+                    EngineNode(name, self._devices(node), self._labels(name, node), not why, why)
                     for name, node in sorted(self.nodes.items())
+                    for why in [self.up[name]]
                 ]
             return self._described
 
     def _devices(self, node: Any) -> dict[str, int]:
         offered = node["status"].get("allocatable") or {}
-        found = {self.names(k): thousandths(k, text, up=False) for k, text in offered.items()}
+        found = {DEVICES.get(k, k): thousandths(k, text, up=False) for k, text in offered.items()}
         return found | dict.fromkeys(self._ports, 1000)
 
     def _labels(self, name: str, node: Any) -> dict[str, str]:
@@ -346,7 +308,7 @@ class Table:
                 self.regard(gang)
 
     def one_pod(self, kind: str, manifest: Any, whole: bool = False) -> None:
-        """Take in what became of a pod; ``whole`` where more are to come before anyone looks."""
+        """Take in a change of a pod; ``whole`` where it is part of a whole list."""
         self.quarantine.read("pod", _name(manifest), lambda: self._one_pod(kind, manifest, whole))
 
     def _one_pod(self, kind: str, manifest: Any, whole: bool) -> None:
@@ -367,28 +329,25 @@ class Table:
                     self.regard(gang)
                     self.stirred.set()
                 return
+            gang = gang or self._gang_for(pod)
             if gang is None:
-                gang = self._gang_for(pod)
-                if gang is None:
-                    return
+                return
             known = gang.pods.get(pod.uid)
             if known is not None and known.node and not pod.node:
                 return  # older than our own Binding
             gang.pods[pod.uid] = pod
             self._gang_of[pod.uid] = gang.id
             notes = pod.manifest["metadata"].get("annotations") or {}
-            if pod.node and f"{OURS}attempt" in notes and gang.why_off is None:
-                gang.attempt = max(gang.attempt, _number(notes[f"{OURS}attempt"]))
-                if not gang.plan:
+            if (attempt := notes.get(f"{OURS}attempt")) is not None:
+                gang.attempt = max(gang.attempt, _number(attempt))
+                if pod.node and gang.why_off is None and not gang.plan:
                     gang.plan = _plan(notes.get(f"{OURS}placement"))
-            elif f"{OURS}attempt" in notes:
-                gang.attempt = max(gang.attempt, _number(notes[f"{OURS}attempt"]))
             if not whole:
                 self.regard(gang)
         self.stirred.set()
 
     def _note_rules(self, pod: Pod, there: bool) -> None:
-        """Whom a pod on a node keeps away; who waits is looked at again when that changes."""
+        """Which pods a pod on a node keeps away; on a change, look at all that wait again."""
         rules = keeps_away(pod.manifest) if there else []
         if rules == self._keeps_away.get(pod.uid, []):
             return
@@ -402,7 +361,7 @@ class Table:
         self.stirred.set()
 
     def _ours(self, manifest: Any) -> bool:
-        """Pods of our scheduler; where we only watch, all but those that belong to the nodes."""
+        """Whether a pod is ours; where we only watch, all are but those that belong to nodes."""
         if manifest["spec"].get("schedulerName") == self.scheduler or not self.watch:
             return bool(manifest["spec"].get("schedulerName") == self.scheduler)
         owner = controller(manifest)
@@ -416,7 +375,7 @@ class Table:
         elif pod.uid not in self.foreign:
             created = seconds(pod.manifest["metadata"]["creationTimestamp"])
             try:
-                needs, kind = demand(pod.manifest, self.names), job_type(pod.manifest)
+                needs, kind = demand(pod.manifest), job_type(pod.manifest)
             except Exception as error:
                 self.quarantine.put("pod", f"{pod.namespace}/{pod.name}", error)
                 needs, kind = {"pods": 1000}, "other"
@@ -427,7 +386,7 @@ class Table:
             self._note(None, row)
 
     def _note(self, before: Status | None, now: Status | None) -> None:
-        """Who holds devices of which node, as a row of the table changes."""
+        """Note which jobs hold devices of which node, as a row of the table changes."""
         if before is not None:
             for p in before.placed:
                 self._on.get(p.node, {}).pop(before.job.id, None)
@@ -441,9 +400,9 @@ class Table:
         return list(found.values())
 
     def _gang_for(self, pod: Pod) -> Gang | None:
-        """The gang that a pod not seen before belongs to.
+        """The gang of a pod that was not seen before, made where there is none.
 
-        A pod that comes when its group has been told of as a job is a job of its own.
+        A pod that comes when its group is a job already is a job of its own.
         """
         belongs = Membership.of(pod.manifest)
         written = own_value(pod.manifest, "job")
@@ -471,7 +430,7 @@ class Table:
         return gang
 
     def regard(self, gang: Gang) -> None:
-        """Tell what has become of a gang; one that cannot be read is left as it was."""
+        """Look at a gang and report what changed; one that cannot be read stays as it was."""
         self.quarantine.read("job", gang.id, lambda: self._regard(gang))
 
     def _regard(self, gang: Gang) -> None:
@@ -503,36 +462,23 @@ class Table:
             gang.held = ""
         for kind in events:
             at = {"submitted": now.job.submitted, "started": now.started}.get(kind, now.ended)
-            self.events.put(
-                EngineEvent(
-                    kind,
-                    at if math.isfinite(at) else time.time(),
-                    gang.id,
-                    0
-                    if kind == "submitted"
-                    else (before or now).attempt
-                    if kind == "preempted"
-                    else now.attempt,
-                    ranks=tuple(gang.reports.values()) if kind in ENDED else (),
-                    detail=now.detail,
-                    cause=now.cause,
-                )
-            )
+            at = at if math.isfinite(at) else time.time()
+            attempts = {"submitted": 0, "preempted": (before or now).attempt}
+            attempt = attempts.get(kind, now.attempt)
+            ranks = tuple(gang.reports.values()) if kind in ENDED else ()
+            detail, cause = now.detail, now.cause
+            self.events.put(EngineEvent(kind, at, gang.id, attempt, "", ranks, detail, cause))
 
     def _now(self, gang: Gang) -> Status | None:
         """Row of the gang in the table of jobs; None until it is complete."""
         before = gang.status
         if before is not None and before.phase in ENDED:
             return before
-        originals = {
-            own_value(p.manifest, "replaces") for p in gang.pods.values()
-        } & gang.pods.keys()
-        if originals and gang.why_off is None and not self.watch:
+        replaced = {own_value(p.manifest, "replaces") for p in gang.pods.values()}
+        if replaced & gang.pods.keys() and gang.why_off is None and not self.watch:
             gang.why_off = "half taken off by an earlier run"
         bound = [p for p in gang.pods.values() if gang.where(p)]
-        waiting = [
-            p for p in gang.pods.values() if not gang.where(p) and not p.leaving and not p.ended
-        ]
+        waiting = [p for p in gang.live if not gang.where(p) and not p.leaving]
         if not gang.pods:
             return None if before is None else self._without_pods(gang, before)
         if gang.cancelled and not gang.live and before is not None:
@@ -547,9 +493,8 @@ class Table:
             gang.why_off = None
             return self._pending(gang, before, waiting)
         if self.watch and waiting and (before is None or before.phase == "pending"):
-            return self._pending(
-                gang, before, [*bound, *waiting]
-            )  # somebody binds them, one by one
+            # Somebody binds them, one by one.
+            return self._pending(gang, before, [*bound, *waiting])
         if gang.why_off is None and not self.watch and any(p.bounced for p in bound):
             first = next(p for p in bound if p.bounced)
             reason = first.manifest["status"]["reason"]
@@ -564,12 +509,8 @@ class Table:
         job = job or replace(self._job(gang, bound), tasks=sum(gang.plan.values()) or len(bound))
         begun = [t for p in bound for t in p.times("startedAt")]
         started = max(begun, default=math.nan)
-        ours = any(
-            f"{OURS}attempt" in (p.manifest["metadata"].get("annotations") or {}) for p in bound
-        )
-        row = Status(
-            job, "placed", gang.attempt, placed, started, foreign=not ours and not gang.attempt
-        )
+        foreign = not gang.attempt and not any(own_value(p.manifest, "attempt") for p in bound)
+        row = Status(job, "placed", gang.attempt, placed, started, foreign=foreign)
         whole = sum(counts.values()) >= sum(gang.plan.values())
         # A pod that somebody deleted leaves its gang short for ever, unless a controller makes it
         # again; a gang that is still being bound has pods that wait.
@@ -619,20 +560,13 @@ class Table:
                 gang.held = f"left alone: unreadable, because {type(error).__name__}: {error}"
             if before is None:
                 return None
-            return replace(
-                before,
-                phase="pending",
-                attempt=gang.attempt,
-                placed=(),
-                started=math.nan,
-                detail=gang.held,
-                cause=gang.cause,
-            )
+            status = Status(before.job, "pending", gang.attempt, detail=gang.held)
+            return replace(status, foreign=before.foreign, cause=gang.cause)
         detail = before.detail if before is not None and before.phase in _ON_NODES else ""
         return Status(job, "pending", gang.attempt, detail=detail, cause=gang.cause)
 
     def _job(self, gang: Gang, pods: list[Pod]) -> EngineJob:
-        """What the user submitted; a gang of unlike pods asks for the most of each for all."""
+        """The job of a gang; where its pods differ, each counts with the most that any asks for."""
         manifests = [pod.manifest for pod in pods]
         for manifest in manifests:
             if why := not_modelled(manifest):
@@ -642,15 +576,14 @@ class Table:
                     raise EngineError("left alone: a pod on a node keeps pods like it away")
         needs: dict[str, int] = {}
         for manifest in manifests:
-            for kind, amount in demand(manifest, self.names).items():
+            for kind, amount in demand(manifest).items():
                 needs[kind] = max(needs.get(kind, 0), amount)
         for port in needs:
             if port.startswith(PORT) and port not in self._ports:
                 self._ports.add(port)
                 self._described = None
-        wanted = common(
-            (dict(m["spec"].get("nodeSelector") or {}) for m in manifests), "nodeSelector"
-        )
+        selectors = (dict(m["spec"].get("nodeSelector") or {}) for m in manifests)
+        wanted = common(selectors, "nodeSelector")
         terms = common(map(affinity, manifests), "node affinity")
         if terms:
             short = digest(terms)
@@ -663,9 +596,8 @@ class Table:
         for taint in self.taints:
             if not all(taint.tolerated(m) for m in manifests):
                 wanted[f"{WITHOUT}{taint}"] = "true"
-        first = min(
-            manifests, key=lambda m: (m["metadata"]["creationTimestamp"], m["metadata"]["name"])
-        )
+        by_age = [(m["metadata"]["creationTimestamp"], m["metadata"]["name"]) for m in manifests]
+        first = manifests[by_age.index(min(by_age))]
         created = seconds(first["metadata"]["creationTimestamp"])
         limit = first["spec"].get("activeDeadlineSeconds")
         return EngineJob(
@@ -692,7 +624,7 @@ class Table:
             raise EngineError(f"{AFFINITIES} other node affinities wait already")
 
     def note_lost(self, gang: Gang) -> None:
-        """A gang with a pod on a lost node is to be taken off."""
+        """Mark a gang to be taken off where one of its pods is on a lost node."""
         if gang.why_off is not None or gang.status is None or gang.status.phase not in _ON_NODES:
             return
         for pod in gang.live:
@@ -708,7 +640,7 @@ class Table:
             del self._open[gang.belongs]
 
     def read_reports(self, gangs: Iterable[Gang]) -> None:
-        """Files ``UID.RUN.RANK.json`` of the shared folder that are new."""
+        """Read the files ``UID.RUN.RANK.json`` of the shared folder that are new."""
         if self.reports is None:
             return
         files: dict[str, list[tuple[str, int]]] = {}
@@ -827,7 +759,6 @@ def _plan(text: str | None) -> dict[str, int]:
 
 
 def _exit_codes(pod: Pod) -> list[int]:
-    states = (
-        each.get("state") or {} for each in pod.manifest["status"].get("containerStatuses") or ()
-    )
+    containers = pod.manifest["status"].get("containerStatuses") or ()
+    states = (each.get("state") or {} for each in containers)
     return [s["terminated"].get("exitCode", 0) for s in states if "terminated" in s]

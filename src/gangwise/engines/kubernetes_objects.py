@@ -11,7 +11,6 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 from gangwise.core.errors import EngineError
 
 OURS = "gangwise.io/"  # prefix of annotations and labels that are read or written here
-GPU = "nvidia.com/gpu"
+DEVICES = {"nvidia.com/gpu": "gpu"}  # what resources are called here; others keep their name
 PORT = f"{OURS}port:"  # each node has one of each port that a pod asks for
 WITHOUT = f"{OURS}without:"
 """Nodes without a taint carry a label of this prefix; pods that do not tolerate it ask for it."""
@@ -46,15 +45,8 @@ _LEAST = "pod-group.scheduling.sigs.k8s.io/min-available"
 
 
 def quantity(text: str | int | float) -> Fraction:
-    """A Kubernetes quantity, exactly.
+    """A Kubernetes quantity, exactly; raises EngineError for what is none.
 
-    Raises
-    ------
-    EngineError
-        For what is none.
-
-    Examples
-    --------
     >>> quantity("500m"), quantity("16Gi") == 2**34, quantity("1e3"), quantity(2)
     (Fraction(1, 2), True, Fraction(1000, 1), Fraction(2, 1))
     """
@@ -66,10 +58,8 @@ def quantity(text: str | int | float) -> Fraction:
 
 
 def thousandths(kind: str, text: str | int | float, up: bool) -> int:
-    """Of a device; of a GiB where bytes are counted.
+    """Thousandths of a device; of a GiB where bytes are counted.
 
-    Examples
-    --------
     >>> thousandths("cpu", "0.0005", up=True), thousandths("memory", "1500Mi", up=False)
     (1, 1464)
     """
@@ -80,27 +70,11 @@ def thousandths(kind: str, text: str | int | float, up: bool) -> int:
 
 
 def seconds(time: str | None) -> float:
-    """Since 1970, of a time as Kubernetes writes it; NaN for none."""
+    """Seconds since 1970 of a time as Kubernetes writes it; NaN for none."""
     return math.nan if not time else datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
 
 
-@dataclass(frozen=True)
-class Names:
-    """What resources of Kubernetes are called here.
-
-    Attributes
-    ----------
-    devices : mapping
-        Resource → name; those not listed keep their own.
-    """
-
-    devices: Mapping[str, str] = field(default_factory=lambda: {GPU: "gpu"})
-
-    def __call__(self, resource: str) -> str:
-        return self.devices.get(resource, resource)
-
-
-def demand(pod: Mapping[str, Any], names: Names) -> dict[str, int]:
+def demand(pod: Mapping[str, Any]) -> dict[str, int]:
     """Thousandths that a pod takes of its node.
 
     The sum over containers and sidecars, or a start-up container together with the sidecars
@@ -126,7 +100,7 @@ def demand(pod: Mapping[str, Any], names: Names) -> dict[str, int]:
     _add(total, {kind: thousandths(kind, text, up=True) for kind, text in overhead.items()})
     total["pods"] = 1000
     total.update(ports(pod))
-    return {names(kind): amount for kind, amount in sorted(total.items()) if amount}
+    return {DEVICES.get(kind, kind): amount for kind, amount in sorted(total.items()) if amount}
 
 
 def _asked(container: Mapping[str, Any]) -> dict[str, int]:
@@ -191,7 +165,7 @@ def fits_affinity(terms: list[Any], node: str, labels: Mapping[str, str]) -> boo
 
 
 def check_affinity(terms: list[Any]) -> None:
-    """Every expression of the terms, for what no node can be asked."""
+    """Raise EngineError for an expression that can be tried on no node."""
     for term in terms:
         for each in (*(term.get("matchExpressions") or ()), *(term.get("matchFields") or ())):
             for labels in ({}, {each["key"]: "1"}):
@@ -218,7 +192,7 @@ def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 
 def _whole(text: str | None) -> float:
-    """NaN for what is no number: nothing is more or less than that."""
+    """A whole number; NaN for other text, which is neither more nor less than anything."""
     return float(text) if text and re.fullmatch(r"-?\d+", text) else math.nan
 
 
@@ -230,11 +204,8 @@ _OF_GANGS = ("job-name", "batch.kubernetes.io/job-name", "controller-uid")
 def per_node(pod: Mapping[str, Any]) -> int:
     """1 where the pod keeps the others of its gang off its node, 0 for as many as fit.
 
-    Raises
-    ------
-    EngineError
-        For other required rules between pods, which are not modelled: a rule that selects pods of
-        other gangs would have to hold against all that come later.
+    Raises EngineError for other required rules between pods, which are not modelled: a rule that
+    selects pods of other gangs would have to hold against all that come later.
     """
     rules = pod["spec"].get("affinity") or {}
     if (rules.get("podAffinity") or {}).get(_NEEDED):
@@ -317,20 +288,12 @@ def ports(pod: Mapping[str, Any]) -> dict[str, int]:
 
 
 class Membership(NamedTuple):
-    """Which gang a pod belongs to.
-
-    Attributes
-    ----------
-    kind : {"group", "job", "pod"}
-        By a label or annotation, by the batch Job that made it, or by itself.
-    api : str
-        Group and version of the PodGroup that says how many there must be; empty for none.
-    """
+    """Which gang a pod belongs to."""
 
     namespace: str
-    kind: str
+    kind: str  # "group", by a label or annotation; "job", of a batch Job; or "pod", by itself
     name: str
-    api: str = ""
+    api: str = ""  # group and version of the PodGroup that says how many there must be
 
     @classmethod
     def of(cls, pod: Mapping[str, Any]) -> Membership:
@@ -363,13 +326,7 @@ def declared_size(pod: Mapping[str, Any]) -> int | None:
 
 
 def note(pod: Mapping[str, Any], name: str, default: float) -> float:
-    """A number among our annotations.
-
-    Raises
-    ------
-    EngineError
-        For what is no number, or a negative one.
-    """
+    """A number among our annotations; raises EngineError for what is none, or negative."""
     text = (pod["metadata"].get("annotations") or {}).get(OURS + name)
     if text is None:
         return default
@@ -390,7 +347,7 @@ def own_value(pod: Mapping[str, Any], name: str) -> str:
 
 
 def job_type(pod: Mapping[str, Any]) -> str:
-    """What rates are learned by: as said, the application's label, or its name without numbers."""
+    """The job type: our annotation, the label of the application, or the name without numbers."""
     labels = pod["metadata"].get("labels") or {}
     named = own_value(pod, "type") or labels.get("app.kubernetes.io/name") or labels.get("app")
     if named:
@@ -407,13 +364,7 @@ def natural(name: str) -> tuple[Any, ...]:
 
 
 def common(values: Iterable[Any], what: str) -> Any:
-    """The one value that all have.
-
-    Raises
-    ------
-    EngineError
-        When they differ.
-    """
+    """The one value that all have; raises EngineError when they differ."""
     found = list(values)
     if any(value != found[0] for value in found):
         raise EngineError(f"its pods do not all have the same {what}")

@@ -18,7 +18,7 @@ from typing import Any
 
 
 def birth(pid: int) -> str:
-    """When a process began, as the kernel tells it; empty for one that is not there."""
+    """When a process began, by the kernel's count; empty where there is none."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (OSError, ValueError):

@@ -1,9 +1,9 @@
 """One service acts on a cluster, others stand by: a lease that the cluster itself keeps.
 
-Leaders are numbered, and the cluster decides who gets the next number. A leader renews its lease;
-who has not for the lease's duration has lost it to whoever takes the next number. How long that is,
-everybody measures by a clock of its own, from when a renewal was seen, and the clock counts
-while the machine sleeps. A leader stops acting after two thirds of the duration.
+Leaders are numbered, and the cluster decides which service gets the next number. A leader renews
+its lease. If it has not for the lease's duration, any other may take the next number. Each service
+measures that time from the last renewal that it saw, by a clock of its own, which goes on while the
+machine sleeps. A leader stops acting after two thirds of the duration.
 """
 
 from __future__ import annotations
@@ -33,37 +33,17 @@ def clock() -> float:
 
 
 class Held(NamedTuple):
-    """A lease as the cluster has it.
+    """A lease as the cluster has it."""
 
-    Attributes
-    ----------
-    holder : str
-        Empty where anybody may take it.
-    renewal : object
-        Another one after each renewal.
-    duration : float
-        Seconds for which it holds without a renewal.
-    state : object
-        What is to be changed; a change that comes second is refused.
-    """
-
-    holder: str
+    holder: str  # empty where anybody may take it
     mine: bool
-    renewal: object
-    duration: float
-    state: Any = None
+    renewal: object  # another one after each renewal
+    duration: float  # seconds for which it holds without a renewal
+    state: Any = None  # what is to be changed; a change that comes second is refused
 
 
 class Leader(ABC):
-    """Keeps a lease in a thread of its own.
-
-    Attributes
-    ----------
-    held : bool
-        Whether one may act now.
-    why : str
-        Why not.
-    """
+    """Keeps a lease in a thread of its own: ``held`` says whether we may act, ``why`` why not."""
 
     what = "the lead"
     duration = DURATION
@@ -78,38 +58,27 @@ class Leader(ABC):
 
     @abstractmethod
     def read(self) -> Held | None:
-        """The lease as the cluster has it; None where it has none.
-
-        Raises
-        ------
-        EngineError
-        """
+        """The lease as the cluster has it; None where it has none."""
 
     @abstractmethod
     def take(self, found: Held | None) -> None:
-        """Take or renew it.
-
-        Raises
-        ------
-        EngineError
-            When somebody else was faster: then nothing has changed.
-        """
+        """Take or renew it; raises EngineError when somebody else was faster."""
 
     @abstractmethod
     def give_up(self) -> None:
-        """Let others take it at once."""
+        """Free the lease, so that others can take it at once."""
 
     @property
     def held(self) -> bool:
         return clock() < self._until
 
     def check(self) -> None:
-        """Raise StandingBy unless one may act."""
+        """Raise StandingBy unless we may act."""
         if not self.held:
             raise StandingBy(f"standing by: {self.why}")
 
     def release(self) -> None:
-        """Act no more; another may at once."""
+        """Stop acting, and let another service act at once."""
         self._over.set()
         if self.held:
             self._until = -float("inf")
@@ -141,12 +110,8 @@ class FolderLeader(Leader):
 
     Whoever takes the lead renames the folder, and only one can. A leader changes the cluster by
     linking files out of its own folder, which it no longer finds when another has taken the lead:
-    the kernel refuses, however long the leader had been stopped before.
-
-    Parameters
-    ----------
-    identity : str
-        One that is stopped and comes back by the same identity need not wait.
+    the kernel refuses, however long the leader had been stopped before. One that was stopped and
+    comes back by the same ``identity`` need not wait.
     """
 
     def __init__(self, cluster: Path, identity: str):
@@ -191,7 +156,7 @@ class FolderLeader(Leader):
             raise EngineError(
                 f"{self.what}: somebody else was faster ({error.strerror})"
             ) from error
-        if self._newest() != number:  # taken from an older one by who had looked long ago
+        if self._newest() != number:  # it was that of an older leader: we had looked too long ago
             raise EngineError(f"{self.what}: somebody else was faster")
         self.number = number
 
@@ -204,15 +169,7 @@ class FolderLeader(Leader):
             self._beat(self.number, "")
 
     def write(self, path: Path, content: Any) -> None:
-        """Write a file that is not there yet, if one leads at that moment.
-
-        Raises
-        ------
-        Rejected
-            When it is there.
-        EngineError
-            When another leads.
-        """
+        """Write a file if we lead at that moment; raises Rejected where there is one already."""
         self.check()
         side = self._folder(self.number) / secrets.token_hex(8)
         try:
@@ -234,12 +191,8 @@ class ReservationLeader(Leader):
     """The lead of a Slurm cluster: a reservation of no nodes whose name has the leader's number.
 
     slurmctld refuses a second reservation of a name, so that one alone gets each number. Renewals
-    put off its end, an hour from now; after that slurmctld removes it.
-
-    Parameters
-    ----------
-    run : callable
-        Runs a command of Slurm's and gives its output, or raises EngineError.
+    put off its end, an hour from now; after that slurmctld removes it. ``run`` runs a command of
+    Slurm's and gives its output.
     """
 
     prefix = "gangwise-leader-"
@@ -272,7 +225,7 @@ class ReservationLeader(Leader):
         name = f"ReservationName={self.prefix}{number}"
         self._run("scontrol", "create", "reservation", name, *what)
         numbers = self._numbers()
-        if max(numbers, default=0) != number:  # taken after an older one by who had looked long ago
+        if max(numbers, default=0) != number:  # another leads: we had looked too long ago
             self._delete(number)
             raise EngineError(f"{self.what}: somebody else was faster")
         self.number = number

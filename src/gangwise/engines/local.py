@@ -1,4 +1,4 @@
-"""Local processes as a cluster: pretended nodes on this machine, real ranks.
+"""Local processes as a cluster: simulated nodes on this machine, real ranks.
 
 A cluster is a folder, so that it outlives whoever looks at it::
 
@@ -38,6 +38,7 @@ from gangwise.engines.engine import (
     ENDED,
     Capabilities,
     Cause,
+    Changes,
     EngineEvent,
     EngineJob,
     EngineNode,
@@ -45,7 +46,7 @@ from gangwise.engines.engine import (
     RankReport,
     Status,
     check_placement,
-    differences,
+    tasks_by_node,
 )
 from gangwise.engines.leader import FolderLeader
 from gangwise.engines.reports import read_reports
@@ -64,45 +65,27 @@ def _let_go() -> None:
 
 POLL = 0.05  # seconds between looks at the folder
 RACY = 2.0  # seconds for which a change may leave the time of a file as it was
-MOST = 1 << 20  # bytes of a file that describes a job
+FILE_BYTES = 1 << 20  # largest file that describes a job
 
 
 class LocalEngine:
-    """Ranks are processes of this machine; how fast a node works is pretended.
+    """Ranks are processes of this machine; how fast a node works is simulated.
 
-    Parameters
-    ----------
-    folder : path
-        Of the cluster; see :meth:`create`.
-    keep : float
-        Seconds for which jobs that ended stay in the table.
-
-    Raises
-    ------
-    EngineError
-        When the folder holds no cluster.
+    ``folder`` is that of the cluster, see :meth:`create`. Jobs that ended stay in the table for
+    ``keep`` seconds. Raises EngineError when the folder holds no cluster.
     """
 
     name = "local"
-    capabilities = Capabilities(
-        gang_native=True,
-        moldable=True,
-        preempt=True,
-        device_ids=True,
-        held_queue=True,
-        start_latency=0.1,
-    )
+    capabilities = Capabilities(start_latency=0.1)
 
     def __init__(self, folder: Path | str, keep: float = 600.0):
         self.folder = Path(folder).absolute()
         self.keep = keep
-        self._reported: dict[str, Status] = {}
-        self._was_up: dict[str, bool] = {}
+        self._changes = Changes(self._ranks)
         self._ended: dict[str, Status] = {}
         self._table: dict[str, Status] = {}
         self._looked = -math.inf
         self._untouched: dict[str, tuple[tuple[float, float], Status]] = {}
-        self._reports: dict[str, tuple[RankReport, ...]] = {}
         self._leader: FolderLeader | None = None
         self.quarantine = intake.Quarantine()
         self.nodes()
@@ -123,10 +106,10 @@ class LocalEngine:
 
     @staticmethod
     def submit(folder: Path | str, command: Sequence[str], tasks: int = 1, **asked: Any) -> str:
-        """Queue a job of ``tasks`` ranks that each run ``command``; gives its id.
+        """Queue a job of ``tasks`` ranks that each run ``command``; returns its id.
 
         ``asked`` are ``demand``, devices of a task; ``job_type``, ``user``, ``limit`` in seconds,
-        ``per_node``, ``constraint``, ``priority``, ``minimum`` and ``work``.
+        ``per_node``, ``constraint``, ``priority`` and ``work``.
         """
         jobs = Path(folder) / "jobs"
         number = max((int(p.name) for p in jobs.iterdir() if p.name.isdigit()), default=0)
@@ -143,21 +126,11 @@ class LocalEngine:
         launch.write_json(jobs / str(number) / "job.json", content)
         return str(number)
 
-    def set_up(self, node: str, up: bool) -> None:
-        marker = self.folder / "down" / node
-        if up:
-            marker.unlink(missing_ok=True)
-        else:
-            marker.touch()
-            for row in self.jobs():
-                if row.phase in ("placed", "running") and any(p.node == node for p in row.placed):
-                    self._unplace(row, f"node {node} died", "node_failed")
-
     # ------------------------------------------------------------------------------- the engine
 
     def nodes(self) -> list[EngineNode]:
         try:
-            rows = intake.read_json(self.folder / "nodes.json", 64 * MOST)
+            rows = intake.read_json(self.folder / "nodes.json", 64 * FILE_BYTES)
             down = set(os.listdir(self.folder / "down"))
         except (OSError, intake.Unreadable) as error:
             raise EngineError(f"{self.folder}: {error}") from error
@@ -196,7 +169,7 @@ class LocalEngine:
                     return None
             return row
 
-        table = self.quarantine.sift("job", names, read, str, self._reported)
+        table = self.quarantine.sift("job", names, read, str, self._changes.table)
         self._table, self._looked = {row.job.id: row for row in table}, time.monotonic()
         return table
 
@@ -204,14 +177,14 @@ class LocalEngine:
         if self._leader is not None:
             self._leader.check()
         # Many placements share a look: never an older one than whoever decided has seen, or a
-        # job whose end was just told would still hold its devices.
+        # job whose end was just reported would still hold its devices.
         if time.monotonic() > self._looked + POLL:
             self.jobs()
         row = self._table[job] = self._status_of(job)
         table = list(self._table.values())
         here = self.folder / "jobs" / job / str(attempt)
         again = row.attempt == attempt and row.phase in ("placed", "running")
-        if again and _sizes(row.placed) == _sizes(placed):
+        if again and tasks_by_node(row.placed) == tasks_by_node(placed):
             if row.phase == "placed":
                 self._launch(here)
             return
@@ -281,19 +254,7 @@ class LocalEngine:
                     table[row.job.id] = self._status(row.job.id) or row
                 except Rejected as error:  # its folder alone cannot be written
                     self.quarantine.put("job", row.job.id, error)
-        found = differences(self._reported, table, self._was_up, up, time.time(), self._ranks)
-        self._reported, self._was_up = table, up
-        for row in table.values():
-            if row.phase == "running":
-                ranks = self._ranks(row)
-                if ranks and ranks != self._reports.get(row.job.id):
-                    self._reports[row.job.id] = ranks
-                    found.append(
-                        EngineEvent("measured", time.time(), row.job.id, row.attempt, ranks=ranks)
-                    )
-            else:
-                self._reports.pop(row.job.id, None)
-        return found
+        return self._changes.look(table, up)
 
     def _ranks(self, row: Status) -> tuple[RankReport, ...]:
         folder = self.folder / "jobs" / row.job.id / str(row.attempt)
@@ -307,14 +268,14 @@ class LocalEngine:
         return row
 
     def _status(self, name: str) -> Status | None:
-        """What a job is at, by its files; None while it is being written."""
+        """Status of a job by its files; None while it is being written."""
         folder = self.folder / "jobs" / name
         stamp = _changed(f"{folder}"), _changed(f"{folder}/job.json")
         seen = self._untouched.pop(name, None)
         if seen is not None and seen[0] == stamp:
             self._untouched[name] = seen
             return seen[1]
-        asked = intake.read_json(folder / "job.json", MOST)
+        asked = intake.read_json(folder / "job.json", FILE_BYTES)
         if asked is None:
             return None
         command, demand = asked["command"], asked["demand"]
@@ -335,7 +296,6 @@ class LocalEngine:
             asked["constraint"],
             math.inf if asked["limit"] is None else asked["limit"],
             priority=asked.get("priority", 0.0),
-            minimum=asked.get("minimum", 0),
             work=asked.get("work", math.nan),
         )
         inside = os.listdir(folder)
@@ -462,7 +422,7 @@ class LocalEngine:
         self._ended.pop(name, None)
 
     def _read(self, path: Path) -> Any:
-        return intake.read_json(path, MOST)
+        return intake.read_json(path, FILE_BYTES)
 
     def _write(self, path: Path, content: Any, fenced: bool = False) -> None:
         """Into the folder of one job: what is wrong there is wrong with this job alone."""
@@ -488,10 +448,3 @@ def _group(pid: int) -> int:
         return os.getpgid(pid)
     except ProcessLookupError:
         return -1
-
-
-def _sizes(placed: Sequence[Placed]) -> dict[str, int]:
-    count: dict[str, int] = {}
-    for p in placed:
-        count[p.node] = count.get(p.node, 0) + p.tasks
-    return count

@@ -4,8 +4,8 @@ The rank's report is one JSON file, replaced as a whole: units of work done and 
 monotonic clock that they took. Where nothing tells the work, nothing is reported of it. Standard
 library only: this starts once for every rank of every job.
 
-Where the report goes is told by ``--report`` or ``GANGWISE_REPORTS``, a folder that the service
-can read; which rank this is by the engine's own variables (Slurm's, or ``GANGWISE_*``).
+The report goes into the folder of ``--report`` or ``GANGWISE_REPORTS``, which the service can read.
+The engine's own variables (Slurm's, or ``GANGWISE_*``) say which rank this is.
 """
 
 from __future__ import annotations
@@ -27,16 +27,10 @@ from typing import IO, Any, NamedTuple
 
 
 class Identity(NamedTuple):
-    """Which rank of which job this is.
-
-    Attributes
-    ----------
-    run : int
-        The cluster's own number of this start of the job.
-    """
+    """Which rank of which job this is."""
 
     job: str
-    run: int
+    run: int  # the cluster's own number of this start of the job
     rank: int
     node: str
 
@@ -57,7 +51,7 @@ class Identity(NamedTuple):
 
 
 def write_report(path: Path, content: dict[str, Any]) -> None:
-    """Whole or not at all; a full disk must not end the user's job."""
+    """Write a report whole or not at all; a full disk must not end the user's job."""
     side = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(side, "w", encoding="utf-8") as file:
@@ -68,7 +62,7 @@ def write_report(path: Path, content: dict[str, Any]) -> None:
 
 
 class Meter:
-    """Work done so far, and in how many seconds since the first that was seen of it.
+    """Measures work done, and the seconds that it took since its first unit.
 
     A command's start-up is no work: time counts from the first unit on, and so does work.
     """
@@ -93,7 +87,7 @@ class Meter:
 
 
 def sleeper(args: argparse.Namespace, meter: Meter, node: str) -> int:
-    """Pretended work: so many seconds of it at the speed that this node is said to have."""
+    """Simulate work: so many seconds of it, at the speed that this node is given."""
     file = os.environ.get("GANGWISE_SPEED_FILE", "").replace("{node}", node)
     speed = float(os.environ.get("GANGWISE_SPEED", "1"))
     done, last = 0.0, time.monotonic()
@@ -119,7 +113,7 @@ def last_number(path: Path) -> float | None:
 
 
 def count_lines(stream: IO[bytes], pattern: re.Pattern[str], meter: Meter) -> None:
-    """Pass output through; matching lines are units, or say in a group how many are done."""
+    """Pass output through; each matching line is a unit, or its group says how many are done."""
     seen = 0.0
     for line in stream:
         sys.stdout.buffer.write(line)

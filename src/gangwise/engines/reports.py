@@ -14,25 +14,17 @@ from pathlib import Path
 from gangwise.engines.engine import RankReport
 from gangwise.engines.intake import Unreadable, name, read_file, whole
 
-MOST = 64 * 1024  # bytes of a report that are read; a rank that writes more writes nonsense
-RANKS = 4096  # ranks of a job whose reports are read, the first ones
+REPORT_BYTES = 64 * 1024  # a rank that writes a longer report writes nonsense
+RANKS = 4096  # of so many ranks of a job, the first ones, reports are read
 
 
 def read_reports(
-    folder: Path, job: str, run: int, ranks: int, owner: int | None
+    folder: Path | str, job: str, run: int, ranks: int, owner: int | None
 ) -> tuple[RankReport, ...]:
     """Reports of the ranks of one start of a job, by rank; those that make no sense are left out.
 
-    Parameters
-    ----------
-    folder : path
-        ``GANGWISE_REPORTS`` of the ranks.
-    run : int
-        The cluster's number of this start of the job.
-    ranks : int
-        How many it has; no others are looked for.
-    owner : int, optional
-        Uid of the job's user, whose files count; those of nobody do where it is not known.
+    ``run`` is the cluster's number of this start, ``owner`` the uid of the job's user: only files
+    of this user count, and none where the user is not known.
     """
     if owner is None or "/" in job:
         return ()
@@ -47,7 +39,7 @@ def read_report(path: Path | str, owner: int | None) -> RankReport | None:
     ``owner`` is None where any is as good.
     """
     try:
-        file = read_file(path, MOST)
+        file = read_file(path, REPORT_BYTES)
         if file is None or owner not in (None, file.owner):
             return None
         content = json.loads(file.content)

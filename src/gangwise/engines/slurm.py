@@ -3,8 +3,8 @@
 A ``job_submit.lua`` gives jobs of one partition priority 0, so that users submit as ever and
 nothing starts; a placement is ``scontrol update reqnodelist=…`` and ``scontrol release``. What was
 placed, and the node list that the user asked for, are written into the job's AdminComment, so that
-any client finds and can undo it (:func:`detach`). Whom a user or an administrator holds stays held;
-a job that asks for what is not modelled is released untouched, and Slurm's own scheduler has it.
+any client finds and can undo it (:func:`detach`). A job that a user or an administrator holds stays
+held; one that asks for what is not modelled is released untouched, for Slurm's own scheduler.
 
 Tasks are ranks (``-n``), or shares of nodes where a job has a number of nodes or asks for devices
 by node (``-N 2 --gres=gpu:4``: two tasks of 4 GPUs on different nodes). Slurm starts a gang on
@@ -27,7 +27,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, InitVar, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +37,7 @@ from gangwise.engines import intake
 from gangwise.engines.engine import (
     ENDED,
     Capabilities,
+    Changes,
     EngineEvent,
     EngineJob,
     EngineNode,
@@ -45,11 +46,10 @@ from gangwise.engines.engine import (
     RankReport,
     Status,
     check_placement,
-    differences,
 )
 from gangwise.engines.leader import ReservationLeader
 from gangwise.engines.reports import read_reports
-from gangwise.engines.slurm_listing import ASLEEP, PACE, SHARE, WHOLE, Cost, Listing
+from gangwise.engines.slurm_listing import ON_NODES, PACE, SHARE, WHOLE, Cost, Listing
 from gangwise.engines.slurm_requests import (
     Mark,
     Request,
@@ -80,75 +80,43 @@ PHASES: dict[str, Phase] = {
     "REVOKED": "cancelled",
 }
 UNSTARTED = 3  # placements that Slurm refuses, or does not start, before it is left the job
-LISTS = 1000  # node lists of waiting jobs that are told apart
+LISTS = 1000  # node lists of waiting jobs that are kept apart
 LISTED = ("among:", "not among:")
 """Nodes carry labels of these kinds: which lists they are in, that jobs ask for or exclude."""
 LATER = "it is not to begin yet"
 TAKES_TASKS = ("idle", "mixed", "allocated", "completing", "planned")
 
 
+@dataclass(eq=False, repr=False)
 class SlurmEngine:
-    """A Slurm cluster, by its commands.
-
-    Parameters
-    ----------
-    partition : str
-        Whose jobs are held and placed here. Those of others are only seen.
-    reports : path, optional
-        Folder where ranks under ``gangwise rank`` report, seen from here and from the nodes.
-    labels : mapping or str, optional
-        Label → features that are its values, such as ``{"model": ("a100", "v100")}``, or in words
-        ``model=a100/v100;rack=r1/r2``. Other features are labels whose value is ``yes``.
-    job_type : {"name", "user", "account", "comment"}
-        What of a job is its type.
-    watch : bool
-        Take jobs of all partitions as given, as for shadow mode: nothing is held or changed.
-    poll : float
-        Seconds between looks at the queue.
-    environment : mapping, optional
-        For Slurm's commands; ``SLURM_CONF`` for example.
-
-    Raises
-    ------
-    EngineError
-        When Slurm's commands are not there.
-    """
+    """A Slurm cluster, by its commands; raises EngineError when these are not there."""
 
     name = "slurm"
-    watch = False
-    _nodes_listed: Any = None
-    _leader: ReservationLeader | None = None  # nobody else acts, unless told to lead
-    capabilities = Capabilities(
-        gang_native=True,
-        moldable=False,
-        preempt=True,
-        device_ids=False,
-        held_queue=True,
-        start_latency=1.0,
-        exact_split=False,
-    )
+    capabilities = Capabilities(start_latency=1.0, exact_split=False)
 
-    def __init__(
-        self,
-        partition: str = "gangwise",
-        reports: Path | str | None = None,
-        *,
-        labels: Mapping[str, Sequence[str]] | str | None = None,
-        job_type: str = "name",
-        watch: bool = False,
-        poll: float = 0.5,
-        environment: Mapping[str, str] | None = None,
-    ):
-        self.partition = partition
-        self.reports = None if reports is None else Path(reports)
-        self.job_type, self.watch, self.poll = job_type, watch, poll
-        self._values = {v: label for label, vs in labels_of(labels).items() for v in vs}
+    partition: str = "gangwise"
+    """Whose jobs are held and placed here. Those of other partitions are only seen."""
+    reports: Path | str | None = None
+    """Folder where ranks under ``gangwise rank`` report, seen from here and from the nodes."""
+    _: KW_ONLY
+    labels: Mapping[str, Sequence[str]] | str | None = None
+    """Label → features that are its values, such as ``{"model": ("a100", "v100")}``, or in words
+    ``model=a100/v100;rack=r1/r2``. Other features are labels whose value is ``yes``."""
+    job_type: str = "name"  # what of a job is its type: name, user, account or comment
+    watch: bool = False
+    """Take jobs of all partitions as given, as for shadow mode: nothing is held or changed."""
+    poll: float = 0.5  # seconds between looks at the queue
+    environment: InitVar[Mapping[str, str] | None] = None
+    """For Slurm's commands; ``SLURM_CONF`` for example."""
+
+    def __post_init__(self, environment: Mapping[str, str] | None) -> None:
+        self._values = {v: label for label, vs in labels_of(self.labels).items() for v in vs}
         self._environment = {**os.environ, **(environment or {})}
-        self._reported: dict[str, Status] = {}
-        self._was_up: dict[str, bool] = {}
+        self._leader: ReservationLeader | None = None  # None: nobody else acts here
+        self._nodes_listed: Any = None
+        self._changes = Changes(self._ranks)
         self._runs: dict[str, Run] = {}
         self._where: dict[str, tuple[Placed, ...]] = {}
-        self._reports: dict[str, tuple[RankReport, ...]] = {}
         self._table: dict[str, Status] = {}
         self._rows: dict[str, Mapping[str, Any]] = {}  # of the JSON
         self._read_as: dict[str, tuple[str, str]] = {}  # how they were listed then
@@ -171,8 +139,8 @@ class SlurmEngine:
         """Change jobs only while this is the one leader of the cluster.
 
         This needs an administrator's rights, as AdminComment does. Slurm itself never starts a job
-        twice: one who was stopped between looking at its clock and its command can at most choose
-        other nodes for a job that waits.
+        twice: a leader that was stopped between looking at its clock and its command can at most
+        choose other nodes for a job that waits.
         """
         self._leader = ReservationLeader(self._run)
 
@@ -206,7 +174,7 @@ class SlurmEngine:
         return list(found)
 
     def _reservations(self) -> dict[str, str]:
-        """Nodes of reservations that hold now; ``sinfo`` says so some seconds later."""
+        """Node → reservation that holds now; ``sinfo`` says so only some seconds later."""
         found: dict[str, str] = {}
         with contextlib.suppress(_RefusedError):
             for line in self._run("scontrol", "-o", "show", "reservation").splitlines():
@@ -330,19 +298,14 @@ class SlurmEngine:
         """Give the pending jobs back to Slurm, each as its user wrote it.
 
         Needs nothing but Slurm: what was asked for stands in the jobs' AdminComment. Killed at any
-        line, it is completed by the next call. Who runs, runs on.
-
-        Returns
-        -------
-        dict
-            Job → what became of it.
+        line, it is completed by the next call. Who runs, runs on. Returns what became of each job.
         """
         done: dict[str, str] = {}
         for row in self._json("squeue", "jobs", "--states=all"):
             mark = self.quarantine.read("job", str(row.get("job_id")), partial(Mark.of, row))
             states = {word.upper() for word in words(row.get("job_state"))}
             mine = mark is not None and not states.isdisjoint(("PENDING", "REQUEUED"))
-            if mark is None or not mine or states & set(ASLEEP):
+            if mark is None or not mine or states & set(ON_NODES):
                 continue
             job, held = _id(row), number(row.get("priority"), 1) == 0
             by_hand = mark.by_hand or (held and mark.attempt > 0 and mark.state != "held")
@@ -357,7 +320,7 @@ class SlurmEngine:
         return done
 
     def survey(self) -> tuple[list[str], dict[str, str]]:
-        """What would be left alone: of the configuration, in words, and job by job; looks only."""
+        """Remarks on the configuration, and why jobs would be left alone; changes nothing."""
         remarks, alone = [], {}
         printed = self._run("scontrol", "show", "config")
         config = dict(re.findall(r"(?m)^(\w+)\s*= (.*?)\s*$", printed))
@@ -436,7 +399,7 @@ class SlurmEngine:
     def _read_table(self, whole: bool | None = None) -> None:
         """The table as it is listed; by the JSON where that is asked for, or due."""
         listing = None
-        with self._listing_cost, contextlib.suppress(_RefusedError):  # who knows no such field
+        with self._listing_cost, contextlib.suppress(_RefusedError):  # an unknown field
             listing = self._listing.read()
         self._seen = time.monotonic()
         if listing is None:
@@ -494,7 +457,7 @@ class SlurmEngine:
         with self._whole_cost:
             listing = self._json("squeue", "jobs", "--states=all")
             self.quarantine.sift("comment of job", listing, _work, _id)
-            found = self.quarantine.sift("job", listing, read, _id, self._reported)
+            found = self.quarantine.sift("job", listing, read, _id, self._changes.table)
             found = intake.distinct(found, lambda row: row.job.id, self.quarantine, "job")
             self._table, self._rows = {row.job.id: row for row in found}, rows
         self._read_as = {name: listed.what for name, listed in self._listing.jobs.items()}
@@ -506,22 +469,12 @@ class SlurmEngine:
         self._looked = self._seen
         table = dict(self._table)
         up = {node.name: node.up for node in self._nodes}
-        now = time.time()
-        found = differences(self._reported, table, self._was_up, up, now, self._ranks)
-        self._reported, self._was_up = table, up
+        found = self._changes.look(table, up)
         for name in list(self._runs):
             if name not in table:
-                for known in (self._runs, self._where, self._reports, self._unstarted):
+                for known in (self._runs, self._where, self._unstarted):
                     known.pop(name, None)
         self._left = {name: why for name, why in self._left.items() if name in table}
-        if self.reports is None:
-            return found
-        for row in table.values():
-            if row.phase == "running" and not row.foreign:
-                ranks = self._ranks(row)
-                if ranks and ranks != self._reports.get(row.job.id):
-                    self._reports[row.job.id] = ranks
-                    found.append(EngineEvent("measured", now, row.job.id, row.attempt, ranks=ranks))
         return found
 
     def _ranks(self, row: Status) -> tuple[RankReport, ...]:
@@ -542,7 +495,7 @@ class SlurmEngine:
             request = Request.of(row, mark)
             job = self.job(name, row, request)
         except Exception:
-            if (known := self._reported.get(name)) is None:
+            if (known := self._changes.table.get(name)) is None:
                 raise
             job, request = known.job, self._runs[name].request  # as it was submitted
         ranks = request.ranks * request.tasks
@@ -553,7 +506,7 @@ class SlurmEngine:
         detail = "" if detail == "None" else detail
         if "PENDING" not in states:
             self._left.pop(name, None)
-        if any(state in ASLEEP for state in states):
+        if any(state in ON_NODES for state in states):
             placed = allocation(row, job) or self._where.get(name, ())
             self._where[name] = placed
             if not self.watch and not attempt:
@@ -565,7 +518,8 @@ class SlurmEngine:
             return Status(job, "running", attempt, placed, started, foreign=foreign)
         if "PENDING" in states or "REQUEUED" in states:
             if self.watch:
-                by_hand = held and (mark is NO_MARK or mark.by_hand) and name not in self._reported
+                unknown = name not in self._changes.table
+                by_hand = held and unknown and (mark is NO_MARK or mark.by_hand)
                 waits = by_hand or self._waits_for(row)  # for what is nobody's to give
                 return None if waits else Status(job, "pending", attempt, detail=detail)
             if foreign:
@@ -592,7 +546,7 @@ class SlurmEngine:
         return Status(job, phase, attempt, placed, *times, why, foreign)
 
     def _alone(self, row: Mapping[str, Any], job: EngineJob, mark: Mark, held: bool) -> str:
-        """Why a pending job is left as it is; empty where it is to be placed here, or is placed.
+        """Why a pending job is left alone; empty where it is placed here, or is to be.
 
         One that only this engine or ``job_submit.lua`` holds is then released, untouched.
         """
@@ -698,7 +652,7 @@ class SlurmEngine:
     def _change(self, *words: str) -> None:
         """Run ``scontrol``; a job that is not there any more, or refused, is a rejection."""
         if self.watch:
-            raise Rejected(f"scontrol {words[0]} is not for who only watches")
+            raise Rejected(f"scontrol {words[0]} changes the cluster, which is only watched")
         if self._leader is not None:
             self._leader.check()
         self._again.add(words[1].removeprefix("jobid="))
@@ -709,13 +663,13 @@ class SlurmEngine:
 
     def _hold(self, job: str) -> None:
         """Hold a job that was placed; its request is as the user wrote it."""
-        mark = self._runs[job].mark.become(state="held")
+        mark = replace(self._runs[job].mark, state="held")
         was = f"reqnodelist={mark.required}"
         self._change("update", f"jobid={job}", "priority=0", f"admincomment={mark}", was)
 
     def _requeue(self, job: str) -> None:
         """Take a running job off its nodes, and hold it."""
-        mark = self._runs[job].mark.become(state="held")
+        mark = replace(self._runs[job].mark, state="held")
         self._change("update", f"jobid={job}", f"admincomment={mark}")
         self._change("requeuehold", job)
 
@@ -750,11 +704,11 @@ class SlurmEngine:
 
 
 class Run(NamedTuple):
-    """A job now: how often it was restarted, its ranks, its user's uid, request and mark."""
+    """What was last read of a job, beside its row of the table."""
 
-    restarts: int
+    restarts: int  # how often it was restarted
     ranks: int
-    owner: int | None
+    owner: int | None  # uid of its user
     request: Request
     mark: Mark
 
@@ -833,7 +787,7 @@ def _owner(row: Mapping[str, Any]) -> int | None:
 
 
 def _work(row: Mapping[str, Any]) -> float:
-    """What a job's comment says of its work; NaN for nothing."""
+    """The work that a job's comment declares, in seconds; NaN for none."""
     comment = row.get("comment")
     found = re.search(r"\bwork=([^\s,;]+)", comment) if isinstance(comment, str) else None
     if found is None:

@@ -2,8 +2,8 @@
 
 ``squeue --json`` of 10,000 jobs takes 1.6 s of a processor, a listing by format .08 s. So each look
 is a listing; the JSON is read for new jobs and changed requests, a tenth of the time at most, and
-now and then. What users write can look like anything, so fields end in a random word, which
-``squeue`` is told by its environment, unseen by users.
+now and then. What users write can look like anything, so fields end in a random word; ``squeue``
+gets it through its environment, where users do not see it.
 """
 
 from __future__ import annotations
@@ -40,18 +40,21 @@ SHARE = 10.0
 """Seconds between two readings of the JSON, by a second of the processor that one takes."""
 PACE = 20.0
 """Seconds between two listings, likewise: slurmctld is as busy with one as ``squeue``."""
-ASLEEP = ("COMPLETING", "RUNNING", "CONFIGURING", "SUSPENDED", "STAGE_OUT", "SIGNALING", "STOPPED")
+ON_NODES = {
+    *("COMPLETING", "RUNNING", "CONFIGURING", "SUSPENDED", "STAGE_OUT", "SIGNALING", "STOPPED")
+}
+"""States of a job that has nodes."""
 
 
 class Listed(NamedTuple):
-    """A job as it was listed: what it is at, in words of the JSON, and its request as a text."""
+    """A job as it was listed: its state, by the names of the JSON, and its request as text."""
 
     at: Mapping[str, Any]
     request: str
 
     @property
     def runs(self) -> bool:
-        return self.at["job_state"] in ASLEEP
+        return self.at["job_state"] in ON_NODES
 
     @property
     def what(self) -> tuple[str, str]:
@@ -62,10 +65,7 @@ class Listed(NamedTuple):
 class Listing:
     """The listing of all jobs, by :meth:`read`; ``jobs`` has how each was listed last.
 
-    Parameters
-    ----------
-    run : callable
-        Runs a program of Slurm's, with more of an environment, and gives its output.
+    ``run`` runs a program of Slurm's, with ``more`` of an environment, and gives its output.
     """
 
     def __init__(self, run: Callable[..., str]):
@@ -75,18 +75,12 @@ class Listing:
         self._field, self._end = f"{word}f", f"{word}e"
         names = ("jobid", *STATE, *REQUEST)
         form = ",".join(f"{name}:0{self._field}" for name in names)
-        self._told = {"SQUEUE_FORMAT2": f"{form[: -len(self._field)]}{self._end}"}
-        self._told["SLURM_TIME_FORMAT"] = "%s"
+        self._variables = {"SQUEUE_FORMAT2": f"{form[: -len(self._field)]}{self._end}"}
+        self._variables["SLURM_TIME_FORMAT"] = "%s"
 
     def read(self) -> tuple[set[str], set[str]] | None:
-        """Jobs that are new or not as before, and jobs that are gone; None where none is listed.
-
-        Raises
-        ------
-        EngineError
-            When Slurm does not answer.
-        """
-        text = self._run("squeue", "--noheader", "--all", "--states=all", more=self._told)
+        """Jobs that are new or not as before, and jobs that are gone; None where none is listed."""
+        text = self._run("squeue", "--noheader", "--all", "--states=all", more=self._variables)
         rows: dict[str, str] = {}
         *parts, rest = text.split(f"{self._end}\n")
         if rest:
@@ -122,7 +116,7 @@ class Listing:
 
 
 class Cost:
-    """How long a processor takes for something, of this thread and the programs that it ran."""
+    """Measures the processor time of a block: of this thread and the programs that it ran."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

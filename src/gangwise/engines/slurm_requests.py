@@ -8,8 +8,8 @@ is not modelled is left to Slurm's own scheduler, untouched; the table is in doc
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 NOT_MODELLED = {
@@ -37,10 +37,10 @@ NOT_MODELLED = {
     "minimum_tmp_disk_per_node": "it asks for temporary disk",
     "time_minimum": "it says a least time limit",
 }
-"""Fields of ``squeue --json`` that say something, and what the job is then told to ask for."""
+"""Fields of ``squeue --json``, and why a job in which one of them says something is left alone."""
 FLAGS = {"SPREAD_JOB", "USE_MIN_NODES", "GRES_ENFORCE_BIND", "GRES_DISABLE_BIND"}
-"""Those that choose nodes."""
-LONGEST = 100_000  # nodes of a list
+"""Flags of a job that choose its nodes."""
+LONGEST = 100_000  # most nodes of a list
 
 MARK = re.compile(
     r"(byhand )?gangwise(?: attempt=(\d+) restarts=(\d+) on=(\S*)(?: for=(\S*) nodes=(\d+))?)?"
@@ -51,30 +51,16 @@ MARK = re.compile(
 
 @dataclass(frozen=True)
 class Mark:
-    """What stands in a job's AdminComment, so that anybody finds it and can undo it.
+    """What stands in a job's AdminComment, so that anybody finds it and can undo it."""
 
-    Attributes
-    ----------
-    attempt, restarts, on : int, int, str
-        The latest placement, how often the job had been restarted by then, tasks by node.
-    required, nodes : str, int
-        The node list that the user asked for, and how many nodes; empty and 0 for any.
-    state : {"", "held", "left"}
-        Held by this engine after a placement; left to Slurm's own scheduler.
-    by_hand : bool
-        A user or an administrator holds it: ``job_submit.lua`` writes that.
-    text : str
-        The site's own AdminComment.
-    """
-
-    attempt: int = 0
-    restarts: int = 0
-    on: str = ""
-    required: str = ""
-    nodes: int = 0
-    state: str = ""
-    by_hand: bool = False
-    text: str = ""
+    attempt: int = 0  # the latest placement
+    restarts: int = 0  # how often the job had been restarted by then
+    on: str = ""  # tasks by node
+    required: str = ""  # the node list that the user asked for; empty for any
+    nodes: int = 0  # and how many nodes; 0 for any
+    state: str = ""  # "held" by this engine after a placement, "left" to Slurm's own scheduler
+    by_hand: bool = False  # a user or an administrator holds it: ``job_submit.lua`` writes that
+    text: str = ""  # the site's own AdminComment
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Mark | None:
@@ -102,9 +88,6 @@ class Mark:
         words += [self.state] * bool(self.state)
         return " ".join(words + ["|", self.text] * bool(self.text))
 
-    def become(self, **fields: Any) -> Mark:
-        return replace(self, **fields)
-
 
 def nothing(value: Any) -> bool:
     """Whether a field is unset, in either dialect of the JSON."""
@@ -115,39 +98,21 @@ def nothing(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Request:
-    """Tasks of a job, as they are placed: ranks, or shares of nodes.
-
-    Attributes
-    ----------
-    ranks : int
-        Of each task: 1, or those of a share.
-    cpus : int
-        Of a rank.
-    demand : mapping
-        Whole devices of a task; memory in MiB.
-    per_node : int
-        Most tasks on a node, 0 for as many as fit.
-    nodes : int
-        How many nodes it must get; 0 where any number will do.
-    required, excluded : str
-        Lists of nodes.
-    why : str
-        What of the request is not modelled; empty where all of it is.
-    """
+    """Tasks of a job, as they are placed: ranks, or shares of nodes."""
 
     tasks: int
-    ranks: int
-    cpus: int
-    demand: Mapping[str, int]
-    per_node: int
-    nodes: int
-    required: str
+    ranks: int  # of each task: 1, or those of a share
+    cpus: int  # of a rank
+    demand: Mapping[str, int]  # whole devices of a task; memory in MiB
+    per_node: int  # most tasks on a node, 0 for as many as fit
+    nodes: int  # how many nodes it must get; 0 where any number will do
+    required: str  # list of nodes, as ``excluded``
     excluded: str
-    why: str
+    why: str  # what of the request is not modelled; empty where all of it is
 
     @classmethod
     def of(cls, row: Mapping[str, Any], mark: Mark | None) -> Request:
-        """Of a row of ``squeue``.
+        """The request in a row of ``squeue``.
 
         A job with a fixed number of nodes, or with devices or memory by node, is placed in shares:
         as many tasks as nodes, one to a node. Other jobs are placed rank by rank.
@@ -216,10 +181,10 @@ class Request:
 
 
 def waits_for(row: Mapping[str, Any], now: float) -> str:
-    """What a job waits for that is nobody's to give: another job, or its time; empty for none.
+    """What a job waits for that no scheduler can give it: another job, or its time; else empty.
 
-    Of a job that is held its start is what ``--begin`` said; of another it is Slurm's forecast.
-    Slurm gives a requeued job a time of its own, which is no wish.
+    The start of a held job is what ``--begin`` said; of another it is Slurm's forecast. Slurm gives
+    a requeued job a time of its own, for which no user has asked.
     """
     if not nothing(row.get("dependency")):
         return "it waits for its dependency"
@@ -231,38 +196,42 @@ def waits_for(row: Mapping[str, Any], now: float) -> str:
     return ""
 
 
+def gres_words(text: str) -> Iterator[tuple[str, str, int]]:
+    """Device type, kind and number of each word of a list of devices.
+
+    >>> list(gres_words("gpu:a100:4(S:0-1),gres:gpu:2,gres/gpu=2"))
+    [('gpu', 'a100', 4), ('gpu', '', 2), ('gpu', '', 2)]
+    """
+    for word in re.sub(r"\([^)]*\)", "", text).split(","):
+        device, *more = re.split(r"[:=]", re.sub(r"^gres[:/]", "", word.strip()))
+        if not device or device in ("N/A", "null", "cpu", "mem", "node", "billing"):
+            continue
+        if "/" not in device:  # others, such as licences, are no devices
+            kind = more[0] if more and not more[0].isdigit() else ""
+            yield device, kind, int(more[-1]) if more and more[-1].isdigit() else 1
+
+
 def types_of(text: str) -> dict[str, set[str]]:
-    """Device type → kinds of it that are named, in words as for :func:`gres`.
+    """Device type → kinds of it that are named; an empty one where none is.
 
     >>> types_of("gpu:a100:4(S:0-1),gpu:2") == {"gpu": {"a100", ""}}
     True
     """
     found: dict[str, set[str]] = {}
-    for word in re.sub(r"\([^)]*\)", "", text).split(","):
-        parts = re.split(r"[:=]", re.sub(r"^gres[:/]", "", word.strip()))
-        kind = parts[1] if len(parts) > 1 and not parts[1].isdigit() else ""
-        if parts[0] and parts[0] not in ("N/A", "null"):
-            found.setdefault(parts[0], set()).add(kind)
+    for device, kind, _ in gres_words(text):
+        found.setdefault(device, set()).add(kind)
     return found
 
 
 def gres(text: str) -> dict[str, int]:
-    """Device type → how many, of ``gpu:a100:4``, ``gres:gpu:2``, ``gres/gpu=2``, ``gpu:4(S:0)``.
+    """Device type → how many.
 
     >>> gres("gpu:a100:4(S:0-1),craynetwork:2")
     {'gpu': 4, 'craynetwork': 2}
-    >>> gres("gres/gpu:a100=2")
-    {'gpu': 2}
     """
     found: dict[str, int] = {}
-    for word in re.sub(r"\([^)]*\)", "", text).split(","):
-        word = re.sub(r"^gres[:/]", "", word.strip())
-        if not word or word in ("N/A", "null"):
-            continue
-        parts = re.split(r"[:=]", word)
-        amount = parts[-1] if len(parts) > 1 and parts[-1].isdigit() else "1"
-        if "/" not in parts[0] and parts[0] not in ("cpu", "mem", "node", "billing"):
-            found[parts[0]] = found.get(parts[0], 0) + int(amount)
+    for device, _, amount in gres_words(text):
+        found[device] = found.get(device, 0) + amount
     return found
 
 

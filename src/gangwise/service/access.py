@@ -14,12 +14,9 @@ Role = Literal["reader", "operator"]
 
 
 def read_tokens(file: Path | str) -> dict[str, Role]:
-    """Tokens by their SHA-256, out of lines ``reader TOKEN`` and ``operator TOKEN``.
+    """Roles by the SHA-256 of their tokens, from lines ``reader TOKEN`` and ``operator TOKEN``.
 
-    Raises
-    ------
-    ScenarioError
-        When others may read the file, or a line is not of that form.
+    Raises ScenarioError when others may read the file, or a line is not of that form.
     """
     path = Path(file)
     try:

@@ -16,7 +16,7 @@ baseline's mean completion time, has the interval
 
     s ± ((1.96 sd over rounds)² + error²)^½,
 
-and where that contains 0, no saving is told.
+and where that contains 0, no saving is reported.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ import numpy as np
 from gangwise.core.arrays import Floats
 from gangwise.core.checkpoints import read_checkpoint
 from gangwise.core.errors import ScenarioError
+from gangwise.engines.engine import Placed
 from gangwise.jobs.model import Conditions, Jobs, Nodes, Shape
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import fresh
@@ -61,22 +62,10 @@ def monday(now: float) -> float:
 def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS) -> dict[str, Any]:
     """What a service's scheduler saves, from the service's folder.
 
-    Parameters
-    ----------
-    since : float, optional
-        Jobs submitted from then on count (seconds since 1970); the last Monday by default, and
-        never before the service began. Earlier ones that ended later are played, for they were in
-        the way.
-
-    Returns
-    -------
-    dict
-        ``told`` is the account in a sentence; times in seconds, savings and errors as shares.
-
-    Raises
-    ------
-    ScenarioError
-        When too few jobs have ended.
+    Jobs submitted ``since`` then count (seconds since 1970): since the last Monday by default, and
+    never before the service began. Earlier ones that ended later are played, for they were in the
+    way. Of what is returned, ``told`` is the account in a sentence; times are in seconds, savings
+    and errors are shares. Raises ScenarioError when too few jobs have ended.
     """
     folder = Path(folder)
     (ledger, _), _ = read_checkpoint(folder / CHECKPOINT)
@@ -103,17 +92,13 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
     there = np.append(counted, np.zeros(len(present), bool))
     ended = [np.isfinite(found[1]) for rounds_ in times.values() for found in rounds_]
     played = there & np.all(ended, axis=0)
+    over = [row for row, p in zip(rows, played, strict=False) if p]
     happened = np.array(
-        [
-            [row["first"] - row["submitted"], row["ended"] - row["submitted"]]
-            for row, p in zip(rows, played, strict=False)
-            if p
-        ]
+        [[row["first"] - row["submitted"], row["ended"] - row["submitted"]] for row in over]
     )
     only = {who: np.array(found)[:, :, played] for who, found in times.items()}
     own = only["scheduler" if ledger.act else "baseline"]
-    by = [row["by"] for row, p in zip(rows, played, strict=False) if p]
-    ran = np.log([r["ended"] - r["started"] for r, p in zip(rows, played, strict=False) if p])
+    ran = np.log([row["ended"] - row["started"] for row in over])
     result: dict[str, Any] = {
         "since": since,
         "jobs": int(played.sum()),
@@ -122,7 +107,7 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
         **{who: _summary(found[:, :2].mean(axis=2)) for who, found in only.items()},
         "error": float(own[:, 1].mean() / happened[:, 1].mean() - 1.0),
         "latency": {who: float(np.mean(d[0]) + np.mean(d[1])) for who, d in delays.items()},
-        **_saving(only, own, happened[:, 1], by, ran),
+        **_saving(only, own, happened[:, 1], [row["by"] for row in over], ran),
         "slow_nodes": [s.node for s in ledger.slow_nodes()],
         "changed_nodes": [ledger.books.nodes.names[change.node] for change in before],
     }
@@ -138,7 +123,6 @@ def _simulated(
     rounds: int,
 ) -> dict[str, list[Floats]]:
     """Wait, completion and run by row, in each round of draws, under both schedulers."""
-    assert ledger.books is not None
     sides = {"scheduler": ledger.scheduler, "baseline": ledger.baseline}
     times: dict[str, list[Floats]] = {who: [] for who in sides}
     for number in range(rounds):
@@ -147,7 +131,7 @@ def _simulated(
             hold, late = _drawn_latencies(*delays[who], len(rows), rng)
             jobs, conditions = drawn(ledger, rows, before, rng, late)
             options = Options(latency=hold)
-            s = simulate_jobs(jobs, ledger.books.nodes, fresh(decides), conditions, options)
+            s = simulate_jobs(jobs, ledger.open_books.nodes, fresh(decides), conditions, options)
             submit = jobs.submit - late[jobs.row]
             found = np.full((3, len(rows)), np.nan)
             found[:, jobs.row] = s.start - submit, s.end - submit, s.end - s.last_start
@@ -186,7 +170,6 @@ def latencies(
     ledger: Ledger, rows: Sequence[dict[str, Any]], declared: float
 ) -> dict[str, tuple[Floats, Floats]]:
     """Seconds for which starts hold devices, and until jobs are decided on: measured, by side."""
-    assert ledger.books is not None
     assert ledger.empty is not None
     hold = np.array([r["first"] - r["body"]["held"] for r in rows if r["body"]["attempt"] == 1])
     ends = np.array([r["ended"] for r in rows])
@@ -199,7 +182,8 @@ def latencies(
             continue
         books = ledger.empty.copy()
         for i in np.flatnonzero((held <= at) & (ends > at)).tolist():
-            books.take(_shape(ledger, rows[i]), _pieces(ledger, rows[i]), -1)
+            pieces = ledger.pieces([Placed(*p) for p in rows[i]["body"]["placed"]])
+            books.take(_shape(ledger, rows[i]), pieces, -1)
         if books.fits(_shape(ledger, row)).sum() >= row["tasks"]:
             prompt.append(max(row["body"]["held"] - at, 0.0))
     late = np.array(prompt) if prompt else np.zeros(1)
@@ -213,23 +197,16 @@ def _drawn_latencies(
     hold: Floats, late: Floats, count: int, rng: np.random.Generator
 ) -> tuple[float, Floats]:
     """Mean of a sample, held by every start; and for each job, what comes before it."""
-    least = float(
-        np.quantile(late, 0.05)
-    )  # a job whose room comes later is decided on so late, too
+    # A job whose room comes later is decided on so late, too.
+    least = float(np.quantile(late, 0.05))
     sample = float(rng.choice(hold, hold.size).mean())
     return sample + least, np.maximum(rng.choice(late, count) - least, 0.0)
 
 
 def _shape(ledger: Ledger, row: dict[str, Any]) -> Shape:
-    assert ledger.books is not None
     b = row["body"]
-    demand = tuple(b["demand"].get(k, 0) for k in ledger.books.nodes.devices)
+    demand = tuple(b["demand"].get(k, 0) for k in ledger.open_books.nodes.devices)
     return Shape(demand, b["per_node"], tuple(sorted(b["constraint"].items())))
-
-
-def _pieces(ledger: Ledger, row: dict[str, Any]) -> list[tuple[int, int, int]]:
-    at = ledger.places
-    return [(at[p[0]], p[1], 0) for p in row["body"]["placed"] if p[0] in at]
 
 
 def present_rows(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -253,9 +230,8 @@ def account_sentence(result: dict[str, Any], act: bool) -> str:
         what = f"the model's error, {100 * half:.0f} %, is as large as any saving"
         what = f"whether deciding here saves time cannot be told: {what}"
     else:
-        word = (
-            ("saves" if act else "would save") if saving > 0 else ("costs" if act else "would cost")
-        )
+        word = "save" if saving > 0 else "cost"
+        word = f"{word}s" if act else f"would {word}"
         what = (
             f"deciding here {word} {100 * abs(saving):.0f} ± {100 * half:.0f} % of the completion "
             f"time: simulated {lasting(s['completion'])}, with {other} {lasting(b['completion'])}"
@@ -293,14 +269,13 @@ def _summary(means: Floats) -> dict[str, float]:
 
 
 def believed(ledger: Ledger, names: Sequence[str]) -> tuple[Floats, Floats]:
-    """Log rates that are believed now, and how sure that is: mean and sd, both [L, N].
+    """Mean and standard deviation, both [L, N], of the log rates that are believed now.
 
     Declared rates where nothing is learned.
     """
-    assert ledger.books is not None
-    mean = np.log(ledger.books.nodes.declared(names))
+    mean = np.log(ledger.open_books.nodes.declared(names))
     sd = np.zeros(mean.shape)
-    learner: Any = getattr(getattr(ledger.scheduler, "choice", None), "rates", None)
+    learner = ledger.learned
     if hasattr(learner, "estimate"):
         for l, name in enumerate(names):
             if name in learner.types:
@@ -340,15 +315,10 @@ def drawn(
 ) -> tuple[Jobs, Conditions]:
     """Jobs of the history, and a draw of the rates that are believed, or their means.
 
-    Parameters
-    ----------
-    before : sequence of Change
-        What :func:`changed` found.
-    late : ndarray, optional
-        Seconds after its submission at which each job is decided on.
+    ``before`` is what :func:`changed` found; each job is decided on ``late`` seconds [J] after its
+    submission.
     """
-    assert ledger.books is not None
-    nodes: Nodes = ledger.books.nodes
+    nodes: Nodes = ledger.open_books.nodes
     types = _types(ledger, rows)
     names = sorted(set(types))
     rates, sd = believed(ledger, names)

@@ -10,7 +10,7 @@ import hmac
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
@@ -72,7 +72,7 @@ class Trouble(Shown):
 
 
 class Health(Shown):
-    """How the service and its cluster are."""
+    """State of the service and its cluster."""
 
     well: bool
     age: float | None = Field(description="Seconds since the service last said anything.")
@@ -146,7 +146,7 @@ class Decision(Shown):
 
 
 class TypeRates(Shown):
-    """Rates of a job type, one a node."""
+    """Rates of a job type, one for each node."""
 
     job_type: str
     rate: list[float | None]
@@ -163,7 +163,7 @@ class Rates(Shown):
 
 
 class Piece(Shown):
-    """A gang on a node, for some time."""
+    """Tasks of a gang that ran on a node for some time."""
 
     job: str
     job_type: str
@@ -177,7 +177,7 @@ class Piece(Shown):
 
 
 class Timeline(Shown):
-    """Who ran where."""
+    """Gangs that ran lately, node by node."""
 
     now: float
     since: float
@@ -185,7 +185,7 @@ class Timeline(Shown):
 
 
 class Problem(BaseModel):
-    """Why not."""
+    """Why a request was refused, or failed."""
 
     detail: Any
 
@@ -198,7 +198,7 @@ class Cancel(BaseModel):
 
 
 class Pause(BaseModel):
-    """Whether nothing is to be placed."""
+    """Whether placing is to be paused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     paused: bool
@@ -238,14 +238,9 @@ class WishShown(BaseModel):
 
 
 class Guard:
-    """Who may, how often and how much, before anything of a request is read but its head.
+    """Checks tokens, rates and sizes before the application sees a request.
 
-    Parameters
-    ----------
-    tokens : mapping
-        As :func:`gangwise.service.listening.read_tokens` gives them.
-    private : bool
-        Reading needs a token.
+    ``tokens`` are as :func:`read_tokens` gives them; where it is ``private``, reading needs one.
     """
 
     def __init__(self, app: ASGIApp, tokens: dict[str, Role], private: bool):
@@ -286,14 +281,14 @@ class Guard:
     def _refused(self, scope: Scope) -> tuple[int, str] | None:
         """Status and reason of a refusal that the head alone decides."""
         given = [v for k, v in scope["headers"] if k == b"authorization"]
-        who, role = str((scope.get("client") or ("",))[0]), None
+        client, role = str((scope.get("client") or ("",))[0]), None
         if given:
             kind, _, token = given[0].decode("latin-1").partition(" ")
             hashed = digest(token.strip())
             for each, its in self._tokens.items():
                 if hmac.compare_digest(each, hashed):
-                    who, role = each, its
-        if not self._often(who):
+                    client, role = each, its
+        if not self._often(client):
             return 429, f"more than {RATE:g} requests a second"
         if given and (role is None or kind.lower() != "bearer"):
             return 401, "this token is not known; give Authorization: Bearer TOKEN"
@@ -306,18 +301,18 @@ class Guard:
             return 401, "reading needs a token here"
         return None
 
-    def _often(self, who: str) -> bool:
+    def _often(self, client: str) -> bool:
         """Whether a client has a request left (a bucket that fills at a rate)."""
         now = time.monotonic()
-        left, since = self._left.pop(who, (BURST, now))
+        left, since = self._left.pop(client, (BURST, now))
         left = min(left + (now - since) * RATE, BURST)
-        self._left[who] = max(left - 1.0, 0.0), now
+        self._left[client] = max(left - 1.0, 0.0), now
         if len(self._left) > CLIENTS:
             del self._left[next(iter(self._left))]
         return left >= 1.0
 
     async def _body(self, scope: Scope, receive: Receive) -> tuple[bytes, tuple[int, str] | None]:
-        """A body of bounded size and time that is JSON, without what JSON has no word for."""
+        """Read a body within bounds of size and time; it must be JSON, without NaN and Infinity."""
         declared, body, more = dict(scope["headers"]).get(b"content-length", b"0"), b"", True
         if not declared.isdigit() or int(declared[:9]) > BODY:
             return b"", (413, f"a body has at most {BODY} bytes")
@@ -332,8 +327,7 @@ class Guard:
         if len(body) > BODY:
             return b"", (413, f"a body has at most {BODY} bytes")
         try:
-            said_so = json.dumps(json.loads(body), ensure_ascii=False, allow_nan=False)
-            said_so.encode()
+            json.dumps(json.loads(body), ensure_ascii=False, allow_nan=False).encode()
         except (ValueError, RecursionError) as error:
             return b"", (400, f"the body is no JSON: {clean_text(str(error))}")
         return body, None
@@ -343,22 +337,12 @@ class Guard:
 
 
 def create_app(
-    state: State,
-    tokens: dict[str, Role] | None = None,
-    *,
-    host: str = "127.0.0.1",
-    names: Iterable[str] = (),
+    state: State, tokens: dict[str, Role] | None = None, *, host: str = "127.0.0.1"
 ) -> FastAPI:
     """The application, for any ASGI server.
 
-    Parameters
-    ----------
-    tokens : mapping, optional
-        As :func:`read_tokens` gives them.
-    host : str
-        Address that it will listen on: beyond loopback, reading needs a token.
-    names : iterable of str
-        Further names under which clients reach it.
+    ``tokens`` are as :func:`read_tokens` gives them. Where it will listen on a ``host`` beyond
+    loopback, reading needs a token.
     """
     private = not is_loopback(host)
     app = FastAPI(
@@ -368,7 +352,7 @@ def create_app(
         docs_url=None,  # these pages load from other hosts
         redoc_url=None,
     )
-    hosts = ["localhost", "127.0.0.1", "[::1]", "testserver", *names]
+    hosts = ["localhost", "127.0.0.1", "[::1]", "testserver"]
     if private:
         hosts += [host] if host not in ("0.0.0.0", "::") else ["*"]
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
@@ -394,42 +378,40 @@ def create_app(
 
 
 _BEARER = HTTPBearer(auto_error=False, description="A token of role reader or operator.")
-_FAILING: dict[int | str, dict[str, Any]] = {
-    400: {"model": Problem, "description": "NaN, or no text in UTF-8."},
-    401: {"model": Problem, "description": "No token, or one that is not known."},
-    429: {"model": Problem, "description": "Too many requests."},
-    503: {"model": Problem, "description": "The service's file cannot be read now."},
+_PROBLEMS = {
+    400: "NaN, or no text in UTF-8.",
+    401: "No token, or one that is not known.",
+    403: "A token of role operator is needed.",
+    404: "It is not there.",
+    408: "The body took too long.",
+    409: "The service only watches.",
+    413: "The body is too large.",
+    429: "Too many requests.",
+    503: "The service's file cannot be read now.",
 }
-_MISSING: dict[int | str, dict[str, Any]] = {
-    404: {"model": Problem, "description": "It is not there."}
-}
-_OPERATING = {
-    **_FAILING,
-    **_MISSING,
-    403: {"model": Problem, "description": "A token of role operator is needed."},
-    408: {"model": Problem, "description": "The body took too long."},
-    409: {"model": Problem, "description": "The service only watches."},
-    413: {"model": Problem, "description": "The body is too large."},
-}
-# Guard checks the token before a request comes here; these only describe it in /openapi.json.
-_READ: dict[str, Any] = {
-    "dependencies": [Depends(_BEARER)],
-    "responses": _FAILING,
-    "tags": ["read"],
-}
-_READ_ONE = {**_READ, "responses": {**_FAILING, **_MISSING}}
-_OPERATE: dict[str, Any] = {
-    "dependencies": [Depends(_BEARER)],
-    "responses": _OPERATING,
-    "status_code": 202,
-    "tags": ["operate"],
-}
+
+
+def _route(tag: str, *further: int, **more: Any) -> dict[str, Any]:
+    """How /openapi.json describes a route: Guard checks tokens before a request comes here."""
+    return {
+        "dependencies": [Depends(_BEARER)],
+        "responses": {
+            code: {"model": Problem, "description": _PROBLEMS[code]}
+            for code in (400, 401, 429, 503, *further)
+        },
+        "tags": [tag],
+        **more,
+    }
+
+
+_READ, _READ_ONE = _route("read"), _route("read", 404)
+_OPERATE = _route("operate", 404, 403, 408, 409, 413, status_code=202)
 
 
 def _add_reading(app: FastAPI, state: State) -> None:
     @app.get("/api/health", **_READ)
     def health() -> Health:
-        """Whether all is well."""
+        """State of the service and its cluster, and what is not well."""
         return Health.model_validate(_health(state))
 
     @app.get("/api/nodes", **_READ)
@@ -495,14 +477,14 @@ def _add_reading(app: FastAPI, state: State) -> None:
 
     @app.get("/api/wishes/{id}", **_READ_ONE)
     def wished(id: Annotated[int, Path(ge=1, le=2**53)]) -> WishShown:
-        """What came of a wish."""
+        """State of a wish, and why it was refused."""
         if (found := state.wished(id)) is None:
             raise HTTPException(404, f"there is no wish {id}")
         return WishShown.model_validate(finite(found._asdict()))
 
     @app.get("/metrics", response_class=Response, **_READ)
     def metrics() -> Response:
-        """For Prometheus."""
+        """Metrics in the text format of Prometheus."""
         registry = CollectorRegistry()
         registry.register(_Metrics(state))
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
@@ -567,35 +549,21 @@ def _ended(row: dict[str, Any]) -> dict[str, Any]:
 
 def _timeline(state: State, seconds: float) -> Timeline:
     now = time.time()
-    pieces = []
-    for row in _view(state, "running"):
-        if row["phase"] == "running":
-            for node, tasks in row["nodes"]:
-                pieces.append(_piece(row, node, tasks, row["since"], None, "running"))
+    found = [
+        (row, row["nodes"], row["since"], None, "running")
+        for row in _view(state, "running")
+        if row["phase"] == "running"
+    ]
     for row in state.history(now - seconds, 10_000):
-        if row["started"] is not None:
-            for node, tasks, *_ in row["body"].get("placed", ()):
-                piece = _piece(row, node, tasks, row["started"], row["ended"], row["outcome"])
-                pieces.append(piece)
-    return Timeline(now=now, since=now - seconds, pieces=[p for p in pieces if p is not None])
-
-
-def _piece(
-    row: dict[str, Any], node: str, tasks: int, began: float, ended: float | None, outcome: str
-) -> Piece | None:
-    if began is None or not math.isfinite(began):
-        return None
-    return Piece(
-        job=row["job"],
-        job_type=row["job_type"],
-        user=row["user"],
-        node=node,
-        tasks=tasks,
-        began=began,
-        ended=ended,
-        by=row["by"],
-        outcome=outcome,
-    )
+        placed = row["body"].get("placed", ())
+        found.append((row, placed, row["started"], row["ended"], row["outcome"]))
+    pieces = []
+    for row, placed, began, ended, outcome in found:
+        if began is not None and math.isfinite(began):
+            who = {name: row[name] for name in ("job", "job_type", "user", "by")}
+            when = {"began": began, "ended": ended, "outcome": outcome}
+            pieces += [Piece(node=node, tasks=tasks, **who, **when) for node, tasks, *_ in placed]
+    return Timeline(now=now, since=now - seconds, pieces=pieces)
 
 
 class _Metrics:
@@ -606,75 +574,71 @@ class _Metrics:
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
+        yield from self._of_service()
+        yield from self._of_jobs()
+        yield from self._of_nodes()
+
+    def _of_service(self) -> Iterator[Metric]:
         health = _health(self._state)
-        well = GaugeMetricFamily("gangwise_well", "1 if the service and its cluster are well")
-        well.add_metric([], float(health["well"]))
-        yield well
-        age = GaugeMetricFamily("gangwise_age_seconds", "Since the service last said anything")
-        age.add_metric([], math.inf if health["age"] is None else health["age"])
-        yield age
-        jobs = GaugeMetricFamily("gangwise_jobs", "Jobs by phase", labels=["phase"])
-        for phase in ("waiting", "placed", "running"):
-            jobs.add_metric([phase], health.get(phase, 0))
-        yield jobs
-        last = GaugeMetricFamily("gangwise_round_seconds", "The last round of decisions")
-        last.add_metric([], health.get("round_ms", 0.0) / 1000)
-        yield last
-        late = HistogramMetricFamily(
-            "gangwise_latency_seconds",
-            "From a decision until the cluster accepts it, and until the job starts",
-            labels=["until"],
-        )
+        well, age = float(health["well"]), health["age"]
+        age, round_ms = math.inf if age is None else age, health.get("round_ms", 0.0)
+        phases = {(p,): health.get(p, 0) for p in ("waiting", "placed", "running")}
+        yield _gauge("well", "1 if the service and its cluster are well", {(): well})
+        yield _gauge("age_seconds", "Since the service last said anything", {(): age})
+        yield _gauge("jobs", "Jobs by phase", phases, "phase")
+        yield _gauge("round_seconds", "The last round of decisions", {(): round_ms / 1000})
+        yield self._latencies()
+        unreadable = health.get("unreadable") or {}
+        about = "Since the service was started"
+        counts = CounterMetricFamily("gangwise_events", about, labels=["kind"])
+        for kind, count in (health.get("counts") or {}).items():
+            counts.add_metric([kind], count)
+        counts.add_metric(["unreadable"], sum(unreadable.values()))
+        yield counts
+        troubles = {(what,): 1.0 for what in health.get("troubles") or {}}
+        yield _gauge("trouble", "1 for what is not well", troubles, "what")
+        kinds = [row["kind"] for row in _view(self._state, "unreadable")]
+        left = {(kind,): kinds.count(kind) for kind in {*kinds, *unreadable}}
+        yield _gauge("unreadable", "What is left alone, as it cannot be read", left, "kind")
+
+    def _latencies(self) -> Metric:
+        about = "From a decision until the cluster accepts it, and until the job starts"
+        late = HistogramMetricFamily("gangwise_latency_seconds", about, labels=["until"])
         for until in ("accepted", "started"):
             within, total = self._state.latencies(until, LATENCIES)
             names = [*map(str, LATENCIES), "+Inf"]
             late.add_metric([until], list(zip(names, within, strict=True)), total)
-        yield late
-        counts = CounterMetricFamily(
-            "gangwise_events", "Since the service was started", labels=["kind"]
-        )
-        for kind, count in (health.get("counts") or {}).items():
-            counts.add_metric([kind], count)
-        counts.add_metric(["unreadable"], sum((health.get("unreadable") or {}).values()))
-        yield counts
-        trouble = GaugeMetricFamily("gangwise_trouble", "1 for what is not well", labels=["what"])
-        for what in health.get("troubles") or {}:
-            trouble.add_metric([what], 1.0)
-        yield trouble
-        unread = GaugeMetricFamily(
-            "gangwise_unreadable", "What is left alone, as it cannot be read", labels=["kind"]
-        )
-        kinds = [row["kind"] for row in _view(self._state, "unreadable")]
-        for kind in {*kinds, *(health.get("unreadable") or {})}:
-            unread.add_metric([kind], kinds.count(kind))
-        yield unread
-        ahead = GaugeMetricFamily(
-            "gangwise_start_seconds",
-            "Mean time in which waiting jobs start, by forecast: even chance, nine in ten",
-            labels=["quantile"],
-        )
-        now = time.time()
+        return late
+
+    def _of_jobs(self) -> Iterator[Metric]:
+        about = "Mean time in which waiting jobs start, by forecast: even chance, nine in ten"
+        now, ahead = time.time(), {}
         forecasts = [row for row in _view(self._state, "queue") if row.get("p50") is not None]
         for name, quantile in (("p50", "0.5"), ("p90", "0.9")):
             if forecasts:
-                left = sum(max(row[name] - now, 0.0) for row in forecasts) / len(forecasts)
-                ahead.add_metric([quantile], left)
-        yield ahead
+                left = sum(max(row[name] - now, 0.0) for row in forecasts)
+                ahead[quantile,] = left / len(forecasts)
+        yield _gauge("start_seconds", about, ahead, "quantile")
+
+    def _of_nodes(self) -> Iterator[Metric]:
         nodes = _view(self._state, "nodes")
-        up = GaugeMetricFamily("gangwise_node_up", "1 if it takes tasks", labels=["node"])
-        free = GaugeMetricFamily("gangwise_node_free", "Free devices", labels=["node", "device"])
-        factor = GaugeMetricFamily(
-            "gangwise_node_speed_ratio",
-            "Speed ÷ that of its label: estimate, and bounds of its 95 % interval",
-            labels=["node", "bound"],
-        )
-        for node in nodes:
-            up.add_metric([node["name"]], float(node["up"]))
-            for device, amount in node["free"].items():
-                free.add_metric([node["name"], device], amount)
-            for name, bound in (("factor", "estimate"), ("low", "low"), ("high", "high")):
-                if node.get(name) is not None:
-                    factor.add_metric([node["name"], bound], node[name])
-        yield up
-        yield free
-        yield factor
+        up = {(node["name"],): float(node["up"]) for node in nodes}
+        free = {(node["name"], k): amount for node in nodes for k, amount in node["free"].items()}
+        speed = {
+            (node["name"], bound): node[name]
+            for node in nodes
+            for name, bound in (("factor", "estimate"), ("low", "low"), ("high", "high"))
+            if node.get(name) is not None
+        }
+        about = "Speed ÷ that of its label: estimate, and bounds of its 95 % interval"
+        yield _gauge("node_up", "1 if it takes tasks", up, "node")
+        yield _gauge("node_free", "Free devices", free, "node", "device")
+        yield _gauge("node_speed_ratio", about, speed, "node", "bound")
+
+
+def _gauge(name: str, about: str, samples: Mapping[Any, float], *labels: str) -> GaugeMetricFamily:
+    """A gauge; ``samples`` has a value for each tuple of the values of its labels."""
+    found = GaugeMetricFamily(f"gangwise_{name}", about, labels=labels)
+    for values, amount in samples.items():
+        found.add_metric(values, amount)
+    return found

@@ -11,8 +11,8 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,23 +26,24 @@ FAULTS = (sqlite3.Error, ValueError, OverflowError, MemoryError)
 START = "0" * 32  # what the first line of all comes after
 
 
+@contextmanager
+def as_store_error(path: Path) -> Iterator[None]:
+    """Raise a StoreError that names the file, whatever fails in reading or writing it."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except (OSError, LookupError, TypeError, *FAULTS) as error:
+        raise StoreError(f"{path}: {error}") from error
+
+
 @dataclass(frozen=True)
 class Line:
-    """A link of the chain.
+    """A link of the chain, as it stands in a file: digest, number, ``after``, body."""
 
-    Attributes
-    ----------
-    number : int
-        One more than that of the line before.
-    after : str
-        Digest of the line before.
-    body : str
-        JSON.
-    """
-
-    number: int
-    after: str
-    body: str
+    number: int  # one more than that of the line before
+    after: str  # digest of the line before
+    body: str  # JSON
 
     @cached_property
     def digest(self) -> str:
@@ -83,12 +84,7 @@ class ChainFile:
         self._end = self._was = os.fstat(self._file).st_size
 
     def append(self, line: Line) -> None:
-        """Write after the last line that counts; what a failure left there is written over.
-
-        Raises
-        ------
-        OSError
-        """
+        """Write after the last line that counts; what a failure left there is written over."""
         data = memoryview(f"{line}\n".encode())
         os.ftruncate(self._file, self._end)
         at = self._end

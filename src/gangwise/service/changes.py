@@ -44,17 +44,9 @@ def changes(
 ) -> list[Change]:
     """Nodes whose speed has changed, at most once each.
 
-    Parameters
-    ----------
-    rates : ndarray of shape [J]
-        Log rates that were measured of gangs.
-    middles : ndarray of shape [J]
-        When: the middle of each run, in seconds.
-    nodes, believed : sequence of J sequences
-        Which nodes a gang had, and the log rates that are believed of them now.
+    Of J gangs: log ``rates`` [J] as measured, ``middles`` [J] of their runs in seconds, the
+    ``nodes`` that each had, and the log rates that are ``believed`` of these now.
 
-    Examples
-    --------
     Node 1 was twice as fast for the first ten of twenty jobs.
 
     >>> noise = 0.02 * np.sin(np.arange(20.0))

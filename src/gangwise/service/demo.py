@@ -1,4 +1,4 @@
-"""A pretended cluster with users, so that the service can be tried where there is none."""
+"""A simulated cluster with users, so that the service can be tried where there is none."""
 
 from __future__ import annotations
 
@@ -20,13 +20,8 @@ class Demo:
     """Six nodes of two generations, one of them half as fast as its label says.
 
     Users submit gangs of one to four ranks, a few seconds each, forty in a hundred seconds.
-    Declared rates: ``model=new:2`` and 1 for the rest.
-
-    Parameters
-    ----------
-    served : bool
-        Whether the cluster has a scheduler of its own (EASY with best-fit), as one that is only
-        watched needs.
+    Declared rates: ``model=new:2`` and 1 for the rest. Where it is ``served``, the cluster has a
+    scheduler of its own (EASY with best-fit), as one that is only watched needs.
     """
 
     rates = ("model=new:2",)

@@ -23,25 +23,19 @@ from gangwise.service.loop import CHECKPOINT
 from gangwise.service.store import FILE, Store
 
 TRIED = 12  # earlier instants whose forecasts correct one
-MOST = 2_000  # jobs that ended last, from which is learned
+HISTORY = 2_000  # of so many jobs, those that ended last, run times are learned
 DRAWS = 50  # futures that are played
-SHOWN = 200  # waiting jobs whose start is foretold
+SHOWN = 200  # of so many waiting jobs the start is forecast
 
 
 def forecast_live(folder: Path | str, draws: int = DRAWS) -> ForecastOfLog:
-    """When waiting jobs will start.
-
-    Raises
-    ------
-    ScenarioError
-        When nobody waits whom the service could place.
-    """
+    """When waiting jobs will start; raises ScenarioError when none waits that could be placed."""
     folder = Path(folder)
     (ledger, _), _ = read_checkpoint(folder / CHECKPOINT)
     store = Store(folder / FILE, read_only=True)
     over = store.rows(
         "SELECT * FROM history WHERE started IS NOT NULL AND ended > started "
-        f"ORDER BY ended DESC LIMIT {MOST}"
+        f"ORDER BY ended DESC LIMIT {HISTORY}"
     )
     store.close()
     now, books = float(ledger.now), ledger.books

@@ -1,4 +1,4 @@
-"""What the service knows, as a pure function of what it was told: a fold over records.
+"""What the service knows, as a pure function of what has happened: a fold over records.
 
 Everything that reaches the scheduler goes through :meth:`Ledger.apply` as a record of plain
 values, in one order, and is written to the journal. So the ledger of a service that was killed is
@@ -38,7 +38,7 @@ KINDS = {
     *("measured", "round", "pause", "every"),
 }
 
-TYPES = 256  # job types that are told apart; later ones are one type, other
+TYPES = 256  # so many job types are kept apart; later ones are one type, "other"
 NO_LIMIT = 86_400.0  # seconds assumed of a job that requested no limit
 FIRST = 3  # gangs of a job type that set the unit of its work
 NONSENSE = math.log(100.0)
@@ -57,42 +57,24 @@ _ENDS: dict[str, Literal["finished", "killed"]] = {
 
 @dataclass
 class Known:
-    """A job, and what it is at.
-
-    Attributes
-    ----------
-    phase : {"waiting", "placed", "running"}
-    attempt : int
-        Of its latest placement.
-    begun : float
-        When the attempt was placed, then when it started.
-    held : float
-        Since when it holds its devices: when it was placed.
-    by : str
-        Who placed it: ``scheduler``, ``baseline``, or ``others``.
-    until : float
-        Rejected lately: not offered to the scheduler before.
-    job : Job
-        As the scheduler sees it, over the device types that there are now.
-    possible : bool
-        Whether all nodes together, empty and up, could take it.
-    """
+    """A job that waits or runs, and its state."""
 
     asked: EngineJob
     row: int
-    phase: str = "waiting"
-    attempt: int = 0
+    phase: Literal["waiting", "placed", "running"] = "waiting"
+    attempt: int = 0  # of its latest placement
     placed: tuple[Placed, ...] = ()
-    begun: float = math.nan
-    held: float = math.nan
-    by: str = ""
+    begun: float = math.nan  # when the attempt was placed, then when it started
+    held: float = math.nan  # since when it holds its devices: when it was placed
+    by: str = ""  # who placed it: "scheduler", "baseline" or "others"
     measured: bool = False
     rejected: int = 0
-    until: float = -math.inf
+    until: float = -math.inf  # rejected lately: not offered to the scheduler before
     why: str = ""
     first: float = math.nan
     job: Job | None = field(default=None, compare=False)
-    possible: bool = True
+    """As the scheduler sees it, over the device types that there are now."""
+    possible: bool = True  # whether all nodes together, empty and up, could take it
 
 
 @dataclass(frozen=True)
@@ -120,55 +102,31 @@ class Ended:
 
 @dataclass
 class Ledger:
-    """Nodes, jobs, books, and a scheduler that is told of them.
-
-    Parameters
-    ----------
-    scheduler, baseline : str
-        Names; the baseline decides on which nodes every ``every``-th job goes (0: none).
-    rates : mapping
-        Declared rate of nodes by ``label=value``; 1 where none fits.
-    act : bool
-        Whether jobs are placed here. Otherwise they are only followed.
-
-    Attributes
-    ----------
-    empty : Books
-        Of all nodes, up and free.
-    places : mapping
-        Node → its place in the books.
-    over : mapping
-        Jobs that have ended, and how: their late events are recognised.
-    bound : int
-        Job types that the schedulers know of.
-    scales : mapping
-        Job type → units of its work per second at rate 1.
-    nonsense : int
-        Measurements that were left out.
-    rounds, diverged : int
-        Recorded rounds applied, and those in which this scheduler decided otherwise.
-    """
+    """Nodes, jobs, books, and a scheduler that hears of them."""
 
     scheduler: Any
     baseline: Any = "fcfs+easy+best-fit"
-    every: int = 0
+    every: int = 0  # of so many jobs, one goes to the nodes that the baseline chooses; 0: none
     rates: Mapping[str, float] = field(default_factory=dict)
-    act: bool = True
+    """Declared rate of nodes by ``label=value``; 1 where none fits."""
+    act: bool = True  # whether jobs are placed here; otherwise they are only followed
     books: Books | None = None
-    empty: Books | None = None
-    places: dict[str, int] = field(default_factory=dict)
+    empty: Books | None = None  # of all nodes, up and free
+    places: dict[str, int] = field(default_factory=dict)  # node → its place in the books
     jobs: dict[str, Known] = field(default_factory=dict)
     hosts: dict[str, EngineNode] = field(default_factory=dict)
     types: list[str] = field(default_factory=list)
-    bound: int = -1
+    bound: int = -1  # how many job types the schedulers know of
     over: OrderedDict[str, str] = field(default_factory=OrderedDict)
+    """Jobs that have ended, and how: their late events are recognised."""
     asks: dict[str, float] = field(default_factory=dict)
     scales: dict[str, float] = field(default_factory=dict)
+    """Job type → units of its work per second at rate 1."""
     held: dict[str, list[tuple[float, Rate]]] = field(default_factory=dict)
     seen: dict[str, float] = field(default_factory=dict)
-    nonsense: int = 0
-    rounds: int = 0
-    diverged: int = 0
+    nonsense: int = 0  # measurements that were left out
+    rounds: int = 0  # recorded rounds applied
+    diverged: int = 0  # those of them in which this scheduler decided otherwise
     rows: int = 0
     now: float = 0.0
     looked: float = 0.0
@@ -181,10 +139,16 @@ class Ledger:
         self.scheduler = create_scheduler(self.scheduler)
         self.baseline = create_scheduler(self.baseline)
         for one in (self.scheduler, self.baseline):
-            if getattr(getattr(one, "choice", None), "rates", None) == "oracle":
+            if _rates_of(one) == "oracle":
                 raise ScenarioError("true rates are known in simulations only: choose learned")
         if self.every and not hasattr(self.baseline, "choice"):
             raise ScenarioError("the baseline chooses nodes: name one such as fcfs+easy+best-fit")
+
+    @property
+    def open_books(self) -> Books:
+        """The books; there are some once a node was seen."""
+        assert self.books is not None
+        return self.books
 
     # ------------------------------------------------------------------------------ taking in
 
@@ -209,7 +173,7 @@ class Ledger:
             try:
                 self._open()
             except Exception:
-                self.hosts = was  # so that they are told again
+                self.hosts = was  # so that they are taken in again
                 raise
         if self.books is None:
             return
@@ -219,7 +183,8 @@ class Ledger:
                 self._set_up(n, up)
 
     def _job(self, row: Mapping[str, Any]) -> None:
-        asked = EngineJob(**row)
+        # Journals of 0.2.0 say a least number of tasks, too, by which nothing was ever decided.
+        asked = EngineJob(**{name: value for name, value in row.items() if name != "minimum"})
         if asked.id in self.jobs or asked.id in self.over:
             return
         self.rows += 1
@@ -231,7 +196,7 @@ class Ledger:
         if not set(asked.demand) <= set(self._devices()):
             self._open()
         if was is not None:
-            self._tell(Event("submitted", self.now, self._as_job(self.jobs[asked.id])))
+            self._report(Event("submitted", self.now, self._as_job(self.jobs[asked.id])))
         self.changed = True
 
     def _found(self, name: str, attempt: int, placed: Sequence[Sequence[Any]]) -> None:
@@ -251,9 +216,8 @@ class Ledger:
         known.phase, known.begun = "running", self.now
         if math.isnan(known.first):
             known.first = self.now
-        assert self.books is not None
-        running = self.books.running[name]
-        self.books.running[name] = Running(running.job, running.pieces, self.now, 0.0)
+        running = self.open_books.running
+        running[name] = replace(running[name], begun=self.now)
         self.changed = True
 
     def _moved(self, name: str, attempt: int, placed: Sequence[Sequence[Any]]) -> None:
@@ -261,13 +225,12 @@ class Ledger:
         known = self.jobs.get(name)
         if known is None or known.phase == "waiting" or attempt != known.attempt:
             return
-        assert self.books is not None
-        running = self.books.running[name]
+        running = self.open_books.running[name]
         self._account(running.job, running.pieces, 1)
         known.placed = _placed(placed)
-        pieces = self._pieces(known.placed)
+        pieces = self.pieces(known.placed)
         self._account(running.job, pieces, -1)
-        self.books.running[name] = Running(running.job, pieces, running.begun, running.overhead)
+        self.open_books.running[name] = replace(running, pieces=pieces)
 
     def _back(self, name: str, attempt: int, why: str, cause: Cause) -> None:
         """Off its nodes, waiting again: preempted, un-placed, or its node died."""
@@ -302,7 +265,7 @@ class Ledger:
             self.changed = True
 
     def mend(self) -> None:
-        """After a record that failed half-way: new books, over who holds what."""
+        """Open new books after a record that failed half-way, from the jobs' own states."""
         if self.books is not None:
             there = self.books.running
             for name in [n for n in there if self._waits(n)]:
@@ -324,7 +287,7 @@ class Ledger:
         started: float | None = None,
         ended: float | None = None,
     ) -> None:
-        """A job is over; times are told where it came and went unseen."""
+        """A job is over; ``started`` and ``ended`` are given where it came and went unseen."""
         known = self.jobs.get(name)
         if known is None or outcome not in ENDED or attempt < known.attempt:
             return
@@ -420,13 +383,12 @@ class Ledger:
 
     def _decide(self) -> bool:
         """Whether the round must go on: a job of the baseline was placed on the way."""
-        assert self.books is not None
         waiting = self._waiting()
         if not waiting:
             self._look_around()
             return False
-        actions = self.scheduler.place(Queue(waiting), self.books, self.now)
-        self.books.events.clear()
+        actions = self.scheduler.place(Queue(waiting), self.open_books, self.now)
+        self.open_books.events.clear()
         freeing = False
         for i, action in enumerate(actions):
             if isinstance(action, Place) and freeing:
@@ -445,7 +407,7 @@ class Ledger:
             if not self._by_baseline(known):
                 self._place(known, action.tasks, "scheduler")
                 continue
-            tasks = self.baseline.choice.place(self._as_job(known), self.books, self.now)
+            tasks = self.baseline.choice.place(self._as_job(known), self.open_books, self.now)
             self._place(known, action.tasks if tasks is None else tasks, "baseline")
             for other in actions[i + 1 :]:  # planned around nodes that were then not taken
                 if isinstance(other, Place):
@@ -454,9 +416,9 @@ class Ledger:
         return False
 
     def _undone(self, action: Place) -> None:
-        """The scheduler is told that a job is off the nodes that it chose; it never was on them."""
+        """Report that a job is off the nodes that the scheduler chose, where it never was."""
         if (known := self.jobs.get(action.job)) is not None:
-            self._tell(Event("preempted", self.now, self._as_job(known)))
+            self._report(Event("preempted", self.now, self._as_job(known)))
 
     def _look_around(self) -> None:
         """While no job waits, running jobs may move."""
@@ -477,16 +439,10 @@ class Ledger:
         looks = self.looked + look if running else math.inf
         return min(min(self.asks.values(), default=math.inf), looks)
 
-    # ------------------------------------------------------------------------------- telling
+    # ---------------------------------------------------------------------------- what is shown
 
     def explain(self, name: str) -> Explanation:
-        """Why a job waits.
-
-        Raises
-        ------
-        UnknownName
-            For a job that does not wait.
-        """
+        """Why a job waits; raises UnknownName for a job that does not."""
         known = self.jobs.get(name)
         if known is not None and known.phase == "waiting":
             if self.paused:
@@ -520,8 +476,13 @@ class Ledger:
 
     def slow_nodes(self) -> list[Any]:
         """Nodes that are slower than their label says, where the scheduler learns rates."""
-        rates: Any = getattr(getattr(self.scheduler, "choice", None), "rates", None)
+        rates = self.learned
         return list(rates.slow_nodes()) if hasattr(rates, "slow_nodes") and rates.state else []
+
+    @property
+    def learned(self) -> Any:
+        """What the scheduler believes of rates, where it chooses nodes by them; else None."""
+        return _rates_of(self.scheduler)
 
     def taken(self) -> tuple[list[Intent], list[Ended]]:
         intents, ended = self.intents, self.ended
@@ -561,7 +522,7 @@ class Ledger:
             self.books.events.extend(was.events)
         else:  # who came before any node did
             for known in self.jobs.values():
-                self._tell(Event("submitted", self.now, self._as_job(known)))
+                self._report(Event("submitted", self.now, self._as_job(known)))
         for n, name in enumerate(nodes.names):
             if not self.hosts[name].up:
                 self.books.up[n] = False
@@ -569,14 +530,14 @@ class Ledger:
         for name in was.running if was is not None else ():
             known = self.jobs[name]
             job = self._as_job(known)
-            pieces = self._pieces(known.placed)
+            pieces = self.pieces(known.placed)
             self._account(job, pieces, -1)
             self.books.running[name] = Running(job, pieces, known.begun, 0.0)
         self.bound = -1
         self._bind()
 
     def _bind(self) -> None:
-        """Tell the schedulers of nodes and job types: once a round, as it costs types × nodes."""
+        """Give the schedulers nodes and job types: once a round, as it costs types × nodes."""
         if self.books is not None and self.bound != len(self.types):
             for one in (self.scheduler, self.baseline):
                 one.resize(self.books.nodes, tuple(self.types))
@@ -629,19 +590,16 @@ class Ledger:
     def _by_baseline(self, known: Known) -> bool:
         return self.every > 0 and known.row % self.every == 0
 
-    def _pieces(self, placed: Sequence[Placed]) -> tuple[Piece, ...]:
-        assert self.books is not None
+    def pieces(self, placed: Sequence[Placed]) -> tuple[Piece, ...]:
         at = self.places
         return tuple((at[p.node], p.tasks, 0) for p in placed if p.node in at)
 
     def _account(self, job: Job, pieces: Sequence[Piece], sign: int) -> None:
         """Take or give back devices on nodes that are up; one that is down has nothing free."""
-        assert self.books is not None
-        self.books.take(job.shape, [p for p in pieces if self.books.up[p[0]]], sign)
+        self.open_books.take(job.shape, [p for p in pieces if self.open_books.up[p[0]]], sign)
 
     def _set_up(self, n: int, up: bool) -> None:
-        assert self.books is not None
-        books = self.books
+        books = self.open_books
         books.up[n] = up
         books.free[n] = books.capacity[n] if up else 0
         if up:
@@ -650,26 +608,24 @@ class Ledger:
         books.events.append(Event("node_up" if up else "node_down", self.now, node=n))
 
     def _take(self, known: Known, placed: tuple[Placed, ...], by: str) -> None:
-        assert self.books is not None
-        job, pieces = self._as_job(known), self._pieces(placed)
+        job, pieces = self._as_job(known), self.pieces(placed)
         self._account(job, pieces, -1)
-        self.books.running[job.id] = Running(job, pieces, self.now, 0.0)
+        self.open_books.running[job.id] = Running(job, pieces, self.now, 0.0)
         known.phase, known.placed, known.by = "placed", placed, by
         known.begun = known.held = self.now
         known.measured = False
-        self._tell(Event("started", self.now, job, pieces=pieces))
+        self._report(Event("started", self.now, job, pieces=pieces))
         self.changed = True
 
     def _place(self, known: Known, tasks: Sequence[tuple[int, int]], by: str) -> None:
-        assert self.books is not None
         job = self._as_job(known)
         if sum(c for _, c in tasks) != job.tasks or known.phase != "waiting":
             raise InfeasibleDecision(f"job {job.id} has {job.tasks} tasks, placed are {tasks}")
-        placed = tuple(Placed(self.books.nodes.names[n], int(c)) for n, c in tasks)
+        placed = tuple(Placed(self.open_books.nodes.names[n], int(c)) for n, c in tasks)
         known.attempt += 1
         self._take(known, placed, by)
         asked = [d for d, amount in enumerate(job.shape.demand) if amount]  # others may overbook
-        if any(self.books.free[n, d] < 0 for n, _ in tasks for d in asked):
+        if any(self.open_books.free[n, d] < 0 for n, _ in tasks for d in asked):
             raise InfeasibleDecision(f"job {job.id} is placed on {placed}, where no room is")
         self.intents.append(Intent("place", job.id, known.attempt, placed, by))
 
@@ -686,22 +642,20 @@ class Ledger:
         kind: Literal["finished", "killed", "failed", "preempted"],
         counts: bool = True,
     ) -> None:
-        """Devices are free again. What does not count as released was never really used."""
-        assert self.books is not None
-        running = self.books.running.pop(known.asked.id)
+        """Free a job's devices; without ``counts`` it never really used them."""
+        running = self.open_books.running.pop(known.asked.id)
         self._account(running.job, running.pieces, 1)
         pieces = running.pieces if counts else ()
-        self._tell(Event(kind, self.now, running.job, pieces=pieces))
+        self._report(Event(kind, self.now, running.job, pieces=pieces))
 
-    def _tell(self, event: Event) -> None:
+    def _report(self, event: Event) -> None:
         if self.books is not None:
             self.books.events.append(event)
 
     # ------------------------------------------------------------------------------ learning
 
     def _learn(self, known: Known, ranks: Sequence[Sequence[Any]], ended: bool) -> float:
-        """Tell the scheduler what ranks measured; gives the gang's rate, NaN if not known."""
-        assert self.books is not None
+        """Pass on to the scheduler what ranks measured; return the gang's rate, NaN if unknown."""
         by_node: dict[str, list[float]] = {}
         for node, _, work, seconds in ranks:
             if work > 0 and seconds > 0:
@@ -746,16 +700,15 @@ class Ledger:
         return values[-1]
 
     def _label(self, n: int) -> float:
-        assert self.books is not None
-        rate = self.books.nodes.rates[n]
+        rate = self.open_books.nodes.rates[n]
         return math.log(rate) if isinstance(rate, float) else 0.0
 
     def _observe(self, rate: Rate, scale: float) -> float:
-        assert self.books is not None
+        there = len(self.open_books.free)
         pairs = [
             (n, r / scale)
             for n, r in zip(rate.nodes, rate.rates)
-            if n < len(self.books.free) and abs(math.log(r / scale) - self._label(n)) < NONSENSE
+            if n < there and abs(math.log(r / scale) - self._label(n)) < NONSENSE
         ]
         self.nonsense += len(rate.nodes) - len(pairs)
         if not pairs:
@@ -763,19 +716,14 @@ class Ledger:
         self.seen[rate.job.id] = min(r for _, r in pairs)
         if getattr(self.scheduler, "learns", True):
             self._bind()
-            self.scheduler.observe(
-                Rate(
-                    rate.job,
-                    tuple(n for n, _ in pairs),
-                    tuple(r for _, r in pairs),
-                    rate.begun,
-                    rate.time,
-                    rate.first,
-                    rate.ended,
-                )
-            )
+            nodes, rates = tuple(n for n, _ in pairs), tuple(r for _, r in pairs)
+            self.scheduler.observe(replace(rate, nodes=nodes, rates=rates))
             self.changed = True
         return self.seen[rate.job.id]
+
+
+def _rates_of(scheduler: Any) -> Any:
+    return getattr(getattr(scheduler, "choice", None), "rates", None)
 
 
 def _placed(rows: Sequence[Sequence[Any]]) -> tuple[Placed, ...]:

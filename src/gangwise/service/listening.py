@@ -36,10 +36,8 @@ REQUEST = 30.0  # seconds for the rest of it, and for taking the answer
 class Listening:
     """The process of the API of a service in this process, until it is closed.
 
-    Raises
-    ------
-    ScenarioError
-        When it cannot listen there, beyond this host without tokens, or what it needs is missing.
+    Raises ScenarioError when it cannot listen there, or may not (beyond this host, without tokens),
+    or a package that it needs is missing.
     """
 
     def __init__(self, folder: Path | str, host: str, port: int, tokens: Path | None = None):
@@ -99,7 +97,7 @@ class Listening:
 
 
 def server(app: Any) -> uvicorn.Server:
-    """Of an application, with limits on connections and time."""
+    """A server of an application, with limits on connections and time."""
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -158,13 +156,13 @@ def server(app: Any) -> uvicorn.Server:
 
 
 def main(folder: str, host: str, number: str, tokens: str = "") -> None:
-    """Serve on a socket that was handed over, until who started this lets go of our input."""
+    """Serve on a socket that was handed over, until the service closes our input."""
     from gangwise.service.api import create_app
-    from gangwise.service.state import StoredState
+    from gangwise.service.state import State
 
     os.nice(5)  # the scheduler first
     known = read_tokens(tokens) if tokens else {}
-    serving = server(create_app(StoredState(folder), known, host=host))
+    serving = server(create_app(State(folder), known, host=host))
 
     def until_let_go() -> None:
         sys.stdin.buffer.read()

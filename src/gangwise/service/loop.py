@@ -15,7 +15,6 @@ does not.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import math
 import os
@@ -43,8 +42,18 @@ from gangwise.core.errors import (
     StoreError,
     UnknownName,
 )
-from gangwise.engines.engine import ENDED, Cause, Engine, EngineEvent, EngineNode, Status
+from gangwise.core.files import lock_file
+from gangwise.engines.engine import (
+    ENDED,
+    Cause,
+    Engine,
+    EngineEvent,
+    EngineNode,
+    Status,
+    tasks_by_node,
+)
 from gangwise.engines.intake import Quarantine, clean_text
+from gangwise.service.chain import as_store_error
 from gangwise.service.ledger import Intent, Known, Ledger, Record
 from gangwise.service.sound import CHECKPOINTS, mend
 from gangwise.service.store import FILE, Store
@@ -88,25 +97,35 @@ class Clock:
 
 
 class Helper:
-    """Another gangwise command, in a process of its own, now and then."""
+    """Another gangwise command, in a process of its own, every so many seconds (0: never)."""
 
-    def __init__(self) -> None:
+    def __init__(self, every: float, *words: str):
+        self._every, self._command = every, [sys.executable, "-m", "gangwise", *words]
+        self._began = -math.inf
         self._process: subprocess.Popen[str] | None = None
 
-    def start(self, *words: str) -> None:
-        if self._process is not None:
-            return
-        command = [sys.executable, "-m", "gangwise", *words]
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        self._process = subprocess.Popen(command, text=True, **pipes)
+    def due(self, now: float) -> bool:
+        return self._process is None and 0 < self._every <= now - self._began
 
-    def printed(self) -> str | None:
-        """What it printed, once, when it has ended; None before, and where none was started."""
+    def wait_from(self, now: float) -> None:
+        """The next start is due a whole interval after ``now``."""
+        self._began = now
+
+    def start(self, now: float) -> None:
+        self._began = now
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen(self._command, text=True, **pipes)
+
+    def found(self) -> Any:
+        """The JSON that it has printed, once, when it has ended; None before, and for none."""
         if self._process is None or self._process.poll() is None:
             return None
         text, _ = self._process.communicate()
         self._process = None
-        return text
+        try:
+            return json.loads(text)
+        except ValueError:
+            return None
 
     def kill(self) -> None:
         if self._process is not None:
@@ -116,50 +135,26 @@ class Helper:
 
 @dataclass(eq=False, repr=False)
 class Service:
-    """A scheduler beside a cluster.
-
-    Parameters
-    ----------
-    folder : path
-        Where it keeps what it knows; one service at a time.
-    act : bool
-        Place jobs; otherwise only watch.
-    baseline, every
-        Every ``every``-th job goes where the baseline wants it (0: none).
-    rates : mapping, optional
-        Declared rate of nodes by ``label=value``.
-    reconcile : float
-        Seconds between comparisons with the cluster's table.
-    start_timeout : float
-        Seconds after which a placement that was accepted and has not started is taken back.
-    grace : float
-        Seconds for which books and table may differ before the table is believed.
-    checkpoint : float
-        Seconds between checkpoints.
-    account : float
-        Seconds between accounts of what would have been saved (0: none), each made by a process of
-        its own.
-    forecast : float
-        Seconds between forecasts of when waiting jobs start (0: none), made in the same way.
-    keep : float
-        Seconds for which the journal and the history are kept.
-    """
+    """Runs a scheduler beside a cluster: takes in events, decides, writes down, and acts."""
 
     engine: Engine
-    folder: Path
+    folder: Path  # where it keeps what it knows; one service at a time
     scheduler: Any = "fcfs+easy+learned:depth=100"
     _: KW_ONLY
-    act: InitVar[bool] = False
+    act: InitVar[bool] = False  # place jobs; otherwise only watch
     baseline: InitVar[Any] = "fcfs+easy+best-fit"
-    every: InitVar[int] = 0
-    rates: InitVar[Mapping[str, float] | None] = None
-    reconcile: float = 3.0
+    every: InitVar[int] = 0  # of so many jobs, one goes where the baseline wants it; 0: none
+    rates: InitVar[Mapping[str, float] | None] = None  # declared rate of nodes by label=value
+    reconcile: float = 3.0  # seconds between comparisons with the cluster's table
     start_timeout: float = 60.0
-    grace: float = 5.0
-    checkpoint: float = 60.0
+    """Seconds after which a placement that was accepted and has not started is taken back."""
+    grace: float = 5.0  # seconds for which books and table differ before the table is believed
+    checkpoint: float = 60.0  # seconds between checkpoints
     account: float = 0.0
+    """Seconds between accounts of what would have been saved (0: none), each by a process of its
+    own; and between forecasts of when waiting jobs start, made in the same way."""
     forecast: float = 0.0
-    keep: float = 30 * 86_400.0
+    keep: float = 30 * 86_400.0  # seconds for which the journal and the history are kept
     clock: Any = Clock
 
     def __post_init__(
@@ -169,8 +164,10 @@ class Service:
         if not isinstance(scheduler, str):
             self.scheduler = type(scheduler).__name__
         self._forgot = -math.inf
-        self._accountant, self._verifier, self._forecaster = Helper(), Helper(), Helper()
-        self._accounted = self._foretold = -math.inf
+        folder = str(self.folder)
+        self._accountant = Helper(self.account, "account", "--json", "--state", folder)
+        self._forecaster = Helper(self.forecast, "forecast", folder, "--json")
+        self._verifier = Helper(DAY, "verify", folder, "--json")
         self._starts: dict[str, Any] = {}
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = locked(self.folder / "lock")
@@ -180,7 +177,6 @@ class Service:
         except BaseException:
             os.close(self._lock)
             raise
-        self._verified = time.monotonic()
         self.wishes = Wishes(self.folder)
         self._answers: list[tuple[int, str, str]] = []
         self.quarantine = Quarantine()
@@ -211,12 +207,12 @@ class Service:
         self._odd: dict[tuple[str, str, int], float] = {}
         self._gone: dict[str, tuple[float, EngineNode]] = {}
         self._compared = self._shown = self._saved = self._rated = -math.inf
-        self._open_at = -math.inf
         settings = {**self.run, "scheduler": self.scheduler, "baseline": str(baseline)}
         settings["start_latency"] = self.engine.capabilities.start_latency
         self.store.commit(about=[("settings", json.dumps(settings))])
         self._recover()
         self.clock = self.clock(self.ledger.now)
+        self._verifier.wait_from(self.clock.now())  # all was verified just now
         if act and hasattr(self.engine, "lead"):
             here = os.fstat(self._lock)  # this folder, and no copy of it
             self.engine.lead(f"{socket.gethostname()}:{self.folder.absolute()}:{here.st_ino}")
@@ -224,7 +220,7 @@ class Service:
     # -------------------------------------------------------------------------------- living
 
     def tick(self, timeout: float = 0.5) -> None:
-        """Once round: events, decisions, intents on the disk, the cluster told."""
+        """Once round: take in events, decide, write intents to the disk, and only then act."""
         reachable = self._take_in(timeout)
         now = self.clock.now()
         self._fulfil_wishes(now)
@@ -242,7 +238,7 @@ class Service:
             self.tick(timeout)
 
     def _fulfil_wishes(self, now: float) -> None:
-        """What operators wish; most wishes are records, so that they are kept over a restart."""
+        """Do what operators wish; most wishes are records, so that a restart keeps them."""
         try:
             open_now = self.wishes.open()
         except StoreError as error:
@@ -261,9 +257,8 @@ class Service:
             except Exception as error:
                 answer = (wish.id, "refused", f"{type(error).__name__}: {error}")
             self._answers.append(answer)
-            self._note(
-                " ".join(filter(None, (f"an operator: {wish.what} {wish.value}:", *answer[1:])))
-            )
+            came = " ".join(filter(None, answer[1:]))
+            self._note(f"an operator: {wish.what} {wish.value}: {came}")
         return None
 
     def _fulfil(self, wish: Wish, now: float) -> None:
@@ -290,9 +285,8 @@ class Service:
             if self._save(self.clock.now()):
                 self._keep()
         finally:
-            self._accountant.kill()
-            self._forecaster.kill()
-            self._verifier.kill()
+            for helper in (self._accountant, self._forecaster, self._verifier):
+                helper.kill()
             if self._placers is not None:
                 self._placers.shutdown(cancel_futures=True)
             self.store.close()
@@ -303,7 +297,7 @@ class Service:
     # ------------------------------------------------------------------------------- recovery
 
     def _recover(self) -> None:
-        """Checkpoint, then the journal since; then what was intended and perhaps not done."""
+        """Read the checkpoint and the journal since; find intents that were perhaps not done."""
         after = 0
         for path in (self.folder / CHECKPOINT, self.folder / BEFORE):
             if path.exists():
@@ -342,7 +336,7 @@ class Service:
                 self._accepted[key] = float(row["accepted"] or now)
 
     def _keep(self) -> None:
-        """A checkpoint, so that a restart need not read the whole journal."""
+        """Write a checkpoint, so that a restart need not read the whole journal."""
         try:
             with contextlib.suppress(FileNotFoundError):
                 os.replace(self.folder / CHECKPOINT, self.folder / BEFORE)
@@ -358,7 +352,7 @@ class Service:
     # ------------------------------------------------------------------------------- taking in
 
     def _take_in(self, timeout: float) -> bool:
-        """Events, and now and then the whole table. False when the cluster does not answer."""
+        """Take in events, and now and then the whole table; False when the cluster is silent."""
         try:
             events = self.engine.events(timeout)
             now = self.clock.now()
@@ -399,16 +393,16 @@ class Service:
         return job in self.ledger.jobs or job in self.ledger.over or job in self._refused
 
     def _apply(self, *record: Any) -> bool:
-        """A record reaches the ledger, and will be saved; False where the books refuse it."""
+        """Apply a record to the ledger, to be saved; False where the books refuse it."""
         try:
             self.ledger.apply(record)
         except Exception as error:
             kind, _, *rest = record
-            who = rest[0]["id"] if kind == "job" else str(rest[0])[:100] if kind != "nodes" else ""
+            name = rest[0]["id"] if kind == "job" else str(rest[0])[:100] if kind != "nodes" else ""
             if kind == "job":
-                self.ledger.jobs.pop(who, None)
-                self._refused.add(who)
-            self.quarantine.put(kind, who, error)
+                self.ledger.jobs.pop(name, None)
+                self._refused.add(name)
+            self.quarantine.put(kind, name, error)
             self.ledger.mend()
             return False
         self.seq += 1
@@ -483,7 +477,7 @@ class Service:
             self._todo.pop((kind, name, attempt), None)
 
     def _compare(self, table: Mapping[str, Status], now: float) -> None:
-        """The cluster's table against the books. What it says counts, if it says so for long."""
+        """Compare the cluster's table with the books; where they differ for long, it counts."""
         odd: dict[tuple[str, str, int], float] = {}
 
         def lasting(name: str, what: str, attempt: int) -> bool:
@@ -524,7 +518,8 @@ class Service:
                 if known.phase == "placed" and row.phase == "running":
                     self._apply("started", now, name, attempt)
                     self._state("started", name, attempt)
-                if row.placed and row.phase == "running" and _split(row) != _split(known):
+                split = tasks_by_node(row.placed)
+                if split and row.phase == "running" and split != tasks_by_node(known.placed):
                     self._apply("moved", now, name, attempt, _plain(row.placed))
 
         for known in list(self.ledger.jobs.values()):
@@ -558,7 +553,7 @@ class Service:
         return None
 
     def _round_failed(self, error: Exception, offered: set[str], now: float) -> None:
-        """The scheduler failed on a job that is new to it, perhaps: such come back one by one."""
+        """Set jobs aside that are new to a scheduler that failed; they come back one by one."""
         self.ledger.mend()
         self._trouble("scheduler", error)
         why = f"the scheduler failed when it was offered: {type(error).__name__}: {error}"
@@ -566,8 +561,8 @@ class Service:
             self._apply("aside", now, name, now + min(PAUSE * turn, 60 * PAUSE), clean_text(why))
 
     def _state(self, state: str, job: str, attempt: int, detail: str = "", kind: str = "") -> None:
-        for each in (kind,) if kind else ("place", "preempt") if state != "started" else ("place",):
-            self._states.append((state, self.ledger.now, each, job, attempt, detail))
+        kinds = [kind] if kind else ["place"] if state == "started" else ["place", "preempt"]
+        self._states += [(state, self.ledger.now, each, job, attempt, detail) for each in kinds]
 
     # --------------------------------------------------------------------- saving, then acting
 
@@ -681,36 +676,33 @@ class Service:
         self._recovered("folder")
         return True
 
-    def _helpers_due(self, now: float) -> None:
-        """Start those who count or verify in processes of their own, or take in what they found."""
-        if (printed := self._accountant.printed()) is not None:
-            with contextlib.suppress(StoreError, ValueError):
-                self.store.commit(views=[("account", now, json.loads(printed))])
-        elif self.account and now >= self._accounted + self.account and self.ledger.over:
-            self._accounted = now
+    def _look_after_helpers(self, now: float) -> None:
+        """Take in what processes of their own have counted or verified, and start them anew."""
+        if (found := self._accountant.found()) is not None:
+            self._put_view("account", now, found)
+        elif self._accountant.due(now) and self.ledger.over:
             self._keep()
-            self._accountant.start("account", "--json", "--state", str(self.folder))
-        if (printed := self._forecaster.printed()) is not None:
-            with contextlib.suppress(StoreError, ValueError):
-                found = json.loads(printed)
-                self.store.commit(views=[("forecast", now, found)])
-                self._starts = {
-                    row["job"]: {name: found["now"] + row[name] for name in ("p50", "p90")}
-                    for row in found["jobs"]
-                    if row["p90"] is not None  # who starts in too few of the futures has none
-                }
-        elif self.forecast and now >= self._foretold + self.forecast and self._someone_waits():
-            self._foretold = now
+            self._accountant.start(now)
+        if (found := self._forecaster.found()) is not None:
+            self._put_view("forecast", now, found)
+            self._starts = {
+                row["job"]: {name: found["now"] + row[name] for name in ("p50", "p90")}
+                for row in found["jobs"]
+                if row["p90"] is not None  # who starts in too few of the futures has none
+            }
+        elif self._forecaster.due(now) and self._someone_waits():
             self._keep()
-            self._forecaster.start("forecast", str(self.folder), "--json")
-        if (printed := self._verifier.printed()) is not None:
-            with contextlib.suppress(ValueError):
-                if damaged := json.loads(printed)["damaged"]:
-                    how = "; it is made whole again when the service is started anew"
-                    self._trouble("state", StoreError(", ".join(damaged[:5]) + how))
-        elif time.monotonic() >= self._verified + DAY:
-            self._verified = time.monotonic()
-            self._verifier.start("verify", str(self.folder), "--json")
+            self._forecaster.start(now)
+        if (found := self._verifier.found()) is not None:
+            if damaged := found["damaged"]:
+                how = "; it is made whole again when the service is started anew"
+                self._trouble("state", StoreError(", ".join(damaged[:5]) + how))
+        elif self._verifier.due(now):
+            self._verifier.start(now)
+
+    def _put_view(self, name: str, now: float, view: Any) -> None:
+        with contextlib.suppress(StoreError):  # the next one comes
+            self.store.commit(views=[(name, now, view)])
 
     def _someone_waits(self) -> bool:
         return any(known.phase == "waiting" for known in self.ledger.jobs.values())
@@ -719,7 +711,7 @@ class Service:
         now = self.clock.now()
         if now < self._shown + 1.0 or not self._is_there():
             return
-        self._helpers_due(now)
+        self._look_after_helpers(now)
         self._shown = now
         with contextlib.suppress(OSError):
             (self.folder / HEARTBEAT).touch(0o600)
@@ -783,18 +775,13 @@ class Service:
         books = self.ledger.books
         if books is None:
             return []
-        rates: Any = getattr(getattr(self.ledger.scheduler, "choice", None), "rates", None)
-        factors = {}
+        rates = self.ledger.learned
+        factors: dict[str, dict[str, float]] = {}
         if hasattr(rates, "node_factors") and rates.state is not None:
             means, sds = rates.node_factors()
-            factors = {
-                n: {
-                    "factor": math.exp(m),
-                    "low": math.exp(m - 1.96 * s),
-                    "high": math.exp(m + 1.96 * s),
-                }
-                for n, m, s in zip(rates.nodes, means.tolist(), sds.tolist(), strict=True)
-            }
+            for name, m, s in zip(rates.nodes, means.tolist(), sds.tolist(), strict=True):
+                bounds = {"factor": m, "low": m - 1.96 * s, "high": m + 1.96 * s}
+                factors[name] = {k: math.exp(v) for k, v in bounds.items()}
         found = []
         for n, name in enumerate(books.nodes.names):
             host = self.ledger.hosts[name]
@@ -825,7 +812,7 @@ class Service:
 
     def rates_now(self) -> dict[str, Any]:
         """Believed rates by job type and node, with 95 % bounds; empty where none are learned."""
-        rates: Any = getattr(getattr(self.ledger.scheduler, "choice", None), "rates", None)
+        rates = self.ledger.learned
         if getattr(rates, "state", None) is None or not hasattr(rates, "estimate"):
             return {}
         found: dict[str, Any] = {"nodes": list(rates.nodes), "types": []}
@@ -839,10 +826,7 @@ class Service:
     def explanation(self, job: str, reasons: bool = True) -> dict[str, Any]:
         """Why a job waits, or where it runs; without ``reasons``, those found last time.
 
-        Raises
-        ------
-        UnknownName
-            For a job that is not there.
+        Raises UnknownName for a job that is not there.
         """
         known = self.ledger.jobs.get(job)
         if known is None:
@@ -905,20 +889,13 @@ class Service:
 
 
 def _no_reason(word: str, since: float) -> dict[str, Any]:
-    """What is said of a waiting job where its scheduler says nothing."""
+    """The explanation of a waiting job of which its scheduler says nothing."""
     nothing = {"where": [], "since": since, "until": math.inf, "frees": []}
     return {"why": word, **nothing}
 
 
-def _split(of: Status | Known) -> dict[str, int]:
-    count: dict[str, int] = {}
-    for p in of.placed:
-        count[p.node] = count.get(p.node, 0) + p.tasks
-    return count
-
-
 def _plain(value: Any) -> Any:
-    """As JSON gives it back: lists and dictionaries, and None for what is no number."""
+    """As JSON gives it back: lists, dictionaries with text for keys, numbers of Python."""
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -930,12 +907,10 @@ def _plain(value: Any) -> Any:
 
 def locked(path: Path) -> int:
     """Hold a file for this process alone; the kernel lets go of it when the process dies."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
+    with as_store_error(path):
+        handle = lock_file(path, 0o600)
+    if handle is None:
         raise StoreError(
             f"another service works in {path.parent}; stop it, or name another folder with --state"
-        ) from None
+        )
     return handle

@@ -1,8 +1,8 @@
 """A live run, played again: the same inputs to the scheduler, and to others.
 
-The journal holds all that reached the scheduler, in order. Told it again, the same scheduler must
-decide the same in every round. Another one is told the same, and shown how often it would have
-decided otherwise; what deciding otherwise would save, :mod:`gangwise.service.account` says.
+The journal holds all that reached the scheduler, in order. Given it again, the same scheduler must
+decide the same in every round. For another one the replay counts how often it would have decided
+otherwise; what that would save, :mod:`gangwise.service.account` says.
 """
 
 from __future__ import annotations
@@ -23,24 +23,10 @@ def is_recording(path: Path | str) -> bool:
 
 
 def replayed(folder: Path | str, schedulers: Sequence[str] = ()) -> dict[str, Any]:
-    """Play a recorded run.
+    """Play the recorded run of a service's folder: how many rounds each decides as recorded.
 
-    Parameters
-    ----------
-    folder : path
-        Of the service.
-    schedulers : sequence of str
-        Others that are told the same; none of them sees what its own decisions would have changed.
-
-    Returns
-    -------
-    dict
-        ``rounds``, ``jobs`` that ended; ``schedulers``: for each, rounds decided as recorded.
-
-    Raises
-    ------
-    StoreError
-        When nothing is recorded, or the journal no longer begins at its beginning.
+    Other ``schedulers`` meet the same; none of them sees what its own decisions would have changed.
+    Raises StoreError when nothing is recorded, or the journal no longer begins at its beginning.
     """
     store = Store(Path(folder) / FILE, read_only=True)
     settings = json.loads(store.about("settings") or "{}")
@@ -52,13 +38,8 @@ def replayed(folder: Path | str, schedulers: Sequence[str] = ()) -> dict[str, An
     names = list(dict.fromkeys([settings["scheduler"], *schedulers]))
     result: dict[str, Any] = {"jobs": jobs, "schedulers": {}}
     for name in names:
-        ledger = Ledger(
-            create_scheduler(name),
-            settings["baseline"],
-            settings["every"],
-            settings["rates"],
-            settings["act"],
-        )
+        given = (settings[of] for of in ("baseline", "every", "rates", "act"))
+        ledger = Ledger(create_scheduler(name), *given)
         for _, record in store.records():
             ledger.apply(record)
         result["rounds"] = ledger.rounds

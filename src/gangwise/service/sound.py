@@ -32,25 +32,13 @@ HEAD = b"SQLite format 3\0" + bytes([16, 0, 2, 2, 0, 64, 32, 32])
 
 @dataclass
 class Report:
-    """What was found in a service's folder.
-
-    Attributes
-    ----------
-    commits : int
-        Commits that are whole.
-    damaged : list of str
-        Files, and what is wrong with them.
-    behind : int
-        Commits that SQLite has not yet: its writer was killed, or lost power.
-    lost : list of str
-        What no copy has.
-    """
+    """What is whole, damaged or lost in a service's folder."""
 
     folder: Path
-    commits: int = 0
-    damaged: list[str] = field(default_factory=list)
-    behind: int = 0
-    lost: list[str] = field(default_factory=list)
+    commits: int = 0  # that are whole
+    damaged: list[str] = field(default_factory=list)  # files, and what is wrong with them
+    behind: int = 0  # commits that SQLite has not yet: its writer was killed, or lost power
+    lost: list[str] = field(default_factory=list)  # what no copy has
     _files: set[str] = field(default_factory=set)
     _chain: list[Line] = field(default_factory=list)
 
@@ -68,13 +56,7 @@ def is_state(folder: Path | str) -> bool:
 
 
 def examine(folder: Path | str) -> Report:
-    """Look whether all is as it was written; nothing is changed.
-
-    Raises
-    ------
-    StoreError
-        When files cannot be read at all.
-    """
+    """Look whether all is as it was written; raises StoreError when files cannot be read at all."""
     report = Report(Path(folder))
     stored, failed = _stored(report.folder / FILE)
     lines = read_file(report.folder / LINES)
@@ -197,14 +179,9 @@ def _check_wishes(report: Report) -> None:
 
 
 def repair(report: Report) -> list[str]:
-    """Make the folder whole again; nobody may work in it meanwhile.
+    """Make the folder whole again, and say what was done; nobody may work in it meanwhile.
 
     What was damaged is kept beside its place, as ``.damaged``.
-
-    Returns
-    -------
-    list of str
-        What was done, in words.
     """
     folder, done = report.folder, []
     chain = report._chain
@@ -251,12 +228,9 @@ def _set_aside(path: Path) -> None:
 
 
 def mend(folder: Path | str) -> list[str]:
-    """Make a folder whole before a service opens it; gives what was done.
+    """Make a folder whole before a service opens it, and say what was wrong and done.
 
-    Raises
-    ------
-    StoreError
-        When something is lost that no copy has: then nothing is changed.
+    Raises StoreError when something is lost that no copy has: then nothing is changed.
     """
     if not is_state(folder):
         return []

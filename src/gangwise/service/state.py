@@ -6,46 +6,17 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from gangwise.core.errors import UnknownName
 from gangwise.service.store import FILE, Store
 from gangwise.service.wishes import What, Wish, Wishes
 
 
-class State(Protocol):
-    """Read by pages and programs; everything is plain values."""
+class State:
+    """What a service shows, by its files, whichever process it runs in; plain values.
 
-    def view(self, name: str) -> Any: ...
-
-    def age(self) -> float: ...
-
-    def decisions(self, limit: int) -> list[dict[str, Any]]:
-        """The latest decisions, newest first."""
-
-    def latencies(self, until: str, bounds: Sequence[float]) -> tuple[list[float], float]:
-        """Placements that were accepted or started within each bound, all of them; summed time."""
-
-    def history(self, since: float, limit: int) -> list[dict[str, Any]]:
-        """Jobs that ended since a time, latest first."""
-
-    def job(self, name: str) -> dict[str, Any]:
-        """One job, waiting, running or ended."""
-
-    def knows(self, job: str) -> bool: ...
-
-    def wish(self, what: What, value: Any) -> int: ...
-
-    def wished(self, number: int) -> Wish | None: ...
-
-
-class StoredState:
-    """The file of a service, in this process or another.
-
-    Raises
-    ------
-    StoreError
-        When no service has run in this folder.
+    Raises StoreError when no service has run in this folder.
     """
 
     def __init__(self, folder: Path | str):
@@ -59,14 +30,17 @@ class StoredState:
         return None if found is None else found[1]
 
     def age(self) -> float:
+        """Seconds since the service last said anything; inf where it never did."""
         with self._lock:
             found = self._store.view("health")
         return float("inf") if found is None else max(time.time() - found[0], 0.0)
 
     def decisions(self, limit: int) -> list[dict[str, Any]]:
+        """The latest decisions, newest first."""
         return self._rows("SELECT * FROM intents ORDER BY seq DESC LIMIT ?", limit)
 
     def latencies(self, until: str, bounds: Sequence[float]) -> tuple[list[float], float]:
+        """Placements that were accepted or started within each bound, all of them; summed time."""
         within = ", ".join(f"TOTAL(x <= {bound}) AS w{i}" for i, bound in enumerate(bounds))
         column = {"accepted": "accepted", "started": "started"}[until]
         (row,) = self._rows(
@@ -76,17 +50,12 @@ class StoredState:
         return [*(row[f"w{i}"] for i in range(len(bounds))), float(row["n"])], row["total"]
 
     def history(self, since: float, limit: int) -> list[dict[str, Any]]:
+        """Jobs that ended since a time, latest first."""
         query = "SELECT * FROM history WHERE ended >= ? ORDER BY ended DESC LIMIT ?"
         return self._rows(query, since, limit)
 
     def job(self, name: str) -> dict[str, Any]:
-        """One job.
-
-        Raises
-        ------
-        UnknownName
-            For one that is not known.
-        """
+        """One job, waiting, running or ended; raises UnknownName for one that is not known."""
         rows = [*(self.view("queue") or ()), *(self.view("running") or ())]
         for row in rows:
             if row["job"] == name:

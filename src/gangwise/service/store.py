@@ -13,7 +13,7 @@ need not wait for the disk: what it loses with the power, the lines still say. T
     known     names of the jobs that wait or run
     views     name → JSON                what the service is at, for whoever looks; made anew
 
-An intent is committed as ``intended`` before the cluster is told.
+An intent is committed as ``intended`` before the cluster hears of it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 
 from gangwise.core.errors import StoreError
 from gangwise.core.files import sealed_line, unsealed
-from gangwise.service.chain import FAULTS, START, ChainFile, Line, write_file
+from gangwise.service.chain import FAULTS, START, ChainFile, Line, as_store_error, write_file
 from gangwise.service.ledger import Ended, Intent, Record
 
 SCHEMA = """
@@ -59,17 +59,10 @@ ROWS = 1_000_000  # rows of a table that one commit may add: they are numbered b
 
 
 class Store:
-    """The service's file.
+    """The service's file, ``read_only`` for looking while a service writes.
 
-    Parameters
-    ----------
-    read_only : bool
-        For looking while a service writes.
-
-    Raises
-    ------
-    StoreError
-        When it cannot be opened, or is of another version.
+    Raises StoreError when it cannot be opened or is of another version, and from every method when
+    the file is locked, the disk is full, or it fails otherwise.
     """
 
     def __init__(self, path: Path | str, read_only: bool = False):
@@ -80,7 +73,7 @@ class Store:
                 f"{self.path} is not there: no service has run in this folder; start one with "
                 "gangwise serve, or name its folder with --state"
             )
-        try:
+        with as_store_error(self.path):
             if str(path) == ":memory:":
                 where = "file::memory:"
             else:
@@ -100,10 +93,6 @@ class Store:
                 self._read_end()
                 if not read_only and where != "file::memory:":
                     self._lines = ChainFile(self.path.with_name(LINES))
-        except StoreError:
-            raise
-        except (OSError, *FAULTS) as error:
-            raise StoreError(f"{self.path}: {error}") from error
         if version != VERSION:
             raise StoreError(f"{self.path} is of version {version}, not {VERSION}; move it away")
 
@@ -137,21 +126,12 @@ class Store:
         about: Iterable[tuple[str, str]] = (),
         know: Iterable[str] | None = None,
     ) -> None:
-        """All of it or nothing.
+        """Write all of this or nothing.
 
-        Parameters
-        ----------
-        states : iterable of (state, time, kind, job, attempt, detail)
-            Intents of a job's attempt come to a state at a time.
-        know : iterable of str, optional
-            Which jobs wait or run, from now on.
-
-        Raises
-        ------
-        StoreError
-            When the file is locked, the disk is full, or it fails otherwise.
+        ``states`` are (state, time, kind, job, attempt, detail): an intent comes to a state.
+        ``know`` are the jobs that wait or run, from now on.
         """
-        try:
+        with as_store_error(self.path):
             body = {
                 "records": [[seq, r[1], r[0], list(r[2:])] for seq, r in records],
                 "intents": [[i.job, i.attempt, i.kind, i.placed, i.by, now] for now, i in intents],
@@ -167,8 +147,6 @@ class Store:
                 for name, time, view in views
             ]
             self._commit([line] if text != "{}" else [], shown)
-        except (OSError, TypeError, *FAULTS) as error:
-            raise StoreError(f"{self.path}: {error}") from error
 
     def _commit(self, lines: Iterable[Line], views: Iterable[tuple[str, str]] = ()) -> None:
         was = self._end
@@ -234,29 +212,20 @@ class Store:
         self._end = line.number, line.link, last, time
 
     def roll_forward(self, lines: Sequence[Line]) -> None:
-        """Take in lines that the file of lines has already.
-
-        Raises
-        ------
-        StoreError
-        """
+        """Take in lines that the file of lines has already."""
         held, self._lines = self._lines, None
         try:
-            self._commit(lines)
-        except (LookupError, TypeError, *FAULTS) as error:
-            raise StoreError(f"{self.path}: {error}") from error
+            with as_store_error(self.path):
+                self._commit(lines)
         finally:
             self._lines = held
 
     def lines(self, after: int = 0) -> Iterator[object]:
-        """Lines with records after one, as they stand in SQLite."""
-        try:
-            with closing(self._db.cursor()) as cursor:
-                cursor.execute("SELECT line FROM commits WHERE last > ? ORDER BY number", (after,))
-                for (line,) in cursor:
-                    yield line
-        except FAULTS as error:
-            raise StoreError(f"{self.path}: {error}") from error
+        """Lines with records after number ``after``, as they stand in SQLite."""
+        with as_store_error(self.path), closing(self._db.cursor()) as cursor:
+            cursor.execute("SELECT line FROM commits WHERE last > ? ORDER BY number", (after,))
+            for (line,) in cursor:
+                yield line
 
     def last(self) -> int:
         return self._end[2]
@@ -270,12 +239,8 @@ class Store:
     ) -> Iterator[tuple[int, Record]]:
         """Records of the journal, in order.
 
-        ``skip`` is told of rows that are no records, and why; without it they are an error.
-
-        Raises
-        ------
-        StoreError
-            Naming the row, or the line that is not as it was written.
+        ``skip`` hears of rows that are no records, and why; without it they are an error. So is a
+        line that is not as it was written.
         """
         link, number = None, 0
         for text in self.lines(after):
@@ -305,10 +270,6 @@ class Store:
         """Drop commits up to record ``seq`` that are older than a time; an anchor stands for them.
 
         Intents that ended before, and jobs that ended in those commits, go with them.
-
-        Raises
-        ------
-        StoreError
         """
         try:
             (cut,) = self._db.execute(

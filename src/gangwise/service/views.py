@@ -12,7 +12,7 @@ VIEWS = ("health", "nodes", "queue", "running", "slow", "held", "unreadable", "a
 
 
 def lasting(seconds: float | None) -> str:
-    """A duration.
+    """A duration in words.
 
     >>> lasting(90), lasting(7300), lasting(None)
     ('1.5 min', '2.0 h', '?')
@@ -34,7 +34,7 @@ def devices(amounts: Mapping[str, float]) -> str:
 
 
 def expected(row: Mapping[str, Any], now: float) -> str:
-    """In what time a waiting job starts: with an even chance, and in nine cases of ten.
+    """Time until a waiting job starts: with an even chance, and in nine cases of ten.
 
     >>> expected({"p50": 100.0, "p90": 7300.0}, 40.0), expected({"p50": None}, 40.0)
     ('1.0 min, 9 in 10 by 2.0 h', '?')

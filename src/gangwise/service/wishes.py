@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from gangwise.core.errors import StoreError
 from gangwise.core.files import sealed_line, unsealed
-from gangwise.service.chain import FAULTS
+from gangwise.service.chain import FAULTS, as_store_error
 
 FILE = "wishes.sqlite"
 SCHEMA = """
@@ -26,46 +26,33 @@ CREATE TABLE IF NOT EXISTS wishes(
     id INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, told REAL, sealed TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS wishes_by_state ON wishes(state);
 """
-MOST = 1000  # wishes that may wait for their answer
+OPEN_WISHES = 1000  # so many may wait for their answer
 KEPT = 30 * 86_400.0  # seconds for which answers are kept
 
 What = Literal["cancel", "pause", "every"]
 
 
 class Wish(NamedTuple):
-    """What an operator asked for.
-
-    Attributes
-    ----------
-    state : {"accepted", "done", "refused"}
-        ``accepted`` is on the disk and not yet done.
-    asked, told : float
-        When it was accepted and answered, in seconds since 1970.
-    detail : str
-        Why it was refused, or what came of it.
-    """
+    """What an operator asked for; times in seconds since 1970."""
 
     id: int
     what: str
     value: Any
-    state: str
-    asked: float
-    told: float | None
-    detail: str
+    state: str  # "accepted": on the disk and not yet done; then "done" or "refused"
+    asked: float  # when it was accepted
+    told: float | None  # when it was answered
+    detail: str  # why it was refused
 
 
 class Wishes:
     """The file of wishes of a service's folder, for any of its processes.
 
-    Raises
-    ------
-    StoreError
-        When it cannot be opened; so do all methods when it cannot be read or written.
+    Every method raises StoreError when the file cannot be opened, read or written.
     """
 
     def __init__(self, folder: Path | str):
         self.path = Path(folder) / FILE
-        try:
+        with as_store_error(self.path):
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._db = sqlite3.connect(
                 self.path, timeout=1.0, isolation_level=None, check_same_thread=False
@@ -74,8 +61,6 @@ class Wishes:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(SCHEMA)
-        except (OSError, *FAULTS) as error:
-            raise StoreError(f"{self.path}: {error}") from error
 
     def close(self) -> None:
         self._db.close()
@@ -83,8 +68,8 @@ class Wishes:
     def add(self, what: What, value: Any) -> int:
         """Write a wish to the disk and return its number."""
         now = time.time()
-        if self._all("SELECT COUNT(*) FROM wishes WHERE state = 'accepted'")[0][0] >= MOST:
-            raise StoreError(f"{MOST} wishes wait for their answer; does the service run?")
+        if self._all("SELECT COUNT(*) FROM wishes WHERE state = 'accepted'")[0][0] >= OPEN_WISHES:
+            raise StoreError(f"{OPEN_WISHES} wishes wait for their answer; does the service run?")
         kept = "told IS NULL OR told >= ? OR id = (SELECT MAX(id) FROM wishes)"  # no gaps
         self._all(
             f"DELETE FROM wishes WHERE id < (SELECT MIN(id) FROM wishes WHERE {kept})", now - KEPT
@@ -112,7 +97,7 @@ class Wishes:
         rows = self._all("SELECT id, state, told, sealed FROM wishes ORDER BY id")
         last = self._all("SELECT MAX(seq) FROM sqlite_sequence")[0][0]
         there = {row[0] for row in rows}
-        if last is not None and not len(there) <= last < MOST + max(there, default=0):
+        if last is not None and not len(there) <= last < OPEN_WISHES + max(there, default=0):
             return ["its count of wishes"]
         gaps = set(range(min(there), last + 1)) - there if there else {last} - {None}
         wrong = [
@@ -170,11 +155,8 @@ class Wishes:
         return found
 
     def _all(self, query: str, *values: Any) -> list[Any]:
-        try:
-            with closing(self._db.execute(query, values)) as cursor:
-                return cursor.fetchall()
-        except FAULTS as error:
-            raise StoreError(f"{self.path}: {error}") from error
+        with as_store_error(self.path), closing(self._db.execute(query, values)) as cursor:
+            return cursor.fetchall()
 
 
 def _unsealed(text: object) -> Wish | None:
