@@ -21,7 +21,7 @@ from gangwise.approximation_jobs.offline import (
     claimed_fit,
     claimed_regret,
     dynamic_regret,
-    known_optimum,
+    offline_optimum,
 )
 from gangwise.experiments.statistics import mean_and_interval
 
@@ -41,7 +41,7 @@ def one(policy, settings, slots, seed):
     """Everything measured of one run, and what is claimed for it."""
     scenario = create_scenario("opm-theorem-v1", slots=slots, **settings)
     instance = scenario.instance(seed)
-    best = known_optimum(instance, slots, seed)
+    best = offline_optimum(instance, slots, seed, "means", average=True)
     run = simulate(instance, create_policy(policy), slots, seed)
     jobs, M = instance.jobs.jobs, instance.problem.M
     budget = sum(job.budget for job in jobs)

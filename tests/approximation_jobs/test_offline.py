@@ -183,18 +183,13 @@ def test_regret_against_means_may_be_negative():
     assert seen >= {1.0, -1.0}
 
 
-def test_outages_and_early_leaving_are_taken_into_account():
+def test_outages_are_taken_into_account():
     jobs = [Job("a", 0, 10, 100.0, Power(1.0, 0.5)), Job("b", 2, 10, 100.0, Power(1.0, 0.5))]
     whole = made(jobs, rates=(1.0,), prices=(1.0,))
     away = made(jobs, rates=(1.0,), prices=(1.0,), outages=(Outage(0, 4, 8),))
-    gone = made(jobs, rates=(1.0,), prices=(1.0,), leave={"a": 4})
     assert offline_optimum(whole, 10, 0).bound == pytest.approx(2 * np.sqrt(5), rel=1e-6)
     assert offline_optimum(away, 10, 0).bound == pytest.approx(2 * np.sqrt(3), rel=1e-6)
-    assert offline_optimum(gone, 10, 0).bound == pytest.approx(2 + np.sqrt(6), rel=1e-6)
     assert offline_optimum(whole, 4, 0).bound == pytest.approx(2 * np.sqrt(2), rel=1e-6)
-    average = offline_optimum(gone, 10, 0, average=True).bound  # per slot of the lifetime announced
-    expected = max(10 * np.sqrt(x / 10) + 8 * np.sqrt((10 - x) / 8) for x in np.linspace(0, 4, 999))
-    assert average == pytest.approx(expected, rel=1e-5)
 
 
 def test_what_there_is_no_optimum_for():

@@ -14,7 +14,7 @@ once: with distances known to the compiler one read and one write of the sums se
 first n rows are used.
 
 The forms of utility are numbered as in :mod:`~gangwise.approximation_jobs.problem`: 0 power,
-1 logarithm, 2 saturating; a user's own form (3) is worth 0 here and is evaluated in Python.
+1 logarithm, 2 saturating.
 """
 
 from __future__ import annotations
@@ -293,16 +293,6 @@ def sample_coupled(
 
 
 @kernel
-def first_infeasible(row: Ints, machine: Ints, serial: Ints, available: Bools) -> int:
-    """First task that breaks OPM (3): of a row without a job or on a machine away; −1 if none."""
-    for n in range(row.size):
-        j = row[n]
-        if j < 0 or j >= serial.size or serial[j] == 0 or not available[machine[n]]:
-            return n
-    return -1
-
-
-@kernel
 def execute(
     row: Ints,
     machine: Ints,
@@ -334,23 +324,6 @@ def execute(
 
 
 @kernel
-def add_reported_work(
-    row: Ints, work: Floats, serial: Ints, now: Ints, sums: Floats, reported: Floats
-) -> None:
-    """Add the work of each task to what its job has been told, if its row is still the job's.
-
-    ``serial`` [n] says whose the rows were, ``now`` [rows] whose they are. ``sums`` [rows] is work
-    space, all zeros before and after.
-    """
-    for n in range(row.size):
-        if now[row[n]] == serial[n]:
-            sums[row[n]] += work[n]
-    for j in range(sums.size):
-        reported[j] += sums[j]
-        sums[j] = 0.0
-
-
-@kernel
 def utility_gains(
     rows: Ints,
     kind: Ints,
@@ -379,37 +352,6 @@ def utility_gains(
             )
             work[j] = after
         worked[j] = 0.0
-
-
-@kernel
-def count_migrations(
-    before: Ints, now: Ints, rows: Ints, lost: Ints, gained: Ints, out: Floats
-) -> None:
-    """Migrations between two slots; ``before`` and ``now`` [M] name each machine's job.
-
-    Jobs that left are −1 in ``before``. out[0] counts machines that a job still active lost, out[1]
-    those of them that another job got, out[2] = Σ_j min(lost_j, gained_j). ``lost`` and ``gained``
-    [rows] are work space, all zeros before and after.
-    """
-    displaced, swaps, net = 0, 0, 0
-    for i in range(now.size):
-        b, n = before[i], now[i]
-        if b != n:
-            if b >= 0:
-                displaced += 1
-                lost[b] += 1
-                if n >= 0:
-                    swaps += 1
-            if n >= 0:
-                gained[n] += 1
-    for k in range(rows.size):
-        j = rows[k]
-        net += min(lost[j], gained[j])
-        lost[j] = 0
-        gained[j] = 0
-    out[0] = displaced
-    out[1] = swaps
-    out[2] = net
 
 
 # Periods up and down, OPM §VI

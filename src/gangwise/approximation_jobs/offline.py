@@ -29,7 +29,7 @@ their meaning and curves none.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -39,17 +39,12 @@ from scipy.optimize import linprog, minimize
 from scipy.sparse import csr_matrix, vstack
 
 from gangwise.approximation_jobs import kernels
-from gangwise.approximation_jobs.environment import (
-    BLOCK,
-    ApproximationInstance,
-    Results,
-    rate_generator,
-)
+from gangwise.approximation_jobs.environment import BLOCK, ApproximationInstance
 from gangwise.approximation_jobs.problem import LOG, POWER, SATURATING, Job
 from gangwise.core.arrays import Floats
 from gangwise.core.contracts import Comparator
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.simulation import Run, Streams
+from gangwise.core.simulation import Run
 
 
 class JobUtilities:
@@ -125,35 +120,14 @@ ENOUGH = 200_000
 class Programme:
     """Offline programme, OPM (P1) with split tasks, of some jobs and rates.
 
-    Parameters
-    ----------
-    jobs : sequence of Job
-        Those active in at least one slot.
-    prices : ndarray of shape [M]
-        Positive.
-    blocks : iterable of ndarray of shape [slots, M]
-        Rates, slot after slot.
-    slots : int
-        How many slots there are; jobs are cut there.
-    average : bool
-        The objective of OPM (6) rather than the overall utility.
-    ends : sequence of int, optional
-        The slot that each job ends before, where it is not the deadline.
+    ``jobs`` are active in at least one of the ``slots``, which end them, and ``blocks`` their rates
+    [slots, M], slot after slot; prices [M] are positive, since the offers of a free machine have no
+    ρ (ScenarioError). ``average`` asks for the objective of OPM (6) rather than the overall
+    utility.
 
-    Attributes
-    ----------
-    jobs : tuple of Job, length N
-        Those that can do work: where every machine stands still while a job is there, it is worth 0
-        whatever is planned, and is set aside.
-    offers : kernels.Offers
-        Every cell split between its ends.
-    exact : bool
-        Whether cells are points, so that ``rho`` and ``real`` are the same.
-
-    Raises
-    ------
-    ScenarioError
-        For a free machine: its offers have no ρ.
+    Kept are the N jobs that can do work: where every machine stands still while a job is there, it
+    is worth 0 whatever is planned, and is set aside. ``offers`` has every cell split between its
+    ends; where cells are points, ``exact`` is true, and ``rho`` and ``real`` are the same.
     """
 
     offers: kernels.Offers
@@ -165,14 +139,13 @@ class Programme:
         blocks: Iterable[Floats],
         slots: int,
         average: bool = False,
-        ends: Sequence[int] | None = None,
     ):
         if not (prices > 0).all():
             raise ScenarioError(
                 f"machine {int(np.argmin(prices))} is free; offline comparators need prices above 0"
             )
         self.jobs, self.prices = tuple(jobs), np.ascontiguousarray(prices, dtype=np.float64)
-        self._epochs(slots, [job.deadline for job in jobs] if ends is None else ends)
+        self._epochs(slots)
         self._offers(blocks)
         reach = np.zeros(len(jobs))
         most = (self.offers.money * self.offers.rho).sum(axis=1)
@@ -182,9 +155,10 @@ class Programme:
         self.budget = np.array([job.budget for job in self.jobs])
         self.cap = np.maximum(np.minimum(reach, self.budget * self.offers.rho.max()), 1e-300)
 
-    def _epochs(self, slots: int, ends: Sequence[int]) -> None:
+    def _epochs(self, slots: int) -> None:
+        """Cut time where a job comes or goes; jobs of epoch e: member[start[e]:start[e + 1]]."""
         arrival = np.array([job.arrival for job in self.jobs], dtype=np.int64)
-        deadline = np.minimum(np.array(ends, dtype=np.int64), slots)
+        deadline = np.array([job.deadline for job in self.jobs], dtype=np.int64).clip(max=slots)
         if not len(self.jobs) or (arrival >= deadline).any():
             raise ScenarioError("the offline programme needs jobs that are active in some slot")
         begins = np.unique(np.concatenate((arrival, deadline)))
@@ -299,18 +273,10 @@ LEAST = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """An answer to the offline programme.
+    """An answer to the offline programme: a plan, and a bound that no plan exceeds.
 
-    Attributes
-    ----------
-    value : float
-        What the plan found is worth.
-    bound : float
-        No plan is worth more.
-    work, cost : ndarray of shape [N]
-        X_j and C_j of the plan.
-    slope, multiplier : ndarray of shape [N]
-        w and λ of the bound: anybody can check it with :meth:`Programme.bound`.
+    ``work`` and ``cost`` [N] are X_j and C_j of the plan, ``slope`` and ``multiplier`` [N] the w
+    and λ of the bound: anybody can check it with :meth:`Programme.bound`.
     """
 
     value: float
@@ -510,13 +476,11 @@ def offline_optimum(
 
     Parameters
     ----------
-    instance : ApproximationInstance
-        With machines that hold one task.
     slots, seed : int
         The run: its jobs and rates are drawn again, the rates never all at once.
     known : {"rates", "means"}
-        Every slot's rates, or each machine's mean: that of the process if it tells (``means``),
-        else the mean over the run.
+        Every slot's rates, or each machine's mean: ``means`` of the process if it has them, else
+        the mean over the run.
     average : bool
         The objective of OPM (6), Σ (d - a) f(X / (d - a)), rather than the overall utility Σ f(X).
     tolerance, iterations
@@ -525,7 +489,7 @@ def offline_optimum(
     Raises
     ------
     ScenarioError
-        For machines with capacities, for which there is no bound yet, or free machines.
+        For free machines.
 
     Examples
     --------
@@ -540,12 +504,9 @@ def offline_optimum(
     """
     if known not in get_args(Known):
         raise UnknownName("kind of knowledge", str(known), list(get_args(Known)))
-    problem = instance.problem
-    blocks = _rates(instance, slots, seed)
-    if known == "means":
-        blocks = _constant(_means(instance, slots, seed), instance, slots)
-    jobs, ends = _jobs(instance, slots, seed)
-    programme = Programme(jobs, problem.prices, blocks, slots, average, ends)
+    blocks = _known_rates(instance, slots, seed, known)
+    jobs = instance.jobs_of(slots, seed)
+    programme = Programme(jobs, instance.problem.prices, blocks, slots, average)
     return optimise(programme, tolerance, iterations)
 
 
@@ -562,49 +523,19 @@ def offline_comparator(
     return Comparator(f"known_{known}", np.arange(slots), each, best.gap)
 
 
-def _jobs(instance: ApproximationInstance, slots: int, seed: int) -> tuple[list[Job], list[int]]:
-    """The jobs of a run, and the slots that they end before: deadlines, or when they leave."""
-    source, left = instance.jobs.stream(Streams.of(seed).workload), slots
-    found: list[Job] = []
-    while left > 0:
-        found += [job for each in source.draw(min(left, BLOCK)) for job in each]
-        left -= BLOCK
-    ends = [instance.leave.get(job.id, job.deadline) for job in found]
-    ends = [
-        end if job.arrival < end < job.deadline else job.deadline for job, end in zip(found, ends)
-    ]
-    return found, ends
-
-
-def _rates(instance: ApproximationInstance, slots: int, seed: int) -> Iterator[Floats]:
-    """Rates of a run, BLOCK slots at a time; of machines that are away, 0."""
-    stream = instance.rates.stream(rate_generator(seed))
+def _known_rates(
+    instance: ApproximationInstance, slots: int, seed: int, known: Known
+) -> Iterator[Floats]:
+    """Rates that the comparator knows, BLOCK slots at a time: those of the run, or their means."""
+    if known == "rates":
+        yield from instance.rates_of(slots, seed)
+        return
+    means = getattr(instance.rates, "means", None)
+    if means is None:
+        means = sum(rates.sum(axis=0) for rates in instance.rates_of(slots, seed)) / slots
     for first in range(0, slots, BLOCK):
-        rates = np.array(stream.draw(BLOCK)[: slots - first])
-        yield _without(rates, instance, first)
-
-
-def _without(rates: Floats, instance: ApproximationInstance, first: int) -> Floats:
-    for outage in instance.outages:
-        low, high = max(outage.first - first, 0), max(outage.back - first, 0)
-        rates[low:high, outage.machine] = 0.0
-    return rates
-
-
-def _means(instance: ApproximationInstance, slots: int, seed: int) -> Floats:
-    known = getattr(instance.rates, "means", None)
-    if known is not None:
-        return np.asarray(known, dtype=np.float64)
-    total = np.zeros(instance.problem.M)
-    for block in _rates(instance, slots, seed):
-        total += block.sum(axis=0)
-    return total / slots
-
-
-def _constant(means: Floats, instance: ApproximationInstance, slots: int) -> Iterator[Floats]:
-    for first in range(0, slots, BLOCK):
-        rates = np.tile(means, (min(BLOCK, slots - first), 1))
-        yield _without(rates, instance, first)
+        rates = np.tile(np.asarray(means, np.float64), (min(BLOCK, slots - first), 1))
+        yield instance.without_absent(rates, first)
 
 
 # Regret and fit of whole runs, what the theorems claim of them, and what figures show. The theorems
@@ -625,7 +556,7 @@ def dynamic_regret(run: Run, known: Known = "means", optimum: Optimum | None = N
     return optimum.bound - float(run.metrics["average_utility"].sum())
 
 
-def fit(results: Results) -> tuple[float, float]:
+def fit(results: Mapping[str, Floats]) -> tuple[float, float]:
     """Fit_T, OPM (8), signed, and the sum of its positive parts, in units of price.
 
     In OPM (8) what one job leaves unspent makes up for what another overspends; in the second
@@ -633,20 +564,11 @@ def fit(results: Results) -> tuple[float, float]:
 
     Examples
     --------
-    >>> from gangwise.approximation_jobs.environment import Results
-    >>> results = Results()
-    >>> results.add(Job("a", 0, 4, budget=8.0), cost=9.0, work=4.0)
-    >>> results.add(Job("b", 0, 4, budget=8.0), cost=5.0, work=4.0)
-    >>> fit(results)
+    >>> fit({"cost": np.array([9.0, 5.0]), "budget": np.array([8.0, 8.0])})
     (-2.0, 1.0)
     """
     over = results["cost"] - results["budget"]
     return float(over.sum()), float(np.maximum(over, 0.0).sum())
-
-
-def known_optimum(instance: ApproximationInstance, slots: int, seed: int) -> Optimum:
-    """The comparator of OPM (6): OPM (P1) with the mean rates, and the objective per slot."""
-    return offline_optimum(instance, slots, seed, "means", average=True)
 
 
 def claimed_regret(

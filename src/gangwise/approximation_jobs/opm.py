@@ -36,7 +36,7 @@ from gangwise.approximation_jobs.problem import (
     relative,
     slopes_at,
 )
-from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints, check_numbers
 from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError
 from gangwise.estimators import Estimator
@@ -52,23 +52,11 @@ class PrimalDual:
     The multiplier update is carried as ω(t) = λ(t) − μ g(x(t−1)) of OPS (25): ω ← max{−μ g, ω + μ
     g} and λ = ω + μ g, which needs g of one slot only, and starts every job at λ = 0.
 
-    Parameters
-    ----------
-    prices : ndarray of shape [M]
-        p_i.
-    exact : bool
-        Project by variable fixing instead of Newton's method; the same to 1e-12.
-
-    Attributes
-    ----------
-    rows : ndarray of int64, shape [J]
-        Table row of the job in each place; the first ``n`` count.
-    shares : ndarray of shape [J, M]
-        x_j^i(t).
-    omega, spend : ndarray of shape [J]
-        ω_j(t), and Σ_i p_i x_j^i(t) in units of price per slot.
-    holder : ndarray of int64, shape [M]
-        Place of the job that each machine was last drawn for, −1 for none.
+    ``prices`` [M] are p_i; ``exact`` projects by variable fixing instead of Newton's method, which
+    is the same to 1e-12. Of all that follows, the first ``n`` places count: ``rows`` [J] is the
+    table row of the job in each place, ``shares`` [J, M] x_j^i(t), ``omega`` [J] ω_j(t), ``spend``
+    [J] Σ_i p_i x_j^i(t) in units of price per slot. ``holder`` [M] is the place of the job that
+    each machine was last drawn for, −1 for none.
     """
 
     prices: Floats
@@ -171,9 +159,7 @@ class PrimalDual:
         kernels.primal_step(step, self.exact, answer, self._space)
 
     def draw(self, rng: np.random.Generator, couple: bool) -> Ints:
-        """Random rounding OPS (21)–(22), OPM (72).
-
-        A table row for every machine, −1 for none, shape [M].
+        """Random rounding OPS (21)–(22), OPM (72): a table row for every machine, −1 for none, [M].
 
         A task runs with probability x_j^i whether or not draws are coupled to the last slot's.
         """
@@ -273,17 +259,10 @@ class OPM(RateLearning, PolicyBase):
             history=("executed", "expected"),
             unit=("utility", "largest"),
         )
-        for name in ("alpha", "floor"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise ScenarioError(f"{name} is {getattr(self, name)}; it must be positive")
-        for name in ("dual", "mu"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value >= 0):
-                raise ScenarioError(f"{name} is {value}; it must be finite and not negative")
-        if not (0 <= self.epsilon < 1 and 0 < self.delta < 1):
-            raise ScenarioError(
-                f"epsilon lies in [0, 1) and delta in (0, 1); got {self.epsilon} and {self.delta}"
-            )
+        check_numbers("(0, inf)", alpha=self.alpha, floor=self.floor)
+        check_numbers("[0, inf)", dual=self.dual, mu=self.mu or 0.0)
+        check_numbers("[0, 1)", epsilon=self.epsilon)
+        check_numbers("(0, 1)", delta=self.delta)
         self._estimator(1.0)
 
     def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
@@ -418,11 +397,10 @@ class OPS(RateLearning, PolicyBase):
     def __post_init__(self) -> None:
         check_choice(self, history=("expected", "executed"))
         for name in ("alpha", "mu", "gamma"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value >= 0):
-                raise ScenarioError(f"{name} is {value}; it must not be negative")
-        if not (0 <= self.share <= 1 and self.floor > 0 and 0 < self.delta < 1):
-            raise ScenarioError("share lies in [0, 1], delta in (0, 1), and floor is positive")
+            check_numbers("[0, inf)", **{name: getattr(self, name) or 0.0})
+        check_numbers("[0, 1]", share=self.share)
+        check_numbers("(0, inf)", floor=self.floor)
+        check_numbers("(0, 1)", delta=self.delta)
         if not (self.epsilon == -1 or 0 <= self.epsilon < 1):
             raise ScenarioError(f"epsilon is {self.epsilon}; it lies in [0, 1), or is -1")
 
@@ -472,9 +450,8 @@ class OPS(RateLearning, PolicyBase):
         work = self._work if self.history == "expected" else float(jobs.work[rows[0]])
         average = work / max(t - self._first, 1)
         slopes = slopes_at(jobs, rows, np.array([max(average, self.floor)]))
-        state.climb(
-            slopes, multipliers, rates, self._alpha, observation.available
-        )  # OPS (18), (19)
+        # OPS (18) and the projection OPS (19)
+        state.climb(slopes, multipliers, rates, self._alpha, observation.available)
         self._work += float(state.shares[0] @ rates)
         return state.draw(self._rng, couple=False)  # OPS (21)
 

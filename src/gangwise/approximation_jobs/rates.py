@@ -12,12 +12,12 @@ rates that are replayed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from gangwise.approximation_jobs import kernels
-from gangwise.core.arrays import Bools, Floats, Ints, keep
+from gangwise.core.arrays import Bools, Floats, Ints, check_numbers, keep
 from gangwise.core.errors import ScenarioError
 
 BLOCK = 64  # slots generated at a time
@@ -43,13 +43,6 @@ class Rates(RateProcess, Protocol):
     @property
     def means(self) -> Floats:
         """Expected rates, shape [M], in work per slot."""
-
-
-def _range(value: Any, what: str) -> tuple[float, float]:
-    low, high = (float(v) for v in value)
-    if not 0 <= low <= high <= 1:
-        raise ScenarioError(f"{what} is {value}; it must be (low, high) with 0 ≤ low ≤ high ≤ 1")
-    return low, high
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +72,7 @@ class IidRates:
         if means.ndim != 1 or bad.size:
             at = f"machine {bad[0]}: mean rate is {means[bad[0]]}; " if means.ndim == 1 else ""
             raise ScenarioError(f"{at}mean rates are one number per machine, within [0, 1]")
-        if not (np.isfinite(self.concentration) and self.concentration >= 0):
-            raise ScenarioError(f"concentration is {self.concentration}; it must not be negative")
+        check_numbers("[0, inf)", concentration=self.concentration)
         keep(self, means=means)
 
     @property
@@ -198,17 +190,10 @@ class GammaPeriods:
     per_period: bool = False
 
     def __post_init__(self) -> None:
-        if self.machines < 1:
-            raise ScenarioError(
-                f"there must be at least one machine; {self.machines} were asked for"
-            )
-        _range(self.up_rate, "up_rate")
-        _range(self.down_rate, "down_rate")
-        for what, pair in (("up", self.up), ("down", self.down)):
-            if not (min(pair) > 0 and np.isfinite(pair).all()):
-                raise ScenarioError(f"{what} is {pair}; shape and scale must be positive")
-        if not (np.isfinite(self.time_scale) and self.time_scale > 0):
-            raise ScenarioError(f"time_scale is {self.time_scale}; it must be positive")
+        check_numbers("[1, inf)", machines=self.machines)
+        check_numbers("[0, 1]", up_rate=self.up_rate, down_rate=self.down_rate)
+        for number in (*self.up, *self.down, self.time_scale):
+            check_numbers("(0, inf)", **{"shape, scale or time_scale of periods": number})
 
     @property
     def size(self) -> int:

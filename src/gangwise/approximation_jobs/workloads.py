@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from gangwise.approximation_jobs.problem import Job, Power
 from gangwise.approximation_jobs.rates import Rates
-from gangwise.core.arrays import Floats, keep
+from gangwise.core.arrays import Floats, check_numbers, keep
 from gangwise.core.errors import ScenarioError
 
 Pricing = Literal["population", "realised"]
@@ -125,13 +125,9 @@ class PoissonJobs:
     beta: float = 0.5
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.rate) and self.rate >= 0):
-            raise ScenarioError(f"arrival rate is {self.rate}; it must not be negative")
-        if not (np.isfinite(self.lifetime) and self.lifetime >= 1):
-            raise ScenarioError(f"mean lifetime is {self.lifetime}; it must be a slot or more")
-        for name, (low, high) in (("pace", self.pace), ("value", self.value)):
-            if not 0 < low <= high < np.inf:
-                raise ScenarioError(f"{name} is {(low, high)}; it must be a positive range")
+        check_numbers("[0, inf)", rate=self.rate)
+        check_numbers("[1, inf)", lifetime=self.lifetime)
+        check_numbers("(0, inf)", pace=self.pace, value=self.value)
         Power(beta=self.beta)  # raises for a power that is not concave
 
     def stream(self, rng: np.random.Generator) -> JobStream:
@@ -281,12 +277,10 @@ class SyntheticJobs:
     value: tuple[float, float] = (1.0, 5.0)
 
     def __post_init__(self) -> None:
-        if self.machines < 1 or self.slots < 1:
-            raise ScenarioError("jobs need a machine and a slot")
-        if not (self.price > 0 and 0 < self.load < 1e3):
-            raise ScenarioError(
-                f"price {self.price} and load {self.load} must be positive, the load below 1000"
-            )
+        check_numbers("[1, inf)", machines=self.machines, slots=self.slots)
+        check_numbers("(0, inf)", price=self.price, burst=self.burst, q=self.q, value=self.value)
+        check_numbers("(0, 1000)", load=self.load)
+        check_numbers("(0, 1]", last=self.last, duty=self.duty)
         shape, low, high = self.lifetime
         if not (shape > 0 and 1 <= low < high):
             raise ScenarioError(
@@ -295,11 +289,6 @@ class SyntheticJobs:
             )
         if self.arrivals not in ("poisson", "bursty"):
             raise ScenarioError(f"arrivals is {self.arrivals!r}; choose poisson or bursty")
-        if not (0 < self.last <= 1 and 0 < self.duty <= 1 and self.burst > 0):
-            raise ScenarioError("last and duty are shares in (0, 1]; burst is positive")
-        for name, (least, most) in (("q", self.q), ("value", self.value)):
-            if not 0 < least <= most:
-                raise ScenarioError(f"{name} is {(least, most)}; it must be a positive range")
 
     def jobs(self, rng: np.random.Generator) -> list[Job]:
         when, work = rng.spawn(2)

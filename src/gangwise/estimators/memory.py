@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Floats, Ints, check_numbers
 from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import kernel
 
@@ -146,8 +146,7 @@ class Discounted(Memory):
     discount: float = 0.998
 
     def __post_init__(self) -> None:
-        if not 0 < self.discount <= 1:
-            raise ScenarioError(f"discount is {self.discount}; it must lie in (0, 1]")
+        check_numbers("(0, 1]", discount=self.discount)
 
     def start(self, arms: int) -> None:
         super().start(arms)
@@ -200,8 +199,7 @@ class SlidingWindow(Memory):
     window: int = 20
 
     def __post_init__(self) -> None:
-        if self.window < 1:
-            raise ScenarioError(f"window is {self.window}; it must be a slot or more")
+        check_numbers("[1, inf)", window=self.window)
         self.window = int(self.window)
 
     def start(self, arms: int) -> None:

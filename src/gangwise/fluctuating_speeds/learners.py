@@ -18,9 +18,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints, check_numbers
 from gangwise.core.contracts import PolicyBase
-from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import kernel
 from gangwise.estimators import (
     UCB1,
@@ -155,8 +154,8 @@ class ListScheduling:
 class Optimiser(Learner):
     """Optimiser: a learner that makes the best choice for what it believes, P3 of ESDP (12).
 
-    Subclasses decide by filling in v and σ², and calling :meth:`_choose` with the channels that may
-    be used. What they estimate is estimated over ``memory``.
+    It goes by its estimates, over ``memory``, and takes channels never used first; subclasses that
+    decide otherwise call :meth:`_choose` with their own v and σ².
 
     Parameters
     ----------
@@ -180,10 +179,8 @@ class Optimiser(Learner):
     window: int = 500
 
     def __post_init__(self) -> None:
-        if not (self.gap >= 0 and self.nodes >= 1):
-            raise ScenarioError(
-                f"gap must be zero or more and nodes one or more; got {self.gap} and {self.nodes}"
-            )
+        check_numbers("[0, inf)", gap=self.gap)
+        check_numbers("[1, inf)", nodes=self.nodes)
         self._make_estimator()
 
     def _make_estimator(self) -> Estimator:
@@ -197,6 +194,10 @@ class Optimiser(Learner):
         self._solver = P3Solver(problem.requests, problem.cluster.capacity)
         self._warm: WarmStart | None = None
         self.programmes = self.proved = 0
+
+    def _decide(self, observation: Observation, available: Bools) -> Bools:
+        worth = self._estimator.estimate(observation.slot)
+        return self._choose(worth, unplayed_first(self._estimator.untried), available)
 
     def _choose(self, v: Floats, s: Floats, available: Bools) -> Bools:
         """Maximise v·x + √(s·x) over the channels available, subject to ESDP (2)."""
@@ -243,10 +244,6 @@ class CUCB(Optimiser):
         if self.estimator == "ucb1":
             return UCB1(self.coefficient, clip=False, memory=self._make_memory())
         return make_estimator(self.estimator, self.gamma, self.discount, self.window, self.tau)
-
-    def _decide(self, observation: Observation, available: Bools) -> Bools:
-        v = self._estimator.estimate(observation.slot)
-        return self._choose(v, unplayed_first(self._estimator.untried), available)
 
 
 @dataclass
@@ -300,10 +297,6 @@ class ThompsonGaussian(Optimiser):
     def _make_estimator(self) -> Estimator:
         return GaussianSampling(self.spread, clip=False, memory=self._make_memory())
 
-    def _decide(self, observation: Observation, available: Bools) -> Bools:
-        theta = self._estimator.estimate(observation.slot)
-        return self._choose(theta, unplayed_first(self._estimator.untried), available)
-
 
 @dataclass
 class ThompsonBeta(Optimiser):
@@ -332,8 +325,7 @@ class EpsilonGreedy(Optimiser):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.epsilon <= (np.inf if self.decay else 1):
-            raise ScenarioError(f"epsilon is {self.epsilon}; a probability lies in [0, 1]")
+        check_numbers("[0, inf)" if self.decay else "[0, 1]", epsilon=self.epsilon)
 
     def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
         super().start(problem, rng)
@@ -343,8 +335,7 @@ class EpsilonGreedy(Optimiser):
         t, E = observation.slot + 1, self._problem.E
         if self._rng.random() < (self.epsilon * E / t if self.decay else self.epsilon):
             return self._list.schedule(self._rng.permutation(np.flatnonzero(available)))
-        means = self._estimator.estimate(observation.slot)
-        return self._choose(means, unplayed_first(self._estimator.untried), available)
+        return super()._decide(observation, available)
 
 
 @dataclass
@@ -411,11 +402,6 @@ class LCF(KnownOrder):
     The cost depends on the server r, over which the paper does not sum here, unlike in the score of
     HAUF: the mean over a job type's channels is taken. The paper says that LCF estimates utilities
     as well; it has no use for them.
-
-    Parameters
-    ----------
-    stop : bool
-        Stop at the first channel that does not fit, instead of skipping it.
     """
 
     def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
@@ -434,11 +420,6 @@ class LWTF(KnownOrder):
 
     The paper has no queue in which a job could wait, so this is its waiting time: a job type waits
     from the slot after one of its channels was on.
-
-    Parameters
-    ----------
-    stop : bool
-        Stop at the first channel that does not fit, instead of skipping it.
     """
 
     def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:

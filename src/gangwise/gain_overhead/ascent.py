@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints, read_only
-from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.arrays import Floats, Ints, check_numbers, read_only
+from gangwise.core.errors import UnknownName
 from gangwise.gain_overhead import kernels
 from gangwise.gain_overhead.kernels import ascend, gradient, overhead_prices
 from gangwise.gain_overhead.problem import GainOverheadProblem
@@ -180,14 +180,11 @@ def gradient_bound(problem: GainOverheadProblem) -> float:
 class Step:
     """Step size: a rule for η_t.
 
-    Parameters
-    ----------
-    rule : {"adagrad-norm", "decay", "theoretical"}
-        AdaGrad-norm, η_t = scale · D / √(2 Σ_{s ≤ t} ‖∇q(s)‖²), has nothing to tune and needs no
-        horizon; with scale 1 the regret against any fixed decision is at most
-        √2 · D · √(Σ ‖∇q‖²), whatever the arrivals. ``decay``, η_t = eta · decay^t, is that of the
-        experiments of OGASched §4 (Table 1). ``theoretical``, η_t = diam(Y) / (‖∇q(t)‖ √T), is
-        OGASched (26); it needs the horizon T in advance.
+    AdaGrad-norm, η_t = scale · D / √(2 Σ_{s ≤ t} ‖∇q(s)‖²), has nothing to tune and needs no
+    horizon; with scale 1 the regret against any fixed decision is at most √2 · D · √(Σ ‖∇q‖²),
+    whatever the arrivals. ``decay``, η_t = eta · decay^t, is that of the experiments of OGASched §4
+    (Table 1). ``theoretical``, η_t = diam(Y) / (‖∇q(t)‖ √T), is OGASched (26); it needs the horizon
+    T in advance.
     """
 
     rule: str = "adagrad-norm"
@@ -200,11 +197,8 @@ class Step:
         known = ["adagrad-norm", "decay", "theoretical"]
         if self.rule not in known:
             raise UnknownName("step rule", self.rule, known)
-        if not all(number > 0 for number in (self.scale, self.eta, self.decay, self.horizon)):
-            raise ScenarioError(
-                f"scale, eta, decay and horizon must be positive; got {self.scale}, {self.eta}, "
-                f"{self.decay}, {self.horizon}"
-            )
+        for name in ("scale", "eta", "decay", "horizon"):
+            check_numbers("(0, inf)", **{name: getattr(self, name)})
 
     def start(self, problem: GainOverheadProblem) -> None:
         """Measure the diameter, OGASched (25), and forget the gradients."""

@@ -14,45 +14,37 @@ and keeps no memory, so it is what a learning policy must beat.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints, read_only
+from gangwise.core.arrays import Floats, Ints, check_numbers, read_only
 from gangwise.core.contracts import PolicyBase
-from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.errors import UnknownName
 from gangwise.gain_overhead import kernels
 from gangwise.gain_overhead.ascent import Ascent, channels_of
 from gangwise.gain_overhead.environment import Observation
 from gangwise.gain_overhead.problem import GainOverheadProblem
 
 
-@dataclass(eq=False)
 class ListScheduling:
-    """List scheduling: hands out whole requests, as far as they fit, job type by job type.
+    """List scheduling: hands out whole requests, as far as they fit, job type by job type."""
 
-    ``of_job_type`` [E] lists the channels by job type, ``first`` [L + 1] where each begins.
-    """
-
-    problem: GainOverheadProblem
-    of_job_type: Ints = field(init=False)
-    first: Ints = field(init=False)
-
-    def __post_init__(self) -> None:
-        channels, capacity = self.problem.channels, self.problem.cluster.capacity
-        self.of_job_type = np.argsort(channels.job_type, kind="stable")
-        self.first = np.searchsorted(
-            channels.job_type[self.of_job_type], np.arange(self.problem.L + 1)
-        )
+    def __init__(self, problem: GainOverheadProblem):
+        self.problem = problem
+        channels, capacity = problem.channels, problem.cluster.capacity
+        # Channels listed by job type, and where each job type begins.
+        of_job_type = np.argsort(channels.job_type, kind="stable")
+        first = np.searchsorted(channels.job_type[of_job_type], np.arange(problem.L + 1))
         largest = np.maximum(capacity.max(axis=0), np.finfo(float).tiny)
         self._size = (capacity / largest).sum(axis=1)
         self._left = np.empty_like(capacity)
         self._space = np.empty(len(capacity)), np.empty(len(channels), dtype=np.int64)
         # A copy, to be written like the others: a pickle keeps no array from being written, and for
         # another kind kernels are compiled anew.
-        self._lists = channels.server.copy(), self.of_job_type, self.first
-        self._y = np.empty(self.problem.shape)
+        self._lists = channels.server.copy(), of_job_type, first
+        self._y = np.empty(problem.shape)
 
     def _empty(self) -> None:
         np.copyto(self._left, self.problem.cluster.capacity)
@@ -286,11 +278,8 @@ class Greedy(PolicyBase):
     family = "gain_overhead"
 
     def __post_init__(self) -> None:
-        if self.rounds < 1 or self.smoothing < 0:
-            raise ScenarioError(
-                f"rounds must be positive and smoothing not negative; got {self.rounds}, "
-                f"{self.smoothing}"
-            )
+        check_numbers("[1, inf)", rounds=self.rounds)
+        check_numbers("[0, inf)", smoothing=self.smoothing)
 
     def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
         self._problem = problem

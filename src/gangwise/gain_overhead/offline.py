@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -371,7 +371,7 @@ class _Programme:
         return x[n * K :], self.beta[:, None] * x[: n * K].reshape(K, n)
 
     def value(self) -> float:
-        return float(self.weight @ reward_by_job_type(self.problem, self.y))
+        return float(self.weight @ self.problem.by_job_type(self.y))
 
     def certificate(self) -> tuple[float, float]:
         """Certificate: the objective of y, and an upper bound on every decision's objective."""
@@ -400,26 +400,6 @@ def _longest(moves: tuple[tuple[Floats, Floats], ...]) -> float:
     return min(1.0, 0.99 / shrink) if shrink > 0 else 1.0
 
 
-def reward_by_job_type(problem: GainOverheadProblem, y: Floats) -> Floats:
-    """Reward of each job type, q_l(1, y) of OGASched (5), shape [L]."""
-    job_type, server = problem.channels.job_type, problem.channels.server
-    values = problem.utilities.each(
-        "value", y, problem.utilities.kind[server], problem.utilities.alpha[server]
-    )
-    total = np.zeros_like(problem.requests)
-    np.add.at(total, job_type, y)
-    gain = np.bincount(job_type, values.sum(axis=1), minlength=problem.L)
-    return np.asarray(gain - (problem.overhead * total).max(axis=1))
-
-
-class _Solved(Protocol):
-    @property
-    def value(self) -> float: ...
-
-    @property
-    def gap(self) -> float: ...
-
-
 def best_fixed(
     problem: GainOverheadProblem, arrivals: Ints, sample: int | None = None
 ) -> Comparator:
@@ -430,7 +410,7 @@ def best_fixed(
     """
     # Rewards of a fixed decision add up: Σ_t q(x(t), y) = Σ_l n_l q_l(1, y).
     solution = solve(problem, arrivals.sum(axis=0))
-    each = reward_by_job_type(problem, solution.decision)
+    each = problem.by_job_type(solution.decision)
     slots = np.arange(len(arrivals))
     bounds = {"theorem-1": regret_bound(problem, len(arrivals))}
     return Comparator("best_fixed", slots, arrivals @ each, solution.gap, bounds)
@@ -461,12 +441,12 @@ best_fixed_in_run, per_slot_optimum_in_run = in_run(best_fixed), in_run(per_slot
 
 
 def optimum_of_each_slot(
-    arrivals: Ints, sample: int | None, solve: Callable[[Ints], _Solved]
+    arrivals: Ints, sample: int | None, solve: Callable[[Ints], Any]
 ) -> Comparator:
     """``per_slot_optimum`` of any problem whose slots do not hang together.
 
-    ``solve`` finds the optimum for the arrivals of a slot [L]; it is called once for each different
-    pattern among the ``sample`` evenly spaced slots of ``arrivals`` [T, L].
+    ``solve`` finds ``value`` and ``gap`` for the arrivals of a slot [L]; it is called once for each
+    different pattern among the ``sample`` evenly spaced slots of ``arrivals`` [T, L].
     """
     slots = evenly_spaced(len(arrivals), sample)
     # Slots with the same arrivals share one programme.

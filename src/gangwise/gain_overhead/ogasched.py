@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Floats, Ints, check_numbers
 from gangwise.core.contracts import PolicyBase
-from gangwise.core.errors import ScenarioError
 from gangwise.gain_overhead.ascent import Ascent, Step, project, project_as_printed
 from gangwise.gain_overhead.baselines import marginal_greedy, proportional_shares
 from gangwise.gain_overhead.environment import Feedback, Observation
@@ -74,14 +73,14 @@ class OGASchedReserve(PolicyBase):
         return filled if better else held
 
     def learn(self, feedback: Sequence[Feedback]) -> None:
-        """y(t+1) = Π(y(t) + η_t ∇q(x(t), y(t))), OGASched (11), for every slot heard of.
+        """y(t+1) = Π(y(t) + η_t ∇q(x(t), y(t))), OGASched (11), for every slot that feedback is of.
 
-        Arrivals that come late are climbed where y is by then: they tell the reward of every
-        decision, so nothing has to be kept of the one that was played.
+        Arrivals that come late are climbed where y is by then: they determine the
+        reward of every decision, so nothing has to be kept of the one that was played.
         """
-        for told in feedback:
-            squared = self._ascent.slope(told.arrivals.astype(np.float64), self._everyone)
-            self._ascent.climb(self._step.size(told.slot, squared), self._everyone)
+        for each in feedback:
+            squared = self._ascent.slope(each.arrivals.astype(np.float64), self._everyone)
+            self._ascent.climb(self._step.size(each.slot, squared), self._everyone)
 
 
 @dataclass
@@ -125,11 +124,9 @@ class OGASchedReact(PolicyBase):
     family = "gain_overhead"
 
     def __post_init__(self) -> None:
-        if not (self.steps >= 1 and self.fraction > 0 and self.shrink >= 0 and self.smoothing >= 0):
-            raise ScenarioError(
-                "steps and fraction must be positive, shrink and smoothing not negative; got "
-                f"{self.steps}, {self.fraction}, {self.shrink}, {self.smoothing}"
-            )
+        check_numbers("[1, inf)", steps=self.steps)
+        check_numbers("(0, inf)", fraction=self.fraction)
+        check_numbers("[0, inf)", shrink=self.shrink, smoothing=self.smoothing)
         self._step: Step | None = None
         if self.rule != "capacity":
             self._step = Step(self.rule, self.scale, self.eta, self.decay, self.horizon)
@@ -211,9 +208,9 @@ class OGASchedAsPrinted(PolicyBase):
     def learn(self, feedback: Sequence[Feedback]) -> None:
         """Steps 4–31 of OGASched Algorithm 1."""
         problem = self._ascent.problem
-        for told in feedback:
-            squared = self._ascent.slope(told.arrivals.astype(np.float64), self._everyone)
-            step = self._step.size(told.slot, squared)
+        for each in feedback:
+            squared = self._ascent.slope(each.arrivals.astype(np.float64), self._everyone)
+            step = self._step.size(each.slot, squared)
             z = self._ascent.y + step * self._ascent.gradient
             self._ascent = Ascent(problem, project_as_printed(problem, z))
         if feedback:

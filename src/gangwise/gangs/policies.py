@@ -28,9 +28,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Floats, Ints, check_numbers
 from gangwise.core.contracts import PolicyBase
-from gangwise.core.errors import ScenarioError
 from gangwise.gain_overhead.baselines import dominant_shares
 from gangwise.gain_overhead.environment import Observation
 from gangwise.gain_overhead.ogasched import OGASchedReact
@@ -69,11 +68,8 @@ class GangOGASched(PolicyBase):
         self._planner = OGASchedReact(
             steps=self.steps, fraction=self.fraction, smoothing=self.smoothing
         )
-        if not 0 <= self.least <= 1 or self.passes < 0:
-            raise ScenarioError(
-                f"least must lie in [0, 1] and passes not be negative; got {self.least}, "
-                f"{self.passes}"
-            )
+        check_numbers("[0, 1]", least=self.least)
+        check_numbers("[0, inf)", passes=self.passes)
 
     def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
         self._planner.start(problem.relaxed, rng)
@@ -131,8 +127,7 @@ class GangGreedy(PolicyBase):
     family = "gain_overhead_gang"
 
     def __post_init__(self) -> None:
-        if self.passes < 0:
-            raise ScenarioError(f"passes must not be negative; got {self.passes}")
+        check_numbers("[0, inf)", passes=self.passes)
 
     def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
         self._servers = Placement(problem)

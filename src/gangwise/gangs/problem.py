@@ -40,6 +40,7 @@ from gangwise.gain_overhead.problem import (
     TOLERANCE,
     GainOverheadProblem,
     Utilities,
+    gain_and_overhead,
     require_rewards,
 )
 
@@ -404,16 +405,7 @@ needs at least 2 to be launched; place more or none
     def by_job_type(self, placement: Ints) -> tuple[Floats, Floats]:
         """Gain and overhead of each job type under a placement, two arrays of shape [L]."""
         y = self.held(placement)
-        e = np.flatnonzero(y.any(axis=1))
-        job_type, server = self.channels.job_type[e], self.channels.server[e]
-        values = self.utilities.each(
-            "value", y[e], self.utilities.kind[server], self.utilities.alpha[server]
-        )
-        total = np.zeros((self.L, y.shape[1]))
-        np.add.at(total, job_type, y[e])
-        gain = np.bincount(job_type, values.sum(axis=1), minlength=self.L).astype(np.float64)
-        overhead: Floats = (self.overhead * total).max(axis=1)
-        return gain, overhead
+        return gain_and_overhead(self.channels, self.utilities, self.overhead, y)
 
     def reward(
         self, arrived: npt.ArrayLike, placement: npt.ArrayLike, slot: int | None = None

@@ -158,9 +158,7 @@ class DynamicProgramme:
         a, c = np.asarray(requests, dtype=np.float64), np.asarray(capacity, dtype=np.float64)
         for name, array in (("requests", a), ("capacities", c)):
             if not (np.isfinite(array) & (array >= 0) & (array == np.round(array))).all():
-                raise ScenarioError(
-                    f"the dynamic programme needs whole {name}, zero or larger; use branch and bound"
-                )
+                raise ScenarioError(f"the dynamic programme needs whole {name}, zero or larger")
         if a.ndim != 2 or c.shape != a.shape[1:]:
             raise ScenarioError(f"requests have shape {a.shape}, capacities {c.shape}")
         self.a, self.c = a.astype(np.int64), c.astype(np.int64)
