@@ -48,6 +48,7 @@ def max_min_shares(total: float, most: Floats) -> Floats:
     order = np.argsort(most, kind="stable")
     ordered = most[order]
     below = np.concatenate(([0.0], np.cumsum(ordered)[:-1]))
+    # Were the k smallest served in full, the others would share the rest alike, at this level.
     level = (total - below) / np.arange(most.size, 0, -1)
     k = int(np.argmax(ordered >= level))  # the first that would be capped by the level
     shares: Floats = np.minimum(most, level[k])
@@ -65,6 +66,7 @@ def systematic(shares: Floats, u: float) -> Ints:
     >>> systematic(np.array([0.5, 0.5, 1.5]), u=0.5)
     array([1, 0, 2])
     """
+    # Job k covers its stretch of the line; the integers there, shifted by u, are its machines.
     ends = np.floor(np.cumsum(shares) + u + 1e-9)
     return np.diff(ends, prepend=math.floor(u + 1e-9)).astype(np.int64)
 
@@ -94,7 +96,7 @@ class CountingPolicy(PolicyBase):
             price = float(prices.mean())
             if price > 0:
                 most = np.minimum(most, np.floor(left / price))
-            most[(most < 1.0) & (left >= prices.min())] = 1.0
+            most[(most < 1.0) & (left >= prices.min())] = 1.0  # the cheapest machine it can pay
         return most
 
     def _make_room(self, observation: Observation) -> None:
@@ -138,7 +140,7 @@ class DeadlineAware(CountingPolicy):
         jobs = observation.jobs
         order = np.lexsort((jobs.arrival[jobs.rows], jobs.deadline[jobs.rows]))
         most = self.most(observation)[order]
-        before = np.concatenate(([0.0], np.cumsum(most)[:-1]))
+        before = np.concatenate(([0.0], np.cumsum(most)[:-1]))  # what earlier deadlines take
         free = np.maximum(float(observation.available.sum()) - before, 0.0)
         want = np.minimum(most, free).astype(np.int64)
         return self.hand_out(observation, jobs.rows[order], want)
@@ -188,6 +190,7 @@ class UtilityPerPrice(RateLearning, CountingPolicy):
         rows = jobs.rows
         life = (jobs.deadline - jobs.arrival)[rows].astype(np.float64)
         least = self.floor * jobs.budget[rows] / self._price
+        # Work at the end of the lifetime, if it goes on as so far.
         work = jobs.work[rows] * life / np.maximum(t - jobs.arrival[rows], 1)
         slopes = slopes_at(jobs, rows, np.maximum(work, least))
         left = np.maximum(jobs.budget - jobs.cost, 0.0)[rows]
@@ -197,7 +200,7 @@ class UtilityPerPrice(RateLearning, CountingPolicy):
         want = np.minimum(systematic(pace[order], self._rng.random()), most[order]).astype(np.int64)
         free = int(there.sum()) - np.concatenate(([0], np.cumsum(want)[:-1]))
         want = np.minimum(want, np.maximum(free, 0))
-        worth = np.where(there, self._rates.estimate(t), -1.0)
+        worth = np.where(there, self._rates.estimate(t), -1.0)  # away: behind all others
         worth = worth / np.maximum(self._problem.prices, 1e-12)
         best = self._order[np.argsort(-worth[self._order], kind="stable")]
         return self.hand_out(observation, rows[order], want, best[: int(want.sum())])
@@ -207,7 +210,7 @@ class UtilityPerPrice(RateLearning, CountingPolicy):
 def inverse_slope(kind: int, v: float, shape: float, at: float) -> float:
     """Demand curve f'⁻¹: the work at which the slope has fallen to ``at`` > 0, 0 or larger."""
     if kind == 0:
-        if shape >= 1.0:
+        if shape >= 1.0:  # linear: all or nothing
             return math.inf if v > at else 0.0
         if shape == 0.5:
             return (0.5 * v / at) * (0.5 * v / at)
@@ -237,7 +240,7 @@ def spending(eta: float, jobs: Demand, rho: float, spend: Floats) -> float:
     """Demand at a shadow price: s_j(η) of each job into ``spend`` [n], and their sum."""
     total = 0.0
     for j in range(spend.size):
-        wanted = math.inf
+        wanted = math.inf  # money that costs nothing is spent, all of it
         if eta > 0.0:
             wanted = inverse_slope(jobs.kind[j], jobs.v[j], jobs.shape[j], eta / rho)
         spend[j] = min(max((wanted - jobs.done[j]) / rho, 0.0), jobs.money[j]) / jobs.slots[j]
@@ -260,7 +263,7 @@ def water_filling(
     # Bracket the root of Σ s_j(η) − supply, which never rises in η, around the last slot's η.
     low = high = guess if guess > 0.0 else 1.0
     below = above = spending(low, jobs, rho, spend)
-    factor = 1.05
+    factor = 1.05  # squared in every step: a good guess is bracketed at once, a bad one soon
     while above > supply:
         low, below = high, above
         high *= factor
@@ -278,7 +281,7 @@ def water_filling(
     for n in range(200):
         if above >= supply * (1.0 - 1e-9) or high <= low * (1.0 + 1e-12):
             break
-        part = 0.5
+        part = 0.5  # of the way from low to high, in ln η
         if n % 3 < 2 and below > above:
             part = min(max((below - supply) / (below - above), 0.02), 0.98)
         middle = low * (high / low) ** part
@@ -367,6 +370,7 @@ def match_machines(
         now[i] = -1
     for k in range(rows.size):
         place[rows[k]] = k
+    # Steep jobs first, and in each group keeping before taking, so that few tasks move.
     for first, last in ((0, steep), (steep, rows.size)):
         for n in range(order.size):
             i = order[n]
@@ -505,6 +509,7 @@ class Plan(RateLearning, CountingPolicy):
         left, room = shares.copy(), most.copy()
         for _ in range(ROUNDS if self.hand_on else 1):
             drawn = systematic(left, self._rng.random())
+            # No more than a job can pay, and no more than there are machines, in the order given.
             machines = min(machines, int(drawn.sum()))
             draw = np.minimum(drawn, room)
             draw = np.minimum(draw, np.maximum(machines - (np.cumsum(draw) - draw), 0.0))

@@ -302,7 +302,7 @@ class ApproximationEnvironment:
         if departed or arrived:
             rows.refresh()
             self._pace = float((rows.budget[rows.active] / rows.life[rows.active]).sum())
-            self._worked = np.zeros(len(rows.jobs))
+            self._worked = np.zeros(len(rows.jobs))  # the table may have grown
             self._limit = rows.budget * (1.0 + SLACK)
             if not self.problem.enforce:
                 self._limit = np.full(len(rows.jobs), np.inf)
@@ -325,7 +325,7 @@ class ApproximationEnvironment:
         available = self.observe(slot, "react").available
         rate, _, delay = self._inputs.at(slot)
         row, machine = tasks_of(problem, rows, available, slot, decision)
-        over, kept = self._over(), np.empty(row.size, dtype=bool)
+        over, kept = self._over(), np.empty(row.size, dtype=bool)  # before anything is paid
         cost, refused = kernels.execute(
             row, machine, problem.prices, rate, self._limit, rows.cost, self._worked, kept
         )

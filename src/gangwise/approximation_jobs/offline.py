@@ -104,6 +104,7 @@ class JobUtilities:
     def conjugate(self, w: Floats, cap: Floats) -> Floats:
         """f*(w), shape [N]."""
         work = self.work_at_slope(w, cap)
+        # f is concave: the largest f(X) − w X is where the slope is w, or else at an end.
         at_ends = np.maximum(self.value(cap) - w * cap, 0.0)
         return np.asarray(np.maximum(self.value(work) - w * work, at_ends))
 
@@ -147,6 +148,7 @@ class Programme:
         self.jobs, self.prices = tuple(jobs), np.ascontiguousarray(prices, dtype=np.float64)
         self._epochs(slots)
         self._offers(blocks)
+        # A job does no more work than all offers of its epochs, nor than its budget buys at best.
         reach = np.zeros(len(jobs))
         most = (self.offers.money * self.offers.rho).sum(axis=1)
         np.add.at(reach, self.member, np.repeat(most, np.diff(self.start)))
@@ -164,6 +166,7 @@ class Programme:
         begins = np.unique(np.concatenate((arrival, deadline)))
         first, last = np.searchsorted(begins, arrival), np.searchsorted(begins, deadline)
         E = begins.size - 1
+        # Jobs active in each epoch: one more where a job begins, one less where it ends.
         counts = np.zeros(E + 1, dtype=np.int64)
         np.add.at(counts, first, 1)
         np.add.at(counts, last, -1)
@@ -175,6 +178,7 @@ class Programme:
             self.member[places] = j
             places += 1
         busy = np.diff(self.start) > 0
+        # Slots in which no job is active have no epoch: their offers are worth nothing.
         of_slot = np.searchsorted(begins, np.arange(slots), side="right") - 1
         inside = (of_slot >= 0) & (of_slot < E)
         self.epoch = np.where(inside & busy[np.clip(of_slot, 0, E - 1)], of_slot, -1)
@@ -210,11 +214,13 @@ class Programme:
         mean = np.clip(mean, nodes[:-1], nodes[1:])
         close = mean - nodes[:-1] <= 1e-13 * nodes[1:]  # as far as the rounding of sums moves it
         mean = np.where(close, nodes[:-1], mean)
+        # Split each cell between its ends so that money and work stay: a mean-preserving spread.
         share = (mean - nodes[:-1]) / np.diff(nodes)
         ends, work = np.zeros((2, E, nodes.size))
         for first, part in ((0, 1.0 - share), (1, share)):
             ends[:, first : first + mean.shape[1]] += money * part
             work[:, first : first + mean.shape[1]] += money * part * mean
+        # No cell is split where all its offers lie at one end.
         self.exact = not (money * share * (1.0 - share)).any()
         used = (ends > 0).any(axis=0)
         ends, spread = ends[:, used], np.tile(nodes[used], (E, 1))
@@ -244,6 +250,7 @@ class Programme:
 
     def attained(self, spent: Floats, done: Floats) -> tuple[float, Floats, Floats]:
         """What a plan is worth after jobs that overspend are cut to their budgets: value, X, C."""
+        # Scaled down as a whole, a plan stays feasible, for nothing but its use of offers shrinks.
         share = np.minimum(1.0, self.budget / np.maximum(spent, 1e-300))
         work = share * done
         return float(self.worth.value(work).sum()), work, share * spent
@@ -349,6 +356,7 @@ def _start(programme: Programme) -> tuple[Floats, Floats]:
     np.add.at(offered, programme.member, each)
     work = np.maximum(np.minimum(programme.budget, offered) * mean, 1e-9 * programme.cap)
     w = programme.worth.slope(np.minimum(work, programme.cap))
+    # Money has a price for those only that are offered more than they can pay.
     return np.clip(w, 1e-12 * w.max(), None), np.where(offered > programme.budget, w * mean, 0.0)
 
 
@@ -369,12 +377,14 @@ def _dual_descent(programme: Programme, tolerance: float, iterations: int) -> Op
         hull, spent, done = programme.soft(w, lam, tau)
         work = programme.worth.work_at_slope(w, programme.cap)
         f = float(programme.worth.conjugate(w, programme.cap).sum() + lam @ programme.budget + hull)
+        # Danskin: the derivative of a maximum is that at the maximiser, f* by w is −X.
         by_w = (done - work) / top
         return f / total, (unit * (by_w, by_w + programme.budget - spent)).ravel() / total
 
     for tau in float(np.median(w)) * mean * np.array(TEMPERATURES):
         work = np.maximum(programme.worth.work_at_slope(w, programme.cap), 1e-9 * programme.cap)
         cost = np.minimum(programme.budget, work / mean)
+        # Second derivatives of the softened dual, roughly; a step is 1 in units of their roots.
         curved = np.array(
             [cost / tau, 2.0 * work / (w * top**2) + cost * ((1.0 - mean / top) ** 2 + 0.02) / tau]
         )
@@ -426,6 +436,7 @@ def _cutting_planes(programme: Programme, tolerance: float) -> Optimum | None:
     unit = csr_matrix((np.ones(N), (np.arange(N), n + np.arange(N))), shape=(N, n + N))
     objective = np.concatenate((np.zeros(n), -np.ones(N)))
     fixed = np.concatenate((programme.offers.money.ravel(), programme.budget))
+    # Row j of a cut: u_j ≤ f(X₀) + f'(X₀) (X_j − X₀), a tangent, which a concave f never exceeds.
     cuts = [np.full(N, share) * cap for share in (1e-4, 1e-2, 0.1, 0.3, 1.0)]
     best: Optimum | None = None
     for _ in range(ROUNDS):
@@ -443,6 +454,7 @@ def _cutting_planes(programme: Programme, tolerance: float) -> Optimum | None:
             break
         spent, done = budget @ answer.x, work @ answer.x
         value, at, cost = programme.attained(spent, done)
+        # The multipliers of the rows are λ, and weights of the tangents whose slopes make up w.
         dual = -answer.ineqlin.marginals
         lam = np.maximum(dual[E * G : E * G + N], 0.0)
         weight = dual[E * G + N :].reshape(len(cuts), N)
@@ -519,7 +531,7 @@ def offline_comparator(
 ) -> Comparator:
     """``known_rates`` or ``known_means`` on the slots of a run; ``sample`` is not needed."""
     best = offline_optimum(instance, slots, seed, known, tolerance=CLOSE)
-    each = np.full(slots, best.bound / slots)
+    each = np.full(slots, best.bound / slots)  # the bound, so that regret is not understated
     return Comparator(f"known_{known}", np.arange(slots), each, best.gap)
 
 
@@ -585,7 +597,7 @@ def claimed_regret(
     ``lipschitz`` is π, ``optimum`` OPT, the first sum of OPM (6), ``epsilon`` ε of Theorem 2, 0 in
     Corollary 1.
     """
-    log = math.log(machines * slots / delta)
+    log = math.log(machines * slots / delta)  # γ of the theorems
     first = machines * lipschitz * math.sqrt(slots * log)
     if len(jobs) == 1:
         return first + 2.0 * lipschitz * log + epsilon * optimum

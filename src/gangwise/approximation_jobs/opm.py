@@ -163,7 +163,7 @@ class PrimalDual:
 
         A task runs with probability x_j^i whether or not draws are coupled to the last slot's.
         """
-        u = rng.random(out=self._u)
+        u = rng.random(out=self._u)  # both rows whether coupled or not: the same stream for either
         if couple:
             old, new = (self._before, self._total_before), (self.shares, self.total)
             kernels.sample_coupled(*old, *new, self.n, u[0], u[1], self.holder)
@@ -278,6 +278,8 @@ class OPM(RateLearning, PolicyBase):
     def _set_steps(self, horizon: int | None) -> None:
         M, prices = self._problem.M, self._problem.prices
         self._alpha = self.alpha
+        # With all shares inside, spending follows z² + (2K − 2) z + (1 − K) = 0 with K = α μ Σ p²,
+        # which is stable for K < 4/3; ``dual`` is that K.
         self._mu = self.dual / (self.alpha * float(prices @ prices))
         if self.mu is not None:
             self._mu = self.mu
@@ -292,6 +294,7 @@ class OPM(RateLearning, PolicyBase):
         state, jobs, t = self.state, observation.jobs, observation.slot
         rates = self._rates.estimate(t)
         rows = state.rows[: state.n]
+        # Dual before primal, as in Algorithm 1: λ(t) answers to what x(t − 1) spends.
         target = (1.0 - self.epsilon) * self._target(jobs, rows, t)
         multipliers = state.multipliers(target, self._mu)
         work = jobs.work if self.history == "executed" else self._expected
@@ -314,9 +317,11 @@ class OPM(RateLearning, PolicyBase):
     def _slopes(self, jobs: JobTable, rows: Ints, t: int, work: Floats) -> Floats:
         """Slopes f_j' [n] at the work per slot so far, OPM (9), OPM (68), or projected total."""
         life = jobs.deadline[rows] - jobs.arrival[rows]
+        # The printed (t − a_j) before f' cancels with the one inside, so f' of the mean remains.
         age = np.maximum(t - jobs.arrival[rows], 1)
         least = self.floor * jobs.budget[rows] / (life * self._price)
         at = np.maximum(work[rows] / age, least)
+        # The projected total is the mean work per slot so far, kept up for the whole lifetime.
         return slopes_at(jobs, rows, at * life if self.objective == "total" else at)
 
     def _turnover(self, observation: Observation) -> None:
@@ -341,6 +346,7 @@ class OPM(RateLearning, PolicyBase):
         prices = self._problem.prices[there]
         least = float(prices.min()) if prices.size else 0.0
         poor = jobs.budget[jobs.rows] * (1.0 + SLACK) < jobs.cost[jobs.rows] + least
+        # Nobody to suspend, and nobody suspended: the usual case costs one comparison.
         if state.n == jobs.rows.size and not poor.any():
             return
         for row, too_poor in zip(jobs.rows.tolist(), poor.tolist()):
@@ -412,7 +418,7 @@ class OPS(RateLearning, PolicyBase):
         self._first = 0
 
     def _begin(self, job: Job, row: int, slot: int) -> None:
-        M, T = self._problem.M, job.deadline - slot
+        M, T = self._problem.M, job.deadline - slot  # a job may have waited for the one before it
         self._alpha = 0.5 / math.sqrt(T) if self.alpha is None else self.alpha
         self._mu = math.sqrt(T) / M if self.mu is None else self.mu
         gamma = math.log(M * T / self.delta) if self.gamma is None else self.gamma

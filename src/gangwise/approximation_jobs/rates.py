@@ -92,6 +92,7 @@ class _IidStream:
         means, c = self.process.means, self.process.concentration
         if c == 0:
             return (self.rng.random((slots, means.size)) < means).astype(np.float64)
+        # Beta(a, b) has mean a / (a + b); both must be positive, also where a mean is 0 or 1.
         a = np.clip(means * c, 1e-9, None)
         b = np.clip((1.0 - means) * c, 1e-9, None)
         return self.rng.beta(a, b, (slots, means.size))
@@ -107,6 +108,7 @@ class _GammaStream:
         self._shape = np.array([process.down[0], process.up[0]])
         self._scale = np.array([process.down[1], process.up[1]]) * process.time_scale
         if process.stationary:
+            # A period met at a fixed time is one picked in proportion to its length.
             self.up: Bools = rng.random(M) < process.availability
             self.left = rng.random(M) * self._lengths(self.up, biased=1)
         else:
@@ -123,6 +125,7 @@ class _GammaStream:
         return lengths
 
     def block(self) -> Floats:
+        """Rates of the next ``BLOCK`` slots."""
         p, M = self.process, self.process.machines
         up = np.empty((BLOCK, M), dtype=np.bool_)
         share = np.empty((BLOCK, M)) if p.per_period else self.rng.random((BLOCK, M))
@@ -192,8 +195,9 @@ class GammaPeriods:
     def __post_init__(self) -> None:
         check_numbers("[1, inf)", machines=self.machines)
         check_numbers("[0, 1]", up_rate=self.up_rate, down_rate=self.down_rate)
-        for number in (*self.up, *self.down, self.time_scale):
-            check_numbers("(0, inf)", **{"shape, scale or time_scale of periods": number})
+        check_numbers("(0, inf)", time_scale=self.time_scale)
+        for name, (shape, scale) in (("up", self.up), ("down", self.down)):
+            check_numbers("(0, inf)", **{f"shape of {name}": shape, f"scale of {name}": scale})
 
     @property
     def size(self) -> int:

@@ -167,6 +167,7 @@ def bounded_pareto(
     array([121. ,  66. ,  51.9])
     """
     u = rng.random(size)
+    # F(x) = (1 − (low / x)^k) / (1 − (low / high)^k), solved for x at F = u.
     return np.asarray(low * (1.0 - u * (1.0 - (low / high) ** shape)) ** (-1.0 / shape))
 
 
@@ -291,7 +292,7 @@ class SyntheticJobs:
             raise ScenarioError(f"arrivals is {self.arrivals!r}; choose poisson or bursty")
 
     def jobs(self, rng: np.random.Generator) -> list[Job]:
-        when, work = rng.spawn(2)
+        when, work = rng.spawn(2)  # apart, so that other budgets meet the same arrivals
         on = self._on_periods(when) if self.arrivals == "bursty" else None
         wanted, found, number = self.load * self.price * self.machines * self.slots, [], 0
         while wanted > 0:
@@ -316,7 +317,7 @@ class SyntheticJobs:
     def _on_periods(self, rng: np.random.Generator) -> Floats:
         """Beginnings and ends of the on-periods within the time of arrivals, shape [n, 2]."""
         end, at, periods = self.last * self.slots, 0.0, []
-        off = self.burst * (1.0 - self.duty) / self.duty
+        off = self.burst * (1.0 - self.duty) / self.duty  # then on / (on + off) is the duty
         on = rng.random() < self.duty
         while at < end:
             length = float(rng.exponential(self.burst if on else off)) if on or off else 0.0

@@ -117,7 +117,9 @@ def upper_bound(total: Floats, plays: Floats, gamma: float) -> Floats:
 
     OPS (12)–(13), OPM (66)–(67).
     """
-    mean = total / (plays + 1.0)
+    mean = total / (
+        plays + 1.0
+    )  # OPS (12) divides by n + 1, so that n = 0 needs no case of its own
     bound: Floats = np.minimum(mean + 2.0 * confidence_radius(mean, plays + 1.0, gamma), 1.0)
     return bound
 
@@ -180,6 +182,7 @@ class UCB1(OfMemory):
 
     def _estimate(self, slot: int) -> Floats:
         counts = self.memory.counts
+        # With discounted counts n, t is discounted alike, or the bound would never narrow.
         width = self.coefficient * math.log(self.memory.horizon(slot + 1.0) + 1.0)
         bound: Floats = self.memory.means + np.sqrt(width / np.maximum(counts, 1.0))
         return np.where(counts > 0, np.minimum(bound, 1.0), 1.0) if self.clip else bound
@@ -277,6 +280,7 @@ class Decay(OfMemory):
 
     def _estimate(self, slot: int) -> Floats:
         totals, plays = self.memory.totals, self.memory.weights
+        # Shrinkage: ``pull`` plays of the mean of all arms are added to those of each.
         everyone = float(totals.sum()) / max(float(plays.sum()), 1.0)
         means = (totals + self.pull * everyone) / (plays + self.pull)
         fade = np.exp(-np.maximum(slot - 1 - self._at, 0) / self.tau)

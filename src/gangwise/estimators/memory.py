@@ -182,12 +182,14 @@ class Discounted(Memory):
 
     def advance(self, slot: int) -> None:
         if self.discount < 1 and slot > self.slot:
+            # All weights fade alike, so sums need no history.
             fade = self.discount ** (slot - self.slot)
             self._weight *= fade
             self._sum *= fade
         super().advance(slot)
 
     def _absorb(self, slot: int, arms: Ints, values: Floats) -> None:
+        # Feedback of an older slot has faded by as much as if it had come at once.
         weight = self.discount ** (self.slot - slot - 1)
         weigh(arms, values, float(weight), self._weight, self._sum)
 
@@ -221,7 +223,7 @@ class SlidingWindow(Memory):
         super().advance(slot)
 
     def _absorb(self, slot: int, arms: Ints, values: Floats) -> None:
-        if slot >= self.slot - self.window:
+        if slot >= self.slot - self.window:  # else it left the window before it was known
             row = slot % self.window
             absorb(arms, values, RESOLUTION, self._played[row], self._values[row])
             absorb(arms, values, RESOLUTION, self._counts, self._totals)

@@ -236,7 +236,7 @@ class SpeedsEnvironment(ABC):
     def means(self, slot: int) -> Floats:
         """ṽ(t), shape [E]; not for policies."""
         regime = self.instance.speeds.regime(slot)
-        if regime != self._regime:
+        if regime != self._regime:  # exact means take integrals: once per regime
             self._regime, self._means = regime, self.instance.means(slot)
         return self._means
 
@@ -286,7 +286,7 @@ class FluctuatingSpeedsEnvironment(SpeedsEnvironment):
         net = self.instance.scale.apply(raw, cost)
         gain, supply = float(raw.sum()), float(cost.sum())
         served = np.unique(problem.channels.job_type[on])
-        paid = self.instance.payment * served.size
+        paid = self.instance.payment * served.size  # once per job served, however many channels
         metrics = (
             float(self.means(slot)[on].sum()),
             gain,

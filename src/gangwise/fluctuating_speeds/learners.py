@@ -277,6 +277,7 @@ class MaxWeight(CUCB):
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
         waiting = observation.arrivals[self._problem.channels.job_type]
+        # MaxWeight: the queue that a channel serves times its rate.
         worth = waiting * self._estimator.estimate(observation.slot)
         return self._choose(worth, np.zeros_like(worth), available)
 
@@ -359,6 +360,7 @@ class HAUF(Learner):
         self._list = ListScheduling(problem, self.stop)
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
+        # Over all channels of a job type: x(t), which the printed score has, is not known yet.
         score = self._list.per_job_type(self._estimator.estimate(observation.slot))
         return self._list.by_job_type(score, available)
 
@@ -373,7 +375,7 @@ class HAUFChannel(HAUF):
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
         means = self._estimator.estimate(observation.slot)
-        order = np.lexsort((self._problem.cost, -means))
+        order = np.lexsort((self._problem.cost, -means))  # by means, ties by cost
         return self._list.schedule(order[available[order]])
 
 

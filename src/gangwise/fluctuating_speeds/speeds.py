@@ -105,7 +105,7 @@ class _Normal(ABC):
                 h = sd * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi) + (mean - a) * ndtr(z)
             return np.where(sd > 0, h, np.maximum(mean - a, 0.0))
 
-        return low + above(low) - above(high)
+        return low + above(low) - above(high)  # clip(Z) = low + (Z − low)⁺ − (Z − high)⁺
 
 
 class _Measured:
@@ -171,6 +171,7 @@ class BernoulliSpeeds(_Stationary):
         return (rng.random((slots, self.size)) < self.mean).astype(np.float64)
 
     def clipped_mean(self, slot: int, low: Floats, high: Floats) -> Floats:
+        # Z is 0 or 1, so clip(Z) is one of two numbers.
         zero, one = np.clip(0.0, low, high), np.clip(1.0, low, high)
         return np.asarray(zero + self.mean * (one - zero))
 

@@ -81,7 +81,7 @@ class Ascent:
         """Gradient ∇q of OGASched (9), k* of OGASched (10), x_l = ``weight``; its squared norm."""
         p = self.problem
         prices = self.total, read_only(p.overhead), read_only(active), float(smoothing), self.price
-        overhead_prices(*prices)
+        overhead_prices(*prices)  # β at k*, or its softmax
         squared: float = gradient(
             self.y.ravel(),
             read_only(weight),
@@ -171,6 +171,7 @@ def diameter(problem: GainOverheadProblem, as_printed: bool = False) -> float:
 
 def gradient_bound(problem: GainOverheadProblem) -> float:
     """Gradient bound of OGASched (22): no ∇q has a larger norm."""
+    # Per channel: K slopes of at most ϖ, and β once, at k*; (f' − β)² ≤ f'² + β² as both are ≥ 0.
     steepest = problem.utilities.bound().max(axis=1)[problem.channels.server]
     K = problem.shape[1]
     return math.sqrt(float((problem.overhead.max() ** 2 + K * steepest**2).sum()))

@@ -170,7 +170,7 @@ class Fairness(PolicyBase):
         x = observation.arrived
         weight = np.ones(self._problem.L) if self.share == "all" else x.astype(np.float64)
         y = proportional_shares(self._problem, weight, self._y)
-        if self.share == "all":
+        if self.share == "all":  # what absent job types would have had stays idle
             y *= x[self._problem.channels.job_type, None]
         return y
 
@@ -240,6 +240,7 @@ def marginal_greedy(
     if start is not None:
         held = start[some] * arrivals[job_type, None]
     state = Ascent(problem, held, e)
+    # In rounds, since what a job gets on one server changes what its overhead costs on all others.
     used = np.zeros_like(problem.cluster.capacity)
     np.add.at(used, server, state.y)
     left = np.maximum(problem.cluster.capacity - used, 0.0)
@@ -251,7 +252,7 @@ def marginal_greedy(
         given = kernels.greedy_round(
             state.y, state.gradient, read_only(arrivals), quantum, state.layout, left, state.total
         )
-        if given == 0.0:
+        if given == 0.0:  # no job gains from one device more: nor will it in the next round
             break
     if e is None:
         return state.y

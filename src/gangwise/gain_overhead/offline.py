@@ -88,7 +88,7 @@ def back_substitute(
     K = diagonal.shape[1]
     for r in range(starts.shape[0] - 1):
         for k in range(K):
-            whole = 0.0
+            whole = 0.0  # 1ᵀ D⁻¹ (g − Bᵀ q), which Sherman-Morrison takes a part of off again
             for e in range(starts[r], starts[r + 1]):
                 if used[e, k] != 0:
                     v = (g[e, k] - q[k, position[job_type[e]]]) / diagonal[e, k]
@@ -125,7 +125,7 @@ def best_response(g: Floats, upper: Floats, capacity: Floats, starts: Ints, orde
                         i -= 1
                     order[i] = e
                     n += 1
-            left = capacity[r, k]
+            left = capacity[r, k]  # the greedy is optimal, for a device is a device to all of them
             for i in range(n):
                 v = min(left, upper[order[i], k])
                 best += g[order[i], k] * v
@@ -190,6 +190,7 @@ def solve(
     largest = float(n.max(initial=0.0))
     if not ((n > 0)[problem.channels.job_type, None] & (problem.upper > 0)).any():
         return Solution(np.zeros(problem.shape), 0.0, 0.0, 0)
+    # Weights of a long run are in the thousands; scaled, one tolerance serves all.
     programme = _Programme(problem, n / largest)
     best, bound = programme.certificate()
     decision, worse, count = programme.y.copy(), 0, 0
@@ -197,7 +198,7 @@ def solve(
         count += 1
         if not programme.newton():
             break
-        if programme.surrogate > 0.01 * (1.0 + abs(best)):
+        if programme.surrogate > 0.01 * (1.0 + abs(best)):  # too early for a certificate to be good
             continue
         value, above = programme.certificate()
         worse = 0 if value > best or above < bound else worse + 1
@@ -231,8 +232,10 @@ class _Programme:
         crowd = np.zeros((R, K))
         np.add.at(crowd, server, used.astype(np.float64))
         fair = problem.cluster.capacity[server] / np.maximum(crowd[server], 1.0)
+        # Half of a fair share: strictly inside, as an interior point must be.
         self.y = np.where(used, 0.5 * np.minimum(problem.upper, fair), 0.0)
         self.crowded = crowd > 0
+        # u_l bounds the overhead from above, with some room.
         u = 1.1 * (self.beta * self._by_job_type(self.y)).max(axis=1) + 1e-3
         self._zero_price = np.zeros((problem.L, K))
         self._g, self._h, self._dy = (np.zeros(problem.shape) for _ in range(3))
@@ -250,6 +253,7 @@ class _Programme:
         self.lam = np.where(used, tau / self.y_slack, 0.0)
         self.mu = np.where(used, tau / self.a_slack, 0.0)
         self.rho = np.where(self.crowded, tau / self.c_slack, 0.0)
+        # Σ_k ω_lk = n_l holds from the start, and every step keeps it.
         self.omega = np.repeat(weight[self.rows, None] / K, K, axis=1)
         self.constraints = 2 * int(used.sum()) + int(self.crowded.sum()) + self.t.size
         self.surrogate = np.inf
@@ -352,7 +356,7 @@ class _Programme:
         n, K, t = self.rows.size, self.beta.size, self.t
         matrix, vector = np.zeros((K, n, n)), np.zeros((K, n))
         schur_complements(diagonal, kappa, g, self._places, self._phi, matrix, vector)
-        W = self.omega / t
+        W = self.omega / t  # from linearising ω t = τ
         # x_k = q_k / β_k solves (β² N_k + diag(1/W_k)) x_k + Δu = β p_k with Σ_k x_k = -h. One
         # pivoted factorisation keeps the second equation exact where the first is ill-conditioned
         # (linear utilities on full servers); eliminating Δu by inverses does not.

@@ -148,7 +148,7 @@ class OGASchedReact(PolicyBase):
             self._ascent.begin(self._first)
         self._stayed += int(x.sum())
         self._came += int((x > self._here).sum())
-        ascent = self._ascent.among(x)
+        ascent = self._ascent.among(x)  # absent job types keep their values, and use no capacity
         for i in range(self.steps):
             squared = ascent.slope(weight, x, self.smoothing)
             if self._charge > 0:
@@ -173,7 +173,9 @@ class OGASchedReact(PolicyBase):
             stayed, last = stayed[ascent.channels], last[ascent.channels]
         e = np.flatnonzero(stayed)
         g, y, held = ascent.gradient[e], ascent.y[e], last[e]
+        # A move is paid once and kept for as long as jobs stay, stayed / came slots on average.
         more = g - self._charge * self._came / self._stayed
+        # At the kink: up if even that pays, down if holding loses, else stay.
         at = np.maximum(more, 0.0) + np.minimum(g, 0.0)
         ascent.gradient[e] = np.where(y > held, more, np.where(y < held, g, at))
 

@@ -103,7 +103,7 @@ class GangOGASched(PolicyBase):
         problem = self._servers.problem
         launched = np.zeros(problem.L, dtype=bool)
         launched[problem.task_job_type[played >= 0]] = True
-        mine = launched[problem.task_job_type]
+        mine = launched[problem.task_job_type]  # all tasks of a job at once, those left out as -1
         self._memory[mine] = played[mine]
         self._worth = np.where(arrivals != 0, rewards, self._worth)
 

@@ -308,7 +308,7 @@ class GangPlacementProblem:
         Whoever goes through servers in this order decides alike under any names.
         """
         capacity = self.cluster.capacity
-        mask = self.channel_of < 0
+        mask = self.channel_of < 0  # lexsort sorts by its last key first
         return np.lexsort((*mask, *(-capacity.T), -relative_size(capacity))).astype(np.int64)
 
     def relabelled(self: ProblemT, order: Ints) -> tuple[ProblemT, Ints]:
