@@ -27,8 +27,8 @@ from gangwise.approximation_jobs.problem import (
     Saturating,
     Utility,
 )
-from gangwise.approximation_jobs.rates import IidRates, RateProcess, RateStream, Relabelled
-from gangwise.approximation_jobs.workloads import JobStream, JobWorkload, ReplayedJobs
+from gangwise.approximation_jobs.rates import IidRates, RateProcess, Relabelled
+from gangwise.approximation_jobs.workloads import JobWorkload, ReplayedJobs
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.contracts import InstanceBase, Outcome, Timing
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
@@ -83,26 +83,24 @@ def rate_generator(seed: int) -> np.random.Generator:
     return Streams.of(seed).noise.spawn(2)[0]
 
 
-@dataclass(eq=False)
 class Inputs:
-    """Blocks of rates, jobs and delays; slots are asked for in order.
+    """Blocks of rates, jobs and delays of a run; slots are asked for in order.
 
-    Raises
-    ------
-    ScenarioError
-        For rates outside [0, 1] or for the wrong number of machines, and for jobs that come in
-        another slot than they say; names the slot, and the machine or job.
+    ScenarioError for rates outside [0, 1] or for the wrong number of machines, and for jobs that
+    come in another slot than they say; names the slot, and the machine or job.
     """
 
-    problem: ApproximationProblem
-    rates: RateStream
-    jobs: JobStream
-    delivery: Delivery
-    fate: np.random.Generator
-    _first: int = 0
-    _rates: Floats = field(default_factory=lambda: np.empty((0, 0)))
-    _jobs: Sequence[Sequence[Job]] = ()
-    _delays: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    def __init__(
+        self,
+        instance: ApproximationInstance,
+        workload: np.random.Generator,
+        noise: np.random.Generator,
+    ):
+        rates, self.fate = noise.spawn(2)
+        self.problem, self.delivery = instance.problem, instance.delivery
+        self.rates, self.jobs = instance.rates.stream(rates), instance.jobs.stream(workload)
+        self._first = 0
+        self._rates = np.empty((0, 0))
 
     def at(self, slot: int) -> tuple[Floats, Sequence[Job], int]:
         """Rates θ_i^t [M], the jobs that arrive, and the delay of feedback (−1: lost)."""
@@ -178,8 +176,9 @@ def tasks_of(
     if away.any():
         name = problem.machines[machine[away][0]]
         raise InfeasibleDecision(f"slot {slot}: machine {name!r} is not available")
-    empty = ~np.isin(row, rows.active)
-    if empty.any():
+    size = rows.serial.size
+    if row.size and (row.min() < 0 or row.max() >= size or not rows.serial[row].all()):
+        empty = ~np.isin(row, rows.active)
         name = problem.machines[machine[empty][0]]
         raise InfeasibleDecision(
             f"slot {slot}, machine {name!r}: no active job has table row {row[empty][0]}"
@@ -187,23 +186,25 @@ def tasks_of(
     return row, machine
 
 
-def count_migrations(before: Ints, now: Ints) -> tuple[float, float, float]:
+def count_migrations(before: Ints, now: Ints, rows: int) -> tuple[float, float, float]:
     """Migrations between two slots; ``before`` and ``now`` [M] name each machine's job, −1 none.
 
     The paper does not say what a migration is. Three counts: ``displaced``, tasks that a job still
     active lost on a machine; ``swaps``, those whose place another task took; ``net``, Σ_j min(lost,
     gained), the tasks that must have moved whatever one calls them. Jobs that left are −1 in
-    ``before``.
+    ``before``; the table has so many ``rows``.
 
     Examples
     --------
-    >>> count_migrations(np.array([0, -1, 1]), np.array([1, 0, -1]))
+    >>> count_migrations(np.array([0, -1, 1]), np.array([1, 0, -1]), rows=2)
     (2.0, 1.0, 2.0)
     """
-    changed = before != now
-    lost, gained = before[changed & (before >= 0)], now[changed & (now >= 0)]
-    swaps = np.count_nonzero(changed & (before >= 0) & (now >= 0))
-    rows = 1 + max(before.max(initial=-1), now.max(initial=-1))
+    changed = np.flatnonzero(before != now)
+    lost, gained = before[changed], now[changed]
+    lost, gained = lost[lost >= 0], gained[gained >= 0]
+    swaps = (
+        lost.size + gained.size - changed.size
+    )  # a machine that changed was lost, gained or both
     net = np.minimum(np.bincount(lost, minlength=rows), np.bincount(gained, minlength=rows)).sum()
     return float(lost.size), float(swaps), float(net)
 
@@ -273,18 +274,10 @@ class ApproximationEnvironment:
         return self.instance.problem
 
     def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
-        instance, problem = self.instance, self.problem
-        rates, fate = noise.spawn(2)
-        self._inputs = Inputs(
-            problem,
-            instance.rates.stream(rates),
-            instance.jobs.stream(workload),
-            instance.delivery,
-            fate,
-        )
+        self._inputs = Inputs(self.instance, workload, noise)
         self.rows, self._finished = ActiveJobs(), array("d")
         self._mailbox = Mailbox[tuple[Feedback, Ints, Floats, Ints]]()
-        self._before = np.full(problem.M, -1, np.int64)  # the table row that each machine ran
+        self._before = np.full(self.problem.M, -1, np.int64)  # the table row that each machine ran
         self._observation, self._out = None, np.zeros(2)
         self._limit = self._worked = np.zeros(0)
         self._pace = 0.0
@@ -344,7 +337,7 @@ class ApproximationEnvironment:
             float(active.size),
             float(feedback.machines.size),
             float(refused),
-            *count_migrations(self._before, now),
+            *count_migrations(self._before, now, len(rows.jobs)),
             cost - self._pace,
             self._over() - over,
         )
@@ -447,7 +440,7 @@ class ApproximationInstance(InstanceBase):
         return ApproximationEnvironment(self)
 
     def available(self, slot: int) -> Bools:
-        """Machines that are there in a slot, shape [M]."""
+        """Machines that are there in a slot, shape [M]; asked in every slot, so without a loop."""
         there = np.ones(self.problem.M, dtype=bool)
         machine, first, back = self._away
         there[machine[(first <= slot) & (slot < back)]] = False

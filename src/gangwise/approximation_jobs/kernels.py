@@ -39,7 +39,7 @@ CLOSE = 1e-12  # of Σ x = 1
 
 @kernel
 def value(kind: int, v: float, shape: float, work: float) -> float:
-    """Utility f(X), OPM §III."""
+    """Utility f(X) of work X ≥ 0, OPM §III, in units of utility."""
     if kind == 0:
         if shape == 0.5:
             return v * math.sqrt(work)
@@ -148,7 +148,7 @@ class Ascent(NamedTuple):
 
 
 class Projected(NamedTuple):
-    """The slot's answer."""
+    """The slot's answer: shares after the projection, and what follows from them."""
 
     new: Floats  # [J, M]
     tau: Floats  # [M] τ of the last slot, and then of this one
@@ -157,7 +157,7 @@ class Projected(NamedTuple):
 
 
 class Stripe(NamedTuple):
-    """Work space, for J a multiple of ``UNROLLED``."""
+    """Work space of :func:`primal_step`, for J a multiple of ``UNROLLED``."""
 
     y: Floats  # [J STRIPE] unprojected values
     counts: Floats  # [STRIPE]
@@ -366,7 +366,7 @@ def utility_gains(
 
 
 class Periods(NamedTuple):
-    """Where machines are in their periods."""
+    """Where machines are in their periods, and how long these are."""
 
     left: Floats  # [M] of the period under way, in slots
     up: Bools  # [M]
@@ -420,34 +420,6 @@ def draw_periods(
 # money at ρ = θ / p work per money; a job of slope w_j that values its money at λ_j earns
 # (w_j ρ − λ_j)⁺ per money there. So the dual needs, for every epoch e (slots with the same active
 # jobs) and cell g, the money W and ρ only.
-
-
-@kernel
-def collect_offers(
-    rates: Floats, prices: Floats, epoch: Ints, nodes: Floats, money: Floats, work: Floats
-) -> None:
-    """Histogram of offers: those of some slots, ``rates`` [slots, M], by cell and epoch.
-
-    Cell g of ``money`` and ``work`` [E, G - 1] holds offers with nodes[g] ≤ ρ ≤ nodes[g + 1]; slots
-    of a negative epoch are passed over.
-    """
-    T, M = rates.shape
-    last = nodes.size - 2
-    for t in range(T):
-        e = epoch[t]
-        if e < 0:
-            continue
-        for i in range(M):
-            rho = rates[t, i] / prices[i]
-            low, high = 0, last  # bisect for the last node that is not above ρ
-            while low < high:
-                middle = (low + high + 1) // 2
-                if rho >= nodes[middle]:
-                    low = middle
-                else:
-                    high = middle - 1
-            money[e, low] += prices[i]
-            work[e, low] += rates[t, i]
 
 
 class Offers(NamedTuple):

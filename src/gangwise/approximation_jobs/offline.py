@@ -29,12 +29,11 @@ their meaning and curves none.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import linprog, minimize
 from scipy.sparse import csr_matrix, vstack
 
@@ -44,7 +43,6 @@ from gangwise.approximation_jobs.problem import LOG, POWER, SATURATING, Job
 from gangwise.core.arrays import Floats
 from gangwise.core.contracts import Comparator
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.simulation import Run
 
 
 class JobUtilities:
@@ -65,7 +63,7 @@ class JobUtilities:
         self.span = np.array([float(job.lifetime) if average else 1.0 for job in jobs])
 
     def value(self, work: Floats) -> Floats:
-        """Objective of each job, shape [N]."""
+        """Objective of each job for its work [N], shape [N]."""
         x, v, s = work / self.span, self.v, self.shape
         each = np.select(
             [self.kind == POWER, self.kind == LOG, self.kind == SATURATING],
@@ -102,7 +100,7 @@ class JobUtilities:
         return np.asarray(np.clip(work, 0.0, cap))
 
     def conjugate(self, w: Floats, cap: Floats) -> Floats:
-        """f*(w), shape [N]."""
+        """f*(w) = max over X in [0, cap] of f(X) − w X, shape [N]."""
         work = self.work_at_slope(w, cap)
         # f is concave: the largest f(X) − w X is where the slope is w, or else at an end.
         at_ends = np.maximum(self.value(cap) - w * cap, 0.0)
@@ -208,8 +206,13 @@ class Programme:
                 nodes = _nodes(rates, self.prices, whole, cells)
                 money, work = (np.zeros((E, nodes.size - 1)) for _ in range(2))
             epoch = self.epoch[at : at + len(rates)]
-            kernels.collect_offers(rates[: epoch.size], self.prices, epoch, nodes, money, work)
-            at += len(rates)
+            rates = rates[: epoch.size][epoch >= 0]
+            # Cell g holds offers with nodes[g] ≤ ρ < nodes[g + 1], the last one those at its end.
+            cell = np.searchsorted(nodes, rates / self.prices, side="right") - 1
+            cell = cell.clip(max=nodes.size - 2) + epoch[epoch >= 0, None] * (nodes.size - 1)
+            np.add.at(money.ravel(), cell, np.broadcast_to(self.prices, rates.shape))
+            np.add.at(work.ravel(), cell, rates)
+            at += len(block)
         mean = np.divide(work, money, out=np.zeros_like(work), where=money > 0)
         mean = np.clip(mean, nodes[:-1], nodes[1:])
         close = mean - nodes[:-1] <= 1e-13 * nodes[1:]  # as far as the rounding of sums moves it
@@ -274,7 +277,8 @@ ROUNDS = 30
 EXACT = 1e-6
 TEMPERATURES = (0.03, 0.01, 0.005, 0.0025, 0.001)
 """τ, as shares of the median value of what a unit of money buys."""
-SCALINGS = 4
+STEPS, SCALINGS = 25, 4
+"""Steps of the dual per temperature, and rounds that turn one of its points into a plan."""
 LEAST = 1e-12
 
 
@@ -298,16 +302,10 @@ class Optimum:
         return max(self.bound - self.value, 0.0)
 
 
-def optimise(programme: Programme, tolerance: float = 1e-6, iterations: int = 25) -> Optimum:
-    """Solve a programme.
+def optimise(programme: Programme, tolerance: float = 1e-6) -> Optimum:
+    """Solve a programme, until the gap is at most ``tolerance``, relative to the value.
 
-    Parameters
-    ----------
-    tolerance : float
-        Stop when the gap is at most this, relative to the value. Programmes that are small enough
-        for tangents are solved to 1e-6 in any case.
-    iterations : int
-        Steps of the dual per temperature, where the programme is too large for tangents.
+    Programmes that are small enough for tangents are solved to 1e-6 in any case.
 
     Examples
     --------
@@ -326,7 +324,7 @@ def optimise(programme: Programme, tolerance: float = 1e-6, iterations: int = 25
     if programme.exact and programme.member.size * programme.offers.money.shape[1] <= SMALL:
         best = _cutting_planes(programme, min(tolerance, EXACT))
     if best is None:
-        best = _dual_descent(programme, tolerance, iterations)
+        best = _dual_descent(programme, tolerance)
     if not (math.isfinite(best.value) and math.isfinite(best.bound)):
         raise ScenarioError(
             f"the offline programme of {len(programme.jobs)} jobs has no finite bound: utilities, "
@@ -360,7 +358,7 @@ def _start(programme: Programme) -> tuple[Floats, Floats]:
     return np.clip(w, 1e-12 * w.max(), None), np.where(offered > programme.budget, w * mean, 0.0)
 
 
-def _dual_descent(programme: Programme, tolerance: float, iterations: int) -> Optimum:
+def _dual_descent(programme: Programme, tolerance: float, steps: int = STEPS) -> Optimum:
     """The dual in λ_j and bids b_j = w_j ρ − λ_j at the largest ρ, scaled by its curvature.
 
     Without scaling it takes several times as many steps: budgets differ by orders of magnitude.
@@ -396,7 +394,7 @@ def _dual_descent(programme: Programme, tolerance: float, iterations: int) -> Op
             jac=True,
             method="L-BFGS-B",
             bounds=[(LEAST, None)] * N + [(0.0, None)] * N,
-            options={"maxiter": iterations, "maxcor": 10, "ftol": 1e-9, "gtol": 1e-12},
+            options={"maxiter": steps, "maxcor": 10, "ftol": 1e-9, "gtol": 1e-12},
         )
         bid, lam = unit * found.x.reshape(2, N)
         w = np.maximum((bid + lam) / top, LEAST)
@@ -482,26 +480,14 @@ def offline_optimum(
     known: Known = "rates",
     average: bool = False,
     tolerance: float = 1e-6,
-    iterations: int = 25,
 ) -> Optimum:
     """The offline optimum of a run, of its rates or of their means OPM (7), with a certified gap.
 
-    Parameters
-    ----------
-    slots, seed : int
-        The run: its jobs and rates are drawn again, the rates never all at once.
-    known : {"rates", "means"}
-        Every slot's rates, or each machine's mean: ``means`` of the process if it has them, else
-        the mean over the run.
-    average : bool
-        The objective of OPM (6), Σ (d - a) f(X / (d - a)), rather than the overall utility Σ f(X).
-    tolerance, iterations
-        See :func:`~gangwise.approximation_jobs.offline.optimise`.
-
-    Raises
-    ------
-    ScenarioError
-        For free machines.
+    The run's jobs and rates are drawn again, the rates never all at once. ``known`` are the rates
+    of every slot, or each machine's mean: ``means`` of the process if it has them, else the mean
+    over the run. ``average`` asks for the objective of OPM (6), Σ (d - a) f(X / (d - a)), and not
+    the overall utility Σ f(X); ``tolerance`` is that of :func:`optimise`. ScenarioError for free
+    machines.
 
     Examples
     --------
@@ -519,7 +505,7 @@ def offline_optimum(
     blocks = _known_rates(instance, slots, seed, known)
     jobs = instance.jobs_of(slots, seed)
     programme = Programme(jobs, instance.problem.prices, blocks, slots, average)
-    return optimise(programme, tolerance, iterations)
+    return optimise(programme, tolerance)
 
 
 def offline_comparator(
@@ -550,37 +536,10 @@ def _known_rates(
         yield instance.without_absent(rates, first)
 
 
-# Regret and fit of whole runs, what the theorems claim of them, and what figures show. The theorems
+# What the theorems claim of the regret and the fit of whole runs. The theorems
 # leave constants in O(·) open. Here O(A) reads A with the constant 1 in regrets, and the constant
 # terms of the fits are left out; so a measured value is below its bound if their claim holds with
 # these constants, and it is growth against T that decides whether the claim holds at all.
-
-
-def dynamic_regret(run: Run, known: Known = "means", optimum: Optimum | None = None) -> float:
-    """Dynamic regret Reg_T, OPM (6): the comparator's Σ (d - a) f(X / (d - a)) less the run's.
-
-    The comparator's side is a certified upper bound, so the regret is not understated. It knows the
-    means, OPM (7), or the rates; ``optimum`` is its ``offline_optimum(…, average=True)``, if at
-    hand.
-    """
-    if optimum is None:
-        optimum = offline_optimum(run.instance, run.slots, run.seed, known, average=True)  # type: ignore[arg-type]  # a run of this family has an instance of it
-    return optimum.bound - float(run.metrics["average_utility"].sum())
-
-
-def fit(results: Mapping[str, Floats]) -> tuple[float, float]:
-    """Fit_T, OPM (8), signed, and the sum of its positive parts, in units of price.
-
-    In OPM (8) what one job leaves unspent makes up for what another overspends; in the second
-    number it does not.
-
-    Examples
-    --------
-    >>> fit({"cost": np.array([9.0, 5.0]), "budget": np.array([8.0, 8.0])})
-    (-2.0, 1.0)
-    """
-    over = results["cost"] - results["budget"]
-    return float(over.sum()), float(np.maximum(over, 0.0).sum())
 
 
 def claimed_regret(
@@ -619,17 +578,3 @@ def claimed_fit(jobs: Sequence[Job], machines: int, delta: float = 0.1) -> float
     paces = np.array([job.pace for job in jobs])
     root = math.sqrt(len(jobs)) * machines
     return first + root * (machines + float(paces.max())) / float(paces.min())
-
-
-def share_at_most(values: npt.ArrayLike, threshold: float) -> float:
-    """Share of the values that are at most a threshold; NaN never is.
-
-    Examples
-    --------
-    >>> share_at_most([0.5, 0.9, 1.0, float("nan")], 0.9)
-    0.5
-    """
-    array = np.asarray(values, dtype=np.float64).ravel()
-    if not array.size:
-        raise ScenarioError("there are no values to count")
-    return float((array <= threshold).mean())

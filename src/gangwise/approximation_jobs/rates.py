@@ -33,7 +33,7 @@ class RateProcess(Protocol):
 
     @property
     def size(self) -> int:
-        """M, how many machines it has rates for."""
+        """M, the number of machines that there are rates for."""
 
     def stream(self, rng: np.random.Generator) -> RateStream:
         """Start one realisation."""
@@ -150,26 +150,13 @@ class _GammaStream:
 class GammaPeriods:
     """Available and unavailable periods with Gamma lengths, independently per machine (§VI).
 
-    Parameters
-    ----------
-    machines : int
-        M.
-    up, down : (float, float)
-        Shape k and scale θ of the length of an available and of an unavailable period, in units of
-        time; the fits of Kondo et al. that the paper uses.
-    up_rate, down_rate : (float, float)
-        The rate is uniform in this range.
-    time_scale : float
-        Slots per unit of time. The paper does not say; 1 makes half of the unavailable periods
-        shorter than a slot.
-    stationary : bool
-        Begin in the stationary distribution (a period under way is length-biased); otherwise every
-        machine begins an available period.
-    per_period : bool
-        Draw one rate per period rather than one per slot.
+    ``up`` and ``down`` are shape k and scale θ of the lengths of available and unavailable periods,
+    in units of time: the fits of Kondo et al. that the paper uses. The rate is uniform in
+    ``up_rate`` or ``down_rate``, one per slot, or one per period with ``per_period``.
+    ``time_scale`` are slots per unit of time; the paper does not say, and 1 makes half of the
+    unavailable periods shorter than a slot. ``stationary`` begins in the stationary distribution,
+    otherwise every machine begins an available period.
 
-    Notes
-    -----
     The state of a slot is that of the process at the slot's midpoint. For shape k and scale θ the
     length-biased length is Gamma with shape k + 1, and the period under way is cut at a uniform
     point of it.
@@ -208,7 +195,7 @@ class GammaPeriods:
 
     @property
     def availability(self) -> float:
-        """Share of time that a machine is available."""
+        """Share of time that a machine is available: mean lengths over their sum."""
         up, down = self.up[0] * self.up[1], self.down[0] * self.down[1]
         return up / (up + down)
 

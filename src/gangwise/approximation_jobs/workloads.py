@@ -22,8 +22,6 @@ from gangwise.core.arrays import Floats, check_numbers, keep
 from gangwise.core.errors import ScenarioError
 
 Pricing = Literal["population", "realised"]
-
-
 PAPER_MACHINES = 1000  # M of §VI, for which q is stated
 
 
@@ -171,9 +169,7 @@ def bounded_pareto(
     return np.asarray(low * (1.0 - u * (1.0 - (low / high) ** shape)) ** (-1.0 / shape))
 
 
-def price_machines(
-    rates: Rates, pricing: Pricing, slots: int, rng: np.random.Generator, factor: float = 2.0
-) -> Floats:
+def price_machines(rates: Rates, pricing: Pricing, slots: int, rng: np.random.Generator) -> Floats:
     """Prices p_i [M], "two times of the mean service rate" (§VI), per task and slot.
 
     The paper does not say whose mean. ``population``: the expected rate, one price for all machines
@@ -190,7 +186,7 @@ def price_machines(
     if pricing not in get_args(Pricing):
         raise ScenarioError(f"pricing is {pricing!r}; choose population or realised")
     if pricing == "population":
-        return factor * rates.means
+        return 2.0 * rates.means
     if slots < 1:
         raise ScenarioError("realised prices need the number of slots of the run")
     stream, total, left = rates.stream(rng), np.zeros(rates.size), slots
@@ -198,7 +194,7 @@ def price_machines(
         drawn = stream.draw(min(left, 4096))
         total += drawn.sum(axis=0)
         left -= len(drawn)
-    return np.maximum(factor * total / slots, 1e-6)
+    return np.maximum(2.0 * total / slots, 1e-6)
 
 
 def paper_jobs(
@@ -234,27 +230,14 @@ def load_of(jobs: Sequence[Job], prices: npt.ArrayLike, slots: int) -> float:
 
 @dataclass(frozen=True)
 class SyntheticJobs:
-    """Jobs until their budgets reach a load.
+    """Jobs, added until their budgets reach a load.
 
-    Parameters
-    ----------
-    machines, slots : int
-        M and T.
-    price : float
-        Mean price of a machine: the load is Σ B / (p M T).
-    load : float
-        Jobs are added until it is reached; the last one may exceed it.
-    arrivals : {"poisson", "bursty"}
-        Poisson: given their number, arrivals are independent and uniform. Bursty: they are uniform
-        over on-periods, which alternate with off-periods.
-    burst, duty : float
-        Bursty: mean length of an on-period in slots (exponential), and the share of time on.
-    lifetime : (float, float, float)
-        Shape, least and most, in slots, of bounded Pareto lifetimes d - a.
-    last : float
-        Jobs arrive during this share of the slots; deadlines are cut at T.
-    beta, q, value
-        As in :func:`paper_jobs`.
+    ``load`` is Σ B / (p M T), for a mean ``price`` p of a machine; the last job may exceed it. Jobs
+    arrive during the share ``last`` of the slots: ``poisson`` arrivals are independent and uniform,
+    given their number; ``bursty`` ones uniform over on-periods, of exponential length with mean
+    ``burst`` slots, which make up the share ``duty`` of the time. ``lifetime`` is shape, least and
+    most, in slots, of bounded Pareto lifetimes d - a; deadlines are cut at T. ``beta``, ``q`` and
+    ``value`` are as in :func:`paper_jobs`.
 
     Examples
     --------

@@ -118,27 +118,28 @@ class PendingFeedback:
             )
         if not 0 <= feedback.slot <= self.slot:
             raise ScenarioError(f"{where}: the last slot decided is {self.slot}")
-        absent = (channels < 0) | (channels >= E)
-        if absent.any():
-            raise ScenarioError(
-                f"{where}: there is no channel {channels[absent][0]}; there are {E}"
-            )
+        if channels.size == 0:
+            return channels, utilities
+        # Minima and maxima answer in the usual case; only what is wrong is looked for at length.
+        if channels.min() < 0 or channels.max() >= E:
+            absent = channels[(channels < 0) | (channels >= E)][0]
+            raise ScenarioError(f"{where}: there is no channel {absent}; there are {E}")
         uses = np.bincount(channels, minlength=E)
-        for wrong, why in (
-            (uses > 1, "is reported twice"),
-            (uses > self._pending, "was not on, or was reported already"),
-        ):
-            if wrong.any():
-                raise ScenarioError(f"{where}: {self._problem.name(int(wrong.argmax()))} {why}")
-        good = (utilities >= 0) & (utilities <= 1)  # false for NaN, too
-        if not good.all():
-            i = int(good.argmin())
+        left = self._pending - uses
+        if uses.max() > 1:
+            raise ScenarioError(
+                f"{where}: {self._problem.name(int(uses.argmax()))} is reported twice"
+            )
+        if left.min() < 0:
+            name = self._problem.name(int(left.argmin()))
+            raise ScenarioError(f"{where}: {name} was not on, or was reported already")
+        if not (utilities.min() >= 0 and utilities.max() <= 1):  # true for NaN, too
+            i = int(np.argmin((utilities >= 0) & (utilities <= 1)))
             raise ScenarioError(
                 f"{where}: {self._problem.name(int(channels[i]))} has utility {utilities[i]}; net "
                 "utilities are normalised into [0, 1]"
             )
-        # All or nothing: the counts change only where the whole feedback makes sense.
-        self._pending -= uses
+        self._pending = left  # all or nothing: only where the whole feedback makes sense
         return channels, utilities
 
 
@@ -234,7 +235,7 @@ class SpeedsEnvironment(ABC):
         return Observation(slot, self._arrivals[row])
 
     def means(self, slot: int) -> Floats:
-        """ṽ(t), shape [E]; not for policies."""
+        """ṽ(t) of ESDP (7), shape [E], kept for a regime; not for policies."""
         regime = self.instance.speeds.regime(slot)
         if regime != self._regime:  # exact means take integrals: once per regime
             self._regime, self._means = regime, self.instance.means(slot)
@@ -247,7 +248,7 @@ class SpeedsEnvironment(ABC):
 
     @abstractmethod
     def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[tuple[Feedback, ...]]:
-        """Play a decision; say what is known by now."""
+        """Play a decision; the outcome has the feedback that is due by now."""
 
 
 @dataclass(eq=False)

@@ -205,7 +205,7 @@ TOLERANCE = 1e-9
 
 
 class Reward(NamedTuple):
-    """Reward of one slot, OGASched (5), taken apart."""
+    """Reward of one slot, OGASched (5), and the gain and overhead that it is the difference of."""
 
     reward: float
     gain: float
@@ -345,16 +345,9 @@ class GainOverheadProblem:
         return self.utilities.each(what, np.maximum(y.ravel()[self.own_index], 0.0), kind, alpha)
 
     def reward(self, arrived: npt.ArrayLike, decision: Floats, slot: int | None = None) -> Reward:
-        """Reward of a decision, OGASched (5), with the separable gain of OGASched (7).
+        """Reward of a decision [E, K], OGASched (5), with the separable gain of OGASched (7).
 
-        Parameters
-        ----------
-        arrived : array of shape [L]
-            x_l: 1 where a job arrived.
-        decision : ndarray of shape [E, K]
-            Devices given to each channel.
-        slot : int, optional
-            Named in errors.
+        ``arrived`` [L] is x_l: 1 where a job arrived.
 
         Raises
         ------

@@ -16,7 +16,7 @@ from gangwise.core.jit import kernel
 
 
 class GangArrays(NamedTuple):
-    """Gang problem as the kernels want it."""
+    """Gang problem as the kernels want it: arrays that never change."""
 
     job_type: Ints  # [Q] of each task
     first: Ints  # [L + 1] tasks of job type l are first[l] … first[l + 1] - 1

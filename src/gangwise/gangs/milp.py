@@ -61,7 +61,7 @@ class Objective(Protocol):
         """Rows that tie its own columns to z, with the tangents so far."""
 
     def worth(self, placement: Ints) -> float:
-        """The true objective of a placement."""
+        """The true objective of a placement, without tangents."""
 
     def limit(self) -> float:
         """A bound that no placement exceeds, whatever the room."""
@@ -464,18 +464,11 @@ class ExactGangs:
         time_limit: float = np.inf,
         start: Ints | None = None,
     ) -> GangSolution:
-        """Maximise Σ v n + √(Σ s n) − Σ d over the feasible placements.
+        """Maximise Σ v n + √(Σ s n) − Σ d over the feasible placements for ``arrivals`` [L].
 
-        Parameters
-        ----------
-        value, width : ndarray of shape [E]
-            v_e and s_e of each channel, finite; s_e zero or larger.
-        arrivals : ndarray of int64, shape [L]
-        time_limit : float
-            Seconds for all rounds. An answer that ran out of time is feasible and its ``bound``
-            holds.
-        start : ndarray of int64, shape [Q], optional
-            A feasible placement to do at least as well as.
+        ``value`` and ``width`` [E] are v_e and s_e, finite, s_e zero or larger; ``start`` [Q] is a
+        feasible placement to do at least as well as. An answer that ran out of ``time_limit``,
+        seconds for all rounds, is feasible and its ``bound`` holds.
         """
         p = self.problem
         for what, array in (("values", value), ("widths", width)):

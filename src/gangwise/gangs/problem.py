@@ -204,14 +204,8 @@ class GangPlacementProblem:
     ) -> Ints:
         """Feasibility of a placement: the same as whole numbers, shape [Q], if it keeps the rules.
 
-        Parameters
-        ----------
-        arrivals : array of int, shape [L]
-            𝟙_l(t): 1 where a job arrived.
-        placement : array of int, shape [Q]
-            Server of each task, -1 for a task that does not run.
-        slot : int, optional
-            Named in errors.
+        ``arrivals`` [L] are 𝟙_l(t), 1 where a job arrived; ``placement`` [Q] is the server of each
+        task, -1 for a task that does not run.
 
         Raises
         ------
@@ -312,13 +306,7 @@ class GangPlacementProblem:
         return np.lexsort((*mask, *(-capacity.T), -relative_size(capacity))).astype(np.int64)
 
     def relabelled(self: ProblemT, order: Ints) -> tuple[ProblemT, Ints]:
-        """The same problem with server ``order[i]`` now called ``i``.
-
-        Returns
-        -------
-        (problem, ndarray of int64, shape [E])
-            The problem, and what each of its channels was called before.
-        """
+        """The problem with server ``order[i]`` now called ``i``; old numbers of channels [E]."""
         cluster = self.cluster
         channels, before = self.channels.relabelled(order)
         names = tuple(cluster.servers[r] for r in order.tolist())

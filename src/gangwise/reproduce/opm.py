@@ -15,12 +15,7 @@ from functools import lru_cache
 import numpy as np
 import polars as pl
 
-from gangwise.approximation_jobs.offline import (
-    claimed_fit,
-    claimed_regret,
-    offline_optimum,
-    share_at_most,
-)
+from gangwise.approximation_jobs.offline import claimed_fit, claimed_regret, offline_optimum
 from gangwise.approximation_jobs.problem import Job
 from gangwise.core.arrays import Floats
 from gangwise.core.registry import create
@@ -110,7 +105,7 @@ def _shares(
     values: Mapping[tuple[str, int], Floats], who: str, level: Callable[[int], float]
 ) -> Estimate:
     return mean_and_interval(
-        [100 * share_at_most(v, level(seed)) for (p, seed), v in values.items() if p == who]
+        [100 * np.mean(v <= level(seed)) for (p, seed), v in values.items() if p == who]
     )
 
 
@@ -148,7 +143,7 @@ def distributions(found: Found) -> pl.DataFrame:
         for policy in dict.fromkeys(policy for policy, _ in values):
             for x in np.linspace(0, end, 61):
                 of = mean_and_interval(
-                    [share_at_most(v, float(x)) for (p, _), v in values.items() if p == policy]
+                    [np.mean(v <= x) for (p, _), v in values.items() if p == policy]
                 )
                 low, high = (None if v is None else min(max(v, 0.0), 1.0) for v in of[1:])
                 rows.append((panel, policy, float(x), Estimate(of.mean, low, high)))

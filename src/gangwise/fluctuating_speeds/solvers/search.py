@@ -36,12 +36,12 @@ BLURRED = 1e-3
 """With a gap above this, the greedy is tried with blurred densities as well."""
 
 
-MOST_V, MOST_S = 1e100, 1e200
+LARGEST_V, LARGEST_S = 1e100, 1e200
 """Larger numbers are refused: their squares and sums overflow, and a bound proves nothing."""
 
 
 class Given(NamedTuple):
-    """A slot's problem, over all channels."""
+    """P3 of a slot over all channels, before those that cannot be chosen are left out."""
 
     v: Floats
     s: Floats
@@ -409,7 +409,9 @@ def _gather(t: Tree, given: Given) -> int:
         if not given.available[e]:
             continue
         # Comparisons that are false for NaN, so that it counts as bad.
-        small_enough = abs(v_all[e]) <= MOST_V and (s_all[e] <= MOST_S or s_all[e] == math.inf)
+        small_enough = abs(v_all[e]) <= LARGEST_V and (
+            s_all[e] <= LARGEST_S or s_all[e] == math.inf
+        )
         if not (small_enough and s_all[e] >= 0.0):
             return e
         if not _fits(a_all, e, c):
@@ -779,11 +781,11 @@ undecided ones improves the choice."""
 
 def check_statistics(v: Floats, s: Floats, mask: Bools) -> None:
     """Raise ScenarioError for the first channel in ``mask`` with a v or s that makes no sense."""
-    good = (np.abs(v) <= MOST_V) & (s >= 0) & ((s <= MOST_S) | (s == np.inf))
+    good = (np.abs(v) <= LARGEST_V) & (s >= 0) & ((s <= LARGEST_S) | (s == np.inf))
     for e in np.flatnonzero(mask & ~good)[:1].tolist():
         raise ScenarioError(
-            f"channel {e}: v must be at most {MOST_V:g} either way, and s zero or larger and at "
-            f"most {MOST_S:g}, or +inf; got v = {v[e]}, s = {s[e]}"
+            f"channel {e}: v must be at most {LARGEST_V:g} either way, and s zero or larger and at "
+            f"most {LARGEST_S:g}, or +inf; got v = {v[e]}, s = {s[e]}"
         )
 
 

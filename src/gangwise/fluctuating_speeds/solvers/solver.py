@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Bools, Floats
+from gangwise.core.arrays import Bools, Floats, check_amount
 from gangwise.core.errors import ScenarioError
 from gangwise.fluctuating_speeds.solvers.programme import solve_whole
 from gangwise.fluctuating_speeds.solvers.search import BranchAndBound, check_statistics
@@ -81,12 +81,8 @@ def requests_and_capacity(A: npt.ArrayLike, c: npt.ArrayLike) -> tuple[Floats, F
             f"requests must be an array [channels, device types] and capacities one number for "
             f"each device type; got shapes {requests.shape} and {capacity.shape}"
         )
-    for what, array in (("request", requests), ("capacity", capacity)):
-        for at in np.argwhere(~(np.isfinite(array) & (array >= 0)))[:1].tolist():
-            place = ", ".join(map(str, at))
-            raise ScenarioError(
-                f"{what} [{place}] is {array[tuple(at)]}; it must be finite, zero or larger"
-            )
+    check_amount(requests, lambda at: f"request {list(at)}")
+    check_amount(capacity, lambda k: f"capacity [{k}]")
     return requests, capacity
 
 
