@@ -7,9 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from gangwise import create_policy
 from gangwise.core.errors import ScenarioError
 from gangwise.fluctuating_speeds.solvers import P3Solver
 from gangwise.fluctuating_speeds.solvers.programme import DynamicProgramme
+from tests.fluctuating_speeds.cases import problem
 from tests.fluctuating_speeds.p3_cases import EXACT, default_size, random_instance, solve
 from tests.reference import p3
 from tests.reference.p3 import algorithm_2, select
@@ -90,16 +92,15 @@ def test_h2_values_out_of_reach():
 
 
 def test_h3_a_slot_by_hand():
-    """ESDP (16)–(19): the numbers of the slot are those of a statistic played twice and once."""
-    played, mean, m = np.array([2, 1]), np.array([0.5, 0.8]), 1
-    g = math.log(4) + 4 * math.log(math.log(4) + 1)
-    assert g == pytest.approx(4.865261106)
-    delta = 1 / (math.log(math.log(4) + 1) + 1)
-    xi = math.ceil(m / delta)
-    assert xi == 2
-    upsilon, sigma = np.ceil(xi * mean), np.ceil(xi**2 * g / (2 * played))
-    assert upsilon.tolist() == [1, 2]
-    assert sigma.tolist() == [5, 10]
+    """ESDP (16)–(19): slot 3, two channels played twice and once, α|E| = 1."""
+    policy = create_policy("esdp-as-printed")
+    policy.start(problem(np.ones(2), 2), np.random.default_rng(0))
+    policy._memory.learn(0, np.array([0, 1]), np.array([0.5, 0.8]))
+    policy._memory.learn(1, np.array([0]), np.array([0.5]))
+    upsilon, sigma = policy.scores(2)
+    assert upsilon.tolist() == [1, 2]  # ξ = ⌈1 / δ(3)⌉ = 2 times 0.5 and 0.8, rounded up
+    assert sigma.tolist() == [5, 10]  # ξ² g(3) / (2 n), g(3) = 4.865
+    xi, m = 2, 1
     table = DynamicProgramme([[1], [1]], [1]).solve(upsilon.astype(np.int64), sigma, xi * m)
     assert table.value.tolist() == [10, 10, 10]
     number, value = table.select()

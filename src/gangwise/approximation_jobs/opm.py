@@ -104,7 +104,7 @@ class PrimalDual:
         self.rows[k], self._place[row] = row, k
         self.shares[k] = share
         self.omega[k], self.spend[k] = 0.0, float(self.prices @ self.shares[k])
-        self.total += self.shares[k]
+        self.total += self.shares[k]  # Σ_j x_j of each machine
 
     def remove(self, row: int) -> None:
         k = self._place.pop(row, None)
@@ -126,7 +126,7 @@ class PrimalDual:
         # OPS (25): the virtual queue ω = λ(t) − μ g(x(t−1)), which never falls below −μ g
         omega = np.maximum(-g, self.omega[: self.n] + g)
         self.omega[: self.n] = omega
-        multipliers: Floats = omega + g
+        multipliers: Floats = omega + g  # λ(t), zero or more since ω ≥ −μ g
         return multipliers
 
     def climb(
@@ -146,7 +146,7 @@ class PrimalDual:
                 raise ScenarioError(
                     f"{what} must be finite numbers; found {numbers[~np.isfinite(numbers)][0]}"
                 )
-        self.shares, self._before = self._before, self.shares
+        self.shares, self._before = self._before, self.shares  # the draw needs both slots' shares
         self.total, self._total_before = self._total_before, self.total
         prices = self.prices
         if not there.all():  # nothing pushes or pulls there, and nothing is left to start from
@@ -300,7 +300,7 @@ class OPM(RateLearning, PolicyBase):
         work = jobs.work if self.history == "executed" else self._expected
         slopes = self._slopes(jobs, rows, t, work)
         if self.unit == "largest":
-            slopes = relative(slopes)
+            slopes = relative(slopes)  # then α is the step of the steepest job
         state.climb(slopes, multipliers, rates, self._alpha, observation.available)
         if self.history == "expected":
             self._expected[rows] += state.shares[: state.n] @ rates
@@ -310,7 +310,7 @@ class OPM(RateLearning, PolicyBase):
         """What each job should spend in this slot: β_j of OPM (64), or re-paced; shape [n]."""
         if self.pacing == "left":
             left = np.maximum(jobs.budget[rows] - jobs.cost[rows], 0.0)
-            paced: Floats = left / (jobs.deadline[rows] - t)
+            paced: Floats = left / (jobs.deadline[rows] - t)  # slots left, this one included
             return paced
         return jobs.budget[rows] / (jobs.deadline[rows] - jobs.arrival[rows])
 
@@ -424,7 +424,7 @@ class OPS(RateLearning, PolicyBase):
         gamma = math.log(M * T / self.delta) if self.gamma is None else self.gamma
         epsilon = self.epsilon
         if epsilon == -1:
-            epsilon = 8.0 * M * M * T / job.budget**2  # 8 / (ρ² T)
+            epsilon = 8.0 * M * M * T / job.budget**2  # 8 / (ρ² T), ρ = B / (M T)
             if epsilon >= 1:
                 raise ScenarioError(
                     f"job {job.id!r}: ε = 8 / (ρ² T) of Theorem 2 is {epsilon:.3g}; the budget is "
@@ -454,7 +454,7 @@ class OPS(RateLearning, PolicyBase):
         rates = self._rates.estimate(t)
         multipliers = state.multipliers(self._target, self._mu)  # OPS (20)
         work = self._work if self.history == "expected" else float(jobs.work[rows[0]])
-        average = work / max(t - self._first, 1)
+        average = work / max(t - self._first, 1)  # the work of OPS (16) per slot
         slopes = slopes_at(jobs, rows, np.array([max(average, self.floor)]))
         # OPS (18) and the projection OPS (19)
         state.climb(slopes, multipliers, rates, self._alpha, observation.available)

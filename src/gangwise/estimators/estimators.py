@@ -96,7 +96,9 @@ class Mean(OfMemory):
     prior: float = 1.0
 
     def _estimate(self, slot: int) -> Floats:
-        return np.where(self.memory.counts > 0, self.memory.means, self.prior)
+        return np.where(
+            self.memory.counts > 0, self.memory.means, self.prior
+        )  # optimism by default
 
 
 def confidence_radius(mean: npt.ArrayLike, plays: npt.ArrayLike, gamma: float) -> Floats:
@@ -207,6 +209,7 @@ class DiscountedUCB(OfMemory):
 
     def _estimate(self, slot: int) -> Floats:
         width = np.sqrt(math.log(self.T) / np.maximum(self.memory.weights, 1e-300))
+        # Values lie in [0, 1], so no width above 1 says anything.
         bound: Floats = self.memory.means + np.minimum(self.coefficient * width, 1.0)
         return bound
 
@@ -221,7 +224,7 @@ class BetaSampling(OfMemory):
     randomised = True
 
     def _estimate(self, slot: int) -> Floats:
-        return self._rng.beta(*self.memory.posterior)
+        return self._rng.beta(*self.memory.posterior)  # values between 0 and 1 count as part wins
 
 
 @dataclass(eq=False)
@@ -246,7 +249,9 @@ class GaussianSampling(OfMemory):
 
     def _estimate(self, slot: int) -> Floats:
         counts = self.memory.counts
-        noise = self._rng.standard_normal(counts.size)
+        noise = self._rng.standard_normal(
+            counts.size
+        )  # for all arms: the same stream whoever played
         drawn = self.memory.means + self.spread * noise / np.sqrt(np.maximum(counts, 1.0))
         return np.where(counts > 0, np.clip(drawn, 0.0, 1.0), 1.0) if self.clip else drawn
 
@@ -283,7 +288,7 @@ class Decay(OfMemory):
         # Shrinkage: ``pull`` plays of the mean of all arms are added to those of each.
         everyone = float(totals.sum()) / max(float(plays.sum()), 1.0)
         means = (totals + self.pull * everyone) / (plays + self.pull)
-        fade = np.exp(-np.maximum(slot - 1 - self._at, 0) / self.tau)
+        fade = np.exp(-np.maximum(slot - 1 - self._at, 0) / self.tau)  # 1 for the slot before
         return np.where(self._at >= 0, means + (self._last - means) * fade, self.prior)
 
 

@@ -127,7 +127,7 @@ class ListScheduling:
         self._by_cost = np.lexsort((problem.cost, self.job_type))
         self._job_type_by_cost = self.job_type[self._by_cost]
         self._requests = problem.requests
-        self._capacity = problem.cluster.capacity + problem.tolerance
+        self._capacity = problem.cluster.capacity + problem.tolerance  # sums of requests may round
         self._left = np.empty_like(self._capacity)
         self._stop = stop
         self._L = problem.L
@@ -409,7 +409,7 @@ class LCF(KnownOrder):
     def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
         super().start(problem, rng)
         channels = np.bincount(problem.channels.job_type, minlength=problem.L)
-        self._score = -self._list.per_job_type(problem.cost) / channels
+        self._score = -self._list.per_job_type(problem.cost) / channels  # lowest mean cost first
 
     def decide(self, observation: Observation) -> Bools:
         available = self._problem.available(observation.arrivals)
@@ -432,7 +432,7 @@ class LWTF(KnownOrder):
         available = self._problem.available(observation.arrivals)
         waited = (observation.slot - self._served).astype(np.float64)
         x = self._list.by_job_type(waited, available)
-        self._served[self._problem.channels.job_type[x]] = observation.slot
+        self._served[self._problem.channels.job_type[x]] = observation.slot  # its wait begins anew
         return x
 
 

@@ -49,7 +49,7 @@ class Ascent:
         self.price = np.zeros_like(self.total)
         arrays = problem.requests, self.upper, problem.cluster.capacity, self.starts
         self.layout = tuple(map(read_only, kernels.Layout(*arrays, self.job_type)))
-        self._one = np.ones_like(problem.cluster.capacity)
+        self._one = np.ones_like(problem.cluster.capacity)  # the same unit of step everywhere
         index, fixed = np.zeros((2, problem.L), dtype=np.int64)
         self._space = index, fixed, *np.zeros((2, problem.L))
 
@@ -109,7 +109,7 @@ def channels_of(problem: GainOverheadProblem, active: Ints) -> Ints | None:
     A log with many ports has few of them busy in a slot.
     """
     e = np.flatnonzero(active[problem.channels.job_type])
-    few = 2 * e.size < len(problem.channels) and not problem.own_index.size
+    few = 2 * e.size < len(problem.channels) and not problem.own_index.size  # own ones go by place
     return e if few else None
 
 
@@ -150,7 +150,7 @@ def project_as_printed(problem: GainOverheadProblem, z: Floats) -> Floats:
     0), not (4, 4, 1)).
     """
     y = np.empty(problem.shape)
-    order, work = np.empty(problem.L, dtype=np.int64), np.empty((3, problem.L))
+    order, work = np.empty(problem.L, dtype=np.int64), np.empty((3, problem.L))  # work space
     z = np.ascontiguousarray(z, dtype=np.float64)
     kernels.project_as_printed(z, problem.layout, y, order, work)
     return y

@@ -67,7 +67,7 @@ class OGASchedReserve(PolicyBase):
             return self._ascent.y
         problem, x = self._ascent.problem, observation.arrivals
         filled = marginal_greedy(problem, x, self._ascent.y)
-        held = self._ascent.y * x[problem.channels.job_type, None]
+        held = self._ascent.y * x[problem.channels.job_type, None]  # without leftovers
         # A part handed out at a positive marginal reward may still overshoot where that turns.
         better = problem.reward(x, filled).reward >= problem.reward(x, held).reward
         return filled if better else held
@@ -136,7 +136,7 @@ class OGASchedReact(PolicyBase):
         self._first = self._ascent.y.copy()
         self._charge = problem.moving if self.memory and self.hold else 0.0
         self._last, self._here = self._first, np.zeros(problem.L, dtype=np.int64)
-        self._stayed, self._came = 1, 1
+        self._stayed, self._came = 1, 1  # slots of jobs, and jobs, seen so far
         self._capacity = problem.cluster.capacity
         if self._step is not None:
             self._step.start(problem)
@@ -157,7 +157,7 @@ class OGASchedReact(PolicyBase):
                 ascent.climb(self.fraction / (1.0 + self.shrink * i), x, self._capacity)
             else:
                 ascent.climb(self._step.size(observation.slot, squared), x)
-        self._ascent.accept(ascent, x)
+        self._ascent.accept(ascent, x)  # the start of the next slot's climb: what was learned
         y = np.where(x[self._ascent.problem.channels.job_type, None] != 0, self._ascent.y, 0.0)
         self._last, self._here = y, x
         return y
@@ -214,7 +214,7 @@ class OGASchedAsPrinted(PolicyBase):
             squared = self._ascent.slope(each.arrivals.astype(np.float64), self._everyone)
             step = self._step.size(each.slot, squared)
             z = self._ascent.y + step * self._ascent.gradient
-            self._ascent = Ascent(problem, project_as_printed(problem, z))
+            self._ascent = Ascent(problem, project_as_printed(problem, z))  # not feasible, maybe
         if feedback:
             state, self._played = self._ascent.y, project(problem, self._ascent.y)
             changed = np.abs(self._played - state) > 1e-9 * (1.0 + np.abs(state))

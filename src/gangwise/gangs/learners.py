@@ -185,7 +185,7 @@ class GangBestFit(GangFirstFit):
         super().start(problem, rng)
         largest = np.maximum(problem.cluster.capacity.max(axis=0), np.finfo(float).tiny)
         share = (problem.task_requests / largest).max(axis=1)
-        self._rank = np.lexsort((-share, problem.task_job_type)).astype(np.int64)
+        self._rank = np.lexsort((-share, problem.task_job_type)).astype(np.int64)  # within each job
 
     def decide(self, observation: Observation) -> Ints:
         order, ends = job_by_job(self._problem, np.flatnonzero(observation.arrivals))

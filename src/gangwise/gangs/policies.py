@@ -105,7 +105,7 @@ class GangOGASched(PolicyBase):
         launched[problem.task_job_type[played >= 0]] = True
         mine = launched[problem.task_job_type]  # all tasks of a job at once, those left out as -1
         self._memory[mine] = played[mine]
-        self._worth = np.where(arrivals != 0, rewards, self._worth)
+        self._worth = np.where(arrivals != 0, rewards, self._worth)  # 0 if it was left out
 
 
 @dataclass
@@ -182,7 +182,7 @@ class GangDRF(GangBinPacking):
         self._shares = dominant_shares(problem.relaxed)
 
     def _turns(self, jobs: Ints) -> tuple[Ints, Ints]:
-        by_share = np.argsort(self._shares[jobs], kind="stable")
+        by_share = np.argsort(self._shares[jobs], kind="stable")  # ties as listed
         return job_by_job(self._problem, jobs[by_share])
 
 

@@ -208,12 +208,12 @@ class P3Solver:
         # Lexicographic: first as many unplayed channels as fit, then P3 on what they leave.
         unplayed, certain, looked = self._unplayed(v, s, mask, x, options)
         room = np.maximum(self._room - self.requests[x].sum(axis=0), 0.0)
-        first = float(v[x].sum())
+        first = float(v[x].sum())  # their variances are infinite and stay out of the value
         more = np.zeros(E, dtype=np.bool_)
         value, bound, proved, searched, point = self._played(
             v, s, mask & (s != np.inf), room, more, options
         )
-        x |= more
+        x |= more  # disjoint: the unplayed ones and those played
         return Solution(
             x,
             first + value,
@@ -236,7 +236,7 @@ class P3Solver:
     def _limit(self) -> int:
         """Nodes to search by default in the tree that was started."""
         n = self._tree.items
-        return 200_000 if n <= EXACT_UP_TO else max(2_000, 10_000_000 // n)
+        return 200_000 if n <= EXACT_UP_TO else max(2_000, 10_000_000 // n)  # a node costs O(n)
 
     def _start(self, v: Floats, s: Floats, mask: Bools, room: Floats, options: _Options) -> float:
         """Solve the root; the relative gap to search for."""
@@ -251,7 +251,7 @@ class P3Solver:
         tree.search(gap, 0.0, self._limit() if nodes is None else nodes)
         tree.chosen(x)
         value, bound, point = tree.value, tree.bound, tree.point()
-        proved = bound <= value + gap * value
+        proved = bound <= value + gap * value  # value ≥ 0, for nothing chosen is worth 0
         # A point that is not a number belongs to a root without any channel to choose.
         return value, bound, proved, tree.nodes, None if np.isnan(point[-1]) else point
 
@@ -267,7 +267,7 @@ class P3Solver:
         tree.start(self._equal(new), np.zeros(v.size), new, self._room, *COUNT)
         tree.search(*COUNT, min(COUNT_NODES, self._limit()) if nodes is None else nodes)
         tree.chosen(x)
-        return int(x.sum()), tree.finished, tree.nodes
+        return int(x.sum()), tree.finished, tree.nodes  # finished: no bound allows one more
 
     def _played(
         self, v: Floats, s: Floats, mask: Bools, room: Floats, x: Bools, options: _Options
