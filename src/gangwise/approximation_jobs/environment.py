@@ -387,7 +387,7 @@ class ApproximationEnvironment:
         In the order in which they left, those still active last.
         """
         both = self._finished[:]
-        for j in self.rows.active:
+        for j in self.rows.active.tolist():
             both.extend(self._result(j))
         table = np.array(both, dtype=np.float64).reshape(-1, len(COLUMNS))
         return dict(zip(COLUMNS, table.T))
