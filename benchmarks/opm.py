@@ -149,7 +149,7 @@ for _ in range(500):
 before = peak()
 while simulation.slot < {slots}:
     simulation.step()
-jobs = len(simulation.environment.results())
+jobs = len(simulation.environment.results()["cost"])
 print(before, peak(), jobs, len(simulation.policy.state.rows))
 """
 

@@ -49,15 +49,20 @@ def slots(E, count, factor, share, rng):
     return a, c, made
 
 
-def delta(t):
-    """(14) with t + 1 for t."""
-    return 1 / (np.log(np.log(t + 1) + 1) + 1)
+def by_programme(solver, v, s, available):
+    """A solution by the dynamic programme, on numbers rounded with δ of (14) and ξ of (18)."""
+    xi = np.ceil(v.size / 2 * (np.log(np.log(SLOT + 1) + 1) + 1))
+    x = solver.solve(np.ceil(xi * v), xi**2 * s, available, programme=True).x
+    value = float(v[x].sum() + np.sqrt(s[x].sum()))
+    return Solution(x, value, value, False, 0)
 
 
-def solve(solver, v, s, available, method="auto", gap=1e-9, **how):
-    """A solution, by the solver or by HiGHS with tangent cuts."""
+def solve(solver, v, s, available, method="", gap=1e-9, **how):
+    """A solution, by the solver, by the paper's programme or by HiGHS with tangent cuts."""
+    if method == "programme":
+        return by_programme(solver, v, s, available)
     if method != "milp":
-        return solver.solve(v, s, available, method=method, gap=gap, **how)
+        return solver.solve(v, s, available, gap=gap, **how)
     part = v[available], s[available], solver.requests[available], solver.capacity
     x, value, bound = solve_milp(*part, gap, 30.0)
     return Solution(x, value, bound, bound - value <= (gap + 1e-8) * abs(value), 0)
@@ -80,11 +85,11 @@ def one_size(E, count, factor, share, skip):
     a, c, made = slots(E, count, factor, share, np.random.default_rng(E))
     solver = P3Solver(a, c)
     plans = {
-        "lagrangian": (made, True, {"method": "lagrangian"}),
-        "auto": (made, True, {}),
-        "auto, no warm start": (made, False, {}),
-        "exact, gap 1e-6": (made, True, {"method": "exact", "gap": 1e-6, "nodes": 100_000}),
-        "exact, gap 1e-9": (made, True, {"method": "exact", "gap": 1e-9, "nodes": 100_000}),
+        "root only": (made, True, {"nodes": 0}),
+        "default": (made, True, {}),
+        "default, no warm start": (made, False, {}),
+        "100,000 nodes, gap 1e-6": (made, True, {"gap": 1e-6, "nodes": 100_000}),
+        "100,000 nodes, gap 1e-9": (made, True, {"nodes": 100_000}),
     }
     if "milp" not in skip and E <= 1000:
         few = 3 if E <= 100 else 1
@@ -94,7 +99,7 @@ def one_size(E, count, factor, share, skip):
             {"method": "milp", "gap": 1e-6 if E > 100 else 1e-9},
         )
     if "programme" not in skip:
-        plans["dynamic programme"] = (made[:2], False, {"method": "dp", "delta": delta(SLOT)})
+        plans["dynamic programme"] = (made[:2], False, {"method": "programme"})
     measured, best = {}, np.zeros(count)
     for name, (some, warm, how) in plans.items():
         try:

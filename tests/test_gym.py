@@ -150,7 +150,7 @@ def test_a_row_in_compiled_code_is_that_of_plain_python() -> None:
 def test_many_at_once_are_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiled environments against that which decides in Python: masks, rewards, schedules."""
     import gangwise.gym as worlds
-    from gangwise.gym_kernels import FEATURES, LONGEST
+    from gangwise.gym_kernels import FEATURES, LOG_SECONDS
 
     given = {"jobs": 60, "window": 5, "nodes": 4, "load": 6.0}
     many = gymnasium.make_vec("gangwise/JobsVector-v1", 3, episodes=4, **given)
@@ -176,8 +176,10 @@ def test_many_at_once_are_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None
             rows = seen[i, : 5 * len(FEATURES)].reshape(5, -1)
             for of, job in zip(rows, single._play.waiting):
                 assert of[0] == 1
-                waited = np.log1p(single._play.now - job.submitted) / LONGEST
-                np.testing.assert_allclose(of[1:3], [waited, np.log1p(job.limit) / LONGEST], 1e-5)
+                waited = np.log1p(single._play.now - job.submitted) / LOG_SECONDS
+                np.testing.assert_allclose(
+                    of[1:3], [waited, np.log1p(job.limit) / LOG_SECONDS], 1e-5
+                )
                 assert of[3] == min(job.tasks / 4, 1)
             assert rows[:, 0].sum() == min(len(single._play.waiting), 5)
             assert seen[i, 5 * len(FEATURES)] == pytest.approx(

@@ -164,6 +164,7 @@ class GainOverheadEnv(SlotEnv):
         wanted = np.clip(np.asarray(action, dtype=np.float64), 0, 1) * self.problem.upper * here
         given = np.zeros_like(capacity)
         np.add.at(given, channels.server, wanted)
+        # All shares of an overbooked device shrink by one factor, which keeps their proportions.
         shrink = np.minimum(1.0, capacity / np.maximum(given, 1e-300))
         return np.asarray(wanted * shrink[channels.server])
 
@@ -199,7 +200,7 @@ class FluctuatingSpeedsEnv(SlotEnv):
         return np.concatenate(parts).astype(np.float32)
 
     def action_masks(self) -> Bools:
-        """Channels that may be used in this slot [E]."""
+        """Channels that may be used in this slot [E]: those of job types that arrived."""
         return np.asarray(self.problem.available(self.seen.arrivals), dtype=bool)
 
     def _mask(self) -> dict[str, Any]:
@@ -278,10 +279,19 @@ class _AgentStarts(Composed):
     """Starts nothing by itself, and lets its choice of nodes learn."""
 
     def place(self, queue: Queue, books: Books, now: float) -> list[Any]:
-        """A round in which nothing starts."""
+        """A round in which nothing starts; only what the choice of nodes learns goes on."""
         if hasattr(self.choice, "take_in"):
             self.choice.take_in(books)
         return []
+
+
+def _log(jobs: int, settings: dict[str, Any]) -> ReplayScenario:
+    """The log that episodes of so many jobs are taken from: small and busy unless set otherwise."""
+    usual = {"world": "unlike", "nodes": 8, "load": 0.9, "longest": 100_000.0}
+    scenario = ReplayScenario(**{**usual, **settings})
+    if not 1 <= jobs <= len(scenario.jobs):
+        raise ScenarioError(f"an episode of {jobs} jobs; the log has {len(scenario.jobs)}")
+    return scenario
 
 
 def _episode(scenario: ReplayScenario, rng: np.random.Generator, count: int) -> Tables:
@@ -317,11 +327,8 @@ class JobsEnv(gymnasium.Env[Any, Any]):
     """
 
     def __init__(self, jobs: int = 200, window: int = 16, choice: str = "learned", **settings: Any):
-        given = {"world": "unlike", "nodes": 8, "load": 0.9, "longest": 100_000.0, **settings}
-        self._scenario = ReplayScenario(**given)
+        self._scenario = _log(jobs, settings)
         self._count, self._window, self._choice = jobs, window, choice
-        if not 1 <= jobs <= len(self._scenario.jobs):
-            raise ScenarioError(f"{jobs} jobs of {len(self._scenario.jobs)}")
         self.action_space = spaces.Discrete(window + 1)
         self.observation_space = _box(-LARGEST, LARGEST, 6 * window + 3)
 
@@ -339,7 +346,7 @@ class JobsEnv(gymnasium.Env[Any, Any]):
         return self._observation(), {"action_mask": self.action_masks()}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Start a job, or let time go on."""
+        """Start a job, which takes no time, or let time go on."""
         tasks = self._fits[int(action)] if int(action) < len(self._fits) else None
         hours, over = 0.0, False
         if tasks is not None:
@@ -358,7 +365,7 @@ class JobsEnv(gymnasium.Env[Any, Any]):
         return self._play.tables
 
     def schedule(self) -> Schedule:
-        """What has happened so far."""
+        """What has happened so far, as a replay would report it."""
         return self._play.schedule()
 
     def _go_on(self) -> tuple[float, bool]:
@@ -459,10 +466,7 @@ class JobsVectorEnv(VectorEnv[Any, Any, Any]):
     ):
         from gangwise import gym_kernels as kernels  # compiles: up to a minute, once
 
-        given = {"world": "unlike", "nodes": 8, "load": 0.9, "longest": 100_000.0, **settings}
-        scenario, rng = ReplayScenario(**given), np.random.default_rng(draw)
-        if not 1 <= jobs <= len(scenario.jobs):
-            raise ScenarioError(f"{jobs} jobs of {len(scenario.jobs)}")
+        scenario, rng = _log(jobs, settings), np.random.default_rng(draw)
         self.tables = [_episode(scenario, rng, jobs) for _ in range(episodes)]
         scheduler, states, givens = Composed.named(f"fcfs+none+{choice}"), [], []
         for t in self.tables:
@@ -488,7 +492,7 @@ class JobsVectorEnv(VectorEnv[Any, Any, Any]):
             seen,
             np.zeros((num_envs, window + 1), bool),
         )
-        self._told = np.zeros(num_envs), np.zeros(num_envs, bool)
+        self._outcome = np.zeros(num_envs), np.zeros(num_envs, bool)
         self.single_observation_space = _box(0.0, 1.0, size)
         self.single_action_space = spaces.Discrete(window + 1)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -508,17 +512,18 @@ class JobsVectorEnv(VectorEnv[Any, Any, Any]):
         self._episode[rows] = drawn if episodes is None else episodes
         for to, of in zip(_arrays(self._states), _arrays(self._begun)):
             to[rows] = of[self._episode[rows]]
-        reward, over = self._told[0][rows].copy(), self._told[1][rows].copy()
+        # The first move only lets time go on to the first job; what was earned before still counts.
+        reward, over = (kept[rows].copy() for kept in self._outcome)
         self._play(rows, np.full(self.num_envs, -1))
-        self._told[0][rows], self._told[1][rows] = reward, over
+        self._outcome[0][rows], self._outcome[1][rows] = reward, over
 
     def _play(self, rows: Ints, actions: Ints) -> None:
         beside = self._bank, self._states, self._beliefs, rows, self._episode, actions
-        self._step(*beside, self._views, self._told)
+        self._step(*beside, self._views, self._outcome)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         self._play(np.arange(self.num_envs), np.asarray(actions, dtype=np.int64))
-        reward, over = (told.copy() for told in self._told)
+        reward, over = (kept.copy() for kept in self._outcome)
         info: dict[str, Any] = {}
         if over.any():
             info = {"final_obs": self._views[1].copy(), "_final_obs": over}

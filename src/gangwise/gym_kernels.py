@@ -28,9 +28,8 @@ TOTALS = ("free", "waiting", "running", "next end")
 """Of the cluster: share of devices that are free, logarithms of the numbers of jobs that wait and
 run, and of the seconds until the first of these ends if all take what they asked for."""
 
-LONGEST, MOST = math.log1p(1e7), math.log1p(1e5)
+LOG_SECONDS, LOG_JOBS = math.log1p(1e7), math.log1p(1e5)
 """Logarithms that become 1: of seconds, and of jobs."""
-
 
 LEAN: Any = {"_nrt": False, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
 
@@ -102,8 +101,8 @@ def look(g: Given, x: State, b: Beliefs, shown: Ints, seen: Any, mask: Bools) ->
         shown[i] = j
         mask[i] = may_start(g, x, b, j) > 0
         seen[6 * i] = 1.0
-        seen[6 * i + 1] = min(math.log1p(at.now - g.jobs[j].submit) / LONGEST, 1.0)
-        seen[6 * i + 2] = min(math.log1p(g.jobs[j].limit) / LONGEST, 1.0)
+        seen[6 * i + 1] = min(math.log1p(at.now - g.jobs[j].submit) / LOG_SECONDS, 1.0)
+        seen[6 * i + 2] = min(math.log1p(g.jobs[j].limit) / LOG_SECONDS, 1.0)
         seen[6 * i + 3] = min(tasks / x.up.size, 1.0)
         seen[6 * i + 4] = min(tasks * demand / shape.total, 1.0)
         seen[6 * i + 5] = mask[i]
@@ -121,9 +120,9 @@ def look(g: Given, x: State, b: Beliefs, shown: Ints, seen: Any, mask: Bools) ->
         left = max(x.jobs[j].begun + g.jobs[j].limit - at.now, 0.0)
         end = left if m == 0 else min(end, left)
     seen[6 * window] = free
-    seen[6 * window + 1] = min(math.log1p(at.waiting) / MOST, 1.0)
-    seen[6 * window + 2] = min(math.log1p(at.running) / MOST, 1.0)
-    seen[6 * window + 3] = min(math.log1p(end) / LONGEST, 1.0)
+    seen[6 * window + 1] = min(math.log1p(at.waiting) / LOG_JOBS, 1.0)
+    seen[6 * window + 2] = min(math.log1p(at.running) / LOG_JOBS, 1.0)
+    seen[6 * window + 3] = min(math.log1p(end) / LOG_SECONDS, 1.0)
 
 
 @lean_kernel
@@ -135,17 +134,17 @@ def step(
     episode: Ints,
     actions: Ints,
     views: tuple[Ints, Any, Bools],
-    last: tuple[Floats, Bools],
+    outcome: tuple[Floats, Bools],
 ) -> None:
     """Take one decision in each of these environments; ``actions`` below 0 let time go on.
 
     Where nothing runs and nobody comes, the first job that fits starts instead.
 
     ``views``: jobs shown [B, window], what is seen [B, 6 window + 4], masks [B, window + 1];
-    ``told``: −hours passed × jobs in the system / jobs [B], and whether the episode is over [B].
+    ``outcome``: −hours passed × jobs in the system / jobs [B], and whether the episode is over [B].
     """
     shown, seen, mask = views
-    reward, over = last
+    reward, over = outcome
     for m in range(rows.size):
         i = rows[m]
         g = row(bank, episode[i])

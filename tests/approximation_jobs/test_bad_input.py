@@ -27,7 +27,7 @@ POLICIES = ("opm", "opm-as-printed", "ops", "fair", "deadline-aware", "utility-p
         ({"deadline": 2}, "deadline, slot 2, is not after"),
         ({"deadline": math.inf}, "job 'a': deadline is inf; slots are whole numbers"),
         ({"arrival": 0.5}, "job 'a': arrival is 0.5; slots are whole"),
-        ({"budget": 0.0}, "job 'a': budget is 0.0; it must be finite and positive"),
+        ({"budget": 0.0}, r"job 'a': budget is 0.0; it must lie in \(0, inf\)"),
         ({"budget": math.nan}, "budget is nan"),
     ],
 )
@@ -58,7 +58,6 @@ def test_lists_of_jobs_name_the_entry():
         (lambda: Outage(4, 3, 3), "machine 4 is away from slot 3 until it is back in slot 3"),
         (lambda: Outage(4, -1, 3), "away from slot -1"),
         (lambda: instance([], outages=(Outage(2, 0, 3),)), "no machine 2 to be away; there are 2"),
-        (lambda: instance([Job("a", 0, 2, 1.0)], leave={"b": 1}), "no job 'b' to leave early"),
     ],
 )
 def test_machines_rates_and_what_goes_wrong(make, message):
@@ -80,7 +79,7 @@ def test_the_command_says_it_too(arguments, message):
 
 def run_with(policy, **goes_wrong):
     """40 slots of two jobs on two machines whose rates tell the slot."""
-    jobs = [Job("a", 0, 40, 30.0), Job("b", 2, 30, 30.0)]
+    jobs = [Job("a", 0, 10, 30.0), Job("b", 2, 30, 30.0)]
     rates = np.arange(1, 41)[:, None] / 41 * np.ones((1, 2))
     problem = ApproximationProblem([1.0, 1.0], horizon=40)
     made = ApproximationInstance(problem, ReplayedRates(rates), ReplayedJobs(jobs), **goes_wrong)
@@ -99,13 +98,13 @@ def run_with(policy, **goes_wrong):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_job_that_leaves_and_a_machine_that_goes(policy):
-    simulation, seen = run_with(policy, leave={"a": 10}, outages=(Outage(0, 5, 20),))
+    simulation, seen = run_with(policy, outages=(Outage(0, 5, 20),))
     results = simulation.environment.results()
     first, second = results["cost"]
     assert results["arrival"].tolist() == [0, 2]  # in the order in which they left
     assert 0 < first <= 10 * 2
     assert second <= 30
-    assert len(seen) == first + second  # every task was paid, and told its rate
+    assert len(seen) == first + second  # every task was paid, and reported its rate
     assert not [slot for slot, machine in seen if machine == 0 and 5 <= slot < 20]
     assert max(slot for slot, _ in seen) > 10
     assert simulation.rewards.sum() == pytest.approx(results["utility"].sum())
@@ -113,9 +112,7 @@ def test_a_job_that_leaves_and_a_machine_that_goes(policy):
 
 def test_what_was_learned_before_an_outage_is_still_known_after_it():
     """Counts of UCB are the tasks that ran: leaving and coming back resets nothing."""
-    simulation, seen = run_with(
-        "opm:estimator=ucb", leave={"a": 10}, outages=(Outage(0, 5, 20), Outage(1, 22, 26))
-    )
+    simulation, seen = run_with("opm:estimator=ucb", outages=(Outage(0, 5, 20), Outage(1, 22, 26)))
     ran = np.bincount([machine for _, machine in seen], minlength=2)
     earned = np.zeros(2)
     for slot, machine in seen:
@@ -148,8 +145,8 @@ def test_rates_of_an_estimator_of_ones_own_that_are_no_numbers_are_refused():
         ({"dual": math.nan}, "dual is nan"),
         ({"mu": math.nan}, "mu is nan"),
         ({"mu": -1.0}, "mu is -1.0"),
-        ({"delta": 0.0}, r"delta in \(0, 1\)"),
-        ({"epsilon": 1.0}, r"epsilon lies in \[0, 1\)"),
+        ({"delta": 0.0}, "delta is 0"),
+        ({"epsilon": 1.0}, "epsilon is 1"),
     ],
 )
 def test_parameters_of_opm(settings, message):

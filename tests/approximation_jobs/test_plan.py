@@ -102,17 +102,19 @@ def test_the_best_machines_are_used_as_far_as_money_goes():
     one = np.ones(1)
     jobs = Demand(np.zeros(1, int), one, 0.5 * one, 0 * one, 10.0 * one, 4.0 * one)
     rates = np.array([0.1, 0.9, 0.5, 0.8, 0.2])
-    shares = plan_shares(jobs, np.ones(5), rates, np.argsort(-rates))
-    assert shares.machines == pytest.approx([2.5])
-    assert (shares.used, shares.eta) == (3, 0.0)
-    assert shares.rho == pytest.approx((0.9 + 0.8 + 0.5) / 3)
+    spend, steep, other = np.zeros((3, 1))
+    given = jobs, np.ones(5), rates, np.argsort(-rates), 0.0
+    eta, rho, price = plan_shares(*given, spend, steep, other)
+    assert spend / price == pytest.approx([2.5])
+    assert eta == 0.0
+    assert rho == pytest.approx((0.9 + 0.8 + 0.5) / 3)
 
 
 def test_demand_curves_invert_slopes():
     """f'(f'⁻¹(a)) = a wherever the curve is inside."""
     for utility in (Power(2.0, 0.5), Power(1.5, 0.8), Log(3.0, 2.0), Saturating(2.0, 5.0)):
         for work in (0.01, 0.5, 3.0, 40.0):
-            at = utility.slope(work)
+            at = plain.slope(utility.code[0], *utility.code[1:], work)
             assert inverse_slope(*utility.code, at) == pytest.approx(work, rel=1e-9)
 
 

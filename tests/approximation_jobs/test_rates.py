@@ -94,8 +94,8 @@ def test_other_starts_and_rates():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: GammaPeriods(0), "at least one machine"),
-        (lambda: GammaPeriods(2, up=(0.0, 1.0)), "up is"),
+        (lambda: GammaPeriods(0), "machines is 0"),
+        (lambda: GammaPeriods(2, up=(0.0, 1.0)), "of up is"),
         (lambda: GammaPeriods(2, up_rate=(0.7, 1.1)), "up_rate"),
         (lambda: GammaPeriods(2, time_scale=0.0), "time_scale"),
     ],

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from gangwise.fluctuating_speeds.solvers import P3Solver, Solution
+
+EXACT = {"nodes": 1 << 40}
+"""Options for branch and bound to its end."""
+
+
+def solve(v, s, a, c, **options) -> Solution:
+    """Solve P3 once."""
+    return P3Solver(a, c).solve(v, s, **options)
+
 
 def random_instance(rng: np.random.Generator, most: int = 9, whole: bool = False):
     """v, s, a, c; whole numbers throughout and v ≥ 0 when asked to."""

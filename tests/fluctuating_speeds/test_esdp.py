@@ -19,6 +19,7 @@ from gangwise.fluctuating_speeds import (
     Observation,
     pseudo_regret,
 )
+from gangwise.fluctuating_speeds.esdp import delta
 from tests.fluctuating_speeds.cases import problem, random_instance
 from tests.reference.estimators import History, discounted, window
 from tests.reference.fluctuating_speeds import best, choices, worth
@@ -197,7 +198,7 @@ def test_a_sequence_of_ones_own():
         ).rewards.sum()
         == simulate(random_instance(1), create_policy("esdp"), 200, 1).rewards.sum()
     )
-    assert create_policy("esdp-as-printed", delta=lambda t: 0.5)._delta(3) == 0.5
+    assert delta(create_policy("esdp-as-printed", delta=lambda t: 0.5).delta)(3) == 0.5
     with pytest.raises(UnknownName, match="sequence g"):
         create_policy("esdp:g=logg")
     with pytest.raises(UnknownName, match="sequence delta"):

@@ -1,4 +1,4 @@
-"""The paper's dynamic programme, scaling and selection; what they do as printed."""
+"""The paper's dynamic programme and selection; what they do as printed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import math
 import numpy as np
 import pytest
 
+from gangwise import create_policy
 from gangwise.core.errors import ScenarioError
-from gangwise.fluctuating_speeds.solvers import P3Solver, solve
-from gangwise.fluctuating_speeds.solvers.programme import DynamicProgramme, scale
-from tests.fluctuating_speeds.p3_cases import default_size, random_instance
+from gangwise.fluctuating_speeds.solvers import P3Solver
+from gangwise.fluctuating_speeds.solvers.programme import DynamicProgramme
+from tests.fluctuating_speeds.cases import problem
+from tests.fluctuating_speeds.p3_cases import EXACT, default_size, random_instance, solve
 from tests.reference import p3
 from tests.reference.p3 import algorithm_2, select
 
@@ -32,9 +34,6 @@ def test_table_equals_the_recursion_and_its_choices_are_worth_it():
             assert p3.fits(a, c, x)
             assert upsilon @ x >= number
             assert s @ x == table.value[number]
-        for number in (-1, int(np.isfinite(table.value).sum())):
-            with pytest.raises(ScenarioError, match="no choice"):
-                table.choice(number)
 
 
 def test_selection_equals_p3_of_the_rounded_data():
@@ -43,8 +42,8 @@ def test_selection_equals_p3_of_the_rounded_data():
     for _ in range(500):
         v, s, a, c = random_instance(rng, whole=True)
         best = p3.brute_force(v, s, a, c)
-        for method in ("dp", "exact"):
-            solution = solve(v, s, a, c, method=method)
+        for how in ({"programme": True}, EXACT):
+            solution = solve(v, s, a, c, **how)
             assert solution.value == pytest.approx(best, rel=1e-8, abs=1e-9)
             assert solution.bound == pytest.approx(best, rel=1e-8, abs=1e-9)
 
@@ -53,7 +52,7 @@ def test_every_method_on_the_same_whole_numbers():
     rng = np.random.default_rng(23)
     for _ in range(20):
         v, s, a, c = random_instance(rng, most=12, whole=True)
-        found = [solve(v, s, a, c, method=m).value for m in ("dp", "exact")]
+        found = [solve(v, s, a, c, **how).value for how in ({"programme": True}, EXACT)]
         found.append(p3.solve_milp(v, s, a, c)[1])
         assert found == pytest.approx([p3.brute_force(v, s, a, c)] * 3, rel=1e-7)
 
@@ -62,11 +61,10 @@ def test_rounding_costs_at_most_delta():
     rng = np.random.default_rng(24)
     for _ in range(40):
         v, s, a, c = default_size(rng, E=9, K=2)
-        v -= 0.1
-        solution = solve(v, s, a, c, method="dp", delta=0.5)
+        xi = math.ceil(9 / 0.5)
+        x = solve(np.ceil(xi * v), xi**2 * s, a, c, programme=True).x
         best = p3.brute_force(v, s, a, c)
-        assert best - 0.5 <= solution.value <= best + 1e-9
-        assert solution.bound >= best - 1e-9
+        assert best - 0.5 <= p3.worth(v, s, x) <= best + 1e-9
 
 
 def test_h1_the_missing_line():
@@ -81,31 +79,29 @@ def test_h1_the_missing_line():
 
 
 def test_h2_values_out_of_reach():
-    scaled = scale(np.array([0.3]), np.array([0.04]), 1, 0.25, round_variance=True)
-    assert (scaled.xi, scaled.top) == (4, 4)
-    assert (scaled.upsilon.tolist(), scaled.sigma.tolist()) == ([2], [1.0])
-    table = DynamicProgramme([[1]], [1]).solve(scaled.upsilon, scaled.sigma, scaled.top)
+    upsilon, sigma = np.array([2]), np.array([1.0])
+    table = DynamicProgramme([[1]], [1]).solve(upsilon, sigma, 4)
     assert table.value.tolist() == [1, 1, 1, -math.inf, -math.inf]
     assert table.select() == (2, 3.0)
     assert table.choice(2).tolist() == [True]
-    args = scaled.upsilon, scaled.sigma, np.array([[1]]), np.array([1])
+    args = upsilon, sigma, np.array([[1]]), np.array([1])
     for copy in (False, True):
-        _, x = algorithm_2(*args, scaled.top, copy_when_skipped=copy)
-        assert select(scaled.sigma, x) == (4, 4.0)
+        _, x = algorithm_2(*args, 4, copy_when_skipped=copy)
+        assert select(sigma, x) == (4, 4.0)
         assert x[4].tolist() == [0]
 
 
 def test_h3_a_slot_by_hand():
-    """ESDP (16)–(19)."""
-    played, mean = np.array([2, 1]), np.array([0.5, 0.8])
-    g = math.log(4) + 4 * math.log(math.log(4) + 1)
-    assert g == pytest.approx(4.865261106)
-    delta = 1 / (math.log(math.log(4) + 1) + 1)
-    scaled = scale(mean, g / (2 * played), 1, delta, round_variance=True)
-    assert scaled.xi == 2
-    assert scaled.upsilon.tolist() == [1, 2]
-    assert scaled.sigma.tolist() == [5, 10]
-    table = DynamicProgramme([[1], [1]], [1]).solve(scaled.upsilon, scaled.sigma, scaled.top)
+    """ESDP (16)–(19): slot 3, two channels played twice and once, α|E| = 1."""
+    policy = create_policy("esdp-as-printed")
+    policy.start(problem(np.ones(2), 2), np.random.default_rng(0))
+    policy._memory.learn(0, np.array([0, 1]), np.array([0.5, 0.8]))
+    policy._memory.learn(1, np.array([0]), np.array([0.5]))
+    upsilon, sigma = policy.scores(2)
+    assert upsilon.tolist() == [1, 2]  # ξ = ⌈1 / δ(3)⌉ = 2 times 0.5 and 0.8, rounded up
+    assert sigma.tolist() == [5, 10]  # ξ² g(3) / (2 n), g(3) = 4.865
+    xi, m = 2, 1
+    table = DynamicProgramme([[1], [1]], [1]).solve(upsilon.astype(np.int64), sigma, xi * m)
     assert table.value.tolist() == [10, 10, 10]
     number, value = table.select()
     assert (number, table.choice(2).tolist()) == (2, [False, True])
@@ -147,13 +143,11 @@ def test_printed_values_are_right_and_the_line_added_makes_the_choices_right():
 
 
 def test_h5_rounding_the_variance_breaks_the_error_bound():
-    v, s = np.array([1e-6, 0.0]), np.array([1e-6, 0.5])
+    v, s, xi = np.array([1e-6, 0.0]), np.array([1e-6, 0.5]), 2
     worths = []
-    for rounded in (True, False):
-        scaled = scale(v, s, 1, 0.5, round_variance=rounded)
-        table = DynamicProgramme([[1], [1]], [1]).solve(scaled.upsilon, scaled.sigma, scaled.top)
-        worths.append(p3.worth(v, s, table.choice(table.select()[0])))
-    assert scaled.upsilon.tolist() == [1, 0]
+    for sigma in (np.ceil(xi**2 * s), xi**2 * s):
+        x = solve(np.ceil(xi * v), sigma, [[1], [1]], [1], programme=True).x
+        worths.append(p3.worth(v, s, x))
     best = p3.brute_force(v, s, np.ones((2, 1)), [1])
     assert best == pytest.approx(math.sqrt(0.5))
     assert worths[0] == pytest.approx(0.001001)
@@ -172,9 +166,5 @@ def test_what_the_programme_cannot_do_is_said():
         DynamicProgramme([[0.5]], [1])
     with pytest.raises(ScenarioError, match="GiB"):
         DynamicProgramme(np.ones((5, 3)), [2000, 2000, 2000]).solve(np.ones(5, int), np.ones(5))
-    with pytest.raises(ScenarioError, match="without delta"):
-        solve([0.5], [1], [[1]], [1], method="dp")
-    with pytest.raises(ScenarioError, match="delta must be positive"):
-        solve([0.5], [1], [[1]], [1], method="dp", delta=0)
-    with pytest.raises(ScenarioError, match="channel 0: the dynamic programme needs"):
-        scale(np.array([1.0]), np.array([np.inf]), 1, 0.5)
+    with pytest.raises(ScenarioError, match="whole v"):
+        solve([0.5], [1], [[1]], [1], programme=True)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gangwise.fluctuating_speeds.solvers import P3Solver, solve
-from tests.fluctuating_speeds.p3_cases import random_instance
+from gangwise.fluctuating_speeds.solvers import P3Solver
+from tests.fluctuating_speeds.p3_cases import EXACT, random_instance, solve
 from tests.reference import p3
 
 
-@pytest.mark.parametrize("method", ["auto", "exact"])
-def test_as_many_unplayed_channels_as_fit_then_the_optimum_of_the_rest(method):
+@pytest.mark.parametrize("nodes", [None, EXACT["nodes"]])
+def test_as_many_unplayed_channels_as_fit_then_the_optimum_of_the_rest(nodes):
     rng = np.random.default_rng(11)
     mixed = 0
-    for _ in range(400 if method == "auto" else 60):
+    for _ in range(400 if nodes is None else 60):
         v, s, a, c = random_instance(rng, most=8)
         s[rng.random(s.size) < 0.4] = np.inf
-        solution = solve(v, s, a, c, method=method)
+        solution = solve(v, s, a, c, nodes=nodes)
         assert p3.fits(a, c * (1 + 1e-9), solution.x)
         new = np.isinf(s)
         assert solution.unplayed == solution.x[new].sum() == p3.brute_force_unplayed(v, s, a, c)
@@ -41,16 +41,6 @@ def test_many_unplayed_channels_get_a_choice_that_cannot_grow():
     # A single device type alone allows no more than its smallest requests.
     most = min(np.searchsorted(np.cumsum(np.sort(a[:, k])), c[k], "right") for k in range(3))
     assert 0.9 * most <= solution.unplayed <= most
-
-
-def test_most_channels():
-    rng = np.random.default_rng(13)
-    for _ in range(200):
-        v, _, a, c = random_instance(rng)
-        assert P3Solver(a, c).most_channels() == max(sum(x) for x in p3.choices(a, c))
-        some = rng.random(v.size) < 0.5
-        expected = max(sum(x) for x in p3.choices(a[some], c))
-        assert P3Solver(a, c).most_channels(some) == expected
 
 
 def test_the_numbers_of_unplayed_channels_do_not_overflow():

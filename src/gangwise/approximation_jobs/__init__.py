@@ -11,7 +11,6 @@ from gangwise.approximation_jobs.environment import (
     Feedback,
     Observation,
     Outage,
-    Results,
 )
 from gangwise.approximation_jobs.opm import OPM, OPS, PrimalDual
 from gangwise.approximation_jobs.problem import (
@@ -31,4 +30,4 @@ __all__ += ["ApproximationInstance", "ApproximationProblem", "DeadlineAware", "F
 __all__ += ["Feedback", "IidRates", "Job", "JobStream", "JobTable", "JobWorkload", "Log"]
 __all__ += ["Observation", "Outage", "PoissonJobs", "Power"]
 __all__ += ["PrimalDual", "RateProcess", "RateStream", "ReplayedJobs", "ReplayedRates"]
-__all__ += ["Results", "Saturating", "Utility", "UtilityPerPrice"]
+__all__ += ["Saturating", "Utility", "UtilityPerPrice"]

@@ -14,15 +14,14 @@ root finds the η at which it is what the machines cost, Σ_j s_j(η) = Σ_i p_i
 together are less than that, η is 0, money is what is short, and the best machines are used only.
 
 The plan takes the jobs that are there as all that there will be. What that misses, the next slot
-plans again. :func:`water_filling` and :func:`plan_shares` are functions of arrays and know nothing
-of slots or observations.
+plans again.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -30,9 +29,8 @@ from gangwise.approximation_jobs.environment import Observation, RateLearning
 from gangwise.approximation_jobs.kernels import slope
 from gangwise.approximation_jobs.opm import check_choice
 from gangwise.approximation_jobs.problem import POWER, SLACK, ApproximationProblem, slopes_at
-from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints, check_numbers
 from gangwise.core.contracts import PolicyBase
-from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import kernel
 from gangwise.estimators import Estimator
 
@@ -50,6 +48,7 @@ def max_min_shares(total: float, most: Floats) -> Floats:
     order = np.argsort(most, kind="stable")
     ordered = most[order]
     below = np.concatenate(([0.0], np.cumsum(ordered)[:-1]))
+    # Were the k smallest served in full, the others would share the rest alike, at this level.
     level = (total - below) / np.arange(most.size, 0, -1)
     k = int(np.argmax(ordered >= level))  # the first that would be capped by the level
     shares: Floats = np.minimum(most, level[k])
@@ -67,6 +66,7 @@ def systematic(shares: Floats, u: float) -> Ints:
     >>> systematic(np.array([0.5, 0.5, 1.5]), u=0.5)
     array([1, 0, 2])
     """
+    # Job k covers its stretch of the line; the integers there, shifted by u, are its machines.
     ends = np.floor(np.cumsum(shares) + u + 1e-9)
     return np.diff(ends, prepend=math.floor(u + 1e-9)).astype(np.int64)
 
@@ -96,7 +96,7 @@ class CountingPolicy(PolicyBase):
             price = float(prices.mean())
             if price > 0:
                 most = np.minimum(most, np.floor(left / price))
-            most[(most < 1.0) & (left >= prices.min())] = 1.0
+            most[(most < 1.0) & (left >= prices.min())] = 1.0  # the cheapest machine it can pay
         return most
 
     def _make_room(self, observation: Observation) -> None:
@@ -140,7 +140,7 @@ class DeadlineAware(CountingPolicy):
         jobs = observation.jobs
         order = np.lexsort((jobs.arrival[jobs.rows], jobs.deadline[jobs.rows]))
         most = self.most(observation)[order]
-        before = np.concatenate(([0.0], np.cumsum(most)[:-1]))
+        before = np.concatenate(([0.0], np.cumsum(most)[:-1]))  # what earlier deadlines take
         free = np.maximum(float(observation.available.sum()) - before, 0.0)
         want = np.minimum(most, free).astype(np.int64)
         return self.hand_out(observation, jobs.rows[order], want)
@@ -158,8 +158,7 @@ class UtilityPerPrice(RateLearning, CountingPolicy):
     ----------
     estimator : str or Estimator
         One of :data:`~gangwise.estimators.estimators.ESTIMATORS`, with ``gamma``, ``kappa``,
-        ``window``,
-        ``tau`` and ``rate``, or one's own.
+        ``window``, ``tau`` and ``rate``, or one's own.
     burst : float
         How much faster than evenly a job may spend.
     floor : float
@@ -176,8 +175,7 @@ class UtilityPerPrice(RateLearning, CountingPolicy):
     rate: float = 0.7
 
     def __post_init__(self) -> None:
-        if not (self.burst > 0 and self.floor > 0):
-            raise ScenarioError(f"burst and floor must be positive: {self.burst}, {self.floor}")
+        check_numbers("(0, inf)", burst=self.burst, floor=self.floor)
         self._estimator(self.gamma)
 
     def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
@@ -192,6 +190,7 @@ class UtilityPerPrice(RateLearning, CountingPolicy):
         rows = jobs.rows
         life = (jobs.deadline - jobs.arrival)[rows].astype(np.float64)
         least = self.floor * jobs.budget[rows] / self._price
+        # Work at the end of the lifetime, if it goes on as so far.
         work = jobs.work[rows] * life / np.maximum(t - jobs.arrival[rows], 1)
         slopes = slopes_at(jobs, rows, np.maximum(work, least))
         left = np.maximum(jobs.budget - jobs.cost, 0.0)[rows]
@@ -201,7 +200,7 @@ class UtilityPerPrice(RateLearning, CountingPolicy):
         want = np.minimum(systematic(pace[order], self._rng.random()), most[order]).astype(np.int64)
         free = int(there.sum()) - np.concatenate(([0], np.cumsum(want)[:-1]))
         want = np.minimum(want, np.maximum(free, 0))
-        worth = np.where(there, self._rates.estimate(t), -1.0)
+        worth = np.where(there, self._rates.estimate(t), -1.0)  # away: behind all others
         worth = worth / np.maximum(self._problem.prices, 1e-12)
         best = self._order[np.argsort(-worth[self._order], kind="stable")]
         return self.hand_out(observation, rows[order], want, best[: int(want.sum())])
@@ -211,7 +210,7 @@ class UtilityPerPrice(RateLearning, CountingPolicy):
 def inverse_slope(kind: int, v: float, shape: float, at: float) -> float:
     """Demand curve f'⁻¹: the work at which the slope has fallen to ``at`` > 0, 0 or larger."""
     if kind == 0:
-        if shape >= 1.0:
+        if shape >= 1.0:  # linear: all or nothing
             return math.inf if v > at else 0.0
         if shape == 0.5:
             return (0.5 * v / at) * (0.5 * v / at)
@@ -219,14 +218,6 @@ def inverse_slope(kind: int, v: float, shape: float, at: float) -> float:
     if kind == 1:
         return max(v / at - shape, 0.0)
     return max(shape * math.log(v / (shape * at)), 0.0)
-
-
-@kernel
-def slope_of(kind: int, v: float, shape: float, work: float) -> float:
-    """Slope f'(X) of any form, infinite where it is infinite at 0."""
-    if kind == 0 and work <= 0.0:
-        return v if shape >= 1.0 else math.inf
-    return slope(kind, v, shape, work)
 
 
 class Demand(NamedTuple):
@@ -249,7 +240,7 @@ def spending(eta: float, jobs: Demand, rho: float, spend: Floats) -> float:
     """Demand at a shadow price: s_j(η) of each job into ``spend`` [n], and their sum."""
     total = 0.0
     for j in range(spend.size):
-        wanted = math.inf
+        wanted = math.inf  # money that costs nothing is spent, all of it
         if eta > 0.0:
             wanted = inverse_slope(jobs.kind[j], jobs.v[j], jobs.shape[j], eta / rho)
         spend[j] = min(max((wanted - jobs.done[j]) / rho, 0.0), jobs.money[j]) / jobs.slots[j]
@@ -272,7 +263,7 @@ def water_filling(
     # Bracket the root of Σ s_j(η) − supply, which never rises in η, around the last slot's η.
     low = high = guess if guess > 0.0 else 1.0
     below = above = spending(low, jobs, rho, spend)
-    factor = 1.05
+    factor = 1.05  # squared in every step: a good guess is bracketed at once, a bad one soon
     while above > supply:
         low, below = high, above
         high *= factor
@@ -290,7 +281,7 @@ def water_filling(
     for n in range(200):
         if above >= supply * (1.0 - 1e-9) or high <= low * (1.0 + 1e-12):
             break
-        part = 0.5
+        part = 0.5  # of the way from low to high, in ln η
         if n % 3 < 2 and below > above:
             part = min(max((below - supply) / (below - above), 0.02), 0.98)
         middle = low * (high / low) ** part
@@ -309,55 +300,9 @@ def water_filling(
     return high
 
 
-class Shares(NamedTuple):
-    """How many ``machines`` [n] each job gets in a slot, as real numbers, and what they are worth.
-
-    ``steepness`` [n] is f_j' at the end of the plan, utility per unit of work: η / ρ for all jobs
-    that neither money nor their own end stops short of that. The first ``used`` machines by rate
-    per price are used. ``eta`` is utility per unit of money at which supply meets demand, ``rho``
-    work per unit of money.
-    """
-
-    machines: Floats
-    steepness: Floats
-    used: int
-    eta: float
-    rho: float
-
-
-def plan_shares(
-    demand: Demand, prices: Floats, rates: Floats, order: Ints, guess: float = 0.0
-) -> Shares:
-    """Shares of the machines by receding-horizon water-filling, for one slot.
-
-    ``prices`` and ``rates`` [M] are p_i and the θ̂_i to go by, ``order`` [m] the machines that are
-    there, best rate per price first. ``guess``, η of the slot before, saves most of the work.
-
-    Examples
-    --------
-    Two machines of rate 1 and price 1; two jobs of utility √X, one of which has half of the other's
-    money and cannot spend more than a quarter per slot.
-
-    >>> jobs = Demand(
-    ...     np.zeros(2, np.int64),
-    ...     np.ones(2),
-    ...     np.full(2, 0.5),
-    ...     np.zeros(2),
-    ...     np.array([1.0, 100.0]),
-    ...     np.full(2, 4.0),
-    ... )
-    >>> plan_shares(jobs, np.ones(2), np.ones(2), np.arange(2)).machines.round(6)
-    array([0.25, 1.75])
-    """
-    n = demand.kind.size
-    spend, steep, other = np.zeros(n), np.zeros(n), np.zeros(n)
-    eta, rho, price, used = _plan(tuple(demand), prices, rates, order, guess, spend, steep, other)
-    return Shares(spend / price, steep, int(used), float(eta), float(rho))
-
-
 @kernel
-def _plan(
-    demand: Any,
+def plan_shares(
+    jobs: Demand,
     prices: Floats,
     rates: Floats,
     order: Ints,
@@ -365,9 +310,17 @@ def _plan(
     spend: Floats,
     steep: Floats,
     other: Floats,
-) -> tuple[float, float, float, int]:
-    """η, ρ, mean price and number of the machines used; ``spend`` and ``steep`` are filled."""
-    jobs = Demand(*demand)
+) -> tuple[float, float, float]:
+    """Shares of the machines by receding-horizon water-filling for one slot; η, ρ and a price.
+
+    ``prices`` and ``rates`` [M] are p_i and the θ̂_i to go by, ``order`` [m] the machines that are
+    there, best rate per price first. ``guess``, η of the slot before, saves most of the work.
+
+    ``spend`` [n] receives what each job spends, which buys one machine per price returned, the mean
+    of the machines used. ``steep`` [n] receives f_j' at the end of the plan, utility per unit of
+    work: η / ρ for all jobs that neither money nor their own end stops short of that. ``other`` [n]
+    is work space.
+    """
     supply = wanted = 0.0
     for n in range(order.size):
         supply += prices[order[n]]
@@ -386,9 +339,11 @@ def _plan(
     for j in range(spend.size):
         end = jobs.done[j] + spend[j] * jobs.slots[j] * rho
         # All jobs at the water level are alike; only those that money stops short are steeper.
-        at = slope_of(jobs.kind[j], jobs.v[j], jobs.shape[j], end)
+        at = math.inf
+        if end > 0.0 or jobs.kind[j] != 0 or jobs.shape[j] >= 1.0:  # v X^β is vertical at 0
+            at = slope(jobs.kind[j], jobs.v[j], jobs.shape[j], end)
         steep[j] = at if at > (1.0 + 1e-6) * eta / rho else eta / rho
-    return eta, rho, cost / used if used > 0 and cost > 0.0 else 1.0, used
+    return eta, rho, cost / used if used > 0 and cost > 0.0 else 1.0
 
 
 class Hands(NamedTuple):
@@ -415,6 +370,7 @@ def match_machines(
         now[i] = -1
     for k in range(rows.size):
         place[rows[k]] = k
+    # Steep jobs first, and in each group keeping before taking, so that few tasks move.
     for first, last in ((0, steep), (steep, rows.size)):
         for n in range(order.size):
             i = order[n]
@@ -501,8 +457,7 @@ class Plan(RateLearning, CountingPolicy):
     hand_on: bool = True
 
     def __post_init__(self) -> None:
-        if not 0 <= self.keep <= 1:
-            raise ScenarioError(f"keep is {self.keep}; it is a share, from 0 to 1")
+        check_numbers("[0, 1]", keep=self.keep)
         check_choice(self, objective=("total", "average"))
         self._rates = self._estimator(self.gamma)
 
@@ -531,11 +486,12 @@ class Plan(RateLearning, CountingPolicy):
             np.maximum(jobs.budget - jobs.cost, 0.0)[rows],
             (jobs.deadline[rows] - t).astype(np.float64),
         )
-        shares = plan_shares(demand, self._problem.prices, rates, order, self._eta)
-        self._eta = shares.eta
-        first = np.argsort(-shares.steepness, kind="stable")
-        want = self._whole(shares.machines[first], self.most(observation)[first], order.size)
-        steep = int((shares.steepness > shares.eta / shares.rho).sum())
+        spend, steepness, other = np.zeros((3, rows.size))
+        given = demand, self._problem.prices, rates, order, self._eta
+        self._eta, rho, price = plan_shares(*given, spend, steepness, other)
+        first = np.argsort(-steepness, kind="stable")
+        want = self._whole(spend[first] / price, self.most(observation)[first], order.size)
+        steep = int((steepness > self._eta / rho).sum())
         taken = int(want[:steep].sum())
         least = (1.0 - self.keep) * float(worth[order[taken - 1]]) if taken else 0.0
         self._make_room(observation)
@@ -553,6 +509,7 @@ class Plan(RateLearning, CountingPolicy):
         left, room = shares.copy(), most.copy()
         for _ in range(ROUNDS if self.hand_on else 1):
             drawn = systematic(left, self._rng.random())
+            # No more than a job can pay, and no more than there are machines, in the order given.
             machines = min(machines, int(drawn.sum()))
             draw = np.minimum(drawn, room)
             draw = np.minimum(draw, np.maximum(machines - (np.cumsum(draw) - draw), 0.0))

@@ -1,6 +1,6 @@
 """The world of approximation jobs: jobs come and go, tasks run, machines deliver what they can.
 
-Only machines that ran a task tell their rate (semi-bandit feedback), late or never if so wished.
+Only machines that ran a task report their rate (semi-bandit feedback), late or never if so wished.
 :class:`ApproximationInstance` describes a world, :class:`ApproximationEnvironment` plays it, and
 :class:`ApproximationFamily` serves the tools that work for all families alike.
 """
@@ -8,7 +8,7 @@ Only machines that ran a task tell their rate (semi-bandit feedback), late or ne
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -27,8 +27,8 @@ from gangwise.approximation_jobs.problem import (
     Saturating,
     Utility,
 )
-from gangwise.approximation_jobs.rates import IidRates, RateProcess, RateStream, Relabelled
-from gangwise.approximation_jobs.workloads import JobStream, JobWorkload, ReplayedJobs
+from gangwise.approximation_jobs.rates import IidRates, RateProcess, Relabelled
+from gangwise.approximation_jobs.workloads import JobWorkload, ReplayedJobs
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.contracts import InstanceBase, Outcome, Timing
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
@@ -44,10 +44,10 @@ class Observation:
     Attributes
     ----------
     jobs : JobTable
-        The active jobs, with what they have cost, and the work that feedback has told of.
+        The active jobs, with what they have cost, and the work that feedback has reported.
     arrived, departed : ndarray of int64
         Table rows that were given out, and freed, since the last slot. A row may be in both: its
-        job left and another one got it. Jobs depart at their deadline, or earlier on their own.
+        job left and another one got it. Jobs depart at their deadline.
     available : ndarray of bool, shape [M]
         Machines that are there in this slot.
     """
@@ -83,26 +83,24 @@ def rate_generator(seed: int) -> np.random.Generator:
     return Streams.of(seed).noise.spawn(2)[0]
 
 
-@dataclass(eq=False)
 class Inputs:
-    """Blocks of rates, jobs and delays; slots are asked for in order.
+    """Blocks of rates, jobs and delays of a run; slots are asked for in order.
 
-    Raises
-    ------
-    ScenarioError
-        For rates outside [0, 1] or for the wrong number of machines, and for jobs that come in
-        another slot than they say; names the slot, and the machine or job.
+    ScenarioError for rates outside [0, 1] or for the wrong number of machines, and for jobs that
+    come in another slot than they say; names the slot, and the machine or job.
     """
 
-    problem: ApproximationProblem
-    rates: RateStream
-    jobs: JobStream
-    delivery: Delivery
-    fate: np.random.Generator
-    _first: int = 0
-    _rates: Floats = field(default_factory=lambda: np.empty((0, 0)))
-    _jobs: Sequence[Sequence[Job]] = ()
-    _delays: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    def __init__(
+        self,
+        instance: ApproximationInstance,
+        workload: np.random.Generator,
+        noise: np.random.Generator,
+    ):
+        rates, self.fate = noise.spawn(2)
+        self.problem, self.delivery = instance.problem, instance.delivery
+        self.rates, self.jobs = instance.rates.stream(rates), instance.jobs.stream(workload)
+        self._first = 0
+        self._rates = np.empty((0, 0))
 
     def at(self, slot: int) -> tuple[Floats, Sequence[Job], int]:
         """Rates θ_i^t [M], the jobs that arrive, and the delay of feedback (−1: lost)."""
@@ -174,94 +172,45 @@ def tasks_of(
         )
     machine = np.flatnonzero(x != -1)
     row = x[machine].astype(np.int64)
-    n = kernels.first_infeasible(row, machine, rows.serial, available)
-    if n >= 0:
-        name = problem.machines[machine[n]]
-        if not available[machine[n]]:
-            raise InfeasibleDecision(f"slot {slot}: machine {name!r} is not available")
+    away = ~available[machine]
+    if away.any():
+        name = problem.machines[machine[away][0]]
+        raise InfeasibleDecision(f"slot {slot}: machine {name!r} is not available")
+    size = rows.serial.size
+    if row.size and (row.min() < 0 or row.max() >= size or not rows.serial[row].all()):
+        empty = ~np.isin(row, rows.active)
+        name = problem.machines[machine[empty][0]]
         raise InfeasibleDecision(
-            f"slot {slot}, machine {name!r}: no active job has table row {row[n]}"
+            f"slot {slot}, machine {name!r}: no active job has table row {row[empty][0]}"
         )
     return row, machine
 
 
-@dataclass(eq=False)
-class MigrationCounter:
-    """Migrations: the tasks of a slot compared with those of the last one.
+def count_migrations(before: Ints, now: Ints, rows: int) -> tuple[float, float, float]:
+    """Migrations between two slots; ``before`` and ``now`` [M] name each machine's job, −1 none.
 
     The paper does not say what a migration is. Three counts: ``displaced``, tasks that a job still
     active lost on a machine; ``swaps``, those whose place another task took; ``net``, Σ_j min(lost,
-    gained), the tasks that must have moved whatever one calls them.
+    gained), the tasks that must have moved whatever one calls them. Jobs that left are −1 in
+    ``before``; the table has so many ``rows``.
 
     Examples
     --------
-    >>> counter, active = MigrationCounter(3), np.array([0, 1])
-    >>> counter.count(np.array([0, 1]), np.array([0, 2]), active, rows=2)
-    (0.0, 0.0, 0.0)
-    >>> counter.count(np.array([1, 0]), np.array([0, 1]), active, rows=2)
+    >>> count_migrations(np.array([0, -1, 1]), np.array([1, 0, -1]), rows=2)
     (2.0, 1.0, 2.0)
     """
-
-    machines: int
-    _before: Ints = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._before = np.full(self.machines, -1, np.int64)
-        self._lost, self._gained = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        self._out = np.zeros(3)
-
-    def forget(self, rows: list[int]) -> None:
-        """These jobs have left: what they had is not lost to anybody still there."""
-        self._before[np.isin(self._before, rows)] = -1
-
-    def count(
-        self, row: Ints, machine: Ints, active: Ints, rows: int
-    ) -> tuple[float, float, float]:
-        """Displaced, swaps, net, when task n of table row ``row[n]`` ran on ``machine[n]``."""
-        if self._lost.size < rows:
-            self._lost, self._gained = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
-        now = np.full(self.machines, -1, np.int64)
-        now[machine] = row
-        kernels.count_migrations(self._before, now, active, self._lost, self._gained, self._out)
-        self._before = now
-        return float(self._out[0]), float(self._out[1]), float(self._out[2])
+    changed = np.flatnonzero(before != now)
+    lost, gained = before[changed], now[changed]
+    lost, gained = lost[lost >= 0], gained[gained >= 0]
+    swaps = (
+        lost.size + gained.size - changed.size
+    )  # a machine that changed was lost, gained or both
+    net = np.minimum(np.bincount(lost, minlength=rows), np.bincount(gained, minlength=rows)).sum()
+    return float(lost.size), float(swaps), float(net)
 
 
 COLUMNS = ("arrival", "deadline", "budget", "cost", "work", "utility")
-
-
-@dataclass(eq=False)
-class Results:
-    """One entry per job, in the order in which they left; 48 bytes each.
-
-    Examples
-    --------
-    >>> results = Results()
-    >>> results.add(Job("a", 0, 4, budget=8.0), cost=6.0, work=4.0)
-    >>> results["utility"]
-    array([2.])
-    """
-
-    _data: array[float] = field(default_factory=lambda: array("d"))
-
-    def add(self, job: Job | None, cost: float, work: float) -> None:
-        assert job is not None
-        utility = job.utility.value(work) if work > 0 else 0.0
-        self._data.extend((job.arrival, job.deadline, job.budget, cost, work, utility))
-
-    def copy(self) -> Results:
-        return Results(array("d", self._data))
-
-    def __len__(self) -> int:
-        return len(self._data) // len(COLUMNS)
-
-    def __getitem__(self, column: str) -> Floats:
-        """One of ``arrival``, ``deadline``, ``budget``, ``cost``, ``work``, ``utility``."""
-        table = np.array(self._data, dtype=np.float64).reshape(-1, len(COLUMNS))
-        return table[:, COLUMNS.index(column)]
-
-    def columns(self) -> dict[str, Floats]:
-        return {column: self[column] for column in COLUMNS}
+"""Of the results of a run, one entry per job."""
 
 
 class RateLearning:
@@ -317,7 +266,7 @@ class ApproximationEnvironment:
         "over",
     )
     rows: ActiveJobs = field(init=False, repr=False)
-    finished: Results = field(init=False, repr=False)
+    _finished: array[float] = field(init=False, repr=False)
     _observation: Observation | None = field(init=False, repr=False, default=None)
 
     @property
@@ -325,42 +274,28 @@ class ApproximationEnvironment:
         return self.instance.problem
 
     def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
-        instance, problem = self.instance, self.problem
-        rates, fate = noise.spawn(2)
-        self._inputs = Inputs(
-            problem,
-            instance.rates.stream(rates),
-            instance.jobs.stream(workload),
-            instance.delivery,
-            fate,
-        )
-        self.rows, self.finished = ActiveJobs(), Results()
+        self._inputs = Inputs(self.instance, workload, noise)
+        self.rows, self._finished = ActiveJobs(), array("d")
         self._mailbox = Mailbox[tuple[Feedback, Ints, Floats, Ints]]()
-        self._sums = np.zeros(0)
-        self._migrations = MigrationCounter(problem.M)
-        self._leaving = sorted((slot, str(job), job) for job, slot in instance.leave.items())
+        self._before = np.full(self.problem.M, -1, np.int64)  # the table row that each machine ran
         self._observation, self._out = None, np.zeros(2)
         self._limit = self._worked = np.zeros(0)
         self._pace = 0.0
 
     def _turnover(self, slot: int, new: Sequence[Job]) -> tuple[Ints, Ints]:
         """Take out the jobs that leave and enter those that come; rows of the latter first."""
-        rows, leave = self.rows, self.instance.leave
-        gone = set(rows.active[rows.deadline[rows.active] <= slot].tolist())
-        while self._leaving and self._leaving[0][0] <= slot:
-            j = rows.row_of(self._leaving.pop(0)[2])
-            gone |= set() if j is None else {j}
-        departed = sorted(gone)
+        rows = self.rows
+        departed = rows.active[rows.deadline[rows.active] <= slot].tolist()
         for j in departed:
-            self.finished.add(rows.jobs[j], rows.cost[j], rows.work[j])
+            self._finished.extend(self._result(j))
             rows.remove(j)
-        if departed:
-            self._migrations.forget(departed)
-        arrived = [rows.add(job) for job in new if leave.get(job.id, slot + 1) > slot]
+        if departed:  # what they had is not lost to anybody still there
+            self._before[np.isin(self._before, departed)] = -1
+        arrived = [rows.add(job) for job in new]
         if departed or arrived:
             rows.refresh()
             self._pace = float((rows.budget[rows.active] / rows.life[rows.active]).sum())
-            self._worked = np.zeros(len(rows.jobs))
+            self._worked = np.zeros(len(rows.jobs))  # the table may have grown
             self._limit = rows.budget * (1.0 + SLACK)
             if not self.problem.enforce:
                 self._limit = np.full(len(rows.jobs), np.inf)
@@ -378,15 +313,12 @@ class ApproximationEnvironment:
         return self._observation
 
     def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[tuple[Feedback, ...]]:
-        """Run the tasks, work OPM (1), as far as budgets OPM (4) pay them.
-
-        Say what is known by now.
-        """
+        """Run the tasks, work OPM (1), as far as budgets OPM (4) pay them; report what is due."""
         problem, rows = self.problem, self.rows
         available = self.observe(slot, "react").available
         rate, _, delay = self._inputs.at(slot)
         row, machine = tasks_of(problem, rows, available, slot, decision)
-        over, kept = self._over(), np.empty(row.size, dtype=bool)
+        over, kept = self._over(), np.empty(row.size, dtype=bool)  # before anything is paid
         cost, refused = kernels.execute(
             row, machine, problem.prices, rate, self._limit, rows.cost, self._worked, kept
         )
@@ -396,6 +328,8 @@ class ApproximationEnvironment:
         feedback = Feedback(slot, machine, done)
         worked, active = float(self._worked.sum()), rows.active
         gain, average = self._gain()
+        now = np.full(problem.M, -1, np.int64)
+        now[machine] = row
         metrics = (
             average,
             worked,
@@ -403,10 +337,11 @@ class ApproximationEnvironment:
             float(active.size),
             float(feedback.machines.size),
             float(refused),
-            *self._migrations.count(row, machine, active, len(rows.jobs)),
+            *count_migrations(self._before, now, len(rows.jobs)),
             cost - self._pace,
             self._over() - over,
         )
+        self._before = now
         return Outcome(gain, self._deliver(delay, feedback, row, done), metrics)
 
     def _deliver(
@@ -414,15 +349,15 @@ class ApproximationEnvironment:
     ) -> tuple[Feedback, ...]:
         """Post the feedback of a slot; returns all that arrives by now.
 
-        It also tells how much work was done for jobs that are still there: ``work`` [n] of the task
-        of table row ``row`` [n].
+        What arrives also reports the work done for jobs that are still there: ``work`` [n] of the
+        task of table row ``row`` [n].
         """
         rows, arrived = self.rows, []
+        # Serial numbers go along: by the time of delivery a row may have passed to another job.
         parcel = (feedback, row, work, rows.serial[row])
         for each, row, work, serial in self._mailbox.exchange(feedback.slot, delay, parcel):
-            if self._sums.size < rows.reported.size:
-                self._sums = np.zeros(rows.reported.size)
-            kernels.add_reported_work(row, work, serial, rows.serial, self._sums, rows.reported)
+            still = rows.serial[row] == serial
+            rows.reported += np.bincount(row[still], work[still], minlength=rows.reported.size)
             arrived.append(each)
         return tuple(arrived)
 
@@ -439,12 +374,23 @@ class ApproximationEnvironment:
         kernels.utility_gains(rows.active, *utility, rows.life, self._worked, rows.work, self._out)
         return float(self._out[0]), float(self._out[1])
 
-    def results(self) -> Results:
-        """Cost, budget, work OPM (2) and utility of every job so far, those still active last."""
-        both = self.finished.copy()
-        for j in self.rows.active:
-            both.add(self.rows.jobs[j], self.rows.cost[j], self.rows.work[j])
-        return both
+    def _result(self, j: int) -> tuple[float, ...]:
+        """Values of ``COLUMNS`` for the job in row j."""
+        job, cost, work = self.rows.jobs[j], self.rows.cost[j], self.rows.work[j]
+        assert job is not None
+        utility = job.utility.value(work) if work > 0 else 0.0
+        return job.arrival, job.deadline, job.budget, cost, work, utility
+
+    def results(self) -> dict[str, Floats]:
+        """Arrival, deadline, budget, cost, work OPM (2) and utility of every job so far, [jobs].
+
+        In the order in which they left, those still active last.
+        """
+        both = self._finished[:]
+        for j in self.rows.active.tolist():
+            both.extend(self._result(j))
+        table = np.array(both, dtype=np.float64).reshape(-1, len(COLUMNS))
+        return dict(zip(COLUMNS, table.T))
 
 
 @dataclass(frozen=True, eq=False)
@@ -457,8 +403,6 @@ class ApproximationInstance(InstanceBase):
         Hidden from policies.
     delivery : Delivery
         Delay and loss of feedback.
-    leave : mapping of job id to slot
-        Jobs that leave on their own before their deadline, without notice.
     outages : tuple of Outage
         Machines that are away for some slots.
 
@@ -477,7 +421,6 @@ class ApproximationInstance(InstanceBase):
     rates: RateProcess
     jobs: JobWorkload
     delivery: Delivery = field(default_factory=Delivery)
-    leave: Mapping[str | int, int] = field(default_factory=dict)
     outages: tuple[Outage, ...] = ()
     family: str = "approximation_jobs"
     comparators: tuple[str, ...] = ()
@@ -492,16 +435,12 @@ class ApproximationInstance(InstanceBase):
                 raise ScenarioError(
                     f"there is no machine {outage.machine} to be away; there are {self.problem.M}"
                 )
-        if self.leave and isinstance(self.jobs, ReplayedJobs):
-            unknown = set(self.leave) - {job.id for job in self.jobs.jobs}
-            if unknown:
-                raise ScenarioError(f"there is no job {min(unknown, key=str)!r} to leave early")
 
     def environment(self) -> ApproximationEnvironment:
         return ApproximationEnvironment(self)
 
     def available(self, slot: int) -> Bools:
-        """Machines that are there in a slot, shape [M]."""
+        """Machines that are there in a slot, shape [M]; asked in every slot, so without a loop."""
         there = np.ones(self.problem.M, dtype=bool)
         machine, first, back = self._away
         there[machine[(first <= slot) & (slot < back)]] = False
@@ -513,20 +452,28 @@ class ApproximationInstance(InstanceBase):
         away = [(outage.machine, outage.first, outage.back) for outage in self.outages]
         return np.array(away, dtype=np.int64).reshape(-1, 3).T
 
-    def history(self, slots: int, seed: int) -> tuple[Floats, list[Job]]:
-        """Rates [slots, M] and jobs of a run: what its policies meet, drawn again.
-
-        A machine that is away has rate 0. Jobs that leave early are listed with their deadline.
-        """
-        streams = Streams.of(seed)
-        blocks = -(-slots // BLOCK)
-        stream = self.rates.stream(rate_generator(seed))
-        rates = np.concatenate([stream.draw(BLOCK) for _ in range(blocks)])[:slots].copy()
+    def without_absent(self, rates: Floats, first: int) -> Floats:
+        """The same rates [slots, M], from slot ``first`` on, with 0 for machines that are away."""
         for outage in self.outages:
-            rates[outage.first : min(outage.back, slots), outage.machine] = 0.0
-        source = self.jobs.stream(streams.workload)
-        drawn = [each for _ in range(blocks) for each in source.draw(BLOCK)][:slots]
-        return rates, [job for jobs in drawn for job in jobs]
+            low, high = max(outage.first - first, 0), max(outage.back - first, 0)
+            rates[low:high, outage.machine] = 0.0
+        return rates
+
+    def rates_of(self, slots: int, seed: int) -> Iterator[Floats]:
+        """Rates of a run, drawn again ``BLOCK`` slots at a time; of machines that are away, 0."""
+        stream = self.rates.stream(rate_generator(seed))
+        for first in range(0, slots, BLOCK):
+            yield self.without_absent(np.array(stream.draw(BLOCK)[: slots - first]), first)
+
+    def history(self, slots: int, seed: int) -> tuple[Floats, list[Job]]:
+        """Rates [slots, M] and jobs of a run: what its policies meet, drawn again."""
+        return np.concatenate(list(self.rates_of(slots, seed))), self.jobs_of(slots, seed)
+
+    def jobs_of(self, slots: int, seed: int) -> list[Job]:
+        """Jobs of a run, drawn again."""
+        source = self.jobs.stream(Streams.of(seed).workload)
+        drawn = [jobs for _ in range(0, slots, BLOCK) for jobs in source.draw(BLOCK)]
+        return [job for jobs in drawn[:slots] for job in jobs]
 
 
 @dataclass(frozen=True)
@@ -534,7 +481,7 @@ class ApproximationFamily:
     name: str = "approximation_jobs"
 
     def fuzz(self, rng: np.random.Generator) -> ApproximationInstance:
-        """A small instance: odd prices and utilities, jobs that leave, machines that go, delays."""
+        """A small instance: odd prices and utilities, machines that go, delays."""
         M = int(rng.integers(1, 9))
         prices = rng.uniform(0.05, 1.5, M)
         if rng.random() < 0.3:
@@ -548,25 +495,14 @@ class ApproximationFamily:
                 budget = float(rng.uniform(0.02, 2.0) * prices.sum() * life)
                 jobs.append(Job(len(jobs), at, at + life, budget, self._utility(rng)))
             at += int(rng.integers(1, 4))
-        leave = {
-            job.id: int(rng.integers(job.arrival, job.deadline + 1))
-            for job in jobs
-            if rng.random() < 0.2
-        }
         outages = [Outage(i, 2, 6) for i in range(M) if rng.random() < 0.2]
         delivery = Delivery(float(rng.integers(1, 4))) if rng.random() < 0.3 else Delivery()
         rates = IidRates(rng.random(M), float(rng.choice([0.0, 4.0])))
-        return ApproximationInstance(
-            problem, rates, ReplayedJobs(jobs), delivery, leave, tuple(outages)
-        )
+        return ApproximationInstance(problem, rates, ReplayedJobs(jobs), delivery, tuple(outages))
 
     def _utility(self, rng: np.random.Generator) -> Utility:
-        v = float(rng.uniform(1, 5))
-        forms: list[Utility] = [
-            Power(v, float(rng.uniform(0.3, 1.0))),
-            Log(v, 2.0),
-            Saturating(v, 4.0),
-        ]
+        v, beta = float(rng.uniform(1, 5)), float(rng.uniform(0.3, 1.0))
+        forms: list[Utility] = [Power(v, beta), Log(v, 2.0), Saturating(v, 4.0)]
         return forms[int(rng.integers(3))]
 
     def relabel_servers(

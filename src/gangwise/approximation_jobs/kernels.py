@@ -14,7 +14,7 @@ once: with distances known to the compiler one read and one write of the sums se
 first n rows are used.
 
 The forms of utility are numbered as in :mod:`~gangwise.approximation_jobs.problem`: 0 power,
-1 logarithm, 2 saturating; a user's own form (3) is worth 0 here and is evaluated in Python.
+1 logarithm, 2 saturating.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CLOSE = 1e-12  # of Σ x = 1
 
 @kernel
 def value(kind: int, v: float, shape: float, work: float) -> float:
-    """Utility f(X), OPM §III."""
+    """Utility f(X) of work X ≥ 0, OPM §III, in units of utility."""
     if kind == 0:
         if shape == 0.5:
             return v * math.sqrt(work)
@@ -51,6 +51,7 @@ def value(kind: int, v: float, shape: float, work: float) -> float:
 
 @kernel
 def slope(kind: int, v: float, shape: float, work: float) -> float:
+    """Slope f'(X) of a utility; a power below 1 is vertical at X = 0."""
     if kind == 0:
         if shape == 0.5:
             return 0.5 * v / math.sqrt(work)
@@ -118,7 +119,9 @@ def _newton_step(held: Floats, count: Floats, tau: Floats) -> int:
     open_columns = 0
     for w in range(held.size):
         before = tau[w]
+        # KKT of OPM (P4): the machine is full, or τ = 0 and part of it stays idle.
         done = (abs(held[w] - 1.0) <= CLOSE) | ((before == 0.0) & (held[w] <= 1.0))
+        # The sum falls by ``count`` per unit of τ, until the next share reaches 0.
         after = max(before + (held[w] - 1.0) / max(count[w], 1.0), 0.0)
         tau[w] = before if done else after
         open_columns += 0 if done else 1
@@ -145,7 +148,7 @@ class Ascent(NamedTuple):
 
 
 class Projected(NamedTuple):
-    """The slot's answer."""
+    """The slot's answer: shares after the projection, and what follows from them."""
 
     new: Floats  # [J, M]
     tau: Floats  # [M] τ of the last slot, and then of this one
@@ -154,7 +157,7 @@ class Projected(NamedTuple):
 
 
 class Stripe(NamedTuple):
-    """Work space, for J a multiple of ``UNROLLED``."""
+    """Work space of :func:`primal_step`, for J a multiple of ``UNROLLED``."""
 
     y: Floats  # [J STRIPE] unprojected values
     counts: Floats  # [STRIPE]
@@ -186,7 +189,7 @@ def primal_step(step: Ascent, exact: bool, answer: Projected, space: Stripe) -> 
         rate_, price_ = rate[a:b], price[a:b]
         for j in range(n):
             _ascend(old[j, a:b], rate_, price_, gain[j], toll[j], stripe[j * STRIPE :])
-        _clear(held, count_)
+        _clear(held, count_)  # Σ_j (y_j − τ)⁺ at the last slot's τ, which is a good guess
         for first in range(0, end, several):
             _sum_above(stripe[first : first + several], tau_, held, count_)
         for _ in range(0 if exact else ITERATIONS):
@@ -197,7 +200,7 @@ def primal_step(step: Ascent, exact: bool, answer: Projected, space: Stripe) -> 
                 _sum_above(stripe[first : first + several], tau_, held, count_)
         for w in range(b - a):
             done = abs(held[w] - 1.0) <= CLOSE or (tau_[w] == 0.0 and held[w] <= 1.0)
-            if exact or not done:
+            if exact or not done:  # few columns: gather one and fix its shares one by one
                 for j in range(n):
                     y[j] = stripe[j * STRIPE + w]
                 tau_[w] = simplex_threshold(y, n, free, fixed)
@@ -221,7 +224,7 @@ def remove_job(x: Floats, j: int, last: int, total: Floats, holder: Ints) -> Non
     Machines that it held become idle; ``holder`` entries of ``last`` are renumbered.
     """
     for i in range(x.shape[1]):
-        total[i] = max(total[i] - x[j, i], 0.0)
+        total[i] = max(total[i] - x[j, i], 0.0)  # rounding must not leave less than nothing
         x[j, i] = x[last, i]
         x[last, i] = 0.0
         if holder[i] == j:
@@ -245,6 +248,8 @@ def sample_fresh(x: Floats, n: int, u: Floats, whole: Floats, holder: Ints) -> N
         for w in range(width):
             whole[w] = 0.0
             holder[first + w] = 0
+        # Inversion: the job whose part of the cumulative shares u falls into, counted rather than
+        # searched for, so that nothing branches.
         for j in range(n):
             for w in range(width):
                 whole[w] += x[j, first + w]
@@ -276,10 +281,12 @@ def sample_coupled(
         h = holder[i]
         before = old[h, i] if h >= 0 else 1.0 - old_total[i]
         now = x[h, i] if h >= 0 else 1.0 - total[i]
+        # u ≥ now / before has probability (1 − x_j / old_j)⁺: j keeps min(old_j, x_j) in all.
         if u[i] * before >= now:
             grown = max(old_total[i] - total[i], 0.0)
             for j in range(n):
                 grown += max(x[j, i] - old[j, i], 0.0)
+            # Idle counted in, what shrank sets free as much as what grew takes: Σ (x − old) = 0.
             mark, so_far, h = again[i] * grown, 0.0, -1
             for j in range(n):
                 so_far += max(x[j, i] - old[j, i], 0.0)
@@ -290,16 +297,6 @@ def sample_coupled(
 
 
 # Execution in the environment, lines 7–12 of Algorithm 1
-
-
-@kernel
-def first_infeasible(row: Ints, machine: Ints, serial: Ints, available: Bools) -> int:
-    """First task that breaks OPM (3): of a row without a job or on a machine away; −1 if none."""
-    for n in range(row.size):
-        j = row[n]
-        if j < 0 or j >= serial.size or serial[j] == 0 or not available[machine[n]]:
-            return n
-    return -1
 
 
 @kernel
@@ -323,7 +320,7 @@ def execute(
     spent, refused = 0.0, 0
     for n in range(row.size):
         j, p = row[n], price[machine[n]]
-        kept[n] = cost[j] + p <= limit[j]
+        kept[n] = cost[j] + p <= limit[j]  # line 8: skip what is too dear, and go on
         if kept[n]:
             cost[j] += p
             worked[j] += rate[machine[n]]
@@ -331,23 +328,6 @@ def execute(
         else:
             refused += 1
     return spent, refused
-
-
-@kernel
-def add_reported_work(
-    row: Ints, work: Floats, serial: Ints, now: Ints, sums: Floats, reported: Floats
-) -> None:
-    """Add the work of each task to what its job has been told, if its row is still the job's.
-
-    ``serial`` [n] says whose the rows were, ``now`` [rows] whose they are. ``sums`` [rows] is work
-    space, all zeros before and after.
-    """
-    for n in range(row.size):
-        if now[row[n]] == serial[n]:
-            sums[row[n]] += work[n]
-    for j in range(sums.size):
-        reported[j] += sums[j]
-        sums[j] = 0.0
 
 
 @kernel
@@ -371,6 +351,7 @@ def utility_gains(
     for n in range(rows.size):
         j = rows[n]
         if worked[j] > 0.0:
+            # d f(X / d) is the lifetime d at its mean work per slot, the objective of OPM (6).
             before, after, d = work[j], work[j] + worked[j], life[j]
             out[0] += value(kind[j], v[j], shape[j], after) - value(kind[j], v[j], shape[j], before)
             out[1] += d * (
@@ -381,42 +362,11 @@ def utility_gains(
         worked[j] = 0.0
 
 
-@kernel
-def count_migrations(
-    before: Ints, now: Ints, rows: Ints, lost: Ints, gained: Ints, out: Floats
-) -> None:
-    """Migrations between two slots; ``before`` and ``now`` [M] name each machine's job.
-
-    Jobs that left are −1 in ``before``. out[0] counts machines that a job still active lost, out[1]
-    those of them that another job got, out[2] = Σ_j min(lost_j, gained_j). ``lost`` and ``gained``
-    [rows] are work space, all zeros before and after.
-    """
-    displaced, swaps, net = 0, 0, 0
-    for i in range(now.size):
-        b, n = before[i], now[i]
-        if b != n:
-            if b >= 0:
-                displaced += 1
-                lost[b] += 1
-                if n >= 0:
-                    swaps += 1
-            if n >= 0:
-                gained[n] += 1
-    for k in range(rows.size):
-        j = rows[k]
-        net += min(lost[j], gained[j])
-        lost[j] = 0
-        gained[j] = 0
-    out[0] = displaced
-    out[1] = swaps
-    out[2] = net
-
-
 # Periods up and down, OPM §VI
 
 
 class Periods(NamedTuple):
-    """Where machines are in their periods."""
+    """Where machines are in their periods, and how long these are."""
 
     left: Floats  # [M] of the period under way, in slots
     up: Bools  # [M]
@@ -443,7 +393,7 @@ def draw_periods(
             if left[i] <= 0.0:
                 over[many] = i
                 many += 1
-        while many > 0:
+        while many > 0:  # a period may be shorter than what is left of the slot
             for k in range(many):
                 i = over[k]
                 up[i] = not up[i]
@@ -470,34 +420,6 @@ def draw_periods(
 # money at ρ = θ / p work per money; a job of slope w_j that values its money at λ_j earns
 # (w_j ρ − λ_j)⁺ per money there. So the dual needs, for every epoch e (slots with the same active
 # jobs) and cell g, the money W and ρ only.
-
-
-@kernel
-def collect_offers(
-    rates: Floats, prices: Floats, epoch: Ints, nodes: Floats, money: Floats, work: Floats
-) -> None:
-    """Histogram of offers: those of some slots, ``rates`` [slots, M], by cell and epoch.
-
-    Cell g of ``money`` and ``work`` [E, G - 1] holds offers with nodes[g] ≤ ρ ≤ nodes[g + 1]; slots
-    of a negative epoch are passed over.
-    """
-    T, M = rates.shape
-    last = nodes.size - 2
-    for t in range(T):
-        e = epoch[t]
-        if e < 0:
-            continue
-        for i in range(M):
-            rho = rates[t, i] / prices[i]
-            low, high = 0, last
-            while low < high:
-                middle = (low + high + 1) // 2
-                if rho >= nodes[middle]:
-                    low = middle
-                else:
-                    high = middle - 1
-            money[e, low] += prices[i]
-            work[e, low] += rates[t, i]
 
 
 class Offers(NamedTuple):
@@ -539,6 +461,7 @@ def soft_offers_hull(
     """
     start, member, money, rho, real = offers
     total, G = 0.0, money.shape[1]
+    # Bids 18 τ below the best have a weight below e⁻¹⁸, 2e-8: they are left out.
     most, whole, reach = part[kept.size], part[kept.size + 1], -18.0 * tau
     for e in range(start.size - 1):
         r, n = rho[e], 0
@@ -548,7 +471,7 @@ def soft_offers_hull(
             a, b = w[member[k]], lam[member[k]]
             for g in range(G):
                 most[g] = max(most[g], a * r[g] - b)
-        for g in range(G):
+        for g in range(G):  # nobody, whose bid is 0, competes as well: the money may stay unspent
             whole[g] = math.exp(-most[g] / tau)
         for k in range(start[e], start[e + 1]):
             a, b, near = w[member[k]], lam[member[k]], 0
@@ -565,6 +488,7 @@ def soft_offers_hull(
                         part[n, g] = 0.0
                 n += 1
         for g in range(G):
+            # τ ln Σ exp(z / τ), with the largest z taken out so that nothing overflows.
             total += money[e, g] * (most[g] + tau * math.log(whole[g]))
             whole[g] = money[e, g] / whole[g]
         for m in range(n):

@@ -34,22 +34,15 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import linprog, minimize
 from scipy.sparse import csr_matrix, vstack
 
 from gangwise.approximation_jobs import kernels
-from gangwise.approximation_jobs.environment import (
-    BLOCK,
-    ApproximationInstance,
-    Results,
-    rate_generator,
-)
+from gangwise.approximation_jobs.environment import BLOCK, ApproximationInstance
 from gangwise.approximation_jobs.problem import LOG, POWER, SATURATING, Job
 from gangwise.core.arrays import Floats
 from gangwise.core.contracts import Comparator
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.simulation import Run, Streams
 
 
 class JobUtilities:
@@ -70,7 +63,7 @@ class JobUtilities:
         self.span = np.array([float(job.lifetime) if average else 1.0 for job in jobs])
 
     def value(self, work: Floats) -> Floats:
-        """Objective of each job, shape [N]."""
+        """Objective of each job for its work [N], shape [N]."""
         x, v, s = work / self.span, self.v, self.shape
         each = np.select(
             [self.kind == POWER, self.kind == LOG, self.kind == SATURATING],
@@ -107,8 +100,9 @@ class JobUtilities:
         return np.asarray(np.clip(work, 0.0, cap))
 
     def conjugate(self, w: Floats, cap: Floats) -> Floats:
-        """f*(w), shape [N]."""
+        """f*(w) = max over X in [0, cap] of f(X) − w X, shape [N]."""
         work = self.work_at_slope(w, cap)
+        # f is concave: the largest f(X) − w X is where the slope is w, or else at an end.
         at_ends = np.maximum(self.value(cap) - w * cap, 0.0)
         return np.asarray(np.maximum(self.value(work) - w * work, at_ends))
 
@@ -125,35 +119,14 @@ ENOUGH = 200_000
 class Programme:
     """Offline programme, OPM (P1) with split tasks, of some jobs and rates.
 
-    Parameters
-    ----------
-    jobs : sequence of Job
-        Those active in at least one slot.
-    prices : ndarray of shape [M]
-        Positive.
-    blocks : iterable of ndarray of shape [slots, M]
-        Rates, slot after slot.
-    slots : int
-        How many slots there are; jobs are cut there.
-    average : bool
-        The objective of OPM (6) rather than the overall utility.
-    ends : sequence of int, optional
-        The slot that each job ends before, where it is not the deadline.
+    ``jobs`` are active in at least one of the ``slots``, which end them, and ``blocks`` their rates
+    [slots, M], slot after slot; prices [M] are positive, since the offers of a free machine have no
+    ρ (ScenarioError). ``average`` asks for the objective of OPM (6) rather than the overall
+    utility.
 
-    Attributes
-    ----------
-    jobs : tuple of Job, length N
-        Those that can do work: where every machine stands still while a job is there, it is worth 0
-        whatever is planned, and is set aside.
-    offers : kernels.Offers
-        Every cell split between its ends.
-    exact : bool
-        Whether cells are points, so that ``rho`` and ``real`` are the same.
-
-    Raises
-    ------
-    ScenarioError
-        For a free machine: its offers have no ρ.
+    Kept are the N jobs that can do work: where every machine stands still while a job is there, it
+    is worth 0 whatever is planned, and is set aside. ``offers`` has every cell split between its
+    ends; where cells are points, ``exact`` is true, and ``rho`` and ``real`` are the same.
     """
 
     offers: kernels.Offers
@@ -165,15 +138,15 @@ class Programme:
         blocks: Iterable[Floats],
         slots: int,
         average: bool = False,
-        ends: Sequence[int] | None = None,
     ):
         if not (prices > 0).all():
             raise ScenarioError(
                 f"machine {int(np.argmin(prices))} is free; offline comparators need prices above 0"
             )
         self.jobs, self.prices = tuple(jobs), np.ascontiguousarray(prices, dtype=np.float64)
-        self._epochs(slots, [job.deadline for job in jobs] if ends is None else ends)
+        self._epochs(slots)
         self._offers(blocks)
+        # A job does no more work than all offers of its epochs, nor than its budget buys at best.
         reach = np.zeros(len(jobs))
         most = (self.offers.money * self.offers.rho).sum(axis=1)
         np.add.at(reach, self.member, np.repeat(most, np.diff(self.start)))
@@ -182,14 +155,16 @@ class Programme:
         self.budget = np.array([job.budget for job in self.jobs])
         self.cap = np.maximum(np.minimum(reach, self.budget * self.offers.rho.max()), 1e-300)
 
-    def _epochs(self, slots: int, ends: Sequence[int]) -> None:
+    def _epochs(self, slots: int) -> None:
+        """Cut time where a job comes or goes; jobs of epoch e: member[start[e]:start[e + 1]]."""
         arrival = np.array([job.arrival for job in self.jobs], dtype=np.int64)
-        deadline = np.minimum(np.array(ends, dtype=np.int64), slots)
+        deadline = np.array([job.deadline for job in self.jobs], dtype=np.int64).clip(max=slots)
         if not len(self.jobs) or (arrival >= deadline).any():
             raise ScenarioError("the offline programme needs jobs that are active in some slot")
         begins = np.unique(np.concatenate((arrival, deadline)))
         first, last = np.searchsorted(begins, arrival), np.searchsorted(begins, deadline)
         E = begins.size - 1
+        # Jobs active in each epoch: one more where a job begins, one less where it ends.
         counts = np.zeros(E + 1, dtype=np.int64)
         np.add.at(counts, first, 1)
         np.add.at(counts, last, -1)
@@ -201,6 +176,7 @@ class Programme:
             self.member[places] = j
             places += 1
         busy = np.diff(self.start) > 0
+        # Slots in which no job is active have no epoch: their offers are worth nothing.
         of_slot = np.searchsorted(begins, np.arange(slots), side="right") - 1
         inside = (of_slot >= 0) & (of_slot < E)
         self.epoch = np.where(inside & busy[np.clip(of_slot, 0, E - 1)], of_slot, -1)
@@ -230,17 +206,24 @@ class Programme:
                 nodes = _nodes(rates, self.prices, whole, cells)
                 money, work = (np.zeros((E, nodes.size - 1)) for _ in range(2))
             epoch = self.epoch[at : at + len(rates)]
-            kernels.collect_offers(rates[: epoch.size], self.prices, epoch, nodes, money, work)
-            at += len(rates)
+            rates = rates[: epoch.size][epoch >= 0]
+            # Cell g holds offers with nodes[g] ≤ ρ < nodes[g + 1], the last one those at its end.
+            cell = np.searchsorted(nodes, rates / self.prices, side="right") - 1
+            cell = cell.clip(max=nodes.size - 2) + epoch[epoch >= 0, None] * (nodes.size - 1)
+            np.add.at(money.ravel(), cell, np.broadcast_to(self.prices, rates.shape))
+            np.add.at(work.ravel(), cell, rates)
+            at += len(block)
         mean = np.divide(work, money, out=np.zeros_like(work), where=money > 0)
         mean = np.clip(mean, nodes[:-1], nodes[1:])
         close = mean - nodes[:-1] <= 1e-13 * nodes[1:]  # as far as the rounding of sums moves it
         mean = np.where(close, nodes[:-1], mean)
+        # Split each cell between its ends so that money and work stay: a mean-preserving spread.
         share = (mean - nodes[:-1]) / np.diff(nodes)
         ends, work = np.zeros((2, E, nodes.size))
         for first, part in ((0, 1.0 - share), (1, share)):
             ends[:, first : first + mean.shape[1]] += money * part
             work[:, first : first + mean.shape[1]] += money * part * mean
+        # No cell is split where all its offers lie at one end.
         self.exact = not (money * share * (1.0 - share)).any()
         used = (ends > 0).any(axis=0)
         ends, spread = ends[:, used], np.tile(nodes[used], (E, 1))
@@ -270,6 +253,7 @@ class Programme:
 
     def attained(self, spent: Floats, done: Floats) -> tuple[float, Floats, Floats]:
         """What a plan is worth after jobs that overspend are cut to their budgets: value, X, C."""
+        # Scaled down as a whole, a plan stays feasible, for nothing but its use of offers shrinks.
         share = np.minimum(1.0, self.budget / np.maximum(spent, 1e-300))
         work = share * done
         return float(self.worth.value(work).sum()), work, share * spent
@@ -293,24 +277,17 @@ ROUNDS = 30
 EXACT = 1e-6
 TEMPERATURES = (0.03, 0.01, 0.005, 0.0025, 0.001)
 """τ, as shares of the median value of what a unit of money buys."""
-SCALINGS = 4
+STEPS, SCALINGS = 25, 4
+"""Steps of the dual per temperature, and rounds that turn one of its points into a plan."""
 LEAST = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """An answer to the offline programme.
+    """An answer to the offline programme: a plan, and a bound that no plan exceeds.
 
-    Attributes
-    ----------
-    value : float
-        What the plan found is worth.
-    bound : float
-        No plan is worth more.
-    work, cost : ndarray of shape [N]
-        X_j and C_j of the plan.
-    slope, multiplier : ndarray of shape [N]
-        w and λ of the bound: anybody can check it with :meth:`Programme.bound`.
+    ``work`` and ``cost`` [N] are X_j and C_j of the plan, ``slope`` and ``multiplier`` [N] the w
+    and λ of the bound: anybody can check it with :meth:`Programme.bound`.
     """
 
     value: float
@@ -325,16 +302,10 @@ class Optimum:
         return max(self.bound - self.value, 0.0)
 
 
-def optimise(programme: Programme, tolerance: float = 1e-6, iterations: int = 25) -> Optimum:
-    """Solve a programme.
+def optimise(programme: Programme, tolerance: float = 1e-6) -> Optimum:
+    """Solve a programme, until the gap is at most ``tolerance``, relative to the value.
 
-    Parameters
-    ----------
-    tolerance : float
-        Stop when the gap is at most this, relative to the value. Programmes that are small enough
-        for tangents are solved to 1e-6 in any case.
-    iterations : int
-        Steps of the dual per temperature, where the programme is too large for tangents.
+    Programmes that are small enough for tangents are solved to 1e-6 in any case.
 
     Examples
     --------
@@ -353,7 +324,7 @@ def optimise(programme: Programme, tolerance: float = 1e-6, iterations: int = 25
     if programme.exact and programme.member.size * programme.offers.money.shape[1] <= SMALL:
         best = _cutting_planes(programme, min(tolerance, EXACT))
     if best is None:
-        best = _dual_descent(programme, tolerance, iterations)
+        best = _dual_descent(programme, tolerance)
     if not (math.isfinite(best.value) and math.isfinite(best.bound)):
         raise ScenarioError(
             f"the offline programme of {len(programme.jobs)} jobs has no finite bound: utilities, "
@@ -383,10 +354,11 @@ def _start(programme: Programme) -> tuple[Floats, Floats]:
     np.add.at(offered, programme.member, each)
     work = np.maximum(np.minimum(programme.budget, offered) * mean, 1e-9 * programme.cap)
     w = programme.worth.slope(np.minimum(work, programme.cap))
+    # Money has a price for those only that are offered more than they can pay.
     return np.clip(w, 1e-12 * w.max(), None), np.where(offered > programme.budget, w * mean, 0.0)
 
 
-def _dual_descent(programme: Programme, tolerance: float, iterations: int) -> Optimum:
+def _dual_descent(programme: Programme, tolerance: float, steps: int = STEPS) -> Optimum:
     """The dual in λ_j and bids b_j = w_j ρ − λ_j at the largest ρ, scaled by its curvature.
 
     Without scaling it takes several times as many steps: budgets differ by orders of magnitude.
@@ -403,12 +375,14 @@ def _dual_descent(programme: Programme, tolerance: float, iterations: int) -> Op
         hull, spent, done = programme.soft(w, lam, tau)
         work = programme.worth.work_at_slope(w, programme.cap)
         f = float(programme.worth.conjugate(w, programme.cap).sum() + lam @ programme.budget + hull)
+        # Danskin: the derivative of a maximum is that at the maximiser, f* by w is −X.
         by_w = (done - work) / top
         return f / total, (unit * (by_w, by_w + programme.budget - spent)).ravel() / total
 
     for tau in float(np.median(w)) * mean * np.array(TEMPERATURES):
         work = np.maximum(programme.worth.work_at_slope(w, programme.cap), 1e-9 * programme.cap)
         cost = np.minimum(programme.budget, work / mean)
+        # Second derivatives of the softened dual, roughly; a step is 1 in units of their roots.
         curved = np.array(
             [cost / tau, 2.0 * work / (w * top**2) + cost * ((1.0 - mean / top) ** 2 + 0.02) / tau]
         )
@@ -420,7 +394,7 @@ def _dual_descent(programme: Programme, tolerance: float, iterations: int) -> Op
             jac=True,
             method="L-BFGS-B",
             bounds=[(LEAST, None)] * N + [(0.0, None)] * N,
-            options={"maxiter": iterations, "maxcor": 10, "ftol": 1e-9, "gtol": 1e-12},
+            options={"maxiter": steps, "maxcor": 10, "ftol": 1e-9, "gtol": 1e-12},
         )
         bid, lam = unit * found.x.reshape(2, N)
         w = np.maximum((bid + lam) / top, LEAST)
@@ -460,6 +434,7 @@ def _cutting_planes(programme: Programme, tolerance: float) -> Optimum | None:
     unit = csr_matrix((np.ones(N), (np.arange(N), n + np.arange(N))), shape=(N, n + N))
     objective = np.concatenate((np.zeros(n), -np.ones(N)))
     fixed = np.concatenate((programme.offers.money.ravel(), programme.budget))
+    # Row j of a cut: u_j ≤ f(X₀) + f'(X₀) (X_j − X₀), a tangent, which a concave f never exceeds.
     cuts = [np.full(N, share) * cap for share in (1e-4, 1e-2, 0.1, 0.3, 1.0)]
     best: Optimum | None = None
     for _ in range(ROUNDS):
@@ -477,6 +452,7 @@ def _cutting_planes(programme: Programme, tolerance: float) -> Optimum | None:
             break
         spent, done = budget @ answer.x, work @ answer.x
         value, at, cost = programme.attained(spent, done)
+        # The multipliers of the rows are λ, and weights of the tangents whose slopes make up w.
         dual = -answer.ineqlin.marginals
         lam = np.maximum(dual[E * G : E * G + N], 0.0)
         weight = dual[E * G + N :].reshape(len(cuts), N)
@@ -504,28 +480,14 @@ def offline_optimum(
     known: Known = "rates",
     average: bool = False,
     tolerance: float = 1e-6,
-    iterations: int = 25,
 ) -> Optimum:
     """The offline optimum of a run, of its rates or of their means OPM (7), with a certified gap.
 
-    Parameters
-    ----------
-    instance : ApproximationInstance
-        With machines that hold one task.
-    slots, seed : int
-        The run: its jobs and rates are drawn again, the rates never all at once.
-    known : {"rates", "means"}
-        Every slot's rates, or each machine's mean: that of the process if it tells (``means``),
-        else the mean over the run.
-    average : bool
-        The objective of OPM (6), Σ (d - a) f(X / (d - a)), rather than the overall utility Σ f(X).
-    tolerance, iterations
-        See :func:`~gangwise.approximation_jobs.offline.optimise`.
-
-    Raises
-    ------
-    ScenarioError
-        For machines with capacities, for which there is no bound yet, or free machines.
+    The run's jobs and rates are drawn again, the rates never all at once. ``known`` are the rates
+    of every slot, or each machine's mean: ``means`` of the process if it has them, else the mean
+    over the run. ``average`` asks for the objective of OPM (6), Σ (d - a) f(X / (d - a)), and not
+    the overall utility Σ f(X); ``tolerance`` is that of :func:`optimise`. ScenarioError for free
+    machines.
 
     Examples
     --------
@@ -540,13 +502,10 @@ def offline_optimum(
     """
     if known not in get_args(Known):
         raise UnknownName("kind of knowledge", str(known), list(get_args(Known)))
-    problem = instance.problem
-    blocks = _rates(instance, slots, seed)
-    if known == "means":
-        blocks = _constant(_means(instance, slots, seed), instance, slots)
-    jobs, ends = _jobs(instance, slots, seed)
-    programme = Programme(jobs, problem.prices, blocks, slots, average, ends)
-    return optimise(programme, tolerance, iterations)
+    blocks = _known_rates(instance, slots, seed, known)
+    jobs = instance.jobs_of(slots, seed)
+    programme = Programme(jobs, instance.problem.prices, blocks, slots, average)
+    return optimise(programme, tolerance)
 
 
 def offline_comparator(
@@ -558,95 +517,29 @@ def offline_comparator(
 ) -> Comparator:
     """``known_rates`` or ``known_means`` on the slots of a run; ``sample`` is not needed."""
     best = offline_optimum(instance, slots, seed, known, tolerance=CLOSE)
-    each = np.full(slots, best.bound / slots)
+    each = np.full(slots, best.bound / slots)  # the bound, so that regret is not understated
     return Comparator(f"known_{known}", np.arange(slots), each, best.gap)
 
 
-def _jobs(instance: ApproximationInstance, slots: int, seed: int) -> tuple[list[Job], list[int]]:
-    """The jobs of a run, and the slots that they end before: deadlines, or when they leave."""
-    source, left = instance.jobs.stream(Streams.of(seed).workload), slots
-    found: list[Job] = []
-    while left > 0:
-        found += [job for each in source.draw(min(left, BLOCK)) for job in each]
-        left -= BLOCK
-    ends = [instance.leave.get(job.id, job.deadline) for job in found]
-    ends = [
-        end if job.arrival < end < job.deadline else job.deadline for job, end in zip(found, ends)
-    ]
-    return found, ends
-
-
-def _rates(instance: ApproximationInstance, slots: int, seed: int) -> Iterator[Floats]:
-    """Rates of a run, BLOCK slots at a time; of machines that are away, 0."""
-    stream = instance.rates.stream(rate_generator(seed))
+def _known_rates(
+    instance: ApproximationInstance, slots: int, seed: int, known: Known
+) -> Iterator[Floats]:
+    """Rates that the comparator knows, BLOCK slots at a time: those of the run, or their means."""
+    if known == "rates":
+        yield from instance.rates_of(slots, seed)
+        return
+    means = getattr(instance.rates, "means", None)
+    if means is None:
+        means = sum(rates.sum(axis=0) for rates in instance.rates_of(slots, seed)) / slots
     for first in range(0, slots, BLOCK):
-        rates = np.array(stream.draw(BLOCK)[: slots - first])
-        yield _without(rates, instance, first)
+        rates = np.tile(np.asarray(means, np.float64), (min(BLOCK, slots - first), 1))
+        yield instance.without_absent(rates, first)
 
 
-def _without(rates: Floats, instance: ApproximationInstance, first: int) -> Floats:
-    for outage in instance.outages:
-        low, high = max(outage.first - first, 0), max(outage.back - first, 0)
-        rates[low:high, outage.machine] = 0.0
-    return rates
-
-
-def _means(instance: ApproximationInstance, slots: int, seed: int) -> Floats:
-    known = getattr(instance.rates, "means", None)
-    if known is not None:
-        return np.asarray(known, dtype=np.float64)
-    total = np.zeros(instance.problem.M)
-    for block in _rates(instance, slots, seed):
-        total += block.sum(axis=0)
-    return total / slots
-
-
-def _constant(means: Floats, instance: ApproximationInstance, slots: int) -> Iterator[Floats]:
-    for first in range(0, slots, BLOCK):
-        rates = np.tile(means, (min(BLOCK, slots - first), 1))
-        yield _without(rates, instance, first)
-
-
-# Regret and fit of whole runs, what the theorems claim of them, and what figures show. The theorems
+# What the theorems claim of the regret and the fit of whole runs. The theorems
 # leave constants in O(·) open. Here O(A) reads A with the constant 1 in regrets, and the constant
 # terms of the fits are left out; so a measured value is below its bound if their claim holds with
 # these constants, and it is growth against T that decides whether the claim holds at all.
-
-
-def dynamic_regret(run: Run, known: Known = "means", optimum: Optimum | None = None) -> float:
-    """Dynamic regret Reg_T, OPM (6): the comparator's Σ (d - a) f(X / (d - a)) less the run's.
-
-    The comparator's side is a certified upper bound, so the regret is not understated. It knows the
-    means, OPM (7), or the rates; ``optimum`` is its ``offline_optimum(…, average=True)``, if at
-    hand.
-    """
-    if optimum is None:
-        optimum = offline_optimum(run.instance, run.slots, run.seed, known, average=True)  # type: ignore[arg-type]  # a run of this family has an instance of it
-    return optimum.bound - float(run.metrics["average_utility"].sum())
-
-
-def fit(results: Results) -> tuple[float, float]:
-    """Fit_T, OPM (8), signed, and the sum of its positive parts, in units of price.
-
-    In OPM (8) what one job leaves unspent makes up for what another overspends; in the second
-    number it does not.
-
-    Examples
-    --------
-    >>> from gangwise.approximation_jobs.environment import Results
-    >>> results = Results()
-    >>> results.add(Job("a", 0, 4, budget=8.0), cost=9.0, work=4.0)
-    >>> results.add(Job("b", 0, 4, budget=8.0), cost=5.0, work=4.0)
-    >>> fit(results)
-    (-2.0, 1.0)
-    """
-    over = results["cost"] - results["budget"]
-    return float(over.sum()), float(np.maximum(over, 0.0).sum())
-
-
-def known_optimum(instance: ApproximationInstance, slots: int, seed: int) -> Optimum:
-    """The comparator of OPM (6): OPM (P1) with the mean rates, and the objective per slot."""
-    return offline_optimum(instance, slots, seed, "means", average=True)
 
 
 def claimed_regret(
@@ -663,7 +556,7 @@ def claimed_regret(
     ``lipschitz`` is π, ``optimum`` OPT, the first sum of OPM (6), ``epsilon`` ε of Theorem 2, 0 in
     Corollary 1.
     """
-    log = math.log(machines * slots / delta)
+    log = math.log(machines * slots / delta)  # γ of the theorems
     first = machines * lipschitz * math.sqrt(slots * log)
     if len(jobs) == 1:
         return first + 2.0 * lipschitz * log + epsilon * optimum
@@ -685,17 +578,3 @@ def claimed_fit(jobs: Sequence[Job], machines: int, delta: float = 0.1) -> float
     paces = np.array([job.pace for job in jobs])
     root = math.sqrt(len(jobs)) * machines
     return first + root * (machines + float(paces.max())) / float(paces.min())
-
-
-def share_at_most(values: npt.ArrayLike, threshold: float) -> float:
-    """Share of the values that are at most a threshold; NaN never is.
-
-    Examples
-    --------
-    >>> share_at_most([0.5, 0.9, 1.0, float("nan")], 0.9)
-    0.5
-    """
-    array = np.asarray(values, dtype=np.float64).ravel()
-    if not array.size:
-        raise ScenarioError("there are no values to count")
-    return float((array <= threshold).mean())

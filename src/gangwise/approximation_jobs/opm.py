@@ -36,7 +36,7 @@ from gangwise.approximation_jobs.problem import (
     relative,
     slopes_at,
 )
-from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints, check_numbers
 from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError
 from gangwise.estimators import Estimator
@@ -52,23 +52,11 @@ class PrimalDual:
     The multiplier update is carried as ω(t) = λ(t) − μ g(x(t−1)) of OPS (25): ω ← max{−μ g, ω + μ
     g} and λ = ω + μ g, which needs g of one slot only, and starts every job at λ = 0.
 
-    Parameters
-    ----------
-    prices : ndarray of shape [M]
-        p_i.
-    exact : bool
-        Project by variable fixing instead of Newton's method; the same to 1e-12.
-
-    Attributes
-    ----------
-    rows : ndarray of int64, shape [J]
-        Table row of the job in each place; the first ``n`` count.
-    shares : ndarray of shape [J, M]
-        x_j^i(t).
-    omega, spend : ndarray of shape [J]
-        ω_j(t), and Σ_i p_i x_j^i(t) in units of price per slot.
-    holder : ndarray of int64, shape [M]
-        Place of the job that each machine was last drawn for, −1 for none.
+    ``prices`` [M] are p_i; ``exact`` projects by variable fixing instead of Newton's method, which
+    is the same to 1e-12. Of all that follows, the first ``n`` places count: ``rows`` [J] is the
+    table row of the job in each place, ``shares`` [J, M] x_j^i(t), ``omega`` [J] ω_j(t), ``spend``
+    [J] Σ_i p_i x_j^i(t) in units of price per slot. ``holder`` [M] is the place of the job that
+    each machine was last drawn for, −1 for none.
     """
 
     prices: Floats
@@ -116,7 +104,7 @@ class PrimalDual:
         self.rows[k], self._place[row] = row, k
         self.shares[k] = share
         self.omega[k], self.spend[k] = 0.0, float(self.prices @ self.shares[k])
-        self.total += self.shares[k]
+        self.total += self.shares[k]  # Σ_j x_j of each machine
 
     def remove(self, row: int) -> None:
         k = self._place.pop(row, None)
@@ -138,7 +126,7 @@ class PrimalDual:
         # OPS (25): the virtual queue ω = λ(t) − μ g(x(t−1)), which never falls below −μ g
         omega = np.maximum(-g, self.omega[: self.n] + g)
         self.omega[: self.n] = omega
-        multipliers: Floats = omega + g
+        multipliers: Floats = omega + g  # λ(t), zero or more since ω ≥ −μ g
         return multipliers
 
     def climb(
@@ -158,7 +146,7 @@ class PrimalDual:
                 raise ScenarioError(
                     f"{what} must be finite numbers; found {numbers[~np.isfinite(numbers)][0]}"
                 )
-        self.shares, self._before = self._before, self.shares
+        self.shares, self._before = self._before, self.shares  # the draw needs both slots' shares
         self.total, self._total_before = self._total_before, self.total
         prices = self.prices
         if not there.all():  # nothing pushes or pulls there, and nothing is left to start from
@@ -171,13 +159,11 @@ class PrimalDual:
         kernels.primal_step(step, self.exact, answer, self._space)
 
     def draw(self, rng: np.random.Generator, couple: bool) -> Ints:
-        """Random rounding OPS (21)–(22), OPM (72).
-
-        A table row for every machine, −1 for none, shape [M].
+        """Random rounding OPS (21)–(22), OPM (72): a table row for every machine, −1 for none, [M].
 
         A task runs with probability x_j^i whether or not draws are coupled to the last slot's.
         """
-        u = rng.random(out=self._u)
+        u = rng.random(out=self._u)  # both rows whether coupled or not: the same stream for either
         if couple:
             old, new = (self._before, self._total_before), (self.shares, self.total)
             kernels.sample_coupled(*old, *new, self.n, u[0], u[1], self.holder)
@@ -273,17 +259,10 @@ class OPM(RateLearning, PolicyBase):
             history=("executed", "expected"),
             unit=("utility", "largest"),
         )
-        for name in ("alpha", "floor"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise ScenarioError(f"{name} is {getattr(self, name)}; it must be positive")
-        for name in ("dual", "mu"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value >= 0):
-                raise ScenarioError(f"{name} is {value}; it must be finite and not negative")
-        if not (0 <= self.epsilon < 1 and 0 < self.delta < 1):
-            raise ScenarioError(
-                f"epsilon lies in [0, 1) and delta in (0, 1); got {self.epsilon} and {self.delta}"
-            )
+        check_numbers("(0, inf)", alpha=self.alpha, floor=self.floor)
+        check_numbers("[0, inf)", dual=self.dual, mu=self.mu or 0.0)
+        check_numbers("[0, 1)", epsilon=self.epsilon)
+        check_numbers("(0, 1)", delta=self.delta)
         self._estimator(1.0)
 
     def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
@@ -299,6 +278,8 @@ class OPM(RateLearning, PolicyBase):
     def _set_steps(self, horizon: int | None) -> None:
         M, prices = self._problem.M, self._problem.prices
         self._alpha = self.alpha
+        # With all shares inside, spending follows z² + (2K − 2) z + (1 − K) = 0 with K = α μ Σ p²,
+        # which is stable for K < 4/3; ``dual`` is that K.
         self._mu = self.dual / (self.alpha * float(prices @ prices))
         if self.mu is not None:
             self._mu = self.mu
@@ -313,12 +294,13 @@ class OPM(RateLearning, PolicyBase):
         state, jobs, t = self.state, observation.jobs, observation.slot
         rates = self._rates.estimate(t)
         rows = state.rows[: state.n]
+        # Dual before primal, as in Algorithm 1: λ(t) answers to what x(t − 1) spends.
         target = (1.0 - self.epsilon) * self._target(jobs, rows, t)
         multipliers = state.multipliers(target, self._mu)
         work = jobs.work if self.history == "executed" else self._expected
         slopes = self._slopes(jobs, rows, t, work)
         if self.unit == "largest":
-            slopes = relative(slopes)
+            slopes = relative(slopes)  # then α is the step of the steepest job
         state.climb(slopes, multipliers, rates, self._alpha, observation.available)
         if self.history == "expected":
             self._expected[rows] += state.shares[: state.n] @ rates
@@ -328,16 +310,18 @@ class OPM(RateLearning, PolicyBase):
         """What each job should spend in this slot: β_j of OPM (64), or re-paced; shape [n]."""
         if self.pacing == "left":
             left = np.maximum(jobs.budget[rows] - jobs.cost[rows], 0.0)
-            paced: Floats = left / (jobs.deadline[rows] - t)
+            paced: Floats = left / (jobs.deadline[rows] - t)  # slots left, this one included
             return paced
         return jobs.budget[rows] / (jobs.deadline[rows] - jobs.arrival[rows])
 
     def _slopes(self, jobs: JobTable, rows: Ints, t: int, work: Floats) -> Floats:
         """Slopes f_j' [n] at the work per slot so far, OPM (9), OPM (68), or projected total."""
         life = jobs.deadline[rows] - jobs.arrival[rows]
+        # The printed (t − a_j) before f' cancels with the one inside, so f' of the mean remains.
         age = np.maximum(t - jobs.arrival[rows], 1)
         least = self.floor * jobs.budget[rows] / (life * self._price)
         at = np.maximum(work[rows] / age, least)
+        # The projected total is the mean work per slot so far, kept up for the whole lifetime.
         return slopes_at(jobs, rows, at * life if self.objective == "total" else at)
 
     def _turnover(self, observation: Observation) -> None:
@@ -362,6 +346,7 @@ class OPM(RateLearning, PolicyBase):
         prices = self._problem.prices[there]
         least = float(prices.min()) if prices.size else 0.0
         poor = jobs.budget[jobs.rows] * (1.0 + SLACK) < jobs.cost[jobs.rows] + least
+        # Nobody to suspend, and nobody suspended: the usual case costs one comparison.
         if state.n == jobs.rows.size and not poor.any():
             return
         for row, too_poor in zip(jobs.rows.tolist(), poor.tolist()):
@@ -418,11 +403,10 @@ class OPS(RateLearning, PolicyBase):
     def __post_init__(self) -> None:
         check_choice(self, history=("expected", "executed"))
         for name in ("alpha", "mu", "gamma"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value >= 0):
-                raise ScenarioError(f"{name} is {value}; it must not be negative")
-        if not (0 <= self.share <= 1 and self.floor > 0 and 0 < self.delta < 1):
-            raise ScenarioError("share lies in [0, 1], delta in (0, 1), and floor is positive")
+            check_numbers("[0, inf)", **{name: getattr(self, name) or 0.0})
+        check_numbers("[0, 1]", share=self.share)
+        check_numbers("(0, inf)", floor=self.floor)
+        check_numbers("(0, 1)", delta=self.delta)
         if not (self.epsilon == -1 or 0 <= self.epsilon < 1):
             raise ScenarioError(f"epsilon is {self.epsilon}; it lies in [0, 1), or is -1")
 
@@ -434,13 +418,13 @@ class OPS(RateLearning, PolicyBase):
         self._first = 0
 
     def _begin(self, job: Job, row: int, slot: int) -> None:
-        M, T = self._problem.M, job.deadline - slot
+        M, T = self._problem.M, job.deadline - slot  # a job may have waited for the one before it
         self._alpha = 0.5 / math.sqrt(T) if self.alpha is None else self.alpha
         self._mu = math.sqrt(T) / M if self.mu is None else self.mu
         gamma = math.log(M * T / self.delta) if self.gamma is None else self.gamma
         epsilon = self.epsilon
         if epsilon == -1:
-            epsilon = 8.0 * M * M * T / job.budget**2  # 8 / (ρ² T)
+            epsilon = 8.0 * M * M * T / job.budget**2  # 8 / (ρ² T), ρ = B / (M T)
             if epsilon >= 1:
                 raise ScenarioError(
                     f"job {job.id!r}: ε = 8 / (ρ² T) of Theorem 2 is {epsilon:.3g}; the budget is "
@@ -470,11 +454,10 @@ class OPS(RateLearning, PolicyBase):
         rates = self._rates.estimate(t)
         multipliers = state.multipliers(self._target, self._mu)  # OPS (20)
         work = self._work if self.history == "expected" else float(jobs.work[rows[0]])
-        average = work / max(t - self._first, 1)
+        average = work / max(t - self._first, 1)  # the work of OPS (16) per slot
         slopes = slopes_at(jobs, rows, np.array([max(average, self.floor)]))
-        state.climb(
-            slopes, multipliers, rates, self._alpha, observation.available
-        )  # OPS (18), (19)
+        # OPS (18) and the projection OPS (19)
+        state.climb(slopes, multipliers, rates, self._alpha, observation.available)
         self._work += float(state.shares[0] @ rates)
         return state.draw(self._rng, couple=False)  # OPS (21)
 

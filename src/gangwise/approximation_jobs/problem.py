@@ -17,18 +17,17 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from gangwise.approximation_jobs import kernels
-from gangwise.core.arrays import Floats, Ints, keep
+from gangwise.core.arrays import Floats, Ints, check_amount, check_numbers, keep, read_only
 from gangwise.core.cluster import Cluster
 from gangwise.core.errors import ScenarioError
 
 POWER, LOG, SATURATING = range(3)
-"""How kernels tell the forms apart."""
+"""Codes of the forms in the kernels."""
 
 SLACK = 1e-9  # of a budget, so that one of k prices pays k tasks whatever the rounding
 
@@ -43,15 +42,6 @@ class Utility(Protocol):
     def value(self, work: float) -> float:
         """f(X) in units of utility, X in units of work (a machine of rate 1 for one slot)."""
 
-    def slope(self, work: float) -> float:
-        """f'(X), utility per unit of work."""
-
-
-def _positive(**numbers: float) -> None:
-    for name, number in numbers.items():
-        if not (math.isfinite(number) and number > 0):
-            raise ScenarioError(f"utility: {name} is {number}; it must be finite and positive")
-
 
 @dataclass(frozen=True)
 class Power:
@@ -59,17 +49,16 @@ class Power:
 
     Examples
     --------
-    >>> Power(3.0, 0.5).value(4.0), Power(3.0, 0.5).slope(4.0)
-    (6.0, 0.75)
+    >>> Power(3.0, 0.5).value(4.0)
+    6.0
     """
 
     v: float = 1.0
     beta: float = 0.5
 
     def __post_init__(self) -> None:
-        _positive(v=self.v, beta=self.beta)
-        if self.beta > 1:
-            raise ScenarioError(f"utility: beta is {self.beta}; above 1 it is not concave")
+        check_numbers("(0, inf)", v=self.v)
+        check_numbers("(0, 1]", beta=self.beta)  # above 1 it is not concave
 
     @property
     def code(self) -> tuple[int, float, float]:
@@ -78,11 +67,6 @@ class Power:
     def value(self, work: float) -> float:
         return self.v * math.pow(work, self.beta)
 
-    def slope(self, work: float) -> float:
-        if work <= 0.0:
-            return self.v if self.beta == 1 else math.inf
-        return self.beta * self.v * math.pow(work, self.beta - 1.0)
-
 
 @dataclass(frozen=True)
 class Log:
@@ -90,15 +74,15 @@ class Log:
 
     Examples
     --------
-    >>> Log(2.0, 10.0).slope(0.0)
-    0.2
+    >>> round(Log(2.0, 10.0).value(10.0), 3)
+    1.386
     """
 
     v: float = 1.0
     s: float = 1.0
 
     def __post_init__(self) -> None:
-        _positive(v=self.v, s=self.s)
+        check_numbers("(0, inf)", v=self.v, s=self.s)
 
     @property
     def code(self) -> tuple[int, float, float]:
@@ -106,9 +90,6 @@ class Log:
 
     def value(self, work: float) -> float:
         return self.v * math.log1p(work / self.s)
-
-    def slope(self, work: float) -> float:
-        return self.v / (self.s + work)
 
 
 @dataclass(frozen=True)
@@ -125,7 +106,7 @@ class Saturating:
     s: float = 1.0
 
     def __post_init__(self) -> None:
-        _positive(v=self.v, s=self.s)
+        check_numbers("(0, inf)", v=self.v, s=self.s)
 
     @property
     def code(self) -> tuple[int, float, float]:
@@ -133,9 +114,6 @@ class Saturating:
 
     def value(self, work: float) -> float:
         return -self.v * math.expm1(-work / self.s)
-
-    def slope(self, work: float) -> float:
-        return self.v / self.s * math.exp(-work / self.s)
 
 
 @dataclass(frozen=True)
@@ -182,10 +160,7 @@ class Job:
                 f"job {self.id!r}: its deadline, slot {self.deadline}, is not after its arrival, "
                 f"slot {self.arrival}; it could never run"
             )
-        if not (math.isfinite(self.budget) and self.budget > 0):
-            raise ScenarioError(
-                f"job {self.id!r}: budget is {self.budget}; it must be finite and positive"
-            )
+        check_numbers("(0, inf)", **{f"job {self.id!r}: budget": self.budget})
 
     @property
     def lifetime(self) -> int:
@@ -225,7 +200,7 @@ class ApproximationProblem:
     ('machine-0', 'machine-1')
     >>> ApproximationProblem([1.0, -0.5])
     Traceback (most recent call last):
-    gangwise.core.errors.ScenarioError: machine 'machine-1': price is -0.5; it must be finite and...
+    gangwise.core.errors.ScenarioError: machine 'machine-1': price is -0.5; it must be a finite...
     """
 
     prices: Floats
@@ -244,12 +219,7 @@ class ApproximationProblem:
             )
         if self.horizon is not None and self.horizon < 1:
             raise ScenarioError(f"horizon is {self.horizon}; it must be a slot or more")
-        bad = np.flatnonzero(~(np.isfinite(prices) & (prices >= 0)))
-        if bad.size:
-            raise ScenarioError(
-                f"machine {names[bad[0]]!r}: price is {prices[bad[0]]}; it must be finite and "
-                "not negative"
-            )
+        check_amount(prices, lambda i: f"machine {names[i]!r}: price")
         prices.setflags(write=False)
         if not prices.any():
             raise ScenarioError("every machine is free; budgets then mean nothing: set prices")
@@ -265,17 +235,14 @@ class ApproximationProblem:
         return Cluster(np.ones((self.M, 1)), ("task",), self.machines)
 
 
-Number = TypeVar("Number", np.int64, np.float64)
-
-
 @dataclass(frozen=True, slots=True)
 class JobTable:
     """Active jobs as policies see them; entries of rows that are not in ``rows`` mean nothing.
 
     ``rows`` [n] are the table rows of the n active jobs, ascending. A job keeps its row while it is
     active; the row may then go to another job. All other columns have shape [C]: ``arrival`` a_j,
-    ``deadline`` d_j, ``budget`` B_j, ``cost`` and ``work`` X_j so far, as far as feedback has told
-    it, and the form (``kind``, ``v``, ``shape``) of the utility for kernels.
+    ``deadline`` d_j, ``budget`` B_j, ``cost`` and ``work`` X_j so far, as far as feedback has
+    reported it, and the form (``kind``, ``v``, ``shape``) of the utility for kernels.
     """
 
     rows: Ints
@@ -294,37 +261,22 @@ class JobTable:
         return len(self.jobs)
 
 
-@dataclass(eq=False)
 class ActiveJobs:
     """Keeps the rows; the environment's side of :class:`JobTable`.
 
-    ``work`` is what was really done, ``reported`` what feedback has delivered of it; ``serial``
-    tells apart the jobs that have used a row.
+    ``active`` are the rows in use, ascending; ``work`` is what was really done, ``reported`` what
+    feedback has delivered of it; ``serial`` tells apart the jobs that have used a row, 0 for none.
     """
 
-    jobs: list[Job | None] = field(default_factory=list)
-    active: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    _row: dict[str | int, int] = field(default_factory=dict)
-    _free: list[int] = field(default_factory=list)
-    _count: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("arrival", "deadline", "kind", "serial"):
-            setattr(self, name, np.zeros(0, np.int64))
-        for name in ("life", "budget", "v", "shape", "cost", "work", "reported"):
-            setattr(self, name, np.zeros(0))
-
-    arrival: Ints = field(init=False)
-    deadline: Ints = field(init=False)
-    kind: Ints = field(init=False)
-    serial: Ints = field(init=False)
-    life: Floats = field(init=False)
-    budget: Floats = field(init=False)
-    v: Floats = field(init=False)
-    shape: Floats = field(init=False)
-    cost: Floats = field(init=False)
-    work: Floats = field(init=False)
-    reported: Floats = field(init=False)
+    def __init__(self) -> None:
+        self.jobs: list[Job | None] = []
+        self.active = np.empty(0, np.int64)
+        self.arrival, self.deadline, self.kind, self.serial = np.zeros((4, 0), np.int64)
+        self.life, self.budget, self.v, self.shape = np.zeros((4, 0))
+        self.cost, self.work, self.reported = np.zeros((3, 0))
+        self._row: dict[str | int, int] = {}
+        self._free: list[int] = []  # a heap, so that the lowest free row is given out
+        self._count = 0
 
     def _grow(self) -> None:
         before = len(self.jobs)
@@ -335,9 +287,6 @@ class ActiveJobs:
         self.jobs.extend([None] * more)
         self._free.extend(range(before, before + more))
         heapq.heapify(self._free)
-
-    def row_of(self, job: str | int) -> int | None:
-        return self._row.get(job)
 
     def add(self, job: Job) -> int:
         if job.id in self._row:
@@ -369,24 +318,10 @@ class ActiveJobs:
 
     def view(self) -> JobTable:
         """What policies see: read-only, without copying."""
-        return JobTable(
-            _read_only(self.active),
-            tuple(self.jobs),
-            _read_only(self.arrival),
-            _read_only(self.deadline),
-            _read_only(self.budget),
-            _read_only(self.cost),
-            _read_only(self.reported),
-            _read_only(self.kind),
-            _read_only(self.v),
-            _read_only(self.shape),
-        )
-
-
-def _read_only(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    view = array.view()
-    view.setflags(write=False)
-    return view
+        columns = (self.arrival, self.deadline, self.budget, self.cost, self.reported)
+        utility = (self.kind, self.v, self.shape)
+        active, jobs = read_only(self.active), tuple(self.jobs)
+        return JobTable(active, jobs, *map(read_only, (*columns, *utility)))
 
 
 def slopes_at(jobs: JobTable, rows: Ints, work: Floats) -> Floats:

@@ -12,12 +12,12 @@ rates that are replayed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from gangwise.approximation_jobs import kernels
-from gangwise.core.arrays import Bools, Floats, Ints, keep
+from gangwise.core.arrays import Bools, Floats, Ints, check_numbers, keep
 from gangwise.core.errors import ScenarioError
 
 BLOCK = 64  # slots generated at a time
@@ -33,7 +33,7 @@ class RateProcess(Protocol):
 
     @property
     def size(self) -> int:
-        """M, how many machines it has rates for."""
+        """M, the number of machines that there are rates for."""
 
     def stream(self, rng: np.random.Generator) -> RateStream:
         """Start one realisation."""
@@ -43,13 +43,6 @@ class Rates(RateProcess, Protocol):
     @property
     def means(self) -> Floats:
         """Expected rates, shape [M], in work per slot."""
-
-
-def _range(value: Any, what: str) -> tuple[float, float]:
-    low, high = (float(v) for v in value)
-    if not 0 <= low <= high <= 1:
-        raise ScenarioError(f"{what} is {value}; it must be (low, high) with 0 ≤ low ≤ high ≤ 1")
-    return low, high
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +72,7 @@ class IidRates:
         if means.ndim != 1 or bad.size:
             at = f"machine {bad[0]}: mean rate is {means[bad[0]]}; " if means.ndim == 1 else ""
             raise ScenarioError(f"{at}mean rates are one number per machine, within [0, 1]")
-        if not (np.isfinite(self.concentration) and self.concentration >= 0):
-            raise ScenarioError(f"concentration is {self.concentration}; it must not be negative")
+        check_numbers("[0, inf)", concentration=self.concentration)
         keep(self, means=means)
 
     @property
@@ -100,6 +92,7 @@ class _IidStream:
         means, c = self.process.means, self.process.concentration
         if c == 0:
             return (self.rng.random((slots, means.size)) < means).astype(np.float64)
+        # Beta(a, b) has mean a / (a + b); both must be positive, also where a mean is 0 or 1.
         a = np.clip(means * c, 1e-9, None)
         b = np.clip((1.0 - means) * c, 1e-9, None)
         return self.rng.beta(a, b, (slots, means.size))
@@ -115,6 +108,7 @@ class _GammaStream:
         self._shape = np.array([process.down[0], process.up[0]])
         self._scale = np.array([process.down[1], process.up[1]]) * process.time_scale
         if process.stationary:
+            # A period met at a fixed time is one picked in proportion to its length.
             self.up: Bools = rng.random(M) < process.availability
             self.left = rng.random(M) * self._lengths(self.up, biased=1)
         else:
@@ -131,6 +125,7 @@ class _GammaStream:
         return lengths
 
     def block(self) -> Floats:
+        """Rates of the next ``BLOCK`` slots."""
         p, M = self.process, self.process.machines
         up = np.empty((BLOCK, M), dtype=np.bool_)
         share = np.empty((BLOCK, M)) if p.per_period else self.rng.random((BLOCK, M))
@@ -155,26 +150,13 @@ class _GammaStream:
 class GammaPeriods:
     """Available and unavailable periods with Gamma lengths, independently per machine (§VI).
 
-    Parameters
-    ----------
-    machines : int
-        M.
-    up, down : (float, float)
-        Shape k and scale θ of the length of an available and of an unavailable period, in units of
-        time; the fits of Kondo et al. that the paper uses.
-    up_rate, down_rate : (float, float)
-        The rate is uniform in this range.
-    time_scale : float
-        Slots per unit of time. The paper does not say; 1 makes half of the unavailable periods
-        shorter than a slot.
-    stationary : bool
-        Begin in the stationary distribution (a period under way is length-biased); otherwise every
-        machine begins an available period.
-    per_period : bool
-        Draw one rate per period rather than one per slot.
+    ``up`` and ``down`` are shape k and scale θ of the lengths of available and unavailable periods,
+    in units of time: the fits of Kondo et al. that the paper uses. The rate is uniform in
+    ``up_rate`` or ``down_rate``, one per slot, or one per period with ``per_period``.
+    ``time_scale`` are slots per unit of time; the paper does not say, and 1 makes half of the
+    unavailable periods shorter than a slot. ``stationary`` begins in the stationary distribution,
+    otherwise every machine begins an available period.
 
-    Notes
-    -----
     The state of a slot is that of the process at the slot's midpoint. For shape k and scale θ the
     length-biased length is Gamma with shape k + 1, and the period under way is cut at a uniform
     point of it.
@@ -198,17 +180,11 @@ class GammaPeriods:
     per_period: bool = False
 
     def __post_init__(self) -> None:
-        if self.machines < 1:
-            raise ScenarioError(
-                f"there must be at least one machine; {self.machines} were asked for"
-            )
-        _range(self.up_rate, "up_rate")
-        _range(self.down_rate, "down_rate")
-        for what, pair in (("up", self.up), ("down", self.down)):
-            if not (min(pair) > 0 and np.isfinite(pair).all()):
-                raise ScenarioError(f"{what} is {pair}; shape and scale must be positive")
-        if not (np.isfinite(self.time_scale) and self.time_scale > 0):
-            raise ScenarioError(f"time_scale is {self.time_scale}; it must be positive")
+        check_numbers("[1, inf)", machines=self.machines)
+        check_numbers("[0, 1]", up_rate=self.up_rate, down_rate=self.down_rate)
+        check_numbers("(0, inf)", time_scale=self.time_scale)
+        for name, (shape, scale) in (("up", self.up), ("down", self.down)):
+            check_numbers("(0, inf)", **{f"shape of {name}": shape, f"scale of {name}": scale})
 
     @property
     def size(self) -> int:
@@ -219,7 +195,7 @@ class GammaPeriods:
 
     @property
     def availability(self) -> float:
-        """Share of time that a machine is available."""
+        """Share of time that a machine is available: mean lengths over their sum."""
         up, down = self.up[0] * self.up[1], self.down[0] * self.down[1]
         return up / (up + down)
 

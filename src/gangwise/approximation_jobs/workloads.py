@@ -18,12 +18,10 @@ import numpy.typing as npt
 
 from gangwise.approximation_jobs.problem import Job, Power
 from gangwise.approximation_jobs.rates import Rates
-from gangwise.core.arrays import Floats, keep
+from gangwise.core.arrays import Floats, check_numbers, keep
 from gangwise.core.errors import ScenarioError
 
 Pricing = Literal["population", "realised"]
-
-
 PAPER_MACHINES = 1000  # M of §VI, for which q is stated
 
 
@@ -125,13 +123,9 @@ class PoissonJobs:
     beta: float = 0.5
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.rate) and self.rate >= 0):
-            raise ScenarioError(f"arrival rate is {self.rate}; it must not be negative")
-        if not (np.isfinite(self.lifetime) and self.lifetime >= 1):
-            raise ScenarioError(f"mean lifetime is {self.lifetime}; it must be a slot or more")
-        for name, (low, high) in (("pace", self.pace), ("value", self.value)):
-            if not 0 < low <= high < np.inf:
-                raise ScenarioError(f"{name} is {(low, high)}; it must be a positive range")
+        check_numbers("[0, inf)", rate=self.rate)
+        check_numbers("[1, inf)", lifetime=self.lifetime)
+        check_numbers("(0, inf)", pace=self.pace, value=self.value)
         Power(beta=self.beta)  # raises for a power that is not concave
 
     def stream(self, rng: np.random.Generator) -> JobStream:
@@ -171,12 +165,11 @@ def bounded_pareto(
     array([121. ,  66. ,  51.9])
     """
     u = rng.random(size)
+    # F(x) = (1 − (low / x)^k) / (1 − (low / high)^k), solved for x at F = u.
     return np.asarray(low * (1.0 - u * (1.0 - (low / high) ** shape)) ** (-1.0 / shape))
 
 
-def price_machines(
-    rates: Rates, pricing: Pricing, slots: int, rng: np.random.Generator, factor: float = 2.0
-) -> Floats:
+def price_machines(rates: Rates, pricing: Pricing, slots: int, rng: np.random.Generator) -> Floats:
     """Prices p_i [M], "two times of the mean service rate" (§VI), per task and slot.
 
     The paper does not say whose mean. ``population``: the expected rate, one price for all machines
@@ -193,7 +186,7 @@ def price_machines(
     if pricing not in get_args(Pricing):
         raise ScenarioError(f"pricing is {pricing!r}; choose population or realised")
     if pricing == "population":
-        return factor * rates.means
+        return 2.0 * rates.means
     if slots < 1:
         raise ScenarioError("realised prices need the number of slots of the run")
     stream, total, left = rates.stream(rng), np.zeros(rates.size), slots
@@ -201,7 +194,7 @@ def price_machines(
         drawn = stream.draw(min(left, 4096))
         total += drawn.sum(axis=0)
         left -= len(drawn)
-    return np.maximum(factor * total / slots, 1e-6)
+    return np.maximum(2.0 * total / slots, 1e-6)
 
 
 def paper_jobs(
@@ -237,27 +230,14 @@ def load_of(jobs: Sequence[Job], prices: npt.ArrayLike, slots: int) -> float:
 
 @dataclass(frozen=True)
 class SyntheticJobs:
-    """Jobs until their budgets reach a load.
+    """Jobs, added until their budgets reach a load.
 
-    Parameters
-    ----------
-    machines, slots : int
-        M and T.
-    price : float
-        Mean price of a machine: the load is Σ B / (p M T).
-    load : float
-        Jobs are added until it is reached; the last one may exceed it.
-    arrivals : {"poisson", "bursty"}
-        Poisson: given their number, arrivals are independent and uniform. Bursty: they are uniform
-        over on-periods, which alternate with off-periods.
-    burst, duty : float
-        Bursty: mean length of an on-period in slots (exponential), and the share of time on.
-    lifetime : (float, float, float)
-        Shape, least and most, in slots, of bounded Pareto lifetimes d - a.
-    last : float
-        Jobs arrive during this share of the slots; deadlines are cut at T.
-    beta, q, value
-        As in :func:`paper_jobs`.
+    ``load`` is Σ B / (p M T), for a mean ``price`` p of a machine; the last job may exceed it. Jobs
+    arrive during the share ``last`` of the slots: ``poisson`` arrivals are independent and uniform,
+    given their number; ``bursty`` ones uniform over on-periods, of exponential length with mean
+    ``burst`` slots, which make up the share ``duty`` of the time. ``lifetime`` is shape, least and
+    most, in slots, of bounded Pareto lifetimes d - a; deadlines are cut at T. ``beta``, ``q`` and
+    ``value`` are as in :func:`paper_jobs`.
 
     Examples
     --------
@@ -281,12 +261,10 @@ class SyntheticJobs:
     value: tuple[float, float] = (1.0, 5.0)
 
     def __post_init__(self) -> None:
-        if self.machines < 1 or self.slots < 1:
-            raise ScenarioError("jobs need a machine and a slot")
-        if not (self.price > 0 and 0 < self.load < 1e3):
-            raise ScenarioError(
-                f"price {self.price} and load {self.load} must be positive, the load below 1000"
-            )
+        check_numbers("[1, inf)", machines=self.machines, slots=self.slots)
+        check_numbers("(0, inf)", price=self.price, burst=self.burst, q=self.q, value=self.value)
+        check_numbers("(0, 1000)", load=self.load)
+        check_numbers("(0, 1]", last=self.last, duty=self.duty)
         shape, low, high = self.lifetime
         if not (shape > 0 and 1 <= low < high):
             raise ScenarioError(
@@ -295,14 +273,9 @@ class SyntheticJobs:
             )
         if self.arrivals not in ("poisson", "bursty"):
             raise ScenarioError(f"arrivals is {self.arrivals!r}; choose poisson or bursty")
-        if not (0 < self.last <= 1 and 0 < self.duty <= 1 and self.burst > 0):
-            raise ScenarioError("last and duty are shares in (0, 1]; burst is positive")
-        for name, (least, most) in (("q", self.q), ("value", self.value)):
-            if not 0 < least <= most:
-                raise ScenarioError(f"{name} is {(least, most)}; it must be a positive range")
 
     def jobs(self, rng: np.random.Generator) -> list[Job]:
-        when, work = rng.spawn(2)
+        when, work = rng.spawn(2)  # apart, so that other budgets meet the same arrivals
         on = self._on_periods(when) if self.arrivals == "bursty" else None
         wanted, found, number = self.load * self.price * self.machines * self.slots, [], 0
         while wanted > 0:
@@ -327,7 +300,7 @@ class SyntheticJobs:
     def _on_periods(self, rng: np.random.Generator) -> Floats:
         """Beginnings and ends of the on-periods within the time of arrivals, shape [n, 2]."""
         end, at, periods = self.last * self.slots, 0.0, []
-        off = self.burst * (1.0 - self.duty) / self.duty
+        off = self.burst * (1.0 - self.duty) / self.duty  # then on / (on + off) is the duty
         on = rng.random() < self.duty
         while at < end:
             length = float(rng.exponential(self.burst if on else off)) if on or off else 0.0

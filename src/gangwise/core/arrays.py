@@ -64,6 +64,24 @@ zero or larger
         )
 
 
+def check_numbers(interval: str, **numbers: Any) -> None:
+    """Raise ScenarioError unless numbers lie in an interval, such as ``(0, 1]``; ranges must rise.
+
+    >>> check_numbers("[0, 1)", epsilon=0.5, rate=(0.2, 0.9))
+    >>> check_numbers("(0, inf)", alpha=0.3, floor=0.0)
+    Traceback (most recent call last):
+    gangwise.core.errors.ScenarioError: floor is 0.0; it must lie in (0, inf)
+    """
+    low, high = map(float, interval[1:-1].split(","))
+    for name, given in numbers.items():
+        values = np.ravel(given)
+        above = values >= low if interval[0] == "[" else values > low
+        below = values <= high if interval[-1] == "]" else values < high
+        if not (above & below).all() or (np.diff(values) < 0).any():
+            rising = " and rise" if values.size > 1 else ""
+            raise ScenarioError(f"{name} is {given}; it must lie in {interval}{rising}")
+
+
 def check_names(names: tuple[str, ...], count: int, kind: str) -> tuple[str, ...]:
     """Names of so many things of a kind, numbers where none are given.
 

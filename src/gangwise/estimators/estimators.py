@@ -11,20 +11,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints, check_numbers
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.jit import kernel
 from gangwise.estimators.memory import Discounted, Memory, SlidingWindow
-
-
-def _check_not_negative(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise ScenarioError(f"{name} is {value}; it must be finite and not negative")
 
 
 class Estimator(Protocol):
@@ -102,7 +96,9 @@ class Mean(OfMemory):
     prior: float = 1.0
 
     def _estimate(self, slot: int) -> Floats:
-        return np.where(self.memory.counts > 0, self.memory.means, self.prior)
+        return np.where(
+            self.memory.counts > 0, self.memory.means, self.prior
+        )  # optimism by default
 
 
 def confidence_radius(mean: npt.ArrayLike, plays: npt.ArrayLike, gamma: float) -> Floats:
@@ -123,7 +119,9 @@ def upper_bound(total: Floats, plays: Floats, gamma: float) -> Floats:
 
     OPS (12)–(13), OPM (66)–(67).
     """
-    mean = total / (plays + 1.0)
+    mean = total / (
+        plays + 1.0
+    )  # OPS (12) divides by n + 1, so that n = 0 needs no case of its own
     bound: Floats = np.minimum(mean + 2.0 * confidence_radius(mean, plays + 1.0, gamma), 1.0)
     return bound
 
@@ -151,7 +149,7 @@ class UCB(OfMemory):
     gamma: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_not_negative("gamma", self.gamma)
+        check_numbers("[0, inf)", gamma=self.gamma)
 
     def _estimate(self, slot: int) -> Floats:
         return upper_bound(self.memory.totals, self.memory.weights, self.gamma)
@@ -182,10 +180,11 @@ class UCB1(OfMemory):
     clip: bool = True
 
     def __post_init__(self) -> None:
-        _check_not_negative("coefficient", self.coefficient)
+        check_numbers("[0, inf)", coefficient=self.coefficient)
 
     def _estimate(self, slot: int) -> Floats:
         counts = self.memory.counts
+        # With discounted counts n, t is discounted alike, or the bound would never narrow.
         width = self.coefficient * math.log(self.memory.horizon(slot + 1.0) + 1.0)
         bound: Floats = self.memory.means + np.sqrt(width / np.maximum(counts, 1.0))
         return np.where(counts > 0, np.minimum(bound, 1.0), 1.0) if self.clip else bound
@@ -203,13 +202,14 @@ class DiscountedUCB(OfMemory):
     T: float = 8192.0
 
     def __post_init__(self) -> None:
-        _check_not_negative("coefficient", self.coefficient)
+        check_numbers("[0, inf)", coefficient=self.coefficient)
         if not self.T >= 27:
             raise ScenarioError(f"T is {self.T}; γ = 1 − 8 ln T / T is positive from 27 on")
         self.memory = Discounted(1.0 - 8.0 * math.log(self.T) / self.T)
 
     def _estimate(self, slot: int) -> Floats:
         width = np.sqrt(math.log(self.T) / np.maximum(self.memory.weights, 1e-300))
+        # Values lie in [0, 1], so no width above 1 says anything.
         bound: Floats = self.memory.means + np.minimum(self.coefficient * width, 1.0)
         return bound
 
@@ -224,7 +224,7 @@ class BetaSampling(OfMemory):
     randomised = True
 
     def _estimate(self, slot: int) -> Floats:
-        return self._rng.beta(*self.memory.posterior)
+        return self._rng.beta(*self.memory.posterior)  # values between 0 and 1 count as part wins
 
 
 @dataclass(eq=False)
@@ -245,23 +245,15 @@ class GaussianSampling(OfMemory):
     randomised = True
 
     def __post_init__(self) -> None:
-        _check_not_negative("spread", self.spread)
+        check_numbers("[0, inf)", spread=self.spread)
 
     def _estimate(self, slot: int) -> Floats:
         counts = self.memory.counts
-        noise = self._rng.standard_normal(counts.size)
+        noise = self._rng.standard_normal(
+            counts.size
+        )  # for all arms: the same stream whoever played
         drawn = self.memory.means + self.spread * noise / np.sqrt(np.maximum(counts, 1.0))
         return np.where(counts > 0, np.clip(drawn, 0.0, 1.0), 1.0) if self.clip else drawn
-
-
-@kernel
-def renew(arms: Ints, values: Floats, slot: int, last: Floats, at: Ints) -> None:
-    """Let ``last`` [N] be the values of a slot where ``at`` [N], the slot it is of, is earlier."""
-    for n in range(arms.size):
-        i = arms[n]
-        if at[i] < slot:
-            last[i] = values[n]
-            at[i] = slot
 
 
 @dataclass(eq=False)
@@ -277,11 +269,8 @@ class Decay(OfMemory):
     prior: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (self.tau > 0 and self.pull > 0 and 0 <= self.prior <= 1):
-            raise ScenarioError(
-                "tau and pull must be positive and prior in [0, 1]; got "
-                f"{self.tau}, {self.pull}, {self.prior}"
-            )
+        check_numbers("(0, inf)", tau=self.tau, pull=self.pull)
+        check_numbers("[0, 1]", prior=self.prior)
 
     def start(self, arms: int, rng: np.random.Generator) -> None:
         super().start(arms, rng)
@@ -290,15 +279,16 @@ class Decay(OfMemory):
     def learn(self, slot: int, arms: Ints, values: Floats) -> None:
         """Late feedback counts towards the mean; the last value stays the latest one."""
         super().learn(slot, arms, values)
-        arms = np.ascontiguousarray(arms, dtype=np.int64)
-        values = np.ascontiguousarray(values, dtype=np.float64)
-        renew(arms, values, slot, self._last, self._at)
+        newer = self._at[arms] < slot
+        self._last[arms[newer]] = values[newer]
+        self._at[arms[newer]] = slot
 
     def _estimate(self, slot: int) -> Floats:
         totals, plays = self.memory.totals, self.memory.weights
+        # Shrinkage: ``pull`` plays of the mean of all arms are added to those of each.
         everyone = float(totals.sum()) / max(float(plays.sum()), 1.0)
         means = (totals + self.pull * everyone) / (plays + self.pull)
-        fade = np.exp(-np.maximum(slot - 1 - self._at, 0) / self.tau)
+        fade = np.exp(-np.maximum(slot - 1 - self._at, 0) / self.tau)  # 1 for the slot before
         return np.where(self._at >= 0, means + (self._last - means) * fade, self.prior)
 
 
@@ -345,33 +335,23 @@ class Constant(_Known):
     rate: float = 0.7
 
     def __post_init__(self) -> None:
-        if not 0 <= self.rate <= 1:
-            raise ScenarioError(f"the constant rate is {self.rate}; it must lie in [0, 1]")
+        check_numbers("[0, 1]", rate=self.rate)
 
     def start(self, arms: int, rng: np.random.Generator) -> None:
         self._table = np.full((1, arms), self.rate)
 
 
-class _Parameters(NamedTuple):
-    gamma: float
-    kappa: float
-    window: int
-    tau: float
-    rate: float
-    coefficient: float
-
-
 # Discounted(1) forgets nothing; it adds up in floating point, as results on record were.
-_MAKE: Mapping[str, Callable[[_Parameters], Estimator]] = {
-    "ucb": lambda p: UCB(p.gamma, memory=Discounted(1.0)),
-    "discounted": lambda p: UCB(p.gamma, memory=Discounted(p.kappa)),
-    "window": lambda p: UCB(p.gamma, memory=SlidingWindow(p.window)),
-    "ucb1": lambda p: UCB1(p.coefficient),
-    "thompson": lambda p: BetaSampling(memory=Discounted(p.kappa)),
-    "thompson-gaussian": lambda p: GaussianSampling(memory=Discounted(p.kappa)),
-    "decay": lambda p: Decay(p.tau, memory=Discounted(1.0)),
-    "mean": lambda p: Mean(),
-    "constant": lambda p: Constant(p.rate),
+_MAKE: Mapping[str, Callable[..., Estimator]] = {
+    "ucb": lambda gamma, **_: UCB(gamma, memory=Discounted(1.0)),
+    "discounted": lambda gamma, kappa, **_: UCB(gamma, memory=Discounted(kappa)),
+    "window": lambda gamma, window, **_: UCB(gamma, memory=SlidingWindow(window)),
+    "ucb1": lambda coefficient, **_: UCB1(coefficient),
+    "thompson": lambda kappa, **_: BetaSampling(memory=Discounted(kappa)),
+    "thompson-gaussian": lambda kappa, **_: GaussianSampling(memory=Discounted(kappa)),
+    "decay": lambda tau, **_: Decay(tau, memory=Discounted(1.0)),
+    "mean": lambda **_: Mean(),
+    "constant": lambda rate, **_: Constant(rate),
 }
 
 ESTIMATORS = tuple(_MAKE)
@@ -405,7 +385,8 @@ def make_estimator(
         return copy.deepcopy(estimator)
     if estimator not in ESTIMATORS:
         raise UnknownName("estimator", estimator, list(ESTIMATORS))
-    return _MAKE[estimator](_Parameters(gamma, kappa, window, tau, rate, coefficient))
+    given = {"gamma": gamma, "kappa": kappa, "window": window, "tau": tau, "rate": rate}
+    return _MAKE[estimator](**given, coefficient=coefficient)
 
 
 def make_memory(name: str, discount: float = 0.998, window: int = 20) -> Memory:

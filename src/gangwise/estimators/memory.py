@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Floats, Ints, check_numbers
 from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import kernel
 
@@ -146,8 +146,7 @@ class Discounted(Memory):
     discount: float = 0.998
 
     def __post_init__(self) -> None:
-        if not 0 < self.discount <= 1:
-            raise ScenarioError(f"discount is {self.discount}; it must lie in (0, 1]")
+        check_numbers("(0, 1]", discount=self.discount)
 
     def start(self, arms: int) -> None:
         super().start(arms)
@@ -183,12 +182,14 @@ class Discounted(Memory):
 
     def advance(self, slot: int) -> None:
         if self.discount < 1 and slot > self.slot:
+            # All weights fade alike, so sums need no history.
             fade = self.discount ** (slot - self.slot)
             self._weight *= fade
             self._sum *= fade
         super().advance(slot)
 
     def _absorb(self, slot: int, arms: Ints, values: Floats) -> None:
+        # Feedback of an older slot has faded by as much as if it had come at once.
         weight = self.discount ** (self.slot - slot - 1)
         weigh(arms, values, float(weight), self._weight, self._sum)
 
@@ -200,8 +201,7 @@ class SlidingWindow(Memory):
     window: int = 20
 
     def __post_init__(self) -> None:
-        if self.window < 1:
-            raise ScenarioError(f"window is {self.window}; it must be a slot or more")
+        check_numbers("[1, inf)", window=self.window)
         self.window = int(self.window)
 
     def start(self, arms: int) -> None:
@@ -223,7 +223,7 @@ class SlidingWindow(Memory):
         super().advance(slot)
 
     def _absorb(self, slot: int, arms: Ints, values: Floats) -> None:
-        if slot >= self.slot - self.window:
+        if slot >= self.slot - self.window:  # else it left the window before it was known
             row = slot % self.window
             absorb(arms, values, RESOLUTION, self._played[row], self._values[row])
             absorb(arms, values, RESOLUTION, self._counts, self._totals)

@@ -445,7 +445,7 @@ def _of_policy(
     if isinstance(policy, Searching) and policy.programmes:
         rows.add("proved", policy.proved / policy.programmes)
     if results is not None:
-        for name, values in results().columns().items():
+        for name, values in results().items():
             rows.add(f"job.{name}", values, np.arange(values.size))
     return rows
 

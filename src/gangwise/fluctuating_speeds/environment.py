@@ -1,8 +1,8 @@
 """Environment of fluctuating speeds: arrivals are seen, channels are used, utilities are observed.
 
 Utilities are drawn for all channels, whichever are used, so that policies that are compared meet
-the same noise. Only channels that were used tell theirs (semi-bandit feedback), late or never if so
-wished; :class:`PendingFeedback` is what a learner still waits for. Gangs at fluctuating speeds
+the same noise. Only channels that were used report theirs (semi-bandit feedback), late or never if
+so wished; :class:`PendingFeedback` is what a learner still waits for. Gangs at fluctuating speeds
 share all of this but what is done with a decision.
 """
 
@@ -21,7 +21,6 @@ from gangwise.core.cluster import Channels
 from gangwise.core.contracts import Comparator, InstanceBase, Outcome, Timing
 from gangwise.core.errors import ScenarioError
 from gangwise.core.feedback import Delivery, Mailbox
-from gangwise.core.jit import kernel
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import (
     BLOCK,
@@ -70,68 +69,29 @@ class ChannelProblem(Protocol):
     """
 
     @property
-    def L(self) -> int:
-        """L."""
+    def L(self) -> int: ...
 
     @property
-    def E(self) -> int:
-        """E."""
+    def E(self) -> int: ...
 
     @property
-    def cost(self) -> Floats:
-        """Shape [E]."""
+    def cost(self) -> Floats: ...
 
     @property
-    def job_types(self) -> tuple[str, ...]:
-        """Names, length L."""
+    def job_types(self) -> tuple[str, ...]: ...
 
-    def name(self, e: int) -> str:
-        """In errors."""
-
-
-FINE, NO_SUCH_CHANNEL, TWICE, NOT_PENDING, OUT_OF_RANGE = 0, 1, 2, 3, 4
-
-
-@kernel
-def match_feedback(channels: Ints, utilities: Floats, pending: Ints, seen: Ints) -> int:
-    """Feedback matching: strike a slot's feedback off. Returns 0, or 8 · place + what is wrong.
-
-    ``pending`` [E] counts uses of each channel whose feedback has not come, and stays as it is if
-    anything is wrong; ``seen`` [E] is work space, all zeros before and after.
-    """
-    verdict, done, place = FINE, 0, 0
-    for i in range(channels.size):
-        e, u = channels[i], utilities[i]
-        if e < 0 or e >= pending.size:
-            verdict = NO_SUCH_CHANNEL
-        elif seen[e] != 0:
-            verdict = TWICE
-        elif pending[e] <= 0:
-            verdict = NOT_PENDING
-        elif not (u >= 0.0 and u <= 1.0):  # catches NaN as well
-            verdict = OUT_OF_RANGE
-        if verdict != FINE:
-            place = i
-            break
-        seen[e] = 1
-        done += 1
-    # All or nothing: the counts change only where the whole feedback makes sense.
-    for i in range(done):
-        seen[channels[i]] = 0
-        if verdict == FINE:
-            pending[channels[i]] -= 1
-    return 8 * place + verdict
+    def name(self, e: int) -> str: ...
 
 
 class PendingFeedback:
-    """Pending feedback: how many uses of each channel have not told their utility yet.
+    """Pending feedback: how many uses of each channel have not reported their utility yet.
 
     Feedback may come in any order and with any delay, for each use of a channel once.
     """
 
     def __init__(self, problem: ChannelProblem):
         self._problem = problem
-        self._pending, self._seen = np.zeros(problem.E, np.int64), np.zeros(problem.E, np.int64)
+        self._pending = np.zeros(problem.E, np.int64)
         self.slot = -1
 
     def expect(self, slot: int, x: Bools) -> None:
@@ -145,40 +105,42 @@ class PendingFeedback:
         Raises
         ------
         ScenarioError
-            For a channel that was not on (or told already), a utility outside [0, 1] or NaN, or a
-            slot still to come; names the channel and the slot. Nothing has changed then.
+            For a channel that was not on (or reported already), a utility outside [0, 1] or NaN, or
+            a slot still to come; names the channel and the slot. Nothing has changed then.
         """
-        slot = feedback.slot
         channels = np.ascontiguousarray(feedback.channels, dtype=np.int64)
         utilities = np.ascontiguousarray(feedback.utilities, dtype=np.float64)
-        where = f"feedback of slot {slot}"
+        where, E = f"feedback of slot {feedback.slot}", self._problem.E
         if channels.ndim != 1 or channels.shape != utilities.shape:
             raise ScenarioError(
                 f"{where}: {channels.shape} channels and {utilities.shape} utilities; one utility "
                 "for each channel is needed"
             )
-        if not 0 <= slot <= self.slot:
+        if not 0 <= feedback.slot <= self.slot:
             raise ScenarioError(f"{where}: the last slot decided is {self.slot}")
-        found = match_feedback(channels, utilities, self._pending, self._seen)
-        if found != FINE:
-            self._refuse(where, channels, utilities, *divmod(found, 8))
+        if channels.size == 0:
+            return channels, utilities
+        # Minima and maxima answer in the usual case; only what is wrong is looked for at length.
+        if channels.min() < 0 or channels.max() >= E:
+            absent = channels[(channels < 0) | (channels >= E)][0]
+            raise ScenarioError(f"{where}: there is no channel {absent}; there are {E}")
+        uses = np.bincount(channels, minlength=E)
+        left = self._pending - uses
+        if uses.max() > 1:
+            raise ScenarioError(
+                f"{where}: {self._problem.name(int(uses.argmax()))} is reported twice"
+            )
+        if left.min() < 0:
+            name = self._problem.name(int(left.argmin()))
+            raise ScenarioError(f"{where}: {name} was not on, or was reported already")
+        if not (utilities.min() >= 0 and utilities.max() <= 1):  # true for NaN, too
+            i = int(np.argmin((utilities >= 0) & (utilities <= 1)))
+            raise ScenarioError(
+                f"{where}: {self._problem.name(int(channels[i]))} has utility {utilities[i]}; net "
+                "utilities are normalised into [0, 1]"
+            )
+        self._pending = left  # all or nothing: only where the whole feedback makes sense
         return channels, utilities
-
-    def _refuse(
-        self, where: str, channels: Ints, utilities: Floats, place: int, verdict: int
-    ) -> None:
-        e, u = int(channels[place]), utilities[place]
-        if verdict == NO_SUCH_CHANNEL:
-            raise ScenarioError(f"{where}: there is no channel {e}; there are {self._problem.E}")
-        name = self._problem.name(e)
-        raise ScenarioError(
-            {
-                TWICE: f"{where}: {name} is told twice",
-                NOT_PENDING: f"{where}: {name} was not on, or was told already",
-                OUT_OF_RANGE: f"{where}: {name} has utility {u}; net utilities are "
-                "normalised into [0, 1]",
-            }[verdict]
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +191,7 @@ class SpeedsInstance(InstanceBase):
 
     @cached_property
     def evaluated(self) -> dict[tuple[int, int, int | None], tuple[Comparator, Comparator]]:
-        """What :func:`~gangwise.fluctuating_speeds.offline.in_run` found before."""
+        """Comparators by slots, seed and sample, which ``offline.in_run`` keeps here."""
         return {}
 
 
@@ -273,9 +235,9 @@ class SpeedsEnvironment(ABC):
         return Observation(slot, self._arrivals[row])
 
     def means(self, slot: int) -> Floats:
-        """ṽ(t), shape [E]; not for policies."""
+        """ṽ(t) of ESDP (7), shape [E], kept for a regime; not for policies."""
         regime = self.instance.speeds.regime(slot)
-        if regime != self._regime:
+        if regime != self._regime:  # exact means take integrals: once per regime
             self._regime, self._means = regime, self.instance.means(slot)
         return self._means
 
@@ -286,7 +248,7 @@ class SpeedsEnvironment(ABC):
 
     @abstractmethod
     def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[tuple[Feedback, ...]]:
-        """Play a decision; say what is known by now."""
+        """Play a decision; the outcome has the feedback that is due by now."""
 
 
 @dataclass(eq=False)
@@ -297,8 +259,8 @@ class FluctuatingSpeedsEnvironment(SpeedsEnvironment):
     the expectation Σ x ṽ(t) of the same decision (so that pseudo-regret can be read off without
     noise); ``gain`` Σ x Z and ``cost`` Σ x Σ_k f_k(a_k), in units of utility before normalisation;
     ``jobs`` that arrived; ``channels`` that were on; and, in the units of gain and cost, the two
-    sides of the preprint's social welfare: ``jobs_utility``
-    Σ_l U_l and ``cluster_utility`` U_c, whose sum no payment changes.
+    sides of the preprint's social welfare: ``jobs_utility`` Σ_l U_l and ``cluster_utility`` U_c,
+    whose sum no payment changes.
     """
 
     instance: FluctuatingSpeedsInstance
@@ -325,7 +287,7 @@ class FluctuatingSpeedsEnvironment(SpeedsEnvironment):
         net = self.instance.scale.apply(raw, cost)
         gain, supply = float(raw.sum()), float(cost.sum())
         served = np.unique(problem.channels.job_type[on])
-        paid = self.instance.payment * served.size
+        paid = self.instance.payment * served.size  # once per job served, however many channels
         metrics = (
             float(self.means(slot)[on].sum()),
             gain,

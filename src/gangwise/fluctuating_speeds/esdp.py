@@ -22,12 +22,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
-from gangwise.core.arrays import Bools, Floats
-from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.arrays import Bools, Floats, check_numbers
+from gangwise.core.errors import UnknownName
 from gangwise.estimators import Estimator, Mean
 from gangwise.fluctuating_speeds.environment import Observation
 from gangwise.fluctuating_speeds.learners import Optimiser, unplayed_first
@@ -37,49 +36,21 @@ Exploration = Callable[[float, float], float]  # g: (t from 1, m = α|E|) to a n
 Delta = Callable[[float], float]  # δ: t from 1 to a positive number
 
 
-def _both(t: float, m: float) -> float:
-    return math.log(t + 1) + _loglog(t, m)
-
-
-def _loglog(t: float, m: float) -> float:
-    return 4.0 * math.log(math.log(t + 1) + 1) * m
-
-
-def _log(t: float, m: float) -> float:
-    return math.log(t + 1)
-
-
-EXPLORATIONS: Mapping[str, Exploration] = {"default": _both, "loglog": _loglog, "log": _log}
+EXPLORATIONS: Mapping[str, Exploration] = {
+    "default": lambda t, m: EXPLORATIONS["log"](t, m) + EXPLORATIONS["loglog"](t, m),
+    "loglog": lambda t, m: 4.0 * math.log(math.log(t + 1) + 1) * m,
+    "log": lambda t, m: math.log(t + 1),
+}
 """Sequences g(t) of ESDP (11) and its Fig. 8: ``default`` is
 ln(t+1) + 4 ln(ln(t+1)+1) α|E|; ``loglog`` its second term; ``log`` its first."""
 
 
-def _delta_loglog(t: float) -> float:
-    return 1.0 / (math.log(math.log(t + 1) + 1) + 1)
-
-
-def _delta_log(t: float) -> float:
-    return 1.0 / (math.log(t + 1) + 1)
-
-
-def _delta_no_plus_one(t: float) -> float:
-    return 1.0 / math.log(math.log(t + 1) + 1)
-
-
-def _delta_triple(t: float) -> float:
-    return 1.0 / (math.log(math.log(math.log(t + 1) + 1) + 1) + 1)
-
-
-def _delta_one(t: float) -> float:
-    return 1.0
-
-
 DELTAS: Mapping[str, Delta] = {
-    "default": _delta_loglog,
-    "log": _delta_log,
-    "loglog-no-plus-one": _delta_no_plus_one,
-    "triple": _delta_triple,
-    "one": _delta_one,
+    "default": lambda t: 1.0 / (math.log(math.log(t + 1) + 1) + 1),
+    "log": lambda t: 1.0 / (math.log(t + 1) + 1),
+    "loglog-no-plus-one": lambda t: 1.0 / math.log(math.log(t + 1) + 1),
+    "triple": lambda t: 1.0 / (math.log(math.log(math.log(t + 1) + 1) + 1) + 1),
+    "one": lambda t: 1.0,
 }
 """Sequences δ(t) of ESDP (14) and its Fig. 7: ``log`` (ln(t+1)+1)⁻¹; ``loglog-no-plus-one``
 (ln(ln(t+1)+1))⁻¹ as its text has it, and ``default`` with the +1 of ESDP §4; ``triple``
@@ -114,16 +85,11 @@ def delta(sequence: str | Delta | float) -> Delta:
         return sequence
     if isinstance(sequence, (int, float)):
         value = float(sequence)
-        if not (math.isfinite(value) and value > 0):
-            raise ScenarioError(f"delta is {sequence}; it must be positive, ESDP (12)")
-        return partial(_constant, value)
+        check_numbers("(0, inf)", delta=value)
+        return lambda t: value
     if sequence not in DELTAS:
         raise UnknownName("sequence delta", sequence, list(DELTAS))
     return DELTAS[sequence]
-
-
-def _constant(value: float, t: float) -> float:
-    return value
 
 
 @dataclass
@@ -163,14 +129,10 @@ class ESDP(Optimiser):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._g = exploration(self.g)
-        if not 0 <= self.correlation <= 1:
-            raise ScenarioError(f"correlation is {self.correlation}; it must lie in [0, 1]")
-        if not (math.isfinite(self.kappa) and self.kappa >= 0 and 0 < self.alpha <= 1):
-            raise ScenarioError(
-                f"kappa must be zero or more and alpha lie in (0, 1]; got {self.kappa} and "
-                f"{self.alpha}"
-            )
+        exploration(self.g)  # raises for a name that there is not
+        check_numbers("[0, 1]", correlation=self.correlation)
+        check_numbers("[0, inf)", kappa=self.kappa)
+        check_numbers("(0, 1]", alpha=self.alpha)
 
     def _make_estimator(self) -> Estimator:
         # The root in P3 is over whole choices, so it takes means and counts, and no estimate of
@@ -191,18 +153,18 @@ class ESDP(Optimiser):
         memory = self._memory
         memory.advance(slot)
         counts = memory.counts
-        g = self.kappa * self._g(memory.horizon(slot + 1.0), self.alpha * counts.size)
+        # Looked up in every slot, for a policy that held a function of ours would not pickle.
+        g = self.kappa * exploration(self.g)(memory.horizon(slot + 1.0), self.alpha * counts.size)
         return memory.means, unplayed_first(counts == 0, 0.5 * g / np.maximum(counts, 1e-9))
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
         v, s = self.scores(observation.slot)
         if self.correlation > 0:
-            v = v + np.where(np.isfinite(s), np.sqrt(self.correlation * s), 0.0)
-            s = (
-                (1.0 - self.correlation) * s
-                if self.correlation < 1
-                else np.where(np.isfinite(s), 0.0, s)
-            )
+            # The part ρ of the width adds up channel by channel, so it joins the means; the rest
+            # stays under the root. Channels never used keep their +∞.
+            played = np.isfinite(s)
+            v = v + np.where(played, np.sqrt(self.correlation * s), 0.0)
+            s = np.where(played, (1.0 - self.correlation) * s, np.inf)
         return self._choose(v, s, available)
 
 
@@ -228,13 +190,14 @@ class ESDPAsPrinted(ESDP):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._delta = delta(self.delta)
+        delta(self.delta)  # raises for a sequence that there is not
 
     def scores(self, slot: int) -> tuple[Floats, Floats]:
         """Scaled statistics Υ̂(t) of ESDP (16) and Σ̂²(t) of ESDP (17), whole numbers, shape [E]."""
         v, s = super().scores(slot)
+        # A negative estimate counts as zero, for the programme goes through s ≥ 0 only.
         # ξ(t) of ESDP (18), with α|E| for the most channels that can be on.
-        xi = math.ceil(self.alpha * v.size / self._delta(slot + 1.0))
+        xi = math.ceil(self.alpha * v.size / delta(self.delta)(slot + 1.0))
         # Less a billionth, so that a mean of exactly 1/2 rounds as on paper.
         return np.ceil(xi * np.maximum(v, 0.0) - 1e-9), np.ceil(xi * xi * s - 1e-9)
 

@@ -18,9 +18,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints, check_numbers
 from gangwise.core.contracts import PolicyBase
-from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import kernel
 from gangwise.estimators import (
     UCB1,
@@ -128,7 +127,7 @@ class ListScheduling:
         self._by_cost = np.lexsort((problem.cost, self.job_type))
         self._job_type_by_cost = self.job_type[self._by_cost]
         self._requests = problem.requests
-        self._capacity = problem.cluster.capacity + problem.tolerance
+        self._capacity = problem.cluster.capacity + problem.tolerance  # sums of requests may round
         self._left = np.empty_like(self._capacity)
         self._stop = stop
         self._L = problem.L
@@ -155,8 +154,8 @@ class ListScheduling:
 class Optimiser(Learner):
     """Optimiser: a learner that makes the best choice for what it believes, P3 of ESDP (12).
 
-    Subclasses decide by filling in v and σ², and calling :meth:`_choose` with the channels that may
-    be used. What they estimate is estimated over ``memory``.
+    It goes by its estimates, over ``memory``, and takes channels never used first; subclasses that
+    decide otherwise call :meth:`_choose` with their own v and σ².
 
     Parameters
     ----------
@@ -180,10 +179,8 @@ class Optimiser(Learner):
     window: int = 500
 
     def __post_init__(self) -> None:
-        if not (self.gap >= 0 and self.nodes >= 1):
-            raise ScenarioError(
-                f"gap must be zero or more and nodes one or more; got {self.gap} and {self.nodes}"
-            )
+        check_numbers("[0, inf)", gap=self.gap)
+        check_numbers("[1, inf)", nodes=self.nodes)
         self._make_estimator()
 
     def _make_estimator(self) -> Estimator:
@@ -197,6 +194,10 @@ class Optimiser(Learner):
         self._solver = P3Solver(problem.requests, problem.cluster.capacity)
         self._warm: WarmStart | None = None
         self.programmes = self.proved = 0
+
+    def _decide(self, observation: Observation, available: Bools) -> Bools:
+        worth = self._estimator.estimate(observation.slot)
+        return self._choose(worth, unplayed_first(self._estimator.untried), available)
 
     def _choose(self, v: Floats, s: Floats, available: Bools) -> Bools:
         """Maximise v·x + √(s·x) over the channels available, subject to ESDP (2)."""
@@ -244,10 +245,6 @@ class CUCB(Optimiser):
             return UCB1(self.coefficient, clip=False, memory=self._make_memory())
         return make_estimator(self.estimator, self.gamma, self.discount, self.window, self.tau)
 
-    def _decide(self, observation: Observation, available: Bools) -> Bools:
-        v = self._estimator.estimate(observation.slot)
-        return self._choose(v, unplayed_first(self._estimator.untried), available)
-
 
 @dataclass
 class MaxWeight(CUCB):
@@ -280,6 +277,7 @@ class MaxWeight(CUCB):
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
         waiting = observation.arrivals[self._problem.channels.job_type]
+        # MaxWeight: the queue that a channel serves times its rate.
         worth = waiting * self._estimator.estimate(observation.slot)
         return self._choose(worth, np.zeros_like(worth), available)
 
@@ -299,10 +297,6 @@ class ThompsonGaussian(Optimiser):
 
     def _make_estimator(self) -> Estimator:
         return GaussianSampling(self.spread, clip=False, memory=self._make_memory())
-
-    def _decide(self, observation: Observation, available: Bools) -> Bools:
-        theta = self._estimator.estimate(observation.slot)
-        return self._choose(theta, unplayed_first(self._estimator.untried), available)
 
 
 @dataclass
@@ -332,8 +326,7 @@ class EpsilonGreedy(Optimiser):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.epsilon <= (np.inf if self.decay else 1):
-            raise ScenarioError(f"epsilon is {self.epsilon}; a probability lies in [0, 1]")
+        check_numbers("[0, inf)" if self.decay else "[0, 1]", epsilon=self.epsilon)
 
     def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
         super().start(problem, rng)
@@ -343,8 +336,7 @@ class EpsilonGreedy(Optimiser):
         t, E = observation.slot + 1, self._problem.E
         if self._rng.random() < (self.epsilon * E / t if self.decay else self.epsilon):
             return self._list.schedule(self._rng.permutation(np.flatnonzero(available)))
-        means = self._estimator.estimate(observation.slot)
-        return self._choose(means, unplayed_first(self._estimator.untried), available)
+        return super()._decide(observation, available)
 
 
 @dataclass
@@ -368,6 +360,7 @@ class HAUF(Learner):
         self._list = ListScheduling(problem, self.stop)
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
+        # Over all channels of a job type: x(t), which the printed score has, is not known yet.
         score = self._list.per_job_type(self._estimator.estimate(observation.slot))
         return self._list.by_job_type(score, available)
 
@@ -382,7 +375,7 @@ class HAUFChannel(HAUF):
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
         means = self._estimator.estimate(observation.slot)
-        order = np.lexsort((self._problem.cost, -means))
+        order = np.lexsort((self._problem.cost, -means))  # by means, ties by cost
         return self._list.schedule(order[available[order]])
 
 
@@ -411,17 +404,12 @@ class LCF(KnownOrder):
     The cost depends on the server r, over which the paper does not sum here, unlike in the score of
     HAUF: the mean over a job type's channels is taken. The paper says that LCF estimates utilities
     as well; it has no use for them.
-
-    Parameters
-    ----------
-    stop : bool
-        Stop at the first channel that does not fit, instead of skipping it.
     """
 
     def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
         super().start(problem, rng)
         channels = np.bincount(problem.channels.job_type, minlength=problem.L)
-        self._score = -self._list.per_job_type(problem.cost) / channels
+        self._score = -self._list.per_job_type(problem.cost) / channels  # lowest mean cost first
 
     def decide(self, observation: Observation) -> Bools:
         available = self._problem.available(observation.arrivals)
@@ -434,11 +422,6 @@ class LWTF(KnownOrder):
 
     The paper has no queue in which a job could wait, so this is its waiting time: a job type waits
     from the slot after one of its channels was on.
-
-    Parameters
-    ----------
-    stop : bool
-        Stop at the first channel that does not fit, instead of skipping it.
     """
 
     def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
@@ -449,7 +432,7 @@ class LWTF(KnownOrder):
         available = self._problem.available(observation.arrivals)
         waited = (observation.slot - self._served).astype(np.float64)
         x = self._list.by_job_type(waited, available)
-        self._served[self._problem.channels.job_type[x]] = observation.slot
+        self._served[self._problem.channels.job_type[x]] = observation.slot  # its wait begins anew
         return x
 
 

@@ -65,6 +65,7 @@ def play_the_means(
     1.
     """
     arrivals, utilities = instance.history(slots, seed)
+    # x*(t) depends on the slot through ṽ(t) and who arrived only.
     keys = regimes(instance, arrivals)
     chosen = at(keys)
     solved: dict[bytes, Best] = {}

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc, ndtr
 
-from gangwise.core.arrays import Floats, Ints, keep
+from gangwise.core.arrays import Floats, Ints, check_numbers, keep
 from gangwise.core.errors import ScenarioError
 
 
@@ -105,11 +105,7 @@ class _Normal(ABC):
                 h = sd * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi) + (mean - a) * ndtr(z)
             return np.where(sd > 0, h, np.maximum(mean - a, 0.0))
 
-        return low + above(low) - above(high)
-
-    def _require_spread(self) -> None:
-        if not (np.isfinite(self.spread) and self.spread >= 0):
-            raise ScenarioError(f"spread is {self.spread}; it must be finite, zero or larger")
+        return low + above(low) - above(high)  # clip(Z) = low + (Z − low)⁺ − (Z − high)⁺
 
 
 class _Measured:
@@ -150,7 +146,7 @@ class NormalSpeeds(_Normal, _Stationary):
 
     def __post_init__(self) -> None:
         keep(self, mean=per_channel(self.mean, "mean utility", 0.0, 1e6))
-        self._require_spread()
+        check_numbers("[0, inf)", spread=self.spread)
 
     def means(self, slots: Ints) -> Floats:
         return self.mean
@@ -175,6 +171,7 @@ class BernoulliSpeeds(_Stationary):
         return (rng.random((slots, self.size)) < self.mean).astype(np.float64)
 
     def clipped_mean(self, slot: int, low: Floats, high: Floats) -> Floats:
+        # Z is 0 or 1, so clip(Z) is one of two numbers.
         zero, one = np.clip(0.0, low, high), np.clip(1.0, low, high)
         return np.asarray(zero + self.mean * (one - zero))
 
@@ -188,8 +185,7 @@ class BetaSpeeds(_Stationary):
 
     def __post_init__(self) -> None:
         keep(self, mean=per_channel(self.mean, "mean utility", 1e-9, 1 - 1e-9))
-        if not (np.isfinite(self.concentration) and self.concentration > 0):
-            raise ScenarioError(f"concentration is {self.concentration}; it must be positive")
+        check_numbers("(0, inf)", concentration=self.concentration)
 
     def reach(self) -> tuple[Floats, Floats]:
         return np.zeros(self.size), np.ones(self.size)
@@ -266,7 +262,7 @@ class PiecewiseSpeeds(_Normal):
             )
         for piece, means in enumerate(levels):
             per_channel(means, f"mean utility in piece {piece}", 0.0, 1e6)
-        self._require_spread()
+        check_numbers("[0, inf)", spread=self.spread)
         if begins.shape != levels.shape[:1] or begins[0] != 0 or (np.diff(begins) <= 0).any():
             raise ScenarioError(
                 f"pieces must begin at increasing slots, the first at 0; got {begins.tolist()} for "
@@ -310,12 +306,9 @@ class WavingSpeeds(_Normal):
         phase = np.array(self.phase, dtype=np.float64, ndmin=1)
         if mean.shape != phase.shape or not np.isfinite(phase).all():
             raise ScenarioError(f"each of {mean.size} channels needs a finite phase; got {phase}")
-        self._require_spread()
-        if not 0 <= self.amplitude <= 1 or self.period < 1:
-            raise ScenarioError(
-                f"amplitude must lie in [0, 1] and period be a slot or more; got {self.amplitude} "
-                f"and {self.period}"
-            )
+        check_numbers("[0, inf)", spread=self.spread)
+        check_numbers("[0, 1]", amplitude=self.amplitude)
+        check_numbers("[1, inf)", period=self.period)
         keep(self, mean=mean, phase=phase)
 
     def reach(self) -> tuple[Floats, Floats]:

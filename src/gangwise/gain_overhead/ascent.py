@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints, read_only
-from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.arrays import Floats, Ints, check_numbers, read_only
+from gangwise.core.errors import UnknownName
 from gangwise.gain_overhead import kernels
 from gangwise.gain_overhead.kernels import ascend, gradient, overhead_prices
 from gangwise.gain_overhead.problem import GainOverheadProblem
@@ -49,7 +49,7 @@ class Ascent:
         self.price = np.zeros_like(self.total)
         arrays = problem.requests, self.upper, problem.cluster.capacity, self.starts
         self.layout = tuple(map(read_only, kernels.Layout(*arrays, self.job_type)))
-        self._one = np.ones_like(problem.cluster.capacity)
+        self._one = np.ones_like(problem.cluster.capacity)  # the same unit of step everywhere
         index, fixed = np.zeros((2, problem.L), dtype=np.int64)
         self._space = index, fixed, *np.zeros((2, problem.L))
 
@@ -81,7 +81,7 @@ class Ascent:
         """Gradient ∇q of OGASched (9), k* of OGASched (10), x_l = ``weight``; its squared norm."""
         p = self.problem
         prices = self.total, read_only(p.overhead), read_only(active), float(smoothing), self.price
-        overhead_prices(*prices)
+        overhead_prices(*prices)  # β at k*, or its softmax
         squared: float = gradient(
             self.y.ravel(),
             read_only(weight),
@@ -109,7 +109,7 @@ def channels_of(problem: GainOverheadProblem, active: Ints) -> Ints | None:
     A log with many ports has few of them busy in a slot.
     """
     e = np.flatnonzero(active[problem.channels.job_type])
-    few = 2 * e.size < len(problem.channels) and not problem.own_index.size
+    few = 2 * e.size < len(problem.channels) and not problem.own_index.size  # own ones go by place
     return e if few else None
 
 
@@ -150,7 +150,7 @@ def project_as_printed(problem: GainOverheadProblem, z: Floats) -> Floats:
     0), not (4, 4, 1)).
     """
     y = np.empty(problem.shape)
-    order, work = np.empty(problem.L, dtype=np.int64), np.empty((3, problem.L))
+    order, work = np.empty(problem.L, dtype=np.int64), np.empty((3, problem.L))  # work space
     z = np.ascontiguousarray(z, dtype=np.float64)
     kernels.project_as_printed(z, problem.layout, y, order, work)
     return y
@@ -171,6 +171,7 @@ def diameter(problem: GainOverheadProblem, as_printed: bool = False) -> float:
 
 def gradient_bound(problem: GainOverheadProblem) -> float:
     """Gradient bound of OGASched (22): no ∇q has a larger norm."""
+    # Per channel: K slopes of at most ϖ, and β once, at k*; (f' − β)² ≤ f'² + β² as both are ≥ 0.
     steepest = problem.utilities.bound().max(axis=1)[problem.channels.server]
     K = problem.shape[1]
     return math.sqrt(float((problem.overhead.max() ** 2 + K * steepest**2).sum()))
@@ -180,14 +181,11 @@ def gradient_bound(problem: GainOverheadProblem) -> float:
 class Step:
     """Step size: a rule for η_t.
 
-    Parameters
-    ----------
-    rule : {"adagrad-norm", "decay", "theoretical"}
-        AdaGrad-norm, η_t = scale · D / √(2 Σ_{s ≤ t} ‖∇q(s)‖²), has nothing to tune and needs no
-        horizon; with scale 1 the regret against any fixed decision is at most
-        √2 · D · √(Σ ‖∇q‖²), whatever the arrivals. ``decay``, η_t = eta · decay^t, is that of the
-        experiments of OGASched §4 (Table 1). ``theoretical``, η_t = diam(Y) / (‖∇q(t)‖ √T), is
-        OGASched (26); it needs the horizon T in advance.
+    AdaGrad-norm, η_t = scale · D / √(2 Σ_{s ≤ t} ‖∇q(s)‖²), has nothing to tune and needs no
+    horizon; with scale 1 the regret against any fixed decision is at most √2 · D · √(Σ ‖∇q‖²),
+    whatever the arrivals. ``decay``, η_t = eta · decay^t, is that of the experiments of OGASched §4
+    (Table 1). ``theoretical``, η_t = diam(Y) / (‖∇q(t)‖ √T), is OGASched (26); it needs the horizon
+    T in advance.
     """
 
     rule: str = "adagrad-norm"
@@ -200,11 +198,8 @@ class Step:
         known = ["adagrad-norm", "decay", "theoretical"]
         if self.rule not in known:
             raise UnknownName("step rule", self.rule, known)
-        if not all(number > 0 for number in (self.scale, self.eta, self.decay, self.horizon)):
-            raise ScenarioError(
-                f"scale, eta, decay and horizon must be positive; got {self.scale}, {self.eta}, "
-                f"{self.decay}, {self.horizon}"
-            )
+        for name in ("scale", "eta", "decay", "horizon"):
+            check_numbers("(0, inf)", **{name: getattr(self, name)})
 
     def start(self, problem: GainOverheadProblem) -> None:
         """Measure the diameter, OGASched (25), and forget the gradients."""

@@ -14,45 +14,37 @@ and keeps no memory, so it is what a learning policy must beat.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints, read_only
+from gangwise.core.arrays import Floats, Ints, check_numbers, read_only
 from gangwise.core.contracts import PolicyBase
-from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.errors import UnknownName
 from gangwise.gain_overhead import kernels
 from gangwise.gain_overhead.ascent import Ascent, channels_of
 from gangwise.gain_overhead.environment import Observation
 from gangwise.gain_overhead.problem import GainOverheadProblem
 
 
-@dataclass(eq=False)
 class ListScheduling:
-    """List scheduling: hands out whole requests, as far as they fit, job type by job type.
+    """List scheduling: hands out whole requests, as far as they fit, job type by job type."""
 
-    ``of_job_type`` [E] lists the channels by job type, ``first`` [L + 1] where each begins.
-    """
-
-    problem: GainOverheadProblem
-    of_job_type: Ints = field(init=False)
-    first: Ints = field(init=False)
-
-    def __post_init__(self) -> None:
-        channels, capacity = self.problem.channels, self.problem.cluster.capacity
-        self.of_job_type = np.argsort(channels.job_type, kind="stable")
-        self.first = np.searchsorted(
-            channels.job_type[self.of_job_type], np.arange(self.problem.L + 1)
-        )
+    def __init__(self, problem: GainOverheadProblem):
+        self.problem = problem
+        channels, capacity = problem.channels, problem.cluster.capacity
+        # Channels listed by job type, and where each job type begins.
+        of_job_type = np.argsort(channels.job_type, kind="stable")
+        first = np.searchsorted(channels.job_type[of_job_type], np.arange(problem.L + 1))
         largest = np.maximum(capacity.max(axis=0), np.finfo(float).tiny)
         self._size = (capacity / largest).sum(axis=1)
         self._left = np.empty_like(capacity)
         self._space = np.empty(len(capacity)), np.empty(len(channels), dtype=np.int64)
         # A copy, to be written like the others: a pickle keeps no array from being written, and for
         # another kind kernels are compiled anew.
-        self._lists = channels.server.copy(), self.of_job_type, self.first
-        self._y = np.empty(self.problem.shape)
+        self._lists = channels.server.copy(), of_job_type, first
+        self._y = np.empty(problem.shape)
 
     def _empty(self) -> None:
         np.copyto(self._left, self.problem.cluster.capacity)
@@ -178,7 +170,7 @@ class Fairness(PolicyBase):
         x = observation.arrived
         weight = np.ones(self._problem.L) if self.share == "all" else x.astype(np.float64)
         y = proportional_shares(self._problem, weight, self._y)
-        if self.share == "all":
+        if self.share == "all":  # what absent job types would have had stays idle
             y *= x[self._problem.channels.job_type, None]
         return y
 
@@ -248,6 +240,7 @@ def marginal_greedy(
     if start is not None:
         held = start[some] * arrivals[job_type, None]
     state = Ascent(problem, held, e)
+    # In rounds, since what a job gets on one server changes what its overhead costs on all others.
     used = np.zeros_like(problem.cluster.capacity)
     np.add.at(used, server, state.y)
     left = np.maximum(problem.cluster.capacity - used, 0.0)
@@ -259,7 +252,7 @@ def marginal_greedy(
         given = kernels.greedy_round(
             state.y, state.gradient, read_only(arrivals), quantum, state.layout, left, state.total
         )
-        if given == 0.0:
+        if given == 0.0:  # no job gains from one device more: nor will it in the next round
             break
     if e is None:
         return state.y
@@ -286,11 +279,8 @@ class Greedy(PolicyBase):
     family = "gain_overhead"
 
     def __post_init__(self) -> None:
-        if self.rounds < 1 or self.smoothing < 0:
-            raise ScenarioError(
-                f"rounds must be positive and smoothing not negative; got {self.rounds}, "
-                f"{self.smoothing}"
-            )
+        check_numbers("[1, inf)", rounds=self.rounds)
+        check_numbers("[0, inf)", smoothing=self.smoothing)
 
     def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
         self._problem = problem

@@ -57,7 +57,7 @@ def overhead_prices(
             if beta[k] * total[l, k] > largest:
                 largest, dominant = beta[k] * total[l, k], k
         if smoothing > 0.0 and largest > 0.0:
-            whole = 0.0
+            whole = 0.0  # of the softmax; its largest term is 1, so nothing overflows
             for k in range(K):
                 weight = math.exp((beta[k] * total[l, k] / largest - 1.0) / smoothing)
                 price[l, k] = weight
@@ -96,7 +96,7 @@ def gradient(
     squared = 0.0
     for e in range(job_type.size):
         l = job_type[e]
-        w = weight[l]
+        w = weight[l]  # x_l: an absent job type earns nothing, and its gradient is zero
         for k in range(K):
             g = w * (out[e * K + k] - price[l, k])
             out[e * K + k] = g
@@ -109,6 +109,7 @@ def curvature(y: Floats, terms: Floats, out: Floats) -> None:
     """Curvature f'' of OGASched (27) into ``out`` [E K], 0 for your own utilities; all flat."""
     c1, c2, c3, shift = terms[1], terms[2], terms[3], terms[4]
     for i in range(y.size):
+        # d/dy of c1 u + c2 u² + c3 √u with du/dy = −u².
         u = 1.0 / (y[i] + shift[i])
         out[i] = -u * u * (c1[i] + 2.0 * c2[i] * u + 0.5 * c3[i] / math.sqrt(u))
 
@@ -148,9 +149,10 @@ def evaluate(
                 l = job_type[e]
                 v = y[e, k]
                 most = requests[l, k]
+                # Negated, so that NaN is refused as well.
                 if not (v >= -tolerance and v <= most + tolerance * (1.0 + most)):
                     return int(1 + e * K + k)
-                everything += v
+                everything += v  # absent jobs take capacity, too; only gain asks who arrived
                 total[l, k] += v
                 if arrived[l] != 0:
                     held += v
@@ -164,14 +166,14 @@ def evaluate(
                         gain += a * (math.sqrt(v + 1.0) - 1.0)
             if everything > c + tolerance * (1.0 + c):
                 return int(-(1 + r * K + k))
-            if c > 0.0:
+            if c > 0.0:  # a device type that the server lacks has no utilisation
                 used += held / c
                 blocks += 1
     overhead = 0.0
     for l in range(L):
         if arrived[l] != 0:
             largest = 0.0
-            for k in range(K):
+            for k in range(K):  # the dominant device type alone, OGASched (5)
                 largest = max(largest, beta[k] * total[l, k])
             overhead += largest
     result[0] = gain
@@ -189,6 +191,7 @@ def _between_breakpoints(z: Floats, a: Floats, n: int, c: float, held: float) ->
     low, high = 0.0, math.inf
     above, below = held, 0.0  # the sums at low and high
     for j in range(n):
+        # Entry j leaves 0 at τ = z and reaches its bound a at τ = z − a.
         upper_end, lower_end = max(z[j], 0.0), max(z[j] - a[j], 0.0)
         at_upper, at_lower = 0.0, 0.0
         for i in range(n):
@@ -202,6 +205,7 @@ def _between_breakpoints(z: Floats, a: Floats, n: int, c: float, held: float) ->
             closer = (whole < c) & (tau < high)
             high = tau if closer else high
             below = whole if closer else below
+    # Between the two the sum is linear, so one interpolation is exact.
     return low + (above - c) * (high - low) / (above - below) if above > c else low
 
 
@@ -214,7 +218,7 @@ def threshold_by_fixing(z: Floats, a: Floats, n: int, c: float, fixed: Ints) -> 
     free, rest, whole, tau = n, c, 0.0, 0.0
     for i in range(n):
         fixed[i] = 0
-        whole += z[i]
+        whole += z[i]  # of the free entries; ``rest`` is the capacity that is left for them
     while free > 0:
         tau = (whole - rest) / free  # as if no bound held any of the free entries
         above, below = 0.0, 0.0
@@ -222,7 +226,7 @@ def threshold_by_fixing(z: Floats, a: Floats, n: int, c: float, fixed: Ints) -> 
             if fixed[i] == 0:
                 below += max(tau - z[i], 0.0)
                 above += max(z[i] - tau - a[i], 0.0)
-        if above == 0.0 and below == 0.0:
+        if above == 0.0 and below == 0.0:  # no bound is broken: the KKT conditions hold
             break
         # The side that is violated more stays violated at the final τ: fix it for good.
         for i in range(n):
@@ -268,7 +272,7 @@ def ascend(
             if active[job_type[e]] != 0:
                 index[n] = e
                 n += 1
-        if n == 1:  # the capacity is in the upper bound
+        if n == 1:  # alone, a job is bounded by min(a, c), and ``upper`` has the capacity in it
             e = index[0]
             l = job_type[e]
             for k in range(K):
@@ -285,7 +289,7 @@ def ascend(
                 v0 = min(max(z0, 0.0), upper[e, k])
                 v1 = min(max(z1, 0.0), upper[f, k])
                 on = min(max(0.5 * (z0 - z1 + c), max(0.0, c - upper[f, k])), upper[e, k])
-                over = v0 + v1 > c
+                over = v0 + v1 > c  # both clips are cheaper than a branch that is hard to predict
                 v0 = on if over else v0
                 v1 = c - on if over else v1
                 y[e, k] = v0
@@ -300,9 +304,9 @@ def ascend(
                     z[i] = y[e, k] + step * scale[r, k] * g[e, k]
                     a[i] = upper[e, k]
                     held += min(max(z[i], 0.0), a[i])
-                tau = 0.0
+                tau = 0.0  # spare capacity: ρ = 0 by complementary slackness
                 if held > capacity[r, k]:
-                    if n <= 8:
+                    if n <= 8:  # up to here n² steps without a branch are the faster ones
                         tau = _between_breakpoints(z, a, n, capacity[r, k], held)
                     else:
                         tau = threshold_by_fixing(z, a, n, capacity[r, k], fixed)
@@ -348,6 +352,7 @@ def _project_block_as_printed(z: Floats, a: Floats, c: float, order: Ints, y: Fl
             last = negative
         for i in range(saturated):
             y[order[i]] = a[order[i]]
+        # As printed, no entry but the first may join B¹, whoever exceeds its request.
         if saturated == 0 and n > 0 and y[order[0]] > a[order[0]]:
             saturated = 1
         else:
@@ -395,6 +400,7 @@ def share_proportionally(weight: Floats, shares: Floats, layout: Any, y: Floats)
             for e in range(starts[r], starts[r + 1]):
                 l = job_type[e]
                 part = weight[l] * shares[l, k]
+                # ``upper`` may cut a share; what it cuts off is not handed on.
                 y[e, k] = min(upper[e, k], capacity[r, k] * part / whole) if part > 0.0 else 0.0
 
 
@@ -429,7 +435,7 @@ def fill_progressively(
                 if rises[i] != 0 and most[first + i] - level < step:
                     step, event = most[first + i] - level, i
             for k in range(K):
-                speed = 0.0
+                speed = 0.0  # devices per unit of dominant share
                 for i in range(n):
                     if rises[i] != 0:
                         speed += upper[first + i, k] / most[first + i]
@@ -443,10 +449,10 @@ def fill_progressively(
                             v = step * upper[first + i, k] / most[first + i]
                             y[first + i, k] = min(y[first + i, k] + v, upper[first + i, k])
                             left[k] = max(left[k] - v, 0.0)
-            if event < n:
+            if event < n:  # it has all of its demand
                 rises[event] = 0
                 rising -= 1
-            else:
+            else:  # exactly nothing, or rounding would let it run out once more
                 left[event - n] = 0.0
             if bundles:  # whatever the event was: a device type may run out as a job is complete
                 for k in range(K):
@@ -498,7 +504,7 @@ def list_schedule_in_turns(
     server, of_job_type, first = lists
     score, taken = space
     K = capacity.shape[1]
-    waiting = 0
+    waiting = 0  # channels that have not had their turn
     for i in range(order.size):
         waiting += first[order[i] + 1] - first[order[i]]
     while waiting > 0:
@@ -556,6 +562,7 @@ def greedy_round(
                     break
                 room = upper[best, k] - y[best, k]
                 v = min(budget, room)
+                # Exactly the bound, not a rounding error below it, so that the job is done here.
                 y[best, k] = upper[best, k] if v == room else y[best, k] + v
                 total[job_type[best], k] += v
                 budget -= v

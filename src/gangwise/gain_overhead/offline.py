@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -88,7 +88,7 @@ def back_substitute(
     K = diagonal.shape[1]
     for r in range(starts.shape[0] - 1):
         for k in range(K):
-            whole = 0.0
+            whole = 0.0  # 1ᵀ D⁻¹ (g − Bᵀ q), which Sherman-Morrison takes a part of off again
             for e in range(starts[r], starts[r + 1]):
                 if used[e, k] != 0:
                     v = (g[e, k] - q[k, position[job_type[e]]]) / diagonal[e, k]
@@ -125,7 +125,7 @@ def best_response(g: Floats, upper: Floats, capacity: Floats, starts: Ints, orde
                         i -= 1
                     order[i] = e
                     n += 1
-            left = capacity[r, k]
+            left = capacity[r, k]  # the greedy is optimal, for a device is a device to all of them
             for i in range(n):
                 v = min(left, upper[order[i], k])
                 best += g[order[i], k] * v
@@ -190,6 +190,7 @@ def solve(
     largest = float(n.max(initial=0.0))
     if not ((n > 0)[problem.channels.job_type, None] & (problem.upper > 0)).any():
         return Solution(np.zeros(problem.shape), 0.0, 0.0, 0)
+    # Weights of a long run are in the thousands; scaled, one tolerance serves all.
     programme = _Programme(problem, n / largest)
     best, bound = programme.certificate()
     decision, worse, count = programme.y.copy(), 0, 0
@@ -197,7 +198,7 @@ def solve(
         count += 1
         if not programme.newton():
             break
-        if programme.surrogate > 0.01 * (1.0 + abs(best)):
+        if programme.surrogate > 0.01 * (1.0 + abs(best)):  # too early for a certificate to be good
             continue
         value, above = programme.certificate()
         worse = 0 if value > best or above < bound else worse + 1
@@ -231,8 +232,10 @@ class _Programme:
         crowd = np.zeros((R, K))
         np.add.at(crowd, server, used.astype(np.float64))
         fair = problem.cluster.capacity[server] / np.maximum(crowd[server], 1.0)
+        # Half of a fair share: strictly inside, as an interior point must be.
         self.y = np.where(used, 0.5 * np.minimum(problem.upper, fair), 0.0)
         self.crowded = crowd > 0
+        # u_l bounds the overhead from above, with some room.
         u = 1.1 * (self.beta * self._by_job_type(self.y)).max(axis=1) + 1e-3
         self._zero_price = np.zeros((problem.L, K))
         self._g, self._h, self._dy = (np.zeros(problem.shape) for _ in range(3))
@@ -250,6 +253,7 @@ class _Programme:
         self.lam = np.where(used, tau / self.y_slack, 0.0)
         self.mu = np.where(used, tau / self.a_slack, 0.0)
         self.rho = np.where(self.crowded, tau / self.c_slack, 0.0)
+        # Σ_k ω_lk = n_l holds from the start, and every step keeps it.
         self.omega = np.repeat(weight[self.rows, None] / K, K, axis=1)
         self.constraints = 2 * int(used.sum()) + int(self.crowded.sum()) + self.t.size
         self.surrogate = np.inf
@@ -352,7 +356,7 @@ class _Programme:
         n, K, t = self.rows.size, self.beta.size, self.t
         matrix, vector = np.zeros((K, n, n)), np.zeros((K, n))
         schur_complements(diagonal, kappa, g, self._places, self._phi, matrix, vector)
-        W = self.omega / t
+        W = self.omega / t  # from linearising ω t = τ
         # x_k = q_k / β_k solves (β² N_k + diag(1/W_k)) x_k + Δu = β p_k with Σ_k x_k = -h. One
         # pivoted factorisation keeps the second equation exact where the first is ill-conditioned
         # (linear utilities on full servers); eliminating Δu by inverses does not.
@@ -371,7 +375,7 @@ class _Programme:
         return x[n * K :], self.beta[:, None] * x[: n * K].reshape(K, n)
 
     def value(self) -> float:
-        return float(self.weight @ reward_by_job_type(self.problem, self.y))
+        return float(self.weight @ self.problem.by_job_type(self.y))
 
     def certificate(self) -> tuple[float, float]:
         """Certificate: the objective of y, and an upper bound on every decision's objective."""
@@ -400,26 +404,6 @@ def _longest(moves: tuple[tuple[Floats, Floats], ...]) -> float:
     return min(1.0, 0.99 / shrink) if shrink > 0 else 1.0
 
 
-def reward_by_job_type(problem: GainOverheadProblem, y: Floats) -> Floats:
-    """Reward of each job type, q_l(1, y) of OGASched (5), shape [L]."""
-    job_type, server = problem.channels.job_type, problem.channels.server
-    values = problem.utilities.each(
-        "value", y, problem.utilities.kind[server], problem.utilities.alpha[server]
-    )
-    total = np.zeros_like(problem.requests)
-    np.add.at(total, job_type, y)
-    gain = np.bincount(job_type, values.sum(axis=1), minlength=problem.L)
-    return np.asarray(gain - (problem.overhead * total).max(axis=1))
-
-
-class _Solved(Protocol):
-    @property
-    def value(self) -> float: ...
-
-    @property
-    def gap(self) -> float: ...
-
-
 def best_fixed(
     problem: GainOverheadProblem, arrivals: Ints, sample: int | None = None
 ) -> Comparator:
@@ -430,7 +414,7 @@ def best_fixed(
     """
     # Rewards of a fixed decision add up: Σ_t q(x(t), y) = Σ_l n_l q_l(1, y).
     solution = solve(problem, arrivals.sum(axis=0))
-    each = reward_by_job_type(problem, solution.decision)
+    each = problem.by_job_type(solution.decision)
     slots = np.arange(len(arrivals))
     bounds = {"theorem-1": regret_bound(problem, len(arrivals))}
     return Comparator("best_fixed", slots, arrivals @ each, solution.gap, bounds)
@@ -461,12 +445,12 @@ best_fixed_in_run, per_slot_optimum_in_run = in_run(best_fixed), in_run(per_slot
 
 
 def optimum_of_each_slot(
-    arrivals: Ints, sample: int | None, solve: Callable[[Ints], _Solved]
+    arrivals: Ints, sample: int | None, solve: Callable[[Ints], Any]
 ) -> Comparator:
     """``per_slot_optimum`` of any problem whose slots do not hang together.
 
-    ``solve`` finds the optimum for the arrivals of a slot [L]; it is called once for each different
-    pattern among the ``sample`` evenly spaced slots of ``arrivals`` [T, L].
+    ``solve`` finds ``value`` and ``gap`` for the arrivals of a slot [L]; it is called once for each
+    different pattern among the ``sample`` evenly spaced slots of ``arrivals`` [T, L].
     """
     slots = evenly_spaced(len(arrivals), sample)
     # Slots with the same arrivals share one programme.

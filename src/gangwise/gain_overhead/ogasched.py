@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Floats, Ints, check_numbers
 from gangwise.core.contracts import PolicyBase
-from gangwise.core.errors import ScenarioError
 from gangwise.gain_overhead.ascent import Ascent, Step, project, project_as_printed
 from gangwise.gain_overhead.baselines import marginal_greedy, proportional_shares
 from gangwise.gain_overhead.environment import Feedback, Observation
@@ -68,20 +67,20 @@ class OGASchedReserve(PolicyBase):
             return self._ascent.y
         problem, x = self._ascent.problem, observation.arrivals
         filled = marginal_greedy(problem, x, self._ascent.y)
-        held = self._ascent.y * x[problem.channels.job_type, None]
+        held = self._ascent.y * x[problem.channels.job_type, None]  # without leftovers
         # A part handed out at a positive marginal reward may still overshoot where that turns.
         better = problem.reward(x, filled).reward >= problem.reward(x, held).reward
         return filled if better else held
 
     def learn(self, feedback: Sequence[Feedback]) -> None:
-        """y(t+1) = Π(y(t) + η_t ∇q(x(t), y(t))), OGASched (11), for every slot heard of.
+        """y(t+1) = Π(y(t) + η_t ∇q(x(t), y(t))), OGASched (11), for every slot that feedback is of.
 
-        Arrivals that come late are climbed where y is by then: they tell the reward of every
-        decision, so nothing has to be kept of the one that was played.
+        Arrivals that come late are climbed where y is by then: they determine the
+        reward of every decision, so nothing has to be kept of the one that was played.
         """
-        for told in feedback:
-            squared = self._ascent.slope(told.arrivals.astype(np.float64), self._everyone)
-            self._ascent.climb(self._step.size(told.slot, squared), self._everyone)
+        for each in feedback:
+            squared = self._ascent.slope(each.arrivals.astype(np.float64), self._everyone)
+            self._ascent.climb(self._step.size(each.slot, squared), self._everyone)
 
 
 @dataclass
@@ -125,11 +124,9 @@ class OGASchedReact(PolicyBase):
     family = "gain_overhead"
 
     def __post_init__(self) -> None:
-        if not (self.steps >= 1 and self.fraction > 0 and self.shrink >= 0 and self.smoothing >= 0):
-            raise ScenarioError(
-                "steps and fraction must be positive, shrink and smoothing not negative; got "
-                f"{self.steps}, {self.fraction}, {self.shrink}, {self.smoothing}"
-            )
+        check_numbers("[1, inf)", steps=self.steps)
+        check_numbers("(0, inf)", fraction=self.fraction)
+        check_numbers("[0, inf)", shrink=self.shrink, smoothing=self.smoothing)
         self._step: Step | None = None
         if self.rule != "capacity":
             self._step = Step(self.rule, self.scale, self.eta, self.decay, self.horizon)
@@ -139,7 +136,7 @@ class OGASchedReact(PolicyBase):
         self._first = self._ascent.y.copy()
         self._charge = problem.moving if self.memory and self.hold else 0.0
         self._last, self._here = self._first, np.zeros(problem.L, dtype=np.int64)
-        self._stayed, self._came = 1, 1
+        self._stayed, self._came = 1, 1  # slots of jobs, and jobs, seen so far
         self._capacity = problem.cluster.capacity
         if self._step is not None:
             self._step.start(problem)
@@ -151,7 +148,7 @@ class OGASchedReact(PolicyBase):
             self._ascent.begin(self._first)
         self._stayed += int(x.sum())
         self._came += int((x > self._here).sum())
-        ascent = self._ascent.among(x)
+        ascent = self._ascent.among(x)  # absent job types keep their values, and use no capacity
         for i in range(self.steps):
             squared = ascent.slope(weight, x, self.smoothing)
             if self._charge > 0:
@@ -160,7 +157,7 @@ class OGASchedReact(PolicyBase):
                 ascent.climb(self.fraction / (1.0 + self.shrink * i), x, self._capacity)
             else:
                 ascent.climb(self._step.size(observation.slot, squared), x)
-        self._ascent.accept(ascent, x)
+        self._ascent.accept(ascent, x)  # the start of the next slot's climb: what was learned
         y = np.where(x[self._ascent.problem.channels.job_type, None] != 0, self._ascent.y, 0.0)
         self._last, self._here = y, x
         return y
@@ -176,7 +173,9 @@ class OGASchedReact(PolicyBase):
             stayed, last = stayed[ascent.channels], last[ascent.channels]
         e = np.flatnonzero(stayed)
         g, y, held = ascent.gradient[e], ascent.y[e], last[e]
+        # A move is paid once and kept for as long as jobs stay, stayed / came slots on average.
         more = g - self._charge * self._came / self._stayed
+        # At the kink: up if even that pays, down if holding loses, else stay.
         at = np.maximum(more, 0.0) + np.minimum(g, 0.0)
         ascent.gradient[e] = np.where(y > held, more, np.where(y < held, g, at))
 
@@ -211,11 +210,11 @@ class OGASchedAsPrinted(PolicyBase):
     def learn(self, feedback: Sequence[Feedback]) -> None:
         """Steps 4–31 of OGASched Algorithm 1."""
         problem = self._ascent.problem
-        for told in feedback:
-            squared = self._ascent.slope(told.arrivals.astype(np.float64), self._everyone)
-            step = self._step.size(told.slot, squared)
+        for each in feedback:
+            squared = self._ascent.slope(each.arrivals.astype(np.float64), self._everyone)
+            step = self._step.size(each.slot, squared)
             z = self._ascent.y + step * self._ascent.gradient
-            self._ascent = Ascent(problem, project_as_printed(problem, z))
+            self._ascent = Ascent(problem, project_as_printed(problem, z))  # not feasible, maybe
         if feedback:
             state, self._played = self._ascent.y, project(problem, self._ascent.y)
             changed = np.abs(self._played - state) > 1e-9 * (1.0 + np.abs(state))

@@ -30,6 +30,7 @@ from gangwise.core.arrays import (
     Ints,
     check_amount,
     check_names,
+    check_numbers,
     first,
     frozen,
     keep,
@@ -204,7 +205,7 @@ TOLERANCE = 1e-9
 
 
 class Reward(NamedTuple):
-    """Reward of one slot, OGASched (5), taken apart."""
+    """Reward of one slot, OGASched (5), and the gain and overhead that it is the difference of."""
 
     reward: float
     gain: float
@@ -263,8 +264,7 @@ class GainOverheadProblem:
     moving: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.moving) and self.moving >= 0):
-            raise ScenarioError(f"the charge for moving is {self.moving}; it must be zero or more")
+        check_numbers("[0, inf)", moving=self.moving)
         requests = frozen(self.requests)
         R, K = self.cluster.capacity.shape
         if requests.ndim != 2 or requests.shape[1] != K or not len(requests):
@@ -345,16 +345,9 @@ class GainOverheadProblem:
         return self.utilities.each(what, np.maximum(y.ravel()[self.own_index], 0.0), kind, alpha)
 
     def reward(self, arrived: npt.ArrayLike, decision: Floats, slot: int | None = None) -> Reward:
-        """Reward of a decision, OGASched (5), with the separable gain of OGASched (7).
+        """Reward of a decision [E, K], OGASched (5), with the separable gain of OGASched (7).
 
-        Parameters
-        ----------
-        arrived : array of shape [L]
-            x_l: 1 where a job arrived.
-        decision : ndarray of shape [E, K]
-            Devices given to each channel.
-        slot : int, optional
-            Named in errors.
+        ``arrived`` [L] is x_l: 1 where a job arrived.
 
         Raises
         ------
@@ -387,6 +380,12 @@ class GainOverheadProblem:
             gain += float(self.own("value", y)[counted].sum())
         return Reward(gain - float(result[1]), gain, float(result[1]), float(result[2]))
 
+    def by_job_type(self, decision: Floats) -> Floats:
+        """Reward of each job type, were it to arrive, q_l(1, y) of OGASched (5), shape [L]."""
+        given = self.channels, self.utilities, self.overhead, decision
+        gain, overhead = gain_and_overhead(*given)
+        return gain - overhead
+
     def moved(self, stayed: npt.ArrayLike, before: Floats, decision: Floats) -> float:
         """Devices that jobs that ``stayed`` [L] get and did not hold before, Σ (y(t) − y(t−1))⁺."""
         here = np.asarray(stayed)[self.channels.job_type] != 0
@@ -417,6 +416,19 @@ class GainOverheadProblem:
         full = np.zeros((L, R, self.shape[1]))
         full[self.channels.job_type, self.channels.server] = decision
         return full
+
+
+def gain_and_overhead(
+    channels: Channels, utilities: Utilities, overhead: Floats, y: Floats
+) -> tuple[Floats, Floats]:
+    """Gain and overhead of each job type that holds y [E, K], OGASched (5); two arrays [L]."""
+    e = np.flatnonzero(y.any(axis=1))
+    job_type, server = channels.job_type[e], channels.server[e]
+    values = utilities.each("value", y[e], utilities.kind[server], utilities.alpha[server])
+    total = np.zeros((channels.shape[0], y.shape[1]))
+    np.add.at(total, job_type, y[e])
+    gain = np.bincount(job_type, values.sum(axis=1), minlength=len(total)).astype(np.float64)
+    return gain, (overhead * total).max(axis=1)
 
 
 def _at(slot: int | None) -> str:

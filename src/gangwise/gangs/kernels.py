@@ -16,7 +16,7 @@ from gangwise.core.jit import kernel
 
 
 class GangArrays(NamedTuple):
-    """Gang problem as the kernels want it."""
+    """Gang problem as the kernels want it: arrays that never change."""
 
     job_type: Ints  # [Q] of each task
     first: Ints  # [L + 1] tasks of job type l are first[l] … first[l + 1] - 1
@@ -78,7 +78,7 @@ def clear(g: GangArrays, h: Allocation, l: int) -> None:
 def fits(g: GangArrays, h: Allocation, q: int, e: int) -> bool:
     """Whether a task fits in what its server has left (with room for rounding errors)."""
     r = g.server[e]
-    for k in range(g.beta.size):
+    for k in range(g.beta.size):  # what was taken off and put back leaves some rounding behind
         if g.request[q, k] > h.left[r, k] + 1e-11 * (1.0 + g.capacity[r, k]):
             return False
     return True
@@ -109,7 +109,7 @@ def job_reward(g: GangArrays, h: Allocation, l: int) -> float:
         e = h.channel[q]
         if e < 0:
             continue
-        seen = False
+        seen = False  # the table has the gain of all tasks on a channel: count it once
         for other in range(g.first[l], q):
             seen = seen or h.channel[other] == e
         if not seen:
@@ -187,6 +187,7 @@ def list_schedule(
                     e = best_server(g, h, q, sign, filled, preference)
                     if e >= 0:
                         put(g, h, q, e)
+            # The job furthest from its minimum; of several the last in the turn.
             worst, furthest = -1, 1.0
             for i in range(begin, ends[turn]):
                 l = g.job_type[order[i]]
@@ -195,7 +196,7 @@ def list_schedule(
                     worst, furthest = l, share
             if worst < 0:
                 break
-            rolled_back[worst] = True
+            rolled_back[worst] = True  # for good, so that the loop ends after at most L rounds
             clear(g, h, worst)
         begin = ends[turn]
 
@@ -212,7 +213,7 @@ def first_in_queue(g: GangArrays, h: Allocation, done: Bools, priority: Ints, to
         for k in range(total.size):
             if total[k] > 0.0:
                 share = max(share, h.total[l, k] / total[k])
-        first = job < 0
+        first = job < 0  # strict comparisons below: of equals the one listed first stays
         if not first and ready != job_ready:
             first = not ready
         elif not first and priority[l] != priority[job]:
@@ -248,7 +249,7 @@ def volcano_allocate(
                 break
             put(g, h, q, e)
             if h.placed[job] >= g.minimum[job]:
-                break
+                break  # ready: back into the queue, where jobs that are not go first
         if h.placed[job] < g.minimum[job]:
             clear(g, h, job)
             done[job] = True

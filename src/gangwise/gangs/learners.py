@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Floats, Ints, check_numbers
 from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.estimators import UCB1, Estimator, Mean, make_memory
@@ -46,11 +46,9 @@ class GangMeans(ChannelLearner[GangSpeedsProblem]):
     family = "fluctuating_speeds_gang"
 
     def __post_init__(self) -> None:
-        if self.solver not in ("auto", "exact", "fast") or self.passes < 0:
-            raise ScenarioError(
-                "solver is auto, exact or fast and passes not negative; got "
-                f"{self.solver!r} and {self.passes}"
-            )
+        if self.solver not in ("auto", "exact", "fast"):
+            raise ScenarioError(f"solver is {self.solver!r}; choose auto, exact or fast")
+        check_numbers("[0, inf)", passes=self.passes)
 
     def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
         super().start(problem, rng)
@@ -135,12 +133,9 @@ class GangESDP(GangMeans):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._make_estimator()
-        self._g = exploration(self.g)
-        if not (np.isfinite(self.kappa) and self.kappa >= 0 and 0 < self.alpha <= 1):
-            raise ScenarioError(
-                f"kappa must be zero or more and alpha lie in (0, 1]; got {self.kappa} and "
-                f"{self.alpha}"
-            )
+        exploration(self.g)  # raises for a name that there is not
+        check_numbers("[0, inf)", kappa=self.kappa)
+        check_numbers("(0, 1]", alpha=self.alpha)
 
     def _make_estimator(self) -> Estimator:
         self._memory = make_memory(self.memory, self.discount, self.window)
@@ -155,8 +150,9 @@ class GangESDP(GangMeans):
         """v̂_e and σ̂²_e(t), ESDP (9) and ESDP (10)."""
         value, _ = super().index(slot)
         counts, t = self._memory.counts, self._memory.horizon(slot + 1.0)
+        g = exploration(self.g)(t, self.alpha * self._none.size)
         uses = np.where(counts > 0, counts, 1.0)  # never used: as wide as after one observation
-        return value, self.kappa * self._g(t, self.alpha * self._none.size) / (2.0 * uses)
+        return value, self.kappa * g / (2.0 * uses)
 
 
 @dataclass
@@ -189,7 +185,7 @@ class GangBestFit(GangFirstFit):
         super().start(problem, rng)
         largest = np.maximum(problem.cluster.capacity.max(axis=0), np.finfo(float).tiny)
         share = (problem.task_requests / largest).max(axis=1)
-        self._rank = np.lexsort((-share, problem.task_job_type)).astype(np.int64)
+        self._rank = np.lexsort((-share, problem.task_job_type)).astype(np.int64)  # within each job
 
     def decide(self, observation: Observation) -> Ints:
         order, ends = job_by_job(self._problem, np.flatnonzero(observation.arrivals))

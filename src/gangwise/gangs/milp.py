@@ -61,7 +61,7 @@ class Objective(Protocol):
         """Rows that tie its own columns to z, with the tangents so far."""
 
     def worth(self, placement: Ints) -> float:
-        """The true objective of a placement."""
+        """The true objective of a placement, without tangents."""
 
     def limit(self) -> float:
         """A bound that no placement exceeds, whatever the room."""
@@ -141,12 +141,13 @@ class GangProgramme:
         p = self.problem
         best = np.full(p.Q, -1, dtype=np.int64) if start is None else start
         value, bound, rounds = objective.worth(best), objective.limit(), 0
+        # The start may be as good as the bound: then there is nothing to solve.
         if not np.any(arrived) or bound <= value:
             return GangSolution(best, value, max(bound, value), 0)
         deadline = time.monotonic() + time_limit
         while True:
             left = deadline - time.monotonic()
-            if left <= 0 and rounds:
+            if left <= 0 and rounds:  # one round in any case, for the sake of its bound
                 break
             rounds += 1
             placement, upper, whole = self._round(objective, arrived, left, tolerance / 2, nodes)
@@ -156,8 +157,10 @@ class GangProgramme:
             worth = objective.worth(placement)
             if worth > value:
                 best, value = placement, worth
+            # A round that its limits cut off ends the search as well.
             if bound - value <= tolerance * (1.0 + abs(value)) or not whole:
                 break
+            # No new tangent: the programme is exact where it stopped, and would say the same again.
             if not objective.refine(placement):
                 break
         return GangSolution(best, value, max(bound, value), rounds)
@@ -289,6 +292,7 @@ def attainable(requests: Floats, room: float) -> list[float]:
     """Some of the sums that subsets of the requests attain within the room, 0 among them."""
     sums = {0.0}
     for a in requests.tolist():
+        # Sums of all subsets of the requests so far, thinned out before they double too often.
         sums |= {s + a for s in sums if s + a <= room * (1 + 1e-12)}
         sums = set(_spread(sorted(sums), 64 * POINTS))
     return _spread(sorted(sums), POINTS)
@@ -324,6 +328,7 @@ class OptimisticSum:
     ):
         self.value, self.width, self._arrivals = value, width, arrivals
         self._programme, self._problem = programme, problem
+        # √Y of the start, or of one task on the widest channel where nothing is placed.
         self._touch = np.sqrt(float(width @ programme.problem.count(start)) or float(width.max()))
         self._points = [self._touch * f for f in FIRST_POINTS] if self._touch > 0 else []
 
@@ -360,6 +365,7 @@ class OptimisticSum:
         if not self._points:
             return False
         n = self._programme.problem.count(placement)
+        # Away from q = 0, where the tangent would be vertical.
         at = max(float(np.sqrt(self.width @ n)), 1e-9 * self._touch)
         if min(abs(at - q) for q in self._points) <= 1e-12 * at:
             return False
@@ -458,18 +464,11 @@ class ExactGangs:
         time_limit: float = np.inf,
         start: Ints | None = None,
     ) -> GangSolution:
-        """Maximise Σ v n + √(Σ s n) − Σ d over the feasible placements.
+        """Maximise Σ v n + √(Σ s n) − Σ d over the feasible placements for ``arrivals`` [L].
 
-        Parameters
-        ----------
-        value, width : ndarray of shape [E]
-            v_e and s_e of each channel, finite; s_e zero or larger.
-        arrivals : ndarray of int64, shape [L]
-        time_limit : float
-            Seconds for all rounds. An answer that ran out of time is feasible and its ``bound``
-            holds.
-        start : ndarray of int64, shape [Q], optional
-            A feasible placement to do at least as well as.
+        ``value`` and ``width`` [E] are v_e and s_e, finite, s_e zero or larger; ``start`` [Q] is a
+        feasible placement to do at least as well as. An answer that ran out of ``time_limit``,
+        seconds for all rounds, is feasible and its ``bound`` holds.
         """
         p = self.problem
         for what, array in (("values", value), ("widths", width)):

@@ -84,7 +84,7 @@ def gain_table(problem: GangProblem) -> GainTable:
         sets = 1
         for n in count.tolist():
             sets *= n + 1
-        entries += sets * int(degree[l])
+        entries += sets * int(degree[l])  # utilities differ by server, so a table per channel
         if entries > LARGEST_TABLE:
             raise ScenarioError(
                 f"job type {problem.job_types[l]!r} has {len(count)} different kinds of task, "
@@ -271,6 +271,7 @@ class FastGangs:
         if self.passes:
             search.insert_tasks(g, h, arrivals, worth, price, self.passes)
             search.rebuild_pairs(g, h, arrivals, worth, price, self.passes)
+        # Back to the caller's tasks and servers.
         placement = np.empty(self.problem.Q, dtype=np.int64)
         inner = servers.decision()
         placement[self._rank] = np.where(inner >= 0, self._order[inner], -1)
@@ -288,7 +289,7 @@ class FastGangs:
             n = self.problem.count(placement)
             spread = float(np.sqrt(width @ n))
             reached = float(value @ n) + spread - self.problem.paid(placement)
-            if reached <= top * (1 + 1e-12):
+            if reached <= top * (1 + 1e-12):  # the next tangent would only lead back here
                 break
             best, top = placement, reached
             if spread == 0.0:

@@ -28,9 +28,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Floats, Ints, check_numbers
 from gangwise.core.contracts import PolicyBase
-from gangwise.core.errors import ScenarioError
 from gangwise.gain_overhead.baselines import dominant_shares
 from gangwise.gain_overhead.environment import Observation
 from gangwise.gain_overhead.ogasched import OGASchedReact
@@ -69,11 +68,8 @@ class GangOGASched(PolicyBase):
         self._planner = OGASchedReact(
             steps=self.steps, fraction=self.fraction, smoothing=self.smoothing
         )
-        if not 0 <= self.least <= 1 or self.passes < 0:
-            raise ScenarioError(
-                f"least must lie in [0, 1] and passes not be negative; got {self.least}, "
-                f"{self.passes}"
-            )
+        check_numbers("[0, 1]", least=self.least)
+        check_numbers("[0, inf)", passes=self.passes)
 
     def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
         self._planner.start(problem.relaxed, rng)
@@ -107,9 +103,9 @@ class GangOGASched(PolicyBase):
         problem = self._servers.problem
         launched = np.zeros(problem.L, dtype=bool)
         launched[problem.task_job_type[played >= 0]] = True
-        mine = launched[problem.task_job_type]
+        mine = launched[problem.task_job_type]  # all tasks of a job at once, those left out as -1
         self._memory[mine] = played[mine]
-        self._worth = np.where(arrivals != 0, rewards, self._worth)
+        self._worth = np.where(arrivals != 0, rewards, self._worth)  # 0 if it was left out
 
 
 @dataclass
@@ -131,8 +127,7 @@ class GangGreedy(PolicyBase):
     family = "gain_overhead_gang"
 
     def __post_init__(self) -> None:
-        if self.passes < 0:
-            raise ScenarioError(f"passes must not be negative; got {self.passes}")
+        check_numbers("[0, inf)", passes=self.passes)
 
     def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
         self._servers = Placement(problem)
@@ -187,7 +182,7 @@ class GangDRF(GangBinPacking):
         self._shares = dominant_shares(problem.relaxed)
 
     def _turns(self, jobs: Ints) -> tuple[Ints, Ints]:
-        by_share = np.argsort(self._shares[jobs], kind="stable")
+        by_share = np.argsort(self._shares[jobs], kind="stable")  # ties as listed
         return job_by_job(self._problem, jobs[by_share])
 
 

@@ -40,6 +40,7 @@ from gangwise.gain_overhead.problem import (
     TOLERANCE,
     GainOverheadProblem,
     Utilities,
+    gain_and_overhead,
     require_rewards,
 )
 
@@ -203,14 +204,8 @@ class GangPlacementProblem:
     ) -> Ints:
         """Feasibility of a placement: the same as whole numbers, shape [Q], if it keeps the rules.
 
-        Parameters
-        ----------
-        arrivals : array of int, shape [L]
-            𝟙_l(t): 1 where a job arrived.
-        placement : array of int, shape [Q]
-            Server of each task, -1 for a task that does not run.
-        slot : int, optional
-            Named in errors.
+        ``arrivals`` [L] are 𝟙_l(t), 1 where a job arrived; ``placement`` [Q] is the server of each
+        task, -1 for a task that does not run.
 
         Raises
         ------
@@ -307,17 +302,11 @@ class GangPlacementProblem:
         Whoever goes through servers in this order decides alike under any names.
         """
         capacity = self.cluster.capacity
-        mask = self.channel_of < 0
+        mask = self.channel_of < 0  # lexsort sorts by its last key first
         return np.lexsort((*mask, *(-capacity.T), -relative_size(capacity))).astype(np.int64)
 
     def relabelled(self: ProblemT, order: Ints) -> tuple[ProblemT, Ints]:
-        """The same problem with server ``order[i]`` now called ``i``.
-
-        Returns
-        -------
-        (problem, ndarray of int64, shape [E])
-            The problem, and what each of its channels was called before.
-        """
+        """The problem with server ``order[i]`` now called ``i``; old numbers of channels [E]."""
         cluster = self.cluster
         channels, before = self.channels.relabelled(order)
         names = tuple(cluster.servers[r] for r in order.tolist())
@@ -404,16 +393,7 @@ needs at least 2 to be launched; place more or none
     def by_job_type(self, placement: Ints) -> tuple[Floats, Floats]:
         """Gain and overhead of each job type under a placement, two arrays of shape [L]."""
         y = self.held(placement)
-        e = np.flatnonzero(y.any(axis=1))
-        job_type, server = self.channels.job_type[e], self.channels.server[e]
-        values = self.utilities.each(
-            "value", y[e], self.utilities.kind[server], self.utilities.alpha[server]
-        )
-        total = np.zeros((self.L, y.shape[1]))
-        np.add.at(total, job_type, y[e])
-        gain = np.bincount(job_type, values.sum(axis=1), minlength=self.L).astype(np.float64)
-        overhead: Floats = (self.overhead * total).max(axis=1)
-        return gain, overhead
+        return gain_and_overhead(self.channels, self.utilities, self.overhead, y)
 
     def reward(
         self, arrived: npt.ArrayLike, placement: npt.ArrayLike, slot: int | None = None

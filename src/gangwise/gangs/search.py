@@ -47,7 +47,7 @@ def grow(g: GangArrays, h: Allocation, l: int, most: int) -> bool:
     """
     while h.placed[l] < most:
         task, channel, top = -1, -1, UNREACHED
-        before = overhead(g, h, l, -1)
+        before = overhead(g, h, l, -1)  # a maximum over device types: many tasks add nothing to it
         for q in range(g.first[l], g.first[l + 1]):
             if h.channel[q] >= 0:
                 continue
@@ -55,6 +55,7 @@ def grow(g: GangArrays, h: Allocation, l: int, most: int) -> bool:
             for i in range(g.pair_first[q], g.pair_first[q + 1]):
                 e = g.pair_channel[i]
                 worth = added_gain(g, h, q, e) - price
+                # The cheap comparison first: most channels are no better than the best so far.
                 if worth < top or not fits(g, h, q, e):
                     continue
                 if worth > top or (q == task and g.size[g.server[e]] > g.size[g.server[channel]]):
@@ -84,7 +85,7 @@ def greedy(g: GangArrays, h: Allocation, active: Ints) -> None:
     is taken.
     """
     L = g.minimum.size
-    worth = np.zeros(L)
+    worth = np.zeros(L)  # what each job was worth when last built, in more room than there is now
     for l in range(L):
         if active[l] != 0 and h.placed[l] == 0:
             worth[l] = launch(g, h, l)
@@ -101,12 +102,12 @@ def greedy(g: GangArrays, h: Allocation, active: Ints) -> None:
         for l in range(L):
             if l != best:
                 rival = max(rival, worth[l])
-        if now >= rival:
+        if now >= rival:  # the others have hardly become more, so this one is the best
             worth[best] = 0.0
         else:
             clear(g, h, best)
             worth[best] = now
-    for l in range(L):
+    for l in range(L):  # a gang that was rejected later may have given room back
         if h.placed[l] > 0:
             grow(g, h, l, g.first[l + 1] - g.first[l])
 
@@ -118,7 +119,7 @@ def cover(g: GangArrays, plan: Floats, q: int, e: int) -> float:
     for k in range(g.beta.size):
         if g.request[q, k] > 0.0:
             part = min(part, plan[e, k] / g.request[q, k])
-    return round(part * 1e6) / 1e6
+    return round(part * 1e6) / 1e6  # a plan that is a rounding error short still covers
 
 
 @kernel
@@ -203,6 +204,7 @@ def rebuild(g: GangArrays, h: Allocation, one: int, other: int) -> bool:
     save(h)
     clear(g, h, one)
     clear(g, h, other)
+    # In this order; the caller also asks for the pair the other way round.
     after = launch(g, h, one)
     if other != one:
         after += launch(g, h, other)
@@ -276,7 +278,7 @@ def best_responses(
                 gain = worth[e] - g.cost[q] - price_of(g, price, q, g.server[e])
                 if gain > best[q]:
                     best[q], where[q] = gain, e
-            if best[q] > 0.0:
+            if best[q] > 0.0:  # it joins of its own accord
                 gaining += 1
                 total += best[q]
         # All or nothing: below its minimum a gang takes along the tasks that lose least.
@@ -288,7 +290,7 @@ def best_responses(
             total += best[task]
             best[task] = 1e-300  # taken
             gaining += 1
-        if total <= 0.0:
+        if total <= 0.0:  # not launching is worth 0: the max(0, ·) of D
             continue
         profit[l] = total
         bound += total
@@ -307,7 +309,7 @@ def polyak_step(g: GangArrays, price: Floats, demand: Floats, gap: float) -> boo
     are loops, for array expressions take longer on tables as small as these.
     """
     R, K = g.capacity.shape
-    norm = 0.0
+    norm = 0.0  # of the subgradient, c − demand; a price of 0 that would fall is left out
     for r in range(R):
         for k in range(K):
             over = demand[r, k] - g.capacity[r, k]
@@ -334,6 +336,7 @@ def grow_at_prices(
     """
     while True:
         task, channel, top, fewest = -1, -1, UNREACHED, 1 << 30
+        # Below its minimum one task lost loses the gang: the task with the fewest ways goes first.
         hard = hardest and h.placed[l] < g.minimum[l]
         for q in range(g.first[l], g.first[l + 1]):
             if h.channel[q] >= 0:
@@ -372,7 +375,7 @@ def build_gang(
         grow_at_prices(g, h, l, worth, price, scale, True)
         if h.placed[l] < g.minimum[l]:
             clear(g, h, l)
-    value = 0.0
+    value = 0.0  # without prices: rent steers the search, and nobody pays it
     for q in range(g.first[l], g.first[l + 1]):
         if h.channel[q] >= 0:
             value += worth[h.channel[q]] - g.cost[q]
@@ -437,6 +440,7 @@ def price_search(
             for l in range(g.minimum.size):
                 clear(g, h, l)
             place_by_profit(g, h, worth, price, profit)
+            # What room is left costs nothing any more: at prices of 0 all may use it.
             for l in range(g.minimum.size):
                 if arrivals[l] != 0:
                     build_gang(g, h, l, worth, price, 0.0)
@@ -444,10 +448,10 @@ def price_search(
             if value > top * (1.0 + 1e-12):
                 top = value
                 save(h)
-        gap = now - top
+        gap = now - top  # Polyak's step needs the optimum; the best placement stands for it
         if gap <= 1e-9 * (1.0 + abs(now)) or not polyak_step(g, price, demand, pace * gap):
             break
-    restore_all(g, h)
+    restore_all(g, h)  # the best placement, which need not be the last
     return bound, price
 
 

@@ -41,7 +41,7 @@ class ESDPByProgramme(ESDPAsPrinted):
     def _choose(
         self, v: Floats, s: Floats, available: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.bool_]:
-        return self._solver.solve(v, s, available=available, method="dp").x
+        return self._solver.solve(v, s, available=available, programme=True).x
 
 
 def steeper(results: Results, who: str, than: Sequence[str], part: float) -> Estimate:

@@ -14,12 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from gangwise.approximation_jobs.offline import (
-    claimed_fit,
-    claimed_regret,
-    known_optimum,
-    share_at_most,
-)
+from gangwise.approximation_jobs.offline import claimed_fit, claimed_regret, offline_optimum
 from gangwise.approximation_jobs.problem import Job
 from gangwise.core.arrays import Floats
 from gangwise.core.registry import create
@@ -76,7 +71,7 @@ def _costs(results: Results) -> tuple[dict[tuple[str, int], Floats], ...]:
 def _shares(
     values: Mapping[tuple[str, int], Floats], who: str, level: Callable[[int], float]
 ) -> Floats:
-    each = [share_at_most(v, level(seed)) for (p, seed), v in values.items() if p == who]
+    each = [np.mean(v <= level(seed)) for (p, seed), v in values.items() if p == who]
     return 100 * np.array(each)
 
 
@@ -114,7 +109,7 @@ def distributions(found: Found) -> pl.DataFrame:
         for policy in dict.fromkeys(policy for policy, _ in values):
             for x in np.linspace(0, end, 61):
                 of = mean_and_interval(
-                    [share_at_most(v, float(x)) for (p, _), v in values.items() if p == policy]
+                    [np.mean(v <= x) for (p, _), v in values.items() if p == policy]
                 )
                 low, high = (None if v is None else min(max(v, 0.0), 1.0) for v in of[1:])
                 rows.append((panel, policy, float(x), of.mean, low, high))
@@ -160,7 +155,7 @@ def _known(
 ) -> tuple[float, tuple[Job, ...], int]:
     """OPT of (6), the jobs, and M."""
     instance = create("scenario", scenario, slots=slots, **json.loads(settings)).instance(seed)
-    best = known_optimum(instance, slots, seed).bound
+    best = offline_optimum(instance, slots, seed, "means", average=True).bound
     return best, tuple(instance.jobs.jobs), instance.problem.M
 
 

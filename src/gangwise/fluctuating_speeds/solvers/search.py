@@ -36,12 +36,12 @@ BLURRED = 1e-3
 """With a gap above this, the greedy is tried with blurred densities as well."""
 
 
-MOST_V, MOST_S = 1e100, 1e200
+LARGEST_V, LARGEST_S = 1e100, 1e200
 """Larger numbers are refused: their squares and sums overflow, and a bound proves nothing."""
 
 
 class Given(NamedTuple):
-    """A slot's problem, over all channels."""
+    """P3 of a slot over all channels, before those that cannot be chosen are left out."""
 
     v: Floats
     s: Floats
@@ -93,7 +93,7 @@ def lagrangian_bound(
         t.small[6],
     )
     K = a.shape[1]
-    q, half = 0.0, 0.0
+    q, half = 0.0, 0.0  # q and 1/(2q); both stay 0 where every s is 0
     if point[K] > -math.inf:
         q = math.exp(point[K])
         half = 0.5 / q
@@ -130,11 +130,12 @@ def lagrangian_bound(
                     slope[k] += a[e, k]
     # The slope in u is the slack of each capacity; in p = ln q it is q/2 - y/(2q), 0 at q = √y.
     fits = 1.0
+    # What was decided on counts as it is: v_in, and s_in at the tangent like all other variances.
     whole += v_in + 0.5 * q + s_in * half
     for k in range(K):
         if slope[k] > room[k]:
             fits = 0.0
-        whole += abs(point[k]) * room[k]
+        whole += abs(point[k]) * room[k]  # |u|, so that u needs no sign; see the head of the file
         slope[k] = (room[k] if point[k] >= 0.0 else -room[k]) - slope[k]
     slope[K] = 0.5 * q - y * half
     part[0] = gain + math.sqrt(y)
@@ -195,6 +196,7 @@ def r_algorithm(t: Tree, step: float, evaluations: int, tolerance: float) -> flo
         # The subgradient in the transformed space, Bᵀ g; the way back is B (Bᵀ g) / ‖Bᵀ g‖.
         norm = _transform(basis, slope, turn, K)
         lame = lame + 1 if step * norm <= tolerance * (best[1] - best[0]) else 0
+        # One short step may still turn a corner; after three in a row nothing more is to be had.
         if used >= evaluations or norm <= 1e-13 * abs(f) or lame > 2:
             return step
         _transform_back(basis, turn, norm, way, K)
@@ -212,6 +214,7 @@ def r_algorithm(t: Tree, step: float, evaluations: int, tolerance: float) -> flo
                 best[1] = f
                 for k in range(K + 1):
                     lowest[k] = point[k]
+            # F is convex: once the slope along the way is not positive, its minimum is behind us.
             ahead = 0.0
             for k in range(K + 1):
                 ahead += way[k] * later[k]
@@ -219,7 +222,7 @@ def r_algorithm(t: Tree, step: float, evaluations: int, tolerance: float) -> flo
                 break
             if tries >= 2:
                 step *= 1.6
-        if tries == 1:
+        if tries == 1:  # the first step went too far
             step *= 0.8
         # Dilate space along the difference of two subgradients: B ← B (I - 0.6 ξ ξᵀ).
         for k in range(K + 1):
@@ -257,9 +260,9 @@ def polyak_steps(t: Tree, d: int, gap: float, absolute: float, evaluations: int)
             least = f
             for k in range(K + 1):
                 lowest[k] = point[k]
-        else:
+        else:  # overshot: the target below is lower than what F can reach
             scale *= 0.6
-        if f <= best[0] + margin:
+        if f <= best[0] + margin:  # nothing in this node can be better by more than the gap
             return f
         curve = 0.0
         for k in range(K + 1):
@@ -267,7 +270,7 @@ def polyak_steps(t: Tree, d: int, gap: float, absolute: float, evaluations: int)
             for h in range(K + 1):
                 way[k] += metric[k, h] * slope[h]
             curve += way[k] * slope[k]
-        if curve <= 1e-26 * f * f:
+        if curve <= 1e-26 * f * f:  # the subgradient is zero but for rounding: F is at its minimum
             break
         # Polyak: the step that would reach the target if F were linear, in the root's metric.
         length = scale * (f - best[0] - 0.5 * margin) / curve
@@ -285,9 +288,9 @@ def sort_descending(key: Floats, order: Ints, n: int) -> None:
         order[i] = i
     end, start = n, n // 2
     while end > 1:
-        if start > 0:
+        if start > 0:  # first build the heap, its smallest key on top
             start -= 1
-        else:
+        else:  # then move the top behind the heap, which leaves the keys falling
             end -= 1
             order[end], order[0] = order[0], order[end]
         root = start
@@ -308,27 +311,41 @@ def sort_descending(key: Floats, order: Ints, n: int) -> None:
 
 
 @inner_kernel
+def _fits(a: Floats, e: int, left: Floats) -> bool:
+    """Whether channel e requests no more of any device type than ``left`` [K]."""
+    fits = True
+    for k in range(a.shape[1]):
+        fits = fits and a[e, k] <= left[k]
+    return fits
+
+
+@inner_kernel
+def _switch_on(t: Tree, e: int, left: Floats, sums: Floats) -> None:
+    """Add channel e to the trial: its worth to ``sums``, its requests off ``left`` [K]."""
+    t.whole[5, e] = 1
+    sums[0] += t.number[0, e]
+    sums[1] += t.number[1, e]
+    for k in range(t.a.shape[1]):
+        left[k] -= t.a[e, k]
+
+
+@inner_kernel
 def greedy(t: Tree, left: Floats, sums: Floats) -> int:
     """Greedy: add channels in order while they fit and pay; the place of the first left out.
 
     The trial, ``left`` [K] (capacity left) and ``sums`` (Σ v x, Σ s x) are carried on.
     """
     v, s, a, order, chosen = t.number[0], t.number[1], t.a, t.whole[4], t.whole[5]
-    K, n = a.shape[1], t.counts[0]
+    n = t.counts[0]
     border = n
     for j in range(n):
         e = order[j]
         if chosen[e] != 0:
             continue
-        take = v[e] + math.sqrt(sums[1] + s[e]) > math.sqrt(sums[1])
-        for k in range(K):
-            take = take and a[e, k] <= left[k]
-        if take:
-            chosen[e] = 1
-            sums[0] += v[e]
-            sums[1] += s[e]
-            for k in range(K):
-                left[k] -= a[e, k]
+        # What a channel adds depends on what is in: the root grows less the more it holds.
+        pays = v[e] + math.sqrt(sums[1] + s[e]) > math.sqrt(sums[1])
+        if pays and _fits(a, e, left):
+            _switch_on(t, e, left, sums)
         elif border == n:
             border = j
     return int(border)
@@ -344,16 +361,11 @@ def local_search(t: Tree, low: int, high: int, left: Floats, sums: Floats, passe
         for i in range(low, high):
             out = order[i]
             if chosen[out] == 0:
-                fits = True
-                for k in range(K):
-                    fits = fits and a[out, k] <= left[k]
                 now = math.sqrt(sums[1])
-                if fits and v[out] + math.sqrt(sums[1] + s[out]) - now > 1e-12 * (now + 1e-300):
-                    chosen[out] = 1
-                    sums[0] += v[out]
-                    sums[1] += s[out]
-                    for k in range(K):
-                        left[k] -= a[out, k]
+                gain = v[out] + math.sqrt(sums[1] + s[out]) - now
+                # More than rounding, or the search would go round in circles.
+                if _fits(a, out, left) and gain > 1e-12 * (now + 1e-300):
+                    _switch_on(t, out, left, sums)
                     changed = True
                 continue
             # Drop it, or swap it for the one of those that would then fit that is worth most.
@@ -380,11 +392,7 @@ def local_search(t: Tree, low: int, high: int, left: Floats, sums: Floats, passe
             for k in range(K):
                 left[k] += a[out, k]
             if into >= 0:
-                chosen[into] = 1
-                sums[0] += v[into]
-                sums[1] += s[into]
-                for k in range(K):
-                    left[k] -= a[into, k]
+                _switch_on(t, into, left, sums)
         if not changed:
             return
 
@@ -400,17 +408,17 @@ def _gather(t: Tree, given: Given) -> int:
     for e in range(v_all.shape[0]):
         if not given.available[e]:
             continue
-        small_enough = abs(v_all[e]) <= MOST_V and (s_all[e] <= MOST_S or s_all[e] == math.inf)
+        # Comparisons that are false for NaN, so that it counts as bad.
+        small_enough = abs(v_all[e]) <= LARGEST_V and (
+            s_all[e] <= LARGEST_S or s_all[e] == math.inf
+        )
         if not (small_enough and s_all[e] >= 0.0):
             return e
-        fits = True
-        for k in range(K):
-            fits = fits and a_all[e, k] <= c[k]
-        if not fits:
+        if not _fits(a_all, e, c):
             continue
         if s_all[e] == math.inf:
             unplayed += 1
-        elif v_all[e] > 0.0 or s_all[e] > 0.0:
+        elif v_all[e] > 0.0 or s_all[e] > 0.0:  # else it adds nothing to any choice
             t.whole[0, n] = e
             t.number[0, n] = v_all[e]
             t.number[1, n] = s_all[e]
@@ -452,6 +460,7 @@ def _starting_point(t: Tree) -> None:
     for k in range(K + 1):
         for h in range(K + 1):
             t.matrix[0, k, h] = 0.0
+        # The unit of a price: what the channels are worth per device, shared by the device types.
         t.matrix[0, k, k] = worth / (K * load[k]) if k < K and load[k] > 0.0 else 1.0
 
 
@@ -470,7 +479,7 @@ def _greedy(t: Tree, warm: Bools, blur: float) -> None:
         price = 1e-300
         for k in range(K):
             price += max(point[k], 0.0) * a[e, k]
-        spread = (e * 0.6180339887498949) % 1.0
+        spread = (e * 0.6180339887498949) % 1.0  # golden ratio: evenly spread for any number of e
         density[e] = (v[e] + s[e] * half) / price * (1.0 + blur * spread)
     sort_descending(density, t.whole[4], n)
     for start in range(2 if warm.shape[0] > 0 else 1):
@@ -481,15 +490,8 @@ def _greedy(t: Tree, warm: Bools, blur: float) -> None:
             trial[e] = 0
         if start == 1:
             for e in range(n):
-                take = warm[t.whole[0, e]]
-                for k in range(K):
-                    take = take and a[e, k] <= left[k]
-                if take:
-                    trial[e] = 1
-                    sums[0] += v[e]
-                    sums[1] += s[e]
-                    for k in range(K):
-                        left[k] -= a[e, k]
+                if warm[t.whole[0, e]] and _fits(a, e, left):
+                    _switch_on(t, e, left, sums)
         border = greedy(t, left, sums)
         low, high = (0, n) if n <= 64 else (max(0, border - 32), min(n, border + 32))
         local_search(t, low, high, left, sums, 8)
@@ -577,11 +579,8 @@ def _fix_variables(t: Tree, d: int, f: float, gap: float, absolute: float) -> fl
     j = 0
     while j < m:
         e = free[j]
-        fits = True
-        for k in range(K):
-            fits = fits and a[e, k] <= here[K + 5 + k]
         take = reduced[e] > 0.0
-        if not fits:
+        if not _fits(a, e, here[K + 5 :]):  # no completion can have it; F drops what it counted
             if take:
                 f -= reduced[e]
             take = False
@@ -591,7 +590,7 @@ def _fix_variables(t: Tree, d: int, f: float, gap: float, absolute: float) -> fl
             j += 1
             continue
         t.whole[2, e] = 1 if take else 0
-        if take:
+        if take:  # goes over from the open channels to what is in; F stays as it is
             here[K + 1] += v[e]
             here[K + 2] += s[e]
             for k in range(K):
@@ -611,6 +610,7 @@ def _dominates(i: int, j: int, v: Floats, s: Floats, a: Floats) -> bool:
     """Dominance: some best choice that has j has i, worth no less and taking no more."""
     if v[i] < v[j] or s[i] < s[j]:
         return False
+    # Of two alike the first dominates, which makes the order strict.
     better = i < j or v[i] > v[j] or s[i] > s[j]
     for k in range(a.shape[1]):
         if a[i, k] > a[j, k]:
@@ -672,13 +672,14 @@ def search(t: Tree, gap: float, absolute: float, nodes: int, evaluations: int) -
             if left == 0:
                 break
             left -= 1
-            possible = True
+            possible = True  # what dominance forced in may exceed the room
             for k in range(K):
                 possible = possible and here[K + 5 + k] >= 0.0
             if not possible:
                 d -= 1
                 continue
             f = polyak_steps(t, d, gap, absolute, evaluations)
+            # A node inherits its parent's bound, which may be smaller than what was found here.
             if min(f, here[K + 3]) <= close_enough(t, gap, absolute):
                 best[2] = max(best[2], min(f, here[K + 3]))
                 d -= 1
@@ -708,7 +709,7 @@ def search(t: Tree, gap: float, absolute: float, nodes: int, evaluations: int) -
             here[K + 4] = f - least  # bound of the branch against the relaxed value
             _branch(t, d, stage[d, 2])
             d += 1
-        elif stage[d, 0] == 1:
+        elif stage[d, 0] == 1:  # back from the first branch: now the other value, if it can pay
             stage[d, 0] = 2
             if here[K + 4] <= close_enough(t, gap, absolute):
                 best[2] = max(best[2], here[K + 4])
@@ -721,7 +722,7 @@ def search(t: Tree, gap: float, absolute: float, nodes: int, evaluations: int) -
     t.counts[1], t.counts[2] = d, t.counts[2] + nodes - left
     # What is still open on the path bounds the rest, with all that was pruned.
     bound = max(best[2], best[0])
-    for i in range(d + 1):
+    for i in range(d + 1):  # at stage 0 the node itself is open, at stage 1 its second branch
         if stage[i, 0] < 2:
             bound = max(bound, level[i, K + 3 + stage[i, 0]])
     best[3] = min(bound, max(best[1], best[0]))
@@ -780,11 +781,11 @@ undecided ones improves the choice."""
 
 def check_statistics(v: Floats, s: Floats, mask: Bools) -> None:
     """Raise ScenarioError for the first channel in ``mask`` with a v or s that makes no sense."""
-    good = (np.abs(v) <= MOST_V) & (s >= 0) & ((s <= MOST_S) | (s == np.inf))
+    good = (np.abs(v) <= LARGEST_V) & (s >= 0) & ((s <= LARGEST_S) | (s == np.inf))
     for e in np.flatnonzero(mask & ~good)[:1].tolist():
         raise ScenarioError(
-            f"channel {e}: v must be at most {MOST_V:g} either way, and s zero or larger and at "
-            f"most {MOST_S:g}, or +inf; got v = {v[e]}, s = {s[e]}"
+            f"channel {e}: v must be at most {LARGEST_V:g} either way, and s zero or larger and at "
+            f"most {LARGEST_S:g}, or +inf; got v = {v[e]}, s = {s[e]}"
         )
 
 

@@ -1,34 +1,26 @@
-"""P3 of ESDP (12): maximise v·x + √(s·x) subject to A x ≤ c, x binary, by a method of choice.
+"""P3 of ESDP (12): maximise v·x + √(s·x) subject to A x ≤ c, x binary.
 
 ``v`` are the estimated worths of the channels, ``s`` their variances, each row of ``A`` the devices
-that a channel takes, ``c`` the cluster-wide capacity. Methods:
-
-=============  ==================================================================================
-auto           Up to 500 available channels: ``exact`` with at most 200,000 nodes.
-               Above: the Lagrangian root, then at most max(2,000, 10⁷ / channels) nodes, and a gap
-               of 10⁻⁶ is enough (or the larger one asked for).
-exact          Branch and bound until the gap is reached.
-lagrangian     Its root only: a good choice with a certified gap.
-dp             The paper's scaling and dynamic programme; whole requests and capacities.
-=============  ==================================================================================
+that a channel takes, ``c`` the cluster-wide capacity. Branch and bound solves it, or on request the
+dynamic programme of the paper, which needs whole numbers.
 
 An unplayed channel has s = +inf, and one such channel outweighs everything else. So as many of them
 as fit are taken first (of several ways one that takes few devices), then P3 is solved for the
-played ones on the capacity that is left. Whether more unplayed ones would fit is searched for
-in the nodes of ``auto``, 20,000 at most; should that not settle it, the solution is not ``proved``.
+played ones on the capacity that is left. At most 20,000 nodes are searched for a way to fit one
+more unplayed channel; should they not settle it, the solution is not ``proved``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Bools, Floats
-from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.fluctuating_speeds.solvers.programme import solve_rounded
+from gangwise.core.arrays import Bools, Floats, check_amount
+from gangwise.core.errors import ScenarioError
+from gangwise.fluctuating_speeds.solvers.programme import solve_whole
 from gangwise.fluctuating_speeds.solvers.search import BranchAndBound, check_statistics
 
 
@@ -89,39 +81,14 @@ def requests_and_capacity(A: npt.ArrayLike, c: npt.ArrayLike) -> tuple[Floats, F
             f"requests must be an array [channels, device types] and capacities one number for "
             f"each device type; got shapes {requests.shape} and {capacity.shape}"
         )
-    for what, array in (("request", requests), ("capacity", capacity)):
-        for at in np.argwhere(~(np.isfinite(array) & (array >= 0)))[:1].tolist():
-            place = ", ".join(map(str, at))
-            raise ScenarioError(
-                f"{what} [{place}] is {array[tuple(at)]}; it must be finite, zero or larger"
-            )
+    check_amount(requests, lambda at: f"request {list(at)}")
+    check_amount(capacity, lambda k: f"capacity [{k}]")
     return requests, capacity
 
 
-def mask_of(available: npt.ArrayLike, everyone: Bools) -> Bools:
-    """A mask [E] from a mask or from channel numbers; ScenarioError for others."""
-    given = np.asarray(available)
-    if given.dtype == np.bool_:
-        if given.shape != everyone.shape:
-            raise ScenarioError(
-                f"available has shape {given.shape}; there are {everyone.size} channels"
-            )
-        return given
-    mask = np.zeros_like(everyone)
-    if given.size:
-        if given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= mask.size:
-            raise ScenarioError(
-                f"available must be a mask, or numbers of channels from 0 to {mask.size - 1}"
-            )
-        mask[given] = True
-    return mask
-
-
-Method = Literal["auto", "dp", "exact", "lagrangian"]
-METHODS = get_args(Method)
 EXACT_UP_TO = 500
-AUTO_GAP, LEAST_GAP = 1e-6, 1e-12
-UNLIMITED = 1 << 62
+"""Available channels up to which a search goes on to the gap asked for."""
+WIDE_GAP, LEAST_GAP = 1e-6, 1e-12
 COUNT_NODES = 20_000
 COUNT = 0.0, 0.7
 """Gaps, relative and absolute, for counts: they are whole, and ties among them are broken by at
@@ -133,11 +100,10 @@ _Part = tuple[float, float, bool, int, Floats | None]
 
 
 class _Options(NamedTuple):
-    method: str
     gap: float
     nodes: int | None
     warm: WarmStart | None
-    delta: float | None
+    programme: bool
 
 
 class P3Solver:
@@ -164,8 +130,13 @@ class P3Solver:
     >>> solution = solver.solve([2, 3, 1], [4, 1, 9])
     >>> solution.x, round(solution.value, 4), solution.proved
     (array([ True,  True, False]), 7.2361, True)
-    >>> solver.solve([2, 3, 1], [4, 1, 9], available=[0, 2]).x
+    >>> solver.solve([2, 3, 1], [4, 1, 9], available=[True, False, True]).x
     array([ True, False,  True])
+
+    The second of two channels was never played, so it comes first:
+
+    >>> P3Solver([[1], [1]], [1]).solve([0.9, 0.0], [0.1, np.inf]).x
+    array([False,  True])
     """
 
     def __init__(self, A: npt.ArrayLike, c: npt.ArrayLike):
@@ -173,7 +144,6 @@ class P3Solver:
         # Sums of requests such as 0.1 + 0.2 may be a rounding error above the capacity.
         self._room = self.capacity * (1 + 1e-12)
         self._tree = BranchAndBound(self.requests)
-        self._everyone = np.ones(self.requests.shape[0], dtype=np.bool_)
 
     def __reduce__(self) -> tuple[type[P3Solver], tuple[Floats, Floats]]:
         return P3Solver, (self.requests, self.capacity)
@@ -184,11 +154,10 @@ class P3Solver:
         s: npt.ArrayLike,
         available: npt.ArrayLike | None = None,
         *,
-        method: Method = "auto",
         gap: float = 1e-9,
         nodes: int | None = None,
         warm: WarmStart | None = None,
-        delta: float | None = None,
+        programme: bool = False,
     ) -> Solution:
         """Solve P3 for the available channels.
 
@@ -199,39 +168,38 @@ class P3Solver:
             read.
         s : array of shape [E]
             Variance of each channel, zero or larger; +inf for one never played.
-        available : array of bool of shape [E], or of channel numbers, optional
+        available : array of bool of shape [E], optional
             By default all.
         gap : float
-            Relative gap that is small enough; 10⁻¹² at least, for the sake of rounding.
+            Relative gap that is small enough; 10⁻¹² at least, for the sake of rounding, and 10⁻⁶
+            at least with more than 500 available channels.
         nodes : int, optional
-            Node limit of ``auto`` and ``exact``.
+            Most nodes of the search below the root; with 0 the root alone gives a good choice and a
+            certified gap. By default 200,000 for up to 500 available channels, and above that
+            max(2,000, 10⁷ / channels).
         warm : WarmStart, optional
             That of the solution of the slot before.
-        delta : float, optional
-            δ(t) of the scaling, for ``dp`` only. Without it, v must be whole and positive or zero,
-            and is used as it is.
+        programme : bool
+            Solve for the played channels by the dynamic programme of the paper. Then v must be
+            whole and not negative, and requests and capacities whole.
 
         Raises
         ------
         ScenarioError
             For arrays of wrong length or with numbers that make no sense.
-        UnknownName
-            For a method that there is not.
         """
         v = np.ascontiguousarray(v, dtype=np.float64)
         s = np.ascontiguousarray(s, dtype=np.float64)
-        E = self._everyone.size
-        if v.shape != (E,) or s.shape != (E,):
+        E = len(self.requests)
+        mask = np.ones(E, dtype=np.bool_) if available is None else np.asarray(available)
+        if v.shape != (E,) or s.shape != (E,) or mask.shape != (E,) or mask.dtype != np.bool_:
             raise ScenarioError(
-                f"v and s must have one number for each of {E} channels; got shapes {v.shape} and "
-                f"{s.shape}"
+                f"v and s must have one number for each of {E} channels, and available one truth "
+                f"value; got shapes {v.shape}, {s.shape} and {mask.shape} of {mask.dtype}"
             )
-        if method not in METHODS:
-            raise UnknownName("method", method, list(METHODS))
-        mask = self._everyone if available is None else mask_of(available, self._everyone)
         x = np.zeros(E, dtype=np.bool_)
-        options = _Options(method, gap, nodes, warm, delta)
-        if method in ("auto", "exact", "lagrangian"):
+        options = _Options(gap, nodes, warm, programme)
+        if not programme:
             close = self._start(v, s, mask, self._room, options)
             if not self._tree.unplayed:
                 value, bound, proved, looked, point = self._search(x, close, options)
@@ -240,37 +208,21 @@ class P3Solver:
         # Lexicographic: first as many unplayed channels as fit, then P3 on what they leave.
         unplayed, certain, looked = self._unplayed(v, s, mask, x, options)
         room = np.maximum(self._room - self.requests[x].sum(axis=0), 0.0)
-        first = float(v[x].sum())
-        more = x.copy() if unplayed else x
-        value, bound, proved, nodes, point = self._played(
+        first = float(v[x].sum())  # their variances are infinite and stay out of the value
+        more = np.zeros(E, dtype=np.bool_)
+        value, bound, proved, searched, point = self._played(
             v, s, mask & (s != np.inf), room, more, options
         )
-        x |= more
+        x |= more  # disjoint: the unplayed ones and those played
         return Solution(
             x,
             first + value,
             first + bound,
             certain and proved,
-            looked + nodes,
+            looked + searched,
             None if point is None else WarmStart(point, x),
             unplayed,
         )
-
-    def most_channels(self, available: npt.ArrayLike | None = None) -> int:
-        """Packing number m of ESDP (11), ESDP (18), ESDP (19): the most channels that fit at once.
-
-        Where that takes more than 20,000 nodes (many channels alike), an upper bound on it.
-
-        Examples
-        --------
-        >>> P3Solver([[1, 2], [2, 1], [1, 1]], [3, 3]).most_channels()
-        2
-        """
-        mask = self._everyone if available is None else mask_of(available, self._everyone)
-        tree = self._tree
-        tree.start(self._equal(mask), np.zeros(mask.size), mask, self._room, *COUNT)
-        tree.search(*COUNT, min(COUNT_NODES, self._limit()))
-        return int((tree.value if tree.finished else tree.bound) + 0.25 + 1e-9)
 
     def _equal(self, mask: Bools) -> Floats:
         """A worth of 1 for each channel, less a little for the devices it takes, shape [E].
@@ -284,12 +236,11 @@ class P3Solver:
     def _limit(self) -> int:
         """Nodes to search by default in the tree that was started."""
         n = self._tree.items
-        return 200_000 if n <= EXACT_UP_TO else max(2_000, 10_000_000 // n)
+        return 200_000 if n <= EXACT_UP_TO else max(2_000, 10_000_000 // n)  # a node costs O(n)
 
     def _start(self, v: Floats, s: Floats, mask: Bools, room: Floats, options: _Options) -> float:
         """Solve the root; the relative gap to search for."""
-        many = options.method == "auto" and mask.size > EXACT_UP_TO
-        gap = max(options.gap, AUTO_GAP if many and mask.sum() > EXACT_UP_TO else LEAST_GAP)
+        gap = max(options.gap, WIDE_GAP if mask.sum() > EXACT_UP_TO else LEAST_GAP)
         warm = options.warm
         point, x = (None, None) if warm is None else (warm.point, warm.x)
         self._tree.start(v, s, mask, room, gap, 0.0, point, x)
@@ -297,15 +248,12 @@ class P3Solver:
 
     def _search(self, x: Bools, gap: float, options: _Options) -> _Part:
         tree, nodes = self._tree, options.nodes
-        if not tree.finished and options.method != "lagrangian":
-            limit = self._limit() if nodes is None else nodes
-            if options.method == "exact" and nodes is None:
-                limit = UNLIMITED
-            tree.search(gap, 0.0, limit)
+        tree.search(gap, 0.0, self._limit() if nodes is None else nodes)
         tree.chosen(x)
         value, bound, point = tree.value, tree.bound, tree.point()
-        proved = bound <= value + gap * value
-        return value, bound, proved, tree.nodes, point if point[-1] == point[-1] else None
+        proved = bound <= value + gap * value  # value ≥ 0, for nothing chosen is worth 0
+        # A point that is not a number belongs to a root without any channel to choose.
+        return value, bound, proved, tree.nodes, None if np.isnan(point[-1]) else point
 
     def _unplayed(
         self, v: Floats, s: Floats, mask: Bools, x: Bools, options: _Options
@@ -317,37 +265,17 @@ class P3Solver:
             return 0, True, 0
         tree, nodes = self._tree, options.nodes
         tree.start(self._equal(new), np.zeros(v.size), new, self._room, *COUNT)
-        if options.method != "lagrangian":
-            limit = min(COUNT_NODES, self._limit()) if nodes is None else nodes
-            tree.search(*COUNT, limit)
+        tree.search(*COUNT, min(COUNT_NODES, self._limit()) if nodes is None else nodes)
         tree.chosen(x)
-        return int(x.sum()), tree.finished, tree.nodes
+        return int(x.sum()), tree.finished, tree.nodes  # finished: no bound allows one more
 
     def _played(
         self, v: Floats, s: Floats, mask: Bools, room: Floats, x: Bools, options: _Options
     ) -> _Part:
-        x[:] = False
-        if options.method != "dp":
+        if not options.programme:
             return self._search(x, self._start(v, s, mask, room, options), options)
         check_statistics(v, s, mask)
         some = np.flatnonzero(mask & (self.requests <= room).all(axis=1))
-        most = 0 if options.delta is None else self.most_channels(some)
-        part = v[some], s[some], self.requests[some], room
-        taken, value, bound = solve_rounded(*part, most, options.delta)
+        taken, value, bound = solve_whole(v[some], s[some], self.requests[some], room)
         x[some[taken]] = True
         return value, bound, bound - value <= (options.gap + 1e-12) * abs(value), 0, None
-
-
-def solve(
-    v: npt.ArrayLike, s: npt.ArrayLike, A: npt.ArrayLike, c: npt.ArrayLike, **options: Any
-) -> Solution:
-    """Solve P3 once, with the options of :meth:`P3Solver.solve`; keep a solver for many slots.
-
-    Examples
-    --------
-    Two channels for one server, the second one never played:
-
-    >>> solve([0.9, 0.0], [0.1, np.inf], [[1], [1]], [1]).x
-    array([False,  True])
-    """
-    return P3Solver(A, c).solve(v, s, **options)
