@@ -114,15 +114,8 @@ def plot_command(
     tables = open_tables(path, trace=trace, strict=strict, **settings_of(settings))
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
-<<<<<<< HEAD
         captions, left_out = draw_trace(tables, out)
-    except OSError as error:
-        raise StoreError(f"cannot write {out}: {error.strerror or error}") from error
     for stem, caption in captions.items():
-=======
-        drawn = draw_trace(tables, out)
-    for stem, caption in drawn.captions.items():
->>>>>>> w-traces
         print(f"{stem}: {caption}")
     for stem, why in left_out.items():
         say(f"left out {stem}: {why}")
