@@ -17,12 +17,11 @@ from gangwise.jobs.world import (
     DrawnWorld,
     MeasuredWorld,
     RecordedWorld,
-    measured_factors,
     rescaled,
     throughput_rates,
     world_of,
 )
-from gangwise.traces.formats.measured_speeds import GavelThroughputs, MiniBatchTime
+from gangwise.traces.formats.measured_speeds import GavelThroughputs
 
 TRACES = Path(os.environ.get("GANGWISE_TRACES", "nowhere"))
 
@@ -60,7 +59,7 @@ def test_a_drawn_world_has_the_moments_it_names():
 
 
 def test_residuals_are_what_is_left_within_a_generation():
-    drawn = DrawnWorld.alike().draw(some_jobs(), 2000, {"gpu": 8}, 3)
+    drawn = world_of("like").draw(some_jobs(), 2000, {"gpu": 8}, 3)
     logs = np.log(drawn.conditions.rates)
     assert (logs - logs.mean(axis=1, keepdims=True)).std() == pytest.approx(0.03, rel=0.05)
 
@@ -74,7 +73,7 @@ def test_one_seed_is_one_world():
 
 def test_drifting_stragglers_are_as_many_at_any_time():
     jobs = replace(some_jobs(10), submit=np.linspace(0, 40 * 86_400, 10))
-    world = replace(DrawnWorld.alike(), spell=12 * 3600.0)
+    world = world_of("like:spell=43200")
     shares, lengths = [], []
     for seed in range(10):
         drawn = world.draw(jobs, 100, {"gpu": 8}, seed)
@@ -127,21 +126,6 @@ def test_measured_throughputs_become_rates():
         best = max(table.throughput[m, job] for m in table.models)
         for n, m in enumerate(models):
             assert rates[l, n] == pytest.approx(table.throughput[m, job] / best)
-
-
-@pytest.mark.skipif(not TRACES.is_dir(), reason="GANGWISE_TRACES names no folder")
-def test_mini_batch_times_are_played_in_their_order_with_workers_together():
-    trace = MiniBatchTime(TRACES / "alibaba-gpu-v2020" / "mini-batch-time")
-    speeds = [w.speed for w in trace.workers if w.job == "job-4"]
-    W, length = len(speeds), min(s.size for s in speeds)
-    block = 20
-    factors = measured_factors(trace, "job-4", W, block, block * 6.0)
-    played = np.array([f for _, _, f in factors]).reshape(6, W)
-    table = np.stack([s[: length // block * block].reshape(-1, block).mean(axis=1) for s in speeds])
-    np.testing.assert_allclose(played, (table / table.mean()).T[:6])
-    assert [t for t, _, _ in factors[::W]] == [block * i for i in range(6)]
-    with pytest.raises(ScenarioError, match="job-4"):
-        measured_factors(trace, "job-99", 2, 10.0, 100.0)
 
 
 def gavel(folder: Path) -> Path:

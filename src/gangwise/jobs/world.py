@@ -41,6 +41,8 @@ class Drawn(NamedTuple):
 
 
 class World(Protocol):
+    """What is hidden from schedulers: rates of nodes and noise of jobs."""
+
     @property
     def digests(self) -> Mapping[str, str]:
         """SHA-256 of the files that it reads."""
@@ -104,11 +106,6 @@ class DrawnWorld:
     def digests(self) -> Mapping[str, str]:
         return {}  # it reads no file
 
-    @classmethod
-    def alike(cls) -> DrawnWorld:
-        """One generation: what differs is stragglers and residuals."""
-        return cls(speeds=(1.0,), shares=(1.0,))
-
     def describe(self) -> str:
         s = "s" if len(self.speeds) > 1 else ""
         moving = "" if math.isinf(self.spell) else f", each for {self.spell / 3600:g} h on average"
@@ -140,6 +137,7 @@ class DrawnWorld:
     def _hide(
         self, jobs: Jobs, nodes: Nodes, generation: Ints, seed: int, rng: np.random.Generator
     ) -> Drawn:
+        # Everything is always drawn, in this order: a seed must go on meaning the same world.
         L, N = len(jobs.types), len(nodes)
         a = rng.normal(0.0, self.affinity, (L, len(self.speeds)))
         e = rng.normal(0.0, self.residual, (L, N))
@@ -303,6 +301,17 @@ class RecordedWorld:
         return MiniBatchTime(Path(self.folder))
 
     @cached_property
+    def _speeds(self) -> Floats:
+        """Speed of each worker in turn, a mean over ``iterations`` [W, S]; 1 in the mean of all."""
+        speeds = [worker.speed for worker in self.record.workers if worker.job == self._job]
+        length = min(speed.size for speed in speeds) // self.iterations
+        if length == 0:
+            few = f"{self._job} has fewer iterations than {self.iterations}"
+            raise ScenarioError(f"{few}; set a smaller number of iterations")
+        table = [s[: length * self.iterations].reshape(length, -1).mean(axis=1) for s in speeds]
+        return np.asarray(table / np.mean(table))
+
+    @cached_property
     def _job(self) -> str:
         length: dict[str, int] = {}
         for worker in self.record.workers:
@@ -341,14 +350,16 @@ class RecordedWorld:
                 f"rates of {nodes} nodes that change every {self.seconds:g} s for "
                 f"{horizon / 86400:.0f} days are too many; set seconds to {least} or more"
             )
-        factors = measured_factors(
-            self.record, self._job, nodes, self.seconds, horizon, self.iterations, begin
-        )
+        W, length = self._speeds.shape
+        # All workers are at the same recorded step, and the record starts anew when it ends.
+        factors = [
+            (step * self.seconds, n, float(self._speeds[i % W, (begin + step) % length]))
+            for step in range(math.ceil(horizon / self.seconds))
+            for i, n in enumerate(workers.tolist())
+        ]
+        limited, none = _limited(jobs, self.limits, rng), np.zeros(nodes, dtype=np.int64)
         made = Nodes.alike(nodes, devices)
-        limited = _limited(jobs, self.limits, rng)
-        conditions = Conditions(factors=[(t, int(workers[n]), f) for t, n, f in factors])
-        none = np.zeros(nodes, dtype=np.int64)
-        return Drawn(limited, made, conditions, none, none > 0)
+        return Drawn(limited, made, Conditions(factors=factors), none, none > 0)
 
 
 WORLDS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
@@ -432,11 +443,7 @@ def _generations(shares: Sequence[float], nodes: int) -> Ints:
 def rescaled(jobs: Jobs, load: float, capacity: float) -> Jobs:
     """Submissions stretched so that all work takes ``load`` of a capacity while they come.
 
-    Parameters
-    ----------
-    capacity : float
-        Devices × rate, as :meth:`DrawnWorld.capacity` gives it. Devices are those of the first
-        device type.
+    ``capacity`` is devices × rate, as :meth:`World.capacity` gives it, of the first device type.
     """
     if not load > 0 or not capacity > 0 or len(jobs) < 2:
         raise ScenarioError("load and capacity must be positive, and two jobs or more")
@@ -456,53 +463,9 @@ def stretched(jobs: Jobs, span: float) -> Jobs:
 def throughput_rates(
     table: GavelThroughputs, jobs: Sequence[GavelJob], models: Sequence[str]
 ) -> Floats:
-    """Rates [L, N] of measured jobs on nodes of GPU ``models``: 1 on each job's fastest model.
-
-    Raises
-    ------
-    ScenarioError
-        For a job that does not run on a model that some node has.
-    """
+    """Rates [L, N] of jobs measured on all models, on nodes of ``models``: 1 on the fastest."""
     rates = np.empty((len(jobs), len(models)))
     for l, job in enumerate(jobs):
-        known = {m: table.throughput[m, job] for m in table.models if (m, job) in table.throughput}
-        missing = sorted(set(models) - set(known))
-        if missing:
-            raise ScenarioError(f"{job.name} on {job.gpus} GPUs was not measured on {missing[0]}")
+        known = {m: table.throughput[m, job] for m in table.models}
         rates[l] = [known[m] / max(known.values()) for m in models]
     return rates
-
-
-def measured_factors(
-    trace: MiniBatchTime,
-    job: str,
-    nodes: int,
-    seconds: float,
-    horizon: float,
-    iterations: int = 0,
-    begin: int = 0,
-) -> list[tuple[float, int, float]]:
-    """Factors on nodes' rates that replay measured iteration times in their recorded order.
-
-    Node n goes as worker n mod W of the training job did: 1 is the mean speed of all workers, and
-    all start at the same recorded iteration, so that workers that slowed down together still do.
-    A speed holds for ``seconds`` and is the mean over ``iterations``, by default as many as last
-    that long where a mean iteration takes a second. The record is entered at its step ``begin``
-    and starts anew when it ends.
-    """
-    speeds = [worker.speed for worker in trace.workers if worker.job == job]
-    if not speeds:
-        known = ", ".join(sorted(trace.tables))
-        raise ScenarioError(f"there is no training job {job!r}; known are {known}")
-    block = iterations or max(int(seconds), 1)
-    length = min(speed.size for speed in speeds) // block
-    if length == 0:
-        raise ScenarioError(f"{job} has fewer iterations than {block}; take fewer")
-    table = np.stack([s[: length * block].reshape(length, block).mean(axis=1) for s in speeds])
-    table /= table.mean()
-    steps = math.ceil(horizon / seconds)
-    return [
-        (step * seconds, n, float(table[n % len(speeds), (begin + step) % length]))
-        for step in range(steps)
-        for n in range(nodes)
-    ]
