@@ -677,14 +677,7 @@ def bounded(played: Played, options: Options) -> BoundedJobs:
         top[n] = max([before, *(f for _, f in mine)])
     rates = rates * top
     empty = Books.opened(nodes)
-    position = {name: i for i, name in enumerate(nodes.devices)}
-    room = []
-    for shape in jobs.shapes:
-        demand = [0] * len(nodes.devices)
-        for name, amount in zip(jobs.devices, shape.demand):
-            if name in position:
-                demand[position[name]] = amount
-        room.append(empty.fits(shape._replace(demand=tuple(demand))))
+    room = [empty.fits(shape) for shape in tables.shapes]
     several, kind = np.unique(jobs.type * len(jobs.shapes) + jobs.shape, return_inverse=True)
     kinds = np.stack(np.divmod(several, len(jobs.shapes)))
     fits = np.array(room)[kinds[1]]

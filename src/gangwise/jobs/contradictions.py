@@ -22,6 +22,7 @@ import numpy.typing as npt
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import inlined_kernel, kernel
+from gangwise.jobs.caps import allowed_on
 from gangwise.jobs.metrics import held_devices
 from gangwise.jobs.model import Jobs, Nodes
 
@@ -310,22 +311,15 @@ def _tables(record: Record, site: Site) -> tuple[Kinds, Rules, Held, Now]:
     rows, kind = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
     kind, C, most = kind.reshape(-1), len(rows), int(jobs.tasks.max()) + 1
     slots, slot = np.unique(kind * most + jobs.tasks, return_inverse=True)
-    demand = np.zeros((C, len(nodes.devices)), np.int64)
-    for k, device in enumerate(nodes.devices):
-        if device in jobs.devices:
-            at = jobs.devices.index(device)
-            demand[:, k] = np.array([shape.demand[at] for shape in jobs.shapes])[rows[:, 0]]
-    labels = [
-        [all(has.get(key) == value for key, value in shape.constraint) for has in nodes.labels]
-        for shape in jobs.shapes
-    ]
+    demand = jobs.demand(nodes.devices)[rows[:, 0]]
+    allowed = np.array([allowed_on(nodes, shape) for shape in jobs.shapes])
     single, longest = np.ones(C), np.zeros(C)
     single[kind] = record.size / jobs.tasks
     np.maximum.at(longest, kind, record.limit)
     kinds = Kinds(
         *(kind, slot, slots % most, np.searchsorted(slots // most, np.arange(C + 1)), demand),
         np.array([shape.per_node for shape in jobs.shapes])[rows[:, 0]],
-        np.array(labels)[rows[:, 0]] & may[rows[:, 1]],
+        allowed[rows[:, 0]] & may[rows[:, 1]],
         *(single, np.ascontiguousarray(rows[:, 3 : 3 + M])),
         np.ascontiguousarray(rows[:, 3 + M :].T.astype(bool)),
         longest,

@@ -82,13 +82,10 @@ def moment_of(
     rows = np.flatnonzero(runs)
     kept: list[int] = []
     pieces: list[tuple[Piece, ...]] = []
+    shapes = jobs.shapes_on(nodes.devices)
     for j in rows[np.argsort(begun[rows], kind="stable")].tolist():
-        job = jobs.job(j)
-        shape = job.shape
-        if jobs.devices != nodes.devices:
-            asked = dict(zip(jobs.devices, shape.demand))
-            shape = shape._replace(demand=tuple(asked.get(k, 0) for k in nodes.devices))
-        tasks = schedule.placed(j) if schedule is not None else _somewhere(books, shape, job.tasks)
+        shape, many = shapes[jobs.shape[j]], int(jobs.tasks[j])
+        tasks = schedule.placed(j) if schedule is not None else _somewhere(books, shape, many)
         if tasks:
             pieces.append(books.tell_apart(shape, tasks))
             books.take(shape, pieces[-1])

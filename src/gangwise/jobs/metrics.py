@@ -502,13 +502,8 @@ class Outcome(Tabular):
 
 def held_devices(jobs: Jobs, nodes: Nodes) -> Floats:
     """Devices of each of the nodes' types that all tasks of a job together hold, [J, K]."""
-    per_shape = np.zeros((len(jobs.shapes), len(nodes.devices)))
-    for s, shape in enumerate(jobs.shapes):
-        for device, amount in zip(jobs.devices, shape.demand):
-            if device in nodes.devices:
-                per_shape[s, nodes.devices.index(device)] = amount / 1000
-    found: Floats = per_shape[jobs.shape] * jobs.tasks[:, None]
-    return found
+    demand = jobs.demand(nodes.devices) / 1000
+    return np.asarray(demand[jobs.shape] * jobs.tasks[:, None])
 
 
 def longer_by(jobs: Jobs, pieces: Pieces | None, ran: Floats) -> Floats:

@@ -418,7 +418,7 @@ class Jobs(Tabular):
 
     def columns(self) -> dict[str, Any]:
         """One array a column, names and devices written out; devices are of one task."""
-        demand = np.array([shape.demand for shape in self.shapes])[self.shape] / 1000
+        demand = self.demand(self.devices)[self.shape] / 1000
         return {
             "id": self.id.astype(str),
             "submit": self.submit,
@@ -441,6 +441,22 @@ class Jobs(Tabular):
 
     def __repr__(self) -> str:
         return f"Jobs({len(self):,} jobs of {len(self.users):,} users, {', '.join(self.devices)})"
+
+    def demand(self, devices: Sequence[str]) -> Ints:
+        """Thousandths of each of these device types that a task of each shape asks for [S, K]."""
+        asked = np.zeros((len(self.shapes), len(devices)), dtype=np.int64)
+        for k, device in enumerate(devices):
+            if device in self.devices:
+                place = self.devices.index(device)
+                asked[:, k] = [shape.demand[place] for shape in self.shapes]
+        return asked
+
+    def shapes_on(self, devices: tuple[str, ...]) -> tuple[Shape, ...]:
+        """The shapes with their demand over these device types; any others are left out."""
+        if devices == self.devices:
+            return self.shapes
+        rows = zip(self.shapes, self.demand(devices).tolist())
+        return tuple(shape._replace(demand=tuple(row)) for shape, row in rows)
 
     def job(self, j: int) -> Job:
         """Job j as a scheduler sees it."""
