@@ -167,6 +167,17 @@ class Books:
         total = np.maximum(self.capacity.sum(axis=0), 1)
         return int(np.argmax(np.array(shape.demand) / total))
 
+    def size(self, job: Job) -> float:
+        """Devices of its dominant type that all tasks of a job hold."""
+        return job.tasks * job.shape.demand[self.dominant(job.shape)] / 1000.0
+
+    def start(self, job: Job, tasks: Iterable[tuple[int, int]], now: float) -> Place:
+        """Take the devices of a job that starts now, and give the action that says so."""
+        pieces = self.tell_apart(job.shape, tuple(tasks))
+        self.take(job.shape, pieces)
+        self.running[job.id] = Running(job, pieces, now, 0.0)
+        return Place(job.id, tuple(tasks), pieces)
+
     def fits(self, shape: Shape) -> Ints:
         """How many tasks of a shape each node takes now [N]; none where it is not up."""
         demand = np.array(shape.demand, dtype=np.int64)

@@ -311,10 +311,9 @@ class ByRate(Worth):
     def worth(self, job: Job, books: Books, now: float) -> Floats:
         """See :func:`gangwise.jobs.rate_kernels.score`."""
         mean, sd = self.believed(job, now)
-        kind, l = books.dominant(job.shape), self._types[job.job_type]
-        free, out = books.free[:, kind] / 1000.0, np.empty_like(mean)
-        size = job.tasks * job.shape.demand[kind] / 1000.0
-        asked = rate_kernels.Asked(l, size, job.limit)
+        free = books.free[:, books.dominant(job.shape)] / 1000.0
+        out = np.empty_like(mean)
+        asked = rate_kernels.Asked(self._types[job.job_type], books.size(job), job.limit)
         rate_kernels.score(self.state, asked, mean, sd, free, out)
         return out
 

@@ -333,11 +333,8 @@ class Gavel:
                 continue
             tasks = best_fit(job, trial, self._generation == g if g >= 0 else None)
             if tasks is not None:
-                pieces = trial.tell_apart(job.shape, tasks)
-                trial.take(job.shape, pieces)
                 tally.take(job)
-                trial.running[job.id] = Running(job, pieces, now, 0.0)
-                actions.append(Place(job.id, tuple(tasks), pieces))
+                actions.append(trial.start(job, tasks, now))
                 placed.add(job.id)
         self._waits.look(
             [job for job in [*runs, *queue] if job.id not in trial.running],

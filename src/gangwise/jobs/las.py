@@ -96,11 +96,8 @@ class LeastAttained:
             if tasks is None:
                 left.append(job)
                 continue
-            pieces = trial.tell_apart(job.shape, tasks)
-            trial.take(job.shape, pieces)
             tally.take(job)
-            trial.running[job.id] = Running(job, pieces, now, 0.0)
-            actions.append(Place(job.id, tuple(tasks), pieces))
+            actions.append(trial.start(job, tasks, now))
         if gone:
             self._preempted = now
         gone_jobs = [running[name].job for name in gone]
@@ -117,8 +114,7 @@ class LeastAttained:
         for name, held in books.running.items():
             since = max(held.begun, self._last)
             if now > since:
-                kind = books.dominant(held.job.shape)
-                devices = held.job.tasks * held.job.shape.demand[kind] / 1000.0
+                devices = books.size(held.job)
                 self._attained[name] = self._attained.get(name, 0.0) + devices * (now - since)
         for event in books.events:
             if event.job is not None and event.over:
@@ -133,10 +129,8 @@ class LeastAttained:
         for name in stays:
             level = levels[name]
             if level < len(self.thresholds):
-                job = books.running[name].job
-                devices = job.tasks * job.shape.demand[books.dominant(job.shape)] / 1000.0
                 left = self.thresholds[level] - self._attained.get(name, 0.0)
-                times.append(now + left / max(devices, 1e-9))
+                times.append(now + left / max(books.size(books.running[name].job), 1e-9))
         return max(min(times, default=now + 3600.0), now + self.pause)
 
 
