@@ -56,60 +56,34 @@ ROUNDS = 24  # rules looked for, at most
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule of the site, and why it is believed.
+    """A rule of the site, and why it is believed."""
 
-    Attributes
-    ----------
-    kind : str
-        ``pool``, ``cap``, ``closed``, ``window`` or ``start``: the table of the site file.
-    entry : dict
-        What the site file says.
-    between : (float, float)
-        Values that the evidence does not exclude.
-    evidence : str
-    explains : (int, int, int)
-        Refused jobs that it explains, in all and in the weeks it was not fitted to, and how many
-        were refused in those.
-    rule : Limit, Closed or Missing
-    """
-
-    kind: str
-    entry: dict[str, Any]
-    between: tuple[float, float]
+    kind: str  # pool, cap, closed, window or start: the table of the site file
+    entry: dict[str, Any]  # what the site file says
+    between: tuple[float, float]  # values that the evidence does not exclude
     evidence: str
+    # Refused jobs that it explains, in all and in the weeks that it was not fitted to, and how many
+    # were refused in those.
     explains: tuple[int, int, int] = (0, 0, 0)
-    rule: Any = None
+    rule: Limit | Closed | Missing | None = None
 
     def as_dict(self) -> dict[str, Any]:
         share = ("refused_explained", "held_out_explained", "held_out_refused")
-        told = {"kind": self.kind, "entry": self.entry, "between": list(self.between)}
-        return {**told, "evidence": self.evidence, **dict(zip(share, self.explains))}
+        plain = {"kind": self.kind, "entry": self.entry, "between": list(self.between)}
+        return {**plain, "evidence": self.evidence, **dict(zip(share, self.explains))}
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was found in a log.
-
-    Attributes
-    ----------
-    contradicted, left : float
-        Hours in which nobody started though every waiting job would have fitted; and those that
-        are left when the findings are known.
-    hours : float
-        Of the log.
-    refused, unexplained : int
-        Jobs that came then and were not started; and those that no finding explains.
-    patience : float
-        Seconds that a start took at most.
-    """
+    """What was found in a log."""
 
     findings: tuple[Finding, ...]
-    contradicted: float
-    left: float
-    hours: float
-    refused: int
-    unexplained: int
-    patience: float
+    contradicted: float  # hours in which nobody started though every waiting job would have fitted
+    left: float  # those of them that are left when the findings are known
+    hours: float  # of the log
+    refused: int  # jobs that came in contradicted hours and were not started
+    unexplained: int  # those of them that no finding explains
+    patience: float  # seconds that a start took at most
 
 
 class Trials(NamedTuple):

@@ -109,10 +109,8 @@ def _somewhere(books: Books, shape: Any, tasks: int) -> list[tuple[int, int]]:
 class History:
     """Run times as jobs had them: the learned distribution as of any time (``run_times``).
 
-    Parameters
-    ----------
-    run, end : ndarray [J]
-        How long each job ran and when it ended; of what had not ended by then nothing is learned.
+    Jobs ran for ``run`` seconds [J] and ended at ``end`` [J]; of what had not ended by a time
+    nothing is learned.
     """
 
     def __init__(self, jobs: Jobs, run: Floats, end: Floats):
@@ -194,19 +192,10 @@ def coming(submit: Floats, now: float, jobs: int, rng: np.random.Generator) -> t
 
 
 class Forecaster:
-    """Plays what may come of a moment under rules.
+    """Plays what may come of a moment under the rules of a scheduler, ``assumed`` in words.
 
-    Parameters
-    ----------
-    jobs, nodes : Jobs, Nodes
-        All jobs of the log; of those submitted later nothing is looked at.
-    scheduler : str or Scheduler
-        The rules assumed. Nodes count as alike: a choice by rates becomes best-fit.
-
-    Attributes
-    ----------
-    assumed : str
-        The rules, in words.
+    It is given all jobs of the log, and looks at nothing of those submitted later. Nodes count as
+    alike: a choice by rates becomes best-fit.
     """
 
     def __init__(
@@ -289,11 +278,7 @@ class Forecaster:
         submit = np.concatenate([jobs.submit[of[: R + W]], when])
         names = "id", "row", "limit", "tasks", "shape", "type", "user", "deadline", "priority"
         taken: dict[str, Any] = {n: np.ascontiguousarray(getattr(jobs, n)[of]) for n in names}
-        none, claims, hours = (
-            np.zeros(of.size, dtype=np.int64),
-            self.tables.claims,
-            self.tables.hours,
-        )
+        none, claims, hours = np.zeros(of.size, np.int64), self.tables.claims, self.tables.hours
         taken |= {"after_from": np.zeros(of.size + 1, dtype=np.int64), "after": none[:0]}
         tables = replace(
             self.tables,
@@ -381,12 +366,6 @@ class Calibration:
     (Kaplan and Meier 1958). Without them only the early starts of a burst would be known. A start
     outside of all futures has a place, too (:func:`_place`): rules of the cluster that are not
     modelled delay everybody, in all futures alike.
-
-    Attributes
-    ----------
-    seen : list of (float, float, float, bool)
-        Seconds from the forecast to its median, time of the forecast, place of the start, and
-        whether the job had started.
     """
 
     PRIOR = 10
@@ -396,6 +375,8 @@ class Calibration:
     ALIKE = 3.0
     """Forecasts count less the less alike their medians are: by exp(-1/2) at three times."""
 
+    # Of each forecast: seconds to its median, when it was made, the place of the start, and whether
+    # the job had started.
     seen: list[tuple[float, float, float, bool]] = field(default_factory=list)
 
     @property

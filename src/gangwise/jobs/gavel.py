@@ -119,17 +119,10 @@ def cheapest(
     """Most throughput per cost under deadlines, by Dinkelbach's method: shares of time [C, G].
 
     Of all within 1e-4 of the best ratio the one with the most throughput, since the ratio alone is
-    as good with a thousandth of the shares.
-
-    Parameters
-    ----------
-    rates, count, devices, capacity : ndarray
-        As in :func:`allocation`.
-    price : ndarray, shape [G]
-        Of a device for a second. Where a best ratio costs nothing, all that is free is used.
-    need : ndarray, shape [C]
-        Rate with which a job just meets its deadline, 0 for none. Where the cluster cannot give
-        all of them theirs, each has at least the same part of it.
+    as good with a thousandth of the shares. ``price`` [G] is that of a device for a second; where a
+    best ratio costs nothing, all that is free is used. ``need`` [C] is the rate with which a job
+    just meets its deadline, 0 for none; where the cluster cannot give all of them theirs, each has
+    at least the same part of it. For the others see :func:`allocation`.
     """
     given = (count, devices, capacity, rates)
     gain = count[:, None] * rates / (count[:, None] * rates).max()
@@ -165,18 +158,9 @@ def water_filling(
     be t[c] + w[c] z; raise t by w z; freeze the classes that can gain no more, so that others of
     their entity get their weight; and again, until all are frozen.
 
-    Parameters
-    ----------
-    rates, count, devices, capacity : ndarray
-        As in :func:`allocation`.
-    entity : ndarray, shape [C]
-        Of each class, from 0.
-    weight : ndarray, shape [E]
-        Of each entity, which jobs that are not frozen share in proportion to their part.
-    part : ndarray, shape [C]
-        Of a job of each class.
-    fifo : bool
-        The first class of an entity that is not frozen has all of its weight.
+    ``entity`` [C] is that of each class, from 0. Jobs that are not frozen share the ``weight`` [E]
+    of their entity in proportion to their ``part`` [C]; with ``fifo`` the first class that is not
+    frozen has all of it. For the others see :func:`allocation`.
     """
     alike = np.maximum(rates @ capacity / capacity.sum(), 1e-300)
     fair = rates * (devices / alike)[:, None]

@@ -36,7 +36,7 @@ SMALL = 1e-9
 
 
 class Quota(NamedTuple):
-    """What a queue or a cohort has of a resource in a flavor; limits are inf where there is none."""
+    """What a queue has of a resource in a flavor; a limit that is not set is inf."""
 
     nominal: float = 0.0
     borrowing: float = math.inf
@@ -710,35 +710,26 @@ class Printed:
         return found / 2**30 if kind == "mem" and found is not default else found
 
     def quota(self, of: At) -> tuple[str, dict[str, float]]:
-        """A resource of a flavor, and its quota as :class:`Quota` has it."""
-        kind = resource(str(of["name"]))
-        names = {
-            "nominal": "nominalQuota",
-            "borrowing": "borrowingLimit",
-            "lending": "lendingLimit",
-        }
-        return kind, {
-            name: self.amount(kind, of, setting, Quota._field_defaults[name])
-            for name, setting in names.items()
-        }
+        """A resource of a flavor, and the fields of its :class:`Quota`."""
+        kind, found = resource(str(of["name"])), {}
+        for name, default in Quota._field_defaults.items():
+            setting = "nominalQuota" if name == "nominal" else f"{name}Limit"
+            found[name] = self.amount(kind, of, setting, default)
+        return kind, found
 
     def holder(self, one: At) -> dict[str, Any]:
         """A ClusterQueue or a cohort: where it is, its weight and its quotas."""
         spec = one.get("spec") or At()
         above = [spec.get(name) for name in ("cohortName", "cohort", "parentName", "parent")]
-        groups = [
-            {
-                "resources": [resource(str(name)) for name in group.get("coveredResources", ())],
-                "flavors": [
-                    {
-                        "name": str(flavor["name"]),
-                        "quotas": dict(self.quota(each) for each in flavor.get("resources", ())),
-                    }
-                    for flavor in group.get("flavors", ())
-                ],
+        groups = []
+        for group in spec.get("resourceGroups") or ():
+            quotas = {
+                str(flavor["name"]): dict(map(self.quota, flavor.get("resources", ())))
+                for flavor in group.get("flavors", ())
             }
-            for group in spec.get("resourceGroups") or ()
-        ]
+            flavors = [{"name": name, "quotas": of} for name, of in quotas.items()]
+            covered = [resource(str(name)) for name in group.get("coveredResources", ())]
+            groups.append({"resources": covered, "flavors": flavors})
         return {
             "name": str(one["metadata"]["name"]),
             "cohort": next((str(name) for name in above if name), ""),

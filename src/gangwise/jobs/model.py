@@ -304,6 +304,14 @@ class Columns(TypedDict, total=False):
     terms: npt.ArrayLike | None
 
 
+_NAMED = {  # columns of names: the fields for the place of each name and for the names; the default
+    "type": ("type", "types", "job"),
+    "user": ("user", "users", "user"),
+    "charged": ("charged", "accounts", ""),
+    "pool": ("pool", "pools", ""),
+    "qos": ("qos", "qoses", ""),
+    "terms": ("term", "terms", ""),
+}
 _USUAL = {"limit": np.nan, "per_node": 0.0, "deadline": np.inf, "budget": np.inf, "priority": 0.0}
 _USUAL |= {"recorded_start": np.nan, "recorded_end": np.nan}
 
@@ -410,14 +418,15 @@ class Jobs(Tabular):
         log = _Log(columns, {"cpu": 1.0} if demand is None else demand)
         if id is not None:
             log.reject(_repeated(ids), "whose id came before")
-        names = [given.get(name) for name in ("type", "user", "charged", "pool", "qos", "terms")]
-        return log.jobs(given.get("constraint"), given.get("after") or {}, tuple(names))
+        return log.jobs(given.get("constraint"), given.get("after") or {}, given)
 
     def __len__(self) -> int:
         return self.submit.size
 
     def columns(self) -> dict[str, Any]:
         """One array a column, names and devices written out; devices are of one task."""
+        optional = {"account": (self.accounts, self.charged), "pool": (self.pools, self.pool)}
+        optional |= {"qos": (self.qoses, self.qos), "terms": (self.terms, self.term)}
         demand = self.demand(self.devices)[self.shape] / 1000
         return {
             "id": self.id.astype(str),
@@ -428,10 +437,7 @@ class Jobs(Tabular):
             **{kind: demand[:, k] for k, kind in enumerate(self.devices)},
             "type": np.array(self.types)[self.type],
             "user": np.array(self.users)[self.user],
-            **({"account": np.array(self.accounts)[self.charged]} if any(self.accounts) else {}),
-            **({"pool": np.array(self.pools)[self.pool]} if any(self.pools) else {}),
-            **({"qos": np.array(self.qoses)[self.qos]} if any(self.qoses) else {}),
-            **({"terms": np.array(self.terms)[self.term]} if any(self.terms) else {}),
+            **{name: np.array(names)[of] for name, (names, of) in optional.items() if any(names)},
             "deadline": self.deadline,
             "budget": self.budget,
             "priority": self.priority,
@@ -526,9 +532,9 @@ class _Log:
         self,
         constraint: Sequence[Mapping[str, str]] | None,
         after: Mapping[Any, Sequence[Any]],
-        names: tuple[npt.ArrayLike | None, ...],
+        names: Mapping[str, npt.ArrayLike | None],
     ) -> Jobs:
-        """The rows that are played, in the order of (submission, row)."""
+        """The rows that are played, in the order of (submission, row); ``names`` are columns."""
         before = self._dependencies(after)
         submit, J = self.columns["submit"], self.size
         order = np.flatnonzero(self.good)
@@ -543,48 +549,21 @@ class _Log:
                 return np.broadcast_to(values[:1], (kept,)) if kept else values[:0].copy()
             return values if in_order else values[order]
 
-        c = {name: chosen(values) for name, values in self.columns.items()}
-        run, limit = c["run"], c["limit"]
-        missing = ~(limit > 0)
-        limit = np.where(missing, run, limit)
+        c: dict[str, Any] = {name: chosen(values) for name, values in self.columns.items()}
+        run, missing = c["run"], ~(c["limit"] > 0)
+        limit = np.where(missing, run, c["limit"])
         self.note("without a requested limit: the run time is taken for it", int(missing.sum()))
         self.note("ran longer than they requested", int((run > limit).sum()))
         demand = [values if values.size == 1 else chosen(values) for values in self.demand]
-        shape, shapes = _shapes(demand, _once(c["per_node"]), constraint, order)
-        (types, users, accounts, pools, qoses, terms) = (
-            _names(given, J, order, default)
-            for given, default in zip(names, ("job", "user", "", "", "", ""))
-        )
-        return Jobs(
-            c["id"],
-            order,
-            c["submit"],
-            np.array(run) if run.strides == (0,) else run,
-            limit,
-            np.asarray(c["tasks"], dtype=np.int64),
-            shape,
-            types[0],
-            users[0],
-            c["deadline"],
-            c["budget"],
-            c["priority"],
-            *_reordered(*before, order),
-            c["recorded_start"],
-            c["recorded_end"],
-            self.devices,
-            shapes,
-            types[1],
-            users[1],
-            Account(J, self.set_aside, self.noted),
-            ~missing if missing.any() else np.broadcast_to(True, missing.shape),
-            accounts[0],
-            pools[0],
-            qoses[0],
-            accounts[1],
-            pools[1],
-            qoses[1],
-            *terms,
-        )
+        c["shape"], c["shapes"] = _shapes(demand, _once(c.pop("per_node")), constraint, order)
+        c["after_from"], c["after"] = _reordered(*before, order)
+        for name, (place, several, default) in _NAMED.items():
+            c[place], c[several] = _names(names.get(name), J, order, default)
+        c |= {"limit": limit, "tasks": np.asarray(c["tasks"], dtype=np.int64)}
+        c["run"] = np.array(run) if run.strides == (0,) else run
+        c["requested"] = ~missing if missing.any() else np.broadcast_to(True, missing.shape)
+        account = Account(J, self.set_aside, self.noted)
+        return Jobs(**c, row=order, devices=self.devices, account=account)
 
     def _dependencies(self, after: Mapping[Any, Sequence[Any]]) -> tuple[Ints, Ints]:
         """Rows that each row comes after, without those that are not there and without cycles."""

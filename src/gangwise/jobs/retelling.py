@@ -68,24 +68,17 @@ class GroupWaits:
 class Retelling(GroupWaits):
     """What the model explains of a log; ``name`` is that of the rules.
 
-    Attributes
-    ----------
-    by_job, near, order, waits, use, queue : float
-        As above; NaN where they are not defined.
-    device : str
-        Of which ``use`` is: the one of which the largest share was held.
-    groups : mapping of str to sequence of GroupWaits
-        By ``partition`` (where the log has several), ``size``, ``user`` (heavy, medium, light) and
-        ``week`` or ``day`` of submission.
+    Groups are by ``partition`` (where the log has several), ``size``, ``user`` (heavy, medium,
+    light) and ``week`` or ``day`` of submission.
     """
 
-    by_job: float
+    by_job: float  # these six as above; NaN where they are not defined
     near: float
     order: float
     waits: float
     use: float
     queue: float
-    device: str
+    device: str  # of which ``use`` is: the one of which the largest share was held
     groups: Mapping[str, Sequence[GroupWaits]]
 
     def by(self, what: str) -> float:
@@ -113,24 +106,9 @@ def retell(
 ) -> Retelling:
     """How much of what was recorded a simulation of the same jobs explains.
 
-    Parameters
-    ----------
-    recorded : Outcome
-        :meth:`Outcome.recorded <gangwise.jobs.metrics.Outcome.recorded>` of the jobs.
-    simulated : Outcome
-        Under the rules in force.
-    partition : ndarray of str, shape [J], optional
-        Of each job.
-    on : ndarray of bool, shape [J], optional
-        Only these jobs, such as those of some weeks; by default all.
+    ``partition`` [J] is that of each job; only jobs that are ``on`` [J] count, by default all.
+    Raises ScenarioError where the jobs differ, or none has a start and an end in both.
 
-    Raises
-    ------
-    ScenarioError
-        When both are not of the same jobs, or no job has a start and an end in both.
-
-    Examples
-    --------
     >>> from gangwise.jobs import Jobs, Nodes, simulate_jobs
     >>> jobs = Jobs.of(
     ...     [0, 1, 2], [9, 9, 5], [3, 2, 1], recorded_start=[0, 9, 2], recorded_end=[9, 18, 7]

@@ -166,27 +166,6 @@ class Rules(Strict):
 class Site:
     """The rules of a site.
 
-    Attributes
-    ----------
-    rules : Rules
-        What the file says.
-    path : str
-        For messages.
-    ran_on : mapping
-        Pool → names of the nodes that its jobs ran on, for pools whose nodes the file leaves out.
-    nodes : Nodes, optional
-        Of the site, in place of those of a log.
-    ignored : tuple of str
-        Device types that are not given out: jobs ask for none.
-    scheduler : str
-        Who decides there, where the site says so.
-    notes : tuple of str
-        What of the site's own files is not modelled, or was at fault.
-    edits : tuple of str
-        Lines of these files that were changed before they were read.
-    log_clock : Clock, optional
-        Where the log's time 0 lies; None where it does not say.
-
     Examples
     --------
     >>> site = Site(Rules(cap=(CapRule(scope="user", of="cpu", most=2),)))
@@ -196,15 +175,16 @@ class Site:
     array([0., 9., 0.])
     """
 
-    rules: Rules
-    path: str = "site"
+    rules: Rules  # what the file says
+    path: str = "site"  # for messages
+    # Nodes that the jobs of each pool ran on, for pools whose nodes the file leaves out.
     ran_on: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    nodes: Nodes | None = None
-    ignored: tuple[str, ...] = ()
-    scheduler: str = ""
-    notes: tuple[str, ...] = ()
-    edits: tuple[str, ...] = ()
-    log_clock: Clock | None = None
+    nodes: Nodes | None = None  # of the site, in place of those of a log
+    ignored: tuple[str, ...] = ()  # device types that are not given out: jobs ask for none
+    scheduler: str = ""  # who decides there, where the site says so
+    notes: tuple[str, ...] = ()  # what of the site's own files is not modelled, or was at fault
+    edits: tuple[str, ...] = ()  # lines of these files that were changed before they were read
+    log_clock: Clock | None = None  # where the log's time 0 lies; None where it does not say
 
     @classmethod
     def read(cls, path: Path | str, changes: Sequence[Any] = ()) -> Site:
@@ -518,27 +498,25 @@ class Site:
     def _check_devices(self, nodes: Nodes) -> None:
         """Devices that rules name are those of the nodes; a cap may count jobs or nodes as well."""
         r, weighed = self.rules, self.rules.priority or Priority()
-        counted = [("a cap is of", cap.of) for cap in r.cap]
-        counted += [("closed hours ask for more of", rule.of) for rule in r.closed]
-        named = [(what, kind) for what, kind in counted if kind not in ("jobs", "nodes")]
-        named = [(what, kind) for what, kind in named if not kind.startswith("license/")]
-        named += [("tres has a weight of", kind) for kind in weighed.tres]
-        for what, billing in [("", weighed.billing), *((p.name, p.billing) for p in r.pool)]:
-            named += [
-                (f"billing{f' of pool {what}' * bool(what)} counts", kind) for kind in billing
-            ]
-        for what, kind in named:
-            # What Slurm prints may count devices of which the log says nothing: left out.
-            also = (what, kind) in counted
-            if kind not in nodes.devices and (self.nodes is None or also):
-                able = [*nodes.devices, *("jobs", "nodes") * also]
-                near = get_close_matches(kind, able, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                more = "; jobs and nodes can be counted as well" * also
-                raise ScenarioError(
-                    f"{self.path}: {what} {kind!r}, and the nodes have "
-                    f"{', '.join(nodes.devices)}{more}{hint}"
-                )
+        named = [("a cap is of", cap.of) for cap in r.cap]
+        named += [("closed hours ask for more of", rule.of) for rule in r.closed]
+        caps = len(named)
+        if self.nodes is None:  # what Slurm prints may weigh devices of which the log says nothing
+            named += [("tres has a weight of", kind) for kind in weighed.tres]
+            named += [("billing counts", kind) for kind in weighed.billing]
+            for pool in r.pool:
+                named += [(f"billing of pool {pool.name} counts", kind) for kind in pool.billing]
+        for i, (what, kind) in enumerate(named):
+            also = ("jobs", "nodes") * (i < caps)
+            if kind in (*nodes.devices, *also) or (also and kind.startswith("license/")):
+                continue
+            near = get_close_matches(kind, [*nodes.devices, *also], 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            more = "; jobs and nodes can be counted as well" * bool(also)
+            raise ScenarioError(
+                f"{self.path}: {what} {kind!r}, and the nodes have "
+                f"{', '.join(nodes.devices)}{more}{hint}"
+            )
 
     def _jobs(self, jobs: Jobs) -> Jobs:
         keep = np.array([name not in self.ignored for name in jobs.devices])
@@ -566,31 +544,23 @@ class Site:
         each = [f"{PROCESSOR}{i + 1}" for i in range(many)] if whole else list(nodes.names)
         pools = self._of_pools(each, nodes)
         windows = self._of_windows(each, pools)
-        if not whole:
-            spans: dict[int, list[tuple[float, float]]] = defaultdict(list)
-            for when, on in zip(self._when(), windows):
-                for n in on:
-                    spans[n].append(when)
-            return nodes, {name: tuple(on) for name, on in pools.items()}, spans
-        member = np.zeros((len(pools) + len(windows), many), dtype=bool)
-        for i, on in enumerate((*pools.values(), *windows)):
-            member[i, list(on)] = True
-        _, first, cell = np.unique(member, axis=1, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        place = np.argsort(order)[cell.ravel()]
-        device = nodes.devices[0]
-        cells = Nodes.of(
-            Node(each[first[c]], {device: float((place == i).sum())}) for i, c in enumerate(order)
-        )
-        spans = defaultdict(list)
+        place = np.arange(len(each))
+        if whole:
+            member = np.zeros((len(pools) + len(windows), many), dtype=bool)
+            for i, on in enumerate((*pools.values(), *windows)):
+                member[i, on] = True
+            _, first, cell = np.unique(member, axis=1, return_index=True, return_inverse=True)
+            order = np.argsort(first)
+            place = np.argsort(order)[cell.ravel()]
+            sizes = np.bincount(place).tolist()
+            device = nodes.devices[0]
+            nodes = Nodes.of(Node(each[first[c]], {device: n}) for c, n in zip(order, sizes))
+        spans: dict[int, list[tuple[float, float]]] = defaultdict(list)
         for when, on in zip(self._when(), windows):
-            for n in sorted({int(place[i]) for i in on}):
+            for n in np.unique(place[on]).tolist():
                 spans[n].append(when)
-        return (
-            cells,
-            {name: tuple(sorted({int(place[i]) for i in on})) for name, on in pools.items()},
-            spans,
-        )
+        on_pools = {name: tuple(np.unique(place[on]).tolist()) for name, on in pools.items()}
+        return nodes, on_pools, spans
 
     def _of_pools(self, names: Sequence[str], nodes: Nodes) -> dict[str, list[int]]:
         """Nodes of each pool; a count takes the first that no count before it took."""
