@@ -99,8 +99,8 @@ class Settings(BaseModel):
     )
     world: str = Field(
         "",
-        description="hidden rates: unlike, like, drifting nodes, drawn; measured:FILE, "
-        "recorded:FOLDER; estimated, from node lists; arguments after a colon or comma",
+        description="hidden rates: unlike, like, drifting nodes, drawn; measured:FILE; "
+        "estimated, from node lists; arguments after a colon or comma",
     )
     load: float = Field(0.0, ge=0, le=100, description="arrivals stretched to it; 0: as logged")
     limits: Literal["wall-clock", "work"] = Field(

@@ -30,10 +30,8 @@ from gangwise.jobs.metrics import PREEMPTED, Outcome
 from gangwise.jobs.model import Conditions
 from gangwise.jobs.schedule import Options
 
-SHOWN = 20
-"""Findings of each rule that are listed; the others are only counted."""
-NEAR = 1e-6
-"""Smaller differences, in seconds or as a share of a key of the queue, do not count."""
+SHOWN = 20  # findings of each rule that are listed; the others are only counted
+NEAR = 1e-6  # smaller differences, in seconds or as a share of a key of the queue, do not count
 
 
 class Finding(NamedTuple):

@@ -42,8 +42,7 @@ from gangwise.jobs.kernels import DUE, Rows, pop, push
 
 int64: Any = np.int64
 
-KEPT = 0.7
-"""Share of the last direction that the next one keeps."""
+KEPT = 0.7  # share of the last direction that the next one keeps
 
 MOST_PRICED = 200_000
 """Jobs up to which prices are searched where nobody asks for it: a step costs 0.4 µs a job."""
@@ -188,7 +187,6 @@ def lower_bound(
     period: float = 900.0,
     steps: int = 200,
     above: float | None = None,
-    prices: Floats | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> LowerBound:
     """Certify a lower bound on mean completion time.
@@ -198,13 +196,10 @@ def lower_bound(
     period : float
         Seconds that share a price.
     steps : int
-        Subgradient steps. With none, and no prices, prices are not searched: the dual bound is
-        then the first one.
+        Subgradient steps. With none, prices are not searched: the dual bound is the first one.
     above : float, optional
         Mean completion time of any schedule, which sets the length of the steps; without it they
         are guessed. No step is taken once the prices prove it but for a millionth.
-    prices : ndarray, shape [N, T], optional
-        Where to begin; all 0 without.
     progress : callable, optional
         Called with the number of steps taken.
 
@@ -220,20 +215,15 @@ def lower_bound(
     (10.0, 15.0, True)
     """
     origin = float(jobs.submit.min())
-    if steps == 0 and prices is None:
+    if steps == 0:
         alone, none = alone_bound(jobs), np.zeros((jobs.capacity.size, 0))
         return LowerBound(alone, busy_time_bound(jobs), alone, none, origin, period, 0)
-    release = jobs.release
-    N = jobs.capacity.size
-    if prices is None:
-        # Prices reach as far as the last job may run, and the work left then takes.
-        horizon = release.max() + (jobs.work / jobs.best_rates).max() - origin
-        backlog = (jobs.tasks * jobs.devices * jobs.work / jobs.best_rates).sum()
-        prices = np.zeros((N, int(np.ceil((horizon + backlog / jobs.capacity.sum()) / period)) + 1))
-    held = np.array(prices, dtype=np.float64)
-    if held.shape[0] != N or (held < 0).any() or not np.isfinite(held).all():
-        raise ScenarioError("bounds: prices are numbers ≥ 0 of shape [N, T]")
-    T = held.shape[1]
+    # Prices reach as far as the last job may run, and the work left then takes.
+    release, N, alone = jobs.release, jobs.capacity.size, jobs.work / jobs.best_rates
+    backlog = (jobs.tasks * jobs.devices * jobs.work / jobs.best_rates).sum()
+    horizon = release.max() + alone.max() - origin + backlog / jobs.capacity.sum()
+    T = int(np.ceil(horizon / period)) + 1
+    held = np.zeros((N, T))
     order = np.argsort(-np.where(jobs.room > 0, jobs.rate, -1.0), axis=1, kind="stable")
     priced = _Priced(
         release, jobs.work, jobs.tasks, jobs.devices, jobs.kind, jobs.rate, jobs.room, order,

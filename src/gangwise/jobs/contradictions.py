@@ -27,8 +27,7 @@ from gangwise.jobs.metrics import held_devices
 from gangwise.jobs.model import Jobs, Nodes
 
 HOUR, WEEK = 3600.0, 7 * 86400.0
-HOURS = 168
-"""Hours of a week."""
+HOURS = 168  # hours of a week
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,19 +33,14 @@ from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import create_scheduler
 
 DAY = 86_400.0
-DRAWS = 100
-"""Futures that are played."""
-DAYS = 28
-"""From so many days back those are drawn who come."""
-COMING = 600, 4000
-"""Jobs to come in a future: so many at least, and at most those of three days."""
+DRAWS = 100  # futures that are played
+DAYS = 28  # from so many days back those are drawn who come
+COMING = 600, 4000  # jobs to come in a future: so many at least, and at most those of three days
 ALIKE = 0.2
 """Correlation of the normal scores of run times of a user's jobs; on KTH-SP2, LLNL-Atlas and
 NASA-iPSC .13 to .25 from one submission to the next."""
-STRETCHES = 50
-"""Stretches of the past that one future has at most."""
-CHUNK = 128
-"""Instants that are played before it is looked whether all have started."""
+STRETCHES = 50  # stretches of the past that one future has at most
+CHUNK = 128  # instants that are played before it is looked whether all have started
 NO_RULES = "fcfs+easy+best-fit"
 """Rules assumed of a scheduler that does not decide in compiled code."""
 

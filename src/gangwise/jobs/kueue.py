@@ -31,8 +31,7 @@ from gangwise.jobs.model import Job, Nodes
 Key = tuple[str, str]
 """A flavor, and a resource of it."""
 Amounts = dict[Key, float]
-SMALL = 1e-9
-"""Amounts are sums of thousandths."""
+SMALL = 1e-9  # amounts are sums of thousandths
 
 
 class Quota(NamedTuple):

@@ -496,7 +496,7 @@ class _Log:
         self.set_aside: dict[str, Ints] = {}
         self.noted: dict[str, int] = {}
         submit, run, tasks = columns["submit"], columns["run"], columns["tasks"]
-        started, ended = _once(columns["recorded_start"]), _once(columns["recorded_end"])
+        started, ended = (one_for_all(columns[f"recorded_{end}"]) for end in ("start", "end"))
         with np.errstate(invalid="ignore"):
             self.reject(~np.isfinite(submit), "without a submission time")
             self.reject(submit < 0, "submitted at a negative time")
@@ -508,7 +508,7 @@ class _Log:
                 self.reject(tasks != np.floor(tasks), "with a part of a task")
             odd, self.demand = np.zeros(1, dtype=bool), []
             for values in demand.values():
-                amount = _once(_column(values, J))
+                amount = one_for_all(_column(values, J))
                 finite = np.isfinite(amount)
                 odd = odd | ~finite | (amount < 0)
                 self.demand.append(np.where(finite, np.rint(amount * 1000), 0).astype(np.int64))
@@ -555,7 +555,7 @@ class _Log:
         self.note("without a requested limit: the run time is taken for it", int(missing.sum()))
         self.note("ran longer than they requested", int((run > limit).sum()))
         demand = [values if values.size == 1 else chosen(values) for values in self.demand]
-        c["shape"], c["shapes"] = _shapes(demand, _once(c.pop("per_node")), constraint, order)
+        c["shape"], c["shapes"] = _shapes(demand, one_for_all(c.pop("per_node")), constraint, order)
         c["after_from"], c["after"] = _reordered(*before, order)
         for name, (place, several, default) in _NAMED.items():
             c[place], c[several] = _names(names.get(name), J, order, default)
@@ -625,7 +625,7 @@ def _column(values: npt.ArrayLike, J: int, whole: bool = False) -> npt.NDArray[A
     return given if given.shape == (J,) else np.broadcast_to(given, (J,))
 
 
-def _once(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def one_for_all(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The one value of a column that a scalar stands for [1]; any other column as it is."""
     return column[:1] if column.strides == (0,) else column
 

@@ -40,13 +40,10 @@ from gangwise.jobs.tenancy import (
 )
 from gangwise.traces.formats.slurm_notation import expand_nodes
 
-FILE = "site.toml"
-"""In a folder."""
-SLURM, KUEUE = "slurm:", "kueue:"
-"""Before a folder of what Slurm, or kubectl of Kueue, prints."""
+FILE = "site.toml"  # in a folder
+SLURM, KUEUE = "slurm:", "kueue:"  # before a folder of what Slurm, or kubectl of Kueue, prints
 PRINTED = SLURM, KUEUE
-PROCESSOR = "p"
-"""Processors of a log that has no nodes are called p1, p2, … in a site file."""
+PROCESSOR = "p"  # processors of a log that has no nodes are called p1, p2, … in a site file
 
 
 class _OnNodes(Strict):

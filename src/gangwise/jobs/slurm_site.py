@@ -39,8 +39,7 @@ NAMED_BY = {"partition": "PartitionName", "qos": "Name", "node": "NodeName", "co
 FOREVER = ("INFINITE", "UNLIMITED", "NONE", "-1")
 REQUEUED = 121.0
 """Seconds before a job that was requeued may start: what its credential lives, and one more."""
-SHOWN = 4
-"""So many places of a setting are named."""
+SHOWN = 4  # so many places of a setting are named
 T = TypeVar("T")
 
 

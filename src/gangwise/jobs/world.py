@@ -1,8 +1,8 @@
 """Where true rates come from: a drawn world, and measured tables.
 
 :func:`world_of` makes a :class:`World` from its name: ``unlike``, ``like``, ``drifting``,
-``measured:FILE``, ``recorded:FOLDER``, with arguments after a colon or a comma. Two schedulers
-under one seed meet the same world.
+``measured:FILE``, with arguments after a colon or a comma. Two schedulers under one seed meet the
+same world.
 
 The drawn world: node n of generation g runs job j of type l at
 
@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,10 +26,8 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.registry import parse
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
-from gangwise.traces.formats.measured_speeds import GavelThroughputs, MiniBatchTime
+from gangwise.traces.formats.measured_speeds import GavelThroughputs
 from gangwise.traces.formats.measured_speeds import Job as GavelJob
-
-MOST_CHANGES = 5_000_000  # changes of nodes' rates in one run, at most
 
 
 class Drawn(NamedTuple):
@@ -38,23 +36,6 @@ class Drawn(NamedTuple):
     conditions: Conditions  # what is hidden
     generation: Ints  # [N]
     stragglers: Bools  # [N] who straggles at time 0
-
-
-class World(Protocol):
-    """What is hidden from schedulers: rates of nodes and noise of jobs."""
-
-    @property
-    def digests(self) -> Mapping[str, str]:
-        """SHA-256 of the files that it reads."""
-
-    def describe(self) -> str:
-        """What is drawn or assumed, in one line."""
-
-    def capacity(self, nodes: int, devices: int) -> float:
-        """Work per second of all devices as their labels say."""
-
-    def draw(self, jobs: Jobs, nodes: int, devices: Mapping[str, float], seed: int) -> Drawn:
-        """Nodes n0, n1, … with ``devices`` each, limits and hidden rates for ``jobs``."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +88,7 @@ class DrawnWorld:
         return {}  # it reads no file
 
     def describe(self) -> str:
+        """What is drawn and assumed, in one line."""
         s = "s" if len(self.speeds) > 1 else ""
         moving = "" if math.isinf(self.spell) else f", each for {self.spell / 3600:g} h on average"
         return (
@@ -118,9 +100,11 @@ class DrawnWorld:
         )
 
     def capacity(self, nodes: int, devices: int) -> float:
+        """Work per second of all devices, as the labels of their nodes say."""
         return float(devices * np.asarray(self.speeds)[_generations(self.shares, nodes)].sum())
 
     def draw(self, jobs: Jobs, nodes: int, devices: Mapping[str, float], seed: int) -> Drawn:
+        """Nodes n0, n1, … with ``devices`` each; limits and hidden rates for ``jobs``."""
         rng = np.random.default_rng([seed, 17])
         generation = rng.permutation(_generations(self.shares, nodes))
         made = Nodes.of(
@@ -186,15 +170,12 @@ class MeasuredWorld:
         As of :class:`~gangwise.traces.formats.measured_speeds.GavelThroughputs`.
     shares : sequence of float
         Of the nodes, by model, the oldest first.
-    unconsolidated : bool
-        Take measurements of workers spread over servers.
     limits : (float, float)
         Requested limit ÷ run time, uniform between these.
     """
 
     file: str
     shares: Sequence[float] = (0.25, 0.35, 0.4)
-    unconsolidated: bool = False
     limits: tuple[float, float] = (1.0, 5.0)
 
     def __post_init__(self) -> None:
@@ -204,7 +185,7 @@ class MeasuredWorld:
 
     @cached_property
     def table(self) -> GavelThroughputs:
-        return GavelThroughputs(Path(self.file), self.unconsolidated)
+        return GavelThroughputs(Path(self.file))
 
     @cached_property
     def measured(self) -> dict[int, list[GavelJob]]:
@@ -264,113 +245,15 @@ class MeasuredWorld:
         return Drawn(limited, made, conditions, model, np.zeros(nodes, dtype=bool))
 
 
-@dataclass(frozen=True)
-class RecordedWorld:
-    """Like nodes whose rates go as recorded iteration times went, in their order.
-
-    Node n follows a worker of one training job of Alibaba's record, so that workers that slowed
-    down together still do; which worker, and where in the record the run begins, is drawn.
-
-    Parameters
-    ----------
-    folder : path
-        As of :class:`~gangwise.traces.formats.measured_speeds.MiniBatchTime`.
-    job : str
-        ``job-1`` …; by default the one with the longest record.
-    seconds : float
-        How long a rate holds.
-    iterations : int
-        Recorded iterations that it is the mean of.
-    limits : (float, float)
-        Requested limit ÷ run time, uniform between these.
-    """
-
-    folder: str
-    job: str = ""
-    seconds: float = 600.0
-    iterations: int = 10
-    limits: tuple[float, float] = (1.0, 5.0)
-
-    def __post_init__(self) -> None:
-        if not (self.seconds > 0 and self.iterations >= 1):
-            raise ScenarioError("seconds must be positive, iterations at least 1")
-        _check_limits(self.limits)
-
-    @cached_property
-    def record(self) -> MiniBatchTime:
-        return MiniBatchTime(Path(self.folder))
-
-    @cached_property
-    def _speeds(self) -> Floats:
-        """Speed of each worker in turn, a mean over ``iterations`` [W, S]; 1 in the mean of all."""
-        speeds = [worker.speed for worker in self.record.workers if worker.job == self._job]
-        length = min(speed.size for speed in speeds) // self.iterations
-        if length == 0:
-            few = f"{self._job} has fewer iterations than {self.iterations}"
-            raise ScenarioError(f"{few}; set a smaller number of iterations")
-        table = [s[: length * self.iterations].reshape(length, -1).mean(axis=1) for s in speeds]
-        return np.asarray(table / np.mean(table))
-
-    @cached_property
-    def _job(self) -> str:
-        length: dict[str, int] = {}
-        for worker in self.record.workers:
-            length[worker.job] = min(length.get(worker.job, worker.speed.size), worker.speed.size)
-        if self.job and self.job not in length:
-            raise UnknownName("training job", self.job, list(length))
-        return self.job or max(length, key=lambda name: length[name])
-
-    @property
-    def digests(self) -> Mapping[str, str]:
-        return self.record.digests
-
-    def describe(self) -> str:
-        speeds = [w.speed for w in self.record.workers if w.job == self._job]
-        length = min(speed.size for speed in speeds)
-        return (
-            f"recorded rates: nodes go as the {len(speeds)} workers of {self._job} did, together "
-            f"and in their order, {length:,} recorded iterations and then again; assumed: "
-            f"{self.iterations} iterations last {self.seconds:g} s (the record has no unit), who "
-            "follows whom and where it begins (drawn), limits "
-            f"of {_range(self.limits)} times the work (drawn)"
-        )
-
-    def capacity(self, nodes: int, devices: int) -> float:
-        return float(nodes * devices)  # the mean rate is 1
-
-    def draw(self, jobs: Jobs, nodes: int, devices: Mapping[str, float], seed: int) -> Drawn:
-        rng = np.random.default_rng([seed, 17])
-        workers = rng.permutation(nodes)
-        begin = int(rng.integers(1 << 30))
-        longest = float(jobs.run.max(initial=0.0))
-        horizon = float(jobs.submit.max(initial=0.0)) * 1.5 + 3 * longest
-        if horizon / self.seconds * nodes > MOST_CHANGES:
-            least = math.ceil(horizon * nodes / MOST_CHANGES)
-            raise ScenarioError(
-                f"rates of {nodes} nodes that change every {self.seconds:g} s for "
-                f"{horizon / 86400:.0f} days are too many; set seconds to {least} or more"
-            )
-        W, length = self._speeds.shape
-        # All workers are at the same recorded step, and the record starts anew when it ends.
-        factors = [
-            (step * self.seconds, n, float(self._speeds[i % W, (begin + step) % length]))
-            for step in range(math.ceil(horizon / self.seconds))
-            for i, n in enumerate(workers.tolist())
-        ]
-        limited, none = _limited(jobs, self.limits, rng), np.zeros(nodes, dtype=np.int64)
-        made = Nodes.alike(nodes, devices)
-        return Drawn(limited, made, Conditions(factors=factors), none, none > 0)
-
-
-WORLDS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
+World = DrawnWorld | MeasuredWorld
+WORLDS: Mapping[str, tuple[type[World], Mapping[str, Any]]] = {
     "unlike": (DrawnWorld, {}),
     "like": (DrawnWorld, {"speeds": (1.0,), "shares": (1.0,)}),
     "drifting": (DrawnWorld, {"spell": 43200.0}),
     "measured": (MeasuredWorld, {}),
-    "recorded": (RecordedWorld, {}),
 }
 """Worlds by name: three generations; like nodes of which some straggle; stragglers that change;
-measured GPU models; recorded times of iterations."""
+measured GPU models."""
 
 
 def world_of(name: str) -> World:
@@ -396,22 +279,19 @@ def world_of(name: str) -> World:
         raise UnknownName("world", word, list(WORLDS))
     make, preset = WORLDS[word]
     given: dict[str, Any] = dict(preset)
-    if make is not DrawnWorld:
-        field = "file" if make is MeasuredWorld else "folder"
-        path, _, rest = rest.partition(",")
-        if not path or "=" in path:
-            raise ScenarioError(f"world {word}: name its {field}, as in {word}:PATH")
-        given[field] = path
+    if make is MeasuredWorld:
+        given["file"], _, rest = rest.partition(",")
+        if not given["file"] or "=" in given["file"]:
+            raise ScenarioError(f"world {word}: name its file, as in {word}:PATH")
     accepted = list(make.__dataclass_fields__)
     for key, value in parse(f"{word}:{rest}")[1].items():
         if key not in accepted:
             raise UnknownName(f"argument of world {word!r}", key, accepted)
         given[key] = value
     try:
-        world: World = make(**given)
+        return make(**given)
     except TypeError as error:
         raise ScenarioError(f"world {word!r} with {given}: {error}") from error
-    return world
 
 
 def _row(values: Sequence[float] | Floats) -> str:
@@ -443,7 +323,7 @@ def _generations(shares: Sequence[float], nodes: int) -> Ints:
 def rescaled(jobs: Jobs, load: float, capacity: float) -> Jobs:
     """Submissions stretched so that all work takes ``load`` of a capacity while they come.
 
-    ``capacity`` is devices × rate, as :meth:`World.capacity` gives it, of the first device type.
+    ``capacity`` is devices × rate, as :meth:`DrawnWorld.capacity` gives it, of the first device type.
     """
     if not load > 0 or not capacity > 0 or len(jobs) < 2:
         raise ScenarioError("load and capacity must be positive, and two jobs or more")
