@@ -31,12 +31,12 @@ from gangwise.experiments.what_if import (
     what_if,
 )
 from gangwise.jobs import Conditions, Jobs, Node, Nodes, simulate_jobs
+from gangwise.jobs.bounds import _priced, _search
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.site import CapRule, Pool, Rules, Site
 from gangwise.report.jobs import job_report, results_of
 from gangwise.report.pages import write_report
 from tests.experiments.test_output import checked
-from tests.reference.bounds import dual_value
 
 WEEK = 7 * 86400
 SITE = """
@@ -399,7 +399,8 @@ def test_the_worth_of_a_node_is_what_its_prices_take_off_the_bound(asked: Asked)
     for more in (1, 5):
         bigger = replace(jobs, capacity=jobs.capacity + more, room=jobs.room + more)
         # at the same prices the dual falls by so much
-        same = dual_value(bigger, bound.prices, bound.origin, bound.period)
+        priced = _priced(bigger, bound.prices.copy(), bound.origin, bound.period)
+        same, _ = _search(priced, bigger, 0, None, None)
         assert same == pytest.approx(bound.dual - more * worth, rel=1e-6)
 
 

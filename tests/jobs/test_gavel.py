@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from gangwise.core.errors import ScenarioError
+from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs.gavel import Flat, Gavel, Objective, allocation, cheapest, water_filling
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options
@@ -339,7 +339,7 @@ def test_names_and_bad_arguments() -> None:
     for price in ("dear", "-1", "nan"):
         with pytest.raises(ScenarioError, match="labels price of nodes are"):
             simulate_jobs(Jobs.of([0], [9], 1, {"gpu": 1}), priced(price), Gavel("cost"), None)
-    with pytest.raises(ScenarioError, match="no objective 'fair'"):
+    with pytest.raises(UnknownName, match="objective of gavel named 'fair'"):
         Gavel("fair")  # type: ignore[arg-type]
     with pytest.raises(ScenarioError, match="positive length"):
         Gavel(seconds=0)

@@ -20,18 +20,9 @@ from gangwise.jobs.tenancy import Tenancy
 Piece = tuple[int, int, int]
 """Node, tasks on it, and a mask of the shared devices they use (0 if not told apart)."""
 
-EventKind = Literal[
-    "submitted",
-    "started",
-    "finished",
-    "killed",
-    "cancelled",
-    "failed",
-    "preempted",
-    "node_down",
-    "node_drained",
-    "node_up",
-]
+Left = Literal["finished", "killed", "cancelled", "failed", "preempted"]
+OfNode = Literal["node_up", "node_down", "node_drained"]
+EventKind = Literal["submitted", "started", Left, OfNode]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +145,8 @@ class Books:
 
     def copy(self) -> Self:
         """A copy on which placements can be tried."""
-        return replace(
-            self,
-            free=self.free.copy(),
-            device=self.device.copy(),
-            running=dict(self.running),
-            events=[],
-        )
+        free, device = self.free.copy(), self.device.copy()
+        return replace(self, free=free, device=device, running=dict(self.running), events=[])
 
     def dominant(self, shape: Shape) -> int:
         """Device type of which a task asks for the largest share of the cluster."""

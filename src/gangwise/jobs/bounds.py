@@ -41,7 +41,6 @@ from gangwise.core.jit import inlined_kernel, lean_kernel
 from gangwise.jobs.kernels import DUE, Rows, pop, push
 
 int64: Any = np.int64
-
 KEPT = 0.7  # share of the last direction that the next one keeps
 
 MOST_PRICED = 200_000
@@ -219,19 +218,21 @@ def lower_bound(
         alone, none = alone_bound(jobs), np.zeros((jobs.capacity.size, 0))
         return LowerBound(alone, busy_time_bound(jobs), alone, none, origin, period, 0)
     # Prices reach as far as the last job may run, and the work left then takes.
-    release, N, alone = jobs.release, jobs.capacity.size, jobs.work / jobs.best_rates
+    longest = (jobs.work / jobs.best_rates).max()
     backlog = (jobs.tasks * jobs.devices * jobs.work / jobs.best_rates).sum()
-    horizon = release.max() + alone.max() - origin + backlog / jobs.capacity.sum()
-    T = int(np.ceil(horizon / period)) + 1
-    held = np.zeros((N, T))
-    order = np.argsort(-np.where(jobs.room > 0, jobs.rate, -1.0), axis=1, kind="stable")
-    priced = _Priced(
-        release, jobs.work, jobs.tasks, jobs.devices, jobs.kind, jobs.rate, jobs.room, order,
-        held, np.zeros((N, T + 1)), origin, period,
-        np.empty((N, T)), np.empty(N), np.empty(N, np.int64),
-    )  # fmt: skip
+    horizon = jobs.release.max() + longest - origin + backlog / jobs.capacity.sum()
+    prices = np.zeros((jobs.capacity.size, int(np.ceil(horizon / period)) + 1))
+    priced = _priced(jobs, prices, origin, period)
     top, steps = _search(priced, jobs, steps, above, progress)
-    return LowerBound(alone_bound(jobs), busy_time_bound(jobs), top, held, origin, period, steps)
+    return LowerBound(alone_bound(jobs), busy_time_bound(jobs), top, prices, origin, period, steps)
+
+
+def _priced(jobs: BoundedJobs, prices: Floats, origin: float, period: float) -> _Priced:
+    c, (N, T) = jobs, prices.shape
+    order = np.argsort(-np.where(c.room > 0, c.rate, -1.0), axis=1, kind="stable")
+    of_jobs = c.release, c.work, c.tasks, c.devices, c.kind, c.rate, c.room, order
+    space = np.empty((N, T)), np.empty(N), np.empty(N, np.int64)
+    return _Priced(*of_jobs, prices, np.zeros((N, T + 1)), origin, period, *space)
 
 
 def _search(

@@ -39,7 +39,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.errors import ScenarioError
+from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate, Running
 from gangwise.jobs.choice import best_fit
 from gangwise.jobs.explanations import Waits
@@ -254,9 +254,7 @@ class Gavel:
 
     def __post_init__(self) -> None:
         if self.objective not in (known := get_args(Objective)):
-            raise ScenarioError(
-                f"gavel: there is no objective {self.objective!r}; there are {', '.join(known)}"
-            )
+            raise UnknownName("objective of gavel", self.objective, known)
         if str(self.seconds) == "inf":  # a text, on the command line
             self.seconds = np.inf
         if not self.seconds > 0:
@@ -281,8 +279,7 @@ class Gavel:
                 raise ScenarioError(f"gavel: labels price of nodes are {told}; give numbers from 0")
             self._price = np.array(told, dtype=np.float64)
 
-    def observe(self, rate: Rate) -> None:
-        """Declared rates are believed."""
+    def observe(self, rate: Rate) -> None: ...  # declared rates are believed
 
     def place(self, queue: Queue, books: Books, now: float) -> list[Place | Preempt | Ask]:
         """At a round's end all jobs are placed anew; between rounds what is free is filled."""

@@ -755,10 +755,8 @@ class Printed:
 def read_kueue(folder: Path) -> dict[str, Any]:
     """What :class:`gangwise.jobs.site.Site` is made of, of the objects that kubectl printed.
 
-    Raises
-    ------
-    ScenarioError
-        Where there is no ClusterQueue, a cohort is below itself, or a file cannot be read.
+    Raises ScenarioError where there is no ClusterQueue, a cohort is below itself, or a file cannot
+    be read.
     """
     r = Printed(folder)
     labels = {

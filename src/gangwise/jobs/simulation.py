@@ -24,7 +24,8 @@ from gangwise.jobs.books import (
     Ask,
     Books,
     Event,
-    EventKind,
+    Left,
+    OfNode,
     Piece,
     Place,
     Preempt,
@@ -50,14 +51,14 @@ from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Composed, create_scheduler
 from gangwise.jobs.site import Site
 
-_LEFT: dict[int, EventKind] = {
+_LEFT: dict[int, Left] = {
     kernels.HAS_FINISHED: "finished",
     kernels.WAS_KILLED: "killed",
     kernels.WAS_CANCELLED: "cancelled",
     kernels.HAS_FAILED: "failed",
     kernels.WAS_PREEMPTED: "preempted",
 }
-_NODES: dict[int, EventKind] = {
+_NODES: dict[int, OfNode] = {
     kernels.NODE_CAME: "node_up",
     kernels.NODE_WENT: "node_down",
     kernels.NODE_DRAINS: "node_drained",
@@ -244,15 +245,14 @@ class JobSimulation:
             insort(self.waiting, job, key=lambda other: other.row)
         self.books.events.append(Event("submitted", self.now, job))
 
-    def _leave(self, j: int, kind: EventKind) -> None:
+    def _leave(self, j: int, kind: Left) -> None:
         """A job gave its devices back, or was withdrawn while it waited."""
         running = self.books.running.pop(str(self.tables.jobs.id[j]), None)
-        if running is not None:
-            self.tally.take(running.job, -1)
-            self._resize(j, int(self.tables.jobs.tasks[j]))
         if running is None:
             event = Event(kind, self.now, self.waiting.pop(self._place_in_queue(j)))
         else:
+            self.tally.take(running.job, -1)
+            self._resize(j, int(self.tables.jobs.tasks[j]))
             event = Event(kind, self.now, running.job, pieces=running.pieces)
         self.books.events.append(event)
 

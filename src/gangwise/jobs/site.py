@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -17,14 +17,14 @@ from typing import Annotated, Any, Self, get_args
 import numpy as np
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from gangwise.core.arrays import Ints
+from gangwise.core.arrays import Ints, distinct_pairs
 from gangwise.core.clock import Clock
-from gangwise.core.errors import ScenarioError
+from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.settings import read_toml
 from gangwise.jobs.caps import Bounds, Cap, Scope, having
 from gangwise.jobs.hours import ALWAYS, Closing, merged, weekly
 from gangwise.jobs.kueue import read_kueue
-from gangwise.jobs.model import Conditions, Jobs, Node, Nodes, terms_of
+from gangwise.jobs.model import Conditions, Jobs, Node, Nodes, Shape, terms_of
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.slurm_site import read_slurm
 from gangwise.jobs.tenancy import (
@@ -190,10 +190,7 @@ class Site:
 
         ``changes`` are made in what Slurm prints, see :func:`~.slurm_site.read_slurm`.
 
-        Raises
-        ------
-        ScenarioError
-            Names the file, and the line or the setting at fault.
+        Raises ScenarioError, which names the file, and the line or the setting at fault.
         """
         file = Path(path) / FILE if Path(path).is_dir() else Path(path)
         more: dict[str, Any] = {}
@@ -329,9 +326,8 @@ class Site:
                 f"{gangs:,} jobs ask for nodes of one of several features, or for so many of each: "
                 "other schedulers than slurm take any of them"
             )
-        if any(terms) and not any(
-            "features" in has for has in (self.nodes or Nodes.pool(1)).labels
-        ):
+        labels = self.nodes.labels if self.nodes else ()
+        if any(terms) and not any("features" in has for has in labels):
             lines.append("the site names no features of nodes: what jobs ask of them is left out")
         here = {jobs.pools[i] for i in np.unique(jobs.pool)}
         named = {pool.name for pool in r.pool}
@@ -364,24 +360,16 @@ class Site:
     ) -> tuple[Jobs, Nodes, Conditions]:
         """Jobs, nodes and conditions under these rules; :meth:`options` has the rest of them.
 
-        Raises
-        ------
-        ScenarioError
-            Where the site names nodes or devices that the cluster does not have.
+        Raises ScenarioError or UnknownName where it names nodes or devices that are not there.
         """
         jobs, nodes = self._jobs(jobs), self.nodes or nodes
         whole = self.of_processors(nodes)
         nodes, of_pool, of_window = self._nodes(nodes)
         named = {pool.name for pool in self.rules.pool}
         nodes = replace(nodes, pools={**nodes.pools, **of_pool})
-        kinds, shape = np.unique(
-            jobs.shape * len(jobs.pools) + jobs.pool if named else jobs.shape, return_inverse=True
-        )
         if named:
             names = [name if name in named else "" for name in jobs.pools]
-            pairs = zip(*np.divmod(kinds, len(jobs.pools)))
-            shapes = tuple(jobs.shapes[s]._replace(pool=names[p]) for s, p in pairs)
-            jobs = replace(jobs, shape=shape.astype(np.int64), shapes=shapes)
+            jobs = _split(jobs, jobs.pool, lambda shape, p: shape._replace(pool=names[p]))
         drains, ups = list(conditions.drains), list(conditions.ups)
         for n, spans in of_window.items():
             for since, to in merged(spans):
@@ -410,17 +398,12 @@ class Site:
             {**has, **{e: e for e in asked if e and having(e, has.get("features", ""))}}
             for has in nodes.labels
         )
-        kinds, shape = np.unique(jobs.shape * len(jobs.terms) + jobs.term, return_inverse=True)
-        shapes = [
-            jobs.shapes[s]._replace(
-                constraint=(*jobs.shapes[s].constraint, *((asked[t], asked[t]),) * bool(asked[t]))
-            )
-            for s, t in zip(*np.divmod(kinds, len(jobs.terms)))
-        ]
-        return (
-            replace(jobs, shape=shape.astype(np.int64), shapes=tuple(shapes)),
-            replace(nodes, labels=labels),
-        )
+
+        def with_features(shape: Shape, t: int) -> Shape:
+            more = ((asked[t], asked[t]),) if asked[t] else ()
+            return shape._replace(constraint=(*shape.constraint, *more))
+
+        return _split(jobs, jobs.term, with_features), replace(nodes, labels=labels)
 
     def _resized(
         self, nodes: Nodes, conditions: Conditions, whole: bool
@@ -433,9 +416,7 @@ class Site:
         origin = list(range(len(nodes)))
         for kind, wanted in self.rules.nodes.items():
             if kind not in kinds:
-                raise ScenarioError(
-                    f"{self.path}: [nodes] names {kind!r}; there are nodes of {', '.join(kinds)}"
-                )
+                raise UnknownName(f"kind of node of {self.path}", kind, list(kinds))
             on = kinds[kind]
             more = wanted - (int(_processors(nodes)[on].sum()) if whole else len(on))
             for n in reversed(on) if whole else ():
@@ -618,14 +599,15 @@ class Site:
             raise ScenarioError(f"{self.path}: {what}: {error}") from error
         for name in wanted:
             if name not in place:
-                near = get_close_matches(name, names, 1)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                known = f"{names[0]} to {names[-1]}" if len(names) > 3 else ", ".join(names)
-                raise ScenarioError(
-                    f"{self.path}: {what} names node {name}, which the cluster does not have; it "
-                    f"has {known}{hint}"
-                )
+                raise UnknownName(f"node of {what} of {self.path}", name, names)
         return sorted({place[name] for name in wanted})
+
+
+def _split(jobs: Jobs, code: Ints, change: Callable[[Shape, int], Shape]) -> Jobs:
+    """Jobs whose shapes are told apart by a code [J] as well, each changed by its own."""
+    kinds, place = distinct_pairs(jobs.shape, code)
+    shapes = tuple(change(jobs.shapes[s], c) for s, c in kinds.T.tolist())
+    return replace(jobs, shape=place, shapes=shapes)
 
 
 def _processors(cells: Nodes) -> Ints:

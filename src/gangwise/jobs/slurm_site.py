@@ -65,8 +65,6 @@ def settings() -> dict[str, Any]:
 def seconds(text: str) -> float:
     """Seconds of a time: minutes, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M``, ``D-H:M:S``; or inf.
 
-    ValueError: When it is none.
-
     >>> [seconds(text) for text in ("90", "1:30", "2:00:00", "1-12", "UNLIMITED", "30 sec")]
     [5400.0, 90.0, 7200.0, 129600.0, inf, 30.0]
     """
@@ -351,10 +349,7 @@ def read_slurm(
     that are not given out; ``scheduler``, who decides as Slurm does; ``notes``; and ``edits``, the
     lines that ``changes`` change, which are paths in Slurm's own words, how, and what.
 
-    Raises
-    ------
-    ScenarioError
-        Where the folder names no partition and no node, or holds what nobody can read.
+    Raises ScenarioError where the folder names no partition and no node, or cannot be read.
     """
     r = Reading(Path(folder))
     edits = [line for change in changes for line in r.change(*change)]
@@ -473,13 +468,8 @@ def _priority(r: Reading, row: Row) -> dict[str, Any]:
     for flag in flags:
         if flag not in ("", "FAIR_TREE", "NO_FAIR_TREE"):
             r.notes.append(f"not modelled: PriorityFlags={flag} (it is left out), {row.where}")
-    names = {
-        "age": "Age",
-        "fair_share": "FairShare",
-        "job_size": "JobSize",
-        "pool": "Partition",
-        "qos": "QOS",
-    }
+    names = {"age": "Age", "fair_share": "FairShare", "job_size": "JobSize"}
+    names |= {"pool": "Partition", "qos": "QOS"}
     return {
         **{name: r.value(row, f"PriorityWeight{n}", float, 0.0) for name, n in names.items()},
         "tres": r.value(row, "PriorityWeightTRES", weights, {}),
@@ -615,15 +605,14 @@ def _scheduler(r: Reading, row: Row, order: str) -> str:
     asked = r.enter("SchedulerParameters", where, [(name, value) for name, _, value in parts])
     if kind not in ("sched/backfill", "sched/builtin"):
         r.notes.append(f"{row.where}: SchedulerType={kind} is not known: sched/backfill is taken")
-    names = {
-        "interval": ("bf_interval", 30),
-        "resolution": ("bf_resolution", 60),
-        "window": ("bf_window", 1440),
-        "tested": ("bf_max_job_test", 500),
-        "depth": ("default_queue_depth", 100),
-    }
     given: dict[str, Any] = {"order": order}
-    for name, (setting, value) in names.items():
+    for name, setting, value in (
+        ("interval", "bf_interval", 30),
+        ("resolution", "bf_resolution", 60),
+        ("window", "bf_window", 1440),
+        ("tested", "bf_max_job_test", 500),
+        ("depth", "default_queue_depth", 100),
+    ):
         given[name] = r.value(asked, setting, int, value)
     given["window"] *= 60
     given["tested"] *= kind != "sched/builtin"

@@ -323,7 +323,7 @@ def _generations(shares: Sequence[float], nodes: int) -> Ints:
 def rescaled(jobs: Jobs, load: float, capacity: float) -> Jobs:
     """Submissions stretched so that all work takes ``load`` of a capacity while they come.
 
-    ``capacity`` is devices × rate, as :meth:`DrawnWorld.capacity` gives it, of the first device type.
+    ``capacity`` is devices of the first device type × rate, as :meth:`DrawnWorld.capacity` has it.
     """
     if not load > 0 or not capacity > 0 or len(jobs) < 2:
         raise ScenarioError("load and capacity must be positive, and two jobs or more")
