@@ -169,22 +169,22 @@ class Books:
         demand = np.array(shape.demand, dtype=np.int64)
         asked = demand > 0
         take: Ints = (self.free[:, asked] // demand[asked]).min(axis=1)
-        if self.nodes.shared is not None:
-            amount = shape.demand[self.nodes.devices.index(self.nodes.shared)]
-            if 0 < amount < 1000:
-                take = np.minimum(take, (np.maximum(self.device, 0) // amount).sum(axis=1))
-            elif amount:
-                take = np.minimum(take, (self.device == 1000).sum(axis=1) // (amount // 1000))
+        amount = self.of_shared(shape)
+        if 0 < amount < 1000:
+            take = np.minimum(take, (np.maximum(self.device, 0) // amount).sum(axis=1))
+        elif amount:
+            take = np.minimum(take, (self.device == 1000).sum(axis=1) // (amount // 1000))
         take = np.where(self.up, np.maximum(take, 0), 0)
         if shape.per_node:
             take = np.minimum(take, shape.per_node)
         if shape.constraint or shape.pool:
-            take = np.where(self.allowed(shape), take, 0)
+            take = np.where(allowed_on(self.nodes, shape), take, 0)
         return take
 
-    def allowed(self, shape: Shape) -> Bools:
-        """Nodes of its pool whose labels are as asked [N]."""
-        return allowed_on(self.nodes, shape)
+    def of_shared(self, shape: Shape) -> int:
+        """Thousandths of the shared device type that a task asks for; 0 where none is shared."""
+        shared = self.nodes.shared
+        return 0 if shared is None else shape.demand[self.nodes.devices.index(shared)]
 
     def held(self, job: Job) -> Cap | None:
         """The cap that keeps a job from starting now, None for none; counted anew."""
@@ -202,10 +202,7 @@ class Books:
 
         Fractions take the fullest device that has room, wholes the first that are unused.
         """
-        amount = 0
-        if self.nodes.shared is not None:
-            amount = shape.demand[self.nodes.devices.index(self.nodes.shared)]
-        if amount == 0:
+        if (amount := self.of_shared(shape)) == 0:
             return tuple((int(n), int(c), 0) for n, c in tasks)
         pieces: list[Piece] = []
         for n, c in tasks:
@@ -227,11 +224,7 @@ class Books:
 
     def take(self, shape: Shape, pieces: Iterable[Piece], sign: int = -1) -> None:
         """Take the devices of pieces, or give them back with ``sign=1``."""
-        demand = np.array(shape.demand, dtype=np.int64)
-        amount = 1000
-        if self.nodes.shared is not None:
-            of_shared = shape.demand[self.nodes.devices.index(self.nodes.shared)]
-            amount = of_shared if of_shared < 1000 else 1000
+        demand, amount = np.array(shape.demand, dtype=np.int64), self.of_shared(shape)
         for n, c, mask in pieces:
             self.free[n] += sign * c * demand
             for g in range(mask.bit_length()):

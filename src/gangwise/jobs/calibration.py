@@ -136,8 +136,7 @@ def calibrate(
         found.append(max(rules, key=lambda one: one.explains[0]))
         rule = found[-1].rule
         kind = {Limit: "limits", Closed: "closed", Missing: "missing"}[type(rule)]
-        more: dict[str, Any] = {kind: (*getattr(site, kind), rule)}
-        site = replace(site, **more)
+        site = replace(site, **{kind: (*getattr(site, kind), rule)})
     advance("looking for rules", ROUNDS, ROUNDS)
     return Calibration(
         (*found, *_latency(record, start)),
@@ -319,15 +318,13 @@ def _caps(record: Record, uses: Any, t: Trials, patience: float) -> Iterator[Fin
             )
 
 
-@dataclass(frozen=True)
-class _Cap:
+class _Cap(NamedTuple):
     most: float
     below: float  # the cap is less than this
     groups: int
-    refused: Ints  # by half of the weeks: jobs that would have passed it and were refused
-    times: Ints  # the same, counted once for a group and day
+    times: int  # groups and days of jobs that would have passed it and were refused
     others: tuple[int, int]  # jobs below it that were refused, and that started
-    released: float
+    released: float  # share of the refused that started when one of their group ended
     explains: tuple[int, int]
 
     @classmethod
@@ -352,7 +349,7 @@ class _Cap:
         wants = np.where(refused, use.at(group, t.at[rows]) + use.weight[rows], 0.0)
         holds = np.where(prompt, use.at(group, record.start[rows]), 0.0)
         spell = group * (int(t.day.max()) + 1) + t.day[rows]
-        below, times, jobs = np.inf, [], []
+        below, times, jobs = np.inf, 0, 0
         for fit in (0, 1):
             beyond = wants[refused & (odd == fit) & (wants > top[fit] + 1e-9)]
             if not beyond.size:
@@ -370,22 +367,19 @@ class _Cap:
             rate = _rate(spell[same], refused[same], usually)
             if _tail(n, n + v, rate) * tried > CHANCE:
                 return None
-            times.append(n)
-            jobs.append(int(held_back.sum()))
+            times, jobs = times + n, jobs + int(held_back.sum())
         by_it = refused & (wants > most + 1e-9)
         if below <= most + 1e-9 or (back := _released(record, use, rows[by_it], patience)) < FREED:
             return None
-        return cls(
-            *(most, below, np.unique(group[by_it]).size, np.array(jobs), np.array(times)),
-            (int((refused & ~by_it).sum()), int(prompt.sum())),
-            *(back, (int(by_it.sum()), sum(jobs))),
-        )
+        groups, others = np.unique(group[by_it]).size, (refused & ~by_it).sum()
+        beside = int(others), int(prompt.sum())
+        return cls(most, below, groups, times, beside, back, (int(by_it.sum()), jobs))
 
     def describe(self, of: str) -> str:
         refused, started = self.others
         return (
             f"held at most {self.most:g} {of} at once. {self.explains[0]:,} jobs that would have "
-            f"passed this waited although all that waited would have fitted (at {self.times.sum()} "
+            f"passed this waited although all that waited would have fitted (at {self.times} "
             f"times), none started; of those within it {started:,} started at once and {refused:,} "
             f"did not. {100 * self.released:.0f} % of the jobs held back started when one of the "
             f"same ended"

@@ -328,7 +328,6 @@ def _room(k: Kinds, h: Held, x: Now, total: Ints, c: int) -> int:
     """Tasks of a kind that surely fit now."""
     room = 0
     if h.short.shape[2]:  # in use are so many devices, nobody knows where: the worst nodes
-        room = 0
         for n in range(k.allowed.shape[1]):
             room += k.allowed[c, n]
         for d in range(k.demand.shape[1]):

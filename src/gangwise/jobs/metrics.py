@@ -49,6 +49,7 @@ ENDINGS = ("killed", "failed", "cancelled", "preempted", "unfinished")
 """Ways in which work ends before it is done: at the job's limit, with a node, by its user, by the
 scheduler, or not until the last job has ended."""
 
+SIZES = 6  # of jobs, up to which each is a group of its own
 LAST, FAILED, PREEMPTED = -1, 0, 1
 """Why an attempt ended: with its job, or before, as :attr:`Schedule.cuts` has it."""
 
@@ -222,8 +223,8 @@ class Outcome(Tabular):
             return np.asarray((run / self._longer) @ self.demand)
         return self._held_by(True)
 
-    def _held_by(self, chosen: Bools | Floats | bool) -> Floats:
-        """Device-seconds [K] that some pieces held, or shares of pieces [P]."""
+    def _held_by(self, chosen: Bools | bool) -> Floats:
+        """Device-seconds [K] that the chosen pieces [P] held."""
         of = self.pieces
         assert of is not None
         seconds = of.tasks * (of.end - of.begin)
@@ -277,17 +278,15 @@ class Outcome(Tabular):
         found[known] = self.jobs.run[known] / run[known]
         return found * self._longer
 
-    def stragglers(self, noise: Floats | None = None) -> Floats:
+    def stragglers(self) -> Floats:
         """Device-seconds lost since gangs ran slower than the labels of their nodes say, [K].
 
         Σ over last attempts of tasks · devices · seconds · max(0, 1 − rate / declared rate). Jobs
-        that were cut short or killed are left out: their rate is not known. ``noise`` [J] is a
-        factor on each job's rate that is no node's doing.
+        that were cut short or killed are left out: their rate is not known.
         """
         if self.pieces is None:
             return np.zeros(len(self.nodes.devices))
-        rates = self.rates if noise is None else self.rates / noise
-        of = self.pieces
+        of, rates = self.pieces, self.rates
         declared = self.nodes.declared(self.jobs.types)[self.jobs.type[of.job], of.node]
         share = np.nan_to_num(np.clip(1 - rates[of.job] / declared, 0.0, 1.0))
         each = np.where(of.why == LAST, share * of.tasks * (of.end - of.begin), 0.0)
@@ -514,7 +513,7 @@ def by_group(outcome: Outcome, group: Ints, of: Floats) -> Mapping[int, dict[str
     }
 
 
-def size_groups(sizes: Floats, most: int = 6) -> tuple[Ints, list[str]]:
+def size_groups(sizes: Floats) -> tuple[Ints, list[str]]:
     """Jobs by size: each size of its own where there are few, powers of two otherwise.
 
     >>> size_groups(np.array([1.0, 2.0, 1.0, 8.0]))
@@ -523,11 +522,11 @@ def size_groups(sizes: Floats, most: int = 6) -> tuple[Ints, list[str]]:
     ['1', '2', '3 to 4', '5 to 8', '9 to 16', '17 to 20']
     """
     different, rank = np.unique(sizes, return_inverse=True)
-    if different.size <= most:
+    if different.size <= SIZES:
         return rank.astype(np.int64), [f"{size:g}" for size in different]
     power = np.ceil(np.log2(np.maximum(different, 1e-3)) - 1e-9).astype(np.int64)
     groups, of = np.unique(power, return_inverse=True)
-    while groups.size > most + 2:  # the smallest together
+    while groups.size > SIZES + 2:  # the smallest together
         power = np.maximum(power, groups[1])
         groups, of = np.unique(power, return_inverse=True)
     names = []

@@ -384,8 +384,7 @@ class JobSimulation:
                     yield f"{takes}, where {books.free[n, k] / 1000:g} are free"
         if nodes.shared is None:
             return
-        amount = shape.demand[nodes.devices.index(nodes.shared)]
-        left = books.device.copy()
+        amount, left = books.of_shared(shape), books.device.copy()
         for n, c, mask in action.pieces or books.tell_apart(shape, action.tasks):
             used = [g for g in range(mask.bit_length()) if mask >> g & 1]
             wanted = 0 if amount == 0 else (1 if amount < 1000 else c * (amount // 1000))

@@ -310,18 +310,15 @@ class Site:
         r, lines = self.rules, []
         some = {"pool": r.pool, "QOS": r.qos, "account": r.account, "cap": r.cap}
         some |= {"window": r.window, "closing": r.closed, "queue": r.kueue.get("queues", ())}
-        counts = [
-            f"{len(x)} {what}{'s' * (len(x) != 1 and what != 'QOS')}"
-            for what, x in some.items()
-            if x
-        ]
+        several = {what: what + "s" * (what != "QOS" and len(x) > 1) for what, x in some.items()}
+        counts = [f"{len(x)} {several[what]}" for what, x in some.items() if x]
         counts += [f"starts {r.start.latency:g} s after they are decided"] * bool(r.start.latency)
         counts += [f"{n:,} nodes of {kind}" for kind, n in r.nodes.items()]
         lines.append(f"by the rules of {self.path}: {', '.join(counts) or 'none'}")
         lines += self.notes
         terms = [terms_of(text).get("features", "") for text in jobs.terms]
-        gangs = sum("[" in terms[t] or "*" in terms[t] for t in jobs.term.tolist())
-        if gangs and self.scheduler:
+        several_of = np.array(["[" in text or "*" in text for text in terms])
+        if (gangs := int(several_of[jobs.term].sum())) and self.scheduler:
             lines.append(
                 f"{gangs:,} jobs ask for nodes of one of several features, or for so many of each: "
                 "other schedulers than slurm take any of them"
