@@ -337,7 +337,7 @@ def test_names_and_bad_arguments() -> None:
     assert create_scheduler("gavel:objective=fifo,seconds=900") == Gavel("fifo", 900)
     assert create_scheduler("gavel:seconds=inf") == Gavel(seconds=np.inf)
     for price in ("dear", "-1", "nan"):
-        with pytest.raises(ScenarioError, match="labels price of nodes are"):
+        with pytest.raises(ScenarioError, match="prices of nodes are"):
             simulate_jobs(Jobs.of([0], [9], 1, {"gpu": 1}), priced(price), Gavel("cost"), None)
     with pytest.raises(UnknownName, match="objective of gavel named 'fair'"):
         Gavel("fair")  # type: ignore[arg-type]

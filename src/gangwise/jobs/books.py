@@ -5,9 +5,9 @@ Books say what is free and who runs where, in whole thousandths of devices.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 
@@ -21,8 +21,7 @@ Piece = tuple[int, int, int]
 """Node, tasks on it, and a mask of the shared devices they use (0 if not told apart)."""
 
 Left = Literal["finished", "killed", "cancelled", "failed", "preempted"]
-OfNode = Literal["node_up", "node_down", "node_drained"]
-EventKind = Literal["submitted", "started", Left, OfNode]
+EventKind = Literal["submitted", "started", Left, "node_up", "node_down", "node_drained"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +80,10 @@ class Running:
     overhead: float
 
 
-class Queue(Sequence[Job]):
-    """Jobs that wait, in the order of (submission, row of the log). Read only."""
+class Queue(tuple[Job, ...]):
+    """Jobs that wait, in the order of (submission, row of the log)."""
 
-    __slots__ = ("_jobs",)
-
-    def __init__(self, jobs: list[Job]):
-        self._jobs = jobs
-
-    def __len__(self) -> int:
-        return len(self._jobs)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._jobs[index]
-
-    def __iter__(self) -> Iterator[Job]:
-        return iter(self._jobs)
+    __slots__ = ()
 
 
 @dataclass(slots=True)
@@ -157,9 +144,9 @@ class Books:
         """Devices of its dominant type that all tasks of a job hold."""
         return job.tasks * job.shape.demand[self.dominant(job.shape)] / 1000.0
 
-    def start(self, job: Job, tasks: Iterable[tuple[int, int]], now: float) -> Place:
+    def start(self, job: Job, tasks: Sequence[tuple[int, int]], now: float) -> Place:
         """Take the devices of a job that starts now, and give the action that says so."""
-        pieces = self.tell_apart(job.shape, tuple(tasks))
+        pieces = self.tell_apart(job.shape, tasks)
         self.take(job.shape, pieces)
         self.running[job.id] = Running(job, pieces, now, 0.0)
         return Place(job.id, tuple(tasks), pieces)

@@ -65,7 +65,7 @@ class Finding:
     # Refused jobs that it explains, in all and in the weeks that it was not fitted to, and how many
     # were refused in those.
     explains: tuple[int, int, int] = (0, 0, 0)
-    rule: Limit | Closed | Missing | None = None
+    rule: Any = None  # as contradictions.Site has it: a Limit, a Closed, or Missing ones
 
     def as_dict(self) -> dict[str, Any]:
         share = ("refused_explained", "held_out_explained", "held_out_refused")

@@ -363,12 +363,9 @@ class Calibration:
     modelled delay everybody, in all futures alike.
     """
 
-    PRIOR = 10
-    """Starts from everywhere that count, and starts that are where they should be."""
-    HALF = 7 * DAY
-    """A forecast counts half as much after so long: logs change."""
-    ALIKE = 3.0
-    """Forecasts count less the less alike their medians are: by exp(-1/2) at three times."""
+    PRIOR = 10  # starts from everywhere that count, and starts that are where they should be
+    HALF = 7 * DAY  # a forecast counts half as much after so long: logs change
+    ALIKE = 3.0  # the less alike medians are, the less a forecast counts: exp(-1/2) at three times
 
     # Of each forecast: seconds to its median, when it was made, the place of the start, and whether
     # the job had started.

@@ -280,7 +280,7 @@ def targets_of(w: Workload, admitted: Sequence[Workload], fair: Sequence[str]) -
 def _fewest(
     w: Workload, candidates: Sequence[Workload], borrowing: bool, below: float = math.inf
 ) -> list[Workload]:
-    """Take candidates away until it fits; then those back, the last first, without whom it does."""
+    """Take candidates away until it fits, and see who of them must go."""
     gone: list[Workload] = []
     for other in candidates:
         if other.queue is not w.queue:
@@ -290,23 +290,25 @@ def _fewest(
         other.queue.take(other.needs, -1)
         gone.append(other)
         if w.fits(borrowing):
-            return _given_back(w, gone, borrowing)
-    for other in gone:
-        other.queue.take(other.needs)
-    return []
+            break
+    return _settled(w, gone, borrowing)
 
 
-def _given_back(w: Workload, gone: list[Workload], borrowing: bool) -> list[Workload]:
-    """Those of them who must go; all have their quota again afterwards."""
-    kept = gone[-1:]
-    for other in reversed(gone[:-1]):
+def _settled(w: Workload, gone: list[Workload], borrowing: bool) -> list[Workload]:
+    """Who must go of those who were taken away; nobody where it does not fit even so.
+
+    They come back, the last first, unless it no longer fits with them. All have their quota again
+    afterwards.
+    """
+    must, fits = list[Workload](), w.fits(borrowing)
+    for other in reversed(gone):
         other.queue.take(other.needs)
-        if not w.fits(borrowing):
+        if fits and not w.fits(borrowing):
             other.queue.take(other.needs, -1)
-            kept.append(other)
-    for other in kept:
+            must.append(other)
+    for other in must:
         other.queue.take(other.needs)
-    return kept
+    return must
 
 
 def _fair_targets(
@@ -332,11 +334,7 @@ def _fair_targets(
             chosen.queue.take(chosen.needs, -1)
             gone.append(chosen)
             left.remove(chosen)
-    if gone and w.fits():
-        return _given_back(w, gone, True)
-    for other in gone:
-        other.queue.take(other.needs)
-    return []
+    return _settled(w, gone, True)
 
 
 def _is_fair(w: Workload, other: Workload, strategy: str) -> bool:

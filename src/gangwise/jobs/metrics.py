@@ -173,11 +173,12 @@ class Outcome(Tabular):
     @property
     def ended_as(self) -> npt.NDArray[np.str_]:
         """How each job ended, in a word, [J]; empty where that is not known."""
-        words = np.full(1 + max(FINISHED, KILLED, CANCELLED, SET_ASIDE), "unfinished")
-        known = {FINISHED: "finished", KILLED: "killed", CANCELLED: "cancelled"}
-        for phase, word in (known | {SET_ASIDE: "set aside"}).items():
-            words[phase] = word
-        return np.full(len(self.jobs), "") if self.phase is None else words[self.phase]
+        if self.phase is None:
+            return np.full(len(self.jobs), "")
+        words = {FINISHED: "finished", KILLED: "killed", CANCELLED: "cancelled"}
+        words |= {SET_ASIDE: "set aside"}
+        every = [words.get(phase, "unfinished") for phase in range(max(words) + 1)]
+        return np.array(every)[self.phase]
 
     @property
     def waiting(self) -> Floats:

@@ -32,6 +32,7 @@ class Order(Protocol):
 
     def take_in(self, books: Books) -> None:
         """Read the events since the last round."""
+        return
 
     def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
         """The key of each waiting job; the smallest is first."""
@@ -39,6 +40,7 @@ class Order(Protocol):
 
     def started(self, job: Job, books: Books, now: float) -> None:
         """Note that a job starts now."""
+        return
 
 
 @dataclass

@@ -281,13 +281,14 @@ def _set_aside(
     books, most = Books.opened(nodes), int(jobs.tasks.max(initial=1))
     missing = sorted({k for k in jobs.devices if k not in nodes.devices})
     shared = _of_shared(nodes, demand)
-    of_shapes = jobs.demand(missing).any(axis=1), (shared > 1000) & (shared % 1000 != 0)
+    no_node = np.asarray(jobs.demand(missing).any(axis=1))  # [S], as the next
+    in_part = np.asarray((shared > 1000) & (shared % 1000 != 0))
     room = np.zeros(len(jobs.shapes), dtype=np.int64)
     for s, shape in enumerate(jobs.shapes_on(nodes.devices)):
-        if not of_shapes[0][s] and not of_shapes[1][s] and any(shape.demand):
+        if not no_node[s] and not in_part[s] and any(shape.demand):
             room[s] = int(np.minimum(books.fits(shape), most).sum())
-    unknown, broken = (each[jobs.shape] for each in of_shapes)
-    broken = broken & ~unknown
+    unknown = no_node[jobs.shape]
+    broken = in_part[jobs.shape] & ~unknown
     large = (jobs.tasks > room[jobs.shape]) & ~unknown & ~broken
     reasons = {
         f"that ask for {' or '.join(missing)}, which no node has": unknown,

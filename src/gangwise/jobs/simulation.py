@@ -24,8 +24,7 @@ from gangwise.jobs.books import (
     Ask,
     Books,
     Event,
-    Left,
-    OfNode,
+    EventKind,
     Piece,
     Place,
     Preempt,
@@ -51,14 +50,14 @@ from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Composed, create_scheduler
 from gangwise.jobs.site import Site
 
-_LEFT: dict[int, Left] = {
+_LEFT: dict[int, EventKind] = {
     kernels.HAS_FINISHED: "finished",
     kernels.WAS_KILLED: "killed",
     kernels.WAS_CANCELLED: "cancelled",
     kernels.HAS_FAILED: "failed",
     kernels.WAS_PREEMPTED: "preempted",
 }
-_NODES: dict[int, OfNode] = {
+_NODES: dict[int, EventKind] = {
     kernels.NODE_CAME: "node_up",
     kernels.NODE_WENT: "node_down",
     kernels.NODE_DRAINS: "node_drained",
@@ -245,7 +244,7 @@ class JobSimulation:
             insort(self.waiting, job, key=lambda other: other.row)
         self.books.events.append(Event("submitted", self.now, job))
 
-    def _leave(self, j: int, kind: Left) -> None:
+    def _leave(self, j: int, kind: EventKind) -> None:
         """A job gave its devices back, or was withdrawn while it waited."""
         running = self.books.running.pop(str(self.tables.jobs.id[j]), None)
         if running is None:

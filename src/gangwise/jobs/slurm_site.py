@@ -39,6 +39,7 @@ NAMED_BY = {"partition": "PartitionName", "qos": "Name", "node": "NodeName", "co
 FOREVER = ("INFINITE", "UNLIMITED", "NONE", "-1")
 REQUEUED = 121.0
 """Seconds before a job that was requeued may start: what its credential lives, and one more."""
+NO_AMOUNTS: Any = {}  # of a list that is not given
 SHOWN = 4  # so many places of a setting are named
 T = TypeVar("T")
 
@@ -372,7 +373,7 @@ def read_slurm(
         elif own:
             r.notes.append(f"{row.where}: QoS={own} is not among the QOS printed: left out")
     accounts = _accounts(r, caps, config.values.get("ClusterName", ""))
-    for of, amount in r.value(config, "Licenses", _licences, {}).items():
+    for of, amount in r.value(config, "Licenses", _licences, NO_AMOUNTS).items():
         caps.append({"scope": "all", "of": of, "most": amount})
     memory = "MEMORY" in config.values.get("SelectTypeParameters", "").upper()
     ignored = () if memory else ("mem",)
@@ -415,7 +416,7 @@ def _nodes(r: Reading) -> Nodes | None:
         for part in ("Boards", "SocketsPerBoard", "Sockets", "CoresPerSocket", "ThreadsPerCore"):
             if part != "Boards" or "SocketsPerBoard" in row.values:
                 cores *= r.value(row, part, float, 1.0)
-        kinds = r.value(row, "Gres", gpus, {})
+        kinds = r.value(row, "Gres", gpus, NO_AMOUNTS)
         has = {
             "cpu": number["CPUTot"] or number["CPUs"] or cores,
             "mem": number["RealMemory"] / 1024,
@@ -452,7 +453,7 @@ def _pool(r: Reading, row: Row, nodes: Nodes | None) -> dict[str, Any]:
         "fewest_nodes": r.value(row, "MinNodes", most, 0),
         "tier": r.value(row, "PriorityTier", int, 1),
         "priority": r.value(row, "PriorityJobFactor", float, 1.0),
-        "billing": r.value(row, "TRESBillingWeights", weights, {}),
+        "billing": r.value(row, "TRESBillingWeights", weights, NO_AMOUNTS),
         "preempted": r.value(row, "PreemptMode", way, ""),
     }
     if 0 < pool["most_nodes"] < pool["fewest_nodes"]:
@@ -472,7 +473,7 @@ def _priority(r: Reading, row: Row) -> dict[str, Any]:
     names |= {"pool": "Partition", "qos": "QOS"}
     return {
         **{name: r.value(row, f"PriorityWeight{n}", float, 0.0) for name, n in names.items()},
-        "tres": r.value(row, "PriorityWeightTRES", weights, {}),
+        "tres": r.value(row, "PriorityWeightTRES", weights, NO_AMOUNTS),
         "max_age": r.value(row, "PriorityMaxAge", seconds, 604_800.0),
         "half_life": r.value(row, "PriorityDecayHalfLife", seconds, 604_800.0) or np.inf,
         "period": r.value(row, "PriorityCalcPeriod", seconds, 300.0),
@@ -533,7 +534,7 @@ def _limits(
     """Limits of an entry: whose, of what, and how much."""
     found = []
     for name, scope in scopes.items():
-        for of, amount in r.value(row, name, amounts, {}).items():
+        for of, amount in r.value(row, name, amounts, NO_AMOUNTS).items():
             found.append((scope, {"of": of, "most": amount}))
     for name, scope in jobs.items():
         if (amount := r.value(row, name, float, -1.0)) >= 0:

@@ -111,16 +111,12 @@ class DrawnWorld:
             Node(f"n{n}", devices, {"generation": f"g{g}"}, float(self.speeds[g]))
             for n, g in enumerate(generation.tolist())
         )
-        drawn = self._hide(jobs, made, generation, seed, rng)
+        drawn = self.hide(jobs, made, generation, seed, rng)
         return drawn._replace(jobs=_limited(jobs, self.limits, rng))
 
-    def hide(self, jobs: Jobs, nodes: Nodes, generation: Ints, seed: int) -> Drawn:
+    def hide(self, jobs: Jobs, nodes: Nodes, generation: Ints, seed: int, rng: Any = None) -> Drawn:
         """Hidden rates for jobs and nodes that are there; their declared rates are the speeds."""
-        return self._hide(jobs, nodes, generation, seed, np.random.default_rng([seed, 17]))
-
-    def _hide(
-        self, jobs: Jobs, nodes: Nodes, generation: Ints, seed: int, rng: np.random.Generator
-    ) -> Drawn:
+        rng = rng or np.random.default_rng([seed, 17])
         # Everything is always drawn, in this order: a seed must go on meaning the same world.
         L, N = len(jobs.types), len(nodes)
         a = rng.normal(0.0, self.affinity, (L, len(self.speeds)))
