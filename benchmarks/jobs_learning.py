@@ -29,16 +29,16 @@ from gangwise.jobs.rates import UNLABELLED, Constants, Labels, MeanRates, Shared
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.jobs.world import Drawn, DrawnWorld, rescaled
+from gangwise.jobs.world import Drawn, rescaled, world_of
 
 NODES, GPUS, TYPES, LONGEST, RESTART = 64, 8, 8, 100_000.0, 300.0
 GANGS = {"recorded": None, "gangs": {1: 0.7, 2: 0.1, 4: 0.1, 8: 0.1}}
 WORLDS = {
-    "unlike": DrawnWorld(),
-    "like": DrawnWorld.alike(),
-    "unlike, drifting": replace(DrawnWorld(), spell=12 * 3600.0),
-    "like, drifting": replace(DrawnWorld.alike(), spell=12 * 3600.0),
-    "like, no stragglers": replace(DrawnWorld.alike(), stragglers=0.0),
+    "unlike": world_of("unlike"),
+    "like": world_of("like"),
+    "unlike, drifting": world_of("unlike:spell=43200"),
+    "like, drifting": world_of("like:spell=43200"),
+    "like, no stragglers": world_of("like:stragglers=0"),
 }
 CASES = [
     *((w, load) for w in ("unlike", "like") for load in (0.5, 0.8, 0.95)),

@@ -141,38 +141,10 @@ def test_no_schedule_beats_the_bound(seed: int, limits: Any) -> None:
     assert chained > alone_bound(free)
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "words"),
-    [
-        ("work", np.array([1.0, np.nan]), "finite"),
-        ("tasks", np.array([0, 1]), "tasks"),
-        ("tasks", np.array([1, 9]), "fit on no nodes, the first is row 1"),
-        ("rate", np.array([[0.0]]), "rates positive"),
-        ("capacity", np.ones(2), "differ"),
-    ],
-)
-def test_bad_input_is_named(field: str, value: object, words: str) -> None:
-    good = {
-        "submit": np.zeros(2),
-        "work": np.ones(2),
-        "tasks": np.ones(2, np.int64),
-        "devices": np.ones(2),
-        "kind": np.zeros(2, np.int64),
-        "rate": np.ones((1, 1)),
-        "room": np.ones((1, 1), np.int64),
-        "capacity": np.ones(1),
-    }
-    BoundedJobs(**good)
-    with pytest.raises(ScenarioError, match=words):
-        BoundedJobs(**(good | {field: value}))
-
-
-def test_a_circle_is_named() -> None:
-    jobs = replace(
-        drawn(4, J=2), work=np.ones(2), after_from=np.array([0, 1, 2]), after=np.array([1, 0])
-    )
-    with pytest.raises(ScenarioError, match="in a circle"):
-        alone_bound(jobs)
+def test_a_job_that_fits_nowhere_is_named() -> None:
+    jobs = drawn(4, J=2)
+    with pytest.raises(ScenarioError, match="fit on no nodes, the first is row 1"):
+        replace(jobs, tasks=np.array([1, 99]))
 
 
 def test_no_step_is_taken_where_a_schedule_reaches_the_bound() -> None:

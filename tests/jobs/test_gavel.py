@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from gangwise.core.errors import ScenarioError
+from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs.gavel import Flat, Gavel, Objective, allocation, cheapest, water_filling
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options
@@ -337,9 +337,9 @@ def test_names_and_bad_arguments() -> None:
     assert create_scheduler("gavel:objective=fifo,seconds=900") == Gavel("fifo", 900)
     assert create_scheduler("gavel:seconds=inf") == Gavel(seconds=np.inf)
     for price in ("dear", "-1", "nan"):
-        with pytest.raises(ScenarioError, match="labels price of nodes are"):
+        with pytest.raises(ScenarioError, match="prices of nodes are"):
             simulate_jobs(Jobs.of([0], [9], 1, {"gpu": 1}), priced(price), Gavel("cost"), None)
-    with pytest.raises(ScenarioError, match="no objective 'fair'"):
+    with pytest.raises(UnknownName, match="objective of gavel named 'fair'"):
         Gavel("fair")  # type: ignore[arg-type]
     with pytest.raises(ScenarioError, match="positive length"):
         Gavel(seconds=0)

@@ -311,8 +311,8 @@ def test_random_pods_are_as_many_as_fit_and_take_as_long_as_their_work() -> None
 
 def test_kueue_keeps_to_the_contract_of_a_scheduler_and_shares_are_of_what_can_be_lent() -> None:
     check_scheduler("kueue", cases=2)
-    cohort = Holder(one_group("all", nominal=4), "")
-    queue = Holder({**one_group("a", nominal=4), "weight": 2.0}, "all")
+    cohort = Holder(one_group("all", nominal=4))
+    queue = Holder({**one_group("a", nominal=4), "weight": 2.0})
     queue.parent, cohort.children = cohort, [queue]
     queue.take({("f", "cpu"): 7.0})
     assert queue.share() == pytest.approx(3 / 8 / 2)

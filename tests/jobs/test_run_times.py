@@ -9,7 +9,7 @@ import pytest
 
 from gangwise.core.errors import UnknownName
 from gangwise.jobs.model import Jobs
-from gangwise.jobs.run_times import KINDS, corrected, ended, expect, grown, state_of
+from gangwise.jobs.run_times import KINDS, Expectations, corrected, ended, expect, grown, state_of
 
 
 def made(seed: int, J: int = 200) -> Jobs:
@@ -101,4 +101,4 @@ def test_a_state_grows_and_keeps_what_it_knows() -> None:
 
 def test_an_unknown_kind_is_named() -> None:
     with pytest.raises(UnknownName, match="last-two"):
-        state_of(made(0), "last-too")
+        Expectations.of("last-too", False)

@@ -11,18 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gangwise.core.errors import ScenarioError, TraceError, UnknownName
+from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs.model import Jobs
-from gangwise.jobs.world import (
-    DrawnWorld,
-    MeasuredWorld,
-    RecordedWorld,
-    measured_factors,
-    rescaled,
-    throughput_rates,
-    world_of,
-)
-from gangwise.traces.formats.measured_speeds import GavelThroughputs, MiniBatchTime
+from gangwise.jobs.world import DrawnWorld, MeasuredWorld, rescaled, throughput_rates, world_of
+from gangwise.traces.formats.measured_speeds import GavelThroughputs
 
 TRACES = Path(os.environ.get("GANGWISE_TRACES", "nowhere"))
 
@@ -60,7 +52,7 @@ def test_a_drawn_world_has_the_moments_it_names():
 
 
 def test_residuals_are_what_is_left_within_a_generation():
-    drawn = DrawnWorld.alike().draw(some_jobs(), 2000, {"gpu": 8}, 3)
+    drawn = world_of("like").draw(some_jobs(), 2000, {"gpu": 8}, 3)
     logs = np.log(drawn.conditions.rates)
     assert (logs - logs.mean(axis=1, keepdims=True)).std() == pytest.approx(0.03, rel=0.05)
 
@@ -74,7 +66,7 @@ def test_one_seed_is_one_world():
 
 def test_drifting_stragglers_are_as_many_at_any_time():
     jobs = replace(some_jobs(10), submit=np.linspace(0, 40 * 86_400, 10))
-    world = replace(DrawnWorld.alike(), spell=12 * 3600.0)
+    world = world_of("like:spell=43200")
     shares, lengths = [], []
     for seed in range(10):
         drawn = world.draw(jobs, 100, {"gpu": 8}, seed)
@@ -129,21 +121,6 @@ def test_measured_throughputs_become_rates():
             assert rates[l, n] == pytest.approx(table.throughput[m, job] / best)
 
 
-@pytest.mark.skipif(not TRACES.is_dir(), reason="GANGWISE_TRACES names no folder")
-def test_mini_batch_times_are_played_in_their_order_with_workers_together():
-    trace = MiniBatchTime(TRACES / "alibaba-gpu-v2020" / "mini-batch-time")
-    speeds = [w.speed for w in trace.workers if w.job == "job-4"]
-    W, length = len(speeds), min(s.size for s in speeds)
-    block = 20
-    factors = measured_factors(trace, "job-4", W, block, block * 6.0)
-    played = np.array([f for _, _, f in factors]).reshape(6, W)
-    table = np.stack([s[: length // block * block].reshape(-1, block).mean(axis=1) for s in speeds])
-    np.testing.assert_allclose(played, (table / table.mean()).T[:6])
-    assert [t for t, _, _ in factors[::W]] == [block * i for i in range(6)]
-    with pytest.raises(ScenarioError, match="job-4"):
-        measured_factors(trace, "job-99", 2, 10.0, 100.0)
-
-
 def gavel(folder: Path) -> Path:
     """A table of two jobs, one of them on one and two GPUs, and one that does not run on a K80."""
     speeds = {
@@ -189,58 +166,20 @@ def test_a_type_of_two_gpus_is_a_job_measured_on_two(tmp_path: Path):
     assert set(rates[0]) == {0.25, 0.625, 1.0}  # only LM was measured on two
 
 
-def recorded(folder: Path) -> Path:
-    """Two workers and six iterations; the second is the slower one in the middle."""
-    rows = [
-        (w, 50, 1 + 10 * i, 500 if w == 0 or not 2 <= i < 4 else 1000)
-        for i in range(6)
-        for w in range(2)
-    ]
-    text = ",worker,gpu,time,batch_time_norm\n"
-    text += "".join(f"{k},{w},{g},{t},{b}\n" for k, (w, g, t, b) in enumerate(rows))
-    (folder / "job_1_norm.csv").write_text(text)
-    return folder
-
-
-def test_a_record_is_played_in_its_order_by_all_workers_together(tmp_path: Path):
-    world = world_of(f"recorded:{recorded(tmp_path)},seconds=100,iterations=2")
-    assert isinstance(world, RecordedWorld)
-    jobs = Jobs.of(submit=[0, 500], run=[50, 60])
-    drawn = world.draw(jobs, 4, {"cpu": 1}, 2)
-    steps = max(t for t, _, _ in drawn.conditions.factors) / 100 + 1
-    played = np.full((int(steps), 4), np.nan)
-    for t, n, f in drawn.conditions.factors:
-        played[int(t / 100), n] = f
-    fast, slow = 12 / 11, 6 / 11  # five of six pairs of iterations are fast, with mean 1
-    assert np.isfinite(played).all()
-    columns = {tuple(column) for column in played.T.round(9)}
-    assert len(columns) == 2  # two nodes follow each worker
-    steady, halting = sorted(columns, key=min, reverse=True)
-    assert set(steady) == {round(fast, 9)}
-    dips = [i for i, f in enumerate(halting) if f == round(slow, 9)]
-    assert len(dips) >= 2
-    assert set(np.diff(dips)) == {3}  # every third step, as the record comes round
-    assert all(halting[i] in (round(slow, 9), round(fast, 9)) for i in range(len(halting)))
-
-
 @pytest.mark.parametrize(
     ("name", "error", "words"),
     [
         ("measured", ScenarioError, "measured:PATH"),
-        ("recorded:job=job-1", ScenarioError, "recorded:PATH"),
         ("mars", UnknownName, "unlike"),
         ("like:straglers=0.1", UnknownName, "stragglers"),
         ("like:stragglers=many", ScenarioError, "many"),
         ("measured:FOLDER,shares=(1,1,1)", ScenarioError, "sum to 1"),
-        ("recorded:/nowhere/at/all", TraceError, "no such folder"),
-        ("recorded:FOLDER,job=job-7", UnknownName, "job-1"),
-        ("recorded:FOLDER,seconds=1e-3", ScenarioError, "set seconds to"),
     ],
 )
 def test_worlds_that_do_not_exist_are_named(
     tmp_path: Path, name: str, error: type[Exception], words: str
 ):
-    gavel(recorded(tmp_path))
+    gavel(tmp_path)
     jobs = Jobs.of(submit=[0, 5e5], run=[50, 60])
     with pytest.raises(error, match=words):
         world_of(name.replace("FOLDER", str(tmp_path))).draw(jobs, 40, {"cpu": 1}, 0)
@@ -254,9 +193,3 @@ def test_real_tables_are_worlds():
     rates = measured.draw(jobs, 16, {"gpu": 8}, 0).conditions.rates
     assert rates.shape == (8, 16)
     assert (rates.max(axis=1) == 1).all()
-    record = world_of(f"recorded:{TRACES / 'alibaba-gpu-v2020' / 'mini-batch-time'}")
-    assert "10 workers of job-4" in record.describe()
-    factors = record.draw(jobs, 20, {"gpu": 8}, 0).conditions.factors
-    by_node = [np.array([f for _, m, f in factors if m == n]) for n in range(20)]
-    same = sum(np.array_equal(by_node[0], other) for other in by_node[1:])
-    assert same == 1  # 20 nodes, 10 workers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -73,12 +74,14 @@ def check_numbers(interval: str, **numbers: Any) -> None:
     gangwise.core.errors.ScenarioError: floor is 0.0; it must lie in (0, inf)
     """
     low, high = map(float, interval[1:-1].split(","))
+    # Plain comparisons: jobs are drawn and checked in every slot, one number at a time.
     for name, given in numbers.items():
-        values = np.ravel(given)
-        above = values >= low if interval[0] == "[" else values > low
-        below = values <= high if interval[-1] == "]" else values < high
-        if not (above & below).all() or (np.diff(values) < 0).any():
-            rising = " and rise" if values.size > 1 else ""
+        several = np.ravel(given).tolist() if isinstance(given, np.ndarray) else given
+        values = several if isinstance(several, list | tuple) else [several]
+        above = all(low <= v if interval[0] == "[" else low < v for v in values)
+        below = all(v <= high if interval[-1] == "]" else v < high for v in values)
+        if not (above and below and all(a <= b for a, b in pairwise(values))):
+            rising = " and rise" if len(values) > 1 else ""
             raise ScenarioError(f"{name} is {given}; it must lie in {interval}{rising}")
 
 

@@ -99,8 +99,8 @@ class Settings(BaseModel):
     )
     world: str = Field(
         "",
-        description="hidden rates: unlike, like, drifting nodes, drawn; measured:FILE, "
-        "recorded:FOLDER; estimated, from node lists; arguments after a colon or comma",
+        description="hidden rates: unlike, like, drifting nodes, drawn; measured:FILE; "
+        "estimated, from node lists; arguments after a colon or comma",
     )
     load: float = Field(0.0, ge=0, le=100, description="arrivals stretched to it; 0: as logged")
     limits: Literal["wall-clock", "work"] = Field(
@@ -668,14 +668,7 @@ def bounded(played: Played, options: Options) -> BoundedJobs:
         top[n] = max([before, *(f for _, f in mine)])
     rates = rates * top
     empty = Books.opened(nodes)
-    position = {name: i for i, name in enumerate(nodes.devices)}
-    room = []
-    for shape in jobs.shapes:
-        demand = [0] * len(nodes.devices)
-        for name, amount in zip(jobs.devices, shape.demand):
-            if name in position:
-                demand[position[name]] = amount
-        room.append(empty.fits(shape._replace(demand=tuple(demand))))
+    room = [empty.fits(shape) for shape in tables.shapes]
     several, kind = np.unique(jobs.type * len(jobs.shapes) + jobs.shape, return_inverse=True)
     kinds = np.stack(np.divmod(several, len(jobs.shapes)))
     fits = np.array(room)[kinds[1]]

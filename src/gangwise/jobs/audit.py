@@ -30,10 +30,8 @@ from gangwise.jobs.metrics import PREEMPTED, Outcome
 from gangwise.jobs.model import Conditions
 from gangwise.jobs.schedule import Options
 
-SHOWN = 20
-"""Findings of each rule that are listed; the others are only counted."""
-NEAR = 1e-6
-"""Smaller differences, in seconds or as a share of a key of the queue, do not count."""
+SHOWN = 20  # findings of each rule that are listed; the others are only counted
+NEAR = 1e-6  # smaller differences, in seconds or as a share of a key of the queue, do not count
 
 
 class Finding(NamedTuple):
@@ -594,16 +592,10 @@ def audit(
 ) -> Audit:
     """Hold a schedule against the rules.
 
-    Parameters
-    ----------
-    scheduler : Composed, optional
-        Whose order and backfilling it is to keep to; None for what always holds alone.
-    conditions : Conditions, optional
-        What was hidden: rates, failures, withdrawals; None where nobody knows them.
-    promised : ndarray [J], optional
-        The earliest start that was promised to each job, as ``Schedule.reserved`` has it.
-    instants : int
-        At most so many, drawn at random with ``seed``, at which the queue is counted anew.
+    It is to keep to the order and the backfilling of a ``scheduler``; without one, what always
+    holds is looked at alone. ``conditions`` are what was hidden, None where nobody knows them, and
+    ``promised`` [J] the earliest start that was promised to each job, as ``Schedule.reserved`` has
+    it. The queue is counted anew at so many ``instants`` at most, drawn at random with ``seed``.
     """
     a = _Auditor(outcome, conditions, options or Options())
     a.report.starts = a.first.size

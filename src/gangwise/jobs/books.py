@@ -5,9 +5,9 @@ Books say what is free and who runs where, in whole thousandths of devices.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 
@@ -20,18 +20,8 @@ from gangwise.jobs.tenancy import Tenancy
 Piece = tuple[int, int, int]
 """Node, tasks on it, and a mask of the shared devices they use (0 if not told apart)."""
 
-EventKind = Literal[
-    "submitted",
-    "started",
-    "finished",
-    "killed",
-    "cancelled",
-    "failed",
-    "preempted",
-    "node_down",
-    "node_drained",
-    "node_up",
-]
+Left = Literal["finished", "killed", "cancelled", "failed", "preempted"]
+EventKind = Literal["submitted", "started", Left, "node_up", "node_down", "node_drained"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +80,10 @@ class Running:
     overhead: float
 
 
-class Queue(Sequence[Job]):
-    """Jobs that wait, in the order of (submission, row of the log). Read only."""
+class Queue(tuple[Job, ...]):
+    """Jobs that wait, in the order of (submission, row of the log)."""
 
-    __slots__ = ("_jobs",)
-
-    def __init__(self, jobs: list[Job]):
-        self._jobs = jobs
-
-    def __len__(self) -> int:
-        return len(self._jobs)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._jobs[index]
-
-    def __iter__(self) -> Iterator[Job]:
-        return iter(self._jobs)
+    __slots__ = ()
 
 
 @dataclass(slots=True)
@@ -154,40 +132,46 @@ class Books:
 
     def copy(self) -> Self:
         """A copy on which placements can be tried."""
-        return replace(
-            self,
-            free=self.free.copy(),
-            device=self.device.copy(),
-            running=dict(self.running),
-            events=[],
-        )
+        free, device = self.free.copy(), self.device.copy()
+        return replace(self, free=free, device=device, running=dict(self.running), events=[])
 
     def dominant(self, shape: Shape) -> int:
         """Device type of which a task asks for the largest share of the cluster."""
         total = np.maximum(self.capacity.sum(axis=0), 1)
         return int(np.argmax(np.array(shape.demand) / total))
 
+    def size(self, job: Job) -> float:
+        """Devices of its dominant type that all tasks of a job hold."""
+        return job.tasks * job.shape.demand[self.dominant(job.shape)] / 1000.0
+
+    def start(self, job: Job, tasks: Sequence[tuple[int, int]], now: float) -> Place:
+        """Take the devices of a job that starts now, and give the action that says so."""
+        pieces = self.tell_apart(job.shape, tasks)
+        self.take(job.shape, pieces)
+        self.running[job.id] = Running(job, pieces, now, 0.0)
+        return Place(job.id, tuple(tasks), pieces)
+
     def fits(self, shape: Shape) -> Ints:
         """How many tasks of a shape each node takes now [N]; none where it is not up."""
         demand = np.array(shape.demand, dtype=np.int64)
         asked = demand > 0
         take: Ints = (self.free[:, asked] // demand[asked]).min(axis=1)
-        if self.nodes.shared is not None:
-            amount = shape.demand[self.nodes.devices.index(self.nodes.shared)]
-            if 0 < amount < 1000:
-                take = np.minimum(take, (np.maximum(self.device, 0) // amount).sum(axis=1))
-            elif amount:
-                take = np.minimum(take, (self.device == 1000).sum(axis=1) // (amount // 1000))
+        amount = self.of_shared(shape)
+        if 0 < amount < 1000:
+            take = np.minimum(take, (np.maximum(self.device, 0) // amount).sum(axis=1))
+        elif amount:
+            take = np.minimum(take, (self.device == 1000).sum(axis=1) // (amount // 1000))
         take = np.where(self.up, np.maximum(take, 0), 0)
         if shape.per_node:
             take = np.minimum(take, shape.per_node)
         if shape.constraint or shape.pool:
-            take = np.where(self.allowed(shape), take, 0)
+            take = np.where(allowed_on(self.nodes, shape), take, 0)
         return take
 
-    def allowed(self, shape: Shape) -> Bools:
-        """Nodes of its pool whose labels are as asked [N]."""
-        return allowed_on(self.nodes, shape)
+    def of_shared(self, shape: Shape) -> int:
+        """Thousandths of the shared device type that a task asks for; 0 where none is shared."""
+        shared = self.nodes.shared
+        return 0 if shared is None else shape.demand[self.nodes.devices.index(shared)]
 
     def held(self, job: Job) -> Cap | None:
         """The cap that keeps a job from starting now, None for none; counted anew."""
@@ -205,10 +189,7 @@ class Books:
 
         Fractions take the fullest device that has room, wholes the first that are unused.
         """
-        amount = 0
-        if self.nodes.shared is not None:
-            amount = shape.demand[self.nodes.devices.index(self.nodes.shared)]
-        if amount == 0:
+        if (amount := self.of_shared(shape)) == 0:
             return tuple((int(n), int(c), 0) for n, c in tasks)
         pieces: list[Piece] = []
         for n, c in tasks:
@@ -230,11 +211,7 @@ class Books:
 
     def take(self, shape: Shape, pieces: Iterable[Piece], sign: int = -1) -> None:
         """Take the devices of pieces, or give them back with ``sign=1``."""
-        demand = np.array(shape.demand, dtype=np.int64)
-        amount = 1000
-        if self.nodes.shared is not None:
-            of_shared = shape.demand[self.nodes.devices.index(self.nodes.shared)]
-            amount = of_shared if of_shared < 1000 else 1000
+        demand, amount = np.array(shape.demand, dtype=np.int64), self.of_shared(shape)
         for n, c, mask in pieces:
             self.free[n] += sign * c * demand
             for g in range(mask.bit_length()):

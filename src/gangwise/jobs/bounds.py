@@ -41,9 +41,7 @@ from gangwise.core.jit import inlined_kernel, lean_kernel
 from gangwise.jobs.kernels import DUE, Rows, pop, push
 
 int64: Any = np.int64
-
-KEPT = 0.7
-"""Share of the last direction that the next one keeps."""
+KEPT = 0.7  # share of the last direction that the next one keeps
 
 MOST_PRICED = 200_000
 """Jobs up to which prices are searched where nobody asks for it: a step costs 0.4 µs a job."""
@@ -53,51 +51,23 @@ MOST_PRICED = 200_000
 class BoundedJobs:
     """Jobs and nodes as the bounds see them: one device type, that of which there is too little.
 
-    Attributes
-    ----------
-    submit : ndarray of float64, shape [J]
-        Seconds.
-    work : ndarray of float64, shape [J]
-        Seconds on a node of rate 1.
-    tasks : ndarray of int64, shape [J]
-    devices : ndarray of float64, shape [J]
-        Devices that each task holds.
-    kind : ndarray of int64, shape [J]
-        Row of ``rate`` and ``room``: jobs of one job type, task size and label constraint.
-    rate : ndarray of float64, shape [C, N]
-        Work per second of each kind on each node; where rates move, the highest.
-    room : ndarray of int64, shape [C, N]
-        How many tasks of a kind an empty node holds; 0 where the kind may not run.
-    capacity : ndarray of float64, shape [N]
-        Devices of each node.
-    after_from, after : ndarray of int64, optional
-        Job j comes after the jobs ``after[after_from[j]:after_from[j+1]]``.
+    A kind is jobs of one job type, task size and label constraint.
     """
 
-    submit: Floats
-    work: Floats
-    tasks: Ints
-    devices: Floats
-    kind: Ints
-    rate: Floats
-    room: Ints
-    capacity: Floats
-    after_from: Ints | None = None
+    submit: Floats  # [J] seconds
+    work: Floats  # [J] seconds on a node of rate 1
+    tasks: Ints  # [J]
+    devices: Floats  # [J] devices that each task holds
+    kind: Ints  # [J] row of ``rate`` and ``room``
+    rate: Floats  # [C, N] work per second of each kind on each node; where rates move, the highest
+    room: Ints  # [C, N] tasks of a kind that an empty node holds; 0 where the kind may not run
+    capacity: Floats  # [N] devices of each node
+    after_from: Ints | None = None  # job j comes after after[after_from[j]:after_from[j + 1]]
     after: Ints | None = None
 
     def __post_init__(self) -> None:
-        J, (C, N) = self.submit.size, self.rate.shape
-        sizes = [self.work.size, self.tasks.size, self.devices.size, self.kind.size]
-        if self.after_from is not None:
-            sizes.append(self.after_from.size - 1)
-        if set(sizes) != {J} or self.room.shape != (C, N) or self.capacity.shape != (N,):
-            raise ScenarioError("bounds: arrays of jobs [J], of kinds [C, N] and nodes [N] differ")
-        if J == 0:
+        if self.submit.size == 0:
             raise ScenarioError("bounds: there are no jobs")
-        if not (np.isfinite(self.submit).all() and np.isfinite(self.work).all()):
-            raise ScenarioError("bounds: submissions and work must be finite")
-        if (self.work < 0).any() or (self.tasks < 1).any() or (self.rate[self.room > 0] <= 0).any():
-            raise ScenarioError("bounds: work must not be negative, tasks and rates positive")
         short = np.flatnonzero(self.room.sum(axis=1)[self.kind] < self.tasks)
         if short.size:
             raise ScenarioError(
@@ -123,50 +93,33 @@ class BoundedJobs:
         """Seconds [J] before which no job can start: r'_j = max(r_j, max_{i before j} r'_i + p_i*).
 
         The submission, or the end of the longest chain of jobs before it, each on its best nodes.
-
-        Raises
-        ------
-        ScenarioError
-            Where jobs come after one another in a circle.
         """
         found = self.submit
         if self.after is None or self.after_from is None or self.after.size == 0:
             return found
         later = np.repeat(np.arange(self.submit.size), np.diff(self.after_from))
-        alone = self.work / self.best_rates
-        for _ in range(found.size + 1):
-            again = found.copy()
-            np.maximum.at(again, later, (found + alone)[self.after])
-            if (again == found).all():
-                return found
-            found = again
-        raise ScenarioError("bounds: jobs come after one another in a circle")
+        alone, before = self.work / self.best_rates, np.full(found.size, np.nan)
+        while (found != before).any():  # Jobs.of sets circles aside, so that this comes to an end
+            before, found = found, found.copy()
+            np.maximum.at(found, later, (before + alone)[self.after])
+        return found
 
 
 @dataclass(frozen=True, eq=False)
 class LowerBound:
     """A certified lower bound on mean completion time, in seconds.
 
-    Attributes
-    ----------
-    alone, busy_time, dual : float
-        The three bounds.
-    prices : ndarray of float64, shape [N, T]
-        Prices of a device-second that prove ``dual``; anyone can evaluate them. T = 0 where none
-        were searched: all are 0.
-    origin, period : float
-        Prices are of [origin + t · period, origin + (t + 1) · period).
-    steps : int
-        Subgradient steps taken.
+    ``prices`` of a device-second prove ``dual``: anyone can evaluate them. Price t is of the time
+    from origin + t · period to origin + (t + 1) · period.
     """
 
-    alone: float
+    alone: float  # the three bounds
     busy_time: float
     dual: float
-    prices: Floats
+    prices: Floats  # [N, T]; T = 0 where none were searched: all are 0
     origin: float
     period: float
-    steps: int
+    steps: int  # subgradient steps taken
 
     @property
     def searched(self) -> bool:
@@ -233,24 +186,19 @@ def lower_bound(
     period: float = 900.0,
     steps: int = 200,
     above: float | None = None,
-    prices: Floats | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> LowerBound:
     """Certify a lower bound on mean completion time.
 
     Parameters
     ----------
-    jobs : BoundedJobs
     period : float
         Seconds that share a price.
     steps : int
-        Subgradient steps. With none, and no prices, prices are not searched: the dual bound is
-        then the first one.
+        Subgradient steps. With none, prices are not searched: the dual bound is the first one.
     above : float, optional
         Mean completion time of any schedule, which sets the length of the steps; without it they
         are guessed. No step is taken once the prices prove it but for a millionth.
-    prices : ndarray, shape [N, T], optional
-        Where to begin; all 0 without.
     progress : callable, optional
         Called with the number of steps taken.
 
@@ -258,44 +206,33 @@ def lower_bound(
     --------
     Two jobs of 10 seconds on one node with one device: one of them waits.
 
-    >>> one = np.ones(2, dtype=np.int64)
-    >>> jobs = BoundedJobs(
-    ...     submit=np.zeros(2),
-    ...     work=np.full(2, 10.0),
-    ...     tasks=one,
-    ...     devices=np.ones(2),
-    ...     kind=0 * one,
-    ...     rate=np.ones((1, 1)),
-    ...     room=np.ones((1, 1), np.int64),
-    ...     capacity=np.ones(1),
-    ... )
+    >>> ones, tasks, kind = np.ones(2), np.array([1, 1]), np.array([0, 0])
+    >>> rate, room = np.array([[1.0]]), np.array([[1]])
+    >>> jobs = BoundedJobs(0 * ones, 10 * ones, tasks, ones, kind, rate, room, ones[:1])
     >>> bound = lower_bound(jobs, period=1.0, steps=400, above=15.0)
     >>> bound.alone, bound.busy_time, bool(14.5 < bound.mean_completion <= 15)
     (10.0, 15.0, True)
     """
     origin = float(jobs.submit.min())
-    if steps == 0 and prices is None:
+    if steps == 0:
         alone, none = alone_bound(jobs), np.zeros((jobs.capacity.size, 0))
         return LowerBound(alone, busy_time_bound(jobs), alone, none, origin, period, 0)
-    release = jobs.release
-    N = jobs.capacity.size
-    if prices is None:
-        # Prices reach as far as the last job may run, and the work left then takes.
-        horizon = release.max() + (jobs.work / jobs.best_rates).max() - origin
-        backlog = (jobs.tasks * jobs.devices * jobs.work / jobs.best_rates).sum()
-        prices = np.zeros((N, int(np.ceil((horizon + backlog / jobs.capacity.sum()) / period)) + 1))
-    held = np.array(prices, dtype=np.float64)
-    if held.shape[0] != N or (held < 0).any() or not np.isfinite(held).all():
-        raise ScenarioError("bounds: prices are numbers ≥ 0 of shape [N, T]")
-    T = held.shape[1]
-    order = np.argsort(-np.where(jobs.room > 0, jobs.rate, -1.0), axis=1, kind="stable")
-    priced = _Priced(
-        release, jobs.work, jobs.tasks, jobs.devices, jobs.kind, jobs.rate, jobs.room, order,
-        held, np.zeros((N, T + 1)), origin, period,
-        np.empty((N, T)), np.empty(N), np.empty(N, np.int64),
-    )  # fmt: skip
+    # Prices reach as far as the last job may run, and the work left then takes.
+    longest = (jobs.work / jobs.best_rates).max()
+    backlog = (jobs.tasks * jobs.devices * jobs.work / jobs.best_rates).sum()
+    horizon = jobs.release.max() + longest - origin + backlog / jobs.capacity.sum()
+    prices = np.zeros((jobs.capacity.size, int(np.ceil(horizon / period)) + 1))
+    priced = _priced(jobs, prices, origin, period)
     top, steps = _search(priced, jobs, steps, above, progress)
-    return LowerBound(alone_bound(jobs), busy_time_bound(jobs), top, held, origin, period, steps)
+    return LowerBound(alone_bound(jobs), busy_time_bound(jobs), top, prices, origin, period, steps)
+
+
+def _priced(jobs: BoundedJobs, prices: Floats, origin: float, period: float) -> _Priced:
+    c, (N, T) = jobs, prices.shape
+    order = np.argsort(-np.where(c.room > 0, c.rate, -1.0), axis=1, kind="stable")
+    of_jobs = c.release, c.work, c.tasks, c.devices, c.kind, c.rate, c.room, order
+    space = np.empty((N, T)), np.empty(N), np.empty(N, np.int64)
+    return _Priced(*of_jobs, prices, np.zeros((N, T + 1)), origin, period, *space)
 
 
 def _search(

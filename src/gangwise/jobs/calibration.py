@@ -56,60 +56,34 @@ ROUNDS = 24  # rules looked for, at most
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule of the site, and why it is believed.
+    """A rule of the site, and why it is believed."""
 
-    Attributes
-    ----------
-    kind : str
-        ``pool``, ``cap``, ``closed``, ``window`` or ``start``: the table of the site file.
-    entry : dict
-        What the site file says.
-    between : (float, float)
-        Values that the evidence does not exclude.
-    evidence : str
-    explains : (int, int, int)
-        Refused jobs that it explains, in all and in the weeks it was not fitted to, and how many
-        were refused in those.
-    rule : Limit, Closed or Missing
-    """
-
-    kind: str
-    entry: dict[str, Any]
-    between: tuple[float, float]
+    kind: str  # pool, cap, closed, window or start: the table of the site file
+    entry: dict[str, Any]  # what the site file says
+    between: tuple[float, float]  # values that the evidence does not exclude
     evidence: str
+    # Refused jobs that it explains, in all and in the weeks that it was not fitted to, and how many
+    # were refused in those.
     explains: tuple[int, int, int] = (0, 0, 0)
-    rule: Any = None
+    rule: Any = None  # as contradictions.Site has it: a Limit, a Closed, or Missing ones
 
     def as_dict(self) -> dict[str, Any]:
         share = ("refused_explained", "held_out_explained", "held_out_refused")
-        told = {"kind": self.kind, "entry": self.entry, "between": list(self.between)}
-        return {**told, "evidence": self.evidence, **dict(zip(share, self.explains))}
+        plain = {"kind": self.kind, "entry": self.entry, "between": list(self.between)}
+        return {**plain, "evidence": self.evidence, **dict(zip(share, self.explains))}
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was found in a log.
-
-    Attributes
-    ----------
-    contradicted, left : float
-        Hours in which nobody started though every waiting job would have fitted; and those that
-        are left when the findings are known.
-    hours : float
-        Of the log.
-    refused, unexplained : int
-        Jobs that came then and were not started; and those that no finding explains.
-    patience : float
-        Seconds that a start took at most.
-    """
+    """What was found in a log."""
 
     findings: tuple[Finding, ...]
-    contradicted: float
-    left: float
-    hours: float
-    refused: int
-    unexplained: int
-    patience: float
+    contradicted: float  # hours in which nobody started though every waiting job would have fitted
+    left: float  # those of them that are left when the findings are known
+    hours: float  # of the log
+    refused: int  # jobs that came in contradicted hours and were not started
+    unexplained: int  # those of them that no finding explains
+    patience: float  # seconds that a start took at most
 
 
 class Trials(NamedTuple):
@@ -162,8 +136,7 @@ def calibrate(
         found.append(max(rules, key=lambda one: one.explains[0]))
         rule = found[-1].rule
         kind = {Limit: "limits", Closed: "closed", Missing: "missing"}[type(rule)]
-        more: dict[str, Any] = {kind: (*getattr(site, kind), rule)}
-        site = replace(site, **more)
+        site = replace(site, **{kind: (*getattr(site, kind), rule)})
     advance("looking for rules", ROUNDS, ROUNDS)
     return Calibration(
         (*found, *_latency(record, start)),
@@ -345,15 +318,13 @@ def _caps(record: Record, uses: Any, t: Trials, patience: float) -> Iterator[Fin
             )
 
 
-@dataclass(frozen=True)
-class _Cap:
+class _Cap(NamedTuple):
     most: float
     below: float  # the cap is less than this
     groups: int
-    refused: Ints  # by half of the weeks: jobs that would have passed it and were refused
-    times: Ints  # the same, counted once for a group and day
+    times: int  # groups and days of jobs that would have passed it and were refused
     others: tuple[int, int]  # jobs below it that were refused, and that started
-    released: float
+    released: float  # share of the refused that started when one of their group ended
     explains: tuple[int, int]
 
     @classmethod
@@ -378,7 +349,7 @@ class _Cap:
         wants = np.where(refused, use.at(group, t.at[rows]) + use.weight[rows], 0.0)
         holds = np.where(prompt, use.at(group, record.start[rows]), 0.0)
         spell = group * (int(t.day.max()) + 1) + t.day[rows]
-        below, times, jobs = np.inf, [], []
+        below, times, jobs = np.inf, 0, 0
         for fit in (0, 1):
             beyond = wants[refused & (odd == fit) & (wants > top[fit] + 1e-9)]
             if not beyond.size:
@@ -396,22 +367,19 @@ class _Cap:
             rate = _rate(spell[same], refused[same], usually)
             if _tail(n, n + v, rate) * tried > CHANCE:
                 return None
-            times.append(n)
-            jobs.append(int(held_back.sum()))
+            times, jobs = times + n, jobs + int(held_back.sum())
         by_it = refused & (wants > most + 1e-9)
         if below <= most + 1e-9 or (back := _released(record, use, rows[by_it], patience)) < FREED:
             return None
-        return cls(
-            *(most, below, np.unique(group[by_it]).size, np.array(jobs), np.array(times)),
-            (int((refused & ~by_it).sum()), int(prompt.sum())),
-            *(back, (int(by_it.sum()), sum(jobs))),
-        )
+        groups, others = np.unique(group[by_it]).size, (refused & ~by_it).sum()
+        beside = int(others), int(prompt.sum())
+        return cls(most, below, groups, times, beside, back, (int(by_it.sum()), jobs))
 
     def describe(self, of: str) -> str:
         refused, started = self.others
         return (
             f"held at most {self.most:g} {of} at once. {self.explains[0]:,} jobs that would have "
-            f"passed this waited although all that waited would have fitted (at {self.times.sum()} "
+            f"passed this waited although all that waited would have fitted (at {self.times} "
             f"times), none started; of those within it {started:,} started at once and {refused:,} "
             f"did not. {100 * self.released:.0f} % of the jobs held back started when one of the "
             f"same ended"

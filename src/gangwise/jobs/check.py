@@ -290,7 +290,7 @@ class _Watched(JobSimulation):
         rounds = int(self.state.at.rounds)
         more = super().step()
         if more and self.state.at.rounds > rounds:
-            for job in Queue(self.waiting):
+            for job in self.waiting:
                 answer = self.scheduler.explain(job.id)
                 if not (
                     isinstance(answer, Explanation)

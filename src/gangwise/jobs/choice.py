@@ -18,6 +18,7 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.books import Books, Piece, Rate
+from gangwise.jobs.caps import allowed_on
 from gangwise.jobs.kernels import FRAGMENT_STEP
 from gangwise.jobs.model import Job, Nodes, Shape
 from gangwise.jobs.rates import Labels
@@ -201,8 +202,7 @@ class FGD:
 
     def tell_apart(self, shape: Shape, tasks: Tasks, books: Books) -> tuple[Piece, ...]:
         """Shared devices of tasks placed on nodes: nodes do not interact, so each by itself."""
-        k = books.nodes.devices.index(str(books.nodes.shared))
-        if not 0 < shape.demand[k] < 1000:
+        if not 0 < books.of_shared(shape) < 1000:
             return books.tell_apart(shape, tasks)
         trial = books.copy()
         pieces: list[Piece] = []
@@ -220,8 +220,7 @@ class FGD:
         """Steps by which F grows with one more task on each node, and its devices [N]."""
         if books.nodes.shared is None:
             raise ScenarioError("fgd looks at single devices: build Nodes with shared='gpu'")
-        k = books.nodes.devices.index(books.nodes.shared)
-        amount, (N, D) = shape.demand[k], books.device.shape
+        amount, (N, D) = books.of_shared(shape), books.device.shape
         was, step = self._fragments(books), max(FRAGMENT_STEP * sum(self._seen.values()), 1)
         level, mask = np.full(N, np.iinfo(np.int64).max), np.zeros(N, dtype=np.int64)
         had = np.full(N, 1001)
@@ -245,15 +244,12 @@ class FGD:
 
     def _fragments(self, books: Books) -> Ints:
         """F of each node [N]; one task on each may be tried at once, for they do not interact."""
-        k = books.nodes.devices.index(str(books.nodes.shared))
         idle = books.device.sum(axis=1)
         total = np.zeros(len(books.free), dtype=np.int64)
         for shape, tasks in self._seen.items():
-            if shape.demand[k] == 0:
-                total += tasks * idle
-                continue
-            able = books.fits(shape) > 0
-            lost = np.where(books.device < min(shape.demand[k], 1000), books.device, 0)
+            amount = books.of_shared(shape)
+            able = (books.fits(shape) > 0) & (amount > 0)
+            lost = np.where(books.device < min(amount, 1000), books.device, 0)
             total += tasks * np.where(able, lost.sum(axis=1), idle)
         return total
 
@@ -311,10 +307,9 @@ class ByRate(Worth):
     def worth(self, job: Job, books: Books, now: float) -> Floats:
         """See :func:`gangwise.jobs.rate_kernels.score`."""
         mean, sd = self.believed(job, now)
-        kind, l = books.dominant(job.shape), self._types[job.job_type]
-        free, out = books.free[:, kind] / 1000.0, np.empty_like(mean)
-        size = job.tasks * job.shape.demand[kind] / 1000.0
-        asked = rate_kernels.Asked(l, size, job.limit)
+        free = books.free[:, books.dominant(job.shape)] / 1000.0
+        out = np.empty_like(mean)
+        asked = rate_kernels.Asked(self._types[job.job_type], books.size(job), job.limit)
         rate_kernels.score(self.state, asked, mean, sd, free, out)
         return out
 
@@ -325,7 +320,7 @@ class ByRate(Worth):
         mean, _ = self.believed(job, now)
         slowest = min((n for n, _ in chosen), key=lambda n: mean[n])
         asked = self._asked(job, _devices(job, books))
-        allowed, waited = books.allowed(job.shape), now - job.submitted
+        allowed, waited = allowed_on(books.nodes, job.shape), now - job.submitted
         return float(
             rate_kernels.wait(self.state, asked, slowest, mean, allowed, waiting, waited, now)
         )
@@ -348,9 +343,8 @@ class ByRate(Worth):
         caution = self.state.constants.caution
         here = min(float(mean[n]) for n, _, _ in pieces)
         there = min(float(mean[n] - caution * sd[n]) for n, _ in chosen)
-        other = math.log(seen) + there - here
-        log_seen = math.log(seen)
-        return bool(rate_kernels.migrate(self.state, job.limit, done, log_seen, other, restart))
+        rate, other = math.log(seen), math.log(seen) + there - here
+        return bool(rate_kernels.migrate(self.state, job.limit, done, rate, other, restart))
 
     def rate(self, job: Job, chosen: Tasks, now: float) -> float:
         """Believed rate of a gang on nodes."""

@@ -16,7 +16,7 @@ from gangwise.jobs import kernels, rate_kernels, round_kernels, run_times
 from gangwise.jobs.books import Books, Piece, Queue, Running
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.kernels import CANCELLED, FINISHED, KILLED, RUNNING
-from gangwise.jobs.model import Nodes
+from gangwise.jobs.model import Nodes, one_for_all
 from gangwise.jobs.queues import BUILT_IN
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Composed, fresh
@@ -25,18 +25,10 @@ from gangwise.jobs.tenancy import NOBODY, standing_of
 NO_INTS = np.zeros(0, dtype=np.int64)
 COUNTED = "instants", "rounds", "tests", "kills", "requeues", "preemptions", "cancellations"
 
-_BACKFILLING = {
-    "none": kernels.NO_BACKFILLING,
-    "easy": kernels.EASY,
-    "conservative": kernels.CONSERVATIVE,
-}
-_CHOICES = {
-    FirstFit: kernels.FIRST_FIT,
-    BestFit: kernels.BEST_FIT,
-    WorstFit: kernels.WORST_FIT,
-    ByRate: kernels.BY_RATE,
-    FGD: kernels.FGD,
-}
+_BACKFILLING = {"none": kernels.NO_BACKFILLING, "easy": kernels.EASY}
+_BACKFILLING |= {"conservative": kernels.CONSERVATIVE}
+_CHOICES: dict[type, int] = {FirstFit: kernels.FIRST_FIT, BestFit: kernels.BEST_FIT}
+_CHOICES |= {WorstFit: kernels.WORST_FIT, ByRate: kernels.BY_RATE, FGD: kernels.FGD}
 
 
 def built_in(scheduler: Any, nodes: Nodes, options: Options) -> kernels.Rules | None:
@@ -140,13 +132,9 @@ def plans_of(x: kernels.State) -> kernels.Rows | None:
 
 def _nothing_believed() -> rate_kernels.Beliefs:
     """Beliefs of a scheduler that asks for no rates."""
-    none = np.zeros(1)
-    generation = np.zeros(1, dtype=np.int64)
-    constants = rate_kernels.Constants()
-    beliefs = rate_kernels.no_beliefs(
-        rate_kernels.LABELS, np.zeros((1, 1)), generation, 1, constants, none
-    )
-    return beliefs._replace(ratio=np.zeros(0))
+    labels, generation, none = np.zeros((1, 1)), np.zeros(1, dtype=np.int64), np.zeros(1)
+    given = rate_kernels.LABELS, labels, generation, 1, rate_kernels.Constants(), none
+    return rate_kernels.no_beliefs(*given)._replace(ratio=np.zeros(0))
 
 
 FEW = 64
@@ -178,10 +166,7 @@ def again_in_python(
 ) -> int:
     """Play one round, and have `Composed.place` decide it on a copy of the books; 1 if it could.
 
-    Raises
-    ------
-    InfeasibleDecision
-        Where the two differ; names the instant and a job.
+    Raises InfeasibleDecision where the two differ.
     """
     now = float(x.at.now)
     submitted = x.jobs["phase"][: x.at.next_job]  # none behind these waits
@@ -220,6 +205,7 @@ def again_in_python(
 
 
 def placed(pieces: Iterable[Piece]) -> dict[tuple[int, int], int]:
+    """Tasks by node and mask of devices."""
     tasks: dict[tuple[int, int], int] = {}
     for n, c, mask in pieces:
         tasks[n, mask] = tasks.get((n, mask), 0) + c
@@ -286,7 +272,7 @@ def inputs(t: Tables, rules: kernels.Rules) -> tuple[kernels.Given, int]:
         key = {kernels.SJF: jobs.limit, kernels.EDF: jobs.deadline}.get(rules.queue)
         by_rank = np.argsort(-jobs.priority if key is None else key, kind="stable")
     rows = np.zeros(J, dtype=kernels.WORK)
-    once = map(_once, (jobs.tasks, jobs.shape, jobs.type, jobs.user))
+    once = map(one_for_all, (jobs.tasks, jobs.shape, jobs.type, jobs.user))
     columns = tuple(map(read_only, (jobs.submit, t.work, jobs.limit, *once, t.doomed, t.aside)))
     rows["claim"], rows["hours"] = t.claims.of_job, t.hours.of_job
     bounded = np.where(t.fraction > 0, 2**31 - 1, N)
@@ -321,7 +307,6 @@ def _dependents(t: Tables) -> tuple[Ints, Ints]:
 def cluster_of(t: Tables) -> kernels.Cluster:
     """The nodes and the shapes of jobs, as kernels read them."""
     nodes, N = t.nodes, len(t.nodes)
-    least = _least(t)
     total = np.maximum(nodes.capacity.sum(axis=0), 1).astype(np.float64)
     shapes = np.zeros(len(t.demand), dtype=kernels.SHAPE)
     for name in ("fraction", "whole", "per_node", "constraint", "dominant", "pool"):
@@ -331,7 +316,7 @@ def cluster_of(t: Tables) -> kernels.Cluster:
     return kernels.Cluster(
         shapes,
         t.demand,
-        np.zeros(len(nodes.devices), np.int64) if least is None else least,
+        _least(t),
         nodes.capacity,
         np.maximum(nodes.capacity.max(axis=0), 1),
         shared,
@@ -341,22 +326,15 @@ def cluster_of(t: Tables) -> kernels.Cluster:
     )
 
 
-def _once(column: Ints) -> Ints:
-    """A column for the kernels: one value where one stands for all."""
-    return column[:1] if column.strides == (0,) else column
-
-
-def _least(t: Tables) -> Ints | None:
-    """What the smallest task of all that are played asks [K]; None where none is played."""
+def _least(t: Tables) -> Ints:
+    """What the smallest task of all that are played asks [K]; 0 where none is played."""
     played = np.flatnonzero(np.bincount(t.jobs.shape[~t.aside], minlength=len(t.demand)))
-    return t.demand[played].min(axis=0) if played.size else None
+    return np.asarray(t.demand[played].min(axis=0, initial=0 if not played.size else 2**62))
 
 
 def _most_running(t: Tables) -> int:
     """No more jobs can run at once than the smallest task fits into the cluster."""
     least = _least(t)
-    if least is None:
-        least = np.ones(len(t.nodes.devices), np.int64)
     asked = least > 0
     if not asked.any():
         return len(t.jobs)

@@ -22,46 +22,31 @@ import numpy.typing as npt
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import inlined_kernel, kernel
+from gangwise.jobs.caps import allowed_on
 from gangwise.jobs.metrics import held_devices
 from gangwise.jobs.model import Jobs, Nodes
 
 HOUR, WEEK = 3600.0, 7 * 86400.0
-HOURS = 168
-"""Hours of a week."""
+HOURS = 168  # hours of a week
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A schedule as it was recorded, of the jobs that started and ended.
-
-    Attributes
-    ----------
-    submit, start, end, limit : ndarray [J]
-        Seconds.
-    size : ndarray [J]
-        Devices of the counted type that all tasks hold.
-    groups : mapping of str to (ndarray [J], tuple of str)
-        Who each job belongs to: ``user``, ``account`` and ``pool``, where the log has several.
-    total : float
-        Devices of the counted type that all nodes have.
-    monday : float
-        Seconds from a Monday, 0:00 local time, to the log's time 0; NaN where that is not known.
-    host_from, host : ndarray
-        Nodes that job j ran on: ``host[host_from[j]:host_from[j + 1]]``; empty if not known.
-    """
+    """A schedule as it was recorded, of the jobs that started and ended."""
 
     jobs: Jobs
     nodes: Nodes
-    submit: Floats
+    submit: Floats  # [J] seconds, as the next three
     start: Floats
     end: Floats
     limit: Floats
-    size: Floats
-    device: str
+    size: Floats  # [J] devices of the counted type that all tasks hold
+    device: str  # the counted type
+    # ``user``, ``account`` and ``pool``, where the log has several: that of each job [J], and names
     groups: Mapping[str, tuple[Ints, tuple[str, ...]]]
-    total: float
-    monday: float
-    host_from: Ints
+    total: float  # devices of the counted type that all nodes have
+    monday: float  # seconds from Monday 0:00 local time to the log's time 0; NaN if not known
+    host_from: Ints  # job j ran on host[host_from[j]:host_from[j + 1]]; empty if not known
     host: Ints
 
     @classmethod
@@ -76,8 +61,6 @@ class Record:
     ) -> Record:
         """From jobs with recorded starts and ends; raises ScenarioError where there are none.
 
-        Examples
-        --------
         >>> jobs = Jobs.of([0, 0], [9, 9], recorded_start=[0, 9], recorded_end=[9, 18])
         >>> Record.of(jobs, Nodes.pool(2)).size
         array([1., 1.])
@@ -161,28 +144,18 @@ class Site:
 
 @dataclass(frozen=True)
 class Swept:
-    """A recorded schedule under a site.
+    """A recorded schedule under a site: a row for each instant at which something changed [T].
 
-    Attributes
-    ----------
-    time, lasts : ndarray [T]
-        Instants at which something changed, and seconds to the next.
-    refused : ndarray [T]
-        Whether nobody starts from then on, for longer than a start takes, though every job fits
-        that waits and may start.
-    use, first : ndarray [T]
-        Devices in use, and the most that any of these jobs asks for: what was there is less than
-        their sum.
-    clear : ndarray [J]
-        Whether every job that might have started when j came fitted, j among them.
+    While the record is *refused*, nobody starts for longer than a start takes, though every job
+    fits that waits and may start. What was there is then less than ``use + first``.
     """
 
     time: Floats
-    lasts: Floats
+    lasts: Floats  # seconds to the next instant
     refused: Bools
-    use: Floats
-    first: Floats
-    clear: Bools
+    use: Floats  # devices in use
+    first: Floats  # the most devices that any of these jobs asks for
+    clear: Bools  # [J] every job that might have started when j came fitted, j among them
 
     def refused_at(self, times: Floats) -> Bools:
         place = np.searchsorted(self.time, times, "right") - 1
@@ -200,14 +173,8 @@ ENDS, TICK, COMES, STARTS = range(4)
 def sweep(record: Record, site: Site | None = None, patience: float = 0.0) -> Swept:
     """Where the record contradicts any work-conserving scheduler of the site.
 
-    Parameters
-    ----------
-    patience : float
-        Seconds that a start may take.
-
-    Examples
-    --------
-    Of two jobs beside two idle devices the second waits for the first to end:
+    ``patience`` is the seconds that a start may take. Of two jobs beside two idle devices the
+    second waits for the first to end:
 
     >>> jobs = Jobs.of([0, 0], [9, 9], recorded_start=[0, 9], recorded_end=[9, 18])
     >>> found = sweep(Record.of(jobs, Nodes.pool(2)))
@@ -310,22 +277,15 @@ def _tables(record: Record, site: Site) -> tuple[Kinds, Rules, Held, Now]:
     rows, kind = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
     kind, C, most = kind.reshape(-1), len(rows), int(jobs.tasks.max()) + 1
     slots, slot = np.unique(kind * most + jobs.tasks, return_inverse=True)
-    demand = np.zeros((C, len(nodes.devices)), np.int64)
-    for k, device in enumerate(nodes.devices):
-        if device in jobs.devices:
-            at = jobs.devices.index(device)
-            demand[:, k] = np.array([shape.demand[at] for shape in jobs.shapes])[rows[:, 0]]
-    labels = [
-        [all(has.get(key) == value for key, value in shape.constraint) for has in nodes.labels]
-        for shape in jobs.shapes
-    ]
+    demand = jobs.demand(nodes.devices)[rows[:, 0]]
+    allowed = np.array([allowed_on(nodes, shape) for shape in jobs.shapes])
     single, longest = np.ones(C), np.zeros(C)
     single[kind] = record.size / jobs.tasks
     np.maximum.at(longest, kind, record.limit)
     kinds = Kinds(
         *(kind, slot, slots % most, np.searchsorted(slots // most, np.arange(C + 1)), demand),
         np.array([shape.per_node for shape in jobs.shapes])[rows[:, 0]],
-        np.array(labels)[rows[:, 0]] & may[rows[:, 1]],
+        allowed[rows[:, 0]] & may[rows[:, 1]],
         *(single, np.ascontiguousarray(rows[:, 3 : 3 + M])),
         np.ascontiguousarray(rows[:, 3 + M :].T.astype(bool)),
         longest,
@@ -368,7 +328,6 @@ def _room(k: Kinds, h: Held, x: Now, total: Ints, c: int) -> int:
     """Tasks of a kind that surely fit now."""
     room = 0
     if h.short.shape[2]:  # in use are so many devices, nobody knows where: the worst nodes
-        room = 0
         for n in range(k.allowed.shape[1]):
             room += k.allowed[c, n]
         for d in range(k.demand.shape[1]):

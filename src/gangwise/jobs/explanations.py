@@ -11,6 +11,7 @@ import numpy as np
 
 from gangwise.core.errors import UnknownName
 from gangwise.jobs.books import Books, Explanation
+from gangwise.jobs.caps import allowed_on
 from gangwise.jobs.choice import BestFit
 from gangwise.jobs.model import Job
 from gangwise.jobs.queues import Plan, reservation
@@ -56,7 +57,7 @@ def no_room(job: Job, books: Books, ends: dict[str, float], now: float) -> tuple
         return None
     labels = ", ".join(f"{k}={v}" for k, v in job.shape.constraint)
     pool = f" in pool {job.shape.pool}" if job.shape.pool else ""
-    if labels and not (books.allowed(job.shape) & books.up).any():
+    if labels and not (allowed_on(books.nodes, job.shape) & books.up).any():
         return f"no node that is up has {labels}", math.inf
     devices = " + ".join(
         f"{d / 1000:g} {k}" for k, d in zip(books.nodes.devices, job.shape.demand) if d

@@ -41,16 +41,8 @@ from gangwise.jobs.kernels import Cluster, Room, Rows
 from gangwise.jobs.model import Conditions, Jobs, Nodes
 from gangwise.jobs.schedule import Options, Tables
 
-POLICIES = (
-    "random",
-    "dot-product",
-    "gpu-packing",
-    "gpu-clustering",
-    "best-fit-cpu-gpu",
-    "first-fit",
-    "best-fit",
-    "fgd",
-)
+POLICIES = ["random", "dot-product", "gpu-packing", "gpu-clustering", "best-fit-cpu-gpu"]
+POLICIES += ["first-fit", "best-fit", "fgd"]
 RANDOM, DOT_PRODUCT, PACKING, CLUSTERING, OF_PAPER, FIRST_FIT, BEST_FIT, FGD = range(8)
 
 # numba knows it; its own type would say too little.
@@ -71,13 +63,8 @@ class Filled:
 class Filling:
     """One order of arrivals and of nodes, for every policy alike.
 
-    Parameters
-    ----------
-    jobs, nodes
-        Times play no part. GPUs are told apart.
-    seed : int
-    until : float
-        Arrivals end before they ask for more than this share of the GPUs.
+    Times of jobs play no part, and GPUs are told apart. Arrivals end before they ask for more than
+    ``until`` as a share of the GPUs.
     """
 
     def __init__(self, jobs: Jobs, nodes: Nodes, seed: int, until: float = 1.3):
@@ -115,7 +102,7 @@ class Filling:
     def play(self, policy: str) -> Filled:
         """Let all arrivals come under a policy."""
         if policy not in POLICIES:
-            raise UnknownName("policy of filling", policy, list(POLICIES))
+            raise UnknownName("policy of filling", policy, POLICIES)
         books, (S, N) = Books.opened(self.nodes), (len(self.cluster.demand), len(self.nodes))
         asked = np.cumsum(self.asks[self.come])
         marks = np.arange(math.floor(100 * asked[-1] / self.total) + 1) * self.total / 100
@@ -135,15 +122,10 @@ class Filling:
             np.zeros((2, most), dtype=np.int64),
         )
         fill(board, self.arrivals, self.draws, np.zeros(N, dtype=np.int64), curve)
-        mean = int(self.memo["seen"].sum())
-        placed = int(curve[2].sum())
-        return Filled(
-            100 * asked[rows] / self.total,
-            100 * curve[0, rows] / self.total,
-            100 * curve[1, rows] / mean / self.total,
-            placed,
-            asked.size - placed,
-        )
+        mean, placed = int(self.memo["seen"].sum()), int(curve[2].sum())
+        allocated, fragmented = 100 * curve[0, rows] / self.total, 100 * curve[1, rows] / mean
+        of_all = 100 * asked[rows] / self.total, allocated, fragmented / self.total
+        return Filled(*of_all, placed, asked.size - placed)
 
 
 class Board(NamedTuple):

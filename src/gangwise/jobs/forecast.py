@@ -33,19 +33,14 @@ from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import create_scheduler
 
 DAY = 86_400.0
-DRAWS = 100
-"""Futures that are played."""
-DAYS = 28
-"""From so many days back those are drawn who come."""
-COMING = 600, 4000
-"""Jobs to come in a future: so many at least, and at most those of three days."""
+DRAWS = 100  # futures that are played
+DAYS = 28  # from so many days back those are drawn who come
+COMING = 600, 4000  # jobs to come in a future: so many at least, and at most those of three days
 ALIKE = 0.2
 """Correlation of the normal scores of run times of a user's jobs; on KTH-SP2, LLNL-Atlas and
 NASA-iPSC .13 to .25 from one submission to the next."""
-STRETCHES = 50
-"""Stretches of the past that one future has at most."""
-CHUNK = 128
-"""Instants that are played before it is looked whether all have started."""
+STRETCHES = 50  # stretches of the past that one future has at most
+CHUNK = 128  # instants that are played before it is looked whether all have started
 NO_RULES = "fcfs+easy+best-fit"
 """Rules assumed of a scheduler that does not decide in compiled code."""
 
@@ -82,13 +77,10 @@ def moment_of(
     rows = np.flatnonzero(runs)
     kept: list[int] = []
     pieces: list[tuple[Piece, ...]] = []
+    shapes = jobs.shapes_on(nodes.devices)
     for j in rows[np.argsort(begun[rows], kind="stable")].tolist():
-        job = jobs.job(j)
-        shape = job.shape
-        if jobs.devices != nodes.devices:
-            asked = dict(zip(jobs.devices, shape.demand))
-            shape = shape._replace(demand=tuple(asked.get(k, 0) for k in nodes.devices))
-        tasks = schedule.placed(j) if schedule is not None else _somewhere(books, shape, job.tasks)
+        shape, many = shapes[jobs.shape[j]], int(jobs.tasks[j])
+        tasks = schedule.placed(j) if schedule is not None else _somewhere(books, shape, many)
         if tasks:
             pieces.append(books.tell_apart(shape, tasks))
             books.take(shape, pieces[-1])
@@ -112,10 +104,8 @@ def _somewhere(books: Books, shape: Any, tasks: int) -> list[tuple[int, int]]:
 class History:
     """Run times as jobs had them: the learned distribution as of any time (``run_times``).
 
-    Parameters
-    ----------
-    run, end : ndarray [J]
-        How long each job ran and when it ended; of what had not ended by then nothing is learned.
+    Jobs ran for ``run`` seconds [J] and ended at ``end`` [J]; of what had not ended by a time
+    nothing is learned.
     """
 
     def __init__(self, jobs: Jobs, run: Floats, end: Floats):
@@ -197,19 +187,10 @@ def coming(submit: Floats, now: float, jobs: int, rng: np.random.Generator) -> t
 
 
 class Forecaster:
-    """Plays what may come of a moment under rules.
+    """Plays what may come of a moment under the rules of a scheduler, ``assumed`` in words.
 
-    Parameters
-    ----------
-    jobs, nodes : Jobs, Nodes
-        All jobs of the log; of those submitted later nothing is looked at.
-    scheduler : str or Scheduler
-        The rules assumed. Nodes count as alike: a choice by rates becomes best-fit.
-
-    Attributes
-    ----------
-    assumed : str
-        The rules, in words.
+    It is given all jobs of the log, and looks at nothing of those submitted later. Nodes count as
+    alike: a choice by rates becomes best-fit.
     """
 
     def __init__(
@@ -292,11 +273,7 @@ class Forecaster:
         submit = np.concatenate([jobs.submit[of[: R + W]], when])
         names = "id", "row", "limit", "tasks", "shape", "type", "user", "deadline", "priority"
         taken: dict[str, Any] = {n: np.ascontiguousarray(getattr(jobs, n)[of]) for n in names}
-        none, claims, hours = (
-            np.zeros(of.size, dtype=np.int64),
-            self.tables.claims,
-            self.tables.hours,
-        )
+        none, claims, hours = np.zeros(of.size, np.int64), self.tables.claims, self.tables.hours
         taken |= {"after_from": np.zeros(of.size + 1, dtype=np.int64), "after": none[:0]}
         tables = replace(
             self.tables,
@@ -384,21 +361,14 @@ class Calibration:
     (Kaplan and Meier 1958). Without them only the early starts of a burst would be known. A start
     outside of all futures has a place, too (:func:`_place`): rules of the cluster that are not
     modelled delay everybody, in all futures alike.
-
-    Attributes
-    ----------
-    seen : list of (float, float, float, bool)
-        Seconds from the forecast to its median, time of the forecast, place of the start, and
-        whether the job had started.
     """
 
-    PRIOR = 10
-    """Starts from everywhere that count, and starts that are where they should be."""
-    HALF = 7 * DAY
-    """A forecast counts half as much after so long: logs change."""
-    ALIKE = 3.0
-    """Forecasts count less the less alike their medians are: by exp(-1/2) at three times."""
+    PRIOR = 10  # starts from everywhere that count, and starts that are where they should be
+    HALF = 7 * DAY  # a forecast counts half as much after so long: logs change
+    ALIKE = 3.0  # the less alike medians are, the less a forecast counts: exp(-1/2) at three times
 
+    # Of each forecast: seconds to its median, when it was made, the place of the start, and whether
+    # the job had started.
     seen: list[tuple[float, float, float, bool]] = field(default_factory=list)
 
     @property

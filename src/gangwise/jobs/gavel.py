@@ -39,7 +39,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.errors import ScenarioError
+from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate, Running
 from gangwise.jobs.choice import best_fit
 from gangwise.jobs.explanations import Waits
@@ -119,17 +119,10 @@ def cheapest(
     """Most throughput per cost under deadlines, by Dinkelbach's method: shares of time [C, G].
 
     Of all within 1e-4 of the best ratio the one with the most throughput, since the ratio alone is
-    as good with a thousandth of the shares.
-
-    Parameters
-    ----------
-    rates, count, devices, capacity : ndarray
-        As in :func:`allocation`.
-    price : ndarray, shape [G]
-        Of a device for a second. Where a best ratio costs nothing, all that is free is used.
-    need : ndarray, shape [C]
-        Rate with which a job just meets its deadline, 0 for none. Where the cluster cannot give
-        all of them theirs, each has at least the same part of it.
+    as good with a thousandth of the shares. ``price`` [G] is that of a device for a second; where a
+    best ratio costs nothing, all that is free is used. ``need`` [C] is the rate with which a job
+    just meets its deadline, 0 for none; where the cluster cannot give all of them theirs, each has
+    at least the same part of it. For the others see :func:`allocation`.
     """
     given = (count, devices, capacity, rates)
     gain = count[:, None] * rates / (count[:, None] * rates).max()
@@ -165,18 +158,9 @@ def water_filling(
     be t[c] + w[c] z; raise t by w z; freeze the classes that can gain no more, so that others of
     their entity get their weight; and again, until all are frozen.
 
-    Parameters
-    ----------
-    rates, count, devices, capacity : ndarray
-        As in :func:`allocation`.
-    entity : ndarray, shape [C]
-        Of each class, from 0.
-    weight : ndarray, shape [E]
-        Of each entity, which jobs that are not frozen share in proportion to their part.
-    part : ndarray, shape [C]
-        Of a job of each class.
-    fifo : bool
-        The first class of an entity that is not frozen has all of its weight.
+    ``entity`` [C] is that of each class, from 0. Jobs that are not frozen share the ``weight`` [E]
+    of their entity in proportion to their ``part`` [C]; with ``fifo`` the first class that is not
+    frozen has all of it. For the others see :func:`allocation`.
     """
     alike = np.maximum(rates @ capacity / capacity.sum(), 1e-300)
     fair = rates * (devices / alike)[:, None]
@@ -270,9 +254,7 @@ class Gavel:
 
     def __post_init__(self) -> None:
         if self.objective not in (known := get_args(Objective)):
-            raise ScenarioError(
-                f"gavel: there is no objective {self.objective!r}; there are {', '.join(known)}"
-            )
+            raise UnknownName("objective of gavel", self.objective, known)
         if not self.seconds > 0:
             raise ScenarioError(f"gavel: a round of {self.seconds} s; give a positive length")
 
@@ -290,13 +272,12 @@ class Gavel:
         self._had = {name: np.pad(had, (0, new)) for name, had in self._had.items()}
         self._keys = known
         if self.objective == "cost":
-            told = [dict(key[1:]).get("price", "1") for key in known]
-            if not all(text.replace(".", "", 1).isdecimal() for text in told):
-                raise ScenarioError(f"gavel: labels price of nodes are {told}; give numbers from 0")
-            self._price = np.array(told, dtype=np.float64)
+            prices = [dict(key[1:]).get("price", "1") for key in known]
+            if not all(text.replace(".", "", 1).isdecimal() for text in prices):
+                raise ScenarioError(f"gavel: prices of nodes are {prices}; give numbers from 0")
+            self._price = np.array(prices, dtype=np.float64)
 
-    def observe(self, rate: Rate) -> None:
-        """Declared rates are believed."""
+    def observe(self, rate: Rate) -> None: ...  # declared rates are believed
 
     def place(self, queue: Queue, books: Books, now: float) -> list[Place | Preempt | Ask]:
         """At a round's end all jobs are placed anew; between rounds what is free is filled."""
@@ -306,7 +287,6 @@ class Gavel:
         waiting = {job.id for job in jobs[len(runs) :]}
         trial = books.copy()
         actions: list[Place | Preempt | Ask] = []
-        placed: set[str] = set()
         pairs: list[tuple[str, int]] = []
         rounds = np.isfinite(self.seconds)
         if now >= self._next or not rounds:
@@ -327,24 +307,16 @@ class Gavel:
             of = np.argsort(-self._rates[self._types[job.job_type]], kind="stable")
             order += [(job, int(g)) for g in of] + [(job, -1)]  # at last across generations
         for job, g in order:
-            if job.id in placed or tally.holds(job) is not None:
+            if job.id in trial.running or tally.holds(job) is not None:
                 continue
             tasks = best_fit(job, trial, self._generation == g if g >= 0 else None)
             if tasks is not None:
-                pieces = trial.tell_apart(job.shape, tasks)
-                trial.take(job.shape, pieces)
                 tally.take(job)
-                trial.running[job.id] = Running(job, pieces, now, 0.0)
-                actions.append(Place(job.id, tuple(tasks), pieces))
-                placed.add(job.id)
-        self._waits.look(
-            [job for job in [*runs, *queue] if job.id not in trial.running],
-            trial,
-            now,
-            "its share of the time goes to others this round",
-            self._next,
-        )
-        left = [job for job in queue if job.id not in placed]
+                actions.append(trial.start(job, tasks, now))
+        rest = [job for job in [*runs, *queue] if job.id not in trial.running]
+        why = "its share of the time goes to others this round"
+        self._waits.look(rest, trial, now, why, self._next)
+        left = [job for job in queue if job.id not in trial.running]
         if left and np.isfinite(self._next):
             actions.append(Ask(left[0].id, max(self._next, np.nextafter(now, np.inf))))
         return actions
@@ -413,8 +385,8 @@ class Gavel:
             elif nested:
                 names, of = np.unique([entity for *_, entity in classes], return_inverse=True)
                 rules = books.tenancy.accounts if books.tenancy else ()
-                told = {rule.name: rule.shares for rule in rules}
-                worth = np.array([told.get(name, 1.0) for name in names.tolist()])
+                given_shares = {rule.name: rule.shares for rule in rules}
+                worth = np.array([given_shares.get(name, 1.0) for name in names.tolist()])
                 shares[at] = water_filling(*given, of[able], worth, np.ones(able.sum()), fifo)
             else:
                 shares[at] = allocation(*given, self.objective, weight[able], age[able])
@@ -448,33 +420,21 @@ class Gavel:
         So do those in their closed hours, in which they could not start again. Leaves ``trial``
         with their devices taken and all others free.
         """
-        by_id, kind = {job.id: job for job in jobs}, books.dominant(jobs[0].shape)
+        kind = books.dominant(jobs[0].shape)
         held = books.capacity[:, kind] * books.up
         room = np.bincount(self._generation, held, self._rates.shape[1])
-        stay: set[str] = set()
-        gone: set[str] = set()
-        for name, r in books.running.items():
-            if books.opens(r.job, self._last) > self._last:
-                stay.add(name)
-                room[self._on(r)] -= r.job.tasks * r.job.shape.demand[kind]
-        for name, g in pairs:
-            if name in stay or name in gone:
-                continue
-            job = by_id[name]
-            need = job.tasks * job.shape.demand[kind]
-            if need > room[g]:
-                continue
-            room[g] -= need
-            running = books.running.get(name)
-            on = None if running is None else self._on(running)
-            (stay if on == g else gone).add(name)
-        # No one else wants the rest: whoever runs there goes on.
+        asks = {job.id: job.tasks * job.shape.demand[kind] for job in jobs}
+        on = {name: self._on(running) for name, running in books.running.items()}
+        stay, gone = set[str](), set[str]()
         for name, running in books.running.items():
-            g = self._on(running)
-            need = running.job.tasks * running.job.shape.demand[kind]
-            if name not in stay and name not in gone and need <= room[g]:
-                room[g] -= need
+            if books.opens(running.job, self._last) > self._last:
                 stay.add(name)
+                room[on[name]] -= asks[name]
+        # No one else wants what the pairs leave: whoever runs there goes on.
+        for name, g in [*pairs, *on.items()]:
+            if name not in stay and name not in gone and asks[name] <= room[g]:
+                room[g] -= asks[name]
+                (stay if on.get(name) == g else gone).add(name)
         for name, running in books.running.items():
             if name not in stay:
                 trial.take(running.job.shape, running.pieces, sign=1)

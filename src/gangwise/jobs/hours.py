@@ -29,13 +29,8 @@ _SPAN = re.compile(rf"([\w,-]+) {_TIME}-{_TIME}")
 def weekly(text: str) -> list[tuple[int, int, int]]:
     """Days of the week (0 is Monday), and seconds of the day from and to, of hours in words.
 
-    Raises
-    ------
-    ValueError
-        Says what was not understood.
+    Raises ValueError, which says what was not understood.
 
-    Examples
-    --------
     >>> weekly("Mon-Tue,Sun 08:00-18:30")
     [(0, 28800, 66600), (1, 28800, 66600), (6, 28800, 66600)]
     >>> weekly("Fri 22:00-06:00")  # until the next morning
@@ -64,29 +59,15 @@ def weekly(text: str) -> list[tuple[int, int, int]]:
 
 @dataclass(frozen=True)
 class Closing:
-    """Hours in which jobs do not start that ask for more than is said.
+    """Hours in which jobs do not start that ask for more than is said."""
 
-    Attributes
-    ----------
-    hours : tuple of str
-    clock : Clock
-    longer_than : float
-        Seconds.
-    cap : Cap
-        What counts, of whom, and how much of it a job may take in these hours.
-    since, to : float
-        Seconds on the log's clock.
-    exempt : tuple of str
-        Users whose jobs start all the same.
-    """
-
-    hours: tuple[str, ...]
+    hours: tuple[str, ...]  # in words, see :func:`weekly`
     clock: Clock
-    longer_than: float
-    cap: Cap
-    since: float = -np.inf
-    to: float = np.inf
-    exempt: tuple[str, ...] = ()
+    longer_than: float  # seconds
+    cap: Cap  # what counts, of whom, and how much of it a job may take in these hours
+    since: float = -np.inf  # in force from then on, seconds on the log's clock …
+    to: float = np.inf  # … and until then
+    exempt: tuple[str, ...] = ()  # users whose jobs start all the same
 
     def about(self, jobs: Jobs, nodes: Nodes, demand: Ints) -> Bools:
         """Jobs that do not start then [J]; ``demand`` [S, K] is over the nodes' device types."""

@@ -31,16 +31,15 @@ from gangwise.jobs.model import Job, Nodes
 Key = tuple[str, str]
 """A flavor, and a resource of it."""
 Amounts = dict[Key, float]
-SMALL = 1e-9
-"""Amounts are sums of thousandths."""
+SMALL = 1e-9  # amounts are sums of thousandths
 
 
 class Quota(NamedTuple):
-    """Of a resource in a flavor; limits are inf where there is none."""
+    """What a queue has of a resource in a flavor; a limit that is not set is inf."""
 
-    nominal: float
-    borrowing: float
-    lending: float
+    nominal: float = 0.0
+    borrowing: float = math.inf
+    lending: float = math.inf
 
 
 class Holder:
@@ -50,20 +49,21 @@ class Holder:
     what it keeps counts there.
     """
 
-    def __init__(self, told: Mapping[str, Any], parent: str):
-        self.name, self.above, self.told = str(told["name"]), parent, told
+    def __init__(self, spec: Mapping[str, Any]):
+        self.name, self.above = str(spec["name"]), str(spec.get("cohort", ""))
         self.parent: Holder | None = None
         self.children: list[Holder] = []
-        self.weight = float(told.get("weight", 1.0))
+        self.weight = float(spec.get("weight", 1.0))
+        self.rules = {key: str(spec.get(key, of.split()[1])) for key, of in RULES.items()}
+        self.threshold = float(spec.get("threshold", math.inf))
+        groups = list(spec.get("groups", ()))
         self.groups: list[tuple[list[str], list[str]]] = [
-            (list(g["resources"]), [f["name"] for f in g["flavors"]])
-            for g in told.get("groups", ())
+            (list(group["resources"]), [flavor["name"] for flavor in group["flavors"]])
+            for group in groups
         ]
         self.quota: dict[Key, Quota] = {
-            (flavor["name"], kind): Quota(
-                float(of["nominal"]), of.get("borrowing", math.inf), of.get("lending", math.inf)
-            )
-            for group in told.get("groups", ())
+            (flavor["name"], kind): Quota(**of)
+            for group in groups
             for flavor in group["flavors"]
             for kind, of in flavor["quotas"].items()
         }
@@ -71,7 +71,7 @@ class Holder:
         self._total: Amounts = {}
 
     def limit(self, k: Key) -> Quota:
-        return self.quota.get(k, Quota(0.0, math.inf, math.inf))
+        return self.quota.get(k, Quota())
 
     def total(self, k: Key) -> float:
         """What it has, with what those below lend it."""
@@ -138,17 +138,18 @@ def keys_below(holder: Holder) -> set[Key]:
 
 def tree_of(quotas: Mapping[str, Any]) -> dict[str, Holder]:
     """ClusterQueues by name, within their cohorts; one that is only mentioned has no quota."""
-    cohorts = {c["name"]: Holder(c, c["cohort"]) for c in quotas.get("cohorts", ())}
-    queues = {q["name"]: Holder(q, q["cohort"]) for q in quotas.get("queues", ())}
+    cohorts, queues = (
+        {one["name"]: Holder(one) for one in quotas.get(kind, ())} for kind in ("cohorts", "queues")
+    )
     for each in [*cohorts.values(), *queues.values()]:
         if each.above:
-            each.parent = cohorts.setdefault(each.above, Holder({"name": each.above}, ""))
+            each.parent = cohorts.setdefault(each.above, Holder({"name": each.above}))
             each.parent.children.append(each)
     for each in cohorts.values():
-        at, steps = each, 0
-        while at.parent is not None and steps <= len(cohorts):
-            at, steps = at.parent, steps + 1
-        if steps > len(cohorts):
+        at: Holder | None = each
+        for _ in range(len(cohorts)):
+            at = at.parent if at else None
+        if at is not None:
             raise ScenarioError(f"cohort {each.name} is below itself")
     return queues
 
@@ -178,11 +179,10 @@ FIT, PREEMPT, NO_FIT = range(3)
 
 
 def assign(w: Workload, fair: bool) -> int:
-    """Give every resource a flavor, the first or best of its group; says how it fits there."""
-    queue, told, worst = w.queue, w.queue.told, FIT
+    """Give every resource a flavor, the first or best of its group; how it fits there."""
+    queue, rules, worst = w.queue, w.queue.rules, FIT
     w.needs = {}
-    preempts = told.get("borrow", "Never") != "Never"
-    preempts |= fair and told.get("reclaim", "Never") != "Never"
+    preempts = rules["borrow"] != "Never" or (fair and rules["reclaim"] != "Never")
     for resources, flavors in queue.groups:
         mine = {kind: w.tasks * w.asks[kind] / 1000 for kind in resources if w.asks.get(kind)}
         best: tuple[int, bool, str] | None = None
@@ -198,9 +198,9 @@ def assign(w: Workload, fair: bool) -> int:
             found = how, borrows, flavor
             if best is None or found[:2] < best[:2]:
                 best = found
-            if how == FIT and not (borrows and told.get("when_borrow") == "TryNextFlavor"):
+            if how == FIT and not (borrows and rules["when_borrow"] == "TryNextFlavor"):
                 break
-            if how == PREEMPT and told.get("when_preempt") == "Preempt":
+            if how == PREEMPT and rules["when_preempt"] == "Preempt":
                 best = found
                 break
         if best is not None:
@@ -210,55 +210,50 @@ def assign(w: Workload, fair: bool) -> int:
 
 
 def nominate(
-    w: Workload, tasks: int, old: Sequence[Workload], fair: Sequence[str]
-) -> tuple[int, list[Workload]]:
-    """How so many pods of a workload fit, and who gives way to them."""
-    w.tasks = tasks
-    how = assign(w, bool(fair))
-    return how, targets_of(w, old, fair) if how == PREEMPT else []
-
-
-def nominate_most(
     w: Workload, old: Sequence[Workload], fair: Sequence[str]
 ) -> tuple[int, list[Workload]]:
-    """Partial admission: all pods, or where neither borrowing nor preemption helps, the most.
+    """How a workload fits, and who gives way to it.
 
-    They are found by binary search, down to the minimum; where these are too many as well, it is
+    Partial admission: where neither borrowing nor preemption helps all pods, the most that can be
+    admitted are found by binary search, down to the minimum; where that is too much as well, it is
     all again.
     """
 
+    def without(fewer: int) -> tuple[int, list[Workload]]:
+        w.tasks = w.job.tasks - fewer
+        how = assign(w, bool(fair))
+        return how, targets_of(w, old, fair) if how == PREEMPT else []
+
     def able(fewer: int) -> bool:
-        how, out = nominate(w, w.job.tasks - fewer, old, fair)
+        how, out = without(fewer)
         return how == FIT or bool(out)
 
     spare = w.job.tasks - w.job.fewest
     fewer = bisect_left(range(spare + 1), True, key=able) if spare and not able(0) else 0
-    return nominate(w, w.job.tasks - fewer * (fewer <= spare), old, fair)
+    return without(fewer if fewer <= spare else 0)
 
 
 def candidates_of(w: Workload, admitted: Iterable[Workload]) -> list[Workload]:
     """Who may give way to a workload, first those who go first."""
-    told, priority = w.queue.told, w.job.priority
-    short = [k for k, amount in w.needs.items() if amount > w.queue.free(k) + SMALL]
-    within, reclaim = told.get("within", "Never"), told.get("reclaim", "Never")
+    queue, priority = w.queue, w.job.priority
+    short = [k for k, amount in w.needs.items() if amount > queue.free(k) + SMALL]
+    within, reclaim = queue.rules["within"], queue.rules["reclaim"]
     found = []
     for other in admitted:
         if not any(other.needs.get(k) for k in short):
             continue
         below = other.job.priority < priority
         newer = other.job.priority == priority and other.rank > w.rank
-        if other.queue is w.queue:
-            able = within != "Never" and (
-                below or (within == "LowerOrNewerEqualPriority" and newer)
-            )
+        if other.queue is queue:
+            newer &= within == "LowerOrNewerEqualPriority"
+            able = within != "Never" and (below or newer)
         else:
-            able = root_of(other.queue) is root_of(w.queue) and w.queue.parent is not None
+            able = root_of(other.queue) is root_of(queue) and queue.parent is not None
             able = able and any(other.queue.borrows(k) for k in short)
             able = able and (reclaim == "Any" or (reclaim == "LowerPriority" and below))
         if able:
             found.append(other)
-    own = w.queue
-    return sorted(found, key=lambda o: (o.queue is own, o.job.priority, -o.admitted, o.job.row))
+    return sorted(found, key=lambda o: (o.queue is queue, o.job.priority, -o.admitted, o.job.row))
 
 
 def targets_of(w: Workload, admitted: Sequence[Workload], fair: Sequence[str]) -> list[Workload]:
@@ -271,10 +266,9 @@ def targets_of(w: Workload, admitted: Sequence[Workload], fair: Sequence[str]) -
     own = [other for other in candidates if other.queue is w.queue]
     if len(own) == len(candidates):
         return _fewest(w, own, True)
-    told = w.queue.told
     under = all(not w.queue.borrows(k) for k in w.needs)
-    if told.get("borrow", "Never") != "Never":
-        below = min(w.job.priority, told.get("threshold", math.inf) + 1)
+    if w.queue.rules["borrow"] != "Never":
+        below = min(w.job.priority, w.queue.threshold + 1)
         if not under:
             candidates = [o for o in candidates if o.queue is w.queue or o.job.priority < below]
         return _fewest(w, candidates, True, below)
@@ -286,7 +280,7 @@ def targets_of(w: Workload, admitted: Sequence[Workload], fair: Sequence[str]) -
 def _fewest(
     w: Workload, candidates: Sequence[Workload], borrowing: bool, below: float = math.inf
 ) -> list[Workload]:
-    """Take candidates away until it fits; then those back, the last first, without whom it does."""
+    """Take candidates away until it fits, and see who of them must go."""
     gone: list[Workload] = []
     for other in candidates:
         if other.queue is not w.queue:
@@ -296,23 +290,25 @@ def _fewest(
         other.queue.take(other.needs, -1)
         gone.append(other)
         if w.fits(borrowing):
-            return _given_back(w, gone, borrowing)
-    for other in gone:
-        other.queue.take(other.needs)
-    return []
+            break
+    return _settled(w, gone, borrowing)
 
 
-def _given_back(w: Workload, gone: list[Workload], borrowing: bool) -> list[Workload]:
-    """Those of them who must go; all have their quota again afterwards."""
-    kept = gone[-1:]
-    for other in reversed(gone[:-1]):
+def _settled(w: Workload, gone: list[Workload], borrowing: bool) -> list[Workload]:
+    """Who must go of those who were taken away; nobody where it does not fit even so.
+
+    They come back, the last first, unless it no longer fits with them. All have their quota again
+    afterwards.
+    """
+    must, fits = list[Workload](), w.fits(borrowing)
+    for other in reversed(gone):
         other.queue.take(other.needs)
-        if not w.fits(borrowing):
+        if fits and not w.fits(borrowing):
             other.queue.take(other.needs, -1)
-            kept.append(other)
-    for other in kept:
+            must.append(other)
+    for other in must:
         other.queue.take(other.needs)
-    return kept
+    return must
 
 
 def _fair_targets(
@@ -338,11 +334,7 @@ def _fair_targets(
             chosen.queue.take(chosen.needs, -1)
             gone.append(chosen)
             left.remove(chosen)
-    if gone and w.fits():
-        return _given_back(w, gone, True)
-    for other in gone:
-        other.queue.take(other.needs)
-    return []
+    return _settled(w, gone, True)
 
 
 def _is_fair(w: Workload, other: Workload, strategy: str) -> bool:
@@ -386,22 +378,18 @@ class Kueue:
     _queues: dict[str, Holder] = field(default_factory=dict, init=False, repr=False)
     _held: dict[str, Workload] = field(default_factory=dict, init=False, repr=False)
     _why: dict[str, tuple[str, float]] = field(default_factory=dict, init=False, repr=False)
-    _set: Any = field(default=None, init=False, repr=False)
+    _quotas: Any = field(default=None, init=False, repr=False)  # those that the tree is made of
 
     def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
-        self._set = None
+        self._quotas = None
 
-    def observe(self, rate: Rate) -> None:
-        return
-
-    def migrations(self, books: Books, now: float) -> list[Any]:
-        return []
+    def observe(self, rate: Rate) -> None: ...
 
     def place(self, queue: Queue, books: Books, now: float) -> list[Place | Preempt | Ask]:
         """Cycles of admission until nothing changes; then all who are admitted and find nodes."""
         quotas = books.tenancy.quotas if books.tenancy else {}
-        if self._set is not quotas:
-            self._set, self._queues = quotas, tree_of(quotas)
+        if self._quotas is not quotas:
+            self._quotas, self._queues = quotas, tree_of(quotas)
             for w in self._held.values():
                 w.queue = self._queue_of(w.job)
                 w.queue.take(w.needs)
@@ -443,13 +431,12 @@ class Kueue:
         return actions
 
     def _queue_of(self, job: Job) -> Holder:
-        name = (self._set or {}).get("local", {}).get(job.pool, job.pool)
-        known = {"name": name, "unknown": True}
-        return self._queues.setdefault(name, Holder(known, ""))
+        name = self._quotas.get("local", {}).get(job.pool, job.pool)
+        return self._queues.setdefault(name, Holder({"name": name}))
 
     def _on_flavors(self, w: Workload, nodes: Nodes) -> Any:
         """Nodes that have the labels of every flavor that it was assigned [N]."""
-        labels = (self._set or {}).get("flavors", {})
+        labels = self._quotas.get("flavors", {})
         wanted = [item for flavor, _ in w.needs for item in labels.get(flavor, {}).items()]
         every = {item for has in nodes.labels for item in has.items()}
         wanted = [item for item in wanted if item in every]
@@ -457,11 +444,10 @@ class Kueue:
 
     def _admit(self, waiting: list[Workload], books: Books, now: float, actions: list[Any]) -> None:
         """Cycles; a head that stays lets others of its queue try, unless it is StrictFIFO."""
-        told = self._set or {}
-        fair, fresh, passed = list(told.get("fair", ())), set[str](), set[str]()
+        fair, fresh, passed = list(self._quotas.get("fair", ())), set[str](), set[str]()
         for w in waiting:
             self._why[w.job.id] = f"an older workload of ClusterQueue {w.queue.name} is first", now
-            if w.queue.told.get("stop", "None") != "None":
+            if w.queue.rules["stop"] != "None":
                 passed.add(w.queue.name)
                 self._why[w.job.id] = f"ClusterQueue {w.queue.name} is stopped", now
         while True:
@@ -474,14 +460,14 @@ class Kueue:
             old = [w for name, w in self._held.items() if name not in fresh]
             entries = []
             for w in heads.values():
-                how, out = nominate_most(w, old, fair)
+                how, out = nominate(w, old, fair)
                 if how == FIT or out:
                     entries.append((w, out))
                     continue
-                strict = w.queue.told.get("strategy") == "StrictFIFO"
+                strict = w.queue.rules["strategy"] == "StrictFIFO"
                 passed.add(w.queue.name if strict else w.job.id)
                 self._why[w.job.id] = shortage(w), now
-                if how == PREEMPT and w.queue.told.get("reclaim", "Never") != "Any":
+                if how == PREEMPT and w.queue.rules["reclaim"] != "Any":
                     entries.append((w, []))  # it holds what it could have, in this cycle
             admitted = self._cycle(entries, fair, books, now + len(fresh) * SMALL, actions)
             for w, out in admitted:
@@ -495,7 +481,7 @@ class Kueue:
 
     def _stopped(self, name: str) -> bool:
         queue = self._queues.get(name)
-        return queue is not None and queue.told.get("stop", "None") != "None"
+        return queue is not None and queue.rules["stop"] != "None"
 
     def _cycle(
         self,
@@ -607,14 +593,14 @@ KINDS = {  # what of their specification is read
     "ResourceFlavor": "nodeLabels tolerations",
 }
 LOGGED = "Workload", "WorkloadPriorityClass", "Pod", "Node"  # a log has them, no site
-WORDS = {  # of a ClusterQueue: where a setting stands, and its values, the default first
-    "strategy": ("queueingStrategy", "BestEffortFIFO StrictFIFO"),
-    "stop": ("stopPolicy", "None Hold HoldAndDrain"),
-    "within": ("preemption.withinClusterQueue", "Never LowerPriority LowerOrNewerEqualPriority"),
-    "reclaim": ("preemption.reclaimWithinCohort", "Never LowerPriority Any"),
-    "borrow": ("preemption.borrowWithinCohort.policy", "Never LowerPriority"),
-    "when_borrow": ("flavorFungibility.whenCanBorrow", "Borrow MayStopSearch TryNextFlavor"),
-    "when_preempt": ("flavorFungibility.whenCanPreempt", "TryNextFlavor Preempt MayStopSearch"),
+RULES = {  # of a ClusterQueue: where a rule stands, and its values, the default first
+    "strategy": "queueingStrategy BestEffortFIFO StrictFIFO",
+    "stop": "stopPolicy None Hold HoldAndDrain",
+    "within": "preemption.withinClusterQueue Never LowerPriority LowerOrNewerEqualPriority",
+    "reclaim": "preemption.reclaimWithinCohort Never LowerPriority Any",
+    "borrow": "preemption.borrowWithinCohort.policy Never LowerPriority",
+    "when_borrow": "flavorFungibility.whenCanBorrow Borrow MayStopSearch TryNextFlavor",
+    "when_preempt": "flavorFungibility.whenCanPreempt TryNextFlavor Preempt MayStopSearch",
 }
 
 
@@ -652,7 +638,7 @@ def resource(name: str) -> str:
 
 
 def documents(file: Path, text: str = "") -> Iterator[Any]:
-    """Objects of a file, or of a text in it, with the lines that they begin in."""
+    """Objects of a file, or of a text in it, each with the line that it begins in."""
     try:
         import yaml  # type: ignore[import-untyped]  # it ships no types
     except ImportError as error:
@@ -676,11 +662,11 @@ def documents(file: Path, text: str = "") -> Iterator[Any]:
 
 
 class Printed:
-    """Objects of a folder by kind, and what there is to say of them."""
+    """The objects of a folder by kind, and notes on what of them is not modelled or at fault."""
 
     def __init__(self, folder: Path):
         self.kinds: dict[str, list[At]] = {}
-        self.said: list[str] = []
+        self.notes: list[str] = []
         for file in sorted(folder.iterdir()) if folder.is_dir() else ():
             for document in documents(file) if file.suffix in (".yaml", ".yml", ".json") else ():
                 self._take(document, file)
@@ -703,22 +689,30 @@ class Printed:
                     self._take(each, file)
         elif kind in KINDS or kind == "Configuration":
             if version not in VERSIONS:
-                self.said.append(f"{one.where}: {kind} {version} is read as {VERSIONS[-1]}")
+                self.notes.append(f"{one.where}: {kind} {version} is read as {VERSIONS[-1]}")
             self.kinds.setdefault(kind, []).append(one)
             for name, value in one.get("spec", {}).items() if kind in KINDS else ():
                 if name not in KINDS[kind].split() and value not in (None, [], "None"):
-                    self.said.append(f"not modelled: {name} of a {kind}, {one.where}")
+                    self.notes.append(f"not modelled: {name} of a {kind}, {one.where}")
         elif kind not in LOGGED:
-            self.said.append(f"{one.where}: {kind} is not read: left out")
+            self.notes.append(f"{one.where}: {kind} is not read: left out")
 
     def amount(self, kind: str, of: At, name: str, default: float) -> float:
-        """Of a resource; memory in GiB."""
+        """An amount of a resource, memory in GiB; the default where it is not given or at fault."""
         try:
             found = default if of.get(name) is None else quantity(of[name])
         except ValueError as error:
-            self.said.append(f"{of.where}: {name}: {error}; {default:g} is taken")
+            self.notes.append(f"{of.where}: {name}: {error}; {default:g} is taken")
             return default
         return found / 2**30 if kind == "mem" and found is not default else found
+
+    def quota(self, of: At) -> tuple[str, dict[str, float]]:
+        """A resource of a flavor, and the fields of its :class:`Quota`."""
+        kind, found = resource(str(of["name"])), {}
+        for name, default in Quota._field_defaults.items():
+            setting = "nominalQuota" if name == "nominal" else f"{name}Limit"
+            found[name] = self.amount(kind, of, setting, default)
+        return kind, found
 
     def holder(self, one: At) -> dict[str, Any]:
         """A ClusterQueue or a cohort: where it is, its weight and its quotas."""
@@ -726,17 +720,11 @@ class Printed:
         above = [spec.get(name) for name in ("cohortName", "cohort", "parentName", "parent")]
         groups = []
         for group in spec.get("resourceGroups") or ():
-            flavors = []
-            for flavor in group.get("flavors", ()):
-                quotas = {}
-                for each in flavor.get("resources", ()):
-                    kind = resource(str(each["name"]))
-                    limits = ("nominal", "Quota", 0.0), ("borrowing", "Limit", math.inf)
-                    quotas[kind] = {
-                        name: self.amount(kind, each, name + unit, default)
-                        for name, unit, default in (*limits, ("lending", "Limit", math.inf))
-                    }
-                flavors.append({"name": str(flavor["name"]), "quotas": quotas})
+            quotas = {
+                str(flavor["name"]): dict(map(self.quota, flavor.get("resources", ())))
+                for flavor in group.get("flavors", ())
+            }
+            flavors = [{"name": name, "quotas": of} for name, of in quotas.items()]
             covered = [resource(str(name)) for name in group.get("coveredResources", ())]
             groups.append({"resources": covered, "flavors": flavors})
         return {
@@ -747,26 +735,26 @@ class Printed:
         }
 
     def queue(self, one: At) -> dict[str, Any]:
-        told, spec = self.holder(one), one.get("spec") or At()
-        for key, (path, known) in WORDS.items():
-            told[key] = str(spec.at(path) or known.split()[0])
-            if told[key] not in known.split():
-                self.said.append(f"{one.where}: {path}: {told[key]} is none of {known}")
-                told[key] = known.split()[0]
-            told[key] = {"MayStopSearch": key.removeprefix("when_").title()}.get(
-                told[key], told[key]
-            )
+        """A ClusterQueue, with its rules under the names of :data:`RULES`."""
+        found, spec = self.holder(one), one.get("spec") or At()
+        for key, text in RULES.items():
+            path, *values = text.split()
+            value = str(spec.at(path) or values[0])
+            if value not in values:
+                self.notes.append(f"{one.where}: {path}: {value} is none of {' '.join(values)}")
+                value = values[0]
+            if value == "MayStopSearch":  # the word of v1beta2 for Borrow, or Preempt
+                value = key.removeprefix("when_").title()
+            found[key] = value
         threshold = spec.at("preemption.borrowWithinCohort.maxPriorityThreshold")
-        return told if threshold is None else told | {"threshold": float(threshold)}
+        return found if threshold is None else found | {"threshold": float(threshold)}
 
 
 def read_kueue(folder: Path) -> dict[str, Any]:
     """What :class:`gangwise.jobs.site.Site` is made of, of the objects that kubectl printed.
 
-    Raises
-    ------
-    ScenarioError
-        Where there is no ClusterQueue, a cohort is below itself, or a file cannot be read.
+    Raises ScenarioError where there is no ClusterQueue, a cohort is below itself, or a file cannot
+    be read.
     """
     r = Printed(folder)
     labels = {
@@ -774,24 +762,24 @@ def read_kueue(folder: Path) -> dict[str, Any]:
         for one in r.kinds.get("ResourceFlavor", ())
     }
     queues = [r.queue(one) for one in r.kinds["ClusterQueue"]]
-    for one, told in zip(r.kinds["ClusterQueue"], queues):
-        for name in {f["name"] for group in told["groups"] for f in group["flavors"]} - {*labels}:
-            r.said.append(f"{one.where}: there is no ResourceFlavor {name}: it may use any node")
+    for one, made in zip(r.kinds["ClusterQueue"], queues):
+        for name in {f["name"] for group in made["groups"] for f in group["flavors"]} - {*labels}:
+            r.notes.append(f"{one.where}: there is no ResourceFlavor {name}: it may use any node")
     local: dict[str, str] = {}
     for one in r.kinds.get("LocalQueue", ()):
         name, queue = str(one["metadata"]["name"]), str(one.get("spec", {}).get("clusterQueue"))
-        if queue not in {told["name"] for told in queues}:
-            r.said.append(f"{one.where}: LocalQueue {name}: there is no ClusterQueue {queue}")
+        if queue not in {made["name"] for made in queues}:
+            r.notes.append(f"{one.where}: LocalQueue {name}: there is no ClusterQueue {queue}")
         if local.setdefault(name, queue) != queue:
-            r.said.append(f"{one.where}: {name} without a namespace means {local[name]}")
+            r.notes.append(f"{one.where}: {name} without a namespace means {local[name]}")
         local[f"{one['metadata'].get('namespace', 'default')}/{name}"] = queue
     fair: list[str] = []
     for one in r.kinds.get("Configuration", ()):
         if (one.get("fairSharing") or {}).get("enable", bool(one.get("fairSharing"))):
             fair = list(one["fairSharing"].get("preemptionStrategies") or STRATEGIES)
     if not r.kinds.get("Configuration"):
-        r.said.append("no Configuration of Kueue is there: fair sharing is taken to be off")
+        r.notes.append("no Configuration of Kueue is there: fair sharing is taken to be off")
     cohorts = [r.holder(one) for one in r.kinds.get("Cohort", ())]
     quotas = {"queues": queues, "cohorts": cohorts, "local": local, "flavors": labels, "fair": fair}
     tree_of(quotas)
-    return {"rules": {"kueue": quotas}, "scheduler": "kueue", "notes": tuple(r.said)}
+    return {"rules": {"kueue": quotas}, "scheduler": "kueue", "notes": tuple(r.notes)}

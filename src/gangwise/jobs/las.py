@@ -65,20 +65,14 @@ class LeastAttained:
     def place(self, queue: Queue, books: Books, now: float) -> list[Place | Preempt | Ask]:
         """Run whoever has had least service; others make room."""
         self._account(books, now)
-        running = {r.job.id: r for r in books.running.values()}
-        jobs = [*(r.job for r in running.values()), *queue]
+        jobs = [*(r.job for r in books.running.values()), *queue]
         levels = {job.id: self.level(self._attained.get(job.id, 0.0)) for job in jobs}
-        order = sorted(jobs, key=lambda job: (levels[job.id], job.row))
         actions: list[Place | Preempt | Ask] = []
         may_preempt = now - self._preempted >= self.pause
         trial = books.copy()
         tally = trial.tally()
-        stays = dict(running)
-        gone: list[str] = []
-        left: list[Job] = []
-        for job in order:
-            if job.id in running:
-                continue
+        stays, gone, left = dict(books.running), list[Running](), list[Job]()
+        for job in sorted(queue, key=lambda job: (levels[job.id], job.row)):
             if tally.holds(job) is not None or books.opens(job, now) > now:
                 left.append(job)
                 continue
@@ -89,36 +83,30 @@ class LeastAttained:
                 made = with_room(job, below, trial)
                 if made is not None:
                     trial, out, tasks = made
+                    gone += out
                     for other in out:
                         del stays[other.job.id]
                         tally.take(other.job, -1)
-                        gone.append(other.job.id)
             if tasks is None:
                 left.append(job)
                 continue
-            pieces = trial.tell_apart(job.shape, tasks)
-            trial.take(job.shape, pieces)
             tally.take(job)
-            trial.running[job.id] = Running(job, pieces, now, 0.0)
-            actions.append(Place(job.id, tuple(tasks), pieces))
+            actions.append(trial.start(job, tasks, now))
         if gone:
             self._preempted = now
-        gone_jobs = [running[name].job for name in gone]
-        self._waits.look(
-            [*left, *gone_jobs], trial, now, "jobs that have had less come first", np.inf
-        )
+        waits = [*left, *(r.job for r in gone)]
+        self._waits.look(waits, trial, now, "jobs that have had less come first", np.inf)
         if left:
             first = min(left, key=lambda job: job.row)
             actions.append(Ask(first.id, self._next_look(stays, levels, books, now)))
-        return [*(Preempt(name) for name in gone), *actions]
+        return [*(Preempt(r.job.id) for r in gone), *actions]
 
     def _account(self, books: Books, now: float) -> None:
         """Devices × seconds since the last call, of whoever has been running."""
         for name, held in books.running.items():
             since = max(held.begun, self._last)
             if now > since:
-                kind = books.dominant(held.job.shape)
-                devices = held.job.tasks * held.job.shape.demand[kind] / 1000.0
+                devices = books.size(held.job)
                 self._attained[name] = self._attained.get(name, 0.0) + devices * (now - since)
         for event in books.events:
             if event.job is not None and event.over:
@@ -133,10 +121,8 @@ class LeastAttained:
         for name in stays:
             level = levels[name]
             if level < len(self.thresholds):
-                job = books.running[name].job
-                devices = job.tasks * job.shape.demand[books.dominant(job.shape)] / 1000.0
                 left = self.thresholds[level] - self._attained.get(name, 0.0)
-                times.append(now + left / max(devices, 1e-9))
+                times.append(now + left / max(books.size(books.running[name].job), 1e-9))
         return max(min(times, default=now + 3600.0), now + self.pause)
 
 

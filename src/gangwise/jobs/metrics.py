@@ -49,6 +49,7 @@ ENDINGS = ("killed", "failed", "cancelled", "preempted", "unfinished")
 """Ways in which work ends before it is done: at the job's limit, with a node, by its user, by the
 scheduler, or not until the last job has ended."""
 
+SIZES = 6  # of jobs, up to which each is a group of its own
 LAST, FAILED, PREEMPTED = -1, 0, 1
 """Why an attempt ended: with its job, or before, as :attr:`Schedule.cuts` has it."""
 
@@ -69,32 +70,6 @@ class Pieces:
 class Outcome(Tabular):
     """What became of jobs on nodes; as a table, a row for each job.
 
-    Attributes
-    ----------
-    name : str
-        The scheduler, or ``as it happened``.
-    jobs, nodes
-        As played.
-    start, last_start, end : ndarray of float64, shape [J]
-        Seconds; NaN where the job never started, or never ended.
-    demand : ndarray of float64, shape [J, K]
-        Devices of each of the nodes' types that all tasks together hold.
-    pieces : Pieces or None
-        Where; None where the log does not say.
-    lost : ndarray of float64, shape [J]
-        Device-seconds, of the job's dominant type, of work that was done again.
-    clean : ndarray of bool, shape [J]
-        Jobs that ran through in one attempt to their own end: their rates are known.
-    phase : ndarray of int8, shape [J], or None
-        How each job ended, as in :mod:`gangwise.jobs.kernels`; None where that is not known: all
-        jobs that ended count as having done their work.
-    decisions : int
-        Rounds of decisions.
-    seconds : float
-        Spent on them; NaN where it is not known.
-    description : str
-        What was played, in a line.
-
     Examples
     --------
     >>> from gangwise.jobs import Jobs, Nodes, simulate_jobs
@@ -104,20 +79,22 @@ class Outcome(Tabular):
     (array([0., 9., 0.]), 0.6875)
     """
 
-    name: str
-    jobs: Jobs
+    name: str  # the scheduler, or ``as it happened``
+    jobs: Jobs  # as played
     nodes: Nodes
-    start: Floats
+    start: Floats  # [J] seconds, as the next two; NaN where a job never started, or never ended
     last_start: Floats
     end: Floats
-    demand: Floats
-    pieces: Pieces | None
-    lost: Floats
-    clean: Bools
+    demand: Floats  # [J, K] devices of each of the nodes' types that all tasks together hold
+    pieces: Pieces | None  # where; None where the log does not say
+    lost: Floats  # [J] device-seconds, of the job's dominant type, of work that was done again
+    clean: Bools  # [J] ran through in one attempt to their own end: their rates are known
+    # How each job ended [J], as in jobs.kernels; None where that is not known: all jobs that ended
+    # count as having done their work.
     phase: npt.NDArray[np.int8] | None = None
-    decisions: int = 0
-    seconds: float = float("nan")
-    description: str = ""
+    decisions: int = 0  # rounds of them
+    seconds: float = float("nan")  # spent on them; NaN where it is not known
+    description: str = ""  # what was played, in a line
 
     def columns(self) -> dict[str, Any]:
         """The columns of the jobs, their start, end, waiting and completion; how they ended."""
@@ -196,18 +173,16 @@ class Outcome(Tabular):
     @property
     def ended_as(self) -> npt.NDArray[np.str_]:
         """How each job ended, in a word, [J]; empty where that is not known."""
-        words = np.full(1 + max(FINISHED, KILLED, CANCELLED, SET_ASIDE), "unfinished")
-        words[[FINISHED, KILLED, CANCELLED, SET_ASIDE]] = (
-            "finished",
-            "killed",
-            "cancelled",
-            "set aside",
-        )
-        return np.full(len(self.jobs), "") if self.phase is None else words[self.phase]
+        if self.phase is None:
+            return np.full(len(self.jobs), "")
+        words = {FINISHED: "finished", KILLED: "killed", CANCELLED: "cancelled"}
+        words |= {SET_ASIDE: "set aside"}
+        every = [words.get(phase, "unfinished") for phase in range(max(words) + 1)]
+        return np.array(every)[self.phase]
 
     @property
     def waiting(self) -> Floats:
-        """Seconds from submission to the first start, [J]."""
+        """Seconds from submission to the first start [J]."""
         return self.start - self.jobs.submit
 
     @property
@@ -249,8 +224,8 @@ class Outcome(Tabular):
             return np.asarray((run / self._longer) @ self.demand)
         return self._held_by(True)
 
-    def _held_by(self, chosen: Bools | Floats | bool) -> Floats:
-        """Device-seconds [K] that some pieces held, or shares of pieces [P]."""
+    def _held_by(self, chosen: Bools | bool) -> Floats:
+        """Device-seconds [K] that the chosen pieces [P] held."""
         of = self.pieces
         assert of is not None
         seconds = of.tasks * (of.end - of.begin)
@@ -304,21 +279,15 @@ class Outcome(Tabular):
         found[known] = self.jobs.run[known] / run[known]
         return found * self._longer
 
-    def stragglers(self, noise: Floats | None = None) -> Floats:
+    def stragglers(self) -> Floats:
         """Device-seconds lost since gangs ran slower than the labels of their nodes say, [K].
 
         Σ over last attempts of tasks · devices · seconds · max(0, 1 − rate / declared rate). Jobs
         that were cut short or killed are left out: their rate is not known.
-
-        Parameters
-        ----------
-        noise : ndarray of float64, shape [J], optional
-            Factor on each job's rate that is no node's doing.
         """
         if self.pieces is None:
             return np.zeros(len(self.nodes.devices))
-        rates = self.rates if noise is None else self.rates / noise
-        of = self.pieces
+        of, rates = self.pieces, self.rates
         declared = self.nodes.declared(self.jobs.types)[self.jobs.type[of.job], of.node]
         share = np.nan_to_num(np.clip(1 - rates[of.job] / declared, 0.0, 1.0))
         each = np.where(of.why == LAST, share * of.tasks * (of.end - of.begin), 0.0)
@@ -389,10 +358,7 @@ class Outcome(Tabular):
     def idle_while_waiting(self, device: str) -> float:
         """Device-seconds idle while a job waited that asks for no more than what was idle.
 
-        Parameters
-        ----------
-        device : str
-            A device type; jobs that ask for none of it are left out.
+        Jobs that ask for none of the device type are left out.
         """
         k = self.nodes.devices.index(device)
         asks = self.demand[:, k]
@@ -434,25 +400,23 @@ class Outcome(Tabular):
 
     # Fairness
 
-    def users(self, of: Floats, on: Bools) -> Floats:
-        """Means over some of the jobs of each user of something, [U]; NaN without a job."""
-        count = np.bincount(self.jobs.user[on], minlength=len(self.jobs.users))
-        total = np.bincount(self.jobs.user[on], of[on], minlength=len(self.jobs.users))
-        means: Floats = np.full(count.size, np.nan)
-        return np.divide(total, count, out=means, where=count > 0)
+    def _of_users(self, of: Floats, on: Bools) -> Floats:
+        """Mean of a value [J] over each user's jobs of those that are ``on`` [J]."""
+        count = np.bincount(self.jobs.user[on])
+        some = count > 0
+        means: Floats = np.bincount(self.jobs.user[on], of[on])[some] / count[some]
+        return means[np.isfinite(means)]
 
     @property
     def worst_users(self) -> float:
         """Mean waiting of the worst tenth of the users, at least one, by their mean waiting."""
-        means = self.users(self.waiting, self.started)
-        means = np.sort(means[np.isfinite(means)])
+        means = np.sort(self._of_users(self.waiting, self.started))
         return float(means[-max(1, means.size // 10) :].mean())
 
     @property
     def unfairness(self) -> float:
         """1 − Jain's index of the users' mean bounded slowdowns: 0 where all fare alike."""
-        x = self.users(self.slowdown, self.finished)
-        x = x[np.isfinite(x)]
+        x = self._of_users(self.slowdown, self.finished)
         return float(1 - x.sum() ** 2 / (x.size * (x**2).sum())) if x.size else float("nan")
 
     def times(self, on: Bools) -> dict[str, float]:
@@ -482,9 +446,8 @@ class Outcome(Tabular):
         found["deadlines missed"] = float(self.missed.sum())
         found["worst users"] = self.worst_users
         found["unfairness"] = self.unfairness
-        found["microseconds per decision"] = (
-            1e6 * self.seconds / self.decisions if self.decisions else float("nan")
-        )
+        rounds = self.decisions or float("nan")
+        found["microseconds per decision"] = 1e6 * self.seconds / rounds
         utilisation, goodput = self.utilisation, self.goodput
         seconds: dict[str, Any] = {
             "stragglers": self.stragglers(),
@@ -502,13 +465,8 @@ class Outcome(Tabular):
 
 def held_devices(jobs: Jobs, nodes: Nodes) -> Floats:
     """Devices of each of the nodes' types that all tasks of a job together hold, [J, K]."""
-    per_shape = np.zeros((len(jobs.shapes), len(nodes.devices)))
-    for s, shape in enumerate(jobs.shapes):
-        for device, amount in zip(jobs.devices, shape.demand):
-            if device in nodes.devices:
-                per_shape[s, nodes.devices.index(device)] = amount / 1000
-    found: Floats = per_shape[jobs.shape] * jobs.tasks[:, None]
-    return found
+    demand = jobs.demand(nodes.devices) / 1000
+    return np.asarray(demand[jobs.shape] * jobs.tasks[:, None])
 
 
 def longer_by(jobs: Jobs, pieces: Pieces | None, ran: Floats) -> Floats:
@@ -556,7 +514,7 @@ def by_group(outcome: Outcome, group: Ints, of: Floats) -> Mapping[int, dict[str
     }
 
 
-def size_groups(sizes: Floats, most: int = 6) -> tuple[Ints, list[str]]:
+def size_groups(sizes: Floats) -> tuple[Ints, list[str]]:
     """Jobs by size: each size of its own where there are few, powers of two otherwise.
 
     >>> size_groups(np.array([1.0, 2.0, 1.0, 8.0]))
@@ -565,11 +523,11 @@ def size_groups(sizes: Floats, most: int = 6) -> tuple[Ints, list[str]]:
     ['1', '2', '3 to 4', '5 to 8', '9 to 16', '17 to 20']
     """
     different, rank = np.unique(sizes, return_inverse=True)
-    if different.size <= most:
+    if different.size <= SIZES:
         return rank.astype(np.int64), [f"{size:g}" for size in different]
     power = np.ceil(np.log2(np.maximum(different, 1e-3)) - 1e-9).astype(np.int64)
     groups, of = np.unique(power, return_inverse=True)
-    while groups.size > most + 2:  # the smallest together
+    while groups.size > SIZES + 2:  # the smallest together
         power = np.maximum(power, groups[1])
         groups, of = np.unique(power, return_inverse=True)
     names = []

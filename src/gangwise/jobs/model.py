@@ -304,6 +304,14 @@ class Columns(TypedDict, total=False):
     terms: npt.ArrayLike | None
 
 
+_NAMED = {  # columns of names: the fields for the place of each name and for the names; the default
+    "type": ("type", "types", "job"),
+    "user": ("user", "users", "user"),
+    "charged": ("charged", "accounts", ""),
+    "pool": ("pool", "pools", ""),
+    "qos": ("qos", "qoses", ""),
+    "terms": ("term", "terms", ""),
+}
 _USUAL = {"limit": np.nan, "per_node": 0.0, "deadline": np.inf, "budget": np.inf, "priority": 0.0}
 _USUAL |= {"recorded_start": np.nan, "recorded_end": np.nan}
 
@@ -415,15 +423,16 @@ class Jobs(Tabular):
         log = _Log(columns, {"cpu": 1.0} if demand is None else demand)
         if id is not None:
             log.reject(_repeated(ids), "whose id came before")
-        names = [given.get(name) for name in ("type", "user", "charged", "pool", "qos", "terms")]
-        return log.jobs(given.get("constraint"), given.get("after") or {}, tuple(names))
+        return log.jobs(given.get("constraint"), given.get("after") or {}, given)
 
     def __len__(self) -> int:
         return self.submit.size
 
     def columns(self) -> dict[str, Any]:
         """One array a column, names and devices written out; devices are of one task."""
-        demand = np.array([shape.demand for shape in self.shapes])[self.shape] / 1000
+        optional = {"account": (self.accounts, self.charged), "pool": (self.pools, self.pool)}
+        optional |= {"qos": (self.qoses, self.qos), "terms": (self.terms, self.term)}
+        demand = self.demand(self.devices)[self.shape] / 1000
         return {
             "id": self.id.astype(str),
             "submit": self.submit,
@@ -433,10 +442,7 @@ class Jobs(Tabular):
             **{kind: demand[:, k] for k, kind in enumerate(self.devices)},
             "type": np.array(self.types)[self.type],
             "user": np.array(self.users)[self.user],
-            **({"account": np.array(self.accounts)[self.charged]} if any(self.accounts) else {}),
-            **({"pool": np.array(self.pools)[self.pool]} if any(self.pools) else {}),
-            **({"qos": np.array(self.qoses)[self.qos]} if any(self.qoses) else {}),
-            **({"terms": np.array(self.terms)[self.term]} if any(self.terms) else {}),
+            **{name: np.array(names)[of] for name, (names, of) in optional.items() if any(names)},
             "deadline": self.deadline,
             "budget": self.budget,
             "priority": self.priority,
@@ -446,6 +452,22 @@ class Jobs(Tabular):
 
     def __repr__(self) -> str:
         return f"Jobs({len(self):,} jobs of {len(self.users):,} users, {', '.join(self.devices)})"
+
+    def demand(self, devices: Sequence[str]) -> Ints:
+        """Thousandths of each of these device types that a task of each shape asks for [S, K]."""
+        asked = np.zeros((len(self.shapes), len(devices)), dtype=np.int64)
+        for k, device in enumerate(devices):
+            if device in self.devices:
+                place = self.devices.index(device)
+                asked[:, k] = [shape.demand[place] for shape in self.shapes]
+        return asked
+
+    def shapes_on(self, devices: tuple[str, ...]) -> tuple[Shape, ...]:
+        """The shapes with their demand over these device types; any others are left out."""
+        if devices == self.devices:
+            return self.shapes
+        rows = zip(self.shapes, self.demand(devices).tolist())
+        return tuple(shape._replace(demand=tuple(row)) for shape, row in rows)
 
     def job(self, j: int) -> Job:
         """Job j as a scheduler sees it."""
@@ -479,7 +501,7 @@ class _Log:
         self.set_aside: dict[str, Ints] = {}
         self.noted: dict[str, int] = {}
         submit, run, tasks = columns["submit"], columns["run"], columns["tasks"]
-        started, ended = _once(columns["recorded_start"]), _once(columns["recorded_end"])
+        started, ended = (one_for_all(columns[f"recorded_{end}"]) for end in ("start", "end"))
         with np.errstate(invalid="ignore"):
             self.reject(~np.isfinite(submit), "without a submission time")
             self.reject(submit < 0, "submitted at a negative time")
@@ -491,7 +513,7 @@ class _Log:
                 self.reject(tasks != np.floor(tasks), "with a part of a task")
             odd, self.demand = np.zeros(1, dtype=bool), []
             for values in demand.values():
-                amount = _once(_column(values, J))
+                amount = one_for_all(_column(values, J))
                 finite = np.isfinite(amount)
                 odd = odd | ~finite | (amount < 0)
                 self.demand.append(np.where(finite, np.rint(amount * 1000), 0).astype(np.int64))
@@ -515,9 +537,9 @@ class _Log:
         self,
         constraint: Sequence[Mapping[str, str]] | None,
         after: Mapping[Any, Sequence[Any]],
-        names: tuple[npt.ArrayLike | None, ...],
+        names: Mapping[str, npt.ArrayLike | None],
     ) -> Jobs:
-        """The rows that are played, in the order of (submission, row)."""
+        """The rows that are played, in the order of (submission, row); ``names`` are columns."""
         before = self._dependencies(after)
         submit, J = self.columns["submit"], self.size
         order = np.flatnonzero(self.good)
@@ -532,48 +554,21 @@ class _Log:
                 return np.broadcast_to(values[:1], (kept,)) if kept else values[:0].copy()
             return values if in_order else values[order]
 
-        c = {name: chosen(values) for name, values in self.columns.items()}
-        run, limit = c["run"], c["limit"]
-        missing = ~(limit > 0)
-        limit = np.where(missing, run, limit)
+        c: dict[str, Any] = {name: chosen(values) for name, values in self.columns.items()}
+        run, missing = c["run"], ~(c["limit"] > 0)
+        limit = np.where(missing, run, c["limit"])
         self.note("without a requested limit: the run time is taken for it", int(missing.sum()))
         self.note("ran longer than they requested", int((run > limit).sum()))
         demand = [values if values.size == 1 else chosen(values) for values in self.demand]
-        shape, shapes = _shapes(demand, _once(c["per_node"]), constraint, order)
-        (types, users, accounts, pools, qoses, terms) = (
-            _names(given, J, order, default)
-            for given, default in zip(names, ("job", "user", "", "", "", ""))
-        )
-        return Jobs(
-            c["id"],
-            order,
-            c["submit"],
-            np.array(run) if run.strides == (0,) else run,
-            limit,
-            np.asarray(c["tasks"], dtype=np.int64),
-            shape,
-            types[0],
-            users[0],
-            c["deadline"],
-            c["budget"],
-            c["priority"],
-            *_reordered(*before, order),
-            c["recorded_start"],
-            c["recorded_end"],
-            self.devices,
-            shapes,
-            types[1],
-            users[1],
-            Account(J, self.set_aside, self.noted),
-            ~missing if missing.any() else np.broadcast_to(True, missing.shape),
-            accounts[0],
-            pools[0],
-            qoses[0],
-            accounts[1],
-            pools[1],
-            qoses[1],
-            *terms,
-        )
+        c["shape"], c["shapes"] = _shapes(demand, one_for_all(c.pop("per_node")), constraint, order)
+        c["after_from"], c["after"] = _reordered(*before, order)
+        for name, (place, several, default) in _NAMED.items():
+            c[place], c[several] = _names(names.get(name), J, order, default)
+        c |= {"limit": limit, "tasks": np.asarray(c["tasks"], dtype=np.int64)}
+        c["run"] = np.array(run) if run.strides == (0,) else run
+        c["requested"] = ~missing if missing.any() else np.broadcast_to(True, missing.shape)
+        account = Account(J, self.set_aside, self.noted)
+        return Jobs(**c, row=order, devices=self.devices, account=account)
 
     def _dependencies(self, after: Mapping[Any, Sequence[Any]]) -> tuple[Ints, Ints]:
         """Rows that each row comes after, without those that are not there and without cycles."""
@@ -635,7 +630,7 @@ def _column(values: npt.ArrayLike, J: int, whole: bool = False) -> npt.NDArray[A
     return given if given.shape == (J,) else np.broadcast_to(given, (J,))
 
 
-def _once(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def one_for_all(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The one value of a column that a scalar stands for [1]; any other column as it is."""
     return column[:1] if column.strides == (0,) else column
 

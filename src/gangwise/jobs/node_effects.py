@@ -46,25 +46,15 @@ ROUNDED = 0.3  # seconds of noise that whole seconds add, as a standard deviatio
 
 
 class Runs(NamedTuple):
-    """Jobs that can be compared; job j ran on the nodes of place ``place[j]``.
+    """Jobs that can be compared; job j ran on the nodes of place ``place[j]``."""
 
-    Attributes
-    ----------
-    log_run, start : ndarray [J]
-        Log of seconds; seconds.
-    program, place : ndarray [J]
-    place_from, node : ndarray [P + 1], [E]
-        Place p is the nodes ``node[place_from[p]:place_from[p + 1]]``.
-    nodes : int
-    """
-
-    log_run: Floats
-    start: Floats
-    program: Ints
-    place: Ints
-    place_from: Ints
+    log_run: Floats  # [J] log of seconds
+    start: Floats  # [J] seconds
+    program: Ints  # [J]
+    place: Ints  # [J]
+    place_from: Ints  # [P + 1] place p is the nodes node[place_from[p]:place_from[p + 1]]
     node: Ints
-    nodes: int
+    nodes: int  # how many there are
 
 
 class Change(NamedTuple):
@@ -126,8 +116,6 @@ def node_effects(
 ) -> Effects:
     """Effects of nodes; ``by``: name nodes only that are slower by more than this share.
 
-    Examples
-    --------
     Node 2 takes twice as long:
 
     >>> rng = np.random.default_rng(0)

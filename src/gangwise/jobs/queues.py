@@ -7,7 +7,6 @@ then to the earlier row of the log. Backfilling decides who may start past a job
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
@@ -29,63 +28,56 @@ Change = tuple[float, int, Job, tuple[Piece, ...]]
 
 
 class Order(Protocol):
+    """An order of the queue; one that keeps no account of events inherits the first and last."""
+
     def take_in(self, books: Books) -> None:
         """Read the events since the last round."""
-
-    def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]: ...
-
-    def started(self, job: Job, books: Books, now: float) -> None: ...
-
-
-class _ByKey(ABC):
-    """An order whose keys depend on the job alone."""
-
-    def take_in(self, books: Books) -> None:
         return
 
     def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
-        return [self.key(job, books, now) for job in jobs]
-
-    @abstractmethod
-    def key(self, job: Job, books: Books, now: float) -> float: ...
+        """The key of each waiting job; the smallest is first."""
+        ...
 
     def started(self, job: Job, books: Books, now: float) -> None:
+        """Note that a job starts now."""
         return
 
 
 @dataclass
-class FirstCome(_ByKey):
+class FirstCome(Order):
     """First come, first served: all keys are alike, and ties go by submission."""
 
     name: ClassVar[str] = "fcfs"
     order: ClassVar[int] = kernels.FCFS
 
-    def key(self, job: Job, books: Books, now: float) -> float:
-        return 0.0
+    def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
+        return [0.0] * len(jobs)
 
 
 @dataclass
-class EarliestDeadline(_ByKey):
+class EarliestDeadline(Order):
     """Earliest deadline first; jobs without one come last."""
 
     name: ClassVar[str] = "edf"
     order: ClassVar[int] = kernels.EDF
 
-    def key(self, job: Job, books: Books, now: float) -> float:
-        return job.deadline
+    def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
+        return [job.deadline for job in jobs]
 
 
 @dataclass
-class Priority(_ByKey):
+class Priority(Order):
+    """Jobs of the highest priority first."""
+
     name: ClassVar[str] = "priority"
     order: ClassVar[int] = kernels.PRIORITY
 
-    def key(self, job: Job, books: Books, now: float) -> float:
-        return -job.priority
+    def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
+        return [-job.priority for job in jobs]
 
 
 @dataclass
-class ByFormula:
+class ByFormula(Order):
     """An order by length, size, submission and wait: :func:`gangwise.jobs.order_kernels.key`.
 
     ``weight`` is that of ``aged``: a second's wait makes up for so many seconds of length.
@@ -103,14 +95,8 @@ class ByFormula:
 
     def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
         first = min(self._first, now)
-        sizes = [j.tasks * j.shape.demand[books.dominant(j.shape)] / 1000.0 for j in jobs]
-        return [
-            key(self.order, j.length, size, j.submitted - first, now - j.submitted, self.weight)
-            for j, size in zip(jobs, sizes)
-        ]
-
-    def started(self, job: Job, books: Books, now: float) -> None:
-        return
+        times = [(j.length, books.size(j), j.submitted - first, now - j.submitted) for j in jobs]
+        return [key(self.order, *each, self.weight) for each in times]
 
 
 # qssf is saf by learned run times: QSSF of Helios (Hu et al., SC 2021).
@@ -124,7 +110,7 @@ def by_formula(name: str) -> ByFormula:
 
 
 @dataclass
-class FairShare:
+class FairShare(Order):
     """Users who have used least come first.
 
     Use is the integral of a user's share of the cluster (of the dominant device type of each of
@@ -174,7 +160,7 @@ class FairShare:
 
 
 @dataclass
-class Multifactor:
+class Multifactor(Order):
     """Slurm's: tiers of pools first, then age, fair share, size, pool, QOS and devices, weighted.
 
     Weights, accounts and QOS are those of a site file, see :mod:`gangwise.jobs.tenancy`.
@@ -216,9 +202,6 @@ class Multifactor:
     def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
         tick(self.standing, now)
         return [priority_key(self.standing, job.row) for job in jobs]
-
-    def started(self, job: Job, books: Books, now: float) -> None:
-        return
 
 
 BUILT_IN = FirstCome, EarliestDeadline, Priority, ByFormula, FairShare, Multifactor

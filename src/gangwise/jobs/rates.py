@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.model import Nodes
@@ -32,15 +32,15 @@ class SlowNode(NamedTuple):
     high: float
 
 
-class Away(NamedTuple):
-    """What is known of a node that has left: f given a, and residuals by job type."""
+class Known(NamedTuple):
+    """What is known of a node by itself: f given a, and residuals by job type."""
 
     generation: str
     f: tuple[float, float, float]  # mean at a = 0, variance, when last seen
     of_type: dict[str, tuple[float, float, float]]  # slope on a, sum and count of residuals
 
     @classmethod
-    def of(cls, b: Beliefs, n: int, types: Sequence[str], generation: str) -> Away:
+    def of(cls, b: Beliefs, n: int, types: Sequence[str], generation: str) -> Known:
         each = zip(types, b.f_slope[n], b.e_sum[:, n], b.e_count[:, n], strict=True)
         of_type = {name: (float(h), float(s), float(c)) for name, h, s, c in each}
         f = float(b.f_mean[n]), float(b.f_var[n]), float(b.f_time[n])
@@ -72,7 +72,7 @@ class Rates:
     nodes: tuple[str, ...] = field(default=(), repr=False)
     types: tuple[str, ...] = field(default=(), repr=False)
     generations: tuple[str, ...] = field(default=(), repr=False)
-    _away: dict[str, Away] = field(default_factory=dict, init=False, repr=False)
+    _away: dict[str, Known] = field(default_factory=dict, init=False, repr=False)
     kind: ClassVar[int] = LABELS
 
     def __post_init__(self) -> None:
@@ -97,28 +97,27 @@ class Rates:
         new = rate_kernels.no_beliefs(
             self.kind, labels, generation, len(generations), self.constants, devices
         )
-        if self.state is not None:
-            staying = set(nodes.names)
-            for n, name in enumerate(self.nodes):  # kept for when those that leave are back
-                if name not in staying:
-                    left = self.generations[self.state.generation[n]]
-                    self._away[name] = Away.of(self.state, n, self.types, left)
-            self._keep(new, self.state, nodes.names, tuple(job_types))
+        if (old := self.state) is not None:
+            for n, name in enumerate(self.nodes):  # of those that leave it is kept for their return
+                of = self.generations[old.generation[n]]
+                self._away[name] = Known.of(old, n, self.types, of)
+            self._keep(new, old, tuple(job_types))
+            stayed = set(self.nodes)
             for n, name in enumerate(nodes.names):
-                back = self._away.pop(name, None)
-                if back is not None and back.generation == generations[generation[n]]:
-                    back.put(new, n, tuple(job_types))
+                known = self._away.pop(name, None)
+                alike = known is not None and known.generation == generations[generation[n]]
+                if known is not None and (alike or name in stayed):
+                    known.put(new, n, tuple(job_types))
             _refer_to_generations(new)
         self.state, self.nodes, self.types = new, nodes.names, tuple(job_types)
         self.generations = generations
         return new
 
-    def _keep(
-        self, new: Beliefs, old: Beliefs, nodes: tuple[str, ...], types: tuple[str, ...]
-    ) -> None:
-        """Copy what the old state knows of nodes and job types that are still there."""
-        n_old, n_new = _matched(self.nodes, nodes)
-        l_old, l_new = _matched(self.types, types)
+    def _keep(self, new: Beliefs, old: Beliefs, types: tuple[str, ...]) -> None:
+        """Copy what the old state knows of generations, and of job types that are still there."""
+        place = {name: l for l, name in enumerate(types)}
+        l_old = [l for l, name in enumerate(self.types) if name in place]
+        l_new = [place[self.types[l]] for l in l_old]
         G = old.a_mean.shape[0]
         for g in range(G):
             new.a_mean[g, l_new] = old.a_mean[g, l_old]
@@ -128,11 +127,6 @@ class Rates:
         new.release_time[:] = old.release_time
         new.ratio[:], new.seen[:] = old.ratio, old.seen
         new.needs[l_new] = old.needs[l_old]
-        new.f_mean[n_new], new.f_var[n_new] = old.f_mean[n_old], old.f_var[n_old]
-        new.f_time[n_new] = old.f_time[n_old]
-        new.f_slope[np.ix_(n_new, l_new)] = old.f_slope[np.ix_(n_old, l_old)]
-        new.e_sum[np.ix_(l_new, n_new)] = old.e_sum[np.ix_(l_old, n_old)]
-        new.e_count[np.ix_(l_new, n_new)] = old.e_count[np.ix_(l_old, n_old)]
 
     def _bound(self) -> Beliefs:
         if self.state is None:
@@ -230,11 +224,3 @@ def _refer_to_generations(b: Beliefs) -> None:
     b.f_shift[:] = (b.f_slope * b.a_mean[b.generation]).sum(axis=1)
     b.f_cross[:] = np.einsum("nij,nj->ni", b.a_cov[b.generation], b.f_slope)
     b.f_extra[:] = (b.f_slope * b.f_cross).sum(axis=1)
-
-
-def _matched(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[Ints, Ints]:
-    """Indices in old and in new of the names that both have."""
-    place = {name: i for i, name in enumerate(old)}
-    both = [(place[name], i) for i, name in enumerate(new) if name in place]
-    pairs = np.array(both, dtype=np.int64).reshape(len(both), 2)
-    return pairs[:, 0], pairs[:, 1]

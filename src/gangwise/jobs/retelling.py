@@ -68,24 +68,17 @@ class GroupWaits:
 class Retelling(GroupWaits):
     """What the model explains of a log; ``name`` is that of the rules.
 
-    Attributes
-    ----------
-    by_job, near, order, waits, use, queue : float
-        As above; NaN where they are not defined.
-    device : str
-        Of which ``use`` is: the one of which the largest share was held.
-    groups : mapping of str to sequence of GroupWaits
-        By ``partition`` (where the log has several), ``size``, ``user`` (heavy, medium, light) and
-        ``week`` or ``day`` of submission.
+    Groups are by ``partition`` (where the log has several), ``size``, ``user`` (heavy, medium,
+    light) and ``week`` or ``day`` of submission.
     """
 
-    by_job: float
+    by_job: float  # these six as above; NaN where they are not defined
     near: float
     order: float
     waits: float
     use: float
     queue: float
-    device: str
+    device: str  # of which ``use`` is: the one of which the largest share was held
     groups: Mapping[str, Sequence[GroupWaits]]
 
     def by(self, what: str) -> float:
@@ -113,24 +106,9 @@ def retell(
 ) -> Retelling:
     """How much of what was recorded a simulation of the same jobs explains.
 
-    Parameters
-    ----------
-    recorded : Outcome
-        :meth:`Outcome.recorded <gangwise.jobs.metrics.Outcome.recorded>` of the jobs.
-    simulated : Outcome
-        Under the rules in force.
-    partition : ndarray of str, shape [J], optional
-        Of each job.
-    on : ndarray of bool, shape [J], optional
-        Only these jobs, such as those of some weeks; by default all.
+    ``partition`` [J] is that of each job; only jobs that are ``on`` [J] count, by default all.
+    Raises ScenarioError where the jobs differ, or none has a start and an end in both.
 
-    Raises
-    ------
-    ScenarioError
-        When both are not of the same jobs, or no job has a start and an end in both.
-
-    Examples
-    --------
     >>> from gangwise.jobs import Jobs, Nodes, simulate_jobs
     >>> jobs = Jobs.of(
     ...     [0, 1, 2], [9, 9, 5], [3, 2, 1], recorded_start=[0, 9, 2], recorded_end=[9, 18, 7]
@@ -154,11 +132,12 @@ def retell(
         raise ScenarioError("no job has a start and an end in the log and in the simulation")
     jobs = recorded.jobs
     then, now = recorded.waiting[both], simulated.waiting[both]
-    k = _scarce(recorded, both)
-    device = recorded.nodes.devices[k]
+    # Of the device types, that of which the jobs held the largest share.
+    held = (recorded.end - recorded.start)[both] @ recorded.demand[both]
+    k = int(np.argmax(held / np.maximum(recorded.capacity, 1e-9)))
     part = None if partition is None else partition[both]
-    size = np.maximum(recorded.demand[both, k], 0.0)
-    ran = (recorded.end - recorded.last_start)[both] * recorded.demand[both, k]
+    size = recorded.demand[both, k]
+    ran = (recorded.end - recorded.last_start)[both] * size
     found = groups_of(size, ran, jobs.user[both], part)
     unit, period = periods(jobs.submit)
     found[unit] = (period[both], [str(i + 1) for i in range(int(period.max()) + 1)])
@@ -172,7 +151,7 @@ def retell(
         _order(jobs.submit[both], recorded.start[both], simulated.start[both]),
         rank_correlation(then, now),
         *_by_hour(recorded, simulated, both, k),
-        device,
+        recorded.nodes.devices[k],
         {what: _groups(of, names, then, now) for what, (of, names) in found.items()},
     )
 
@@ -229,12 +208,6 @@ def periods(submit: Floats) -> tuple[str, Ints]:
     return ("week" if weeks else "day"), (since // (WEEK if weeks else 86400.0)).astype(np.int64)
 
 
-def _scarce(recorded: Outcome, both: Ints) -> int:
-    """The device type of which the jobs held the largest share."""
-    held = (recorded.end - recorded.start)[both] @ recorded.demand[both]
-    return int(np.argmax(held / np.maximum(recorded.capacity, 1e-9)))
-
-
 def _user_classes(user: Ints, held: Floats) -> tuple[Ints, list[str]]:
     """Heavy, medium and light users, by what their jobs held.
 
@@ -288,11 +261,8 @@ def rank_correlation(values: npt.ArrayLike, others: npt.ArrayLike) -> float:
     >>> rank_correlation([1, 2, 3, 4], [1, 3, 2, 4]), rank_correlation([1, 1], [1, 2])
     (0.8, nan)
     """
-    ranks = []
-    for each in (values, others):
-        _, of, count = np.unique(np.asarray(each), return_inverse=True, return_counts=True)
-        rank = (np.cumsum(count) - (count - 1) / 2)[of]
-        ranks.append(rank - rank.mean())
-    a, b = ranks
+    from scipy.stats import rankdata
+
+    a, b = (rank - rank.mean() for rank in (rankdata(values), rankdata(others)))
     size = math.sqrt(float(a @ a) * float(b @ b))
     return round(float(a @ b) / size, 12) if size > 0 else math.nan

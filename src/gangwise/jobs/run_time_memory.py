@@ -29,29 +29,20 @@ import numpy as np
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.jit import inner_kernel, shared_kernel
 
-BINS, WIDTH = 64, 0.25
-"""Centres of the cells are 0, 1/4, …, 63/4 in ln seconds: one second to 80 days."""
-REQUESTS = 48
-"""Classes of requests: none, then half octaves."""
+BINS, WIDTH = 64, 0.25  # centres are 0, 1/4, …, 63/4 in ln seconds: one second to 80 days
+REQUESTS = 48  # classes of requests: none, then half octaves
 LAST = 64
-FORGET = 0.937
-"""What a job weighs less, among all, for each one that ended after it."""
+FORGET = 0.937  # what a job weighs less, among all, for each one that ended after it
+# c of the histogram of all jobs, of those with such a request, and of histograms 2 to 4
 UNIFORM, ALL, USER, NAME, SAME = 2.0, 0.57, 1.4, 0.53, 7.9
-"""c of the histogram of all jobs, of those with such a request, and of histograms 2 to 4."""
-OF_USER, OF_NAME, OF_SAME = 0.636, 0.683, 0.994
-"""γ of histograms 2 to 4."""
-BLUR = 0.52
-"""Share of a job's weight that its cell gives to the two beside it."""
+OF_USER, OF_NAME, OF_SAME = 0.636, 0.683, 0.994  # γ of histograms 2 to 4
+BLUR = 0.52  # share of a job's weight that its cell gives to the two beside it
+# Weight of a job that ended long ago, where one that just ended has 1; seconds between.
 OLD, SESSION = 0.314, 150.0
-"""Weight of a job that ended long ago, where one that just ended has 1; seconds between."""
-
-CELLS = 20
-"""Cells of equal probability in which run times are counted."""
+CELLS = 20  # of equal probability, in which run times are counted
+# Jobs with which counting begins, evenly spread; what a job weighs less for each later one.
 EVEN, FADE = 20.0, 0.998
-"""Jobs with which counting begins, evenly spread; what a job weighs less for each later one."""
-
-TO_THE_END = 0.97
-"""Share of the request from which on a job counts as one that ran to the end of it."""
+TO_THE_END = 0.97  # share of the request from which on a job counts as one that ran to its end
 
 
 class Memory(NamedTuple):

@@ -51,14 +51,12 @@ EASY less than to expect too much, and the recalibrated median schedules worse."
 
 STEPS = (60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 18e3, 36e3, 72e3, 18e4, 36e4)
 """Seconds by which an outlived prediction grows, one after another (Tsafrir et al. 2007)."""
-LEAST = 1.0
-"""Seconds that a job is expected to take at least."""
+LEAST = 1.0  # seconds that a job is expected to take at least
 KEPT, SHORTER = 0.98, 0.3
 """Of ``ratio``: what a job weighs less for each one after it, and what its guess is less in ln
 seconds: to expect too little costs EASY less than to expect too much. Chosen on LLNL-Atlas and
 lublin_256 by bounded slowdown, which hardly depends on either."""
-UNKNOWN = 3600.0
-"""Seconds that run times are compared with where nothing was asked for."""
+UNKNOWN = 3600.0  # seconds that run times are compared with where nothing was asked for
 
 
 class RunTimes(NamedTuple):
@@ -85,26 +83,12 @@ def state_of(
     truth: Floats | None = None,
     steps: bool = False,
 ) -> RunTimes:
-    """The state before anything has ended.
+    """The state of a predictor, one of :data:`KINDS`, before anything has ended.
 
-    Parameters
-    ----------
-    kind : str
-        A key of :data:`KINDS`.
-    size : ndarray [J], optional
-        Devices that each job asks for; its tasks, if not given.
-    truth : ndarray [J], optional
-        Seconds that each job will take, for the oracle; its run time, if not given.
-    steps : bool
-        Whether an outlived prediction grows by Tsafrir's steps; else the job is expected to take
-        what it asked for.
-
-    Raises
-    ------
-    UnknownName
+    ``size`` [J] is the devices that each job asks for, by default its tasks; ``truth`` [J] the
+    seconds that it will take, for the oracle, by default its run time. With ``steps`` an outlived
+    prediction grows by Tsafrir's steps; else the job is expected to take what it asked for.
     """
-    if kind not in KINDS:
-        raise UnknownName("predictor of run times", kind, list(KINDS))
     J = len(jobs)
     return RunTimes(
         KINDS[kind],

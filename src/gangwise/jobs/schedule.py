@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -183,10 +184,10 @@ class Tables:
     def of(cls, jobs: Jobs, nodes: Nodes, conditions: Conditions, options: Options) -> Tables:
         """Bring jobs onto nodes: what can never run there is set aside, and said."""
         J = len(jobs)
-        asked = _asked(jobs, nodes)
-        of_caps = claims(options.caps, jobs, nodes, asked.demand)
-        aside, account = _set_aside(jobs, nodes, asked, options, of_caps)
-        hours = Opening.of(options.closed, jobs, nodes, asked.demand)
+        asked = _asked(jobs, nodes, bool(options.closed))
+        of_caps = claims(options.caps, jobs, nodes, asked["demand"])
+        aside, account = _set_aside(jobs, nodes, asked["demand"], options, of_caps)
+        hours = Opening.of(options.closed, jobs, nodes, asked["demand"])
         keep = ~aside[jobs.after]
         wants = np.broadcast_to(np.int64(0), (J,))
         if keep.size:
@@ -196,29 +197,23 @@ class Tables:
         if options.enforced and options.limits == "work":
             doomed = jobs.run > jobs.limit
             work = np.minimum(jobs.run, jobs.limit)
+        log_rates, log_noise = _log_rates(jobs, nodes, conditions)
         return cls(
-            jobs,
-            nodes,
-            options,
-            conditions,
-            aside,
-            account,
-            work,
-            doomed,
-            asked.demand,
-            asked.fraction,
-            asked.whole,
-            asked.per_node,
-            asked.constraint,
-            asked.dominant,
-            asked.allowed,
-            asked.pool,
-            np.tile(asked.meets, (2, 2)) if options.closed else asked.meets,
-            Claims.of(options.caps, of_caps, J),
-            hours,
-            *_log_rates(jobs, nodes, conditions),
-            _events(conditions, len(nodes), aside, hours),
-            wants,
+            jobs=jobs,
+            nodes=nodes,
+            options=options,
+            conditions=conditions,
+            aside=aside,
+            account=account,
+            work=work,
+            doomed=doomed,
+            claims=Claims.of(options.caps, of_caps, J),
+            hours=hours,
+            log_rates=log_rates,
+            log_noise=log_noise,
+            events=_events(conditions, len(nodes), aside, hours),
+            wants=wants,
+            **asked,
         )
 
     def job(self, j: int) -> Job:
@@ -226,8 +221,12 @@ class Tables:
         job = self.jobs.job(int(j))
         if self.jobs.devices == self.nodes.devices:
             return job
-        demand = tuple(self.demand[self.jobs.shape[j]].tolist())
-        return replace(job, shape=job.shape._replace(demand=demand))
+        return replace(job, shape=self.shapes[self.jobs.shape[j]])
+
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shapes of the jobs over the nodes' device types [S]."""
+        return self.jobs.shapes_on(self.nodes.devices)
 
     def describe(self, name: str, decider: str) -> str:
         """What is played and where it is decided, in one line."""
@@ -237,75 +236,59 @@ class Tables:
         return f"{name}, {decider}; limits are {unit}, jobs are {killed} them"
 
 
-class _Asked(NamedTuple):
-    """What the shapes of jobs ask of nodes, as in :class:`Tables`."""
-
-    demand: Ints
-    fraction: Ints
-    whole: Ints
-    per_node: Ints
-    constraint: Ints
-    dominant: Ints
-    allowed: npt.NDArray[np.bool_]
-    pool: Ints
-    meets: npt.NDArray[np.bool_]
-    unknown: npt.NDArray[np.bool_]  # [S] asks for a device type that no node has
-    broken: npt.NDArray[np.bool_]  # [S] asks for a broken number of shared devices above 1
+def _of_shared(nodes: Nodes, demand: Ints) -> Ints:
+    """Thousandths of the shared device type that a task of each shape asks for [S]."""
+    if nodes.shared is None:
+        return np.zeros(len(demand), dtype=np.int64)
+    return np.asarray(demand[:, nodes.devices.index(nodes.shared)])
 
 
-def _asked(jobs: Jobs, nodes: Nodes) -> _Asked:
+def _asked(jobs: Jobs, nodes: Nodes, closes: bool) -> dict[str, Any]:
+    """What the shapes of jobs ask of nodes, from ``demand`` to ``meets`` of :class:`Tables`."""
     N, S = len(nodes), len(jobs.shapes)
-    demand = np.zeros((S, len(nodes.devices)), dtype=np.int64)
-    unknown = np.zeros(S, dtype=bool)
-    for s, shape in enumerate(jobs.shapes):
-        for k, amount in zip(jobs.devices, shape.demand):
-            if k in nodes.devices:
-                demand[s, nodes.devices.index(k)] = amount
-            else:
-                unknown[s] |= amount > 0
+    demand = jobs.demand(nodes.devices)
     most = int(jobs.tasks.max(initial=1))
     if most * int(demand.max(initial=1)) >= 2**62 // max(N, 1):
         raise ScenarioError(
             "amounts of devices are too large to be counted in thousandths; "
             "give memory in a larger unit"
         )
-    of_shared = np.zeros(S, dtype=np.int64)
-    if nodes.shared is not None:
-        of_shared = demand[:, nodes.devices.index(nodes.shared)]
+    of_shared = _of_shared(nodes, demand)
     where = [(s.constraint, s.pool) for s in jobs.shapes]
     constraints = {pair: i for i, pair in enumerate(dict.fromkeys(where))}
     allowed = [allowed_on(nodes, Shape((), 0, *pair)) for pair in constraints]
     pools = {name: i for i, name in enumerate(dict.fromkeys(s.pool for s in jobs.shapes))}
     on = np.array([nodes.of_pool(name) for name in pools], dtype=bool).reshape(len(pools), N)
     total = np.maximum(nodes.capacity.sum(axis=0), 1)
-    return _Asked(
-        demand,
-        np.where(of_shared < 1000, of_shared, 0),
-        np.where(of_shared >= 1000, of_shared // 1000, 0),
-        np.array([s.per_node or most for s in jobs.shapes], dtype=np.int64),
-        np.array([constraints[pair] for pair in where], dtype=np.int64),
-        np.argmax(demand / total, axis=1).astype(np.int64) if S else np.zeros(0, dtype=np.int64),
-        np.array(allowed, dtype=bool).reshape(len(constraints), N),
-        np.array([pools[s.pool] for s in jobs.shapes], dtype=np.int64),
-        (on[:, None] & on).any(axis=2),
-        unknown,
-        (of_shared > 1000) & (of_shared % 1000 != 0),
-    )
+    meets = (on[:, None] & on).any(axis=2)
+    return {
+        "demand": demand,
+        "fraction": np.where(of_shared < 1000, of_shared, 0),
+        "whole": np.where(of_shared >= 1000, of_shared // 1000, 0),
+        "per_node": np.array([s.per_node or most for s in jobs.shapes], dtype=np.int64),
+        "constraint": np.array([constraints[pair] for pair in where], dtype=np.int64),
+        "dominant": (np.argmax(demand / total, axis=1) if S else np.zeros(0)).astype(np.int64),
+        "allowed": np.array(allowed, dtype=bool).reshape(len(constraints), N),
+        "pool": np.array([pools[s.pool] for s in jobs.shapes], dtype=np.int64),
+        "meets": np.tile(meets, (2, 2)) if closes else meets,
+    }
 
 
 def _set_aside(
-    jobs: Jobs, nodes: Nodes, asked: _Asked, options: Options, of_caps: list[tuple[Ints, Ints]]
+    jobs: Jobs, nodes: Nodes, demand: Ints, options: Options, of_caps: list[tuple[Ints, Ints]]
 ) -> tuple[npt.NDArray[np.bool_], Account]:
     """Jobs that can never run on the nodes, and why; by what the empty cluster takes."""
     books, most = Books.opened(nodes), int(jobs.tasks.max(initial=1))
-    room = np.zeros(len(jobs.shapes), dtype=np.int64)
-    for s, shape in enumerate(jobs.shapes):
-        if not asked.unknown[s] and not asked.broken[s] and asked.demand[s].any():
-            there = shape._replace(demand=tuple(asked.demand[s].tolist()))
-            room[s] = int(np.minimum(books.fits(there), most).sum())
     missing = sorted({k for k in jobs.devices if k not in nodes.devices})
-    unknown = asked.unknown[jobs.shape]
-    broken = asked.broken[jobs.shape] & ~unknown
+    shared = _of_shared(nodes, demand)
+    no_node = np.asarray(jobs.demand(missing).any(axis=1))  # [S], as the next
+    in_part = np.asarray((shared > 1000) & (shared % 1000 != 0))
+    room = np.zeros(len(jobs.shapes), dtype=np.int64)
+    for s, shape in enumerate(jobs.shapes_on(nodes.devices)):
+        if not no_node[s] and not in_part[s] and any(shape.demand):
+            room[s] = int(np.minimum(books.fits(shape), most).sum())
+    unknown = no_node[jobs.shape]
+    broken = in_part[jobs.shape] & ~unknown
     large = (jobs.tasks > room[jobs.shape]) & ~unknown & ~broken
     reasons = {
         f"that ask for {' or '.join(missing)}, which no node has": unknown,
@@ -313,7 +296,7 @@ def _set_aside(
         "larger than the cluster, or than its nodes with the labels asked for": large,
     }
     aside = unknown | broken | large
-    few = fewest_of(jobs, nodes, asked.demand) if options.bounds else jobs.tasks
+    few = fewest_of(jobs, nodes, demand) if options.bounds else jobs.tasks
     for bounds in options.bounds:
         reasons |= bounds.refuses(jobs, few)
     for cap, (_, amount) in zip(options.caps, of_caps):

@@ -232,14 +232,12 @@ class Composed:
 
     def __post_init__(self) -> None:
         self.ends = "true" if self.ends is True else self.ends  # as `ends=true` in a name is read
-        known = {
-            "ends": ["requested", "learned", "true"],
-            "passing": ["queue", "shortest"],
-            "correction": ["request", "steps"],
-        }
-        for name, values in known.items():
-            given = getattr(self, name)
-            if given not in values and given is not None:
+        for name, given, *values in (
+            ("ends", self.ends, "requested", "learned", "true"),
+            ("passing", self.passing, "queue", "shortest"),
+            ("correction", self.correction, "request", "steps"),
+        ):
+            if given not in (None, *values):
                 raise UnknownName(f"value of {name}", str(given), values)
         self.slack = float(self.slack)
         if not self.slack >= 0.0:
@@ -254,8 +252,7 @@ class Composed:
     @property
     def expects(self) -> tuple[str, str]:
         """What ends and passing are, where they were not given."""
-        learns = isinstance(self.choice, ByRate) and not isinstance(self.choice.rates, str)
-        learns = learns and type(self.choice.rates) is SharedFactors
+        learns = isinstance(self.choice, ByRate) and type(self.choice.rates) is SharedFactors
         able = self.limits == "wall-clock" and self.backfilling != "conservative"
         ends = str(self.ends or ("learned" if learns and able else "requested"))
         if getattr(self.queue, "name", "") == "qssf" and ends == "requested" and able:
@@ -572,10 +569,7 @@ class Composed:
     def explain(self, job: str) -> Explanation:
         """Why a job waits, from the books as the last round left them.
 
-        Raises
-        ------
-        UnknownName
-            For a job that did not wait in the last round.
+        Raises UnknownName for a job that did not wait in the last round.
         """
         last = self._last
         if last is None:
@@ -614,8 +608,7 @@ class Composed:
             return {name: self._times.end(r, now) for name, r in books.running.items()}
         if self.limits == "wall-clock":
             return {name: r.begun + r.job.limit for name, r in books.running.items()}
-        ends = {}
-        state = getattr(self.choice, "state", None)
+        ends, state = {}, getattr(self.choice, "state", None)
         for name, running in books.running.items():
             limit, done = running.job.limit, self._done(running, now)
             left = max(limit - done, 0.0)

@@ -247,12 +247,11 @@ class JobSimulation:
     def _leave(self, j: int, kind: EventKind) -> None:
         """A job gave its devices back, or was withdrawn while it waited."""
         running = self.books.running.pop(str(self.tables.jobs.id[j]), None)
-        if running is not None:
-            self.tally.take(running.job, -1)
-            self._resize(j, int(self.tables.jobs.tasks[j]))
         if running is None:
             event = Event(kind, self.now, self.waiting.pop(self._place_in_queue(j)))
         else:
+            self.tally.take(running.job, -1)
+            self._resize(j, int(self.tables.jobs.tasks[j]))
             event = Event(kind, self.now, running.job, pieces=running.pieces)
         self.books.events.append(event)
 
@@ -384,8 +383,7 @@ class JobSimulation:
                     yield f"{takes}, where {books.free[n, k] / 1000:g} are free"
         if nodes.shared is None:
             return
-        amount = shape.demand[nodes.devices.index(nodes.shared)]
-        left = books.device.copy()
+        amount, left = books.of_shared(shape), books.device.copy()
         for n, c, mask in action.pieces or books.tell_apart(shape, action.tasks):
             used = [g for g in range(mask.bit_length()) if mask >> g & 1]
             wanted = 0 if amount == 0 else (1 if amount < 1000 else c * (amount // 1000))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -17,14 +17,14 @@ from typing import Annotated, Any, Self, get_args
 import numpy as np
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from gangwise.core.arrays import Ints
+from gangwise.core.arrays import Ints, distinct_pairs
 from gangwise.core.clock import Clock
-from gangwise.core.errors import ScenarioError
+from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.settings import read_toml
 from gangwise.jobs.caps import Bounds, Cap, Scope, having
 from gangwise.jobs.hours import ALWAYS, Closing, merged, weekly
 from gangwise.jobs.kueue import read_kueue
-from gangwise.jobs.model import Conditions, Jobs, Node, Nodes, terms_of
+from gangwise.jobs.model import Conditions, Jobs, Node, Nodes, Shape, terms_of
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.slurm_site import read_slurm
 from gangwise.jobs.tenancy import (
@@ -40,13 +40,10 @@ from gangwise.jobs.tenancy import (
 )
 from gangwise.traces.formats.slurm_notation import expand_nodes
 
-FILE = "site.toml"
-"""In a folder."""
-SLURM, KUEUE = "slurm:", "kueue:"
-"""Before a folder of what Slurm, or kubectl of Kueue, prints."""
+FILE = "site.toml"  # in a folder
+SLURM, KUEUE = "slurm:", "kueue:"  # before a folder of what Slurm, or kubectl of Kueue, prints
 PRINTED = SLURM, KUEUE
-PROCESSOR = "p"
-"""Processors of a log that has no nodes are called p1, p2, … in a site file."""
+PROCESSOR = "p"  # processors of a log that has no nodes are called p1, p2, … in a site file
 
 
 class _OnNodes(Strict):
@@ -166,27 +163,6 @@ class Rules(Strict):
 class Site:
     """The rules of a site.
 
-    Attributes
-    ----------
-    rules : Rules
-        What the file says.
-    path : str
-        For messages.
-    ran_on : mapping
-        Pool → names of the nodes that its jobs ran on, for pools whose nodes the file leaves out.
-    nodes : Nodes, optional
-        Of the site, in place of those of a log.
-    ignored : tuple of str
-        Device types that are not given out: jobs ask for none.
-    scheduler : str
-        Who decides there, where the site says so.
-    notes : tuple of str
-        What of the site's own files is not modelled, or was at fault.
-    edits : tuple of str
-        Lines of these files that were changed before they were read.
-    log_clock : Clock, optional
-        Where the log's time 0 lies; None where it does not say.
-
     Examples
     --------
     >>> site = Site(Rules(cap=(CapRule(scope="user", of="cpu", most=2),)))
@@ -196,15 +172,16 @@ class Site:
     array([0., 9., 0.])
     """
 
-    rules: Rules
-    path: str = "site"
+    rules: Rules  # what the file says
+    path: str = "site"  # for messages
+    # Nodes that the jobs of each pool ran on, for pools whose nodes the file leaves out.
     ran_on: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    nodes: Nodes | None = None
-    ignored: tuple[str, ...] = ()
-    scheduler: str = ""
-    notes: tuple[str, ...] = ()
-    edits: tuple[str, ...] = ()
-    log_clock: Clock | None = None
+    nodes: Nodes | None = None  # of the site, in place of those of a log
+    ignored: tuple[str, ...] = ()  # device types that are not given out: jobs ask for none
+    scheduler: str = ""  # who decides there, where the site says so
+    notes: tuple[str, ...] = ()  # what of the site's own files is not modelled, or was at fault
+    edits: tuple[str, ...] = ()  # lines of these files that were changed before they were read
+    log_clock: Clock | None = None  # where the log's time 0 lies; None where it does not say
 
     @classmethod
     def read(cls, path: Path | str, changes: Sequence[Any] = ()) -> Site:
@@ -213,10 +190,7 @@ class Site:
 
         ``changes`` are made in what Slurm prints, see :func:`~.slurm_site.read_slurm`.
 
-        Raises
-        ------
-        ScenarioError
-            Names the file, and the line or the setting at fault.
+        Raises ScenarioError, which names the file, and the line or the setting at fault.
         """
         file = Path(path) / FILE if Path(path).is_dir() else Path(path)
         more: dict[str, Any] = {}
@@ -336,25 +310,21 @@ class Site:
         r, lines = self.rules, []
         some = {"pool": r.pool, "QOS": r.qos, "account": r.account, "cap": r.cap}
         some |= {"window": r.window, "closing": r.closed, "queue": r.kueue.get("queues", ())}
-        counts = [
-            f"{len(x)} {what}{'s' * (len(x) != 1 and what != 'QOS')}"
-            for what, x in some.items()
-            if x
-        ]
+        several = {what: what + "s" * (what != "QOS" and len(x) > 1) for what, x in some.items()}
+        counts = [f"{len(x)} {several[what]}" for what, x in some.items() if x]
         counts += [f"starts {r.start.latency:g} s after they are decided"] * bool(r.start.latency)
         counts += [f"{n:,} nodes of {kind}" for kind, n in r.nodes.items()]
         lines.append(f"by the rules of {self.path}: {', '.join(counts) or 'none'}")
         lines += self.notes
         terms = [terms_of(text).get("features", "") for text in jobs.terms]
-        gangs = sum("[" in terms[t] or "*" in terms[t] for t in jobs.term.tolist())
-        if gangs and self.scheduler:
+        several_of = np.array(["[" in text or "*" in text for text in terms])
+        if (gangs := int(several_of[jobs.term].sum())) and self.scheduler:
             lines.append(
                 f"{gangs:,} jobs ask for nodes of one of several features, or for so many of each: "
                 "other schedulers than slurm take any of them"
             )
-        if any(terms) and not any(
-            "features" in has for has in (self.nodes or Nodes.pool(1)).labels
-        ):
+        labels = self.nodes.labels if self.nodes else ()
+        if any(terms) and not any("features" in has for has in labels):
             lines.append("the site names no features of nodes: what jobs ask of them is left out")
         here = {jobs.pools[i] for i in np.unique(jobs.pool)}
         named = {pool.name for pool in r.pool}
@@ -387,24 +357,16 @@ class Site:
     ) -> tuple[Jobs, Nodes, Conditions]:
         """Jobs, nodes and conditions under these rules; :meth:`options` has the rest of them.
 
-        Raises
-        ------
-        ScenarioError
-            Where the site names nodes or devices that the cluster does not have.
+        Raises ScenarioError or UnknownName where it names nodes or devices that are not there.
         """
         jobs, nodes = self._jobs(jobs), self.nodes or nodes
         whole = self.of_processors(nodes)
         nodes, of_pool, of_window = self._nodes(nodes)
         named = {pool.name for pool in self.rules.pool}
         nodes = replace(nodes, pools={**nodes.pools, **of_pool})
-        kinds, shape = np.unique(
-            jobs.shape * len(jobs.pools) + jobs.pool if named else jobs.shape, return_inverse=True
-        )
         if named:
             names = [name if name in named else "" for name in jobs.pools]
-            pairs = zip(*np.divmod(kinds, len(jobs.pools)))
-            shapes = tuple(jobs.shapes[s]._replace(pool=names[p]) for s, p in pairs)
-            jobs = replace(jobs, shape=shape.astype(np.int64), shapes=shapes)
+            jobs = _split(jobs, jobs.pool, lambda shape, p: shape._replace(pool=names[p]))
         drains, ups = list(conditions.drains), list(conditions.ups)
         for n, spans in of_window.items():
             for since, to in merged(spans):
@@ -433,17 +395,12 @@ class Site:
             {**has, **{e: e for e in asked if e and having(e, has.get("features", ""))}}
             for has in nodes.labels
         )
-        kinds, shape = np.unique(jobs.shape * len(jobs.terms) + jobs.term, return_inverse=True)
-        shapes = [
-            jobs.shapes[s]._replace(
-                constraint=(*jobs.shapes[s].constraint, *((asked[t], asked[t]),) * bool(asked[t]))
-            )
-            for s, t in zip(*np.divmod(kinds, len(jobs.terms)))
-        ]
-        return (
-            replace(jobs, shape=shape.astype(np.int64), shapes=tuple(shapes)),
-            replace(nodes, labels=labels),
-        )
+
+        def with_features(shape: Shape, t: int) -> Shape:
+            more = ((asked[t], asked[t]),) if asked[t] else ()
+            return shape._replace(constraint=(*shape.constraint, *more))
+
+        return _split(jobs, jobs.term, with_features), replace(nodes, labels=labels)
 
     def _resized(
         self, nodes: Nodes, conditions: Conditions, whole: bool
@@ -456,9 +413,7 @@ class Site:
         origin = list(range(len(nodes)))
         for kind, wanted in self.rules.nodes.items():
             if kind not in kinds:
-                raise ScenarioError(
-                    f"{self.path}: [nodes] names {kind!r}; there are nodes of {', '.join(kinds)}"
-                )
+                raise UnknownName(f"kind of node of {self.path}", kind, list(kinds))
             on = kinds[kind]
             more = wanted - (int(_processors(nodes)[on].sum()) if whole else len(on))
             for n in reversed(on) if whole else ():
@@ -518,27 +473,25 @@ class Site:
     def _check_devices(self, nodes: Nodes) -> None:
         """Devices that rules name are those of the nodes; a cap may count jobs or nodes as well."""
         r, weighed = self.rules, self.rules.priority or Priority()
-        counted = [("a cap is of", cap.of) for cap in r.cap]
-        counted += [("closed hours ask for more of", rule.of) for rule in r.closed]
-        named = [(what, kind) for what, kind in counted if kind not in ("jobs", "nodes")]
-        named = [(what, kind) for what, kind in named if not kind.startswith("license/")]
-        named += [("tres has a weight of", kind) for kind in weighed.tres]
-        for what, billing in [("", weighed.billing), *((p.name, p.billing) for p in r.pool)]:
-            named += [
-                (f"billing{f' of pool {what}' * bool(what)} counts", kind) for kind in billing
-            ]
-        for what, kind in named:
-            # What Slurm prints may count devices of which the log says nothing: left out.
-            also = (what, kind) in counted
-            if kind not in nodes.devices and (self.nodes is None or also):
-                able = [*nodes.devices, *("jobs", "nodes") * also]
-                near = get_close_matches(kind, able, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                more = "; jobs and nodes can be counted as well" * also
-                raise ScenarioError(
-                    f"{self.path}: {what} {kind!r}, and the nodes have "
-                    f"{', '.join(nodes.devices)}{more}{hint}"
-                )
+        named = [("a cap is of", cap.of) for cap in r.cap]
+        named += [("closed hours ask for more of", rule.of) for rule in r.closed]
+        caps = len(named)
+        if self.nodes is None:  # what Slurm prints may weigh devices of which the log says nothing
+            named += [("tres has a weight of", kind) for kind in weighed.tres]
+            named += [("billing counts", kind) for kind in weighed.billing]
+            for pool in r.pool:
+                named += [(f"billing of pool {pool.name} counts", kind) for kind in pool.billing]
+        for i, (what, kind) in enumerate(named):
+            also = ("jobs", "nodes") * (i < caps)
+            if kind in (*nodes.devices, *also) or (also and kind.startswith("license/")):
+                continue
+            near = get_close_matches(kind, [*nodes.devices, *also], 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            more = "; jobs and nodes can be counted as well" * bool(also)
+            raise ScenarioError(
+                f"{self.path}: {what} {kind!r}, and the nodes have "
+                f"{', '.join(nodes.devices)}{more}{hint}"
+            )
 
     def _jobs(self, jobs: Jobs) -> Jobs:
         keep = np.array([name not in self.ignored for name in jobs.devices])
@@ -566,31 +519,23 @@ class Site:
         each = [f"{PROCESSOR}{i + 1}" for i in range(many)] if whole else list(nodes.names)
         pools = self._of_pools(each, nodes)
         windows = self._of_windows(each, pools)
-        if not whole:
-            spans: dict[int, list[tuple[float, float]]] = defaultdict(list)
-            for when, on in zip(self._when(), windows):
-                for n in on:
-                    spans[n].append(when)
-            return nodes, {name: tuple(on) for name, on in pools.items()}, spans
-        member = np.zeros((len(pools) + len(windows), many), dtype=bool)
-        for i, on in enumerate((*pools.values(), *windows)):
-            member[i, list(on)] = True
-        _, first, cell = np.unique(member, axis=1, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        place = np.argsort(order)[cell.ravel()]
-        device = nodes.devices[0]
-        cells = Nodes.of(
-            Node(each[first[c]], {device: float((place == i).sum())}) for i, c in enumerate(order)
-        )
-        spans = defaultdict(list)
+        place = np.arange(len(each))
+        if whole:
+            member = np.zeros((len(pools) + len(windows), many), dtype=bool)
+            for i, on in enumerate((*pools.values(), *windows)):
+                member[i, on] = True
+            _, first, cell = np.unique(member, axis=1, return_index=True, return_inverse=True)
+            order = np.argsort(first)
+            place = np.argsort(order)[cell.ravel()]
+            sizes = np.bincount(place).tolist()
+            device = nodes.devices[0]
+            nodes = Nodes.of(Node(each[first[c]], {device: n}) for c, n in zip(order, sizes))
+        spans: dict[int, list[tuple[float, float]]] = defaultdict(list)
         for when, on in zip(self._when(), windows):
-            for n in sorted({int(place[i]) for i in on}):
+            for n in np.unique(place[on]).tolist():
                 spans[n].append(when)
-        return (
-            cells,
-            {name: tuple(sorted({int(place[i]) for i in on})) for name, on in pools.items()},
-            spans,
-        )
+        on_pools = {name: tuple(np.unique(place[on]).tolist()) for name, on in pools.items()}
+        return nodes, on_pools, spans
 
     def _of_pools(self, names: Sequence[str], nodes: Nodes) -> dict[str, list[int]]:
         """Nodes of each pool; a count takes the first that no count before it took."""
@@ -651,14 +596,15 @@ class Site:
             raise ScenarioError(f"{self.path}: {what}: {error}") from error
         for name in wanted:
             if name not in place:
-                near = get_close_matches(name, names, 1)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                known = f"{names[0]} to {names[-1]}" if len(names) > 3 else ", ".join(names)
-                raise ScenarioError(
-                    f"{self.path}: {what} names node {name}, which the cluster does not have; it "
-                    f"has {known}{hint}"
-                )
+                raise UnknownName(f"node of {what} of {self.path}", name, names)
         return sorted({place[name] for name in wanted})
+
+
+def _split(jobs: Jobs, code: Ints, change: Callable[[Shape, int], Shape]) -> Jobs:
+    """Jobs whose shapes are told apart by a code [J] as well, each changed by its own."""
+    kinds, place = distinct_pairs(jobs.shape, code)
+    shapes = tuple(change(jobs.shapes[s], c) for s, c in kinds.T.tolist())
+    return replace(jobs, shape=place, shapes=shapes)
 
 
 def _processors(cells: Nodes) -> Ints:

@@ -39,8 +39,8 @@ NAMED_BY = {"partition": "PartitionName", "qos": "Name", "node": "NodeName", "co
 FOREVER = ("INFINITE", "UNLIMITED", "NONE", "-1")
 REQUEUED = 121.0
 """Seconds before a job that was requeued may start: what its credential lives, and one more."""
-SHOWN = 4
-"""So many places of a setting are named."""
+NO_AMOUNTS: Any = {}  # of a list that is not given
+SHOWN = 4  # so many places of a setting are named
 T = TypeVar("T")
 
 
@@ -65,8 +65,6 @@ def settings() -> dict[str, Any]:
 
 def seconds(text: str) -> float:
     """Seconds of a time: minutes, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M``, ``D-H:M:S``; or inf.
-
-    ValueError: When it is none.
 
     >>> [seconds(text) for text in ("90", "1:30", "2:00:00", "1-12", "UNLIMITED", "30 sec")]
     [5400.0, 90.0, 7200.0, 129600.0, inf, 30.0]
@@ -123,15 +121,11 @@ def _licences(text: str) -> dict[str, float]:
     return {f"license/{name}": float(number[0]) if number else 1.0 for name, *number in parts}
 
 
-def _none() -> dict[str, Any]:
-    return {}
-
-
 class Reading:
-    """Files of a site, entry by entry, and what there is to say of them."""
+    """The files of a site, entry by entry, and notes on what in them is at fault or left out."""
 
     def __init__(self, folder: Path):
-        self.folder, self.rows, self.said = folder, list[Row](), list[str]()
+        self.folder, self.rows, self.notes = folder, list[Row](), list[str]()
         self.left_out: dict[str, list[str]] = {}
         self.asked: dict[str, str] = {}  # changed values → the change
         self.included: set[Path] = set()
@@ -170,12 +164,12 @@ class Reading:
                 if inner.exists():
                     self._conf(inner)
                 else:
-                    self.said.append(f"{where}: {match[1]} is not in the folder, and is left out")
+                    self.notes.append(f"{where}: {match[1]} is not in the folder, and is left out")
                 continue
             kind = self._kind(line)
             self.enter(kind, where, re.findall(r'([\w\[\]]+)\s*\+?=\s*("[^"]*"|\S*)', line))
             if "=" not in line:
-                self.said.append(f"{where}: {line!r} is no setting, and is left out")
+                self.notes.append(f"{where}: {line!r} is no setting, and is left out")
 
     def _kind(self, line: str) -> str:
         low = line.lower()
@@ -202,11 +196,11 @@ class Reading:
             for number, line in enumerate(lines[1:], 2):
                 where, fields = f"{file.name}, line {number}", line.split("|")
                 if len(fields) != len(columns):
-                    self.said.append(f"{where}: {len(fields)} fields under {len(columns)} columns")
+                    self.notes.append(f"{where}: {len(fields)} fields under {len(columns)} columns")
                 else:
                     self.enter(table, where, list(zip(columns, fields)), True)
         elif first and not first.startswith("No reservations"):
-            self.said.append(f"{file.name} is not what scontrol or sacctmgr prints: left out")
+            self.notes.append(f"{file.name} is not what scontrol or sacctmgr prints: left out")
 
     def enter(
         self, kind: str, where: str, pairs: Iterable[tuple[str, str]], printed: bool = False
@@ -252,14 +246,11 @@ class Reading:
         old, new = parts.get(item[0], "") if item else before, given.strip('"')
         if how != "=":
             try:
-                number = (
-                    float(old) * float(given)
-                    if how == "*="
-                    else float(old) + (float(given) if how == "+=" else -float(given))
-                )
+                number, by = float(old), float(given)
             except ValueError:
                 raise ScenarioError(f"change {change}: {old!r} is no number; write =") from None
-            new = f"{number:.12g}"
+            changed = {"*=": number * by, "+=": number + by}.get(how, number - by)
+            new = f"{changed:.12g}"
         if item:
             parts[item[0]] = new
             new = ",".join(f"{n}={value}" if value else n for n, value in parts.items())
@@ -274,12 +265,11 @@ class Reading:
 
     def lines(self) -> list[str]:
         """What is not modelled, unknown, at fault or contradictory, with where it stands."""
-        told = [
-            f"{what}, {'; '.join(places[:SHOWN])}"
-            + f" and {len(places) - SHOWN} more" * (len(places) > SHOWN)
-            for what, places in self.left_out.items()
-        ]
-        return sorted(told) + self.said
+        found = []
+        for what, places in self.left_out.items():
+            more = f" and {len(places) - SHOWN} more" * (len(places) > SHOWN)
+            found.append(f"{what}, {'; '.join(places[:SHOWN])}{more}")
+        return sorted(found) + self.notes
 
     def value(self, row: Row, name: str, read: Callable[[str], T], default: T) -> T:
         """A setting of an entry; the default where there is none, or where it makes no sense."""
@@ -292,21 +282,20 @@ class Reading:
             where = row.places.get(name, row.where)
             if text in self.asked:
                 raise ScenarioError(f"change {self.asked[text]}: {text} makes no sense") from None
-            self.said.append(f"{where}: {name}={text} makes no sense; {default!r} is taken")
+            self.notes.append(f"{where}: {name}={text} makes no sense; {default!r} is taken")
             return default
 
     def config(self) -> Row:
         """All settings of the whole cluster; what is printed counts before slurm.conf."""
         merged = Row("config", "slurm.conf")
         for row in self.rows:
-            if row.kind == "config":
-                for name, value in row.values.items():
-                    before = merged.values.get(name, "")
-                    same = before.lower().replace(" ", "") == value.lower().replace(" ", "")
-                    modelled = name in settings()["config"]["modelled"]
-                    if before and modelled and not same and not row.where.startswith("slurm.conf"):
-                        self.said.append(f"{row.where}: {name}={value} is taken, not {before}")
-                    merged.values[name], merged.places[name] = value, row.where
+            for name, value in row.values.items() if row.kind == "config" else ():
+                before = merged.values.get(name, "")
+                same = before.lower().replace(" ", "") == value.lower().replace(" ", "")
+                modelled = name in settings()["config"]["modelled"]
+                if before and modelled and not same and not row.where.startswith("slurm.conf"):
+                    self.notes.append(f"{row.where}: {name}={value} is taken, not {before}")
+                merged.values[name], merged.places[name] = value, row.where
         return merged
 
     def entries(self, kind: str, name: str) -> dict[str, Row]:
@@ -323,7 +312,7 @@ class Reading:
             try:
                 names = expand_nodes(given) if kind == "node" else given.split(",")
             except ValueError as error:
-                self.said.append(f"{row.where}: {error}; left out")
+                self.notes.append(f"{row.where}: {error}; left out")
                 continue
             for each in names:
                 before = found[each].values if each in found else default
@@ -361,69 +350,59 @@ def read_slurm(
     that are not given out; ``scheduler``, who decides as Slurm does; ``notes``; and ``edits``, the
     lines that ``changes`` change, which are paths in Slurm's own words, how, and what.
 
-    Raises
-    ------
-    ScenarioError
-        Where the folder names no partition and no node, or holds what nobody can read.
+    Raises ScenarioError where the folder names no partition and no node, or cannot be read.
     """
     r = Reading(Path(folder))
     edits = [line for change in changes for line in r.change(*change)]
     config = r.config()
     nodes = _nodes(r)
     partitions = r.entries("partition", "PartitionName")
-    rules: dict[str, Any] = {
-        "pool": [_pool(r, row, nodes) for row in partitions.values()],
-        "qos": [],
-        "cap": [],
-    }
+    pools = [_pool(r, row, nodes) for row in partitions.values()]
     several = config.values.get("PriorityType", "").endswith("multifactor")
-    rules["preemption"] = _preemption(r, config)
-    if several:
-        rules["priority"] = _priority(r, config)
+    preemption = _preemption(r, config)
+    priority = {"priority": _priority(r, config)} if several else {}
     qos = r.entries("qos", "Name")
+    of_qos, caps = list[dict[str, Any]](), list[dict[str, Any]]()
     for name, row in qos.items():
-        rules["qos"].append(
-            {
-                "name": name,
-                "priority": r.value(row, "Priority", float, 0.0),
-                "usage_factor": r.value(row, "UsageFactor", float, 1.0),
-                "most_time": r.value(row, "MaxWall", seconds, np.inf),
-                "preempts": tuple(n for n in row.values.get("Preempt", "").split(",") if n),
-                "preempted": r.value(row, "PreemptMode", way, ""),
-                "exempt": r.value(row, "PreemptExemptTime", seconds, None),
-            }
-        )
-        rules["cap"] += _caps_of_qos(r, row, {"qos": name})
+        of_qos.append(_qos(r, row))
+        caps += _caps_of_qos(r, row, {"qos": name})
     for row in partitions.values():
         own = row.values.get("QoS", "")
         if own in qos:
-            rules["cap"] += _caps_of_qos(r, qos[own], {"pool": row.values["PartitionName"]})
+            caps += _caps_of_qos(r, qos[own], {"pool": row.values["PartitionName"]})
         elif own:
-            r.said.append(f"{row.where}: QoS={own} is not among the QOS printed: left out")
-    rules["account"] = _accounts(r, rules["cap"], config.values.get("ClusterName", ""))
-    for of, amount in r.value(config, "Licenses", _licences, _none()).items():
-        rules["cap"].append({"scope": "all", "of": of, "most": amount})
-    kinds = {*nodes.devices, "nodes", "jobs"} if nodes else None
+            r.notes.append(f"{row.where}: QoS={own} is not among the QOS printed: left out")
+    accounts = _accounts(r, caps, config.values.get("ClusterName", ""))
+    for of, amount in r.value(config, "Licenses", _licences, NO_AMOUNTS).items():
+        caps.append({"scope": "all", "of": of, "most": amount})
     memory = "MEMORY" in config.values.get("SelectTypeParameters", "").upper()
     ignored = () if memory else ("mem",)
-    kept = []
-    for cap in rules["cap"]:
-        licence = cap["of"].startswith("license/")
-        if kinds is None or licence or cap["of"] in kinds - {*ignored}:
-            kept.append(cap)
-        else:
-            r.said.append(f"a cap of {cap['of']} is left out: the nodes give out none")
-    rules["cap"] = kept
-    tiers = {pool["tier"] for pool in rules["pool"]}
-    order = "multifactor" if several or len(tiers) > 1 else "fcfs"
+    given = {*nodes.devices, "nodes", "jobs"} - {*ignored} if nodes else {cap["of"] for cap in caps}
+    lost = [c for c in caps if c["of"] not in given and not c["of"].startswith("license/")]
+    r.notes += [f"a cap of {cap['of']} is left out: the nodes give out none" for cap in lost]
+    caps = [cap for cap in caps if cap not in lost]
+    order = "multifactor" if several or len({pool["tier"] for pool in pools}) > 1 else "fcfs"
+    rules = {"pool": pools, "qos": of_qos, "cap": caps, "preemption": preemption}
     scheduler = _scheduler(r, config, order)
     return {
-        "rules": rules,
+        "rules": {**rules, **priority, "account": accounts},
         "nodes": nodes,
         "ignored": ignored,
         "scheduler": scheduler,
         "notes": tuple(r.lines()),
         "edits": tuple(edits),
+    }
+
+
+def _qos(r: Reading, row: Row) -> dict[str, Any]:
+    return {
+        "name": row.values["Name"],
+        "priority": r.value(row, "Priority", float, 0.0),
+        "usage_factor": r.value(row, "UsageFactor", float, 1.0),
+        "most_time": r.value(row, "MaxWall", seconds, np.inf),
+        "preempts": tuple(n for n in row.values.get("Preempt", "").split(",") if n),
+        "preempted": r.value(row, "PreemptMode", way, ""),
+        "exempt": r.value(row, "PreemptExemptTime", seconds, None),
     }
 
 
@@ -437,14 +416,16 @@ def _nodes(r: Reading) -> Nodes | None:
         for part in ("Boards", "SocketsPerBoard", "Sockets", "CoresPerSocket", "ThreadsPerCore"):
             if part != "Boards" or "SocketsPerBoard" in row.values:
                 cores *= r.value(row, part, float, 1.0)
-        kinds = r.value(row, "Gres", gpus, _none())
+        kinds = r.value(row, "Gres", gpus, NO_AMOUNTS)
         has = {
             "cpu": number["CPUTot"] or number["CPUs"] or cores,
             "mem": number["RealMemory"] / 1024,
         }
         model = next(iter(kinds), "")
         if len(kinds) > 1:
-            r.said.append(f"{row.where}: node {name} has GPUs of several models, played as {model}")
+            r.notes.append(
+                f"{row.where}: node {name} has GPUs of several models, played as {model}"
+            )
         if kinds:
             has["gpu"] = float(sum(kinds.values()))
         weight = r.value(row, "Weight", int, 1)
@@ -472,11 +453,11 @@ def _pool(r: Reading, row: Row, nodes: Nodes | None) -> dict[str, Any]:
         "fewest_nodes": r.value(row, "MinNodes", most, 0),
         "tier": r.value(row, "PriorityTier", int, 1),
         "priority": r.value(row, "PriorityJobFactor", float, 1.0),
-        "billing": r.value(row, "TRESBillingWeights", weights, _none()),
+        "billing": r.value(row, "TRESBillingWeights", weights, NO_AMOUNTS),
         "preempted": r.value(row, "PreemptMode", way, ""),
     }
     if 0 < pool["most_nodes"] < pool["fewest_nodes"]:
-        r.said.append(
+        r.notes.append(
             f"{row.where}: partition {name} has MinNodes={pool['fewest_nodes']} above "
             f"MaxNodes={pool['most_nodes']}: no job may run there"
         )
@@ -487,17 +468,12 @@ def _priority(r: Reading, row: Row) -> dict[str, Any]:
     flags = row.values.get("PriorityFlags", "").upper().split(",")
     for flag in flags:
         if flag not in ("", "FAIR_TREE", "NO_FAIR_TREE"):
-            r.said.append(f"not modelled: PriorityFlags={flag} (it is left out), {row.where}")
-    names = {
-        "age": "Age",
-        "fair_share": "FairShare",
-        "job_size": "JobSize",
-        "pool": "Partition",
-        "qos": "QOS",
-    }
+            r.notes.append(f"not modelled: PriorityFlags={flag} (it is left out), {row.where}")
+    names = {"age": "Age", "fair_share": "FairShare", "job_size": "JobSize"}
+    names |= {"pool": "Partition", "qos": "QOS"}
     return {
         **{name: r.value(row, f"PriorityWeight{n}", float, 0.0) for name, n in names.items()},
-        "tres": r.value(row, "PriorityWeightTRES", weights, _none()),
+        "tres": r.value(row, "PriorityWeightTRES", weights, NO_AMOUNTS),
         "max_age": r.value(row, "PriorityMaxAge", seconds, 604_800.0),
         "half_life": r.value(row, "PriorityDecayHalfLife", seconds, 604_800.0) or np.inf,
         "period": r.value(row, "PriorityCalcPeriod", seconds, 300.0),
@@ -523,16 +499,16 @@ def _preemption(r: Reading, row: Row) -> dict[str, Any]:
     by = {"preempt/qos": "qos", "preempt/partition_prio": "tier"}.get(kind, "")
     if not by:
         if kind != "preempt/none":
-            r.said.append(f"{row.where}: PreemptType={kind} is not known: nobody is preempted")
+            r.notes.append(f"{row.where}: PreemptType={kind} is not known: nobody is preempted")
         return {}
     if "GANG" in row.values.get("PreemptMode", "").upper():
-        r.said.append("jobs of one tier do not take turns (PreemptMode=GANG): only tiers count")
+        r.notes.append("jobs of one tier do not take turns (PreemptMode=GANG): only tiers count")
     given = [*row.values.get("PreemptParameters", "").split(",")]
     given += row.values.get("SchedulerParameters", "").replace("preempt_", "").split(",")
     known = dict(part.partition("=")[::2] for part in given)
     for name in {*row.values.get("PreemptParameters", "").split(",")} - {""}:
         if name.partition("=")[0] not in ("youngest_first", "strict_order", "reorder_count"):
-            r.said.append(f"not modelled: PreemptParameters={name}, {row.where}")
+            r.notes.append(f"not modelled: PreemptParameters={name}, {row.where}")
     exempt = r.value(row, "PreemptExemptTime", seconds, 0.0)
     return {
         "by": by,
@@ -546,6 +522,7 @@ def _preemption(r: Reading, row: Row) -> dict[str, Any]:
 
 
 def _caps_of_qos(r: Reading, row: Row, of: dict[str, str]) -> list[dict[str, Any]]:
+    """Caps of a QOS, on the jobs of it, or of a partition that it is set for."""
     scopes = {"GrpTRES": "all", "MaxTRES": "job", "MaxTRESPU": "user", "MaxTRESPA": "account"}
     jobs = {"GrpJobs": "all", "MaxJobsPU": "user", "MaxJobsPA": "account"}
     return [{"scope": scope, **cap, **of} for scope, cap in _limits(r, row, scopes, jobs)]
@@ -557,7 +534,7 @@ def _limits(
     """Limits of an entry: whose, of what, and how much."""
     found = []
     for name, scope in scopes.items():
-        for of, amount in r.value(row, name, amounts, _none()).items():
+        for of, amount in r.value(row, name, amounts, NO_AMOUNTS).items():
             found.append((scope, {"of": of, "most": amount}))
     for name, scope in jobs.items():
         if (amount := r.value(row, name, float, -1.0)) >= 0:
@@ -572,13 +549,15 @@ def _accounts(r: Reading, caps: list[dict[str, Any]], cluster: str) -> list[dict
     if any(row.values["Cluster"] == cluster for row in rows):
         rows = [row for row in rows if row.values["Cluster"] == cluster]
     if rows and "ParentName" not in rows[0].values:
-        r.said.append(f"{rows[0].where}: no ParentName is printed: every account is below the root")
+        r.notes.append(
+            f"{rows[0].where}: no ParentName is printed: every account is below the root"
+        )
     of_user = [row for row in rows if row.values.get("User")]
     own: dict[str, dict[str, str]] = {}
     for row in rows:
         name, shares = row.values.get("Account", ""), row.values.get("Share", "1")
         if shares == "parent":
-            r.said.append(f"{row.where}: not modelled: Share=parent (1 is taken)")
+            r.notes.append(f"{row.where}: not modelled: Share=parent (1 is taken)")
             row.values["Share"] = "1"
         if row.values.get("User") or (name == "root" and not row.values.get("ParentName")):
             continue
@@ -599,7 +578,7 @@ def _accounts(r: Reading, caps: list[dict[str, Any]], cluster: str) -> list[dict
             ]
             if row.values.get("MaxTRES", "") not in ("", own.get(name, {}).get("MaxTRES")):
                 of = f"MaxTRES={row.values['MaxTRES']} of user {user} alone"
-                r.said.append(f"{row.where}: not modelled: {of} (that of his account counts)")
+                r.notes.append(f"{row.where}: not modelled: {of} (that of his account counts)")
             continue
         caps += [
             {"scope": s, **c, **within}
@@ -626,16 +605,15 @@ def _scheduler(r: Reading, row: Row, order: str) -> str:
     where = row.places.get("SchedulerParameters", row.where)
     asked = r.enter("SchedulerParameters", where, [(name, value) for name, _, value in parts])
     if kind not in ("sched/backfill", "sched/builtin"):
-        r.said.append(f"{row.where}: SchedulerType={kind} is not known: sched/backfill is taken")
-    names = {
-        "interval": ("bf_interval", 30),
-        "resolution": ("bf_resolution", 60),
-        "window": ("bf_window", 1440),
-        "tested": ("bf_max_job_test", 500),
-        "depth": ("default_queue_depth", 100),
-    }
+        r.notes.append(f"{row.where}: SchedulerType={kind} is not known: sched/backfill is taken")
     given: dict[str, Any] = {"order": order}
-    for name, (setting, value) in names.items():
+    for name, setting, value in (
+        ("interval", "bf_interval", 30),
+        ("resolution", "bf_resolution", 60),
+        ("window", "bf_window", 1440),
+        ("tested", "bf_max_job_test", 500),
+        ("depth", "default_queue_depth", 100),
+    ):
         given[name] = r.value(asked, setting, int, value)
     given["window"] *= 60
     given["tested"] *= kind != "sched/builtin"

@@ -141,9 +141,8 @@ def standing_of(t: Any) -> Standing:
     cpu = devices.index("cpu") if "cpu" in devices else 0
     amount = t.demand[jobs.shape] * jobs.tasks[:, None] / 1000.0  # [J, K]
     pools = {pool.name: pool for pool in tenancy.pools}
-    of_pool = [pools.get(name) for name in jobs.pools]
     qos = {each.name: each for each in tenancy.qos}
-    of_qos = [qos.get(name) for name in jobs.qoses]
+    of_pool, of_qos = [pools.get(n) for n in jobs.pools], [qos.get(n) for n in jobs.qoses]
     tiers = sorted({1, *(pool.tier for pool in tenancy.pools)})
     tier = np.array([tiers.index(pool.tier if pool else 1) for pool in of_pool], dtype=np.int64)
     share = amount[:, cpu] / max(nodes.capacity[:, cpu].sum() / 1000.0, 1.0)

@@ -1,8 +1,8 @@
 """Where true rates come from: a drawn world, and measured tables.
 
 :func:`world_of` makes a :class:`World` from its name: ``unlike``, ``like``, ``drifting``,
-``measured:FILE``, ``recorded:FOLDER``, with arguments after a colon or a comma. Two schedulers
-under one seed meet the same world.
+``measured:FILE``, with arguments after a colon or a comma. Two schedulers under one seed meet the
+same world.
 
 The drawn world: node n of generation g runs job j of type l at
 
@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,10 +26,8 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.registry import parse
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
-from gangwise.traces.formats.measured_speeds import GavelThroughputs, MiniBatchTime
+from gangwise.traces.formats.measured_speeds import GavelThroughputs
 from gangwise.traces.formats.measured_speeds import Job as GavelJob
-
-MOST_CHANGES = 5_000_000  # changes of nodes' rates in one run, at most
 
 
 class Drawn(NamedTuple):
@@ -38,21 +36,6 @@ class Drawn(NamedTuple):
     conditions: Conditions  # what is hidden
     generation: Ints  # [N]
     stragglers: Bools  # [N] who straggles at time 0
-
-
-class World(Protocol):
-    @property
-    def digests(self) -> Mapping[str, str]:
-        """SHA-256 of the files that it reads."""
-
-    def describe(self) -> str:
-        """What is drawn or assumed, in one line."""
-
-    def capacity(self, nodes: int, devices: int) -> float:
-        """Work per second of all devices as their labels say."""
-
-    def draw(self, jobs: Jobs, nodes: int, devices: Mapping[str, float], seed: int) -> Drawn:
-        """Nodes n0, n1, … with ``devices`` each, limits and hidden rates for ``jobs``."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +87,8 @@ class DrawnWorld:
     def digests(self) -> Mapping[str, str]:
         return {}  # it reads no file
 
-    @classmethod
-    def alike(cls) -> DrawnWorld:
-        """One generation: what differs is stragglers and residuals."""
-        return cls(speeds=(1.0,), shares=(1.0,))
-
     def describe(self) -> str:
+        """What is drawn and assumed, in one line."""
         s = "s" if len(self.speeds) > 1 else ""
         moving = "" if math.isinf(self.spell) else f", each for {self.spell / 3600:g} h on average"
         return (
@@ -121,25 +100,24 @@ class DrawnWorld:
         )
 
     def capacity(self, nodes: int, devices: int) -> float:
+        """Work per second of all devices, as the labels of their nodes say."""
         return float(devices * np.asarray(self.speeds)[_generations(self.shares, nodes)].sum())
 
     def draw(self, jobs: Jobs, nodes: int, devices: Mapping[str, float], seed: int) -> Drawn:
+        """Nodes n0, n1, … with ``devices`` each; limits and hidden rates for ``jobs``."""
         rng = np.random.default_rng([seed, 17])
         generation = rng.permutation(_generations(self.shares, nodes))
         made = Nodes.of(
             Node(f"n{n}", devices, {"generation": f"g{g}"}, float(self.speeds[g]))
             for n, g in enumerate(generation.tolist())
         )
-        drawn = self._hide(jobs, made, generation, seed, rng)
+        drawn = self.hide(jobs, made, generation, seed, rng)
         return drawn._replace(jobs=_limited(jobs, self.limits, rng))
 
-    def hide(self, jobs: Jobs, nodes: Nodes, generation: Ints, seed: int) -> Drawn:
+    def hide(self, jobs: Jobs, nodes: Nodes, generation: Ints, seed: int, rng: Any = None) -> Drawn:
         """Hidden rates for jobs and nodes that are there; their declared rates are the speeds."""
-        return self._hide(jobs, nodes, generation, seed, np.random.default_rng([seed, 17]))
-
-    def _hide(
-        self, jobs: Jobs, nodes: Nodes, generation: Ints, seed: int, rng: np.random.Generator
-    ) -> Drawn:
+        rng = rng or np.random.default_rng([seed, 17])
+        # Everything is always drawn, in this order: a seed must go on meaning the same world.
         L, N = len(jobs.types), len(nodes)
         a = rng.normal(0.0, self.affinity, (L, len(self.speeds)))
         e = rng.normal(0.0, self.residual, (L, N))
@@ -188,15 +166,12 @@ class MeasuredWorld:
         As of :class:`~gangwise.traces.formats.measured_speeds.GavelThroughputs`.
     shares : sequence of float
         Of the nodes, by model, the oldest first.
-    unconsolidated : bool
-        Take measurements of workers spread over servers.
     limits : (float, float)
         Requested limit ÷ run time, uniform between these.
     """
 
     file: str
     shares: Sequence[float] = (0.25, 0.35, 0.4)
-    unconsolidated: bool = False
     limits: tuple[float, float] = (1.0, 5.0)
 
     def __post_init__(self) -> None:
@@ -206,7 +181,7 @@ class MeasuredWorld:
 
     @cached_property
     def table(self) -> GavelThroughputs:
-        return GavelThroughputs(Path(self.file), self.unconsolidated)
+        return GavelThroughputs(Path(self.file))
 
     @cached_property
     def measured(self) -> dict[int, list[GavelJob]]:
@@ -266,100 +241,15 @@ class MeasuredWorld:
         return Drawn(limited, made, conditions, model, np.zeros(nodes, dtype=bool))
 
 
-@dataclass(frozen=True)
-class RecordedWorld:
-    """Like nodes whose rates go as recorded iteration times went, in their order.
-
-    Node n follows a worker of one training job of Alibaba's record, so that workers that slowed
-    down together still do; which worker, and where in the record the run begins, is drawn.
-
-    Parameters
-    ----------
-    folder : path
-        As of :class:`~gangwise.traces.formats.measured_speeds.MiniBatchTime`.
-    job : str
-        ``job-1`` …; by default the one with the longest record.
-    seconds : float
-        How long a rate holds.
-    iterations : int
-        Recorded iterations that it is the mean of.
-    limits : (float, float)
-        Requested limit ÷ run time, uniform between these.
-    """
-
-    folder: str
-    job: str = ""
-    seconds: float = 600.0
-    iterations: int = 10
-    limits: tuple[float, float] = (1.0, 5.0)
-
-    def __post_init__(self) -> None:
-        if not (self.seconds > 0 and self.iterations >= 1):
-            raise ScenarioError("seconds must be positive, iterations at least 1")
-        _check_limits(self.limits)
-
-    @cached_property
-    def record(self) -> MiniBatchTime:
-        return MiniBatchTime(Path(self.folder))
-
-    @cached_property
-    def _job(self) -> str:
-        length: dict[str, int] = {}
-        for worker in self.record.workers:
-            length[worker.job] = min(length.get(worker.job, worker.speed.size), worker.speed.size)
-        if self.job and self.job not in length:
-            raise UnknownName("training job", self.job, list(length))
-        return self.job or max(length, key=lambda name: length[name])
-
-    @property
-    def digests(self) -> Mapping[str, str]:
-        return self.record.digests
-
-    def describe(self) -> str:
-        speeds = [w.speed for w in self.record.workers if w.job == self._job]
-        length = min(speed.size for speed in speeds)
-        return (
-            f"recorded rates: nodes go as the {len(speeds)} workers of {self._job} did, together "
-            f"and in their order, {length:,} recorded iterations and then again; assumed: "
-            f"{self.iterations} iterations last {self.seconds:g} s (the record has no unit), who "
-            "follows whom and where it begins (drawn), limits "
-            f"of {_range(self.limits)} times the work (drawn)"
-        )
-
-    def capacity(self, nodes: int, devices: int) -> float:
-        return float(nodes * devices)  # the mean rate is 1
-
-    def draw(self, jobs: Jobs, nodes: int, devices: Mapping[str, float], seed: int) -> Drawn:
-        rng = np.random.default_rng([seed, 17])
-        workers = rng.permutation(nodes)
-        begin = int(rng.integers(1 << 30))
-        longest = float(jobs.run.max(initial=0.0))
-        horizon = float(jobs.submit.max(initial=0.0)) * 1.5 + 3 * longest
-        if horizon / self.seconds * nodes > MOST_CHANGES:
-            least = math.ceil(horizon * nodes / MOST_CHANGES)
-            raise ScenarioError(
-                f"rates of {nodes} nodes that change every {self.seconds:g} s for "
-                f"{horizon / 86400:.0f} days are too many; set seconds to {least} or more"
-            )
-        factors = measured_factors(
-            self.record, self._job, nodes, self.seconds, horizon, self.iterations, begin
-        )
-        made = Nodes.alike(nodes, devices)
-        limited = _limited(jobs, self.limits, rng)
-        conditions = Conditions(factors=[(t, int(workers[n]), f) for t, n, f in factors])
-        none = np.zeros(nodes, dtype=np.int64)
-        return Drawn(limited, made, conditions, none, none > 0)
-
-
-WORLDS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
+World = DrawnWorld | MeasuredWorld
+WORLDS: Mapping[str, tuple[type[World], Mapping[str, Any]]] = {
     "unlike": (DrawnWorld, {}),
     "like": (DrawnWorld, {"speeds": (1.0,), "shares": (1.0,)}),
     "drifting": (DrawnWorld, {"spell": 43200.0}),
     "measured": (MeasuredWorld, {}),
-    "recorded": (RecordedWorld, {}),
 }
 """Worlds by name: three generations; like nodes of which some straggle; stragglers that change;
-measured GPU models; recorded times of iterations."""
+measured GPU models."""
 
 
 def world_of(name: str) -> World:
@@ -385,22 +275,19 @@ def world_of(name: str) -> World:
         raise UnknownName("world", word, list(WORLDS))
     make, preset = WORLDS[word]
     given: dict[str, Any] = dict(preset)
-    if make is not DrawnWorld:
-        field = "file" if make is MeasuredWorld else "folder"
-        path, _, rest = rest.partition(",")
-        if not path or "=" in path:
-            raise ScenarioError(f"world {word}: name its {field}, as in {word}:PATH")
-        given[field] = path
+    if make is MeasuredWorld:
+        given["file"], _, rest = rest.partition(",")
+        if not given["file"] or "=" in given["file"]:
+            raise ScenarioError(f"world {word}: name its file, as in {word}:PATH")
     accepted = list(make.__dataclass_fields__)
     for key, value in parse(f"{word}:{rest}")[1].items():
         if key not in accepted:
             raise UnknownName(f"argument of world {word!r}", key, accepted)
         given[key] = value
     try:
-        world: World = make(**given)
+        return make(**given)
     except TypeError as error:
         raise ScenarioError(f"world {word!r} with {given}: {error}") from error
-    return world
 
 
 def _row(values: Sequence[float] | Floats) -> str:
@@ -432,11 +319,7 @@ def _generations(shares: Sequence[float], nodes: int) -> Ints:
 def rescaled(jobs: Jobs, load: float, capacity: float) -> Jobs:
     """Submissions stretched so that all work takes ``load`` of a capacity while they come.
 
-    Parameters
-    ----------
-    capacity : float
-        Devices × rate, as :meth:`DrawnWorld.capacity` gives it. Devices are those of the first
-        device type.
+    ``capacity`` is devices of the first device type × rate, as :meth:`DrawnWorld.capacity` has it.
     """
     if not load > 0 or not capacity > 0 or len(jobs) < 2:
         raise ScenarioError("load and capacity must be positive, and two jobs or more")
@@ -456,53 +339,9 @@ def stretched(jobs: Jobs, span: float) -> Jobs:
 def throughput_rates(
     table: GavelThroughputs, jobs: Sequence[GavelJob], models: Sequence[str]
 ) -> Floats:
-    """Rates [L, N] of measured jobs on nodes of GPU ``models``: 1 on each job's fastest model.
-
-    Raises
-    ------
-    ScenarioError
-        For a job that does not run on a model that some node has.
-    """
+    """Rates [L, N] of jobs measured on all models, on nodes of ``models``: 1 on the fastest."""
     rates = np.empty((len(jobs), len(models)))
     for l, job in enumerate(jobs):
-        known = {m: table.throughput[m, job] for m in table.models if (m, job) in table.throughput}
-        missing = sorted(set(models) - set(known))
-        if missing:
-            raise ScenarioError(f"{job.name} on {job.gpus} GPUs was not measured on {missing[0]}")
+        known = {m: table.throughput[m, job] for m in table.models}
         rates[l] = [known[m] / max(known.values()) for m in models]
     return rates
-
-
-def measured_factors(
-    trace: MiniBatchTime,
-    job: str,
-    nodes: int,
-    seconds: float,
-    horizon: float,
-    iterations: int = 0,
-    begin: int = 0,
-) -> list[tuple[float, int, float]]:
-    """Factors on nodes' rates that replay measured iteration times in their recorded order.
-
-    Node n goes as worker n mod W of the training job did: 1 is the mean speed of all workers, and
-    all start at the same recorded iteration, so that workers that slowed down together still do.
-    A speed holds for ``seconds`` and is the mean over ``iterations``, by default as many as last
-    that long where a mean iteration takes a second. The record is entered at its step ``begin``
-    and starts anew when it ends.
-    """
-    speeds = [worker.speed for worker in trace.workers if worker.job == job]
-    if not speeds:
-        known = ", ".join(sorted(trace.tables))
-        raise ScenarioError(f"there is no training job {job!r}; known are {known}")
-    block = iterations or max(int(seconds), 1)
-    length = min(speed.size for speed in speeds) // block
-    if length == 0:
-        raise ScenarioError(f"{job} has fewer iterations than {block}; take fewer")
-    table = np.stack([s[: length * block].reshape(length, block).mean(axis=1) for s in speeds])
-    table /= table.mean()
-    steps = math.ceil(horizon / seconds)
-    return [
-        (step * seconds, n, float(table[n % len(speeds), (begin + step) % length]))
-        for step in range(steps)
-        for n in range(nodes)
-    ]
