@@ -186,29 +186,6 @@ def tasks_of(
     return row, machine
 
 
-def count_migrations(before: Ints, now: Ints, rows: int) -> tuple[float, float, float]:
-    """Migrations between two slots; ``before`` and ``now`` [M] name each machine's job, −1 none.
-
-    The paper does not say what a migration is. Three counts: ``displaced``, tasks that a job still
-    active lost on a machine; ``swaps``, those whose place another task took; ``net``, Σ_j min(lost,
-    gained), the tasks that must have moved whatever one calls them. Jobs that left are −1 in
-    ``before``; the table has so many ``rows``.
-
-    Examples
-    --------
-    >>> count_migrations(np.array([0, -1, 1]), np.array([1, 0, -1]), rows=2)
-    (2.0, 1.0, 2.0)
-    """
-    changed = np.flatnonzero(before != now)
-    lost, gained = before[changed], now[changed]
-    lost, gained = lost[lost >= 0], gained[gained >= 0]
-    swaps = (
-        lost.size + gained.size - changed.size
-    )  # a machine that changed was lost, gained or both
-    net = np.minimum(np.bincount(lost, minlength=rows), np.bincount(gained, minlength=rows)).sum()
-    return float(lost.size), float(swaps), float(net)
-
-
 COLUMNS = ("arrival", "deadline", "budget", "cost", "work", "utility")
 """Of the results of a run, one entry per job."""
 
@@ -280,6 +257,7 @@ class ApproximationEnvironment:
         self._before = np.full(self.problem.M, -1, np.int64)  # the table row that each machine ran
         self._observation, self._out = None, np.zeros(2)
         self._limit = self._worked = np.zeros(0)
+        self._moved = np.zeros((2, 0), np.int64)
         self._pace = 0.0
 
     def _turnover(self, slot: int, new: Sequence[Job]) -> tuple[Ints, Ints]:
@@ -296,6 +274,7 @@ class ApproximationEnvironment:
             rows.refresh()
             self._pace = float((rows.budget[rows.active] / rows.life[rows.active]).sum())
             self._worked = np.zeros(len(rows.jobs))  # the table may have grown
+            self._moved = np.zeros((2, len(rows.jobs)), np.int64)
             self._limit = rows.budget * (1.0 + SLACK)
             if not self.problem.enforce:
                 self._limit = np.full(len(rows.jobs), np.inf)
@@ -337,7 +316,7 @@ class ApproximationEnvironment:
             float(active.size),
             float(feedback.machines.size),
             float(refused),
-            *count_migrations(self._before, now, len(rows.jobs)),
+            *map(float, kernels.count_migrations(self._before, now, *self._moved)),
             cost - self._pace,
             self._over() - over,
         )

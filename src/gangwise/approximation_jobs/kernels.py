@@ -362,6 +362,37 @@ def utility_gains(
         worked[j] = 0.0
 
 
+@kernel
+def count_migrations(before: Ints, now: Ints, lost: Ints, gained: Ints) -> tuple[int, int, int]:
+    """Migrations between two slots: displaced, swaps and net.
+
+    ``before`` and ``now`` [M] name each machine's table row, −1 none, as ``before`` has it for jobs
+    that left. The paper does not say what a migration is. Three counts: tasks that a job still
+    active lost on a machine; those of them whose place another task took; and Σ_j min(lost_j,
+    gained_j), the tasks that must have moved whatever one calls them. ``lost`` and ``gained``
+    [rows] are work space, all zeros before and after.
+    """
+    displaced, swaps, net = 0, 0, 0
+    for i in range(now.size):
+        b, n = before[i], now[i]
+        if b != n and b >= 0:
+            displaced += 1
+            lost[b] += 1
+            if n >= 0:
+                swaps += 1
+        if b != n and n >= 0:
+            gained[n] += 1
+    # Each row that gained counts at the first machine that has it; the others find zeros.
+    for i in range(now.size):
+        if now[i] >= 0:
+            net += min(lost[now[i]], gained[now[i]])
+            lost[now[i]], gained[now[i]] = 0, 0
+    for i in range(now.size):
+        if before[i] >= 0:
+            lost[before[i]] = 0
+    return displaced, swaps, net
+
+
 # Periods up and down, OPM §VI
 
 

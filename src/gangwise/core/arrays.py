@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -78,11 +77,13 @@ def check_numbers(interval: str, **numbers: Any) -> None:
     for name, given in numbers.items():
         several = np.ravel(given).tolist() if isinstance(given, np.ndarray) else given
         values = several if isinstance(several, list | tuple) else [several]
-        above = all(low <= v if interval[0] == "[" else low < v for v in values)
-        below = all(v <= high if interval[-1] == "]" else v < high for v in values)
-        if not (above and below and all(a <= b for a, b in pairwise(values))):
-            rising = " and rise" if len(values) > 1 else ""
-            raise ScenarioError(f"{name} is {given}; it must lie in {interval}{rising}")
+        least = low
+        for v in values:
+            at_open_end = (v == low and interval[0] == "(") or (v == high and interval[-1] == ")")
+            if not least <= v <= high or at_open_end:  # NaN is in no interval
+                rising = " and rise" if len(values) > 1 else ""
+                raise ScenarioError(f"{name} is {given}; it must lie in {interval}{rising}")
+            least = v
 
 
 def check_names(names: tuple[str, ...], count: int, kind: str) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from gangwise.core.cluster import Channels
 from gangwise.core.contracts import Comparator, InstanceBase, Outcome, Timing
 from gangwise.core.errors import ScenarioError
 from gangwise.core.feedback import Delivery, Mailbox
+from gangwise.core.jit import kernel
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import (
     BLOCK,
@@ -83,6 +84,40 @@ class ChannelProblem(Protocol):
     def name(self, e: int) -> str: ...
 
 
+FINE, NO_SUCH_CHANNEL, TWICE, NOT_PENDING, OUT_OF_RANGE = 0, 1, 2, 3, 4
+
+
+@kernel
+def match_feedback(channels: Ints, utilities: Floats, pending: Ints, seen: Ints) -> int:
+    """Feedback matching: strike a slot's feedback off. Returns 0, or 8 · place + what is wrong.
+
+    ``pending`` [E] counts uses of each channel whose feedback has not come, and stays as it is if
+    anything is wrong; ``seen`` [E] is work space, all zeros before and after.
+    """
+    verdict, done, place = FINE, 0, 0
+    for i in range(channels.size):
+        e, u = channels[i], utilities[i]
+        if e < 0 or e >= pending.size:
+            verdict = NO_SUCH_CHANNEL
+        elif seen[e] != 0:
+            verdict = TWICE
+        elif pending[e] <= 0:
+            verdict = NOT_PENDING
+        elif not (u >= 0.0 and u <= 1.0):  # catches NaN as well
+            verdict = OUT_OF_RANGE
+        if verdict != FINE:
+            place = i
+            break
+        seen[e] = 1
+        done += 1
+    # All or nothing: the counts change only where the whole feedback makes sense.
+    for i in range(done):
+        seen[channels[i]] = 0
+        if verdict == FINE:
+            pending[channels[i]] -= 1
+    return 8 * place + verdict
+
+
 class PendingFeedback:
     """Pending feedback: how many uses of each channel have not reported their utility yet.
 
@@ -91,7 +126,7 @@ class PendingFeedback:
 
     def __init__(self, problem: ChannelProblem):
         self._problem = problem
-        self._pending = np.zeros(problem.E, np.int64)
+        self._pending, self._seen = np.zeros(problem.E, np.int64), np.zeros(problem.E, np.int64)
         self.slot = -1
 
     def expect(self, slot: int, x: Bools) -> None:
@@ -110,7 +145,7 @@ class PendingFeedback:
         """
         channels = np.ascontiguousarray(feedback.channels, dtype=np.int64)
         utilities = np.ascontiguousarray(feedback.utilities, dtype=np.float64)
-        where, E = f"feedback of slot {feedback.slot}", self._problem.E
+        where = f"feedback of slot {feedback.slot}"
         if channels.ndim != 1 or channels.shape != utilities.shape:
             raise ScenarioError(
                 f"{where}: {channels.shape} channels and {utilities.shape} utilities; one utility "
@@ -118,29 +153,21 @@ class PendingFeedback:
             )
         if not 0 <= feedback.slot <= self.slot:
             raise ScenarioError(f"{where}: the last slot decided is {self.slot}")
-        if channels.size == 0:
-            return channels, utilities
-        # Minima and maxima answer in the usual case; only what is wrong is looked for at length.
-        if channels.min() < 0 or channels.max() >= E:
-            absent = channels[(channels < 0) | (channels >= E)][0]
-            raise ScenarioError(f"{where}: there is no channel {absent}; there are {E}")
-        uses = np.bincount(channels, minlength=E)
-        left = self._pending - uses
-        if uses.max() > 1:
-            raise ScenarioError(
-                f"{where}: {self._problem.name(int(uses.argmax()))} is reported twice"
-            )
-        if left.min() < 0:
-            name = self._problem.name(int(left.argmin()))
-            raise ScenarioError(f"{where}: {name} was not on, or was reported already")
-        if not (utilities.min() >= 0 and utilities.max() <= 1):  # true for NaN, too
-            i = int(np.argmin((utilities >= 0) & (utilities <= 1)))
-            raise ScenarioError(
-                f"{where}: {self._problem.name(int(channels[i]))} has utility {utilities[i]}; net "
-                "utilities are normalised into [0, 1]"
-            )
-        self._pending = left  # all or nothing: only where the whole feedback makes sense
+        found = match_feedback(channels, utilities, self._pending, self._seen)
+        if found != FINE:
+            raise ScenarioError(f"{where}: {self._wrong(channels, utilities, *divmod(found, 8))}")
         return channels, utilities
+
+    def _wrong(self, channels: Ints, utilities: Floats, place: int, verdict: int) -> str:
+        e = int(channels[place])
+        if verdict == NO_SUCH_CHANNEL:
+            return f"there is no channel {e}; there are {self._problem.E}"
+        name = self._problem.name(e)
+        if verdict == TWICE:
+            return f"{name} is reported twice"
+        if verdict == NOT_PENDING:
+            return f"{name} was not on, or was reported already"
+        return f"{name} has utility {utilities[place]}; net utilities are normalised into [0, 1]"
 
 
 @dataclass(frozen=True, eq=False)
