@@ -465,7 +465,7 @@ def _space(t: Tables, books: Books, above: Ints) -> dict[str, Any]:
     return {
         "tried": np.zeros(tried, dtype=kernels.PIECE),
         "cands": np.zeros(tried, dtype=kernels.CANDIDATE),
-        "heap": np.zeros(N, dtype=np.int64),
+        "heap": np.zeros(N, dtype=kernels.DUE),
         "memo": np.zeros(len(t.jobs.shapes), dtype=kernels.MEMO),
         "delays": np.zeros(kernels.DELAYS, dtype=kernels.DELAY),
         **{name: np.zeros(N) for name in ("mean", "sd", "spare", "worth")},

@@ -305,7 +305,7 @@ class State(NamedTuple):
     # what is tried
     tried: Rows  # PIECE
     cands: Rows  # CANDIDATE
-    heap: Ints
+    heap: Rows  # DUE [N]
     memo: Rows  # MEMO [S]
     delays: Rows  # DELAY [DELAYS], at places made of their keys
     mean: Floats  # [N] log rate of the job that is tried

@@ -5,8 +5,17 @@ from __future__ import annotations
 import math
 
 from gangwise.core.jit import inlined_kernel, inner_kernel
-from gangwise.jobs.fit_kernels import gather, occupy, place_best, place_fgd, place_first, tell_apart
+from gangwise.jobs.fit_kernels import (
+    gather,
+    occupy,
+    place_best,
+    place_fgd,
+    place_first,
+    place_tightest,
+    tell_apart,
+)
 from gangwise.jobs.kernels import (
+    BEST_FIT,
     BY_RATE,
     FAIR_SHARE,
     FGD,
@@ -262,6 +271,8 @@ def arrange(g: Given, x: State, b: Beliefs, room: Room, j: int) -> int:
     choice = g.rules.choice
     if choice == FGD:
         count = place_fgd(g.cluster, x, room, s, tasks)
+    elif choice == BEST_FIT:
+        count = place_tightest(g.cluster, x, room, s, tasks)
     else:
         count = gather(g.cluster, x, room, s, tasks, choice)
         if choice == FIRST_FIT:
