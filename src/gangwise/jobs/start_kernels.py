@@ -170,7 +170,7 @@ def start(g: Given, x: State, j: int, count: int) -> None:
     remove(x.words, x.summary, g.jobs[j].rank)
     at.waiting -= 1
     x.running[at.running] = j
-    x.jobs[j].running_at = at.running
+    x.jobs[j].place = at.running
     at.running += 1
     x.jobs[j].phase = RUNNING
     x.jobs[j].attempts += 1
