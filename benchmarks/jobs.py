@@ -19,6 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from gangwise.jobs import Composed, Jobs, Nodes, Place, simulate_jobs
+from gangwise.jobs.site import CapRule, Pool, Rules, Site
+from gangwise.jobs.tenancy import AccountRule, Priority
 
 
 def made(J: int, load: float, gpus: int, seed: int = 0, tasks: bool = True) -> Jobs:
@@ -131,6 +133,71 @@ def seeds() -> None:
     print(f"\n1,000 seeds of 7,000 jobs, fcfs+easy+best-fit: {50 * seconds:.1f} s on one core")
 
 
+def at_a_site(J: int, per_user: int, wave: int = 0) -> tuple[dict[str, np.ndarray], Site]:
+    """Jobs of 1 to 128 cores of 500 users in 40 accounts and two pools, as columns, and the rules.
+
+    They come at a load of 0.8 of 1,000 nodes of 32 cores; or, of 32 cores at most, in waves, so
+    many at once, at half of what all users together may hold.
+    """
+    rng = np.random.default_rng(0)
+    run = np.minimum(np.round(rng.lognormal(6.5, 0.5 if wave else 1.5, J)) + 1, 100_000)
+    cores = 2 ** rng.choice(8, J, p=[0.35, 0.15, 0.15, 0.1, 0.1, 0.1, 0.03, 0.02])
+    cores = np.minimum(cores, 32 if wave else 128)
+    span = float((run * cores).sum()) / (250 * per_user if wave else 25_600)
+    submit = np.sort(np.round(rng.uniform(0, span, J)))
+    if wave:
+        submit = submit[np.arange(J) // wave * wave]
+    user = rng.integers(0, 500, J)
+    accounts = [
+        AccountRule(name=f"a{i}", parent=f"a{i % 8}" if i > 7 else "", shares=1 + i % 3)
+        for i in range(40)
+    ]
+    names = Nodes.alike(1_000, {"cpu": 32}).names
+    rules = Rules(
+        pool=[
+            Pool(name="a", nodes=",".join(names)),
+            Pool(name="b", nodes=",".join(names[:500]), tier=2),
+        ],
+        account=accounts,
+        cap=[
+            CapRule(scope="user", of="cpu", most=per_user),
+            CapRule(scope="account", of="cpu", most=10 * per_user),
+        ],
+        priority=Priority(age=1_000, fair_share=10_000, job_size=100, pool=100),
+    )
+    columns = {
+        "submit": submit,
+        "run": run,
+        "tasks": cores,
+        "limit": np.ceil(run * rng.uniform(1, 5, J)),
+        "user": np.array([f"u{i}" for i in range(500)])[user],
+        "charged": np.array([each.name for each in accounts])[user % 40],
+        "pool": np.array(["a", "b"])[rng.choice(2, J, p=[0.8, 0.2])],
+    }
+    return columns, Site(rules)
+
+
+def limits(J: int) -> None:
+    """Caps and multifactor, from columns to a schedule; then with long queues that caps hold."""
+    nodes, name = Nodes.alike(1_000, {"cpu": 32}), "multifactor+easy+best-fit"
+    print(f"\n1,000 nodes × 32 cores, 500 users, 40 accounts, two caps, two pools, {name}")
+    simulate_jobs(Jobs.of(**at_a_site(9, 2_048)[0]), nodes, name, site=at_a_site(9, 2_048)[1])
+    for count, per_user, wave in (
+        (J, 2_048, 0),
+        *((count, 48, wave) for wave in (J // 100, J // 20) for count in (J // 10, J)),
+    ):
+        columns, site = at_a_site(count, per_user, wave)
+        schedule = None
+
+        def work(columns=columns, site=site):
+            nonlocal schedule
+            schedule = simulate_jobs(Jobs.of(**columns), nodes, name, site=site)
+
+        seconds = spent(work)
+        waited = np.nansum(schedule.start - schedule.jobs.submit) / np.nanmax(schedule.start)
+        print(f"  {count:9,} jobs, {waited:8,.0f} wait on average: {count / seconds:10,.0f} jobs/s")
+
+
 class Own(Composed):
     """A user's scheduler: the first that fits, in Python."""
 
@@ -241,6 +308,7 @@ if __name__ == "__main__":
     a_decision()
     large(million)
     seeds()
+    limits(million)
     own(million // 20)
     conservative()
     whole_processes(million)

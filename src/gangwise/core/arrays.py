@@ -131,6 +131,23 @@ class Tabular(Protocol):
         return self.to_polars().__arrow_c_stream__(requested_schema)
 
 
+def numbered(values: Ints) -> tuple[Ints, Ints]:
+    """The different values in order, and the place of each row's among them [J].
+
+    As ``np.unique(..., return_inverse=True)``; sorted only where their range is much wider than
+    they are many, else counted at a tenth of the time.
+
+    >>> numbered(np.array([7, -1, 7]))
+    (array([-1,  7]), array([1, 0, 1]))
+    """
+    low, high = (int(values.min()), int(values.max())) if values.size else (0, 1)
+    if high - low >= 4 * values.size:
+        return np.unique(values, return_inverse=True)
+    seen = np.zeros(high - low + 1, dtype=bool)
+    seen[values - low] = True
+    return np.flatnonzero(seen) + low, (np.cumsum(seen) - 1)[values - low]
+
+
 def distinct_pairs(first: Ints, second: Ints) -> tuple[Ints, Ints]:
     """The different pairs [2, K] of two columns [J], in order, and the place of each row's [J].
 
@@ -140,6 +157,6 @@ def distinct_pairs(first: Ints, second: Ints) -> tuple[Ints, Ints]:
     >>> pairs.tolist(), place.tolist()
     ([[-1, 3, 3], [0, 4, 5]], [2, 0, 1])
     """
-    (a, of_a), (b, of_b) = (np.unique(each, return_inverse=True) for each in (first, second))
-    pairs, place = np.unique(of_a * b.size + of_b, return_inverse=True)
+    (a, of_a), (b, of_b) = (numbered(each) for each in (first, second))
+    pairs, place = numbered(of_a * b.size + of_b)
     return np.stack([a[pairs // b.size], b[pairs % b.size]]), place

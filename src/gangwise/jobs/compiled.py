@@ -17,10 +17,11 @@ from gangwise.jobs.books import Books, Piece, Queue, Running
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.kernels import CANCELLED, FINISHED, KILLED, RUNNING
 from gangwise.jobs.model import Nodes, one_for_all
+from gangwise.jobs.priority_kernels import copy_of
 from gangwise.jobs.queues import BUILT_IN
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Composed, fresh
-from gangwise.jobs.tenancy import NOBODY, standing_of
+from gangwise.jobs.tenancy import NOBODY
 
 NO_INTS = np.zeros(0, dtype=np.int64)
 COUNTED = "instants", "rounds", "tests", "kills", "requeues", "preemptions", "cancellations"
@@ -94,7 +95,7 @@ def play_compiled(
     state = initial_state(t, rules, pieces)._replace(times=scheduler.run_times(t))
     if rules.queue == kernels.MULTIFACTOR:
         scheduler.queue.bind(t)
-        state = state._replace(standing=standing_of(t))
+        state = state._replace(standing=copy_of(scheduler.queue.standing))
     plans = plans_of(state)
     if rules.choice == kernels.BY_RATE:
         scheduler.resize(t.nodes, t.jobs.types)
@@ -351,7 +352,7 @@ def initial_state(
     top = np.array([books.free[b : b + kernels.BLOCK].max(axis=0) for b in blocks])
     counters: Any = np.zeros(1, dtype=kernels.COUNTERS).view(np.recarray)[0]
     counters.now = counters.promised = counters.planned = counters.first = -1
-    counters.epoch = counters.change = 1
+    counters.epoch = counters.change = counters.line = 1
     counters.outlived = counters.kept = counters.origin = math.inf
     counters.ended = t.aside.sum()
     conserves = rules.backfilling == kernels.CONSERVATIVE
@@ -419,6 +420,9 @@ def _order(t: Tables, rules: kernels.Rules) -> dict[str, Any]:
         "users": np.zeros(users, dtype=kernels.USER),
         "heads": np.zeros(len(t.meets), dtype=kernels.HEAD),
         "used": np.zeros(t.claims.counters, dtype=np.int64),
+        "watched": np.zeros(t.claims.counters, dtype=kernels.WATCHED),
+        "claims": np.zeros(t.claims.starts.size - 1, dtype=kernels.CLAIM),
+        "behind": np.zeros(J if t.claims.most.size else 0, dtype=kernels.BEHIND),
     }
 
 
@@ -443,7 +447,7 @@ def _space(t: Tables, books: Books, above: Ints) -> dict[str, Any]:
     return {
         "tried": np.zeros(tried, dtype=kernels.PIECE),
         "cands": np.zeros(tried, dtype=kernels.CANDIDATE),
-        "heap": np.zeros(N, dtype=np.int64),
+        "heap": np.zeros(N, dtype=kernels.DUE),
         "memo": np.zeros(len(t.jobs.shapes), dtype=kernels.MEMO),
         "delays": np.zeros(kernels.DELAYS, dtype=kernels.DELAY),
         **{name: np.zeros(N) for name in ("mean", "sd", "spare", "worth")},

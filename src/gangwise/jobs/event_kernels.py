@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
+from gangwise.jobs.cap_kernels import follow, wake
 from gangwise.jobs.fit_kernels import block_top, vacate
 from gangwise.jobs.kernels import (
     ADVANCE,
@@ -33,6 +34,7 @@ from gangwise.jobs.kernels import (
     HAS_FINISHED,
     HELD,
     HOURS,
+    IN_LINE,
     KILLED,
     LABELS,
     LATER,
@@ -93,12 +95,14 @@ def leave(g: Given, x: State, b: Beliefs | None, j: int) -> None:
     at = x.at
     vacate(g, x, j)
     count_caps(g, x, j, GIVEN_UP)
+    if at.aside > 0:
+        wake(g, x, x.standing, j)
     if x.jobs[j].expect > x.at.now:
         at.holes += 1
     at.running -= 1
     last = x.running[at.running]
-    x.running[x.jobs[j].running_at] = last
-    x.jobs[last].running_at = x.jobs[j].running_at
+    x.running[x.jobs[j].place] = last
+    x.jobs[last].place = x.jobs[j].place
     if g.rules.queue == FAIR_SHARE:
         change_use(g, x, j, -1.0)
     count_use(g, x.standing, j, -1.0, x.at.now)
@@ -236,6 +240,8 @@ def leave_queue(g: Given, x: State, j: int) -> None:
     """Job j waits no longer, without having been started."""
     remove(x.words, x.summary, g.jobs[j].rank)
     x.at.waiting -= 1
+    if x.at.aside > 0 and x.jobs[j].place == IN_LINE:
+        follow(g, x, x.standing, int64(g.jobs[j].claim))
     if g.rules.backfilling == CONSERVATIVE:
         x.at.holes += x.plans[j].start < LATER
         x.plans[j].start = LATER
@@ -290,6 +296,7 @@ def enter(g: Given, x: State, j: int) -> None:
     """Job j joins those waiting."""
     at = x.at
     x.jobs[j].phase = WAITING
+    x.jobs[j].place = IN_LINE
     at.origin = min(at.origin, g.jobs[j].submit)
     come_to(g, x, x.standing, j)
     if x.jobs[j].attempts == 0:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from gangwise.core.arrays import Ints
 from gangwise.core.jit import inlined_kernel, inner_kernel
 from gangwise.jobs.kernels import (
-    BEST_FIT,
     BLOCK,
     BY_RATE,
     FGD,
@@ -20,6 +19,8 @@ from gangwise.jobs.kernels import (
     Rows,
     State,
     int64,
+    pop,
+    push,
     put_piece,
     trailing_zeros,
 )
@@ -30,7 +31,13 @@ from gangwise.jobs.kernels import (
 @inlined_kernel
 def fits(cluster: Cluster, room: Room, s: int, n: int) -> int:
     """How many tasks of shape s node n takes with what is free there."""
-    f = cluster.shapes[s].per_node
+    return fits_of(cluster, room, s, n, int64(cluster.shapes[s].per_node))
+
+
+@inlined_kernel
+def fits_of(cluster: Cluster, room: Room, s: int, n: int, most: int) -> int:
+    """The same, of so many: a node that takes them all is not divided by what one asks for."""
+    f = most
     for k in range(room.free.shape[1]):
         d = cluster.demand[s, k]
         if d > 0:
@@ -179,6 +186,7 @@ def gather(cluster: Cluster, x: State, room: Room, s: int, tasks: int, choice: i
     First-fit needs no more of them than have room together.
     """
     N = room.free.shape[0]
+    most = min(cluster.shapes[s].per_node, tasks)
     allowed = cluster.shapes[s].constraint
     count = 0
     total = 0
@@ -188,7 +196,7 @@ def gather(cluster: Cluster, x: State, room: Room, s: int, tasks: int, choice: i
         for n in range(b * BLOCK, min((b + 1) * BLOCK, N)):
             if not cluster.allowed[allowed, n]:
                 continue
-            f = fits(cluster, room, s, n)
+            f = fits_of(cluster, room, s, n, most)
             if f > 0:
                 x.cands[count].node = n
                 x.cands[count].fit = f
@@ -207,31 +215,6 @@ def place_first(x: State, tasks: int, count: int) -> int:
         put_piece(x.tried, i, x.cands[i].node, step, int64(0))
         tasks -= step
     return count
-
-
-@inlined_kernel
-def better(x: State, a: int, b: int) -> bool:
-    """Candidate a goes before candidate b."""
-    if x.cands[a].score != x.cands[b].score:
-        return bool(x.cands[a].score > x.cands[b].score)
-    return bool(x.cands[a].node < x.cands[b].node)
-
-
-@inlined_kernel
-def sift(x: State, i: int, size: int) -> None:
-    """Let entry i of the heap of candidates sink to its place."""
-    item = x.heap[i]
-    while True:
-        c = 2 * i + 1
-        if c >= size:
-            break
-        if c + 1 < size and better(x, x.heap[c + 1], x.heap[c]):
-            c += 1
-        if better(x, item, x.heap[c]):
-            break
-        x.heap[i] = x.heap[c]
-        i = c
-    x.heap[i] = item
 
 
 @inlined_kernel
@@ -259,15 +242,9 @@ def rank_nodes(cluster: Cluster, x: State, room: Room, s: int, M: int, choice: i
     if choice == BY_RATE:
         for i in range(M):
             x.cands[i].score = x.worth[x.cands[i].node]
-    elif choice == BEST_FIT and room.free.shape[1] == 1 and cluster.demand[s, 0] > 0:
-        # Of one device type that is asked for, −free orders nodes as −free ÷ largest does, ties
-        # included: quotients of different amounts differ while these are below 2⁵¹.
-        for i in range(M):
-            x.cands[i].score = -room.free[x.cands[i].node, 0]
     else:
-        sign = 1 if choice == WORST_FIT else -1
         for i in range(M):
-            x.cands[i].score = left_over(cluster, room, s, x.cands[i].node, 0, sign)
+            x.cands[i].score = left_over(cluster, room, s, x.cands[i].node, 0, 1)
     best = 0
     most = x.cands[0].score
     for i in range(1, M):
@@ -294,36 +271,80 @@ def add_task(x: State, i: int, n: int, tasks: int, count: int) -> int:
 def place_best(
     cluster: Cluster, x: State, room: Room, s: int, tasks: int, M: int, choice: int
 ) -> int:
-    """Best of the M nodes gathered first: tightest, emptiest, or of largest worth. Gives pieces.
+    """Best of the M nodes gathered first: emptiest, or of largest worth. Gives pieces.
 
-    Tasks are placed one after another, each by the rule on what is then free. A node that is
-    tightest or of largest worth stays so while it fills; the emptiest does not.
+    Tasks are placed one after another, each by the rule on what is then free. A node of largest
+    worth stays so while it fills; the emptiest does not.
     """
     best = rank_nodes(cluster, x, room, s, M, choice)
     if x.cands[best].fit >= tasks and (tasks == 1 or choice != WORST_FIT):
         put_piece(x.tried, int64(0), x.cands[best].node, tasks, int64(0))
         return 1
+    size = int64(0)
     for i in range(M):
-        x.heap[i] = i
+        size = push(x.heap, size, -x.cands[i].score, i)
         x.cands[i].slot = -1
-    for i in range(M // 2 - 1, -1, -1):
-        sift(x, i, M)
     count = int64(0)
     while tasks > 0:
-        i = x.heap[0]
+        i = x.heap[0].item
         n = x.cands[i].node
+        size = pop(x.heap, size)
         step = 1 if choice == WORST_FIT else min(x.cands[i].fit, tasks)
         count = add_task(x, i, n, int64(step), count)
         tasks -= step
         x.cands[i].fit -= step
-        if x.cands[i].fit == 0:
-            M -= 1
-            x.heap[0] = x.heap[M]
-        elif choice == WORST_FIT:
+        if choice == WORST_FIT and x.cands[i].fit > 0:
             on_node = x.tried[x.cands[i].slot].tasks
-            x.cands[i].score = left_over(cluster, room, s, n, on_node, 1)
-        if M > 0:
-            sift(x, 0, M)
+            size = push(x.heap, size, -left_over(cluster, room, s, n, on_node, 1), i)
+    return int(count)
+
+
+@inlined_kernel
+def place_tightest(cluster: Cluster, x: State, room: Room, s: int, tasks: int) -> int:
+    """Best-fit: the tightest nodes, ties by number, that take all tasks. Gives pieces, 0 for none.
+
+    A node that is tightest stays so while it fills, so each is filled before the next. One pass
+    keeps no more of the nodes seen than are needed, in a heap, the loosest first.
+    """
+    N = room.free.shape[0]
+    d, allowed = cluster.demand[s, 0], cluster.shapes[s].constraint
+    most = min(cluster.shapes[s].per_node, tasks)
+    # Of one device type that is asked for, −free orders nodes as −free ÷ largest does, ties
+    # included: quotients of different amounts differ while these are below 2⁵¹.
+    one = room.free.shape[1] == 1 and d > 0
+    loosest = int64(1) << 62  # what is free on it, once those kept take all tasks
+    size, total = int64(0), int64(0)
+    for b in range(room.top.shape[0]):
+        if block_misses(cluster, room, s, b) or loosest <= d:
+            continue
+        for n in range(b * BLOCK, min((b + 1) * BLOCK, N)):
+            if (one and room.free[n, 0] >= loosest) or not cluster.allowed[allowed, n]:
+                continue
+            f = fits_of(cluster, room, s, n, most)
+            if f == 0:
+                continue
+            score = -float(room.free[n, 0]) if one else left_over(cluster, room, s, n, 0, -1)
+            if total >= tasks and score <= x.heap[0].time:
+                continue
+            size = push(x.heap, size, score, -n)
+            total += f
+            while total >= tasks:
+                f = fits_of(cluster, room, s, -x.heap[0].item, most)
+                if total - f < tasks:
+                    break
+                total -= f
+                size = pop(x.heap, size)
+            if one and total >= tasks:
+                loosest = room.free[-x.heap[0].item, 0]
+    if total < tasks:
+        return 0
+    count = size
+    while size > 0:
+        put_piece(x.tried, size - 1, -x.heap[0].item, int64(0), int64(0))
+        size = pop(x.heap, size)
+    for i in range(count):
+        x.tried[i].tasks = min(fits_of(cluster, room, s, int64(x.tried[i].node), most), tasks)
+        tasks -= x.tried[i].tasks
     return int(count)
 
 

@@ -47,6 +47,9 @@ WAS_PREEMPTED, NODE_CAME, NODE_WENT, NODE_DRAINS, MEASURED = map(int64, range(5,
 # What a call from outside wants.
 ADVANCE, PLACE, PREEMPT, ASK, LOOK_AROUND = range(5)
 
+# Where a waiting job stands: in line, aside for a cap, and no longer in `State.sequence` either.
+IN_LINE, ASIDE, DROPPED = range(3)
+
 TAKE, GIVE_BACK = int64(-1), int64(1)
 """Devices are taken, or given back."""
 TAKEN_UP, GIVEN_UP = int64(1), int64(-1)
@@ -111,7 +114,7 @@ RUN = record(
     phase=np.int32,
     attempts=np.int32,
     pieces=np.int32,
-    running_at=np.int32,
+    place=np.int32,  # in `State.running` of one that runs; of one that waits, where it stands
 )
 LOOK = record(
     seen=np.float64,  # rate as the scheduler knows it
@@ -122,6 +125,14 @@ RESERVATION = record(
     start=np.float64,  # inf for none
     planned=np.int64,  # `Counters.holes` when it was last planned for
 )
+CLAIM = record(  # of which jobs were put aside, see `cap_kernels`
+    line=np.int64,  # `Counters.line`; else the rest no longer holds
+    top=np.int64,  # the first of those aside, −1 for none
+    shut=np.int64,  # it is in the list of a counter
+    next=np.int64,  # behind it in that list
+)
+WATCHED = record(line=np.int64, first=np.int64)  # of a counter: claims that it shuts, the same way
+BEHIND = record(key=np.float64, left=np.int32, right=np.int32)  # of a job aside: a heap by key
 DUE = record(time=np.float64, item=np.int64)
 PIECE = record(mask=np.int64, node=np.int32, tasks=np.int32)
 CANDIDATE = record(score=np.float64, node=np.int64, fit=np.int64, slot=np.int64)
@@ -154,6 +165,8 @@ COUNTERS = record(
     waiting=np.int64,
     fresh=np.int64,  # jobs that joined the queue since the last round
     lined=np.int64,  # multifactor: jobs in `State.sequence`, of which some may have started
+    aside=np.int64,  # jobs that wait for a cap, out of the line
+    line=np.int64,  # how often all came back, so that none is aside
     entered=np.int64,  # entries of `State.order`, of which some may have ended
     sorted=np.int64,  # how many of them are in order
     cuts=np.int64,
@@ -302,10 +315,13 @@ class State(NamedTuple):
     users: Rows  # USER
     heads: Rows  # HEAD [P], or [2 P]: behind those of open jobs those of closed ones
     used: Ints  # of each counter of caps, thousandths
+    watched: Rows  # WATCHED, of each counter of caps
+    claims: Rows  # CLAIM, of each, or [0] without caps
+    behind: Rows  # BEHIND [J] or [0] without caps
     # what is tried
     tried: Rows  # PIECE
     cands: Rows  # CANDIDATE
-    heap: Ints
+    heap: Rows  # DUE [N]
     memo: Rows  # MEMO [S]
     delays: Rows  # DELAY [DELAYS], at places made of their keys
     mean: Floats  # [N] log rate of the job that is tried
@@ -388,18 +404,6 @@ def devices_of(g: Given, j: int) -> int:
 def length(g: Given, x: State, j: int) -> float:
     """Seconds that job j takes, as far as the scheduler believes: as expected, or as requested."""
     return float(x.times.expected[j] if x.times.expected.size > 0 else g.jobs[j].limit)
-
-
-@inlined_kernel
-def capped(g: Given, x: State, j: int) -> bool:
-    """Job j would be more than one of its caps allows at once."""
-    if g.caps.most.size == 0:
-        return False
-    c = g.jobs[j].claim
-    for i in range(g.caps.starts[c], g.caps.starts[c + 1]):
-        if x.used[g.caps.counter[i]] + g.caps.amount[i] > g.caps.most[i]:
-            return True
-    return False
 
 
 @inlined_kernel

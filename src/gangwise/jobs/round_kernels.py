@@ -11,6 +11,7 @@ import math
 
 from gangwise.core.arrays import Bools
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
+from gangwise.jobs.cap_kernels import capped, enter_row, follow, key_of, line_stays, put_aside
 from gangwise.jobs.event_kernels import (
     DONE,
     DUE,
@@ -26,10 +27,12 @@ from gangwise.jobs.kernels import (
     BY_RATE,
     CONSERVATIVE,
     DELAYS,
+    DROPPED,
     EASY,
     FAIR_SHARE,
     FGD,
     GIVE_BACK,
+    IN_LINE,
     LABELS,
     LATER,
     MULTIFACTOR,
@@ -41,9 +44,7 @@ from gangwise.jobs.kernels import (
     Room,
     Rows,
     State,
-    capped,
     devices_of,
-    earlier,
     following,
     int64,
     length,
@@ -90,14 +91,6 @@ def expected_ends(g: Given, x: State, b: Beliefs) -> None:
     x.at.holes += 1
 
 
-@inlined_kernel
-def key_of(s: Standing | None, j: int) -> float:
-    """Multifactor: the key of job j."""
-    if s is None:
-        return 0.0
-    return float(priority_key(s, j))
-
-
 @inner_kernel
 def keys(g: Given, x: State) -> int:
     """Those waiting in `x.sequence`, in the order of the queue; their number."""
@@ -131,33 +124,34 @@ def keys(g: Given, x: State) -> int:
     return count
 
 
-@inlined_kernel
-def line_stays(g: Given, s: Standing | None) -> bool:
-    """The order is multifactor and `x.sequence` keeps it: keys change at ticks alone."""
-    if s is None:
-        return False
-    return bool(g.rules.queue == MULTIFACTOR and not g.rules.shortest)
-
-
 @inner_kernel
 def stand_in_line(g: Given, x: State, s: Standing | None, fresh: int) -> None:
-    """Multifactor: let `x.sequence` hold all that wait by their keys, and those that joined too.
+    """Multifactor: let `x.sequence` hold all in line by their keys, and those that joined too.
 
-    Those that started since the last tick are still in it.
+    Some that have left the line are still in it. Where keys have changed, nobody is aside any more.
     """
     at = x.at
     if s is None:
         return
-    if at.anew or fresh > x.fresh.size:
+    ticked = at.ordered != s.clock[0]
+    if at.anew or fresh > x.fresh.size or (ticked and at.aside > 0):
         at.lined = keys(g, x)
+        at.line += 1
+        at.aside = 0
+        for i in range(at.lined):
+            x.jobs[x.sequence[i].item].place = IN_LINE
     else:
-        if at.ordered != s.clock[0]:
+        if ticked or at.lined > 2 * (at.waiting - at.aside) + 64:
             count = 0
             for i in range(at.lined):
                 j = x.sequence[i].item
-                if x.jobs[j].phase == WAITING:
+                if x.jobs[j].phase != WAITING:
+                    continue
+                if x.jobs[j].place == IN_LINE:
                     put(x.sequence, count, priority_key(s, j), j)
                     count += 1
+                else:
+                    x.jobs[j].place = DROPPED
             merge_sort(x.sequence, x.spare_rows, 0, count)
             at.lined = count
         for i in range(fresh):
@@ -167,16 +161,6 @@ def stand_in_line(g: Given, x: State, s: Standing | None, fresh: int) -> None:
                 at.lined += 1
     at.ordered = s.clock[0]
     at.anew = 0
-
-
-@inlined_kernel
-def enter_row(rows: Rows, size: int, time: float, item: int) -> None:
-    """Put (time, item) into sorted rows, which become one more."""
-    i = size
-    while i > 0 and not earlier(rows, i - 1, time, item):
-        put(rows, i, rows[i - 1].time, rows[i - 1].item)
-        i -= 1
-    put(rows, i, time, item)
 
 
 @inlined_kernel
@@ -623,9 +607,9 @@ def line_up(g: Given, x: State) -> tuple[int, int, int]:
     for p in range(x.heads.size):
         x.heads[p].job = -1
         x.heads[p].kept = LATER
-    if at.waiting > 0 and g.rules.keyed:
+    if g.rules.keyed:
         return BY_KEY, at.lined if line_stays(g, x.standing) else keys(g, x), -1
-    return BY_RANK, 0, smallest(x.words, x.summary, at) if at.waiting > 0 else -1
+    return BY_RANK, 0, max(smallest(x.words, x.summary, at), 0)
 
 
 @inlined_kernel
@@ -638,16 +622,36 @@ def shortest_first(g: Given, x: State, low: int, high: int) -> None:
 
 @inlined_kernel
 def next_in_line(
-    g: Given, x: State, way: int, i: int, count: int, rank: int
+    g: Given, x: State, way: int, i: int, count: int, rank: int, last: int
 ) -> tuple[int, int, int]:
-    """The job tried next, −1 for none; and how many were tried, and the rank behind it."""
+    """The job tried next, −1 for none; and how many were tried, and the rank behind it.
+
+    Job ``last`` was looked at, −1 for none: it brings back the next of its claim that is aside.
+    """
+    if last >= 0 and g.caps.most.size > 0:
+        follow(g, x, x.standing, int64(g.jobs[last].claim))
+    if way == BY_KEY and line_stays(g, x.standing):
+        count = int64(x.at.lined)
     if way == BY_RANK:
+        rank = following(x.words, x.summary, x.at, rank)
         if rank < 0:
             return -1, i, rank
-        return g.by_rank[rank], i, following(x.words, x.summary, x.at, rank + 1)
+        return g.by_rank[rank], i, rank + 1
     if i >= count:
         return -1, i, rank
     return g.by_rank[x.fresh[i]] if way == ONLY_FRESH else x.sequence[i].item, i + 1, rank
+
+
+@inlined_kernel
+def passed_over(g: Given, x: State, j: int) -> bool:
+    """Job j has left the line, or does so now, for a cap holds it."""
+    here = x.jobs[j].phase == WAITING and x.jobs[j].place == IN_LINE
+    if line_stays(g, x.standing) and not here:
+        return True
+    if not capped(g, x, j):
+        return False
+    put_aside(g, x, x.standing, j)
+    return True
 
 
 @inner_kernel
@@ -670,18 +674,19 @@ def decide(g: Given, x: State, b: Beliefs) -> None:
     way, count, rank = line_up(g, x)
     passing = not g.rules.shortest or at.first >= 0
     tested = i = aside = 0
+    last = -1
     while True:
-        j, i, rank = next_in_line(g, x, way, i, count, rank)
+        j, i, rank = next_in_line(g, x, way, i, count, rank, last)
+        last = -1
         if j < 0:
             if passing or aside == 0:
                 break
             shortest_first(g, x, 0, aside)
             way, i, count, passing = BY_KEY, 0, aside, True
             continue
-        if line_stays(g, x.standing) and x.jobs[j].phase != WAITING:
+        if passed_over(g, x, j):
             continue
-        if capped(g, x, j):
-            continue
+        last = j
         if opens(g, j, at.now) > at.now:
             p = pool_of(g, j) + (x.heads.size >> 1)  # the line of those that are closed
             easy = g.rules.backfilling == EASY and x.heads[p].job < 0
@@ -738,7 +743,7 @@ def decide(g: Given, x: State, b: Beliefs) -> None:
                 way, i, count = BY_KEY, behind(g, x, j), at.lined
             elif way == ONLY_FRESH:
                 way = BY_RANK
-                rank = following(x.words, x.summary, at, g.jobs[j].rank + 1)
+                rank = int64(g.jobs[j].rank) + 1
 
 
 # ----------------------------------------------------------- a plan for conservative backfilling

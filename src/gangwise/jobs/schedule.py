@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Floats, Ints, distinct_pairs
+from gangwise.core.arrays import Floats, Ints, distinct_pairs, numbered
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Books
@@ -140,7 +140,7 @@ class Claims(NamedTuple):
             size = int(counter.max(initial=-1)) + 1
             place = np.where(counter >= 0, counter + counters, -1)
             mine, kind = distinct_pairs(place, amount)
-            both, claim = np.unique(claim * mine.shape[1] + kind, return_inverse=True)
+            both, claim = numbered(claim * mine.shape[1] + kind)
             most, counters = round(1000 * cap.most), counters + size
             rows = [
                 rows[before] + [(*mine[:, k].tolist(), most)] * bool(mine[0, k] >= 0)

@@ -5,8 +5,17 @@ from __future__ import annotations
 import math
 
 from gangwise.core.jit import inlined_kernel, inner_kernel
-from gangwise.jobs.fit_kernels import gather, occupy, place_best, place_fgd, place_first, tell_apart
+from gangwise.jobs.fit_kernels import (
+    gather,
+    occupy,
+    place_best,
+    place_fgd,
+    place_first,
+    place_tightest,
+    tell_apart,
+)
 from gangwise.jobs.kernels import (
+    BEST_FIT,
     BY_RATE,
     FAIR_SHARE,
     FGD,
@@ -161,7 +170,7 @@ def start(g: Given, x: State, j: int, count: int) -> None:
     remove(x.words, x.summary, g.jobs[j].rank)
     at.waiting -= 1
     x.running[at.running] = j
-    x.jobs[j].running_at = at.running
+    x.jobs[j].place = at.running
     at.running += 1
     x.jobs[j].phase = RUNNING
     x.jobs[j].attempts += 1
@@ -262,6 +271,8 @@ def arrange(g: Given, x: State, b: Beliefs, room: Room, j: int) -> int:
     choice = g.rules.choice
     if choice == FGD:
         count = place_fgd(g.cluster, x, room, s, tasks)
+    elif choice == BEST_FIT:
+        count = place_tightest(g.cluster, x, room, s, tasks)
     else:
         count = gather(g.cluster, x, room, s, tasks, choice)
         if choice == FIRST_FIT:

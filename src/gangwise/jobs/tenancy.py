@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Floats, Ints, numbered
 from gangwise.jobs.caps import fewest_of
 from gangwise.jobs.priority_kernels import Standing
 
@@ -214,7 +214,7 @@ def _tree(accounts: tuple[AccountRule, ...], jobs: Any) -> tuple[Ints, Ints, Int
     for name in at:  # parents first
         at += [each.name for each in (*accounts, *unknown) if each.parent == name]
     number = {name: i for i, name in enumerate(at)}
-    pairs, place = np.unique(jobs.charged * len(jobs.users) + jobs.user, return_inverse=True)
+    pairs, place = numbered(jobs.charged * len(jobs.users) + jobs.user)
     mine = [(jobs.accounts[a], jobs.users[u]) for a, u in zip(*np.divmod(pairs, len(jobs.users)))]
     given = {(a.name, user): shares for a in accounts for user, shares in a.users.items()}
     leaves = dict.fromkeys([*mine, *given])
@@ -237,4 +237,4 @@ def _tree(accounts: tuple[AccountRule, ...], jobs: Any) -> tuple[Ints, Ints, Int
     for way in ways:
         path[way[-1], : len(way)] = way
     found = np.arange(len(at), raw.size)
-    return place.ravel() + len(at), found, above, raw, path
+    return place + len(at), found, above, raw, path
