@@ -321,7 +321,7 @@ def _resume(g: kernels.Given, x: kernels.State, moment: Moment, run: Floats) -> 
         "expect": moment.begun + g.jobs["limit"][:R],
         "attempts": 1,
         "pieces": [len(each) for each in moment.pieces],
-        "running_at": row,
+        "place": row,
     }.items():
         runs[name][:R] = value
     for j, each in enumerate(moment.pieces):
@@ -341,7 +341,7 @@ def _resume(g: kernels.Given, x: kernels.State, moment: Moment, run: Floats) -> 
         at.entered = R
     at.pieces = runs["pieces"][:R].sum()
     at.running = at.ends = R
-    runs["phase"][R : R + W] = kernels.WAITING
+    runs["phase"][R : R + W], runs["place"][R : R + W] = kernels.WAITING, kernels.IN_LINE
     rank = g.jobs["rank"][R : R + W].astype(np.int64)
     np.bitwise_or.at(x.words, rank >> 6, np.left_shift(np.int64(1), rank & 63))
     word = np.flatnonzero(x.words)
