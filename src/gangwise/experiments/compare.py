@@ -455,12 +455,9 @@ def compare(
         for seed in listed
         for label, policy in [*everyone, *((judge, None) for judge in judges)]
     ]
-    asked = {
-        "name": given["name"],
-        **source.asked,
-        "policies": [text for text, _ in named.values()],
-    }
-    asked |= {"seeds": list(listed), "slots": slots, "comparators": judges}
+    asked = {"name": given["name"], **source.asked}
+    asked |= {"policies": [text for text, _ in named.values()], "seeds": list(listed)}
+    asked |= {"slots": slots, "comparators": judges}
     asked |= {"optimum_slots": optimum_slots, "points": 150, "every_slot": True}
     jobs = given["jobs"]
     jobs = jobs if jobs != AUTO else 1 if slots * len(specs) <= FEW_SLOTS else -1

@@ -442,11 +442,9 @@ def tune(
     ----------------
     slots : int, optional
         Slots per run; by default the scenario's own number.
-    metric : str
-        A metric of a single number per run, see :mod:`gangwise.experiments.runs`; by default
-        ``reward.mean``, or the objective of a scenario that plays whole runs.
-    minimise : bool
-        Whether less of the metric is better.
+    metric, minimise : str, bool
+        A metric of a single number per run, see :mod:`gangwise.experiments.runs`, by default
+        ``reward.mean``, or the objective of a scenario that plays whole runs; less is better.
     jobs : int
         Workers, −1 for all cores.
     progress : callable, optional

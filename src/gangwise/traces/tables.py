@@ -23,18 +23,9 @@ from gangwise.core.arrays import Floats
 from gangwise.core.clock import Clock
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import SAVED, Format, all_files, files_of, recognise
-from gangwise.traces.io.account import Stage, reason_lines, reasons_plain
+from gangwise.traces.io.account import NO_JOBS, Stage, reason_lines, reasons_plain
 from gangwise.traces.source import Source
-from gangwise.traces.work import (
-    NO_JOBS,
-    OF_EVENTS,
-    Kept,
-    counted,
-    device_hours,
-    period,
-    waits_of,
-    work,
-)
+from gangwise.traces.work import OF_EVENTS, Kept, counted, device_hours, period, waits_of, work
 
 UNITS = {"cpu": "cores", "mem": "GiB", "gpu": "GPUs"}
 
@@ -225,7 +216,7 @@ def left_out(tables: Tables) -> tuple[dict[str, tuple[int, int]], dict[str, tupl
     events = tables.trace.removeprefix("twin-") in OF_EVENTS
     for stage in tables.stages:
         for why, (count, row) in stage.dropped.items():
-            if not why.startswith(NO_JOBS):
+            if why not in NO_JOBS:
                 found = others if events or stage.name == "machines" else of_jobs
                 before = found.get(why, (0, row))
                 found[why] = (before[0] + count, min(before[1], row))

@@ -18,13 +18,6 @@ from gangwise.core.arrays import Floats
 
 LITTLE = 0.3  # a share of the jobs, or of their device-hours, below which there is a warning
 OF_EVENTS = ("google-2011", "google-2019")  # formats whose files have events, and several to a job
-NO_JOBS = (
-    "a step, whose job has a row of its own",
-    "a part of a job, which has a row",
-    "a record of a job, which has a later one",
-    "of a DaemonSet, or static",
-)
-"""How the reasons begin for which rows that are no jobs are left out."""
 
 
 def work(jobs: pl.DataFrame) -> pl.DataFrame:

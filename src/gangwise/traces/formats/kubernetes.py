@@ -17,7 +17,7 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import all_files, declared
-from gangwise.traces.io.account import Account, Stage, reasons
+from gangwise.traces.io.account import FIXED, Account, Stage, reasons
 from gangwise.traces.io.json_records import beginning, read_records
 from gangwise.traces.io.text import QUANTITY, SUFFIXES
 from gangwise.traces.tables import Reader, Tables, server_table
@@ -480,7 +480,6 @@ SEEN = (
 )
 SILENT = "a series that says nothing of when pods run and what they ask for"
 ENDED = ("Succeeded", "Failed")
-FIXED = "of a DaemonSet, or static: on its node whatever is decided"
 GONE = "what was deleted before the dump is not in it: the load before is more than told"
 
 

@@ -20,7 +20,7 @@ from gangwise.traces.format import FOR_PEOPLE, Format, declared, holds, is_for_p
 from gangwise.traces.formats.slurm_notation import Request, expand_nodes, read_nodes, request
 from gangwise.traces.formats.slurm_submitted import with_terms
 from gangwise.traces.formats.tabular import Section
-from gangwise.traces.io.account import Account, Stage, leave_out, reasons, refuse
+from gangwise.traces.io.account import EARLIER, STEP, Account, Stage, leave_out, reasons, refuse
 from gangwise.traces.io.blocks import Block, Blocks
 from gangwise.traces.io.json_records import beginning, read_records
 from gangwise.traces.io.reading import read_table
@@ -160,8 +160,7 @@ def read_listing(
         some = pl.col("NNodes") > 0
         frame = frame.with_columns(ReqTRES=pl.when(some).then(one).otherwise(pl.lit("")))
     step = pl.col("JobID").str.contains(".", literal=True)
-    why = "a step, whose job has a row of its own"
-    frame, steps = leave_out("allocations", frame, [(why, step)])
+    frame, steps = leave_out("allocations", frame, [(STEP, step)])
     ran = pl.when(pl.col("Elapsed") != "").then(clock(pl.col("Elapsed")))
     end = pl.coalesce(_seconds("End"), _seconds("Start") + pl.when(pl.col("End") == "").then(ran))
     nodes = pl.col("NNodes").cast(pl.Int64)
@@ -428,7 +427,7 @@ class SlurmSacct(Reader):
         if len(files) > 1:
             notes.append(f"rows are counted through the files: {', '.join(begins)}")
             later = pl.struct("name", "submit").is_last_distinct()
-            every, again = leave_out("records", every, [(LATER, ~later)])
+            every, again = leave_out("records", every, [(EARLIER, ~later)])
             stages.append(again)
         return every, tuple(stages), digests, notes
 
@@ -519,7 +518,6 @@ class SlurmSacct(Reader):
         )
 
 
-LATER = "a record of a job, which has a later one"
 NOWHERE = ("None", "None assigned", "(null)")  # a NodeList of no nodes
 NAMES = {"req": "ReqTRES", "alloc": "AllocTRES", "hosts": "NodeList"}
 

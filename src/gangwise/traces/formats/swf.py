@@ -13,7 +13,7 @@ from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.traces.format import all_files, declared
 from gangwise.traces.formats.tabular import Section
-from gangwise.traces.io.account import leave_out, reasons
+from gangwise.traces.io.account import PART, leave_out, reasons
 from gangwise.traces.io.blocks import Commented
 from gangwise.traces.io.json_records import beginning
 from gangwise.traces.io.reading import Reading
@@ -88,7 +88,7 @@ class StandardWorkload(Reader):
         stages = [reading.stage()]
         again = ~pl.col("job").is_first_distinct()
         for name, why, lost in (
-            ("jobs", "a part of a job, which has a row for the whole", pl.col("status") == "part"),
+            ("jobs", PART, pl.col("status") == "part"),
             ("numbers", "its number was used before", again),
         ):
             jobs, stage = leave_out(name, jobs, [(why, lost)])

@@ -11,6 +11,13 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 
+STEP = "a step, whose job has a row of its own"
+PART = "a part of a job, which has a row for the whole"
+EARLIER = "a record of a job, which has a later one"
+FIXED = "of a DaemonSet, or static: on its node whatever is decided"
+NO_JOBS = frozenset({STEP, PART, EARLIER, FIXED})
+"""Reasons for which rows are left out that are no jobs."""
+
 
 class Stage(NamedTuple):
     """A file that was read, or a later step that leaves jobs out.
