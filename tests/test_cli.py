@@ -70,6 +70,7 @@ def test_compare_prints_one_json_object_and_nothing_else():
     assert printed["seeds"] == [4, 6]
 
 
+@pytest.mark.full
 def test_compare_writes_its_results(tmp_path):
     out = tmp_path / "results"
     done = inside(

@@ -56,6 +56,7 @@ def ran(site: Path, words: Sequence[str], folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.full
 def test_a_wheel_works_without_the_checkout(unpacked: Path, tmp_path: Path) -> None:
     told = json.loads(ran(unpacked, ["--version", "--json"], tmp_path))
     assert told["gangwise"] == __version__
@@ -76,6 +77,7 @@ def test_a_wheel_has_every_file_that_is_no_module(unpacked: Path) -> None:
     assert {"gangwise/py.typed", "gangwise/report/templates/page.html"} <= found
 
 
+@pytest.mark.full
 def test_a_source_distribution_has_what_the_tests_read(tmp_path: Path) -> None:
     with tarfile.open(built("sdist", tmp_path)) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}

@@ -261,6 +261,7 @@ def test_jobs_short_of_money_get_the_best_machines():
     assert slow == 0
 
 
+@pytest.mark.full
 def test_on_one_machine_draws_that_cannot_be_paid_are_handed_on():
     total, busy = {}, {}
     for name in ("plan", "utility-per-price", "fair"):

@@ -48,6 +48,7 @@ def test_jobs_of_the_scenario():
             create_scenario(f"opm-theorem-v1:{wrong}")
 
 
+@pytest.mark.full
 def test_regret_of_the_theorem_grows_like_the_root_of_the_horizon():
     """Four times the slots: twice the regret, not four times."""
     regret = {}

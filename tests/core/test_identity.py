@@ -238,6 +238,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.full
 def test_a_class_of_a_script_is_identified_by_its_code_in_every_process(tmp_path):
     found = []
     for weight, seed in ((0.5, 0), (0.5, 1), (0.25, 0)):

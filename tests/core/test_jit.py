@@ -206,6 +206,7 @@ def norm(values):
 """
 
 
+@pytest.mark.full
 def test_code_that_is_there_is_loaded_without_all_that_could_compile_it(tmp_path):
     (tmp_path / "loaded.py").write_text(LOADED)
     surroundings = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}

@@ -124,6 +124,7 @@ def test_an_ignored_ctrl_c_stays_ignored():
     assert run.slots == 150
 
 
+@pytest.mark.full
 def test_periodic_checkpoints_survive_a_kill(tmp_path):
     path = tmp_path / "run.checkpoint"
     code = f"""

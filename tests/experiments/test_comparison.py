@@ -135,6 +135,7 @@ def test_a_comparison_is_what_simulating_says(comparison):
         assert row["share"] == pytest.approx(run.share_of(best), rel=1e-12)
 
 
+@pytest.mark.full
 def test_the_same_to_the_bit_whatever_the_number_of_workers(tmp_path, comparison):
     two = compare(SMALL, POLICIES, 60, [3, 5, 8], jobs=2, out=tmp_path)
     assert two.frame().equals(comparison.frame())

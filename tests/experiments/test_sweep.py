@@ -247,6 +247,7 @@ print(json.dumps([run.key() for run in Experiment.of(json.loads(sys.argv[1])).ru
 """
 
 
+@pytest.mark.full
 def test_keys_are_the_same_in_every_process():
     here = [run.key() for run in small().runs()]
     env = {**os.environ, "PYTHONHASHSEED": "7"}

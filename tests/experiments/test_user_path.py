@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from gangwise.experiments.runs import Rows
 from gangwise.experiments.store import Store
@@ -21,6 +22,7 @@ print(*sys.modules)
 """
 
 
+@pytest.mark.full
 def test_a_replay_that_prints_tables_loads_no_figures_and_no_solvers() -> None:
     told = subprocess.run(
         [sys.executable, "-c", LOADED], capture_output=True, check=True, text=True

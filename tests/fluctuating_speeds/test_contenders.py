@@ -82,6 +82,7 @@ def test_maxweight_takes_the_best_of_jobs_that_wait_times_their_bounds(seed):
         history.learn(feedback)
 
 
+@pytest.mark.full
 def test_greedy_takes_the_best_of_its_means_unless_it_explores():
     instance, none = random_instance(1, E=7), [0.0] * 7
     departures = {}
@@ -103,6 +104,7 @@ def test_greedy_takes_the_best_of_its_means_unless_it_explores():
     assert sum(decaying[:100]) > 3 * sum(decaying[300:])
 
 
+@pytest.mark.full
 def test_thompson_samples_narrow_around_the_means():
     """After many plays of everything both play the best choice for the true means."""
     for name in ("thompson-beta", "thompson-gaussian"):

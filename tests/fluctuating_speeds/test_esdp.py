@@ -236,6 +236,7 @@ def test_esdp_learns_and_the_printed_rule_stops_learning(long_runs):
     assert curve[-1] < 0.05 * long_runs["random-channels"][-1]
 
 
+@pytest.mark.full
 def test_regret_grows_gently_with_delay_and_loss():
     regrets = []
     for delivery in (Delivery(), Delivery(10), Delivery(20.0, "geometric", loss=0.3)):

@@ -273,7 +273,7 @@ def test_random_pods_are_as_many_as_fit_and_take_as_long_as_their_work() -> None
     Nodes fail, so that some begin anew. Whoever runs has the same pods until its end.
     """
     fewer = 0
-    for seed in range(8):
+    for seed in range(3):
         rng = np.random.default_rng(seed)
         J, quota = 60, int(rng.integers(8, 16))
         size = rng.integers(1, 2 * quota, J)
@@ -306,7 +306,7 @@ def test_random_pods_are_as_many_as_fit_and_take_as_long_as_their_work() -> None
         for now in np.unique(played.start):
             free = quota - had[(played.start <= now) & (played.end > now)].sum()
             assert (least[(submit <= now) & (played.start > now)] > free).all(), (seed, now)
-    assert fewer > 100
+    assert fewer > 30
 
 
 def test_kueue_keeps_to_the_contract_of_a_scheduler_and_shares_are_of_what_can_be_lent() -> None:

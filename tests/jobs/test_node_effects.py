@@ -87,6 +87,7 @@ def test_a_gang_blames_its_slowest_node():
     assert found.low[0] < np.log(1.5) < found.high[0]
 
 
+@pytest.mark.full
 def test_companions_of_a_slow_node_are_seldom_named():
     """Gangs of four that are nearly always the same four; nodes 0 and 17 are 30 % slower."""
     right = wrong = 0

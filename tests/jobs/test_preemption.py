@@ -137,6 +137,7 @@ def test_who_gives_way_is_as_the_plain_implementation_has_it():
     assert several > 40
 
 
+@pytest.mark.full
 def test_random_sites_keep_to_the_rules_and_say_why_who_waits():
     """Whole schedules against the auditor, decided again from pickles, with answers for all."""
     seen = {"requeue": 0, "suspend": 0, "cancel": 0}

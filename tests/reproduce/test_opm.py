@@ -172,6 +172,7 @@ def test_figure_3_counts_machines(tmp_path):
     assert less.ours(found)["opm"].mean == pytest.approx(23.0)
 
 
+@pytest.mark.full
 def test_theorems_are_held_against_their_bounds(tmp_path):
     scale = Scale(quick=True, seeds=(3,))
     done = reproduce([PAPER["theorem-2"]], scale, tmp_path, jobs=1)

@@ -36,6 +36,7 @@ def test_every_artefact_of_a_paper_is_on_a_page(paper):
     assert sorted(tables) == sorted(a.name for a in artefacts(paper))
 
 
+@pytest.mark.full
 def test_pages_show_the_committed_results(filling):
     for name in (*filling.PAGES, "what-changed.md"):
         page = _read(name)

@@ -91,6 +91,7 @@ def test_far_apart_is_the_farthest_every_time(seed):
     assert far_apart(points, weight, 15).tolist() == [*far_apart(points, weight, 12), *chosen[:3]]
 
 
+@pytest.mark.full
 def test_arrivals_of_the_trace_are_where_a_row_of_the_type_is_nearest(folder, tasks):
     scenario = create_scenario(
         "esdp-alibaba-v1", folder=str(folder), jobs="v2018", arrivals="trace", slots=50

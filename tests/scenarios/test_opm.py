@@ -60,6 +60,7 @@ def test_without_comparators():
     assert all(p["share_of_optimum"] is None for p in summary["policies"])
 
 
+@pytest.mark.full
 def test_estimates_that_forget_earn_more_where_budgets_are_short():
     # Load 0.6: 1.077 ± 0.002 over Fair at 100 machines and 5000 slots; printed 1.007.
     scenario = create_scenario("opm-default-v1:machines=40,slots=2000,load=0.6")

@@ -69,6 +69,7 @@ def lived(folder: Path, scheduler: str, every: int = 2, slows: float = 1.0) -> T
     return time
 
 
+@pytest.mark.full
 def test_the_simulation_predicts_what_a_live_run_took(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -85,6 +86,7 @@ def test_the_simulation_predicts_what_a_live_run_took(
         account(tmp_path / "state", since=time.wall)
 
 
+@pytest.mark.full
 def test_a_node_that_slowed_down_is_played_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

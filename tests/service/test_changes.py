@@ -51,6 +51,7 @@ def test_where_nothing_changed_nothing_is_found():
     assert changes(np.zeros(0), np.zeros(0), [], []) == []
 
 
+@pytest.mark.full
 def test_the_first_change_is_the_best_there_is():
     """Every node, time and factor, one by one."""
     rates, times, gangs, believed, _ = drawn(0, drifts=1, nodes=5, jobs=60, noise=0.05)

@@ -99,6 +99,7 @@ def test_devices_whose_job_is_told_to_have_ended_are_free_at_once(
     engine.close()
 
 
+@pytest.mark.full
 def test_killed_at_every_line_nothing_is_lost_or_done_twice(
     cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -293,6 +293,7 @@ HOSTILE = st.builds(
 )
 
 
+@pytest.mark.full
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(HOSTILE, max_size=12))
 def test_every_row_is_accounted_for_and_no_circle_is_left(tmp_path, rows):
@@ -341,6 +342,7 @@ def early(edges):
     return sum(int(child["start_time"]) < int(parent["end_time"]) for child, parent in edges)
 
 
+@pytest.mark.full
 def test_the_published_counts_are_those_of_the_sample(rows):
     edges = list(plain_edges(rows, doubtful=True))
     cut = [row["task_name"] for row in rows if len(row["task_name"]) == 50]
@@ -379,6 +381,7 @@ def test_the_sample_is_read_as_a_plain_reading_says(sample, rows):
     }
 
 
+@pytest.mark.full
 def test_the_longest_path_of_the_sample_by_recursion(sample, rows):
     waits = defaultdict(set)
     length = {}

@@ -344,6 +344,7 @@ def by_columns(folder, *parts):
     return Google2011(write(folder, "task_events", *parts)).scan().jobs.select(SAME).rows()
 
 
+@pytest.mark.full
 @given(HISTORIES, st.randoms(use_true_random=False), st.integers(1, 50))
 def test_neither_the_order_of_equal_times_nor_the_parts_matter(
     tmp_path_factory, histories, rng, cut
@@ -359,6 +360,7 @@ def test_neither_the_order_of_equal_times_nor_the_parts_matter(
     assert shuffled == expected
 
 
+@pytest.mark.full
 @given(HISTORIES, st.integers(0, 3), st.integers(1, 80), st.integers(0, 30))
 def test_a_task_that_is_evicted_and_comes_again_is_never_lost(
     tmp_path_factory, histories, which, after, wait

@@ -310,6 +310,7 @@ HISTORIES = st.lists(
 )
 
 
+@pytest.mark.full
 @settings(max_examples=20)
 @given(HISTORIES, st.randoms(use_true_random=False), st.integers(1, 50))
 def test_neither_the_order_of_equal_times_nor_the_parts_matter(

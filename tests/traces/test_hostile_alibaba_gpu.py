@@ -132,6 +132,7 @@ def check_rows(read, schema, lines, original):
     }
 
 
+@pytest.mark.full
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("table", READERS)
 @given(damages=st.lists(DAMAGE, min_size=1, max_size=3), packed=st.booleans(), strict=st.booleans())

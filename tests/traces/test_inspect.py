@@ -216,6 +216,7 @@ def rows_of(file):
     return list(csv.reader(io.StringIO(text.decode())))
 
 
+@pytest.mark.full
 def test_the_real_samples(traces, tmp_path):
     headers = {"nodes", "pods", "pods_without_times", "mini_batch_times"}
     seen = {}

@@ -330,6 +330,7 @@ def real(name: str, traces: Path, cache: dict[str, Tables]) -> Tables:
     return cache[name]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", list(LIKE_THE_SAMPLE))
 def test_the_twin_is_within_its_distance_of_the_real_trace(
     name: str, traces: Path, real_tables: dict[str, Tables]
@@ -371,6 +372,7 @@ def longest_chain(rows: dict[str, list[str]]) -> int:
     return max(length.values())
 
 
+@pytest.mark.full
 def test_chains_of_rows_are_as_long_as_in_the_sample(
     traces: Path, real_tables: dict[str, Tables]
 ) -> None:
