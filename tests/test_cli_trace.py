@@ -67,6 +67,7 @@ def test_convert_and_inspect_what_came_of_it(pods, tmp_path):
     assert "pods.csv: 401 read, 400 kept" in gangwise("convert", pods, out)
 
 
+@pytest.mark.full
 def test_plot(pods, tmp_path):
     out = tmp_path / "pictures"
     text = gangwise("plot", pods, "--out", out)
@@ -74,6 +75,7 @@ def test_plot(pods, tmp_path):
     assert len(list(out.glob("*.png"))) == len(list(out.glob("*.svg"))) == 4
 
 
+@pytest.mark.full
 def test_twins_and_saved_tables_need_no_files_of_a_trace(tmp_path):
     saved = tmp_path / "saved"
     gangwise("workload", "twin:alibaba-gpu-v2023", "--set", "days=2,servers=20", "--out", saved)

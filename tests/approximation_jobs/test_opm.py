@@ -282,6 +282,7 @@ def test_rates_that_nobody_sees_change_nothing(name):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.full
 def test_estimation_earns_nothing_where_every_machine_is_priced_at_twice_its_mean():
     rng = np.random.default_rng(6)
     means = rng.uniform(0.2, 0.9, 40)

@@ -45,6 +45,7 @@ def test_frequencies():
     assert kept.mean() == pytest.approx(1.5, abs=0.03)
 
 
+@pytest.mark.full
 def test_bursts_have_the_stated_lengths():
     x = OnOffArrivals(np.array([1.0]), 10.0, 30.0).stream(np.random.default_rng(2)).draw(200_000)
     x = x.ravel()

@@ -32,6 +32,7 @@ def swf(path, seed):
     path.write_text("; MaxProcs: 16\n; MaxNodes: 16\n" + "\n".join(lines) + "\n")
 
 
+@pytest.mark.full
 def test_numbers_are_those_of_the_runs_and_tuning_looks_at_other_logs(tmp_path, monkeypatch):
     monkeypatch.setattr(replay, "STEPS", 5)  # of the bounds
     rules = {

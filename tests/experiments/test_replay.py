@@ -149,6 +149,7 @@ def test_nodes_are_of_what_most_jobs_ask_for(tmp_path: Path) -> None:
     assert played.start.tolist() == [0.0, 1.0, 60.0, 61.0]
 
 
+@pytest.mark.full
 def test_sweeps_take_replays_and_rank_by_completion(tmp_path: Path) -> None:
     experiment = Experiment.of(
         {
@@ -216,6 +217,7 @@ def test_one_seed_has_no_interval_and_is_json() -> None:
     assert (completion["percent"], completion["low"], completion["high"]) == (True, None, None)
 
 
+@pytest.mark.full
 def test_tuning_takes_schedulers_and_their_objective(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     found = tune(

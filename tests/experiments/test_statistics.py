@@ -50,6 +50,7 @@ def resampled(x: np.ndarray, rng: np.random.Generator, many: int) -> np.ndarray:
     return np.array(means)
 
 
+@pytest.mark.full
 def test_the_stationary_bootstrap_needs_no_resampling():
     rng = np.random.default_rng(1)
     x = rng.normal(size=16).cumsum()

@@ -199,6 +199,7 @@ def test_the_same_whatever_the_number_of_workers(folder, results, tmp_path):
     }
 
 
+@pytest.mark.full
 def test_only_what_is_not_whole_is_done_again(results, tmp_path):
     first = sweep(small(), tmp_path, jobs=1)
     before = first.rows(timings=False).collect()

@@ -390,6 +390,7 @@ def test_what_cannot_be_reached_is_said_and_unknown_kinds_are_named(asked: Asked
         capacity(asked, Gate.of("waiting.p95 < 1h"), ["h100"])
 
 
+@pytest.mark.full
 def test_the_worth_of_a_node_is_what_its_prices_take_off_the_bound(asked: Asked) -> None:
     found = replay(asked.source, [asked.scheduler], load=3.0)
     worth = marginal_worth(found, processors=True)["all"]

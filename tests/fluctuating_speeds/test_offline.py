@@ -97,6 +97,7 @@ def test_three_regrets_agree_on_average():
     assert pseudo.min() >= 0
 
 
+@pytest.mark.full
 def test_noise_cancels_for_a_policy_that_has_learned():
     noisy, realised = [], []
     for seed in range(8):

@@ -31,6 +31,7 @@ def test_exact_finds_what_brute_force_finds():
         assert solution.proved
 
 
+@pytest.mark.full
 def test_larger_instances_against_brute_force():
     rng = np.random.default_rng(2)
     for _ in range(12):

@@ -72,6 +72,7 @@ def test_tangents_are_added_until_the_gain_is_true(monkeypatch):
     assert max(rounds) > 1
 
 
+@pytest.mark.full
 def test_running_out_of_time_is_admitted():
     p = create_scenario("ogasched-gang-v1:contention=10,rho=1.0,channels=32").instance(1).problem
     hurried = solve(p, np.ones(p.L), time_limit=1e-3)

@@ -69,6 +69,7 @@ def test_those_aside_are_those_whom_python_passes_over_in_many_cases(part):
         assert differing(seed) == [], seed
 
 
+@pytest.mark.full
 @given(
     tasks=st.lists(st.integers(1, 4), min_size=30, max_size=90),
     users=st.integers(1, 4),

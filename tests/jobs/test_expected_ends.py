@@ -96,6 +96,7 @@ def otherwise_on_nodes(cases: Iterable[Any]) -> list[tuple[int, str, str]]:
     return found
 
 
+@pytest.mark.full
 def test_pools_are_played_as_a_plain_simulator_plays_them() -> None:
     assert otherwise_on_pools(60, 7) == []
 

@@ -180,6 +180,7 @@ def test_learned_ends_and_kept_starts_meet_closed_hours_alike_in_both_engines():
     assert played > 80
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["las", "gavel"])
 def test_schedulers_that_look_at_all_jobs_at_once_keep_to_closed_hours(name):
     """Long jobs start at night; without hours some start by day. A start by day is an error."""

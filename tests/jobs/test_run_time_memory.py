@@ -190,6 +190,7 @@ def test_a_memory_that_grew_is_as_one_that_was_large() -> None:
     assert one == two
 
 
+@pytest.mark.full
 def test_schedulers_learn_the_same_in_compiled_code_and_in_python() -> None:
     jobs = made(13, 150)
     jobs = replace(jobs, submit=jobs.submit / 4)

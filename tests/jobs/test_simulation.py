@@ -98,6 +98,7 @@ def test_some_cases_of_sites_are_played_as_the_witness_says():
             assert not said, (seed, case.names, engine, case.rules, said)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["fcfs+conservative+first-fit", "sjf+conservative+best-fit"])
 def test_no_job_waits_beside_an_empty_cluster_for_reservations_in_each_others_way(name):
     """Jobs that outlive their requests leave reservations due at once that exclude one another."""

@@ -18,6 +18,7 @@ def stems(comparison: Comparison) -> set[str]:
     return {name.partition(".")[0] for name in comparison_figures(comparison)}
 
 
+@pytest.mark.full
 def test_four_figures_in_two_formats(real: Comparison) -> None:
     drawn = comparison_figures(real)
     assert list(drawn) == [f"{s}.{e}" for s in STEMS for e in ("png", "svg")]

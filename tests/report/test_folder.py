@@ -91,6 +91,7 @@ def test_figures_as_files(tmp_path: Path, wanted: Format, begins: bytes) -> None
         assert float(width[1]) == pytest.approx(72 * 3.45)
 
 
+@pytest.mark.full
 def test_the_page_of_a_replay_leaves_its_prices(tmp_path: Path) -> None:
     command = ["replay", "--set", "first=40,nodes=4", "--seeds", "1", "--policies"]
     command += ["fcfs+easy+best-fit", "--out", str(tmp_path), "--jobs", "1"]

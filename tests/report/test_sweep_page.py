@@ -77,6 +77,7 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     assert faults(page) == []
 
 
+@pytest.mark.full
 def test_two_experiments_share_a_page_and_missing_runs_are_told(tmp_path: Path) -> None:
     made_sweep(tmp_path, "one")
     made_sweep(tmp_path, "two")

@@ -92,6 +92,7 @@ def test_many_policies_are_compared_with_the_best_only() -> None:
     assert [policy for policy, _ in improvement.rows] == [f"policy-{i}" for i in range(6, -1, -1)]
 
 
+@pytest.mark.full
 def test_terminal_table_is_complete_at_usual_widths() -> None:
     names = [
         "ogasched-react",

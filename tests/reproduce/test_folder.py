@@ -39,6 +39,7 @@ def kept(folder: Path) -> dict[str, float]:
     return {row["artefact"]: row["ours"] for row in rows}
 
 
+@pytest.mark.full
 def test_artefacts_of_two_commands_share_a_table(tmp_path):
     first = run.reproduce([artefact("figure-2"), artefact("figure-3")], Scale(True), tmp_path)
     assert not first.joined

@@ -353,6 +353,7 @@ def test_the_published_counts_are_those_of_the_sample(rows):
     assert sum(parent > child for child, parent in ids) == 12265
 
 
+@pytest.mark.full
 def test_the_sample_is_read_as_a_plain_reading_says(sample, rows):
     tables = AlibabaV2018(sample, strict=True).scan()
     used = [row for row in rows if ended(row)]
@@ -425,6 +426,7 @@ def test_the_machines_of_the_sample(sample):
     assert (report.first, report.last) == (86207, 691915)
 
 
+@pytest.mark.full
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     tasks=st.lists(

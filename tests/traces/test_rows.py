@@ -92,6 +92,7 @@ def read(file, schema, size):
     return pl.concat(frames), reading.dropped, reading.read
 
 
+@pytest.mark.full
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=ROWS,

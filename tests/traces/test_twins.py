@@ -343,6 +343,7 @@ def test_the_twin_is_within_its_distance_of_the_real_trace(
             assert apart[quantity].value <= most + 1e-12, (quantity, seed)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", list(LIKE_THE_SAMPLE))
 def test_a_real_resample_is_near_and_other_twins_are_beyond_the_bounds(
     name: str, traces: Path, real_tables: dict[str, Tables]
