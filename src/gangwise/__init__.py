@@ -89,7 +89,7 @@ _WHERE = {
 }
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = ["BernoulliArrivals", "BinomialArrivals", "Channels", "Cluster", "Comparator"]
 __all__ += ["Comparison", "Environment", "GangwiseError", "InfeasibleDecision"]
