@@ -12,6 +12,7 @@ https://slurm.schedmd.com/sched_config.html
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -24,7 +25,7 @@ from gangwise.core.registry import create
 from gangwise.jobs.books import Ask, Books, Piece, Place, Preempt, Queue, Running
 from gangwise.jobs.caps import Tally, having
 from gangwise.jobs.choice import Tasks, fill, pieces_of
-from gangwise.jobs.model import Job, Nodes, terms_of
+from gangwise.jobs.model import Job, Nodes, Shape, terms_of
 from gangwise.jobs.preemption import make_room, nodes_of, way_of
 from gangwise.jobs.scheduler import Action, Composed, _Round
 from gangwise.jobs.tenancy import Tenancy
@@ -108,6 +109,46 @@ def _consecutive(tasks: int, fits: Ints, free: Ints) -> Tasks:
         chosen += fill(left, fits, tightest if left == 1 else among)
         left = tasks - sum(count for _, count in chosen)
     return chosen
+
+
+class Ahead:
+    """Books as they will be, if running jobs end when expected: now, and a window at a time.
+
+    Each window is twice as long as the last. They hold until a pass starts or preempts a job.
+    """
+
+    def __init__(self, books: Books, ends: dict[str, float], now: float):
+        self.times, self.books, self._fits = [now], [books], dict[Shape, Ints]()
+        then, window = books.copy(), FIRST_WINDOW
+        left = sorted(((ends[name], name) for name in books.running), reverse=True)
+        while left:
+            first = left[-1][0]
+            while left and left[-1][0] <= first + window:
+                time, name = left.pop()
+                running = books.running[name]
+                then.take(running.job.shape, running.pieces, sign=1)
+            self.times.append(max(time, float(np.nextafter(now, np.inf))))  # not free yet
+            self.books.append(then.copy())
+            window *= 2
+
+    def windows(self, job: Job, idle: Bools) -> list[int]:
+        """Windows in which nodes that are idle [N] take all tasks, if one looks at each by itself.
+
+        No choice of nodes places the job in another.
+        """
+        if job.shape not in self._fits:
+            self._fits[job.shape] = np.stack([books.fits(job.shape) for books in self.books])
+        fits = self._fits[job.shape]
+        return [int(k) for k in np.flatnonzero(fits[:, idle].sum(axis=1) >= job.tasks)]
+
+    def first(self, job: Job, busy: Bools, choice: Any, now: float) -> tuple[float, Tasks | None]:
+        """When a job fits on nodes that are not busy [N], and where; infinity for never."""
+        for k in self.windows(job, ~busy):
+            books = self.books[k]
+            chosen = choice.place(job, replace(books, up=books.up & ~busy), now)
+            if chosen is not None:
+                return self.times[k], chosen
+        return np.inf, None
 
 
 class Reserved(NamedTuple):
@@ -307,13 +348,17 @@ class SlurmPasses(Composed):
         """One pass: start what fits now beside reservations made before it, reserve for others."""
         actions: list[Action] = []
         reserved: list[Reserved] = []
+        ahead: Ahead | None = None
         for job in order:
             if not self._may_start(job, now, tally):
                 continue
-            found = self._first_time(job, books, ends, reserved, now)
-            if (found is None or found[0] > now) and (
-                room := self._make_room(job, _beside(reserved, books, job, now), now)
-            ):
+            ahead = ahead or Ahead(books, ends, now)
+            found = self._first_time(job, ahead, reserved, now)
+            room = None
+            if found is None or found[0] > now:
+                busy = _busy(reserved, job, now, len(books.free))
+                room = self._make_room(job, replace(books, up=books.up & ~busy), now)
+            if room:
                 chosen, others = room
                 actions += self._give_way(job, others, books, ends, now, tally)
                 found = now, chosen
@@ -322,6 +367,7 @@ class SlurmPasses(Composed):
             time, chosen = found
             if time <= now:
                 actions.append(self._start(job, chosen, books, ends, now, tally))
+                ahead = None
             elif time <= now + self.window:
                 nodes = np.isin(np.arange(len(books.free)), [n for n, _ in chosen])
                 times = self._rounded(time), self._rounded(time + job.limit)
@@ -329,17 +375,23 @@ class SlurmPasses(Composed):
         return actions
 
     def _first_time(
-        self, job: Job, books: Books, ends: dict[str, float], reserved: list[Reserved], now: float
+        self, job: Job, ahead: Ahead, reserved: list[Reserved], now: float
     ) -> tuple[float, Tasks] | None:
         """When a job fits beside the reservations, and where; None for never.
 
         Tried now, then each time that a reservation begins or ends: without nodes that are reserved
         while it would run.
         """
-        after = now
+        nodes = len(ahead.books[0].free)
+        able = ahead.windows(job, np.ones(nodes, dtype=bool))
+        bounds = [*sorted({t for r in reserved for t in r[:2] if t > now}), np.inf]
+        after = now if able else np.inf
         while after < np.inf:
-            later = min((t for r in reserved for t in r[:2] if t > after), default=np.inf)
-            time, chosen = self._will_run(job, _beside(reserved, books, job, after), ends, now)
+            later = bounds[bisect_right(bounds, after)]
+            if later < ahead.times[able[0]]:  # nor does it fit by then without any reservation
+                after = later
+                continue
+            time, chosen = ahead.first(job, _busy(reserved, job, after, nodes), self.choice, now)
             time = max(time, after)
             if chosen is not None and time <= later:
                 on, until = [n for n, _ in chosen], self._rounded(time + job.limit)
@@ -366,30 +418,11 @@ class SlurmPasses(Composed):
     def _rounded(self, time: float) -> float:
         return time // self.resolution * self.resolution
 
-    def _will_run(
-        self, job: Job, books: Books, ends: dict[str, float], now: float
-    ) -> tuple[float, Tasks | None]:
-        """When a job fits, and where, if running jobs end when expected; a window at a time."""
-        if (chosen := self.choice.place(job, books, now)) is not None:
-            return now, chosen
-        then, window = books.copy(), FIRST_WINDOW
-        left = sorted((ends[name], name) for name in books.running)
-        while left:
-            first = left[0][0]
-            while left and left[0][0] <= first + window:
-                time, name = left.pop(0)
-                running = books.running[name]
-                then.take(running.job.shape, running.pieces, sign=1)
-            if (chosen := self.choice.place(job, then, now)) is not None:
-                return max(time, float(np.nextafter(now, np.inf))), chosen  # not free yet
-            window *= 2
-        return np.inf, None
 
-
-def _beside(reserved: Sequence[Reserved], books: Books, job: Job, after: float) -> Books:
-    """Books without nodes that are reserved while a job would run that starts then."""
-    busy = np.zeros(len(books.free), dtype=bool)
+def _busy(reserved: Sequence[Reserved], job: Job, after: float, count: int) -> Bools:
+    """Of so many nodes, those that are reserved while a job would run that starts then [N]."""
+    busy = np.zeros(count, dtype=bool)
     for r in reserved:
         if r.begin <= after + job.limit and r.end > after:
             busy |= r.nodes
-    return replace(books, up=books.up & ~busy)
+    return busy
