@@ -30,7 +30,7 @@ from gangwise.traces.io.json_records import document
 from gangwise.traces.io.reading import Table, read_table
 
 MODELS = ("k80", "p100", "v100")
-"""GPU models, oldest first. The ``…_unconsolidated`` tables are of workers spread over servers."""
+"""GPU models, oldest first."""
 
 
 class Job(NamedTuple):
@@ -41,28 +41,26 @@ class Job(NamedTuple):
 class GavelThroughputs:
     """The table of ``simulation_throughputs.json``, plain or gzipped, or of a folder with it.
 
-    ``unconsolidated`` takes the measurements of workers spread over servers. ``throughput`` maps
-    (model, :class:`Job`) to steps per second alone, positive; a job that does not run on a model is
-    absent. ``models`` are oldest first, ``jobs`` those that run on at least one, ``digests``
-    SHA-256 by name.
+    ``throughput`` maps (model, :class:`Job`) to steps per second alone, positive; a job that does
+    not run on a model is absent. ``models`` are oldest first, ``jobs`` those that run on at least
+    one, ``digests`` SHA-256 by name. Tables of workers spread over servers are left aside.
     """
 
-    def __init__(self, file: Path | str, unconsolidated: bool = False):
+    def __init__(self, file: Path | str):
         self.path = _find(Path(file))
         tables, digest = document(self.path)
         if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
             raise TraceError("expected GPU models, and under each its jobs", self.path)
         self.digests = {self.path.name: digest}
-        suffix = "_unconsolidated" if unconsolidated else ""
         self.models = MODELS
         self.throughput: dict[tuple[str, Job], float] = {}
         jobs: dict[Job, None] = {}
         for model in MODELS:
-            if model + suffix not in tables:
-                missing = UnknownName("GPU model", model + suffix, list(tables))
+            if model not in tables:
+                missing = UnknownName("GPU model", model, list(tables))
                 raise TraceError(str(missing), self.path)
-            for text, entry in tables[model + suffix].items():
-                job, speed = self._entry(model + suffix, text, entry)
+            for text, entry in tables[model].items():
+                job, speed = self._entry(model, text, entry)
                 if speed > 0:
                     self.throughput[model, job] = speed
                     jobs[job] = None
