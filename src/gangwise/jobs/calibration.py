@@ -413,7 +413,9 @@ def _asked(record: Record) -> Iterator[tuple[dict[str, Any], str, Floats, Floats
     """What closed hours may be about: entry, setting of the bound, what jobs ask for, bounds."""
     for key, asks in (("longer_than", record.limit), ("more_than", record.size)):
         bounds, many = np.unique(asks, return_counts=True)
-        usual = np.argsort(-many)[:30]  # people ask for round numbers
+        # People ask for round numbers. All that are asked for equally often are in, or none:
+        # which of them a sort takes first is not the same on every machine.
+        usual = np.flatnonzero(many >= np.sort(many)[-min(30, many.size)])
         if many[usual].sum() < len(record) / 2:
             usual = np.linspace(0, bounds.size - 1, 30).astype(np.int64)
         bounds = bounds[usual]
@@ -423,7 +425,8 @@ def _asked(record: Record) -> Iterator[tuple[dict[str, Any], str, Floats, Floats
     use = record.size * (record.end - record.start)
     for scope, key in (("user", "except"), ("pool", "pool")):
         codes, names = record.groups.get(scope, (np.zeros(0, np.int64), ()))
-        for g in np.argsort(-np.bincount(codes, use[: codes.size]))[: 10 * (len(names) > 1)]:
+        most = np.argsort(-np.bincount(codes, use[: codes.size]), kind="stable")
+        for g in most[: 10 * (len(names) > 1)]:
             asks = (codes == g if scope == "pool" else codes != g).astype(float)
             yield {key: names[g] if scope == "pool" else [names[g]]}, "", asks, np.zeros(1)
 
