@@ -257,7 +257,8 @@ def recorded(jobs: Jobs, nodes: Nodes, rules: str, plant: Planted) -> Record:
     clock = OwnClock(start=datetime(2024, 1, 1))  # a Monday
     site = Site(Rules.model_validate({**plant.site, "clock": clock}))
     s = simulate_jobs(jobs, nodes, rules, site=site if plant.site else None)
-    log = replace(s.jobs, recorded_start=s.start, recorded_end=s.end)
+    # The log's own jobs: those that were played know the pools of the hidden rule.
+    log = replace(jobs, recorded_start=s.start, recorded_end=s.end)
     count = s.piece_count * plant.hosts
     if not plant.hosts:
         nodes = Nodes.pool(int(nodes.capacity.sum()) // 1000, nodes.devices[0])

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks import calibration as planted
 from gangwise.cli import app
 from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, TraceError
@@ -112,6 +113,17 @@ def test_windows_are_those_of_node_events_and_are_played(tmp_path: Path) -> None
         (tmp_path / "events.csv").write_text(f"node,time,event\n{row}\n")
         with pytest.raises(TraceError, match=wrong):
             calibrate_log(tmp_path / "log.toml", events=tmp_path / "events.csv")
+
+
+@pytest.mark.full
+def test_rules_planted_in_a_real_log_are_found_as_its_table_says(
+    traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GANGWISE_TRACES", str(traces))
+    planted.main(["NASA"], tune=False)
+    sums = capsys.readouterr().out.split("| found | invented |\n")[-1].splitlines()[1:]
+    many, found, invented = np.array([row.split("|")[4:7] for row in sums], int).sum(axis=0)
+    assert (many, found, invented) == (38, 30, 0)
 
 
 @pytest.mark.full

@@ -9,7 +9,7 @@ import pytest
 
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
-from gangwise.jobs.calibration import calibrate, spans_of
+from gangwise.jobs.calibration import _asked, calibrate, spans_of
 from gangwise.jobs.contradictions import Limit, Record, Site, sweep
 from gangwise.jobs.site import Rules
 from gangwise.jobs.site import Site as HiddenSite
@@ -187,6 +187,16 @@ def test_a_planted_outage_is_found_and_nothing_else() -> None:
 def test_logs_without_waits_are_refused() -> None:
     with pytest.raises(ScenarioError, match="does not say when jobs started"):
         Record.of(Jobs.of([0, 1], [5, 5]), Nodes.pool(2))
+
+
+def test_bounds_that_are_asked_for_equally_often_are_all_tried() -> None:
+    """Which of them a sort takes first differs between processors."""
+    often, rest = 60.0 * np.arange(1, 30), 60.0 * np.arange(100, 140)
+    limit = np.concatenate([np.repeat(often, 9), np.repeat(rest, 2)])
+    jobs = Jobs.of(np.arange(limit.size), np.ones(limit.size), limit=limit, user="u1")
+    start = jobs.submit.copy()
+    _, _, _, bounds = next(_asked(log_of(jobs, Nodes.pool(4), start)))
+    assert set(bounds) == {-1.0, *often, *rest}
 
 
 def test_hours_in_words() -> None:

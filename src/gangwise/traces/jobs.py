@@ -444,7 +444,7 @@ class _Making:
     def _labels(self, model: str) -> dict[str, str]:
         if not model:
             return {}
-        choices = [m for m in self.rows["models"].unique() if m and "|" in m]
+        choices = [m for m in self.rows["models"].unique().sort() if m and "|" in m]
         return {"model": model, **{m: "yes" for m in choices if model in m.split("|")}}
 
     # ------------------------------------------------------------------------------------- jobs
