@@ -11,9 +11,9 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
+from benchmarks import calibration as planted
 from typer.testing import CliRunner
 
-from benchmarks import calibration as planted
 from gangwise.cli import app
 from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, TraceError
