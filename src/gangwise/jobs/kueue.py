@@ -14,7 +14,6 @@ and starts once all its pods find nodes together. https://kueue.sigs.k8s.io/docs
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ from gangwise.core.errors import ScenarioError, UnknownName, to_install
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate
 from gangwise.jobs.choice import WorstFit, pieces_of
 from gangwise.jobs.model import Job, Nodes
+from gangwise.traces.formats import kubernetes
 
 Key = tuple[str, str]
 """A flavor, and a resource of it."""
@@ -35,7 +35,7 @@ SMALL = 1e-9  # amounts are sums of thousandths
 
 
 class Quota(NamedTuple):
-    """What a queue has of a resource in a flavor; a limit that is not set is inf."""
+    """What a queue has of a resource in a flavor: devices, memory in GiB; inf is no limit."""
 
     nominal: float = 0.0
     borrowing: float = math.inf
@@ -56,17 +56,13 @@ class Holder:
         self.weight = float(spec.get("weight", 1.0))
         self.rules = {key: str(spec.get(key, of.split()[1])) for key, of in RULES.items()}
         self.threshold = float(spec.get("threshold", math.inf))
-        groups = list(spec.get("groups", ()))
-        self.groups: list[tuple[list[str], list[str]]] = [
-            (list(group["resources"]), [flavor["name"] for flavor in group["flavors"]])
-            for group in groups
-        ]
-        self.quota: dict[Key, Quota] = {
-            (flavor["name"], kind): Quota(**of)
-            for group in groups
-            for flavor in group["flavors"]
-            for kind, of in flavor["quotas"].items()
-        }
+        self.groups: list[tuple[list[str], list[str]]] = []  # resources, and their flavors
+        self.quota: dict[Key, Quota] = {}
+        for group in spec.get("groups", ()):
+            self.groups.append((group["resources"], [f["name"] for f in group["flavors"]]))
+            for flavor in group["flavors"]:
+                for kind, of in flavor["quotas"].items():
+                    self.quota[flavor["name"], kind] = Quota(**of)
         self.own: Amounts = {}
         self._total: Amounts = {}
 
@@ -115,7 +111,7 @@ class Holder:
             return 0.0
         over: dict[str, float] = {}
         lent: dict[str, float] = {}
-        for k in keys_below(root_of(self)):
+        for k in keys_below(self.root):
             over[k[1]] = over.get(k[1], 0.0) + max(0.0, self.used(k) - self.total(k))
             lent[k[1]] = lent.get(k[1], 0.0) + self.parent.most(k)
         most = max(
@@ -127,9 +123,9 @@ class Holder:
         """Itself and those above, up to the root."""
         return [self, *(self.parent.line() if self.parent else ())]
 
-
-def root_of(holder: Holder) -> Holder:
-    return holder.line()[-1]
+    @property
+    def root(self) -> Holder:
+        return self.parent.root if self.parent else self
 
 
 def keys_below(holder: Holder) -> set[Key]:
@@ -158,7 +154,7 @@ def tree_of(quotas: Mapping[str, Any]) -> dict[str, Holder]:
 class Workload:
     job: Job
     queue: Holder
-    asks: dict[str, int]  # by a pod, in thousandths
+    asks: dict[str, int]  # of each resource by a pod, in thousandths; itself is one of ``pods``
     tasks: int  # pods to be admitted: all, or with partial admission fewer
     needs: Amounts = field(default_factory=dict)  # by the flavors it was assigned
     admitted: float = -math.inf
@@ -248,7 +244,7 @@ def candidates_of(w: Workload, admitted: Iterable[Workload]) -> list[Workload]:
             newer &= within == "LowerOrNewerEqualPriority"
             able = within != "Never" and (below or newer)
         else:
-            able = root_of(other.queue) is root_of(queue) and queue.parent is not None
+            able = other.queue.root is queue.root and queue.parent is not None
             able = able and any(other.queue.borrows(k) for k in short)
             able = able and (reclaim == "Any" or (reclaim == "LowerPriority" and below))
         if able:
@@ -323,7 +319,7 @@ def _fair_targets(
     for strategy in strategies:
         left = [other for other in candidates if other not in gone]
         while left and not w.fits():
-            queue = _largest_share(root_of(w.queue), {id(o.queue) for o in left})
+            queue = _largest_share(w.queue.root, {id(o.queue) for o in left})
             if queue is None:
                 break
             mine = [other for other in left if other.queue is queue]
@@ -397,11 +393,11 @@ class Kueue:
             if event.over and event.job is not None and event.job.id in self._held:
                 done = self._held.pop(event.job.id)
                 done.queue.take(done.needs, -1)
-        waiting = [
-            Workload(job, self._queue_of(job), asks_of(job, books.nodes), job.tasks)
-            for job in queue
-            if job.id not in self._held
-        ]
+        waiting = []
+        for job in queue:
+            if job.id not in self._held:
+                asks = {**dict(zip(books.nodes.devices, job.shape.demand)), "pods": 1000}
+                waiting.append(Workload(job, self._queue_of(job), asks, job.tasks))
         trial, before = books.copy(), self._why
         actions: list[Place | Preempt | Ask] = []
         self._why = {}
@@ -444,12 +440,13 @@ class Kueue:
 
     def _admit(self, waiting: list[Workload], books: Books, now: float, actions: list[Any]) -> None:
         """Cycles; a head that stays lets others of its queue try, unless it is StrictFIFO."""
-        fair, fresh, passed = list(self._quotas.get("fair", ())), set[str](), set[str]()
+        fair, fresh, stopped = list(self._quotas.get("fair", ())), set[str](), set[str]()
         for w in waiting:
             self._why[w.job.id] = f"an older workload of ClusterQueue {w.queue.name} is first", now
             if w.queue.rules["stop"] != "None":
-                passed.add(w.queue.name)
+                stopped.add(w.queue.name)
                 self._why[w.job.id] = f"ClusterQueue {w.queue.name} is stopped", now
+        passed = set(stopped)  # queues, and single workloads, that are out until somebody gives way
         while True:
             heads: dict[str, Workload] = {}
             for w in sorted(waiting, key=lambda w: w.rank):
@@ -477,11 +474,7 @@ class Kueue:
                 for other in out:
                     self._why[other.job.id] = f"it was preempted for {w.job.id}", now
                 if out:
-                    passed = {q for q in passed if self._stopped(q)}
-
-    def _stopped(self, name: str) -> bool:
-        queue = self._queues.get(name)
-        return queue is not None and queue.rules["stop"] != "None"
+                    passed = set(stopped)
 
     def _cycle(
         self,
@@ -528,11 +521,6 @@ class Kueue:
         return Explanation(job, why, (), since, math.inf)
 
 
-def asks_of(job: Job, nodes: Nodes) -> dict[str, int]:
-    """Thousandths that a pod of a job asks for, itself as one of ``pods``."""
-    return dict(zip(nodes.devices, job.shape.demand)) | {"pods": 1000}
-
-
 def room(queue: Holder, k: Key, amount: float) -> float:
     """Up to its nominal quota, or where it would borrow, up to its borrowing limit."""
     limit = queue.limit(k).borrowing if queue.borrows(k, amount) else 0.0
@@ -575,14 +563,12 @@ def next_of(heads: Sequence[Workload], fair: bool) -> int:
                 best = found if best is None else min(best, found)
         return None if best is None else best[2]
 
-    found = winner(root_of(heads[first].queue))
+    found = winner(heads[first].queue.root)
     return first if found is None else found
 
 
 # --------------------------------------------------------------------------- what kubectl prints
 
-UNITS = {unit: 1024.0**i for i, unit in enumerate(("", "Ki", "Mi", "Gi", "Ti", "Pi"))}
-UNITS |= {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 STRATEGIES = ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
 VERSIONS = "v1alpha1", "v1beta1", "v1beta2"
 KINDS = {  # what of their specification is read
@@ -614,18 +600,6 @@ class At(dict[str, Any]):
         for part in path.split("."):
             found = (found or {}).get(part)
         return found
-
-
-def quantity(text: Any) -> float:
-    """A quantity of Kubernetes; ValueError for what is none.
-
-    >>> quantity("36Gi") / 2**30, quantity("500m"), quantity(9)
-    (36.0, 0.5, 9.0)
-    """
-    match = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)([A-Za-z]*)", str(text).strip())
-    if match is None or match[2] not in UNITS:
-        raise ValueError(f"{text!r} is no quantity")
-    return float(match[1]) * UNITS[match[2]]
 
 
 def resource(name: str) -> str:
@@ -700,11 +674,11 @@ class Printed:
     def amount(self, kind: str, of: At, name: str, default: float) -> float:
         """An amount of a resource, memory in GiB; the default where it is not given or at fault."""
         try:
-            found = default if of.get(name) is None else quantity(of[name])
+            found = default if of.get(name) is None else kubernetes.amount(of[name])
         except ValueError as error:
             self.notes.append(f"{of.where}: {name}: {error}; {default:g} is taken")
             return default
-        return found / 2**30 if kind == "mem" and found is not default else found
+        return found / kubernetes.GIB if kind == "mem" and found is not default else found
 
     def quota(self, of: At) -> tuple[str, dict[str, float]]:
         """A resource of a flavor, and the fields of its :class:`Quota`."""
@@ -720,11 +694,10 @@ class Printed:
         above = [spec.get(name) for name in ("cohortName", "cohort", "parentName", "parent")]
         groups = []
         for group in spec.get("resourceGroups") or ():
-            quotas = {
-                str(flavor["name"]): dict(map(self.quota, flavor.get("resources", ())))
-                for flavor in group.get("flavors", ())
-            }
-            flavors = [{"name": name, "quotas": of} for name, of in quotas.items()]
+            flavors = [
+                {"name": str(of["name"]), "quotas": dict(map(self.quota, of.get("resources", ())))}
+                for of in group.get("flavors", ())
+            ]
             covered = [resource(str(name)) for name in group.get("coveredResources", ())]
             groups.append({"resources": covered, "flavors": flavors})
         return {
