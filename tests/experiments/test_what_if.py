@@ -184,7 +184,7 @@ def test_jobs_that_a_change_shuts_out_are_named_and_it_is_not_called_better(aske
         ("pol.1.most_time=1d", "the site file has no 'pol'; it has pool"),
         ("cap.2.most=1", "cap has no '2'; it has 1"),
         ("cap.1.most=many", "change cap.1.most=many: many: give seconds, or a time"),
-        ("cap.1.of=gpus", "a cap is of 'gpus', and the nodes have cpu"),
+        ("cap.1.of=gpus", "named 'gpus'"),
         ("cap.1.most=-1", "[cap] 1: most: Input should be greater than or equal to 0"),
         ("cap.1.scope=usr", "[cap] 1: scope: Input should be 'user'"),
         ("nodes.h100+=8", "nodes has no 'h100'; it has all, 1, 2"),

@@ -270,6 +270,7 @@ class Site:
 
     @property
     def clock(self) -> Clock | None:
+        """The site's own clock, else that of the log; None where neither is known."""
         own, log = self.rules.clock, self.log_clock
         zone = own.zone or (log.zone if log else "UTC")
         if own.start is not None:
@@ -472,26 +473,21 @@ class Site:
 
     def _check_devices(self, nodes: Nodes) -> None:
         """Devices that rules name are those of the nodes; a cap may count jobs or nodes as well."""
-        r, weighed = self.rules, self.rules.priority or Priority()
-        named = [("a cap is of", cap.of) for cap in r.cap]
-        named += [("closed hours ask for more of", rule.of) for rule in r.closed]
-        caps = len(named)
-        if self.nodes is None:  # what Slurm prints may weigh devices of which the log says nothing
-            named += [("tres has a weight of", kind) for kind in weighed.tres]
-            named += [("billing counts", kind) for kind in weighed.billing]
-            for pool in r.pool:
-                named += [(f"billing of pool {pool.name} counts", kind) for kind in pool.billing]
-        for i, (what, kind) in enumerate(named):
-            also = ("jobs", "nodes") * (i < caps)
-            if kind in (*nodes.devices, *also) or (also and kind.startswith("license/")):
-                continue
-            near = get_close_matches(kind, [*nodes.devices, *also], 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            more = "; jobs and nodes can be counted as well" * bool(also)
-            raise ScenarioError(
-                f"{self.path}: {what} {kind!r}, and the nodes have "
-                f"{', '.join(nodes.devices)}{more}{hint}"
-            )
+        r, priority = self.rules, self.rules.priority or Priority()
+        counted = [*nodes.devices, "jobs", "nodes"]
+        counts = {"cap": [cap.of for cap in r.cap], "closed": [rule.of for rule in r.closed]}
+        for table, kinds in counts.items():
+            for kind in kinds:
+                if kind not in counted and not kind.startswith("license/"):
+                    raise UnknownName(f"device type of [[{table}]] in {self.path}", kind, counted)
+        if self.nodes is not None:
+            return  # what Slurm prints may weigh devices of which the log says nothing
+        weighed = {"tres": priority.tres, "billing": priority.billing}
+        weighed |= {f"billing of pool {pool.name}": pool.billing for pool in r.pool}
+        for table, weights in weighed.items():
+            for kind in weights:
+                if kind not in nodes.devices:
+                    raise UnknownName(f"device type of {table} in {self.path}", kind, nodes.devices)
 
     def _jobs(self, jobs: Jobs) -> Jobs:
         keep = np.array([name not in self.ignored for name in jobs.devices])
@@ -504,6 +500,7 @@ class Site:
 
     @staticmethod
     def of_processors(nodes: Nodes) -> bool:
+        """Whether a log knows processors and no nodes: one node holds all of them."""
         return len(nodes) == 1 and len(nodes.devices) == 1 and nodes.shared is None
 
     def _nodes(
@@ -518,11 +515,11 @@ class Site:
         many = int(nodes.capacity[0, 0]) // 1000 if whole else 0
         each = [f"{PROCESSOR}{i + 1}" for i in range(many)] if whole else list(nodes.names)
         pools = self._of_pools(each, nodes)
-        windows = self._of_windows(each, pools)
+        windows = self._windows(each, pools)
         place = np.arange(len(each))
         if whole:
             member = np.zeros((len(pools) + len(windows), many), dtype=bool)
-            for i, on in enumerate((*pools.values(), *windows)):
+            for i, on in enumerate((*pools.values(), *(on for _, on in windows))):
                 member[i, on] = True
             _, first, cell = np.unique(member, axis=1, return_index=True, return_inverse=True)
             order = np.argsort(first)
@@ -531,9 +528,9 @@ class Site:
             device = nodes.devices[0]
             nodes = Nodes.of(Node(each[first[c]], {device: n}) for c, n in zip(order, sizes))
         spans: dict[int, list[tuple[float, float]]] = defaultdict(list)
-        for when, on in zip(self._when(), windows):
+        for span, on in windows:
             for n in np.unique(place[on]).tolist():
-                spans[n].append(when)
+                spans[n].append(span)
         on_pools = {name: tuple(np.unique(place[on]).tolist()) for name, on in pools.items()}
         return nodes, on_pools, spans
 
@@ -558,34 +555,27 @@ class Site:
             taken |= set(found[pool.name])
         return found
 
-    def _when(self) -> list[tuple[float, float]]:
-        """From when to when each window is; those before the log's time 0 begin at it."""
-        found = [self._span(window, f"window {i}") for i, window in enumerate(self.rules.window, 1)]
-        return [(max(since, 0.0), max(to, 0.0)) for since, to in found]
-
-    def _of_windows(
+    def _windows(
         self, names: Sequence[str], pools: Mapping[str, Sequence[int]]
-    ) -> list[list[int]]:
-        """Nodes of each window; a count takes the last that no window at that time has."""
-        found: list[list[int]] = []
-        when = self._when()
-        for i, window in enumerate(self.rules.window):
+    ) -> list[tuple[tuple[float, float], list[int]]]:
+        """From when to when each window is, and its nodes.
+
+        A count takes the last that no window before it has at that time.
+        """
+        found: list[tuple[tuple[float, float], list[int]]] = []
+        for i, window in enumerate(self.rules.window, 1):
+            since, to = (max(t, 0.0) for t in self._span(window, f"window {i}"))
             if window.nodes:
-                found.append(self._named(window.nodes, names, f"window {i + 1}"))
+                found.append(((since, to), self._named(window.nodes, names, f"window {i}")))
                 continue
-            gone = {
-                n
-                for (since, to), on in zip(when, found)
-                if since < when[i][1] and when[i][0] < to
-                for n in on
-            }
+            gone = {n for (low, high), on in found if low < to and since < high for n in on}
             able = [n for n in pools.get(window.pool, range(len(names))) if n not in gone]
             if len(able) < window.count:
                 raise ScenarioError(
-                    f"{self.path}: window {i + 1} takes {window.count} nodes, and {len(able)} are "
+                    f"{self.path}: window {i} takes {window.count} nodes, and {len(able)} are "
                     "left at that time; give fewer"
                 )
-            found.append(able[len(able) - window.count :])
+            found.append(((since, to), able[len(able) - window.count :]))
         return found
 
     def _named(self, given: str | Sequence[str], names: Sequence[str], what: str) -> list[int]:
