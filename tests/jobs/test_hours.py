@@ -11,7 +11,6 @@ import pytest
 from gangwise.core.clock import Clock
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.jobs import Conditions, Jobs, Nodes
-from gangwise.jobs.books import Place
 from gangwise.jobs.caps import Cap
 from gangwise.jobs.forecast import Forecaster, moment_of
 from gangwise.jobs.hours import Closing, Opening, weekly
@@ -20,6 +19,7 @@ from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
 from gangwise.jobs.site import CapRule, Closed, Rules, Site, Window
 from gangwise.traces.formats.swf import clock_of
+from tests.jobs.invariants import Careless, starts
 from tests.jobs.middle import SiteCase
 
 MONDAY = {"start": "2026-01-05T00:00:00"}
@@ -68,12 +68,6 @@ def test_hours_that_are_none_are_named(text, said):
         weekly(text)
 
 
-def starts(site: Site, jobs: Jobs, nodes: Nodes, name: str) -> list[float]:
-    both = [simulate_jobs(jobs, nodes, name, site=site, engine=e) for e in ("compiled", "plain")]
-    assert np.array_equal(both[0].start, both[1].start, equal_nan=True)
-    return (both[0].start / 3600).tolist()
-
-
 def test_who_passes_a_closed_job_leaves_it_what_it_is_promised():
     """A night job of 4 devices at 18:00; by day, who ends before or leaves 4 may pass."""
     site = Site(
@@ -83,9 +77,9 @@ def test_who_passes_a_closed_job_leaves_it_what_it_is_promised():
     jobs = Jobs.of(hour, 3600.0 * np.array([9, 4, 4, 4, 1]), tasks=[4, 3, 2, 2, 5])
     # The second ends at 14:00, the third has 3 of 6 left until 15:00; the fourth would end at 18:00
     # if it began at 14:00; the last needs 5 and is first in line among those that are open.
-    assert starts(site, jobs, Nodes.pool(6), "fcfs+easy+best-fit") == [18, 10, 11, 14, 27]
-    assert starts(site, jobs, Nodes.pool(6), "fcfs+none+best-fit") == [18, 10, 11, 14, 27]
-    assert starts(site, jobs, Nodes.pool(6), "fcfs+conservative+best-fit") == [18, 10, 11, 14, 27]
+    for backfilling in ("easy", "none", "conservative"):
+        at = starts(site, jobs, Nodes.pool(6), f"fcfs+{backfilling}+best-fit")
+        assert at == [3600 * hour for hour in (18, 10, 11, 14, 27)]
 
 
 def test_dates_are_of_the_logs_clock_and_a_log_without_one_is_refused():
@@ -123,14 +117,6 @@ def test_explain_names_the_closed_hours_and_a_start_in_them_is_refused():
     text = "closed hours of jobs that ask for more than 1 cpu: Mon 00:00-01:00"
     assert (said.constraint, said.until, said.start) == (text, 3600, 3600)
 
-    class Careless:
-        def resize(self, nodes, job_types): ...
-
-        def observe(self, rate): ...
-
-        def place(self, queue, books, now):
-            return [Place(job.id, ((0, job.tasks),)) for job in queue]
-
     with pytest.raises(InfeasibleDecision, match="is placed in closed hours of jobs"):
         simulate_jobs(jobs, Nodes.pool(4), Careless(), site=site)
 
@@ -140,7 +126,7 @@ def test_closed_hours_have_exceptions():
     jobs = Jobs.of([0, 1, 2], [9, 9, 9], user=["a", "b", "c"])
     closed = {"hours": ["Mon 00:00-01:00"], "except": ["b"]}
     site = Site(Rules.model_validate({"closed": [closed], "clock": MONDAY}))
-    assert starts(site, jobs, Nodes.pool(3), "fcfs+easy") == [1, 1 / 3600, 1]
+    assert starts(site, jobs, Nodes.pool(3), "fcfs+easy") == [3600, 1, 3600]
     assert site.options(Options()).closed[0].whose == "jobs but those of user b"
     plain = {"closed": [{"hours": ["Mon 00:00-01:00"]}], "clock": MONDAY}
     assert Site(Rules.model_validate(plain)).digest != site.digest
@@ -151,8 +137,7 @@ def test_hours_that_never_open_again_leave_jobs_waiting():
     closed = Closed(hours=("Mon-Sun 00:00-24:00",), longer_than=50)
     jobs = Jobs.of(submit=[0, 1], run=[60, 10])
     found = starts(Site(Rules(closed=(closed,), clock=MONDAY)), jobs, Nodes.pool(1), "fcfs+easy")
-    assert np.isnan(found[0])
-    assert found[1] == 1 / 3600
+    assert np.array_equal(found, [np.nan, 1], equal_nan=True)
 
 
 @pytest.mark.full

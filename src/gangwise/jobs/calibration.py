@@ -118,16 +118,16 @@ def calibrate(
     [('cap', 'all', 2)]
     """
     advance = progress or (lambda what, done, of: None)
-    uses = dict(_uses(record))
+    uses = _uses(record)
     patience = _patience(record, sweep(record))
     first = sweep(record, Site(), patience)
-    start = _trials(record, Site(), first, patience, uses)
+    start = _trials(record, Site(), first, patience)
     allowed, found = _pools(record, start, patience)
     site = Site(missing=away or (), allowed=allowed)
     for done in range(ROUNDS):
         advance("looking for rules", done, ROUNDS)
         swept = sweep(record, site, patience)
-        trials = _trials(record, site, swept, patience, uses)
+        trials = _trials(record, site, swept, patience)
         rules = [*_caps(record, uses, trials, patience), *_closings(record, site, swept, trials)]
         rules = rules or [*_reserved(record, trials)]
         rules = rules or ([] if away is not None else [*_window(record, trials, swept)])
@@ -166,16 +166,15 @@ def _halves(record: Record, times: Floats) -> Ints:
     return np.asarray((times - record.submit.min()) // _block(record)).astype(np.int64) % 2
 
 
-def _trials(record: Record, site: Site, swept: Swept, patience: float, uses: Any) -> Trials:
+def _trials(record: Record, site: Site, swept: Swept, patience: float) -> Trials:
     at = record.submit + patience
     late = record.start > at
     refused = late & swept.refused_at(at)
     for limit in site.limits:
         use = _Use.of(record, limit.group, limit.weight)
         refused &= ~((limit.group >= 0) & (use.at(limit.group, at) + limit.weight > limit.most))
-    offset = 0.0 if np.isnan(record.monday) else record.monday
     for rule in site.closed:
-        refused &= ~rule.holds(at, offset)
+        refused &= ~rule.holds(at, record.monday)
     days = ((at - record.submit.min()) // min(86400.0, _block(record) / 4)).astype(np.int64)
     return Trials(refused, swept.clear & ~late, at, _halves(record, record.submit), days)
 
@@ -209,7 +208,7 @@ def _pools(record: Record, plain: Trials, patience: float) -> tuple[Any, list[Fi
         if 10 * unseen[p] <= on.sum() and beyond <= PASSED * np.unique(spell[codes == p]).size:
             may[p] = on | ~on.any()
     swept = sweep(record, Site(allowed=(codes, may)), patience)
-    cured = plain.refused & ~_trials(record, Site(), swept, patience, {}).refused
+    cured = plain.refused & ~_trials(record, Site(), swept, patience).refused
     found = []
     for p in np.flatnonzero(~may.all(axis=1)).tolist():
         mine, on = np.logical_and(plain.refused, codes == p), may[p].copy()
@@ -238,13 +237,18 @@ def _pools(record: Record, plain: Trials, patience: float) -> tuple[Any, list[Fi
 
 @dataclass(frozen=True)
 class _Use:
-    """How much each group holds over time; what ends at an instant is free then."""
+    """How much each group holds over time; what ends at an instant is free then.
+
+    Times of all groups stand in one row, those of group g ``span`` g seconds later: one binary
+    search finds a time of any group.
+    """
 
     group: Ints  # [J]
     weight: Floats  # [J]
     begin: float
     span: float
-    key: Floats  # [E] time, group by group
+    ends: Floats  # [J] ends of jobs, group by group
+    key: Floats  # [E] starts and ends, group by group
     held: Floats  # [E] held from then on
     lasts: Floats  # [E] seconds until that changes
 
@@ -259,11 +263,18 @@ class _Use:
         order = np.lexsort((change, time))
         time = time[order]
         lasts = np.diff(time, append=time[-1:])
-        return cls(group, weight, begin, span, time, np.cumsum(change[order]), lasts)
+        ends = np.sort(group * span + record.end - begin)
+        return cls(group, weight, begin, span, ends, time, np.cumsum(change[order]), lasts)
 
     def at(self, group: Ints, times: Floats) -> Floats:
         place = np.searchsorted(self.key, group * self.span + times - self.begin, "right") - 1
         return np.where(place >= 0, self.held[np.maximum(place, 0)], 0.0)
+
+    def last_end(self, group: Ints, times: Floats) -> Floats:
+        """When a job of each group ended last by these times; long before the log for none."""
+        place = np.searchsorted(self.ends, group * self.span + times - self.begin, "right") - 1
+        last = self.ends[np.maximum(place, 0)] - group * self.span + self.begin
+        return np.where(place >= 0, last, -np.inf)
 
     def peaks(self, groups: int, half: Ints, which: int, patience: float) -> Floats:
         """The most that each group held for longer than a start takes, in half of the weeks."""
@@ -273,12 +284,16 @@ class _Use:
         return found
 
 
-def _uses(record: Record) -> Iterator[tuple[tuple[str, str], _Use]]:
-    everyone = np.zeros(len(record), np.int64)
-    scopes = {"all": everyone, **{scope: codes for scope, (codes, _) in record.groups.items()}}
-    for scope, codes in scopes.items():
-        for of, weight in ((record.device, record.size), ("jobs", np.ones(len(record)))):
-            yield (scope, of), _Use.of(record, codes, weight)
+def _uses(record: Record) -> dict[tuple[str, str], _Use]:
+    """What caps may be about: by a scope, of devices or of jobs."""
+    scopes = {"all": np.zeros(len(record), np.int64)}
+    scopes |= {scope: codes for scope, (codes, _) in record.groups.items()}
+    weights = {record.device: record.size, "jobs": np.ones(len(record))}
+    return {
+        (scope, of): _Use.of(record, codes, weight)
+        for scope, codes in scopes.items()
+        for of, weight in weights.items()
+    }
 
 
 def _caps(record: Record, uses: Any, t: Trials, patience: float) -> Iterator[Finding]:
@@ -388,11 +403,9 @@ class _Cap(NamedTuple):
 
 def _released(record: Record, use: _Use, rows: Ints, patience: float) -> float:
     """Share of jobs that start within the time a start takes of the end of one of their group."""
-    ends = np.sort(use.group * use.span + record.end - use.begin)
-    mine = use.group[rows] * use.span + record.start[rows] - use.begin
-    place = np.searchsorted(ends, mine + 1e-6, "right") - 1
-    gap = mine - ends[np.maximum(place, 0)]
-    return float(((place >= 0) & (gap <= patience)).mean()) if mine.size else 0.0
+    start = record.start[rows]
+    gap = start - use.last_end(use.group[rows], start + 1e-6)
+    return float((gap <= patience).mean()) if rows.size else 0.0
 
 
 def _rate(spell: Ints, refused: Bools, usual: float) -> float:
@@ -437,7 +450,7 @@ def _closings(record: Record, site: Site, s: Swept, t: Trials) -> Iterator[Findi
     A cell is an hour of a week. Of its jobs only the largest request counts, of those refused
     through most of the hour and of those that start: a bound is compared with the two alone.
     """
-    offset = 0.0 if np.isnan(record.monday) else record.monday
+    offset = record.monday
     origin = np.floor((record.submit.min() + offset) / WEEK) * WEEK - offset
     cells = (int((record.end.max() - origin) // WEEK) + 1) * HOURS
     begin = origin + HOUR * np.arange(cells)
@@ -588,12 +601,9 @@ def _reserved(record: Record, t: Trials) -> Iterator[Finding]:
     """
     codes, names = record.groups["user"]
     held = _Use.of(record, codes, np.ones(len(record)))
-    ended = np.sort(codes * held.span + record.end - held.begin)
     refused = np.flatnonzero(t.refused)
     user, at = codes[refused], t.at[refused]
-    place = np.searchsorted(ended, user * held.span + at - held.begin, "right")
-    last = np.where(place > 0, ended[place - 1] - user * held.span + held.begin, -np.inf)
-    none = held.at(user, at) == 0
+    last, none = held.last_end(user, at), held.at(user, at) == 0
     for g in np.unique(codes[t.prompt]) if len(names) > 1 else ():
         others = np.sort(record.start[codes != g])
         mine = np.sort(record.start[codes == g])

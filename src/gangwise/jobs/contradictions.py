@@ -45,7 +45,7 @@ class Record:
     # ``user``, ``account`` and ``pool``, where the log has several: that of each job [J], and names
     groups: Mapping[str, tuple[Ints, tuple[str, ...]]]
     total: float  # devices of the counted type that all nodes have
-    monday: float  # seconds from Monday 0:00 local time to the log's time 0; NaN if not known
+    monday: float  # seconds from Monday 0:00 local time to the log's time 0; 0 if not known
     host_from: Ints  # job j ran on host[host_from[j]:host_from[j + 1]]; empty if not known
     host: Ints
 
@@ -56,7 +56,7 @@ class Record:
         nodes: Nodes,
         device: str = "",
         groups: Mapping[str, npt.ArrayLike] | None = None,
-        monday: float = float("nan"),
+        monday: float = 0.0,
         hosts: tuple[Ints, Ints] | None = None,
     ) -> Record:
         """From jobs with recorded starts and ends; raises ScenarioError where there are none.
@@ -83,7 +83,9 @@ class Record:
         first, each = hosts if hosts is not None and hosts[1].size else where
         count = np.diff(first)
         return cls(
-            *(_kept(jobs, known), nodes),
+            # The columns that a sweep reads.
+            replace(jobs, tasks=jobs.tasks[known], shape=np.asarray(jobs.shape)[known]),
+            nodes,
             *(jobs.submit[known], jobs.recorded_start[known]),
             *(jobs.recorded_end[known], jobs.limit[known]),
             held_devices(jobs, nodes)[known, k],
@@ -97,11 +99,6 @@ class Record:
 
     def __len__(self) -> int:
         return self.submit.size
-
-
-def _kept(jobs: Jobs, known: Bools) -> Jobs:
-    """Columns that a sweep reads, of the jobs whose times are known."""
-    return replace(jobs, tasks=jobs.tasks[known], shape=np.asarray(jobs.shape)[known])
 
 
 class Limit(NamedTuple):
@@ -206,8 +203,7 @@ def _events(record: Record, site: Site) -> tuple[Floats, Ints, Ints, Floats]:
         for d, n in gone.items():
             ticks += [(m.begin, n, d, place), (m.end, -n, d, place)]
     if site.closed:
-        offset = 0.0 if np.isnan(record.monday) else record.monday
-        begin = np.floor((record.submit.min() + offset) / HOUR) * HOUR - offset
+        begin = np.floor((record.submit.min() + record.monday) / HOUR) * HOUR - record.monday
         edges = [edge for rule in site.closed for edge in (rule.begin, rule.end)]
         hours = (*np.arange(begin, record.end.max() + HOUR, HOUR), *edges)
         ticks += [(t, 0.0, 0, 0) for t in hours if np.isfinite(t)]
@@ -298,7 +294,7 @@ def _tables(record: Record, site: Site) -> tuple[Kinds, Rules, Held, Now]:
         np.array([(rule.begin, rule.end) for rule in site.closed]).reshape(-1, 2),
         np.array([rule.hours for rule in site.closed], dtype=bool).reshape(-1, HOURS),
         np.array([_until_open(rule.hours) for rule in site.closed]).reshape(-1, HOURS),
-        0.0 if np.isnan(record.monday) else record.monday,
+        record.monday,
     )
     free, short = nodes.capacity.copy(), np.zeros((C, len(nodes.devices), 0))
     if len(nodes) > 1 and not record.host.size:
