@@ -12,12 +12,11 @@ from gangwise.core.clock import Clock
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.jobs import Conditions, Jobs, Nodes
 from gangwise.jobs.caps import Cap
-from gangwise.jobs.forecast import Forecaster, moment_of
 from gangwise.jobs.hours import Closing, Opening, weekly
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
-from gangwise.jobs.site import CapRule, Closed, Rules, Site, Window
+from gangwise.jobs.site import Closed, Rules, Site, Window
 from gangwise.traces.formats.swf import clock_of
 from tests.jobs.invariants import Careless, starts
 from tests.jobs.middle import SiteCase
@@ -183,30 +182,3 @@ def test_schedulers_that_look_at_all_jobs_at_once_keep_to_closed_hours(name):
     long, day = jobs.limit > 4 * 3600, [(t.last_start / 3600) % 24 for t in (free, kept)]
     assert (long & (day[0] > 8.1) & (day[0] < 17.9)).any()
     assert not (long & (day[1] > 8.1) & (day[1] < 17.9)).any()
-
-
-@pytest.mark.parametrize("rules", ["fcfs+easy+best-fit", "sjf+easy+first-fit", "fcfs+none"])
-def test_a_forecast_with_true_times_keeps_to_closed_hours_and_caps(rules):
-    """From any moment the futures are the schedule itself."""
-    rng, waited = np.random.default_rng(2), 0
-    closed = Closed(hours=("Mon-Sun 08:00-18:00",), longer_than=4000)
-    cap = CapRule(scope="user", of="jobs", most=3)
-    site = Site(Rules(closed=(closed,), cap=(cap,), clock=MONDAY))
-    for _ in range(3):
-        limit = rng.choice([1800.0, 9000.0], 150)
-        run, user = limit * rng.uniform(0.2, 1, 150), rng.integers(0, 9, 150).astype(str)
-        tasks = rng.integers(1, 5, 150)
-        jobs = Jobs.of(np.sort(rng.uniform(0, 86_400, 150)), run, tasks, limit=limit, user=user)
-        jobs, nodes, _ = site.placed(jobs, Nodes.pool(8), Conditions())
-        options = site.options(Options())
-        schedule = simulate_jobs(jobs, nodes, rules, options=options)
-        forecaster = Forecaster(jobs, nodes, rules, options)
-        for now in rng.uniform(2e4, 8e4, 4):
-            every = np.ones(150, dtype=bool)
-            moment = moment_of(jobs, nodes, now, schedule.start, schedule.end, every, schedule)
-            later = np.flatnonzero(jobs.submit > now)
-            here = np.concatenate([moment.running, moment.waiting, later])
-            found = forecaster._play(moment, later, jobs.submit[later], jobs.run[here])
-            np.testing.assert_allclose(found, schedule.start[moment.waiting], atol=1e-6)
-            waited += moment.waiting.size
-    assert waited > 50

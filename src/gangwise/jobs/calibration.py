@@ -56,7 +56,7 @@ ROUNDS = 24  # rules looked for, at most
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule of the site, and why it is believed."""
+    """A rule of the site as its site file says it, and the evidence for it."""
 
     kind: str  # pool, cap, closed, window or start: the table of the site file
     entry: dict[str, Any]  # what the site file says
@@ -75,7 +75,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was found in a log."""
+    """Rules found in a log, and how many of the jobs that were refused they explain."""
 
     findings: tuple[Finding, ...]
     contradicted: float  # hours in which nobody started though every waiting job would have fitted
@@ -313,92 +313,79 @@ def _caps(record: Record, uses: Any, t: Trials, patience: float) -> Iterator[Fin
             others = seen[codes[seen] != g]
             usual = _rate(t.day[others], t.refused[others], 0.5) if g is not None else 0.0
             top = [float(p.max() if g is None else p[g]) for p in peaks]
-            cap = _Cap.of(record, use, t, mine, top, patience, (8 * (len(wanted) + 1), usual))
-            if cap is None or (g is None and cap.groups < 2):
+            odds = 8 * (len(wanted) + 1), usual
+            cap = _cap(record, use, of, t, mine, top, patience, odds)
+            if cap is None or (g is None and np.unique(codes[cap[2]]).size < 2):
                 continue
-            name = "" if g is None else names[g]
-            only = {"only": [name]} if g is not None and scope != "all" else {}
-            most = int(cap.most) if cap.most == int(cap.most) else cap.most
-            who = name if only else "everybody" if scope == "all" else f"every {scope}"
+            most, below, held_back, judged, evidence = cap
+            only = {"only": [names[g]]} if g is not None and scope != "all" else {}
+            who = names[g] if only else "everybody" if scope == "all" else f"every {scope}"
+            limited = codes if g is None else np.where(codes == g, codes, -1)
             yield Finding(
                 "cap",
-                {"scope": scope, **only, "of": of, "most": most},
-                (cap.most, cap.below),
-                f"{who} {cap.describe(of)}",
-                (*cap.explains, int(t.refused.sum())),
-                Limit(
-                    codes if g is None else np.where(codes == g, codes, -1),
-                    *(use.weight, cap.most, float(of == "jobs")),
-                ),
+                {"scope": scope, **only, "of": of, "most": int(most) if most % 1 == 0 else most},
+                (most, below),
+                f"{who} {evidence}",
+                (held_back.size, judged, int(t.refused.sum())),
+                Limit(limited, use.weight, most, float(of == "jobs")),
             )
 
 
-class _Cap(NamedTuple):
-    most: float
-    below: float  # the cap is less than this
-    groups: int
-    times: int  # groups and days of jobs that would have passed it and were refused
-    others: tuple[int, int]  # jobs below it that were refused, and that started
-    released: float  # share of the refused that started when one of their group ended
-    explains: tuple[int, int]
+def _cap(
+    record: Record,
+    use: _Use,
+    of: str,
+    t: Trials,
+    rows: Ints,
+    top: list[float],
+    patience: float,
+    odds: tuple[int, float],
+) -> tuple[float, float, Ints, int, str] | None:
+    """A cap fitted on each half of the weeks and judged on the other; None if it fails.
 
-    @classmethod
-    def of(
-        cls,
-        record: Record,
-        use: _Use,
-        t: Trials,
-        rows: Ints,
-        top: list[float],
-        patience: float,
-        odds: tuple[int, float],
-    ) -> _Cap | None:
-        """A cap fitted on each half of the weeks and judged on the other; None if it fails.
+    ``rows`` are the jobs it may be about, ``top`` is the most that was held in either half.
+    ``odds``: caps tried, and how often other jobs are refused (0: as those within the cap).
 
-        ``rows`` are the jobs it may be about, ``top`` is the most that was held in either half.
-        ``odds``: caps tried, and how often other jobs are refused (0: as those within the cap).
-        """
-        tried, usual = odds
-        most, group, odd = max(top), use.group[rows], t.odd[rows]
-        refused, prompt = t.refused[rows], t.prompt[rows]
-        wants = np.where(refused, use.at(group, t.at[rows]) + use.weight[rows], 0.0)
-        holds = np.where(prompt, use.at(group, record.start[rows]), 0.0)
-        spell = group * (int(t.day.max()) + 1) + t.day[rows]
-        below, times, jobs = np.inf, 0, 0
-        for fit in (0, 1):
-            beyond = wants[refused & (odd == fit) & (wants > top[fit] + 1e-9)]
-            if not beyond.size:
-                return None
-            bound, judged = float(beyond.min()) - 1e-9, odd != fit
-            below = min(below, bound + 1e-9)
-            held_back = refused & judged & (wants > bound)
-            passed = prompt & judged & (holds > bound)
-            n, v = np.unique(spell[held_back]).size, np.unique(spell[passed]).size
-            if n < LEAST or v > PASSED * n:
-                return None
-            below_it = judged & ((refused & (wants < bound)) | (prompt & (holds < bound)))
-            same = below_it & np.isin(group, np.unique(group[held_back]))
-            usually = usual or _rate(spell[below_it], refused[below_it], 0.5)
-            rate = _rate(spell[same], refused[same], usually)
-            if _tail(n, n + v, rate) * tried > CHANCE:
-                return None
-            times, jobs = times + n, jobs + int(held_back.sum())
-        by_it = refused & (wants > most + 1e-9)
-        if below <= most + 1e-9 or (back := _released(record, use, rows[by_it], patience)) < FREED:
+    Gives the cap, what it is less than, the rows of refused jobs that it explains, how many there
+    were in weeks that it was not fitted to, and the evidence in words.
+    """
+    tried, usual = odds
+    most, group, odd = max(top), use.group[rows], t.odd[rows]
+    refused, prompt = t.refused[rows], t.prompt[rows]
+    wants = np.where(refused, use.at(group, t.at[rows]) + use.weight[rows], 0.0)
+    holds = np.where(prompt, use.at(group, record.start[rows]), 0.0)
+    spell = group * (int(t.day.max()) + 1) + t.day[rows]
+    below, times, jobs = np.inf, 0, 0
+    for fit in (0, 1):
+        beyond = wants[refused & (odd == fit) & (wants > top[fit] + 1e-9)]
+        if not beyond.size:
             return None
-        groups, others = np.unique(group[by_it]).size, (refused & ~by_it).sum()
-        beside = int(others), int(prompt.sum())
-        return cls(most, below, groups, times, beside, back, (int(by_it.sum()), jobs))
-
-    def describe(self, of: str) -> str:
-        refused, started = self.others
-        return (
-            f"held at most {self.most:g} {of} at once. {self.explains[0]:,} jobs that would have "
-            f"passed this waited although all that waited would have fitted (at {self.times} "
-            f"times), none started; of those within it {started:,} started at once and {refused:,} "
-            f"did not. {100 * self.released:.0f} % of the jobs held back started when one of the "
-            f"same ended"
-        )
+        bound, judged = float(beyond.min()) - 1e-9, odd != fit
+        below = min(below, bound + 1e-9)
+        held_back = refused & judged & (wants > bound)
+        passed = prompt & judged & (holds > bound)
+        n, v = np.unique(spell[held_back]).size, np.unique(spell[passed]).size
+        if n < LEAST or v > PASSED * n:
+            return None
+        within = judged & ((refused & (wants < bound)) | (prompt & (holds < bound)))
+        same = within & np.isin(group, np.unique(group[held_back]))
+        usually = usual or _rate(spell[within], refused[within], 0.5)
+        rate = _rate(spell[same], refused[same], usually)
+        if _tail(n, n + v, rate) * tried > CHANCE:
+            return None
+        times, jobs = times + n, jobs + int(held_back.sum())
+    by_it = refused & (wants > most + 1e-9)
+    explained = rows[by_it]
+    if below <= most + 1e-9 or (back := _released(record, use, explained, patience)) < FREED:
+        return None
+    evidence = (
+        f"held at most {most:g} {of} at once. {explained.size:,} jobs that would have passed this "
+        f"waited although all that waited would have fitted (at {times} times), none started; of "
+        f"those within it {int(prompt.sum()):,} started at once and "
+        f"{int((refused & ~by_it).sum()):,} did not. {100 * back:.0f} % of the jobs held back "
+        "started when one of the same ended"
+    )
+    return most, below, explained, jobs, evidence
 
 
 def _released(record: Record, use: _Use, rows: Ints, patience: float) -> float:
@@ -474,7 +461,7 @@ def _closings(record: Record, site: Site, s: Swept, t: Trials) -> Iterator[Findi
         weeks, worth = table.reshape(3, -1, HOURS), {}
         for over in bounds:
             on = weeks > over
-            hours = _Hours.of(on[0], on[1], on[2], tried)
+            hours = _hours(on[0], on[1], on[2], tried)
             if hours is None:
                 continue
             since = origin + WEEK * hours.weeks[0] if hours.weeks[0] > 0 else -np.inf
@@ -500,54 +487,51 @@ def _closings(record: Record, site: Site, s: Swept, t: Trials) -> Iterator[Findi
             "closed",
             entry,
             (float(below.max(initial=-1)), float(above.min(initial=rule.asks.max()))),
-            hours.describe(closing.whose),
+            f"in {hours.held[0]:,} hours {closing.whose} waited although all that waited would "
+            f"have fitted, and in {hours.held[1]:,} such hours one started; at other times "
+            f"{hours.open[1]:,} and {hours.open[0]:,} hours the other way round",
             (by_it, by_it, int(t.refused.sum())),
             rule,
         )
 
 
-@dataclass(frozen=True)
-class _Hours:
-    """Hours of the week that are closed, fitted on odd weeks and judged on even ones, and back."""
+class _Hours(NamedTuple):
+    """Hours of the week that are closed."""
 
     closed: Bools  # [168]
     weeks: tuple[int, int]  # from the first of these weeks to before the second
     held: tuple[int, int]  # judged: cells in which jobs were refused, and in which one started
     open: tuple[int, int]  # the same of the hours that are not closed
 
-    @classmethod
-    def of(cls, barred: Bools, waits: Bools, went: Bools, tried: int) -> _Hours | None:
-        """From cells [W, 168] with a job refused, with one that waited, and that started."""
-        weeks = np.arange(len(barred))
-        loose = _closed_in(waits, went, 0.5)
-        worth = (waits & loose).sum(axis=1) - 4 * (went & loose).sum(axis=1)
-        since, until = _longest_gain(worth)
-        inside = (weeks >= since) & (weeks < until)
-        total, halves, gone, free = 0, [], 0, np.zeros(2, np.int64)
-        for half in (0, 1):
-            fit, judge = inside & (weeks % 2 == half), inside & (weeks % 2 != half)
-            closed = _closed_in(waits[fit], went[fit], SELDOM)
-            held, passed = int(barred[judge][:, closed].sum()), int(went[judge][:, closed].sum())
-            free_held = int((barred & ~went)[judge][:, ~closed].sum())
-            free_went = int(went[judge][:, ~closed].sum())
-            rate = (free_held + 1) / (free_held + free_went + 2)
-            if held < 5 * LEAST or passed > PASSED * int(waits[judge][:, closed].sum()):
-                return None
-            if _tail(held, held + passed, rate) * tried > CHANCE:
-                return None
-            total, gone = total + held, gone + passed
-            free += free_held, free_went
-            halves.append(closed)
-        both = _closed_in(waits[inside], went[inside], SELDOM / 2) & (halves[0] | halves[1])
-        return cls(both, (since, until), (total, gone), (int(free[0]), int(free[1])))
 
-    def describe(self, jobs: str) -> str:
-        held, passed = self.held
-        return (
-            f"in {held:,} hours {jobs} waited although "
-            f"all that waited would have fitted, and in {passed:,} such hours one started; at "
-            f"other times {self.open[1]:,} and {self.open[0]:,} hours the other way round"
-        )
+def _hours(barred: Bools, waits: Bools, went: Bools, tried: int) -> _Hours | None:
+    """Closed hours, fitted on odd weeks and judged on even ones, and back; None if they fail.
+
+    From cells [W, 168] with a job refused, with one that waited, and that started; ``tried`` is how
+    many closings are.
+    """
+    weeks = np.arange(len(barred))
+    loose = _closed_in(waits, went, 0.5)
+    since, until = _longest_gain((waits & loose).sum(axis=1) - 4 * (went & loose).sum(axis=1))
+    inside = (weeks >= since) & (weeks < until)
+    either = np.zeros(HOURS, bool)
+    total = np.zeros(4, np.int64)  # held and passed in closed hours, and in open ones
+    for half in (0, 1):
+        fit, judge = inside & (weeks % 2 == half), inside & (weeks % 2 != half)
+        closed = _closed_in(waits[fit], went[fit], SELDOM)
+        held, passed = int(barred[judge][:, closed].sum()), int(went[judge][:, closed].sum())
+        free_held = int((barred & ~went)[judge][:, ~closed].sum())
+        free_went = int(went[judge][:, ~closed].sum())
+        rate = (free_held + 1) / (free_held + free_went + 2)
+        if held < 5 * LEAST or passed > PASSED * int(waits[judge][:, closed].sum()):
+            return None
+        if _tail(held, held + passed, rate) * tried > CHANCE:
+            return None
+        total += held, passed, free_held, free_went
+        either |= closed
+    both = _closed_in(waits[inside], went[inside], SELDOM / 2) & either
+    held, passed, free_held, free_went = total.tolist()
+    return _Hours(both, (since, until), (held, passed), (free_held, free_went))
 
 
 def _closed_in(waits: Bools, went: Bools, share: float) -> Bools:

@@ -155,16 +155,18 @@ class Swept:
     clear: Bools  # [J] every job that might have started when j came fitted, j among them
 
     def refused_at(self, times: Floats) -> Bools:
-        place = np.searchsorted(self.time, times, "right") - 1
-        return np.asarray(self.refused[np.maximum(place, 0)] & (place >= 0))
+        """Whether the record is refused at these times, none before the first submission."""
+        return np.asarray(self.refused[np.searchsorted(self.time, times, "right") - 1])
 
     def seconds(self, begin: Floats, end: Floats) -> Floats:
+        """For how long the record is refused between these times."""
         at = np.append(self.time, self.time[-1])
         before = np.concatenate([[0.0], np.cumsum(self.lasts * self.refused)])
         return np.asarray(np.interp(end, at, before) - np.interp(begin, at, before))
 
 
 ENDS, TICK, COMES, STARTS = range(4)
+"""Events in the order in which those of an instant happen; a tick changes capacity or hours."""
 
 
 def sweep(record: Record, site: Site | None = None, patience: float = 0.0) -> Swept:
@@ -266,7 +268,7 @@ def _tables(record: Record, site: Site) -> tuple[Kinds, Rules, Held, Now]:
     jobs, nodes, J = record.jobs, record.nodes, len(record)
     pool, may = site.allowed or (np.zeros(J, np.int64), np.ones((1, len(nodes)), bool))
     bounds = 900.0 * 2 ** np.arange(8 * bool(site.closed))
-    # Who may have to make way for jobs that may start later, is told by the limit.
+    # The limit says which jobs may have to make way for jobs that start when hours open.
     band, M = np.searchsorted(bounds, record.limit), len(site.limits)
     columns = [jobs.shape, pool, band, *(limit.group for limit in site.limits)]
     columns += [(rule.asks > rule.over).astype(np.int64) for rule in site.closed]
@@ -437,12 +439,12 @@ def _sweep(
     while i < time.size:
         at = time[i]
         fresh = i
-        while i < time.size and time[i] == at and what[i] < 3:
+        while i < time.size and time[i] == at and what[i] < STARTS:
             j = which[i]
-            if what[i] == 0:
+            if what[i] == ENDS:
                 _move(k, r, h, x, j, 1)
                 used -= h.size[j]
-            elif what[i] == 1:
+            elif what[i] == TICK:
                 x.free[j, int(amount[i, 1])] -= int(amount[i, 0])
             else:
                 _wait(k, x, j, 1)
@@ -451,7 +453,7 @@ def _sweep(
         if counted:
             fit = _all_fit(k, r, h, x, total, at)
             for e in range(fresh, i):
-                if what[e] == 2:
+                if what[e] == COMES:
                     c = k.kind[which[e]]
                     may = at + k.longest[c] <= x.opens[0] and _opens(k, r, c, at) < 0
                     clear[which[e]] = fit > 0 and may and _largest(k, r, x, c) > 0

@@ -355,7 +355,7 @@ def _resume(g: kernels.Given, x: kernels.State, moment: Moment, run: Floats) -> 
 
 @dataclass
 class Calibration:
-    """Where in the distributions told the starts lay (PIT), and the correction that follows.
+    """Where in earlier forecasts the starts lay (PIT), and the correction that follows.
 
     Who still waits counts as censored: where in its distribution the present lies, and later
     (Kaplan and Meier 1958). Without them only the early starts of a burst would be known. A start

@@ -59,7 +59,7 @@ def weekly(text: str) -> list[tuple[int, int, int]]:
 
 @dataclass(frozen=True)
 class Closing:
-    """Hours in which jobs do not start that ask for more than is said."""
+    """Hours in which jobs do not start that ask for more time, or more devices, than allowed."""
 
     hours: tuple[str, ...]  # in words, see :func:`weekly`
     clock: Clock
@@ -91,7 +91,7 @@ class Closing:
 
     @property
     def whose(self) -> str:
-        """Jobs that do not start, in words."""
+        """The jobs that do not start, in words: what they ask for, of which pool and users."""
         cap, asks = self.cap, []
         if self.longer_than >= 0:
             asks.append(f"for longer than {self.longer_than / 3600:.4g} h")

@@ -70,14 +70,14 @@ class Holder:
         return self.quota.get(k, Quota())
 
     def total(self, k: Key) -> float:
-        """What it has, with what those below lend it."""
+        """Nominal quota, and what the children lend: what can be used here and below."""
         if k not in self._total:
             lent = sum(child.total(k) - child.kept(k) for child in self.children)
             self._total[k] = self.limit(k).nominal + lent
         return self._total[k]
 
     def kept(self, k: Key) -> float:
-        """What it lends to nobody."""
+        """The part of its total above the lending limit, which nobody else may borrow."""
         return max(0.0, self.total(k) - self.limit(k).lending)
 
     def used(self, k: Key) -> float:
@@ -85,7 +85,7 @@ class Holder:
         return self.own.get(k, 0.0) + sum(below)
 
     def free(self, k: Key) -> float:
-        """What may be used beside what is, its own and borrowed."""
+        """What may be used in addition to what is in use: its own, and borrowed."""
         if self.parent is None:
             return self.total(k) - self.used(k)
         kept, used = self.kept(k), self.used(k)
@@ -106,7 +106,10 @@ class Holder:
             self.own[k] = self.own.get(k, 0.0) + sign * amount
 
     def share(self) -> float:
-        """Dominant resource share: the most that is borrowed of what the parent has, by weight."""
+        """Dominant resource share: borrowed ÷ what the parent could lend ÷ weight, the largest.
+
+        Amounts of a resource are summed over its flavors.
+        """
         if self.parent is None:
             return 0.0
         over: dict[str, float] = {}
@@ -120,7 +123,7 @@ class Holder:
         return most / self.weight if self.weight > 0 else math.inf if most > 0 else 0.0
 
     def line(self) -> list[Holder]:
-        """Itself and those above, up to the root."""
+        """The queue or cohort itself, its parent, and so on up to the root."""
         return [self, *(self.parent.line() if self.parent else ())]
 
     @property
@@ -175,7 +178,7 @@ FIT, PREEMPT, NO_FIT = range(3)
 
 
 def assign(w: Workload, fair: bool) -> int:
-    """Give every resource a flavor, the first or best of its group; how it fits there."""
+    """Give every resource a flavor, the first or best of its group: FIT, PREEMPT or NO_FIT."""
     queue, rules, worst = w.queue, w.queue.rules, FIT
     w.needs = {}
     preempts = rules["borrow"] != "Never" or (fair and rules["reclaim"] != "Never")
@@ -208,7 +211,7 @@ def assign(w: Workload, fair: bool) -> int:
 def nominate(
     w: Workload, old: Sequence[Workload], fair: Sequence[str]
 ) -> tuple[int, list[Workload]]:
-    """How a workload fits, and who gives way to it.
+    """How a workload fits, and which admitted ones are preempted for it.
 
     Partial admission: where neither borrowing nor preemption helps all pods, the most that can be
     admitted are found by binary search, down to the minimum; where that is too much as well, it is
@@ -230,7 +233,10 @@ def nominate(
 
 
 def candidates_of(w: Workload, admitted: Iterable[Workload]) -> list[Workload]:
-    """Who may give way to a workload, first those who go first."""
+    """Workloads that may be preempted for another one, in the order in which they are tried.
+
+    Those of other queues, which borrow, come first; then low priority, then the last admitted.
+    """
     queue, priority = w.queue, w.job.priority
     short = [k for k, amount in w.needs.items() if amount > queue.free(k) + SMALL]
     within, reclaim = queue.rules["within"], queue.rules["reclaim"]
@@ -253,7 +259,7 @@ def candidates_of(w: Workload, admitted: Iterable[Workload]) -> list[Workload]:
 
 
 def targets_of(w: Workload, admitted: Sequence[Workload], fair: Sequence[str]) -> list[Workload]:
-    """Who gives way to a workload; nobody where it would not fit even so."""
+    """Workloads that are preempted for another one; none where it would not fit even so."""
     candidates = candidates_of(w, admitted)
     if not candidates:
         return []
@@ -276,7 +282,7 @@ def targets_of(w: Workload, admitted: Sequence[Workload], fair: Sequence[str]) -
 def _fewest(
     w: Workload, candidates: Sequence[Workload], borrowing: bool, below: float = math.inf
 ) -> list[Workload]:
-    """Take candidates away until it fits, and see who of them must go."""
+    """Preempt candidates until the workload fits, then give back those that need not go."""
     gone: list[Workload] = []
     for other in candidates:
         if other.queue is not w.queue:
@@ -291,10 +297,10 @@ def _fewest(
 
 
 def _settled(w: Workload, gone: list[Workload], borrowing: bool) -> list[Workload]:
-    """Who must go of those who were taken away; nobody where it does not fit even so.
+    """Of the workloads whose quota was taken away those that must go; none where it does not fit.
 
-    They come back, the last first, unless it no longer fits with them. All have their quota again
-    afterwards.
+    They get it back, the last first, unless the workload no longer fits then. When this returns,
+    all have their quota again.
     """
     must, fits = list[Workload](), w.fits(borrowing)
     for other in reversed(gone):
@@ -439,7 +445,10 @@ class Kueue:
         return np.array([all(has.get(k) == v for k, v in wanted) for has in nodes.labels])
 
     def _admit(self, waiting: list[Workload], books: Books, now: float, actions: list[Any]) -> None:
-        """Cycles; a head that stays lets others of its queue try, unless it is StrictFIFO."""
+        """Repeat cycles until no head of a queue is admitted.
+
+        A head that is not admitted lets the next of its queue try, unless the queue is StrictFIFO.
+        """
         fair, fresh, stopped = list(self._quotas.get("fair", ())), set[str](), set[str]()
         for w in waiting:
             self._why[w.job.id] = f"an older workload of ClusterQueue {w.queue.name} is first", now
@@ -484,7 +493,7 @@ class Kueue:
         now: float,
         actions: list[Any],
     ) -> list[tuple[Workload, list[Workload]]]:
-        """One cycle: who is admitted, in turn, with those who gave way."""
+        """One cycle: the workloads that it admits, in turn, each with those it preempts."""
         found, held, gone = [], [], set[str]()
         while entries:
             w, out = entries.pop(next_of([w for w, _ in entries], bool(fair)))
@@ -522,7 +531,10 @@ class Kueue:
 
 
 def room(queue: Holder, k: Key, amount: float) -> float:
-    """Up to its nominal quota, or where it would borrow, up to its borrowing limit."""
+    """What a workload that stays pending may reserve in this cycle, so that others leave it.
+
+    Up to the nominal quota, or where it would borrow, up to the borrowing limit.
+    """
     limit = queue.limit(k).borrowing if queue.borrows(k, amount) else 0.0
     return queue.limit(k).nominal + limit - queue.used(k)
 
@@ -538,7 +550,7 @@ def shortage(w: Workload) -> str:
 
 
 def next_of(heads: Sequence[Workload], fair: bool) -> int:
-    """Who goes next in a cycle: who does not borrow, then priority and age; or by shares."""
+    """Place of the head that is next in a cycle: no borrowing, then priority and age; or shares."""
     first = min(
         range(len(heads)),
         key=lambda i: (
@@ -551,7 +563,7 @@ def next_of(heads: Sequence[Workload], fair: bool) -> int:
     place = {id(w.queue): i for i, w in enumerate(heads)}
 
     def winner(holder: Holder) -> int | None:
-        """The head below a cohort whose queue, and each cohort on its way, has least then."""
+        """The head below a cohort that leaves the smallest share, at each level of the tree."""
         if not holder.children:
             return place.get(id(holder))
         best: tuple[float, Any, int] | None = None

@@ -37,7 +37,7 @@ SWEEPS, ROUNDS = 20, 12
 NEXT = 0.7
 """Nodes join those that are clearly slow if they stand out so much of what the first one does."""
 COMPANIONS = 64
-"""Other nodes that a named one is told apart from: those that it shares most runs with."""
+"""Other nodes without which a named one must be slow as well: those it shares most runs with."""
 APART = 0.05  # chance of a node's runs without another one that would name it beside that one
 WIDE = 0.3  # standard deviation of a node's log factor before anything is known of it
 PRIOR = 8  # runs that the noise of all programs counts for in that of one

@@ -56,7 +56,7 @@ class Row:
 
 @cache
 def settings() -> dict[str, Any]:
-    """What becomes of each setting, by kind of entry."""
+    """``slurm_settings.toml``, by kind of entry: settings modelled, irrelevant, not modelled."""
     found = tomllib.loads(Path(__file__).with_name("slurm_settings.toml").read_text())
     for kind in found.values():
         kind |= {what: kind[what].split() for what in ("modelled", "irrelevant")}
