@@ -194,7 +194,7 @@ def test_jobs_that_a_change_shuts_out_are_named_and_it_is_not_called_better(aske
         ("pool.2.most_time+=1h", "pool.2.most_time is not set; write = to set it"),
         ("scheduler=fcfs+esay", "esay"),
         ("load=much", "give seconds"),
-        ("priority.agee=1000", "[priority]: there is no setting 'agee'; did you mean 'age'?"),
+        ("priority.agee=1000", "[priority]: there is no setting named 'agee'; did you mean age"),
         ("priority.age+=1000", "priority.age is None, no number; write ="),
         ("most_time", "write PATH=VALUE"),
         ("", "write PATH=VALUE"),

@@ -14,7 +14,7 @@ from gangwise.jobs.site import CapRule, Pool, Rules, Site, Start, Window
 from tests.jobs.invariants import Careless, starts
 
 
-def told(tmp_path, text: str) -> Site:
+def site_of(tmp_path, text: str) -> Site:
     file = tmp_path / "site.toml"
     file.write_text(text)
     return Site.read(tmp_path)
@@ -23,9 +23,9 @@ def told(tmp_path, text: str) -> Site:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[[pool]]\nname = 'a'\nnodez = 'n1'", "[pool] 1: there is no setting 'nodez'; did you"),
+        ("[[pool]]\nname = 'a'\nnodez = 'n1'", "[pool] 1: there is no setting named 'nodez'"),
         ("[[cap]]\nscope = 'usr'\nof = 'gpu'\nmost = 1", "[cap] 1: scope: Input should be 'user'"),
-        ("[[pol]]\nname = 'a'", "there is no setting 'pol'; did you mean 'pool'?"),
+        ("[[pol]]\nname = 'a'", "there is no setting named 'pol'; did you mean pool?"),
         ("[[pool]]\nname = 'a'\nnodes = 'n1'\ncount = 2", "give nodes or a count, not both"),
         ("[[pool]]\nname = 'a'\n[[pool]]\nname = 'a'", "two pools are called 'a'"),
         ("[[window]]\nfrom = 9\nto = 3\ncount = 1", "it ends at 3, not after it begins (9)"),
@@ -40,18 +40,18 @@ def told(tmp_path, text: str) -> Site:
             "[[account]]\nname='a'\nparent='b'\n[[account]]\nname='b'\nparent='a'",
             "account 'a' is below itself",
         ),
-        ("[priority]\nfairshare=1", "there is no setting 'fairshare'; did you mean 'fair_share'?"),
+        ("[priority]\nfairshare=1", "setting named 'fairshare'; did you mean fair_share"),
     ],
 )
 def test_a_mistake_in_a_site_file_is_named_with_what_to_do(tmp_path, text, said):
     with pytest.raises(ScenarioError) as error:
-        told(tmp_path, text)
+        site_of(tmp_path, text)
     assert str(tmp_path / "site.toml") in str(error.value)
     assert said in str(error.value)
 
 
 def test_a_pool_by_names_a_cap_and_a_window(tmp_path):
-    site = told(
+    site = site_of(
         tmp_path,
         """
         [[pool]]
@@ -140,7 +140,7 @@ def test_what_a_pool_does_not_allow_is_set_aside_and_said():
 
 
 def test_caps_within_a_qos_an_account_tree_and_on_each_job(tmp_path):
-    site = told(
+    site = site_of(
         tmp_path,
         """
         [[qos]]

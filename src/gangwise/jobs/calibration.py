@@ -687,23 +687,22 @@ def _window(record: Record, t: Trials, swept: Swept) -> Iterator[Finding]:
 # ------------------------------------------------------------------------------------ start latency
 
 
-def _latency(record: Record, t: Trials) -> list[Finding]:
+def _latency(record: Record, t: Trials) -> Iterator[Finding]:
     """How long starts take of jobs that nothing holds up; where it is the same in both halves."""
     delay = (record.start - record.submit)[t.prompt]
     halves = [delay[t.odd[t.prompt] == half] for half in (0, 1)]
     if min(map(len, halves)) < 50:
-        return []
-    middle = sorted(float(np.median(each)) for each in halves)
-    if middle[0] <= 0 or middle[1] > 2 * middle[0]:
-        return []
-    low, high = np.quantile(delay, [0.05, 0.95])
-    return [
-        Finding(
-            "start",
-            {"latency": float(np.median(delay))},
-            (middle[0], middle[1]),
-            f"{delay.size:,} jobs that nothing held up started after {np.median(delay):.3g} s in "
-            f"the middle, {low:.3g} to {high:.3g} s for nine of ten; in odd and even weeks "
-            f"{np.median(halves[0]):.3g} and {np.median(halves[1]):.3g} s",
-        )
-    ]
+        return
+    odd, even = (float(np.median(each)) for each in halves)
+    least, most = sorted((odd, even))
+    if least <= 0 or most > 2 * least:
+        return
+    middle, (low, high) = np.median(delay), np.quantile(delay, [0.05, 0.95])
+    yield Finding(
+        "start",
+        {"latency": float(middle)},
+        (least, most),
+        f"{delay.size:,} jobs that nothing held up started after {middle:.3g} s in the middle, "
+        f"{low:.3g} to {high:.3g} s for nine of ten; in odd and even weeks {odd:.3g} and "
+        f"{even:.3g} s",
+    )

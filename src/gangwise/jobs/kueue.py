@@ -370,13 +370,10 @@ def _largest_share(holder: Holder, among: set[int]) -> Holder | None:
 class Kueue:
     """Admission as Kueue has it, then all pods at once on nodes of the flavors.
 
-    Parameters
-    ----------
-    choice : Choice
-        Of nodes; by default those with most free, as kube-scheduler prefers.
+    Pods take the nodes with most free, as kube-scheduler prefers.
     """
 
-    choice: Any = field(default_factory=WorstFit)
+    _choice: WorstFit = field(default_factory=WorstFit, init=False, repr=False)
     _queues: dict[str, Holder] = field(default_factory=dict, init=False, repr=False)
     _held: dict[str, Workload] = field(default_factory=dict, init=False, repr=False)
     _why: dict[str, tuple[str, float]] = field(default_factory=dict, init=False, repr=False)
@@ -418,11 +415,11 @@ class Kueue:
                 self._why[job.id] = f"{admitted}; a cap or closed hours keep it", now
                 continue
             up = trial.up & self._on_flavors(w, books.nodes)
-            chosen = self.choice.place(job, replace(trial, up=up), now)
+            chosen = self._choice.place(job, replace(trial, up=up), now)
             if chosen is None:
                 self._why[job.id] = f"{admitted}, and its pods do not fit on the nodes", now
                 continue
-            pieces = pieces_of(self.choice, job, chosen, trial)
+            pieces = pieces_of(self._choice, job, chosen, trial)
             trial.take(job.shape, pieces)
             tally.take(job)
             actions.append(Place(job.id, tuple(chosen), pieces))

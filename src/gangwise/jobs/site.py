@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
@@ -616,7 +615,7 @@ def kinds_of(nodes: Nodes, whole: bool) -> dict[str, list[int]]:
 
 
 def _fault(error: ValidationError) -> str:
-    """The first thing wrong, with the table, the setting and what to do."""
+    """The first mistake in a file: its table, its setting, and what was probably meant."""
     first = error.errors()[0]
     *where, last = [str(p + 1) if isinstance(p, int) else f"[{p}]" for p in first["loc"]] or [""]
     table, setting = " ".join(where), last.strip("[]")
@@ -625,8 +624,6 @@ def _fault(error: ValidationError) -> str:
         kind: Any = Rules.model_fields[str(first["loc"][0])].annotation if where else Rules
         model: Any = (get_args(kind) or (kind,))[0]
         known = [each.alias or field for field, each in model.model_fields.items()]
-        near = get_close_matches(setting, known, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
-        return f"{at}there is no setting {setting!r}{hint}"
+        return f"{at}{UnknownName('setting', setting, known)}"
     message = first["msg"].removeprefix("Value error, ")
     return f"{at}{setting}: {message}" if setting else message
