@@ -253,19 +253,7 @@ class Site:
             for i, name in enumerate(jobs.pools)
             if (pool == i).any()
         }
-        known = self.rules.kueue and {q["name"] for q in self.rules.kueue["queues"]}
-        known = known and {*known, *self.rules.kueue.get("local", {})}
-        lost = {
-            name or "none": n
-            for name, n in zip(jobs.pools, np.bincount(jobs.pool).tolist())
-            if known and n and name not in known
-        }
-        unknown = (
-            f"{sum(lost.values()):,} jobs are of queues that {self.path} does not have "
-            f"({', '.join([*lost][:8])}{', …' * (len(lost) > 8)}): they have no quota, and may use "
-            "every node",
-        ) * bool(lost)
-        return replace(self, ran_on=ran_on, log_clock=clock, notes=(*self.notes, *unknown))
+        return replace(self, ran_on=ran_on, log_clock=clock)
 
     @property
     def clock(self) -> Clock | None:
@@ -330,12 +318,16 @@ class Site:
         named = {pool.name for pool in r.pool}
         if unused := sorted(named - here):
             lines.append(f"no job is of pool {', '.join(unused)}")
-        if r.pool and (others := sorted(here - named)):
+        named |= {queue["name"] for queue in r.kueue.get("queues", ())} | {
+            *r.kueue.get("local", ())
+        }
+        if named and (others := sorted(here - named)):
             of = np.isin(jobs.pool, [jobs.pools.index(name) for name in others])
             names = ", ".join(name or "none" for name in others)
             lines.append(
-                f"{int(of.sum()):,} jobs are of a pool that the site does not name ({names}): "
-                "they may use every node"
+                f"{int(of.sum()):,} jobs are of a {'queue' if r.kueue else 'pool'} that the site "
+                f"does not name ({names}): they{' have no quota, and' * bool(r.kueue)} may use "
+                "every node"
             )
         for pool in r.pool:
             if not (pool.nodes or pool.count) and pool.name not in self.ran_on:
