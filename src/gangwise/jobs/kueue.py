@@ -627,19 +627,16 @@ def documents(file: Path, text: str = "") -> Iterator[Any]:
     except ImportError as error:
         raise ScenarioError(f"{file} is YAML; {to_install('live')}") from error
 
-    def plain(node: Any) -> Any:
-        if isinstance(node, yaml.MappingNode):
-            found = At({plain(key): plain(value) for key, value in node.value})
-            found.where = f"{file.name}, line {node.start_mark.line + 1}"
-            return found
-        if isinstance(node, yaml.SequenceNode):
-            return [plain(each) for each in node.value]
-        return loader.construct_object(node)
+    def mapping(loader: Any, node: Any) -> At:
+        found = At(loader.construct_mapping(node, deep=True))
+        found.where = f"{file.name}, line {node.start_mark.line + 1}"
+        return found
 
     loader = yaml.SafeLoader(text or file.read_bytes())
+    loader.yaml_constructors = {**loader.yaml_constructors, "tag:yaml.org,2002:map": mapping}
     try:
-        while loader.check_node():
-            yield plain(loader.get_node())
+        while loader.check_data():
+            yield loader.get_data()
     except yaml.YAMLError as error:
         raise ScenarioError(f"{file}: {error}") from error
 
