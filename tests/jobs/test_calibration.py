@@ -59,7 +59,7 @@ def test_contradictions_are_those_of_plain_code(seed: int) -> None:
     record = Record.of(jobs, Nodes.pool(total))
     group = np.where(rng.random(count) < 0.7, jobs.user, -1)
     caps = [(group, np.ones(count), 2.0), (jobs.user, record.size, total / 2)][: seed % 3]
-    site = Site(tuple(Limit(g, w, most, float(i == 0)) for i, (g, w, most) in enumerate(caps)))
+    site = Site(tuple(Limit(*cap) for cap in caps))
     found = sweep(record, site)
     times, refused = plain.refused(submit, start, start + run, record.size, total, caps)
     assert found.time.tolist() == times.tolist()

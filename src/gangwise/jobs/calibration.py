@@ -327,7 +327,7 @@ def _caps(record: Record, uses: Any, t: Trials, patience: float) -> Iterator[Fin
                 (most, below),
                 f"{who} {evidence}",
                 (held_back.size, judged, int(t.refused.sum())),
-                Limit(limited, use.weight, most, float(of == "jobs")),
+                Limit(limited, use.weight, most),
             )
 
 

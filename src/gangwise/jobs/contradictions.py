@@ -102,10 +102,11 @@ class Record:
 
 
 class Limit(NamedTuple):
+    """Running jobs of a group have at most so many devices, or are at most so many."""
+
     group: Ints  # [J] of each job, −1 for none
-    weight: Floats  # [J]: devices, or 1 where jobs are counted
+    weight: Floats  # [J]: devices, or 1 where jobs are counted; alike for jobs that are alike
     most: float
-    each: float  # 1 where jobs are counted, 0 where devices are
 
 
 class Closed(NamedTuple):
@@ -238,9 +239,8 @@ class Kinds(NamedTuple):
 
 
 class Rules(NamedTuple):
-    weight: Floats  # [M, J]
+    weight: Floats  # [M, S]
     most: Floats  # [M]
-    each: Floats  # [M]
     span: Floats  # [R, 2]
     hours: Bools  # [R, 168]
     opens: Floats  # [R, 168]: seconds from the beginning of that hour until it is over
@@ -274,7 +274,9 @@ def _tables(record: Record, site: Site) -> tuple[Kinds, Rules, Held, Now]:
     columns += [(rule.asks > rule.over).astype(np.int64) for rule in site.closed]
     rows, kind = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
     kind, C, most = kind.reshape(-1), len(rows), int(jobs.tasks.max()) + 1
-    slots, slot = np.unique(kind * most + jobs.tasks, return_inverse=True)
+    slots, of_slot, slot = np.unique(
+        kind * most + jobs.tasks, return_index=True, return_inverse=True
+    )
     demand = jobs.demand(nodes.devices)[rows[:, 0]]
     allowed = np.array([allowed_on(nodes, shape) for shape in jobs.shapes])
     single, longest = np.ones(C), np.zeros(C)
@@ -290,9 +292,8 @@ def _tables(record: Record, site: Site) -> tuple[Kinds, Rules, Held, Now]:
     )
     G = max([int(m.group.max()) + 1 for m in site.limits] + [1])
     rules = Rules(
-        np.array([limit.weight for limit in site.limits]).reshape(M, J),
+        np.array([limit.weight[of_slot] for limit in site.limits]).reshape(M, slots.size),
         np.array([limit.most for limit in site.limits]),
-        np.array([limit.each for limit in site.limits]),
         np.array([(rule.begin, rule.end) for rule in site.closed]).reshape(-1, 2),
         np.array([rule.hours for rule in site.closed], dtype=bool).reshape(-1, HOURS),
         np.array([_until_open(rule.hours) for rule in site.closed]).reshape(-1, HOURS),
@@ -364,8 +365,7 @@ def _largest(k: Kinds, r: Rules, x: Now, c: int) -> int:
             ok = True
             for m in range(r.most.size):
                 if k.group[c, m] >= 0:
-                    asks = r.each[m] if r.each[m] > 0 else k.slot_tasks[s] * k.single[c]
-                    ok &= x.used[m, k.group[c, m]] + asks <= r.most[m] + 1e-9
+                    ok &= x.used[m, k.group[c, m]] + r.weight[m, s] <= r.most[m] + 1e-9
             if ok:
                 return int(k.slot_tasks[s])
         s -= 1
@@ -401,7 +401,7 @@ def _move(k: Kinds, r: Rules, h: Held, x: Now, j: int, sign: int) -> None:
     c = k.kind[j]
     for m in range(r.most.size):
         if k.group[c, m] >= 0:
-            x.used[m, k.group[c, m]] -= sign * r.weight[m, j]
+            x.used[m, k.group[c, m]] -= sign * r.weight[m, k.slot[j]]
     places = h.host_from[j + 1] - h.host_from[j]
     for d in range(k.demand.shape[1]):
         if places == 0:
