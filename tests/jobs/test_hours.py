@@ -56,10 +56,10 @@ def test_closed_hours_follow_the_calendar_through_daylight_saving():
     ("text", "said"),
     [
         ("8 to 18", "write them like"),
-        ("Mon-Fry 08:00-18:00", "'Mon-Fry' is no day"),
-        ("Mon 08:00-24:30", "no hours of a day"),
-        ("Mon 08:00-08:00", "no hours of a day"),
-        ("Mon 08:70-09:00", "no hours of a day"),
+        ("Mon-Fry 08:00-18:00", "'Mon-Fry' is not a day"),
+        ("Mon 08:00-24:30", "not hours of a day"),
+        ("Mon 08:00-08:00", "not hours of a day"),
+        ("Mon 08:70-09:00", "not hours of a day"),
     ],
 )
 def test_hours_that_are_none_are_named(text, said):

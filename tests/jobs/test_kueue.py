@@ -211,7 +211,7 @@ def test_what_is_not_modelled_unknown_or_wrong_is_named_with_file_and_line(tmp_p
     with pytest.raises(ScenarioError, match=r"queues\.yaml"):
         Site.read(f"kueue:{tmp_path}")
     (tmp_path / "queues.yaml").write_text("kind: ClusterQueue\n" * 0)
-    with pytest.raises(ScenarioError, match="has no ClusterQueue; it holds what kubectl"):
+    with pytest.raises(ScenarioError, match="has no ClusterQueue; put there what kubectl"):
         Site.read(f"kueue:{tmp_path}")
     cohort = "---\nkind: Cohort\napiVersion: kueue.x-k8s.io/v1beta1\n"
     names = (

@@ -177,7 +177,7 @@ def test_settings_change_in_slurms_own_words_where_they_stand(folder):
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({}, "names no partition and no node; it holds slurm.conf, or what"),
+        ({}, "names no partition and no node; add slurm.conf, or what"),
         ({"slurm.conf": "Include slurm.conf\n"}, "slurm.conf includes itself"),
         ({"qos.txt": "Name|Priority\nnormal|0\n"}, "names no partition and no node"),
     ],

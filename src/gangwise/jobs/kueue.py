@@ -652,7 +652,7 @@ class Printed:
                 self._take(document, file)
         if not self.kinds.get("ClusterQueue"):
             raise ScenarioError(
-                f"{folder} has no ClusterQueue; it holds what kubectl get "
+                f"{folder} has no ClusterQueue; put there what kubectl get "
                 "clusterqueues,cohorts,localqueues,resourceflavors -A -o yaml prints"
             )
 

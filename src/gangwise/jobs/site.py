@@ -331,7 +331,7 @@ class Site:
             )
         for pool in r.pool:
             if not (pool.nodes or pool.count) and pool.name not in self.ran_on:
-                lines.append(f"pool {pool.name} may use every node: nothing says which are its")
+                lines.append(f"pool {pool.name} may use every node: its own are not known")
         first, last = float(jobs.submit.min(initial=0)), float(jobs.submit.max(initial=0))
         for name in ("window", "closed"):
             for i, rule in enumerate(getattr(r, name), 1):

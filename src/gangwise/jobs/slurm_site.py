@@ -77,7 +77,7 @@ def seconds(text: str) -> float:
     parts = [float(part) for part in rest.split(":")]
     units = (3600, 60, 1) if dash or len(parts) == 3 else (60, 1)
     if len(parts) > len(units):
-        raise ValueError(f"{text!r} is no time")
+        raise ValueError(f"{text!r} is not a time")
     return 86400 * float(days or 0) + sum(n * unit for n, unit in zip(parts, units))
 
 
@@ -130,14 +130,14 @@ class Reading:
         self.asked: dict[str, str] = {}  # changed values → the change
         self.included: set[Path] = set()
         if not folder.is_dir():
-            raise ScenarioError(f"{folder} is no folder; it holds {NEEDED}")
+            raise ScenarioError(f"{folder} is not a folder; give one with {NEEDED}")
         if (folder / "slurm.conf").exists():
             self._conf(folder / "slurm.conf")
         for file in sorted(folder.iterdir()):
             if file.is_file() and file not in self.included:
                 self._printed(file)
         if not any(row.kind in ("partition", "node") for row in self.rows):
-            raise ScenarioError(f"{folder} names no partition and no node; it holds {NEEDED}")
+            raise ScenarioError(f"{folder} names no partition and no node; add {NEEDED}")
 
     # -------------------------------------------------------------------------- what is written
 
