@@ -318,8 +318,9 @@ def _caps(record: Record, uses: Any, t: Trials, patience: float) -> Iterator[Fin
             if cap is None or (g is None and np.unique(codes[cap[2]]).size < 2):
                 continue
             most, below, held_back, judged, evidence = cap
-            only = {"only": [names[g]]} if g is not None and scope != "all" else {}
-            who = names[g] if only else "everybody" if scope == "all" else f"every {scope}"
+            name = "" if g is None else names[g]
+            only = {"only": [name]} if g is not None and scope != "all" else {}
+            who = name if only else "everybody" if scope == "all" else f"every {scope}"
             limited = codes if g is None else np.where(codes == g, codes, -1)
             yield Finding(
                 "cap",
