@@ -49,7 +49,7 @@ def told(name: str, path: Path | str, of: str) -> list[str]:
     where = log.host[np.repeat(keep, count)] if log.host.size else log.host
     hosts = np.concatenate([[0], np.cumsum(count[keep])]), where
     groups = {"pool": np.array(early.pools)[early.pool]} if any(early.pools) else {}
-    monday = log.clock.monday if log.clock else float("nan")
+    monday = log.clock.monday if log.clock else 0.0
     record = Record.of(early, nodes, log.played.device, groups, monday, hosts)
     found = Calibrated(name, log, record, by_local_time(record, log.clock))
     with tempfile.TemporaryDirectory() as folder:

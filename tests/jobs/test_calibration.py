@@ -9,7 +9,7 @@ import pytest
 
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
-from gangwise.jobs.calibration import _asked, calibrate, spans_of
+from gangwise.jobs.calibration import _asked, calibrate
 from gangwise.jobs.contradictions import Limit, Record, Site, sweep
 from gangwise.jobs.site import Rules
 from gangwise.jobs.site import Site as HiddenSite
@@ -37,10 +37,10 @@ def drawn(seed: int, count: int = 800, total: int = 40) -> tuple[Jobs, Nodes]:
     return jobs, Nodes.pool(total)
 
 
-def log_of(jobs: Jobs, nodes: Nodes, start: np.ndarray, **more) -> Record:
+def log_of(jobs: Jobs, nodes: Nodes, start: np.ndarray) -> Record:
     pools = [f"p{int(name[1:]) % 3}" for name in np.array(jobs.users)[jobs.user]]
     log = replace(jobs, recorded_start=start, recorded_end=start + jobs.run)
-    return Record.of(log, nodes, groups={"pool": pools}, **more)
+    return Record.of(log, nodes, groups={"pool": pools})
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -59,7 +59,7 @@ def test_contradictions_are_those_of_plain_code(seed: int) -> None:
     record = Record.of(jobs, Nodes.pool(total))
     group = np.where(rng.random(count) < 0.7, jobs.user, -1)
     caps = [(group, np.ones(count), 2.0), (jobs.user, record.size, total / 2)][: seed % 3]
-    site = Site(tuple(Limit(g, w, most, float(i == 0)) for i, (g, w, most) in enumerate(caps)))
+    site = Site(tuple(Limit(*cap) for cap in caps))
     found = sweep(record, site)
     times, refused = plain.refused(submit, start, start + run, record.size, total, caps)
     assert found.time.tolist() == times.tolist()
@@ -77,18 +77,21 @@ def test_nothing_is_invented_where_nothing_is_planted(rules: str) -> None:
     assert calibrate(record).findings == ()
 
 
-def _planted(jobs: Jobs, nodes: Nodes, group: np.ndarray, most: int) -> Record:
-    def may(j: int, running: dict[int, float], now: float) -> bool:
-        return group[j] < 0 or sum(group[k] == group[j] for k in running) < most
-
+def planted(jobs: Jobs, nodes: Nodes, may) -> Record:
+    """The log of jobs that start only while ``may(job, running, now)``."""
     total = int(nodes.capacity[0, 0]) // 1000
     return log_of(jobs, nodes, plain.play(jobs.submit, jobs.run, jobs.tasks, total, may))
+
+
+def capped(group: np.ndarray, most: int):
+    """Whether a job's group is below a cap on its jobs; -1 is of no group."""
+    return lambda j, running, now: group[j] < 0 or sum(group[k] == group[j] for k in running) < most
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_planted_cap_of_every_user_is_found_and_nothing_else(seed: int) -> None:
     jobs, nodes = drawn(seed, 1200, total=60)
-    (one,) = calibrate(_planted(jobs, nodes, jobs.user, 2)).findings
+    (one,) = calibrate(planted(jobs, nodes, capped(jobs.user, 2))).findings
     assert one.entry == {"scope": "user", "of": "jobs", "most": 2}
     assert one.between == (2, 3)
     assert one.explains[1] > 50
@@ -97,7 +100,8 @@ def test_a_planted_cap_of_every_user_is_found_and_nothing_else(seed: int) -> Non
 def test_a_planted_cap_of_a_pool_is_found_and_nothing_else() -> None:
     jobs, nodes = drawn(5, 1600, total=60)
     pool = np.array([int(name[1:]) % 3 for name in np.array(jobs.users)[jobs.user]])
-    (one,) = calibrate(_planted(jobs, nodes, np.where(pool == 1, 1, -1), 3)).findings
+    may = capped(np.where(pool == 1, 1, -1), 3)
+    (one,) = calibrate(planted(jobs, nodes, may)).findings
     assert one.entry == {"scope": "pool", "only": ["p1"], "of": "jobs", "most": 3}
 
 
@@ -117,8 +121,7 @@ def test_planted_closing_hours_are_found_and_nothing_else(whose: str) -> None:
         hour = int(now // 3600) % 168
         return not (about[j] and hour < 120 and 8 <= hour % 24 < 18)
 
-    start = plain.play(jobs.submit, jobs.run, jobs.tasks, 60, may)
-    (one,) = calibrate(log_of(jobs, nodes, start, monday=0.0)).findings
+    (one,) = calibrate(planted(jobs, nodes, may)).findings
     assert one.kind == "closed"
     hours = np.zeros((7, 24), dtype=bool)
     hours[:5, 8:18] = True
@@ -137,11 +140,8 @@ def test_days_that_one_user_has_for_himself_are_found_and_nothing_else() -> None
     submit = jobs.submit.copy()
     submit[mine] = np.linspace(begin, end - 3600, mine.size)
     jobs = replace(jobs, submit=submit)
-    start = plain.play(
-        *(jobs.submit, jobs.run, jobs.tasks, 60),
-        lambda j, running, now: not begin <= now < end or jobs.user[j] == user,
-    )
-    (one,) = calibrate(log_of(jobs, nodes, start)).findings
+    record = planted(jobs, nodes, lambda j, _, now: not begin <= now < end or jobs.user[j] == user)
+    (one,) = calibrate(record).findings
     assert one.kind == "closed"
     assert one.entry["except"] == [jobs.users[user]]
     assert begin <= one.entry["from"] < begin + 12 * 3600
@@ -174,10 +174,8 @@ def test_nodes_of_pools_are_found_where_the_log_has_them_and_nothing_else(rules:
 def test_a_planted_outage_is_found_and_nothing_else() -> None:
     jobs, nodes = drawn(9, 2400, total=60)
     begin, end = 40 * DAY, 42 * DAY
-    start = plain.play(
-        *(jobs.submit, jobs.run, jobs.tasks, 60), lambda j, running, now: not begin <= now < end
-    )
-    (one,) = calibrate(log_of(jobs, nodes, start)).findings
+    record = planted(jobs, nodes, lambda j, running, now: not begin <= now < end)
+    (one,) = calibrate(record).findings
     assert one.kind == "window"
     assert begin <= one.entry["from"] < end <= one.entry["to"] < end + 6 * 3600
     low, high = one.between
@@ -197,8 +195,3 @@ def test_bounds_that_are_asked_for_equally_often_are_all_tried() -> None:
     start = jobs.submit.copy()
     _, _, _, bounds = next(_asked(log_of(jobs, Nodes.pool(4), start)))
     assert set(bounds) == {-1.0, *often, *rest}
-
-
-def test_hours_in_words() -> None:
-    assert spans_of(np.zeros(168, dtype=bool)) == []
-    assert spans_of(np.ones(168, dtype=bool)) == ["Mon-Sun 00:00-24:00"]

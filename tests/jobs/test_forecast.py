@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gangwise.jobs import Jobs, Nodes, Options
+from gangwise.jobs import Conditions, Jobs, Nodes, Options
 from gangwise.jobs.forecast import (
     DAY,
     Calibration,
@@ -17,6 +17,7 @@ from gangwise.jobs.forecast import (
     moment_of,
 )
 from gangwise.jobs.simulation import simulate_jobs
+from gangwise.jobs.site import Rules, Site
 
 
 def drawn(rng: np.random.Generator, jobs: int, nodes: int) -> tuple[Jobs, Nodes]:
@@ -34,16 +35,28 @@ def drawn(rng: np.random.Generator, jobs: int, nodes: int) -> tuple[Jobs, Nodes]
     )
 
 
+SITE = {
+    "closed": [{"hours": ["Mon-Sun 00:20-00:40"], "longer_than": 100}],
+    "cap": [{"scope": "user", "of": "jobs", "most": 3}],
+    "clock": {"start": "2026-01-05T00:00:00"},
+}
+
+
+@pytest.mark.parametrize("site", [{}, SITE], ids=["plain", "site"])
 @pytest.mark.parametrize("enforced", [False, True])
 @pytest.mark.parametrize(
     "rules", ["fcfs+easy+best-fit", "sjf+easy+first-fit", "fcfs+none+worst-fit", "wfp3+easy"]
 )
-def test_with_the_true_times_a_future_is_the_schedule(rules: str, enforced: bool) -> None:
+def test_with_the_true_times_a_future_is_the_schedule(
+    rules: str, enforced: bool, site: dict
+) -> None:
     """From the state of any moment, the same jobs under the same rules start when they started."""
-    options = Options(enforced=enforced)
+    of_site = Site(Rules.model_validate(site))
+    options = of_site.options(Options(enforced=enforced))
     rng, waited = np.random.default_rng(1), 0
     for _ in range(4):
-        jobs, nodes = drawn(rng, int(rng.integers(50, 300)), int(rng.integers(2, 12)))
+        case = drawn(rng, int(rng.integers(50, 300)), int(rng.integers(2, 12)))
+        jobs, nodes, _ = of_site.placed(*case, Conditions())
         schedule = simulate_jobs(jobs, nodes, rules, None, options)
         forecaster = Forecaster(jobs, nodes, rules, options)
         can = ~forecaster.tables.aside

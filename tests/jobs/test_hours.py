@@ -11,15 +11,14 @@ import pytest
 from gangwise.core.clock import Clock
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.jobs import Conditions, Jobs, Nodes
-from gangwise.jobs.books import Place
 from gangwise.jobs.caps import Cap
-from gangwise.jobs.forecast import Forecaster, moment_of
 from gangwise.jobs.hours import Closing, Opening, weekly
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
-from gangwise.jobs.site import CapRule, Closed, Rules, Site, Window
+from gangwise.jobs.site import Closed, Rules, Site, Window
 from gangwise.traces.formats.swf import clock_of
+from tests.jobs.invariants import Careless, starts
 from tests.jobs.middle import SiteCase
 
 MONDAY = {"start": "2026-01-05T00:00:00"}
@@ -57,21 +56,15 @@ def test_closed_hours_follow_the_calendar_through_daylight_saving():
     ("text", "said"),
     [
         ("8 to 18", "write them like"),
-        ("Mon-Fry 08:00-18:00", "'Mon-Fry' is no day"),
-        ("Mon 08:00-24:30", "no hours of a day"),
-        ("Mon 08:00-08:00", "no hours of a day"),
-        ("Mon 08:70-09:00", "no hours of a day"),
+        ("Mon-Fry 08:00-18:00", "'Mon-Fry' is not a day"),
+        ("Mon 08:00-24:30", "not hours of a day"),
+        ("Mon 08:00-08:00", "not hours of a day"),
+        ("Mon 08:70-09:00", "not hours of a day"),
     ],
 )
 def test_hours_that_are_none_are_named(text, said):
     with pytest.raises(ValueError, match=said):
         weekly(text)
-
-
-def starts(site: Site, jobs: Jobs, nodes: Nodes, name: str) -> list[float]:
-    both = [simulate_jobs(jobs, nodes, name, site=site, engine=e) for e in ("compiled", "plain")]
-    assert np.array_equal(both[0].start, both[1].start, equal_nan=True)
-    return (both[0].start / 3600).tolist()
 
 
 def test_who_passes_a_closed_job_leaves_it_what_it_is_promised():
@@ -83,9 +76,9 @@ def test_who_passes_a_closed_job_leaves_it_what_it_is_promised():
     jobs = Jobs.of(hour, 3600.0 * np.array([9, 4, 4, 4, 1]), tasks=[4, 3, 2, 2, 5])
     # The second ends at 14:00, the third has 3 of 6 left until 15:00; the fourth would end at 18:00
     # if it began at 14:00; the last needs 5 and is first in line among those that are open.
-    assert starts(site, jobs, Nodes.pool(6), "fcfs+easy+best-fit") == [18, 10, 11, 14, 27]
-    assert starts(site, jobs, Nodes.pool(6), "fcfs+none+best-fit") == [18, 10, 11, 14, 27]
-    assert starts(site, jobs, Nodes.pool(6), "fcfs+conservative+best-fit") == [18, 10, 11, 14, 27]
+    for backfilling in ("easy", "none", "conservative"):
+        at = starts(site, jobs, Nodes.pool(6), f"fcfs+{backfilling}+best-fit")
+        assert at == [3600 * hour for hour in (18, 10, 11, 14, 27)]
 
 
 def test_dates_are_of_the_logs_clock_and_a_log_without_one_is_refused():
@@ -123,14 +116,6 @@ def test_explain_names_the_closed_hours_and_a_start_in_them_is_refused():
     text = "closed hours of jobs that ask for more than 1 cpu: Mon 00:00-01:00"
     assert (said.constraint, said.until, said.start) == (text, 3600, 3600)
 
-    class Careless:
-        def resize(self, nodes, job_types): ...
-
-        def observe(self, rate): ...
-
-        def place(self, queue, books, now):
-            return [Place(job.id, ((0, job.tasks),)) for job in queue]
-
     with pytest.raises(InfeasibleDecision, match="is placed in closed hours of jobs"):
         simulate_jobs(jobs, Nodes.pool(4), Careless(), site=site)
 
@@ -140,7 +125,7 @@ def test_closed_hours_have_exceptions():
     jobs = Jobs.of([0, 1, 2], [9, 9, 9], user=["a", "b", "c"])
     closed = {"hours": ["Mon 00:00-01:00"], "except": ["b"]}
     site = Site(Rules.model_validate({"closed": [closed], "clock": MONDAY}))
-    assert starts(site, jobs, Nodes.pool(3), "fcfs+easy") == [1, 1 / 3600, 1]
+    assert starts(site, jobs, Nodes.pool(3), "fcfs+easy") == [3600, 1, 3600]
     assert site.options(Options()).closed[0].whose == "jobs but those of user b"
     plain = {"closed": [{"hours": ["Mon 00:00-01:00"]}], "clock": MONDAY}
     assert Site(Rules.model_validate(plain)).digest != site.digest
@@ -151,8 +136,7 @@ def test_hours_that_never_open_again_leave_jobs_waiting():
     closed = Closed(hours=("Mon-Sun 00:00-24:00",), longer_than=50)
     jobs = Jobs.of(submit=[0, 1], run=[60, 10])
     found = starts(Site(Rules(closed=(closed,), clock=MONDAY)), jobs, Nodes.pool(1), "fcfs+easy")
-    assert np.isnan(found[0])
-    assert found[1] == 1 / 3600
+    assert np.array_equal(found, [np.nan, 1], equal_nan=True)
 
 
 @pytest.mark.full
@@ -198,30 +182,3 @@ def test_schedulers_that_look_at_all_jobs_at_once_keep_to_closed_hours(name):
     long, day = jobs.limit > 4 * 3600, [(t.last_start / 3600) % 24 for t in (free, kept)]
     assert (long & (day[0] > 8.1) & (day[0] < 17.9)).any()
     assert not (long & (day[1] > 8.1) & (day[1] < 17.9)).any()
-
-
-@pytest.mark.parametrize("rules", ["fcfs+easy+best-fit", "sjf+easy+first-fit", "fcfs+none"])
-def test_a_forecast_with_true_times_keeps_to_closed_hours_and_caps(rules):
-    """From any moment the futures are the schedule itself."""
-    rng, waited = np.random.default_rng(2), 0
-    closed = Closed(hours=("Mon-Sun 08:00-18:00",), longer_than=4000)
-    cap = CapRule(scope="user", of="jobs", most=3)
-    site = Site(Rules(closed=(closed,), cap=(cap,), clock=MONDAY))
-    for _ in range(3):
-        limit = rng.choice([1800.0, 9000.0], 150)
-        run, user = limit * rng.uniform(0.2, 1, 150), rng.integers(0, 9, 150).astype(str)
-        tasks = rng.integers(1, 5, 150)
-        jobs = Jobs.of(np.sort(rng.uniform(0, 86_400, 150)), run, tasks, limit=limit, user=user)
-        jobs, nodes, _ = site.placed(jobs, Nodes.pool(8), Conditions())
-        options = site.options(Options())
-        schedule = simulate_jobs(jobs, nodes, rules, options=options)
-        forecaster = Forecaster(jobs, nodes, rules, options)
-        for now in rng.uniform(2e4, 8e4, 4):
-            every = np.ones(150, dtype=bool)
-            moment = moment_of(jobs, nodes, now, schedule.start, schedule.end, every, schedule)
-            later = np.flatnonzero(jobs.submit > now)
-            here = np.concatenate([moment.running, moment.waiting, later])
-            found = forecaster._play(moment, later, jobs.submit[later], jobs.run[here])
-            np.testing.assert_allclose(found, schedule.start[moment.waiting], atol=1e-6)
-            waited += moment.waiting.size
-    assert waited > 50

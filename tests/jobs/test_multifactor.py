@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from gangwise.core.errors import ScenarioError
+from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.site import Pool, Rules, Site
@@ -191,5 +191,5 @@ def test_multifactor_without_weights_to_read_is_refused():
     with pytest.raises(ScenarioError, match="goes by the weights and accounts of a site file"):
         scheduler.resize(Nodes.pool(4), ["job"])
     site = Site(Rules(priority=Priority(tres={"gpus": 1})))
-    with pytest.raises(ScenarioError, match="tres has a weight of 'gpus', and the nodes have cpu"):
+    with pytest.raises(UnknownName, match="device type of tres in site named 'gpus'"):
         simulate_jobs(Jobs.of([0], 1), Nodes.pool(4), "multifactor", site=site)

@@ -177,7 +177,7 @@ def test_settings_change_in_slurms_own_words_where_they_stand(folder):
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({}, "names no partition and no node; it holds slurm.conf, or what"),
+        ({}, "names no partition and no node; add slurm.conf, or what"),
         ({"slurm.conf": "Include slurm.conf\n"}, "slurm.conf includes itself"),
         ({"qos.txt": "Name|Priority\nnormal|0\n"}, "names no partition and no node"),
     ],
@@ -387,10 +387,7 @@ def test_jobs_start_as_a_real_slurm_started_them():
 @pytest.mark.full
 @pytest.mark.parametrize("case", ["account-0", "site-0"])
 def test_a_site_told_with_its_configuration_explains_what_easy_alone_does_not(case, tmp_path):
-    with tarfile.open(TRUTH / f"{case}.tar.xz") as tar:
-        tar.extractall(tmp_path, filter="data")
-    plain = "fcfs+easy+best-fit"
-    log = str(tmp_path / "sacct.txt")
+    plain, log = "fcfs+easy+best-fit", str(unpacked(case, tmp_path) / "sacct.txt")
     told, without = (
         replay(log, [plain], rules=rules).compared().retold
         for rules in (f"slurm:{tmp_path}/site", plain)

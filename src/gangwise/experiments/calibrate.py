@@ -163,7 +163,7 @@ def calibrate_log(
         jobs = replace(jobs, recorded_start=jobs.submit, recorded_end=jobs.submit + jobs.run)
     places = {"pool": (jobs.pools, jobs.pool), "account": (jobs.accounts, jobs.charged)}
     groups = {scope: np.array(names)[codes] for scope, (names, codes) in places.items()}
-    monday = log.clock.monday if log.clock else float("nan")
+    monday = log.clock.monday if log.clock else 0.0
     hosts = log.host_from, log.host
     record = Record.of(jobs, log.nodes, log.played.device, groups, monday, hosts)
     if given is None and (record.start == record.submit).all():

@@ -56,7 +56,7 @@ ROUNDS = 24  # rules looked for, at most
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule of the site, and why it is believed."""
+    """A rule of the site as its site file says it, and the evidence for it."""
 
     kind: str  # pool, cap, closed, window or start: the table of the site file
     entry: dict[str, Any]  # what the site file says
@@ -75,7 +75,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was found in a log."""
+    """Rules found in a log, and how many of the jobs that were refused they explain."""
 
     findings: tuple[Finding, ...]
     contradicted: float  # hours in which nobody started though every waiting job would have fitted
@@ -118,16 +118,16 @@ def calibrate(
     [('cap', 'all', 2)]
     """
     advance = progress or (lambda what, done, of: None)
-    uses = dict(_uses(record))
+    uses = _uses(record)
     patience = _patience(record, sweep(record))
     first = sweep(record, Site(), patience)
-    start = _trials(record, Site(), first, patience, uses)
+    start = _trials(record, Site(), first, patience)
     allowed, found = _pools(record, start, patience)
     site = Site(missing=away or (), allowed=allowed)
     for done in range(ROUNDS):
         advance("looking for rules", done, ROUNDS)
         swept = sweep(record, site, patience)
-        trials = _trials(record, site, swept, patience, uses)
+        trials = _trials(record, site, swept, patience)
         rules = [*_caps(record, uses, trials, patience), *_closings(record, site, swept, trials)]
         rules = rules or [*_reserved(record, trials)]
         rules = rules or ([] if away is not None else [*_window(record, trials, swept)])
@@ -166,16 +166,15 @@ def _halves(record: Record, times: Floats) -> Ints:
     return np.asarray((times - record.submit.min()) // _block(record)).astype(np.int64) % 2
 
 
-def _trials(record: Record, site: Site, swept: Swept, patience: float, uses: Any) -> Trials:
+def _trials(record: Record, site: Site, swept: Swept, patience: float) -> Trials:
     at = record.submit + patience
     late = record.start > at
     refused = late & swept.refused_at(at)
     for limit in site.limits:
         use = _Use.of(record, limit.group, limit.weight)
         refused &= ~((limit.group >= 0) & (use.at(limit.group, at) + limit.weight > limit.most))
-    offset = 0.0 if np.isnan(record.monday) else record.monday
     for rule in site.closed:
-        refused &= ~rule.holds(at, offset)
+        refused &= ~rule.holds(at, record.monday)
     days = ((at - record.submit.min()) // min(86400.0, _block(record) / 4)).astype(np.int64)
     return Trials(refused, swept.clear & ~late, at, _halves(record, record.submit), days)
 
@@ -209,7 +208,7 @@ def _pools(record: Record, plain: Trials, patience: float) -> tuple[Any, list[Fi
         if 10 * unseen[p] <= on.sum() and beyond <= PASSED * np.unique(spell[codes == p]).size:
             may[p] = on | ~on.any()
     swept = sweep(record, Site(allowed=(codes, may)), patience)
-    cured = plain.refused & ~_trials(record, Site(), swept, patience, {}).refused
+    cured = plain.refused & ~_trials(record, Site(), swept, patience).refused
     found = []
     for p in np.flatnonzero(~may.all(axis=1)).tolist():
         mine, on = np.logical_and(plain.refused, codes == p), may[p].copy()
@@ -238,13 +237,18 @@ def _pools(record: Record, plain: Trials, patience: float) -> tuple[Any, list[Fi
 
 @dataclass(frozen=True)
 class _Use:
-    """How much each group holds over time; what ends at an instant is free then."""
+    """How much each group holds over time; what ends at an instant is free then.
+
+    Times of all groups stand in one row, those of group g ``span`` g seconds later: one binary
+    search finds a time of any group.
+    """
 
     group: Ints  # [J]
     weight: Floats  # [J]
     begin: float
     span: float
-    key: Floats  # [E] time, group by group
+    ends: Floats  # [J] ends of jobs, group by group
+    key: Floats  # [E] starts and ends, group by group
     held: Floats  # [E] held from then on
     lasts: Floats  # [E] seconds until that changes
 
@@ -259,11 +263,18 @@ class _Use:
         order = np.lexsort((change, time))
         time = time[order]
         lasts = np.diff(time, append=time[-1:])
-        return cls(group, weight, begin, span, time, np.cumsum(change[order]), lasts)
+        ends = np.sort(group * span + record.end - begin)
+        return cls(group, weight, begin, span, ends, time, np.cumsum(change[order]), lasts)
 
     def at(self, group: Ints, times: Floats) -> Floats:
         place = np.searchsorted(self.key, group * self.span + times - self.begin, "right") - 1
         return np.where(place >= 0, self.held[np.maximum(place, 0)], 0.0)
+
+    def last_end(self, group: Ints, times: Floats) -> Floats:
+        """When a job of each group ended last by these times; long before the log for none."""
+        place = np.searchsorted(self.ends, group * self.span + times - self.begin, "right") - 1
+        last = self.ends[np.maximum(place, 0)] - group * self.span + self.begin
+        return np.where(place >= 0, last, -np.inf)
 
     def peaks(self, groups: int, half: Ints, which: int, patience: float) -> Floats:
         """The most that each group held for longer than a start takes, in half of the weeks."""
@@ -273,12 +284,16 @@ class _Use:
         return found
 
 
-def _uses(record: Record) -> Iterator[tuple[tuple[str, str], _Use]]:
-    everyone = np.zeros(len(record), np.int64)
-    scopes = {"all": everyone, **{scope: codes for scope, (codes, _) in record.groups.items()}}
-    for scope, codes in scopes.items():
-        for of, weight in ((record.device, record.size), ("jobs", np.ones(len(record)))):
-            yield (scope, of), _Use.of(record, codes, weight)
+def _uses(record: Record) -> dict[tuple[str, str], _Use]:
+    """What caps may be about: by a scope, of devices or of jobs."""
+    scopes = {"all": np.zeros(len(record), np.int64)}
+    scopes |= {scope: codes for scope, (codes, _) in record.groups.items()}
+    weights = {record.device: record.size, "jobs": np.ones(len(record))}
+    return {
+        (scope, of): _Use.of(record, codes, weight)
+        for scope, codes in scopes.items()
+        for of, weight in weights.items()
+    }
 
 
 def _caps(record: Record, uses: Any, t: Trials, patience: float) -> Iterator[Finding]:
@@ -298,101 +313,87 @@ def _caps(record: Record, uses: Any, t: Trials, patience: float) -> Iterator[Fin
             others = seen[codes[seen] != g]
             usual = _rate(t.day[others], t.refused[others], 0.5) if g is not None else 0.0
             top = [float(p.max() if g is None else p[g]) for p in peaks]
-            cap = _Cap.of(record, use, t, mine, top, patience, (8 * (len(wanted) + 1), usual))
-            if cap is None or (g is None and cap.groups < 2):
+            odds = 8 * (len(wanted) + 1), usual
+            cap = _cap(record, use, of, t, mine, top, patience, odds)
+            if cap is None or (g is None and np.unique(codes[cap[2]]).size < 2):
                 continue
+            most, below, held_back, judged, evidence = cap
             name = "" if g is None else names[g]
             only = {"only": [name]} if g is not None and scope != "all" else {}
-            most = int(cap.most) if cap.most == int(cap.most) else cap.most
             who = name if only else "everybody" if scope == "all" else f"every {scope}"
+            limited = codes if g is None else np.where(codes == g, codes, -1)
             yield Finding(
                 "cap",
-                {"scope": scope, **only, "of": of, "most": most},
-                (cap.most, cap.below),
-                f"{who} {cap.describe(of)}",
-                (*cap.explains, int(t.refused.sum())),
-                Limit(
-                    codes if g is None else np.where(codes == g, codes, -1),
-                    *(use.weight, cap.most, float(of == "jobs")),
-                ),
+                {"scope": scope, **only, "of": of, "most": int(most) if most % 1 == 0 else most},
+                (most, below),
+                f"{who} {evidence}",
+                (held_back.size, judged, int(t.refused.sum())),
+                Limit(limited, use.weight, most),
             )
 
 
-class _Cap(NamedTuple):
-    most: float
-    below: float  # the cap is less than this
-    groups: int
-    times: int  # groups and days of jobs that would have passed it and were refused
-    others: tuple[int, int]  # jobs below it that were refused, and that started
-    released: float  # share of the refused that started when one of their group ended
-    explains: tuple[int, int]
+def _cap(
+    record: Record,
+    use: _Use,
+    of: str,
+    t: Trials,
+    rows: Ints,
+    top: list[float],
+    patience: float,
+    odds: tuple[int, float],
+) -> tuple[float, float, Ints, int, str] | None:
+    """A cap fitted on each half of the weeks and judged on the other; None if it fails.
 
-    @classmethod
-    def of(
-        cls,
-        record: Record,
-        use: _Use,
-        t: Trials,
-        rows: Ints,
-        top: list[float],
-        patience: float,
-        odds: tuple[int, float],
-    ) -> _Cap | None:
-        """A cap fitted on each half of the weeks and judged on the other; None if it fails.
+    ``rows`` are the jobs it may be about, ``top`` is the most that was held in either half.
+    ``odds``: caps tried, and how often other jobs are refused (0: as those within the cap).
 
-        ``rows`` are the jobs it may be about, ``top`` is the most that was held in either half.
-        ``odds``: caps tried, and how often other jobs are refused (0: as those within the cap).
-        """
-        tried, usual = odds
-        most, group, odd = max(top), use.group[rows], t.odd[rows]
-        refused, prompt = t.refused[rows], t.prompt[rows]
-        wants = np.where(refused, use.at(group, t.at[rows]) + use.weight[rows], 0.0)
-        holds = np.where(prompt, use.at(group, record.start[rows]), 0.0)
-        spell = group * (int(t.day.max()) + 1) + t.day[rows]
-        below, times, jobs = np.inf, 0, 0
-        for fit in (0, 1):
-            beyond = wants[refused & (odd == fit) & (wants > top[fit] + 1e-9)]
-            if not beyond.size:
-                return None
-            bound, judged = float(beyond.min()) - 1e-9, odd != fit
-            below = min(below, bound + 1e-9)
-            held_back = refused & judged & (wants > bound)
-            passed = prompt & judged & (holds > bound)
-            n, v = np.unique(spell[held_back]).size, np.unique(spell[passed]).size
-            if n < LEAST or v > PASSED * n:
-                return None
-            below_it = judged & ((refused & (wants < bound)) | (prompt & (holds < bound)))
-            same = below_it & np.isin(group, np.unique(group[held_back]))
-            usually = usual or _rate(spell[below_it], refused[below_it], 0.5)
-            rate = _rate(spell[same], refused[same], usually)
-            if _tail(n, n + v, rate) * tried > CHANCE:
-                return None
-            times, jobs = times + n, jobs + int(held_back.sum())
-        by_it = refused & (wants > most + 1e-9)
-        if below <= most + 1e-9 or (back := _released(record, use, rows[by_it], patience)) < FREED:
+    Gives the cap, what it is less than, the rows of refused jobs that it explains, how many there
+    were in weeks that it was not fitted to, and the evidence in words.
+    """
+    tried, usual = odds
+    most, group, odd = max(top), use.group[rows], t.odd[rows]
+    refused, prompt = t.refused[rows], t.prompt[rows]
+    wants = np.where(refused, use.at(group, t.at[rows]) + use.weight[rows], 0.0)
+    holds = np.where(prompt, use.at(group, record.start[rows]), 0.0)
+    spell = group * (int(t.day.max()) + 1) + t.day[rows]
+    below, times, jobs = np.inf, 0, 0
+    for fit in (0, 1):
+        beyond = wants[refused & (odd == fit) & (wants > top[fit] + 1e-9)]
+        if not beyond.size:
             return None
-        groups, others = np.unique(group[by_it]).size, (refused & ~by_it).sum()
-        beside = int(others), int(prompt.sum())
-        return cls(most, below, groups, times, beside, back, (int(by_it.sum()), jobs))
-
-    def describe(self, of: str) -> str:
-        refused, started = self.others
-        return (
-            f"held at most {self.most:g} {of} at once. {self.explains[0]:,} jobs that would have "
-            f"passed this waited although all that waited would have fitted (at {self.times} "
-            f"times), none started; of those within it {started:,} started at once and {refused:,} "
-            f"did not. {100 * self.released:.0f} % of the jobs held back started when one of the "
-            f"same ended"
-        )
+        bound, judged = float(beyond.min()) - 1e-9, odd != fit
+        below = min(below, bound + 1e-9)
+        held_back = refused & judged & (wants > bound)
+        passed = prompt & judged & (holds > bound)
+        n, v = np.unique(spell[held_back]).size, np.unique(spell[passed]).size
+        if n < LEAST or v > PASSED * n:
+            return None
+        within = judged & ((refused & (wants < bound)) | (prompt & (holds < bound)))
+        same = within & np.isin(group, np.unique(group[held_back]))
+        usually = usual or _rate(spell[within], refused[within], 0.5)
+        rate = _rate(spell[same], refused[same], usually)
+        if _tail(n, n + v, rate) * tried > CHANCE:
+            return None
+        times, jobs = times + n, jobs + int(held_back.sum())
+    by_it = refused & (wants > most + 1e-9)
+    explained = rows[by_it]
+    if below <= most + 1e-9 or (back := _released(record, use, explained, patience)) < FREED:
+        return None
+    evidence = (
+        f"held at most {most:g} {of} at once. {explained.size:,} jobs that would have passed this "
+        f"waited although all that waited would have fitted (at {times} times), none started; of "
+        f"those within it {int(prompt.sum()):,} started at once and "
+        f"{int((refused & ~by_it).sum()):,} did not. {100 * back:.0f} % of the jobs held back "
+        "started when one of the same ended"
+    )
+    return most, below, explained, jobs, evidence
 
 
 def _released(record: Record, use: _Use, rows: Ints, patience: float) -> float:
     """Share of jobs that start within the time a start takes of the end of one of their group."""
-    ends = np.sort(use.group * use.span + record.end - use.begin)
-    mine = use.group[rows] * use.span + record.start[rows] - use.begin
-    place = np.searchsorted(ends, mine + 1e-6, "right") - 1
-    gap = mine - ends[np.maximum(place, 0)]
-    return float(((place >= 0) & (gap <= patience)).mean()) if mine.size else 0.0
+    start = record.start[rows]
+    gap = start - use.last_end(use.group[rows], start + 1e-6)
+    return float((gap <= patience).mean()) if rows.size else 0.0
 
 
 def _rate(spell: Ints, refused: Bools, usual: float) -> float:
@@ -437,7 +438,7 @@ def _closings(record: Record, site: Site, s: Swept, t: Trials) -> Iterator[Findi
     A cell is an hour of a week. Of its jobs only the largest request counts, of those refused
     through most of the hour and of those that start: a bound is compared with the two alone.
     """
-    offset = 0.0 if np.isnan(record.monday) else record.monday
+    offset = record.monday
     origin = np.floor((record.submit.min() + offset) / WEEK) * WEEK - offset
     cells = (int((record.end.max() - origin) // WEEK) + 1) * HOURS
     begin = origin + HOUR * np.arange(cells)
@@ -461,7 +462,7 @@ def _closings(record: Record, site: Site, s: Swept, t: Trials) -> Iterator[Findi
         weeks, worth = table.reshape(3, -1, HOURS), {}
         for over in bounds:
             on = weeks > over
-            hours = _Hours.of(on[0], on[1], on[2], tried)
+            hours = _hours(on[0], on[1], on[2], tried)
             if hours is None:
                 continue
             since = origin + WEEK * hours.weeks[0] if hours.weeks[0] > 0 else -np.inf
@@ -487,54 +488,51 @@ def _closings(record: Record, site: Site, s: Swept, t: Trials) -> Iterator[Findi
             "closed",
             entry,
             (float(below.max(initial=-1)), float(above.min(initial=rule.asks.max()))),
-            hours.describe(closing.whose),
+            f"in {hours.held[0]:,} hours {closing.whose} waited although all that waited would "
+            f"have fitted, and in {hours.held[1]:,} such hours one started; at other times "
+            f"{hours.open[1]:,} and {hours.open[0]:,} hours the other way round",
             (by_it, by_it, int(t.refused.sum())),
             rule,
         )
 
 
-@dataclass(frozen=True)
-class _Hours:
-    """Hours of the week that are closed, fitted on odd weeks and judged on even ones, and back."""
+class _Hours(NamedTuple):
+    """Hours of the week that are closed."""
 
     closed: Bools  # [168]
     weeks: tuple[int, int]  # from the first of these weeks to before the second
     held: tuple[int, int]  # judged: cells in which jobs were refused, and in which one started
     open: tuple[int, int]  # the same of the hours that are not closed
 
-    @classmethod
-    def of(cls, barred: Bools, waits: Bools, went: Bools, tried: int) -> _Hours | None:
-        """From cells [W, 168] with a job refused, with one that waited, and that started."""
-        weeks = np.arange(len(barred))
-        loose = _closed_in(waits, went, 0.5)
-        worth = (waits & loose).sum(axis=1) - 4 * (went & loose).sum(axis=1)
-        since, until = _longest_gain(worth)
-        inside = (weeks >= since) & (weeks < until)
-        total, halves, gone, free = 0, [], 0, np.zeros(2, np.int64)
-        for half in (0, 1):
-            fit, judge = inside & (weeks % 2 == half), inside & (weeks % 2 != half)
-            closed = _closed_in(waits[fit], went[fit], SELDOM)
-            held, passed = int(barred[judge][:, closed].sum()), int(went[judge][:, closed].sum())
-            free_held = int((barred & ~went)[judge][:, ~closed].sum())
-            free_went = int(went[judge][:, ~closed].sum())
-            rate = (free_held + 1) / (free_held + free_went + 2)
-            if held < 5 * LEAST or passed > PASSED * int(waits[judge][:, closed].sum()):
-                return None
-            if _tail(held, held + passed, rate) * tried > CHANCE:
-                return None
-            total, gone = total + held, gone + passed
-            free += free_held, free_went
-            halves.append(closed)
-        both = _closed_in(waits[inside], went[inside], SELDOM / 2) & (halves[0] | halves[1])
-        return cls(both, (since, until), (total, gone), (int(free[0]), int(free[1])))
 
-    def describe(self, jobs: str) -> str:
-        held, passed = self.held
-        return (
-            f"in {held:,} hours {jobs} waited although "
-            f"all that waited would have fitted, and in {passed:,} such hours one started; at "
-            f"other times {self.open[1]:,} and {self.open[0]:,} hours the other way round"
-        )
+def _hours(barred: Bools, waits: Bools, went: Bools, tried: int) -> _Hours | None:
+    """Closed hours, fitted on odd weeks and judged on even ones, and back; None if they fail.
+
+    From cells [W, 168] with a job refused, with one that waited, and that started; ``tried`` is how
+    many closings are.
+    """
+    weeks = np.arange(len(barred))
+    loose = _closed_in(waits, went, 0.5)
+    since, until = _longest_gain((waits & loose).sum(axis=1) - 4 * (went & loose).sum(axis=1))
+    inside = (weeks >= since) & (weeks < until)
+    either = np.zeros(HOURS, bool)
+    total = np.zeros(4, np.int64)  # held and passed in closed hours, and in open ones
+    for half in (0, 1):
+        fit, judge = inside & (weeks % 2 == half), inside & (weeks % 2 != half)
+        closed = _closed_in(waits[fit], went[fit], SELDOM)
+        held, passed = int(barred[judge][:, closed].sum()), int(went[judge][:, closed].sum())
+        free_held = int((barred & ~went)[judge][:, ~closed].sum())
+        free_went = int(went[judge][:, ~closed].sum())
+        rate = (free_held + 1) / (free_held + free_went + 2)
+        if held < 5 * LEAST or passed > PASSED * int(waits[judge][:, closed].sum()):
+            return None
+        if _tail(held, held + passed, rate) * tried > CHANCE:
+            return None
+        total += held, passed, free_held, free_went
+        either |= closed
+    both = _closed_in(waits[inside], went[inside], SELDOM / 2) & either
+    held, passed, free_held, free_went = total.tolist()
+    return _Hours(both, (since, until), (held, passed), (free_held, free_went))
 
 
 def _closed_in(waits: Bools, went: Bools, share: float) -> Bools:
@@ -588,12 +586,9 @@ def _reserved(record: Record, t: Trials) -> Iterator[Finding]:
     """
     codes, names = record.groups["user"]
     held = _Use.of(record, codes, np.ones(len(record)))
-    ended = np.sort(codes * held.span + record.end - held.begin)
     refused = np.flatnonzero(t.refused)
     user, at = codes[refused], t.at[refused]
-    place = np.searchsorted(ended, user * held.span + at - held.begin, "right")
-    last = np.where(place > 0, ended[place - 1] - user * held.span + held.begin, -np.inf)
-    none = held.at(user, at) == 0
+    last, none = held.last_end(user, at), held.at(user, at) == 0
     for g in np.unique(codes[t.prompt]) if len(names) > 1 else ():
         others = np.sort(record.start[codes != g])
         mine = np.sort(record.start[codes == g])
@@ -693,23 +688,22 @@ def _window(record: Record, t: Trials, swept: Swept) -> Iterator[Finding]:
 # ------------------------------------------------------------------------------------ start latency
 
 
-def _latency(record: Record, t: Trials) -> list[Finding]:
+def _latency(record: Record, t: Trials) -> Iterator[Finding]:
     """How long starts take of jobs that nothing holds up; where it is the same in both halves."""
     delay = (record.start - record.submit)[t.prompt]
     halves = [delay[t.odd[t.prompt] == half] for half in (0, 1)]
     if min(map(len, halves)) < 50:
-        return []
-    middle = sorted(float(np.median(each)) for each in halves)
-    if middle[0] <= 0 or middle[1] > 2 * middle[0]:
-        return []
-    low, high = np.quantile(delay, [0.05, 0.95])
-    return [
-        Finding(
-            "start",
-            {"latency": float(np.median(delay))},
-            (middle[0], middle[1]),
-            f"{delay.size:,} jobs that nothing held up started after {np.median(delay):.3g} s in "
-            f"the middle, {low:.3g} to {high:.3g} s for nine of ten; in odd and even weeks "
-            f"{np.median(halves[0]):.3g} and {np.median(halves[1]):.3g} s",
-        )
-    ]
+        return
+    odd, even = (float(np.median(each)) for each in halves)
+    least, most = sorted((odd, even))
+    if least <= 0 or most > 2 * least:
+        return
+    middle, (low, high) = np.median(delay), np.quantile(delay, [0.05, 0.95])
+    yield Finding(
+        "start",
+        {"latency": float(middle)},
+        (least, most),
+        f"{delay.size:,} jobs that nothing held up started after {middle:.3g} s in the middle, "
+        f"{low:.3g} to {high:.3g} s for nine of ten; in odd and even weeks {odd:.3g} and "
+        f"{even:.3g} s",
+    )

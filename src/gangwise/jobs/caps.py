@@ -163,7 +163,7 @@ class Tally:
             self.take(job)
 
     def amount(self, cap: Cap, job: Job) -> int:
-        """How much of a cap a job takes."""
+        """How much of a cap a job takes while it runs, in thousandths."""
         if cap.of == "jobs":
             return 1000
         if cap.of == "nodes":
@@ -178,7 +178,7 @@ class Tally:
         return job.tasks * job.shape.demand[self.nodes.devices.index(cap.of)]
 
     def take(self, job: Job, sign: int = 1) -> None:
-        """A job starts, or ends with ``sign=-1``."""
+        """Count a job that starts; with ``sign=-1`` one that has ended."""
         for i, cap in enumerate(self.caps):
             if (name := cap.name(job)) is not None:
                 self.used[i, name] = self.used.get((i, name), 0) + sign * self.amount(cap, job)

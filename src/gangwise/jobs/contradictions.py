@@ -45,7 +45,7 @@ class Record:
     # ``user``, ``account`` and ``pool``, where the log has several: that of each job [J], and names
     groups: Mapping[str, tuple[Ints, tuple[str, ...]]]
     total: float  # devices of the counted type that all nodes have
-    monday: float  # seconds from Monday 0:00 local time to the log's time 0; NaN if not known
+    monday: float  # seconds from Monday 0:00 local time to the log's time 0; 0 if not known
     host_from: Ints  # job j ran on host[host_from[j]:host_from[j + 1]]; empty if not known
     host: Ints
 
@@ -56,7 +56,7 @@ class Record:
         nodes: Nodes,
         device: str = "",
         groups: Mapping[str, npt.ArrayLike] | None = None,
-        monday: float = float("nan"),
+        monday: float = 0.0,
         hosts: tuple[Ints, Ints] | None = None,
     ) -> Record:
         """From jobs with recorded starts and ends; raises ScenarioError where there are none.
@@ -83,7 +83,9 @@ class Record:
         first, each = hosts if hosts is not None and hosts[1].size else where
         count = np.diff(first)
         return cls(
-            *(_kept(jobs, known), nodes),
+            # The columns that a sweep reads.
+            replace(jobs, tasks=jobs.tasks[known], shape=np.asarray(jobs.shape)[known]),
+            nodes,
             *(jobs.submit[known], jobs.recorded_start[known]),
             *(jobs.recorded_end[known], jobs.limit[known]),
             held_devices(jobs, nodes)[known, k],
@@ -99,16 +101,12 @@ class Record:
         return self.submit.size
 
 
-def _kept(jobs: Jobs, known: Bools) -> Jobs:
-    """Columns that a sweep reads, of the jobs whose times are known."""
-    return replace(jobs, tasks=jobs.tasks[known], shape=np.asarray(jobs.shape)[known])
-
-
 class Limit(NamedTuple):
+    """Running jobs of a group have at most so many devices, or are at most so many."""
+
     group: Ints  # [J] of each job, −1 for none
-    weight: Floats  # [J]: devices, or 1 where jobs are counted
+    weight: Floats  # [J]: devices, or 1 where jobs are counted; alike for jobs that are alike
     most: float
-    each: float  # 1 where jobs are counted, 0 where devices are
 
 
 class Closed(NamedTuple):
@@ -158,16 +156,18 @@ class Swept:
     clear: Bools  # [J] every job that might have started when j came fitted, j among them
 
     def refused_at(self, times: Floats) -> Bools:
-        place = np.searchsorted(self.time, times, "right") - 1
-        return np.asarray(self.refused[np.maximum(place, 0)] & (place >= 0))
+        """Whether the record is refused at these times, none before the first submission."""
+        return np.asarray(self.refused[np.searchsorted(self.time, times, "right") - 1])
 
     def seconds(self, begin: Floats, end: Floats) -> Floats:
+        """For how long the record is refused between these times."""
         at = np.append(self.time, self.time[-1])
         before = np.concatenate([[0.0], np.cumsum(self.lasts * self.refused)])
         return np.asarray(np.interp(end, at, before) - np.interp(begin, at, before))
 
 
 ENDS, TICK, COMES, STARTS = range(4)
+"""Events in the order in which those of an instant happen; a tick changes capacity or hours."""
 
 
 def sweep(record: Record, site: Site | None = None, patience: float = 0.0) -> Swept:
@@ -206,8 +206,7 @@ def _events(record: Record, site: Site) -> tuple[Floats, Ints, Ints, Floats]:
         for d, n in gone.items():
             ticks += [(m.begin, n, d, place), (m.end, -n, d, place)]
     if site.closed:
-        offset = 0.0 if np.isnan(record.monday) else record.monday
-        begin = np.floor((record.submit.min() + offset) / HOUR) * HOUR - offset
+        begin = np.floor((record.submit.min() + record.monday) / HOUR) * HOUR - record.monday
         edges = [edge for rule in site.closed for edge in (rule.begin, rule.end)]
         hours = (*np.arange(begin, record.end.max() + HOUR, HOUR), *edges)
         ticks += [(t, 0.0, 0, 0) for t in hours if np.isfinite(t)]
@@ -240,9 +239,8 @@ class Kinds(NamedTuple):
 
 
 class Rules(NamedTuple):
-    weight: Floats  # [M, J]
+    weight: Floats  # [M, S]
     most: Floats  # [M]
-    each: Floats  # [M]
     span: Floats  # [R, 2]
     hours: Bools  # [R, 168]
     opens: Floats  # [R, 168]: seconds from the beginning of that hour until it is over
@@ -270,13 +268,15 @@ def _tables(record: Record, site: Site) -> tuple[Kinds, Rules, Held, Now]:
     jobs, nodes, J = record.jobs, record.nodes, len(record)
     pool, may = site.allowed or (np.zeros(J, np.int64), np.ones((1, len(nodes)), bool))
     bounds = 900.0 * 2 ** np.arange(8 * bool(site.closed))
-    # Who may have to make way for jobs that may start later, is told by the limit.
+    # The limit says which jobs may have to make way for jobs that start when hours open.
     band, M = np.searchsorted(bounds, record.limit), len(site.limits)
     columns = [jobs.shape, pool, band, *(limit.group for limit in site.limits)]
     columns += [(rule.asks > rule.over).astype(np.int64) for rule in site.closed]
     rows, kind = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
     kind, C, most = kind.reshape(-1), len(rows), int(jobs.tasks.max()) + 1
-    slots, slot = np.unique(kind * most + jobs.tasks, return_inverse=True)
+    slots, of_slot, slot = np.unique(
+        kind * most + jobs.tasks, return_index=True, return_inverse=True
+    )
     demand = jobs.demand(nodes.devices)[rows[:, 0]]
     allowed = np.array([allowed_on(nodes, shape) for shape in jobs.shapes])
     single, longest = np.ones(C), np.zeros(C)
@@ -292,13 +292,12 @@ def _tables(record: Record, site: Site) -> tuple[Kinds, Rules, Held, Now]:
     )
     G = max([int(m.group.max()) + 1 for m in site.limits] + [1])
     rules = Rules(
-        np.array([limit.weight for limit in site.limits]).reshape(M, J),
+        np.array([limit.weight[of_slot] for limit in site.limits]).reshape(M, slots.size),
         np.array([limit.most for limit in site.limits]),
-        np.array([limit.each for limit in site.limits]),
         np.array([(rule.begin, rule.end) for rule in site.closed]).reshape(-1, 2),
         np.array([rule.hours for rule in site.closed], dtype=bool).reshape(-1, HOURS),
         np.array([_until_open(rule.hours) for rule in site.closed]).reshape(-1, HOURS),
-        0.0 if np.isnan(record.monday) else record.monday,
+        record.monday,
     )
     free, short = nodes.capacity.copy(), np.zeros((C, len(nodes.devices), 0))
     if len(nodes) > 1 and not record.host.size:
@@ -366,8 +365,7 @@ def _largest(k: Kinds, r: Rules, x: Now, c: int) -> int:
             ok = True
             for m in range(r.most.size):
                 if k.group[c, m] >= 0:
-                    asks = r.each[m] if r.each[m] > 0 else k.slot_tasks[s] * k.single[c]
-                    ok &= x.used[m, k.group[c, m]] + asks <= r.most[m] + 1e-9
+                    ok &= x.used[m, k.group[c, m]] + r.weight[m, s] <= r.most[m] + 1e-9
             if ok:
                 return int(k.slot_tasks[s])
         s -= 1
@@ -403,7 +401,7 @@ def _move(k: Kinds, r: Rules, h: Held, x: Now, j: int, sign: int) -> None:
     c = k.kind[j]
     for m in range(r.most.size):
         if k.group[c, m] >= 0:
-            x.used[m, k.group[c, m]] -= sign * r.weight[m, j]
+            x.used[m, k.group[c, m]] -= sign * r.weight[m, k.slot[j]]
     places = h.host_from[j + 1] - h.host_from[j]
     for d in range(k.demand.shape[1]):
         if places == 0:
@@ -441,12 +439,12 @@ def _sweep(
     while i < time.size:
         at = time[i]
         fresh = i
-        while i < time.size and time[i] == at and what[i] < 3:
+        while i < time.size and time[i] == at and what[i] < STARTS:
             j = which[i]
-            if what[i] == 0:
+            if what[i] == ENDS:
                 _move(k, r, h, x, j, 1)
                 used -= h.size[j]
-            elif what[i] == 1:
+            elif what[i] == TICK:
                 x.free[j, int(amount[i, 1])] -= int(amount[i, 0])
             else:
                 _wait(k, x, j, 1)
@@ -455,7 +453,7 @@ def _sweep(
         if counted:
             fit = _all_fit(k, r, h, x, total, at)
             for e in range(fresh, i):
-                if what[e] == 2:
+                if what[e] == COMES:
                     c = k.kind[which[e]]
                     may = at + k.longest[c] <= x.opens[0] and _opens(k, r, c, at) < 0
                     clear[which[e]] = fit > 0 and may and _largest(k, r, x, c) > 0

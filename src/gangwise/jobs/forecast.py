@@ -218,18 +218,13 @@ class Forecaster:
         self._beliefs = _nothing_believed()
 
     def starts(
-        self,
-        moment: Moment,
-        history: History,
-        draws: int = DRAWS,
-        rng: np.random.Generator | None = None,
+        self, moment: Moment, history: History, draws: int, rng: np.random.Generator
     ) -> Floats:
         """When each waiting job starts, in every future [draws, W]; inf for not at all."""
         if not moment.waiting.size:
             return np.zeros((draws, 0))
         from scipy.special import ndtr
 
-        rng = rng or np.random.default_rng(0)
         jobs, now = self.tables.jobs, moment.now
         times = history.by(now)
         here = np.concatenate([moment.running, moment.waiting])
@@ -355,7 +350,7 @@ def _resume(g: kernels.Given, x: kernels.State, moment: Moment, run: Floats) -> 
 
 @dataclass
 class Calibration:
-    """Where in the distributions told the starts lay (PIT), and the correction that follows.
+    """Where in earlier forecasts the starts lay (PIT), and the correction that follows.
 
     Who still waits counts as censored: where in its distribution the present lies, and later
     (Kaplan and Meier 1958). Without them only the early starts of a burst would be known. A start

@@ -43,14 +43,14 @@ def weekly(text: str) -> list[tuple[int, int, int]]:
         first, _, last = part.partition("-")
         if {first, last or first} - set(DAYS):
             raise ValueError(
-                f"{part!r} is no day of the week, nor two; there are {', '.join(DAYS)}"
+                f"{part!r} is not a day of the week, or two; there are {', '.join(DAYS)}"
             )
         low, high = DAYS.index(first), DAYS.index(last or first)
         days += [(low + i) % 7 for i in range((high - low) % 7 + 1)]
     h, m, s, *then = (int(x or 0) for x in match.groups()[1:])
     since, to = (3600 * h + 60 * m + s for h, m, s in ((h, m, s), then))
     if max(since, to) > DAY or since in (to, DAY) or max(m, s, *then[1:]) > 59:
-        raise ValueError(f"{text!r} are no hours of a day: from 00:00 to 24:00")
+        raise ValueError(f"{text!r} are not hours of a day, from 00:00 to 24:00")
     if since < to:
         return [(day, since, to) for day in days]
     nights = [((day, since, DAY), ((day + 1) % 7, 0, to)) for day in days]
@@ -59,7 +59,7 @@ def weekly(text: str) -> list[tuple[int, int, int]]:
 
 @dataclass(frozen=True)
 class Closing:
-    """Hours in which jobs do not start that ask for more than is said."""
+    """Hours in which jobs do not start that ask for more time, or more devices, than allowed."""
 
     hours: tuple[str, ...]  # in words, see :func:`weekly`
     clock: Clock
@@ -91,7 +91,7 @@ class Closing:
 
     @property
     def whose(self) -> str:
-        """Jobs that do not start, in words."""
+        """The jobs that do not start, in words: what they ask for, of which pool and users."""
         cap, asks = self.cap, []
         if self.longer_than >= 0:
             asks.append(f"for longer than {self.longer_than / 3600:.4g} h")

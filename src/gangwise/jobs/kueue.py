@@ -14,7 +14,6 @@ and starts once all its pods find nodes together. https://kueue.sigs.k8s.io/docs
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ from gangwise.core.errors import ScenarioError, UnknownName, to_install
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate
 from gangwise.jobs.choice import WorstFit, pieces_of
 from gangwise.jobs.model import Job, Nodes
+from gangwise.traces.formats import kubernetes
 
 Key = tuple[str, str]
 """A flavor, and a resource of it."""
@@ -35,7 +35,7 @@ SMALL = 1e-9  # amounts are sums of thousandths
 
 
 class Quota(NamedTuple):
-    """What a queue has of a resource in a flavor; a limit that is not set is inf."""
+    """What a queue has of a resource in a flavor: devices, memory in GiB; inf is no limit."""
 
     nominal: float = 0.0
     borrowing: float = math.inf
@@ -56,17 +56,13 @@ class Holder:
         self.weight = float(spec.get("weight", 1.0))
         self.rules = {key: str(spec.get(key, of.split()[1])) for key, of in RULES.items()}
         self.threshold = float(spec.get("threshold", math.inf))
-        groups = list(spec.get("groups", ()))
-        self.groups: list[tuple[list[str], list[str]]] = [
-            (list(group["resources"]), [flavor["name"] for flavor in group["flavors"]])
-            for group in groups
-        ]
-        self.quota: dict[Key, Quota] = {
-            (flavor["name"], kind): Quota(**of)
-            for group in groups
-            for flavor in group["flavors"]
-            for kind, of in flavor["quotas"].items()
-        }
+        self.groups: list[tuple[list[str], list[str]]] = []  # resources, and their flavors
+        self.quota: dict[Key, Quota] = {}
+        for group in spec.get("groups", ()):
+            self.groups.append((group["resources"], [f["name"] for f in group["flavors"]]))
+            for flavor in group["flavors"]:
+                for kind, of in flavor["quotas"].items():
+                    self.quota[flavor["name"], kind] = Quota(**of)
         self.own: Amounts = {}
         self._total: Amounts = {}
 
@@ -74,14 +70,14 @@ class Holder:
         return self.quota.get(k, Quota())
 
     def total(self, k: Key) -> float:
-        """What it has, with what those below lend it."""
+        """Nominal quota, and what the children lend: what can be used here and below."""
         if k not in self._total:
             lent = sum(child.total(k) - child.kept(k) for child in self.children)
             self._total[k] = self.limit(k).nominal + lent
         return self._total[k]
 
     def kept(self, k: Key) -> float:
-        """What it lends to nobody."""
+        """The part of its total above the lending limit, which nobody else may borrow."""
         return max(0.0, self.total(k) - self.limit(k).lending)
 
     def used(self, k: Key) -> float:
@@ -89,7 +85,7 @@ class Holder:
         return self.own.get(k, 0.0) + sum(below)
 
     def free(self, k: Key) -> float:
-        """What may be used beside what is, its own and borrowed."""
+        """What may be used in addition to what is in use: its own, and borrowed."""
         if self.parent is None:
             return self.total(k) - self.used(k)
         kept, used = self.kept(k), self.used(k)
@@ -110,12 +106,15 @@ class Holder:
             self.own[k] = self.own.get(k, 0.0) + sign * amount
 
     def share(self) -> float:
-        """Dominant resource share: the most that is borrowed of what the parent has, by weight."""
+        """Dominant resource share: borrowed ÷ what the parent could lend ÷ weight, the largest.
+
+        Amounts of a resource are summed over its flavors.
+        """
         if self.parent is None:
             return 0.0
         over: dict[str, float] = {}
         lent: dict[str, float] = {}
-        for k in keys_below(root_of(self)):
+        for k in keys_below(self.root):
             over[k[1]] = over.get(k[1], 0.0) + max(0.0, self.used(k) - self.total(k))
             lent[k[1]] = lent.get(k[1], 0.0) + self.parent.most(k)
         most = max(
@@ -124,12 +123,12 @@ class Holder:
         return most / self.weight if self.weight > 0 else math.inf if most > 0 else 0.0
 
     def line(self) -> list[Holder]:
-        """Itself and those above, up to the root."""
+        """The queue or cohort itself, its parent, and so on up to the root."""
         return [self, *(self.parent.line() if self.parent else ())]
 
-
-def root_of(holder: Holder) -> Holder:
-    return holder.line()[-1]
+    @property
+    def root(self) -> Holder:
+        return self.parent.root if self.parent else self
 
 
 def keys_below(holder: Holder) -> set[Key]:
@@ -158,7 +157,7 @@ def tree_of(quotas: Mapping[str, Any]) -> dict[str, Holder]:
 class Workload:
     job: Job
     queue: Holder
-    asks: dict[str, int]  # by a pod, in thousandths
+    asks: dict[str, int]  # of each resource by a pod, in thousandths; itself is one of ``pods``
     tasks: int  # pods to be admitted: all, or with partial admission fewer
     needs: Amounts = field(default_factory=dict)  # by the flavors it was assigned
     admitted: float = -math.inf
@@ -179,7 +178,7 @@ FIT, PREEMPT, NO_FIT = range(3)
 
 
 def assign(w: Workload, fair: bool) -> int:
-    """Give every resource a flavor, the first or best of its group; how it fits there."""
+    """Give every resource a flavor, the first or best of its group: FIT, PREEMPT or NO_FIT."""
     queue, rules, worst = w.queue, w.queue.rules, FIT
     w.needs = {}
     preempts = rules["borrow"] != "Never" or (fair and rules["reclaim"] != "Never")
@@ -212,7 +211,7 @@ def assign(w: Workload, fair: bool) -> int:
 def nominate(
     w: Workload, old: Sequence[Workload], fair: Sequence[str]
 ) -> tuple[int, list[Workload]]:
-    """How a workload fits, and who gives way to it.
+    """How a workload fits, and which admitted ones are preempted for it.
 
     Partial admission: where neither borrowing nor preemption helps all pods, the most that can be
     admitted are found by binary search, down to the minimum; where that is too much as well, it is
@@ -234,7 +233,10 @@ def nominate(
 
 
 def candidates_of(w: Workload, admitted: Iterable[Workload]) -> list[Workload]:
-    """Who may give way to a workload, first those who go first."""
+    """Workloads that may be preempted for another one, in the order in which they are tried.
+
+    Those of other queues, which borrow, come first; then low priority, then the last admitted.
+    """
     queue, priority = w.queue, w.job.priority
     short = [k for k, amount in w.needs.items() if amount > queue.free(k) + SMALL]
     within, reclaim = queue.rules["within"], queue.rules["reclaim"]
@@ -248,7 +250,7 @@ def candidates_of(w: Workload, admitted: Iterable[Workload]) -> list[Workload]:
             newer &= within == "LowerOrNewerEqualPriority"
             able = within != "Never" and (below or newer)
         else:
-            able = root_of(other.queue) is root_of(queue) and queue.parent is not None
+            able = other.queue.root is queue.root and queue.parent is not None
             able = able and any(other.queue.borrows(k) for k in short)
             able = able and (reclaim == "Any" or (reclaim == "LowerPriority" and below))
         if able:
@@ -257,7 +259,7 @@ def candidates_of(w: Workload, admitted: Iterable[Workload]) -> list[Workload]:
 
 
 def targets_of(w: Workload, admitted: Sequence[Workload], fair: Sequence[str]) -> list[Workload]:
-    """Who gives way to a workload; nobody where it would not fit even so."""
+    """Workloads that are preempted for another one; none where it would not fit even so."""
     candidates = candidates_of(w, admitted)
     if not candidates:
         return []
@@ -280,7 +282,7 @@ def targets_of(w: Workload, admitted: Sequence[Workload], fair: Sequence[str]) -
 def _fewest(
     w: Workload, candidates: Sequence[Workload], borrowing: bool, below: float = math.inf
 ) -> list[Workload]:
-    """Take candidates away until it fits, and see who of them must go."""
+    """Preempt candidates until the workload fits, then give back those that need not go."""
     gone: list[Workload] = []
     for other in candidates:
         if other.queue is not w.queue:
@@ -295,10 +297,10 @@ def _fewest(
 
 
 def _settled(w: Workload, gone: list[Workload], borrowing: bool) -> list[Workload]:
-    """Who must go of those who were taken away; nobody where it does not fit even so.
+    """Of the workloads whose quota was taken away those that must go; none where it does not fit.
 
-    They come back, the last first, unless it no longer fits with them. All have their quota again
-    afterwards.
+    They get it back, the last first, unless the workload no longer fits then. When this returns,
+    all have their quota again.
     """
     must, fits = list[Workload](), w.fits(borrowing)
     for other in reversed(gone):
@@ -323,7 +325,7 @@ def _fair_targets(
     for strategy in strategies:
         left = [other for other in candidates if other not in gone]
         while left and not w.fits():
-            queue = _largest_share(root_of(w.queue), {id(o.queue) for o in left})
+            queue = _largest_share(w.queue.root, {id(o.queue) for o in left})
             if queue is None:
                 break
             mine = [other for other in left if other.queue is queue]
@@ -368,13 +370,10 @@ def _largest_share(holder: Holder, among: set[int]) -> Holder | None:
 class Kueue:
     """Admission as Kueue has it, then all pods at once on nodes of the flavors.
 
-    Parameters
-    ----------
-    choice : Choice
-        Of nodes; by default those with most free, as kube-scheduler prefers.
+    Pods take the nodes with most free, as kube-scheduler prefers.
     """
 
-    choice: Any = field(default_factory=WorstFit)
+    _choice: WorstFit = field(default_factory=WorstFit, init=False, repr=False)
     _queues: dict[str, Holder] = field(default_factory=dict, init=False, repr=False)
     _held: dict[str, Workload] = field(default_factory=dict, init=False, repr=False)
     _why: dict[str, tuple[str, float]] = field(default_factory=dict, init=False, repr=False)
@@ -397,11 +396,11 @@ class Kueue:
             if event.over and event.job is not None and event.job.id in self._held:
                 done = self._held.pop(event.job.id)
                 done.queue.take(done.needs, -1)
-        waiting = [
-            Workload(job, self._queue_of(job), asks_of(job, books.nodes), job.tasks)
-            for job in queue
-            if job.id not in self._held
-        ]
+        waiting = []
+        for job in queue:
+            if job.id not in self._held:
+                asks = {**dict(zip(books.nodes.devices, job.shape.demand)), "pods": 1000}
+                waiting.append(Workload(job, self._queue_of(job), asks, job.tasks))
         trial, before = books.copy(), self._why
         actions: list[Place | Preempt | Ask] = []
         self._why = {}
@@ -416,11 +415,11 @@ class Kueue:
                 self._why[job.id] = f"{admitted}; a cap or closed hours keep it", now
                 continue
             up = trial.up & self._on_flavors(w, books.nodes)
-            chosen = self.choice.place(job, replace(trial, up=up), now)
+            chosen = self._choice.place(job, replace(trial, up=up), now)
             if chosen is None:
                 self._why[job.id] = f"{admitted}, and its pods do not fit on the nodes", now
                 continue
-            pieces = pieces_of(self.choice, job, chosen, trial)
+            pieces = pieces_of(self._choice, job, chosen, trial)
             trial.take(job.shape, pieces)
             tally.take(job)
             actions.append(Place(job.id, tuple(chosen), pieces))
@@ -443,17 +442,21 @@ class Kueue:
         return np.array([all(has.get(k) == v for k, v in wanted) for has in nodes.labels])
 
     def _admit(self, waiting: list[Workload], books: Books, now: float, actions: list[Any]) -> None:
-        """Cycles; a head that stays lets others of its queue try, unless it is StrictFIFO."""
-        fair, fresh, passed = list(self._quotas.get("fair", ())), set[str](), set[str]()
+        """Repeat cycles until no head of a queue is admitted.
+
+        A head that is not admitted lets the next of its queue try, unless the queue is StrictFIFO.
+        """
+        fair, fresh = list(self._quotas.get("fair", ())), set[str]()
         for w in waiting:
             self._why[w.job.id] = f"an older workload of ClusterQueue {w.queue.name} is first", now
             if w.queue.rules["stop"] != "None":
-                passed.add(w.queue.name)
                 self._why[w.job.id] = f"ClusterQueue {w.queue.name} is stopped", now
+        passed = set[str]()  # queues, and single workloads, that are out until somebody gives way
         while True:
             heads: dict[str, Workload] = {}
             for w in sorted(waiting, key=lambda w: w.rank):
-                if not {w.job.id, w.queue.name} & passed:
+                stopped = w.queue.rules["stop"] != "None"
+                if not stopped and not {w.job.id, w.queue.name} & passed:
                     heads.setdefault(w.queue.name, w)
             if not heads:
                 return
@@ -477,11 +480,7 @@ class Kueue:
                 for other in out:
                     self._why[other.job.id] = f"it was preempted for {w.job.id}", now
                 if out:
-                    passed = {q for q in passed if self._stopped(q)}
-
-    def _stopped(self, name: str) -> bool:
-        queue = self._queues.get(name)
-        return queue is not None and queue.rules["stop"] != "None"
+                    passed = set()
 
     def _cycle(
         self,
@@ -491,7 +490,7 @@ class Kueue:
         now: float,
         actions: list[Any],
     ) -> list[tuple[Workload, list[Workload]]]:
-        """One cycle: who is admitted, in turn, with those who gave way."""
+        """One cycle: the workloads that it admits, in turn, each with those it preempts."""
         found, held, gone = [], [], set[str]()
         while entries:
             w, out = entries.pop(next_of([w for w, _ in entries], bool(fair)))
@@ -528,13 +527,11 @@ class Kueue:
         return Explanation(job, why, (), since, math.inf)
 
 
-def asks_of(job: Job, nodes: Nodes) -> dict[str, int]:
-    """Thousandths that a pod of a job asks for, itself as one of ``pods``."""
-    return dict(zip(nodes.devices, job.shape.demand)) | {"pods": 1000}
-
-
 def room(queue: Holder, k: Key, amount: float) -> float:
-    """Up to its nominal quota, or where it would borrow, up to its borrowing limit."""
+    """What a workload that stays pending may reserve in this cycle, so that others leave it.
+
+    Up to the nominal quota, or where it would borrow, up to the borrowing limit.
+    """
     limit = queue.limit(k).borrowing if queue.borrows(k, amount) else 0.0
     return queue.limit(k).nominal + limit - queue.used(k)
 
@@ -550,7 +547,7 @@ def shortage(w: Workload) -> str:
 
 
 def next_of(heads: Sequence[Workload], fair: bool) -> int:
-    """Who goes next in a cycle: who does not borrow, then priority and age; or by shares."""
+    """Place of the head that is next in a cycle: no borrowing, then priority and age; or shares."""
     first = min(
         range(len(heads)),
         key=lambda i: (
@@ -563,7 +560,7 @@ def next_of(heads: Sequence[Workload], fair: bool) -> int:
     place = {id(w.queue): i for i, w in enumerate(heads)}
 
     def winner(holder: Holder) -> int | None:
-        """The head below a cohort whose queue, and each cohort on its way, has least then."""
+        """The head below a cohort that leaves the smallest share, at each level of the tree."""
         if not holder.children:
             return place.get(id(holder))
         best: tuple[float, Any, int] | None = None
@@ -575,14 +572,12 @@ def next_of(heads: Sequence[Workload], fair: bool) -> int:
                 best = found if best is None else min(best, found)
         return None if best is None else best[2]
 
-    found = winner(root_of(heads[first].queue))
+    found = winner(heads[first].queue.root)
     return first if found is None else found
 
 
 # --------------------------------------------------------------------------- what kubectl prints
 
-UNITS = {unit: 1024.0**i for i, unit in enumerate(("", "Ki", "Mi", "Gi", "Ti", "Pi"))}
-UNITS |= {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 STRATEGIES = ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
 VERSIONS = "v1alpha1", "v1beta1", "v1beta2"
 KINDS = {  # what of their specification is read
@@ -616,18 +611,6 @@ class At(dict[str, Any]):
         return found
 
 
-def quantity(text: Any) -> float:
-    """A quantity of Kubernetes; ValueError for what is none.
-
-    >>> quantity("36Gi") / 2**30, quantity("500m"), quantity(9)
-    (36.0, 0.5, 9.0)
-    """
-    match = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)([A-Za-z]*)", str(text).strip())
-    if match is None or match[2] not in UNITS:
-        raise ValueError(f"{text!r} is no quantity")
-    return float(match[1]) * UNITS[match[2]]
-
-
 def resource(name: str) -> str:
     """A resource as device types of logs are called.
 
@@ -644,19 +627,16 @@ def documents(file: Path, text: str = "") -> Iterator[Any]:
     except ImportError as error:
         raise ScenarioError(f"{file} is YAML; {to_install('live')}") from error
 
-    def plain(node: Any) -> Any:
-        if isinstance(node, yaml.MappingNode):
-            found = At({plain(key): plain(value) for key, value in node.value})
-            found.where = f"{file.name}, line {node.start_mark.line + 1}"
-            return found
-        if isinstance(node, yaml.SequenceNode):
-            return [plain(each) for each in node.value]
-        return loader.construct_object(node)
+    def mapping(loader: Any, node: Any) -> At:
+        found = At(loader.construct_mapping(node, deep=True))
+        found.where = f"{file.name}, line {node.start_mark.line + 1}"
+        return found
 
     loader = yaml.SafeLoader(text or file.read_bytes())
+    loader.yaml_constructors = {**loader.yaml_constructors, "tag:yaml.org,2002:map": mapping}
     try:
-        while loader.check_node():
-            yield plain(loader.get_node())
+        while loader.check_data():
+            yield loader.get_data()
     except yaml.YAMLError as error:
         raise ScenarioError(f"{file}: {error}") from error
 
@@ -672,7 +652,7 @@ class Printed:
                 self._take(document, file)
         if not self.kinds.get("ClusterQueue"):
             raise ScenarioError(
-                f"{folder} has no ClusterQueue; it holds what kubectl get "
+                f"{folder} has no ClusterQueue; put there what kubectl get "
                 "clusterqueues,cohorts,localqueues,resourceflavors -A -o yaml prints"
             )
 
@@ -700,11 +680,11 @@ class Printed:
     def amount(self, kind: str, of: At, name: str, default: float) -> float:
         """An amount of a resource, memory in GiB; the default where it is not given or at fault."""
         try:
-            found = default if of.get(name) is None else quantity(of[name])
+            found = default if of.get(name) is None else kubernetes.amount(of[name])
         except ValueError as error:
             self.notes.append(f"{of.where}: {name}: {error}; {default:g} is taken")
             return default
-        return found / 2**30 if kind == "mem" and found is not default else found
+        return found / kubernetes.GIB if kind == "mem" and found is not default else found
 
     def quota(self, of: At) -> tuple[str, dict[str, float]]:
         """A resource of a flavor, and the fields of its :class:`Quota`."""
@@ -720,11 +700,10 @@ class Printed:
         above = [spec.get(name) for name in ("cohortName", "cohort", "parentName", "parent")]
         groups = []
         for group in spec.get("resourceGroups") or ():
-            quotas = {
-                str(flavor["name"]): dict(map(self.quota, flavor.get("resources", ())))
-                for flavor in group.get("flavors", ())
-            }
-            flavors = [{"name": name, "quotas": of} for name, of in quotas.items()]
+            flavors = [
+                {"name": str(of["name"]), "quotas": dict(map(self.quota, of.get("resources", ())))}
+                for of in group.get("flavors", ())
+            ]
             covered = [resource(str(name)) for name in group.get("coveredResources", ())]
             groups.append({"resources": covered, "flavors": flavors})
         return {

@@ -37,7 +37,7 @@ SWEEPS, ROUNDS = 20, 12
 NEXT = 0.7
 """Nodes join those that are clearly slow if they stand out so much of what the first one does."""
 COMPANIONS = 64
-"""Other nodes that a named one is told apart from: those that it shares most runs with."""
+"""Other nodes without which a named one must be slow as well: those it shares most runs with."""
 APART = 0.05  # chance of a node's runs without another one that would name it beside that one
 WIDE = 0.3  # standard deviation of a node's log factor before anything is known of it
 PRIOR = 8  # runs that the noise of all programs counts for in that of one
@@ -131,7 +131,7 @@ def node_effects(
     if not u.y.size:
         raise ScenarioError("no program ran twice on several nodes: there is nothing to compare")
     cells, sigma, effect = _cells(u), _scales(u), np.zeros(runs.nodes)
-    clear, fit = np.zeros(runs.nodes, dtype=bool), _fit(u, _blame(u, effect), sigma, effect, 0)
+    clear = np.zeros(runs.nodes, dtype=bool)
     for again in range(ROUNDS):
         # Gangs of a slow node make all their nodes seem slow: the slowest go first.
         progress(again, ROUNDS)
@@ -143,7 +143,7 @@ def node_effects(
         if again and (new == clear).all():
             break
         clear = new
-        fit = _fit(u, _blame(u, np.where(clear, effect, 0.0)), sigma, effect, SWEEPS)
+        fit = _fit(u, _blame(u, np.where(clear, effect, 0.0)), sigma, effect)
         effect = fit.effect - _medians(u, fit.effect)
     return _judged(u, cells, fit._replace(effect=effect), sigma, by, clear)
 
@@ -207,16 +207,16 @@ def _blame(u: _Units, effect: Floats) -> Floats:
     return np.asarray(share / np.add.reduceat(share, u.first)[u.unit])
 
 
-def _fit(u: _Units, share: Floats, sigma: Floats, effect: Floats, sweeps: int) -> _Fit:
+def _fit(u: _Units, share: Floats, sigma: Floats, effect: Floats) -> _Fit:
     """Iterated weighted means, of blocks and nodes in turn (Jacobi).
 
     A gang is as slow as the mean of its nodes by their shares. The diagonal is bounded by sums over
     rows, so that no sweep overshoots.
     """
     nodes, prior = u.nodes, 1 / WIDE**2
-    effect, rest = effect.copy(), u.y
+    effect = effect.copy()
     centre = _median_of(u.y - np.bincount(u.unit, share * effect[u.node]), u.block)
-    for _ in range(sweeps):
+    for _ in range(SWEEPS):
         level = np.bincount(u.unit, share * effect[u.node])
         centre = _centred(u, u.y - level, sigma, centre, 2)
         rest = u.y - centre[u.block] - level
@@ -364,7 +364,7 @@ def _residuals(
     centre = _centred(u, u.y - level, sigma, _median_of(u.y - level, u.block), 10)
     centred = u.y - centre[u.block]
     psi = np.clip((centred - level) / sigma, -CLIP, CLIP)
-    bare = np.maximum(others, np.log1p(by)) if others.size else np.log1p(by)
+    bare = np.maximum(others, np.log1p(by))
     null = np.clip((centred[u.unit] - bare) / sigma[u.unit], -CLIP, CLIP)
     return psi, null, *_variance(u, cells, psi, 1 - 1 / u.size[u.block])
 
@@ -406,11 +406,9 @@ def _without_another(
 def _levels(u: _Units, effect: Floats) -> tuple[Floats, Floats]:
     """Effect of the slowest node of each unit [U], and of the slowest other node [E].
 
-    The second is empty where no job has several nodes.
+    The second is -inf where a job has one node.
     """
     of = effect[u.node]
-    if u.unit.size == u.y.size:
-        return of, np.zeros(0)
     top = np.maximum.reduceat(of, u.first)
     is_top = of == top[u.unit]
     second = np.maximum.reduceat(np.where(is_top, -np.inf, of), u.first)

@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
@@ -254,22 +253,11 @@ class Site:
             for i, name in enumerate(jobs.pools)
             if (pool == i).any()
         }
-        known = self.rules.kueue and {q["name"] for q in self.rules.kueue["queues"]}
-        known = known and {*known, *self.rules.kueue.get("local", {})}
-        lost = {
-            name or "none": n
-            for name, n in zip(jobs.pools, np.bincount(jobs.pool).tolist())
-            if known and n and name not in known
-        }
-        unknown = (
-            f"{sum(lost.values()):,} jobs are of queues that {self.path} does not have "
-            f"({', '.join([*lost][:8])}{', …' * (len(lost) > 8)}): they have no quota, and may use "
-            "every node",
-        ) * bool(lost)
-        return replace(self, ran_on=ran_on, log_clock=clock, notes=(*self.notes, *unknown))
+        return replace(self, ran_on=ran_on, log_clock=clock)
 
     @property
     def clock(self) -> Clock | None:
+        """The site's own clock, else that of the log; None where neither is known."""
         own, log = self.rules.clock, self.log_clock
         zone = own.zone or (log.zone if log else "UTC")
         if own.start is not None:
@@ -330,16 +318,20 @@ class Site:
         named = {pool.name for pool in r.pool}
         if unused := sorted(named - here):
             lines.append(f"no job is of pool {', '.join(unused)}")
-        if r.pool and (others := sorted(here - named)):
+        named |= {queue["name"] for queue in r.kueue.get("queues", ())} | {
+            *r.kueue.get("local", ())
+        }
+        if named and (others := sorted(here - named)):
             of = np.isin(jobs.pool, [jobs.pools.index(name) for name in others])
             names = ", ".join(name or "none" for name in others)
             lines.append(
-                f"{int(of.sum()):,} jobs are of a pool that the site does not name ({names}): "
-                "they may use every node"
+                f"{int(of.sum()):,} jobs are of a {'queue' if r.kueue else 'pool'} that the site "
+                f"does not name ({names}): they{' have no quota, and' * bool(r.kueue)} may use "
+                "every node"
             )
         for pool in r.pool:
             if not (pool.nodes or pool.count) and pool.name not in self.ran_on:
-                lines.append(f"pool {pool.name} may use every node: nothing says which are its")
+                lines.append(f"pool {pool.name} may use every node: its own are not known")
         first, last = float(jobs.submit.min(initial=0)), float(jobs.submit.max(initial=0))
         for name in ("window", "closed"):
             for i, rule in enumerate(getattr(r, name), 1):
@@ -472,26 +464,21 @@ class Site:
 
     def _check_devices(self, nodes: Nodes) -> None:
         """Devices that rules name are those of the nodes; a cap may count jobs or nodes as well."""
-        r, weighed = self.rules, self.rules.priority or Priority()
-        named = [("a cap is of", cap.of) for cap in r.cap]
-        named += [("closed hours ask for more of", rule.of) for rule in r.closed]
-        caps = len(named)
-        if self.nodes is None:  # what Slurm prints may weigh devices of which the log says nothing
-            named += [("tres has a weight of", kind) for kind in weighed.tres]
-            named += [("billing counts", kind) for kind in weighed.billing]
-            for pool in r.pool:
-                named += [(f"billing of pool {pool.name} counts", kind) for kind in pool.billing]
-        for i, (what, kind) in enumerate(named):
-            also = ("jobs", "nodes") * (i < caps)
-            if kind in (*nodes.devices, *also) or (also and kind.startswith("license/")):
-                continue
-            near = get_close_matches(kind, [*nodes.devices, *also], 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            more = "; jobs and nodes can be counted as well" * bool(also)
-            raise ScenarioError(
-                f"{self.path}: {what} {kind!r}, and the nodes have "
-                f"{', '.join(nodes.devices)}{more}{hint}"
-            )
+        r, priority = self.rules, self.rules.priority or Priority()
+        counted = [*nodes.devices, "jobs", "nodes"]
+        counts = {"cap": [cap.of for cap in r.cap], "closed": [rule.of for rule in r.closed]}
+        for table, kinds in counts.items():
+            for kind in kinds:
+                if kind not in counted and not kind.startswith("license/"):
+                    raise UnknownName(f"device type of [[{table}]] in {self.path}", kind, counted)
+        if self.nodes is not None:
+            return  # what Slurm prints may weigh devices of which the log says nothing
+        weighed = {"tres": priority.tres, "billing": priority.billing}
+        weighed |= {f"billing of pool {pool.name}": pool.billing for pool in r.pool}
+        for table, weights in weighed.items():
+            for kind in weights:
+                if kind not in nodes.devices:
+                    raise UnknownName(f"device type of {table} in {self.path}", kind, nodes.devices)
 
     def _jobs(self, jobs: Jobs) -> Jobs:
         keep = np.array([name not in self.ignored for name in jobs.devices])
@@ -504,6 +491,7 @@ class Site:
 
     @staticmethod
     def of_processors(nodes: Nodes) -> bool:
+        """Whether a log knows processors and no nodes: one node holds all of them."""
         return len(nodes) == 1 and len(nodes.devices) == 1 and nodes.shared is None
 
     def _nodes(
@@ -518,11 +506,11 @@ class Site:
         many = int(nodes.capacity[0, 0]) // 1000 if whole else 0
         each = [f"{PROCESSOR}{i + 1}" for i in range(many)] if whole else list(nodes.names)
         pools = self._of_pools(each, nodes)
-        windows = self._of_windows(each, pools)
+        windows = self._windows(each, pools)
         place = np.arange(len(each))
         if whole:
             member = np.zeros((len(pools) + len(windows), many), dtype=bool)
-            for i, on in enumerate((*pools.values(), *windows)):
+            for i, on in enumerate((*pools.values(), *(on for _, on in windows))):
                 member[i, on] = True
             _, first, cell = np.unique(member, axis=1, return_index=True, return_inverse=True)
             order = np.argsort(first)
@@ -531,9 +519,9 @@ class Site:
             device = nodes.devices[0]
             nodes = Nodes.of(Node(each[first[c]], {device: n}) for c, n in zip(order, sizes))
         spans: dict[int, list[tuple[float, float]]] = defaultdict(list)
-        for when, on in zip(self._when(), windows):
+        for span, on in windows:
             for n in np.unique(place[on]).tolist():
-                spans[n].append(when)
+                spans[n].append(span)
         on_pools = {name: tuple(np.unique(place[on]).tolist()) for name, on in pools.items()}
         return nodes, on_pools, spans
 
@@ -558,34 +546,27 @@ class Site:
             taken |= set(found[pool.name])
         return found
 
-    def _when(self) -> list[tuple[float, float]]:
-        """From when to when each window is; those before the log's time 0 begin at it."""
-        found = [self._span(window, f"window {i}") for i, window in enumerate(self.rules.window, 1)]
-        return [(max(since, 0.0), max(to, 0.0)) for since, to in found]
-
-    def _of_windows(
+    def _windows(
         self, names: Sequence[str], pools: Mapping[str, Sequence[int]]
-    ) -> list[list[int]]:
-        """Nodes of each window; a count takes the last that no window at that time has."""
-        found: list[list[int]] = []
-        when = self._when()
-        for i, window in enumerate(self.rules.window):
+    ) -> list[tuple[tuple[float, float], list[int]]]:
+        """From when to when each window is, and its nodes.
+
+        A count takes the last that no window before it has at that time.
+        """
+        found: list[tuple[tuple[float, float], list[int]]] = []
+        for i, window in enumerate(self.rules.window, 1):
+            since, to = (max(t, 0.0) for t in self._span(window, f"window {i}"))
             if window.nodes:
-                found.append(self._named(window.nodes, names, f"window {i + 1}"))
+                found.append(((since, to), self._named(window.nodes, names, f"window {i}")))
                 continue
-            gone = {
-                n
-                for (since, to), on in zip(when, found)
-                if since < when[i][1] and when[i][0] < to
-                for n in on
-            }
+            gone = {n for (low, high), on in found if low < to and since < high for n in on}
             able = [n for n in pools.get(window.pool, range(len(names))) if n not in gone]
             if len(able) < window.count:
                 raise ScenarioError(
-                    f"{self.path}: window {i + 1} takes {window.count} nodes, and {len(able)} are "
+                    f"{self.path}: window {i} takes {window.count} nodes, and {len(able)} are "
                     "left at that time; give fewer"
                 )
-            found.append(able[len(able) - window.count :])
+            found.append(((since, to), able[len(able) - window.count :]))
         return found
 
     def _named(self, given: str | Sequence[str], names: Sequence[str], what: str) -> list[int]:
@@ -626,7 +607,7 @@ def kinds_of(nodes: Nodes, whole: bool) -> dict[str, list[int]]:
 
 
 def _fault(error: ValidationError) -> str:
-    """The first thing wrong, with the table, the setting and what to do."""
+    """The first mistake in a file: its table, its setting, and what was probably meant."""
     first = error.errors()[0]
     *where, last = [str(p + 1) if isinstance(p, int) else f"[{p}]" for p in first["loc"]] or [""]
     table, setting = " ".join(where), last.strip("[]")
@@ -635,8 +616,6 @@ def _fault(error: ValidationError) -> str:
         kind: Any = Rules.model_fields[str(first["loc"][0])].annotation if where else Rules
         model: Any = (get_args(kind) or (kind,))[0]
         known = [each.alias or field for field, each in model.model_fields.items()]
-        near = get_close_matches(setting, known, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
-        return f"{at}there is no setting {setting!r}{hint}"
+        return f"{at}{UnknownName('setting', setting, known)}"
     message = first["msg"].removeprefix("Value error, ")
     return f"{at}{setting}: {message}" if setting else message

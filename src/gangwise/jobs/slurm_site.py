@@ -56,7 +56,7 @@ class Row:
 
 @cache
 def settings() -> dict[str, Any]:
-    """What becomes of each setting, by kind of entry."""
+    """``slurm_settings.toml``, by kind of entry: settings modelled, irrelevant, not modelled."""
     found = tomllib.loads(Path(__file__).with_name("slurm_settings.toml").read_text())
     for kind in found.values():
         kind |= {what: kind[what].split() for what in ("modelled", "irrelevant")}
@@ -77,12 +77,12 @@ def seconds(text: str) -> float:
     parts = [float(part) for part in rest.split(":")]
     units = (3600, 60, 1) if dash or len(parts) == 3 else (60, 1)
     if len(parts) > len(units):
-        raise ValueError(f"{text!r} is no time")
+        raise ValueError(f"{text!r} is not a time")
     return 86400 * float(days or 0) + sum(n * unit for n, unit in zip(parts, units))
 
 
-def most(text: str) -> int:
-    """A count of nodes, 0 for any number."""
+def count(text: str) -> int:
+    """A count of nodes; 0 where there may be any number."""
     return 0 if text.upper() in FOREVER else int(text)
 
 
@@ -130,14 +130,14 @@ class Reading:
         self.asked: dict[str, str] = {}  # changed values → the change
         self.included: set[Path] = set()
         if not folder.is_dir():
-            raise ScenarioError(f"{folder} is no folder; it holds {NEEDED}")
+            raise ScenarioError(f"{folder} is not a folder; give one with {NEEDED}")
         if (folder / "slurm.conf").exists():
             self._conf(folder / "slurm.conf")
         for file in sorted(folder.iterdir()):
             if file.is_file() and file not in self.included:
                 self._printed(file)
         if not any(row.kind in ("partition", "node") for row in self.rows):
-            raise ScenarioError(f"{folder} names no partition and no node; it holds {NEEDED}")
+            raise ScenarioError(f"{folder} names no partition and no node; add {NEEDED}")
 
     # -------------------------------------------------------------------------- what is written
 
@@ -408,9 +408,8 @@ def _qos(r: Reading, row: Row) -> dict[str, Any]:
 
 def _nodes(r: Reading) -> Nodes | None:
     """The nodes in the order in which Slurm takes them: those of small weight first."""
-    rows = r.entries("node", "NodeName")
     found = []
-    for name, row in rows.items():
+    for name, row in r.entries("node", "NodeName").items():
         number = {n: r.value(row, n, float, 0.0) for n in ("CPUTot", "CPUs", "RealMemory")}
         cores = 1.0
         for part in ("Boards", "SocketsPerBoard", "Sockets", "CoresPerSocket", "ThreadsPerCore"):
@@ -449,8 +448,8 @@ def _pool(r: Reading, row: Row, nodes: Nodes | None) -> dict[str, Any]:
         "name": name,
         "nodes": every if given.upper() == "ALL" else given,
         "most_time": r.value(row, "MaxTime", seconds, np.inf),
-        "most_nodes": r.value(row, "MaxNodes", most, 0),
-        "fewest_nodes": r.value(row, "MinNodes", most, 0),
+        "most_nodes": r.value(row, "MaxNodes", count, 0),
+        "fewest_nodes": r.value(row, "MinNodes", count, 0),
         "tier": r.value(row, "PriorityTier", int, 1),
         "priority": r.value(row, "PriorityJobFactor", float, 1.0),
         "billing": r.value(row, "TRESBillingWeights", weights, NO_AMOUNTS),
@@ -523,22 +522,22 @@ def _preemption(r: Reading, row: Row) -> dict[str, Any]:
 
 def _caps_of_qos(r: Reading, row: Row, of: dict[str, str]) -> list[dict[str, Any]]:
     """Caps of a QOS, on the jobs of it, or of a partition that it is set for."""
-    scopes = {"GrpTRES": "all", "MaxTRES": "job", "MaxTRESPU": "user", "MaxTRESPA": "account"}
+    devices = {"GrpTRES": "all", "MaxTRES": "job", "MaxTRESPU": "user", "MaxTRESPA": "account"}
     jobs = {"GrpJobs": "all", "MaxJobsPU": "user", "MaxJobsPA": "account"}
-    return [{"scope": scope, **cap, **of} for scope, cap in _limits(r, row, scopes, jobs)]
+    return _caps(r, row, devices, jobs, of)
 
 
-def _limits(
-    r: Reading, row: Row, scopes: dict[str, str], jobs: dict[str, str]
-) -> list[tuple[str, dict[str, Any]]]:
-    """Limits of an entry: whose, of what, and how much."""
-    found = []
-    for name, scope in scopes.items():
+def _caps(
+    r: Reading, row: Row, devices: dict[str, str], jobs: dict[str, str], about: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Caps that an entry sets ``about`` some jobs: settings of devices, and of jobs, by scope."""
+    found: list[dict[str, Any]] = []
+    for name, scope in devices.items():
         for of, amount in r.value(row, name, amounts, NO_AMOUNTS).items():
-            found.append((scope, {"of": of, "most": amount}))
+            found.append({"scope": scope, "of": of, "most": amount, **about})
     for name, scope in jobs.items():
         if (amount := r.value(row, name, float, -1.0)) >= 0:
-            found.append((scope, {"of": "jobs", "most": amount}))
+            found.append({"scope": scope, "of": "jobs", "most": amount, **about})
     return found
 
 
@@ -573,17 +572,12 @@ def _accounts(r: Reading, caps: list[dict[str, Any]], cluster: str) -> list[dict
                 found[name]["users"][user] = r.value(row, "Share", float, 1.0)
             alone = {**within, "only": (user,), "pool": row.values.get("Partition", "")}
             jobs = {"GrpJobs": "user", "MaxJobs": "user"}
-            caps += [
-                {"scope": s, **c, **alone} for s, c in _limits(r, row, {"GrpTRES": "user"}, jobs)
-            ]
+            caps += _caps(r, row, {"GrpTRES": "user"}, jobs, alone)
             if row.values.get("MaxTRES", "") not in ("", own.get(name, {}).get("MaxTRES")):
                 of = f"MaxTRES={row.values['MaxTRES']} of user {user} alone"
                 r.notes.append(f"{row.where}: not modelled: {of} (that of his account counts)")
             continue
-        caps += [
-            {"scope": s, **c, **within}
-            for s, c in _limits(r, row, {"GrpTRES": "all"}, {"GrpJobs": "all"})
-        ]
+        caps += _caps(r, row, {"GrpTRES": "all"}, {"GrpJobs": "all"}, within)
         at = name  # what it does not say of its users, an account above it may
         for _ in found:
             for setting, value in own.get(found.get(at, {}).get("parent", ""), {}).items():
@@ -591,10 +585,10 @@ def _accounts(r: Reading, caps: list[dict[str, Any]], cluster: str) -> list[dict
             at = found.get(at, {}).get("parent", "")
         mine = [u for u in of_user if u.values.get("Account") == name]
         others = tuple(u.values["User"] for u in mine if not u.values.get("MaxJobs"))
-        only = {} if len(others) == len(mine) else {"only": others}
-        for scope, cap in _limits(r, row, {"MaxTRES": "job"}, {"MaxJobs": "user"}):
-            if scope == "job" or others or not mine:
-                caps.append({"scope": scope, **cap, **within, **(only if scope == "user" else {})})
+        caps += _caps(r, row, {"MaxTRES": "job"}, {}, within)
+        if others or not mine:  # some user has no limit of his own
+            only = {} if len(others) == len(mine) else {"only": others}
+            caps += _caps(r, row, {}, {"MaxJobs": "user"}, {**within, **only})
     return list(found.values())
 
 
@@ -606,17 +600,12 @@ def _scheduler(r: Reading, row: Row, order: str) -> str:
     asked = r.enter("SchedulerParameters", where, [(name, value) for name, _, value in parts])
     if kind not in ("sched/backfill", "sched/builtin"):
         r.notes.append(f"{row.where}: SchedulerType={kind} is not known: sched/backfill is taken")
-    given: dict[str, Any] = {"order": order}
-    for name, setting, value in (
-        ("interval", "bf_interval", 30),
-        ("resolution", "bf_resolution", 60),
-        ("window", "bf_window", 1440),
-        ("tested", "bf_max_job_test", 500),
-        ("depth", "default_queue_depth", 100),
-    ):
-        given[name] = r.value(asked, setting, int, value)
-    given["window"] *= 60
+    names = {"interval": "bf_interval", "resolution": "bf_resolution", "window": "bf_window"}
+    names |= {"tested": "bf_max_job_test", "depth": "default_queue_depth"}
+    usual, given = SlurmPasses(), dict[str, Any](order=order)
+    for name, setting in names.items():
+        unit = 60 if name == "window" else 1  # Slurm says it in minutes
+        given[name] = unit * r.value(asked, setting, int, int(getattr(usual, name)) // unit)
     given["tested"] *= kind != "sched/builtin"
-    usual = SlurmPasses()
     other = [f"{name}={value}" for name, value in given.items() if value != getattr(usual, name)]
     return "slurm" + ":" * bool(other) + ",".join(other)
