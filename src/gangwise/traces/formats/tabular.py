@@ -83,10 +83,7 @@ class Section:
         """
         spec = self.spec
         stages: tuple[Stage, ...] = ()
-        for name, text in spec.get("with", {}).items():
-            values = [self.sql(each, frame) for each in ([text] if isinstance(text, str) else text)]
-            if (value := next((v for v in values if v is not None), None)) is not None:
-                frame = frame.with_columns(value.alias(name))
+        frame = self.extended(frame)
         if rules := self.rules(frame):
             frame, stage = leave_out(spec["stage"], frame, rules)
             if frame.is_empty():
@@ -94,6 +91,14 @@ class Section:
             if stage.dropped or spec.get("always"):
                 stages = (stage,)
         return self.select(frame), stages, self.notes(frame)
+
+    def extended(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The frame and the columns ``with`` it, each the first of its texts that can be had."""
+        for name, text in self.spec.get("with", {}).items():
+            values = [self.sql(each, frame) for each in ([text] if isinstance(text, str) else text)]
+            if (value := next((v for v in values if v is not None), None)) is not None:
+                frame = frame.with_columns(value.alias(name))
+        return frame
 
     def rules(self, frame: pl.DataFrame) -> list[Rule]:
         """Reasons to leave out a row, and what is true of such rows."""
