@@ -48,8 +48,6 @@ from gangwise.core.errors import ScenarioError, UnknownName
 class JobUtilities:
     """Utilities of N jobs, as the dual sees them; ``average`` asks for the objective of OPM (6).
 
-    Examples
-    --------
     >>> from gangwise.approximation_jobs.problem import Power
     >>> worth = JobUtilities([Job(0, 0, 4, 1.0, Power(2.0, 0.5))], average=True)
     >>> worth.value(np.array([16.0])), worth.work_at_slope(np.array([0.5]), np.array([100.0]))
@@ -307,8 +305,6 @@ def optimise(programme: Programme, tolerance: float = 1e-6) -> Optimum:
 
     Programmes that are small enough for tangents are solved to 1e-6 in any case.
 
-    Examples
-    --------
     One job, a machine of rate 1 and price 1, a budget for 4 of its 9 slots:
 
     >>> from gangwise.approximation_jobs.problem import Job
@@ -489,8 +485,6 @@ def offline_optimum(
     the overall utility Σ f(X); ``tolerance`` is that of :func:`optimise`. ScenarioError for free
     machines.
 
-    Examples
-    --------
     >>> from gangwise.approximation_jobs.environment import ApproximationInstance
     >>> from gangwise.approximation_jobs.problem import ApproximationProblem, Job
     >>> from gangwise.approximation_jobs.rates import IidRates
@@ -566,8 +560,6 @@ def claimed_regret(
 def claimed_fit(jobs: Sequence[Job], machines: int, delta: float = 0.1) -> float:
     """Claimed bound on the fit: OPS (23) for a single job, OPM (74) for several.
 
-    Examples
-    --------
     >>> round(claimed_fit([Job(0, 0, 100, 400.0)], machines=10), 3)
     46.052
     """

@@ -134,12 +134,8 @@ class PrimalDual:
     ) -> None:
         """Shares x(t): gradient step OPS (18), OPM (69), projection OPS (19), OPM (P4).
 
-        Machines that are away get 0.
-
-        Raises
-        ------
-        ScenarioError
-            For slopes, multipliers or rates that are not finite, which have no projection.
+        Machines that are away get 0. Raises ScenarioError for slopes, multipliers or rates that are
+        not finite, which have no projection.
         """
         for what, numbers in (("slopes", slopes), ("multipliers", multipliers), ("rates", rates)):
             if not np.isfinite(numbers).all():
@@ -242,10 +238,6 @@ class OPM(RateLearning, PolicyBase):
     history: Literal["executed", "expected"] = "executed"
     unit: Literal["utility", "largest"] = "largest"
     gamma: float = 1.0
-    kappa: float = 0.5
-    window: int = 20
-    tau: float = 30.0
-    rate: float = 0.7
     epsilon: float = 0.0
     theory: bool = False
     delta: float = 0.1
@@ -263,12 +255,12 @@ class OPM(RateLearning, PolicyBase):
         check_numbers("[0, inf)", dual=self.dual, mu=self.mu or 0.0)
         check_numbers("[0, 1)", epsilon=self.epsilon)
         check_numbers("(0, 1)", delta=self.delta)
-        self._estimator(1.0)
+        self._make(self.estimator, 1.0)
 
     def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
         self._problem, self._gamma = problem, self.gamma
         self._set_steps(problem.horizon)
-        self._rates = self._estimator(self._gamma)
+        self._rates = self._make(self.estimator, self._gamma)
         self._rng, for_estimates = rng.spawn(2)
         self._rates.start(problem.M, for_estimates)
         self.state = PrimalDual(problem.prices)
@@ -393,10 +385,6 @@ class OPS(RateLearning, PolicyBase):
     floor: float = 0.1
     history: Literal["expected", "executed"] = "expected"
     estimator: str | Estimator = "ucb"
-    kappa: float = 0.5
-    window: int = 20
-    tau: float = 30.0
-    rate: float = 0.7
     family = "approximation_jobs"
     randomised = True
 
@@ -431,7 +419,7 @@ class OPS(RateLearning, PolicyBase):
                     "too small for it, set epsilon"
                 )
         self._target = np.array([(1.0 - epsilon) * job.budget / T])
-        self._rates = self._estimator(gamma)
+        self._rates = self._make(self.estimator, gamma)
         self._rates.start(M, self._for_estimates)
         self.state.add(row, self.share)
         self._first, self._work = slot, 0.0

@@ -102,8 +102,6 @@ def overused(jobs: Jobs, nodes: Nodes) -> tuple[Overused, ...]:
 
     What ends at an instant is free at it. Jobs without a recorded start and end are left out.
 
-    Examples
-    --------
     >>> jobs = Jobs.of([0, 0], [10, 10], [3, 2], recorded_start=[0, 6], recorded_end=[10, 16])
     >>> overused(jobs, Nodes.pool(4))
     (Overused(device='cpu', most=1.25, at=6.0, seconds=4.0, share=0.25),)
@@ -254,8 +252,6 @@ def open_jobs(
     Raises TraceError when the files cannot be read, or no job can be played; UnknownName for a
     format, argument or column that does not exist.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder, "log.swf")

@@ -28,6 +28,8 @@ from gangwise.traces.source import Source
 from gangwise.traces.work import OF_EVENTS, Kept, counted, device_hours, period, waits_of, work
 
 UNITS = {"cpu": "cores", "mem": "GiB", "gpu": "GPUs"}
+NO_SERVERS = "no servers: "
+"""How the note begins that says what to do where the files list no servers."""
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,6 @@ class Dag:
     ``tasks`` are numbered from 0; ``child`` waits for ``parent`` [edges]. An edge given twice
     counts once, and one between tasks that do not exist raises ValueError.
 
-    Examples
-    --------
     Task 2 waits for 0 and 1, and 3 for 2.
 
     >>> dag = Dag(4, child=np.array([2, 2, 3]), parent=np.array([0, 1, 2]))

@@ -20,7 +20,7 @@ from gangwise.traces.format import all_files, declared
 from gangwise.traces.io.account import FIXED, Account, Stage, reasons
 from gangwise.traces.io.json_records import beginning, read_records
 from gangwise.traces.io.text import QUANTITY, SUFFIXES
-from gangwise.traces.tables import Reader, Tables, server_table
+from gangwise.traces.tables import NO_SERVERS, Reader, Tables, server_table
 
 TIMES = {
     "kube_pod_created": "created",
@@ -452,7 +452,7 @@ class Kubernetes(Reader):
         if closed:
             notes.append(f"{closed} nodes take no new pods (unschedulable); they are counted")
         if not nodes:
-            notes.append("no servers: add kubectl get nodes -o json > nodes.json")
+            notes.append(f"{NO_SERVERS}add kubectl get nodes -o json > nodes.json")
         gone = SEEN if series else GONE
         return Tables(
             NAME, server_table(nodes), jobs, (*stages, stage), digests, (gone, *more, *notes)

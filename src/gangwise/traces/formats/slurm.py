@@ -26,7 +26,7 @@ from gangwise.traces.io.json_records import beginning, read_records
 from gangwise.traces.io.reading import read_table
 from gangwise.traces.io.schema import Column, Schema
 from gangwise.traces.io.text import clock, first_lines, split_line
-from gangwise.traces.tables import Reader, Tables, server_table
+from gangwise.traces.tables import NO_SERVERS, Reader, Tables, server_table
 
 NAME = "slurm-sacct"
 COMMAND = (
@@ -496,7 +496,7 @@ class SlurmSacct(Reader):
             file = found[0] if found else None
         if file is None:
             note = (
-                "no servers: sacct does not list nodes; give the output of scontrol show node "
+                f"{NO_SERVERS}sacct does not list nodes; give the output of scontrol show node "
                 "-o as nodes=PATH"
             )
             return server_table(), (), {}, [note]

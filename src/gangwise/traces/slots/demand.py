@@ -387,8 +387,6 @@ def enough(counts: Ints, fit: Ints) -> int:
 
     ``counts`` are jobs [slots, L], ``fit`` the channels of each type [L].
 
-    Examples
-    --------
     >>> enough(np.array([[1, 0], [9, 4]]), np.array([50, 50]))
     9
     >>> enough(np.array([[1, 0], [9, 4]]), np.array([25_000, 50]))

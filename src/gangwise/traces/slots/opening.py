@@ -8,7 +8,6 @@ of its jobs whole.
 from __future__ import annotations
 
 import inspect
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from gangwise.core.workload import ReplayedArrivals
 from gangwise.gain_overhead.environment import GainOverheadInstance
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
 from gangwise.traces.formats.google_2011 import Google2011
+from gangwise.traces.io.text import toml_text
 from gangwise.traces.registered import reader_of, ready_tables, without_reader
 from gangwise.traces.slots.approximation_jobs import GoogleScenario, JobsTraceScenario
 from gangwise.traces.slots.demand import OfTrace, demand_of
@@ -278,20 +278,11 @@ def write_outline(
         if isinstance(scenario, SpeedsTraceScenario):
             found_at = scenario.measured
             given["speeds"] = str(found_at.path.resolve()) if found_at else "drawn"
-    lines = [f"trace = {json_text(where)}", f"family = {json_text(family)}"]
+    lines = [f"trace = {toml_text(where)}", f"family = {toml_text(family)}"]
     if tables is None and settings.get("trace"):
-        lines.append(f"format = {json_text(settings['trace'])}")
+        lines.append(f"format = {toml_text(settings['trace'])}")
     lines += ["", "[settings]"]
-    lines += [f"{key} = {json_text(value)}" for key, value in given.items() if value is not None]
+    lines += [f"{key} = {toml_text(value)}" for key, value in given.items() if value is not None]
     written.append(out / "scenario.toml")
     written[-1].write_text("\n".join(lines) + "\n", encoding="utf-8")
     return written
-
-
-def json_text(value: Any) -> str:
-    """A text, number, truth value or list as both JSON and TOML write it.
-
-    >>> json_text("a/b"), json_text((1, 2.5)), json_text(True)
-    ('"a/b"', '[1, 2.5]', 'true')
-    """
-    return json.dumps(value, ensure_ascii=False)

@@ -535,8 +535,6 @@ def completed(tables: Tables, what: str, knobs: dict[str, Any] | None = None) ->
     Raises ScenarioError for another ``what``; TraceError when the files have what is to be taken
     from the twin: nothing real is replaced.
 
-    Examples
-    --------
     >>> from dataclasses import replace
     >>> real = twin("google-2011", days=0.1)
     >>> without = replace(real, trace="google-2011", servers=real.servers.clear())
