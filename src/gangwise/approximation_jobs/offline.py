@@ -60,40 +60,28 @@ class JobUtilities:
         self.kind, self.v, self.shape = codes.T
         self.span = np.array([float(job.lifetime) if average else 1.0 for job in jobs])
 
+    def _by_form(self, power: Floats, log: Floats, saturating: Floats) -> Floats:
+        is_form = [self.kind == form for form in (POWER, LOG, SATURATING)]
+        return np.asarray(np.select(is_form, [power, log, saturating]))
+
     def value(self, work: Floats) -> Floats:
         """Objective of each job for its work [N], shape [N]."""
         x, v, s = work / self.span, self.v, self.shape
-        each = np.select(
-            [self.kind == POWER, self.kind == LOG, self.kind == SATURATING],
-            [v * x**s, v * np.log1p(x / s), -v * np.expm1(-x / s)],
-        )
-        return np.asarray(each * self.span)
+        return self._by_form(v * x**s, v * np.log1p(x / s), -v * np.expm1(-x / s)) * self.span
 
     def slope(self, work: Floats) -> Floats:
         """Its derivative; ``work`` must be positive. Shape [N]."""
         x, v, s = work / self.span, self.v, self.shape
-        each = np.select(
-            [self.kind == POWER, self.kind == LOG, self.kind == SATURATING],
-            [v * s * x ** (s - 1.0), v / (s + x), v / s * np.exp(-x / s)],
-        )
-        return np.asarray(each)
+        return self._by_form(v * s * x ** (s - 1.0), v / (s + x), v / s * np.exp(-x / s))
 
     def work_at_slope(self, w: Floats, cap: Floats) -> Floats:
         """The work at which the slope falls to w, within [0, cap]; shape [N]."""
         v, s = self.v, self.shape
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            x = np.select(
-                [self.kind == POWER, self.kind == LOG, self.kind == SATURATING],
-                [
-                    np.where(
-                        s < 1,
-                        np.exp(np.log(v * s / w) / np.maximum(1.0 - s, 1e-300)),
-                        np.where(v > w, np.inf, 0.0),
-                    ),
-                    v / w - s,
-                    s * np.log(v / (s * w)),
-                ],
-            )
+            bent = np.exp(np.log(v * s / w) / np.maximum(1.0 - s, 1e-300))
+            linear = np.where(v > w, np.inf, 0.0)  # all or nothing
+            power = np.where(s < 1, bent, linear)
+            x = self._by_form(power, v / w - s, s * np.log(v / (s * w)))
         work = np.nan_to_num(x, nan=0.0, posinf=np.inf) * self.span
         return np.asarray(np.clip(work, 0.0, cap))
 

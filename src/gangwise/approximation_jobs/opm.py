@@ -21,7 +21,7 @@ came.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -42,7 +42,6 @@ from gangwise.core.errors import ScenarioError
 from gangwise.estimators import Estimator
 
 
-@dataclass(eq=False)
 class PrimalDual:
     """Primal and dual variables: shares x of every machine among the jobs, and multipliers λ.
 
@@ -59,19 +58,10 @@ class PrimalDual:
     each machine was last drawn for, −1 for none.
     """
 
-    prices: Floats
-    exact: bool = False
-    n: int = 0
-    rows: Ints = field(init=False)
-    shares: Floats = field(init=False)
-    omega: Floats = field(init=False)
-    spend: Floats = field(init=False)
-    holder: Ints = field(init=False)
-    _place: dict[int, int] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.prices = np.array(self.prices, dtype=np.float64)  # one kind of array for the kernels
-        M = self.prices.size
+    def __init__(self, prices: Floats, exact: bool = False):
+        self.prices = np.array(prices, dtype=np.float64)  # one kind of array for the kernels
+        self.exact, self.n, M = exact, 0, self.prices.size
+        self._place: dict[int, int] = {}
         self.rows = np.zeros(0, np.int64)
         self.shares, self._before = np.zeros((0, M)), np.zeros((0, M))
         self.omega, self.spend = np.zeros(0), np.zeros(0)

@@ -123,27 +123,8 @@ def _written(time: float | None) -> str | None:
 
 
 NAME = "kubernetes"
-GROUPS = (
-    "scheduling.k8s.io/group-name",
-    "scheduling.x-k8s.io/pod-group",
-    "pod-group.scheduling.sigs.k8s.io",
-    "pod-group.scheduling.sigs.k8s.io/name",
-    "kueue.x-k8s.io/pod-group-name",
-    "volcano.sh/job-name",
-)
-"""Labels, or annotations, that name a pod group."""
-OWNERS = (
-    *("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob", "TrainJob", "JobSet"),
-    *("RayCluster", "RayJob", "SparkApplication", "PodGroup"),
-)
-"""Kinds of owners whose pods start together."""
-MODELS = (
-    "nvidia.com/gpu.product",
-    "cloud.google.com/gke-accelerator",
-    "k8s.amazonaws.com/accelerator",
-    "accelerator",
-)
-"""Labels of nodes that name the model of their GPUs."""
+FORMAT = declared(NAME)
+GROUPS, OWNERS, MODELS = (FORMAT.mapping["names"][of] for of in ("groups", "owners", "models"))
 GIB = 2.0**30
 
 
@@ -377,7 +358,7 @@ class Kubernetes(Reader):
     ``gangs`` makes one job of the pods of a group, or of an owner whose pods start together.
     """
 
-    FORMAT = declared(NAME)
+    FORMAT = FORMAT
 
     def __init__(self, path: Path | str, *, gangs: bool = True, strict: bool = False):
         super().__init__(path, strict=strict)

@@ -209,6 +209,7 @@ def _format() -> Format:
 
 
 FORMAT = _format()
+JOBS = Section(FORMAT.mapping["jobs"])
 
 
 def _is_json(file: Path) -> bool:
@@ -381,15 +382,13 @@ class SlurmSacct(Reader):
         raw = with_terms(raw)
         jobs, asked, more = self._requests(raw, file)
         servers, node_stages, node_digests, about = self._nodes(jobs)
-        timing = _timing(jobs)
-        jobs = Section(FORMAT.mapping["jobs"]).select(jobs)
         return Tables(
             NAME,
             servers,
-            jobs,
+            JOBS.select(jobs),
             (*node_stages, *stages, stage, asked),
             {**node_digests, **digests},
-            (*notes, *timing, *unclear, *more, *about),
+            (*notes, *JOBS.notes(jobs), *unclear, *more, *about),
         )
 
     def _together(
@@ -436,14 +435,14 @@ class SlurmSacct(Reader):
         hosts = pl.col("hosts").str.count_matches("|", literal=True).cast(pl.Int64) + 1
         gpus = pl.col("alloc").str.extract_all(r"gres/gpu(?::[^=,|]+)?=\d+")
         silent = (pl.col("req") != "") & ~pl.col("req").str.contains("gres/", literal=True)
-        unsaid = silent & (gpus.list.len() > 0) & (first == "req")
+        gpus_given = silent & (gpus.list.len() > 0) & (first == "req")
         raw = raw.with_columns(
             asked=pl.when(pl.col(first) == "")
             .then(second)
-            .when(unsaid)
+            .when(gpus_given)
             .then(pl.concat_str(first, pl.lit(","), gpus.list.join(",")))
             .otherwise(first),
-            unsaid=unsaid,
+            gpus_given=gpus_given,
             other=(pl.col(first) == "") & (pl.col(second) != ""),
             nodes=pl.coalesce("nodes", pl.when(pl.col("hosts") != "").then(hosts)),
         )
@@ -469,9 +468,9 @@ class SlurmSacct(Reader):
                 f"{jobs['other'].sum()} jobs have an empty {NAMES[first]}; what they ask "
                 f"for is their {NAMES[second]}"
             )
-        if jobs["unsaid"].sum():
+        if jobs["gpus_given"].sum():
             notes.append(
-                f"{jobs['unsaid'].sum()} jobs ask for no GPUs in {NAMES['req']} and were given "
+                f"{jobs['gpus_given'].sum()} jobs ask for no GPUs in {NAMES['req']} and were given "
                 f"some in {NAMES['alloc']}; they ask for those"
             )
         if (jobs["mem"] == 0).sum():
@@ -530,12 +529,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, Stage]:
-    bad = [
-        ("Submit is not a date that exists", pl.col("submit").is_null()),
-        ("End is before Start", pl.col("end") < pl.col("start")),
-        ("Start is before Submit", pl.col("start") < pl.col("submit")),
-        ("End is before Submit", pl.col("end") < pl.col("submit")),
-    ]
+    bad = JOBS.rules(raw)
     if strict:
         refuse(file, raw, bad)
     array = (
@@ -547,15 +541,6 @@ def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, 
         why = reasons(stage.dropped) or "there are steps only"
         raise TraceError(f"no job can be used: {why}", file)
     return kept, stage
-
-
-def _timing(jobs: pl.DataFrame) -> list[str]:
-    texts = {
-        "end": "jobs have not ended; they last until the last time in the file",
-        "start": "jobs never started",
-    }
-    counts = {name: jobs[name].null_count() for name in texts}
-    return [f"{count} {texts[name]}" for name, count in counts.items() if count]
 
 
 def _request(text: str, nodes: int | None, memory: str) -> tuple[object, ...]:
