@@ -29,6 +29,7 @@ TIME = "%Y-%m-%d %H:%M:%S"
 STATUSES = ("Pass", "Killed", "Failed")
 EPOCH = datetime(1970, 1, 1)
 FORMAT = declared(NAME)
+SECTION = Section(FORMAT.mapping["jobs"])
 
 
 @dataclass
@@ -88,7 +89,7 @@ class Jobs:
         numbers = dict.fromkeys(["gpu", *times], pl.Float64)
         kinds = {"row": pl.Int64, "tasks": pl.Int64, **texts, **numbers}
         jobs = pl.DataFrame(self.rows, schema=kinds)
-        return Section(FORMAT.mapping["jobs"]).select(jobs)
+        return SECTION.select(jobs)
 
 
 class _BadError(Exception):
@@ -174,14 +175,15 @@ class Philly(Reader):
         stages = [account.stage(log.file.name, len(log.records))]
         digests = {log.file.name: log.digest}
         servers = self._machines()
-        notes = [*NOTES, *jobs.notes()]
+        table = jobs.table()
+        notes = [*SECTION.notes(table), *jobs.notes()]
         if servers is None:
             notes.append("there is no machine list here, so servers and their GPUs are not known")
         else:
             stages, digests = [*servers.stages, *stages], {**servers.digests, **digests}
             notes += _disagreement(servers.frame, jobs.seen, self.capacity)
-        table = _servers(servers, jobs.seen if self.capacity == "seen" else {})
-        return Tables(NAME, table, jobs.table(), tuple(stages), digests, tuple(notes))
+        here = _servers(servers, jobs.seen if self.capacity == "seen" else {})
+        return Tables(NAME, here, table, tuple(stages), digests, tuple(notes))
 
     def _machines(self) -> Read | None:
         path = self.source.path
@@ -190,14 +192,6 @@ class Philly(Reader):
             return None
         file = _only(folder, "machines")
         return Source(file, FORMAT, strict=self.source.strict).read("machines")
-
-
-NOTES = (
-    "the files give no cores and no memory, of servers or of jobs: both are 0, and the cluster has "
-    "GPUs only",
-    "GPU models are not published: the memory of a GPU stands for its model, and a job may use any",
-    "times have no zone; some that are compared across a change of the clocks are an hour off",
-)
 
 
 def _servers(machines: Read | None, seen: dict[str, set[str]]) -> pl.DataFrame:

@@ -55,7 +55,7 @@ from gangwise.traces.formats.google_events import OFFSET
 from gangwise.traces.io.account import Stage, leave_out, reasons
 from gangwise.traces.slots.demand import MOST_SLOTS, OfTrace
 from gangwise.traces.slots.settings import JobsSettings, MachineSettings, seconds
-from gangwise.traces.tables import Fidelity, Tables, Trace, kept_of, of_tables
+from gangwise.traces.tables import Fidelity, Reader, Tables, kept_of, of_tables
 from gangwise.traces.work import Kept, counted, device_hours, period, work
 
 TERMS = (
@@ -328,7 +328,7 @@ class JobsTraceScenario(OfTrace):
     workload: ReplayedLifetimes
     outages: tuple[Outage, ...] = ()
 
-    def __init__(self, trace: Trace | Tables, *, name: str = "", **settings: Any):
+    def __init__(self, trace: Reader | Tables, *, name: str = "", **settings: Any):
         self.tables = tables = trace if isinstance(trace, Tables) else trace.scan()
         self.name = name or f"trace-{tables.trace}-jobs-v2"
         self.settings = s = checked(JobsSettings, self.name, settings)

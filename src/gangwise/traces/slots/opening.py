@@ -33,7 +33,7 @@ from gangwise.traces.slots.demand import OfTrace, demand_of
 from gangwise.traces.slots.fluctuating_speeds import SpeedsTraceScenario
 from gangwise.traces.slots.grouping import contested, in_units, rivalry
 from gangwise.traces.slots.settings import Settings
-from gangwise.traces.tables import Tables, Trace, save_tables
+from gangwise.traces.tables import Reader, Tables, save_tables
 from gangwise.traces.twins.drawing import completed
 
 NO_RIVALS = (
@@ -56,7 +56,7 @@ class TraceScenario(OfTrace):
 
     family = "gain_overhead"
 
-    def __init__(self, trace: Trace | Tables, *, name: str = "", **settings: Any):
+    def __init__(self, trace: Reader | Tables, *, name: str = "", **settings: Any):
         self.tables = tables = trace if isinstance(trace, Tables) else trace.scan()
         self.name = name or f"trace-{tables.trace}-v2"
         self.settings = s = checked(Settings, self.name, settings)
@@ -156,13 +156,13 @@ def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: 
     if family and family not in FAMILIES:
         raise UnknownName("family for traces", family, list(FAMILIES))
     path = Path(path)
-    found: Trace | Tables
+    found: Reader | Tables
     if without_reader(path):
         found = ready_tables(path, knobs)
     else:
         reader = reader_of(path, trace)
         accepted = list(inspect.signature(reader).parameters)
-        read: Trace = reader(path, **{knob: knobs.pop(knob) for knob in accepted if knob in knobs})
+        read: Reader = reader(path, **{knob: knobs.pop(knob) for knob in accepted if knob in knobs})
         found = read
         of_google = isinstance(found, Google2011) and family in ("", "approximation_jobs")
         family = "approximation_jobs" if of_google else family
