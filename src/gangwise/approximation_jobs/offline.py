@@ -67,7 +67,8 @@ class JobUtilities:
     def value(self, work: Floats) -> Floats:
         """Objective of each job for its work [N], shape [N]."""
         x, v, s = work / self.span, self.v, self.shape
-        return self._by_form(v * x**s, v * np.log1p(x / s), -v * np.expm1(-x / s)) * self.span
+        each = self._by_form(v * x**s, v * np.log1p(x / s), -v * np.expm1(-x / s))
+        return np.asarray(each * self.span)
 
     def slope(self, work: Floats) -> Floats:
         """Its derivative; ``work`` must be positive. Shape [N]."""
