@@ -462,22 +462,8 @@ class SlurmSacct(Reader):
             raise TraceError(
                 f"no job says what it asks for: {reasons(stage.dropped)}; run {COMMAND}", file
             )
-        notes = []
-        if jobs["other"].sum():
-            notes.append(
-                f"{jobs['other'].sum()} jobs have an empty {NAMES[first]}; what they ask "
-                f"for is their {NAMES[second]}"
-            )
-        if jobs["gpus_given"].sum():
-            notes.append(
-                f"{jobs['gpus_given'].sum()} jobs ask for no GPUs in {NAMES['req']} and were given "
-                f"some in {NAMES['alloc']}; they ask for those"
-            )
-        if (jobs["mem"] == 0).sum():
-            notes.append(
-                f"{(jobs['mem'] == 0).sum()} jobs do not say how much memory they ask for; it is 0"
-            )
-        return jobs, stage, notes
+        asking = Section(FORMAT.mapping["requests"], {"tres": self.tres})
+        return jobs, stage, asking.notes(jobs)
 
     def _nodes(
         self, jobs: pl.DataFrame
@@ -502,7 +488,7 @@ class SlurmSacct(Reader):
         servers, stage, digest = read_nodes(file, self.source.strict)
         named = {name for text in jobs["hosts"].unique() for name in text.split("|") if name}
         absent = len(named - set(servers["name"].to_list()))
-        notes = [f"{absent} nodes of {NAMES['hosts']} are not in the node list"] if absent else []
+        notes = [f"{absent} nodes of NodeList are not in the node list"] if absent else []
         return servers, (stage,), {file.name: digest}, notes
 
     def _none(self) -> NoReturn:
@@ -518,7 +504,6 @@ class SlurmSacct(Reader):
 
 
 NOWHERE = ("None", "None assigned", "(null)")  # a NodeList of no nodes
-NAMES = {"req": "ReqTRES", "alloc": "AllocTRES", "hosts": "NodeList"}
 
 
 def _files(path: Path) -> list[Path]:
@@ -574,9 +559,9 @@ def _named_hosts(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFr
         return found, []
     bad = raw.filter(pl.col("hosts").is_in(wrong))
     if strict:
-        refuse(file, raw, [(f"{NAMES['hosts']} is no list of nodes", pl.col("hosts").is_in(wrong))])
+        refuse(file, raw, [("NodeList is no list of nodes", pl.col("hosts").is_in(wrong))])
     row, text = bad.sort("row").select("row", "hosts").row(0)
     return found, [
-        f"{len(bad)} jobs have a {NAMES['hosts']} that is no list of nodes ({text!r:.60}, first in "
+        f"{len(bad)} jobs have a NodeList that is no list of nodes ({text!r:.60}, first in "
         f"row {row}); where they ran is not known"
     ]
