@@ -27,6 +27,8 @@ Sections of such a file, whose head says where the trace comes from:
     ``[servers.log]`` is of :func:`server_log`. ``join`` adds columns of other tables, and ``fill``
     puts a value where a condition holds, and notes it.
 
+A reader of its own may take any section: ``[facts]`` has notes on what such a reader counts.
+
 Values are names of columns, or SQL as polars reads it (a number with a point is a decimal there:
 write whole ones). What refers to a column that the file may lack is left out where it does.
 """
