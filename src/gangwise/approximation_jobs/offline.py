@@ -99,7 +99,7 @@ CELLS = (16, 200)
 many as make :data:`WORK` pairs of a cell and a job active in its epoch."""
 WORK = 1_000_000
 POINTS = 400
-ENOUGH = 200_000
+SAMPLED_RATES = 200_000
 """How many rates are looked at to place cells."""
 
 
@@ -182,7 +182,7 @@ class Programme:
 
     def _offers(self, blocks: Iterable[Floats]) -> None:
         E, at = self.start.size - 1, 0
-        if self.epoch.size * self.prices.size <= ENOUGH:
+        if self.epoch.size * self.prices.size <= SAMPLED_RATES:
             blocks = [np.concatenate(list(blocks))]
         nodes = np.zeros(0)
         for block in blocks:
@@ -248,7 +248,7 @@ class Programme:
 
 def _nodes(rates: Floats, prices: Floats, whole: bool, cells: int) -> Floats:
     """Ends of the cells: all different ρ if they are few, else quantiles."""
-    step = 1 if whole else max(1, rates.size // ENOUGH)
+    step = 1 if whole else max(1, rates.size // SAMPLED_RATES)
     rho = np.sort((rates / prices).ravel()[::step])
     top = 1.0 / float(prices.min())
     points = np.unique(rho)

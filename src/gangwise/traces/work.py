@@ -16,7 +16,7 @@ import polars as pl
 
 from gangwise.core.arrays import Floats
 
-LITTLE = 0.3  # a share of the jobs, or of their device-hours, below which there is a warning
+LOW_SHARE = 0.3  # a share of the jobs, or of their device-hours, below which there is a warning
 OF_EVENTS = ("google-2011", "google-2019")  # formats whose files have events, and several to a job
 
 
@@ -216,7 +216,7 @@ are not known; the first 1 of 2 slots'
         jobs = self.played / self.read if self.read else 0.0
         hours = self.played_hours / self.hours if self.hours else 1.0
         little = []
-        if min(jobs, hours) < LITTLE:
+        if min(jobs, hours) < LOW_SHARE:
             what = "jobs" if jobs <= hours else f"{self.unit}-hours"
             little.append(
                 f"warning: only {100 * min(jobs, hours):.3g} % of the {what} of the log are "

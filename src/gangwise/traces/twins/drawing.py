@@ -385,7 +385,7 @@ DRAWN: Mapping[str, Callable[..., pl.DataFrame]] = {
 }
 
 
-MOST_JOBS = 20_000_000
+MAX_JOBS = 20_000_000
 COLUMNS: tuple[str, ...] = ("row", "name", "job", "cpu", "mem", "gpu", "tasks", "models")
 COLUMNS += ("created", "deleted", "started", "after")
 
@@ -477,10 +477,10 @@ def _check(name: str, seed: int, servers: int, days: float, jobs_per_day: float)
     ):
         if not sense or value == math.inf:
             raise ScenarioError(f"the twin of {name}: {what} is {value!r}, which is out of range")
-    if days * jobs_per_day > MOST_JOBS:
+    if days * jobs_per_day > MAX_JOBS:
         raise ScenarioError(
             f"the twin of {name} would have about {days * jobs_per_day:.0f} jobs, and at most "
-            f"{MOST_JOBS} are drawn: choose fewer days, servers or jobs_per_day"
+            f"{MAX_JOBS} are drawn: choose fewer days, servers or jobs_per_day"
         )
 
 
