@@ -193,6 +193,13 @@ def matrix(*series):
     return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}})
 
 
+def test_a_dump_of_which_no_pod_can_be_a_job(tmp_path):
+    """Its only pod has ended, and nothing says when."""
+    tables = Kubernetes(write(tmp_path, [pod("lost", 0, 1, None, "Succeeded")])).scan()
+    assert tables.jobs.is_empty()
+    assert list(tables.stages[-1].dropped) == ["it has ended, and no container says when"]
+
+
 def test_range_exports_of_kube_state_metrics_by_hand(tmp_path):
     def pod(name, first, last, **more):
         of = {"namespace": "ml", "pod": name, "uid": f"u-{name}"}

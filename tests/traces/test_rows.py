@@ -124,7 +124,7 @@ def test_both_ways_and_a_plain_reader_agree(
     good, bad, count = reference.read(data, schema, check)
     results = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parsing, "FEW", few)
+        patch.setattr(parsing, "SMALL_PART", few)
         results.append(read(file, schema, size))
         patch.setattr(parsing.Rows, "_fast", lambda *_: None)
         results.append(read(file, schema, size))

@@ -38,8 +38,6 @@ from gangwise.estimators import Estimator
 def max_min_shares(total: float, most: Floats) -> Floats:
     """Max-min fair shares of ``total``: equal, but nobody gets more than ``most``, shape [n].
 
-    Examples
-    --------
     >>> max_min_shares(10.0, np.array([1.0, 9.0, 9.0]))
     array([1. , 4.5, 4.5])
     """
@@ -61,8 +59,6 @@ def systematic(shares: Floats, u: float) -> Ints:
     They add up to the floor or the ceiling of the sum of ``shares``.
     One uniform number ``u`` serves all: job k gets the integers that its part of the line covers.
 
-    Examples
-    --------
     >>> systematic(np.array([0.5, 0.5, 1.5]), u=0.5)
     array([1, 0, 2])
     """
@@ -169,19 +165,15 @@ class UtilityPerPrice(RateLearning, CountingPolicy):
     burst: float = 1.5
     floor: float = 0.03
     gamma: float = 1.0
-    kappa: float = 0.5
-    window: int = 20
-    tau: float = 30.0
-    rate: float = 0.7
 
     def __post_init__(self) -> None:
         check_numbers("(0, inf)", burst=self.burst, floor=self.floor)
-        self._estimator(self.gamma)
+        self._make(self.estimator, self.gamma)
 
     def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
         own, for_estimates = rng.spawn(2)
         super().start(problem, own)
-        self._rates = self._estimator(self.gamma)
+        self._rates = self._make(self.estimator, self.gamma)
         self._rates.start(problem.M, for_estimates)
         self._price = float(problem.prices.mean())
 
@@ -399,8 +391,6 @@ def over_lifetime(kind: Ints, v: Floats, shape: Floats, life: Floats) -> tuple[F
 
     v L^(1−β) X^β, v L log(1 + X / (s L)) or v L (1 − exp(−X / (s L))); all arrays of shape [n].
 
-    Examples
-    --------
     >>> over_lifetime(np.array([0, 1]), np.ones(2), np.full(2, 0.5), np.full(2, 9.0))
     (array([3., 9.]), array([0.5, 4.5]))
     """
@@ -450,21 +440,17 @@ class Plan(RateLearning, CountingPolicy):
     objective: Literal["total", "average"] = "total"
     estimator: str | Estimator = "decay"
     gamma: float = 1.0
-    kappa: float = 0.5
-    window: int = 20
-    tau: float = 30.0
-    rate: float = 0.7
     hand_on: bool = True
 
     def __post_init__(self) -> None:
         check_numbers("[0, 1]", keep=self.keep)
         check_choice(self, objective=("total", "average"))
-        self._rates = self._estimator(self.gamma)
+        self._rates = self._make(self.estimator, self.gamma)
 
     def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
         own, for_estimates = rng.spawn(2)
         super().start(problem, own)
-        self._rates = self._estimator(self.gamma)
+        self._rates = self._make(self.estimator, self.gamma)
         self._rates.start(problem.M, for_estimates)
         self._eta = 0.0
 

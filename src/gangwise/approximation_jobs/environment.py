@@ -157,12 +157,8 @@ def tasks_of(
 ) -> tuple[Ints, Ints]:
     """Table rows and machines of the tasks of a decision, if OPM (3) holds.
 
-    The decision [M] is a table row or −1 for every machine.
-
-    Raises
-    ------
-    InfeasibleDecision
-        Names the slot, and the machine or job at fault.
+    The decision [M] is a table row or −1 for every machine. InfeasibleDecision names the slot, and
+    the machine or job at fault.
     """
     x = np.asarray(decision)
     if x.shape != (problem.M,) or not np.issubdtype(x.dtype, np.integer):
@@ -190,22 +186,21 @@ COLUMNS = ("arrival", "deadline", "budget", "cost", "work", "utility")
 """Of the results of a run, one entry per job."""
 
 
+@dataclass(kw_only=True)
 class RateLearning:
-    """What policies that estimate the machines' rates share: the estimator, and how it learns.
+    """What policies that estimate the machines' rates share: parameters of estimators, learning.
 
-    A policy has the fields named here; they are those of
-    :func:`~gangwise.estimators.make_estimator`.
+    The parameters are those of :func:`~gangwise.estimators.make_estimator`.
     """
 
-    estimator: str | Estimator
-    kappa: float
-    window: int
-    tau: float
-    rate: float
-    _rates: Estimator
+    kappa: float = 0.5
+    window: int = 20
+    tau: float = 30.0
+    rate: float = 0.7
+    _rates: Estimator = field(init=False, repr=False, compare=False)
 
-    def _estimator(self, gamma: float) -> Estimator:
-        return make_estimator(self.estimator, gamma, self.kappa, self.window, self.tau, self.rate)
+    def _make(self, estimator: str | Estimator, gamma: float) -> Estimator:
+        return make_estimator(estimator, gamma, self.kappa, self.window, self.tau, self.rate)
 
     def learn(self, feedback: tuple[Feedback, ...]) -> None:
         for each in feedback:

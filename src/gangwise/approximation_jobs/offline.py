@@ -48,8 +48,6 @@ from gangwise.core.errors import ScenarioError, UnknownName
 class JobUtilities:
     """Utilities of N jobs, as the dual sees them; ``average`` asks for the objective of OPM (6).
 
-    Examples
-    --------
     >>> from gangwise.approximation_jobs.problem import Power
     >>> worth = JobUtilities([Job(0, 0, 4, 1.0, Power(2.0, 0.5))], average=True)
     >>> worth.value(np.array([16.0])), worth.work_at_slope(np.array([0.5]), np.array([100.0]))
@@ -62,40 +60,29 @@ class JobUtilities:
         self.kind, self.v, self.shape = codes.T
         self.span = np.array([float(job.lifetime) if average else 1.0 for job in jobs])
 
+    def _by_form(self, power: Floats, log: Floats, saturating: Floats) -> Floats:
+        is_form = [self.kind == form for form in (POWER, LOG, SATURATING)]
+        return np.asarray(np.select(is_form, [power, log, saturating]))
+
     def value(self, work: Floats) -> Floats:
         """Objective of each job for its work [N], shape [N]."""
         x, v, s = work / self.span, self.v, self.shape
-        each = np.select(
-            [self.kind == POWER, self.kind == LOG, self.kind == SATURATING],
-            [v * x**s, v * np.log1p(x / s), -v * np.expm1(-x / s)],
-        )
+        each = self._by_form(v * x**s, v * np.log1p(x / s), -v * np.expm1(-x / s))
         return np.asarray(each * self.span)
 
     def slope(self, work: Floats) -> Floats:
         """Its derivative; ``work`` must be positive. Shape [N]."""
         x, v, s = work / self.span, self.v, self.shape
-        each = np.select(
-            [self.kind == POWER, self.kind == LOG, self.kind == SATURATING],
-            [v * s * x ** (s - 1.0), v / (s + x), v / s * np.exp(-x / s)],
-        )
-        return np.asarray(each)
+        return self._by_form(v * s * x ** (s - 1.0), v / (s + x), v / s * np.exp(-x / s))
 
     def work_at_slope(self, w: Floats, cap: Floats) -> Floats:
         """The work at which the slope falls to w, within [0, cap]; shape [N]."""
         v, s = self.v, self.shape
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            x = np.select(
-                [self.kind == POWER, self.kind == LOG, self.kind == SATURATING],
-                [
-                    np.where(
-                        s < 1,
-                        np.exp(np.log(v * s / w) / np.maximum(1.0 - s, 1e-300)),
-                        np.where(v > w, np.inf, 0.0),
-                    ),
-                    v / w - s,
-                    s * np.log(v / (s * w)),
-                ],
-            )
+            bent = np.exp(np.log(v * s / w) / np.maximum(1.0 - s, 1e-300))
+            linear = np.where(v > w, np.inf, 0.0)  # all or nothing
+            power = np.where(s < 1, bent, linear)
+            x = self._by_form(power, v / w - s, s * np.log(v / (s * w)))
         work = np.nan_to_num(x, nan=0.0, posinf=np.inf) * self.span
         return np.asarray(np.clip(work, 0.0, cap))
 
@@ -112,7 +99,7 @@ CELLS = (16, 200)
 many as make :data:`WORK` pairs of a cell and a job active in its epoch."""
 WORK = 1_000_000
 POINTS = 400
-ENOUGH = 200_000
+SAMPLED_RATES = 200_000
 """How many rates are looked at to place cells."""
 
 
@@ -195,7 +182,7 @@ class Programme:
 
     def _offers(self, blocks: Iterable[Floats]) -> None:
         E, at = self.start.size - 1, 0
-        if self.epoch.size * self.prices.size <= ENOUGH:
+        if self.epoch.size * self.prices.size <= SAMPLED_RATES:
             blocks = [np.concatenate(list(blocks))]
         nodes = np.zeros(0)
         for block in blocks:
@@ -261,7 +248,7 @@ class Programme:
 
 def _nodes(rates: Floats, prices: Floats, whole: bool, cells: int) -> Floats:
     """Ends of the cells: all different ρ if they are few, else quantiles."""
-    step = 1 if whole else max(1, rates.size // ENOUGH)
+    step = 1 if whole else max(1, rates.size // SAMPLED_RATES)
     rho = np.sort((rates / prices).ravel()[::step])
     top = 1.0 / float(prices.min())
     points = np.unique(rho)
@@ -307,8 +294,6 @@ def optimise(programme: Programme, tolerance: float = 1e-6) -> Optimum:
 
     Programmes that are small enough for tangents are solved to 1e-6 in any case.
 
-    Examples
-    --------
     One job, a machine of rate 1 and price 1, a budget for 4 of its 9 slots:
 
     >>> from gangwise.approximation_jobs.problem import Job
@@ -489,8 +474,6 @@ def offline_optimum(
     the overall utility Σ f(X); ``tolerance`` is that of :func:`optimise`. ScenarioError for free
     machines.
 
-    Examples
-    --------
     >>> from gangwise.approximation_jobs.environment import ApproximationInstance
     >>> from gangwise.approximation_jobs.problem import ApproximationProblem, Job
     >>> from gangwise.approximation_jobs.rates import IidRates
@@ -566,8 +549,6 @@ def claimed_regret(
 def claimed_fit(jobs: Sequence[Job], machines: int, delta: float = 0.1) -> float:
     """Claimed bound on the fit: OPS (23) for a single job, OPM (74) for several.
 
-    Examples
-    --------
     >>> round(claimed_fit([Job(0, 0, 100, 400.0)], machines=10), 3)
     46.052
     """

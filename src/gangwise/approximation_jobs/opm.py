@@ -21,7 +21,7 @@ came.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -42,7 +42,6 @@ from gangwise.core.errors import ScenarioError
 from gangwise.estimators import Estimator
 
 
-@dataclass(eq=False)
 class PrimalDual:
     """Primal and dual variables: shares x of every machine among the jobs, and multipliers λ.
 
@@ -59,19 +58,10 @@ class PrimalDual:
     each machine was last drawn for, −1 for none.
     """
 
-    prices: Floats
-    exact: bool = False
-    n: int = 0
-    rows: Ints = field(init=False)
-    shares: Floats = field(init=False)
-    omega: Floats = field(init=False)
-    spend: Floats = field(init=False)
-    holder: Ints = field(init=False)
-    _place: dict[int, int] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.prices = np.array(self.prices, dtype=np.float64)  # one kind of array for the kernels
-        M = self.prices.size
+    def __init__(self, prices: Floats, exact: bool = False):
+        self.prices = np.array(prices, dtype=np.float64)  # one kind of array for the kernels
+        self.exact, self.n, M = exact, 0, self.prices.size
+        self._place: dict[int, int] = {}
         self.rows = np.zeros(0, np.int64)
         self.shares, self._before = np.zeros((0, M)), np.zeros((0, M))
         self.omega, self.spend = np.zeros(0), np.zeros(0)
@@ -134,12 +124,8 @@ class PrimalDual:
     ) -> None:
         """Shares x(t): gradient step OPS (18), OPM (69), projection OPS (19), OPM (P4).
 
-        Machines that are away get 0.
-
-        Raises
-        ------
-        ScenarioError
-            For slopes, multipliers or rates that are not finite, which have no projection.
+        Machines that are away get 0. Raises ScenarioError for slopes, multipliers or rates that are
+        not finite, which have no projection.
         """
         for what, numbers in (("slopes", slopes), ("multipliers", multipliers), ("rates", rates)):
             if not np.isfinite(numbers).all():
@@ -242,10 +228,6 @@ class OPM(RateLearning, PolicyBase):
     history: Literal["executed", "expected"] = "executed"
     unit: Literal["utility", "largest"] = "largest"
     gamma: float = 1.0
-    kappa: float = 0.5
-    window: int = 20
-    tau: float = 30.0
-    rate: float = 0.7
     epsilon: float = 0.0
     theory: bool = False
     delta: float = 0.1
@@ -263,12 +245,12 @@ class OPM(RateLearning, PolicyBase):
         check_numbers("[0, inf)", dual=self.dual, mu=self.mu or 0.0)
         check_numbers("[0, 1)", epsilon=self.epsilon)
         check_numbers("(0, 1)", delta=self.delta)
-        self._estimator(1.0)
+        self._make(self.estimator, 1.0)
 
     def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
         self._problem, self._gamma = problem, self.gamma
         self._set_steps(problem.horizon)
-        self._rates = self._estimator(self._gamma)
+        self._rates = self._make(self.estimator, self._gamma)
         self._rng, for_estimates = rng.spawn(2)
         self._rates.start(problem.M, for_estimates)
         self.state = PrimalDual(problem.prices)
@@ -393,10 +375,6 @@ class OPS(RateLearning, PolicyBase):
     floor: float = 0.1
     history: Literal["expected", "executed"] = "expected"
     estimator: str | Estimator = "ucb"
-    kappa: float = 0.5
-    window: int = 20
-    tau: float = 30.0
-    rate: float = 0.7
     family = "approximation_jobs"
     randomised = True
 
@@ -431,7 +409,7 @@ class OPS(RateLearning, PolicyBase):
                     "too small for it, set epsilon"
                 )
         self._target = np.array([(1.0 - epsilon) * job.budget / T])
-        self._rates = self._estimator(gamma)
+        self._rates = self._make(self.estimator, gamma)
         self._rates.start(M, self._for_estimates)
         self.state.add(row, self.share)
         self._first, self._work = slot, 0.0

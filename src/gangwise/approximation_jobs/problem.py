@@ -334,8 +334,6 @@ def slopes_at(jobs: JobTable, rows: Ints, work: Floats) -> Floats:
 def relative(slopes: Floats) -> Floats:
     """Slopes as shares of the largest; all zero where nobody gains from more work.
 
-    Examples
-    --------
     >>> relative(np.array([1.0, 4.0])), relative(np.zeros(2))
     (array([0.25, 1.  ]), array([0., 0.]))
     """

@@ -159,8 +159,6 @@ def bounded_pareto(
 ) -> Floats:
     """Draw from a Pareto distribution cut at ``high``, by inversion of its distribution function.
 
-    Examples
-    --------
     >>> bounded_pareto(np.random.default_rng(0), 1.1, 50, 1500, 3).round(1)
     array([121. ,  66. ,  51.9])
     """
@@ -177,8 +175,6 @@ def price_machines(rates: Rates, pricing: Pricing, slots: int, rng: np.random.Ge
     no machine is better value than another, and knowing mean rates earns nothing. For it ``rng`` is
     the generator that the run's rates are drawn from, as it begins; it is used up.
 
-    Examples
-    --------
     >>> from gangwise.approximation_jobs.rates import GammaPeriods
     >>> price_machines(GammaPeriods(2), "population", 0, np.random.default_rng(0)).round(4)
     array([1.394, 1.394])

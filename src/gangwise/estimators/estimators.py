@@ -96,9 +96,8 @@ class Mean(OfMemory):
     prior: float = 1.0
 
     def _estimate(self, slot: int) -> Floats:
-        return np.where(
-            self.memory.counts > 0, self.memory.means, self.prior
-        )  # optimism by default
+        # Optimism: by default nothing is worth more than an arm that was never played.
+        return np.where(self.memory.counts > 0, self.memory.means, self.prior)
 
 
 def confidence_radius(mean: npt.ArrayLike, plays: npt.ArrayLike, gamma: float) -> Floats:
@@ -119,9 +118,7 @@ def upper_bound(total: Floats, plays: Floats, gamma: float) -> Floats:
 
     OPS (12)–(13), OPM (66)–(67).
     """
-    mean = total / (
-        plays + 1.0
-    )  # OPS (12) divides by n + 1, so that n = 0 needs no case of its own
+    mean = total / (plays + 1.0)  # OPS (12): with n + 1, n = 0 needs no case of its own
     bound: Floats = np.minimum(mean + 2.0 * confidence_radius(mean, plays + 1.0, gamma), 1.0)
     return bound
 
@@ -249,9 +246,7 @@ class GaussianSampling(OfMemory):
 
     def _estimate(self, slot: int) -> Floats:
         counts = self.memory.counts
-        noise = self._rng.standard_normal(
-            counts.size
-        )  # for all arms: the same stream whoever played
+        noise = self._rng.standard_normal(counts.size)  # of all arms: one stream whoever played
         drawn = self.memory.means + self.spread * noise / np.sqrt(np.maximum(counts, 1.0))
         return np.where(counts > 0, np.clip(drawn, 0.0, 1.0), 1.0) if self.clip else drawn
 

@@ -137,11 +137,8 @@ class PendingFeedback:
     def receive(self, feedback: Feedback) -> tuple[Ints, Floats]:
         """Channels and utilities of a slot's feedback, pending no more.
 
-        Raises
-        ------
-        ScenarioError
-            For a channel that was not on (or reported already), a utility outside [0, 1] or NaN, or
-            a slot still to come; names the channel and the slot. Nothing has changed then.
+        Raises ScenarioError for a channel that was not on (or reported already), a utility outside
+        [0, 1] or NaN, or a slot still to come; names both. Nothing has changed then.
         """
         channels = np.ascontiguousarray(feedback.channels, dtype=np.int64)
         utilities = np.ascontiguousarray(feedback.utilities, dtype=np.float64)

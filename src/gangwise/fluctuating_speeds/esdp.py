@@ -61,8 +61,6 @@ comparison."""
 def exploration(g: str | Exploration) -> Exploration:
     """Exploration sequence g(t), ESDP (11), by name, or as it is given.
 
-    Examples
-    --------
     >>> round(exploration("default")(3, 1), 9)
     4.865261106
     """
@@ -76,8 +74,6 @@ def exploration(g: str | Exploration) -> Exploration:
 def delta(sequence: str | Delta | float) -> Delta:
     """Rounding sequence δ(t), ESDP (14), by name, as it is given, or constant.
 
-    Examples
-    --------
     >>> round(delta("default")(3), 9), delta(0.5)(3)
     (0.534833238, 0.5)
     """

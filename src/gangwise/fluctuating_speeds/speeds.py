@@ -75,6 +75,9 @@ class _Stationary:
     def regime(self, slot: int) -> int:
         return 0
 
+    def reach(self) -> tuple[Floats, Floats]:
+        return np.zeros(self.size), np.ones(self.size)
+
 
 class _Normal(ABC):
     """Normal noise with σ = ``spread`` · μ around means that may move with the slots."""
@@ -120,6 +123,18 @@ class _Measured:
     def reach(self) -> tuple[Floats, Floats]:
         return np.array([s.min() for s in self.series]), np.array([s.max() for s in self.series])
 
+    def regime(self, slot: int) -> int:
+        return 0
+
+    def _values(self, e: int, regime: int) -> Floats:
+        """What a channel may bring in a slot of a regime, each with the same chance."""
+        return self.series[e]
+
+    def clipped_mean(self, slot: int, low: Floats, high: Floats) -> Floats:
+        regime = self.regime(slot)
+        values = (self._values(e, regime) for e in range(self.size))
+        return np.array([np.clip(v, a, b).mean() for v, a, b in zip(values, low, high)])
+
     def _checked(self) -> list[Floats]:
         return [
             per_channel(s, f"what was measured of channel {e}", 0.0, 1e6, each="value")
@@ -164,9 +179,6 @@ class BernoulliSpeeds(_Stationary):
     def __post_init__(self) -> None:
         keep(self, mean=per_channel(self.mean, "mean utility", 0.0, 1.0))
 
-    def reach(self) -> tuple[Floats, Floats]:
-        return np.zeros(self.size), np.ones(self.size)
-
     def draw(self, first: int, slots: int, rng: np.random.Generator) -> Floats:
         return (rng.random((slots, self.size)) < self.mean).astype(np.float64)
 
@@ -186,9 +198,6 @@ class BetaSpeeds(_Stationary):
     def __post_init__(self) -> None:
         keep(self, mean=per_channel(self.mean, "mean utility", 1e-9, 1 - 1e-9))
         check_numbers("(0, inf)", concentration=self.concentration)
-
-    def reach(self) -> tuple[Floats, Floats]:
-        return np.zeros(self.size), np.ones(self.size)
 
     def draw(self, first: int, slots: int, rng: np.random.Generator) -> Floats:
         a = self.concentration * self.mean
@@ -366,9 +375,10 @@ class ReplayedSpeeds(_Measured):
     def regime(self, slot: int) -> int:
         return (slot % self.slots) * self.blocks // self.slots
 
-    def _block(self, e: int, block: int) -> Floats:
+    def _values(self, e: int, regime: int) -> Floats:
+        """The block of a series that has the number of the regime."""
         s = self.series[e]
-        return s[s.size * block // self.blocks : s.size * (block + 1) // self.blocks]
+        return s[s.size * regime // self.blocks : s.size * (regime + 1) // self.blocks]
 
     def draw(self, first: int, slots: int, rng: np.random.Generator) -> Floats:
         chance = rng.random((slots, self.size))
@@ -377,15 +387,9 @@ class ReplayedSpeeds(_Measured):
         for b in np.unique(block):
             rows = block == b
             for e in range(self.size):
-                values = self._block(e, int(b))
+                values = self._values(e, int(b))
                 drawn[rows, e] = values[(chance[rows, e] * values.size).astype(np.int64)]
         return drawn
-
-    def clipped_mean(self, slot: int, low: Floats, high: Floats) -> Floats:
-        b = self.regime(slot)
-        return np.array(
-            [np.clip(self._block(e, b), low[e], high[e]).mean() for e in range(self.size)]
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -449,12 +453,6 @@ class RecordedSpeeds(_Measured):
         ]
         return cls(series, group, np.array(begin, dtype=np.int64)[place])
 
-    def regime(self, slot: int) -> int:
-        return 0
-
     def draw(self, first: int, slots: int, rng: np.random.Generator) -> Floats:
         at = np.arange(first, first + slots)
         return np.column_stack([s[(b + at) % s.size] for s, b in zip(self.series, self.begin)])
-
-    def clipped_mean(self, slot: int, low: Floats, high: Floats) -> Floats:
-        return np.array([np.clip(s, low[e], high[e]).mean() for e, s in enumerate(self.series)])

@@ -145,7 +145,6 @@ class Solution:
     decision: Floats
     value: float
     bound: float
-    iterations: int
 
     @property
     def gap(self) -> float:
@@ -189,7 +188,7 @@ def solve(
     n = np.asarray(weight, dtype=np.float64)
     largest = float(n.max(initial=0.0))
     if not ((n > 0)[problem.channels.job_type, None] & (problem.upper > 0)).any():
-        return Solution(np.zeros(problem.shape), 0.0, 0.0, 0)
+        return Solution(np.zeros(problem.shape), 0.0, 0.0)
     # Weights of a long run are in the thousands; scaled, one tolerance serves all.
     programme = _Programme(problem, n / largest)
     best, bound = programme.certificate()
@@ -205,7 +204,7 @@ def solve(
         bound = min(bound, above)
         if value > best:
             best, decision = value, programme.y.copy()
-    return Solution(decision, largest * best, largest * bound, count)
+    return Solution(decision, largest * best, largest * bound)
 
 
 class _Programme:

@@ -271,10 +271,8 @@ class GainOverheadProblem:
             raise ScenarioError(
                 f"requests have shape {requests.shape}; expected job types by {K} device types"
             )
-        names, devices = (
-            check_names(self.job_types, len(requests), "job type"),
-            self.cluster.devices,
-        )
+        names = check_names(self.job_types, len(requests), "job type")
+        devices = self.cluster.devices
         check_amount(
             requests,
             lambda at: f"job type {names[at[0]]!r}: request of device type {devices[at[1]]!r}",

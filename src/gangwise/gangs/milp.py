@@ -93,11 +93,8 @@ class GangProgramme:
         self.kind = np.array([i for i, _ in pairs], dtype=np.int64)
         self.server = np.array([r for _, r in pairs], dtype=np.int64)
         one = np.array([q[0] for q in kinds], dtype=np.int64)[self.kind]  # a task of the kind
-        self.request, self.cost, self.job_type = (
-            p.task_requests[one],
-            cost[one],
-            p.task_job_type[one],
-        )
+        self.request, self.cost = p.task_requests[one], cost[one]
+        self.job_type = p.task_job_type[one]
         self.channel = p.channel_of[self.job_type, self.server]
         self.count = np.array([tasks.size for tasks in kinds])[self.kind]
 

@@ -25,14 +25,8 @@ def best_fixed(
     """Best fixed placement, the gang form of y* of OGASched (6), with room held for all job types.
 
     Its reward in a slot counts the job types that arrived, so Σ_t q(x(t), z) = Σ_l n_l q_l(1, z)
-    and one programme answers for all slots.
-
-    Parameters
-    ----------
-    arrivals : ndarray of int64, shape [T, L]
-        x(t). All slots cost the same, so that ``sample`` plays no part.
-    time_limit : float
-        Seconds; what is not proved by then is in the comparator's ``gap``.
+    and one programme answers for all slots of ``arrivals`` x [T, L]: ``sample`` is not needed. What
+    is not proved in ``time_limit`` seconds is in the comparator's ``gap``.
     """
     solution = solve(problem, arrivals.sum(axis=0), time_limit)
     gain, overhead = problem.by_job_type(solution.placement)
@@ -45,17 +39,9 @@ def per_slot_optimum(
 ) -> Comparator:
     """Per-slot optimum: the best placement for the arrivals of each slot; no policy can earn more.
 
-    Slots with the same arrivals share one programme. ``rewards + gap`` bounds the optimum from
-    above where a programme ran out of time.
-
-    Parameters
-    ----------
-    arrivals : ndarray of int64, shape [T, L]
-        x(t).
-    sample : int, optional
-        Evaluate at most so many slots, evenly spaced; all of them when not given.
-    time_limit : float
-        Seconds for each different pattern of arrivals.
+    At most ``sample`` slots of ``arrivals`` x [T, L], evenly spaced, are evaluated; all of them if
+    not given. Slots with the same arrivals share one programme, which has ``time_limit`` seconds;
+    ``rewards + gap`` bounds the optimum from above where one ran out of time.
     """
     return optimum_of_each_slot(
         arrivals, sample, lambda pattern: solve(problem, pattern, time_limit)
@@ -70,21 +56,10 @@ def omniscient(
 ) -> tuple[Comparator, Comparator]:
     """Omniscient policy, the gang form of x*(t) of ESDP (7): the placement of largest mean utility.
 
-    Where a programme runs out of time, the total mean utility is proved to be within ``gap`` of the
-    optimum.
-
-    Parameters
-    ----------
-    slots, seed : int
-        The run that it is compared to.
-    sample : int, optional
-        Evaluate at most so many slots, evenly spaced; all of them when not given.
-
-    Returns
-    -------
-    (Comparator, Comparator)
-        ``omniscient``, whose rewards are Σ n ṽ − Σ d, ESDP (6); and ``omniscient_realised``, what
-        the very same placements earned with the noise of the run.
+    ``omniscient`` has the rewards Σ n ṽ − Σ d, ESDP (6), and ``omniscient_realised`` what the very
+    same placements earned with the noise of the run, on the ``slots`` of the run with this ``seed``
+    or on at most ``sample`` of them, evenly spaced. Where a programme runs out of time, the total
+    mean utility is proved to be within ``gap`` of the optimum.
     """
     problem = instance.problem
     exact, fast = ExactGangs(problem), FastGangs(problem, passes=4)

@@ -63,13 +63,7 @@ class GainTable(NamedTuple):
 
 
 def gain_table(problem: GangProblem) -> GainTable:
-    """Gain table of a problem.
-
-    Raises
-    ------
-    ScenarioError
-        When the table would be too large; names the job type with the most different tasks.
-    """
+    """Gain table of a problem; ScenarioError names a job type that makes it too large."""
     K = problem.task_requests.shape[1]
     stride = np.zeros(problem.Q, dtype=np.int64)
     sizes = np.zeros(problem.L, dtype=np.int64)

@@ -97,8 +97,6 @@ def far_apart(points: Floats, weight: Ints, number: int) -> Ints:
 
     ``points`` are [N, D]; they are chosen again where there are fewer than ``number``.
 
-    Examples
-    --------
     >>> far_apart(np.array([[0.0], [1.0], [9.0], [5.0]]), np.array([1, 3, 1, 1]), 3).tolist()
     [1, 2, 3]
     """
@@ -113,8 +111,6 @@ def far_apart(points: Floats, weight: Ints, number: int) -> Ints:
 def of_each(which: str, number: int) -> dict[str, Ints]:
     """Which of so many are of which trace: every other one where both are asked for.
 
-    Examples
-    --------
     >>> of_each("both", 5)
     {'gpu-v2020': array([0, 2, 4]), 'v2018': array([1, 3])}
     """
@@ -273,8 +269,6 @@ class ESDPRowsScenario(ESDPScenario):
 def bounds(values: Floats, low: float, high: float) -> Floats:
     """Each column mapped linearly to [low, high]; one in which all are the same to the middle.
 
-    Examples
-    --------
     >>> bounds(np.array([[0.0, 4.0], [5.0, 4.0], [10.0, 4.0]]), 1, 2)
     array([[1. , 1.5],
            [1.5, 1.5],

@@ -147,8 +147,6 @@ def errors_of(path: Path) -> Iterator[None]:
 def device_names(known: Sequence[str], count: int) -> tuple[str, ...]:
     """The names that are known for so many device types, or numbers.
 
-    Examples
-    --------
     >>> device_names(("cpu", "gpu"), 2), device_names(("cpu", "gpu"), 1)
     (('cpu', 'gpu'), ('device-0',))
     """

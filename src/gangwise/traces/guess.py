@@ -25,7 +25,7 @@ from gangwise.traces.formats.own_csv import NAME, WHITESPACE, OwnCsv, leaves
 from gangwise.traces.io.account import reasons
 from gangwise.traces.io.blocks import Blocks, with_points
 from gangwise.traces.io.json_records import key_of_records, read_records, texts_of
-from gangwise.traces.io.text import CLOCK, QUANTITY, first_lines, split_line, start_of
+from gangwise.traces.io.text import CLOCK, QUANTITY, first_lines, split_line, start_of, toml_text
 from gangwise.traces.registered import registered_traces
 from gangwise.traces.tables import period_of
 from gangwise.traces.work import amount_text, device_hours
@@ -421,7 +421,7 @@ class _Draft:
                 entry = {**entry, "unit": unit}
                 columns = {**mapping["jobs"]["columns"], role: entry}
                 changed = _with(mapping, columns=columns)
-                yield changed, f"{called} in {unit}", f"{role} = {_inline(entry)}"
+                yield changed, f"{called} in {unit}", f"{role} = {toml_text(entry)}"
 
 
 def _with(mapping: dict[str, Any], **changed: Any) -> dict[str, Any]:
@@ -479,14 +479,8 @@ def _short(entry: dict[str, Any]) -> Any:
 
 def _toml(mapping: dict[str, Any]) -> list[str]:
     jobs = mapping["jobs"]
-    lines = [f"trace = {_inline(mapping['trace'])}", "", "[jobs]"]
-    lines += [f"{key} = {_inline(held)}" for key, held in jobs.items() if key != "columns"]
+    lines = [f"trace = {toml_text(mapping['trace'])}", "", "[jobs]"]
+    lines += [f"{key} = {toml_text(held)}" for key, held in jobs.items() if key != "columns"]
     lines += ["", "[jobs.columns]"]
     order = [*ROLES, *(k for k in jobs["columns"] if k not in ROLES)]
-    return lines + [f"{k} = {_inline(jobs['columns'][k])}" for k in order if k in jobs["columns"]]
-
-
-def _inline(held: Any) -> str:
-    if isinstance(held, dict):
-        return "{ " + ", ".join(f"{key} = {_inline(value)}" for key, value in held.items()) + " }"
-    return json.dumps(held, ensure_ascii=False)
+    return lines + [f"{k} = {toml_text(jobs['columns'][k])}" for k in order if k in jobs["columns"]]

@@ -36,7 +36,7 @@ from gangwise.traces.formats.swf import FIELDS
 from gangwise.traces.io.account import reasons, reasons_plain
 from gangwise.traces.registered import open_tables
 from gangwise.traces.tables import UNITS, Tables, left_out
-from gangwise.traces.work import amount_text, counted, percent_text, period, work
+from gangwise.traces.work import counted, period, played_text, work
 
 QUANTITIES = tuple(UNITS)
 TYPES: Mapping[str, Sequence[str]] = {
@@ -102,8 +102,6 @@ def overused(jobs: Jobs, nodes: Nodes) -> tuple[Overused, ...]:
 
     What ends at an instant is free at it. Jobs without a recorded start and end are left out.
 
-    Examples
-    --------
     >>> jobs = Jobs.of([0, 0], [10, 10], [3, 2], recorded_start=[0, 6], recorded_end=[10, 16])
     >>> overused(jobs, Nodes.pool(4))
     (Overused(device='cpu', most=1.25, at=6.0, seconds=4.0, share=0.25),)
@@ -176,14 +174,12 @@ unknown hours'
             f"{n:,} {why} ({'from ' * (n > 1)}row {row}){', of unknown hours' * (hours is None)}"
             for why, (n, hours, row) in self.lost.items()
         )
-        known = "the " if self.unknown else "", " that are known" if self.unknown else ""
         assumed = "; ".join(
             what if n == self.played else f"{what}: {n:,}" for what, n in self.assumed.items()
         )
+        jobs, hours = (self.played, self.read), (self.played_hours, self.hours)
         return (
-            f"{self.trace}: {percent_text(self.played, self.read)} of {self.read:,} jobs and "
-            f"{percent_text(self.played_hours, self.hours)} of {known[0]}{amount_text(self.hours)} "
-            f"{self.unit}-hours{known[1]} are played"
+            played_text(self.trace, jobs, hours, self.unit, not self.unknown)
             + f"; left out: {lost}" * bool(lost)
             + f"; rows left out: {reasons(self.unread)}" * bool(self.unread)
             + f"; assumed: {assumed}" * bool(assumed)
@@ -254,8 +250,6 @@ def open_jobs(
     Raises TraceError when the files cannot be read, or no job can be played; UnknownName for a
     format, argument or column that does not exist.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder, "log.swf")
@@ -565,8 +559,8 @@ class _Making:
         assumed = {NOTED.get(what, what): n for what, n in noted} | self.assumed
         if not self.waits:
             assumed["waits are not known: all the time from submission to end is work"] = len(jobs)
-        elif unsaid := int(np.isnan(jobs.recorded_start).sum()):
-            assumed["the log does not say how long they waited"] = unsaid
+        elif no_start := int(np.isnan(jobs.recorded_start).sum()):
+            assumed["the log does not say how long they waited"] = no_start
         elif len(jobs) and bool((jobs.recorded_start == jobs.submit).all()):
             assumed["waits are not known: jobs are submitted when they started"] = len(jobs)
         if self.form == "swf" and (behind := int((np.diff(jobs.after_from) > 0).sum())):
@@ -574,8 +568,8 @@ class _Making:
             assumed[what] = behind
         if nodes_assumed:
             assumed[nodes_assumed] = len(jobs)
-        if open_ := int(self._unfinished()[place].sum()):
-            assumed["had not ended when the log did, and end with it"] = open_
+        if running := int(self._unfinished()[place].sum()):
+            assumed["had not ended when the log did, and end with it"] = running
         return Played(
             self.tables.trace,
             read,

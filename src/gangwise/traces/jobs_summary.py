@@ -88,11 +88,8 @@ def _spread(values: pl.Series) -> dict[str, float] | None:
 def _sizes(size: Floats) -> list[dict[str, float]]:
     power = np.where(size > 0, np.ceil(np.log2(np.maximum(size, 1e-9)) - 1e-9), -2).clip(-1)
     power = np.where(size > 0, power, -2).astype(np.int64)
-    names = {-2: 0.0, -1: 0.5}
-    return [
-        {"most": names.get(int(p), float(2.0 ** int(p))), "jobs": int(n)}
-        for p, n in zip(*np.unique(power, return_counts=True))
-    ]
+    counted = zip(*(each.tolist() for each in np.unique(power, return_counts=True)))
+    return [{"most": 0.0 if p == -2 else 2.0**p, "jobs": n} for p, n in counted]
 
 
 def report(log: JobLog, tables: Tables) -> str:

@@ -20,7 +20,7 @@ from gangwise.traces.format import (
 )
 from gangwise.traces.io.blocks import regular
 from gangwise.traces.io.text import first_lines, header_of, listed
-from gangwise.traces.tables import Tables, Trace, load_tables
+from gangwise.traces.tables import Reader, Tables, load_tables
 from gangwise.traces.twins.drawing import arguments, open_twin
 
 TWIN = "twin:"
@@ -62,7 +62,7 @@ def ready_tables(path: Path, knobs: dict[str, Any]) -> Tables:
     return load_tables(path)
 
 
-def open_reader(path: Path | str, *, trace: str = "", **knobs: Any) -> Trace:
+def open_reader(path: Path | str, *, trace: str = "", **knobs: Any) -> Reader:
     """The reader of a trace, whose format is recognised unless ``trace`` names it.
 
     Raises TraceError when nothing is recognised: says what was looked for and what was found;
@@ -73,7 +73,7 @@ def open_reader(path: Path | str, *, trace: str = "", **knobs: Any) -> Trace:
     for knob in knobs:
         if knob not in accepted:
             raise UnknownName("argument of the reader of this trace", knob, accepted)
-    opened: Trace = reader(path, **knobs)
+    opened: Reader = reader(path, **knobs)
     return opened
 
 

@@ -49,12 +49,12 @@ class Batches:
     """
 
     def __init__(self, readings: list[Reading]):
-        self._readings = readings
+        self.readings = readings
         self.stages: list[Stage] = []
         self.digests: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
-        for number, reading in enumerate(self._readings):
+        for number, reading in enumerate(self.readings):
             for batch in reading:
                 yield batch.with_columns(pl.lit(number, pl.Int64).alias("part"))
             self.stages.append(reading.stage())

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -28,6 +28,8 @@ from gangwise.traces.source import Source
 from gangwise.traces.work import OF_EVENTS, Kept, counted, device_hours, period, waits_of, work
 
 UNITS = {"cpu": "cores", "mem": "GiB", "gpu": "GPUs"}
+NO_SERVERS = "no servers: "
+"""How the note begins that says what to do where the files list no servers."""
 
 
 @dataclass(frozen=True)
@@ -328,22 +330,8 @@ def server_table(rows: Iterable[tuple[Any, ...]] = ()) -> pl.DataFrame:
     return pl.DataFrame(list(rows), schema=columns, orient="row")
 
 
-class Trace(Protocol):
-    """A reader of one trace format; its constructor takes a directory or a file first."""
-
-    @staticmethod
-    def recognise(path: Path | str) -> bool:
-        """Whether a file, or a file of a directory, has this format, by its first bytes."""
-
-    def scan(self) -> Tables:
-        """Servers and jobs of the trace, which is read once."""
-
-    def fidelity(self) -> Fidelity:
-        """What was read, what was left out, and what the trace asks of its cluster."""
-
-
 class Reader(ABC):
-    """What readers have in common: a format, whose files are found and read once.
+    """A reader of one trace format, whose files are found and read once.
 
     Parameters
     ----------
@@ -360,6 +348,7 @@ class Reader(ABC):
 
     @classmethod
     def recognise(cls, path: Path | str) -> bool:
+        """Whether a file, or a file of a directory, has this format, by its first bytes."""
         # What is no rows may be called anything.
         files = all_files if any(table.begins for table in cls.FORMAT.tables) else files_of
         return any(recognise(file, [cls.FORMAT]) for file in files(Path(path)))
@@ -369,9 +358,11 @@ class Reader(ABC):
         return self._read()
 
     def scan(self) -> Tables:
+        """Servers and jobs of the trace."""
         return self.tables
 
     def fidelity(self) -> Fidelity:
+        """What was read, what was left out, and what the trace asks of its cluster."""
         return of_tables(self.tables)
 
     @abstractmethod

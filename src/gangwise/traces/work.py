@@ -16,7 +16,7 @@ import polars as pl
 
 from gangwise.core.arrays import Floats
 
-LITTLE = 0.3  # a share of the jobs, or of their device-hours, below which there is a warning
+LOW_SHARE = 0.3  # a share of the jobs, or of their device-hours, below which there is a warning
 OF_EVENTS = ("google-2011", "google-2019")  # formats whose files have events, and several to a job
 
 
@@ -108,6 +108,21 @@ def percent_text(part: float, whole: float) -> str:
     return f"{shown} %"
 
 
+def played_text(
+    trace: str, jobs: tuple[float, float], hours: tuple[float, float] | None, unit: str, known: bool
+) -> str:
+    """How much of a log is played: (played, read) of jobs, and of device-hours where there are any.
+
+    ``known`` is whether the device-hours of all jobs are known.
+    """
+    text = f"{trace}: {percent_text(*jobs)} of {jobs[1]:,.0f} jobs"
+    if hours is not None:
+        amount = f"{amount_text(hours[1])} {unit}-hours"
+        amount = amount if known else f"the {amount} that are known"
+        text += f" and {percent_text(*hours)} of {amount}"
+    return f"{text} are played"
+
+
 def period(seconds: float) -> str:
     """A duration for people.
 
@@ -182,14 +197,9 @@ are not known; the first 1 of 2 slots'
         't: 75 % of 100 jobs and 75 % of 40 GPU-hours are played; given ÷ requested 0.5; mean wait \
 1.5 min, 25 % of the time in the system; values are drawn'
         """
-        the, known = ("the ", " that are known") if self.unread else ("", "")
-        hours = f" and {percent_text(self.played_hours, self.hours)} of {the}"
-        hours += f"{amount_text(self.hours)} {self.unit}-hours{known}"
-        parts = [
-            f"{self.trace}: {percent_text(self.played, self.read)} of {self.read:,.0f} jobs"
-            + hours * bool(self.hours)
-            + " are played"
-        ]
+        jobs, hours = (self.played, self.read), (self.played_hours, self.hours)
+        known = not self.unread
+        parts = [played_text(self.trace, jobs, hours if self.hours else None, self.unit, known)]
         if self.given is not None and self.played_hours > 0:
             parts.append(f"given ÷ requested {self.given / self.played_hours:.2g}")
         if self.wait is None or self.waiting is None:
@@ -206,7 +216,7 @@ are not known; the first 1 of 2 slots'
         jobs = self.played / self.read if self.read else 0.0
         hours = self.played_hours / self.hours if self.hours else 1.0
         little = []
-        if min(jobs, hours) < LITTLE:
+        if min(jobs, hours) < LOW_SHARE:
             what = "jobs" if jobs <= hours else f"{self.unit}-hours"
             little.append(
                 f"warning: only {100 * min(jobs, hours):.3g} % of the {what} of the log are "

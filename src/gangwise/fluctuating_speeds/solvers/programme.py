@@ -143,8 +143,6 @@ class DynamicProgramme:
 
     ``requests`` [E, K] and ``capacity`` [K] are whole numbers, zero or larger (ScenarioError).
 
-    Examples
-    --------
     >>> programme = DynamicProgramme([[1, 2], [2, 1], [1, 1]], [3, 3])
     >>> table = programme.solve(np.array([2, 3, 1]), np.array([4.0, 1.0, 9.0]))
     >>> table.value

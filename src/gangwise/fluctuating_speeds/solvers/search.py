@@ -792,10 +792,7 @@ def check_statistics(v: Floats, s: Floats, mask: Bools) -> None:
 class BranchAndBound:
     """Branch and bound for P3: the Lagrangian root, then the tree below it.
 
-    Parameters
-    ----------
-    requests : ndarray of float64, shape [E, K]
-        Devices that a channel takes, zero or larger.
+    ``requests`` [E, K] are the devices that a channel takes, zero or larger.
     """
 
     def __init__(self, requests: Floats):
@@ -858,13 +855,8 @@ class BranchAndBound:
         """Solve the root for the available channels [E] and a capacity [K].
 
         A bound within ``max(gap * value, absolute)`` of the value is close enough.
-        ``point`` [K + 1] is where to start from, and ``x`` [E] a choice to try.
-
-        Raises
-        ------
-        ScenarioError
-            For an available channel whose v is not finite or whose s is negative or NaN, or where
-            either is so large that sums of squares are not finite.
+        ``point`` [K + 1] is where to start from, and ``x`` [E] a choice to try. ScenarioError is as
+        of :func:`check_statistics`, for the channels that are available.
         """
         self._tree.small[0] = np.nan if point is None else point
         warm = self._nobody if x is None else x

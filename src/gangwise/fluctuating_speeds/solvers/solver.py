@@ -38,34 +38,17 @@ class WarmStart:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Solution:
-    """Certified solution of P3, ESDP (12): max v·x + √(s·x), A x ≤ c, x binary.
+    """Certified solution of P3, ESDP (12): max v·x + √(s·x), A x ≤ c, x binary."""
 
-    Attributes
-    ----------
-    x : ndarray of bool, shape [E]
-        The chosen channels; they fit.
-    value : float
-        v·x + √(s·x), with the sum under the root over channels with finite s.
-    bound : float
-        No x has a larger value; with unplayed channels (s = +inf), no x that contains the unplayed
-        channels of this one.
-    proved : bool
-        The gap asked for was reached and, with unplayed channels, no x contains more of them.
-    nodes : int
-        How many nodes were searched, the root not counted.
-    warm : WarmStart or None
-        For the next slot.
-    unplayed : int
-        How many channels with s = +inf are in x.
-    """
-
-    x: Bools
-    value: float
+    x: Bools  # [E] the chosen channels; they fit
+    value: float  # v·x + √(s·x), with the sum under the root over channels with finite s
+    # No x has a larger value; with unplayed channels (s = +inf), no x that contains the unplayed
+    # channels of this one.
     bound: float
-    proved: bool
-    nodes: int
-    warm: WarmStart | None = None
-    unplayed: int = 0
+    proved: bool  # the gap asked for was reached, and no x contains more unplayed channels
+    nodes: int  # how many were searched, the root not counted
+    warm: WarmStart | None = None  # for the next slot
+    unplayed: int = 0  # how many channels with s = +inf are in x
 
     @property
     def gap(self) -> float:
@@ -109,23 +92,11 @@ class _Options(NamedTuple):
 class P3Solver:
     """Solver of P3, ESDP (12): requests and capacities, and work space to solve slot after slot.
 
-    A solve depends on its arguments alone; pass ``warm`` on for the speed of a warm start. The
-    solver pickles, without anything that a later solve depends on.
+    ``A`` [E, K] are the devices of each type that a channel takes and ``c`` [K] the capacity of the
+    cluster, both zero or larger (ScenarioError). A solve depends on its arguments alone; pass
+    ``warm`` on for the speed of a warm start. The solver pickles, without anything that a later
+    solve depends on.
 
-    Parameters
-    ----------
-    A : array of shape [E, K]
-        Devices of each type that a channel takes, zero or larger.
-    c : array of shape [K]
-        Capacity of the cluster, zero or larger.
-
-    Raises
-    ------
-    ScenarioError
-        For numbers that make no sense.
-
-    Examples
-    --------
     >>> solver = P3Solver([[1, 2], [2, 1], [1, 1]], [3, 3])
     >>> solution = solver.solve([2, 3, 1], [4, 1, 9])
     >>> solution.x, round(solution.value, 4), solution.proved
@@ -159,34 +130,19 @@ class P3Solver:
         warm: WarmStart | None = None,
         programme: bool = False,
     ) -> Solution:
-        """Solve P3 for the available channels.
+        """Solve P3 for the ``available`` channels [E], by default all.
 
-        Parameters
-        ----------
-        v : array of shape [E]
-            Worth of each channel, of either sign. Of channels that are not available, nothing is
-            read.
-        s : array of shape [E]
-            Variance of each channel, zero or larger; +inf for one never played.
-        available : array of bool of shape [E], optional
-            By default all.
-        gap : float
-            Relative gap that is small enough; 10⁻¹² at least, for the sake of rounding, and 10⁻⁶
-            at least with more than 500 available channels.
-        nodes : int, optional
-            Most nodes of the search below the root; with 0 the root alone gives a good choice and a
-            certified gap. By default 200,000 for up to 500 available channels, and above that
-            max(2,000, 10⁷ / channels).
-        warm : WarmStart, optional
-            That of the solution of the slot before.
-        programme : bool
-            Solve for the played channels by the dynamic programme of the paper. Then v must be
-            whole and not negative, and requests and capacities whole.
+        ``v`` [E] is the worth of each channel, of either sign, and ``s`` [E] its variance, zero or
+        larger; +inf for one never played. Of channels that are not available, nothing is read.
+        ``gap`` is the relative gap that is small enough; 10⁻¹² at least, for the sake of rounding,
+        and 10⁻⁶ at least with more than 500 available channels. The search below the root has at
+        most ``nodes`` nodes; with 0 the root alone gives a good choice and a certified gap. By
+        default there are 200,000 for up to 500 available channels, and above that
+        max(2,000, 10⁷ / channels). ``warm`` is that of the solution of the slot before.
+        ``programme`` solves for the played channels by the dynamic programme of the paper. Then v
+        must be whole and not negative, and requests and capacities whole.
 
-        Raises
-        ------
-        ScenarioError
-            For arrays of wrong length or with numbers that make no sense.
+        Raises ScenarioError for arrays of wrong length or with numbers that make no sense.
         """
         v = np.ascontiguousarray(v, dtype=np.float64)
         s = np.ascontiguousarray(s, dtype=np.float64)

@@ -32,8 +32,6 @@ class Dag:
     ``tasks`` are numbered from 0; ``child`` waits for ``parent`` [edges]. An edge given twice
     counts once, and one between tasks that do not exist raises ValueError.
 
-    Examples
-    --------
     Task 2 waits for 0 and 1, and 3 for 2.
 
     >>> dag = Dag(4, child=np.array([2, 2, 3]), parent=np.array([0, 1, 2]))
@@ -268,7 +266,7 @@ def batch_jobs(
         why = reasons(*(stage.dropped for stage in stages))
         raise TraceError(f"no batch task can be used: {why}", file)
     jobs = section.select(kept.with_columns(after=after(kept["task_name"], dag)))
-    return jobs, stages, notes + _notes(jobs, dag, counts)
+    return jobs, stages, notes + section.notes(_facts(jobs, dag, counts))
 
 
 def _again(tasks: pl.DataFrame) -> pl.Series:
@@ -287,30 +285,19 @@ def _graph(frame: pl.DataFrame, kept: pl.DataFrame) -> tuple[Dag, Mapping[str, i
     return Dag(len(kept), edges["child"], edges["parent"]), counts
 
 
-def _notes(jobs: pl.DataFrame, dag: Dag, counts: Mapping[str, int]) -> list[str]:
+def _facts(jobs: pl.DataFrame, dag: Dag, counts: Mapping[str, int]) -> pl.DataFrame:
+    """What the notes of ``[batch]`` count, in one row."""
     start, end = jobs["created"].to_numpy(), jobs["deleted"].to_numpy()
-    early = int((start[dag.child] < end[dag.parent]).sum())
-    number = sum(jobs["job"][rows].n_unique() for rows in by_job(jobs["job"]))
-    notes = [
-        f"{number} jobs with {len(jobs)} tasks, {counts['dag']} of them with "
-        f"precedence in their names; {len(dag.child)} edges, at most "
-        f"{int(dag.level.max()) + 1} tasks one after the other",
-        f"in {early} of {len(dag.child)} edges the child starts before the parent ends: take "
-        "precedence from `after` and durations from the times, not an order",
-        f"{int((start == end).sum())} tasks start and end in the same second",
-        f"the longest critical path takes {float(dag.finish(end - start).max()):g} s",
-    ]
-    for key, text in (
-        ("cut", f"names may be cut at {LONGEST} characters, so that parents may be missing"),
-        ("doubtful", "last parents of cut names may be parts of numbers and were left out"),
-        ("lost", "parents are not among the tasks of their job"),
-        ("unused", "parents were left out as above, so that nothing waits for them"),
-        ("shared", "tasks share their number with another task of their job"),
-        ("other", "names tell no precedence and are not task_...: taken as independent"),
-    ):
-        if counts[key]:
-            notes.append(f"{counts[key]} {text}")
-    return notes
+    facts = {
+        "jobs": sum(jobs["job"][rows].n_unique() for rows in by_job(jobs["job"])),
+        "tasks": len(jobs),
+        "edges": len(dag.child),
+        "depth": int(dag.level.max()) + 1,
+        "early": int((start[dag.child] < end[dag.parent]).sum()),
+        "at_once": int((start == end).sum()),
+        "critical": float(dag.finish(end - start).max()),
+    }
+    return pl.DataFrame([{**facts, **counts}])
 
 
 WORKLOADS = {

@@ -14,8 +14,16 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import declared
-from gangwise.traces.formats.google_events import Codes, GoogleReader, Machines, Order, machines_of
-from gangwise.traces.io.account import Stage
+from gangwise.traces.formats.google_events import (
+    ROWS,
+    Codes,
+    GoogleReader,
+    Machines,
+    Order,
+    in_files,
+    machines_of,
+)
+from gangwise.traces.io.account import Account
 
 NAME = "google-2019"
 FIRST = "start_after_collection_ids"
@@ -45,7 +53,7 @@ class Google2019(GoogleReader):
         self._bound: set[int] = set()
         self._inside: set[int] = set()
         self._untyped, self._rows = 0, {self.TASKS: 0, self.JOBS: 0}
-        self._lost: dict[str, dict[str, tuple[int, int, int]]] = {self.TASKS: {}, self.JOBS: {}}
+        self._lost = {table: Account(self.source.path) for table in self._rows}
 
     def _events(self, frame: pl.DataFrame, table: str) -> pl.DataFrame:
         tasks, kind = table == self.TASKS, pl.col("collection_type")
@@ -75,8 +83,7 @@ class Google2019(GoogleReader):
         lost = frame.filter(broken)
         if len(lost):
             part, row = lost.select("part", "row").row(0)
-            count, *first = self._lost[table].get(reason, (0, part, row))
-            self._lost[table][reason] = (count + len(lost), *first)
+            self._lost[table].leave_out(part * ROWS + row, reason, len(lost))
         return frame.filter(~broken)
 
     def _lists(self, table: str, frame: pl.DataFrame, column: str) -> pl.DataFrame:
@@ -112,14 +119,11 @@ class Google2019(GoogleReader):
             self.notes.append(
                 f"{self._untyped} rows have no collection_type; they are taken as of jobs"
             )
-        for table, lost in self._lost.items():
-            dropped = {
-                f"{reason}; the row is of {self.files[part].name}": (count, row)
-                for reason, (count, part, row) in lost.items()
-            }
-            read, left = self._rows[table], sum(count for count, _ in dropped.values())
-            if dropped:
-                self.stages.append(Stage(f"{table}, of jobs", read, read - left, dropped))
+        names = [file.name for file in self.files]
+        for table, account in self._lost.items():
+            if account.dropped:
+                stage = account.stage(f"{table}, of jobs", self._rows[table])
+                self.stages.append(in_files(stage, names))
 
     def _extra(self, jobs: pl.DataFrame) -> pl.DataFrame:
         here = set(jobs["name"].to_list())

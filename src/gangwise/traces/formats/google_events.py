@@ -50,11 +50,16 @@ def leave_out_of(
 ) -> tuple[pl.DataFrame, Stage]:
     """:func:`~gangwise.traces.io.account.leave_out` for rows with a ``place``, of several files."""
     kept, stage = leave_out(name, frame.rename({"place": "row"}), rules)
+    return kept.rename({"row": "place"}), in_files(stage, files)
+
+
+def in_files(stage: Stage, files: Sequence[str]) -> Stage:
+    """An account whose first rows are places, with the row and the name of the file in each."""
     dropped = {
         f"{reason}; the row is of {files[place // ROWS]}": (count, place % ROWS)
         for reason, (count, place) in stage.dropped.items()
     }
-    return kept.rename({"row": "place"}), stage._replace(dropped=dropped)
+    return stage._replace(dropped=dropped)
 
 
 @dataclass
@@ -517,13 +522,13 @@ class GoogleReader(Reader):
             if here != part and enough():
                 break
             looked, part = part, here
-            for file, stage in zip(files[looked:part], batches.stages[looked:part]):
-                if any(why.startswith("CUT SHORT") for why in stage.dropped):
+            for reading in batches.readings[looked:part]:
+                if reading.blocks.damage:
                     raise TraceError(
                         "the file is cut short, and there are parts after it: tasks submitted in "
                         "what is missing would be absent, and others would never end; download it "
                         "again",
-                        file,
+                        reading.path,
                     )
             yield frame.with_columns(pl.col("part") + before)
         self.stages += batches.stages[: part + 1]

@@ -17,6 +17,7 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import all_files, declared
+from gangwise.traces.formats.tabular import Section
 from gangwise.traces.io.account import FIXED, Account, Stage, reasons
 from gangwise.traces.io.json_records import beginning, read_records
 from gangwise.traces.io.text import QUANTITY, SUFFIXES
@@ -123,27 +124,8 @@ def _written(time: float | None) -> str | None:
 
 
 NAME = "kubernetes"
-GROUPS = (
-    "scheduling.k8s.io/group-name",
-    "scheduling.x-k8s.io/pod-group",
-    "pod-group.scheduling.sigs.k8s.io",
-    "pod-group.scheduling.sigs.k8s.io/name",
-    "kueue.x-k8s.io/pod-group-name",
-    "volcano.sh/job-name",
-)
-"""Labels, or annotations, that name a pod group."""
-OWNERS = (
-    *("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob", "TrainJob", "JobSet"),
-    *("RayCluster", "RayJob", "SparkApplication", "PodGroup"),
-)
-"""Kinds of owners whose pods start together."""
-MODELS = (
-    "nvidia.com/gpu.product",
-    "cloud.google.com/gke-accelerator",
-    "k8s.amazonaws.com/accelerator",
-    "accelerator",
-)
-"""Labels of nodes that name the model of their GPUs."""
+FORMAT = declared(NAME)
+GROUPS, OWNERS, MODELS = (FORMAT.mapping["names"][of] for of in ("groups", "owners", "models"))
 GIB = 2.0**30
 
 
@@ -377,7 +359,7 @@ class Kubernetes(Reader):
     ``gangs`` makes one job of the pods of a group, or of an owner whose pods start together.
     """
 
-    FORMAT = declared(NAME)
+    FORMAT = FORMAT
 
     def __init__(self, path: Path | str, *, gangs: bool = True, strict: bool = False):
         super().__init__(path, strict=strict)
@@ -436,10 +418,7 @@ class Kubernetes(Reader):
             elif not _fixed(record):
                 pods.append(pod_of(row, record, self.gangs, owners))
         pods = [replace(p, priority=classes.get(ranked.get(p.name, ""), p.priority)) for p in pods]
-        more = []
-        if admitted and pods:
-            more.append(f"{len(pods)} pods are left out: Kueue's workloads stand for them")
-        pods = admitted or pods
+        replaced, pods = len(pods) * bool(admitted), admitted or pods
         latest = max([latest, *(time for each in series for time, _ in samples(each))])
         if not pods:
             why = reasons(*(stage.dropped for stage in stages))
@@ -448,15 +427,20 @@ class Kubernetes(Reader):
                 f"pods.json{'; left out: ' * bool(why)}{why}",
                 path,
             )
-        jobs, stage, notes = _jobs(pods, latest)
-        if closed:
-            notes.append(f"{closed} nodes take no new pods (unschedulable); they are counted")
-        if not nodes:
-            notes.append("no servers: add kubectl get nodes -o json > nodes.json")
-        gone = SEEN if series else GONE
-        return Tables(
-            NAME, server_table(nodes), jobs, (*stages, stage), digests, (gone, *more, *notes)
-        )
+        rows, stage = _jobs(pods, latest)
+        facts = {
+            "dumped": not series,
+            "exported": bool(series),
+            "replaced": replaced,
+            "alike": sum(row["tasks"] > 1 for row in rows),
+            "running": sum(row["unfinished"] for row in rows),
+            "closed": closed,
+            "no_nodes": not nodes,
+        }
+        notes = Section(FORMAT.mapping["facts"]).notes(pl.DataFrame([facts]))
+        kinds = {"started": pl.Float64, "row": pl.Int64, "tasks": pl.Int64}
+        jobs = pl.DataFrame(rows, schema_overrides=kinds, infer_schema_length=None)
+        return Tables(NAME, server_table(nodes), jobs, (*stages, stage), digests, tuple(notes))
 
 
 def _series(records: list[Any], account: Account) -> list[Any]:
@@ -474,13 +458,8 @@ def _series(records: list[Any], account: Account) -> list[Any]:
     return found
 
 
-SEEN = (
-    "pods and nodes are as series of kube-state-metrics tell: times that no series gives are those "
-    "of the samples; a pod without samples at the end was deleted after its last one"
-)
 SILENT = "a series that says nothing of when pods run and what they ask for"
 ENDED = ("Succeeded", "Failed")
-GONE = "what was deleted before the dump is not in it: the load before is more than told"
 
 
 def _kind(record: Mapping[str, Any]) -> str:
@@ -524,10 +503,10 @@ def _times(record: Mapping[str, Any]) -> Iterator[float]:
             yield seconds(condition.get(key)) or 0.0
 
 
-def _jobs(pods: list[Pod], latest: float) -> tuple[pl.DataFrame, Stage, list[str]]:
+def _jobs(pods: list[Pod], latest: float) -> tuple[list[dict[str, Any]], Stage]:
     first = min(pod.created for pod in pods)
     groups: dict[tuple[Any, ...], list[Pod]] = {}
-    account, notes, alike = Account(Path(NAME)), [], 0
+    account = Account(Path(NAME))
     for pod in pods:
         if pod.status in ("Succeeded", "Failed") and pod.started and pod.ended is None:
             account.leave_out(pod.row, "it has ended, and no container says when")
@@ -536,7 +515,7 @@ def _jobs(pods: list[Pod], latest: float) -> tuple[pl.DataFrame, Stage, list[str
         groups.setdefault((pod.gang, *shape) if pod.gang else (pod.name,), []).append(pod)
     rows = []
     for group in groups.values():
-        one, alike = group[0], alike + (len(group) > 1)
+        one = group[0]
         started = [pod.started for pod in group if pod.started is not None]
         all_start = len(started) == len(group)
         ends = [latest if pod.ended is None else pod.ended for pod in group]
@@ -566,13 +545,7 @@ def _jobs(pods: list[Pod], latest: float) -> tuple[pl.DataFrame, Stage, list[str
                 "unfinished": any(pod.ended is None for pod in group),
             }
         )
-    if alike:
-        notes.append(f"{alike} gangs have several equal pods, which are tasks of one row")
-    if running := sum(bool(row["unfinished"]) for row in rows):
-        notes.append(f"{running} rows have pods that had not ended; they last until the dump")
-    stage = account.stage("pods", len(pods))
-    schema = {"started": pl.Float64, "row": pl.Int64, "tasks": pl.Int64}
-    return pl.DataFrame(rows, schema_overrides=schema, infer_schema_length=None), stage, notes
+    return rows, account.stage("pods", len(pods))
 
 
 PHASES = ("Succeeded", "Unknown", "Pending", "Running", "Failed")

@@ -18,8 +18,8 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from gangwise.core.errors import TraceError, UnknownName
-from gangwise.traces.formats.tabular import sorted_models
-from gangwise.traces.io.account import Stage, leave_out, reasons, refuse
+from gangwise.traces.formats.tabular import Section
+from gangwise.traces.io.account import Rule, Stage, leave_out, reasons, refuse
 from gangwise.traces.io.blocks import Blocks, Commented
 from gangwise.traces.io.json_records import RecordLines
 from gangwise.traces.io.reading import read_table
@@ -37,12 +37,12 @@ EMPTY = (
     *("partition", "account", "qos"),
 )
 """Fields that may be empty."""
-OTHERS = ("tasks", "job", "elapsed", "unfinished", *EMPTY[2:])
-"""Columns of jobs, where the mapping has them."""
 WRITTEN = {"quantity": QUANTITY, "clock": CLOCK}
 """Units that stand in the cells, and what they look like."""
 WHITESPACE = "whitespace"
 LARGEST = 1e12  # more seconds or devices than that are a mistake
+MEANING = tomllib.loads(Path(__file__).parents[1].joinpath("own-csv.toml").read_text("utf-8"))
+"""How what is mapped becomes jobs and servers, as sections of :mod:`.formats.tabular`."""
 
 
 class _Strict(BaseModel):
@@ -264,30 +264,23 @@ class OwnCsv(Reader):
         return is_mapping(Path(path))
 
     def _read(self) -> Tables:
-        mapping, notes = self.mapping, []
+        mapping, notes = self.mapping, list[str]()
         jobs, stages, digests = self._table("jobs", mapping.jobs)
-        if mapping.servers is None:
-            servers = server_table()
-        else:
-            found, more, digest = self._table("servers", mapping.servers)
-            servers = _server_table(found)
+        servers = server_table()
+        if mapping.servers is not None:
+            servers, more, digest = self._table("servers", mapping.servers)
             stages, digests = (*more, *stages), {**digest, **digests}
         for what, table in (("jobs", mapping.jobs), ("servers", mapping.servers)):
             absent = [d for d in DEVICES if table and d not in table.columns.given()]
             if absent:
                 notes.append(f"{what} have no {' and no '.join(absent)} in the mapping; it is 0")
-        made = _job_table(jobs, mapping.jobs)
-        if "unfinished" in made.columns and (running := int(made["unfinished"].sum())):
-            notes.append(
-                f"{running} jobs have no end in the file; they last until the last time in it "
-                "(open_end = last)"
-            )
+        notes += Section(MEANING["jobs"]).notes(jobs)
         if zones := {h.zone for h in mapping.jobs.columns.given().values() if h.zone}:
             notes.append(
                 f"times are of {' and '.join(sorted(zones))}; of an hour that comes twice, the "
                 "first is taken"
             )
-        return Tables(NAME, servers, made, stages, digests, tuple(notes))
+        return Tables(NAME, servers, jobs, stages, digests, tuple(notes))
 
     def _table(
         self, what: str, spec: JobFile | ServerFile
@@ -311,15 +304,18 @@ class OwnCsv(Reader):
                     self.path,
                 )
         table = read_table(file, _schema(what, spec), strict=self.strict, blocks=spec.blocks(file))
-        frame = self._valued(table.frame, what, given)
-        bad = _rules(what, spec)
+        frame, section = self._valued(table.frame, what, given), Section(MEANING[what])
+        bad = [*_times(spec), *section.rules(frame), *_negative(given)]
         if self.strict:
             refuse(file, frame, bad)
         kept, checked = leave_out(what, frame, bad)
         if kept.is_empty():
             raise TraceError(f"none of the rows can be used: {reasons(checked.dropped)}", file)
         stages = (table.stage, checked) if checked.dropped else (table.stage,)
-        return kept, stages, {table.file.name: table.digest}
+        made = section.extended(kept)
+        if isinstance(spec, JobFile):
+            made = _ended(_each_task(made, spec), spec)
+        return section.select(made), stages, {table.file.name: table.digest}
 
     def _valued(self, frame: pl.DataFrame, what: str, given: Mapping[str, Mapped]) -> pl.DataFrame:
         fields = [pl.col("row")]
@@ -436,68 +432,34 @@ def _value(key: str, held: Mapped) -> pl.Expr:
     return number if held.empty is None else number.fill_null(float(held.empty))
 
 
-def _rules(what: str, spec: JobFile | ServerFile) -> list[tuple[str, pl.Expr]]:
-    given = spec.columns.given()
-    rules = [
+def _times(spec: JobFile | ServerFile) -> list[Rule]:
+    return [
         (f"{key} is not a time as in {held.time!r}", pl.col(key).is_null())
-        for key, held in given.items()
+        for key, held in spec.columns.given().items()
         if held.time and key != "started" and not _may_be_empty(key, held, spec)
     ]
-    for key in ("deleted", "started"):
-        if key in given:
-            rules.append((f"{key} is before created", pl.col(key) < pl.col("created")))
-    if "deleted" in given and "started" in given:
-        rules.append(("deleted is before started", pl.col("deleted") < pl.col("started")))
-    rules += [
-        (f"{key} is negative", pl.col(key) < 0)
-        for key, held in given.items()
-        if held.unit in WRITTEN
-    ]
-    if "tasks" in given:
-        whole = (pl.col("tasks") >= 1) & (pl.col("tasks") == pl.col("tasks").floor())
-        rules.append(("tasks is not a whole number of at least 1", ~whole))
-    if what == "servers" and "model" in given and "gpu" in given:
-        rules.append(
-            ("gpu is positive and model is empty", (pl.col("gpu") > 0) & (pl.col("model") == ""))
-        )
-    return rules
 
 
-def _job_table(frame: pl.DataFrame, spec: JobFile) -> pl.DataFrame:
-    if "duration" in frame.columns:
-        begun = pl.col("created")
-        if "started" in frame.columns:  # waiting is no part of how long it takes
-            begun = pl.coalesce("started", "created")
-            frame = frame.with_columns(elapsed=pl.when(pl.col("started") >= 0).then("duration"))
-        frame = frame.with_columns(deleted=begun + pl.col("duration"))
-    times = [name for name in ("created", "deleted", "started") if name in frame.columns]
-    if spec.open_end == "last":
-        last = pl.max_horizontal(pl.col(times).max())
-        frame = frame.with_columns(
-            deleted=pl.col("deleted").fill_null(last), unfinished=pl.col("deleted").is_null()
-        )
-    if "tasks" in frame.columns:  # totals, to each task its part
-        given = spec.columns.given()
-        whole = [q for q in DEVICES if q in given and (given[q].per or spec.per) == "job"]
-        frame = frame.with_columns(pl.col(q) / pl.col("tasks") for q in whole)
-    frame = _with_devices(frame)
-    if "models" not in frame.columns:
-        frame = frame.with_columns(models=pl.lit(""))
-    frame = frame.with_columns(sorted_models())
-    frame = frame.with_columns(pl.col(times) - pl.col("created").min())
-    first = ["row", "name", "cpu", "mem", "gpu", "models", "created", "deleted"]
-    others = [name for name in OTHERS if name in frame.columns]
-    frame = frame.select(*first, *others)
-    return frame.with_columns(pl.col("tasks").cast(pl.Int64)) if "tasks" in others else frame
+def _negative(given: Mapping[str, Mapped]) -> list[Rule]:
+    """Plain numbers were looked at when they were read, those with a unit in the cell were not."""
+    written = (key for key, held in given.items() if held.unit in WRITTEN)
+    return [(f"{key} is negative", pl.col(key) < 0) for key in written]
 
 
-def _server_table(frame: pl.DataFrame) -> pl.DataFrame:
-    frame = _with_devices(frame)
-    model = pl.col("model") if "model" in frame.columns else pl.lit("gpu")
-    model = pl.when(pl.col("gpu") > 0).then(model).otherwise(pl.lit(""))
-    return frame.with_columns(model=model).select("row", "name", "model", "cpu", "mem", "gpu")
+def _each_task(frame: pl.DataFrame, spec: JobFile) -> pl.DataFrame:
+    """Devices of each task, where the file has totals over all tasks of a job."""
+    if "tasks" not in frame.columns:
+        return frame
+    given = spec.columns.given()
+    whole = [q for q in DEVICES if q in given and (given[q].per or spec.per) == "job"]
+    return frame.with_columns(pl.col(q) / pl.col("tasks") for q in whole)
 
 
-def _with_devices(frame: pl.DataFrame) -> pl.DataFrame:
-    absent = [name for name in DEVICES if name not in frame.columns]
-    return frame.with_columns(pl.lit(0.0).alias(name) for name in absent)
+def _ended(frame: pl.DataFrame, spec: JobFile) -> pl.DataFrame:
+    """Jobs without an end last until the last time in the file, where that is asked for."""
+    if spec.open_end == "drop":
+        return frame
+    last = pl.max_horizontal(pl.col([name for name in TIMES if name in frame.columns]).max())
+    return frame.with_columns(
+        deleted=pl.col("deleted").fill_null(last), unfinished=pl.col("deleted").is_null()
+    )

@@ -68,20 +68,6 @@ class Jobs:
             job["hosts"] = "|".join(first)
             self.rows += [{"row": row, **job, "gpu": float(n), "tasks": k} for n, k in parts]
 
-    def notes(self) -> list[str]:
-        found = []
-        if self.uneven:
-            found.append(
-                f"{self.uneven} jobs have different numbers of GPUs on their servers; each number "
-                "is a row of its own"
-            )
-        if self.running:
-            found.append(
-                f"{self.running} jobs have no end_time on their last attempt; they last until the "
-                "last time in the job log"
-            )
-        return found
-
     def table(self) -> pl.DataFrame:
         times = ["created", "started", "deleted"]
         texts = dict.fromkeys(["name", "user", "status", "hosts", "partition"], pl.String)
@@ -174,14 +160,18 @@ class Philly(Reader):
         stages = [account.stage(log.file.name, len(log.records))]
         digests = {log.file.name: log.digest}
         servers = self._machines()
-        notes = [*NOTES, *jobs.notes()]
-        if servers is None:
-            notes.append("there is no machine list here, so servers and their GPUs are not known")
-        else:
+        facts = {"uneven": jobs.uneven, "running": jobs.running, "no_list": servers is None}
+        facts |= {"more": 0, "absent": 0}  # servers on which log and list disagree
+        if servers is not None:
             stages, digests = [*servers.stages, *stages], {**servers.digests, **digests}
-            notes += _disagreement(servers.frame, jobs.seen, self.capacity)
-        table = _servers(servers, jobs.seen if self.capacity == "seen" else {})
-        return Tables(NAME, table, jobs.table(), tuple(stages), digests, tuple(notes))
+            listed = dict(servers.frame.select("machineId", "number of GPUs").rows())
+            for name, gpus in jobs.seen.items():
+                facts["more"] += name in listed and len(gpus) > listed[name]
+                facts["absent"] += name not in listed
+        found = Section(FORMAT.mapping["facts"], {"capacity": self.capacity})
+        notes = found.notes(pl.DataFrame([facts]))
+        here = _servers(servers, jobs.seen if self.capacity == "seen" else {})
+        return Tables(NAME, here, jobs.table(), tuple(stages), digests, tuple(notes))
 
     def _machines(self) -> Read | None:
         path = self.source.path
@@ -192,14 +182,6 @@ class Philly(Reader):
         return Source(file, FORMAT, strict=self.source.strict).read("machines")
 
 
-NOTES = (
-    "the files give no cores and no memory, of servers or of jobs: both are 0, and the cluster has "
-    "GPUs only",
-    "GPU models are not published: the memory of a GPU stands for its model, and a job may use any",
-    "times have no zone; some that are compared across a change of the clocks are an hour off",
-)
-
-
 def _servers(machines: Read | None, seen: dict[str, set[str]]) -> pl.DataFrame:
     if machines is None:
         return server_table()
@@ -208,24 +190,6 @@ def _servers(machines: Read | None, seen: dict[str, set[str]]) -> pl.DataFrame:
         (row, name, memory or "gpu", 0.0, 0.0, max(gpus, float(len(seen.get(name, ())))))
         for row, name, gpus, memory in rows
     )
-
-
-def _disagreement(frame: pl.DataFrame, seen: dict[str, set[str]], capacity: str) -> list[str]:
-    listed = dict(frame.select("machineId", "number of GPUs").rows())
-    more = sum(len(gpus) > listed[name] for name, gpus in seen.items() if name in listed)
-    absent = sum(name not in listed for name in seen)
-    notes = []
-    if more:
-        taken = "of the machine list (capacity = listed)"
-        if capacity == "seen":
-            taken = "that the job log names (capacity = seen)"
-        notes.append(
-            f"the job log names more GPUs on {more} servers than the machine list gives them; "
-            f"their GPUs are those {taken}"
-        )
-    if absent:
-        notes.append(f"{absent} servers of the job log are not in the machine list, and left out")
-    return notes
 
 
 def _only(path: Path, table: str) -> Path:

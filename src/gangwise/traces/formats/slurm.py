@@ -26,7 +26,7 @@ from gangwise.traces.io.json_records import beginning, read_records
 from gangwise.traces.io.reading import read_table
 from gangwise.traces.io.schema import Column, Schema
 from gangwise.traces.io.text import clock, first_lines, split_line
-from gangwise.traces.tables import Reader, Tables, server_table
+from gangwise.traces.tables import NO_SERVERS, Reader, Tables, server_table
 
 NAME = "slurm-sacct"
 COMMAND = (
@@ -209,6 +209,7 @@ def _format() -> Format:
 
 
 FORMAT = _format()
+JOBS = Section(FORMAT.mapping["jobs"])
 
 
 def _is_json(file: Path) -> bool:
@@ -381,15 +382,13 @@ class SlurmSacct(Reader):
         raw = with_terms(raw)
         jobs, asked, more = self._requests(raw, file)
         servers, node_stages, node_digests, about = self._nodes(jobs)
-        timing = _timing(jobs)
-        jobs = Section(FORMAT.mapping["jobs"]).select(jobs)
         return Tables(
             NAME,
             servers,
-            jobs,
+            JOBS.select(jobs),
             (*node_stages, *stages, stage, asked),
             {**node_digests, **digests},
-            (*notes, *timing, *unclear, *more, *about),
+            (*notes, *JOBS.notes(jobs), *unclear, *more, *about),
         )
 
     def _together(
@@ -436,14 +435,14 @@ class SlurmSacct(Reader):
         hosts = pl.col("hosts").str.count_matches("|", literal=True).cast(pl.Int64) + 1
         gpus = pl.col("alloc").str.extract_all(r"gres/gpu(?::[^=,|]+)?=\d+")
         silent = (pl.col("req") != "") & ~pl.col("req").str.contains("gres/", literal=True)
-        unsaid = silent & (gpus.list.len() > 0) & (first == "req")
+        gpus_given = silent & (gpus.list.len() > 0) & (first == "req")
         raw = raw.with_columns(
             asked=pl.when(pl.col(first) == "")
             .then(second)
-            .when(unsaid)
+            .when(gpus_given)
             .then(pl.concat_str(first, pl.lit(","), gpus.list.join(",")))
             .otherwise(first),
-            unsaid=unsaid,
+            gpus_given=gpus_given,
             other=(pl.col(first) == "") & (pl.col(second) != ""),
             nodes=pl.coalesce("nodes", pl.when(pl.col("hosts") != "").then(hosts)),
         )
@@ -463,22 +462,8 @@ class SlurmSacct(Reader):
             raise TraceError(
                 f"no job says what it asks for: {reasons(stage.dropped)}; run {COMMAND}", file
             )
-        notes = []
-        if jobs["other"].sum():
-            notes.append(
-                f"{jobs['other'].sum()} jobs have an empty {NAMES[first]}; what they ask "
-                f"for is their {NAMES[second]}"
-            )
-        if jobs["unsaid"].sum():
-            notes.append(
-                f"{jobs['unsaid'].sum()} jobs ask for no GPUs in {NAMES['req']} and were given "
-                f"some in {NAMES['alloc']}; they ask for those"
-            )
-        if (jobs["mem"] == 0).sum():
-            notes.append(
-                f"{(jobs['mem'] == 0).sum()} jobs do not say how much memory they ask for; it is 0"
-            )
-        return jobs, stage, notes
+        asking = Section(FORMAT.mapping["requests"], {"tres": self.tres})
+        return jobs, stage, asking.notes(jobs)
 
     def _nodes(
         self, jobs: pl.DataFrame
@@ -496,14 +481,14 @@ class SlurmSacct(Reader):
             file = found[0] if found else None
         if file is None:
             note = (
-                "no servers: sacct does not list nodes; give the output of scontrol show node "
+                f"{NO_SERVERS}sacct does not list nodes; give the output of scontrol show node "
                 "-o as nodes=PATH"
             )
             return server_table(), (), {}, [note]
         servers, stage, digest = read_nodes(file, self.source.strict)
         named = {name for text in jobs["hosts"].unique() for name in text.split("|") if name}
         absent = len(named - set(servers["name"].to_list()))
-        notes = [f"{absent} nodes of {NAMES['hosts']} are not in the node list"] if absent else []
+        notes = [f"{absent} nodes of NodeList are not in the node list"] if absent else []
         return servers, (stage,), {file.name: digest}, notes
 
     def _none(self) -> NoReturn:
@@ -519,7 +504,6 @@ class SlurmSacct(Reader):
 
 
 NOWHERE = ("None", "None assigned", "(null)")  # a NodeList of no nodes
-NAMES = {"req": "ReqTRES", "alloc": "AllocTRES", "hosts": "NodeList"}
 
 
 def _files(path: Path) -> list[Path]:
@@ -530,12 +514,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, Stage]:
-    bad = [
-        ("Submit is not a date that exists", pl.col("submit").is_null()),
-        ("End is before Start", pl.col("end") < pl.col("start")),
-        ("Start is before Submit", pl.col("start") < pl.col("submit")),
-        ("End is before Submit", pl.col("end") < pl.col("submit")),
-    ]
+    bad = JOBS.rules(raw)
     if strict:
         refuse(file, raw, bad)
     array = (
@@ -547,15 +526,6 @@ def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, 
         why = reasons(stage.dropped) or "there are steps only"
         raise TraceError(f"no job can be used: {why}", file)
     return kept, stage
-
-
-def _timing(jobs: pl.DataFrame) -> list[str]:
-    texts = {
-        "end": "jobs have not ended; they last until the last time in the file",
-        "start": "jobs never started",
-    }
-    counts = {name: jobs[name].null_count() for name in texts}
-    return [f"{count} {texts[name]}" for name, count in counts.items() if count]
 
 
 def _request(text: str, nodes: int | None, memory: str) -> tuple[object, ...]:
@@ -589,9 +559,9 @@ def _named_hosts(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFr
         return found, []
     bad = raw.filter(pl.col("hosts").is_in(wrong))
     if strict:
-        refuse(file, raw, [(f"{NAMES['hosts']} is no list of nodes", pl.col("hosts").is_in(wrong))])
+        refuse(file, raw, [("NodeList is no list of nodes", pl.col("hosts").is_in(wrong))])
     row, text = bad.sort("row").select("row", "hosts").row(0)
     return found, [
-        f"{len(bad)} jobs have a {NAMES['hosts']} that is no list of nodes ({text!r:.60}, first in "
+        f"{len(bad)} jobs have a NodeList that is no list of nodes ({text!r:.60}, first in "
         f"row {row}); where they ran is not known"
     ]

@@ -22,7 +22,7 @@ from gangwise.traces.io.account import Account, Stage
 from gangwise.traces.io.text import read_text, split_lines
 from gangwise.traces.tables import server_table
 
-MOST_NODES = 1 << 16
+MAX_NODES = 1 << 16
 GIB = {"": 1 / 1024, "K": 1 / 1024**2, "M": 1 / 1024, "G": 1.0, "T": 1024.0, "P": 1024.0**2}
 """GiB in a unit; without one, memory is in MiB."""
 PER_CORE = 2.0**31 / 1024
@@ -47,8 +47,8 @@ def expand_nodes(text: str) -> list[str]:
             raise ValueError(f"brackets do not match in {text!r}")
         if part != ",":
             names += _expand(part)
-            if len(names) > MOST_NODES:
-                raise ValueError(f"more than {MOST_NODES} nodes in {text!r:.60}")
+            if len(names) > MAX_NODES:
+                raise ValueError(f"more than {MAX_NODES} nodes in {text!r:.60}")
     return names
 
 
@@ -74,8 +74,8 @@ def _expand(part: str) -> list[str]:
     names = [""]
     for literal, inside in re.findall(r"([^\[\]]+)|\[([^\[\]]*)\]", part):
         endings = [literal] if literal else _ranges(inside)
-        if len(names) * len(endings) > MOST_NODES:
-            raise ValueError(f"more than {MOST_NODES} nodes in {part!r:.60}")
+        if len(names) * len(endings) > MAX_NODES:
+            raise ValueError(f"more than {MAX_NODES} nodes in {part!r:.60}")
         names = [name + ending for name in names for ending in endings]
     return names
 
@@ -88,7 +88,7 @@ def _ranges(inside: str) -> list[str]:
         if match is None:
             raise ValueError(f"[{inside}] is no list of numbers and ranges")
         first, last = int(match[1]), int(match[2] or match[1])
-        if last < first or last - first >= MOST_NODES:
+        if last < first or last - first >= MAX_NODES:
             raise ValueError(f"the range {piece.strip()} is backwards or too long")
         found += [f"{n:0{len(match[1])}d}" for n in range(first, last + 1)]
     return found

@@ -21,23 +21,13 @@ from gangwise.traces.io.schema import Column, Schema
 from gangwise.traces.tables import Reader, Tables, server_table
 
 NAME = "swf"
-FIELDS = (
-    *("job", "submit", "wait", "run", "processors", "processor_time", "memory"),
-    *("requested_processors", "requested_time", "requested_memory", "status", "user", "group"),
-    *("application", "queue", "partition", "preceding", "think"),
+FORMAT = declared(NAME)
+FIELDS, WHOLE = (tuple(FORMAT.mapping["fields"][which]) for which in ("all", "whole"))
+COLUMNS = tuple(
+    Column(name, whole=name in WHOLE, least=0 if name in ("job", "submit") else -1)
+    for name in FIELDS
 )
-TYPES = ("user", "group", "application", "queue", "partition")
-"""Fields that may tell the type of a job."""
-WHOLE = ("job", "processors", "requested_processors", "status", "preceding", *TYPES)
-SWF = Schema(
-    f"{NAME} log",
-    tuple(
-        Column(name, whole=name in WHOLE, least=0 if name in ("job", "submit") else -1)
-        for name in FIELDS
-    ),
-    header=False,
-    separator=" ",
-)
+SWF = Schema(f"{NAME} log", COLUMNS, header=False, separator=" ")
 HEADER = re.compile(r";\s*(\w+):\s*(.*?)\s*$")
 
 
@@ -59,7 +49,7 @@ def _number(text: str) -> bool:
 
 
 class StandardWorkload(Reader):
-    FORMAT = declared(NAME)
+    FORMAT = FORMAT
 
     @classmethod
     def recognise(cls, path: Path | str) -> bool:

@@ -27,6 +27,8 @@ Sections of such a file, whose head says where the trace comes from:
     ``[servers.log]`` is of :func:`server_log`. ``join`` adds columns of other tables, and ``fill``
     puts a value where a condition holds, and notes it.
 
+A reader of its own may take any section: ``[facts]`` has notes on what such a reader counts.
+
 Values are names of columns, or SQL as polars reads it (a number with a point is a decimal there:
 write whole ones). What refers to a column that the file may lack is left out where it does.
 """
@@ -83,10 +85,7 @@ class Section:
         """
         spec = self.spec
         stages: tuple[Stage, ...] = ()
-        for name, text in spec.get("with", {}).items():
-            values = [self.sql(each, frame) for each in ([text] if isinstance(text, str) else text)]
-            if (value := next((v for v in values if v is not None), None)) is not None:
-                frame = frame.with_columns(value.alias(name))
+        frame = self.extended(frame)
         if rules := self.rules(frame):
             frame, stage = leave_out(spec["stage"], frame, rules)
             if frame.is_empty():
@@ -94,6 +93,14 @@ class Section:
             if stage.dropped or spec.get("always"):
                 stages = (stage,)
         return self.select(frame), stages, self.notes(frame)
+
+    def extended(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The frame and the columns ``with`` it, each the first of its texts that can be had."""
+        for name, text in self.spec.get("with", {}).items():
+            values = [self.sql(each, frame) for each in ([text] if isinstance(text, str) else text)]
+            if (value := next((v for v in values if v is not None), None)) is not None:
+                frame = frame.with_columns(value.alias(name))
+        return frame
 
     def rules(self, frame: pl.DataFrame) -> list[Rule]:
         """Reasons to leave out a row, and what is true of such rows."""

@@ -67,8 +67,6 @@ def leave_out(name: str, frame: pl.DataFrame, rules: Sequence[Rule]) -> tuple[pl
 
     ``frame`` has a column ``row``, ``name`` is that of the stage.
 
-    Examples
-    --------
     >>> import polars as pl
     >>> frame = pl.DataFrame({"row": [1, 2, 3], "cpu": [4.0, 0.0, None]})
     >>> kept, stage = leave_out("tasks", frame, [("asks for nothing", pl.col("cpu") == 0)])

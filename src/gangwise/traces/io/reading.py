@@ -32,7 +32,7 @@ from gangwise.traces.io.json_records import NOT_UTF8, texts_of
 from gangwise.traces.io.schema import Rules, Schema
 from gangwise.traces.io.text import complain, split_line
 
-FEW = 1 << 16  # bytes of lines that are not halved further
+SMALL_PART = 1 << 16  # bytes of lines that are not halved further
 LAST = "last field of the line"
 BLANKS = (b" ", b"\t", b"\x0b", b"\x0c")
 
@@ -95,7 +95,7 @@ class Rows:
     def _judged(self, data: bytes, rows: int, line: int) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
         """Good rows, and ``row reason`` of the others, of part after part."""
         frame = None if self.schema.json else self._fast(data, rows)
-        if frame is None and not self.schema.json and len(data) > FEW:
+        if frame is None and not self.schema.json and len(data) > SMALL_PART:
             middle = data.rfind(b"\n", 0, len(data) // 2) + 1
             if middle:
                 above = data.count(b"\n", 0, middle)

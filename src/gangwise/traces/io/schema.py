@@ -120,11 +120,14 @@ class Rules:
             elif c.pattern:
                 fits = value.str.contains(f"^(?:{c.pattern})$")
                 rules.append((f"{c.name} does not look like one", ~fits & ~blank))
-        return (
-            rules
-            + _number_rules(self.columns)
-            + [(check.reason, check.broken) for check in self.checks]
-        )
+        for c in (column for column in self.columns if column.number):
+            value, least = pl.col(c.name), f"less than {c.least:g}" if c.least else "negative"
+            rules.append((f"{c.name} is not finite", ~value.is_finite()))
+            rules.append((f"{c.name} is {least}", value < c.least))
+            rules.append((f"{c.name} is larger than {c.most:g}", value > c.most))
+            if c.whole:
+                rules.append((f"{c.name} is not a whole number", value != value.floor()))
+        return rules + [(check.reason, check.broken) for check in self.checks]
 
     def _sound(self, frame: pl.DataFrame) -> pl.Expr:
         sound = []
@@ -145,18 +148,3 @@ class Rules:
                     sound.append((value != "").all())
         sound += [~check.broken.fill_null(False).any() for check in self.checks]
         return pl.all_horizontal(*sound) if sound else pl.lit(True)
-
-
-def _number_rules(columns: Sequence[Column]) -> list[tuple[str, pl.Expr]]:
-    rules: list[tuple[str, pl.Expr]] = []
-    for c in (column for column in columns if column.number):
-        value = pl.col(c.name)
-        rules.append((f"{c.name} is not finite", ~value.is_finite()))
-        if c.least == 0:
-            rules.append((f"{c.name} is negative", value < 0))
-        else:
-            rules.append((f"{c.name} is less than {c.least:g}", value < c.least))
-        rules.append((f"{c.name} is larger than {c.most:g}", value > c.most))
-        if c.whole:
-            rules.append((f"{c.name} is not a whole number", value != value.floor()))
-    return rules

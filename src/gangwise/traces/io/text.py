@@ -6,12 +6,13 @@ Quantities as people write them: ``16Gi``, ``500m``, ``1-02:03:04``, and units w
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import polars as pl
 
@@ -181,6 +182,17 @@ def listed(names: Sequence[str], most: int = 60) -> str:
     """Names for a message, which stays short whatever a file holds."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(name[:80] for name in names[:most]) + more
+
+
+def toml_text(held: Any) -> str:
+    """A text, number, truth value, list or table as TOML writes it, in one line.
+
+    >>> toml_text("a/b"), toml_text((1, 2.5)), toml_text({"scale": 2, "on": True})
+    ('"a/b"', '[1, 2.5]', '{ scale = 2, on = true }')
+    """
+    if isinstance(held, dict):
+        return "{ " + ", ".join(f"{key} = {toml_text(value)}" for key, value in held.items()) + " }"
+    return json.dumps(held, ensure_ascii=False)
 
 
 def _number(field: str) -> bool:

@@ -53,9 +53,9 @@ from gangwise.core.simulation import Streams
 from gangwise.traces.formats.google_2011 import NAME, Google2011
 from gangwise.traces.formats.google_events import OFFSET
 from gangwise.traces.io.account import Stage, leave_out, reasons
-from gangwise.traces.slots.demand import MOST_SLOTS, OfTrace
+from gangwise.traces.slots.demand import MAX_SLOTS, OfTrace
 from gangwise.traces.slots.settings import JobsSettings, MachineSettings, seconds
-from gangwise.traces.tables import Fidelity, Tables, Trace, kept_of, of_tables
+from gangwise.traces.tables import Fidelity, Reader, Tables, kept_of, of_tables
 from gangwise.traces.work import Kept, counted, device_hours, period, work
 
 TERMS = (
@@ -159,11 +159,11 @@ def _window(created: Floats, s: JobsSettings) -> tuple[float, float, int]:
         slot = seconds(s.slot)
         # A slot that the window does not fill is played where it ends with the last creation.
         wanted = np.floor(length / slot) + (s.hours is None)
-        slots = int(min(max(wanted, 1), MOST_SLOTS + 1))
+        slots = int(min(max(wanted, 1), MAX_SLOTS + 1))
         length = slots * slot
-    if slots > MOST_SLOTS:
+    if slots > MAX_SLOTS:
         raise TraceError(
-            f"the window of {period(length)} would have more than {MOST_SLOTS} slots: choose "
+            f"the window of {period(length)} would have more than {MAX_SLOTS} slots: choose "
             "fewer slots, a longer slot, or a shorter window (hours)"
         )
     return start, length, slots
@@ -328,7 +328,7 @@ class JobsTraceScenario(OfTrace):
     workload: ReplayedLifetimes
     outages: tuple[Outage, ...] = ()
 
-    def __init__(self, trace: Trace | Tables, *, name: str = "", **settings: Any):
+    def __init__(self, trace: Reader | Tables, *, name: str = "", **settings: Any):
         self.tables = tables = trace if isinstance(trace, Tables) else trace.scan()
         self.name = name or f"trace-{tables.trace}-jobs-v2"
         self.settings = s = checked(JobsSettings, self.name, settings)

@@ -51,7 +51,7 @@ from gangwise.traces.tables import (
 )
 from gangwise.traces.work import counted, device_hours, period, work
 
-MOST_SLOTS = 1_000_000
+MAX_SLOTS = 1_000_000
 WINDOW = 5_000  # slots of a window at most, where the length of a slot is chosen for it
 LENGTHS = (1, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
 """Seconds of a slot that is chosen."""
@@ -321,10 +321,10 @@ def _window(jobs: pl.DataFrame, s: Steps, account: _Account) -> tuple[float, flo
     length = slot_near(median, last - at) if s.slot is None else seconds(s.slot)
     start = np.floor(at / length) * length
     slots = np.floor((last - start) / length) + 1
-    if slots > MOST_SLOTS:
+    if slots > MAX_SLOTS:
         raise TraceError(
             f"the jobs from {start:.0f} s to {last:.0f} s take {slots:.0f} slots of "
-            f"{period(length)}; at most {MOST_SLOTS} are played: choose a longer slot, or "
+            f"{period(length)}; at most {MAX_SLOTS} are played: choose a longer slot, or "
             "correct the times"
         )
     account.notes.append(
@@ -387,8 +387,6 @@ def enough(counts: Ints, fit: Ints) -> int:
 
     ``counts`` are jobs [slots, L], ``fit`` the channels of each type [L].
 
-    Examples
-    --------
     >>> enough(np.array([[1, 0], [9, 4]]), np.array([50, 50]))
     9
     >>> enough(np.array([[1, 0], [9, 4]]), np.array([25_000, 50]))

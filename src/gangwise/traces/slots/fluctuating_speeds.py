@@ -44,12 +44,12 @@ from gangwise.traces.formats.measured_speeds import GavelThroughputs, Job, MiniB
 from gangwise.traces.slots.demand import Demand, OfTrace, demand_of
 from gangwise.traces.slots.grouping import QUANTITIES, Grouping, fits, in_units, sample_servers
 from gangwise.traces.slots.settings import SpeedsSettings, Steps
-from gangwise.traces.tables import Tables, Trace, of_tables
+from gangwise.traces.tables import Reader, Tables, of_tables
 
 Measured = GavelThroughputs | MiniBatchTime
 
 
-def measured(trace: Trace | Tables, where: str) -> Measured | None:
+def measured(trace: Reader | Tables, where: str) -> Measured | None:
     """Measured speeds at a place; those that the trace holds, if none is given.
 
     ``where`` is a file of throughputs, a folder of recorded iteration times, ``drawn`` for none, or
@@ -164,7 +164,7 @@ class SpeedsTraceScenario(OfTrace):
 
     family = "fluctuating_speeds"
 
-    def __init__(self, trace: Trace | Tables, *, name: str = "", **settings: Any):
+    def __init__(self, trace: Reader | Tables, *, name: str = "", **settings: Any):
         self.tables = tables = trace if isinstance(trace, Tables) else trace.scan()
         self.name = name or f"trace-{tables.trace}-speeds-v2"
         self.settings = s = checked(SpeedsSettings, self.name, settings)

@@ -29,7 +29,7 @@ import polars as pl
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.cluster import Cluster
 from gangwise.core.errors import ScenarioError, TraceError
-from gangwise.traces.tables import Tables
+from gangwise.traces.tables import NO_SERVERS, Tables
 from gangwise.traces.twins.drawing import NAMES as TWINS
 
 FLOOR = 0.01
@@ -73,8 +73,6 @@ def group_jobs(
     joined by ``|``, empty for any; ``largest`` the most of each that a server has [3]; ``weight``
     how many jobs each stands for [N].
 
-    Examples
-    --------
     >>> requests = np.array([[4.0, 8, 0], [4, 8, 0], [5, 8, 0], [4, 8, 1]])
     >>> grouping = group_jobs(requests, [""] * 4, np.array([64.0, 256, 8]), job_types=2)
     >>> grouping.names, grouping.job_type
@@ -119,8 +117,6 @@ def fits(requests: Floats, allowed: Sequence[str], capacity: Floats, model: Sequ
     ``requests`` [N, 3] and ``capacity`` [R, 3] are cores, GiB and GPUs; ``allowed`` GPU models are
     joined by ``|``, empty for any; a server without GPUs has an empty ``model``.
 
-    Examples
-    --------
     >>> fits(
     ...     np.array([[1.0, 1, 1], [1, 1, 0]]),
     ...     ["A|B", ""],
@@ -196,7 +192,7 @@ def stated_servers(
             f"machines=100 and shape=(1,1,0); the largest request of any job is ({most})"
             + "; or complete=servers, to take those of the trace's synthetic twin"
             * (none and tables.trace in TWINS)
-            + "".join(f"; {note}" for note in tables.notes if note.startswith("no servers"))
+            + "".join(f"; {note}" for note in tables.notes if note.startswith(NO_SERVERS))
         )
     width = len(str(machines - 1))
     servers = pl.DataFrame(
@@ -244,8 +240,6 @@ def rivalry(cluster: Cluster, requests: Floats, mask: Bools, rate: Floats) -> di
     ``requests`` are [L, K], ``mask`` the channels [L, R], ``rate`` jobs of each type per slot [L].
     By device type, the mean over the servers that have any.
 
-    Examples
-    --------
     >>> cluster = Cluster(np.array([[8.0], [4.0]]), ("cpu",))
     >>> rivalry(cluster, np.array([[2.0]]), np.array([[True, True]]), np.array([0.5]))
     {'cpu': 0.1875}
@@ -262,8 +256,6 @@ def contested(cluster: Cluster, requests: Floats, mask: Bools, counts: Ints) -> 
 
     ``requests`` are [L, K], ``mask`` the channels [L, R], ``counts`` jobs [slots, L].
 
-    Examples
-    --------
     >>> cluster, channels = Cluster(np.array([[8.0], [4.0]]), ("cpu",)), np.array([[True, True]])
     >>> contested(cluster, np.array([[3.0]]), channels, np.array([[1], [2], [0]]))
     0.5

@@ -8,7 +8,6 @@ of its jobs whole.
 from __future__ import annotations
 
 import inspect
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -27,13 +26,14 @@ from gangwise.core.workload import ReplayedArrivals
 from gangwise.gain_overhead.environment import GainOverheadInstance
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
 from gangwise.traces.formats.google_2011 import Google2011
+from gangwise.traces.io.text import toml_text
 from gangwise.traces.registered import reader_of, ready_tables, without_reader
 from gangwise.traces.slots.approximation_jobs import GoogleScenario, JobsTraceScenario
 from gangwise.traces.slots.demand import OfTrace, demand_of
 from gangwise.traces.slots.fluctuating_speeds import SpeedsTraceScenario
 from gangwise.traces.slots.grouping import contested, in_units, rivalry
 from gangwise.traces.slots.settings import Settings
-from gangwise.traces.tables import Tables, Trace, save_tables
+from gangwise.traces.tables import Reader, Tables, save_tables
 from gangwise.traces.twins.drawing import completed
 
 NO_RIVALS = (
@@ -56,7 +56,7 @@ class TraceScenario(OfTrace):
 
     family = "gain_overhead"
 
-    def __init__(self, trace: Trace | Tables, *, name: str = "", **settings: Any):
+    def __init__(self, trace: Reader | Tables, *, name: str = "", **settings: Any):
         self.tables = tables = trace if isinstance(trace, Tables) else trace.scan()
         self.name = name or f"trace-{tables.trace}-v2"
         self.settings = s = checked(Settings, self.name, settings)
@@ -156,13 +156,13 @@ def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: 
     if family and family not in FAMILIES:
         raise UnknownName("family for traces", family, list(FAMILIES))
     path = Path(path)
-    found: Trace | Tables
+    found: Reader | Tables
     if without_reader(path):
         found = ready_tables(path, knobs)
     else:
         reader = reader_of(path, trace)
         accepted = list(inspect.signature(reader).parameters)
-        read: Trace = reader(path, **{knob: knobs.pop(knob) for knob in accepted if knob in knobs})
+        read: Reader = reader(path, **{knob: knobs.pop(knob) for knob in accepted if knob in knobs})
         found = read
         of_google = isinstance(found, Google2011) and family in ("", "approximation_jobs")
         family = "approximation_jobs" if of_google else family
@@ -278,20 +278,11 @@ def write_outline(
         if isinstance(scenario, SpeedsTraceScenario):
             found_at = scenario.measured
             given["speeds"] = str(found_at.path.resolve()) if found_at else "drawn"
-    lines = [f"trace = {json_text(where)}", f"family = {json_text(family)}"]
+    lines = [f"trace = {toml_text(where)}", f"family = {toml_text(family)}"]
     if tables is None and settings.get("trace"):
-        lines.append(f"format = {json_text(settings['trace'])}")
+        lines.append(f"format = {toml_text(settings['trace'])}")
     lines += ["", "[settings]"]
-    lines += [f"{key} = {json_text(value)}" for key, value in given.items() if value is not None]
+    lines += [f"{key} = {toml_text(value)}" for key, value in given.items() if value is not None]
     written.append(out / "scenario.toml")
     written[-1].write_text("\n".join(lines) + "\n", encoding="utf-8")
     return written
-
-
-def json_text(value: Any) -> str:
-    """A text, number, truth value or list as both JSON and TOML write it.
-
-    >>> json_text("a/b"), json_text((1, 2.5)), json_text(True)
-    ('"a/b"', '[1, 2.5]', 'true')
-    """
-    return json.dumps(value, ensure_ascii=False)

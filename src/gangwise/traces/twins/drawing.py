@@ -385,7 +385,7 @@ DRAWN: Mapping[str, Callable[..., pl.DataFrame]] = {
 }
 
 
-MOST_JOBS = 20_000_000
+MAX_JOBS = 20_000_000
 COLUMNS: tuple[str, ...] = ("row", "name", "job", "cpu", "mem", "gpu", "tasks", "models")
 COLUMNS += ("created", "deleted", "started", "after")
 
@@ -477,10 +477,10 @@ def _check(name: str, seed: int, servers: int, days: float, jobs_per_day: float)
     ):
         if not sense or value == math.inf:
             raise ScenarioError(f"the twin of {name}: {what} is {value!r}, which is out of range")
-    if days * jobs_per_day > MOST_JOBS:
+    if days * jobs_per_day > MAX_JOBS:
         raise ScenarioError(
             f"the twin of {name} would have about {days * jobs_per_day:.0f} jobs, and at most "
-            f"{MOST_JOBS} are drawn: choose fewer days, servers or jobs_per_day"
+            f"{MAX_JOBS} are drawn: choose fewer days, servers or jobs_per_day"
         )
 
 
@@ -535,8 +535,6 @@ def completed(tables: Tables, what: str, knobs: dict[str, Any] | None = None) ->
     Raises ScenarioError for another ``what``; TraceError when the files have what is to be taken
     from the twin: nothing real is replaced.
 
-    Examples
-    --------
     >>> from dataclasses import replace
     >>> real = twin("google-2011", days=0.1)
     >>> without = replace(real, trace="google-2011", servers=real.servers.clear())
