@@ -170,11 +170,6 @@ class EngineEvent:
         intake.name(self.node, "the node of an event", empty=True)
         object.__setattr__(self, "detail", intake.clean_text(self.detail))
 
-    @property
-    def key(self) -> tuple[str, str, int, str]:
-        """Two events with the same key are the same event."""
-        return self.kind, self.job, self.attempt, self.node
-
 
 @dataclass(frozen=True)
 class Status:

@@ -49,7 +49,7 @@ from gangwise.engines.kubernetes_api import (
     job_size,
     message_of,
 )
-from gangwise.engines.kubernetes_gangs import KEPT, Gang, Pod, Table, successor
+from gangwise.engines.kubernetes_gangs import KEPT, ON_NODES, Gang, Pod, Table, successor
 from gangwise.engines.kubernetes_objects import OURS, Membership, controller, natural, own_value
 
 
@@ -134,9 +134,7 @@ class Kubernetes:
 
     def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
         """Bind every pod of a gang; none stays bound where one cannot be."""
-        self._api.check()
-        if self.watch:
-            raise Rejected(f"job {job} is only watched")
+        self._check_may_act(job)
         table = self._table
         plan = tasks_by_node(placed)
         with table.lock:
@@ -147,7 +145,7 @@ class Kubernetes:
                 raise Rejected(f"job {job} is held: {gang.held}")
             if gang.why_off is not None:
                 raise Rejected(f"job {job} is being taken off its nodes: {gang.why_off}")
-            again = gang.status.phase in ("placed", "running") and gang.attempt == attempt
+            again = gang.status.phase in ON_NODES and gang.attempt == attempt
             if not (again and gang.plan == plan):
                 check_placement(gang.status, placed, self.nodes(), table.holding(plan))
             chosen = self._assign(gang, plan)
@@ -180,16 +178,17 @@ class Kubernetes:
             table.stirred.set()
             raise (EngineError if answer.unsure else Rejected)(f"job {job}: {message}")
 
-    def preempt(self, job: str) -> None:
-        """Delete the pods of a gang, and first make successors of those that have no controller."""
+    def _check_may_act(self, job: str) -> None:
         self._api.check()
         if self.watch:
-            raise EngineError(f"job {job} is only watched")
+            raise Rejected(f"job {job} is only watched")
+
+    def preempt(self, job: str) -> None:
+        """Delete the pods of a gang, and first make successors of those that have no controller."""
+        self._check_may_act(job)
         with self._table.lock:
             gang = self._table.gangs.get(job)
-            if gang is None or gang.status is None:
-                return
-            if gang.status.phase not in ("placed", "running"):
+            if gang is None or gang.status is None or gang.status.phase not in ON_NODES:
                 return
             bare = [pod.name for pod in gang.live if controller(pod.manifest) is None]
             if bare and not self.recreate:
@@ -203,9 +202,7 @@ class Kubernetes:
 
     def cancel(self, job: str) -> None:
         """Delete its pods, and the batch Job that would make them again."""
-        self._api.check()
-        if self.watch:
-            raise EngineError(f"job {job} is only watched")
+        self._check_may_act(job)
         with self._table.lock:
             gang = self._table.gangs.get(job)
             if gang is None or gang.status is None:
@@ -235,9 +232,7 @@ class Kubernetes:
     def detach(self) -> dict[str, str]:
         """Free the Lease of a service that is gone, for a kube-scheduler that stands by."""
         if not self.lease:
-            raise EngineError(
-                "say --set lease=NAMESPACE/NAME, for which a kube-scheduler stands by"
-            )
+            raise EngineError("give --set lease=NAMESPACE/NAME, a Lease of a kube-scheduler's")
         with self._table.lock:
             pods = [(g.id, p) for g in self._table.gangs.values() for p in g.live if not p.node]
         ours = self._table.scheduler
@@ -258,10 +253,8 @@ class Kubernetes:
         lease.release()
         if holder.startswith("gangwise-"):
             raise EngineError(f"the service {holder} acts: stop it first")
-        reason = (
-            f"left to kube-scheduler ({holder})" if holder else "waits: no kube-scheduler is there"
-        )
-        return dict.fromkeys(waits, reason)
+        left = f"left to kube-scheduler ({holder})"
+        return dict.fromkeys(waits, left if holder else "waits: no kube-scheduler is there")
 
     def events(self, timeout: float) -> list[EngineEvent]:
         self._api.check()
