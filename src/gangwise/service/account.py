@@ -45,12 +45,9 @@ from gangwise.service.loop import CHECKPOINT
 from gangwise.service.store import FILE, Store
 from gangwise.service.views import lasting
 
-ROUNDS = 8
-"""Draws of rates from what is believed of them."""
-FEWEST = 5
-"""Jobs below which there is no account."""
-MEASURED = 1000
-"""Jobs that came last, among which those are found that nothing held up."""
+ROUNDS = 8  # draws of rates from what is believed of them
+FEWEST = 5  # jobs below which there is no account
+MEASURED = 1000  # jobs that came last, among which those are found that nothing held up
 
 
 def monday(now: float) -> float:

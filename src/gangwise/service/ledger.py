@@ -47,13 +47,6 @@ REMEMBERED = 50_000  # jobs that have ended and whose late events are still reco
 BACKOFF = 2.0
 """Seconds that a job waits after its first rejection; twice as long after each further one."""
 
-_ENDS: dict[str, Literal["finished", "killed"]] = {
-    "finished": "finished",
-    "failed": "killed",
-    "killed": "killed",
-    "cancelled": "killed",
-}
-
 
 @dataclass
 class Known:
@@ -267,16 +260,13 @@ class Ledger:
     def mend(self) -> None:
         """Open new books after a record that failed half-way, from the jobs' own states."""
         if self.books is not None:
-            there = self.books.running
-            for name in [n for n in there if self._waits(n)]:
-                del there[name]
+            running = self.books.running
+            for name in running.keys() - {n for n, k in self.jobs.items() if k.phase != "waiting"}:
+                del running[name]
             for name, known in self.jobs.items():
-                if name not in there:
+                if name not in running:
                     known.phase, known.placed = "waiting", ()
         self._open()
-
-    def _waits(self, name: str) -> bool:
-        return name not in self.jobs or self.jobs[name].phase == "waiting"
 
     def _ended(
         self,
@@ -294,7 +284,7 @@ class Ledger:
         rate = math.nan
         if known.phase != "waiting":
             rate = self._learn(known, ranks, ended=outcome == "finished")
-            self._give_back(known, _ENDS[outcome])
+            self._give_back(known, "finished" if outcome == "finished" else "killed")
         del self.jobs[name]
         self.asks.pop(name, None)
         self.seen.pop(name, None)
@@ -445,18 +435,17 @@ class Ledger:
         """Why a job waits; raises UnknownName for a job that does not."""
         known = self.jobs.get(name)
         if known is not None and known.phase == "waiting":
+            why, since, until = "", known.asked.submitted, math.inf
             if self.paused:
-                why = "an operator has paused placing"
-                return Explanation(name, why, (), self.now, math.inf)
-            cannot = [k for k in known.asked.demand if k not in self._offered()]
-            if cannot:
+                why, since = "an operator has paused placing", self.now
+            elif cannot := [k for k in known.asked.demand if k not in self._offered()]:
                 why = f"no node has {', '.join(cannot)}"
-                return Explanation(name, why, (), known.asked.submitted, math.inf)
-            if not known.possible:
+            elif not known.possible:
                 why = "it is larger than the cluster, or than its nodes with the labels asked for"
-                return Explanation(name, why, (), known.asked.submitted, math.inf)
-            if known.until > self.now:
-                return Explanation(name, known.why, (), self.now, known.until)
+            elif known.until > self.now:
+                why, since, until = known.why, self.now, known.until
+            if why:
+                return Explanation(name, why, (), since, until)
         self._bind()
         found: Explanation = self.scheduler.explain(name)
         return found
