@@ -30,11 +30,11 @@ from gangwise.engines.engine import (
     EngineEvent,
     EngineJob,
     EngineNode,
-    EventKind,
     Phase,
     Placed,
     RankReport,
     Status,
+    events_between,
 )
 from gangwise.engines.kubernetes_objects import MATCHES, OURS, PORT, WITHOUT, Membership, Taint
 from gangwise.engines.reports import read_report
@@ -415,40 +415,23 @@ class Table:
         self.quarantine.read("job", gang.id, lambda: self._regard(gang))
 
     def _regard(self, gang: Gang) -> None:
-        before = gang.status
-        now = self._now(gang)
+        before, now = gang.status, self._now(gang)
         if now is None:
             return
         gang.status = now
         self._note(before, now)
-        old: Phase | None = None if before is None else before.phase
-        if now.phase == old:
+        if before is not None and now.phase == before.phase:
             return
         if now.phase in ON_NODES and gang.why_off is None:
             gang.cause = "released"
-        events: list[EventKind] = []
-        on_nodes = old in ON_NODES
         if now.phase == "pending":
-            events.append("preempted" if on_nodes else "submitted")
-            if on_nodes:
-                gang.reports.clear()
-        elif old is None and now.phase == "placed":
-            events.append("submitted")
-        if now.phase in ("running", "finished", "failed", "killed") and old != "running":
-            events.append("started")
+            gang.reports.clear()
         if now.phase in ENDED:
             self.read_reports([gang])
-            events.append(now.phase)  # type: ignore[arg-type]  # phases that end are events, too
             gang.over = time.monotonic()
             gang.held = ""
-        for kind in events:
-            at = {"submitted": now.job.submitted, "started": now.started}.get(kind, now.ended)
-            at = at if math.isfinite(at) else time.time()
-            attempts = {"submitted": 0, "preempted": (before or now).attempt}
-            attempt = attempts.get(kind, now.attempt)
-            ranks = tuple(gang.reports.values()) if kind in ENDED else ()
-            detail, cause = now.detail, now.cause
-            self.events.put(EngineEvent(kind, at, gang.id, attempt, "", ranks, detail, cause))
+        for event in events_between(before, now, lambda _: tuple(gang.reports.values())):
+            self.events.put(event)
 
     def _now(self, gang: Gang) -> Status | None:
         """Row of the gang in the table of jobs; None until it is complete."""

@@ -51,6 +51,7 @@ from gangwise.engines.leader import ReservationLeader
 from gangwise.engines.reports import read_reports
 from gangwise.engines.slurm_listing import ON_NODES, PACE, SHARE, WHOLE, Cost, Listing
 from gangwise.engines.slurm_requests import (
+    LATER,
     Mark,
     Request,
     expand,
@@ -83,7 +84,7 @@ UNSTARTED = 3  # placements that Slurm refuses, or does not start, before it is 
 LISTS = 1000  # node lists of waiting jobs that are kept apart
 LISTED = ("among:", "not among:")
 """Nodes carry labels of these kinds: which lists they are in, that jobs ask for or exclude."""
-LATER = "it is not to begin yet"
+HELD_BY_HAND = "a user or an administrator holds it"
 TAKES_TASKS = ("idle", "mixed", "allocated", "completing", "planned")
 
 
@@ -357,7 +358,7 @@ class SlurmEngine:
         if len(words(row.get("partition"))) > 1:
             return "it names several partitions"
         if number(row.get("priority"), 1) == 0 and (mark is None or mark.by_hand):
-            return "a user or an administrator holds it"
+            return HELD_BY_HAND
         return Request.of(row, mark).why or waits_for(row, time.time())
 
     def events(self, timeout: float) -> list[EngineEvent]:
@@ -550,20 +551,16 @@ class SlurmEngine:
 
         One that only this engine or ``job_submit.lua`` holds is then released, untouched.
         """
-        if mark is NO_MARK and held:
-            return "a user or an administrator holds it"
-        if mark is NO_MARK or not (held or mark.attempt):
-            why = self._left.get(job.id, "").removeprefix("left alone: ")
-            return why or "Slurm's own scheduler has it"
+        left = self._left.get(job.id, "").removeprefix("left alone: ")
+        left = left or "Slurm's own scheduler has it"
         if not held:
-            return ""
-        if mark.by_hand or (mark.attempt and mark.state != "held"):
-            return "a user or an administrator holds it"
+            return "" if mark.attempt else left
+        if mark is NO_MARK or mark.by_hand or (mark.attempt and mark.state != "held"):
+            return HELD_BY_HAND
         if mark.state == "left":  # whoever left it was killed before the release
             with contextlib.suppress(Rejected):
                 self._let_go(job.id, mark)
-            why = self._left.get(job.id, "").removeprefix("left alone: ")
-            return why or "Slurm's own scheduler has it"
+            return left
         if why := self._waits_for(row):
             return why
         why = self._runs[job.id].request.why
@@ -758,20 +755,12 @@ def allocation(row: Mapping[str, Any], job: EngineJob) -> tuple[Placed, ...]:
         tasks = max(number(cpus, 1) * 1000 // max(job.demand.get("cpu", 1000), 1), 1)
         numbers: tuple[int, ...] = ()
         if i < len(details) and (index := re.search(r"IDX:([0-9,-]+)", details[i])):
-            numbers = tuple(_range(index[1]))
+            numbers = tuple(sorted(map(int, expand(f"[{index[1]}]") or ())))
             if each := job.demand.get("gpu", 0) // 1000:
                 tasks = max(len(numbers) // each, 1)
         name = str(node.get("nodename") or node.get("name"))
         found.append(Placed(name, min(tasks, job.tasks), numbers))
     return tuple(found)
-
-
-def _range(text: str) -> list[int]:
-    found: list[int] = []
-    for word in text.split(","):
-        first, _, last = word.partition("-")
-        found += range(int(first), min(int(last or first), int(first) + 4096) + 1)
-    return found
 
 
 def _id(row: Mapping[str, Any]) -> str:
