@@ -117,7 +117,7 @@ def read_checkpoint(path: Path, run: Mapping[str, Any] | None = None) -> tuple[A
     try:
         return pickle.loads(payload), about["run"]
     except Exception as error:  # classes that moved or changed raise anything
-        raise StoreError(f"{path} cannot be gone on with ({error}); {AFRESH}") from error
+        raise StoreError(f"{path} cannot be resumed ({error}); {AFRESH}") from error
 
 
 def check_checkpoint(path: Path) -> tuple[dict[str, Any], bytes]:

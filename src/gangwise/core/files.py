@@ -502,12 +502,12 @@ class Folder:
 def find_folders(path: Path) -> list[Folder]:
     """A folder of results and those inside it, outermost first; raises StoreError for none."""
     if not path.is_dir():
-        raise StoreError(f"{path} is no folder")
+        raise StoreError(f"{path} is not a folder")
     states = sorted(p.parent for p in path.rglob(STATE) if p.is_dir())
     if not states:
         raise StoreError(
-            f"{path} is no folder of results: there is no {STATE} in it; if it is a "
-            f"copy, copy {STATE} too"
+            f"{path} is not a folder of results: it has no {STATE}; if it is a copy, copy "
+            f"{STATE} too"
         )
     return [Folder(each) for each in states]
 

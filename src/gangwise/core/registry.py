@@ -296,8 +296,7 @@ def _check_given(
             raise UnknownName(f"argument of {what}", name, list(parameters))
 
 
-LARGEST = 10_000_000
-"""Largest whole number among a policy's arguments: steps, windows, limits of a search."""
+LARGEST = 10_000_000  # largest whole number among a policy's arguments, such as steps or windows
 
 
 def check_arguments(policy: object) -> None:

@@ -141,12 +141,6 @@ class RankReport(NamedTuple):
     work: float  # units done so far: the command's own, or seconds at rate 1
     seconds: float  # in which they were done, by the rank's monotonic clock
 
-    @property
-    def rate(self) -> float:
-        """Work per second; NaN where a report has no positive work and time."""
-        usable = math.isfinite(self.work) and math.isfinite(self.seconds)
-        return self.work / self.seconds if usable and self.work > 0 < self.seconds else math.nan
-
 
 @dataclass(frozen=True)
 class EngineEvent:

@@ -151,7 +151,7 @@ class Kubernetes:
             chosen = self._assign(gang, plan)
             gang.attempt, gang.plan = attempt, plan
             gang.going.update((pod.uid, node) for pod, node in chosen)
-            table.regard(gang)
+            table.update(gang)
         marks = {
             f"{OURS}job": gang.id,
             f"{OURS}attempt": str(attempt),
@@ -173,7 +173,7 @@ class Kubernetes:
                     gang.why_off = message
                 else:
                     gang.plan = {}
-            table.regard(gang)
+            table.update(gang)
         if failed:
             table.stirred.set()
             raise (EngineError if answer.unsure else Rejected)(f"job {job}: {message}")
@@ -227,7 +227,7 @@ class Kubernetes:
             raise EngineError(f"job {job} not cancelled: {message_of(error)}") from error
         self._api.delete(pods, self._is_lost)
         with self._table.lock:
-            self._table.regard(gang)
+            self._table.update(gang)
 
     def detach(self) -> dict[str, str]:
         """Free the Lease of a service that is gone, for a kube-scheduler that stands by."""
@@ -331,7 +331,7 @@ class Kubernetes:
                 for gang, key in zip(gangs, where, strict=True):
                     if (size := sizes.get(key)) is not None:
                         gang.size = size
-                        table.regard(gang)
+                        table.update(gang)
 
     def _read_size(self, of: Membership) -> int | None:
         what, name = f"size of {of.kind}", f"{of.namespace}/{of.name}"

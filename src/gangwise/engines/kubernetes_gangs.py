@@ -217,7 +217,7 @@ class Table:
             if Taint.of(self.nodes.get(name, {})) != taints:
                 self._described = None
                 self.taints = {taint for each in self.nodes.values() for taint in Taint.of(each)}
-                self._regard_waiting()
+                self._update_waiting()
             if why and not before and before is not None:
                 self.events.put(EngineEvent("node_down", time.time(), node=name, detail=why))
             elif not why and before:
@@ -283,7 +283,7 @@ class Table:
             for pod in sorted(self.quarantine.sift("pod", found, Pod.of, _name), key=bound_first):
                 self.one_pod("ADDED", pod.manifest, whole=True)
             for gang in self.gangs.values():
-                self.regard(gang)
+                self.update(gang)
 
     def one_pod(self, kind: str, manifest: Any, whole: bool = False) -> None:
         """Take in a change of a pod; ``whole`` where it is part of a whole list."""
@@ -304,7 +304,7 @@ class Table:
                     if gang.status is not None and gang.status.phase in ENDED and last is not None:
                         gang.pods[pod.uid] = last  # it ended before: its story stays
                         last.phase = last.phase if last.ended else "Failed"
-                    self.regard(gang)
+                    self.update(gang)
                     self.stirred.set()
                 return
             gang = gang or self._gang_for(pod)
@@ -321,7 +321,7 @@ class Table:
                 if pod.node and gang.why_off is None and not gang.plan:
                     gang.plan = _plan(notes.get(f"{OURS}placement"))
             if not whole:
-                self.regard(gang)
+                self.update(gang)
         self.stirred.set()
 
     def _note_rules(self, pod: Pod, there: bool) -> None:
@@ -333,13 +333,13 @@ class Table:
             self._keeps_away[pod.uid] = rules
         else:
             del self._keeps_away[pod.uid]
-        self._regard_waiting()
+        self._update_waiting()
         self.stirred.set()
 
-    def _regard_waiting(self) -> None:
+    def _update_waiting(self) -> None:
         for gang in self.gangs.values():
             if gang.status is None or gang.status.phase == "pending":
-                self.regard(gang)
+                self.update(gang)
 
     def _ours(self, manifest: Any) -> bool:
         """Whether a pod is ours; where we only watch, all are but those that belong to nodes."""
@@ -410,11 +410,11 @@ class Table:
         self._open[belongs] = gang.id
         return gang
 
-    def regard(self, gang: Gang) -> None:
+    def update(self, gang: Gang) -> None:
         """Look at a gang and report what changed; one that cannot be read stays as it was."""
-        self.quarantine.read("job", gang.id, lambda: self._regard(gang))
+        self.quarantine.read("job", gang.id, lambda: self._update(gang))
 
-    def _regard(self, gang: Gang) -> None:
+    def _update(self, gang: Gang) -> None:
         before, now = gang.status, self._now(gang)
         if now is None:
             return

@@ -52,7 +52,7 @@ def quantity(text: str | int | float) -> Fraction:
     """
     found = _QUANTITY.fullmatch(str(text))
     if found is None:
-        raise EngineError(f"{text!r} is no quantity of Kubernetes, such as 500m or 16Gi")
+        raise EngineError(f"{text!r} is not a Kubernetes quantity such as 500m or 16Gi")
     number, exponent, suffix = found.groups()
     return Fraction(number + (exponent or "")) * (1 if exponent else _SUFFIX[suffix or ""])
 
@@ -320,7 +320,9 @@ def declared_size(pod: Mapping[str, Any]) -> int | None:
     ):
         if text is not None:
             if not re.fullmatch(r"[1-9]\d{0,5}", text):
-                raise EngineError(f"its gang is said to have {text!r} pods; give a whole number")
+                raise EngineError(
+                    f"{text!r} is not the number of pods of a gang; give a whole number"
+                )
             return int(text)
     return None
 
@@ -335,7 +337,7 @@ def note(pod: Mapping[str, Any], name: str, default: float) -> float:
     except ValueError:
         value = math.nan
     if not value >= 0:
-        raise EngineError(f"annotation {OURS}{name} is {text!r}; give a number from 0 on")
+        raise EngineError(f"annotation {OURS}{name} is {text!r}; give a number of 0 or more")
     return value
 
 

@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 from gangwise.core.errors import EngineError, Rejected, StandingBy
 from gangwise.engines import launch
 
-DURATION = 10.0
-"""Seconds after which others may take the lead. With the time between looks, at most 15."""
+DURATION = 10.0  # seconds after which others may take the lead; at most 15 with the time of a look
 
 
 def clock() -> float:

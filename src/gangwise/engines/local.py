@@ -273,10 +273,12 @@ class LocalEngine:
             return None
         command, demand = asked["command"], asked["demand"]
         if not isinstance(command, list) or not command:
-            raise intake.Unreadable("its command is no list of words")
+            raise intake.Unreadable("its command is not a list of words")
         for word in command:
             if not isinstance(word, str) or "\0" in word:
-                raise intake.Unreadable(f"its command has {intake.shown(word)}, which is no word")
+                raise intake.Unreadable(
+                    f"its command has {intake.shown(word)}, which is not a word"
+                )
         demand = intake.table(demand, "what it asks for:", intake.thousandths)
         job = EngineJob(
             name,

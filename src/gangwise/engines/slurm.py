@@ -191,7 +191,7 @@ class SlurmEngine:
 
     def _node(self, row: Mapping[str, Any]) -> EngineNode:
         if not re.fullmatch(r"[\w.-]+", str(row["name"]), re.ASCII):
-            raise intake.Unreadable(f"{intake.shown(row['name'])} is no name of a node")
+            raise intake.Unreadable(f"{intake.shown(row['name'])} is not the name of a node")
         devices = {"cpu": 1000 * number(row.get("cpus"), 0)}
         devices["memory"] = 1000 * number(row.get("real_memory"), 0)
         for kind, amount in gres(str(row.get("gres") or "")).items():
@@ -241,7 +241,7 @@ class SlurmEngine:
         row = self._recent(job)
         if row is None or row.foreign:
             why = self._left.get(job, f"there is no such job in partition {self.partition}")
-            raise Rejected(f"job {job} is not to be placed: {why}")
+            raise Rejected(f"job {job} cannot be placed: {why}")
         wanted = {p.node for p in placed}
         if row.attempt == attempt and row.phase in ("placed", "running"):
             if {p.node for p in row.placed} == wanted:
@@ -326,7 +326,7 @@ class SlurmEngine:
         printed = self._run("scontrol", "show", "config")
         config = dict(re.findall(r"(?m)^(\w+)\s*= (.*?)\s*$", printed))
         if "lua" not in words(config.get("JobSubmitPlugins")):
-            remarks.append("JobSubmitPlugins has no lua: jobs are not born held; Slurm starts them")
+            remarks.append("JobSubmitPlugins has no lua: Slurm starts jobs, for nothing holds them")
         if config.get("PreemptType", "preempt/none") != "preempt/none":
             remarks.append(f"PreemptType={config['PreemptType']}: Slurm takes jobs off by itself")
         uid = os.getuid()
@@ -334,13 +334,15 @@ class SlurmEngine:
             with contextlib.suppress(EngineError, KeyError):  # without accounts there are no levels
                 about = ("show", "user", pwd.getpwuid(uid).pw_name, "format=adminlevel")
                 if "Administrator" not in self._run("sacctmgr", "-nP", *about):
-                    remarks.append("you are no Slurm administrator: each placement is refused")
+                    remarks.append(
+                        "you are not a Slurm administrator: Slurm will refuse each placement"
+                    )
         try:
             self._run("scontrol", "-o", "show", "partition", self.partition)
         except _RefusedError:
             remarks.append(f"there is no partition {self.partition}: give --set partition=NAME")
         for node, name in sorted(self._reservations().items()):
-            remarks.append(f"node {node} is not aimed at while the reservation {name} holds")
+            remarks.append(f"no job is placed on node {node} while the reservation {name} holds")
         for row in self._json("squeue", "jobs"):
             states = [word.upper() for word in words(row.get("job_state"))]
             if "PENDING" in states and self.partition in words(row.get("partition")):
@@ -639,9 +641,7 @@ class SlurmEngine:
         try:
             rows = json.loads(text, strict=False)[key]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise EngineError(
-                f"{program} --json says what is no JSON of Slurm's: {error}"
-            ) from None
+            raise EngineError(f"{program} --json does not print Slurm's JSON: {error}") from None
         if not isinstance(rows, list):
             raise EngineError(f"{program} --json has no list of {key}")
         return rows
@@ -782,7 +782,7 @@ def _work(row: Mapping[str, Any]) -> float:
     if found is None:
         return math.nan
     if not re.fullmatch(r"\d{1,15}(\.\d{0,15})?", found[1], re.ASCII):
-        raise intake.Unreadable(f"work={intake.shown(found[1])} is no number of seconds")
+        raise intake.Unreadable(f"work={intake.shown(found[1])} is not a number of seconds")
     return float(found[1])
 
 

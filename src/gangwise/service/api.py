@@ -291,7 +291,7 @@ class Guard:
         if not self._often(client):
             return 429, f"more than {RATE:g} requests a second"
         if given and (role is None or kind.lower() != "bearer"):
-            return 401, "this token is not known; give Authorization: Bearer TOKEN"
+            return 401, "unknown token; give Authorization: Bearer TOKEN"
         path, reads = scope["path"], scope["method"] in SAFE_METHODS
         if not reads and role is None:
             return 401, "this needs a token"
@@ -329,7 +329,7 @@ class Guard:
         try:
             json.dumps(json.loads(body), ensure_ascii=False, allow_nan=False).encode()
         except (ValueError, RecursionError) as error:
-            return b"", (400, f"the body is no JSON: {clean_text(str(error))}")
+            return b"", (400, f"the body is not JSON: {clean_text(str(error))}")
         return body, None
 
 
@@ -379,7 +379,7 @@ def create_app(
 
 _BEARER = HTTPBearer(auto_error=False, description="A token of role reader or operator.")
 _PROBLEMS = {
-    400: "NaN, or no text in UTF-8.",
+    400: "NaN, or not UTF-8 text.",
     401: "No token, or one that is not known.",
     403: "A token of role operator is needed.",
     404: "It is not there.",

@@ -41,11 +41,9 @@ KINDS = {
 TYPES = 256  # so many job types are kept apart; later ones are one type, "other"
 NO_LIMIT = 86_400.0  # seconds assumed of a job that requested no limit
 FIRST = 3  # gangs of a job type that set the unit of its work
-NONSENSE = math.log(100.0)
-"""A log rate that differs from what the node's label says by more is no measurement."""
+NONSENSE = math.log(100.0)  # a log rate further from that of its node's label is no measurement
 REMEMBERED = 50_000  # jobs that have ended and whose late events are still recognised
-BACKOFF = 2.0
-"""Seconds that a job waits after its first rejection; twice as long after each further one."""
+BACKOFF = 2.0  # seconds that a job waits after its first rejection; each further one doubles them
 
 
 @dataclass

@@ -295,7 +295,7 @@ class Service:
                     (self.ledger, after), _ = read_checkpoint(path, self.run)
                     break
                 except StoreError as error:
-                    self.notes.append(f"the checkpoint is not used, the journal is: {error}")
+                    self.notes.append(f"the journal is used in place of the checkpoint: {error}")
         if after > self.store.last():
             self.notes.append("the journal is older than the checkpoint: the cluster's table holds")
 
