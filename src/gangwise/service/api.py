@@ -10,7 +10,7 @@ import hmac
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
@@ -372,8 +372,8 @@ def create_app(
     _add_operating(app, state)
     folder = files("gangwise.service") / "page"
     for name, kind in PAGE.items():
-        content = (folder / (name or "page.html")).read_bytes()
-        app.add_api_route(f"/{name}", _page(content, kind), include_in_schema=False)
+        page = Response((folder / (name or "page.html")).read_bytes(), media_type=kind)
+        app.add_route(f"/{name}", lambda _, page=page: page)
     return app
 
 
@@ -519,13 +519,6 @@ def _add_operating(app: FastAPI, state: State) -> None:
 
 
 # ------------------------------------------------------------------------------------ what is shown
-
-
-def _page(content: bytes, kind: str) -> Callable[[], Response]:
-    def page() -> Response:
-        return Response(content, media_type=kind)
-
-    return page
 
 
 def _view(state: State, name: str) -> Any:

@@ -411,7 +411,7 @@ class Service:
                 self._gone.pop(name, None)
         if there != self.ledger.hosts:
             rows = [(n.name, n.devices, n.labels, n.up, n.reason) for n in there.values()]
-            self._apply("nodes", now, [list(_plain(row)) for row in rows])
+            self._apply("nodes", now, _plain(rows))
 
     def _take_in_new(self, row: Status, now: float) -> None:
         """A job that was not known: it waits, or others placed it, or it came and went."""
@@ -882,13 +882,7 @@ def _as_row(found: Explanation) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """As JSON gives it back: lists, dictionaries with text for keys, numbers of Python."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    return value
+    return json.loads(json.dumps(value, default=lambda number: number.item()))
 
 
 def locked(path: Path) -> int:
