@@ -141,11 +141,11 @@ class Kubernetes:
             gang = table.gangs.get(job)
             if gang is None or gang.status is None:
                 raise Rejected(f"job {job} is not there")
-            if gang.status.phase == "pending" and gang.held:
+            if gang.phase == "pending" and gang.held:
                 raise Rejected(f"job {job} is held: {gang.held}")
             if gang.why_off is not None:
                 raise Rejected(f"job {job} is being taken off its nodes: {gang.why_off}")
-            again = gang.status.phase in ON_NODES and gang.attempt == attempt
+            again = gang.phase in ON_NODES and gang.attempt == attempt
             if not (again and gang.plan == plan):
                 check_placement(gang.status, placed, self.nodes(), table.holding(plan))
             chosen = self._assign(gang, plan)
@@ -188,7 +188,7 @@ class Kubernetes:
         self._check_may_act(job)
         with self._table.lock:
             gang = self._table.gangs.get(job)
-            if gang is None or gang.status is None or gang.status.phase not in ON_NODES:
+            if gang is None or gang.phase not in ON_NODES:
                 return
             bare = [pod.name for pod in gang.live if controller(pod.manifest) is None]
             if bare and not self.recreate:
@@ -207,7 +207,7 @@ class Kubernetes:
             gang = self._table.gangs.get(job)
             if gang is None or gang.status is None:
                 raise Rejected(f"there is no job {job}")
-            if gang.status.phase in ENDED:
+            if gang.phase in ENDED:
                 return
             pods = gang.live
             owners = {(o["kind"], o["name"]) for p in pods if (o := controller(p.manifest))}
@@ -290,7 +290,7 @@ class Kubernetes:
                 leaving = [g for g in gangs if acts and g.why_off is not None and g.pods]
                 if time.monotonic() > looked + 0.5:
                     looked = time.monotonic()
-                    table.read_reports(g for g in gangs if g.status and g.status.phase == "running")
+                    table.read_reports(g for g in gangs if g.phase == "running")
             todo: list[Callable[[], None]] = [self._look_up_sizes]
             todo.extend(partial(self._take_off, gang) for gang in leaving)
             for chore in todo:

@@ -131,6 +131,11 @@ class Gang:
     """When it was over, and when its size may be asked for again; by the monotonic clock."""
 
     @property
+    def phase(self) -> Phase | None:
+        """That of its row in the table of jobs; None where it has none yet."""
+        return None if self.status is None else self.status.phase
+
+    @property
     def live(self) -> list[Pod]:
         return [p for p in self.pods.values() if not p.ended]
 
@@ -301,7 +306,7 @@ class Table:
                 if gang is not None:
                     self._gang_of.pop(pod.uid, None)
                     last = gang.pods.pop(pod.uid, None)
-                    if gang.status is not None and gang.status.phase in ENDED and last is not None:
+                    if gang.phase in ENDED and last is not None:
                         gang.pods[pod.uid] = last  # it ended before: its story stays
                         last.phase = last.phase if last.ended else "Failed"
                     self.update(gang)
@@ -338,7 +343,7 @@ class Table:
 
     def _update_waiting(self) -> None:
         for gang in self.gangs.values():
-            if gang.status is None or gang.status.phase == "pending":
+            if gang.phase in (None, "pending"):
                 self.update(gang)
 
     def _ours(self, manifest: Any) -> bool:
@@ -398,12 +403,10 @@ class Table:
             self._open.setdefault(belongs, written)
             return gang
         gang = self.gangs.get(self._open.get(belongs, ""))
-        if gang is not None and not gang.cancelled:
-            over = gang.status is not None and gang.status.phase in ENDED
-            if not over and (gang.why_off is not None or not gang.full):
+        if gang is not None and not gang.cancelled and gang.phase not in ENDED:
+            if gang.why_off is not None or not gang.full:
                 return gang
-            if not over:
-                belongs = Membership(pod.namespace, "pod", pod.uid)
+            belongs = Membership(pod.namespace, "pod", pod.uid)
         name = pod.name if belongs.kind == "pod" else belongs.name
         gang = Gang(f"{pod.namespace}/{name}~{pod.uid[:8]}", belongs)
         self.gangs[gang.id] = gang
@@ -593,7 +596,7 @@ class Table:
 
     def note_lost(self, gang: Gang) -> None:
         """Mark a gang to be taken off where one of its pods is on a lost node."""
-        if gang.why_off is not None or gang.status is None or gang.status.phase not in ON_NODES:
+        if gang.why_off is not None or gang.phase not in ON_NODES:
             return
         for pod in gang.live:
             if pod.node and self.silent_long(pod.node):
@@ -634,7 +637,7 @@ class Table:
                     gang.read[name] = written
                     gang.reports[uid] = report._replace(node=gang.where(gang.pods[uid]))
                     fresh.append(gang.reports[uid])
-            if fresh and gang.status is not None and gang.status.phase == "running":
+            if fresh and gang.phase == "running":
                 self.events.put(
                     EngineEvent("measured", time.time(), gang.id, gang.attempt, ranks=tuple(fresh))
                 )

@@ -90,6 +90,7 @@ class Leader(ABC):
 
     def _renew(self) -> None:
         try:
+            # The lease runs from before the question: the answer may have been long under way.
             asked, found = clock(), self.read()
             if found is not None and found.holder and not found.mine:
                 if self._seen[0] != found.renewal:

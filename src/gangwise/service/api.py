@@ -302,7 +302,7 @@ class Guard:
         return None
 
     def _often(self, client: str) -> bool:
-        """Whether a client has a request left (a bucket that fills at a rate)."""
+        """Whether a client has a request left: a token bucket of BURST, which fills at RATE."""
         now = time.monotonic()
         left, since = self._left.pop(client, (BURST, now))
         left = min(left + (now - since) * RATE, BURST)

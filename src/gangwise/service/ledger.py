@@ -673,7 +673,10 @@ class Ledger:
         return self._in_units(rate)
 
     def _in_units(self, rate: Rate) -> float:
-        """Units of a job type become seconds at rate 1 by what its first gangs did."""
+        """Units of a job type become seconds at rate 1 by what its first gangs did.
+
+        Their median says how many units a second has, so that one slow node does not.
+        """
         kind = rate.job.job_type
         if (scale := self.scales.get(kind)) is not None:
             return self._observe(rate, scale)
