@@ -11,6 +11,7 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
@@ -373,7 +374,7 @@ def create_app(
     folder = files("gangwise.service") / "page"
     for name, kind in PAGE.items():
         page = Response((folder / (name or "page.html")).read_bytes(), media_type=kind)
-        app.add_route(f"/{name}", lambda _, page=page: page)
+        app.add_route(f"/{name}", partial(_same, page))
     return app
 
 
@@ -519,6 +520,10 @@ def _add_operating(app: FastAPI, state: State) -> None:
 
 
 # ------------------------------------------------------------------------------------ what is shown
+
+
+def _same(page: Response, _: Request) -> Response:
+    return page
 
 
 def _view(state: State, name: str) -> Any:
