@@ -51,43 +51,22 @@ if TYPE_CHECKING:
     from gangwise.report.pages import write_report
 
 _WHERE = {
-    "core.check": ["PolicyCheckFailed", "check_policy"],
-    "core.cluster": ["Channels", "Cluster", "JobType", "Server"],
-    "core.contracts": [
-        "Comparator",
-        "Environment",
-        "Instance",
-        "Outcome",
-        "Policy",
-        "PolicyBase",
-        "Scenario",
-        "clone",
-        "configuration",
-    ],
-    "core.errors": [
-        "GangwiseError",
-        "InfeasibleDecision",
-        "ScenarioError",
-        "StoreError",
-        "TraceError",
-        "UnknownName",
-    ],
-    "core.registry": ["register"],
-    "core.simulation": ["Interrupted", "Run", "Simulation", "Streams", "simulate"],
-    "core.workload": [
-        "BernoulliArrivals",
-        "BinomialArrivals",
-        "OnOffArrivals",
-        "ReplayedArrivals",
-        "Workload",
-    ],
-    "experiments.compare": ["Comparison", "compare"],
-    "experiments.replay": ["Replayed", "replay"],
-    "experiments.results": ["Results"],
-    "jobs": ["Scheduler", "SchedulerCheckFailed", "check_scheduler", "create_scheduler"],
-    "report.pages": ["write_report"],
+    "core.check": "PolicyCheckFailed check_policy",
+    "core.cluster": "Channels Cluster JobType Server",
+    "core.contracts": "Comparator Environment Instance Outcome Policy PolicyBase Scenario clone "
+    "configuration",
+    "core.errors": "GangwiseError InfeasibleDecision ScenarioError StoreError TraceError "
+    "UnknownName",
+    "core.registry": "register",
+    "core.simulation": "Interrupted Run Simulation Streams simulate",
+    "core.workload": "BernoulliArrivals BinomialArrivals OnOffArrivals ReplayedArrivals Workload",
+    "experiments.compare": "Comparison compare",
+    "experiments.replay": "Replayed replay",
+    "experiments.results": "Results",
+    "jobs": "Scheduler SchedulerCheckFailed check_scheduler create_scheduler",
+    "report.pages": "write_report",
 }
-_HOME = {name: module for module, names in _WHERE.items() for name in names}
+_HOME = {name: module for module, names in _WHERE.items() for name in names.split()}
 
 __version__ = "0.3.0"
 

@@ -271,7 +271,7 @@ def test_folders_in_folders_look_after_themselves(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     assert [f.path for f in find_folders(tmp_path)] == [tmp_path, tmp_path / "runs"]
     assert Folder(tmp_path).verify().unknown == ["notes.txt"]
-    with pytest.raises(StoreError, match="no folder of results"):
+    with pytest.raises(StoreError, match="not a folder of results"):
         find_folders(tmp_path / "runs" / STATE / "locks")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from gangwise.service.loop import Service
 from tests.engines import slurm_grammar as grammar
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.engines.test_conformance import NAMED
+from tests.service.test_loop import until
 
 pytestmark = pytest.mark.full
 
@@ -52,13 +53,6 @@ def service(
     yield one
     cluster.call("scancel", "-p", "gangwise,native")
     one.close()
-
-
-def until(service: Service, done: Callable[[], bool], patience: float = 60.0) -> None:
-    end = time.monotonic() + patience
-    while not done():
-        assert time.monotonic() < end, (service.health(), service.engine.held())  # type: ignore[attr-defined]
-        service.tick(0.25)
 
 
 @slurm

@@ -38,7 +38,7 @@ def submit(cluster: Path, seconds: float, tasks: int = 1, gpus: int = 1) -> str:
     )
 
 
-def until(service: Service, done, patience: float = 60.0) -> None:
+def until(service: Service, done, patience: float = 120.0) -> None:
     end = time.monotonic() + patience
     while not done():
         assert time.monotonic() < end, (service.health(), service.ledger.jobs)

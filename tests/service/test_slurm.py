@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from gangwise.core.errors import Rejected
 from gangwise.engines.slurm import SlurmEngine
 from gangwise.service.loop import Service
 from tests.engines.test_conformance import NAMED
+from tests.service.test_loop import until
 
 pytestmark = [
     pytest.mark.full,
@@ -30,13 +30,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     lab = SlurmLab(tmp_path_factory.mktemp("slurm"))
     yield lab
     lab.stop()
-
-
-def until(service: Service, done, patience: float = 120.0) -> None:
-    end = time.monotonic() + patience
-    while not done():
-        assert time.monotonic() < end, (service.health(), service.ledger.jobs)
-        service.tick(0.25)
 
 
 def test_acting(lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

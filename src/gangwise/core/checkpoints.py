@@ -26,7 +26,7 @@ from typing import Any
 
 from gangwise import __version__
 from gangwise.core.errors import StoreError
-from gangwise.core.files import digest_of, write_whole
+from gangwise.core.files import digest_of, write_side_file, write_whole
 
 FORMAT = b"gangwise-checkpoint-3"
 AFRESH = "delete it to start afresh"
@@ -74,13 +74,7 @@ def user_key() -> bytes:
 def _make_key(path: Path) -> None:
     """Make a key; of two processes that make one at the same time, the first counts."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    side = path.with_name(f".key-{os.getpid()}-{secrets.token_hex(4)}")
-    handle = os.open(side, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        os.write(handle, secrets.token_bytes(32))
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    side = write_side_file(path.parent, secrets.token_bytes(32), 0o600)
     try:
         os.link(side, path)
     except FileExistsError:
@@ -123,7 +117,7 @@ def read_checkpoint(path: Path, run: Mapping[str, Any] | None = None) -> tuple[A
     try:
         return pickle.loads(payload), about["run"]
     except Exception as error:  # classes that moved or changed raise anything
-        raise StoreError(f"{path} cannot be gone on with ({error}); {AFRESH}") from error
+        raise StoreError(f"{path} cannot be resumed ({error}); {AFRESH}") from error
 
 
 def check_checkpoint(path: Path) -> tuple[dict[str, Any], bytes]:

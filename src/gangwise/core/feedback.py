@@ -9,6 +9,7 @@ from typing import Generic, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from gangwise.core.arrays import check_numbers
 from gangwise.core.errors import ScenarioError
 
 FeedbackT = TypeVar("FeedbackT")
@@ -31,14 +32,12 @@ class Delivery:
     loss: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.delay) and self.delay >= 0):
-            raise ScenarioError(f"delay is {self.delay}; it must be finite, zero or larger")
+        check_numbers("[0, inf)", delay=self.delay)
+        check_numbers("[0, 1]", loss=self.loss)
         if self.kind not in ("constant", "geometric"):
             raise ScenarioError(f"a delay is constant or geometric, not {self.kind!r}")
         if self.kind == "constant" and self.delay != int(self.delay):
             raise ScenarioError(f"a constant delay is a whole number of slots, not {self.delay}")
-        if not 0 <= self.loss <= 1:
-            raise ScenarioError(f"loss is {self.loss}; a probability lies in [0, 1]")
 
     def draw(self, slots: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
         """Delay of the feedback of each slot; −1 where it is lost."""

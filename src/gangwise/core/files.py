@@ -62,7 +62,7 @@ def write_whole(path: Path | str, content: Content, mode: int = 0o666) -> None:
     data = _bytes(content)
     with _as_store_error("write", path):
         os.makedirs(path.parent, exist_ok=True)
-        _rename_into_place(_write_side_file(path.parent, data, mode), path)
+        _rename_into_place(write_side_file(path.parent, data, mode), path)
 
 
 def remove_orphans(folder: Path) -> list[Path]:
@@ -132,7 +132,7 @@ class Publication:
         self.folder.refuse_to_replace(name)
         with _as_store_error("write", place):
             os.makedirs(self.folder.state, exist_ok=True)
-            side = _write_side_file(self.folder.state, data)
+            side = write_side_file(self.folder.state, data)
         self.staged[name] = side, Seal.of(data, self.name)
         return self.staged[name][1].sha256
 
@@ -311,7 +311,7 @@ class Folder:
         with _as_store_error("write", path):
             os.makedirs(path.parent, exist_ok=True)
             os.makedirs(self.state, exist_ok=True)
-            side = _write_side_file(self.state, data)
+            side = write_side_file(self.state, data)
             try:
                 self._enter([(name, Seal.of(data))])
             except BaseException:
@@ -502,12 +502,12 @@ class Folder:
 def find_folders(path: Path) -> list[Folder]:
     """A folder of results and those inside it, outermost first; raises StoreError for none."""
     if not path.is_dir():
-        raise StoreError(f"{path} is no folder")
+        raise StoreError(f"{path} is not a folder")
     states = sorted(p.parent for p in path.rglob(STATE) if p.is_dir())
     if not states:
         raise StoreError(
-            f"{path} is no folder of results: there is no {STATE} in it; if it is a "
-            f"copy, copy {STATE} too"
+            f"{path} is not a folder of results: it has no {STATE}; if it is a copy, copy "
+            f"{STATE} too"
         )
     return [Folder(each) for each in states]
 
@@ -554,7 +554,8 @@ def _host() -> str:
     return digest_of(socket.gethostname().encode())[:8]
 
 
-def _write_side_file(folder: Path, data: bytes, mode: int = 0o666) -> Path:
+def write_side_file(folder: Path, data: bytes, mode: int = 0o666) -> Path:
+    """Write and flush a file beside those of a folder, to be renamed into place."""
     side = folder / f".gangwise-{_host()}-{os.getpid()}-{secrets.token_hex(4)}.part"
     handle = os.open(side, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:

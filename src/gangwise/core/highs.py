@@ -19,8 +19,7 @@ import numpy.typing as npt
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import GangwiseError
 
-FEASIBILITY = 1e-9
-"""By how much, in HiGHS's scaling, a row may be exceeded and a whole column be off."""
+FEASIBILITY = 1e-9  # by how much, in HiGHS's scaling, a row is exceeded or a whole column is off
 
 HAS_FEASIBLE_POINT = 2  # kSolutionStatusFeasible, which highspy gives as a number
 

@@ -89,5 +89,5 @@ def require_seeds(seeds: object) -> tuple[int, ...]:
         raise ScenarioError(f"at most {MOST_SEEDS} seeds")
     for seed in found:
         if not hasattr(seed, "__index__") or isinstance(seed, bool) or seed < 0:
-            raise ScenarioError(f"seed {seed!r} is no whole number from 0 on; {how}")
+            raise ScenarioError(f"seed {seed!r} is not a whole number of 0 or more; {how}")
     return tuple(dict.fromkeys(int(seed) for seed in found))

@@ -270,11 +270,7 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
         entry = known[name]
     factory = entry.load()
     given = {**entry.preset, **given, **arguments}
-    accepted = _accepted(factory)
-    for argument in given:
-        if accepted is not None and argument not in accepted:
-            raise UnknownName(f"argument of {kind} {name!r}", argument, accepted)
-    _require_numbers(f"{kind} {name!r}", factory, given)
+    _check_given(f"{kind} {name!r}", inspect.signature(factory).parameters, given)
     try:
         made = factory(**given)
         if kind == "policy":
@@ -287,15 +283,20 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
 NUMBERS = (int, float, "int", "float", "int | None", "float | None")
 
 
-def _require_numbers(what: str, factory: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """Raise ScenarioError for a word where a number belongs: most classes compare it unseen."""
-    for name, parameter in inspect.signature(factory).parameters.items():
-        if parameter.annotation in NUMBERS and isinstance(given.get(name), str):
-            raise ScenarioError(f"{name} of {what} is {given[name]!r}; it must be a number")
+def _check_given(
+    what: str, parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any]
+) -> None:
+    """Raise for an unknown argument, and for a word where a number belongs: few classes would."""
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    for name, value in given.items():
+        if name in parameters:
+            if parameters[name].annotation in NUMBERS and isinstance(value, str):
+                raise ScenarioError(f"{name} of {what} is {value!r}; it must be a number")
+        elif not takes_any:
+            raise UnknownName(f"argument of {what}", name, list(parameters))
 
 
-LARGEST = 10_000_000
-"""Largest whole number among a policy's arguments: steps, windows, limits of a search."""
+LARGEST = 10_000_000  # largest whole number among a policy's arguments, such as steps or windows
 
 
 def check_arguments(policy: object) -> None:
@@ -319,12 +320,3 @@ def check_arguments(policy: object) -> None:
             raise ScenarioError(f"{where} is {value!r}; it must be a whole number")
         if abs(int(value)) > LARGEST:
             raise ScenarioError(f"{where} is {value}; it must be at most {LARGEST}")
-
-
-def _accepted(factory: Callable[..., Any]) -> list[str] | None:
-    if dataclasses.is_dataclass(factory):
-        return [f.name for f in dataclasses.fields(factory) if f.init]
-    parameters = inspect.signature(factory).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return None
-    return list(parameters)

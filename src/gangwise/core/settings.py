@@ -15,8 +15,7 @@ from pydantic import BaseModel, ValidationError
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.limits import require_memory
 
-BYTES = 480
-"""Of memory that a job type on a server takes: ten numbers for each of six kinds of devices."""
+BYTES = 480  # memory of a job type on a server: ten numbers for each of six kinds of devices
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 

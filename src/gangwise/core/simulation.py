@@ -42,7 +42,7 @@ class Streams:
 
     @classmethod
     def of(cls, seed: int) -> Streams:
-        """Spawn the streams of a seed; raises ScenarioError where it is no whole number from 0 on.
+        """Spawn the streams of a seed; raises ScenarioError for what is not 0, 1, 2, …
 
         >>> a, b = Streams.of(7), Streams.of(7)
         >>> _ = a.policy.random(1000)
@@ -281,7 +281,9 @@ class Simulation:
         """
         simulation, run = read_checkpoint(Path(path), identity)
         if not isinstance(simulation, cls):
-            raise StoreError(f"{path} is no checkpoint of a simulation; delete it to start afresh")
+            raise StoreError(
+                f"{path} is not the checkpoint of a simulation; delete it to start afresh"
+            )
         if run["policy"] != (now := identify(type(simulation.policy), "policy")):
             raise StoreError(
                 f"{path}: {simulation.name} was edited since ({run['policy']} is now {now}); "

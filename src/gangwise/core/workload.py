@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Floats, Ints, keep
+from gangwise.core.arrays import Floats, Ints, check_numbers, keep
 from gangwise.core.errors import ScenarioError
 
 
@@ -125,9 +125,7 @@ class OnOffArrivals:
     def __post_init__(self) -> None:
         p = _probabilities(self.probability, "arrival probability")
         keep(self, probability=p)
-        for name, mean in (("mean_on", self.mean_on), ("mean_off", self.mean_off)):
-            if not (np.isfinite(mean) and mean >= 1):
-                raise ScenarioError(f"{name} is {mean}; a period lasts at least one slot")
+        check_numbers("[1, inf)", mean_on=self.mean_on, mean_off=self.mean_off)
 
     @property
     def most(self) -> Ints:
@@ -175,8 +173,7 @@ class ReplayedArrivals:
                 f"more; its shape is {counts.shape}"
             )
         keep(self, counts=counts)
-        if not 0 <= self.keep <= 1:
-            raise ScenarioError(f"keep is {self.keep}; a probability lies in [0, 1]")
+        check_numbers("[0, 1]", keep=self.keep)
 
     @property
     def most(self) -> Ints:

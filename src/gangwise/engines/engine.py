@@ -141,12 +141,6 @@ class RankReport(NamedTuple):
     work: float  # units done so far: the command's own, or seconds at rate 1
     seconds: float  # in which they were done, by the rank's monotonic clock
 
-    @property
-    def rate(self) -> float:
-        """Work per second; NaN where a report has no positive work and time."""
-        usable = math.isfinite(self.work) and math.isfinite(self.seconds)
-        return self.work / self.seconds if usable and self.work > 0 < self.seconds else math.nan
-
 
 @dataclass(frozen=True)
 class EngineEvent:
@@ -169,11 +163,6 @@ class EngineEvent:
         intake.whole(self.attempt, "the attempt of an event", 0, ATTEMPTS)
         intake.name(self.node, "the node of an event", empty=True)
         object.__setattr__(self, "detail", intake.clean_text(self.detail))
-
-    @property
-    def key(self) -> tuple[str, str, int, str]:
-        """Two events with the same key are the same event."""
-        return self.kind, self.job, self.attempt, self.node
 
 
 @dataclass(frozen=True)
@@ -323,6 +312,42 @@ def check_placement(
             raise Rejected(f"job {job.id} allows {job.per_node} tasks a node, {name} gets {tasks}")
 
 
+def events_between(
+    old: Status | None, row: Status, ranks: Callable[[Status], tuple[RankReport, ...]]
+) -> list[EngineEvent]:
+    """What happened to a job between two looks at its row; ``old`` is None for a new one.
+
+    ``ranks`` gives the reports of the ranks of its latest attempt, for an event that ends it.
+    """
+    found: list[EngineEvent] = []
+    now, name = time.time(), row.job.id
+    if old is not None and old.foreign and not row.foreign and row.phase == "pending":
+        found.append(EngineEvent("submitted", row.job.submitted, name))  # it is ours now
+    if old is None:
+        found.append(EngineEvent("submitted", row.job.submitted, name))
+        old = Status(row.job, "pending", row.attempt if row.phase == "pending" else 0)
+    if old.phase in ENDED:
+        return found
+    was_placed = old.phase in ("placed", "running")
+    off: int | None = None
+    if was_placed and (row.phase == "pending" or row.attempt != old.attempt):
+        off = old.attempt
+    elif row.phase == "pending" and row.attempt > old.attempt:  # came and went between looks
+        off = row.attempt
+    if off is not None:
+        why, cause = row.detail, row.cause
+        found.append(EngineEvent("preempted", now, name, off, detail=why, cause=cause))
+    # Of a gang that is placed, some ranks may have started: it starts with the last of them.
+    begun = row.phase == "running" or (row.phase in ENDED and not math.isnan(row.started))
+    if begun and not (old.phase == "running" and old.attempt == row.attempt):
+        since = now if math.isnan(row.started) else row.started
+        found.append(EngineEvent("started", since, name, row.attempt))
+    if row.phase == "pending" or row.phase == "placed" or row.phase == "running":
+        return found
+    end = now if math.isnan(row.ended) else row.ended
+    return [*found, EngineEvent(row.phase, end, name, row.attempt, "", ranks(row), row.detail)]
+
+
 class Changes:
     """Turns looks at a cluster's table into events, for engines that get no events themselves.
 
@@ -344,43 +369,14 @@ class Changes:
             if self._up.get(name, True) != is_up:
                 found.append(EngineEvent("node_up" if is_up else "node_down", now, node=name))
         found += [EngineEvent("node_down", now, node=name) for name in self._up if name not in up]
-        for row in table.values():
-            found += self._of_job(row, now)
+        for name, row in table.items():
+            found += events_between(self.table.get(name), row, self._ranks)
         for name, old in self.table.items():
             if name not in table and old.phase not in ENDED:
                 gone = "the cluster no longer knows it"
                 found.append(EngineEvent("failed", now, name, old.attempt, detail=gone))
         self.table, self._up = table, up
         return found + self._measured(now)
-
-    def _of_job(self, row: Status, now: float) -> list[EngineEvent]:
-        found: list[EngineEvent] = []
-        name, old = row.job.id, self.table.get(row.job.id)
-        if old is not None and old.foreign and not row.foreign and row.phase == "pending":
-            found.append(EngineEvent("submitted", row.job.submitted, name))  # it is ours now
-        if old is None:
-            found.append(EngineEvent("submitted", row.job.submitted, name))
-            old = Status(row.job, "pending", row.attempt if row.phase == "pending" else 0)
-        if old.phase in ENDED:
-            return found
-        was_placed = old.phase in ("placed", "running")
-        off: int | None = None
-        if was_placed and (row.phase == "pending" or row.attempt != old.attempt):
-            off = old.attempt
-        elif row.phase == "pending" and row.attempt > old.attempt:  # came and went between looks
-            off = row.attempt
-        if off is not None:
-            why, cause = row.detail, row.cause
-            found.append(EngineEvent("preempted", now, name, off, detail=why, cause=cause))
-        already_started = old.phase == "running" and old.attempt == row.attempt
-        if not already_started and (row.phase == "running" or not math.isnan(row.started)):
-            begun = now if math.isnan(row.started) else row.started
-            found.append(EngineEvent("started", begun, name, row.attempt))
-        if row.phase == "pending" or row.phase == "placed" or row.phase == "running":
-            return found
-        end = now if math.isnan(row.ended) else row.ended
-        ranks = self._ranks(row)
-        return [*found, EngineEvent(row.phase, end, name, row.attempt, "", ranks, row.detail)]
 
     def _measured(self, now: float) -> list[EngineEvent]:
         """Reports of running jobs that have changed since the last look."""

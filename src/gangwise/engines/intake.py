@@ -48,7 +48,7 @@ def name(value: Any, what: str, empty: bool = False) -> str:
     if len(value) > NAME:
         raise Unreadable(f"{what} has {len(value)} characters; at most {NAME}")
     if "\0" in value or (not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value)):
-        raise Unreadable(f"{what} is {shown(value)}, which is no text in UTF-8")
+        raise Unreadable(f"{what} is {shown(value)}, which is not UTF-8 text")
     return value
 
 
@@ -92,7 +92,7 @@ def thousandths(value: Any, what: str) -> int:
     exact = number(value, what, 0.0, AMOUNT / 1000) * 1000
     found = round(exact)
     if exact > 0 and found < 1:
-        raise Unreadable(f"{what} is {shown(value)}; a thousandth is the least")
+        raise Unreadable(f"{what} is {shown(value)}; give at least a thousandth")
     return found
 
 
@@ -133,12 +133,12 @@ def read_file(path: Path | str, most: int) -> Written | None:
         return None
     except OSError as error:
         if error.errno in _STRANGE:
-            raise Unreadable(f"{os.path.basename(path)} is a link, or no file") from None
+            raise Unreadable(f"{os.path.basename(path)} is a link, or not a file") from None
         raise
     try:
         about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode):
-            raise Unreadable(f"{os.path.basename(path)} is no regular file")
+            raise Unreadable(f"{os.path.basename(path)} is not a regular file")
         if about.st_size > most:
             raise Unreadable(f"{os.path.basename(path)} has {about.st_size} bytes; at most {most}")
         return Written(os.read(handle, most), about.st_uid)
@@ -154,7 +154,9 @@ def read_json(path: Path | str, most: int) -> Any:
     try:
         return json.loads(found.content)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"{os.path.basename(path)} is no JSON: {clean_text(str(error))}") from None
+        raise Unreadable(
+            f"{os.path.basename(path)} is not JSON: {clean_text(str(error))}"
+        ) from None
 
 
 _STRANGE = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR)

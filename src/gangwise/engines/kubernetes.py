@@ -49,7 +49,7 @@ from gangwise.engines.kubernetes_api import (
     job_size,
     message_of,
 )
-from gangwise.engines.kubernetes_gangs import KEPT, Gang, Pod, Table, successor
+from gangwise.engines.kubernetes_gangs import KEPT, ON_NODES, Gang, Pod, Table, successor
 from gangwise.engines.kubernetes_objects import OURS, Membership, controller, natural, own_value
 
 
@@ -134,26 +134,24 @@ class Kubernetes:
 
     def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
         """Bind every pod of a gang; none stays bound where one cannot be."""
-        self._api.check()
-        if self.watch:
-            raise Rejected(f"job {job} is only watched")
+        self._check_may_act(job)
         table = self._table
         plan = tasks_by_node(placed)
         with table.lock:
             gang = table.gangs.get(job)
             if gang is None or gang.status is None:
                 raise Rejected(f"job {job} is not there")
-            if gang.status.phase == "pending" and gang.held:
+            if gang.phase == "pending" and gang.held:
                 raise Rejected(f"job {job} is held: {gang.held}")
             if gang.why_off is not None:
                 raise Rejected(f"job {job} is being taken off its nodes: {gang.why_off}")
-            again = gang.status.phase in ("placed", "running") and gang.attempt == attempt
+            again = gang.phase in ON_NODES and gang.attempt == attempt
             if not (again and gang.plan == plan):
                 check_placement(gang.status, placed, self.nodes(), table.holding(plan))
             chosen = self._assign(gang, plan)
             gang.attempt, gang.plan = attempt, plan
             gang.going.update((pod.uid, node) for pod, node in chosen)
-            table.regard(gang)
+            table.update(gang)
         marks = {
             f"{OURS}job": gang.id,
             f"{OURS}attempt": str(attempt),
@@ -175,21 +173,22 @@ class Kubernetes:
                     gang.why_off = message
                 else:
                     gang.plan = {}
-            table.regard(gang)
+            table.update(gang)
         if failed:
             table.stirred.set()
             raise (EngineError if answer.unsure else Rejected)(f"job {job}: {message}")
 
-    def preempt(self, job: str) -> None:
-        """Delete the pods of a gang, and first make successors of those that have no controller."""
+    def _check_may_act(self, job: str) -> None:
         self._api.check()
         if self.watch:
-            raise EngineError(f"job {job} is only watched")
+            raise Rejected(f"job {job} is only watched")
+
+    def preempt(self, job: str) -> None:
+        """Delete the pods of a gang, and first make successors of those that have no controller."""
+        self._check_may_act(job)
         with self._table.lock:
             gang = self._table.gangs.get(job)
-            if gang is None or gang.status is None:
-                return
-            if gang.status.phase not in ("placed", "running"):
+            if gang is None or gang.phase not in ON_NODES:
                 return
             bare = [pod.name for pod in gang.live if controller(pod.manifest) is None]
             if bare and not self.recreate:
@@ -203,14 +202,12 @@ class Kubernetes:
 
     def cancel(self, job: str) -> None:
         """Delete its pods, and the batch Job that would make them again."""
-        self._api.check()
-        if self.watch:
-            raise EngineError(f"job {job} is only watched")
+        self._check_may_act(job)
         with self._table.lock:
             gang = self._table.gangs.get(job)
             if gang is None or gang.status is None:
                 raise Rejected(f"there is no job {job}")
-            if gang.status.phase in ENDED:
+            if gang.phase in ENDED:
                 return
             pods = gang.live
             owners = {(o["kind"], o["name"]) for p in pods if (o := controller(p.manifest))}
@@ -230,14 +227,12 @@ class Kubernetes:
             raise EngineError(f"job {job} not cancelled: {message_of(error)}") from error
         self._api.delete(pods, self._is_lost)
         with self._table.lock:
-            self._table.regard(gang)
+            self._table.update(gang)
 
     def detach(self) -> dict[str, str]:
         """Free the Lease of a service that is gone, for a kube-scheduler that stands by."""
         if not self.lease:
-            raise EngineError(
-                "say --set lease=NAMESPACE/NAME, for which a kube-scheduler stands by"
-            )
+            raise EngineError("give --set lease=NAMESPACE/NAME, a Lease of a kube-scheduler's")
         with self._table.lock:
             pods = [(g.id, p) for g in self._table.gangs.values() for p in g.live if not p.node]
         ours = self._table.scheduler
@@ -258,10 +253,8 @@ class Kubernetes:
         lease.release()
         if holder.startswith("gangwise-"):
             raise EngineError(f"the service {holder} acts: stop it first")
-        reason = (
-            f"left to kube-scheduler ({holder})" if holder else "waits: no kube-scheduler is there"
-        )
-        return dict.fromkeys(waits, reason)
+        left = f"left to kube-scheduler ({holder})"
+        return dict.fromkeys(waits, left if holder else "waits: no kube-scheduler is there")
 
     def events(self, timeout: float) -> list[EngineEvent]:
         self._api.check()
@@ -297,7 +290,7 @@ class Kubernetes:
                 leaving = [g for g in gangs if acts and g.why_off is not None and g.pods]
                 if time.monotonic() > looked + 0.5:
                     looked = time.monotonic()
-                    table.read_reports(g for g in gangs if g.status and g.status.phase == "running")
+                    table.read_reports(g for g in gangs if g.phase == "running")
             todo: list[Callable[[], None]] = [self._look_up_sizes]
             todo.extend(partial(self._take_off, gang) for gang in leaving)
             for chore in todo:
@@ -338,7 +331,7 @@ class Kubernetes:
                 for gang, key in zip(gangs, where, strict=True):
                     if (size := sizes.get(key)) is not None:
                         gang.size = size
-                        table.regard(gang)
+                        table.update(gang)
 
     def _read_size(self, of: Membership) -> int | None:
         what, name = f"size of {of.kind}", f"{of.namespace}/{of.name}"

@@ -23,49 +23,24 @@ from typing import Any
 
 from gangwise.core.errors import EngineError
 from gangwise.engines import intake
+from gangwise.engines import kubernetes_objects as objects
 from gangwise.engines.engine import (
     ENDED,
     Cause,
     EngineEvent,
     EngineJob,
     EngineNode,
-    EventKind,
     Phase,
     Placed,
     RankReport,
     Status,
+    events_between,
 )
-from gangwise.engines.kubernetes_objects import (
-    DEVICES,
-    MATCHES,
-    OURS,
-    PORT,
-    WITHOUT,
-    Membership,
-    Taint,
-    affinity,
-    check_affinity,
-    common,
-    controller,
-    declared_size,
-    demand,
-    digest,
-    fits_affinity,
-    job_type,
-    keeps_away,
-    natural,
-    not_modelled,
-    note,
-    own_value,
-    per_node,
-    seconds,
-    selects,
-    thousandths,
-)
+from gangwise.engines.kubernetes_objects import MATCHES, OURS, PORT, WITHOUT, Membership, Taint
 from gangwise.engines.reports import read_report
 
 KEPT = 3600.0  # seconds that jobs stay in the table after their end
-_ON_NODES = ("placed", "running")
+ON_NODES = ("placed", "running")
 AFFINITIES = 4096  # required node affinities of waiting gangs that are kept apart
 FILES = 100_000  # files of the folder of reports that are looked at
 OF_POD = 16  # reports of a pod that are
@@ -88,7 +63,7 @@ class Pod:
         meta = manifest["metadata"]
         for what in ("labels", "annotations"):
             intake.table(meta.get(what) or {}, what, _any_text)
-        seconds(intake.name(meta["creationTimestamp"], "creationTimestamp"))
+        objects.seconds(intake.name(meta["creationTimestamp"], "creationTimestamp"))
         return cls(
             intake.name(meta["uid"], "its uid"),
             intake.name(meta["namespace"], "its namespace"),
@@ -127,7 +102,7 @@ class Pod:
             state = each.get("state") or {}
             stamp = (state.get("terminated") or state.get("running") or {}).get(which)
             if stamp:
-                found.append(seconds(stamp))
+                found.append(objects.seconds(stamp))
         return found
 
 
@@ -154,6 +129,11 @@ class Gang:
     over: float = math.inf
     asked: float = -math.inf
     """When it was over, and when its size may be asked for again; by the monotonic clock."""
+
+    @property
+    def phase(self) -> Phase | None:
+        """That of its row in the table of jobs; None where it has none yet."""
+        return None if self.status is None else self.status.phase
 
     @property
     def live(self) -> list[Pod]:
@@ -216,37 +196,33 @@ class Table:
     def _one_node(self, kind: str, node: Any) -> None:
         name = node["metadata"]["name"]
         with self.lock:
+            before, taints = self.up.get(name), Taint.of(self.nodes.get(name, {}))
             if kind == "DELETED":
                 self._described = None
-            elif _described(node) != _described(self.nodes.get(name)):
-                EngineNode(name, self._devices(node), node["metadata"].get("labels") or {})
-                Taint.of(node)
-                self._described = None
-            before = self.up.get(name)
-            taints = Taint.of(self.nodes[name]) if name in self.nodes else ()
-            if kind == "DELETED":
                 self.nodes.pop(name, None)
                 self.up.pop(name, None)
                 self.silent.setdefault(name, time.monotonic() - self.lost_after)
                 why: str | None = "removed"
             else:
+                if _described(node) != _described(self.nodes.get(name)):
+                    # Both raise where the node cannot be read; then it stays as it was.
+                    EngineNode(name, self._devices(node), node["metadata"].get("labels") or {})
+                    Taint.of(node)
+                    self._described = None
                 conditions = {c["type"]: c for c in node["status"].get("conditions") or ()}
                 ready = conditions.get("Ready", {})
-                is_ready = ready.get("status") == "True"
                 why = "cordoned" if node["spec"].get("unschedulable") else ""
-                self.nodes[name] = node  # all was read: one that cannot be stays as it was
-                if not is_ready:
+                self.nodes[name] = node
+                if ready.get("status") != "True":
                     why = f"not ready ({ready.get('reason') or ready.get('status') or 'never was'})"
                     self.silent.setdefault(name, time.monotonic())
                 else:
                     self.silent.pop(name, None)
                 self.up[name] = why
-            if (Taint.of(node) if name in self.nodes else ()) != taints:
+            if Taint.of(self.nodes.get(name, {})) != taints:
                 self._described = None
                 self.taints = {taint for each in self.nodes.values() for taint in Taint.of(each)}
-                for gang in self.gangs.values():
-                    if gang.status is None or gang.status.phase == "pending":
-                        self.regard(gang)
+                self._update_waiting()
             if why and not before and before is not None:
                 self.events.put(EngineEvent("node_down", time.time(), node=name, detail=why))
             elif not why and before:
@@ -267,7 +243,10 @@ class Table:
 
     def _devices(self, node: Any) -> dict[str, int]:
         offered = node["status"].get("allocatable") or {}
-        found = {DEVICES.get(k, k): thousandths(k, text, up=False) for k, text in offered.items()}
+        found = {
+            objects.DEVICES.get(k, k): objects.thousandths(k, text, up=False)
+            for k, text in offered.items()
+        }
         return found | dict.fromkeys(self._ports, 1000)
 
     def _labels(self, name: str, node: Any) -> dict[str, str]:
@@ -276,7 +255,7 @@ class Table:
         mine = Taint.of(node)
         labels.update((f"{WITHOUT}{t}", "true") for t in self.taints if t not in mine)
         for short, terms in self._terms.items():
-            if fits_affinity(terms, name, node["metadata"].get("labels") or {}):
+            if objects.fits_affinity(terms, name, node["metadata"].get("labels") or {}):
                 labels[f"{MATCHES}{short}"] = "true"
         return labels
 
@@ -291,7 +270,11 @@ class Table:
         """Take in a list of all pods; those not listed are gone."""
 
         def bound_first(pod: Pod) -> tuple[Any, ...]:
-            return not pod.node, pod.manifest["metadata"]["creationTimestamp"], natural(pod.name)
+            return (
+                not pod.node,
+                pod.manifest["metadata"]["creationTimestamp"],
+                objects.natural(pod.name),
+            )
 
         with self.lock:
             present = {_uid(pod) for pod in found}
@@ -305,7 +288,7 @@ class Table:
             for pod in sorted(self.quarantine.sift("pod", found, Pod.of, _name), key=bound_first):
                 self.one_pod("ADDED", pod.manifest, whole=True)
             for gang in self.gangs.values():
-                self.regard(gang)
+                self.update(gang)
 
     def one_pod(self, kind: str, manifest: Any, whole: bool = False) -> None:
         """Take in a change of a pod; ``whole`` where it is part of a whole list."""
@@ -323,10 +306,10 @@ class Table:
                 if gang is not None:
                     self._gang_of.pop(pod.uid, None)
                     last = gang.pods.pop(pod.uid, None)
-                    if gang.status is not None and gang.status.phase in ENDED and last is not None:
+                    if gang.phase in ENDED and last is not None:
                         gang.pods[pod.uid] = last  # it ended before: its story stays
                         last.phase = last.phase if last.ended else "Failed"
-                    self.regard(gang)
+                    self.update(gang)
                     self.stirred.set()
                 return
             gang = gang or self._gang_for(pod)
@@ -343,28 +326,31 @@ class Table:
                 if pod.node and gang.why_off is None and not gang.plan:
                     gang.plan = _plan(notes.get(f"{OURS}placement"))
             if not whole:
-                self.regard(gang)
+                self.update(gang)
         self.stirred.set()
 
     def _note_rules(self, pod: Pod, there: bool) -> None:
         """Which pods a pod on a node keeps away; on a change, look at all that wait again."""
-        rules = keeps_away(pod.manifest) if there else []
+        rules = objects.keeps_away(pod.manifest) if there else []
         if rules == self._keeps_away.get(pod.uid, []):
             return
         if rules:
             self._keeps_away[pod.uid] = rules
         else:
             del self._keeps_away[pod.uid]
-        for gang in self.gangs.values():
-            if gang.status is None or gang.status.phase == "pending":
-                self.regard(gang)
+        self._update_waiting()
         self.stirred.set()
+
+    def _update_waiting(self) -> None:
+        for gang in self.gangs.values():
+            if gang.phase in (None, "pending"):
+                self.update(gang)
 
     def _ours(self, manifest: Any) -> bool:
         """Whether a pod is ours; where we only watch, all are but those that belong to nodes."""
         if manifest["spec"].get("schedulerName") == self.scheduler or not self.watch:
             return bool(manifest["spec"].get("schedulerName") == self.scheduler)
-        owner = controller(manifest)
+        owner = objects.controller(manifest)
         of_node = owner is not None and owner["kind"] in ("DaemonSet", "Node")
         return not of_node and manifest["metadata"]["namespace"] != "kube-system"
 
@@ -373,9 +359,9 @@ class Table:
         if kind == "DELETED" or pod.ended or not pod.node:
             self._note(self.foreign.pop(pod.uid, None), None)
         elif pod.uid not in self.foreign:
-            created = seconds(pod.manifest["metadata"]["creationTimestamp"])
+            created = objects.seconds(pod.manifest["metadata"]["creationTimestamp"])
             try:
-                needs, kind = demand(pod.manifest), job_type(pod.manifest)
+                needs, kind = objects.demand(pod.manifest), objects.job_type(pod.manifest)
             except Exception as error:
                 self.quarantine.put("pod", f"{pod.namespace}/{pod.name}", error)
                 needs, kind = {"pods": 1000}, "other"
@@ -390,7 +376,7 @@ class Table:
         if before is not None:
             for p in before.placed:
                 self._on.get(p.node, {}).pop(before.job.id, None)
-        if now is not None and now.phase in _ON_NODES:
+        if now is not None and now.phase in ON_NODES:
             for p in now.placed:
                 self._on.setdefault(p.node, {})[now.job.id] = now
 
@@ -405,7 +391,7 @@ class Table:
         A pod that comes when its group is a job already is a job of its own.
         """
         belongs = Membership.of(pod.manifest)
-        written = own_value(pod.manifest, "job")
+        written = objects.own_value(pod.manifest, "job")
         if pod.ended:
             ends = pod.times("finishedAt")
             if ends and time.time() - max(ends) > KEPT:
@@ -417,64 +403,45 @@ class Table:
             self._open.setdefault(belongs, written)
             return gang
         gang = self.gangs.get(self._open.get(belongs, ""))
-        if gang is not None and not gang.cancelled:
-            over = gang.status is not None and gang.status.phase in ENDED
-            if not over and (gang.why_off is not None or not gang.full):
+        if gang is not None and not gang.cancelled and gang.phase not in ENDED:
+            if gang.why_off is not None or not gang.full:
                 return gang
-            if not over:
-                belongs = Membership(pod.namespace, "pod", pod.uid)
+            belongs = Membership(pod.namespace, "pod", pod.uid)
         name = pod.name if belongs.kind == "pod" else belongs.name
         gang = Gang(f"{pod.namespace}/{name}~{pod.uid[:8]}", belongs)
         self.gangs[gang.id] = gang
         self._open[belongs] = gang.id
         return gang
 
-    def regard(self, gang: Gang) -> None:
+    def update(self, gang: Gang) -> None:
         """Look at a gang and report what changed; one that cannot be read stays as it was."""
-        self.quarantine.read("job", gang.id, lambda: self._regard(gang))
+        self.quarantine.read("job", gang.id, lambda: self._update(gang))
 
-    def _regard(self, gang: Gang) -> None:
-        before = gang.status
-        now = self._now(gang)
+    def _update(self, gang: Gang) -> None:
+        before, now = gang.status, self._now(gang)
         if now is None:
             return
         gang.status = now
         self._note(before, now)
-        old: Phase | None = None if before is None else before.phase
-        if now.phase == old:
+        if before is not None and now.phase == before.phase:
             return
-        if now.phase in _ON_NODES and gang.why_off is None:
+        if now.phase in ON_NODES and gang.why_off is None:
             gang.cause = "released"
-        events: list[EventKind] = []
-        on_nodes = old in _ON_NODES
         if now.phase == "pending":
-            events.append("preempted" if on_nodes else "submitted")
-            if on_nodes:
-                gang.reports.clear()
-        elif old is None and now.phase == "placed":
-            events.append("submitted")
-        if now.phase in ("running", "finished", "failed", "killed") and old != "running":
-            events.append("started")
+            gang.reports.clear()
         if now.phase in ENDED:
             self.read_reports([gang])
-            events.append(now.phase)  # type: ignore[arg-type]  # phases that end are events, too
             gang.over = time.monotonic()
             gang.held = ""
-        for kind in events:
-            at = {"submitted": now.job.submitted, "started": now.started}.get(kind, now.ended)
-            at = at if math.isfinite(at) else time.time()
-            attempts = {"submitted": 0, "preempted": (before or now).attempt}
-            attempt = attempts.get(kind, now.attempt)
-            ranks = tuple(gang.reports.values()) if kind in ENDED else ()
-            detail, cause = now.detail, now.cause
-            self.events.put(EngineEvent(kind, at, gang.id, attempt, "", ranks, detail, cause))
+        for event in events_between(before, now, lambda _: tuple(gang.reports.values())):
+            self.events.put(event)
 
     def _now(self, gang: Gang) -> Status | None:
         """Row of the gang in the table of jobs; None until it is complete."""
         before = gang.status
         if before is not None and before.phase in ENDED:
             return before
-        replaced = {own_value(p.manifest, "replaces") for p in gang.pods.values()}
+        replaced = {objects.own_value(p.manifest, "replaces") for p in gang.pods.values()}
         if replaced & gang.pods.keys() and gang.why_off is None and not self.watch:
             gang.why_off = "half taken off by an earlier run"
         bound = [p for p in gang.pods.values() if gang.where(p)]
@@ -488,7 +455,7 @@ class Table:
             if gang.cancelled:
                 return before
             gang.plan = {} if not gang.going else gang.plan
-            if gang.why_off is not None and before is not None and before.phase in _ON_NODES:
+            if gang.why_off is not None and before is not None and before.phase in ON_NODES:
                 before = replace(before, detail=gang.why_off)
             gang.why_off = None
             return self._pending(gang, before, waiting)
@@ -509,13 +476,15 @@ class Table:
         job = job or replace(self._job(gang, bound), tasks=sum(gang.plan.values()) or len(bound))
         begun = [t for p in bound for t in p.times("startedAt")]
         started = max(begun, default=math.nan)
-        foreign = not gang.attempt and not any(own_value(p.manifest, "attempt") for p in bound)
+        foreign = not gang.attempt and not any(
+            objects.own_value(p.manifest, "attempt") for p in bound
+        )
         row = Status(job, "placed", gang.attempt, placed, started, foreign=foreign)
         whole = sum(counts.values()) >= sum(gang.plan.values())
         # A pod that somebody deleted leaves its gang short for ever, unless a controller makes it
         # again; a gang that is still being bound has pods that wait.
         short = not whole and not waiting and gang.belongs.kind != "job"
-        short = short and not any(controller(p.manifest) for p in bound)
+        short = short and not any(objects.controller(p.manifest) for p in bound)
         over = all(p.ended for p in bound) and (whole or short)
         if gang.why_off is not None or gang.cancelled or not over:
             going = all(p.phase in ("Running", "Succeeded", "Failed") for p in bound)
@@ -543,7 +512,7 @@ class Table:
             if gang.belongs.kind == "pod":
                 size = 1
             elif size is None:
-                size = gang.size = declared_size(pods[0].manifest)
+                size = gang.size = objects.declared_size(pods[0].manifest)
             if size is None:
                 raise EngineError(
                     f"how many pods {gang.belongs.kind} {gang.belongs.name} has is not known: "
@@ -562,33 +531,35 @@ class Table:
                 return None
             status = Status(before.job, "pending", gang.attempt, detail=gang.held)
             return replace(status, foreign=before.foreign, cause=gang.cause)
-        detail = before.detail if before is not None and before.phase in _ON_NODES else ""
+        detail = before.detail if before is not None and before.phase in ON_NODES else ""
         return Status(job, "pending", gang.attempt, detail=detail, cause=gang.cause)
 
     def _job(self, gang: Gang, pods: list[Pod]) -> EngineJob:
         """The job of a gang; where its pods differ, each counts with the most that any asks for."""
         manifests = [pod.manifest for pod in pods]
         for manifest in manifests:
-            if why := not_modelled(manifest):
+            if why := objects.not_modelled(manifest):
                 raise EngineError(f"left alone: it asks for {why}, which is not modelled")
             for uid, rules in self._keeps_away.items():
-                if uid not in gang.pods and any(selects(t, manifest, home) for home, t in rules):
+                if uid not in gang.pods and any(
+                    objects.selects(t, manifest, home) for home, t in rules
+                ):
                     raise EngineError("left alone: a pod on a node keeps pods like it away")
         needs: dict[str, int] = {}
         for manifest in manifests:
-            for kind, amount in demand(manifest).items():
+            for kind, amount in objects.demand(manifest).items():
                 needs[kind] = max(needs.get(kind, 0), amount)
         for port in needs:
             if port.startswith(PORT) and port not in self._ports:
                 self._ports.add(port)
                 self._described = None
         selectors = (dict(m["spec"].get("nodeSelector") or {}) for m in manifests)
-        wanted = common(selectors, "nodeSelector")
-        terms = common(map(affinity, manifests), "node affinity")
+        wanted = objects.common(selectors, "nodeSelector")
+        terms = objects.common(map(objects.affinity, manifests), "node affinity")
         if terms:
-            short = digest(terms)
+            short = objects.digest(terms)
             if short not in self._terms:
-                check_affinity(terms)
+                objects.check_affinity(terms)
                 if len(self._terms) >= AFFINITIES:
                     self._forget_affinities()
                 self._terms[short], self._described = terms, None
@@ -598,21 +569,21 @@ class Table:
                 wanted[f"{WITHOUT}{taint}"] = "true"
         by_age = [(m["metadata"]["creationTimestamp"], m["metadata"]["name"]) for m in manifests]
         first = manifests[by_age.index(min(by_age))]
-        created = seconds(first["metadata"]["creationTimestamp"])
+        created = objects.seconds(first["metadata"]["creationTimestamp"])
         limit = first["spec"].get("activeDeadlineSeconds")
         return EngineJob(
             gang.id,
-            job_type(first),
-            own_value(first, "user") or gang.belongs.namespace,
-            note(first, "submitted", created),
+            objects.job_type(first),
+            objects.own_value(first, "user") or gang.belongs.namespace,
+            objects.note(first, "submitted", created),
             len(pods),
             needs,
-            common(map(per_node, manifests), "anti-affinity"),
+            objects.common(map(objects.per_node, manifests), "anti-affinity"),
             wanted,
-            float(limit) if limit is not None else note(first, "limit", math.inf),
-            note(first, "deadline", math.inf),
+            float(limit) if limit is not None else objects.note(first, "limit", math.inf),
+            objects.note(first, "deadline", math.inf),
             float(first["spec"].get("priority") or 0),
-            work=note(first, "work", math.nan),
+            work=objects.note(first, "work", math.nan),
         )
 
     def _forget_affinities(self) -> None:
@@ -625,7 +596,7 @@ class Table:
 
     def note_lost(self, gang: Gang) -> None:
         """Mark a gang to be taken off where one of its pods is on a lost node."""
-        if gang.why_off is not None or gang.status is None or gang.status.phase not in _ON_NODES:
+        if gang.why_off is not None or gang.phase not in ON_NODES:
             return
         for pod in gang.live:
             if pod.node and self.silent_long(pod.node):
@@ -666,7 +637,7 @@ class Table:
                     gang.read[name] = written
                     gang.reports[uid] = report._replace(node=gang.where(gang.pods[uid]))
                     fresh.append(gang.reports[uid])
-            if fresh and gang.status is not None and gang.status.phase == "running":
+            if fresh and gang.phase == "running":
                 self.events.put(
                     EngineEvent("measured", time.time(), gang.id, gang.attempt, ranks=tuple(fresh))
                 )

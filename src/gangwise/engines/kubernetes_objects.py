@@ -33,7 +33,7 @@ _SUFFIX = {
     **{s: Fraction(1000 ** (i + 1)) for i, s in enumerate(["k", "M", "G", "T", "P", "E"])},
     **{s: Fraction(1024 ** (i + 1)) for i, s in enumerate(["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"])},
 }
-_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)")
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i)?)")
 _GROUPS = (
     ("labels", "scheduling.x-k8s.io/pod-group", "scheduling.x-k8s.io/v1alpha1"),
     ("labels", "pod-group.scheduling.sigs.k8s.io", "scheduling.sigs.k8s.io/v1alpha1"),
@@ -52,7 +52,7 @@ def quantity(text: str | int | float) -> Fraction:
     """
     found = _QUANTITY.fullmatch(str(text))
     if found is None:
-        raise EngineError(f"{text!r} is no quantity of Kubernetes, such as 500m or 16Gi")
+        raise EngineError(f"{text!r} is not a Kubernetes quantity such as 500m or 16Gi")
     number, exponent, suffix = found.groups()
     return Fraction(number + (exponent or "")) * (1 if exponent else _SUFFIX[suffix or ""])
 
@@ -146,9 +146,12 @@ class Taint(NamedTuple):
 
 def affinity(pod: Mapping[str, Any]) -> list[Any]:
     """Terms of the required node affinity, of which a node must fit one; empty for none."""
-    node = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
-    required = node.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    return list(required.get("nodeSelectorTerms") or ())
+    return list((_required(pod, "nodeAffinity") or {}).get("nodeSelectorTerms") or ())
+
+
+def _required(pod: Mapping[str, Any], kind: str) -> Any:
+    rules = (pod["spec"].get("affinity") or {}).get(kind) or {}
+    return rules.get("requiredDuringSchedulingIgnoredDuringExecution")
 
 
 def digest(terms: list[Any]) -> str:
@@ -196,7 +199,6 @@ def _whole(text: str | None) -> float:
     return float(text) if text and re.fullmatch(r"-?\d+", text) else math.nan
 
 
-_NEEDED = "requiredDuringSchedulingIgnoredDuringExecution"
 _OF_GANGS = ("job-name", "batch.kubernetes.io/job-name", "controller-uid")
 """Labels, beside those of groups, that only the pods of one gang carry."""
 
@@ -207,12 +209,11 @@ def per_node(pod: Mapping[str, Any]) -> int:
     Raises EngineError for other required rules between pods, which are not modelled: a rule that
     selects pods of other gangs would have to hold against all that come later.
     """
-    rules = pod["spec"].get("affinity") or {}
-    if (rules.get("podAffinity") or {}).get(_NEEDED):
+    if _required(pod, "podAffinity"):
         raise EngineError("it requires pod affinity, which is not modelled")
     most = int(note(pod, "per-node", 0.0))
     own = {*_OF_GANGS, *(key for where, key, _ in _GROUPS if where == "labels")}
-    for term in _anti_affinity(pod):
+    for term in _required(pod, "podAntiAffinity") or ():
         chosen = (term.get("labelSelector") or {}).get("matchLabels") or {}
         within = own & chosen.keys() and selects(term, pod)
         if term.get("topologyKey") != "kubernetes.io/hostname" or not within:
@@ -221,14 +222,10 @@ def per_node(pod: Mapping[str, Any]) -> int:
     return most
 
 
-def _anti_affinity(pod: Mapping[str, Any]) -> list[Any]:
-    rules = (pod["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
-    return list(rules.get(_NEEDED) or ())
-
-
 def keeps_away(pod: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Terms of the required anti-affinity of a pod, each with the namespace of the pod."""
-    return [(pod["metadata"]["namespace"], term) for term in _anti_affinity(pod)]
+    home = pod["metadata"]["namespace"]
+    return [(home, term) for term in _required(pod, "podAntiAffinity") or ()]
 
 
 def selects(term: Mapping[str, Any], pod: Mapping[str, Any], namespace: str = "") -> bool:
@@ -314,13 +311,13 @@ def controller(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 def declared_size(pod: Mapping[str, Any]) -> int | None:
     meta = pod["metadata"]
-    for text in (
-        (meta.get("annotations") or {}).get(f"{OURS}tasks"),
-        (meta.get("labels") or {}).get(_LEAST),
-    ):
+    tasks = (meta.get("annotations") or {}).get(f"{OURS}tasks")
+    for text in (tasks, (meta.get("labels") or {}).get(_LEAST)):
         if text is not None:
             if not re.fullmatch(r"[1-9]\d{0,5}", text):
-                raise EngineError(f"its gang is said to have {text!r} pods; give a whole number")
+                raise EngineError(
+                    f"{text!r} is not the number of pods of a gang; give a whole number"
+                )
             return int(text)
     return None
 
@@ -335,7 +332,7 @@ def note(pod: Mapping[str, Any], name: str, default: float) -> float:
     except ValueError:
         value = math.nan
     if not value >= 0:
-        raise EngineError(f"annotation {OURS}{name} is {text!r}; give a number from 0 on")
+        raise EngineError(f"annotation {OURS}{name} is {text!r}; give a number of 0 or more")
     return value
 
 

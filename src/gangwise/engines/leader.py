@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 from gangwise.core.errors import EngineError, Rejected, StandingBy
 from gangwise.engines import launch
 
-DURATION = 10.0
-"""Seconds after which others may take the lead. With the time between looks, at most 15."""
+DURATION = 10.0  # seconds after which others may take the lead; at most 15 with the time of a look
 
 
 def clock() -> float:
@@ -91,6 +90,7 @@ class Leader(ABC):
 
     def _renew(self) -> None:
         try:
+            # The lease runs from before the question: the answer may have been long under way.
             asked, found = clock(), self.read()
             if found is not None and found.holder and not found.mine:
                 if self._seen[0] != found.renewal:

@@ -64,7 +64,6 @@ def _let_go() -> None:
 
 
 POLL = 0.05  # seconds between looks at the folder
-RACY = 2.0  # seconds for which a change may leave the time of a file as it was
 FILE_BYTES = 1 << 20  # largest file that describes a job
 
 
@@ -85,7 +84,6 @@ class LocalEngine:
         self._ended: dict[str, Status] = {}
         self._table: dict[str, Status] = {}
         self._looked = -math.inf
-        self._untouched: dict[str, tuple[tuple[float, float], Status]] = {}
         self._leader: FolderLeader | None = None
         self.quarantine = intake.Quarantine()
         self.nodes()
@@ -270,20 +268,17 @@ class LocalEngine:
     def _status(self, name: str) -> Status | None:
         """Status of a job by its files; None while it is being written."""
         folder = self.folder / "jobs" / name
-        stamp = _changed(f"{folder}"), _changed(f"{folder}/job.json")
-        seen = self._untouched.pop(name, None)
-        if seen is not None and seen[0] == stamp:
-            self._untouched[name] = seen
-            return seen[1]
         asked = intake.read_json(folder / "job.json", FILE_BYTES)
         if asked is None:
             return None
         command, demand = asked["command"], asked["demand"]
         if not isinstance(command, list) or not command:
-            raise intake.Unreadable("its command is no list of words")
+            raise intake.Unreadable("its command is not a list of words")
         for word in command:
             if not isinstance(word, str) or "\0" in word:
-                raise intake.Unreadable(f"its command has {intake.shown(word)}, which is no word")
+                raise intake.Unreadable(
+                    f"its command has {intake.shown(word)}, which is not a word"
+                )
         demand = intake.table(demand, "what it asks for:", intake.thousandths)
         job = EngineJob(
             name,
@@ -298,23 +293,19 @@ class LocalEngine:
             priority=asked.get("priority", 0.0),
             work=asked.get("work", math.nan),
         )
-        inside = os.listdir(folder)
-        attempts = [int(n) for n in inside if re.fullmatch("[0-9]{1,9}", n)]
+        attempts = [int(n) for n in os.listdir(folder) if re.fullmatch("[0-9]{1,9}", n)]
         attempts = [k for k in attempts if (folder / str(k) / "placed.json").exists()]
         latest = max(attempts, default=0)
-        here = folder / str(latest)
+        here = folder / str(latest)  # before the first placement none of these files is there
         cancelled = self._read(folder / "cancelled")
-        placed: tuple[Placed, ...] = ()
-        result = started = launched = unplaced = None
-        if latest:
-            placed = tuple(
-                Placed(node, tasks, tuple(devices))
-                for node, tasks, devices in (self._read(here / "placed.json") or {})["placed"]
-            )
-            unplaced = self._read(here / "unplaced.json")
-            result = self._read(here / "result.json")
-            launched = self._read(here / "launched")
-            started = self._read(here / "started.json")
+        placed = tuple(
+            Placed(node, tasks, tuple(devices))
+            for node, tasks, devices in (self._read(here / "placed.json") or {"placed": ()})[
+                "placed"
+            ]
+        )
+        unplaced, result = self._read(here / "unplaced.json"), self._read(here / "result.json")
+        launched, started = self._read(here / "launched"), self._read(here / "started.json")
         since = float(started["time"]) if started else math.nan
         if cancelled is not None:
             end = float(cancelled["time"])
@@ -329,8 +320,6 @@ class LocalEngine:
             times = float(result["started"]), float(result["ended"])
             return Status(job, result["state"], latest, placed, *times, detail)
         if not latest:
-            if inside == ["job.json"] and max(stamp) < time.time() - RACY:
-                self._untouched[name] = stamp, Status(job, "pending")
             return Status(job, "pending")
         if launched is not None and launch.birth(launched["pid"]) != launched["birth"]:
             if self._read(here / "result.json") is not None:  # it ended just now
@@ -345,9 +334,10 @@ class LocalEngine:
     def _numbers(
         self, job: EngineJob, placed: Sequence[Placed], table: Sequence[Status]
     ) -> list[list[tuple[int, ...]]]:
-        """Devices for each task of each piece: those named, or the first that nobody holds."""
-        each = job.demand.get("gpu", 0)
-        whole = each // 1000 if each >= 1000 and each % 1000 == 0 else 0
+        """GPUs of each task of each piece, the first that nobody holds; none for shares of one."""
+        whole, share = divmod(job.demand.get("gpu", 0), 1000)
+        if not whole or share:
+            return [[()] * p.tasks for p in placed]
         held: dict[str, set[int]] = {}
         for other in table:
             if other.phase in ("placed", "running"):
@@ -356,12 +346,11 @@ class LocalEngine:
         found = []
         for p in placed:
             taken = held.setdefault(p.node, set())
-            free = list(p.devices) or [d for d in range(64) if d not in taken]
-            if not whole:
-                found.append([tuple(p.devices)] * p.tasks)
-                continue
-            if len(free) < whole * p.tasks or taken & set(p.devices):
-                raise Rejected(f"job {job.id} is given devices {free} of {p.node}, not all free")
+            free = [d for d in range(64) if d not in taken]
+            if len(free) < whole * p.tasks:
+                raise Rejected(
+                    f"job {job.id} needs {whole * p.tasks} GPUs of {p.node}: free {free}"
+                )
             mine = [tuple(free[i * whole : (i + 1) * whole]) for i in range(p.tasks)]
             taken.update(d for ids in mine for d in ids)
             found.append(mine)
@@ -406,20 +395,17 @@ class LocalEngine:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(leader, signal.SIGKILL)
         for _ in range(100):
-            gone = not launch.birth(leader)
             for one in _launchers:
                 one.poll()
-            if gone:
+            if not launch.birth(leader):
                 break
             time.sleep(0.01)
 
     def _put_away(self, name: str) -> None:
         (self.folder / "ended").mkdir(exist_ok=True)
-        try:
+        with contextlib.suppress(OSError):
             os.rename(self.folder / "jobs" / name, self.folder / "ended" / name)
-        except OSError:
-            return
-        self._ended.pop(name, None)
+            self._ended.pop(name, None)
 
     def _read(self, path: Path) -> Any:
         return intake.read_json(path, FILE_BYTES)
@@ -434,13 +420,6 @@ class LocalEngine:
             launch.write_json(path, content)
         except OSError as error:
             raise Rejected(f"{path}: {error.strerror}") from error
-
-
-def _changed(path: str) -> float:
-    try:
-        return os.stat(path).st_mtime
-    except OSError:
-        return math.inf
 
 
 def _group(pid: int) -> int:

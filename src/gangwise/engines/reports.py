@@ -51,4 +51,5 @@ def read_report(path: Path | str, owner: int | None) -> RankReport | None:
         )
     except (OSError, Unreadable, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
-    return report if report.rate > 0 and math.isfinite(report.rate) else None
+    rate = report.work / report.seconds if report.seconds > 0 else math.nan
+    return report if 0 < rate < math.inf else None

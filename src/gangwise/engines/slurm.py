@@ -51,6 +51,7 @@ from gangwise.engines.leader import ReservationLeader
 from gangwise.engines.reports import read_reports
 from gangwise.engines.slurm_listing import ON_NODES, PACE, SHARE, WHOLE, Cost, Listing
 from gangwise.engines.slurm_requests import (
+    LATER,
     Mark,
     Request,
     expand,
@@ -83,7 +84,7 @@ UNSTARTED = 3  # placements that Slurm refuses, or does not start, before it is 
 LISTS = 1000  # node lists of waiting jobs that are kept apart
 LISTED = ("among:", "not among:")
 """Nodes carry labels of these kinds: which lists they are in, that jobs ask for or exclude."""
-LATER = "it is not to begin yet"
+HELD_BY_HAND = "a user or an administrator holds it"
 TAKES_TASKS = ("idle", "mixed", "allocated", "completing", "planned")
 
 
@@ -190,7 +191,7 @@ class SlurmEngine:
 
     def _node(self, row: Mapping[str, Any]) -> EngineNode:
         if not re.fullmatch(r"[\w.-]+", str(row["name"]), re.ASCII):
-            raise intake.Unreadable(f"{intake.shown(row['name'])} is no name of a node")
+            raise intake.Unreadable(f"{intake.shown(row['name'])} is not the name of a node")
         devices = {"cpu": 1000 * number(row.get("cpus"), 0)}
         devices["memory"] = 1000 * number(row.get("real_memory"), 0)
         for kind, amount in gres(str(row.get("gres") or "")).items():
@@ -240,7 +241,7 @@ class SlurmEngine:
         row = self._recent(job)
         if row is None or row.foreign:
             why = self._left.get(job, f"there is no such job in partition {self.partition}")
-            raise Rejected(f"job {job} is not to be placed: {why}")
+            raise Rejected(f"job {job} cannot be placed: {why}")
         wanted = {p.node for p in placed}
         if row.attempt == attempt and row.phase in ("placed", "running"):
             if {p.node for p in row.placed} == wanted:
@@ -325,7 +326,7 @@ class SlurmEngine:
         printed = self._run("scontrol", "show", "config")
         config = dict(re.findall(r"(?m)^(\w+)\s*= (.*?)\s*$", printed))
         if "lua" not in words(config.get("JobSubmitPlugins")):
-            remarks.append("JobSubmitPlugins has no lua: jobs are not born held; Slurm starts them")
+            remarks.append("JobSubmitPlugins has no lua: Slurm starts jobs, for nothing holds them")
         if config.get("PreemptType", "preempt/none") != "preempt/none":
             remarks.append(f"PreemptType={config['PreemptType']}: Slurm takes jobs off by itself")
         uid = os.getuid()
@@ -333,13 +334,15 @@ class SlurmEngine:
             with contextlib.suppress(EngineError, KeyError):  # without accounts there are no levels
                 about = ("show", "user", pwd.getpwuid(uid).pw_name, "format=adminlevel")
                 if "Administrator" not in self._run("sacctmgr", "-nP", *about):
-                    remarks.append("you are no Slurm administrator: each placement is refused")
+                    remarks.append(
+                        "you are not a Slurm administrator: Slurm will refuse each placement"
+                    )
         try:
             self._run("scontrol", "-o", "show", "partition", self.partition)
         except _RefusedError:
             remarks.append(f"there is no partition {self.partition}: give --set partition=NAME")
         for node, name in sorted(self._reservations().items()):
-            remarks.append(f"node {node} is not aimed at while the reservation {name} holds")
+            remarks.append(f"no job is placed on node {node} while the reservation {name} holds")
         for row in self._json("squeue", "jobs"):
             states = [word.upper() for word in words(row.get("job_state"))]
             if "PENDING" in states and self.partition in words(row.get("partition")):
@@ -357,7 +360,7 @@ class SlurmEngine:
         if len(words(row.get("partition"))) > 1:
             return "it names several partitions"
         if number(row.get("priority"), 1) == 0 and (mark is None or mark.by_hand):
-            return "a user or an administrator holds it"
+            return HELD_BY_HAND
         return Request.of(row, mark).why or waits_for(row, time.time())
 
     def events(self, timeout: float) -> list[EngineEvent]:
@@ -550,20 +553,16 @@ class SlurmEngine:
 
         One that only this engine or ``job_submit.lua`` holds is then released, untouched.
         """
-        if mark is NO_MARK and held:
-            return "a user or an administrator holds it"
-        if mark is NO_MARK or not (held or mark.attempt):
-            why = self._left.get(job.id, "").removeprefix("left alone: ")
-            return why or "Slurm's own scheduler has it"
+        left = self._left.get(job.id, "").removeprefix("left alone: ")
+        left = left or "Slurm's own scheduler has it"
         if not held:
-            return ""
-        if mark.by_hand or (mark.attempt and mark.state != "held"):
-            return "a user or an administrator holds it"
+            return "" if mark.attempt else left
+        if mark is NO_MARK or mark.by_hand or (mark.attempt and mark.state != "held"):
+            return HELD_BY_HAND
         if mark.state == "left":  # whoever left it was killed before the release
             with contextlib.suppress(Rejected):
                 self._let_go(job.id, mark)
-            why = self._left.get(job.id, "").removeprefix("left alone: ")
-            return why or "Slurm's own scheduler has it"
+            return left
         if why := self._waits_for(row):
             return why
         why = self._runs[job.id].request.why
@@ -642,9 +641,7 @@ class SlurmEngine:
         try:
             rows = json.loads(text, strict=False)[key]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise EngineError(
-                f"{program} --json says what is no JSON of Slurm's: {error}"
-            ) from None
+            raise EngineError(f"{program} --json does not print Slurm's JSON: {error}") from None
         if not isinstance(rows, list):
             raise EngineError(f"{program} --json has no list of {key}")
         return rows
@@ -758,20 +755,12 @@ def allocation(row: Mapping[str, Any], job: EngineJob) -> tuple[Placed, ...]:
         tasks = max(number(cpus, 1) * 1000 // max(job.demand.get("cpu", 1000), 1), 1)
         numbers: tuple[int, ...] = ()
         if i < len(details) and (index := re.search(r"IDX:([0-9,-]+)", details[i])):
-            numbers = tuple(_range(index[1]))
+            numbers = tuple(sorted(map(int, expand(f"[{index[1]}]") or ())))
             if each := job.demand.get("gpu", 0) // 1000:
                 tasks = max(len(numbers) // each, 1)
         name = str(node.get("nodename") or node.get("name"))
         found.append(Placed(name, min(tasks, job.tasks), numbers))
     return tuple(found)
-
-
-def _range(text: str) -> list[int]:
-    found: list[int] = []
-    for word in text.split(","):
-        first, _, last = word.partition("-")
-        found += range(int(first), min(int(last or first), int(first) + 4096) + 1)
-    return found
 
 
 def _id(row: Mapping[str, Any]) -> str:
@@ -793,7 +782,7 @@ def _work(row: Mapping[str, Any]) -> float:
     if found is None:
         return math.nan
     if not re.fullmatch(r"\d{1,15}(\.\d{0,15})?", found[1], re.ASCII):
-        raise intake.Unreadable(f"work={intake.shown(found[1])} is no number of seconds")
+        raise intake.Unreadable(f"work={intake.shown(found[1])} is not a number of seconds")
     return float(found[1])
 
 

@@ -34,12 +34,9 @@ REQUEST = (
     *("feature", "clusterfeature", "licenses", "burstbuffer", "reservation", "reboot", "reqnodes"),
     "dependency",
 )
-WHOLE = 300.0
-"""Seconds after which the JSON is read although the listing tells of no change."""
-SHARE = 10.0
-"""Seconds between two readings of the JSON, by a second of the processor that one takes."""
-PACE = 20.0
-"""Seconds between two listings, likewise: slurmctld is as busy with one as ``squeue``."""
+WHOLE = 300.0  # seconds after which the JSON is read although the listing shows no change
+SHARE = 10.0  # seconds between two readings of the JSON, for each processor second that one takes
+PACE = 20.0  # the same between two listings: slurmctld is as busy with one as ``squeue``
 ON_NODES = {
     *("COMPLETING", "RUNNING", "CONFIGURING", "SUSPENDED", "STAGE_OUT", "SIGNALING", "STOPPED")
 }

@@ -40,6 +40,7 @@ NOT_MODELLED = {
 """Fields of ``squeue --json``, and why a job in which one of them says something is left alone."""
 FLAGS = {"SPREAD_JOB", "USE_MIN_NODES", "GRES_ENFORCE_BIND", "GRES_DISABLE_BIND"}
 """Flags of a job that choose its nodes."""
+LATER = "it is not to begin yet"
 LONGEST = 100_000  # most nodes of a list
 
 MARK = re.compile(
@@ -192,7 +193,7 @@ def waits_for(row: Mapping[str, Any], now: float) -> str:
     if number(row.get("priority"), 1) == 0:
         begin = max(begin, number(row.get("start_time"), 0))
     if begin > now + 1 and not number(row.get("restart_cnt"), 0):
-        return "it is not to begin yet"
+        return LATER
     return ""
 
 

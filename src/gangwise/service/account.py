@@ -45,12 +45,9 @@ from gangwise.service.loop import CHECKPOINT
 from gangwise.service.store import FILE, Store
 from gangwise.service.views import lasting
 
-ROUNDS = 8
-"""Draws of rates from what is believed of them."""
-FEWEST = 5
-"""Jobs below which there is no account."""
-MEASURED = 1000
-"""Jobs that came last, among which those are found that nothing held up."""
+ROUNDS = 8  # draws of rates from what is believed of them
+FEWEST = 5  # jobs below which there is no account
+MEASURED = 1000  # jobs that came last, among which those are found that nothing held up
 
 
 def monday(now: float) -> float:
@@ -144,6 +141,7 @@ def _saving(
 ) -> dict[str, Any]:
     """Saving of completion time with its interval, the model's error, and what calibrated it."""
     s = 1.0 - only["scheduler"][:, 1].mean(axis=1) / only["baseline"][:, 1].mean(axis=1)
+    # Completion times of jobs that follow each other are not independent, those of blocks nearly.
     blocks = np.array_split(np.arange(happened.size), min(8, happened.size // FEWEST))
     off = [float(own[:, 1, b].mean() - happened[b].mean()) for b in blocks]
     scatter = np.std(off, ddof=1) / math.sqrt(len(off)) if len(off) > 1 else 0.0

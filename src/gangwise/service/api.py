@@ -10,7 +10,8 @@ import hmac
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
@@ -291,7 +292,7 @@ class Guard:
         if not self._often(client):
             return 429, f"more than {RATE:g} requests a second"
         if given and (role is None or kind.lower() != "bearer"):
-            return 401, "this token is not known; give Authorization: Bearer TOKEN"
+            return 401, "unknown token; give Authorization: Bearer TOKEN"
         path, reads = scope["path"], scope["method"] in SAFE_METHODS
         if not reads and role is None:
             return 401, "this needs a token"
@@ -302,7 +303,7 @@ class Guard:
         return None
 
     def _often(self, client: str) -> bool:
-        """Whether a client has a request left (a bucket that fills at a rate)."""
+        """Whether a client has a request left: a token bucket of BURST, which fills at RATE."""
         now = time.monotonic()
         left, since = self._left.pop(client, (BURST, now))
         left = min(left + (now - since) * RATE, BURST)
@@ -329,7 +330,7 @@ class Guard:
         try:
             json.dumps(json.loads(body), ensure_ascii=False, allow_nan=False).encode()
         except (ValueError, RecursionError) as error:
-            return b"", (400, f"the body is no JSON: {clean_text(str(error))}")
+            return b"", (400, f"the body is not JSON: {clean_text(str(error))}")
         return body, None
 
 
@@ -372,14 +373,14 @@ def create_app(
     _add_operating(app, state)
     folder = files("gangwise.service") / "page"
     for name, kind in PAGE.items():
-        content = (folder / (name or "page.html")).read_bytes()
-        app.add_api_route(f"/{name}", _page(content, kind), include_in_schema=False)
+        page = Response((folder / (name or "page.html")).read_bytes(), media_type=kind)
+        app.add_route(f"/{name}", partial(_same, page))
     return app
 
 
 _BEARER = HTTPBearer(auto_error=False, description="A token of role reader or operator.")
 _PROBLEMS = {
-    400: "NaN, or no text in UTF-8.",
+    400: "NaN, or not UTF-8 text.",
     401: "No token, or one that is not known.",
     403: "A token of role operator is needed.",
     404: "It is not there.",
@@ -521,10 +522,7 @@ def _add_operating(app: FastAPI, state: State) -> None:
 # ------------------------------------------------------------------------------------ what is shown
 
 
-def _page(content: bytes, kind: str) -> Callable[[], Response]:
-    def page() -> Response:
-        return Response(content, media_type=kind)
-
+def _same(page: Response, _: Request) -> Response:
     return page
 
 

@@ -41,18 +41,9 @@ KINDS = {
 TYPES = 256  # so many job types are kept apart; later ones are one type, "other"
 NO_LIMIT = 86_400.0  # seconds assumed of a job that requested no limit
 FIRST = 3  # gangs of a job type that set the unit of its work
-NONSENSE = math.log(100.0)
-"""A log rate that differs from what the node's label says by more is no measurement."""
+NONSENSE = math.log(100.0)  # a log rate further from that of its node's label is no measurement
 REMEMBERED = 50_000  # jobs that have ended and whose late events are still recognised
-BACKOFF = 2.0
-"""Seconds that a job waits after its first rejection; twice as long after each further one."""
-
-_ENDS: dict[str, Literal["finished", "killed"]] = {
-    "finished": "finished",
-    "failed": "killed",
-    "killed": "killed",
-    "cancelled": "killed",
-}
+BACKOFF = 2.0  # seconds that a job waits after its first rejection; each further one doubles them
 
 
 @dataclass
@@ -267,16 +258,13 @@ class Ledger:
     def mend(self) -> None:
         """Open new books after a record that failed half-way, from the jobs' own states."""
         if self.books is not None:
-            there = self.books.running
-            for name in [n for n in there if self._waits(n)]:
-                del there[name]
+            running = self.books.running
+            for name in running.keys() - {n for n, k in self.jobs.items() if k.phase != "waiting"}:
+                del running[name]
             for name, known in self.jobs.items():
-                if name not in there:
+                if name not in running:
                     known.phase, known.placed = "waiting", ()
         self._open()
-
-    def _waits(self, name: str) -> bool:
-        return name not in self.jobs or self.jobs[name].phase == "waiting"
 
     def _ended(
         self,
@@ -294,7 +282,7 @@ class Ledger:
         rate = math.nan
         if known.phase != "waiting":
             rate = self._learn(known, ranks, ended=outcome == "finished")
-            self._give_back(known, _ENDS[outcome])
+            self._give_back(known, "finished" if outcome == "finished" else "killed")
         del self.jobs[name]
         self.asks.pop(name, None)
         self.seen.pop(name, None)
@@ -445,18 +433,17 @@ class Ledger:
         """Why a job waits; raises UnknownName for a job that does not."""
         known = self.jobs.get(name)
         if known is not None and known.phase == "waiting":
+            why, since, until = "", known.asked.submitted, math.inf
             if self.paused:
-                why = "an operator has paused placing"
-                return Explanation(name, why, (), self.now, math.inf)
-            cannot = [k for k in known.asked.demand if k not in self._offered()]
-            if cannot:
+                why, since = "an operator has paused placing", self.now
+            elif cannot := [k for k in known.asked.demand if k not in self._offered()]:
                 why = f"no node has {', '.join(cannot)}"
-                return Explanation(name, why, (), known.asked.submitted, math.inf)
-            if not known.possible:
+            elif not known.possible:
                 why = "it is larger than the cluster, or than its nodes with the labels asked for"
-                return Explanation(name, why, (), known.asked.submitted, math.inf)
-            if known.until > self.now:
-                return Explanation(name, known.why, (), self.now, known.until)
+            elif known.until > self.now:
+                why, since, until = known.why, self.now, known.until
+            if why:
+                return Explanation(name, why, (), since, until)
         self._bind()
         found: Explanation = self.scheduler.explain(name)
         return found
@@ -686,7 +673,10 @@ class Ledger:
         return self._in_units(rate)
 
     def _in_units(self, rate: Rate) -> float:
-        """Units of a job type become seconds at rate 1 by what its first gangs did."""
+        """Units of a job type become seconds at rate 1 by what its first gangs did.
+
+        Their median says how many units a second has, so that one slow node does not.
+        """
         kind = rate.job.job_type
         if (scale := self.scales.get(kind)) is not None:
             return self._observe(rate, scale)

@@ -53,6 +53,7 @@ from gangwise.engines.engine import (
     tasks_by_node,
 )
 from gangwise.engines.intake import Quarantine, clean_text
+from gangwise.jobs.books import Explanation
 from gangwise.service.chain import as_store_error
 from gangwise.service.ledger import Intent, Known, Ledger, Record
 from gangwise.service.sound import CHECKPOINTS, mend
@@ -60,19 +61,13 @@ from gangwise.service.store import FILE, Store
 from gangwise.service.wishes import Wish, Wishes
 
 CHECKPOINT, BEFORE = CHECKPOINTS
-HEARTBEAT = "heartbeat"
-"""A file that is as old as the service has been silent."""
-SHOWN = 200
-"""Waiting jobs whose explanation is kept for whoever looks."""
-RATES = 20_000
-"""Believed rates that are shown."""
-EXPLAINING = 0.05
-"""Seconds a second spent on explanations, at most."""
-PAUSE = 60.0
-"""Seconds between two jobs that are offered again to a scheduler that failed."""
+HEARTBEAT = "heartbeat"  # a file that is as old as the service has been silent
+SHOWN = 200  # waiting jobs whose explanation is kept for whoever looks
+RATES = 20_000  # believed rates that are shown
+EXPLAINING = 0.05  # seconds a second spent on explanations, at most
+PAUSE = 60.0  # seconds between two jobs that are offered again to a scheduler that failed
 DAY = 86_400.0
-FORGET = 7 * DAY
-"""Seconds after which a node that is gone is forgotten."""
+FORGET = 7 * DAY  # seconds after which a node that is gone is forgotten
 
 
 class Clock:
@@ -101,18 +96,14 @@ class Helper:
 
     def __init__(self, every: float, *words: str):
         self._every, self._command = every, [sys.executable, "-m", "gangwise", *words]
-        self._began = -math.inf
+        self.began = -math.inf
         self._process: subprocess.Popen[str] | None = None
 
     def due(self, now: float) -> bool:
-        return self._process is None and 0 < self._every <= now - self._began
-
-    def wait_from(self, now: float) -> None:
-        """The next start is due a whole interval after ``now``."""
-        self._began = now
+        return self._process is None and 0 < self._every <= now - self.began
 
     def start(self, now: float) -> None:
-        self._began = now
+        self.began = now
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         self._process = subprocess.Popen(self._command, text=True, **pipes)
 
@@ -122,10 +113,9 @@ class Helper:
             return None
         text, _ = self._process.communicate()
         self._process = None
-        try:
+        with contextlib.suppress(ValueError):
             return json.loads(text)
-        except ValueError:
-            return None
+        return None
 
     def kill(self) -> None:
         if self._process is not None:
@@ -212,7 +202,7 @@ class Service:
         self.store.commit(about=[("settings", json.dumps(settings))])
         self._recover()
         self.clock = self.clock(self.ledger.now)
-        self._verifier.wait_from(self.clock.now())  # all was verified just now
+        self._verifier.began = self.clock.now()  # all was verified just now
         if act and hasattr(self.engine, "lead"):
             here = os.fstat(self._lock)  # this folder, and no copy of it
             self.engine.lead(f"{socket.gethostname()}:{self.folder.absolute()}:{here.st_ino}")
@@ -305,7 +295,7 @@ class Service:
                     (self.ledger, after), _ = read_checkpoint(path, self.run)
                     break
                 except StoreError as error:
-                    self.notes.append(f"the checkpoint is not used, the journal is: {error}")
+                    self.notes.append(f"the journal is used in place of the checkpoint: {error}")
         if after > self.store.last():
             self.notes.append("the journal is older than the checkpoint: the cluster's table holds")
 
@@ -421,7 +411,7 @@ class Service:
                 self._gone.pop(name, None)
         if there != self.ledger.hosts:
             rows = [(n.name, n.devices, n.labels, n.up, n.reason) for n in there.values()]
-            self._apply("nodes", now, [list(_plain(row)) for row in rows])
+            self._apply("nodes", now, _plain(rows))
 
     def _take_in_new(self, row: Status, now: float) -> None:
         """A job that was not known: it waits, or others placed it, or it came and went."""
@@ -690,7 +680,9 @@ class Service:
                 for row in found["jobs"]
                 if row["p90"] is not None  # who starts in too few of the futures has none
             }
-        elif self._forecaster.due(now) and self._someone_waits():
+        elif self._forecaster.due(now) and any(
+            known.phase == "waiting" for known in self.ledger.jobs.values()
+        ):
             self._keep()
             self._forecaster.start(now)
         if (found := self._verifier.found()) is not None:
@@ -703,9 +695,6 @@ class Service:
     def _put_view(self, name: str, now: float, view: Any) -> None:
         with contextlib.suppress(StoreError):  # the next one comes
             self.store.commit(views=[(name, now, view)])
-
-    def _someone_waits(self) -> bool:
-        return any(known.phase == "waiting" for known in self.ledger.jobs.values())
 
     def _publish(self) -> None:
         now = self.clock.now()
@@ -853,22 +842,15 @@ class Service:
             return about
         about |= self._starts.get(job, {"p50": None, "p90": None})
         if not reasons:
-            late = "not looked into lately"
-            return about | self._reasons.get(job, _no_reason(late, a.submitted))
+            late = Explanation(job, "not looked into lately", (), a.submitted, math.inf)
+            return about | self._reasons.get(job, _as_row(late))
         try:
-            reasons_found = self.ledger.explain(job)
-            why: dict[str, Any] = {
-                "why": reasons_found.constraint,
-                "where": list(reasons_found.nodes[:20]),
-                "since": reasons_found.since,
-                "until": reasons_found.until,
-                "frees": list(reasons_found.frees[:20]),
-            }
-        except UnknownName:
-            word = "submitted since the last round" if self.ledger.act else "the cluster decides"
-            why = _no_reason(word, a.submitted)
-        self._reasons[job] = why
-        return about | why
+            found = self.ledger.explain(job)
+        except UnknownName:  # its scheduler says nothing of it
+            why = "submitted since the last round" if self.ledger.act else "the cluster decides"
+            found = Explanation(job, why, (), a.submitted, math.inf)
+        self._reasons[job] = _as_row(found)
+        return about | self._reasons[job]
 
     def queue_now(self) -> list[dict[str, Any]]:
         names = [name for name, known in self.ledger.jobs.items() if known.phase == "waiting"]
@@ -888,21 +870,19 @@ class Service:
         return [self.explanation(name) for name in names[: 10 * SHOWN]]
 
 
-def _no_reason(word: str, since: float) -> dict[str, Any]:
-    """The explanation of a waiting job of which its scheduler says nothing."""
-    nothing = {"where": [], "since": since, "until": math.inf, "frees": []}
-    return {"why": word, **nothing}
+def _as_row(found: Explanation) -> dict[str, Any]:
+    return {
+        "why": found.constraint,
+        "where": list(found.nodes[:20]),
+        "since": found.since,
+        "until": found.until,
+        "frees": list(found.frees[:20]),
+    }
 
 
 def _plain(value: Any) -> Any:
     """As JSON gives it back: lists, dictionaries with text for keys, numbers of Python."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    return value
+    return json.loads(json.dumps(value, default=lambda number: number.item()))
 
 
 def locked(path: Path) -> int:

@@ -119,7 +119,7 @@ def _check_lines(report: Report, lines: list[Line | None]) -> None:
     if not lines:
         report.wrong(LINES, "it is missing, or empty")
     elif None in lines:
-        report.wrong(LINES, f"lines that are not as they were written: {lines.count(None)}")
+        report.wrong(LINES, f"{lines.count(None)} lines were changed")
         over = len(lines) - 1 - max((i for i, one in enumerate(lines) if one), default=-1)
         if over and there and there[-1].number == chain[-1].number:
             after = chain[-1].number

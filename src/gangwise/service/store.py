@@ -155,6 +155,8 @@ class Store:
         try:
             for line in lines:
                 self._take_in(line)
+                # On the disk before SQLite commits: a line too many can be taken back, while one
+                # that is missing would be lost with the power.
                 if self._lines is not None:
                     self._lines.append(line)
                     written = True
