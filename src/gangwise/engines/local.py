@@ -64,6 +64,7 @@ def _let_go() -> None:
 
 
 POLL = 0.05  # seconds between looks at the folder
+RACY = 2.0  # seconds for which a change may leave the time of a file as it was
 FILE_BYTES = 1 << 20  # largest file that describes a job
 
 
@@ -84,6 +85,7 @@ class LocalEngine:
         self._ended: dict[str, Status] = {}
         self._table: dict[str, Status] = {}
         self._looked = -math.inf
+        self._untouched: dict[str, tuple[tuple[float, float], Status]] = {}  # by times of files
         self._leader: FolderLeader | None = None
         self.quarantine = intake.Quarantine()
         self.nodes()
@@ -268,6 +270,11 @@ class LocalEngine:
     def _status(self, name: str) -> Status | None:
         """Status of a job by its files; None while it is being written."""
         folder = self.folder / "jobs" / name
+        stamp = _changed(f"{folder}"), _changed(f"{folder}/job.json")
+        seen = self._untouched.pop(name, None)
+        if seen is not None and seen[0] == stamp:
+            self._untouched[name] = seen
+            return seen[1]
         asked = intake.read_json(folder / "job.json", FILE_BYTES)
         if asked is None:
             return None
@@ -293,7 +300,8 @@ class LocalEngine:
             priority=asked.get("priority", 0.0),
             work=asked.get("work", math.nan),
         )
-        attempts = [int(n) for n in os.listdir(folder) if re.fullmatch("[0-9]{1,9}", n)]
+        inside = os.listdir(folder)
+        attempts = [int(n) for n in inside if re.fullmatch("[0-9]{1,9}", n)]
         attempts = [k for k in attempts if (folder / str(k) / "placed.json").exists()]
         latest = max(attempts, default=0)
         here = folder / str(latest)  # before the first placement none of these files is there
@@ -320,6 +328,8 @@ class LocalEngine:
             times = float(result["started"]), float(result["ended"])
             return Status(job, result["state"], latest, placed, *times, detail)
         if not latest:
+            if inside == ["job.json"] and max(stamp) < time.time() - RACY:
+                self._untouched[name] = stamp, Status(job, "pending")
             return Status(job, "pending")
         if launched is not None and launch.birth(launched["pid"]) != launched["birth"]:
             if self._read(here / "result.json") is not None:  # it ended just now
@@ -420,6 +430,13 @@ class LocalEngine:
             launch.write_json(path, content)
         except OSError as error:
             raise Rejected(f"{path}: {error.strerror}") from error
+
+
+def _changed(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return math.inf
 
 
 def _group(pid: int) -> int:

@@ -1,0 +1,45 @@
+"""A look at a cluster of local processes costs what has changed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from gangwise.engines import intake
+from gangwise.engines.engine import Placed
+from gangwise.engines.local import LocalEngine
+
+
+def test_jobs_that_wait_are_read_once_and_changes_are_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    LocalEngine.create(tmp_path, [{"name": "n0", "devices": {"cpu": 4}}])
+    names = [LocalEngine.submit(tmp_path, ["true"], tasks=i) for i in (1, 2, 3, 4)]
+    for name in names[:3]:  # the last is as new as it is
+        for path in (tmp_path / "jobs" / name / "job.json", tmp_path / "jobs" / name):
+            os.utime(path, (1e9, 1e9))
+    engine = LocalEngine(tmp_path)
+    read: list[str] = []
+    real = intake.read_json
+
+    def counted(path: Path, most: int) -> object:
+        read.append(path.parent.name)
+        return real(path, most)
+
+    monkeypatch.setattr(intake, "read_json", counted)
+    tasks = [row.job.tasks for row in engine.jobs()]
+    read.clear()
+    assert [row.job.tasks for row in engine.jobs()] == tasks == [1, 2, 3, 4]
+    assert set(read) == {names[3]}, "it may have changed within the second"
+    engine.cancel(names[0])
+    asked = tmp_path / "jobs" / names[1] / "job.json"
+    asked.write_text(json.dumps({**json.loads(asked.read_text()), "tasks": 4}))  # in its place
+    engine.place(names[2], 1, [Placed("n0", 3)])
+    phases = {row.job.id: (row.phase, row.job.tasks) for row in engine.jobs()}
+    assert phases[names[0]][0] == "cancelled"
+    assert phases[names[1]] == ("pending", 4)
+    assert phases[names[2]][0] != "pending"
+    engine.cancel(names[2])
