@@ -304,8 +304,12 @@ class LocalEngine:
         attempts = [int(n) for n in inside if re.fullmatch("[0-9]{1,9}", n)]
         attempts = [k for k in attempts if (folder / str(k) / "placed.json").exists()]
         latest = max(attempts, default=0)
-        here = folder / str(latest)  # before the first placement none of these files is there
         cancelled = self._read(folder / "cancelled")
+        if not latest and cancelled is None:
+            if inside == ["job.json"] and max(stamp) < time.time() - RACY:
+                self._untouched[name] = stamp, Status(job, "pending")
+            return Status(job, "pending")
+        here = folder / str(latest)  # before the first placement none of these files is there
         placed = tuple(
             Placed(node, tasks, tuple(devices))
             for node, tasks, devices in (self._read(here / "placed.json") or {"placed": ()})[
@@ -327,10 +331,6 @@ class LocalEngine:
             detail = ", ".join(str(code) for code in result["exits"] if code)
             times = float(result["started"]), float(result["ended"])
             return Status(job, result["state"], latest, placed, *times, detail)
-        if not latest:
-            if inside == ["job.json"] and max(stamp) < time.time() - RACY:
-                self._untouched[name] = stamp, Status(job, "pending")
-            return Status(job, "pending")
         if launched is not None and launch.birth(launched["pid"]) != launched["birth"]:
             if self._read(here / "result.json") is not None:  # it ended just now
                 return self._status(name)
