@@ -75,7 +75,7 @@ def serve_command(
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         demo = Demo(state / "cluster", served=not act)
         rates = rates or rates_of(list(Demo.rates))
-        say(f"a pretended cluster of 6 nodes with users, in {state / 'cluster'}")
+        say(f"a simulated cluster of 6 nodes with users, in {state / 'cluster'}")
     if engine != "local" and not act:
         given.setdefault("watch", True)
     service = Service(

@@ -28,11 +28,14 @@ from gangwise.core.errors import ScenarioError
 from gangwise.core.json_text import finite
 from gangwise.experiments.statistics import (
     LEAST_BLOCKS,
+    UNKNOWN,
     Estimate,
     change_by_blocks,
+    enumerated,
     mean_and_interval,
     number,
     numbers,
+    over_seeds,
     period,
 )
 from gangwise.jobs.kernels import SET_ASIDE
@@ -57,8 +60,6 @@ BLOCKS = (("weeks", 7 * 86400.0), ("days", 86400.0))
 
 OBJECTIVE = "completion.mean"  # what schedulers are judged by; the less the better
 UNITS = {"cpu": "core", "gpu": "GPU"}  # names of device types in device-hours
-
-UNKNOWN = Estimate(math.nan, None, None)
 
 CONFIGURED = "as configured"  # name of the rules as they are, beside which a what-if plays changes
 
@@ -446,11 +447,9 @@ class Compared:
 
     @property
     def over_seeds(self) -> str:
-        if self.seeds == 1:
-            return "One seed: no confidence interval."
-        return f"± is half the 95 % confidence interval over {self.seeds} seeds."
+        return over_seeds(self.seeds)
 
-    @property
+    @cached_property
     def text(self) -> str:
         return " ".join(filter(None, (sentence(self) for sentence in SENTENCES)))
 
@@ -619,8 +618,7 @@ def _furthest(n: Compared, names: Sequence[str]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    names = names if len(names) < 9 else [*names[:7], f"{len(names) - 7} others"]
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return enumerated(names if len(names) < 9 else [*names[:7], f"{len(names) - 7} others"])
 
 
 def killing(n: Compared) -> str:
@@ -643,7 +641,7 @@ def killing(n: Compared) -> str:
         "thrown away)",
         *(f"{number(kills[name])} under {name} ({h})" for name, h in zip(differ, away[1:])),
     ]
-    both = [number(paired_times(n.outcomes[name], n.outcomes[n.base])[1]) for name in differ]
+    both = [number(n.paired(name)[1]) for name in differ]
     return (
         f"Jobs killed at their limits: {_listed(parts)}. Times are compared on the jobs that did "
         f"their work under both, {_listed(both)} of them."

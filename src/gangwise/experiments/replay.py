@@ -70,9 +70,9 @@ class Replayed(Shown):
     schedulers: Sequence[str]
 
     @classmethod
-    def open(cls, folder: Store | Path | str, name: str = NAME) -> Replayed:
+    def open(cls, folder: Store | Path | str) -> Replayed:
         """The replay in a folder of results; raises StoreError where there is none."""
-        results = Results.open(folder, name)
+        results = Results.open(folder, NAME)
         asked = results.experiment
         scenario = NamedSource.of("replay", False, asked["settings"]).scenario()
         digest = scenario.describe()["digest"]
@@ -80,7 +80,7 @@ class Replayed(Shown):
             raise StoreError(
                 f"{folder}: {asked['settings'].get('source')} holds other jobs than were replayed"
             )
-        seeds = list(dict.fromkeys(run["seed"] for run in results.runs))
+        seeds = list(results.seeds)
         done = {(run["label"], run["seed"]) for run in results.runs}
         whole = [p for p in results.policies if all((p, seed) in done for seed in seeds)]
         if not whole:

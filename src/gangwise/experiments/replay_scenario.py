@@ -30,7 +30,7 @@ from gangwise.experiments.runs import Rows
 from gangwise.jobs.books import Books
 from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound
 from gangwise.jobs.metrics import Outcome, Pieces, held_devices
-from gangwise.jobs.model import Conditions, Jobs, Nodes
+from gangwise.jobs.model import Conditions, Jobs, Nodes, reordered
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.simulation import simulate_jobs
@@ -599,17 +599,13 @@ def _with_gpus_apart(nodes: Nodes, jobs: Jobs) -> Nodes:
 def only_jobs(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
     """Some of the jobs, without the dependencies on those that are left out."""
     chosen = np.flatnonzero(keep)
-    place = np.full(len(jobs), -1)
-    place[chosen] = np.arange(chosen.size)
     shapes, devices = jobs.shapes, jobs.devices
     if device:
         k = devices.index(device)
         shapes = tuple(s._replace(demand=(s.demand[k],), constraint=()) for s in shapes)
         devices = (device,)
-    after = []
-    for j in chosen:
-        earlier = place[jobs.after[jobs.after_from[j] : jobs.after_from[j + 1]]]
-        after.append(earlier[earlier >= 0])
+    after_from, after = reordered(jobs.after_from, jobs.after, chosen)
+    known = after >= 0
     columns = {
         each.name: getattr(jobs, each.name)[chosen]
         for each in fields(jobs)
@@ -623,8 +619,8 @@ def only_jobs(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
         shapes=tuple(shapes[i] for i in used),
         types=tuple(jobs.types[i] for i in types),
         devices=devices,
-        after_from=np.cumsum([0, *(earlier.size for earlier in after)], dtype=np.int64),
-        after=np.concatenate([np.zeros(0, np.int64), *after]).astype(np.int64),
+        after_from=np.concatenate([[0], np.cumsum(known)])[after_from],
+        after=after[known],
     )
 
 

@@ -32,8 +32,7 @@ from gangwise.experiments.what_if import as_dict as what_if
 from gangwise.jobs.bounds import LowerBound
 from gangwise.report import experiments, reproduction, tuning
 from gangwise.report.curves import figure_files
-from gangwise.report.jobs import job_report, results_of
-from gangwise.report.numbers import Numbers
+from gangwise.report.jobs import results_of
 from gangwise.report.page import Chapter, Format, Page, Part, Text, exported, html
 from gangwise.report.plotting import COLUMN_WIDTH
 from gangwise.report.provenance import again, by_command, made_in
@@ -114,7 +113,7 @@ def document(folder: Path) -> Page:
     if names == [REPLAY]:
         values, priced = _values(folder, _kept(folder, BOUNDS))
         command = command_of(folder, REPLAY)
-        return job_report(results_of(Replayed.open(folder), values, command, priced)).document()
+        return results_of(Replayed.open(folder), values, command, priced).document()
     if names:
         return _experiments(folder, names)
     if (folder / "reproduction.json").exists():
@@ -147,17 +146,16 @@ def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> Chapter:
     if not results.runs or not results.policies:
         what = "No run of a policy is" if results.runs else "None of its runs is"
         return Chapter(name, "", [Text(f"{what} finished.")], name)
-    numbers = Numbers(results)
-    scenario, settings = numbers.scenario()
+    scenario, settings = results.scenario()
     made = made_in(
         results.store.folder,
         name,
         [f"runs/{run['key']}.parquet" for run in results.runs],
         experiment_toml(results.experiment),
-        {"gangwise of the runs": ", ".join(numbers.run_versions) or NOTHING},
+        {"gangwise of the runs": ", ".join(results.run_versions) or NOTHING},
         _keys(results),
     )
-    shown = experiments.Shown(numbers, anchor, made, {"scenario": scenario, **settings})
+    shown = experiments.Shown(results, anchor, made, {"scenario": scenario, **settings})
     notes: list[Part] = [Text(line, "note") for line in results.notes]
     if tuned is not None and name == TUNING:
         found = tuning.chapter(tuned, shown)
@@ -192,7 +190,7 @@ def write_comparison(
         if command:
             about = f"{comparison.results.experiment['name']}.command.json"
             new.write(about, provenance_text(command))
-        for name, content in figure_files(Numbers(comparison.results)).items():
+        for name, content in figure_files(comparison.results).items():
             new.write(name, content)
         new.write(PAGE, html(comparison_page(comparison, command, digests["rewards.parquet"])))
         names = list(new.staged)
@@ -210,9 +208,7 @@ def comparison_page(comparison: Comparison, command: str = "", digest: str = "")
     )
     caption, keys = "Slots, seeds and versions", _keys(comparison.results)
     made = again(how, played | versions(), caption, keys, digest, "rewards.parquet")
-    shown = experiments.Shown(
-        Numbers(comparison.results), "e0", made, comparison.scenario.describe()
-    )
+    shown = experiments.Shown(comparison.results, "e0", made, comparison.scenario.describe())
     chapter = experiments.chapter(shown, comparison.notes, bool(comparison.tied))
     return Page(chapter.title, [chapter])
 
@@ -259,7 +255,7 @@ def write_replay(
                 new.write(f"prices-{seed}.parquet", partial(_write_prices, bound))
         if command:
             new.write(f"{REPLAY}.command.json", provenance_text(command))
-        new.write(PAGE, job_report(results).page())
+        new.write(PAGE, results.page())
         names = list(new.staged)
     return [folder.place(name) for name in names]
 
