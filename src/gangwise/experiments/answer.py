@@ -253,21 +253,27 @@ class Compared:
 
     def of(self, name: str, key: str) -> Estimate:
         """Mean and interval over seeds of a number of a scheduler's summary."""
-        values = np.array([each[key] for each in self.summaries[name]])
+        values = self.by_seed(name, key)
         return mean_and_interval(values) if np.isfinite(values).all() else UNKNOWN
 
-    def change(self, name: str, key: str = OBJECTIVE) -> Estimate:
-        """By how many per cent a number exceeds that of the base, paired.
+    def by_seed(self, name: str, key: str) -> Floats:
+        return np.array([each[key] for each in self.summaries[name]])
+
+    def pair(self, name: str, key: str) -> tuple[Floats, Floats]:
+        """A number by seed, under a scheduler and under the base.
 
         Completion and slowdown are of the jobs that did their work under both.
         """
+        theirs = self.paired(name)[0].get(key)
+        return theirs or (self.by_seed(name, key), self.by_seed(self.base, key))
+
+    def change(self, name: str, key: str = OBJECTIVE) -> Estimate:
+        """By how many per cent a number exceeds that of the base, see :meth:`pair`."""
         if name == self.base:
             return UNKNOWN
         if self.blocks is not None and key in BY_BLOCKS:
             return self._by_blocks(name, *BY_BLOCKS[key])
-        a, b = self.paired(name)[0].get(key) or (
-            np.array([each[key] for each in self.summaries[who]]) for who in (name, self.base)
-        )
+        a, b = self.pair(name, key)
         if not np.isfinite([a, b]).all() or (b == 0).any():
             return UNKNOWN
         return mean_and_interval(100 * (a / b - 1))

@@ -381,6 +381,7 @@ class ReplayScenario:
                 "drawn": "; ".join(self.cluster.lines()),
             }
         files = dict(self.log.played.digests)
+        rates = self.estimate if self.estimated else self.world
         site = {"site": Path(self.settings.site).name} if self.settings.site else {}
         return {
             **{k: v for k, v in self.given.items() if k not in ("site", "change", "parts")},
@@ -391,12 +392,8 @@ class ReplayScenario:
             "digest": _digest(self.jobs, self.site),
             "world": self._world_name(),
             "world_files": {} if self.world is None else dict(self.world.digests),
-            "drawn": "" if (drawn := self._rates_drawn) is None else drawn.describe(),
+            "drawn": "" if rates is None else rates.describe(),
         }
-
-    @property
-    def _rates_drawn(self) -> World | EstimatedWorld | None:
-        return self.estimate if self.estimated else self.world
 
     def _world_name(self) -> str:
         """Without the folder of its files, whose digests define it."""
@@ -412,12 +409,13 @@ class ReplayScenario:
         if self.cluster is not None:
             return self.cluster.lines()[:1]
         jobs, log, played = self.jobs, self.log, self.log.played
+        nodes_given = self.settings.nodes or (self.site is not None and self.site.nodes is not None)
         known = {
             what: n
             for what, n in played.assumed.items()
             # What is drawn or given is told by :meth:`assumed`.
             if not (self.drawn and what == NO_LIMITS)
-            and not (self._other_nodes and what == played.nodes_assumed)
+            and not (nodes_given and what == played.nodes_assumed)
         }
         aside = self._set_aside
         count = len(jobs) - sum(lost.jobs for lost in aside.values())
@@ -449,10 +447,6 @@ class ReplayScenario:
         if not self.settings.nodes:
             return 0
         return len(self._taken(self.log.jobs)) - len(self.jobs)
-
-    @property
-    def _other_nodes(self) -> bool:
-        return bool(self.settings.nodes) or (self.site is not None and self.site.nodes is not None)
 
     def _hours(self, of: Jobs) -> Floats:
         """Device-hours of each job [J], of the device that counts."""
