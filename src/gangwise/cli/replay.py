@@ -167,7 +167,7 @@ def calibrate_command(
     if out is not None:
         file = out / FILE
         if file.exists():
-            what = f"{file} is there already, maybe corrected by hand; give another --out"
+            what = f"{file} is there already, perhaps corrected by hand; give another --out"
             raise StoreError(what)
         with writing(file):
             out.mkdir(parents=True, exist_ok=True)

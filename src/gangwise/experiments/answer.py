@@ -654,15 +654,12 @@ def killing(n: Compared) -> str:
     )
 
 
-def _aside(outcome: Outcome) -> int:
-    return int((outcome.phase == SET_ASIDE).sum()) if outcome.phase is not None else 0
-
-
 def refusing(n: Compared) -> str:
     """Jobs that a change shuts out, which no mean counts."""
     parts, more = [], ""
-    if n.base == CONFIGURED and (aside := float(np.mean([_aside(o) for o in n.outcomes[n.base]]))):
-        parts.append(f"{number(aside)} jobs as configured")
+    shut_out = [0 if o.phase is None else (o.phase == SET_ASIDE).sum() for o in n.outcomes[n.base]]
+    if n.base == CONFIGURED and any(shut_out):
+        parts.append(f"{number(float(np.mean(shut_out)))} jobs as configured")
         more = "more "
     for name in n.others:
         jobs, share = n.refused(name)

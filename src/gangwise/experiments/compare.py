@@ -514,7 +514,7 @@ def _named(
         label = str(label_of(text) if label is None else label)
         if len(label) > MOST_LETTERS:
             raise ScenarioError(
-                f"a policy's name has {len(label)} letters; {MOST_LETTERS} are the most"
+                f"a policy's name has {len(label)} letters; it may have {MOST_LETTERS}"
             )
         if label in named:
             raise ScenarioError(f"policy {label!r} is named twice; give a mapping of names instead")

@@ -423,7 +423,7 @@ def _source(scenario: Any, settings: Mapping[str, Any]) -> NamedSource | GivenSo
     if settings:
         raise ScenarioError(
             f"{', '.join(settings)}: a scenario that is made already has its settings; give them "
-            "to it, or give the log in its place"
+            "to it, or give the log instead"
         )
     if isinstance(scenario, ReplayScenario):
         return GivenSource(scenario)  # type: ignore[arg-type]  # a Replay, not slots

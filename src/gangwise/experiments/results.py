@@ -397,7 +397,7 @@ class Results(Shown):
         return list(dict.fromkeys(cell for cell, who in ranked if who in self.policies))
 
     def ranking(self, cell: Place) -> list[str]:
-        """The policies of a cell, best first."""
+        """The policies of a cell by their mean objective, best first."""
         means = {
             who: each.mean
             for (at, who), each in self.of(self.objective).items()
@@ -419,7 +419,7 @@ class Results(Shown):
 
     @cached_property
     def over(self) -> Callable[[str], Mapping[At, Mapping[str, Any]]]:
-        """The rows of :meth:`improvements` over a policy."""
+        """The rows of :meth:`improvements` over a policy, by cell and policy."""
         return cache(lambda base: self._by_place(self.improvements(base)))
 
     def lead(self, base: str, at: At) -> Estimate:
@@ -515,7 +515,6 @@ class Results(Shown):
         return ("scheduler", "schedulers") if self.family == "jobs" else ("policy", "policies")
 
     def configuration(self, policy: str) -> tuple[str, Mapping[str, Any]]:
-        """The class of a policy, and its arguments."""
         about = self._about[policy]
         return str(about["policy"]), about["configuration"] or {}
 

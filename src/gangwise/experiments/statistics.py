@@ -212,7 +212,7 @@ def enumerated(names: Sequence[str]) -> str:
 
 
 def over_seeds(seeds: int) -> str:
-    """What stands after ± where it is over seeds."""
+    """What the ± in a table of means over seeds stands for."""
     if seeds == 1:
         return "One seed: no confidence interval."
     return f"± is half the 95 % confidence interval over {count(seeds, 'seed')}."

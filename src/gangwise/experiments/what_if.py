@@ -248,7 +248,7 @@ class Gate(NamedTuple):
         return value > self.than if self.above else value < self.than
 
     def describe(self, value: Estimate) -> str:
-        """The number in words, with its unit and sign."""
+        """The number that the condition speaks of, with its unit and sign."""
         if self.change == "%":
             half = "" if value.half is None else f" ± {number(value.half, 1)}"
             return f"{number(value.mean, 1, True)}{half} %"

@@ -35,7 +35,6 @@ from gangwise.experiments.store import versions
 from gangwise.experiments.what_if import GROUPS, lines_of, who_pays
 from gangwise.jobs.bounds import MOST_PRICED
 from gangwise.jobs.metrics import Outcome, by_group, size_groups, spread
-from gangwise.jobs.retelling import GroupWaits
 from gangwise.report.nodes import chart_of_nodes, figure_of_nodes
 from gangwise.report.page import (
     Bullets,
@@ -578,7 +577,9 @@ def retelling_section(n: JobResults) -> Section | None:
     panels = [Panel(waits, f"{when} of submission", "", "steps"), *panels]
     parts: list[Part] = [pictured("As it happened, and as retold", rows, panels, caption)]
     for what, groups in retold.groups.items():
-        shown = sorted(groups, key=_off, reverse=True)[:FARTHEST] if what == when else groups
+        shown = groups
+        if what == when:
+            shown = sorted(groups, key=lambda g: -abs(g.simulated - g.recorded) * g.jobs)[:FARTHEST]
         shown = [g for g in groups if g in shown]  # weeks in their order
         of = f"{len(shown)} of {len(groups)}, those farthest off. " * (len(shown) < len(groups))
         sides = {HAPPENED: [g.recorded for g in shown], "retold": [g.simulated for g in shown]}
@@ -592,10 +593,6 @@ def retelling_section(n: JobResults) -> Section | None:
         first, names = known["rows"] or in_words(retold.device), [g.name for g in shown]
         parts.append(columns_sheet(known["title"], names, columns, (caption,), first))
     return Section(f"What the model retells under {n.base}", parts)
-
-
-def _off(group: GroupWaits) -> float:
-    return abs(group.simulated - group.recorded) * group.jobs
 
 
 def figures_section(n: JobResults) -> Section:

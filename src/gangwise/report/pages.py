@@ -66,7 +66,7 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
         found = Comparison.open(folder, names[0])
         write_comparison(found, folder, command_of(folder, names[0]))
     elif names == [REPLAY]:
-        bounds = _kept(folder, BOUNDS)
+        bounds = _stored(folder, BOUNDS)
         write_replay(Replayed.open(folder), folder, bounds, command_of(folder, REPLAY))
     else:
         page = html(document(folder))
@@ -111,7 +111,7 @@ def document(folder: Path) -> Page:
         found = Comparison.open(folder, names[0])
         return comparison_page(found, command_of(folder, names[0]))
     if names == [REPLAY]:
-        values, priced = _values(folder, _kept(folder, BOUNDS))
+        values, priced = _values(folder, _stored(folder, BOUNDS))
         command = command_of(folder, REPLAY)
         return results_of(Replayed.open(folder), values, command, priced).document()
     if names:
@@ -164,12 +164,13 @@ def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> Chapter:
 
 
 def _keys(results: Results) -> list[str]:
+    if len(results.runs) > KEYS:
+        return []
     return [
         f"{run['key']}  {run['label']}, "
         + "".join(f"{k} = {v}, " for k, v in run["cell"].items())
         + f"seed {run['seed']}"
         for run in results.runs
-        if len(results.runs) <= KEYS
     ]
 
 
@@ -216,7 +217,7 @@ def comparison_page(comparison: Comparison, command: str = "", digest: str = "")
 # A replay
 
 
-def _kept(folder: Path, name: str) -> Any:
+def _stored(folder: Path, name: str) -> Any:
     return json.loads(Folder(folder).read_text(name)) or None if (folder / name).exists() else None
 
 
@@ -224,7 +225,7 @@ def _values(
     folder: Path, bounds: Mapping[str, float] | Sequence[LowerBound] | None
 ) -> tuple[list[float], bool]:
     if isinstance(bounds, Mapping):
-        return list(bounds.values()), (_kept(folder, SUMMARY) or {}).get("prices_searched", True)
+        return list(bounds.values()), (_stored(folder, SUMMARY) or {}).get("prices_searched", True)
     found = list(bounds or [])
     return [bound.mean_completion for bound in found], all(bound.searched for bound in found)
 

@@ -50,7 +50,6 @@ class Sheet:
         return bool(self.rows) and all(cells[column].words for _, cells in self.rows)
 
     def texts(self) -> list[list[str]]:
-        """The headings, then the rows."""
         head = [self.first, *(heading.replace("\n", " ") for heading in self.columns)]
         return [head, *([name, *(cell.text for cell in cells)] for name, cells in self.rows)]
 

@@ -106,8 +106,6 @@ def publish(out: Path, files: Mapping[str, Content], kept: Iterable[Shown]) -> l
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What one command found, and what it wrote."""
-
     rows: list[Row]  # claims beside our numbers, one for each reading
     written: list[Path]
     left_out: dict[str, str]  # artefacts that were not run, and why
