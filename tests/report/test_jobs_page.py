@@ -139,7 +139,7 @@ def test_a_log_without_waiting_is_told_and_not_compared() -> None:
         submit=[0, 5], run=[9, 9], tasks=[2, 1], recorded_start=[0, 5], recorded_end=[9, 14]
     )
     found = played(jobs, Nodes.pool(2))
-    assert found.results.retold is None
+    assert found.retold is None
     assert words("captions")["no waiting"] in found.sheets[0].captions
     assert all("as it happened" not in dict(sheet.rows) for sheet in found.sheets)
 

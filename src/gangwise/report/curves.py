@@ -309,10 +309,10 @@ def bounded(results: Results) -> list[Drawn]:
             for name, of in results.bounds(versus).items()
         }
         if above and limits:
-            lines = above | limits | _root(above)
+            lines = {cell: above | limits | _root(above)}.__getitem__
             title, caption = f"Regret against {versus} and its bound", words("captions")["bound"]
             unit = "regret, summed over slots"
-            found.append(_drawn(results, title, caption, unit, lambda _, of=lines: of, log=True))
+            found.append(_drawn(results, title, caption, unit, lines, log=True))
     return [each for each in found if each is not None]
 
 
