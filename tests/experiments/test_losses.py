@@ -17,7 +17,7 @@ from gangwise.experiments.specification import Experiment
 from gangwise.experiments.sweep import sweep
 from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options, simulate_jobs
 from gangwise.jobs.metrics import Outcome
-from gangwise.report.jobs import JobResults, job_report
+from gangwise.report.jobs import JobResults
 from gangwise.report.pages import write_report
 
 KILLS, SAVES = "fcfs+easy+first-fit", "fcfs+easy+label"
@@ -72,7 +72,7 @@ def test_no_scheduler_is_best_for_killing_more_and_a_sentence_says_who_kills() -
 
 def test_the_report_shows_kills_where_there_are_any() -> None:
     outcomes = {SAVES: [outcome(SAVES)], KILLS: [outcome(KILLS)]}
-    found = job_report(JobResults("made", outcomes, SAVES))
+    found = JobResults("made", outcomes, SAVES)
     sheets = {sheet.title: sheet for sheet in found.sheets}
     lost = sheets["Work that was not done"]
     assert lost.columns == ("killed", "killed\ngpu-hours", "thrown away\ngpu-hours")
@@ -81,8 +81,8 @@ def test_the_report_shows_kills_where_there_are_any() -> None:
     over = sheets[f"More or less than {SAVES}, %"]
     assert over.columns[-1] == "jobs done\nunder both"
     assert dict(over.rows)[KILLS][-1].text == "2"
-    assert "Jobs killed at their limits: 0 under the base" in found.answer
-    alone = job_report(JobResults("made", {SAVES: outcomes[SAVES]}, SAVES))
+    assert "Jobs killed at their limits: 0 under the base" in found.text
+    alone = JobResults("made", {SAVES: outcomes[SAVES]}, SAVES)
     assert "Work that was not done" not in {sheet.title for sheet in alone.sheets}
 
 
@@ -114,8 +114,8 @@ def test_schedulers_without_a_job_done_under_both_cannot_be_compared() -> None:
         for name in (KILLS, SAVES)
     }
     assert np.isnan(outcomes[KILLS][0].summary()["completion.mean"])
-    found = job_report(JobResults("made", outcomes, KILLS))
-    assert f"{SAVES} cannot be compared with the base" in found.answer
+    found = JobResults("made", outcomes, KILLS)
+    assert f"{SAVES} cannot be compared with the base" in found.text
     assert "Work that was not done" in found.page()
 
 

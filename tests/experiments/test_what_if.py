@@ -34,7 +34,7 @@ from gangwise.jobs import Conditions, Jobs, Node, Nodes, simulate_jobs
 from gangwise.jobs.bounds import _priced, _search
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.site import CapRule, Pool, Rules, Site
-from gangwise.report.jobs import job_report, results_of
+from gangwise.report.jobs import results_of
 from gangwise.report.pages import write_report
 from tests.experiments.test_output import checked
 
@@ -324,7 +324,7 @@ def test_an_unknown_metric_is_refused_before_anything_is_played(asked: Asked) ->
 def test_money_is_price_times_devices_times_hours(asked: Asked) -> None:
     found = what_if(replace(asked, prices={"cpu": 0.5}), [CHANGES[1], "cap.1.most=8"])
     results = results_of(found)
-    (money,) = [sheet for sheet in job_report(results).sheets if sheet.title == "Money"]
+    (money,) = [sheet for sheet in results.sheets if sheet.title == "Money"]
     now, bigger, shut = (found.outcomes[name][0] for name in found.schedulers)
     rows = {name: [cell.value for cell in cells] for name, cells in money.rows}
     hours = now.makespan / 3600

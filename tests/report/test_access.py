@@ -17,7 +17,7 @@ from gangwise.experiments.statistics import Estimate
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
 from gangwise.jobs.metrics import Outcome
 from gangwise.report import jobs as report
-from gangwise.report.jobs import JobResults, job_report
+from gangwise.report.jobs import JobResults
 from gangwise.report.page import dots
 from gangwise.report.plotting import COLOURS
 from gangwise.report.words import about_scheduler
@@ -36,7 +36,7 @@ def page() -> str:
         user=[f"u{i % 12}" for i in range(n)],
     )
     played = {n: [Outcome.of(simulate_jobs(jobs, Nodes.pool(6), n), n)] for n in NAMES}
-    return job_report(JobResults("jobs", played)).page()
+    return JobResults("jobs", played).page()
 
 
 class Faults(HTMLParser):

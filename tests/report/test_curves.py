@@ -1,7 +1,6 @@
 import numpy as np
 
 from gangwise.report import curves
-from gangwise.report.numbers import Numbers
 from tests.report.made import made
 
 
@@ -18,23 +17,21 @@ def test_a_thinned_curve_ends_at_the_total_of_all_slots() -> None:
     rng = np.random.default_rng(0)
     rewards = rng.normal(5, 1, (2, 3000))
     comparison = made({"a": rewards.tolist()})
-    total = curves.cumulative_reward(Numbers(comparison.results), (), "a")
+    total = curves.cumulative_reward(comparison.results, (), "a")
     assert total.slots[-1] == 3000
     assert np.isclose(total.mean[-1], rewards.sum(axis=1).mean())
-    assert np.isclose(
-        curves.average_reward(Numbers(comparison.results), (), "a").mean[-1], rewards.mean()
-    )
+    assert np.isclose(curves.average_reward(comparison.results, (), "a").mean[-1], rewards.mean())
 
 
 def test_band_is_students_interval() -> None:
-    curve = curves.average_reward(Numbers(made({"a": [[1.0], [2.0], [3.0]]}).results), (), "a")
+    curve = curves.average_reward(made({"a": [[1.0], [2.0], [3.0]]}).results, (), "a")
     assert curve.half is not None
     assert np.isclose(curve.half[0], 4.302652729749464 / np.sqrt(3))
 
 
 def test_ratio_is_paired_and_unknown_where_nothing_was_earned() -> None:
     comparison = made({"a": [[1.0, 3.0], [2.0, 2.0]], "b": [[0.0, 2.0], [1.0, 1.0]]})
-    curve = curves.ratio(Numbers(comparison.results), (), "b", "a")
+    curve = curves.ratio(comparison.results, (), "b", "a")
     assert np.isnan(curve.mean[0])
     assert np.isclose(curve.mean[1], (4 / 2 + 4 / 2) / 2)
 
@@ -42,7 +39,7 @@ def test_ratio_is_paired_and_unknown_where_nothing_was_earned() -> None:
 def test_regret_on_a_sample_ends_at_the_regret_of_the_run() -> None:
     rewards = [[1.0, 2.0, 3.0, 4.0, 5.0], [2.0, 2.0, 2.0, 2.0, 2.0]]
     comparison = made({"a": rewards}, {"per_slot_optimum": ([0, 3], [[4.0, 6.0], [5.0, 5.0]])})
-    curve = curves.regret(Numbers(comparison.results), (), "a", "per_slot_optimum")
+    curve = curves.regret(comparison.results, (), "a", "per_slot_optimum")
     expected = [
         comparison.runs["a", s].regret(comparison.comparators["per_slot_optimum", s])
         for s in (0, 1)
@@ -55,10 +52,6 @@ def test_regret_on_a_sample_ends_at_the_regret_of_the_run() -> None:
 
 def test_comparator_on_a_sample_is_drawn_level() -> None:
     comparison = made({"a": [[1.0, 2.0, 3.0]]}, {"best": ([0, 2], [[2.0, 6.0]])})
-    assert curves.average_reward(Numbers(comparison.results), (), "best").mean.tolist() == [4.0] * 3
+    assert curves.average_reward(comparison.results, (), "best").mean.tolist() == [4.0] * 3
     comparison = made({"a": [[1.0, 2.0, 3.0]]}, {"best": ([0, 1, 2], [[2.0, 6.0, 1.0]])})
-    assert curves.average_reward(Numbers(comparison.results), (), "best").mean.tolist() == [
-        2.0,
-        4.0,
-        3.0,
-    ]
+    assert curves.average_reward(comparison.results, (), "best").mean.tolist() == [2.0, 4.0, 3.0]

@@ -4,14 +4,13 @@ from matplotlib import rcParams
 
 from gangwise.experiments.compare import Comparison
 from gangwise.report.curves import figure_files, styles
-from gangwise.report.numbers import Numbers
 from tests.report.made import made
 
 STEMS = ["average-reward", "cumulative-reward", "ratio", "regret"]
 
 
 def comparison_figures(comparison: Comparison) -> dict[str, bytes]:
-    return figure_files(Numbers(comparison.results))
+    return figure_files(comparison.results)
 
 
 def stems(comparison: Comparison) -> set[str]:
@@ -57,6 +56,6 @@ def test_long_series_are_thinned() -> None:
 
 def test_every_policy_has_a_style_of_its_own() -> None:
     comparison = made({f"p{i}": [[float(i)]] for i in range(20)})
-    looks = styles(Numbers(comparison.results))
+    looks = styles(comparison.results)
     assert next(iter(looks)) == "p19"
     assert len({(look.index, look.dashes) for look in looks.values()}) == 20

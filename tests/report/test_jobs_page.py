@@ -20,7 +20,7 @@ from gangwise.experiments.answer import LearnedRates
 from gangwise.jobs import Conditions, Jobs, Node, Nodes, simulate_jobs
 from gangwise.jobs.metrics import Outcome
 from gangwise.report import jobs as report
-from gangwise.report.jobs import JobResults, job_report
+from gangwise.report.jobs import JobResults
 from gangwise.report.nodes import lanes
 from gangwise.report.words import words
 from tests.report.made_sweep import HOSTILE
@@ -63,7 +63,7 @@ def three(**more: Any) -> JobResults:
 
 def page_of(results: JobResults, folder: Path) -> tuple[Page, str]:
     path = folder / "page.html"
-    path.write_text(job_report(results).page(), encoding="utf-8")
+    path.write_text(results.page(), encoding="utf-8")
     return read(path), path.read_text(encoding="utf-8")
 
 
@@ -74,17 +74,16 @@ def chart_of(text: str) -> dict[str, Any]:
 
 
 def test_the_answer_is_told_first_and_never_against_the_past() -> None:
-    found = job_report(three(bounds=[10 * HOUR]))
-    assert found.answer == found.results.text
-    assert "(38 % explained;" in found.answer  # of the 8 h that jobs waited the base retells 3 h
-    assert "not with the past" in found.answer
+    found = three(bounds=[10 * HOUR])
+    assert "(38 % explained;" in found.text  # of the 8 h that jobs waited the base retells 3 h
+    assert "not with the past" in found.text
     # Mean completion of EASY: (10 + 19 + 5) / 3 = 34 / 3 h, of which 10 h cannot be saved.
-    assert "more than 11.8 %" in found.answer
-    assert found.answer.count(EASY) == 1
+    assert "more than 11.8 %" in found.text
+    assert found.text.count(EASY) == 1
 
 
 def test_tables_by_hand() -> None:
-    times, recorded, over_base, cluster, lost, users = job_report(three()).sheets
+    times, recorded, over_base, cluster, lost, users = three().sheets
     cells = {name: [cell.text for cell in row] for name, row in times.rows}
     then, now = (row for _, row in recorded.rows)
     assert [float(cell.text) for cell in then[:2]] == [8, 11]
@@ -123,7 +122,7 @@ def test_page_is_well_formed_loads_nothing_and_escapes(tmp_path: Path) -> None:
 
 
 def test_terminal_shows_the_cells_of_the_page(tmp_path: Path) -> None:
-    found = job_report(three())
+    found = three()
     out = io.StringIO()
     Console(file=out, width=100).print(found.terminal())
     path = tmp_path / "page.html"
@@ -139,8 +138,8 @@ def test_a_log_without_waiting_is_told_and_not_compared() -> None:
     jobs = Jobs.of(
         submit=[0, 5], run=[9, 9], tasks=[2, 1], recorded_start=[0, 5], recorded_end=[9, 14]
     )
-    found = job_report(played(jobs, Nodes.pool(2)))
-    assert found.results.retold is None
+    found = played(jobs, Nodes.pool(2))
+    assert found.retold is None
     assert words("captions")["no waiting"] in found.sheets[0].captions
     assert all("as it happened" not in dict(sheet.rows) for sheet in found.sheets)
 
@@ -152,13 +151,13 @@ def test_seeds_give_intervals_and_must_be_the_same_for_all() -> None:
         name: [Outcome.of(simulate_jobs(each, nodes, name), name) for each in jobs]
         for name in (FCFS, EASY)
     }
-    mean = job_report(JobResults("made", outcomes, EASY)).sheets[0].rows[0][1][3].text
+    mean = JobResults("made", outcomes, EASY).sheets[0].rows[0][1][3].text
     each = [outcome.completion.mean() for outcome in outcomes[FCFS]]
     half = 4.302652729696142 * np.std(each, ddof=1) / np.sqrt(3)
     assert float(mean.partition(" ± ")[0]) == pytest.approx(np.mean(each), abs=0.1)
     assert float(mean.partition(" ± ")[2]) == pytest.approx(half, abs=0.1)
     with pytest.raises(ScenarioError, match="same seeds"):
-        job_report(JobResults("made", {FCFS: outcomes[FCFS], EASY: outcomes[EASY][:1]}))
+        JobResults("made", {FCFS: outcomes[FCFS], EASY: outcomes[EASY][:1]})
 
 
 def test_rectangles_are_the_pieces_of_the_schedule(tmp_path: Path) -> None:
@@ -250,7 +249,7 @@ def test_a_slow_node_costs_device_hours_in_the_table() -> None:
     nodes = Nodes.of([Node("fast", {"gpu": 4}), Node("slow", {"gpu": 4})])
     jobs = Jobs.of(submit=[0], run=[HOUR], tasks=[2], demand={"gpu": 4})
     schedule = simulate_jobs(jobs, nodes, EASY, Conditions(rates=np.array([[1.0, 0.5]])))
-    found = job_report(JobResults("made", {EASY: [Outcome.of(schedule, EASY)]}))
+    found = JobResults("made", {EASY: [Outcome.of(schedule, EASY)]})
     lost = next(s for s in found.sheets if s.title == "Device-hours lost")
     assert float(lost.rows[0][1][0].text) == 8  # 8 GPUs for two hours instead of one
 

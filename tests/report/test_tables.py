@@ -9,7 +9,6 @@ from rich.console import Console
 from gangwise.experiments.compare import Comparison, compare
 from gangwise.fluctuating_speeds.learners import LCF
 from gangwise.report.experiments import terminal_sheets
-from gangwise.report.numbers import Numbers
 from gangwise.report.page import html
 from gangwise.report.pages import comparison_page
 from gangwise.report.tables import Sheet, rich_tables
@@ -17,7 +16,7 @@ from tests.report.made import made
 
 
 def sheets(comparison: Comparison) -> list[Sheet]:
-    return terminal_sheets(Numbers(comparison.results))
+    return terminal_sheets(comparison.results)
 
 
 def printed(comparison: Comparison, width: int) -> str:

@@ -60,7 +60,7 @@ def test_full_scale_has_the_papers_slots_and_ten_seeds_but_for_the_large_cluster
     assert found["ogasched-verification"].slots == 8000
     assert found["ogasched-horizon"].slots == 10_000
     assert found["ogasched-rho"].slots == found["ogasched-contention"].slots == 2000
-    few = {name for name, e in found.items() if len(e.chosen_seeds) < 10}
+    few = {name for name, e in found.items() if len(e.seeds) < 10}
     assert few == {"ogasched-large"}
     large = found["ogasched-large"].settings
     assert (large["job_types"], large["servers"], large["contention"]) == (100, 1024, 5)

@@ -55,9 +55,9 @@ def test_an_experiment_for_each_reading_on_the_other_scenario():
     assert [e.name for e in experiments] == ["mine-rows-0", "mine-rows-1"]
     assert {e.scenario for e in experiments} == {"rows"}
     assert experiments[1].settings == {"rho": 0.5, "servers": 4, "folder": "/some"}
-    assert [(e.slots, list(e.chosen_seeds)) for e in experiments] == [(100, [100, 101, 102])] * 2
+    assert [(e.slots, list(e.seeds)) for e in experiments] == [(100, [100, 101, 102])] * 2
     full = PLAYED.experiments(Scale())[0]
-    assert (full.slots, list(full.chosen_seeds)) == (500, list(range(100, 110)))
+    assert (full.slots, list(full.seeds)) == (500, list(range(100, 110)))
     assert full.policies == ["a"]
     left = traced(PLAIN, "default", "rows", READINGS, (100, 500), ("a",))
     assert left.experiments(Scale())[0].policies == []

@@ -130,11 +130,12 @@ def main() -> None:
         sys.exit(2)
     except Exception as error:
         say(f"gangwise: internal error, please report: {type(error).__name__}: {error}")
-        say(_kept(error))
+        say(_written_report(error))
         sys.exit(70)
 
 
-def _kept(error: Exception) -> str:
+def _written_report(error: Exception) -> str:
+    """Where the traceback was written; the traceback itself if it cannot be."""
     text = "".join(traceback.format_exception(error))
     about = f"gangwise {gangwise.__version__}, Python {sys.version}, {sys.platform}\n{sys.argv}\n"
     try:

@@ -78,13 +78,12 @@ def compare_command(
         from rich.console import Console
 
         from gangwise.report.experiments import terminal_sheets
-        from gangwise.report.numbers import Numbers
         from gangwise.report.tables import rich_tables
 
         console = Console()
         for line in comparison.notes:
             console.print(line, highlight=False, markup=False)
-        console.print(rich_tables(terminal_sheets(Numbers(comparison.results))))
+        console.print(rich_tables(terminal_sheets(comparison.results)))
     if out is not None:
         _write_pages(comparison, out)
 

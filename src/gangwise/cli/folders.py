@@ -73,7 +73,7 @@ def verify_command(folder: Path, repair: bool = False, as_json: bool = False) ->
                 for finding in [] if isinstance(report, str) else report.findings[:MOST_NAMES]:
                     print(f"    {finding}")
     if not sound:
-        say("run the command that made them again: what is whole is not done twice")
+        say("run the command that made them again; it repeats only what is damaged or missing")
     if not (sound and kept):
         raise typer.Exit(1)
 
@@ -118,7 +118,7 @@ def _verify_state(folder: Path, repair: bool, as_json: bool) -> None:
             for name in found[:MOST_NAMES]:
                 print(f"  {what}: {name}")
         if report.lost:
-            print("  who waits and who runs, the cluster's table tells when the service starts")
+            print("  when it starts, the service reads from the cluster who waits and who runs")
         if report.damaged and not repair:
             print("  stop the service, and run the same with --repair")
     if report.lost or (report.damaged and not repair):

@@ -70,7 +70,7 @@ def replay_command(
     from gangwise.experiments.replay import STEPS, replay, replay_source
     from gangwise.experiments.replay_scenario import TWIN
     from gangwise.jobs.site import PRINTED
-    from gangwise.report.jobs import job_report, results_of
+    from gangwise.report.jobs import results_of
     from gangwise.scenarios.jobs import DEMO
 
     given, names = settings_of(settings), names_of((policies or "").replace(" ", ","))
@@ -108,7 +108,7 @@ def replay_command(
         print(json_text(played.as_dict(values, priced)))
     else:
         results = results_of(played, values, command_line(), priced)
-        screen().print(job_report(results).terminal())
+        screen().print(results.terminal())
     if out is not None:
         from gangwise.report.pages import write_replay
 
@@ -167,7 +167,7 @@ def calibrate_command(
     if out is not None:
         file = out / FILE
         if file.exists():
-            what = f"{file} is there already, maybe corrected by hand; give another --out"
+            what = f"{file} is there already, perhaps corrected by hand; give another --out"
             raise StoreError(what)
         with writing(file):
             out.mkdir(parents=True, exist_ok=True)
@@ -252,7 +252,7 @@ def what_if_command(
     from gangwise.experiments.replay import BASE
     from gangwise.experiments.sweep import Workers
     from gangwise.experiments.what_if import Asked, Gate, as_dict, broken, capacity, what_if
-    from gangwise.report.jobs import job_report, results_of
+    from gangwise.report.jobs import results_of
 
     named = {"site": site, "load": load, "world": world}
     given = settings_of(settings) | {k: value for k, value in named.items() if value is not None}
@@ -287,7 +287,7 @@ def what_if_command(
         answer |= {"capacity": [each._asdict() for each in needed]} if target else {}
         print(json_text(finite(played.as_dict() | answer)))
     else:
-        screen().print(job_report(results).terminal())
+        screen().print(results.terminal())
         for each in needed:
             print(f"\n{_needed(each, Gate.of(target))}")
         for name, lines in results.edits.items() if not target else ():

@@ -75,7 +75,7 @@ def serve_command(
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         demo = Demo(state / "cluster", served=not act)
         rates = rates or rates_of(list(Demo.rates))
-        say(f"a pretended cluster of 6 nodes with users, in {state / 'cluster'}")
+        say(f"a simulated cluster of 6 nodes with users, in {state / 'cluster'}")
     if engine != "local" and not act:
         given.setdefault("watch", True)
     service = Service(
@@ -99,7 +99,7 @@ def serve_command(
         if stop.is_set() or time.monotonic() > end:
             return True
         if listening is not None and listening.revive():
-            say("the process of the API had ended and is started again")
+            say("the process of the API ended and was started again")
         return False
 
     end = time.monotonic() + seconds if seconds else float("inf")
@@ -138,7 +138,7 @@ def detach_command(
         if if_silent:
             return
         raise ScenarioError(
-            f"a service works in {state}: stop it first, or it takes the jobs that come next"
+            f"a service is running in {state}: stop it first, or it will take the next jobs"
         )
     only_watch = {"watch": True} if engine == "kubernetes" else {}
     cluster = create("engine", engine, **settings_of(settings) | only_watch)

@@ -28,11 +28,14 @@ from gangwise.core.errors import ScenarioError
 from gangwise.core.json_text import finite
 from gangwise.experiments.statistics import (
     LEAST_BLOCKS,
+    UNKNOWN,
     Estimate,
     change_by_blocks,
+    enumerated,
     mean_and_interval,
     number,
     numbers,
+    over_seeds,
     period,
 )
 from gangwise.jobs.kernels import SET_ASIDE
@@ -57,8 +60,6 @@ BLOCKS = (("weeks", 7 * 86400.0), ("days", 86400.0))
 
 OBJECTIVE = "completion.mean"  # what schedulers are judged by; the less the better
 UNITS = {"cpu": "core", "gpu": "GPU"}  # names of device types in device-hours
-
-UNKNOWN = Estimate(math.nan, None, None)
 
 CONFIGURED = "as configured"  # name of the rules as they are, beside which a what-if plays changes
 
@@ -252,21 +253,27 @@ class Compared:
 
     def of(self, name: str, key: str) -> Estimate:
         """Mean and interval over seeds of a number of a scheduler's summary."""
-        values = np.array([each[key] for each in self.summaries[name]])
+        values = self.by_seed(name, key)
         return mean_and_interval(values) if np.isfinite(values).all() else UNKNOWN
 
-    def change(self, name: str, key: str = OBJECTIVE) -> Estimate:
-        """By how many per cent a number exceeds that of the base, paired.
+    def by_seed(self, name: str, key: str) -> Floats:
+        return np.array([each[key] for each in self.summaries[name]])
+
+    def pair(self, name: str, key: str) -> tuple[Floats, Floats]:
+        """A number by seed, under a scheduler and under the base.
 
         Completion and slowdown are of the jobs that did their work under both.
         """
+        theirs = self.paired(name)[0].get(key)
+        return theirs or (self.by_seed(name, key), self.by_seed(self.base, key))
+
+    def change(self, name: str, key: str = OBJECTIVE) -> Estimate:
+        """By how many per cent a number exceeds that of the base, see :meth:`pair`."""
         if name == self.base:
             return UNKNOWN
         if self.blocks is not None and key in BY_BLOCKS:
             return self._by_blocks(name, *BY_BLOCKS[key])
-        a, b = self.paired(name)[0].get(key) or (
-            np.array([each[key] for each in self.summaries[who]]) for who in (name, self.base)
-        )
+        a, b = self.pair(name, key)
         if not np.isfinite([a, b]).all() or (b == 0).any():
             return UNKNOWN
         return mean_and_interval(100 * (a / b - 1))
@@ -446,11 +453,9 @@ class Compared:
 
     @property
     def over_seeds(self) -> str:
-        if self.seeds == 1:
-            return "One seed: no confidence interval."
-        return f"± is half the 95 % confidence interval over {self.seeds} seeds."
+        return over_seeds(self.seeds)
 
-    @property
+    @cached_property
     def text(self) -> str:
         return " ".join(filter(None, (sentence(self) for sentence in SENTENCES)))
 
@@ -619,8 +624,7 @@ def _furthest(n: Compared, names: Sequence[str]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    names = names if len(names) < 9 else [*names[:7], f"{len(names) - 7} others"]
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return enumerated(names if len(names) < 9 else [*names[:7], f"{len(names) - 7} others"])
 
 
 def killing(n: Compared) -> str:
@@ -643,22 +647,19 @@ def killing(n: Compared) -> str:
         "thrown away)",
         *(f"{number(kills[name])} under {name} ({h})" for name, h in zip(differ, away[1:])),
     ]
-    both = [number(paired_times(n.outcomes[name], n.outcomes[n.base])[1]) for name in differ]
+    both = [number(n.paired(name)[1]) for name in differ]
     return (
         f"Jobs killed at their limits: {_listed(parts)}. Times are compared on the jobs that did "
         f"their work under both, {_listed(both)} of them."
     )
 
 
-def _aside(outcome: Outcome) -> int:
-    return int((outcome.phase == SET_ASIDE).sum()) if outcome.phase is not None else 0
-
-
 def refusing(n: Compared) -> str:
     """Jobs that a change shuts out, which no mean counts."""
     parts, more = [], ""
-    if n.base == CONFIGURED and (aside := float(np.mean([_aside(o) for o in n.outcomes[n.base]]))):
-        parts.append(f"{number(aside)} jobs as configured")
+    shut_out = [0 if o.phase is None else (o.phase == SET_ASIDE).sum() for o in n.outcomes[n.base]]
+    if n.base == CONFIGURED and any(shut_out):
+        parts.append(f"{number(float(np.mean(shut_out)))} jobs as configured")
         more = "more "
     for name in n.others:
         jobs, share = n.refused(name)

@@ -136,18 +136,18 @@ class Comparison(Shown):
 
     @property
     def slots(self) -> int:
-        return int(self.results.runs[0]["slots"])
+        return self.results.slots
 
-    @cached_property
+    @property
     def seeds(self) -> tuple[int, ...]:
         """One instance, one sequence of arrivals and one run of every policy per seed."""
-        return tuple(dict.fromkeys(run["seed"] for run in self.results.runs))
+        return self.results.seeds
 
-    @cached_property
+    @property
     def policies(self) -> tuple[str, ...]:
         return tuple(self.results.policies)
 
-    @cached_property
+    @property
     def comparator_names(self) -> tuple[str, ...]:
         return tuple(self.results.comparators)
 
@@ -178,30 +178,26 @@ class Comparison(Shown):
         return self._table
 
     @cached_property
-    def _over(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """Paired improvements: over whom → policy → row."""
-        names = self.policies if len(self.policies) > 1 else ()
-        return {name: _by_policy(self.results.improvements(name)) for name in names}
-
-    @cached_property
     def _table(self) -> list[Row]:
         results, rows = self.results, []
-        means = [f"{name}.mean" for name in results.metrics]
-        versus = {name: _by_policy(results.standing(name)) for name in self.comparator_names}
-        for policy, row in _by_policy(results.table(*means, "us_per_slot")).items():
-            over = {
-                other: Estimate.of(of[policy])
-                for other, of in self._over.items()
-                if other != policy and of[policy]["percent"]
-            }
-            share, regret = (
-                {name: Estimate.of(of[policy], column) for name, of in versus.items()}
-                for column in ("share", "regret")
+        versus = {name: results.versus(name) for name in results.comparators}
+        for at in results.ranked:
+            over = {other: results.over(other)[at] for other in self._others(at[1])}
+            rows.append(
+                Row(
+                    at[1],
+                    results.of("reward.mean")[at],
+                    {other: Estimate.of(row) for other, row in over.items() if row["percent"]},
+                    {name: share[at] for name, (_, share) in versus.items()},
+                    {name: regret[at] for name, (regret, _) in versus.items()},
+                    {name: results.of(f"{name}.mean")[at] for name in results.metrics},
+                    results.of("us_per_slot")[at].mean,
+                )
             )
-            metrics = {name: Estimate.of(row, f"{name}.mean") for name in results.metrics}
-            reward, us = Estimate.of(row, "reward.mean"), row["us_per_slot"]
-            rows.append(Row(policy, reward, over, share, regret, metrics, us))
         return rows
+
+    def _others(self, policy: str) -> list[str]:
+        return [other for other in self.policies if other != policy]
 
     @property
     def fidelity(self) -> Mapping[str, Any] | None:
@@ -286,11 +282,10 @@ class Comparison(Shown):
                 "ci95": [row.reward.low, row.reward.high],
                 "over": {
                     other: {
-                        key: finite(of[row.policy][key])
+                        key: finite(self.results.over(other)[(), row.policy][key])
                         for key in ("mean", "low", "high", "percent", "seeds")
                     }
-                    for other, of in self._over.items()
-                    if other != row.policy
+                    for other in self._others(row.policy)
                 },
                 "share_of": {name: numbers(e) for name, e in row.share_of.items()},
                 "share_of_optimum": finite(row.share_of[optimum].mean) if optimum else None,
@@ -519,7 +514,7 @@ def _named(
         label = str(label_of(text) if label is None else label)
         if len(label) > MOST_LETTERS:
             raise ScenarioError(
-                f"a policy's name has {len(label)} letters; {MOST_LETTERS} are the most"
+                f"a policy's name has {len(label)} letters; it may have {MOST_LETTERS}"
             )
         if label in named:
             raise ScenarioError(f"policy {label!r} is named twice; give a mapping of names instead")
@@ -540,7 +535,3 @@ def _count(what: str, value: Any) -> int:
     if not hasattr(value, "__index__") or isinstance(value, bool):
         raise ScenarioError(f"{what} is {value!r}; it must be a whole number")
     return int(value)
-
-
-def _by_policy(frame: pl.DataFrame) -> dict[str, dict[str, Any]]:
-    return {row["policy"]: row for row in frame.iter_rows(named=True)}

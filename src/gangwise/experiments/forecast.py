@@ -139,8 +139,8 @@ def forecast_log(
         waits &= ~(past.end <= at)
     if not waits.any():
         later = np.flatnonzero((past.begun > submit) & (submit > at))
-        then = f"; somebody does at {submit[later[0]]:.0f} s" if later.size else ""
-        raise ScenarioError(f"--at {at:g}: nobody waits then{then}")
+        then = f"; the next one waits at {submit[later[0]]:.0f} s" if later.size else ""
+        raise ScenarioError(f"--at {at:g}: no job waits then{then}")
     rng = np.random.default_rng(0)
     begin = max(float(submit[0]), at - DAYS * DAY)
     instants = sorted(rng.uniform(begin, at, TRIED).tolist())

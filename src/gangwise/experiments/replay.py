@@ -24,7 +24,7 @@ from gangwise.experiments.answer import BY_BLOCKS, Compared, LearnedRates, endin
 from gangwise.experiments.replay_scenario import TWIN, ReplayScenario, stored_outcome
 from gangwise.experiments.results import Results, Shown
 from gangwise.experiments.runs import PLAN, GivenSource, NamedSource, Rows, RunSpec, played_in
-from gangwise.experiments.statistics import difference, mean_and_interval, numbers
+from gangwise.experiments.statistics import difference, numbers
 from gangwise.experiments.store import Store, store_of
 from gangwise.experiments.sweep import Progress, Workers, perform, silent
 from gangwise.jobs.audit import Audit, audit
@@ -70,9 +70,9 @@ class Replayed(Shown):
     schedulers: Sequence[str]
 
     @classmethod
-    def open(cls, folder: Store | Path | str, name: str = NAME) -> Replayed:
+    def open(cls, folder: Store | Path | str) -> Replayed:
         """The replay in a folder of results; raises StoreError where there is none."""
-        results = Results.open(folder, name)
+        results = Results.open(folder, NAME)
         asked = results.experiment
         scenario = NamedSource.of("replay", False, asked["settings"]).scenario()
         digest = scenario.describe()["digest"]
@@ -80,7 +80,7 @@ class Replayed(Shown):
             raise StoreError(
                 f"{folder}: {asked['settings'].get('source')} holds other jobs than were replayed"
             )
-        seeds = list(dict.fromkeys(run["seed"] for run in results.runs))
+        seeds = list(results.seeds)
         done = {(run["label"], run["seed"]) for run in results.runs}
         whole = [p for p in results.policies if all((p, seed) in done for seed in seeds)]
         if not whole:
@@ -98,10 +98,10 @@ class Replayed(Shown):
         ``slowdown``, bounded; and what any scheduler has of :data:`gangwise.jobs.metrics.ENDINGS`:
         how many, and device-hours, such as ``killed`` and ``killed.gpu``.
         """
-        summaries = {name: [o.summary() for o in each] for name, each in self.outcomes.items()}
+        compared = self.compared()
         means = {
-            name: {key: float(np.mean([one[key] for one in each])) for key in each[0]}
-            for name, each in summaries.items()
+            name: {key: compared.of(name, key).mean for key in each[0]}
+            for name, each in compared.summaries.items()
         }
         hours = ("waiting.mean", "waiting.p95", "completion.mean", "completion.p95")
         rows = [
@@ -113,7 +113,7 @@ class Replayed(Shown):
             }
             for name, mean in means.items()
         ]
-        base = self.outcomes[self.base]
+        base = self.outcomes[compared.base]
         behind = [kills_more(self.outcomes[name], base) for name in means]
         return pl.DataFrame(rows).sort(pl.Series(behind), "completion")
 
@@ -156,10 +156,6 @@ class Replayed(Shown):
             name: [stored_outcome(self.rows(name, s), name, drawn(scenario, s)) for s in self.seeds]
             for name, scenario in self.scenarios.items()
         }
-
-    @cached_property
-    def base(self) -> str:
-        return self.compared().base
 
     def audits(self, scheduler: str, instants: int = 2_000) -> list[Audit]:
         """The audits of a scheduler's runs, one for each seed.
@@ -277,21 +273,13 @@ class Replayed(Shown):
 
 
 def _scheduler(compared: Compared, name: str) -> dict[str, Any]:
-    def values_of(name: str) -> dict[str, Floats]:
-        each = compared.summaries[name]
-        return {key: np.array([one[key] for one in each]) for key in each[0]}
-
-    values = values_of(name)
-    found = {key: numbers(mean_and_interval(of)) for key, of in values.items()}
-    over = None
+    keys, over = list(compared.summaries[name][0]), None
+    found = {key: numbers(compared.of(name, key)) for key in keys}
     if name != compared.base:
-        theirs = values_of(compared.base)
-        paired, both = compared.paired(name)
-        pairs = {key: (values[key], theirs[key]) for key in values} | paired
-        differences = {key: difference(*pair) for key, pair in pairs.items()}
+        differences = {key: difference(*compared.pair(name, key)) for key in keys}
         for key in BY_BLOCKS if compared.blocks is not None else ():
             differences[key] |= numbers(compared.change(name, key))
-        over = {"than": compared.base, "jobs": both, "metrics": differences}
+        over = {"than": compared.base, "jobs": compared.paired(name)[1], "metrics": differences}
     return {
         "name": name,
         "metrics": {key: of["mean"] for key, of in found.items()},
@@ -435,7 +423,7 @@ def _source(scenario: Any, settings: Mapping[str, Any]) -> NamedSource | GivenSo
     if settings:
         raise ScenarioError(
             f"{', '.join(settings)}: a scenario that is made already has its settings; give them "
-            "to it, or give the log in its place"
+            "to it, or give the log instead"
         )
     if isinstance(scenario, ReplayScenario):
         return GivenSource(scenario)  # type: ignore[arg-type]  # a Replay, not slots

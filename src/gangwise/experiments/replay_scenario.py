@@ -30,7 +30,7 @@ from gangwise.experiments.runs import Rows
 from gangwise.jobs.books import Books
 from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound
 from gangwise.jobs.metrics import Outcome, Pieces, held_devices
-from gangwise.jobs.model import Conditions, Jobs, Nodes
+from gangwise.jobs.model import Conditions, Jobs, Nodes, reordered
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.simulation import simulate_jobs
@@ -381,6 +381,7 @@ class ReplayScenario:
                 "drawn": "; ".join(self.cluster.lines()),
             }
         files = dict(self.log.played.digests)
+        rates = self.estimate if self.estimated else self.world
         site = {"site": Path(self.settings.site).name} if self.settings.site else {}
         return {
             **{k: v for k, v in self.given.items() if k not in ("site", "change", "parts")},
@@ -391,12 +392,8 @@ class ReplayScenario:
             "digest": _digest(self.jobs, self.site),
             "world": self._world_name(),
             "world_files": {} if self.world is None else dict(self.world.digests),
-            "drawn": "" if (drawn := self._rates_drawn) is None else drawn.describe(),
+            "drawn": "" if rates is None else rates.describe(),
         }
-
-    @property
-    def _rates_drawn(self) -> World | EstimatedWorld | None:
-        return self.estimate if self.estimated else self.world
 
     def _world_name(self) -> str:
         """Without the folder of its files, whose digests define it."""
@@ -412,12 +409,13 @@ class ReplayScenario:
         if self.cluster is not None:
             return self.cluster.lines()[:1]
         jobs, log, played = self.jobs, self.log, self.log.played
+        nodes_given = self.settings.nodes or (self.site is not None and self.site.nodes is not None)
         known = {
             what: n
             for what, n in played.assumed.items()
             # What is drawn or given is told by :meth:`assumed`.
             if not (self.drawn and what == NO_LIMITS)
-            and not (self._other_nodes and what == played.nodes_assumed)
+            and not (nodes_given and what == played.nodes_assumed)
         }
         aside = self._set_aside
         count = len(jobs) - sum(lost.jobs for lost in aside.values())
@@ -449,10 +447,6 @@ class ReplayScenario:
         if not self.settings.nodes:
             return 0
         return len(self._taken(self.log.jobs)) - len(self.jobs)
-
-    @property
-    def _other_nodes(self) -> bool:
-        return bool(self.settings.nodes) or (self.site is not None and self.site.nodes is not None)
 
     def _hours(self, of: Jobs) -> Floats:
         """Device-hours of each job [J], of the device that counts."""
@@ -599,17 +593,13 @@ def _with_gpus_apart(nodes: Nodes, jobs: Jobs) -> Nodes:
 def only_jobs(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
     """Some of the jobs, without the dependencies on those that are left out."""
     chosen = np.flatnonzero(keep)
-    place = np.full(len(jobs), -1)
-    place[chosen] = np.arange(chosen.size)
     shapes, devices = jobs.shapes, jobs.devices
     if device:
         k = devices.index(device)
         shapes = tuple(s._replace(demand=(s.demand[k],), constraint=()) for s in shapes)
         devices = (device,)
-    after = []
-    for j in chosen:
-        earlier = place[jobs.after[jobs.after_from[j] : jobs.after_from[j + 1]]]
-        after.append(earlier[earlier >= 0])
+    after_from, after = reordered(jobs.after_from, jobs.after, chosen)
+    known = after >= 0
     columns = {
         each.name: getattr(jobs, each.name)[chosen]
         for each in fields(jobs)
@@ -623,8 +613,8 @@ def only_jobs(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
         shapes=tuple(shapes[i] for i in used),
         types=tuple(jobs.types[i] for i in types),
         devices=devices,
-        after_from=np.cumsum([0, *(earlier.size for earlier in after)], dtype=np.int64),
-        after=np.concatenate([np.zeros(0, np.int64), *after]).astype(np.int64),
+        after_from=np.concatenate([[0], np.cumsum(known)])[after_from],
+        after=after[known],
     )
 
 

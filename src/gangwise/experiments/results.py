@@ -4,23 +4,54 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
 from markupsafe import escape
 
-from gangwise.core.arrays import Tabular
+from gangwise.core.arrays import Floats, Ints, Tabular
 from gangwise.core.errors import StoreError, UnknownName
 from gangwise.experiments.runs import TIMINGS
-from gangwise.experiments.statistics import mean_and_interval, number, paired, turned, verdict
+from gangwise.experiments.statistics import (
+    UNKNOWN,
+    Estimate,
+    mean_and_interval,
+    number,
+    paired,
+    turned,
+    verdict,
+)
 from gangwise.experiments.store import Store
 
 FEW_CELLS = 4  # kinds of cells, at most, of which it is said how much of a log they play
+
+Place = tuple[Any, ...]
+"""Values of the settings that vary, in the order of :attr:`Results.cells`."""
+
+At = tuple[Place, str]
+"""A cell, and a policy or comparator."""
+
+Of = Mapping[At, Estimate]
+"""An estimate over seeds for each cell and policy."""
+
+
+class Series(NamedTuple):
+    """What a run earned along its slots: where, and how much, by the name of the metric."""
+
+    slots: int
+    columns: dict[str, tuple[Ints, Floats]]
+
+    def sums(self) -> tuple[Ints, Floats] | None:
+        """Slots played, and the reward so far; None where only some of the slots are known."""
+        at, rewards = self.columns.get("reward.slot", (None, None))
+        if at is not None and rewards is not None and at.size == self.slots:
+            return np.sort(at) + 1, np.cumsum(rewards[np.argsort(at, kind="stable")])
+        return self.columns.get("reward.cumulative")
 
 
 def _share_played(fidelity: Mapping[str, Any]) -> float:
@@ -115,17 +146,30 @@ class Results(Shown):
     def cells(self) -> list[str]:
         return list(dict.fromkeys(key for run in self.runs for key in run["cell"]))
 
+    @cached_property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(run["seed"] for run in self.runs))
+
     @property
+    def slots(self) -> int:
+        return max(int(run["slots"]) for run in self.runs)
+
+    @cached_property
     def policies(self) -> list[str]:
         return list(dict.fromkeys(run["label"] for run in self.runs if not run["comparator"]))
 
-    @property
+    @cached_property
     def comparators(self) -> list[str]:
         return list(dict.fromkeys(run["label"] for run in self.runs if run["comparator"]))
 
     @property
     def objective(self) -> str:
         return self.experiment.get("objective") or "reward.mean"
+
+    @property
+    def rewarded(self) -> bool:
+        """Whether policies are ranked by their reward per slot."""
+        return self.objective == "reward.mean"
 
     @property
     def minimise(self) -> bool:
@@ -228,8 +272,13 @@ class Results(Shown):
         return found.select(*self.cells, "policy", "seed", "value")
 
     @cached_property
+    def _numbers(self) -> pl.DataFrame:
+        """The rows of metrics that have a single number per run."""
+        return self.rows().filter(pl.col("at").is_null()).collect()
+
+    @cached_property
     def _single(self) -> pl.DataFrame:
-        return self.rows().filter(~pl.col("comparator") & pl.col("at").is_null()).collect()
+        return self._numbers.filter(~pl.col("comparator"))
 
     def table(self, *metrics: str) -> pl.DataFrame:
         """Mean and 95 % interval over seeds: the objective and other metrics.
@@ -326,6 +375,169 @@ class Results(Shown):
         ]
         return pl.DataFrame(rows, infer_schema_length=None)
 
+    # By cell and policy, as tables and pages ask for them
+
+    @cached_property
+    def of(self) -> Callable[[str], Of]:
+        """A metric of a single number per run: of each policy and comparator in each cell."""
+
+        def estimates(metric: str) -> Of:
+            found = self._numbers.filter(pl.col("metric") == metric)
+            return {
+                (group[:-1], str(group[-1])): mean_and_interval(part["value"].to_numpy())
+                for group, _, part in _grouped(found, [*self.cells, "policy"])
+            }
+
+        return cache(estimates)
+
+    @cached_property
+    def places(self) -> list[Place]:
+        """The cells in which a policy has a finished run, in the order of the experiment."""
+        ranked = self.of(self.objective)
+        return list(dict.fromkeys(cell for cell, who in ranked if who in self.policies))
+
+    def ranking(self, cell: Place) -> list[str]:
+        """The policies of a cell by their mean objective, best first."""
+        means = {
+            who: each.mean
+            for (at, who), each in self.of(self.objective).items()
+            if at == cell and who in self.policies
+        }
+        sign = 1 if self.minimise else -1
+        return sorted(means, key=lambda policy: sign * means[policy])
+
+    @cached_property
+    def ranked(self) -> list[At]:
+        """Every policy in every cell, the best of each cell first."""
+        return [(cell, policy) for cell in self.places for policy in self.ranking(cell)]
+
+    def _by_place(self, frame: pl.DataFrame) -> dict[At, dict[str, Any]]:
+        return {
+            (tuple(row[name] for name in self.cells), row["policy"]): row
+            for row in frame.iter_rows(named=True)
+        }
+
+    @cached_property
+    def over(self) -> Callable[[str], Mapping[At, Mapping[str, Any]]]:
+        """The rows of :meth:`improvements` over a policy, by cell and policy."""
+        return cache(lambda base: self._by_place(self.improvements(base)))
+
+    def lead(self, base: str, at: At) -> Estimate:
+        """How many per cent more than another a policy earned; unknown where that says nothing."""
+        row = self.over(base).get(at)
+        return Estimate.of(row) if row and row["percent"] else UNKNOWN
+
+    def better(self, cell: Place, best: str, other: str) -> Mapping[str, Any] | None:
+        """The row that says how much better one policy is than another: positive is better."""
+        row = self.over(other).get((cell, best))
+        return turned(row) if row is not None and self.minimise else row
+
+    @cached_property
+    def versus(self) -> Callable[[str], tuple[Of, Of]]:
+        """Regret against a comparator, and the share of its reward: see :meth:`standing`."""
+
+        def regret_and_share(comparator: str) -> tuple[Of, Of]:
+            rows = self._by_place(self.standing(comparator))
+            regret = {at: Estimate.of(row, "regret") for at, row in rows.items()}
+            return regret, {at: Estimate.of(row, "share") for at, row in rows.items()}
+
+        return cache(regret_and_share)
+
+    def share(self, at: At, comparator: str) -> Estimate:
+        """Share of a comparator's reward; unknown where it earned nothing in some seed."""
+        try:
+            return self.versus(comparator)[1].get(at, UNKNOWN)
+        except StoreError:
+            return UNKNOWN
+
+    def bounds(self, comparator: str) -> dict[str, Of]:
+        """Theoretical bounds on the regret against a comparator, by name."""
+        names = self._numbers["metric"].unique(maintain_order=True).to_list()
+        found = {
+            name.removeprefix("bound."): {
+                at: each for at, each in self.of(name).items() if at[1] == comparator
+            }
+            for name in names
+            if name.startswith("bound.")
+        }
+        return {name: of for name, of in found.items() if of}
+
+    @cached_property
+    def series(self) -> Mapping[At, Mapping[int, Series]]:
+        """Rewards of slots, and sums so far, of each cell and label by seed."""
+        wanted = pl.col("metric").is_in(["reward.slot", "reward.cumulative"])
+        rows = self.rows().filter(wanted).collect()
+        found: dict[At, dict[int, Series]] = {}
+        by = [*self.cells, "policy", "seed", "slots", "metric"]
+        for (*cell, label, seed, slots, metric), _, part in _grouped(rows, by):
+            each = found.setdefault((tuple(cell), str(label)), {})
+            series = each.setdefault(int(seed), Series(int(slots), {}))
+            series.columns[str(metric)] = (part["at"].to_numpy(), part["value"].to_numpy())
+        return found
+
+    def evaluated(self, cell: Place, comparator: str) -> tuple[int, int]:
+        """On how many slots a comparator was evaluated, and how many there are."""
+        each = self.series[cell, comparator].values()
+        sizes = [
+            one.columns["reward.slot"][0].size if "reward.slot" in one.columns else one.slots
+            for one in each
+        ]
+        return max(sizes), max(one.slots for one in each)
+
+    def proven_gap(self, comparator: str) -> float:
+        """The largest proven gap of a comparator in any cell and seed, relative to its reward."""
+        mine = (pl.col("policy") == comparator) & pl.col("metric").is_in(["gap", "reward.mean"])
+        largest = 0.0
+        both = self._numbers.filter(pl.col("comparator") & mine)
+        for (*cell, _), _, part in _grouped(both, [*self.cells, "seed"]):
+            of = dict(part.select("metric", "value").iter_rows())
+            total = abs(of["reward.mean"]) * self.evaluated(tuple(cell), comparator)[0]
+            largest = max(largest, of.get("gap", 0.0) / max(total, 1e-300))
+        return largest
+
+    # What was played
+
+    @cached_property
+    def _about(self) -> dict[str, Mapping[str, Any]]:
+        """What the first run of each label is."""
+        first: dict[str, str] = {}
+        for run in self.runs:
+            first.setdefault(run["label"], run["key"])
+        return {label: self.store.about(key) for label, key in first.items()}
+
+    @property
+    def family(self) -> str:
+        return str(next(iter(self._about.values()))["family"])
+
+    @property
+    def deciders(self) -> tuple[str, str]:
+        """What those that decide are called: one, and many."""
+        return ("scheduler", "schedulers") if self.family == "jobs" else ("policy", "policies")
+
+    def configuration(self, policy: str) -> tuple[str, Mapping[str, Any]]:
+        about = self._about[policy]
+        return str(about["policy"]), about["configuration"] or {}
+
+    def scenario(self) -> tuple[str, Mapping[str, Any]]:
+        """Name and settings of the scenario; what varies between cells is said to."""
+        about = next(iter(self._about.values()))
+        settings = dict(about["settings"])
+        if "slots" in settings:  # what was played counts
+            played = sorted({run["slots"] for run in self.runs})
+            settings["slots"] = played[0] if len(played) == 1 else played
+        varied = {
+            name: list(dict.fromkeys(cell[i] for cell in self.places))
+            for i, name in enumerate(self.cells)
+        }
+        return str(about["scenario"]), {
+            key: f"varies: {', '.join(map(str, varied[key]))}" if key in varied else value
+            for key, value in settings.items()
+        }
+
+    @property
+    def run_versions(self) -> list[str]:
+        return sorted({str(about["version"]) for about in self._about.values()})
+
     def curves(self, metric: str = "reward") -> pl.DataFrame:
         """Cumulative curves of policies and comparators.
 
@@ -359,31 +571,21 @@ class Results(Shown):
 
     def sentences(self) -> list[str]:
         """For each cell, the best policy against the next one, in words."""
-        table, found, over = self.table(), [], cache(self.improvements)
-        groups = table.group_by(self.cells, maintain_order=True) if self.cells else [((), table)]
-        for group, part in groups:
-            if part.height < 2:
-                continue
-            cell = dict(zip(self.cells, group))
-            best, other = part["policy"][:2]
-            for row in over(other).iter_rows(named=True):
-                if row["policy"] == best and all(row[key] == cell[key] for key in cell):
-                    where = ", ".join(f"{key} = {v}" for key, v in cell.items() if v is not None)
-                    better = turned(row) if self.minimise else row
-                    text = verdict(better, self.unit) + self._kills(best, other, group)
-                    found.append((f"{where}: " if where else "") + text)
+        found = []
+        for cell in self.places:
+            best, *others = self.ranking(cell)
+            row = self.better(cell, best, others[0]) if others else None
+            if row is not None:
+                named = [f"{k} = {v}" for k, v in zip(self.cells, cell) if v is not None]
+                text = verdict(row, self.unit) + self._kills(best, others[0], cell)
+                found.append((f"{', '.join(named)}: " if named else "") + text)
         return found
 
-    def _kills(self, best: str, other: str, cell: tuple[Any, ...]) -> str:
+    def _kills(self, best: str, other: str, cell: Place) -> str:
         if "killed" not in self.losses:
             return ""
-        found = self.per_seed("killed")
-        for name, value in zip(self.cells, cell):
-            found = found.filter(pl.col(name).eq_missing(value))
-        one, its = (
-            float(found.filter(pl.col("policy") == policy)["value"].to_numpy().mean())
-            for policy in (best, other)
-        )
+        killed = self.of("killed")
+        one, its = (killed[cell, policy].mean for policy in (best, other))
         return "" if one == its else f", and kills {number(one)} jobs instead of {number(its)}"
 
 

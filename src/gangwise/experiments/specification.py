@@ -210,10 +210,6 @@ class Experiment(_Strict):
             raise ScenarioError(f"{where}: {key + ': ' if key else ''}{message}") from error
 
     @property
-    def chosen_seeds(self) -> list[int]:
-        return self.seeds if isinstance(self.seeds, list) else list(range(self.seeds))
-
-    @property
     def cells(self) -> list[Settings]:
         """The settings of each cell that vary; a single empty cell where nothing varies."""
         return [
@@ -246,6 +242,7 @@ class Experiment(_Strict):
         everyone: dict[str, Policy[Any, Any, Any] | None] = {**self.labelled()}
         judges = [(name, None) for name in self.comparators]
         changes = {t.label or t.name: t.settings for t in self._tables if t.settings}
+        seeds = self.seeds if isinstance(self.seeds, list) else range(self.seeds)
         found = []
         for cell in self.cells:
             settings = {**self.settings, **cell}
@@ -262,7 +259,7 @@ class Experiment(_Strict):
                 RunSpec(
                     of.get(label, source), cell, seed, slots, *how, label, policy, self.every_slot
                 )
-                for seed in self.chosen_seeds
+                for seed in seeds
                 for label, policy in [*everyone.items(), *judges]
             ]
         return found

@@ -43,6 +43,10 @@ class Estimate(NamedTuple):
         return mean if self.half is None else f"{mean} ± {format(self.half, spec.lstrip('+'))}"
 
 
+UNKNOWN = Estimate(math.nan, None, None)
+"""Where there is nothing to estimate from, or an estimate would say nothing."""
+
+
 def _t(degrees: float) -> float:
     """The 97.5 % quantile of Student's t."""
     from scipy.special import stdtrit  # a tenth of a second, which one seed can do without
@@ -196,6 +200,22 @@ def count(n: int, one: str, many: str = "") -> str:
     ('1 seed', '3,000 policies')
     """
     return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def enumerated(names: Sequence[str]) -> str:
+    """Names as a sentence has them.
+
+    >>> enumerated(["a"]), enumerated(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def over_seeds(seeds: int) -> str:
+    """What the ± in a table of means over seeds stands for."""
+    if seeds == 1:
+        return "One seed: no confidence interval."
+    return f"± is half the 95 % confidence interval over {count(seeds, 'seed')}."
 
 
 def period(seconds: float) -> str:

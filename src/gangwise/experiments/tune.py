@@ -333,24 +333,24 @@ class Study:
     wanted: int
     trials: list[Trial] = field(default_factory=list)
 
-    @classmethod
-    def read(cls, folder: Path) -> Study:
-        """The study in a folder; raises StoreError when there is none that can be read."""
-        try:
-            found = unsealed((folder / STUDY).read_bytes().strip())
-            if found is None:
-                raise ValueError("it is damaged; remove it, and its trials follow from the runs")
-            return TypeAdapter(cls).validate_python(found)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StoreError(f"cannot read the study {folder / STUDY}: {error}") from error
-
     def write(self, folder: Path) -> None:
         plain = json.loads(json.dumps(dataclasses.asdict(self), default=str))
         write_whole(folder / STUDY, sealed_line(plain))
 
     def resume(self, folder: Path) -> None:
-        """Take over the trials of an earlier call; raises StoreError for another study."""
-        before = Study.read(folder) if (folder / STUDY).exists() else self
+        """Take over the trials of an earlier call.
+
+        StoreError for another study, or one that cannot be read.
+        """
+        if not (folder / STUDY).exists():
+            return
+        try:
+            found = unsealed((folder / STUDY).read_bytes().strip())
+            if found is None:
+                raise ValueError("it is damaged; remove it, and its trials follow from the runs")
+            before = TypeAdapter(Study).validate_python(found)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"cannot read the study {folder / STUDY}: {error}") from error
         now = json.loads(json.dumps(self.definition, default=str))
         if before.trials and before.definition != now:
             key = next(k for k in now if before.definition.get(k) != now[k])
@@ -359,14 +359,6 @@ class Study:
                 f"{now[key]}; give another --out"
             )
         self.trials = before.trials
-
-    @property
-    def labels(self) -> list[str]:
-        return labels([trial.arguments for trial in self.trials], self.default)
-
-    def ranked(self, trials: Sequence[Trial]) -> tuple[Trial, ...]:
-        sign = 1.0 if self.definition["minimise"] else -1.0
-        return tuple(sorted(trials, key=lambda trial: (sign * trial.value, trial.number)))
 
     def experiment(
         self, name: str, choices: Mapping[str, Mapping[str, Any]], seeds: Sequence[int]
@@ -557,16 +549,17 @@ def _judge(
     validation: tuple[int, ...],
     jobs: int,
 ) -> Tuning:
-    called, metric = study.labels, study.definition["metric"]
-    minimise = study.definition["minimise"]
+    called = labels([trial.arguments for trial in study.trials], study.default)
+    metric, minimise = study.definition["metric"], study.definition["minimise"]
+    sign = 1.0 if minimise else -1.0
     choices = dict(zip(called, (trial.arguments for trial in study.trials)))
     results, found = _values(study, {DEFAULT: study.default} | choices, out, jobs)
     number = called.index(DEFAULT) if DEFAULT in called else -1
     default = Trial(number, study.default, found[DEFAULT])
     every = [Trial(i, t.arguments, found[called[i]]) for i, t in enumerate(study.trials)]
-    ranked, row = study.ranked(every), None
-    best = ranked[0]
-    if best.value < default.value if minimise else best.value > default.value:
+    every.sort(key=lambda trial: (sign * trial.value, trial.number))
+    best, row = every[0], None
+    if sign * best.value < sign * default.value:
         both = {DEFAULT: study.default, "tuned": best.arguments}
         judged = sweep(study.experiment("validation", both, validation), out, jobs)
         row = judged.improvements(DEFAULT, metric).row(0, named=True)
@@ -578,7 +571,7 @@ def _judge(
         minimise,
         tuple(parameters),
         default,
-        ranked,
+        tuple(every),
         seeds,
         validation,
         row,

@@ -18,11 +18,12 @@ import numpy as np
 
 from gangwise.core.errors import ScenarioError
 from gangwise.core.limits import require_seeds
-from gangwise.experiments.answer import CONFIGURED, UNKNOWN, Compared
+from gangwise.core.settings import toml_key
+from gangwise.experiments.answer import CONFIGURED, Compared
 from gangwise.experiments.changes import Change, changed, changed_lines, changes_of, seconds_of
 from gangwise.experiments.replay import BASE, Replayed, played_by, replay_source
 from gangwise.experiments.replay_scenario import ReplayScenario, bounded, load_of
-from gangwise.experiments.statistics import Estimate, number, numbers, period
+from gangwise.experiments.statistics import UNKNOWN, Estimate, number, numbers, period
 from gangwise.experiments.store import Store, store_of
 from gangwise.experiments.sweep import Progress, Workers, silent
 from gangwise.jobs.metrics import Outcome
@@ -247,7 +248,7 @@ class Gate(NamedTuple):
         return value > self.than if self.above else value < self.than
 
     def describe(self, value: Estimate) -> str:
-        """The number in words, with its unit and sign."""
+        """The number that the condition speaks of, with its unit and sign."""
         if self.change == "%":
             half = "" if value.half is None else f" ± {number(value.half, 1)}"
             return f"{number(value.mean, 1, True)}{half} %"
@@ -309,7 +310,7 @@ def capacity(
 
     def value(kind: str, n: int) -> float:
         """The number that the target speaks of; NaN where jobs are shut out."""
-        change = CONFIGURED if n == there[kind] else f"nodes.{_part(kind)}={n}"
+        change = CONFIGURED if n == there[kind] else f"nodes.{toml_key(kind)}={n}"
         if change not in seen:
             of = what_if(asked, [change], progress).compared()
             seen[change] = target.of_run(of, change).mean
@@ -330,7 +331,7 @@ def capacity(
         enough = high if target.holds(value(kind, high)) else None
         less = value(kind, high - 1) if enough and high > 1 else math.nan
         found.append(Needed(kind, there[kind], enough, value(kind, high), less, math.nan, math.nan))
-    ones = [f"nodes.{_part(kind)}={there[kind] + 1}" for kind in kinds]
+    ones = [f"nodes.{toml_key(kind)}={there[kind] + 1}" for kind in kinds]
     played = what_if(asked, list(dict.fromkeys([*seen, *ones]))[1:], progress)
     worth = marginal_worth(played, site.of_processors(nodes), progress)
     after = {name: np.mean([o.until_left for o in each]) for name, each in played.outcomes.items()}
@@ -340,10 +341,6 @@ def capacity(
         )
         for each, one in zip(found, ones)
     ]
-
-
-def _part(name: str) -> str:
-    return name if re.fullmatch(r"[\w-]+", name) else f'"{name}"'
 
 
 def marginal_worth(

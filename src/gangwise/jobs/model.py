@@ -561,7 +561,7 @@ class _Log:
         self.note("ran longer than they requested", int((run > limit).sum()))
         demand = [values if values.size == 1 else chosen(values) for values in self.demand]
         c["shape"], c["shapes"] = _shapes(demand, one_for_all(c.pop("per_node")), constraint, order)
-        c["after_from"], c["after"] = _reordered(*before, order)
+        c["after_from"], c["after"] = reordered(*before, order)
         for name, (place, several, default) in _NAMED.items():
             c[place], c[several] = _names(names.get(name), J, order, default)
         c |= {"limit": limit, "tasks": np.asarray(c["tasks"], dtype=np.int64)}
@@ -597,13 +597,13 @@ class _Log:
         return np.concatenate([[0], np.cumsum(lengths)]), flat
 
 
-def _reordered(starts: Ints, rows: Ints, order: Ints) -> tuple[Ints, Ints]:
-    """Dependencies of the jobs in their order, from those of rows."""
+def reordered(starts: Ints, rows: Ints, order: Ints) -> tuple[Ints, Ints]:
+    """Dependencies of some jobs in their order, from those of rows; −1 for a row left out."""
     if not rows.size:
         return np.broadcast_to(np.int64(0), (order.size + 1,)), rows
     place = np.full(starts.size - 1, -1)
     place[order] = np.arange(order.size)
-    of_jobs = np.concatenate([rows[starts[i] : starts[i + 1]] for i in order])
+    of_jobs = np.concatenate([rows[:0], *(rows[starts[i] : starts[i + 1]] for i in order)])
     return np.concatenate([[0], np.cumsum(np.diff(starts)[order])]), place[of_jobs]
 
 

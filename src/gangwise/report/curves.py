@@ -15,10 +15,11 @@ import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.experiments.filling import Fillings
-from gangwise.experiments.statistics import count, number
-from gangwise.report.numbers import Numbers, Path, Place, cell_text, plain
+from gangwise.experiments.results import Place, Results, Series
+from gangwise.experiments.statistics import count, number, over_seeds
 from gangwise.report.page import Drawn, pictured
 from gangwise.report.plotting import (
+    COLOURS,
     REFERENCE,
     Panel,
     Style,
@@ -29,7 +30,7 @@ from gangwise.report.plotting import (
     ranked_styles,
 )
 from gangwise.report.tables import Cell, Sheet
-from gangwise.report.words import words
+from gangwise.report.words import cell_text, in_words, plain, words
 
 POINTS = 240
 """Most points of a drawn line."""
@@ -77,15 +78,15 @@ def thin(length: int, points: int = POINTS) -> Ints:
     return np.unique(np.linspace(0, length - 1, points).round().astype(np.int64))
 
 
-def cumulative_reward(numbers: Numbers, cell: Place, label: str) -> Curve | None:
+def cumulative_reward(results: Results, cell: Place, label: str) -> Curve | None:
     """Σ of the rewards so far; None where they are known on some of the slots only."""
-    return _of_sums(numbers, cell, label, lambda played, sums: sums)
+    return _of_sums(results, cell, label, lambda played, sums: sums)
 
 
-def average_reward(numbers: Numbers, cell: Place, label: str) -> Curve | None:
+def average_reward(results: Results, cell: Place, label: str) -> Curve | None:
     """(1/t) Σ of the rewards so far; of a comparator on a sample of the slots, their mean."""
-    curve = _of_sums(numbers, cell, label, lambda played, sums: sums / played)
-    if curve is not None or not (paths := numbers.paths.get((cell, label))):
+    curve = _of_sums(results, cell, label, lambda played, sums: sums / played)
+    if curve is not None or not (paths := results.series.get((cell, label))):
         return curve
     played = thin(max(path.slots for path in paths.values())) + 1
     mean = np.mean([path.columns["reward.slot"][1].mean() for path in paths.values()])
@@ -93,9 +94,9 @@ def average_reward(numbers: Numbers, cell: Place, label: str) -> Curve | None:
 
 
 def _of_sums(
-    numbers: Numbers, cell: Place, label: str, drawn: Callable[[Ints, Floats], Floats]
+    results: Results, cell: Place, label: str, drawn: Callable[[Ints, Floats], Floats]
 ) -> Curve | None:
-    known = [path.sums() for path in numbers.paths.get((cell, label), {}).values()]
+    known = [path.sums() for path in results.series.get((cell, label), {}).values()]
     found = [each for each in known if each is not None]
     if not found or len(found) < len(known):
         return None
@@ -103,19 +104,19 @@ def _of_sums(
     return Curve.of(found[0][0][at], [drawn(played[at], sums[at]) for played, sums in found])
 
 
-def _paired(numbers: Numbers, cell: Place, one: str, other: str) -> list[tuple[Path, Path]]:
-    a, b = numbers.paths.get((cell, one), {}), numbers.paths.get((cell, other), {})
+def _paired(results: Results, cell: Place, one: str, other: str) -> list[tuple[Series, Series]]:
+    a, b = results.series.get((cell, one), {}), results.series.get((cell, other), {})
     return [(a[seed], b[seed]) for seed in a if seed in b]
 
 
-def ratio(numbers: Numbers, cell: Place, other: str, best: str) -> Curve | None:
+def ratio(results: Results, cell: Place, other: str, best: str) -> Curve | None:
     """Cumulative reward of the best policy over that of another, seed by seed.
 
     Not a number wherever the other has earned nothing, or less, in some seed: a ratio then says
     nothing. None where that is so at the end.
     """
     each = []
-    for mine, theirs in _paired(numbers, cell, best, other):
+    for mine, theirs in _paired(results, cell, best, other):
         a, b = mine.sums(), theirs.sums()
         if a is None or b is None:
             return None
@@ -126,7 +127,7 @@ def ratio(numbers: Numbers, cell: Place, other: str, best: str) -> Curve | None:
     return None if found is None or not np.isfinite(found.mean[-1]) else found
 
 
-def regret(numbers: Numbers, cell: Place, policy: str, versus: str) -> Curve | None:
+def regret(results: Results, cell: Place, policy: str, versus: str) -> Curve | None:
     """Cumulative regret: the comparator's reward so far minus the policy's.
 
     Where the comparator was evaluated on some slots only, the mean difference on these is scaled to
@@ -135,7 +136,7 @@ def regret(numbers: Numbers, cell: Place, policy: str, versus: str) -> Curve | N
     """
     grid: Ints | None = None
     each: list[Floats] = []
-    for mine, its in _paired(numbers, cell, policy, versus):
+    for mine, its in _paired(results, cell, policy, versus):
         ours, theirs = mine.sums(), its.sums()
         if ours is not None and theirs is not None and ours[0].size == theirs[0].size:
             played, curve = ours[0], theirs[1] - ours[1]
@@ -149,7 +150,7 @@ def regret(numbers: Numbers, cell: Place, policy: str, versus: str) -> Curve | N
     return Curve.of(grid, each) if grid is not None else None
 
 
-def _sampled(mine: Path, its: Path) -> tuple[Ints, Floats] | None:
+def _sampled(mine: Series, its: Series) -> tuple[Ints, Floats] | None:
     if not ("reward.slot" in mine.columns and "reward.slot" in its.columns):
         return None
     slots, rewards = its.columns["reward.slot"]
@@ -166,119 +167,122 @@ def _sampled(mine: Path, its: Path) -> tuple[Ints, Floats] | None:
 # Figures
 
 
-def styles(numbers: Numbers) -> dict[str, Style]:
+def drawn_policies(results: Results) -> list[str]:
+    """The policies that figures show: all, or the best by their mean place if there are many.
+
+    In the order of the experiment.
+    """
+    policies = results.policies
+    if len(policies) <= len(COLOURS):
+        return policies
+    places: dict[str, list[int]] = {policy: [] for policy in policies}
+    for cell in results.places:
+        for place, policy in enumerate(results.ranking(cell)):
+            places[policy].append(place)
+    mean = {p: sum(seen) / len(seen) for p, seen in places.items() if seen}
+    best = sorted(mean, key=lambda policy: mean[policy])[: len(COLOURS)]
+    return [policy for policy in policies if policy in best]
+
+
+def styles(results: Results) -> dict[str, Style]:
     """How each policy and comparator is drawn; of a single cell, the best policy first."""
-    if len(numbers.cells) == 1:
-        found = ranked_styles(numbers.ranking(numbers.cells[0]))
+    if len(results.places) == 1:
+        found = ranked_styles(results.ranking(results.places[0]))
     else:
-        found = plain_styles(dict.fromkeys([*numbers.drawn, *numbers.results.policies]))
-    return found | dict.fromkeys(numbers.results.comparators, REFERENCE)
+        found = plain_styles(dict.fromkeys([*drawn_policies(results), *results.policies]))
+    return found | dict.fromkeys(results.comparators, REFERENCE)
 
 
 Lines = Callable[[Place], dict[str, Curve]]
 """The lines of a cell, by policy, comparator or other name."""
 
 
-@dataclass(frozen=True, eq=False)
-class Curves:
-    """A figure over the slots that is not drawn yet: what it says, and its lines."""
-
-    title: str
-    caption: str
-    unit: str
-    lines: Lines
-    level: float | None = None
-    settled: bool = False  # whether axes fit what lies after SETTLED
-    log: bool = False  # both axes, without bands and what is not positive
-
-
 def _lines(
-    numbers: Numbers, of: Callable[..., Curve | None], names: Iterable[str], root: bool = False
+    results: Results, of: Callable[..., Curve | None], names: Iterable[str], root: bool = False
 ) -> Lines:
     """The curves that are known ``of`` some names, with √t beside them if that is asked for."""
 
     def lines(cell: Place) -> dict[str, Curve]:
-        every = {name: of(numbers, cell, name) for name in names}
+        every = {name: of(results, cell, name) for name in names}
         found = {name: curve for name, curve in every.items() if curve is not None}
         return found | _root(found) if root else found
 
     return lines
 
 
-def figures(numbers: Numbers) -> list[Drawn]:
+def figures(results: Results) -> list[Drawn]:
     """What a page shows: of one cell its curves, of many the objective by setting and panels."""
-    shown = list(curves(numbers).values())
-    found = [_by_setting(numbers)] if len(numbers.cells) > 1 else []
-    found += [_drawn(numbers, each) for each in [*shown, *bounded(numbers)]]
-    return [each for each in found if each is not None]
+    found = [_by_setting(results)] if len(results.places) > 1 else []
+    return [*found, *curves(results).values(), *bounded(results)]
 
 
-def figure_files(numbers: Numbers) -> dict[str, bytes]:
+def figure_files(results: Results) -> dict[str, bytes]:
     """The figures of one cell as PNG and SVG, by the name of a file.
 
     The same numbers give the same SVG, byte for byte.
     """
     files: dict[str, bytes] = {}
-    n = len(numbers.seeds)
-    about = f"{numbers.scenario()[0]}; " + (
+    n = len(results.seeds)
+    about = f"{results.scenario()[0]}; " + (
         f"mean of {n} seeds, 95 % bands" if n > 1 else "one seed"
     )
-    for stem, each in curves(numbers).items():
-        if (drawn := _drawn(numbers, each)) is not None:
-            figure = draw(f"{drawn.title}\n{about}", drawn.numbers, drawn.panels, drawn.key)
-            files |= {f"{stem}.png": image(figure, "png"), f"{stem}.svg": image(figure, "svg")}
+    for stem, drawn in curves(results).items():
+        figure = draw(f"{drawn.title}\n{about}", drawn.numbers, drawn.panels, drawn.key)
+        files |= {f"{stem}.png": image(figure, "png"), f"{stem}.svg": image(figure, "svg")}
     return files
 
 
-def curves(numbers: Numbers) -> dict[str, Curves]:
+def curves(results: Results) -> dict[str, Drawn]:
     """``average-reward`` and ``regret``; of one cell also ``cumulative-reward`` and ``ratio``.
 
     None where runs have no slots.
     """
-    if not numbers.measured:
+    if not results.rewarded:
         return {}
-    names, one = numbers.results.comparators, len(numbers.cells) == 1
-    shown = list(styles(numbers))[: len(numbers.results.policies)] if one else numbers.drawn
-
-    band = OF_LINES  # filled in when it is known how many lines there are
-    average = f"All rewards up to a slot, divided by the slots so far. {band}"
+    names, one = results.comparators, len(results.places) == 1
+    shown = list(styles(results))[: len(results.policies)] if one else drawn_policies(results)
+    average = f"All rewards up to a slot, divided by the slots so far. {OF_LINES}"
     found = {
-        "average-reward": Curves(
+        "average-reward": _drawn(
+            results,
             "Average reward per slot so far",
-            average + (_about_references(numbers) if one else ""),
+            average + (_about_references(results) if one else ""),
             "average reward per slot",
-            _lines(numbers, average_reward, [*shown, *names]),
+            _lines(results, average_reward, [*shown, *names]),
             settled=True,
         )
     }
     if one:
         best, *others = shown
         paired = "Paired: both policies met the same arrivals and noise. "
-        paired *= len(numbers.seeds) > 1
-        found["cumulative-reward"] = Curves(
+        paired *= len(results.seeds) > 1
+        found["cumulative-reward"] = _drawn(
+            results,
             "Cumulative reward",
-            band,
+            OF_LINES,
             "reward, summed over slots",
-            _lines(numbers, cumulative_reward, shown),
+            _lines(results, cumulative_reward, shown),
         )
-        found["ratio"] = Curves(
+        found["ratio"] = _drawn(
+            results,
             f"Cumulative reward of {best} over that of each other policy",
-            f"Above 1, {best} has earned more so far. {paired}{band}",
+            f"Above 1, {best} has earned more so far. {paired}{OF_LINES}",
             f"{best} ÷ other policy",
-            _lines(numbers, partial(ratio, best=best), others),
+            _lines(results, partial(ratio, best=best), others),
             level=1.0,
             settled=True,
         )
     for i, versus in enumerate(names[:1] if one else names):
-        found[f"regret{'' if i == 0 else f'-{versus}'}"] = Curves(
+        found[f"regret{'' if i == 0 else f'-{versus}'}"] = _drawn(
+            results,
             f"{'Cumulative regret' if one else 'Regret so far'} against {versus}",
             f"Reward of the {plain(versus)} so far minus the policy's; below 0 is better. "
-            f"{band}{_about_bounds(numbers, versus)}",
+            f"{OF_LINES}{_about_bounds(results, versus)}",
             "regret, summed over slots",
-            _lines(numbers, partial(regret, versus=versus), shown, root=one),
+            _lines(results, partial(regret, versus=versus), shown, root=one),
             level=0.0,
         )
-    return found
+    return {stem: drawn for stem, drawn in found.items() if drawn is not None}
 
 
 def _root(regrets: dict[str, Curve]) -> dict[str, Curve]:
@@ -289,94 +293,92 @@ def _root(regrets: dict[str, Curve]) -> dict[str, Curve]:
     return {ROOT: Curve(grid, largest.mean[-1] * np.sqrt(grid / grid[-1]), None)}
 
 
-def bounded(numbers: Numbers) -> list[Curves]:
+def bounded(results: Results) -> list[Drawn]:
     """Regret in one cell beside what a theorem allows, both axes logarithmic."""
-    found: list[Curves] = []
-    if len(numbers.cells) > 1 or not numbers.measured:
-        return found
-    (cell,) = numbers.cells
-    at = np.unique(np.geomspace(1, numbers.slots, 60).round()).astype(np.int64)
-    for versus in numbers.results.comparators:
-        every = _lines(numbers, partial(regret, versus=versus), styles(numbers))(cell)
+    if len(results.places) > 1 or not results.rewarded:
+        return []
+    (cell,), found = results.places, []
+    at = np.unique(np.geomspace(1, results.slots, 60).round()).astype(np.int64)
+    for versus in results.comparators:
+        every = _lines(results, partial(regret, versus=versus), styles(results))(cell)
         above = {p: curve for p, curve in every.items() if curve.mean[-1] > 0}
         limits = {
             f"bound at the last slot ({name})": Curve(
                 at, np.full(at.size, of[cell, versus].mean), None
             )
-            for name, of in numbers.bounds(versus).items()
+            for name, of in results.bounds(versus).items()
         }
         if above and limits:
-            lines = above | limits | _root(above)
-            found.append(
-                Curves(
-                    f"Regret against {versus} and its bound",
-                    words("captions")["bound"],
-                    "regret, summed over slots",
-                    lambda _, lines=lines: lines,  # type: ignore[misc]  # bound now
-                    log=True,
-                )
-            )
-    return found
+            lines = {cell: above | limits | _root(above)}.__getitem__
+            title, caption = f"Regret against {versus} and its bound", words("captions")["bound"]
+            unit = "regret, summed over slots"
+            found.append(_drawn(results, title, caption, unit, lines, log=True))
+    return [each for each in found if each is not None]
 
 
-def _about_bounds(numbers: Numbers, versus: str) -> str:
+def _about_bounds(results: Results, versus: str) -> str:
     text = ""
-    for name, of in numbers.bounds(versus).items():
+    for name, of in results.bounds(versus).items():
         values = [bound.mean for bound in of.values()]
-        more = " or more" if len(numbers.cells) > 1 else ", outside the axes"
+        more = " or more" if len(results.places) > 1 else ", outside the axes"
         text += f" The theoretical bound ({name}) at the last slot is {number(min(values))}{more}."
     return text
 
 
-def _about_references(numbers: Numbers) -> str:
-    names, cell = numbers.results.comparators, numbers.cells[0]
+def _about_references(results: Results) -> str:
+    names, cell = results.comparators, results.places[0]
     if not names:
         return ""
-    known = [(name, *numbers.evaluated(cell, name)) for name in names]
+    known = [(name, *results.evaluated(cell, name)) for name in names]
     partial = [name for name, n, slots in known if n < slots]
     sampled = f"; {' and '.join(partial)}: the mean over a sample of the slots" if partial else ""
     return f" Grey dashed lines are comparators{sampled}."
 
 
-def _band(numbers: Numbers, many: int = 0, shown: str = "bands") -> str:
-    if len(numbers.seeds) == 1:
-        return "One seed: no confidence interval."
-    text = f"Mean over {count(len(numbers.seeds), 'seed')}; "
+def _band(results: Results, many: int = 0, shown: str = "bands") -> str:
+    if len(results.seeds) == 1:
+        return over_seeds(1)
+    text = f"Mean over {count(len(results.seeds), 'seed')}; "
     if many > BANDS:
         return text + "point at a name for the 95 % confidence interval of its line."
     return text + f"{shown} are 95 % confidence intervals."
 
 
-def _drawn(numbers: Numbers, figure: Curves) -> Drawn | None:
-    rows, panels, cells = [], [], numbers.cells
+def _drawn(
+    results: Results,
+    title: str,
+    caption: str,
+    unit: str,
+    lines: Lines,
+    level: float | None = None,
+    settled: bool = False,
+    log: bool = False,
+) -> Drawn | None:
+    """A figure over the slots, a panel for each cell; None where no line is known.
+
+    If ``settled``, axes fit what lies after :data:`SETTLED`; if ``log``, both axes are logarithmic,
+    without bands and what is not positive.
+    """
+    rows, panels, cells = [], [], results.places
+    first = results.slots * SETTLED * settled
     for cell in cells[:PANELS]:
-        name = cell_text(numbers.results.cells, cell) if len(cells) > 1 else ""
-        panels.append(
-            Panel(
-                name,
-                "slot",
-                figure.unit,
-                log_x=figure.log,
-                log_y=figure.log,
-                level=figure.level,
-                settled=numbers.slots * SETTLED * figure.settled,
-            )
-        )
-        for label, curve in figure.lines(cell).items():
-            mean = np.where(curve.mean > 0, curve.mean, np.nan) if figure.log else curve.mean
-            half = np.full(mean.size, np.nan) if curve.half is None or figure.log else curve.half
+        name = cell_text(results.cells, cell) if len(cells) > 1 else ""
+        panels.append(Panel(name, "slot", unit, "curve", log, log, level, first))
+        for label, curve in lines(cell).items():
+            mean = np.where(curve.mean > 0, curve.mean, np.nan) if log else curve.mean
+            half = np.full(mean.size, np.nan) if curve.half is None or log else curve.half
             columns = (curve.slots, mean, mean - half, mean + half)
             rows += [(name, label, *each) for each in zip(*(c.tolist() for c in columns))]
     if not rows:
         return None
-    looks = styles(numbers)
+    looks = styles(results)
     looks |= {row[1]: REFERENCE for row in rows if row[1] not in looks}
-    caption = figure.caption.replace(OF_LINES, _band(numbers, len({row[1] for row in rows})))
-    return _limited(numbers, figure.title, rows, panels, caption, looks)
+    caption = caption.replace(OF_LINES, _band(results, len({row[1] for row in rows})))
+    return _limited(results, title, rows, panels, caption, looks)
 
 
-def _by_setting(numbers: Numbers) -> Drawn | None:
-    names, cells = numbers.results.cells, numbers.cells
+def _by_setting(results: Results) -> Drawn:
+    names, cells = results.cells, results.places
     values: dict[int, set[Any]] = {i: {cell[i] for cell in cells} for i in range(len(names))}
     numeric = {
         i: len(each)
@@ -385,8 +387,8 @@ def _by_setting(numbers: Numbers) -> Drawn | None:
         and all(isinstance(v, int | float) and not isinstance(v, bool) for v in each)
     }
     along = max(numeric, key=lambda i: numeric[i]) if numeric else None
-    rewards, rows = numbers.of(numbers.objective), []
-    for policy in numbers.drawn:
+    rewards, rows = results.of(results.objective), []
+    for policy in drawn_policies(results):
         for cell in cells:
             if (found := rewards.get((cell, policy))) is None:
                 continue
@@ -397,26 +399,26 @@ def _by_setting(numbers: Numbers) -> Drawn | None:
                 x = cell[along]
             rows.append((panel, policy, x, *found))
     label = "" if along is None else names[along]
-    title = "Reward per slot" if numbers.measured else numbers.ranked_by
+    title = "Reward per slot" if results.rewarded else in_words(results.objective)
     title += f" by {label}" if label else " in each cell"
     panels = [
-        Panel(name, label, numbers.ranked_by, "bars" if along is None else "points")
+        Panel(name, label, in_words(results.objective), "bars" if along is None else "points")
         for name in dict.fromkeys(row[0] for row in rows)
     ]
-    return _limited(numbers, title, rows, panels, _band(numbers, shown="bars"), styles(numbers))
+    return _limited(results, title, rows, panels, _band(results, shown="bars"), styles(results))
 
 
 def _limited(
-    numbers: Numbers,
+    results: Results,
     title: str,
     rows: list[tuple[Any, ...]],
     panels: list[Any],
     caption: str,
     looks: dict[str, Style],
 ) -> Drawn:
-    if len(numbers.cells) > 1 and len(numbers.results.policies) > len(numbers.drawn):
-        caption += f" Only the best {len(numbers.drawn)} policies are drawn."
-    more = max(len(panels), len(numbers.cells) if panels[0].kind == "curve" else 0) - PANELS
+    if len(results.places) > 1 and len(results.policies) > len(drawn_policies(results)):
+        caption += f" Only the best {len(drawn_policies(results))} policies are drawn."
+    more = max(len(panels), len(results.places) if panels[0].kind == "curve" else 0) - PANELS
     if more > 0:
         caption += f" {more} further panels are left out; the tables have all."
     return pictured(title, points(rows), panels[:PANELS], caption, looks)

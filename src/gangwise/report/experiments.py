@@ -1,4 +1,4 @@
-"""Tables and sections of an experiment: a comparison, one cell of a sweep, or many.
+"""Tables, sentences and sections of an experiment: a comparison, one cell of a sweep, or many.
 
 A page is the list :data:`SECTIONS`: each is a function of :class:`Shown`. A new section is a
 function here and its name in that list. In tables the best policy of each cell comes first.
@@ -13,20 +13,20 @@ from functools import cached_property
 from typing import Any
 
 from gangwise.core.errors import StoreError
-from gangwise.experiments.statistics import NOTHING, Estimate, count, decimals_for, scale_for
-from gangwise.report.curves import PANELS, figures, styles
-from gangwise.report.numbers import (
-    At,
-    Numbers,
-    about_comparator,
-    byline,
-    cell_text,
-    interval_text,
-    lead,
-    missing,
-    plain,
-    proved_text,
+from gangwise.experiments.results import At, Place, Results
+from gangwise.experiments.statistics import (
+    NOTHING,
+    UNKNOWN,
+    Estimate,
+    count,
+    decimals_for,
+    estimate_text,
+    number,
+    over_seeds,
+    scale_for,
+    small_share,
 )
+from gangwise.report.curves import PANELS, figures, styles
 from gangwise.report.page import (
     Bullets,
     Chapter,
@@ -41,7 +41,6 @@ from gangwise.report.page import (
 )
 from gangwise.report.plotting import Style
 from gangwise.report.tables import (
-    NONE,
     Cell,
     Sheet,
     columns_sheet,
@@ -54,8 +53,11 @@ from gangwise.report.words import (
     about_policy,
     about_scenario,
     about_scheduler,
+    cell_text,
     documentation,
     glossary,
+    in_words,
+    plain,
     sentence_case,
     title,
     words,
@@ -73,79 +75,79 @@ Columns = list[tuple[str, list[Cell]]]
 # Tables
 
 
-def terminal_sheets(numbers: Numbers) -> list[Sheet]:
+def terminal_sheets(results: Results) -> list[Sheet]:
     """What every policy earned, and what the comparators are; of one cell also improvements."""
-    captions = [about_comparator(numbers, name) for name in numbers.results.comparators]
-    result = result_sheet(numbers)
+    captions = [about_comparator(results, name) for name in results.comparators]
+    result = result_sheet(results)
     found = [replace(result, captions=(*result.captions, *captions))]
-    if len(numbers.cells) == 1 and len(numbers.results.policies) > 1:
-        found.append(improvement_sheet(numbers))
+    if len(results.places) == 1 and len(results.policies) > 1:
+        found.append(improvement_sheet(results))
     return found
 
 
-def metrics_sheet(numbers: Numbers) -> Sheet | None:
+def metrics_sheet(results: Results) -> Sheet | None:
     """What else was measured of every policy in every cell; None where nothing was."""
-    at, columns = numbers.at, []
-    every = numbers.results.metrics if numbers.measured else []
-    shown = [m for m in every if all(each in numbers.of(f"{m}.mean") for each in at)]
+    at, columns = results.ranked, []
+    every = results.metrics if results.rewarded else []
+    shown = [m for m in every if all(each in results.of(f"{m}.mean") for each in at)]
     if not shown:
         return None
     for metric in shown:
-        of, share = numbers.of(f"{metric}.mean"), metric == "utilisation"
+        of, share = results.of(f"{metric}.mean"), metric == "utilisation"
         heading = f"{metric}, %" if share else metric.replace("_", "\n")
         cells = estimate_cells([of[each] for each in at], False, *((1, 100) if share else (0, 1)))
         columns.append((heading, cells))
     meaning = words("metrics")
     means = "; ".join(f"{metric}: {meaning[metric]}" for metric in shown if metric in meaning)
     captions = [f"Means per slot. {sentence_case(means)}." if means else "Means per slot."]
-    if numbers.family != "approximation_jobs":
+    if results.family != "approximation_jobs":
         captions.append(words("captions")["slots"])
-    return _policies_sheet("Beside the reward", numbers, at, columns, tuple(captions))
+    return _policies_sheet("Beside the reward", results, at, columns, tuple(captions))
 
 
-def result_sheet(numbers: Numbers) -> Sheet:
+def result_sheet(results: Results) -> Sheet:
     """Every policy in every cell: the objective, what it is a share of, its regrets, its time.
 
     Where there are several cells, the lead over the first policy takes the place of the regrets,
     which have tables of their own.
     """
-    results, at = numbers.results, numbers.at
-    of, names, one = numbers.of(numbers.objective), results.comparators, len(numbers.cells) == 1
-    columns: Columns = [(numbers.ranked_by, estimate_cells([of[each] for each in at]))]
-    captions = [interval_text(numbers)]
-    title = "Reward" if numbers.measured else numbers.ranked_by
-    title += f" of every {numbers.deciders[0]} in every cell"
+    at, of, names = results.ranked, results.of(results.objective), results.comparators
+    one = len(results.places) == 1
+    columns: Columns = [(in_words(results.objective), estimate_cells([of[each] for each in at]))]
+    captions = [over_seeds(len(results.seeds))]
+    title = "Reward" if results.rewarded else in_words(results.objective)
+    title += f" of every {results.deciders[0]} in every cell"
     if one:
-        slots = f"{numbers.slots:,} slots, " if results.slotwise else ""
-        title = f"{numbers.scenario()[0]}: {slots}{count(len(numbers.seeds), 'seed')}"
-        columns += _judged(numbers, at)
+        slots = f"{results.slots:,} slots, " if results.slotwise else ""
+        title = f"{results.scenario()[0]}: {slots}{count(len(results.seeds), 'seed')}"
+        columns += _judged(results, at)
         if names:
             captions[0] += f" {words('captions')['below'].format(comparator='comparator')}"
     else:
-        captions[0] += f" Best {numbers.deciders[0]} of each cell first."
+        captions[0] += f" Best {results.deciders[0]} of each cell first."
         if len(results.policies) > 1:
             base = results.policies[0]
-            leads = [numbers.lead(base, each) for each in at]
+            leads = [results.lead(base, each) for each in at]
             columns.append((f"% over\n{base}", estimate_cells(leads, sign=True, least=1)))
             met = "the same arrivals and noise" if results.slotwise else "the same jobs and rates"
             captions.append(f"The lead over {base} is paired by seed: {met}.")
-    if proved := proved_text(numbers):
+    if proved := proved_text(results):
         captions.append(proved)
     for metric in results.losses:
         what, _, device = metric.partition(".")
         heading = f"{what}\n{device}-hours" if device else what
-        columns.append((heading, estimate_cells([numbers.of(metric)[each] for each in at])))
-    columns.append(_times(numbers, at))
-    return _policies_sheet(title, numbers, at, columns, tuple(captions))
+        columns.append((heading, estimate_cells([results.of(metric)[each] for each in at])))
+    columns.append(_times(results, at))
+    return _policies_sheet(title, results, at, columns, tuple(captions))
 
 
-def _judged(numbers: Numbers, at: Sequence[At]) -> Columns:
+def _judged(results: Results, at: Sequence[At]) -> Columns:
     """Share of the last comparator, and regret against each that the policies can be held to."""
-    names = numbers.results.comparators
+    names = results.comparators
     if not names:
         return []
-    found = dict(_against(numbers))
-    shares = [numbers.share(*each, names[-1]) or NONE for each in at]
+    found = dict(_against(results))
+    shares = [results.share(each, names[-1]) for each in at]
     cells = estimate_cells(shares, least=1, factor=100)
     columns = [(f"share of\n{plain(names[-1])}, %", cells)]
     scale, unit = scale_for([regret[each].mean for regret in found.values() for each in at])
@@ -155,24 +157,24 @@ def _judged(numbers: Numbers, at: Sequence[At]) -> Columns:
     return columns
 
 
-def _against(numbers: Numbers) -> Iterator[tuple[str, Mapping[At, Estimate]]]:
-    for name in numbers.results.comparators:
+def _against(results: Results) -> Iterator[tuple[str, Mapping[At, Estimate]]]:
+    for name in results.comparators:
         try:
-            yield name, numbers.against(name)[0]
+            yield name, results.versus(name)[0]
         except StoreError:
             continue
 
 
-def improvement_sheet(numbers: Numbers) -> Sheet:
+def improvement_sheet(results: Results) -> Sheet:
     """How much more each row has than each column in one cell; of the best only, when many."""
-    (cell,) = numbers.cells
-    ranking = numbers.ranking(cell)
+    (cell,) = results.places
+    ranking = results.ranking(cell)
     best, *others = ranking
-    one, what = numbers.deciders[0], "Change" if numbers.results.minimise else "Improvement"
+    one, what = results.deciders[0], "Change" if results.minimise else "Improvement"
     every = {
-        (p, q): numbers.lead(q, (cell, p)) if p != q else NONE for p in ranking for q in ranking
+        (p, q): results.lead(q, (cell, p)) if p != q else UNKNOWN for p in ranking for q in ranking
     }
-    caption = "Paired by seed; " * (len(numbers.seeds) > 1) + interval_text(numbers)
+    caption = "Paired by seed; " * (len(results.seeds) > 1) + over_seeds(len(results.seeds))
     if any(math.isnan(e.mean) for (p, q), e in every.items() if p != q):
         caption += f" {NOTHING}: a percentage of a value that is not positive says nothing."
     if len(ranking) > MATRIX:
@@ -185,53 +187,208 @@ def improvement_sheet(numbers: Numbers) -> Sheet:
     return Sheet(title, tuple(ranking), rows, (caption,), one)
 
 
-def regret_sheet(numbers: Numbers, comparator: str) -> Sheet:
+def regret_sheet(results: Results, comparator: str) -> Sheet:
     """Regret of every policy in every cell, and the theorem's bound on it.
 
     StoreError when runs of the comparator are missing.
     """
-    regret, share = numbers.against(comparator)
-    at = [each for each in numbers.at if each in regret]
-    bounds = numbers.bounds(comparator)
+    regret, share = results.versus(comparator)
+    at = [each for each in results.ranked if each in regret]
+    bounds = results.bounds(comparator)
     scale, unit = scale_for([regret[each].mean for each in at])
     inside = f"\nin {unit}" if unit else ""
-    shares = [share.get(each, NONE) for each in at]
+    shares = [share[each] for each in at]
     columns = [
         (f"regret{inside}", estimate_cells([regret[a] for a in at], factor=1 / scale)),
         ("share of its\nreward, %", estimate_cells(shares, least=1, factor=100)),
     ]
     for name, of in bounds.items():
-        bound = [of.get((cell, comparator), NONE).mean for cell, _ in at]
+        bound = [of.get((cell, comparator), UNKNOWN).mean for cell, _ in at]
         scaled = [b / scale for b in bound]
         columns.append((f"bound{inside}", [value_cell(b, 0 if b >= 10 else 2) for b in scaled]))
         used = [100 * regret[a].mean / b for a, b in zip(at, bound)]
         columns.append((f"of bound\n{name}, %", [_used(each) for each in used]))
     says = words("captions")
-    captions = [f"{says['below'].format(comparator=plain(comparator))} {interval_text(numbers)}"]
+    captions = [
+        f"{says['below'].format(comparator=plain(comparator))} {over_seeds(len(results.seeds))}"
+    ]
     if bounds:
         captions.append(says["bounds"].format(bounds=", ".join(bounds)))
     title = f"Regret against {comparator}"
-    return _policies_sheet(title, numbers, at, columns, tuple(captions))
+    return _policies_sheet(title, results, at, columns, tuple(captions))
 
 
 def _used(percent: float) -> Cell:
     return value_cell(percent, max(0, decimals_for([Estimate(percent, None, None)]) - 2))
 
 
-def _times(numbers: Numbers, at: Sequence[At]) -> tuple[str, list[Cell]]:
-    metric, heading = numbers.thinking
-    return heading, [time_cell(numbers.of(metric).get(each, NONE)) for each in at]
+def _times(results: Results, at: Sequence[At]) -> tuple[str, list[Cell]]:
+    """The time that deciding takes."""
+    metric, heading = "us_per_slot", "µs per\nslot"
+    if not results.slotwise:
+        metric, heading = "microseconds per decision", "µs per\ndecision"
+    return heading, [time_cell(results.of(metric).get(each, UNKNOWN)) for each in at]
 
 
 def _policies_sheet(
-    title: str, numbers: Numbers, at: Sequence[At], columns: Columns, captions: tuple[str, ...]
+    title: str, results: Results, at: Sequence[At], columns: Columns, captions: tuple[str, ...]
 ) -> Sheet:
     settings = [
-        (name, [setting_cell(cell[i]) for cell, _ in at])
-        for i, name in enumerate(numbers.results.cells)
+        (name, [setting_cell(cell[i]) for cell, _ in at]) for i, name in enumerate(results.cells)
     ]
     names = [policy for _, policy in at]
-    return columns_sheet(title, names, [*settings, *columns], captions, numbers.deciders[0])
+    return columns_sheet(title, names, [*settings, *columns], captions, results.deciders[0])
+
+
+# Sentences
+
+
+def _verb(results: Results) -> str:
+    if results.rewarded:
+        return "earned most"
+    return f"has the {'least' if results.minimise else 'most'} {results.objective}"
+
+
+def byline(results: Results) -> str:
+    slots = sorted({run["slots"] for run in results.runs})
+    parts = [results.scenario()[0], count(len(results.policies), *results.deciders)]
+    if results.cells:
+        parts.append(count(len(results.places), "cell"))
+    parts.append(count(len(results.seeds), "seed"))
+    if results.slotwise:
+        least = f"{slots[0]:,} to " if len(slots) > 1 else ""
+        parts.append(f"{least}{slots[-1]:,} slots")
+    parts += [f"family {results.family}", f"gangwise {', '.join(results.run_versions)}"]
+    return ", ".join(parts)
+
+
+def proved_text(results: Results) -> str:
+    """Of which policies how many choices were proved best; empty where none searches for them."""
+    found: dict[str, list[float]] = {}
+    for (_, policy), share in results.of("proved").items():
+        found.setdefault(policy, []).append(share.mean)
+    if not found:
+        return ""
+    parts = (f"{policy} {_span(shares)} %" for policy, shares in found.items())
+    return f"Searches that proved their choice best: {', '.join(parts)}."
+
+
+def _span(shares: Sequence[float]) -> str:
+    """One share or several of different cells, in per cent, rounded down: 100 is all of them."""
+    low, high = (math.floor(100 * share + 1e-9) for share in (min(shares), max(shares)))
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def lead(results: Results) -> str:
+    """Who is first where, by how much, and whether that can be told from chance."""
+    cells = results.places
+    if len(cells) == 1:
+        return _lead_of_cell(results, cells[0])
+    if len(results.policies) == 1:
+        (only,), one = results.policies, results.deciders[0]
+        return f"{only} is the only {one}: there is nothing to compare it with."
+    first: dict[str, list[Mapping[str, Any]]] = {}
+    for cell in cells:
+        best, *others = results.ranking(cell)
+        row = results.better(cell, best, others[0]) if others else None
+        first.setdefault(best, []).extend([] if row is None else [row])
+    by_wins = sorted(first.items(), key=lambda item: -len(item[1]))
+    winners = "; ".join(_won(results, policy, rows) for policy, rows in by_wins)
+    return f"{winners}. Leads are over the next {results.deciders[0]}, paired by seed."
+
+
+def _lead_of_cell(results: Results, cell: Place) -> str:
+    best, *others = results.ranking(cell)
+    found = results.of(results.objective)[cell, best]
+    seeds = count(len(results.seeds), "seed")
+    alone = "earned" if results.rewarded else f"has {results.objective}"
+    text = f"{best} {f'{_verb(results)}:' if others else alone} "
+    text += estimate_text(found) + " per slot" * results.rewarded
+    names = results.comparators
+    if names and math.isfinite((share := results.share((cell, best), names[-1])).mean):
+        text += f", {number(100 * share.mean, 1)} % of the {plain(names[-1])}"
+    ahead = []
+    for other in dict.fromkeys([*others[:1], *others[-1:]]):
+        row = results.better(cell, best, other)
+        if row is not None and row["percent"]:
+            last = f", the last of {1 + len(others)}" if other != others[0] else ""
+            ahead.append(f"{_ahead(row, results)}{last}")
+    if ahead:
+        paired = ", paired" if len(results.seeds) > 1 else ""
+        text += f"; that is {' and '.join(ahead)} ({seeds}{paired})."
+    else:
+        text += f" ({seeds})."
+    row = results.better(cell, best, others[0]) if others else None
+    if row is not None and row["low"] is not None and row["low"] <= 0:
+        text += (
+            f" Over these seeds the lead of {best} over {others[0]} is within "
+            "the confidence interval: it may be chance."
+        )
+    return text
+
+
+def _ahead(row: Mapping[str, Any], results: Results) -> str:
+    of = Estimate.of(row)
+    decimals = 1 if of.half is None else max(1, decimals_for([of]))
+    half = "" if of.half is None else f" ± {number(of.half, decimals)}"
+    more = "less" if results.minimise else "more"
+    return f"{number(of.mean, decimals)} %{half} {more} than {row['over']}"
+
+
+def _won(results: Results, policy: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    n, cells = len(rows), len(results.places)
+    every = "both cells" if cells == 2 else f"all {cells} cells"
+    text = f"{policy} {_verb(results)} in {every if n == cells else f'{n} of {cells} cells'}"
+    leads = [row["mean"] for row in rows if row["percent"]]
+    if len(leads) == n and n:
+        low, high = number(min(leads), 1), number(max(leads), 1)
+        text += f", by {low} %" if low == high else f", by {low} % to {high} %"
+    clear = sum(row["low"] is not None and row["low"] > 0 for row in rows)
+    if clear == n:
+        return text + (", each time" if n > 1 else ",") + " more than chance explains"
+    if clear == 0:
+        return f"{text}, which may be chance"
+    return f"{text}, in {clear} of them more than chance explains"
+
+
+def missing(results: Results) -> str:
+    if not results.missing:
+        return ""
+    of = len(results.runs) + len(results.missing)
+    are = "run is" if len(results.missing) == 1 else "runs are"
+    return (
+        f"{len(results.missing)} of {of} {are} not finished and not on this page. Start the same "
+        "command again to do the rest."
+    )
+
+
+def about_comparator(results: Results, comparator: str) -> str:
+    """What a comparator is, how well its reward is proved; in one cell what it earns as well."""
+    name, cells = comparator, results.places
+    known = words("comparators").get(name)
+    text = f"{name}: {known['meaning']}; " if known else f"{name}: "
+    rewards = results.of("reward.mean")
+    gap = results.proven_gap(name)
+    proof = "exact" if gap <= 0 else f"proved to within {small_share(gap)}"
+    if len(cells) > 1:
+        return text + (f"{proof} of its reward in every cell." if gap > 0 else f"{proof}.")
+    at = (cells[0], name)
+    n, slots = results.evaluated(*at)
+    where = f"all {n:,} slots" if n >= slots else f"{n:,} of {slots:,} slots"
+    earned = estimate_text(rewards[at])
+    text += f"{earned} per slot on {where}, {proof}."
+    try:
+        regret = results.versus(name)[0]
+    except StoreError:
+        return text
+    measured = [(regret[cells[0], p].mean, p) for p in results.ranking(cells[0])]
+    for bound, of in results.bounds(name).items():
+        text += (
+            f" Theoretical bound on the regret against it ({bound}): {number(of[at].mean)}; "
+            f"measured: from {number(min(measured)[0])} ({min(measured)[1]}) "
+            f"to {number(max(measured)[0])} ({max(measured)[1]})."
+        )
+    return text
 
 
 # Sections
@@ -241,18 +398,18 @@ def _policies_sheet(
 class Shown:
     """An experiment, as the sections of its page take it."""
 
-    numbers: Numbers
+    results: Results
     anchor: str  # begins the names of what can be linked to; different for each experiment
     made: Section  # how to get the results again
     scenario: Mapping[str, Any]  # its settings
 
     @cached_property
     def looks(self) -> dict[str, Style]:
-        return styles(self.numbers)
+        return styles(self.results)
 
     @cached_property
     def anchors(self) -> dict[str, str]:
-        policies = self.numbers.results.policies
+        policies = self.results.policies
         return {policy: f"{self.anchor}-policy-{i}" for i, policy in enumerate(policies)}
 
     def linked(self, sheet: Sheet) -> Sheet:
@@ -265,13 +422,12 @@ def chapter(
     shown: Shown, fidelity: Sequence[str] = (), tied: bool = False, name: str = ""
 ) -> Chapter:
     """What a page tells of an experiment; if policies are ``tied``, it does not say who leads."""
-    numbers = shown.numbers
-    results = numbers.results
-    scenario, settings = numbers.scenario()
+    results = shown.results
+    scenario, settings = results.scenario()
     parts: list[Part] = [Text(line, "note") for line in fidelity]
     if not tied:
-        parts.append(Text(lead(numbers), "lead"))
-    parts.append(terms(glossary(numbers.family, settings, results.comparators)))
+        parts.append(Text(lead(results), "lead"))
+    parts.append(terms(glossary(results.family, settings, results.comparators)))
     if text := missing(results):
         parts.append(Text(text, "note"))
     verdicts = [] if tied else results.sentences()
@@ -283,8 +439,8 @@ def chapter(
     parts += [section for make in SECTIONS if (section := make(shown)) is not None]
     about = about_scenario(scenario)
     return Chapter(
-        title(numbers.family, scenario, results.policies, numbers.deciders[1], results.cells),
-        f"{about}: {byline(numbers)}" if about else byline(numbers),
+        title(results.family, scenario, results.policies, results.deciders[1], results.cells),
+        f"{about}: {byline(results)}" if about else byline(results),
         parts,
         name,
     )
@@ -292,36 +448,35 @@ def chapter(
 
 def results_section(shown: Shown) -> Section:
     """Differences as dots, and what every policy earned."""
-    numbers, one = shown.numbers, len(shown.numbers.cells) == 1
-    result, times = result_sheet(numbers), words("captions")["times"]
-    sheets = [replace(result, captions=(*result.captions, times)), metrics_sheet(numbers)]
-    if one and 2 < len(numbers.results.policies) <= MATRIX:
-        sheets.append(improvement_sheet(numbers))
+    results, one = shown.results, len(shown.results.places) == 1
+    result, times = result_sheet(results), words("captions")["times"]
+    sheets = [replace(result, captions=(*result.captions, times)), metrics_sheet(results)]
+    if one and 2 < len(results.policies) <= MATRIX:
+        sheets.append(improvement_sheet(results))
     parts = [shown.linked(sheet) for sheet in sheets if sheet is not None]
     return Section("Results", [*differences(shown), *parts])
 
 
 def differences(shown: Shown) -> list[Dots]:
     """Of one cell the lead of the best over each other; of many, each over the first policy."""
-    numbers = shown.numbers
-    results = numbers.results
+    results = shown.results
     if len(results.policies) < 2:
         return []
-    caption = words("captions")["dots" if len(numbers.seeds) > 1 else "one seed"]
-    if len(numbers.cells) == 1:
-        (cell,) = numbers.cells
-        best, *others = numbers.ranking(cell)
-        rows = {other: row for other in others if (row := numbers.over(other).get((cell, best)))}
+    caption = words("captions")["dots" if len(results.seeds) > 1 else "one seed"]
+    if len(results.places) == 1:
+        (cell,) = results.places
+        best, *others = results.ranking(cell)
+        rows = {other: row for other in others if (row := results.over(other).get((cell, best)))}
         percent = all(row["percent"] for row in rows.values())
         of = {other: Estimate.of(row) for other, row in rows.items() if row["percent"] == percent}
         unit = "%" if percent else results.unit or "reward"
         what = f"{'Change' if results.minimise else 'Lead'} of {best} over each other, {unit}"
         return dots(what, of, caption, shown.looks)
     base, found = results.policies[0], []
-    for cell in numbers.cells[:PANELS]:
+    for cell in results.places[:PANELS]:
         of = {
-            policy: numbers.lead(base, (at, policy))
-            for at, policy in numbers.over(base)
+            policy: results.lead(base, (at, policy))
+            for at, policy in results.over(base)
             if at == cell
         }
         what = f"More or less than {base}, %: {cell_text(results.cells, cell)}"
@@ -330,18 +485,18 @@ def differences(shown: Shown) -> list[Dots]:
 
 
 def figures_section(shown: Shown) -> Section | None:
-    drawn = figures(shown.numbers)
+    drawn = figures(shown.results)
     return Section("Figures", drawn) if drawn else None
 
 
 def regrets_section(shown: Shown) -> Section | None:
     """Regret against each comparator beside the theorem's bound."""
-    numbers = shown.numbers
+    results = shown.results
     parts: list[Part] = []
-    for name in numbers.results.comparators:
+    for name in results.comparators:
         try:
-            sheet = shown.linked(regret_sheet(numbers, name))
-            parts += [sheet, Text(about_comparator(numbers, name))]
+            sheet = shown.linked(regret_sheet(results, name))
+            parts += [sheet, Text(about_comparator(results, name))]
         except StoreError as error:
             parts.append(Text(str(error), "note"))
     if not parts:
@@ -351,18 +506,18 @@ def regrets_section(shown: Shown) -> Section | None:
 
 
 def policies_section(shown: Shown) -> Section:
-    numbers = shown.numbers
-    page, address = documentation(numbers.family)
+    results = shown.results
+    page, address = documentation(results.family)
     says = Text(f"More about them in the documentation: `{page}`.", link=address)
-    folds = [_policy(shown, policy) for policy in numbers.results.policies]
-    return Section(sentence_case(numbers.deciders[1]), [says, *folds])
+    folds = [_policy(shown, policy) for policy in results.policies]
+    return Section(sentence_case(results.deciders[1]), [says, *folds])
 
 
 def _policy(shown: Shown, policy: str) -> Fold:
-    numbers = shown.numbers
-    about = (about_scheduler if numbers.family == "jobs" else about_policy)(policy)
+    results = shown.results
+    about = (about_scheduler if results.family == "jobs" else about_policy)(policy)
     parts: list[Part] = [Text(about)] if about else []
-    kind, arguments = numbers.configuration(policy)
+    kind, arguments = results.configuration(policy)
     parts.append(Values({"class": kind, **arguments}, "Configuration"))
     return Fold(policy, parts, shown.anchors[policy], shown.looks.get(policy))
 

@@ -1,8 +1,7 @@
 """The report of jobs under several schedulers: the answer first, then tables, figures, nodes.
 
-:func:`job_report` makes everything of results that are there; :meth:`JobReport.page` lays it out as
-one HTML page that opens offline, :meth:`JobReport.terminal` as text. The page is the list
-:data:`SECTIONS`: each is a function of a :class:`JobReport`.
+:meth:`JobResults.page` is one HTML page that opens offline, :meth:`JobResults.terminal` text. The
+page is the list :data:`SECTIONS`: each is a function of :class:`JobResults`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from gangwise.experiments.answer import CONFIGURED, Compared, ending_keys, sourc
 from gangwise.experiments.changes import changes_of
 from gangwise.experiments.replay import Replayed
 from gangwise.experiments.statistics import (
+    UNKNOWN,
     Estimate,
     count,
     estimate_text,
@@ -35,7 +35,6 @@ from gangwise.experiments.store import versions
 from gangwise.experiments.what_if import GROUPS, lines_of, who_pays
 from gangwise.jobs.bounds import MOST_PRICED
 from gangwise.jobs.metrics import Outcome, by_group, size_groups, spread
-from gangwise.jobs.retelling import GroupWaits
 from gangwise.report.nodes import chart_of_nodes, figure_of_nodes
 from gangwise.report.page import (
     Bullets,
@@ -57,7 +56,6 @@ from gangwise.report.page import (
 from gangwise.report.plotting import Panel
 from gangwise.report.provenance import again, by_command
 from gangwise.report.tables import (
-    NONE,
     Cell,
     Sheet,
     columns_sheet,
@@ -86,7 +84,15 @@ SPREAD = ("mean", "median", "p95")
 
 @dataclass(frozen=True, eq=False)
 class JobResults(Compared):
-    """Results of the same jobs under several schedulers, and what a page says beside them."""
+    """Results of the same jobs under several schedulers, and what a page says beside them.
+
+    >>> from gangwise.jobs import Jobs, Nodes, simulate_jobs
+    >>> jobs = Jobs.of(submit=[0, 1, 2], run=[1e4, 1e4, 5e3], tasks=[3, 2, 1], limit=2e4)
+    >>> names = ("fcfs", "fcfs+easy+best-fit")
+    >>> played = {n: [Outcome.of(simulate_jobs(jobs, Nodes.pool(4), n), n)] for n in names}
+    >>> JobResults("three jobs", played).text
+    '3 jobs of three jobs wait 1.9 h and complete after 4.2 h on average under the base, fcfs....'
+    """
 
     fidelity: Sequence[str] = ()  # what was dropped or assumed of the trace: Account.lines()
     assumed: Sequence[str] = ()  # further, such as the parameters of a drawn world
@@ -95,48 +101,39 @@ class JobResults(Compared):
     prices: Mapping[str, float] = field(default_factory=dict)  # of a device-hour
     edits: Mapping[str, Sequence[str]] = field(default_factory=dict)  # lines of the site's files
 
-
-@dataclass(frozen=True, eq=False)
-class JobReport:
-    """What a page and the terminal show; what the page alone shows is made when it is."""
-
-    results: JobResults
-    answer: str  # one sentence or two
-    sheets: list[Sheet]
+    @cached_property
+    def sheets(self) -> list[Sheet]:
+        return [sheet for make in SHEETS for sheet in make(self)]
 
     def page(self) -> str:
         return html(self.document())
 
     def document(self) -> Page:
-        n = self.results
-        many = numbered(len(n.outcomes), "scheduler", "schedulers")
-        if n.edits:
-            many = numbered(len(n.edits), "change", "changes")
-        title = f"{many} on {self._jobs} jobs of {source_in_words(n.name)}"
-        of, held = n.first, n.first.capacity[n.first.nodes.devices.index(n.device)]
+        many = numbered(len(self.outcomes), "scheduler", "schedulers")
+        if self.edits:
+            many = numbered(len(self.edits), "change", "changes")
+        jobs = f"{np.mean([len(each.jobs) for each in self.outcomes[self.base]]):,.0f} jobs"
+        title = f"{many} on {jobs} of {source_in_words(self.name)}"
+        nodes, devices = len(self.first.nodes), self.first.nodes.devices
+        held = self.first.capacity[devices.index(self.device)]
         byline = [
-            f"{self._jobs} jobs",
-            count(len(of.nodes), "node")
-            if len(of.nodes) > 1
-            else f"{held:,.0f} {in_words(n.device)}",
-            count(len(n.edits), "change") if n.edits else count(len(n.outcomes), "scheduler"),
-            count(n.seeds, "seed"),
+            jobs,
+            count(nodes, "node") if nodes > 1 else f"{held:,.0f} {in_words(self.device)}",
+            count(len(self.edits), "change")
+            if self.edits
+            else count(len(self.outcomes), "scheduler"),
+            count(self.seeds, "seed"),
             f"gangwise {gangwise.__version__}",
         ]
-        notes = [*n.fidelity, *map(sentence_case, n.assumed)]
-        parts: list[Part] = [Text(self.answer, "lead"), terms(words("jobs"))]
+        notes = [*self.fidelity, *map(sentence_case, self.assumed)]
+        parts: list[Part] = [Text(self.text, "lead"), terms(words("jobs"))]
         parts += [Text(f"{line}.", "fidelity") for line in notes]
         parts += [section for make in SECTIONS if (section := make(self)) is not None]
         return Page(title, [Chapter(title, ", ".join(byline), parts)])
 
-    @property
-    def _jobs(self) -> str:
-        return f"{np.mean([len(o.jobs) for o in self.results.outcomes[self.results.base]]):,.0f}"
-
     def terminal(self) -> Group:
-        notes = [*self.results.fidelity, *self.results.assumed]
-        lines = [Line(self.answer, "bold"), Line("\n".join(notes)), Line()]
-        return Group(*lines, rich_tables(self.sheets))
+        notes = Line("\n".join([*self.fidelity, *self.assumed]))
+        return Group(Line(self.text, "bold"), notes, Line(), rich_tables(self.sheets))
 
 
 SHOWN = 12
@@ -165,22 +162,6 @@ def results_of(
         prices=played.results.experiment.get("prices", {}),
         edits=edits,
     )
-
-
-def job_report(results: JobResults) -> JobReport:
-    """Everything a report shows; ScenarioError where there is nothing to compare.
-
-    Examples
-    --------
-    >>> from gangwise.jobs import Jobs, Nodes, simulate_jobs
-    >>> from gangwise.jobs.metrics import Outcome
-    >>> jobs = Jobs.of(submit=[0, 1, 2], run=[1e4, 1e4, 5e3], tasks=[3, 2, 1], limit=2e4)
-    >>> names = ("fcfs", "fcfs+easy+best-fit")
-    >>> played = {n: [Outcome.of(simulate_jobs(jobs, Nodes.pool(4), n), n)] for n in names}
-    >>> job_report(JobResults("three jobs", played)).answer
-    '3 jobs of three jobs wait 1.9 h and complete after 4.2 h on average under the base, fcfs....'
-    """
-    return JobReport(results, results.text, [sheet for make in SHEETS for sheet in make(results)])
 
 
 # Tables
@@ -473,7 +454,7 @@ def _group_sheets(n: Compared) -> list[Sheet]:
         means, unit = _group_means(n, group)
         columns = [("jobs", [value_cell(int((group[0] == g).sum())) for g in range(len(names))])]
         for row, of in means.items():
-            columns.append((row, estimate_cells([of.get(g, NONE) for g in range(len(names))])))
+            columns.append((row, estimate_cells([of.get(g, UNKNOWN) for g in range(len(names))])))
         title = f"Mean waiting by {what}, {unit}"
         sheets.append(columns_sheet(title, names, columns, (n.over_seeds,), what))
     return sheets
@@ -578,13 +559,12 @@ def _learned_figures(n: Compared) -> list[Drawn]:
 # Sections of the page
 
 
-def results_section(report: JobReport) -> Section:
-    return Section("Results", [*change_dots(report.results), *report.sheets])
+def results_section(n: JobResults) -> Section:
+    return Section("Results", [*change_dots(n), *n.sheets])
 
 
-def retelling_section(report: JobReport) -> Section | None:
+def retelling_section(n: JobResults) -> Section | None:
     """What was recorded beside the base: over time, by partition, size, user class and period."""
-    n = report.results
     if (retold := n.retold) is None or n.happened is None:
         return None
     size, unit = _unit([retold.recorded, retold.simulated])
@@ -597,7 +577,9 @@ def retelling_section(report: JobReport) -> Section | None:
     panels = [Panel(waits, f"{when} of submission", "", "steps"), *panels]
     parts: list[Part] = [pictured("As it happened, and as retold", rows, panels, caption)]
     for what, groups in retold.groups.items():
-        shown = sorted(groups, key=_off, reverse=True)[:FARTHEST] if what == when else groups
+        shown = groups
+        if what == when:
+            shown = sorted(groups, key=lambda g: -abs(g.simulated - g.recorded) * g.jobs)[:FARTHEST]
         shown = [g for g in groups if g in shown]  # weeks in their order
         of = f"{len(shown)} of {len(groups)}, those farthest off. " * (len(shown) < len(groups))
         sides = {HAPPENED: [g.recorded for g in shown], "retold": [g.simulated for g in shown]}
@@ -613,12 +595,7 @@ def retelling_section(report: JobReport) -> Section | None:
     return Section(f"What the model retells under {n.base}", parts)
 
 
-def _off(group: GroupWaits) -> float:
-    return abs(group.simulated - group.recorded) * group.jobs
-
-
-def figures_section(report: JobReport) -> Section:
-    n = report.results
+def figures_section(n: JobResults) -> Section:
     shown = {name: each[0] for name, each in n.outcomes.items()}
     over_time = pictured("Utilisation and queue over time", *_lines_over_time(n, shown))
     figures = [*_group_figure(n), over_time, *_learned_figures(n)]
@@ -626,15 +603,13 @@ def figures_section(report: JobReport) -> Section:
     return Section(title, [*figures, *_group_sheets(n)])
 
 
-def nodes_section(report: JobReport) -> Section:
-    n = report.results
+def nodes_section(n: JobResults) -> Section:
     shown = {name: n.outcomes[name][0] for name in (n.best, n.base)}
     title, figure = "Nodes over time", partial(figure_of_nodes, shown, n.device)
     return Section(title, [Chart(chart_of_nodes(shown, n.device), title, figure)])
 
 
-def schedulers_section(report: JobReport) -> Section | None:
-    n = report.results
+def schedulers_section(n: JobResults) -> Section | None:
     if n.edits:
         return Section(
             "Changes", [Terms({name: _in_words(name, n.edits[name]) for name in n.edits})]
@@ -652,28 +627,27 @@ def _in_words(name: str, lines: Sequence[str]) -> str:
     return f"{'; '.join(parts)}{f' (until now {before})' * bool(before)}."
 
 
-def edits_section(report: JobReport) -> Section | None:
+def edits_section(n: JobResults) -> Section | None:
     """The lines of the site's files that would change: nobody applies them."""
     parts: list[Part] = []
-    for name, lines in report.results.edits.items():
+    for name, lines in n.edits.items():
         parts += [Text(name), Code("\n".join(lines) or "no line of a site's files")]
     return Section("Lines of the site's files that would change", parts) if parts else None
 
 
-def assumptions_section(report: JobReport) -> Section | None:
-    outcomes = [o for each in report.results.outcomes.values() for o in each[:1]]
+def assumptions_section(n: JobResults) -> Section | None:
+    outcomes = [o for each in n.outcomes.values() for o in each[:1]]
     lines = list(dict.fromkeys(o.description for o in outcomes if o.description))
     return Section("What was assumed", [Bullets(lines)]) if lines else None
 
 
-def provenance_section(report: JobReport) -> Section:
-    n = report.results
+def provenance_section(n: JobResults) -> Section:
     how = by_command(n.command, "schedules", "These results were made from Python.")
     digest = n.digest if isinstance(n.digest, str) else n.digest()
     return again(how, versions(), digest=digest, of="the stored outcomes")
 
 
-SECTIONS: list[Callable[[JobReport], Section | None]] = [
+SECTIONS: list[Callable[[JobResults], Section | None]] = [
     schedulers_section,
     results_section,
     retelling_section,

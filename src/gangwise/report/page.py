@@ -20,11 +20,16 @@ import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from gangwise.experiments.statistics import Estimate, decimals_for, estimate_text, number
+from gangwise.experiments.statistics import (
+    Estimate,
+    decimals_for,
+    enumerated,
+    estimate_text,
+    number,
+)
 from gangwise.report import plotting
 from gangwise.report.plotting import COLOURS, GRID, INK, MUTED, Looks, Panel, Style, image, points
 from gangwise.report.tables import Sheet, csv_text, latex_text, markdown_text, pieces
-from gangwise.report.words import enumerated
 
 
 class Text(NamedTuple):

@@ -32,8 +32,7 @@ from gangwise.experiments.what_if import as_dict as what_if
 from gangwise.jobs.bounds import LowerBound
 from gangwise.report import experiments, reproduction, tuning
 from gangwise.report.curves import figure_files
-from gangwise.report.jobs import job_report, results_of
-from gangwise.report.numbers import Numbers
+from gangwise.report.jobs import results_of
 from gangwise.report.page import Chapter, Format, Page, Part, Text, exported, html
 from gangwise.report.plotting import COLUMN_WIDTH
 from gangwise.report.provenance import again, by_command, made_in
@@ -67,7 +66,7 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
         found = Comparison.open(folder, names[0])
         write_comparison(found, folder, command_of(folder, names[0]))
     elif names == [REPLAY]:
-        bounds = _kept(folder, BOUNDS)
+        bounds = _stored(folder, BOUNDS)
         write_replay(Replayed.open(folder), folder, bounds, command_of(folder, REPLAY))
     else:
         page = html(document(folder))
@@ -112,9 +111,9 @@ def document(folder: Path) -> Page:
         found = Comparison.open(folder, names[0])
         return comparison_page(found, command_of(folder, names[0]))
     if names == [REPLAY]:
-        values, priced = _values(folder, _kept(folder, BOUNDS))
+        values, priced = _values(folder, _stored(folder, BOUNDS))
         command = command_of(folder, REPLAY)
-        return job_report(results_of(Replayed.open(folder), values, command, priced)).document()
+        return results_of(Replayed.open(folder), values, command, priced).document()
     if names:
         return _experiments(folder, names)
     if (folder / "reproduction.json").exists():
@@ -147,17 +146,16 @@ def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> Chapter:
     if not results.runs or not results.policies:
         what = "No run of a policy is" if results.runs else "None of its runs is"
         return Chapter(name, "", [Text(f"{what} finished.")], name)
-    numbers = Numbers(results)
-    scenario, settings = numbers.scenario()
+    scenario, settings = results.scenario()
     made = made_in(
         results.store.folder,
         name,
         [f"runs/{run['key']}.parquet" for run in results.runs],
         experiment_toml(results.experiment),
-        {"gangwise of the runs": ", ".join(numbers.run_versions) or NOTHING},
+        {"gangwise of the runs": ", ".join(results.run_versions) or NOTHING},
         _keys(results),
     )
-    shown = experiments.Shown(numbers, anchor, made, {"scenario": scenario, **settings})
+    shown = experiments.Shown(results, anchor, made, {"scenario": scenario, **settings})
     notes: list[Part] = [Text(line, "note") for line in results.notes]
     if tuned is not None and name == TUNING:
         found = tuning.chapter(tuned, shown)
@@ -166,12 +164,13 @@ def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> Chapter:
 
 
 def _keys(results: Results) -> list[str]:
+    if len(results.runs) > KEYS:
+        return []
     return [
         f"{run['key']}  {run['label']}, "
         + "".join(f"{k} = {v}, " for k, v in run["cell"].items())
         + f"seed {run['seed']}"
         for run in results.runs
-        if len(results.runs) <= KEYS
     ]
 
 
@@ -192,7 +191,7 @@ def write_comparison(
         if command:
             about = f"{comparison.results.experiment['name']}.command.json"
             new.write(about, provenance_text(command))
-        for name, content in figure_files(Numbers(comparison.results)).items():
+        for name, content in figure_files(comparison.results).items():
             new.write(name, content)
         new.write(PAGE, html(comparison_page(comparison, command, digests["rewards.parquet"])))
         names = list(new.staged)
@@ -210,9 +209,7 @@ def comparison_page(comparison: Comparison, command: str = "", digest: str = "")
     )
     caption, keys = "Slots, seeds and versions", _keys(comparison.results)
     made = again(how, played | versions(), caption, keys, digest, "rewards.parquet")
-    shown = experiments.Shown(
-        Numbers(comparison.results), "e0", made, comparison.scenario.describe()
-    )
+    shown = experiments.Shown(comparison.results, "e0", made, comparison.scenario.describe())
     chapter = experiments.chapter(shown, comparison.notes, bool(comparison.tied))
     return Page(chapter.title, [chapter])
 
@@ -220,7 +217,7 @@ def comparison_page(comparison: Comparison, command: str = "", digest: str = "")
 # A replay
 
 
-def _kept(folder: Path, name: str) -> Any:
+def _stored(folder: Path, name: str) -> Any:
     return json.loads(Folder(folder).read_text(name)) or None if (folder / name).exists() else None
 
 
@@ -228,7 +225,7 @@ def _values(
     folder: Path, bounds: Mapping[str, float] | Sequence[LowerBound] | None
 ) -> tuple[list[float], bool]:
     if isinstance(bounds, Mapping):
-        return list(bounds.values()), (_kept(folder, SUMMARY) or {}).get("prices_searched", True)
+        return list(bounds.values()), (_stored(folder, SUMMARY) or {}).get("prices_searched", True)
     found = list(bounds or [])
     return [bound.mean_completion for bound in found], all(bound.searched for bound in found)
 
@@ -259,7 +256,7 @@ def write_replay(
                 new.write(f"prices-{seed}.parquet", partial(_write_prices, bound))
         if command:
             new.write(f"{REPLAY}.command.json", provenance_text(command))
-        new.write(PAGE, job_report(results).page())
+        new.write(PAGE, results.page())
         names = list(new.staged)
     return [folder.place(name) for name in names]
 

@@ -128,14 +128,14 @@ PAPERS = {"ogasched": "OGASched", "esdp": "ESDP", "opm": "OPS and OPM", "field":
 """What papers are called."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Reproduced:
-    quick: bool  # whether at the small scale
-    left_out: dict[str, str]  # artefacts that were not run, and why
-    artefacts: list[Shown]
-    rows: list[Row] = field(default_factory=list)  # claims beside our numbers
-    seeds: tuple[int, ...] | None = None  # instead of each artefact's own
     version: str = ""  # of gangwise
+    quick: bool  # whether at the small scale
+    seeds: tuple[int, ...] | None = None  # instead of each artefact's own
+    artefacts: list[Shown]
+    left_out: dict[str, str]  # artefacts that were not run, and why
+    rows: list[Row] = field(default_factory=list)  # claims beside our numbers
 
 
 def read_reproduction(folder: Path) -> Reproduced:

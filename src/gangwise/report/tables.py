@@ -23,9 +23,6 @@ from rich.text import Text
 from gangwise.experiments.statistics import Estimate, decimals_for, estimate_text, number
 from gangwise.report.plotting import Looks
 
-NONE = Estimate(math.nan, None, None)
-"""Where there is nothing to show."""
-
 
 @dataclass(frozen=True)
 class Cell:
@@ -53,7 +50,6 @@ class Sheet:
         return bool(self.rows) and all(cells[column].words for _, cells in self.rows)
 
     def texts(self) -> list[list[str]]:
-        """The headings, then the rows."""
         head = [self.first, *(heading.replace("\n", " ") for heading in self.columns)]
         return [head, *([name, *(cell.text for cell in cells)] for name, cells in self.rows)]
 
@@ -150,7 +146,7 @@ class Breakable:
         return Measurement(min(longest, 20), max(len(self.name), 1))
 
 
-def rich_tables(sheets: Iterable[Sheet], heading_width: int = 12) -> Group:
+def rich_tables(sheets: Iterable[Sheet]) -> Group:
     """Tables with their captions for the terminal; names are shown as they are."""
     parts: list[RenderableType] = []
     for sheet in sheets:
@@ -165,7 +161,7 @@ def rich_tables(sheets: Iterable[Sheet], heading_width: int = 12) -> Group:
         for i, heading in enumerate(sheet.columns):
             words = sheet.words(i)
             table.add_column(
-                Text(folded(heading, heading_width)),
+                Text(folded(heading, 12)),
                 justify="left" if words else "right",
                 no_wrap=not words,
                 vertical="top",

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from gangwise.experiments.replay_scenario import EVERY
-from gangwise.experiments.statistics import NOTHING, Estimate, count
+from gangwise.experiments.results import Results
+from gangwise.experiments.statistics import NOTHING, UNKNOWN, Estimate, count, enumerated
 from gangwise.experiments.tune import DEFAULT, ParameterRange, Trial, Tuning, arguments_text, labels
 from gangwise.report.experiments import Shown
-from gangwise.report.numbers import Numbers
 from gangwise.report.page import Chapter, Drawn, Section, Text, Values, pictured, terms
 from gangwise.report.plotting import Panel, Style
 from gangwise.report.tables import (
-    NONE,
     Cell,
     Sheet,
     columns_sheet,
@@ -24,7 +23,7 @@ from gangwise.report.tables import (
     setting_cell,
     time_cell,
 )
-from gangwise.report.words import enumerated, glossary, in_words, words
+from gangwise.report.words import glossary, in_words, words
 
 EDGE = 0.05
 """Values in this part of a range, at either end, are at its edge."""
@@ -38,25 +37,25 @@ MARKS = {
 
 
 def chapter(tuning: Tuning, shown: Shown) -> Chapter:
-    numbers = shown.numbers
-    name, settings = numbers.scenario()
+    results = shown.results
+    name, settings = results.scenario()
     played = [
         name,
         count(len(tuning.trials), "trial"),
         count(len(tuning.ranges), "argument"),
         count(len(tuning.seeds), "seed"),
-        *(count(n, "slot") for n in {numbers.results.runs[0]["slots"]} if n > 1),
-        f"gangwise {', '.join(numbers.run_versions)}",
+        *(count(n, "slot") for n in {results.runs[0]["slots"]} if n > 1),
+        f"gangwise {', '.join(results.run_versions)}",
     ]
     tuned = enumerated([arg.name for arg in tuning.ranges])
     return Chapter(
         f"Which {tuned} suit{'s' * (len(tuning.ranges) == 1)} {tuning.policy}",
         ", ".join(played),
         [
-            terms(glossary(numbers.family, settings, [])),
+            terms(glossary(results.family, settings, [])),
             Section("Best arguments", [*map(Text, edges(tuning)), arguments_sheet(tuning)]),
             Section("How the metric changes with each argument", [tuning_figure(tuning)]),
-            Section("Trials", [trials_sheet(tuning, numbers)]),
+            Section("Trials", [trials_sheet(tuning, results)]),
             Section("Scenario", [Values(shown.scenario)]),
             shown.made,
         ],
@@ -151,7 +150,7 @@ def arguments_sheet(tuning: Tuning) -> Sheet:
     return columns_sheet(title, names, list(columns.items()), (), "argument")
 
 
-def trials_sheet(tuning: Tuning, numbers: Numbers) -> Sheet:
+def trials_sheet(tuning: Tuning, results: Results) -> Sheet:
     shown = list(tuning.trials)
     if tuning.default not in shown:
         shown.append(tuning.default)
@@ -159,9 +158,9 @@ def trials_sheet(tuning: Tuning, numbers: Numbers) -> Sheet:
     called = [*labels(tried, tuning.default.arguments), DEFAULT]  # the last one is number −1
     rows = [tuning.over_default(trial) for trial in shown]
     percent = any(row and row["percent"] for row in rows)
-    changes = [Estimate.of(row) if row and row["percent"] == percent else NONE for row in rows]
+    changes = [Estimate.of(row) if row and row["percent"] == percent else UNKNOWN for row in rows]
     metric = in_words(tuning.metric) + ", s" * (tuning.metric == EVERY)
-    times = [numbers.of("us_per_slot").get(((), called[trial.number]), NONE) for trial in shown]
+    times = [results.of("us_per_slot").get(((), called[trial.number]), UNKNOWN) for trial in shown]
     columns = [
         *(
             (a.name, [setting_cell(trial.arguments[a.name], 3) for trial in shown])

@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from gangwise.core.registry import Kind, entries
+from gangwise.experiments.statistics import enumerated
 from gangwise.jobs.scheduler import parts
 
 
@@ -33,15 +34,6 @@ def numbered(n: int, one: str, many: str) -> str:
     known = words("numbers")["to_twelve"]
     word = known[n] if n < len(known) else f"{n:,}"
     return f"{word} {one if n == 1 else many}"
-
-
-def enumerated(names: Sequence[str]) -> str:
-    """Names as a sentence has them.
-
-    >>> enumerated(["a"]), enumerated(["a", "b", "c"])
-    ('a', 'a, b and c')
-    """
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def sentence_case(text: str) -> str:
@@ -98,6 +90,19 @@ def in_words(metric: str) -> str:
         return f"{name.replace('_', ' ')} per slot"
     known = {"mean": "mean {}", "total": "total {}", "p95": "95th percentile of {}"}
     return known[of].format(name.replace("_", " ")) if name and of in known else metric
+
+
+def cell_text(names: Sequence[str], cell: Sequence[Any]) -> str:
+    """A cell in words.
+
+    >>> cell_text(["contention"], (5,)), cell_text([], ())
+    ('contention = 5', 'all')
+    """
+    return ", ".join(f"{name} = {value}" for name, value in zip(names, cell)) or "all"
+
+
+def plain(comparator: str) -> str:
+    return str(words("comparators").get(comparator, {"plain": comparator})["plain"])
 
 
 def about_scenario(name: str) -> str:

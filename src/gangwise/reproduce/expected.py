@@ -56,7 +56,7 @@ class Readings:
         self.claim = claim
         self.versions = {version for version, _ in claim.readings.values()}
         self.found: dict[Reading, bool] = {}
-        self._off: dict[Reading, float] = {}
+        self._distance: dict[Reading, float] = {}
         for row in rows:
             if row.agrees is not None:
                 name, _, taken = row.version.partition(AT)
@@ -64,7 +64,7 @@ class Readings:
                 self.found[reading] = self.found.get(reading, True) and row.agrees
                 if (number := claim.rule.near) is not None:
                     off = min(1.0, abs(row.ours.mean - number) / abs(number))
-                    self._off[reading] = max(off, self._off.get(reading, 0.0))
+                    self._distance[reading] = max(off, self._distance.get(reading, 0.0))
 
     def of(self, reading: Reading) -> list[Reading]:
         """Those of the claim that fit; of any version where it is about other policies."""
@@ -75,9 +75,9 @@ class Readings:
     def agrees(self, reading: Reading) -> bool:
         return any(self.found[one] for one in self.of(reading))
 
-    def off(self, reading: Reading) -> float:
+    def distance(self, reading: Reading) -> float:
         """How far ours is from the paper's number, as a share of it, up to 1; 0 for no number."""
-        return min((self._off.get(one, 0.0) for one in self.of(reading)), default=1.0)
+        return min((self._distance.get(one, 0.0) for one in self.of(reading)), default=1.0)
 
     def word(self, best: Reading) -> Verdict:
         """The word for the claim, with the reading that fits its figure best."""
@@ -104,7 +104,9 @@ def settled(artefact: Artefact, rows: Sequence[Row]) -> tuple[list[Row], Reading
 
     def fit(reading: Reading) -> tuple[int, float]:
         tested = [each for each in every.values() if each.found]
-        return sum(each.agrees(reading) for each in tested), -sum(e.off(reading) for e in tested)
+        return sum(each.agrees(reading) for each in tested), -sum(
+            e.distance(reading) for e in tested
+        )
 
     best = max(whole, key=fit, default=None)
     words = {says: each.word(best or ("", "", "")) for says, each in every.items()}

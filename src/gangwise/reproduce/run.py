@@ -41,13 +41,14 @@ def earlier_artefacts(out: Path, scale: Scale, redone: Iterable[Artefact]) -> Re
     Nothing stays of another scale, other seeds or another version: one table holds what one
     command could have made. A torn file holds nothing.
     """
-    nothing = Reproduced(scale.quick, {}, [], [], scale.seeds, gangwise.__version__)
+    here = gangwise.__version__, scale.quick, scale.seeds
+    version, quick, seeds = here
+    nothing = Reproduced(version=version, quick=quick, seeds=seeds, artefacts=[], left_out={})
     try:
         found = read_reproduction(out)
     except StoreError:
         return nothing
-    same = (scale.quick, scale.seeds, gangwise.__version__)
-    if (found.quick, found.seeds, found.version) != same:
+    if (found.version, found.quick, found.seeds) != here:
         return nothing
     again = {artefact.stem for artefact in redone}
     return replace(
@@ -81,13 +82,7 @@ def _claim_files(rows: Sequence[Row]) -> dict[str, Content]:
 
 
 def _about(found: Reproduced) -> str:
-    about = {
-        "version": found.version,
-        "quick": found.quick,
-        "seeds": None if found.seeds is None else list(found.seeds),
-        "artefacts": [asdict(artefact) for artefact in found.artefacts],
-        "left_out": found.left_out,
-    }
+    about = {name: of for name, of in asdict(replace(found, rows=[])).items() if name != "rows"}
     return json.dumps(about, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -111,8 +106,6 @@ def publish(out: Path, files: Mapping[str, Content], kept: Iterable[Shown]) -> l
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What one command found, and what it wrote."""
-
     rows: list[Row]  # claims beside our numbers, one for each reading
     written: list[Path]
     left_out: dict[str, str]  # artefacts that were not run, and why
