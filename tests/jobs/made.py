@@ -1,4 +1,4 @@
-"""Small random cases, for the slow simulator and for the package alike."""
+"""Small random cases: a dozen jobs on a few nodes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import numpy as np
 
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options
-from tests.reference.jobs import SlowCluster, SlowJob
 
 QUEUES = ("fcfs", "sjf", "edf", "priority", "fair-share", "wfp3")
 BACKFILLING = ("none", "easy", "conservative")
@@ -14,7 +13,7 @@ CHOICES = ("first-fit", "best-fit", "worst-fit", "label", "fgd")
 
 
 class Case:
-    """Jobs and nodes twice: as plain lists, and as tables."""
+    """Jobs, nodes, what happens to them, and rules."""
 
     def __init__(self, seed: int, binary: bool = False, shared: bool = False):
         """Draw a case.
@@ -82,9 +81,11 @@ class Case:
         cancelled = np.flatnonzero(more.random(J) < 0.15 * (more.random() < 0.3))
         cancels = {int(j): int(submit[j] + more.integers(-3, 15)) for j in cancelled}
         cancels = {j: max(t, 0) for j, t in cancels.items()}
-        self.enforced = bool(rng.random() < 0.3)
-        self.checkpoint = [None, 0, 3][int(rng.integers(0, 3))] if slow.max() == 1 else None
-        self.restart = int(rng.integers(0, 4))
+        self.options = Options(
+            enforced=bool(rng.random() < 0.3),
+            checkpoint=[np.inf, 0, 3][int(rng.integers(0, 3))] if slow.max() == 1 else np.inf,
+            restart=int(rng.integers(0, 4)),
+        )
         self.depth = int(rng.choice([1, 3, 10_000]))
 
         self.nodes = Nodes.of(
@@ -114,57 +115,11 @@ class Case:
             after={f"j{j}": [f"j{i}" for i in earlier] for j, earlier in after.items()},
         )
         order = np.argsort(submit, kind="stable").tolist()
-        self.rows = {j: i for i, j in enumerate(order)}  # row of the log → row of the table
+        rows = {j: i for i, j in enumerate(order)}  # row of the log → row of the table
         self.conditions = Conditions(
             rates=1.0 / slow[None, :] if slow.max() > 1 else None,
             downs=downs,
             ups=ups,
             drains=drains,
-            cancels=[(t, self.rows[j]) for j, t in cancels.items()],
+            cancels=[(t, rows[j]) for j, t in cancels.items()],
         )
-        self.options = Options(
-            enforced=self.enforced,
-            restart=self.restart,
-            checkpoint=np.inf if self.checkpoint is None else self.checkpoint,
-        )
-
-        # The same in plain lists, in the order of submission, without what cannot be played.
-        allowed = {
-            j: {n for n in range(N) if racks[n] == rack[j]} if tied[j] else None for j in order
-        }
-        cluster = SlowCluster(capacity.tolist(), 0 if self.shared else -1)
-        self.playable = []
-        for j in order:
-            from tests.reference.jobs import SlowSimulation
-
-            job = SlowJob(0, 1, 1, int(tasks[j]), demand[j].tolist(), int(per_node[j]), allowed[j])
-            alone = SlowSimulation([job], cluster, "fcfs", "none", "first-fit")
-            if alone.gang(0, *alone.free()) is not None:
-                self.playable.append(j)
-        place = {j: i for i, j in enumerate(self.playable)}
-        self.slow_jobs = [
-            SlowJob(
-                int(submit[j]),
-                int(run[j]),
-                int(limit[j]),
-                int(tasks[j]),
-                demand[j].tolist(),
-                int(per_node[j]),
-                allowed[j],
-                int(user[j]),
-                int(deadline[j]),
-                int(priority[j]),
-                [place[i] for i in after.get(j, []) if i in place],
-            )
-            for j in self.playable
-        ]
-        self.slow_cluster = SlowCluster(
-            capacity.tolist(),
-            0 if self.shared else -1,
-            downs,
-            ups,
-            slow.tolist() if slow.max() > 1 else [],
-            drains,
-            [(t, place[j]) for j, t in cancels.items() if j in place],
-        )
-        self.labels = [float(x) for x in np.log(label)]

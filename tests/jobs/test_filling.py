@@ -18,7 +18,7 @@ from gangwise.jobs.choice import FGD, BestFit, WorstFit
 from gangwise.jobs.filling import POLICIES, Filling
 from gangwise.jobs.model import Shape
 from gangwise.report.curves import filling_figure, filling_sheet
-from tests.reference.jobs import SlowCluster, SlowJob, SlowSimulation
+from tests.reference.jobs import SlowCluster, SlowJob
 
 
 def job_of(shape: Shape, tasks: int = 1):
@@ -227,13 +227,12 @@ def test_filling_equals_a_plain_one(policy):
             may = {
                 n for n, has in enumerate(there.labels) if set(shape.constraint) <= {*has.items()}
             }
-            slow.append(SlowJob(0, 1, 1, int(jobs.tasks[j]), list(shape.demand), nodes=may))
+            slow.append(SlowJob(int(jobs.tasks[j]), list(shape.demand), may))
         aside = {int(j) for rows in filling.account.set_aside.values() for j in rows}
         kept = {j for j in range(len(jobs)) if int(jobs.row[j]) not in aside}
-        cluster = SlowCluster(capacity, 1)
         own = policy if policy in ("first-fit", "best-fit", "fgd") else "first-fit"
         come = [slow[j] for j in filling.come]
-        play = SlowSimulation([*slow, *come], cluster, "fcfs", "none", own)
+        play = SlowCluster([*slow, *come], capacity, 1, own)
         play.submitted = kept
         for i, job in enumerate(come, len(slow)):
             if own == policy:
