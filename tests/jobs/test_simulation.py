@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gangwise.core.errors import InfeasibleDecision
 from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options
 from gangwise.jobs.audit import Finding, audit
 from gangwise.jobs.books import Books, Event
@@ -14,7 +13,7 @@ from gangwise.jobs.las import LeastAttained
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.queues import FairShare
 from gangwise.jobs.schedule import Schedule, Tables
-from gangwise.jobs.scheduler import Composed, create_scheduler
+from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
 from tests.jobs.middle import COMBINATIONS, MiddleCase, SiteCase
 from tests.reference.witness import CHOICES
@@ -142,17 +141,6 @@ def preemptive(shares: bool) -> list:
     """Schedulers that take running jobs off their nodes, often; shares take a programme a round."""
     least = LeastAttained((2.0, 6.0), pause=1.0)
     return [least, Gavel("total", seconds=3.0)] if shares else [least]
-
-
-def test_rounds_of_compiled_code_are_decided_again(monkeypatch):
-    """Ten jobs one after another on one device: rounds 1, 4, … are compared."""
-    jobs = Jobs.of(submit=np.zeros(10), run=5, tasks=1, limit=5)
-    found = simulate_jobs(jobs, Nodes.pool(1), "fcfs+easy+first-fit")
-    assert found.counts["decided_again"] == 2
-    assert "decided in compiled code" in found.description
-    monkeypatch.setattr(Composed, "place", lambda *_: [])
-    with pytest.raises(InfeasibleDecision, match=r"at 0 s: job 0 gets .* and None"):
-        simulate_jobs(jobs, Nodes.pool(1), "fcfs+easy+first-fit")
 
 
 def test_a_job_that_moves_is_charged_for_once():
