@@ -50,7 +50,7 @@ def doomed(played: Played, options: Options) -> np.ndarray:
     best = np.ones(len(played.nodes))
     for time, node, factor in hidden.factors:
         best[node] = factor if time == 0 else max(factor, best[node])
-    may = tables.allowed[tables.constraint[jobs.shape]]
+    may = tables.cluster.allowed[tables.cluster.shapes["constraint"][jobs.shape]]
     rate = np.where(may, (np.asarray(hidden.rates) * best)[jobs.type], 0.0).max(axis=1)
     noise = 1.0 if hidden.noise is None else hidden.noise
     return np.asarray(jobs.run > jobs.limit * (1 + 1e-12) * rate * noise)

@@ -1,4 +1,4 @@
-"""Random cases of 30 to 300 jobs on 2 to 16 nodes, where shortcuts of an engine go wrong."""
+"""Random cases of 30 to 300 jobs on 2 to 16 nodes, where shortcuts go wrong; and of a dozen."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ class MiddleCase:
 
     rules: Rules | None = None  # of a site
 
-    def __init__(self, seed: int):
+    def __init__(self, seed: int, small: bool = False, names: tuple[str, str, str] | None = None):
+        """Draw a case; a ``small`` one of 1 to 12 jobs on 1 to 5 nodes."""
         rng = np.random.default_rng([22, seed])
-        self.seed = seed
-        self.names = queue, backfilling, choice = COMBINATIONS[seed % len(COMBINATIONS)]
+        self.names = names or COMBINATIONS[seed % len(COMBINATIONS)]
+        queue, backfilling, choice = self.names
         # Mostly small, for cost grows with the square; conservative plans with the cube.
         most = 120 if backfilling == "conservative" and rng.random() < 0.85 else 300
-        self.size = J = 30 + int(
-            (most - 29) * rng.random() ** (2.5 if backfilling == "easy" else 4)
-        )
+        J = 30 + int((most - 29) * rng.random() ** (2.5 if backfilling == "easy" else 4))
         N, K = int(rng.integers(2, 17)), int(rng.integers(1, 4))
+        if small:
+            J, N = int(rng.integers(1, 13)), int(rng.integers(1, 6))
+        self.size = J
         capacity = rng.choice([0, 1, 2, 4, 8], p=[0.05, 0.1, 0.2, 0.35, 0.3], size=(N, K)) * 1000
         capacity[:, 0] = np.maximum(capacity[:, 0], 1000)
         if rng.random() < 0.3:

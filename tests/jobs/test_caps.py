@@ -13,7 +13,7 @@ from gangwise.jobs import Jobs, Nodes
 from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.site import CapRule, Rules, Site
 from gangwise.jobs.tenancy import Priority, Qos
-from tests.jobs.invariants import starts
+from tests.jobs.played import starts
 from tests.jobs.middle import SiteCase
 
 ORDERS = "multifactor", "fcfs", "sjf", "multifactor", "priority", "fair-share", "wfp3"

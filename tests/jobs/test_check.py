@@ -12,7 +12,7 @@ import pytest
 
 from gangwise.jobs import Composed, Explanation, Place, create_scheduler
 from gangwise.jobs.check import SchedulerCheckFailed, check_scheduler
-from tests.jobs.made import BACKFILLING, QUEUES
+from tests.reference.witness import BACKFILLING, QUEUES
 
 NAMES = [f"{queue}+easy+best-fit" for queue in QUEUES]
 NAMES += [f"sjf+{backfilling}+best-fit" for backfilling in BACKFILLING if backfilling != "easy"]
@@ -160,7 +160,7 @@ class Peeking(Selective):
         (Unpicklable(), "does not pickle"),
         (Forgetful(), "does not survive pickling"),
         (Silent(), "must name the constraint"),
-        (Credulous(), "told twice"),
+        (Credulous(), "reported twice"),
         (Idle(), "waits for ever"),
         (Peeking(), "sees what is hidden"),
     ],

@@ -15,7 +15,6 @@ from gangwise.jobs.model import Jobs, Nodes
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import simulate_jobs
-from tests.jobs.made import Case
 from tests.jobs.middle import MiddleCase
 from tests.reference.expected_ends import Pool
 
@@ -77,7 +76,7 @@ def otherwise_on_nodes(cases: Iterable[Any]) -> list[tuple[int, str, str]]:
     for i, case in enumerate(cases):
         queue, choice = ORDERS[i % len(ORDERS)], choices[i % len(choices)]
         options = {**RULES[i % len(RULES)], "depth": case.depth}
-        if getattr(case.options, "limits", "wall-clock") == "work":
+        if case.options.limits == "work":
             continue
         one, other = (
             simulate_jobs(
@@ -108,7 +107,7 @@ def test_larger_pools_are_played_as_a_plain_simulator_plays_them() -> None:
 
 def test_nodes_shapes_failures_and_cancellations_are_decided_alike() -> None:
     """Small cases with everything in them: compiled and in Python."""
-    assert otherwise_on_nodes(Case(i) for i in range(60)) == []
+    assert otherwise_on_nodes(MiddleCase(i, small=True) for i in range(60)) == []
 
 
 @pytest.mark.full

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -13,12 +14,11 @@ import pytest
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.experiments.filling import fill_trace
 from gangwise.jobs import Jobs, Node, Nodes
-from gangwise.jobs.books import Books
-from gangwise.jobs.choice import FGD, BestFit, WorstFit
+from gangwise.jobs.books import Books, Piece
+from gangwise.jobs.choice import FGD, BestFit, FirstFit, WorstFit, pieces_of
 from gangwise.jobs.filling import POLICIES, Filling
-from gangwise.jobs.model import Shape
+from gangwise.jobs.model import Job, Shape
 from gangwise.report.curves import filling_figure, filling_sheet
-from tests.reference.jobs import SlowCluster, SlowJob, SlowSimulation
 
 
 def job_of(shape: Shape, tasks: int = 1):
@@ -212,61 +212,63 @@ def score(policy: str, ask: list, row: list, parts: list, most: list, kinds: set
     return Fraction(math.floor(100 * (1 - sum(share) / 2)))
 
 
+def one_by_one(policy: str, job: Job, books: Books, kinds: list[set]) -> list[Piece]:
+    """Pieces of a gang whose tasks go, one after another, where the score is best; fewer if full.
+
+    ``kinds`` are the numbers of whole GPUs of the tasks on each node, 0 of those that share one.
+    """
+    most = np.maximum(books.capacity.max(axis=0), 1).tolist()
+    after, kinds = books.copy(), [set(of) for of in kinds]
+    pieces: list[Piece] = []
+    for _ in range(job.tasks):
+        able = {}
+        for n in np.flatnonzero(after.fits(job.shape)).tolist():
+            parts = after.device[n, : after.capacity[n, 1] // 1000].tolist()
+            able[n] = score(policy, job.shape.demand, after.free[n].tolist(), parts, most, kinds[n])
+        if not able:
+            break
+        n = max(able, key=lambda n: (able[n], -n))
+        pieces += after.tell_apart(job.shape, [(n, 1)])
+        after.take(job.shape, pieces[-1:])
+        kinds[n] |= {job.shape.demand[1] // 1000} if job.shape.demand[1] else set()
+    return pieces
+
+
 @pytest.mark.parametrize("policy", POLICIES[1:])
 def test_filling_equals_a_plain_one(policy):
+    """On books in Python: the choices tried above, and the rivals' scores in fractions."""
     away = 0
     for seed in range(12):
         jobs, nodes = drawn(seed)
         filling = Filling(jobs, nodes, seed, until=1.5)
-        there = filling.nodes
-        capacity = there.capacity.tolist()
-        most = [max(max(row[k] for row in capacity), 1) for k in range(2)]
-        slow = []
-        for j in range(len(jobs)):
-            shape = jobs.shapes[jobs.shape[j]]
-            may = {
-                n for n, has in enumerate(there.labels) if set(shape.constraint) <= {*has.items()}
-            }
-            slow.append(SlowJob(0, 1, 1, int(jobs.tasks[j]), list(shape.demand), nodes=may))
+        books = Books.opened(filling.nodes)
         aside = {int(j) for rows in filling.account.set_aside.values() for j in rows}
-        kept = {j for j in range(len(jobs)) if int(jobs.row[j]) not in aside}
-        cluster = SlowCluster(capacity, 1)
-        own = policy if policy in ("first-fit", "best-fit", "fgd") else "first-fit"
-        come = [slow[j] for j in filling.come]
-        play = SlowSimulation([*slow, *come], cluster, "fcfs", "none", own)
-        play.submitted = kept
-        for i, job in enumerate(come, len(slow)):
-            if own == policy:
-                places = play.gang(i, *play.free())
-                if places is not None:
-                    play.where[i] = places
+        seen: Counter[Shape] = Counter()
+        for j in range(len(jobs)):
+            if int(jobs.row[j]) not in aside:
+                seen[jobs.job(j).shape] += jobs.job(j).tasks
+        fgd = FGD(tuple(seen.items()))
+        own = {"first-fit": FirstFit(), "best-fit": BestFit(), "fgd": fgd}.get(policy)
+        placed, kinds = 0, [set() for _ in nodes]
+        for j in filling.come.tolist():
+            job = jobs.job(j)
+            if own is None:
+                pieces = one_by_one(policy, job, books, kinds)
+            else:
+                chosen = own.place(job, books, 0.0)
+                pieces = pieces_of(own, job, chosen, books) if chosen else []
+            if sum(count for _, count, _ in pieces) < job.tasks:
                 continue
-            play.where[i] = []
-            for _ in range(job.tasks):
-                free, device = play.free()
-                able = []
-                for n in sorted(job.nodes):
-                    used = play.devices_for(device, n, i)
-                    if used is None or any(d > f for d, f in zip(job.demand, free[n])):
-                        continue
-                    here = [k for k, places in play.where.items() if any(m == n for m, _ in places)]
-                    kinds = {play.jobs[k].demand[1] // 1000 for k in here if play.jobs[k].demand[1]}
-                    of = score(policy, job.demand, free[n], device[n], most, kinds)
-                    able.append((-of, n, used))
-                if not able:
-                    del play.where[i]
-                    break
-                _, n, used = min(able)
-                play.where[i].append((n, used))
+            placed += 1
+            books.take(job.shape, pieces)
+            for n, _, _ in pieces:
+                kinds[n] |= {job.shape.demand[1] // 1000} if job.shape.demand[1] else set()
         found = filling.play(policy)
-        assert found.placed == len(play.where), seed
-        free, device = play.free()
-        total = there.capacity[:, 1].sum()
-        left = sum(sum(parts) for parts in device)
-        assert found.allocated[-1] == pytest.approx(100 * (1 - left / total))
-        lost = sum(play.fragments(n, free[n], device[n]) for n in range(len(there)))
-        mean = sum(slow[j].tasks for j in kept)
-        assert found.fragmented[-1] == pytest.approx(100 * lost / mean / total)
+        assert found.placed == placed, seed
+        total = books.capacity[:, 1].sum()
+        assert found.allocated[-1] == pytest.approx(100 * (1 - books.device.sum() / total))
+        lost = fgd._fragments(books).sum()
+        assert found.fragmented[-1] == pytest.approx(100 * lost / seen.total() / total)
         away += found.turned_away
     assert away > 25
 

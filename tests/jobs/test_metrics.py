@@ -15,13 +15,13 @@ from gangwise.jobs.metrics import ENDINGS, LAST, Outcome, by_group, size_groups,
 from gangwise.jobs.schedule import Tables
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import JobSimulation
-from tests.jobs.made import Case
+from tests.jobs.middle import MiddleCase
 
 POLICIES = ("fcfs+easy+best-fit", "sjf+none+first-fit", "fcfs+none+worst-fit")
 
 
-def played(seed: int) -> tuple[Case, Outcome]:
-    case = Case(seed)
+def played(seed: int) -> tuple[MiddleCase, Outcome]:
+    case = MiddleCase(seed, small=True)
     schedule = simulate_jobs(
         case.jobs, case.nodes, POLICIES[seed % 3], case.conditions, case.options
     )
@@ -247,7 +247,7 @@ def test_what_still_runs_is_unfinished_and_has_held_until_the_last_known_end() -
 
 @pytest.mark.parametrize("seed", range(12))
 def test_every_device_second_held_has_one_ending(seed: int) -> None:
-    case = Case(seed)
+    case = MiddleCase(seed, small=True)
     name = "las" if seed % 4 == 0 else POLICIES[seed % 3]
     schedule = simulate_jobs(case.jobs, case.nodes, name, case.conditions, case.options)
     outcome = Outcome.of(schedule, "made")

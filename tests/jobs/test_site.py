@@ -11,7 +11,7 @@ from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
 from gangwise.jobs.site import CapRule, Pool, Rules, Site, Start, Window
-from tests.jobs.invariants import Careless, starts
+from tests.jobs.played import Careless, starts
 
 
 def site_of(tmp_path, text: str) -> Site:

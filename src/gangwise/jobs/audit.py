@@ -15,7 +15,6 @@ or nodes do not say all (``skipped``), an instant is left out.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -27,11 +26,13 @@ from gangwise.jobs.caps import of_arrays
 from gangwise.jobs.hours import weekly
 from gangwise.jobs.kernels import SET_ASIDE
 from gangwise.jobs.metrics import PREEMPTED, Outcome
-from gangwise.jobs.model import Conditions
+from gangwise.jobs.model import Conditions, terms_of
 from gangwise.jobs.schedule import Options
 
-SHOWN = 20  # findings of each rule that are listed; the others are only counted
-NEAR = 1e-6  # smaller differences, in seconds or as a share of a key of the queue, do not count
+LISTED = 20  # findings of each rule that are listed; the others are only counted
+TOLERANCE = (
+    1e-6  # smaller differences, in seconds or as a share of a key of the queue, do not count
+)
 
 
 class Finding(NamedTuple):
@@ -55,7 +56,7 @@ class Audit:
     of_instants: int = 0  # … of so many
     skipped: dict[str, int] = field(default_factory=dict)  # why a check was left out → how often
     counts: dict[str, int] = field(default_factory=dict)  # rule → how often it was broken
-    findings: list[Finding] = field(default_factory=list)  # the first SHOWN of each rule
+    findings: list[Finding] = field(default_factory=list)  # the first LISTED of each rule
 
     @property
     def line(self) -> str:
@@ -93,34 +94,23 @@ class _Auditor:
         self.of, self.from_, self.until = self.job[new], self.begin[new], self.end[new]
         # Tasks of an attempt, the fewest it may have, by how much it takes longer than with all.
         self.had = np.bincount(self.attempt, self.tasks, minlength=self.first.size)
-        few = [re.search(r"(?:^|,)fewest=(\d+)", text) for text in jobs.terms]
-        fewest = np.array([int(m[1]) if m else 2**62 for m in few])[jobs.term[self.of]]
-        self.fewest = np.minimum(fewest, jobs.tasks[self.of])
+        fewest = np.array([int(terms_of(text).get("fewest", 2**62)) for text in jobs.terms])
+        self.fewest = np.minimum(fewest[jobs.term[self.of]], jobs.tasks[self.of])
         self.longer = jobs.tasks[self.of] / np.maximum(self.had, 1)
-        demand = np.zeros((len(jobs.shapes), len(nodes.devices)), dtype=np.int64)
-        for s, shape in enumerate(jobs.shapes):
-            for name, amount in zip(jobs.devices, shape.demand):
-                if name in nodes.devices:
-                    demand[s, nodes.devices.index(name)] = amount
+        demand = jobs.demand(nodes.devices)
         self.demand = demand[jobs.shape]
         self.total = np.maximum(nodes.capacity.sum(axis=0), 1)
         self.dominant = (self.demand / self.total).argmax(axis=1)
         self.per_node = np.array([s.per_node for s in jobs.shapes], dtype=np.int64)[jobs.shape]
         every = range(len(nodes))
-        of_pool = {name: set(on) for name, on in nodes.pools.items()} | {"": set(every)}
-        allowed = [
-            [
-                all(labels[n].get(k) == v for k, v in s.constraint) and n in of_pool[s.pool]
-                for n in every
-            ]
-            for s in jobs.shapes
-        ]
+        self.of_pool = {name: set(on) for name, on in nodes.pools.items()} | {"": set(every)}
         self.pool = np.array([s.pool for s in jobs.shapes])[jobs.shape]
-        self.of_pool = of_pool
         self.caps = self.in_caps()
-        self.allowed = np.ones((len(jobs.shapes), 1), dtype=bool)
-        if pieces is not None:
-            self.allowed = np.array(allowed, dtype=bool).reshape(len(jobs.shapes), len(nodes))
+        self.allowed = np.ones((len(jobs.shapes), len(self.names)), dtype=bool)
+        for s, shape in enumerate(jobs.shapes if pieces is not None else ()):
+            for n in every:
+                fits = all(labels[n].get(k) == v for k, v in shape.constraint)
+                self.allowed[s, n] = fits and n in self.of_pool[shape.pool]
         self.parts = np.zeros(len(jobs), dtype=bool)  # whose fit depends on single devices
         if nodes.shared is not None:
             asked = self.demand[:, nodes.devices.index(nodes.shared)]
@@ -144,7 +134,7 @@ class _Auditor:
             return
         seen = self.report.counts.get(rule, 0)
         self.report.counts[rule] = seen + bad.size
-        for i in bad[: max(SHOWN - seen, 0)].tolist():
+        for i in bad[: max(LISTED - seen, 0)].tolist():
             name = "" if node is None else str(self.names[int(node[i])])
             self.report.findings.append(
                 Finding(rule, str(self.jobs.id[job[i]]), name, float(time[i]), text)
@@ -205,6 +195,7 @@ class _Auditor:
     def in_caps(self) -> list[tuple[float, list[str | None], Ints]]:
         """Of each cap: the most at once, whose use each job counts in, and how much it takes."""
         jobs, found = self.jobs, []
+        terms = [terms_of(jobs.terms[i]) for i in jobs.term.tolist()]
         names = {
             "user": [jobs.users[i] for i in jobs.user.tolist()],
             "account": [jobs.accounts[i] for i in jobs.charged.tolist()],
@@ -212,10 +203,8 @@ class _Auditor:
             "qos": [jobs.qoses[i] for i in jobs.qos.tolist()],
             "all": [""] * len(jobs),
             "job": [str(j) for j in range(len(jobs))],
+            "array": [each.get("array", "") for each in terms],
         }
-        terms = [f",{jobs.terms[i]}," for i in jobs.term.tolist()]
-        arrays = [re.search(r",array=([^,]+)", text) for text in terms]
-        names["array"] = [m[1] if m else "" for m in arrays]
         for cap in self.options.caps:
             if cap.of == "nodes":
                 continue  # which nodes a job could do with is not asked here
@@ -232,8 +221,7 @@ class _Auditor:
             ]
             amount = np.full(len(jobs), 1000, dtype=np.int64)
             if cap.of.startswith("license/"):
-                held = [re.search(rf",{re.escape(cap.of)}=(\d+),", text) for text in terms]
-                amount = np.array([1000 * int(m[1]) if m else 0 for m in held], dtype=np.int64)
+                amount = np.array([1000 * int(each.get(cap.of, 0)) for each in terms], np.int64)
             elif cap.of != "jobs":
                 amount = self.demand[:, self.outcome.nodes.devices.index(cap.of)] * jobs.tasks
             found.append((1000 * cap.most, who, amount))
@@ -315,12 +303,12 @@ class _Auditor:
                 for each in others
             )
             own = getattr(mine, "exempt", None)
-            rested = t - self.from_[a] >= (rules.exempt if own is None else own) - NEAR
+            rested = t - self.from_[a] >= (rules.exempt if own is None else own) - TOLERANCE
             how, again = mine.preempted or rules.how, a + 1 < self.of.size and self.of[a + 1] == j
             if again and how == "suspend":
                 rested &= nodes[a] == nodes[a + 1]
             elif again:
-                rested &= how == "requeue" and self.from_[a + 1] >= t + rules.again - NEAR
+                rested &= how == "requeue" and self.from_[a + 1] >= t + rules.again - TOLERANCE
             if not (above and rested and how != "off"):
                 bad.append(a)
         at = np.array(bad, dtype=np.int64)
@@ -330,11 +318,13 @@ class _Auditor:
     def jobs_hold(self) -> None:
         """Submission, dependencies, one attempt at a time, limits, work."""
         jobs, o = self.jobs, self.options
-        early = self.from_ < jobs.submit[self.of] - NEAR
+        early = self.from_ < jobs.submit[self.of] - TOLERANCE
         self.bad_attempts("submission", early, "starts before it was submitted")
-        again = np.flatnonzero((np.diff(self.of) == 0) & (self.from_[1:] < self.until[:-1] - NEAR))
+        again = np.flatnonzero(
+            (np.diff(self.of) == 0) & (self.from_[1:] < self.until[:-1] - TOLERANCE)
+        )
         self.bad_attempts("attempts", again + 1, "runs twice at once")
-        late = self.from_ > self.withdrawn[self.of] + NEAR
+        late = self.from_ > self.withdrawn[self.of] + TOLERANCE
         self.bad_attempts("withdrawn", late, "starts after it was withdrawn")
         start = np.full(len(jobs), np.inf)
         np.minimum.at(start, self.of, self.from_)
@@ -343,14 +333,14 @@ class _Auditor:
         waits = np.where(self.can_run()[jobs.after], waits, -np.inf)
         self.ready = jobs.submit.astype(float)
         np.maximum.at(self.ready, behind, waits)
-        bad = (start < self.ready - NEAR) & (start >= jobs.submit - NEAR)
+        bad = (start < self.ready - TOLERANCE) & (start >= jobs.submit - TOLERANCE)
         every = np.arange(len(jobs))
         self.found("dependency", bad, every, None, start, "starts before another ended")
         ran = self.until - self.from_
         asked = jobs.requested[self.of]  # the others' limits are their run times
         limit: Floats = jobs.limit[self.of] * np.where(asked, 1.0, self.longer)
         if o.enforced and o.limits == "wall-clock":
-            self.bad_attempts("limit", ran > limit + NEAR, "runs past its limit")
+            self.bad_attempts("limit", ran > limit + TOLERANCE, "runs past its limit")
         if self.truth and not self.conditions.factors and self.outcome.pieces is not None:
             self.work_holds(ran, limit)
 
@@ -375,7 +365,7 @@ class _Auditor:
         # One that its node cut may have been withdrawn later.
         once &= self.outcome.end[self.of] == self.until
         once &= self.until < self.withdrawn[self.of]
-        near = NEAR * (1.0 + np.abs(self.until))
+        near = TOLERANCE * (1.0 + np.abs(self.until))
         for rule, bad, text in (
             ("killed", ran < takes - near, "ends before its work or its limit"),
             ("overrun", ran > takes + near, "runs on when it should have ended"),
@@ -465,7 +455,7 @@ class _Auditor:
             np.concatenate([self.from_, self.withdrawn[left]]),
             np.concatenate([np.arange(self.of.size), np.full(left.size, -1)]),
         )
-        held = bool((self.until - self.from_ <= self.jobs.limit[self.of] + NEAR).all())
+        held = bool((self.until - self.from_ <= self.jobs.limit[self.of] + TOLERANCE).all())
         self.firm = held and not self.nodes_events and not self.jobs.after.size
         self.firm &= getattr(scheduler.queue, "name", "") == "fcfs"
         several = [on for name, on in self.of_pool.items() if name in set(self.pool.tolist())]
@@ -511,7 +501,7 @@ class _Auditor:
                 if self.held(int(of[here[h]]), self.of[holding]):
                     continue
                 heads.add(line)
-                if not exact and (np.abs(key - key[h]) <= NEAR * np.abs(key[h])).sum() > 1:
+                if not exact and (np.abs(key - key[h]) <= TOLERANCE * np.abs(key[h])).sum() > 1:
                     self.report.skip("two keys of the queue are too near")
                     return False
                 meets = [bool(self.of_pool[q] & self.of_pool[pool]) for q in pools[h + 1 :]]
@@ -559,7 +549,7 @@ class _Auditor:
                 self.bad_attempts("easy", a, text)
                 return
         start = self.outcome.start
-        if self.firm and start[head] > promise + NEAR:
+        if self.firm and start[head] > promise + TOLERANCE:
             text = f"was promised {promise:,.6g} s"
             self.found("promise", head, np.arange(len(start)), None, start, text)
 
@@ -608,7 +598,7 @@ def audit(
     if scheduler is not None and hasattr(scheduler, "backfilling"):
         a.queue_holds(scheduler, instants, seed)
         if promised is not None and getattr(a, "firm", False):
-            bad = np.isfinite(promised) & (outcome.start > promised + NEAR)
+            bad = np.isfinite(promised) & (outcome.start > promised + TOLERANCE)
             every = np.arange(promised.size)
             a.found("promise", bad, every, None, outcome.start, "starts after it was promised to")
     return a.report

@@ -1,4 +1,4 @@
-"""What a scheduler is told, and what it answers: books, events, rates; place, preempt, ask.
+"""What a scheduler sees, and what it answers: books, events, rates; place, preempt, ask.
 
 Books say what is free and who runs where, in whole thousandths of devices.
 """
@@ -26,7 +26,7 @@ EventKind = Literal["submitted", "started", Left, "node_up", "node_down", "node_
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened, told at the next round."""
+    """Something that happened; a scheduler learns of it at its next round."""
 
     kind: EventKind
     time: float

@@ -41,7 +41,7 @@ from gangwise.core.jit import inlined_kernel, lean_kernel
 from gangwise.jobs.kernels import DUE, Rows, pop, push
 
 int64: Any = np.int64
-KEPT = 0.7  # share of the last direction that the next one keeps
+MOMENTUM = 0.7  # share of the last direction that the next one keeps
 
 MOST_PRICED = 200_000
 """Jobs up to which prices are searched where nobody asks for it: a step costs 0.4 µs a job."""
@@ -268,7 +268,7 @@ def _search(
         if step == steps or not slope.any() or top >= enough:
             break
         # Deflected by the steps before, so that jobs of a kind do not all flee the same period.
-        direction = slope + KEPT * direction
+        direction = slope + MOMENTUM * direction
         # Polyak's step: as far as the gap over the squared length of the subgradient.
         length = float((direction * direction).sum())
         gap = (above - value if above is not None else 0.2 * abs(value) + 1e-9) * J

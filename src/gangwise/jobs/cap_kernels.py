@@ -26,10 +26,9 @@ from gangwise.jobs.kernels import (
     Given,
     Rows,
     State,
-    earlier,
+    enter_row,
     insert,
     int64,
-    put,
     remove,
 )
 from gangwise.jobs.priority_kernels import Standing
@@ -50,16 +49,6 @@ def key_of(s: Standing | None, j: int) -> float:
     if s is None:
         return 0.0
     return float(priority_key(s, j))
-
-
-@inlined_kernel
-def enter_row(rows: Rows, size: int, time: float, item: int) -> None:
-    """Put (time, item) into sorted rows, which become one more."""
-    i = size
-    while i > 0 and not earlier(rows, i - 1, time, item):
-        put(rows, i, rows[i - 1].time, rows[i - 1].item)
-        i -= 1
-    put(rows, i, time, item)
 
 
 @inlined_kernel
@@ -139,7 +128,7 @@ def bring_back(g: Given, x: State, s: Standing | None, c: int) -> None:
         if not stays:
             insert(x.words, x.summary, at, g.jobs[j].rank)
         elif x.jobs[j].place == DROPPED and at.anew == 0:
-            enter_row(x.sequence, at.lined, x.behind[j].key, j)
+            enter_row(x.sequence, int64(0), at.lined, x.behind[j].key, j)
             at.lined += 1
         x.jobs[j].place = IN_LINE
         if stays or not g.rules.keyed:

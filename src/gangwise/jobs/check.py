@@ -260,7 +260,7 @@ class _World:
 
 
 class _Watched(JobSimulation):
-    """rates told at once"""
+    """rates reported at once"""
 
     def __init__(self, tables: Tables, scheduler: Any):
         super().__init__(tables, scheduler)
@@ -315,7 +315,7 @@ class _Pickled(_Watched):
 
 
 class _Doubled(_Watched):
-    """rates told twice"""
+    """rates reported twice"""
 
     def _observe(self, rate: Rate) -> None:
         super()._observe(rate)
@@ -323,7 +323,7 @@ class _Doubled(_Watched):
 
 
 class _Late(_Watched):
-    """rates told late and out of order"""
+    """rates reported late and out of order"""
 
     def _observe(self, rate: Rate) -> None:
         held = vars(self).setdefault("held", [])
@@ -335,7 +335,7 @@ class _Late(_Watched):
 
 
 class _Unheard(_Watched):
-    """rates never told"""
+    """rates never reported"""
 
     def _observe(self, rate: Rate) -> None:
         return
@@ -373,5 +373,5 @@ def _check_peeking(world: _World, original: Any, first: _Watched, where: str) ->
         if one != two:
             raise SchedulerCheckFailed(
                 f"{where}: at {one[0]:g} s it decides otherwise when work and rates are others, "
-                "which nothing has told it yet: it sees what is hidden"
+                "which nothing has shown it yet: it sees what is hidden"
             )

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gangwise.core.arrays import Ints, read_only
-from gangwise.core.errors import InfeasibleDecision, ScenarioError
+from gangwise.core.errors import ScenarioError
 from gangwise.jobs import kernels, rate_kernels, round_kernels, run_times
-from gangwise.jobs.books import Books, Piece, Queue, Running
+from gangwise.jobs.books import Books
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.kernels import CANCELLED, FINISHED, KILLED, RUNNING
 from gangwise.jobs.model import Nodes, one_for_all
 from gangwise.jobs.priority_kernels import copy_of
 from gangwise.jobs.queues import BUILT_IN
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
-from gangwise.jobs.scheduler import Composed, fresh
+from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.tenancy import NOBODY
 
 NO_INTS = np.zeros(0, dtype=np.int64)
@@ -53,7 +52,7 @@ def built_in(scheduler: Any, nodes: Nodes, options: Options) -> kernels.Rules | 
     if choice == kernels.BY_RATE and len(nodes) == 1 and options.limits == "wall-clock":
         choice, rates, waits = kernels.BEST_FIT, kernels.LABELS, False  # nothing to choose from
     half_life = float(getattr(scheduler.queue, "half_life", math.inf))
-    depth, look = int(scheduler.depth), float(getattr(scheduler, "look", math.inf))
+    depth, look = int(scheduler.depth), scheduler.look
     ends, passing = scheduler.expects
     shortest = passing == "shortest" and backfilling == kernels.EASY
     keyed = queue >= kernels.FAIR_SHARE or (queue == kernels.SJF and ends != "requested")
@@ -86,11 +85,7 @@ def play_compiled(
     rules: kernels.Rules,
     progress: Callable[[int, int], None] | None,
 ) -> Schedule:
-    """Play in compiled code from the first event to the last.
-
-    Before every round whose number is a power of 4, play returns; what the same scheduler decides
-    in plain Python there is compared with what starts, see :func:`again_in_python`.
-    """
+    """Play in compiled code from the first event to the last."""
     given, pieces = inputs(t, rules)
     state = initial_state(t, rules, pieces)._replace(times=scheduler.run_times(t))
     if rules.queue == kernels.MULTIFACTOR:
@@ -104,15 +99,9 @@ def play_compiled(
     else:
         beliefs = _nothing_believed()
     round_kernels.play(given, state, beliefs, plans, 0)  # compiles, or loads
-    state.at.pause = 1 if decides_alike(scheduler, rules) else 0
-    again = 0
     began = time.perf_counter()
     while True:
         status = round_kernels.play(given, state, beliefs, plans, 200_000)
-        if status == round_kernels.DUE:
-            again += again_in_python(t, scheduler, given, state, beliefs)
-            state.at.pause *= 4
-            continue
         if progress is not None:
             progress(int(state.at.ended), len(t.jobs))
         if status == round_kernels.DONE:
@@ -123,7 +112,7 @@ def play_compiled(
     described = t.describe(name_of(scheduler), "decided in compiled code")
     piece_from = given.jobs["piece_from"].copy()
     del given  # given back first: fresh memory costs more than the copies made below
-    return outcome(t, piece_from, state, described, seconds, again)
+    return outcome(t, piece_from, state, described, seconds)
 
 
 def plans_of(x: kernels.State) -> kernels.Rows | None:
@@ -138,96 +127,13 @@ def _nothing_believed() -> rate_kernels.Beliefs:
     return rate_kernels.no_beliefs(*given)._replace(ratio=np.zeros(0))
 
 
-FEW = 64
-"""Most jobs that wait where a round is decided again; 16 times as many nodes or running jobs."""
-
-
-def decides_alike(scheduler: Composed, rules: kernels.Rules) -> bool:
-    """Whether a round can be decided again from what is on the books alone.
-
-    Not where rates are learned or known, use or submissions are counted, or jobs hold reservations.
-    """
-    return (
-        rules.queue != kernels.FAIR_SHARE
-        and rules.backfilling != kernels.CONSERVATIVE
-        and rules.choice != kernels.FGD
-        and (rules.choice != kernels.BY_RATE or scheduler.choice.rates == "labels")
-        and not rules.limits_of_work
-        and not rules.waits
-        and rules.look == math.inf
-    )
-
-
-def again_in_python(
-    t: Tables,
-    scheduler: Composed,
-    given: kernels.Given,
-    x: kernels.State,
-    beliefs: rate_kernels.Beliefs,
-) -> int:
-    """Play one round, and have `Composed.place` decide it on a copy of the books; 1 if it could.
-
-    Raises InfeasibleDecision where the two differ.
-    """
-    now = float(x.at.now)
-    submitted = x.jobs["phase"][: x.at.next_job]  # none behind these waits
-    waiting = np.flatnonzero(submitted == kernels.WAITING)
-    running = x.running[: x.at.running]
-    small = waiting.size <= FEW and max(len(t.nodes), running.size) <= 16 * FEW
-    if small:
-        books = Books.opened(t.nodes)
-        free, device = x.room.free.copy(), x.room.device.copy()
-        books = replace(books, free=free, device=device, up=x.up.copy())
-        books = replace(books, caps=t.options.caps, hours=t.hours)
-        for j in running[np.argsort(x.jobs["begun"][running], kind="stable")].tolist():
-            job, began = t.job(j), float(x.jobs["begun"][j])
-            books.running[job.id] = Running(job, pieces_of(given, x, j), began, 0.0)
-        asked = [t.job(j) for j in waiting.tolist()]
-        decider = fresh(scheduler)
-        decider.limits = scheduler.limits
-        decider.remember(x, {t.job(j).id: j for j in [*waiting.tolist(), *running.tolist()]})
-        if given.rules.choice != kernels.BY_RATE and isinstance(decider.choice, ByRate):
-            (decider.ends, decider.passing), decider.choice = scheduler.expects, BestFit()
-        decider.resize(t.nodes, t.jobs.types)
-        actions = decider.place(Queue(asked), books, now)
-        wanted = {action.job: placed(action.pieces) for action in actions}
-    round_kernels.play(given, x, beliefs, plans_of(x), 1)
-    if small:
-        for job in asked:
-            runs = x.jobs["phase"][job.row] == RUNNING
-            does = placed(pieces_of(given, x, job.row)) if runs else None
-            if does != wanted.get(job.id):
-                raise InfeasibleDecision(
-                    f"at {now:g} s: job {job.id} gets {does} in compiled code and "
-                    f"{wanted.get(job.id)} in plain Python (node, devices: tasks); this is a "
-                    "defect of gangwise: please report it with the command"
-                )
-    return int(small)
-
-
-def placed(pieces: Iterable[Piece]) -> dict[tuple[int, int], int]:
-    """Tasks by node and mask of devices."""
-    tasks: dict[tuple[int, int], int] = {}
-    for n, c, mask in pieces:
-        tasks[n, mask] = tasks.get((n, mask), 0) + c
-    return tasks
-
-
-def pieces_of(given: kernels.Given, x: kernels.State, j: int) -> tuple[Piece, ...]:
-    p = int(given.jobs["piece_from"][j])
-    rows = x.out[p : p + int(x.jobs["pieces"][j])]
-    return tuple(zip(*(rows[name].tolist() for name in ("node", "tasks", "mask"))))
-
-
-def outcome(
-    t: Tables, piece_from: Ints, x: kernels.State, text: str, seconds: float, again: int
-) -> Schedule:
+def outcome(t: Tables, piece_from: Ints, x: kernels.State, text: str, seconds: float) -> Schedule:
     """What has happened; ``x.start`` and its like become those of the schedule."""
     at, runs = x.at, x.jobs
     # Expected ends are no promise; what is kept if requests are true is one.
     promises = x.promised.size and not x.times.expected.size
     promised = x.promised if promises else np.broadcast_to(np.inf, (len(t.jobs),))
-    if x.kept.size and t.meets.sum() == len(t.meets):  # where no pools share nodes
+    if x.kept.size and t.cluster.meets.sum() == len(t.cluster.meets):  # no pools share nodes
         promised = x.kept
     cuts, cut_pieces = x.cuts[: at.cuts], x.cut_pieces[: at.cut_pieces]
     # What was kept by itself stays where it is; the rest is copied out of the rows.
@@ -258,7 +164,7 @@ def outcome(
         | {"begun": np.minimum(cuts["begun"] + late, cuts["end"])}
         | {"from": x.cuts["first"][: at.cuts + 1].copy()}
         | {name: cut_pieces[name].astype(np.int64) for name in ("node", "tasks")},
-        {name: int(at[name]) for name in COUNTED} | {"decided_again": again},
+        {name: int(at[name]) for name in COUNTED},
         seconds,
         t.account,
         text,
@@ -276,12 +182,13 @@ def inputs(t: Tables, rules: kernels.Rules) -> tuple[kernels.Given, int]:
     once = map(one_for_all, (jobs.tasks, jobs.shape, jobs.type, jobs.user))
     columns = tuple(map(read_only, (jobs.submit, t.work, jobs.limit, *once, t.doomed, t.aside)))
     rows["claim"], rows["hours"] = t.claims.of_job, t.hours.of_job
-    bounded = np.where(t.fraction > 0, 2**31 - 1, N)
+    bounded = np.where(t.cluster.shapes["fraction"] > 0, 2**31 - 1, N)
     pieces = kernels.fill_work(rows, columns, bounded, by_rank, 2**31 - 1)
     given = kernels.Given(
         rules,
-        cluster_of(t),
-        kernels.Caps(t.claims.starts, t.claims.counter, t.claims.amount, t.claims.most),
+        t.cluster,
+        _least(t),
+        t.claims.caps,
         kernels.Hours(t.hours.starts, t.hours.since, t.hours.to),
         rows,
         by_rank,
@@ -305,32 +212,10 @@ def _dependents(t: Tables) -> tuple[Ints, Ints]:
     return later, np.concatenate([[0], np.cumsum(np.bincount(before, minlength=J))])
 
 
-def cluster_of(t: Tables) -> kernels.Cluster:
-    """The nodes and the shapes of jobs, as kernels read them."""
-    nodes, N = t.nodes, len(t.nodes)
-    total = np.maximum(nodes.capacity.sum(axis=0), 1).astype(np.float64)
-    shapes = np.zeros(len(t.demand), dtype=kernels.SHAPE)
-    for name in ("fraction", "whole", "per_node", "constraint", "dominant", "pool"):
-        shapes[name] = getattr(t, name)
-    shapes["total"] = total[t.dominant]
-    shared = -1 if nodes.shared is None else nodes.devices.index(nodes.shared)
-    return kernels.Cluster(
-        shapes,
-        t.demand,
-        _least(t),
-        nodes.capacity,
-        np.maximum(nodes.capacity.max(axis=0), 1),
-        shared,
-        nodes.capacity[:, shared] // 1000 if shared >= 0 else np.zeros(N, dtype=np.int64),
-        t.allowed,
-        t.meets,
-    )
-
-
 def _least(t: Tables) -> Ints:
     """What the smallest task of all that are played asks [K]; 0 where none is played."""
-    played = np.flatnonzero(np.bincount(t.jobs.shape[~t.aside], minlength=len(t.demand)))
-    return np.asarray(t.demand[played].min(axis=0, initial=0 if not played.size else 2**62))
+    played = np.flatnonzero(np.bincount(t.jobs.shape[~t.aside], minlength=len(t.cluster.demand)))
+    return np.asarray(t.cluster.demand[played].min(axis=0, initial=0 if not played.size else 2**62))
 
 
 def _most_running(t: Tables) -> int:
@@ -358,7 +243,8 @@ def initial_state(
     conserves = rules.backfilling == kernels.CONSERVATIVE
     backfills = rules.backfilling != kernels.NO_BACKFILLING
     runs = np.zeros(J, dtype=kernels.RUN)
-    kernels.fill_runs(runs, np.ascontiguousarray(t.work), t.aside)
+    runs["phase"][t.aside] = kernels.SET_ASIDE
+    runs["left"], runs["speed"] = t.work, 1.0
     looked_at = rules.choice == kernels.BY_RATE or rules.limits_of_work
     looks = np.zeros(J if looked_at else 0, dtype=kernels.LOOK)
     looks["seen"], looks["timer"] = 1.0, -1.0
@@ -397,7 +283,7 @@ def initial_state(
 
 def _order(t: Tables, rules: kernels.Rules) -> dict[str, Any]:
     """The fields of :class:`kernels.State` that keep jobs in order."""
-    J, running = len(t.jobs), _most_running(t)
+    J, running, pools = len(t.jobs), _most_running(t), len(t.cluster.meets)
     words = -(-J // 64) + 1
     backfills = rules.backfilling != kernels.NO_BACKFILLING
     conserves = rules.backfilling == kernels.CONSERVATIVE
@@ -418,11 +304,12 @@ def _order(t: Tables, rules: kernels.Rules) -> dict[str, Any]:
         **{name: np.zeros(size, dtype=kernels.DUE) for name, size in due.items()},
         **{name: np.zeros(size, dtype=np.int64) for name, size in ints.items()},
         "users": np.zeros(users, dtype=kernels.USER),
-        "heads": np.zeros(len(t.meets), dtype=kernels.HEAD),
+        "heads": np.zeros(pools, dtype=np.int64),
+        "promises": np.zeros(pools * (1 + kept), dtype=kernels.PROMISE),
         "used": np.zeros(t.claims.counters, dtype=np.int64),
         "watched": np.zeros(t.claims.counters, dtype=kernels.WATCHED),
-        "claims": np.zeros(t.claims.starts.size - 1, dtype=kernels.CLAIM),
-        "behind": np.zeros(J if t.claims.most.size else 0, dtype=kernels.BEHIND),
+        "claims": np.zeros(t.claims.caps.starts.size - 1, dtype=kernels.CLAIM),
+        "behind": np.zeros(J if t.claims.caps.most.size else 0, dtype=kernels.BEHIND),
     }
 
 
@@ -433,14 +320,13 @@ def _space(t: Tables, books: Books, above: Ints) -> dict[str, Any]:
     """
     N = len(t.nodes)
     gang = int(t.jobs.tasks[~t.aside].max(initial=1))
-    tried = max(gang if (t.fraction > 0).any() else min(gang, N), N) + 1
+    tried = max(gang if t.cluster.shapes["fraction"].any() else min(gang, N), N) + 1
     free, device = books.free, books.device
-    P = len(t.meets)
 
-    def room(*pools: int) -> kernels.Room:
+    def room(*several: int) -> kernels.Room:
         return kernels.Room(
-            np.zeros((*pools, *free.shape), dtype=np.int64),
-            np.zeros((*pools, *device.shape), dtype=np.int64),
+            np.zeros((*several, *free.shape), dtype=np.int64),
+            np.zeros((*several, *device.shape), dtype=np.int64),
             above,
         )
 
@@ -451,8 +337,9 @@ def _space(t: Tables, books: Books, above: Ints) -> dict[str, Any]:
         "memo": np.zeros(len(t.jobs.shapes), dtype=kernels.MEMO),
         "delays": np.zeros(kernels.DELAYS, dtype=kernels.DELAY),
         **{name: np.zeros(N) for name in ("mean", "sd", "spare", "worth")},
-        **{name: room(P) for name in ("shadow", "then")},
-        **{name: room() for name in ("ahead", "trial")},
+        "shadow": room(2 * len(t.cluster.meets)),
+        "ahead": room(),
+        "trial": room(),
         "rated": np.zeros(tried, dtype=np.int64),
         "log_rates": np.zeros(tried),
     }

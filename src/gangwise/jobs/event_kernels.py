@@ -37,10 +37,10 @@ from gangwise.jobs.kernels import (
     IN_LINE,
     KILLED,
     LABELS,
-    LATER,
     LOOK_AROUND,
     MEASURED,
     MULTIFACTOR,
+    NEVER,
     NODE_CAME,
     NODE_DRAINS,
     NODE_WENT,
@@ -85,7 +85,7 @@ from gangwise.jobs.start_kernels import (
 boolean: Any = np.bool_
 """A cast where a kernel would otherwise be compiled once more, for a literal."""
 
-DONE, PAUSED, MORE_ROOM, DUE = range(4)
+DONE, PAUSED, MORE_ROOM = range(3)
 WHY_FAILED, WHY_PREEMPTED = range(2)
 
 
@@ -125,7 +125,7 @@ def measure(g: Given, x: State, b: Beliefs | None, j: int, first: bool, ended: b
     if b is None:
         report_rates(g, x, x.feed, j, first, ended)
     else:
-        slowest = LATER
+        slowest = NEVER
         for i in range(count):
             rate = math.exp(log_rate(g, x, j, x.out[p + i].node))
             x.rated[i] = x.out[p + i].node
@@ -243,8 +243,8 @@ def leave_queue(g: Given, x: State, j: int) -> None:
     if x.at.aside > 0 and x.jobs[j].place == IN_LINE:
         follow(g, x, x.standing, int64(g.jobs[j].claim))
     if g.rules.backfilling == CONSERVATIVE:
-        x.at.holes += x.plans[j].start < LATER
-        x.plans[j].start = LATER
+        x.at.holes += x.plans[j].start < NEVER
+        x.plans[j].start = NEVER
 
 
 @inner_kernel
@@ -256,7 +256,7 @@ def interrupt(g: Given, x: State, b: Beliefs | None, j: int, why: int) -> None:
     if why == WHY_FAILED:
         done = g.jobs[j].work - left
         kept = done
-        if g.rules.checkpoint == LATER:
+        if g.rules.checkpoint == NEVER:
             kept = 0.0
         elif g.rules.checkpoint > 0.0:
             kept = math.floor(done / g.rules.checkpoint) * g.rules.checkpoint
@@ -281,7 +281,7 @@ def interrupt(g: Given, x: State, b: Beliefs | None, j: int, why: int) -> None:
     x.jobs[j].left = left
     x.jobs[j].overhead = g.rules.restart
     if g.rules.backfilling == CONSERVATIVE:
-        x.plans[j].start = LATER
+        x.plans[j].start = NEVER
         x.plans[j].planned = -1
     if x.looks.size > 0:
         x.looks[j].timer = -1.0
@@ -318,7 +318,7 @@ def enter(g: Given, x: State, j: int) -> None:
 def next_instant(g: Given, x: State) -> float:
     """Time of the next event, inf for none."""
     at = x.at
-    time = LATER
+    time = NEVER
     while at.ends > 0:
         j = x.ends[0].item
         if x.jobs[j].phase == RUNNING and x.jobs[j].finish == x.ends[0].time:
@@ -473,12 +473,12 @@ def advance(g: Given, x: State, b: Beliefs | None) -> int:
     """
     at = x.at
     time = next_instant(g, x)
-    if time == LATER or at.ended == g.jobs.size:
+    if time == NEVER or at.ended == g.jobs.size:
         return DONE
     if at.cuts + at.running > x.cuts.size - 1 or at.cut_pieces + at.pieces > x.cut_pieces.size:
         return MORE_ROOM
     at.looks = 0
-    if g.rules.look < LATER and at.running > 0:
+    if g.rules.look < NEVER and at.running > 0:
         due = (math.floor(x.at.now / g.rules.look) + 1) * g.rules.look
         if due <= time:
             time = due

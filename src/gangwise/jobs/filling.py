@@ -35,7 +35,6 @@ from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Books
-from gangwise.jobs.compiled import cluster_of
 from gangwise.jobs.fit_kernels import fits, fragments, growth, left_over, take, unused_devices
 from gangwise.jobs.kernels import Cluster, Room, Rows
 from gangwise.jobs.model import Conditions, Jobs, Nodes
@@ -85,7 +84,7 @@ class Filling:
         k = nodes.devices.index("gpu")
         self.total = int(nodes.capacity[:, k].sum())
         come = rng.permutation(np.flatnonzero(~t.aside))
-        asks = (t.demand[jobs.shape, k] * jobs.tasks).astype(np.int64)
+        asks = (t.cluster.demand[jobs.shape, k] * jobs.tasks).astype(np.int64)
         if not asks[come].any():
             raise ScenarioError("filling measures GPUs: no job that fits asks for one")
         wanted = until * self.total
@@ -94,8 +93,8 @@ class Filling:
         self.come = come[: int(np.searchsorted(np.cumsum(asks[come]), wanted, side="right"))]
         self.asks, self.draws = asks, rng.random((2, int(jobs.tasks[self.come].sum())))
         self.arrivals = np.stack([jobs.shape, jobs.tasks])[:, self.come].astype(np.int64)
-        self.cluster = cluster_of(t)
-        self.memo = np.zeros(len(t.demand), dtype=kernels.MEMO)
+        self.cluster = t.cluster
+        self.memo = np.zeros(len(t.cluster.demand), dtype=kernels.MEMO)
         played = ~t.aside
         np.add.at(self.memo["seen"], jobs.shape[played], jobs.tasks[played])
 

@@ -47,7 +47,7 @@ from gangwise.jobs.model import Job, Nodes, Shape
 
 Flat = Literal["max-min", "total", "fifo", "throughput", "makespan", "finish-time"]
 Objective = Literal[Flat, "cost", "hierarchical", "hierarchical-fifo"]
-SMALL = 1e-3
+TIE_BREAK = 1e-3
 """Weight of the total beside the least rate, which breaks ties so that nothing is left idle."""
 
 
@@ -90,7 +90,7 @@ def allocation(
     per_job = rates / top[:, None]  # of the fastest generation
     alike = np.maximum(rates @ capacity / capacity.sum(), 1e-300)
     fair = devices[:, None] * rates / alike[:, None]
-    worth = count.astype(np.float64) if weight is None else np.maximum(weight, SMALL)
+    worth = count.astype(np.float64) if weight is None else np.maximum(weight, TIE_BREAK)
     if objective == "max-min":
         return _shared(per_job, count, devices, capacity, fair)[0]
     if objective in ("total", "fifo", "throughput"):
@@ -209,7 +209,7 @@ def _shared(
     w = np.full(C, float(least is not None)) if w is None else w
     cost = np.append(-gain.ravel(), 0.0)
     if w.any():
-        cost[:-1] = -SMALL * (count[:, None] * gain).ravel() / count.sum()
+        cost[:-1] = -TIE_BREAK * (count[:, None] * gain).ravel() / count.sum()
         cost[-1] = -1.0
     if least is not None:
         rows.append(of_class.multiply(-least.ravel()))
@@ -379,7 +379,7 @@ class Gavel:
         if used.any() and (rates[:, used] > 0).any():
             able = (rates[:, used] > 0).any(axis=1)
             at = np.ix_(able, used)
-            given = rates[at], count[able], np.maximum(devices[able], SMALL), capacity[used]
+            given = rates[at], count[able], np.maximum(devices[able], TIE_BREAK), capacity[used]
             if self.objective == "cost":
                 shares[at] = cheapest(*given, self._price[used], need[able])
             elif nested:

@@ -62,7 +62,8 @@ BLOCK = 32
 """Nodes whose largest free amounts are kept together."""
 DELAYS = 256
 """Refused jobs that are remembered; a power of 2."""
-LATER = np.inf
+NEVER = np.inf
+"""A time that does not come: of what is not planned, not promised, not limited."""
 
 
 def record(**fields: type) -> np.dtype[np.void]:
@@ -93,14 +94,10 @@ SHAPE = record(
     total=np.float64,  # of it in the cluster, thousandths
     pool=np.int64,  # whose nodes alone its tasks may use: row of `Cluster.meets`
 )
-HEAD = record(  # of a pool: its first job in line that cannot start, −1 for none
-    promised=np.float64,  # EASY: when it starts at the latest
-    kept=np.float64,  # the same, if requests are true
-    job=np.int64,
-    fits=np.int64,  # EASY: how many of its tasks fit at `promised`
+PROMISE = record(  # EASY: to the first in line of a pool
+    time=np.float64,  # when it starts at the latest
+    fits=np.int64,  # how many of its tasks fit then
     left=np.int64,  # the same, had the job just tried started
-    kept_fits=np.int64,  # the same two at `kept`
-    kept_left=np.int64,
 )
 EVENT = record(time=np.float64, value=np.float64, item=np.int64, kind=np.int64)
 RUN = record(
@@ -184,8 +181,7 @@ COUNTERS = record(
     refused=np.int64,  # a job that fits was refused in backfilling since all were last tried
     anew=np.int64,  # multifactor: `State.sequence` is to be filled anew
     looks=np.int64,  # running jobs are looked at in this instant
-    half=np.int64,  # events of this instant are taken in, and nothing is decided yet
-    pause=np.int64,  # the round before which `play` returns
+    half=np.int64,  # events of this instant are taken in, and nothing is decided yet: a forecast
     void=np.int64,  # the plan no longer holds
     holes=np.int64,  # how often something that was planned for was given up
     epoch=np.int64,  # how often devices were given back
@@ -207,7 +203,6 @@ class Cluster(NamedTuple):
 
     shapes: Rows  # SHAPE [S]
     demand: Ints  # [S, K] thousandths
-    least: Ints  # [K] what the smallest task of all asks
     capacity: Ints  # [N, K]
     largest: Ints  # [K] of the largest node, at least 1
     shared: int  # device type whose devices are told apart, or -1
@@ -261,6 +256,7 @@ class Given(NamedTuple):
 
     rules: Rules
     cluster: Cluster
+    least: Ints  # [K] what the smallest task of all jobs asks
     caps: Caps
     hours: Hours
     jobs: Rows  # WORK [J]
@@ -313,7 +309,12 @@ class State(NamedTuple):
     sequence: Rows  # DUE: jobs by a key
     spare_rows: Rows  # DUE
     users: Rows  # USER
-    heads: Rows  # HEAD [P], or [2 P]: behind those of open jobs those of closed ones
+    # Of each pool its first job in line that cannot start, −1 for none: [P], or [2 P] where hours
+    # close: behind those of open jobs those of closed ones.
+    heads: Ints
+    # PROMISE [heads]: when running jobs end as expected; behind these, where starts are kept, as
+    # many: when they end as requested.
+    promises: Rows
     used: Ints  # of each counter of caps, thousandths
     watched: Rows  # WATCHED, of each counter of caps
     claims: Rows  # CLAIM, of each, or [0] without caps
@@ -328,8 +329,9 @@ class State(NamedTuple):
     sd: Floats
     spare: Floats
     worth: Floats
-    shadow: Room  # by pool; EASY: free at the instant promised; conservative: now, as planned
-    then: Room  # by pool; at the instant looked at; EASY: at `kept`
+    # EASY: what is free at the time of each promise. Conservative: as planned, 0 now, 1 at the
+    # instant looked at.
+    shadow: Room
     ahead: Room  # throughout the limit of a job from then on
     trial: Room
     changes: Rows  # DUE: when devices are given back (item j) or taken (TAKEN + j), as requested
@@ -384,15 +386,6 @@ def fill_work(
     return int(at)
 
 
-@lean_kernel
-def fill_runs(rows: Rows, work: Floats, aside: Bools) -> None:
-    """The state of all jobs before the first event, in one pass."""
-    for j in range(rows.size):
-        rows[j].phase = SET_ASIDE if aside[j] else UNSUBMITTED
-        rows[j].left = work[j]
-        rows[j].speed = 1.0
-
-
 @inlined_kernel
 def devices_of(g: Given, j: int) -> int:
     """Thousandths of devices of its dominant type that all tasks of job j ask for."""
@@ -443,9 +436,9 @@ def pool_of(g: Given, j: int) -> int:
 
 
 @inlined_kernel
-def of_pool(rooms: Room, p: int) -> Room:
-    """The room of pool p, of rooms by pool."""
-    return Room(rooms.free[p], rooms.device[p], rooms.top)
+def room_of(rooms: Room, i: int) -> Room:
+    """Room i of several."""
+    return Room(rooms.free[i], rooms.device[i], rooms.top)
 
 
 @inlined_kernel
@@ -539,6 +532,16 @@ def put(rows: Rows, i: int, time: float, item: int) -> None:
 
 
 @inlined_kernel
+def enter_row(rows: Rows, low: int, high: int, time: float, item: int) -> None:
+    """Put (time, item) into the sorted rows[low:high], which become one more."""
+    i = high
+    while i > low and not earlier(rows, i - 1, time, item):
+        put(rows, i, rows[i - 1].time, rows[i - 1].item)
+        i -= 1
+    put(rows, i, time, item)
+
+
+@inlined_kernel
 def push(heap: Rows, size: int, time: float, item: int) -> int:
     """Add to a binary heap by (time, item); gives its new size."""
     i = size
@@ -598,13 +601,7 @@ def merge_sort(rows: Rows, spare: Rows, low: int, high: int) -> None:
     """Sort rows[low:high] by (time, item)."""
     for start in range(low, high, 16):
         for i in range(start + 1, min(start + 16, high)):
-            time = rows[i].time
-            item = rows[i].item
-            m = i
-            while m > start and not earlier(rows, m - 1, time, item):
-                put(rows, m, rows[m - 1].time, rows[m - 1].item)
-                m -= 1
-            put(rows, m, time, item)
+            enter_row(rows, start, i, rows[i].time, rows[i].item)
     width = 16
     while width < high - low:
         for start in range(low, high - width, 2 * width):

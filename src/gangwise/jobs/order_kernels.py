@@ -12,23 +12,10 @@ from gangwise.jobs.kernels import F1, F2, F3, F4, SAF, SJF, UNICEP, WFP3
 def key(
     order: int, length: float, size: float, submitted: float, wait: float, weight: float
 ) -> float:
-    """Key of a waiting job; the smallest is first.
+    """Key of a waiting job; the smallest is first. Times are in seconds.
 
-    Parameters
-    ----------
-    length : float
-        Seconds that the job is expected to take, r below.
-    size : float
-        Devices of the dominant type in all, n below.
-    submitted : float
-        Seconds since the first submission of all, s below; under a second counts as one.
-    wait : float
-        Seconds.
-    weight : float
-        Seconds of length that a second's wait makes up for, in ``aged`` alone.
-
-    Notes
-    -----
+    r is the ``length`` that the job is expected to take, n its ``size`` in devices of the dominant
+    type, s the time from the first submission of all to its own, under a second counted as one.
     ``saf`` is smallest area first, r·n. F1 to F4 are of Carastan-Santos and de Camargo (SC 2017),
     UNICEP is −wait / (log₂(n)·r) as in Zhang et al. (RLScheduler, SC 2020), WFP3 is
     −(wait / r)³·n of Tang et al. (2009). AGED is r − weight·wait.

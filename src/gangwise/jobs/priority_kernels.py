@@ -13,7 +13,7 @@ from typing import NamedTuple
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.jit import shared_kernel
 
-MOST = 2.0**32 - 1.0
+HIGHEST = 2.0**32 - 1.0
 """Priorities are whole numbers of 32 bits, at least 1, as in Slurm."""
 
 
@@ -53,15 +53,21 @@ def copy_of(s: Standing) -> Standing:
 
 
 @shared_kernel
+def decayed(use: float, rate: float, seconds: float, decay: float) -> float:
+    """Use after so many seconds at a rate of use, while e^(−decay) of it is left each second."""
+    if decay == 0.0:
+        return use + rate * seconds
+    kept = math.exp(-decay * seconds)
+    return use * kept + rate * (1.0 - kept) / decay
+
+
+@shared_kernel
 def use_at(s: Standing, a: int, now: float) -> float:
     """Use of a leaf: it halves every half-life."""
     gone = now - s.since[a]
     if gone <= 0.0 or (s.use[a] == 0.0 and s.rate[a] == 0.0):
         return float(s.use[a])
-    if s.decay == 0.0:
-        return float(s.use[a] + s.rate[a] * gone)
-    kept = math.exp(-s.decay * gone)
-    return float(s.use[a] * kept + s.rate[a] * (1.0 - kept) / s.decay)
+    return float(decayed(s.use[a], s.rate[a], gone, s.decay))
 
 
 @shared_kernel
@@ -163,4 +169,4 @@ def key(s: Standing, j: int) -> float:
     """Key of a job that waits; the smallest is first: the tier, then the priority."""
     age = min(max(s.clock[0] - s.eligible[j], 0.0) / s.max_age, 1.0)
     priority = s.age * age + s.fair_share * s.factor[s.leaf[j]] + s.score[j]
-    return float(-(s.tier[j] * 2.0**33 + min(max(math.floor(priority), 1.0), MOST)))
+    return float(-(s.tier[j] * 2.0**33 + min(max(math.floor(priority), 1.0), HIGHEST)))

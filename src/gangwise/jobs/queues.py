@@ -19,7 +19,7 @@ from gangwise.jobs.books import Books, Piece, Running
 from gangwise.jobs.choice import pieces_of
 from gangwise.jobs.model import Job
 from gangwise.jobs.order_kernels import key
-from gangwise.jobs.priority_kernels import Standing, copy_of, hold, tick
+from gangwise.jobs.priority_kernels import Standing, decayed, hold, tick
 from gangwise.jobs.priority_kernels import key as priority_key
 from gangwise.jobs.tenancy import standing_of
 
@@ -149,12 +149,7 @@ class FairShare(Order):
         account = self._use.setdefault(user, [0.0, 0.0, now])
         gone = now - account[2]
         if gone > 0.0:
-            if math.isinf(self.half_life):
-                account[0] += account[1] * gone
-            else:
-                decay = math.log(2.0) / self.half_life
-                kept = math.exp(-decay * gone)
-                account[0] = account[0] * kept + account[1] * (1.0 - kept) / decay
+            account[0] = decayed(account[0], account[1], gone, math.log(2.0) / self.half_life)
         account[2] = now
         return account
 
@@ -173,10 +168,6 @@ class Multifactor(Order):
     def bind(self, tables: Any) -> None:
         """Take weights, the account tree and what each job adds from tables of jobs."""
         self._standing = standing_of(tables)
-
-    def remember(self, state: Any) -> None:
-        """Take over what a compiled simulation knows."""
-        self._standing = copy_of(state.standing)
 
     @property
     def standing(self) -> Standing:

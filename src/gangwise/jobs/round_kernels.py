@@ -11,10 +11,9 @@ import math
 
 from gangwise.core.arrays import Bools
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
-from gangwise.jobs.cap_kernels import capped, enter_row, follow, key_of, line_stays, put_aside
+from gangwise.jobs.cap_kernels import capped, follow, key_of, line_stays, put_aside
 from gangwise.jobs.event_kernels import (
     DONE,
-    DUE,
     MORE_ROOM,
     PAUSED,
     WHY_PREEMPTED,
@@ -34,8 +33,8 @@ from gangwise.jobs.kernels import (
     GIVE_BACK,
     IN_LINE,
     LABELS,
-    LATER,
     MULTIFACTOR,
+    NEVER,
     NO_BACKFILLING,
     TAKE,
     TAKEN,
@@ -45,15 +44,16 @@ from gangwise.jobs.kernels import (
     Rows,
     State,
     devices_of,
+    enter_row,
     following,
     int64,
     length,
     merge_sort,
-    of_pool,
     opens,
     pool_of,
     put,
     put_piece,
+    room_of,
     smallest,
 )
 from gangwise.jobs.order_kernels import key
@@ -72,7 +72,7 @@ from gangwise.jobs.start_kernels import (
     work_done,
 )
 
-__all__ = ["DONE", "DUE", "MORE_ROOM", "play"]
+__all__ = ["DONE", "MORE_ROOM", "play"]
 
 BY_RANK, BY_KEY, ONLY_FRESH = range(3)
 """Ways through the jobs that wait: an order that stays, keys that change, those that joined."""
@@ -157,7 +157,7 @@ def stand_in_line(g: Given, x: State, s: Standing | None, fresh: int) -> None:
         for i in range(fresh):
             j = g.by_rank[x.fresh[i]]
             if x.jobs[j].phase == WAITING:
-                enter_row(x.sequence, at.lined, priority_key(s, j), j)
+                enter_row(x.sequence, int64(0), at.lined, priority_key(s, j), j)
                 at.lined += 1
     at.ordered = s.clock[0]
     at.anew = 0
@@ -209,23 +209,29 @@ def correct(g: Given, x: State) -> bool:
             put(x.order, at.entered, end, j)
             at.entered += 1
         i += 1
-    at.outlived = LATER
+    at.outlived = NEVER
     for m in range(i, at.entered):
         at.outlived = min(at.outlived, x.order[m].time)
     return bool(at.entered > size)
 
 
 @inlined_kernel
-def opened(g: Given, x: State, room: Room, j: int) -> int:
-    """Let a room be what is free now; how many tasks of job j fit there."""
-    h = int64(g.jobs[j].shape)
-    allowed = g.cluster.allowed[g.cluster.shapes[h].constraint]
-    copy_room(x.room, room)
+def tasks_in(g: Given, room: Room, j: int) -> int:
+    """How many tasks of the shape of job j fit in a room."""
+    s = int64(g.jobs[j].shape)
+    allowed = g.cluster.allowed[g.cluster.shapes[s].constraint]
     have = 0
     for n in range(room.free.shape[0]):
         if allowed[n]:
-            have += fits(g.cluster, room, h, n)
+            have += fits(g.cluster, room, s, n)
     return have
+
+
+@inlined_kernel
+def opened(g: Given, x: State, room: Room, j: int) -> int:
+    """Let a room be what is free now; how many tasks of job j fit there."""
+    copy_room(x.room, room)
+    return tasks_in(g, room, j)
 
 
 @inlined_kernel
@@ -241,90 +247,82 @@ def give_back(g: Given, x: State, room: Room, j: int, o: int) -> int:
 
 
 @inlined_kernel
-def reserve(g: Given, x: State, p: int, j: int) -> None:
-    """EASY: the first instant at which job j fits if running jobs end when expected.
+def promise(g: Given, x: State, q: int, j: int, ends: Rows, size: int) -> None:
+    """Make promise q: the first instant at which job j fits if running jobs end as ends[:size] say.
 
-    One whose hours are closed then starts when they open. Leaves what is free at that instant in
-    the shadow of its pool p, and what is promised in `x.heads`. What first jobs in line of other
-    pools will take is not reckoned with.
+    These are in order. One whose hours are closed then starts when they open. A start that is kept
+    (:func:`keep_from`) is no earlier than it was. Leaves in the promise's room what is free at that
+    instant. What first jobs in line of other pools will take is not reckoned with.
     """
-    at, now = x.at, x.at.now
-    shadow = of_pool(x.shadow, p)
-    have = opened(g, x, shadow, j)
-    put_in_order(x)
-    if x.times.expected.size > 0 and correct(g, x):
-        put_in_order(x)
+    now = instant = x.at.now
+    room = room_of(x.shadow, q)
+    have = opened(g, x, room, j)
+    time = NEVER
     i = 0
-    size = at.entered
-    promised = LATER
-    if have >= g.jobs[j].tasks:
-        promised = opens(g, j, now)
-    while i < size:
-        instant = max(x.order[i].time, now)
-        if instant > promised:
-            break
-        while i < size and max(x.order[i].time, now) == instant:
-            have += give_back(g, x, shadow, j, x.order[i].item)
+    while instant <= time and instant < NEVER:
+        while i < size and max(ends[i].time, now) == instant:
+            have += give_back(g, x, room, j, ends[i].item)
             i += 1
-        if promised == LATER and have >= g.jobs[j].tasks:
-            promised = opens(g, j, instant)
-    x.heads[p].promised = promised
-    x.heads[p].fits = have
-    at.promised = min(at.promised, promised)
-    at.change += 1
+        if time == NEVER and have >= g.jobs[j].tasks:
+            time = opens(g, j, instant)
+            if q >= x.heads.size:
+                time = keep_from(g, x, j, time)
+        if i == size:
+            break
+        instant = max(ends[i].time, now)
+    x.promises[q].time = time
+    x.promises[q].fits = have
 
 
 @inlined_kernel
 def keep_from(g: Given, x: State, j: int, instant: float) -> float:
-    """The start kept for job j, which can start at that instant; it is set the first time."""
-    if x.kept[j] == LATER:
+    """The start kept for job j, which can start at that instant.
+
+    It is set when the job is first in line for the first time: `slack` seconds later, but no more
+    than as long again as it will have waited then. Afterwards it is later only if a job takes
+    longer than it asked for.
+    """
+    if x.kept[j] == NEVER:
         late = instant + min(g.rules.slack, instant - g.jobs[j].submit)
         x.kept[j] = opens(g, j, late)
     return float(max(x.kept[j], instant))
 
 
+@inlined_kernel
+def reserve(g: Given, x: State, p: int, j: int) -> None:
+    """EASY: promise job j, the first in line of pool p, a start by the ends that are expected."""
+    at = x.at
+    put_in_order(x)
+    if x.times.expected.size > 0 and correct(g, x):
+        put_in_order(x)
+    promise(g, x, p, j, x.order, at.entered)
+    at.promised = min(at.promised, x.promises[p].time)
+    at.change += 1
+
+
 @inner_kernel
 def keep_start(g: Given, x: State, p: int, j: int) -> None:
-    """The latest start that is kept for job j, first in line of pool p, if requests are true.
-
-    It is set when the job is first in line for the first time: the first instant at which it fits
-    if running jobs take all that they asked for, and `slack` seconds, but no more than as long
-    again as it will have waited then. Later than that only if a job takes longer than it asked for.
-    Leaves in `x.then` what is free at that instant, and in `kept_fits` how many tasks of j fit.
-    """
+    """The latest start that is kept for job j, first in line of pool p, if requests are true."""
     at, now = x.at, x.at.now
-    then = of_pool(x.then, p)
-    kept, fit = LATER, 0
-    closed = opens(g, j, now) > now
-    if x.kept[j] < LATER and not closed:  # set before: those who end by then
-        kept = x.kept[j]
-        fit = opened(g, x, then, j)
+    q = x.heads.size + p
+    kept, fit = x.kept[j], 0
+    if kept < NEVER and opens(g, j, now) <= now:  # set before: enough end by then, as a rule
+        room = room_of(x.shadow, q)
+        fit = opened(g, x, room, j)
         for i in range(at.running):
             o = x.running[i]
             if max(x.jobs[o].begun + x.times.request[o], now) <= kept:
-                fit += give_back(g, x, then, j, o)
-    if x.kept[j] == LATER or closed or fit < g.jobs[j].tasks:
+                fit += give_back(g, x, room, j, o)
+    if fit >= g.jobs[j].tasks:
+        x.promises[q].time = kept
+        x.promises[q].fits = fit
+    else:
         for i in range(at.running):
             o = x.running[i]
-            put(x.changes, i, max(x.jobs[o].begun + x.times.request[o], now), o)
+            put(x.changes, i, x.jobs[o].begun + x.times.request[o], o)
         merge_sort(x.changes, x.spare_rows, 0, at.running)
-        kept = LATER
-        fit = opened(g, x, then, j)
-        if closed and fit >= g.jobs[j].tasks:
-            kept = keep_from(g, x, j, opens(g, j, now))
-        i = 0
-        while i < at.running and x.changes[i].time < LATER:
-            instant = x.changes[i].time
-            if kept < LATER and instant > kept:
-                break
-            while i < at.running and x.changes[i].time == instant:
-                fit += give_back(g, x, then, j, x.changes[i].item)
-                i += 1
-            if kept == LATER and fit >= g.jobs[j].tasks:
-                kept = keep_from(g, x, j, opens(g, j, instant))
-    x.heads[p].kept = kept
-    x.heads[p].kept_fits = fit
-    at.kept = min(at.kept, kept)
+        promise(g, x, q, j, x.changes, at.running)
+    at.kept = min(at.kept, x.promises[q].time)
 
 
 @inlined_kernel
@@ -359,16 +357,16 @@ def hold_for(g: Given, x: State, b: Beliefs, j: int, p: int) -> bool:
     """
     alone = True
     for q in range(x.heads.size):
-        alone = alone and not (x.heads[q].job >= 0 and g.cluster.meets[q, p])
+        alone = alone and not (x.heads[q] >= 0 and g.cluster.meets[q, p])
     if x.at.first < 0:
         x.at.first = j
-    x.heads[p].job = j
+    x.heads[p] = j
     filled = full(g, x)
-    if x.kept.size > 0 and (x.kept[j] == LATER or not filled):
+    if x.kept.size > 0 and (x.kept[j] == NEVER or not filled):
         keep_start(g, x, p, j)
     if g.rules.backfilling != EASY or filled:
         x.at.promised = -1.0  # made when it is needed
-        x.heads[p].promised = -1.0
+        x.promises[p].time = -1.0
         if g.rules.backfilling == EASY:
             x.at.again = 1
         return g.rules.backfilling != EASY and x.heads.size > 1
@@ -376,7 +374,7 @@ def hold_for(g: Given, x: State, b: Beliefs, j: int, p: int) -> bool:
         expected_ends(g, x, b)
     reserve(g, x, p, j)
     if alone:
-        x.promised[j] = min(x.promised[j], x.heads[p].promised)
+        x.promised[j] = min(x.promised[j], x.promises[p].time)
     return True
 
 
@@ -396,65 +394,51 @@ def blocked(g: Given, x: State, j: int) -> bool:
         return False
     q = pool_of(g, j)
     for p in range(x.heads.size):  # noqa: SIM110 - generators do not compile
-        if x.heads[p].job >= 0 and g.cluster.meets[p, q]:
+        if x.heads[p] >= 0 and g.cluster.meets[p, q]:
             return True
     return False
 
 
 @inlined_kernel
-def outlasts(g: Given, x: State, p: int, j: int, end: float) -> bool:
-    """Job j, if it ends then, is past what is promised to the first in line of pool p.
+def is_past(g: Given, x: State, q: int, j: int, end: float) -> bool:
+    """Job j, if it ends then, is past promise q; of starts that are kept, if its request is true.
 
     Pools that share no node do not touch one another's promises.
     """
-    past = x.heads[p].job >= 0 and end > x.heads[p].promised
-    return bool(past and (x.heads.size == 1 or g.cluster.meets[p, pool_of(g, j)]))
-
-
-@inlined_kernel
-def overstays(g: Given, x: State, p: int, j: int) -> bool:
-    """Job j, if its request is true, is past what is kept for the first in line of pool p."""
-    if x.kept.size == 0 or x.heads[p].job < 0:
+    P = x.heads.size
+    p = q if q < P else q - P
+    if x.heads[p] < 0:
         return False
-    late = x.at.now + x.times.request[j] > x.heads[p].kept
-    return bool(late and (x.heads.size == 1 or g.cluster.meets[p, pool_of(g, j)]))
+    if q >= P:
+        end = x.at.now + x.times.request[j]
+    past = end > x.promises[q].time
+    return bool(past and (P == 1 or g.cluster.meets[p, pool_of(g, j)]))
 
 
 @inlined_kernel
 def delayed_by(g: Given, x: State, j: int, count: int, end: float) -> int:
-    """The pool whose first in line job j delays on the pieces tried, −1 for none.
+    """The first promise that job j breaks on the pieces tried, −1 for none.
 
-    Pools are counted on where what is kept for the first in line is delayed, and not what it was
-    promised. If none is, the rooms are without these pieces.
+    If there is none, the rooms of those that it is past are without these pieces.
     """
     P = x.heads.size
-    for p in range(P):
-        head = x.heads[p].job
-        if outlasts(g, x, p, j, end):
-            shadow, have = of_pool(x.shadow, p), x.heads[p].fits
-            x.heads[p].left = keeps_promise(g, x, shadow, have, j, count, head)
-            if x.heads[p].left < 0:
-                undo(g, x, j, count, end, p)
-                return p
-        if overstays(g, x, p, j):
-            then, have = of_pool(x.then, p), x.heads[p].kept_fits
-            x.heads[p].kept_left = keeps_promise(g, x, then, have, j, count, head)
-            if x.heads[p].kept_left < 0:
-                if outlasts(g, x, p, j, end):
-                    give_up(g, x, of_pool(x.shadow, p), j, count)
-                undo(g, x, j, count, end, p)
-                return P + p
+    for q in range(x.promises.size):
+        if is_past(g, x, q, j, end):
+            head, have = x.heads[q if q < P else q - P], x.promises[q].fits
+            left = keeps_promise(g, x, room_of(x.shadow, q), have, j, count, head)
+            x.promises[q].left = left
+            if left < 0:
+                undo(g, x, j, count, end, q)
+                return q
     return -1
 
 
 @inlined_kernel
-def undo(g: Given, x: State, j: int, count: int, end: float, pools: int) -> None:
-    """Undo what :func:`delayed_by` took in the rooms of the first ``pools`` of them."""
-    for p in range(pools):
-        if outlasts(g, x, p, j, end):
-            give_up(g, x, of_pool(x.shadow, p), j, count)
-        if overstays(g, x, p, j):
-            give_up(g, x, of_pool(x.then, p), j, count)
+def undo(g: Given, x: State, j: int, count: int, end: float, promises: int) -> None:
+    """Undo what :func:`delayed_by` took in the rooms of the first ``promises`` of them."""
+    for q in range(promises):
+        if is_past(g, x, q, j, end):
+            give_up(g, x, room_of(x.shadow, q), j, count)
 
 
 @inlined_kernel
@@ -462,11 +446,9 @@ def settle(g: Given, x: State, j: int, end: float) -> None:
     """Job j starts, and what :func:`delayed_by` took stays taken."""
     if x.at.first < 0:
         return
-    for p in range(x.heads.size):
-        if outlasts(g, x, p, j, end):
-            x.heads[p].fits = x.heads[p].left
-        if overstays(g, x, p, j):
-            x.heads[p].kept_fits = x.heads[p].kept_left
+    for q in range(x.promises.size):
+        if is_past(g, x, q, j, end):
+            x.promises[q].fits = x.promises[q].left
 
 
 @inlined_kernel
@@ -477,7 +459,7 @@ def full(g: Given, x: State) -> bool:
     is free in all: so no task of any waiting job fits anywhere.
     """
     for k in range(x.total.size):  # noqa: SIM110 - generators do not compile
-        if x.total[k] < g.cluster.least[k]:
+        if x.total[k] < g.least[k]:
             return True
     return False
 
@@ -520,11 +502,11 @@ def only_joined(g: Given, x: State, fresh: int) -> bool:
     ):
         return False
     for p in range(x.heads.size):
-        if x.heads[p].job >= 0:
-            if capped(g, x, x.heads[p].job):
+        if x.heads[p] >= 0:
+            if capped(g, x, x.heads[p]):
                 return False
             for i in range(fresh):
-                if before(g, x.standing, g.by_rank[x.fresh[i]], x.heads[p].job):
+                if before(g, x.standing, g.by_rank[x.fresh[i]], x.heads[p]):
                     return False
     return True
 
@@ -570,7 +552,7 @@ def note_refused(g: Given, x: State, kind: int, j: int, rate: float, p: int) -> 
     tried.type = kind
     tried.change = x.at.change
     tried.rate = rate
-    tried.promised = x.heads[p].promised
+    tried.promised = x.promises[p].time
     x.at.refused = 1
 
 
@@ -603,10 +585,11 @@ def line_up(g: Given, x: State) -> tuple[int, int, int]:
         return ONLY_FRESH, fresh, -1
     at.again = at.refused = 0
     at.first = -1
-    at.promised = at.kept = LATER
+    at.promised = at.kept = NEVER
     for p in range(x.heads.size):
-        x.heads[p].job = -1
-        x.heads[p].kept = LATER
+        x.heads[p] = -1
+    for q in range(x.promises.size):
+        x.promises[q].time = NEVER
     if g.rules.keyed:
         return BY_KEY, at.lined if line_stays(g, x.standing) else keys(g, x), -1
     return BY_RANK, 0, max(smallest(x.words, x.summary, at), 0)
@@ -689,7 +672,7 @@ def decide(g: Given, x: State, b: Beliefs) -> None:
         last = j
         if opens(g, j, at.now) > at.now:
             p = pool_of(g, j) + (x.heads.size >> 1)  # the line of those that are closed
-            easy = g.rules.backfilling == EASY and x.heads[p].job < 0
+            easy = g.rules.backfilling == EASY and x.heads[p] < 0
             if easy and not hold_for_closed(g, x, b, j, p):
                 break
             continue
@@ -697,7 +680,7 @@ def decide(g: Given, x: State, b: Beliefs) -> None:
         if at.first >= 0:
             if blocked(g, x, j):
                 continue
-            if not passing and x.heads[pool_of(g, j)].job >= 0:
+            if not passing and x.heads[pool_of(g, j)] >= 0:
                 x.sequence[aside].item = j
                 aside += 1
                 continue
@@ -714,7 +697,7 @@ def decide(g: Given, x: State, b: Beliefs) -> None:
         pieces = find(g, x, b, j)
         if pieces == 0:
             p = pool_of(g, j)
-            if x.heads[p].job < 0 and not hold_for(g, x, b, j, p):
+            if x.heads[p] < 0 and not hold_for(g, x, b, j, p):
                 break
             continue
         end = at.now
@@ -731,7 +714,7 @@ def decide(g: Given, x: State, b: Beliefs) -> None:
                 note_refused(g, x, kind, j, rate, p)
                 continue
         if holds_off(g, x, b, j, pieces):
-            undo(g, x, j, pieces, end, x.heads.size)
+            undo(g, x, j, pieces, end, x.promises.size)
             continue
         settle(g, x, j, end)
         start(g, x, j, pieces)
@@ -819,17 +802,6 @@ def enough(g: Given, x: State, j: int, i: int) -> bool:
 
 
 @inlined_kernel
-def has_room(g: Given, room: Room, j: int) -> bool:
-    """Job j fits in a room."""
-    s = int64(g.jobs[j].shape)
-    have = 0
-    for n in range(room.free.shape[0]):
-        if g.cluster.allowed[g.cluster.shapes[s].constraint, n]:
-            have += max(fits(g.cluster, room, s, n), 0)
-    return bool(have >= g.jobs[j].tasks)
-
-
-@inlined_kernel
 def truly_free(g: Given, x: State, j: int, pieces: int) -> bool:
     """Whether the devices tried for job j are free now, and not only expected to be."""
     s = int64(g.jobs[j].shape)
@@ -853,7 +825,7 @@ def earliest(g: Given, x: State, b: Beliefs, j: int, size: int, before: float) -
     Gives the pieces it would have, in `x.tried`; 0 for none. Its own reservation counts as free.
     """
     limit = g.jobs[j].limit
-    then = of_pool(x.then, 0)
+    then = room_of(x.shadow, 1)
     own = x.plans[j].start
     walked = -1  # changes that are in `x.then`
     i = 0  # changes up to the instant looked at
@@ -876,13 +848,13 @@ def earliest(g: Given, x: State, b: Beliefs, j: int, size: int, before: float) -
             able = enough(g, x, j, m)
         if able:
             if walked < 0:
-                copy_room(of_pool(x.shadow, 0), then)
+                copy_room(room_of(x.shadow, 0), then)
                 walked = 0
             while walked < i:
                 if (x.changes[walked].item & (TAKEN - 1)) != j:
                     shift(g, x, then, x.changes[walked].item)
                 walked += 1
-            if has_room(g, then, j):
+            if tasks_in(g, then, j) >= g.jobs[j].tasks:
                 lowest(g, x, j, i, size, time + limit)
                 pieces = arrange_on(g, x, b, x.ahead, j)
                 if pieces > 0:
@@ -903,8 +875,8 @@ def earliest(g: Given, x: State, b: Beliefs, j: int, size: int, before: float) -
 @inlined_kernel
 def lowest(g: Given, x: State, j: int, low: int, size: int, until: float) -> None:
     """Put in `x.ahead` what stays free from `x.then` on, through the changes before ``until``."""
-    copy_room(of_pool(x.then, 0), x.ahead)
-    copy_room(of_pool(x.then, 0), x.trial)
+    copy_room(room_of(x.shadow, 1), x.ahead)
+    copy_room(room_of(x.shadow, 1), x.trial)
     m = low
     while m < size and x.changes[m].time < until:
         item = x.changes[m].item
@@ -935,7 +907,7 @@ def same_pieces(g: Given, x: State, j: int, pieces: int) -> bool:
 def lay_out(g: Given, x: State, count: int) -> int:
     """All changes of what is free that are planned for, in order; their number."""
     at = x.at
-    shadow = of_pool(x.shadow, 0)
+    shadow = room_of(x.shadow, 0)
     copy_room(x.room, shadow)
     for k in range(x.total.size):
         x.profile[0, k] = x.total[k]
@@ -951,7 +923,7 @@ def lay_out(g: Given, x: State, count: int) -> int:
     for i in range(count):
         j = x.sequence[i].item
         slot = x.plans[j].start
-        if slot == LATER or g.jobs[j].limit <= 0.0 or slot + g.jobs[j].limit <= at.now:
+        if slot == NEVER or g.jobs[j].limit <= 0.0 or slot + g.jobs[j].limit <= at.now:
             continue
         put(x.changes, size, max(slot, at.now), TAKEN + j)
         put(x.changes, size + 1, slot + g.jobs[j].limit, j)
@@ -980,7 +952,7 @@ def conservative(g: Given, x: State, b: Beliefs, count: int) -> None:
     stuck = False
     if at.void:
         for i in range(count):
-            x.plans[x.sequence[i].item].start = LATER
+            x.plans[x.sequence[i].item].start = NEVER
         at.void = 0
         at.holes += 1
     size = -1
@@ -988,8 +960,8 @@ def conservative(g: Given, x: State, b: Beliefs, count: int) -> None:
         j = x.sequence[i].item
         slot = x.plans[j].start
         if capped(g, x, j):  # it holds no reservation
-            if slot < LATER:
-                x.plans[j].start = LATER
+            if slot < NEVER:
+                x.plans[j].start = NEVER
                 at.holes += 1
                 if size >= 0:
                     size = drop_changes(x, size, j)
@@ -1002,28 +974,28 @@ def conservative(g: Given, x: State, b: Beliefs, count: int) -> None:
         if size < 0:
             size = lay_out(g, x, count)
         at.tests += 1
-        pieces = earliest(g, x, b, j, size, LATER if due else slot)
+        pieces = earliest(g, x, b, j, size, NEVER if due else slot)
         stuck = stuck or due
         if pieces == 0:
             if due:
-                x.plans[j].start = LATER
+                x.plans[j].start = NEVER
                 size = drop_changes(x, size, j)
                 add_up(g, x, size)
                 at.holes += 1
             x.plans[j].planned = at.holes
             continue
-        if slot < LATER:
+        if slot < NEVER:
             if not (due and at.planned <= now and same_pieces(g, x, j, pieces)):
                 at.holes += 1
             size = drop_changes(x, size, j)
         x.plans[j].planned = at.holes
-        x.plans[j].start = LATER
+        x.plans[j].start = NEVER
         if at.planned <= now and truly_free(g, x, j, pieces):
             start(g, x, j, pieces)
             if x.jobs[j].expect > now:  # else a limit of nothing
-                shift(g, x, of_pool(x.shadow, 0), TAKEN + j)
+                shift(g, x, room_of(x.shadow, 0), TAKEN + j)
                 shift_profile(g, x, j, -int64(g.jobs[j].tasks))
-                enter_row(x.changes, size, x.jobs[j].expect, j)
+                enter_row(x.changes, int64(0), size, x.jobs[j].expect, j)
                 size += 1
         else:
             size = plan(g, x, j, pieces, size)
@@ -1043,8 +1015,8 @@ def plan(g: Given, x: State, j: int, pieces: int, size: int) -> int:
         n, tasks = int64(x.tried[i].node), int64(x.tried[i].tasks)
         put_piece(x.out, p + i, n, tasks, x.tried[i].mask)
     if g.jobs[j].limit > 0.0:
-        enter_row(x.changes, size, time, TAKEN + j)
-        enter_row(x.changes, size + 1, time + g.jobs[j].limit, j)
+        enter_row(x.changes, int64(0), size, time, TAKEN + j)
+        enter_row(x.changes, int64(0), size + 1, time + g.jobs[j].limit, j)
         size += 2
     return size
 
@@ -1071,7 +1043,7 @@ def look_around(g: Given, x: State, b: Beliefs) -> None:
             continue
         p = g.jobs[j].piece_from
         here = slowest(x, x.out, p, p + x.jobs[j].pieces)
-        there = LATER
+        there = NEVER
         for i in range(pieces):
             n = x.tried[i].node
             there = min(there, x.mean[n] - b.constants.caution * x.sd[n])
@@ -1091,9 +1063,22 @@ def nobody_waits(x: State) -> None:
     x.at.again = 0
 
 
+@inlined_kernel
+def plan_round(g: Given, x: State, b: Beliefs) -> None:
+    """One round of conservative backfilling; another one where the first leaves its plan void."""
+    if x.at.waiting > 0:
+        if g.rules.limits_of_work:
+            expected_ends(g, x, b)
+        count = keys(g, x)
+        conservative(g, x, b, count)
+        if x.at.void:
+            conservative(g, x, b, count)
+    nobody_waits(x)
+
+
 @lean_kernel
 def play(g: Given, x: State, b: Beliefs, plans: Rows | None, instants: int) -> int:
-    """Run up to ``instants`` instants. Gives DONE, PAUSED, MORE_ROOM, or DUE before round `pause`.
+    """Run up to ``instants`` instants. Gives DONE, PAUSED or MORE_ROOM.
 
     ``plans``: None, or the reservations of :class:`State` where jobs may hold one.
     """
@@ -1104,29 +1089,17 @@ def play(g: Given, x: State, b: Beliefs, plans: Rows | None, instants: int) -> i
             if status != PAUSED:
                 return status
             at.rounds += at.waiting > 0
-            if at.waiting > 0 and at.rounds == at.pause:
-                at.half = 1
-                return DUE
         at.half = 0
-        if plans is None:  # noqa: SIM114 - alone, so that the rest is not compiled without it
+        planned = False
+        if plans is not None:  # noqa: SIM102 - alone, so that the rest is not compiled without it
+            if g.rules.backfilling == CONSERVATIVE:
+                planned = True
+                plan_round(g, x, b)
+        if not planned:
             if at.waiting > 0:
                 decide(g, x, b)
             else:
                 nobody_waits(x)
-        elif g.rules.backfilling != CONSERVATIVE:
-            if at.waiting > 0:
-                decide(g, x, b)
-            else:
-                nobody_waits(x)
-        else:
-            if at.waiting > 0:
-                if g.rules.limits_of_work:
-                    expected_ends(g, x, b)
-                count = keys(g, x)
-                conservative(g, x, b, count)
-                if at.void:
-                    conservative(g, x, b, count)
-            nobody_waits(x)
         if at.looks:
             look_around(g, x, b)
     return PAUSED

@@ -81,8 +81,7 @@ class Schedule:
         Attempts cut short: ``job``, ``begun``, ``end``, ``why`` (0 node failed, 1 preempted) and
         their pieces ``from``, ``node``, ``tasks``.
     counts : dict
-        instants, rounds, tests, kills, requeues, preemptions, cancellations; ``decided_again``:
-        rounds of compiled code that were decided again in plain Python, and alike.
+        instants, rounds, tests, kills, requeues, preemptions, cancellations.
     seconds : float
         Wall-clock spent: in the scheduler alone where it decides in Python, else in all.
     account : Account
@@ -119,16 +118,11 @@ class Schedule:
 class Claims(NamedTuple):
     """What jobs take of caps; those that take the same of the same have one *claim*.
 
-    Claim c takes ``amount[i]`` of counter ``counter[i]``, i from ``starts[c]`` to
-    ``starts[c + 1]``, which may reach ``most[i]``, all in thousandths. There is a counter for each
-    user, account or pool of each cap.
+    There is a counter for each user, account or pool of each cap.
     """
 
     of_job: Ints  # [J] or one value for all
-    starts: Ints
-    counter: Ints
-    amount: Ints
-    most: Ints
+    caps: kernels.Caps
     counters: int
 
     @classmethod
@@ -149,7 +143,7 @@ class Claims(NamedTuple):
         flat = np.array([row for each in rows for row in each], dtype=np.int64).reshape(-1, 3)
         starts = np.concatenate([[0], np.cumsum([len(each) for each in rows])])
         counter, amount, most_of = (np.ascontiguousarray(flat[:, i]) for i in range(3))
-        return cls(claim, starts, counter, amount, most_of, counters)
+        return cls(claim, kernels.Caps(starts, counter, amount, most_of), counters)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,15 +158,7 @@ class Tables:
     account: Account
     work: Floats
     doomed: npt.NDArray[np.bool_]
-    demand: Ints  # [S, K] over the nodes' device types
-    fraction: Ints
-    whole: Ints
-    per_node: Ints
-    constraint: Ints
-    dominant: Ints
-    allowed: npt.NDArray[np.bool_]  # [C, N]
-    pool: Ints  # [S] place of a shape's pool among those of all shapes
-    meets: npt.NDArray[np.bool_]  # [P, P] two pools share a node; twice that, if hours are closed
+    cluster: kernels.Cluster  # its demand is over the nodes' device types
     claims: Claims
     hours: Opening
     log_rates: Floats
@@ -182,12 +168,12 @@ class Tables:
 
     @classmethod
     def of(cls, jobs: Jobs, nodes: Nodes, conditions: Conditions, options: Options) -> Tables:
-        """Bring jobs onto nodes: what can never run there is set aside, and said."""
+        """Bring jobs onto nodes; those that can never run there are set aside and accounted for."""
         J = len(jobs)
-        asked = _asked(jobs, nodes, bool(options.closed))
-        of_caps = claims(options.caps, jobs, nodes, asked["demand"])
-        aside, account = _set_aside(jobs, nodes, asked["demand"], options, of_caps)
-        hours = Opening.of(options.closed, jobs, nodes, asked["demand"])
+        cluster = _cluster(jobs, nodes, bool(options.closed))
+        of_caps = claims(options.caps, jobs, nodes, cluster.demand)
+        aside, account = _set_aside(jobs, nodes, cluster.demand, options, of_caps)
+        hours = Opening.of(options.closed, jobs, nodes, cluster.demand)
         keep = ~aside[jobs.after]
         wants = np.broadcast_to(np.int64(0), (J,))
         if keep.size:
@@ -207,13 +193,13 @@ class Tables:
             account=account,
             work=work,
             doomed=doomed,
+            cluster=cluster,
             claims=Claims.of(options.caps, of_caps, J),
             hours=hours,
             log_rates=log_rates,
             log_noise=log_noise,
             events=_events(conditions, len(nodes), aside, hours),
             wants=wants,
-            **asked,
         )
 
     def job(self, j: int) -> Job:
@@ -243,8 +229,8 @@ def _of_shared(nodes: Nodes, demand: Ints) -> Ints:
     return np.asarray(demand[:, nodes.devices.index(nodes.shared)])
 
 
-def _asked(jobs: Jobs, nodes: Nodes, closes: bool) -> dict[str, Any]:
-    """What the shapes of jobs ask of nodes, from ``demand`` to ``meets`` of :class:`Tables`."""
+def _cluster(jobs: Jobs, nodes: Nodes, closes: bool) -> kernels.Cluster:
+    """The nodes, and what the shapes of jobs ask of them; with ``closes`` hours may be closed."""
     N, S = len(nodes), len(jobs.shapes)
     demand = jobs.demand(nodes.devices)
     most = int(jobs.tasks.max(initial=1))
@@ -259,19 +245,27 @@ def _asked(jobs: Jobs, nodes: Nodes, closes: bool) -> dict[str, Any]:
     allowed = [allowed_on(nodes, Shape((), 0, *pair)) for pair in constraints]
     pools = {name: i for i, name in enumerate(dict.fromkeys(s.pool for s in jobs.shapes))}
     on = np.array([nodes.of_pool(name) for name in pools], dtype=bool).reshape(len(pools), N)
-    total = np.maximum(nodes.capacity.sum(axis=0), 1)
     meets = (on[:, None] & on).any(axis=2)
-    return {
-        "demand": demand,
-        "fraction": np.where(of_shared < 1000, of_shared, 0),
-        "whole": np.where(of_shared >= 1000, of_shared // 1000, 0),
-        "per_node": np.array([s.per_node or most for s in jobs.shapes], dtype=np.int64),
-        "constraint": np.array([constraints[pair] for pair in where], dtype=np.int64),
-        "dominant": (np.argmax(demand / total, axis=1) if S else np.zeros(0)).astype(np.int64),
-        "allowed": np.array(allowed, dtype=bool).reshape(len(constraints), N),
-        "pool": np.array([pools[s.pool] for s in jobs.shapes], dtype=np.int64),
-        "meets": np.tile(meets, (2, 2)) if closes else meets,
-    }
+    total = np.maximum(nodes.capacity.sum(axis=0), 1)
+    shapes = np.zeros(S, dtype=kernels.SHAPE)
+    shapes["fraction"] = np.where(of_shared < 1000, of_shared, 0)
+    shapes["whole"] = of_shared // 1000
+    shapes["per_node"] = [s.per_node or most for s in jobs.shapes]
+    shapes["constraint"] = [constraints[pair] for pair in where]
+    shapes["dominant"] = np.argmax(demand / total, axis=1) if S else 0
+    shapes["total"] = total[shapes["dominant"]]
+    shapes["pool"] = [pools[s.pool] for s in jobs.shapes]
+    shared = -1 if nodes.shared is None else nodes.devices.index(nodes.shared)
+    return kernels.Cluster(
+        shapes,
+        demand,
+        nodes.capacity,
+        np.maximum(nodes.capacity.max(axis=0), 1),
+        shared,
+        nodes.capacity[:, shared] // 1000 if shared >= 0 else np.zeros(N, dtype=np.int64),
+        np.array(allowed, dtype=bool).reshape(len(constraints), N),
+        np.tile(meets, (2, 2)) if closes else meets,
+    )
 
 
 def _set_aside(

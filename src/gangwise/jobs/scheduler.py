@@ -27,7 +27,6 @@ from gangwise.jobs.explanations import Round, no_room
 from gangwise.jobs.model import Job, Nodes
 from gangwise.jobs.queues import (
     FORMULAS,
-    ByFormula,
     EarliestDeadline,
     FairShare,
     FirstCome,
@@ -132,12 +131,9 @@ class _Head:
 
     def overstayed(self, job: Job, end: float, now: float) -> list[tuple[_Head, Books]]:
         """Itself with the books of each instant that a job is past, which ends then."""
-        found = []
-        if self.then is not None and end > self.promised:
-            found.append((self, self.then))
-        if self.later is not None and now + _request(job) > self.kept:
-            found.append((self, self.later))
-        return found
+        asked = now + _request(job)
+        promises = (self.promised, self.then, end), (self.kept, self.later, asked)
+        return [(self, at) for time, at, until in promises if at is not None and until > time]
 
 
 @dataclass
@@ -267,7 +263,8 @@ class Composed:
         if ends == "requested":
             return nothing()
         t, kind = tables, self.times if ends == "learned" else "true"
-        devices = t.demand[np.arange(len(t.demand)), t.dominant] / 1000.0
+        demand, dominant = t.cluster.demand, t.cluster.shapes["dominant"]
+        devices = demand[np.arange(len(demand)), dominant] / 1000.0
         most = np.where(t.options.enforced & t.jobs.requested, t.jobs.limit, np.inf)
         truth, size = np.minimum(t.work, most), t.jobs.tasks * devices[t.jobs.shape]
         return state_of(t.jobs, kind, size, truth, self.correction == "steps")
@@ -279,17 +276,6 @@ class Composed:
         for j in range(len(jobs)):
             self._times.row[str(jobs.id[j])] = j
             self._times.r.expected[j] = expect(self._times.r, j, 0.0)
-
-    def remember(self, state: Any, row: dict[str, int]) -> None:
-        """Take over what a compiled simulation knows of jobs, by their rows."""
-        self._times = Expectations(state.times, row)
-        if state.kept.size:
-            kept = {name: float(state.kept[j]) for name, j in row.items()}
-            self._kept = {name: start for name, start in kept.items() if start < np.inf}
-        if isinstance(self.queue, ByFormula):
-            self.queue._first = float(state.at.origin)
-        if isinstance(self.queue, Multifactor):
-            self.queue.remember(state)
 
     @classmethod
     def named(cls, name: str, **options: Any) -> Composed:

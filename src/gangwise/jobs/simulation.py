@@ -50,18 +50,9 @@ from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Composed, create_scheduler
 from gangwise.jobs.site import Site
 
-_LEFT: dict[int, EventKind] = {
-    kernels.HAS_FINISHED: "finished",
-    kernels.WAS_KILLED: "killed",
-    kernels.WAS_CANCELLED: "cancelled",
-    kernels.HAS_FAILED: "failed",
-    kernels.WAS_PREEMPTED: "preempted",
-}
-_NODES: dict[int, EventKind] = {
-    kernels.NODE_CAME: "node_up",
-    kernels.NODE_WENT: "node_down",
-    kernels.NODE_DRAINS: "node_drained",
-}
+# Of what the feed reports: of jobs up to WAS_PREEMPTED, then of nodes, in the order of the numbers.
+_KINDS: tuple[EventKind, ...] = ("submitted", "finished", "killed", "cancelled", "failed")
+_KINDS += ("preempted", "node_up", "node_down", "node_drained")
 
 
 def simulate_jobs(
@@ -229,10 +220,10 @@ class JobSimulation:
                 nodes = tuple(n for n, _, _ in running.pieces)
                 times = float(x.jobs["since"][item]), self.now
                 self._observe(Rate(running.job, nodes, rates, *times, bool(first), bool(ended)))
-            elif what in _LEFT:
-                self._leave(item, _LEFT[what])
+            elif what <= kernels.WAS_PREEMPTED:
+                self._leave(item, _KINDS[what])
             else:
-                self.books.events.append(Event(_NODES[what], self.now, node=item))
+                self.books.events.append(Event(_KINDS[what], self.now, node=item))
         return status
 
     def _enter(self, j: int) -> None:
@@ -299,8 +290,9 @@ class JobSimulation:
             done = float(t.work[j] - x.jobs["left"][j])
             kept = 0.0 if every == math.inf else done // every * every if every else done
             s = t.jobs.shape[j]
+            dominant = t.cluster.shapes["dominant"][s]
             x.jobs["left"][j] = t.work[j] - kept
-            x.lost[j] += (done - kept) * t.demand[s, t.dominant[s]] * t.jobs.tasks[j] / 1000.0
+            x.lost[j] += (done - kept) * t.cluster.demand[s, dominant] * t.jobs.tasks[j] / 1000.0
         if how == "cancel":  # an event of this instant, before its next round
             event = np.array([(self.now, 0.0, j, kernels.CANCEL)], dtype=kernels.EVENT)
             events = np.insert(self.given.events, int(at.next_event), event)
@@ -336,7 +328,7 @@ class JobSimulation:
 
     def _try(self, j: int, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
         """Put pieces where compiled code takes them from; several on a node become one."""
-        if self.tables.fraction[self.tables.jobs.shape[j]] == 0:
+        if self.tables.cluster.shapes["fraction"][self.tables.jobs.shape[j]] == 0:
             on: dict[int, tuple[int, int]] = {}
             for n, c, mask in pieces:
                 count, used = on.get(n, (0, 0))
@@ -403,5 +395,4 @@ class JobSimulation:
             x._replace(**copies),
             t.describe(name_of(self.scheduler), "decided in Python"),
             self.seconds,
-            0,
         )

@@ -21,9 +21,9 @@ from gangwise.jobs.kernels import (
     FGD,
     FIRST_FIT,
     LABELS,
-    LATER,
     LEARNED,
     MULTIFACTOR,
+    NEVER,
     NO_BACKFILLING,
     RUNNING,
     TAKEN_UP,
@@ -42,7 +42,7 @@ from gangwise.jobs.kernels import (
     put,
     remove,
 )
-from gangwise.jobs.priority_kernels import Standing, hold
+from gangwise.jobs.priority_kernels import Standing, decayed, hold
 from gangwise.jobs.rate_kernels import SHARED, Asked, Beliefs, believe, score, submitted, wait
 
 # ------------------------------------------------------------------------------- speeds and ends
@@ -62,7 +62,7 @@ def speed_of(g: Given, x: State, j: int) -> float:
     if g.log_rates.size == 0:
         return 1.0
     p = g.jobs[j].piece_from
-    slowest = LATER
+    slowest = NEVER
     for i in range(p, p + x.jobs[j].pieces):
         slowest = min(slowest, log_rate(g, x, j, x.out[i].node))
     return math.exp(slowest)
@@ -132,12 +132,7 @@ def charge(users: Rows, half_life: float, now: float, u: int) -> None:
     """Bring the use of user u up to now: it halves every half-life."""
     gone = now - users[u].at
     if gone > 0.0:
-        if half_life == LATER:
-            users[u].use += users[u].rate * gone
-        else:
-            decay = math.log(2.0) / half_life
-            kept = math.exp(-decay * gone)
-            users[u].use = users[u].use * kept + users[u].rate * (1.0 - kept) / decay
+        users[u].use = decayed(users[u].use, users[u].rate, gone, math.log(2.0) / half_life)
     users[u].at = now
 
 
@@ -203,7 +198,7 @@ def start(g: Given, x: State, j: int, count: int) -> None:
 @inlined_kernel
 def slowest(x: State, pieces: Rows, low: int, high: int) -> float:
     """Least log rate in `x.mean` on the nodes of pieces[low:high]."""
-    least = LATER
+    least = NEVER
     for i in range(low, high):
         least = min(least, x.mean[pieces[i].node])
     return least

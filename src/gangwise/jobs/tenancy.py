@@ -137,16 +137,16 @@ def standing_of(t: Any) -> Standing:
     device type, where nodes have no ``cpu``), which are also what use counts without ``billing``.
     """
     tenancy, jobs, nodes = t.options.tenancy, t.jobs, t.nodes
-    w, devices = tenancy.priority, nodes.devices
+    w, devices, demand = tenancy.priority, nodes.devices, t.cluster.demand
     cpu = devices.index("cpu") if "cpu" in devices else 0
-    amount = t.demand[jobs.shape] * jobs.tasks[:, None] / 1000.0  # [J, K]
+    amount = demand[jobs.shape] * jobs.tasks[:, None] / 1000.0  # [J, K]
     pools = {pool.name: pool for pool in tenancy.pools}
     qos = {each.name: each for each in tenancy.qos}
     of_pool, of_qos = [pools.get(n) for n in jobs.pools], [qos.get(n) for n in jobs.qoses]
     tiers = sorted({1, *(pool.tier for pool in tenancy.pools)})
     tier = np.array([tiers.index(pool.tier if pool else 1) for pool in of_pool], dtype=np.int64)
     share = amount[:, cpu] / max(nodes.capacity[:, cpu].sum() / 1000.0, 1.0)
-    size = (fewest_of(jobs, nodes, t.demand) / len(nodes) + share) / 2 if w.job_size else share
+    size = (fewest_of(jobs, nodes, demand) / len(nodes) + share) / 2 if w.job_size else share
     score = w.job_size * (1.0 - size if w.favor_small else size) + jobs.priority
     most = max((pool.priority for pool in tenancy.pools), default=0.0) or 1.0
     score += (
