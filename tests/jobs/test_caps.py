@@ -13,8 +13,8 @@ from gangwise.jobs import Jobs, Nodes
 from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.site import CapRule, Rules, Site
 from gangwise.jobs.tenancy import Priority, Qos
-from tests.jobs.played import starts
 from tests.jobs.middle import SiteCase
+from tests.jobs.played import starts
 
 ORDERS = "multifactor", "fcfs", "sjf", "multifactor", "priority", "fair-share", "wfp3"
 ALIKE = "phase", "start", "last_start", "end", "lost"

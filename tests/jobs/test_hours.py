@@ -18,8 +18,8 @@ from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
 from gangwise.jobs.site import Closed, Rules, Site, Window
 from gangwise.traces.formats.swf import clock_of
-from tests.jobs.played import Careless, starts
 from tests.jobs.middle import SiteCase
+from tests.jobs.played import Careless, starts
 
 MONDAY = {"start": "2026-01-05T00:00:00"}
 
