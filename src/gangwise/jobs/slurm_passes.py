@@ -5,7 +5,8 @@ partition take no other in this pass. Backfilling comes at most every ``interval
 job in order, all anew, the first time at which it fits among running jobs and the reservations made
 before it in this pass. A reservation holds whole nodes, whatever part of them the job asks for.
 Where the site has preemption, a job that does not fit may take the place of others at once, see
-:mod:`gangwise.jobs.preemption`. Who is suspended waits for its own nodes, and holds nothing there.
+:mod:`gangwise.jobs.preemption`. Who is suspended waits for its own nodes; under gang scheduling it
+holds its cores there, see :mod:`gangwise.jobs.gang_rows`.
 https://slurm.schedmd.com/sched_config.html
 """
 
