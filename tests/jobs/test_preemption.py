@@ -20,6 +20,7 @@ from gangwise.jobs.simulation import JobSimulation, simulate_jobs
 from gangwise.jobs.site import Pool, Rules, Site
 from gangwise.jobs.slurm_passes import SlurmPasses
 from gangwise.jobs.tenancy import Preemption, Qos, Tenancy
+from tests.reference import gang
 from tests.reference.preemption import Held, who_gives_way
 
 TIERS = (Pool(name="low"), Pool(name="high", tier=2))
@@ -59,6 +60,65 @@ def test_a_job_of_a_higher_tier_takes_the_place_of_one_below(how, more, start, e
     assert played.lost[0] == lost  # seconds times cores
     found = audit(outcome, None, Conditions(), site(how, **more).options(Options()))
     assert not found.counts, found.findings
+
+
+def test_who_is_suspended_holds_its_cores_and_who_comes_takes_the_first_that_it_sees():
+    """As a real Slurm 22.05 with PreemptMode=SUSPEND,GANG played these six jobs, within 15 s.
+
+    The job at 43 finds one node with idle cores, and is placed as if the tier below were not
+    there: on the first cores of c01, where others are idle, and of c02. Both jobs below are
+    suspended. That at 74 gets idle cores of c01; that at 84 none of c03 to c12, held by one that is
+    suspended; that at 104, of the tier above, does.
+    """
+    pool = ["low", "low", "high", "low", "low", "high"]
+    cores = {"cpu": np.array([2.0, 8, 2, 4, 8, 8])}
+    run, limit = [900, 900, 300, 100, 100, 100], [960, 960, 360, 180, 180, 180]
+    jobs = Jobs.of(
+        [0, 8, 43, 74, 84, 104], run, [1, 11, 2, 1, 1, 1], cores, limit=limit, per_node=1, pool=pool
+    )
+    nodes, slurm = Nodes.alike(12, {"cpu": 8}), SlurmPasses(order="multifactor")
+    played = simulate_jobs(jobs, nodes, slurm, site=site("suspend"))
+    assert played.start.tolist() == [0, 8, 43, 74, 1200, 104]  # Slurm: 0, 8, 43, 73, 1215, 103
+    assert played.end.tolist() == [1200, 1208, 343, 174, 1300, 204]
+    assert played.attempts.tolist() == [2, 2, 1, 1, 1, 1]
+    on = played.piece_node[played.piece_from[[0, 3, 4, 5]]]
+    assert on.tolist() == [0, 0, 0, 2]
+
+
+def test_the_gang_scheduler_has_no_exempt_time_and_tells_cores_apart():
+    """Cores of a node: the second job has the other half, and goes on beside the third."""
+    pool = ["low", "low", "high", "high"]
+    jobs = Jobs.of([0, 1, 2, 3], 100, 1, {"cpu": 2.0}, limit=100, pool=pool)
+    played = simulate_jobs(
+        jobs,
+        Nodes.alike(1, {"cpu": 4}),
+        SlurmPasses(order="multifactor"),
+        site=site("suspend", exempt=60),
+    )
+    assert played.start.tolist() == [0, 1, 2, 3]
+    assert played.end.tolist() == [200, 201, 102, 103]  # each suspended for one, resumed after it
+
+
+def test_suspending_is_that_of_the_plain_implementation():
+    """Three tiers, the highest of which gives way to nobody, without backfilling."""
+    tiers = (Pool(name="low"), Pool(name="mid", tier=2), Pool(name="high", tier=3, preempted="off"))
+    rules = Site(Rules(pool=tiers, preemption=Preemption(by="tier", how="suspend")))
+    suspended = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        at, run = np.sort(rng.integers(0, 300, 25)), rng.integers(5, 100, 25)
+        tasks, cores, rank = (rng.integers(1, k, 25) for k in (4, 5, 4))
+        pool = [tiers[k - 1].name for k in rank]
+        asked = {"cpu": cores.astype(float)}
+        jobs = Jobs.of(at, run, tasks, asked, limit=200, per_node=1, pool=pool)
+        slurm = SlurmPasses(order="multifactor", tested=0, choice=FirstFit())
+        played = simulate_jobs(jobs, Nodes.alike(4, {"cpu": 4}), slurm, site=rules)
+        plain = [gang.Job(*map(int, each)) for each in zip(at, run, tasks, cores, rank)]
+        start, end = zip(*gang.play(plain, 4, 4))
+        assert played.start.tolist() == list(start), seed
+        assert np.allclose(played.end, end), seed
+        suspended += played.counts["preemptions"]
+    assert suspended > 50
 
 
 def test_by_qos_only_those_named_give_way_and_a_qos_has_its_own_way():

@@ -14,15 +14,18 @@ from scipy.stats import kendalltau
 
 from gangwise.core.errors import ScenarioError
 from gangwise.experiments.replay import replay
-from gangwise.jobs import Jobs, Node, Nodes
+from gangwise.jobs import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.audit import audit
 from gangwise.jobs.caps import Cap
 from gangwise.jobs.metrics import Outcome
-from gangwise.jobs.schedule import Options
+from gangwise.jobs.priority_kernels import hold, tick
+from gangwise.jobs.priority_kernels import key as priority_key
+from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.site import CapRule, Rules, Site
 from gangwise.jobs.slurm_passes import SlurmPasses
 from gangwise.jobs.slurm_site import Reading, in_own_words
+from gangwise.jobs.tenancy import standing_of
 from gangwise.traces.jobs import open_jobs
 
 TRUTH = Path(__file__).with_name("slurm_truth")
@@ -99,7 +102,8 @@ def test_what_the_files_say_becomes_rules(folder):
         ("user", "jobs", 1, ("bob",), "", "", "physics"),
     }
     tree = {a.name: (a.parent, a.shares, dict(a.users)) for a in site.rules.account}
-    assert tree == {"science": ("", 3, {}), "physics": ("science", 2, {"ann": 4})}
+    users = {"ann": 4, "bob": 1}  # who has no job counts in the rank of the fair tree, too
+    assert tree == {"science": ("", 3, {}), "physics": ("science", 2, users)}
     assert "interval=60" in site.scheduler
 
 
@@ -369,7 +373,7 @@ def test_jobs_start_as_a_real_slurm_started_them():
     again = {f"{case}-1.tar.xz" for case in ("arrays", "dependencies", "features", "licences")}
     files = [file for file in sorted(TRUTH.iterdir()) if file.name not in again]
     runs = {file.name.partition(".")[0]: compared(file, 1) for file in files}
-    assert len(runs) == 37
+    assert len(runs) == 40
     assert min(len(run.real) for run in runs.values()) == 90
     pairs = [(a, b) for a, b in combinations(runs, 2) if a[:-1] == b[:-1]]
     own = [kendalltau(runs[a].real, runs[b].real).statistic for a, b in pairs]
@@ -382,6 +386,33 @@ def test_jobs_start_as_a_real_slurm_started_them():
     easy = [compared(file, 1, "fcfs+easy+best-fit") for file in TRUTH.glob("fifo-*")]
     mine = [run for name, run in runs.items() if name.startswith("fifo")]
     assert np.mean([r.tau.mean() for r in easy]) < np.mean([r.tau.mean() for r in mine]) - 0.02
+
+
+@pytest.mark.parametrize(("run", "clock"), list(enumerate([40, 51, 45, 42, 39])))
+def test_priorities_by_fair_share_are_those_that_slurm_recorded(run, clock, tmp_path):
+    """All but the first three, before anyone had used anything, from recorded starts and ends.
+
+    ``clock``: seconds past a full minute at which Slurm computes priorities; 3 to 6 differ at 0.
+    """
+    heading, *lines = (
+        (unpacked(f"fair-share-{run}", tmp_path) / "sacct.txt").read_text().splitlines()
+    )
+    mark = "^" if "^" in heading else "|"
+    rows = [line.split(mark) for line in lines]
+    given = [int(row[heading.split(mark).index("Priority")]) for row in rows]
+    jobs = open_jobs(tmp_path / "sacct.txt", rows=False).jobs
+    site = Site.read(f"slurm:{tmp_path}/site")
+    placed = site.placed(jobs, site.nodes, Conditions())
+    standing = standing_of(Tables.of(*placed, site.options(Options())))
+    times, found = (jobs.recorded_start + jobs.run, jobs.submit, jobs.recorded_start), list[int]()
+    events = [(t, what, j) for what, of in enumerate(times) for j, t in enumerate(of)]
+    for time, what, j in sorted(events):
+        tick(standing, time - clock)
+        if what == 1:
+            found.append(int(-priority_key(standing, j)))
+        else:
+            hold(standing, j, what - 1.0, time - clock)
+    assert found[3:] == given[3:]
 
 
 @pytest.mark.full

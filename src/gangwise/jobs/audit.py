@@ -302,9 +302,10 @@ class _Auditor:
                 mine.name in each.preempts if rules.by == "qos" else each.tier > mine.tier
                 for each in others
             )
-            own = getattr(mine, "exempt", None)
-            rested = t - self.from_[a] >= (rules.exempt if own is None else own) - TOLERANCE
             how, again = mine.preempted or rules.how, a + 1 < self.of.size and self.of[a + 1] == j
+            own = getattr(mine, "exempt", None)
+            exempt = rules.exempt if own is None else own
+            rested = t - self.from_[a] >= exempt * (how != "suspend") - TOLERANCE
             if again and how == "suspend":
                 rested &= nodes[a] == nodes[a + 1]
             elif again:

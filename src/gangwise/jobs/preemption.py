@@ -43,8 +43,9 @@ def gives_way(tenancy: Tenancy, running: Running, job: Job, now: float) -> bool:
     else:
         above = rank_of(tenancy, job) > rank_of(tenancy, other)
     exempt = rules.exempt if mine is None or mine.exempt is None else mine.exempt
-    rested = now > running.begun and now >= running.begun + exempt
-    return above and rested and way_of(tenancy, other) != "off"
+    how = way_of(tenancy, other)
+    rested = now > running.begun and now >= running.begun + exempt * (how != "suspend")
+    return above and rested and how != "off"
 
 
 def make_room(

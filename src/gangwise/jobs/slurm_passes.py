@@ -5,7 +5,8 @@ partition take no other in this pass. Backfilling comes at most every ``interval
 job in order, all anew, the first time at which it fits among running jobs and the reservations made
 before it in this pass. A reservation holds whole nodes, whatever part of them the job asks for.
 Where the site has preemption, a job that does not fit may take the place of others at once, see
-:mod:`gangwise.jobs.preemption`. Who is suspended waits for its own nodes, and holds nothing there.
+:mod:`gangwise.jobs.preemption`. Who is suspended waits for its own nodes; under gang scheduling it
+holds its cores there, see :mod:`gangwise.jobs.gang_rows`.
 https://slurm.schedmd.com/sched_config.html
 """
 
@@ -25,6 +26,7 @@ from gangwise.core.registry import create
 from gangwise.jobs.books import Ask, Books, Piece, Place, Preempt, Queue, Running
 from gangwise.jobs.caps import Tally, having
 from gangwise.jobs.choice import Tasks, fill, pieces_of
+from gangwise.jobs.gang_rows import Rows, gangs
 from gangwise.jobs.model import Job, Nodes, Shape, terms_of
 from gangwise.jobs.preemption import make_room, nodes_of, way_of
 from gangwise.jobs.scheduler import Action, Composed, _Round
@@ -117,16 +119,23 @@ class Ahead:
     Each window is twice as long as the last. They hold until a pass starts or preempts a job.
     """
 
-    def __init__(self, books: Books, ends: dict[str, float], now: float):
+    def __init__(
+        self, books: Books, ends: dict[str, float], now: float, rows: Rows, rank: float = -np.inf
+    ):
+        books = rows.view(books, rank)
         self.times, self.books, self._fits = [now], [books], dict[Shape, Ints]()
-        then, window = books.copy(), FIRST_WINDOW
-        left = sorted(((ends[name], name) for name in books.running), reverse=True)
+        then, window, gone = books.copy(), FIRST_WINDOW, list[str]()
+        asleep = {n: max(h.end, now) for n, h in rows.held.items() if h.asleep and h.tier >= rank}
+        left = [(ends[name], name) for name in books.running if rows.shows(name, rank)]
+        left = sorted([*left, *((end, name) for name, end in asleep.items())], reverse=True)
         while left:
             first = left[-1][0]
             while left and left[-1][0] <= first + window:
                 time, name = left.pop()
-                running = books.running[name]
+                running = books.running.get(name) or rows.held[name]
                 then.take(running.job.shape, running.pieces, sign=1)
+                gone.append(name)
+            then = rows.view(then, rank, gone)
             self.times.append(max(time, float(np.nextafter(now, np.inf))))  # not free yet
             self.books.append(then.copy())
             window *= 2
@@ -190,6 +199,7 @@ class SlurmPasses(Composed):
     _gave_way: dict[str, tuple[str, float, tuple[Piece, ...]]] = field(
         default_factory=dict, init=False, repr=False
     )
+    _rows: Rows = field(default_factory=Rows, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.queue = create("scheduler", self.order).queue
@@ -209,6 +219,8 @@ class SlurmPasses(Composed):
         names = {job.id for job in order}
         self._gave_way = {name: of for name, of in self._gave_way.items() if name in names}
         ends = {name: max(end, now) for name, end in self._expected_ends(trial, now).items()}
+        if gangs(books.tenancy):
+            self._rows.take_in(trial, names, ends)
         self._last, tally = _Round(trial, now, ends, [*order]), trial.tally()
         actions = self._resume(order, trial, ends, now, tally)
         actions += self._main_loop(order, trial, ends, now, tally)
@@ -224,6 +236,8 @@ class SlurmPasses(Composed):
                 actions += self._backfill(left[: self.tested], trial, ends, now, tally)
             self._changed = False
             left = [job for job in left if job.id not in trial.running]
+        if self._rows.held:  # who was suspended may have made room for one below it
+            actions += self._resume(order, trial, ends, now, tally)
         # While anyone waits backfilling comes again; and when who was preempted may start.
         asks = [(self._passed + self.interval, job.id) for job in left[: bool(self.tested)]]
         asks += [(at, name) for name, (_, at, _) in self._gave_way.items() if now < at < np.inf]
@@ -256,6 +270,12 @@ class SlurmPasses(Composed):
     ) -> list[Action]:
         """Those who were suspended go on, the first in line first, once their nodes are free."""
         actions: list[Action] = []
+        if self._rows.held:
+            for name in self._rows.wake(books):
+                held = self._rows.held[name]
+                tasks = [(n, c) for n, c, _ in held.pieces]
+                actions.append(self._start(held.job, tasks, books, ends, now, tally, held.pieces))
+            return actions
         for job in order if self._gave_way else ():
             _, _, pieces = self._gave_way.get(job.id, ("", 0.0, ()))
             if pieces and books.up[[n for n, _, _ in pieces]].all() and not tally.holds(job):
@@ -298,6 +318,8 @@ class SlurmPasses(Composed):
         tenancy = books.tenancy
         if tenancy is None or not tenancy.preemption.by:
             return None
+        if self._rows.held:
+            return self._rows.make_room(job, books, tenancy, self.choice, now)
         return make_room(job, books, tenancy, self.choice, now)
 
     def _give_way(
@@ -313,7 +335,10 @@ class SlurmPasses(Composed):
         actions: list[Action] = []
         for running in others:
             name = running.job.id
-            books.take(running.job.shape, running.pieces, sign=1)
+            if name in self._rows.held:
+                self._rows.suspend(name, now - running.begun)
+            else:
+                books.take(running.job.shape, running.pieces, sign=1)
             tally.take(running.job, -1)
             del books.running[name], ends[name]
             how = way_of(books.tenancy or Tenancy(), running.job)
@@ -337,9 +362,12 @@ class SlurmPasses(Composed):
         pieces: tuple[Piece, ...] = (),
     ) -> Place:
         pieces = pieces or pieces_of(self.choice, job, chosen, books)
-        books.take(job.shape, pieces)
+        if job.id not in self._rows.held:
+            books.take(job.shape, pieces)
         tally.take(job)
         ends[job.id] = now + job.limit
+        if gangs(books.tenancy):
+            self._rows.start(job, pieces, books, ends)
         return self._started(job, chosen, pieces, books, now)
 
     def _backfill(
@@ -352,7 +380,7 @@ class SlurmPasses(Composed):
         for job in order:
             if not self._may_start(job, now, tally):
                 continue
-            ahead = ahead or Ahead(books, ends, now)
+            ahead = ahead or Ahead(books, ends, now, self._rows)
             found = self._first_time(job, ahead, reserved, now)
             room = None
             if found is None or found[0] > now:
@@ -362,6 +390,10 @@ class SlurmPasses(Composed):
                 chosen, others = room
                 actions += self._give_way(job, others, books, ends, now, tally)
                 found = now, chosen
+            elif (rank := self._rows.above(job, books.tenancy)) and (not found or found[0] > now):
+                found = self._first_time(
+                    job, Ahead(books, ends, now, self._rows, rank), reserved, now
+                )
             if found is None:
                 continue
             time, chosen = found

@@ -558,7 +558,11 @@ def _accounts(r: Reading, caps: list[dict[str, Any]], cluster: str) -> list[dict
         if shares == "parent":
             r.notes.append(f"{row.where}: not modelled: Share=parent (1 is taken)")
             row.values["Share"] = "1"
-        if row.values.get("User") or (name == "root" and not row.values.get("ParentName")):
+        if row.values.get("User"):
+            if name == "root":  # a leaf of the tree like any other
+                found[name] = {"name": name, "parent": "", "shares": 1.0, "users": {}}
+            continue
+        if name == "root" and not row.values.get("ParentName"):
             continue
         parent = row.values.get("ParentName", "").replace("root", "")
         number = r.value(row, "Share", float, 1.0)
@@ -568,7 +572,7 @@ def _accounts(r: Reading, caps: list[dict[str, Any]], cluster: str) -> list[dict
         name, user = row.values.get("Account", ""), row.values.get("User", "")
         within = {"account": name} if name in found else {}
         if user:
-            if name in found and row.values.get("Share", "1") != "1":
+            if name in found:  # also who has no job: Slurm's rank is one among all
                 found[name]["users"][user] = r.value(row, "Share", float, 1.0)
             alone = {**within, "only": (user,), "pool": row.values.get("Partition", "")}
             jobs = {"GrpJobs": "user", "MaxJobs": "user"}
