@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 import os
 import signal
@@ -42,13 +41,6 @@ def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]
     if file_path.suffix == ".py" and ">>> " not in file_path.read_text(encoding="utf-8"):
         return [each for each in found if type(each) is pytest.Module]  # and no DoctestModule
     return found
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
-    """What was imported and collected stays to the end: no collection of garbage looks at it."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")
