@@ -6,6 +6,8 @@ import importlib.util
 import os
 import signal
 import sys
+from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +32,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     others = [item for item in items if not item.nodeid.startswith(PLAYED)]
     half = len(items) // 2
     items[:] = [*others[:half], *played, *others[half:]]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]]:
+    """Modules without an example are not searched for one, object by object."""
+    found = yield
+    if file_path.suffix == ".py" and ">>> " not in file_path.read_text(encoding="utf-8"):
+        return [each for each in found if type(each) is pytest.Module]  # and no DoctestModule
+    return found
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -123,7 +123,7 @@ def test_fresh_draw_by_hand():
 
 
 def coupled(old, new, holder, u, again):
-    old, new = np.array(old, dtype=float), np.array(new, dtype=float)
+    old, new = (np.array(x, dtype=float, order="C") for x in (old, new))
     holder = np.array(holder, dtype=np.int64)
     kernels.sample_coupled(
         old, old.sum(axis=0), new, new.sum(axis=0), len(old), np.array(u), np.array(again), holder

@@ -19,15 +19,13 @@ def imported(node: ast.AST, modules: dict[str, Path]) -> Iterator[str]:
 
     Two modules of which each names the types of the other cannot be read one after the other.
     """
-    for child in ast.iter_child_nodes(node):
+    for child in ast.walk(node):
         if isinstance(child, ast.Import):
             yield from (name.name for name in child.names)
         elif isinstance(child, ast.ImportFrom) and child.module:
             for name in child.names:
                 whole = f"{child.module}.{name.name}"
                 yield whole if whole in modules else child.module
-        else:
-            yield from imported(child, modules)
 
 
 def import_graph(modules: dict[str, Path]) -> dict[str, set[str]]:

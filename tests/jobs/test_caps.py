@@ -59,14 +59,14 @@ def differing(seed: int) -> list[str]:
 
 
 def test_those_aside_are_those_whom_python_passes_over():
-    for seed in range(21):
+    for seed in range(14):  # each order with and without backfilling
         assert differing(seed) == [], seed
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("part", range(4))
 def test_those_aside_are_those_whom_python_passes_over_in_many_cases(part):
-    for seed in range(21 + part, 400, 4):
+    for seed in range(14 + part, 210, 4):
         assert differing(seed) == [], seed
 
 

@@ -102,7 +102,7 @@ def test_pools_are_played_as_a_plain_simulator_plays_them() -> None:
 
 @pytest.mark.full
 def test_larger_pools_are_played_as_a_plain_simulator_plays_them() -> None:
-    assert otherwise_on_pools(120, 1) == []
+    assert otherwise_on_pools(80, 1) == []
 
 
 def test_nodes_shapes_failures_and_cancellations_are_decided_alike() -> None:

@@ -35,7 +35,7 @@ def project(y):
     if sum(clipped(0.0)) <= 1:
         return clipped(0.0)
     low, high = 0.0, max(y)
-    for _ in range(200):
+    for _ in range(70):  # high / 2⁷⁰ is below what a float tells apart
         middle = (low + high) / 2
         low, high = (middle, high) if sum(clipped(middle)) > 1 else (low, middle)
     return clipped(low)

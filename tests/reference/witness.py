@@ -17,6 +17,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from gangwise.core.jit import _PartCompiler
+
+part = njit(pipeline_class=_PartCompiler, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""A function that is optimised once, with :func:`play`, and not in each of its callers as well."""
+
 UNSUBMITTED, HELD, WAITING, RUNNING, FINISHED, KILLED, SET_ASIDE, CANCELLED = range(8)
 QUEUES = ("fcfs", "sjf", "edf", "priority", "fair-share", "wfp3")
 BACKFILLING = ("none", "easy", "conservative")
@@ -101,7 +106,7 @@ class World(NamedTuple):
 # ------------------------------------------------------------------------------- what is free
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def take(w, j, node, mask, free, device):
     """Take the devices of one task."""
     s = w.jobs[j].shape
@@ -112,7 +117,7 @@ def take(w, j, node, mask, free, device):
             device[node, g] -= min(w.demand[s, w.shared], 1000)
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def expected_end(w, j):
     """Of a running job, by what it requested; now at the earliest."""
     job, r = w.jobs[j], w.rules[0]
@@ -130,7 +135,7 @@ def expected_end(w, j):
     return r.now + max((job.limit - gone * seen) / 2.0, 1.0) / seen
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def count_free(w, at, free, device):
     """What is free at an instant if running jobs end when expected and reservations are kept.
 
@@ -160,7 +165,7 @@ def count_free(w, at, free, device):
                 device[n, g] = 0
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def next_change(w, at):
     """The next instant after ``at`` at which something is to end or begin; inf for none."""
     now, soonest = w.rules[0].now, math.inf
@@ -183,7 +188,7 @@ def next_change(w, at):
 # ------------------------------------------------------------------------------- which nodes
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def devices_for(w, s, n, device):
     """Shared devices for a task of shape s on node n, as a mask; −1 where there are none.
 
@@ -206,7 +211,7 @@ def devices_for(w, s, n, device):
     return -1 if wanted > 0 else mask
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def has_room(w, s, n, free):
     """Whether amounts suffice for a task of shape s; a plan may promise away more than there is."""
     for k in range(free.shape[1]):  # noqa: SIM110 - generators do not compile
@@ -215,7 +220,7 @@ def has_room(w, s, n, free):
     return True
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def fragments(w, n, device, free):
     """FGD: what is idle on node n and of no use, over the tasks submitted so far."""
     total = 0
@@ -234,7 +239,7 @@ def fragments(w, n, device, free):
     return total
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def growth(w, j, n, mask, free, device):
     """FGD: by how much a task of job j lets fragments of node n grow, in steps of 0.04 devices."""
     submitted = w.seen.sum()
@@ -248,7 +253,7 @@ def growth(w, j, n, mask, free, device):
     return -((-grown) // (STEP * submitted))
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def least_growth(w, j, n, free, device):
     """FGD: the device for a fraction where fragments grow least, then the fullest; −1 for none."""
     amount = w.demand[w.jobs[j].shape, w.shared]
@@ -264,7 +269,7 @@ def least_growth(w, j, n, free, device):
     return -1 if best < 0 else 1 << best
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def left_over(w, j, n, free, sign):
     """Best-fit (−1) and worst-fit (1): what is free as shares of the largest node, negated.
 
@@ -278,7 +283,7 @@ def left_over(w, j, n, free, sign):
     return -score
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def badness(w, j, n, mask, free, device):
     """The rule: a task of job j goes to the node where this is least; ties go to the first."""
     choice, k = w.rules[0].choice, w.jobs[j].dominant
@@ -294,7 +299,7 @@ def badness(w, j, n, mask, free, device):
     return -(math.log(rate) - PACK * (free[n, k] / 1000.0))
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def gang(w, j, free, device):
     """Tasks one after another, each by the rule on what is then free; False unless all fit.
 
@@ -330,7 +335,7 @@ def gang(w, j, free, device):
     return True
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def takes_what_was_tried(w, j, free, device):
     """The gang takes what :func:`gang` found; whether all of it was free."""
     for i in range(w.jobs[j].first, w.jobs[j].past):
@@ -348,7 +353,7 @@ def takes_what_was_tried(w, j, free, device):
 # ------------------------------------------------------------------------------- who is next
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def share(w, j):
     """Of the cluster's devices of the job's dominant type."""
     k, total = w.jobs[j].dominant, 0
@@ -357,7 +362,7 @@ def share(w, j):
     return w.jobs[j].tasks * w.demand[w.jobs[j].shape, k] / total
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def key(w, j):
     """The order of the queue: the smallest is first."""
     job, r = w.jobs[j], w.rules[0]
@@ -380,7 +385,7 @@ def key(w, j):
     return 0.0
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def in_order(w):
     """Waiting jobs in the order of the queue; ties by (submission, row): insertion sort."""
     order, keys, count = np.empty(w.jobs.size, np.int64), np.empty(w.jobs.size), 0
@@ -395,7 +400,7 @@ def in_order(w):
     return order[:count]
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def set_running(w, j):
     """Job j starts now where it was tried."""
     job, r = w.jobs[j], w.rules[0]
@@ -414,7 +419,7 @@ def set_running(w, j):
     set_finish(w, j)
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def set_finish(w, j):
     """A gang works at the rate of its slowest task."""
     job, r = w.jobs[j], w.rules[0]
@@ -428,7 +433,7 @@ def set_finish(w, j):
         job.finish = min(job.finish, job.begun + r.latency + job.limit)
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def held(w, j):
     """A cap keeps job j from starting: what runs in it is summed anew."""
     for c in range(w.cap_most.size):
@@ -443,7 +448,7 @@ def held(w, j):
     return False
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def is_shut(w, j, at):
     """Job j may not start: one of its closed hours is on in that second."""
     second = math.floor(at)
@@ -453,7 +458,7 @@ def is_shut(w, j, at):
     return False
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def opening(w, j, at):
     """The first second, or this very instant, at which job j may start."""
     if at == math.inf or not is_shut(w, j, at):
@@ -464,7 +469,7 @@ def opening(w, j, at):
     return at
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def next_edge(w):
     """The next second in which hours open or close for any job; inf for none."""
     for second in w.edges:
@@ -473,7 +478,7 @@ def next_edge(w):
     return math.inf
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def starts_in_order(w, free, device):
     """No backfilling, and EASY; every pool has its own first in line."""
     r = w.rules[0]
@@ -542,7 +547,7 @@ def starts_in_order(w, free, device):
         set_running(w, j)
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def plan_all(w, free, device):
     """Conservative backfilling: each in order asks for the first instant it fits from.
 
@@ -595,7 +600,7 @@ def plan_all(w, free, device):
 # ------------------------------------------------------------------------------- what happens
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def leave(w, j, phase):
     """A running job leaves its nodes."""
     job = w.jobs[j]
@@ -604,7 +609,7 @@ def leave(w, j, phase):
     job.timer = job.finish = math.inf
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def fail(w, j):
     """Its node fails: work since the last checkpoint is lost, and it waits again."""
     job, r = w.jobs[j], w.rules[0]
@@ -623,7 +628,7 @@ def fail(w, j):
     leave(w, j, WAITING)
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def happens(w, kind, which, value):
     """A node fails, drains, comes back or changes its speed; a job is withdrawn."""
     now = w.rules[0].now
@@ -655,7 +660,7 @@ def happens(w, kind, which, value):
             w.jobs[j].slot = math.inf  # a plan holds while nodes neither come nor go
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@part
 def next_instant(w, event, events):
     """When something happens next; inf where nothing does any more."""
     now, going = math.inf, False

@@ -219,10 +219,12 @@ def _name(key: str) -> str:
 
 
 def _frame(rows: Rows) -> pl.DataFrame:
-    names = [pl.repeat(name, n, dtype=pl.String, eager=True) for name, n in rows.metrics]
+    names = pl.Series([name for name, _ in rows.metrics], dtype=pl.String)
     frame = pl.DataFrame(
         {
-            "metric": pl.concat(names),
+            "metric": pl.concat(
+                [names.new_from_index(i, n) for i, (_, n) in enumerate(rows.metrics)]
+            ),
             "at": np.concatenate(rows.at),
             "value": np.concatenate(rows.values),
         }

@@ -19,6 +19,7 @@ import gzip
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -438,8 +439,12 @@ class _Making:
     def _labels(self, model: str) -> dict[str, str]:
         if not model:
             return {}
-        choices = [m for m in self.rows["models"].unique().sort() if m and "|" in m]
-        return {"model": model, **{m: "yes" for m in choices if model in m.split("|")}}
+        return {"model": model, **{m: "yes" for m in self._choices if model in m.split("|")}}
+
+    @cached_property
+    def _choices(self) -> list[str]:
+        """Several models of which a job takes any, as its row has them."""
+        return [m for m in self.rows["models"].unique().sort() if m and "|" in m]
 
     # ------------------------------------------------------------------------------------- jobs
 
