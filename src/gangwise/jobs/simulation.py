@@ -49,6 +49,8 @@ from gangwise.jobs.queues import Multifactor
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Composed, create_scheduler
 from gangwise.jobs.site import Site
+from gangwise.jobs.slurm_passes import SlurmPasses
+from gangwise.jobs.slurm_passes import play as play_passes
 
 _LEFT: dict[int, EventKind] = {
     kernels.HAS_FINISHED: "finished",
@@ -118,6 +120,8 @@ def simulate_jobs(
         scheduler.restart = options.restart
         scheduler.enforced = options.enforced
     tables = Tables.of(jobs, nodes, conditions, options)
+    if engine != "plain" and type(scheduler) is SlurmPasses:
+        return play_passes(tables, scheduler, progress)
     rules = built_in(scheduler, nodes, options)
     if engine == "compiled" and rules is None:
         raise ScenarioError("only combinations of built-in parts run compiled; use engine='plain'")
