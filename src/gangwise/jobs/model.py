@@ -434,12 +434,9 @@ class Jobs(Tabular):
             codes = [known.setdefault(each, len(known)) for each in of]
             return np.array(codes, dtype=np.int64), tuple(known) or ("",)
 
-        plain = {name: [getattr(job, name) for job in jobs] for name in ("id", "row", "tasks")}
-        names = {
-            "submit": "submitted",
-            **{n: n for n in ("limit", "deadline", "budget", "priority")},
-        }
-        columns = {n: np.array([getattr(j, of) for j in jobs], float) for n, of in names.items()}
+        columns: dict[str, Any] = {"submit": np.array([job.submitted for job in jobs], float)}
+        for name in ("id", "row", "tasks", "limit", "deadline", "budget", "priority"):
+            columns[name] = np.array([getattr(job, name) for job in jobs])
         for place, several, of in (
             ("shape", "shapes", "shape"),
             ("type", "types", "job_type"),
@@ -452,9 +449,8 @@ class Jobs(Tabular):
             columns[place], columns[several] = coded(getattr(job, of) for job in jobs)
         none = np.full(len(jobs), np.nan)
         return cls(
-            **{name: np.array(values) for name, values in plain.items()},
             **columns,
-            run=np.zeros(len(jobs)),
+            run=np.zeros(len(jobs)),  # hidden
             requested=np.array([job.requested for job in jobs], dtype=bool),
             after_from=np.zeros(len(jobs) + 1, dtype=np.int64),
             after=np.zeros(0, dtype=np.int64),

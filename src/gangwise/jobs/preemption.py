@@ -205,6 +205,8 @@ def give_way(g: Given, x: State, p: Passing, j: int) -> None:
             g.events[x.at.next_event].time = x.at.now
             g.events[x.at.next_event].item = o
             g.events[x.at.next_event].kind = CANCEL
+    for n in range(p.on.size):
+        p.on[n] = False
 
 
 @inlined_kernel

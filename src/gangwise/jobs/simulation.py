@@ -49,7 +49,7 @@ from gangwise.jobs.queues import Multifactor
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Composed, create_scheduler
 from gangwise.jobs.site import Site
-from gangwise.jobs.slurm_passes import SlurmPasses
+from gangwise.jobs.slurm_passes import compiles
 from gangwise.jobs.slurm_passes import play as play_passes
 
 _LEFT: dict[int, EventKind] = {
@@ -120,7 +120,7 @@ def simulate_jobs(
         scheduler.restart = options.restart
         scheduler.enforced = options.enforced
     tables = Tables.of(jobs, nodes, conditions, options)
-    if engine != "plain" and type(scheduler) is SlurmPasses:
+    if engine != "plain" and compiles(scheduler):
         return play_passes(tables, scheduler, progress)
     rules = built_in(scheduler, nodes, options)
     if engine == "compiled" and rules is None:

@@ -565,10 +565,15 @@ def decide(g: Given, x: State, p: Passing) -> None:
 
 @inlined_kernel
 def ask(g: Given, x: State, p: Passing) -> None:
-    """Another round: while anyone waits for backfilling, and when who was preempted may start."""
-    clock, now = p.clock, x.at.now
+    """Another round: while anyone waits for backfilling, and when who was preempted may start.
+
+    Where nothing runs, nothing is to come and backfilling has seen all, it would find nothing ever.
+    """
+    clock, at, now = p.clock, x.at, x.at.now
     j, time = int64(-1), LATER
-    if p.settings.tested > 0 and line_up(p.line, int64(1)) > 0:
+    over = at.running == 0 and at.next_event == g.events.size and at.next_job == g.jobs.size
+    over = over and clock.changed == 0 and p.acts.size == 0
+    if p.settings.tested > 0 and not over and line_up(p.line, int64(1)) > 0:
         j, time = p.line.front[0], clock.passed + p.settings.interval
     for i in range(clock.gave):
         until = p.known[p.gave[i]].until

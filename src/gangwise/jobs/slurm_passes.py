@@ -101,7 +101,7 @@ class SlurmPasses(Composed):
         p = passing_of(t, self, g, x, len(jobs))._replace(told=told)
         self._enter(p, jobs)
         slurm_kernels.play(g, x, p, 1)
-        actions = self._done(jobs, replace(books, running=dict(books.running)), now, (g, x, p))
+        actions = self._decided(jobs, replace(books, running=dict(books.running)), now, (g, x, p))
         if p.clock.passed == now:
             self._line = names
         if p.clock.asked >= 0:
@@ -167,7 +167,7 @@ class SlurmPasses(Composed):
             known["until"], known["asleep"], known["by"] = until, bool(pieces), place.get(other, -1)
         p.known["turn"] = np.arange(len(jobs))
 
-    def _done(
+    def _decided(
         self, jobs: Sequence[Job], books: Books, now: float, parts: tuple[Given, State, Passing]
     ) -> list[Action]:
         """The actions of a round, and what is kept of it."""
@@ -210,9 +210,15 @@ class SlurmPasses(Composed):
         return super()._held_back(job, last)
 
 
+def compiles(scheduler: Any) -> bool:
+    """Whether :func:`play` plays it: whole simulations under orders that are built in."""
+    return type(scheduler) is SlurmPasses and type(scheduler.queue) in BUILT_IN
+
+
 def rules_of(t: Tables, scheduler: SlurmPasses) -> kernels.Rules:
-    queue, known = scheduler.queue, type(scheduler.queue) in BUILT_IN
-    order = queue.order if known else kernels.FCFS
+    """The rules of a simulation under these passes."""
+    queue = scheduler.queue
+    order = int(getattr(queue, "order", kernels.FCFS))
     return outside(t.options, False, math.inf)._replace(
         queue=order,
         weight=float(getattr(queue, "weight", 0.0)),
@@ -222,7 +228,7 @@ def rules_of(t: Tables, scheduler: SlurmPasses) -> kernels.Rules:
     )
 
 
-def ranked(t: Tables, given: kernels.Given, pieces: int) -> kernels.Given:
+def ranked(t: Tables, given: Given) -> Given:
     """Without priorities, who was not eligible at first kept its place in line."""
     queued = [float(terms_of(text).get("queued", "nan")) for text in t.jobs.terms]
     place = np.array(queued)[t.jobs.term]
@@ -237,7 +243,7 @@ def play(
     rules = rules_of(t, scheduler)
     given, pieces = inputs(t, rules)
     if rules.queue == kernels.FCFS:
-        given = ranked(t, given, pieces)
+        given = ranked(t, given)
     state = initial_state(t, rules, pieces)._replace(standing=NOBODY)
     if rules.queue == kernels.MULTIFACTOR:
         scheduler.queue.bind(t)
@@ -259,9 +265,7 @@ def play(
     return outcome(t, given.jobs["piece_from"].copy(), state, described, seconds, 0)
 
 
-def passing_of(
-    t: Tables, scheduler: SlurmPasses, given: kernels.Given, x: kernels.State, acts: int = 0
-) -> Passing:
+def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: int = 0) -> Passing:
     """What passes go by, before any of them."""
     jobs, nodes, J, N, S = t.jobs, t.nodes, len(t.jobs), len(t.nodes), len(t.demand)
     rules = t.options.tenancy.preemption
