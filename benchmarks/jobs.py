@@ -198,6 +198,30 @@ def limits(J: int) -> None:
         print(f"  {count:9,} jobs, {waited:8,.0f} wait on average: {count / seconds:10,.0f} jobs/s")
 
 
+def passes(J: int) -> None:
+    """Slurm's main loop and backfilling, with hardly a queue and with long ones."""
+    print("\nslurm, on nodes × 8 GPUs: jobs, nodes, waiting on average; how fast")
+    simulate_jobs(made(9, 1.0, 96), Nodes.alike(12, {"gpu": 8}), "slurm")
+    for nodes, load, count in (
+        *((nodes, 0.6, J) for nodes in (12, 100, 500)),
+        *((nodes, load, J // 10) for load in (0.9, 1.05, 1.5) for nodes in (12, 100, 500)),
+    ):
+        jobs, schedule = made(count, load, 8 * nodes), None
+
+        def work(jobs=jobs, nodes=nodes):
+            nonlocal schedule
+            schedule = simulate_jobs(jobs, Nodes.alike(nodes, {"gpu": 8}), "slurm")
+
+        seconds = spent(work)
+        life = float(np.nanmax(schedule.end))
+        waiting = float(np.nansum(schedule.start - jobs.submit)) / life
+        print(
+            f"  {count:9,} {nodes:4} {waiting:9,.1f}: {seconds:7.2f} s, {count / seconds:9,.0f} "
+            f"jobs/s, {life / seconds:12,.0f} times as fast as life",
+            flush=True,
+        )
+
+
 class Own(Composed):
     """A user's scheduler: the first that fits, in Python."""
 
@@ -309,6 +333,7 @@ if __name__ == "__main__":
     large(million)
     seeds()
     limits(million)
+    passes(million // 10)
     own(million // 20)
     conservative()
     whole_processes(million)

@@ -9,11 +9,11 @@ import pytest
 
 from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options
 from gangwise.jobs.audit import audit
-from gangwise.jobs.books import Books, Running
+from gangwise.jobs.books import Books, Place, Preempt, Queue, Running
 from gangwise.jobs.check import check_scheduler
 from gangwise.jobs.choice import FirstFit
+from gangwise.jobs.gang_passes import GangPasses
 from gangwise.jobs.metrics import Outcome
-from gangwise.jobs.preemption import make_room
 from gangwise.jobs.schedule import Tables
 from gangwise.jobs.scheduler import copy_of
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
@@ -21,7 +21,7 @@ from gangwise.jobs.site import Pool, Rules, Site
 from gangwise.jobs.slurm_passes import SlurmPasses
 from gangwise.jobs.tenancy import Preemption, Qos, Tenancy
 from tests.reference import gang
-from tests.reference.preemption import Held, who_gives_way
+from tests.reference.preemption import Held, consecutive, who_gives_way
 
 TIERS = (Pool(name="low"), Pool(name="high", tier=2))
 
@@ -111,7 +111,7 @@ def test_suspending_is_that_of_the_plain_implementation():
         pool = [tiers[k - 1].name for k in rank]
         asked = {"cpu": cores.astype(float)}
         jobs = Jobs.of(at, run, tasks, asked, limit=200, per_node=1, pool=pool)
-        slurm = SlurmPasses(order="multifactor", tested=0, choice=FirstFit())
+        slurm = GangPasses(order="multifactor", tested=0, choice=FirstFit())
         played = simulate_jobs(jobs, Nodes.alike(4, {"cpu": 4}), slurm, site=rules)
         plain = [gang.Job(*map(int, each)) for each in zip(at, run, tasks, cores, rank)]
         start, end = zip(*gang.play(plain, 4, 4))
@@ -176,24 +176,29 @@ def test_who_gives_way_is_as_the_plain_implementation_has_it():
         books = Books.opened(nodes)
         for j, h in enumerate(held):
             pieces = tuple((n, 1, 0) for n in h.cores)
-            books.running[str(h.name)] = Running(jobs.job(j), pieces, h.since, 0.0)
+            books.running[str(j)] = Running(jobs.job(j), pieces, h.since, 0.0)
             books.take(jobs.job(j).shape, pieces)
         asked = jobs.job(len(held))
-        if FirstFit().place(asked, books, 10.0) is not None:
-            continue
-        found = make_room(asked, books, Tenancy(pools=tiers, preemption=rules), FirstFit(), 10.0)
+        books.tenancy = Tenancy(pools=tiers, preemption=rules)
         able = [h for h in held if h.rank < 3]
         wanted = who_gives_way(free, able, tasks, cores, rules.reorder)
-        if found is None or wanted is None:
-            assert found is wanted
+        if consecutive(free, tasks, cores) is not None:
             continue
-        ids = {str(held[r.job.row].name) for r in found[1]}
-        assert {n for n, _ in found[0]} == wanted[0]
-        assert ids == {str(name) for name in wanted[1]}
+        actions = SlurmPasses().place(Queue([asked]), books, 10.0)
+        ids = {action.job for action in actions if isinstance(action, Preempt)}
+        placed = [action for action in actions if isinstance(action, Place)]
+        if not placed or wanted is None:
+            assert not placed
+            assert not ids
+            assert wanted is None
+            continue
+        assert {n for n, _ in placed[0].tasks} == wanted[0]
+        assert {held[int(name)].name for name in ids} == wanted[1]
         several += len(ids) > 1
-        for running in found[1]:  # and there it fits, once they are gone
+        for name in ids:  # and there it fits, once they are gone
+            running = books.running[name]
             books.take(running.job.shape, running.pieces, sign=1)
-        assert all(books.free[n, 0] >= 1000 * cores for n, _ in found[0])
+        assert all(books.free[n, 0] >= 1000 * cores for n in wanted[0])
     assert several > 40
 
 

@@ -1,7 +1,7 @@
 """Who gives way, as Slurm's documentation and runs of it have it, written once more.
 
 Numbers and sets alone: nodes have cores free, jobs so many cores on each of some nodes, one task a
-node. A job of ``tasks`` goes to the first nodes that have room.
+node. A job of ``tasks`` goes to nodes side by side, see :func:`consecutive`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,25 @@ class Held(NamedTuple):
     cores: dict[int, int]
 
 
-def first_fit(free: dict[int, int], tasks: int, cores: int) -> set[int] | None:
-    nodes = [n for n in sorted(free) if free[n] >= cores][:tasks]
-    return set(nodes) if len(nodes) == tasks else None
+def consecutive(free: dict[int, int], tasks: int, cores: int) -> set[int] | None:
+    """Nodes side by side that have room, those with least free; None where there are too few."""
+    runs: list[list[int]] = []
+    for n in sorted(free):
+        if free[n] >= cores:
+            if runs and runs[-1][-1] == n - 1:
+                runs[-1].append(n)
+            else:
+                runs.append([n])
+    if sum(map(len, runs)) < tasks:
+        return None
+    chosen: list[int] = []
+    while left := tasks - len(chosen):
+        enough = [run for run in runs if len(run) >= left]
+        sizes = [(sum(free[n] for n in run), run[0], run) for run in enough or runs]
+        run = min(sizes)[2] if enough else max(sizes, key=lambda size: (size[0], -size[1]))[2]
+        runs.remove(run)
+        chosen += (sorted(run, key=lambda n: free[n]) if left == 1 else run)[:left]
+    return set(chosen)
 
 
 def gone(free: dict[int, int], jobs: list[Held]) -> dict[int, int]:
@@ -39,11 +55,12 @@ def who_gives_way(
     nodes: set[int] | None = None
     for attempt in range(reorder + 2):
         fewest = next(
-            (i for i in range(1, len(line) + 1) if first_fit(gone(free, line[:i]), tasks, cores)), 0
+            (i for i in range(1, len(line) + 1) if consecutive(gone(free, line[:i]), tasks, cores)),
+            0,
         )
         if not fewest:
             break
-        nodes = first_fit(gone(free, line[:fewest]), tasks, cores)
+        nodes = consecutive(gone(free, line[:fewest]), tasks, cores)
         assert nodes is not None
         if attempt + 1 >= len(line):
             break

@@ -19,7 +19,6 @@ import numpy as np
 
 from gangwise.jobs.books import Books, Piece, Running
 from gangwise.jobs.model import Job
-from gangwise.jobs.preemption import rank_of, way_of
 from gangwise.jobs.tenancy import Tenancy
 
 
@@ -28,6 +27,17 @@ def gangs(tenancy: Tenancy | None) -> bool:
     if tenancy is None or tenancy.preemption.by != "tier":
         return False
     return "suspend" in (tenancy.preemption.how, *(pool.preempted for pool in tenancy.pools))
+
+
+def way_of(tenancy: Tenancy, job: Job) -> str:
+    """How a job gives way: requeue, cancel or suspend; off: it does not."""
+    own = next((pool.preempted for pool in tenancy.pools if pool.name == job.pool), "")
+    return str(own or tenancy.preemption.how)
+
+
+def rank_of(tenancy: Tenancy, job: Job) -> float:
+    """The tier of its pool, by which a job is above others."""
+    return next((pool.tier for pool in tenancy.pools if pool.name == job.pool), 1)
 
 
 @dataclass

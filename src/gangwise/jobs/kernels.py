@@ -34,7 +34,7 @@ UNSUBMITTED, HELD, WAITING, RUNNING, FINISHED, KILLED, SET_ASIDE, CANCELLED = ra
 FCFS, SJF, EDF, PRIORITY, FAIR_SHARE, WFP3, SAF, F1, F2, F3, F4, UNICEP, AGED, MULTIFACTOR = range(
     14
 )
-NO_BACKFILLING, EASY, CONSERVATIVE = range(3)
+NO_BACKFILLING, EASY, CONSERVATIVE, SLURM = range(4)
 FIRST_FIT, BEST_FIT, WORST_FIT, FGD, BY_RATE = range(5)
 LABELS, ORACLE, LEARNED = range(3)
 
@@ -443,11 +443,11 @@ def room_of(rooms: Room, i: int) -> Room:
 
 @inlined_kernel
 def report(feed: Rows | None, at: Any, what: int, item: int) -> None:
-    """Enter into the feed, where there is one, what happened to a job or a node."""
+    """Count what happened to a job or a node, and enter it into the feed, where there is one."""
     if feed is not None:
         feed[at.fed].what = what
         feed[at.fed].item = item
-        at.fed += 1
+    at.fed += 1
 
 
 @inlined_kernel

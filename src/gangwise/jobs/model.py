@@ -425,6 +425,41 @@ class Jobs(Tabular):
             log.reject(_repeated(ids), "whose id came before")
         return log.jobs(given.get("constraint"), given.get("after") or {}, given)
 
+    @classmethod
+    def seen(cls, jobs: Sequence[Job], devices: tuple[str, ...]) -> Jobs:
+        """Jobs as a scheduler sees them, in their order; demands are over these device types."""
+
+        def coded(of: Iterable[Any]) -> tuple[Ints, tuple[Any, ...]]:
+            known: dict[Any, int] = {}
+            codes = [known.setdefault(each, len(known)) for each in of]
+            return np.array(codes, dtype=np.int64), tuple(known) or ("",)
+
+        columns: dict[str, Any] = {"submit": np.array([job.submitted for job in jobs], float)}
+        for name in ("id", "row", "tasks", "limit", "deadline", "budget", "priority"):
+            columns[name] = np.array([getattr(job, name) for job in jobs])
+        for place, several, of in (
+            ("shape", "shapes", "shape"),
+            ("type", "types", "job_type"),
+            ("user", "users", "user"),
+            ("charged", "accounts", "account"),
+            ("pool", "pools", "pool"),
+            ("qos", "qoses", "qos"),
+            ("term", "terms", "terms"),
+        ):
+            columns[place], columns[several] = coded(getattr(job, of) for job in jobs)
+        none = np.full(len(jobs), np.nan)
+        return cls(
+            **columns,
+            run=np.zeros(len(jobs)),  # hidden
+            requested=np.array([job.requested for job in jobs], dtype=bool),
+            after_from=np.zeros(len(jobs) + 1, dtype=np.int64),
+            after=np.zeros(0, dtype=np.int64),
+            recorded_start=none,
+            recorded_end=none,
+            devices=devices,
+            account=Account(len(jobs), {}, {}),
+        )
+
     def __len__(self) -> int:
         return self.submit.size
 

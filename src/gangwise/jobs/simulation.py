@@ -49,6 +49,8 @@ from gangwise.jobs.queues import Multifactor
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Composed, create_scheduler
 from gangwise.jobs.site import Site
+from gangwise.jobs.slurm_passes import compiles
+from gangwise.jobs.slurm_passes import play as play_passes
 
 # Of what the feed reports: of jobs up to WAS_PREEMPTED, then of nodes, in the order of the numbers.
 _KINDS: tuple[EventKind, ...] = ("submitted", "finished", "killed", "cancelled", "failed")
@@ -109,6 +111,8 @@ def simulate_jobs(
         scheduler.restart = options.restart
         scheduler.enforced = options.enforced
     tables = Tables.of(jobs, nodes, conditions, options)
+    if engine != "plain" and compiles(scheduler, options.tenancy):
+        return play_passes(tables, scheduler, progress)
     rules = built_in(scheduler, nodes, options)
     if engine == "compiled" and rules is None:
         raise ScenarioError("only combinations of built-in parts run compiled; use engine='plain'")

@@ -5,171 +5,43 @@ partition take no other in this pass. Backfilling comes at most every ``interval
 job in order, all anew, the first time at which it fits among running jobs and the reservations made
 before it in this pass. A reservation holds whole nodes, whatever part of them the job asks for.
 Where the site has preemption, a job that does not fit may take the place of others at once, see
-:mod:`gangwise.jobs.preemption`. Who is suspended waits for its own nodes; under gang scheduling it
-holds its cores there, see :mod:`gangwise.jobs.gang_rows`.
+:mod:`gangwise.jobs.preemption`. Who is suspended waits for its own nodes, and holds nothing there;
+under gang scheduling it holds its cores, and :mod:`gangwise.jobs.gang_passes` decides. Else
+compiled code decides, see :mod:`gangwise.jobs.slurm_kernels`: a whole simulation, or one round for
+whoever calls `place`.
 https://slurm.schedmd.com/sched_config.html
 """
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.registry import create
-from gangwise.jobs.books import Ask, Books, Piece, Place, Preempt, Queue, Running
-from gangwise.jobs.caps import Tally, having
-from gangwise.jobs.choice import Tasks, fill, pieces_of
-from gangwise.jobs.gang_rows import Rows, gangs
-from gangwise.jobs.model import Job, Nodes, Shape, terms_of
-from gangwise.jobs.preemption import make_room, nodes_of, way_of
-from gangwise.jobs.scheduler import Action, Composed, _Round
-from gangwise.jobs.tenancy import Tenancy
-
-FIRST_WINDOW = 30.0
-"""Seconds of running jobs whose ends are looked at together; each time twice as many."""
-
-
-@dataclass
-class Consecutive:
-    """Of runs of nodes side by side that hold the gang, that with least free, its first nodes.
-
-    A single task takes the node of the run with least free. Where no run holds all, all of the one
-    with most free is taken, and so on. As select/cons_tres does without a topology. Nodes of the
-    smallest weight are taken first, then those of the next.
-    """
-
-    name: ClassVar[str] = "consecutive"
-
-    def place(self, job: Job, books: Books, now: float) -> Tasks | None:
-        fits = books.fits(job.shape)
-        if int(fits.sum()) < job.tasks:
-            return None
-        free, nodes = books.free[:, books.dominant(job.shape)], books.nodes
-        asked = next((k for k, _ in job.shape.constraint if "*" in k or "[" in k), "")
-        if "*" not in asked:
-            inside = re.fullmatch(r"\[([^\[\]()&]*)\]", asked)  # all of one feature, the first
-            for feature in inside[1].split("|") if inside else ():
-                if found := _lightest(job.tasks, fits * _have(nodes, feature), free, nodes):
-                    return found
-            return None if inside else _lightest(job.tasks, fits, free, nodes)
-        chosen, fits = Tasks(), fits.copy()
-        for feature, count in re.findall(r"([^\[\]&|*]+)(?:\*(\d+))?", asked):
-            some = _lightest(int(count or 1), fits * _have(nodes, feature), free, nodes)
-            if some is None:
-                return None
-            chosen += some
-            fits[[n for n, _ in some]] = 0
-        left = job.tasks - sum(count for _, count in chosen)
-        others = _lightest(left, fits, free, nodes) if left > 0 else Tasks()
-        return None if others is None else chosen + others
-
-
-@lru_cache(64)
-def _have(nodes: Nodes, feature: str) -> Bools:
-    """Nodes with a feature [N]."""
-    return np.array([having(feature, has.get("features", "")) for has in nodes.labels])
-
-
-@lru_cache(8)
-def _weights(nodes: Nodes) -> tuple[Bools, ...]:
-    """Nodes of each weight [N], the smallest first."""
-    weight = np.array([int(has.get("weight", 1)) for has in nodes.labels])
-    return tuple(weight == w for w in np.unique(weight))
-
-
-def _lightest(tasks: int, fits: Ints, free: Ints, nodes: Nodes) -> Tasks | None:
-    """Nodes for so many tasks: of the smallest weight first, then of the next."""
-    if int(fits.sum()) < tasks:
-        return None
-    chosen = Tasks()
-    for mine in _weights(nodes):
-        here = np.where(mine, fits, 0)
-        some = min(tasks, int(here.sum()))
-        chosen += _consecutive(some, here, free) if some else ()
-        tasks -= some
-    return chosen
-
-
-def _consecutive(tasks: int, fits: Ints, free: Ints) -> Tasks:
-    """Of runs of nodes that have room, those that hold so many tasks."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], fits > 0, [0]]).astype(np.int8)))
-    runs = [(int(free[a:b].sum()), a, b) for a, b in zip(edges[::2], edges[1::2])]
-    left, chosen = tasks, Tasks()
-    while left > 0:
-        enough = [run for run in runs if int(fits[run[1] : run[2]].sum()) >= left]
-        run = min(enough, key=lambda r: r[0]) if enough else max(runs, key=lambda r: r[0])
-        runs.remove(run)
-        among = range(run[1], run[2])
-        tightest = sorted(among, key=lambda n: int(free[n]))
-        chosen += fill(left, fits, tightest if left == 1 else among)
-        left = tasks - sum(count for _, count in chosen)
-    return chosen
-
-
-class Ahead:
-    """Books as they will be, if running jobs end when expected: now, and a window at a time.
-
-    Each window is twice as long as the last. They hold until a pass starts or preempts a job.
-    """
-
-    def __init__(
-        self, books: Books, ends: dict[str, float], now: float, rows: Rows, rank: float = -np.inf
-    ):
-        books = rows.view(books, rank)
-        self.times, self.books, self._fits = [now], [books], dict[Shape, Ints]()
-        then, window, gone = books.copy(), FIRST_WINDOW, list[str]()
-        asleep = {n: max(h.end, now) for n, h in rows.held.items() if h.asleep and h.tier >= rank}
-        left = [(ends[name], name) for name in books.running if rows.shows(name, rank)]
-        left = sorted([*left, *((end, name) for name, end in asleep.items())], reverse=True)
-        while left:
-            first = left[-1][0]
-            while left and left[-1][0] <= first + window:
-                time, name = left.pop()
-                running = books.running.get(name) or rows.held[name]
-                then.take(running.job.shape, running.pieces, sign=1)
-                gone.append(name)
-            then = rows.view(then, rank, gone)
-            self.times.append(max(time, float(np.nextafter(now, np.inf))))  # not free yet
-            self.books.append(then.copy())
-            window *= 2
-
-    def windows(self, job: Job, idle: Bools) -> list[int]:
-        """Windows in which nodes that are idle [N] take all tasks, if one looks at each by itself.
-
-        No choice of nodes places the job in another.
-        """
-        if job.shape not in self._fits:
-            self._fits[job.shape] = np.stack([books.fits(job.shape) for books in self.books])
-        fits = self._fits[job.shape]
-        return [int(k) for k in np.flatnonzero(fits[:, idle].sum(axis=1) >= job.tasks)]
-
-    def first(self, job: Job, busy: Bools, choice: Any, now: float) -> tuple[float, Tasks | None]:
-        """When a job fits on nodes that are not busy [N], and where; infinity for never."""
-        for k in self.windows(job, ~busy):
-            books = self.books[k]
-            chosen = choice.place(job, replace(books, up=books.up & ~busy), now)
-            if chosen is not None:
-                return self.times[k], chosen
-        return np.inf, None
-
-
-class Reserved(NamedTuple):
-    """Nodes held for a job that waits [N], from when to when."""
-
-    begin: float
-    end: float
-    nodes: Bools
+from gangwise.core.arrays import numbered
+from gangwise.core.errors import ScenarioError
+from gangwise.jobs import kernels, slurm_kernels, slurm_places
+from gangwise.jobs.books import Ask, Books, Piece, Preempt, Queue
+from gangwise.jobs.compiled import initial_state, inputs, more_room, outcome, outside
+from gangwise.jobs.gang_passes import Consecutive, GangPasses
+from gangwise.jobs.gang_rows import gangs
+from gangwise.jobs.kernels import RUNNING, WAITING, Given, State
+from gangwise.jobs.model import Conditions, Job, Jobs, terms_of
+from gangwise.jobs.preemption import CANCELLED, STARTED, SUSPENDED, classes_of
+from gangwise.jobs.priority_kernels import copy_of
+from gangwise.jobs.queues import BUILT_IN
+from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
+from gangwise.jobs.scheduler import Action, _Round
+from gangwise.jobs.slurm_places import Ahead, Line, Passing, Places, Settings
+from gangwise.jobs.tenancy import NOBODY, Tenancy
 
 
 @dataclass
-class SlurmPasses(Composed):
+class SlurmPasses(GangPasses):
     """A scheduler that passes over its queue as Slurm does.
 
     Parameters
@@ -184,277 +56,272 @@ class SlurmPasses(Composed):
         Jobs that the main loop looks at (``default_queue_depth``).
     """
 
-    choice: Any = field(default_factory=Consecutive)
-    depth: int = 100
-    order: str = "fcfs"
-    interval: float = 30.0
-    resolution: float = 60.0
-    window: float = 86_400.0
-    tested: int = 500
-    _passed: float = field(default=-np.inf, init=False, repr=False)
-    _due: bool = field(default=False, init=False, repr=False)
-    _changed: bool = field(default=True, init=False, repr=False)
-    _line: list[Job] = field(default_factory=list, init=False, repr=False)
-    # Who was preempted: by whom, until when it may not start, and where it was suspended.
-    _gave_way: dict[str, tuple[str, float, tuple[Piece, ...]]] = field(
-        default_factory=dict, init=False, repr=False
-    )
-    _rows: Rows = field(default_factory=Rows, init=False, repr=False)
+    choice: Any = field(default_factory=Consecutive, init=False)  # compiled code knows no other
 
     def __post_init__(self) -> None:
-        self.queue = create("scheduler", self.order).queue
+        if not (self.interval > 0 and self.resolution > 0):
+            raise ScenarioError("the interval and the resolution of backfilling must be positive")
         super().__post_init__()
 
     def place(self, queue: Queue, books: Books, now: float) -> list[Action]:
         """The main loop; then backfilling, where it is due."""
-        for event in books.events:
-            if event.time < now:
-                self._change(event.time)
-        self._elapse(now)
+        if gangs(books.tenancy):
+            return super().place(queue, books, now)
         self._take_in(books)
         self.queue.take_in(books)
-        trial = books.copy()
-        keys = np.argsort(self._keys(queue, books, now), kind="stable")
-        order = [queue[i] for i in keys.tolist()]
+        keys = self.queue.keys(queue, books, now)
+        if self.order == "fcfs":  # without priorities, who was not eligible at first kept its place
+            keys = [float(terms_of(j.terms).get("queued", j.submitted)) for j in queue]
+        order = [queue[i] for i in np.argsort(keys, kind="stable").tolist()]
         names = {job.id for job in order}
         self._gave_way = {name: of for name, of in self._gave_way.items() if name in names}
-        ends = {name: max(end, now) for name, end in self._expected_ends(trial, now).items()}
-        if gangs(books.tenancy):
-            self._rows.take_in(trial, names, ends)
-        self._last, tally = _Round(trial, now, ends, [*order]), trial.tally()
-        actions = self._resume(order, trial, ends, now, tally)
-        actions += self._main_loop(order, trial, ends, now, tally)
-        left = [job for job in order if job.id not in trial.running]
-        late = any(
-            end <= now for end in ends.values()
-        )  # past its limit: it may free nodes any time
-        # A pass on the same jobs as the last finds nothing that it did not: time only runs out.
-        self._changed |= bool(books.events) or late or order != self._line
-        if left and self.tested and now >= self._passed + self.interval:
-            self._passed, self._line = now, order
-            if self._changed:
-                actions += self._backfill(left[: self.tested], trial, ends, now, tally)
-            self._changed = False
-            left = [job for job in left if job.id not in trial.running]
-        if self._rows.held:  # who was suspended may have made room for one below it
-            actions += self._resume(order, trial, ends, now, tally)
-        # While anyone waits backfilling comes again; and when who was preempted may start.
-        asks = [(self._passed + self.interval, job.id) for job in left[: bool(self.tested)]]
-        asks += [(at, name) for name, (_, at, _) in self._gave_way.items() if now < at < np.inf]
-        actions += [Ask(asks[0][1], min(asks)[0])] if asks else []
-        self._due = True
+        self._changed |= bool(books.events) or order != self._line
+        jobs = [*order, *(running.job for running in books.running.values())]
+        t, g, x = self._opened(jobs, books, now)
+        told = np.array([event.time for event in books.events if event.time < now])
+        p = passing_of(t, self, g, x, len(jobs))._replace(told=told)
+        self._enter(p, jobs)
+        slurm_kernels.play(g, x, p, 1)
+        actions = self._decided(jobs, replace(books, running=dict(books.running)), now, (g, x, p))
+        if p.clock.passed == now:
+            self._line = order
+        if p.clock.asked >= 0:
+            actions.append(Ask(jobs[p.clock.asked].id, float(p.clock.at)))
         return actions
 
-    def _keys(self, queue: Queue, books: Books, now: float) -> Floats:
-        """Of the order; without priorities, who was not eligible at first kept its place."""
-        if self.order != "fcfs":
-            return np.asarray(self.queue.keys(queue, books, now))
-        return np.array([float(terms_of(j.terms).get("queued", j.submitted)) for j in queue])
+    def _opened(self, jobs: Sequence[Job], books: Books, now: float) -> tuple[Tables, Given, State]:
+        """The state of a simulation with these books: those who wait in order, then who runs."""
+        limits: Any = self.limits
+        options = Options(limits=limits, caps=books.caps, tenancy=books.tenancy or Tenancy())
+        t = Tables.of(Jobs.seen(jobs, books.nodes.devices), books.nodes, Conditions(), options)
+        t = replace(t, aside=np.zeros(len(jobs), dtype=bool))
+        rules = rules_of(t, self)._replace(queue=kernels.FCFS, keyed=False)
+        g, pieces = inputs(t, rules)
+        x = initial_state(t, rules, pieces)._replace(standing=NOBODY)
+        runs = list(books.running.values())
+        held = [self._gave_way.get(job.id, ("", 0.0, ()))[2] for job in jobs]
+        held[len(jobs) - len(runs) :] = [running.pieces for running in runs]
+        most = [max(len(h), min(j.tasks, x.tried.size)) for h, j in zip(held, jobs)]
+        g.jobs["piece_from"] = np.cumsum([0, *most])[:-1]
+        x = x._replace(out=np.zeros(sum(most) + 1, dtype=kernels.PIECE))
+        cuts, cut = np.zeros(len(runs) + 2, dtype=kernels.CUT), np.zeros_like(x.out)
+        x = x._replace(cuts=cuts, cut_pieces=cut)
+        if books.hours is not None:
+            hours = books.hours
+            g = g._replace(hours=kernels.Hours(hours.starts, hours.since, hours.to))
+            of = np.broadcast_to(hours.of_job, max(hours.of_job.size, 1 + max(j.row for j in jobs)))
+            g.jobs["hours"] = of[[job.row for job in jobs]]
+        for j, pieces_ in enumerate(held):
+            x.jobs["pieces"][j] = len(pieces_)
+            q = int(g.jobs["piece_from"][j])
+            for i, (n, count, mask) in enumerate(pieces_):
+                x.out[q + i] = mask, n, count
+        x.room.free[:], x.room.device[:], x.up[:] = books.free, books.device, books.up
+        for b in range(len(x.room.top)):
+            some = books.free[b * kernels.BLOCK : (b + 1) * kernels.BLOCK]
+            x.room.top[b] = some.max(axis=0, initial=0)
+        W, at = len(jobs) - len(runs), x.at
+        at.now, at.half, at.next_job, at.waiting, at.running = now, 1, len(jobs), W, len(runs)
+        x.jobs["phase"][:W], x.jobs["phase"][W:] = WAITING, RUNNING
+        np.bitwise_or.at(x.words, np.arange(W) >> 6, np.int64(1) << (np.arange(W) & 63))
+        words = np.flatnonzero(x.words)
+        np.bitwise_or.at(x.summary, words >> 6, np.int64(1) << (words & 63))
+        for i, running in enumerate(runs):
+            j = W + i
+            x.running[i], x.jobs["place"][j] = j, i
+            x.jobs["begun"][j], x.jobs["overhead"][j] = running.begun, running.overhead
+            x.jobs["expect"][j] = running.begun + running.job.limit
+            x.order[i] = x.jobs["expect"][j], j
+            c = g.jobs["claim"][j]
+            mine = slice(g.caps.starts[c], g.caps.starts[c + 1])
+            np.add.at(x.used, g.caps.counter[mine], g.caps.amount[mine])
+        at.entered = len(runs)
+        return t, g, x
 
-    def _change(self, time: float) -> None:
-        """Something happened while nobody waited: backfilling has its clock all the same.
+    def _enter(self, p: Passing, jobs: Sequence[Job]) -> None:
+        """What is known from the last round."""
+        place = {job.id: j for j, job in enumerate(jobs)}
+        p.clock.passed, p.clock.due, p.clock.changed = self._passed, self._due, self._changed
+        p.clock.gave = len(self._gave_way)
+        for i, (name, (other, until, pieces)) in enumerate(self._gave_way.items()):
+            j = p.gave[i] = place[name]
+            known = p.known[j]
+            known["until"], known["asleep"], known["by"] = until, bool(pieces), place.get(other, -1)
+        p.known["turn"] = np.arange(len(jobs))
 
-        It comes ``interval`` seconds after it last came, or later, as soon as anything has changed.
-        """
-        self._elapse(time)
-        self._due = time < self._passed + self.interval
-        if not self._due:
-            self._passed = time
-
-    def _elapse(self, now: float) -> None:
-        if self._due and self._passed + self.interval < now:
-            self._passed, self._due = self._passed + self.interval, False
-
-    def _resume(
-        self, order: Sequence[Job], books: Books, ends: dict[str, float], now: float, tally: Tally
+    def _decided(
+        self, jobs: Sequence[Job], books: Books, now: float, parts: tuple[Given, State, Passing]
     ) -> list[Action]:
-        """Those who were suspended go on, the first in line first, once their nodes are free."""
+        """The actions of a round, and what is kept of it."""
+        g, x, p = parts
+        books = replace(books, free=x.room.free, device=x.room.device, events=[])
+        limits = self._expected_ends(books, now)
+        ends = {name: max(end, now) for name, end in limits.items()}
+        order = jobs[: len(jobs) - len(books.running)]
+        self._last = last = _Round(books, now, ends, [*order])
         actions: list[Action] = []
-        if self._rows.held:
-            for name in self._rows.wake(books):
-                held = self._rows.held[name]
-                tasks = [(n, c) for n, c, _ in held.pieces]
-                actions.append(self._start(held.job, tasks, books, ends, now, tally, held.pieces))
-            return actions
-        for job in order if self._gave_way else ():
-            _, _, pieces = self._gave_way.get(job.id, ("", 0.0, ()))
-            if pieces and books.up[[n for n, _, _ in pieces]].all() and not tally.holds(job):
-                books.take(job.shape, pieces)
-                on = [n for n, _, _ in pieces]
-                free = (books.free[on] >= 0).all() and (books.device[on] >= 0).all()
-                books.take(job.shape, pieces, sign=1)
-                if free:
-                    tasks = [(n, c) for n, c, _ in pieces]
-                    actions.append(self._start(job, tasks, books, ends, now, tally, pieces))
-        return actions
-
-    def _may_start(self, job: Job, now: float, tally: Tally) -> bool:
-        _, until, pieces = self._gave_way.get(job.id, ("", now, ()))
-        return until <= now and not pieces and tally.holds(job) is None
-
-    def _main_loop(
-        self, order: Sequence[Job], books: Books, ends: dict[str, float], now: float, tally: Tally
-    ) -> list[Action]:
-        actions: list[Action] = []
-        closed = np.zeros(len(books.free), dtype=bool)
-        for job in order[: self.depth]:
-            mine = books.nodes.of_pool(job.shape.pool)
-            able = not (closed | ~mine).all() and self._may_start(job, now, tally)
-            if not able or job.id in books.running:
-                continue
-            open_ = replace(books, up=books.up & ~closed)
-            chosen = self.choice.place(job, open_, now)
-            if chosen is None:
-                room = self._make_room(job, open_, now)
-                chosen, others = room or (None, [])
-                actions += self._give_way(job, others, books, ends, now, tally)
-            if chosen is None:
-                closed |= mine
+        for what, j in p.acts[: p.clock.acts].tolist():
+            job, pieces = jobs[j], pieces_of(g, x, j)
+            if what == STARTED:
+                on: dict[int, int] = {}
+                for n, count, _ in pieces:
+                    on[n] = on.get(n, 0) + count
+                ends[job.id] = now + job.limit
+                actions.append(self._started(job, list(on.items()), pieces, books, now))
             else:
-                actions.append(self._start(job, chosen, books, ends, now, tally))
+                del books.running[job.id], ends[job.id]
+                how: Any = {CANCELLED: "cancel", SUSPENDED: "keep"}.get(int(what), "requeue")
+                actions.append(Preempt(job.id, how))
+                last.order.append(job)
+                other = jobs[p.known["by"][j]].id
+                asleep = pieces if what == SUSPENDED else ()
+                self._gave_way[job.id] = other, float(p.known["until"][j]), asleep
+        clock = p.clock
+        self._passed, self._due, self._changed = clock.passed, bool(clock.due), bool(clock.changed)
         return actions
 
-    def _make_room(self, job: Job, books: Books, now: float) -> tuple[Any, list[Running]] | None:
-        tenancy = books.tenancy
-        if tenancy is None or not tenancy.preemption.by:
-            return None
-        if self._rows.held:
-            return self._rows.make_room(job, books, tenancy, self.choice, now)
-        return make_room(job, books, tenancy, self.choice, now)
 
-    def _give_way(
-        self,
-        job: Job,
-        others: Sequence[Running],
-        books: Books,
-        ends: dict[str, float],
-        now: float,
-        tally: Tally,
-    ) -> list[Action]:
-        """Take others off their nodes for a job."""
-        actions: list[Action] = []
-        for running in others:
-            name = running.job.id
-            if name in self._rows.held:
-                self._rows.suspend(name, now - running.begun)
-            else:
-                books.take(running.job.shape, running.pieces, sign=1)
-            tally.take(running.job, -1)
-            del books.running[name], ends[name]
-            how = way_of(books.tenancy or Tenancy(), running.job)
-            again = now + books.tenancy.preemption.again if books.tenancy else now
-            asleep = running.pieces if how == "suspend" else ()
-            self._gave_way[name] = job.id, np.inf if how == "cancel" else again, asleep
-            lost: Any = "keep" if asleep else how
-            actions.append(Preempt(name, lost))
-            if self._last is not None:
-                self._last.order.append(running.job)
-        return actions
-
-    def _start(
-        self,
-        job: Job,
-        chosen: Tasks,
-        books: Books,
-        ends: dict[str, float],
-        now: float,
-        tally: Tally,
-        pieces: tuple[Piece, ...] = (),
-    ) -> Place:
-        pieces = pieces or pieces_of(self.choice, job, chosen, books)
-        if job.id not in self._rows.held:
-            books.take(job.shape, pieces)
-        tally.take(job)
-        ends[job.id] = now + job.limit
-        if gangs(books.tenancy):
-            self._rows.start(job, pieces, books, ends)
-        return self._started(job, chosen, pieces, books, now)
-
-    def _backfill(
-        self, order: Sequence[Job], books: Books, ends: dict[str, float], now: float, tally: Tally
-    ) -> list[Action]:
-        """One pass: start what fits now beside reservations made before it, reserve for others."""
-        actions: list[Action] = []
-        reserved: list[Reserved] = []
-        ahead: Ahead | None = None
-        for job in order:
-            if not self._may_start(job, now, tally):
-                continue
-            ahead = ahead or Ahead(books, ends, now, self._rows)
-            found = self._first_time(job, ahead, reserved, now)
-            room = None
-            if found is None or found[0] > now:
-                busy = _busy(reserved, job, now, len(books.free))
-                room = self._make_room(job, replace(books, up=books.up & ~busy), now)
-            if room:
-                chosen, others = room
-                actions += self._give_way(job, others, books, ends, now, tally)
-                found = now, chosen
-            elif (rank := self._rows.above(job, books.tenancy)) and (not found or found[0] > now):
-                found = self._first_time(
-                    job, Ahead(books, ends, now, self._rows, rank), reserved, now
-                )
-            if found is None:
-                continue
-            time, chosen = found
-            if time <= now:
-                actions.append(self._start(job, chosen, books, ends, now, tally))
-                ahead = None
-            elif time <= now + self.window:
-                nodes = np.isin(np.arange(len(books.free)), [n for n, _ in chosen])
-                times = self._rounded(time), self._rounded(time + job.limit)
-                reserved.append(Reserved(*times, nodes))
-        return actions
-
-    def _first_time(
-        self, job: Job, ahead: Ahead, reserved: list[Reserved], now: float
-    ) -> tuple[float, Tasks] | None:
-        """When a job fits beside the reservations, and where; None for never.
-
-        Tried now, then each time that a reservation begins or ends: without nodes that are reserved
-        while it would run.
-        """
-        nodes = len(ahead.books[0].free)
-        able = ahead.windows(job, np.ones(nodes, dtype=bool))
-        bounds = [*sorted({t for r in reserved for t in r[:2] if t > now}), np.inf]
-        after = now if able else np.inf
-        while after < np.inf:
-            later = bounds[bisect_right(bounds, after)]
-            if later < ahead.times[able[0]]:  # nor does it fit by then without any reservation
-                after = later
-                continue
-            time, chosen = ahead.first(job, _busy(reserved, job, after, nodes), self.choice, now)
-            time = max(time, after)
-            if chosen is not None and time <= later:
-                on, until = [n for n, _ in chosen], self._rounded(time + job.limit)
-                begin = self._rounded(time) if time > now else time
-                if not any(
-                    r.nodes[on].any() and r.begin < until and r.end > begin for r in reserved
-                ):
-                    return time, chosen
-                later = time if time > after else later
-            after = later
-        return None
-
-    def _held_back(self, job: Job, last: _Round) -> tuple[str, float]:
-        other, until, pieces = self._gave_way.get(job.id, ("", -np.inf, ()))
-        if pieces:
-            mine, every = {n for n, _, _ in pieces}, last.books.running.values()
-            ends = [last.ends[r.job.id] for r in every if mine & nodes_of(r)]
-            said = f"it is suspended for job {other}, and goes on where it was"
-            return said, max([last.now, *ends])
-        if until > last.now:
-            return f"it was preempted for job {other}, and may start again then", until
-        return super()._held_back(job, last)
-
-    def _rounded(self, time: float) -> float:
-        return time // self.resolution * self.resolution
+def pieces_of(given: Given, x: State, j: int) -> tuple[Piece, ...]:
+    """Node, tasks and devices of each piece that job j holds."""
+    p = int(given.jobs["piece_from"][j])
+    rows = x.out[p : p + int(x.jobs["pieces"][j])]
+    return tuple(zip(*(rows[name].tolist() for name in ("node", "tasks", "mask"))))
 
 
-def _busy(reserved: Sequence[Reserved], job: Job, after: float, count: int) -> Bools:
-    """Of so many nodes, those that are reserved while a job would run that starts then [N]."""
-    busy = np.zeros(count, dtype=bool)
-    for r in reserved:
-        if r.begin <= after + job.limit and r.end > after:
-            busy |= r.nodes
-    return busy
+def compiles(scheduler: Any, tenancy: Tenancy) -> bool:
+    """Whether :func:`play` plays it: orders that are built in, and no gang scheduling."""
+    return (
+        type(scheduler) is SlurmPasses and type(scheduler.queue) in BUILT_IN and not gangs(tenancy)
+    )
+
+
+def rules_of(t: Tables, scheduler: SlurmPasses) -> kernels.Rules:
+    """The rules of a simulation under these passes."""
+    queue = scheduler.queue
+    order = int(getattr(queue, "order", kernels.FCFS))
+    return outside(t.options, False, math.inf)._replace(
+        queue=order,
+        weight=float(getattr(queue, "weight", 0.0)),
+        keyed=order >= kernels.FAIR_SHARE,
+        half_life=float(getattr(queue, "half_life", math.inf)),
+        backfilling=kernels.SLURM,
+    )
+
+
+def ranked(t: Tables, given: Given) -> Given:
+    """Without priorities, who was not eligible at first kept its place in line."""
+    queued = [float(terms_of(text).get("queued", "nan")) for text in t.jobs.terms]
+    place = np.array(queued)[t.jobs.term]
+    by_rank = np.argsort(np.where(np.isnan(place), t.jobs.submit, place), kind="stable")
+    given.jobs["rank"][by_rank] = np.arange(by_rank.size)
+    return given._replace(by_rank=by_rank)
+
+
+def play(
+    t: Tables, scheduler: SlurmPasses, progress: Callable[[int, int], None] | None
+) -> Schedule:
+    rules = rules_of(t, scheduler)
+    given, pieces = inputs(t, rules)
+    if rules.queue == kernels.FCFS:
+        given = ranked(t, given)
+    state = initial_state(t, rules, pieces)._replace(standing=NOBODY)
+    if rules.queue == kernels.MULTIFACTOR:
+        scheduler.queue.bind(t)
+        state = state._replace(standing=copy_of(scheduler.queue.standing))
+    p = passing_of(t, scheduler, given, state)
+    if (p.classes["way"] == CANCELLED).any():  # room for events in front of those that are known
+        spare = np.zeros(state.running.size, dtype=kernels.EVENT)
+        given = given._replace(events=np.concatenate([spare, given.events]))
+        state.at.next_event = spare.size
+    slurm_kernels.play(given, state, p, 0)
+    began = time.perf_counter()
+    while (status := slurm_kernels.play(given, state, p, 200_000)) != slurm_kernels.DONE:
+        if progress is not None:
+            progress(int(state.at.ended), len(t.jobs))
+        if status == slurm_kernels.MORE_ROOM:
+            state = more_room(state)
+    seconds = time.perf_counter() - began
+    described = t.describe(name_of(scheduler), "decided in compiled code")
+    return outcome(t, given.jobs["piece_from"].copy(), state, described, seconds)
+
+
+def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: int = 0) -> Passing:
+    """What passes go by, before any of them."""
+    jobs, nodes, J, N, S = t.jobs, t.nodes, len(t.jobs), len(t.nodes), len(t.cluster.demand)
+    rules = t.options.tenancy.preemption
+    named = "interval", "resolution", "window", "tested", "depth"
+    preempts = bool(rules.by)
+    numbers: list[Any] = [float(getattr(scheduler, name)) for name in named[:3]]
+    numbers += [int(getattr(scheduler, name)) for name in named[3:]]
+    numbers += [preempts, rules.again, rules.youngest_first, rules.strict, rules.reorder]
+    settings = Settings(*numbers)
+    clock: Any = np.zeros(1, dtype=slurm_places.CLOCK).view(np.recarray)[0]
+    clock.passed, clock.changed, clock.asked = -math.inf, 1, -1
+    pools = [nodes.of_pool(name) for name in dict.fromkeys(s.pool for s in jobs.shapes)]
+    weight = np.array([int(has.get("weight", 1)) for has in nodes.labels])
+    pairs, kind = numbered(jobs.pool * len(jobs.qoses) + jobs.qos)
+    names = [(jobs.pools[a], jobs.qoses[b]) for a, b in zip(*np.divmod(pairs, len(jobs.qoses)))]
+    tested = min(settings.tested, J)
+    longest = float(jobs.limit[np.isfinite(jobs.limit)].max(initial=0.0))
+    W = 4 + int(math.log2(longest / slurm_kernels.FIRST_WINDOW + 1.0))
+    gang = min(int(jobs.tasks.max(initial=1)), N)
+    rows: dict[str, Any] = {
+        name: np.zeros(size, dtype=kernels.DUE)
+        for name, size in {
+            "acts": acts,
+            **dict.fromkeys(("begins", "ends"), tested),
+            **dict.fromkeys(("able", "turns", "ranked", "others"), x.running.size),
+        }.items()
+    }
+    known = np.zeros(J, dtype=slurm_places.KNOWN)
+    known["until"], known["kind"] = -math.inf, kind
+    classes, above = classes_of(t.options.tenancy, names)
+    many = {
+        **dict.fromkeys(("shut", "none"), N),
+        "open": len(pools),
+        "gave": J if preempts else 0,
+        "before": J if given.rules.keyed else 0,
+        "nodes": tested * gang,
+        "kept": x.tried.size,
+    }
+    ints: dict[str, Any] = {name: np.zeros(size, dtype=np.int64) for name, size in many.items()}
+    places = Places(
+        x.up,
+        x.tried,
+        np.unique(weight, return_inverse=True)[1].astype(np.int64),
+        *slurm_places.asked_features(jobs.shapes, nodes),
+        np.zeros(N, dtype=np.int64),
+        np.zeros(N // 2 + 1, dtype=slurm_places.RUN_OF_NODES),
+    )
+    front = np.zeros(max(tested, settings.depth, J if preempts else 0) + 1, dtype=np.int64)
+    state = given.by_rank, x.words, x.summary, x.sequence, x.jobs
+    ahead = Ahead(
+        clock,
+        x.up,
+        np.zeros(W),
+        kernels.Room(
+            np.zeros((W, *x.room.free.shape), dtype=np.int64),
+            np.zeros((W, *x.room.device.shape), dtype=np.int64),
+            x.ahead.top,
+        ),
+        np.zeros((S, W), dtype=slurm_places.SUM),
+        np.zeros(N, dtype=np.int64),
+    )
+    return Passing(
+        settings=settings,
+        clock=clock,
+        places=places,
+        line=Line(x.at, clock, bool(given.rules.keyed), *state, known, front),
+        ahead=ahead,
+        pools=np.array(pools, dtype=bool).reshape(len(pools), N),
+        known=known,
+        classes=classes,
+        above=above,
+        told=np.zeros(0),
+        on=np.zeros(N, dtype=bool),
+        every=np.ones(N, dtype=bool),
+        reserved=np.zeros(tested, dtype=slurm_places.HELD),
+        found=np.zeros(x.tried.size, dtype=kernels.PIECE),
+        **rows,
+        **ints,
+    )

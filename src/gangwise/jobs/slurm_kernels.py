@@ -1,0 +1,614 @@
+"""Slurm's passes, compiled: the main loop after every event, and backfilling with its period.
+
+What the two do is said in :mod:`gangwise.jobs.slurm_passes`. A pass of backfilling reserves nodes
+only to see who may start now, and its reservations are forgotten. So, where nobody is preempted,
+it goes no further than to the last job that fits now with no reservation in its way.
+
+Books are looked at as they will be if running jobs end when expected: now, and a window at a time.
+Each window is twice as long as the last. More and more is free from window to window, so that
+the first in which a job fits is found by halving.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
+from gangwise.jobs.cap_kernels import capped, line_stays
+from gangwise.jobs.event_kernels import DONE, MORE_ROOM, PAUSED, advance, boolean
+from gangwise.jobs.fit_kernels import copy_room, fits, take_piece, tell_apart
+from gangwise.jobs.kernels import (
+    FIRST_FIT,
+    GIVE_BACK,
+    NEVER,
+    WAITING,
+    Cluster,
+    Given,
+    Room,
+    State,
+    enter_row,
+    following,
+    int64,
+    opens,
+    put,
+    put_piece,
+    room_of,
+    smallest,
+)
+from gangwise.jobs.preemption import STARTED, give_way, make_room
+from gangwise.jobs.round_kernels import keys, nobody_waits, stand_in_line, truly_free
+from gangwise.jobs.slurm_places import ANY, Ahead, Line, Passing, arrange, count_room
+from gangwise.jobs.start_kernels import put_in_order, set_timer, start, work_done
+
+__all__ = ["DONE", "MORE_ROOM", "play"]
+
+FIRST_WINDOW = 30.0
+"""Seconds of running jobs whose ends are looked at together; each time twice as many."""
+
+
+# ------------------------------------------------------------------------- the clock of backfilling
+
+
+@inlined_kernel
+def elapse(p: Passing, now: float) -> None:
+    """Backfilling that was due has come by now."""
+    clock = p.clock
+    if clock.due and clock.passed + p.settings.interval < now:
+        clock.passed += p.settings.interval
+        clock.due = 0
+
+
+@inlined_kernel
+def happened(p: Passing, time: float) -> None:
+    """Something happened then, and nobody waited, or it did as the last round decided.
+
+    Backfilling comes ``interval`` seconds after it last came, or later, as soon as anything has
+    changed.
+    """
+    elapse(p, time)
+    p.clock.due = time < p.clock.passed + p.settings.interval
+    if not p.clock.due:
+        p.clock.passed = time
+
+
+@inlined_kernel
+def unlike_before(g: Given, x: State, p: Passing) -> bool:
+    """Backfilling may find what it did not when it last came, though nothing has happened since.
+
+    Someone runs past his limit, who may free nodes any time; or the line is in another order.
+    """
+    for i in range(x.at.running):
+        if x.jobs[x.running[i]].expect <= x.at.now:
+            return True
+    i = 0
+    for m in range(p.clock.lined if g.rules.keyed else 0):
+        j = x.sequence[m].item
+        if x.jobs[j].phase == WAITING:
+            if i >= p.clock.before or p.before[i] != j:
+                return True
+            i += 1
+    return bool(i != p.clock.before)
+
+
+# --------------------------------------------------------------------------------------- the line
+
+
+@inner_kernel
+def line_up(line: Line, most: int) -> int:
+    """The first so many who wait, but those preempted in this round, in `front`; their number."""
+    clock, at = line.clock, line.at
+    count = int64(0)
+    rank = i = int64(0)
+    if not line.keyed:
+        rank = smallest(line.words, line.summary, at)
+    while count < most:
+        if line.keyed:
+            if i >= clock.lined:
+                break
+            j = line.sequence[i].item
+            i += 1
+        else:
+            if rank < 0:
+                break
+            j = line.by_rank[rank]
+            rank = following(line.words, line.summary, at, rank + 1)
+        if line.jobs[j].phase == WAITING and line.known[j].mark != clock.round:
+            line.front[count] = j
+            count += 1
+    return int(count)
+
+
+@inlined_kernel
+def may_start(g: Given, x: State, p: Passing, j: int) -> bool:
+    """Neither a cap nor closed hours hold job j, nor that it was preempted."""
+    now = x.at.now
+    held = p.known[j].until > now or p.known[j].asleep or x.jobs[j].phase != WAITING
+    return not (held or capped(g, x, j) or opens(g, j, now) > now)
+
+
+@inlined_kernel
+def known_too_large(g: Given, x: State, j: int) -> bool:
+    """No fewer tasks of its shape fitted, and nothing was given back since."""
+    memo = x.memo[g.jobs[j].shape]
+    return bool(memo.fail_epoch == x.at.epoch and g.jobs[j].tasks >= memo.fail_tasks)
+
+
+@inlined_kernel
+def note_too_large(g: Given, x: State, j: int) -> None:
+    """All nodes together do not take job j."""
+    x.memo[g.jobs[j].shape].fail_epoch = x.at.epoch
+    x.memo[g.jobs[j].shape].fail_tasks = g.jobs[j].tasks
+
+
+@inlined_kernel
+def fits_now(g: Given, x: State, p: Passing, j: int) -> bool:
+    """Nodes that are up take all tasks of job j now, if one looks at each by itself."""
+    if known_too_large(g, x, j):
+        return False
+    x.at.tests += 1
+    s, tasks = int64(g.jobs[j].shape), int64(g.jobs[j].tasks)
+    if count_room(g.cluster, p.places, x.room, s, tasks, p.none) >= tasks:
+        return True
+    note_too_large(g, x, j)
+    return False
+
+
+@inner_kernel
+def begin(g: Given, x: State, p: Passing, j: int, pieces: int) -> None:
+    """Job j starts on the pieces tried, whose devices are told apart here."""
+    shape = g.cluster.shapes[g.jobs[j].shape]
+    if not p.known[j].asleep and g.cluster.shared >= 0 and shape.fraction + shape.whole > 0:
+        s = int64(g.jobs[j].shape)
+        pieces = tell_apart(g.cluster, x, x.room, s, pieces, int64(FIRST_FIT))
+    start(g, x, j, pieces)
+    clock = p.clock
+    clock.events += 1
+    clock.started += 1
+    p.known[j].turn = clock.started
+    if p.acts.size > 0:
+        put(p.acts, clock.acts, float(STARTED), j)
+        clock.acts += 1
+
+
+@inlined_kernel
+def resume(g: Given, x: State, p: Passing, count: int) -> None:
+    """Those who were suspended go on, the first in line first, once their nodes are free."""
+    for i in range(count):
+        j = p.line.front[i]
+        if not p.known[j].asleep or capped(g, x, j):
+            continue
+        able, q = True, g.jobs[j].piece_from
+        pieces = int64(x.jobs[j].pieces)
+        for m in range(pieces):
+            piece = x.out[q + m]
+            put_piece(x.tried, m, int64(piece.node), int64(piece.tasks), piece.mask)
+            able = able and x.up[piece.node]
+        if able and truly_free(g, x, j, pieces):
+            begin(g, x, p, j, pieces)
+
+
+@inlined_kernel
+def shut_pool(p: Passing, pool: int) -> int:
+    """Shut the nodes of a pool; how many pools have others."""
+    for n in range(p.shut.size):
+        p.shut[n] |= p.pools[pool, n]
+    count = 0
+    for q in range(p.open.size):
+        p.open[q] = 0
+        for n in range(p.shut.size):
+            if p.pools[q, n] and p.shut[n] == 0:
+                p.open[q] = 1
+                count += 1
+                break
+    return count
+
+
+@inlined_kernel
+def main_loop(g: Given, x: State, p: Passing, count: int) -> None:
+    """Start in order; where one cannot, the nodes of its partition take no other."""
+    shut = p.shut
+    for n in range(shut.size):
+        shut[n] = 0
+    whole = True  # no nodes are shut
+    for q in range(p.open.size):
+        p.open[q] = 1
+    for i in range(count):
+        j = p.line.front[i]
+        pool = g.cluster.shapes[g.jobs[j].shape].pool
+        if p.open[pool] == 0 or not may_start(g, x, p, j):
+            continue
+        pieces = int64(0)
+        if not known_too_large(g, x, j):
+            s, tasks = int64(g.jobs[j].shape), int64(g.jobs[j].tasks)
+            pieces = arrange(g.cluster, p.places, x.room, s, tasks, shut)
+            if pieces == 0 and whole and p.places.how[s] == ANY:
+                note_too_large(g, x, j)
+        if pieces == 0:
+            pieces = make_room(g, x, p, j)
+            if pieces > 0:
+                give_way(g, x, p, j)
+        if pieces > 0:
+            begin(g, x, p, j, pieces)
+            continue
+        if shut_pool(p, pool) == 0:
+            return
+        whole = False
+
+
+# ------------------------------------------------------------------------------------ backfilling
+
+
+@inlined_kernel
+def window(a: Ahead, w: int) -> Room:
+    """What is free at the end of window w; what is free now, of window 0."""
+    return room_of(a.room, w)
+
+
+@inlined_kernel
+def look_ahead(g: Given, x: State, p: Passing) -> None:
+    """What will be free, in `p.ahead`, at the ends of windows, in `p.times`."""
+    clock, now = p.clock, x.at.now
+    put_in_order(x)
+    copy_room(x.room, window(p.ahead, int64(0)))
+    p.ahead.times[0] = now
+    clock.stamp += 1
+    count, i, length = int64(1), 0, FIRST_WINDOW
+    while i < x.at.entered:
+        then = window(p.ahead, count)
+        copy_room(window(p.ahead, count - 1), then)
+        until = max(x.order[i].time, now) + length
+        while i < x.at.entered and max(x.order[i].time, now) <= until:
+            o = x.order[i].item
+            for m in range(g.jobs[o].piece_from, g.jobs[o].piece_from + x.jobs[o].pieces):
+                take_piece(g.cluster, then, int64(g.jobs[o].shape), x.out, m, GIVE_BACK)
+            i += 1
+        p.ahead.times[count] = max(x.order[i - 1].time, np.nextafter(now, np.inf))  # not free yet
+        count += 1
+        length *= 2.0
+    clock.windows = count
+
+
+@inlined_kernel
+def fit_then(cluster: Cluster, a: Ahead, s: int, w: int, n: int) -> int:
+    """How many tasks of shape s node n takes in window w."""
+    if not (a.up[n] and cluster.allowed[cluster.shapes[s].constraint, n]):
+        return 0
+    return int(fits(cluster, window(a, w), s, n))
+
+
+@inner_kernel
+def all_then(cluster: Cluster, a: Ahead, s: int, w: int) -> int:
+    """How many tasks of shape s all nodes take in window w; counted once."""
+    known = a.sums[s, w]
+    if known.stamp != a.clock.stamp:
+        known.stamp, known.fits = a.clock.stamp, 0
+        for n in range(a.cover.size):
+            known.fits += fit_then(cluster, a, s, w, n)
+    return int(known.fits)
+
+
+@inner_kernel
+def beside(cluster: Cluster, a: Ahead, s: int, w: int) -> int:
+    """The same, without nodes that are reserved while a job would run, see `cover`."""
+    total = all_then(cluster, a, s, w)
+    for n in range(a.cover.size):
+        if a.cover[n] > 0:
+            total -= fit_then(cluster, a, s, w, n)
+    return int(total)
+
+
+@inner_kernel
+def first_window(cluster: Cluster, a: Ahead, s: int, tasks: int, low: int, reserved: bool) -> int:
+    """The first window from ``low`` on in which enough is free, by halving; their number for none.
+
+    With ``reserved``, beside reservations.
+    """
+    high = a.clock.windows
+    while low < high:
+        middle = (low + high) >> 1
+        free = beside(cluster, a, s, middle) if reserved else all_then(cluster, a, s, middle)
+        if free >= tasks:
+            high = middle
+        else:
+            low = middle + 1
+    return int(low)
+
+
+@inlined_kernel
+def cover_more(g: Given, p: Passing, s: int, r: int, sign: int) -> None:
+    """Reservation r is in the way of a job of shape s from now on (sign 1), or no longer (−1)."""
+    clock = p.clock
+    for i in range(p.reserved[r].first, p.reserved[r].last):
+        n = int64(p.nodes[i])
+        p.ahead.cover[n] += sign
+        if p.ahead.cover[n] == (1 if sign > 0 else 0) and clock.window >= 0:
+            clock.idle -= sign * fit_then(g.cluster, p.ahead, s, int64(clock.window), n)
+
+
+@inlined_kernel
+def cover_at(g: Given, p: Passing, j: int, after: float, w: int) -> None:
+    """Let `p.ahead.cover` count the reservations that job j meets if it starts then.
+
+    `idle` is what fits beside them in window w.
+    """
+    clock, s = p.clock, int64(g.jobs[j].shape)
+    while clock.added < clock.reserved and p.begins[clock.added].time <= after + g.jobs[j].limit:
+        cover_more(g, p, s, p.begins[clock.added].item, 1)
+        clock.added += 1
+    while clock.dropped < clock.reserved and p.ends[clock.dropped].time <= after:
+        cover_more(g, p, s, p.ends[clock.dropped].item, -1)
+        clock.dropped += 1
+    if clock.window != w:
+        clock.window, clock.idle = w, beside(g.cluster, p.ahead, s, w)
+
+
+@inlined_kernel
+def rounded(p: Passing, time: float) -> float:
+    """Times are multiples of the resolution."""
+    return time // p.settings.resolution * p.settings.resolution
+
+
+@inlined_kernel
+def meets_any(g: Given, x: State, p: Passing, j: int, time: float, pieces: int) -> bool:
+    """Job j, on the pieces tried from then on, would be on nodes that are reserved then."""
+    begins = rounded(p, time) if time > x.at.now else time
+    until = rounded(p, time + g.jobs[j].limit)
+    for i in range(pieces):
+        p.on[x.tried[i].node] = True
+    meets = False
+    for r in range(p.clock.reserved):
+        held = p.reserved[r]
+        if held.begin < until and held.end > begins:
+            for i in range(held.first, held.last):
+                meets = meets or p.on[p.nodes[i]]
+    for i in range(pieces):
+        p.on[x.tried[i].node] = False
+    return meets
+
+
+@inlined_kernel
+def first_time(g: Given, x: State, p: Passing, j: int) -> tuple[float, int]:
+    """When job j fits beside the reservations, infinity for never; and its pieces, in `x.tried`.
+
+    Tried now, then each time that a reservation begins or ends: without nodes that are reserved
+    while it would run.
+    """
+    clock, R = p.clock, p.clock.reserved
+    s, tasks = int64(g.jobs[j].shape), int64(g.jobs[j].tasks)
+    able = first_window(g.cluster, p.ahead, s, tasks, int64(0), boolean(False))
+    if able == clock.windows:
+        return NEVER, 0
+    clock.added = clock.dropped = 0
+    clock.window = -1
+    for n in range(p.ahead.cover.size):
+        p.ahead.cover[n] = 0
+    after = x.at.now
+    a = b = last = 0
+    while after < NEVER:
+        while a < R and p.begins[a].time <= after:
+            a += 1
+        while b < R and p.ends[b].time <= after:
+            b += 1
+        later = min(p.begins[a].time if a < R else NEVER, p.ends[b].time if b < R else NEVER)
+        if later < p.ahead.times[able]:  # nor does it fit by then without any reservation
+            after = later
+            continue
+        while last + 1 < clock.windows and p.ahead.times[last + 1] <= later:
+            last += 1
+        cover_at(g, p, j, after, int64(last))
+        w = last + 1
+        if clock.idle >= tasks:
+            w = first_window(g.cluster, p.ahead, s, tasks, int64(able), boolean(True))
+        pieces = int64(0)
+        while w <= last and pieces == 0:  # features may need more than enough room
+            pieces = arrange(
+                g.cluster, p.places, window(p.ahead, int64(w)), s, tasks, p.ahead.cover
+            )
+            w += 1
+        if pieces > 0:
+            time = max(p.ahead.times[w - 1], after)
+            if not meets_any(g, x, p, j, time, pieces):
+                return time, pieces
+            later = time if time > after else later
+        after = later
+    return NEVER, 0
+
+
+@inlined_kernel
+def shut_reserved(g: Given, x: State, p: Passing, j: int) -> None:
+    """Shut the nodes that are reserved while job j would run if it started now."""
+    for n in range(p.shut.size):
+        p.shut[n] = 0
+    for r in range(p.clock.reserved):
+        held = p.reserved[r]
+        if held.begin <= x.at.now + g.jobs[j].limit and held.end > x.at.now:
+            for i in range(held.first, held.last):
+                p.shut[p.nodes[i]] = 1
+
+
+@inlined_kernel
+def reserve(g: Given, x: State, p: Passing, j: int, time: float, pieces: int) -> None:
+    """Hold the nodes tried for job j from then on."""
+    clock = p.clock
+    r = clock.reserved
+    held = p.reserved[r]
+    held.begin, held.end = rounded(p, time), rounded(p, time + g.jobs[j].limit)
+    held.first = clock.held
+    for i in range(pieces):
+        p.nodes[clock.held] = x.tried[i].node
+        clock.held += 1
+    held.last = clock.held
+    enter_row(p.begins, int64(0), r, held.begin, r)
+    enter_row(p.ends, int64(0), r, held.end, r)
+    clock.reserved += 1
+
+
+@inlined_kernel
+def last_able(g: Given, x: State, p: Passing, first: int, last: int) -> int:
+    """The last in line up to ``last`` who may start and fits now if nothing is reserved."""
+    while last >= first:
+        j = p.line.front[last]
+        if may_start(g, x, p, j) and fits_now(g, x, p, j):
+            break
+        last -= 1
+    return last
+
+
+@inlined_kernel
+def backfill(g: Given, x: State, p: Passing, count: int) -> None:
+    """One pass: start what fits now beside reservations made before it, reserve for others."""
+    clock, now = p.clock, x.at.now
+    clock.reserved = clock.held = 0
+    ready = False
+    last = count - 1
+    i = 0
+    while True:
+        if not p.settings.preempts and not ready:
+            last = last_able(g, x, p, i, last)
+        if i > last:
+            return
+        j = p.line.front[i]
+        i += 1
+        if not may_start(g, x, p, j):
+            continue
+        if not ready:
+            look_ahead(g, x, p)
+            ready = True
+        time, pieces = first_time(g, x, p, j)
+        if time > now and p.settings.preempts:
+            reserved_for = pieces
+            for m in range(pieces):
+                p.kept[m] = x.tried[m].node
+            shut_reserved(g, x, p, j)
+            made = make_room(g, x, p, j)
+            if made > 0:
+                give_way(g, x, p, j)
+                time, pieces = now, made
+            else:
+                for m in range(reserved_for):
+                    x.tried[m].node = p.kept[m]
+        if time <= now:
+            begin(g, x, p, j, pieces)
+            ready = False
+        elif time <= now + p.settings.window and time < NEVER:
+            reserve(g, x, p, j, time, pieces)
+
+
+# ---------------------------------------------------------------------------------------- a round
+
+
+@inlined_kernel
+def keep_line(g: Given, x: State, p: Passing) -> None:
+    """Keys change with the time: remember the line that backfilling sees."""
+    count = 0
+    for m in range(p.clock.lined):
+        j = x.sequence[m].item
+        if x.jobs[j].phase == WAITING:
+            p.before[count] = j
+            count += 1
+    p.clock.before = count
+
+
+@inlined_kernel
+def prepare(g: Given, x: State, p: Passing) -> None:
+    """Before a round: the order, who is preempted, and when running jobs are expected to end."""
+    clock, at = p.clock, x.at
+    elapse(p, at.now)
+    fresh, at.fresh = at.fresh, 0
+    if g.rules.keyed and line_stays(g, x.standing):
+        stand_in_line(g, x, x.standing, fresh)
+        clock.lined = at.lined
+    elif g.rules.keyed:
+        clock.lined = keys(g, x)
+    count, clock.asleep = 0, 0
+    for i in range(clock.gave):
+        j = p.gave[i]
+        if x.jobs[j].phase == WAITING:
+            p.gave[count] = j
+            count += 1
+            clock.asleep += p.known[j].asleep
+        else:
+            p.known[j].until, p.known[j].asleep = -NEVER, 0
+    clock.gave = count
+    if g.rules.limits_of_work:
+        for i in range(at.running):
+            j = x.running[i]
+            left = max(g.jobs[j].limit - work_done(g, x, j), 0.0)
+            x.jobs[j].expect = at.now + left
+            put(x.order, i, x.jobs[j].expect, j)
+        at.entered, at.sorted = at.running, 0
+    clock.changed = clock.changed or clock.events > 0 or unlike_before(g, x, p)
+    clock.events = clock.moved = clock.acts = 0
+    clock.round += 1
+
+
+@inlined_kernel
+def decide(g: Given, x: State, p: Passing) -> None:
+    """A round: the main loop; then backfilling, where it is due."""
+    clock, at, now = p.clock, x.at, x.at.now
+    rules = p.settings
+    prepare(g, x, p)
+    count = line_up(p.line, int64(p.line.front.size if clock.asleep > 0 else rules.depth))
+    if clock.asleep > 0:
+        resume(g, x, p, count)
+    main_loop(g, x, p, min(count, rules.depth))
+    if at.waiting > clock.moved and rules.tested > 0 and now >= clock.passed + rules.interval:
+        clock.passed = now
+        if g.rules.keyed:
+            keep_line(g, x, p)
+        if clock.changed:
+            backfill(g, x, p, line_up(p.line, int64(rules.tested)))
+        clock.changed = 0
+    ask(g, x, p)
+    clock.due = 1
+    clock.here = clock.events
+
+
+@inlined_kernel
+def ask(g: Given, x: State, p: Passing) -> None:
+    """Another round: while anyone waits for backfilling, and when who was preempted may start.
+
+    Where nothing runs, nothing is to come and backfilling has seen all, it would find nothing ever.
+    """
+    clock, at, now = p.clock, x.at, x.at.now
+    j, time = int64(-1), NEVER
+    over = at.running == 0 and at.next_event == g.events.size and at.next_job == g.jobs.size
+    over = over and clock.changed == 0 and p.acts.size == 0
+    if p.settings.tested > 0 and not over and line_up(p.line, int64(1)) > 0:
+        j, time = p.line.front[0], clock.passed + p.settings.interval
+    for i in range(clock.gave):
+        until = p.known[p.gave[i]].until
+        if now < until < NEVER:
+            j = j if j >= 0 else p.gave[i]
+            time = min(time, until)
+    clock.asked, clock.at = j, time
+    if j >= 0 and x.jobs[j].phase == WAITING and p.acts.size == 0:
+        set_timer(x, j, time)
+
+
+@lean_kernel
+def play(g: Given, x: State, p: Passing, instants: int) -> int:
+    """Run up to ``instants`` instants. Gives DONE, PAUSED or MORE_ROOM."""
+    at, clock = x.at, p.clock
+    for _ in range(instants):
+        if at.half == 0:
+            before = at.now
+            at.fed = 0
+            status = advance(g, x, None)
+            if status != PAUSED:
+                return status
+            if at.now > before:
+                for _ in range(min(clock.here, 2)):  # a second event finds it due again
+                    happened(p, before)
+                clock.here = 0
+            clock.here += at.fed
+            clock.events += at.fed
+            at.rounds += at.waiting > 0
+        at.half = 0
+        for i in range(p.told.size):
+            happened(p, p.told[i])
+        if at.waiting > 0:
+            decide(g, x, p)
+        else:
+            nobody_waits(x)
+    return PAUSED

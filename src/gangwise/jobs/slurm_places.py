@@ -1,0 +1,309 @@
+"""Which nodes Slurm takes for a gang, compiled; and what its passes keep and try things on.
+
+Of runs of nodes side by side that hold the gang, that with least free, its first nodes; a single
+task takes the node of the run with least free. Where no run holds all, all of the one with most
+free is taken, and so on. As select/cons_tres does without a topology. Nodes of the smallest weight
+are taken first, then those of the next.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.jit import inlined_kernel, inner_kernel
+from gangwise.jobs.caps import having
+from gangwise.jobs.fit_kernels import block_misses, fits_of
+from gangwise.jobs.kernels import BLOCK, Cluster, Room, Rows, int64, put_piece, record
+from gangwise.jobs.model import Nodes, Shape
+
+ANY, ALL_OF_ONE, SO_MANY_OF_EACH = range(3)
+"""What a job asks of features: nodes with them; in brackets, all of one; numbers of each."""
+
+CLOCK = record(
+    passed=np.float64,  # when backfilling last came
+    due=np.int64,  # something changed since: it comes when the interval is over
+    changed=np.int64,  # there is something that it has not seen
+    events=np.int64,  # since the last round
+    here=np.int64,  # of them, those of this instant
+    round=np.int64,
+    moved=np.int64,  # jobs that were preempted in this round
+    gave=np.int64,  # jobs in `Passing.gave`
+    asleep=np.int64,  # of them, those that are suspended
+    lined=np.int64,  # jobs in `State.sequence`, where keys change
+    before=np.int64,  # jobs in `Passing.before`
+    started=np.int64,  # how often a job was
+    acts=np.int64,  # rows of `Passing.acts`
+    able=np.int64,  # jobs that may give way to one
+    tried=np.int64,  # of them, those taken away until it fits
+    at=np.float64,  # when another round is asked for
+    asked=np.int64,  # for which job
+    # of one pass of backfilling
+    windows=np.int64,
+    stamp=np.int64,  # how often windows were made
+    reserved=np.int64,  # reservations
+    held=np.int64,  # nodes of all of them
+    # of one job in it
+    added=np.int64,  # reservations that begin before it would end
+    dropped=np.int64,  # reservations that end before it would begin
+    window=np.int64,  # the one looked at
+    idle=np.int64,  # tasks that fit there beside reservations
+)
+RUN_OF_NODES = record(first=np.int64, last=np.int64, free=np.int64, fits=np.int64)
+HELD = record(begin=np.float64, end=np.float64, first=np.int64, last=np.int64)
+SUM = record(fits=np.int64, stamp=np.int64)
+CLASS = record(exempt=np.float64, rank=np.int64, way=np.int64)
+"""Of jobs of a pool and a QOS: seconds in which they are not preempted, their place, and how."""
+KNOWN = record(  # of a job
+    until=np.float64,  # it was preempted, and may not start before
+    by=np.int64,  # for which job that was
+    asleep=np.int64,  # it is suspended
+    mark=np.int64,  # the round in which it was preempted last
+    turn=np.int64,  # how many starts there had been at its start
+    kind=np.int64,  # place in `Passing.classes`
+)
+
+
+class Settings(NamedTuple):
+    """Slurm's numbers, see :class:`gangwise.jobs.slurm_passes.SlurmPasses`, and of preemption."""
+
+    interval: float
+    resolution: float
+    window: float
+    tested: int
+    depth: int
+    preempts: bool
+    again: float
+    youngest_first: bool
+    strict: bool
+    reorder: int
+
+
+class Places(NamedTuple):
+    """What nodes are chosen by; N nodes, S shapes."""
+
+    up: Bools  # [N] State.up
+    tried: Rows  # PIECE: State.tried
+    weight: Ints  # [N] from 0: nodes of the smallest are taken first
+    features: Bools  # [F, N] nodes that have what is asked for
+    how: Ints  # [S] ANY, ALL_OF_ONE or SO_MANY_OF_EACH
+    parts: Ints  # those of shape s are the rows from parts_from[s] on: feature, and how many tasks
+    parts_from: Ints  # [S + 1]
+    fit: Ints  # [N] tasks that fit on each
+    runs: Rows  # RUN_OF_NODES
+
+
+class Line(NamedTuple):
+    """Who waits, in order: parts of the state, and who is looked at."""
+
+    at: Any  # COUNTERS
+    clock: Any  # CLOCK
+    keyed: bool
+    by_rank: Ints
+    words: Ints
+    summary: Ints
+    sequence: Rows  # DUE
+    jobs: Rows  # RUN [J]
+    known: Rows  # KNOWN [J]
+    front: Ints  # the first of the line
+
+
+class Ahead(NamedTuple):
+    """What will be free, at the ends of W windows, and nodes that are reserved."""
+
+    clock: Any  # CLOCK
+    up: Bools  # [N] State.up
+    times: Floats  # [W] when windows end
+    room: Room  # [W, …]
+    sums: Rows  # SUM [S, W] tasks of a shape that fit in all
+    cover: Ints  # [N] reservations that a job would meet
+
+
+class Passing(NamedTuple):
+    """What passes go by, keep, and try things on; J jobs, N nodes."""
+
+    settings: Settings
+    clock: Any  # CLOCK
+    places: Places
+    line: Line
+    ahead: Ahead
+    pools: Bools  # [P, N] nodes of each pool of the shapes
+    open: Ints  # [P] above 0: it has nodes that are not shut
+    known: Rows  # KNOWN [J]
+    classes: Rows  # CLASS
+    above: Bools  # [classes, classes] jobs of the first may preempt jobs of the second
+    gave: Ints  # [J] who was preempted and waits, in order
+    before: Ints  # the line that backfilling saw last, where keys change
+    acts: Rows  # DUE: what was done in a round (time: STARTED or the way) to which job, if not [0]
+    told: Floats  # when things happened before a round that is asked for from outside
+    shut: Ints  # [N] above 0: nodes that are not to be used
+    none: Ints  # [N] no node is shut
+    on: Bools  # [N] nodes of a choice
+    every: Bools  # [N] all nodes
+    reserved: Rows  # HELD
+    begins: Rows  # DUE: reservations by when they begin
+    ends: Rows  # DUE: the same, by when they end
+    nodes: Ints  # of reservations
+    able: Rows  # DUE: who may give way, in order
+    turns: Rows  # DUE: the same, as they are tried
+    others: Rows  # DUE
+    ranked: Rows  # DUE
+    found: Rows  # PIECE: a choice
+    kept: Ints  # nodes of a choice
+
+
+def asked_features(shapes: tuple[Shape, ...], nodes: Nodes) -> tuple[Bools, Ints, Ints, Ints]:
+    """What shapes ask of features: `features`, `how`, `parts` and `parts_from` of `Places`."""
+    names, how, parts, starts = dict[str, int](), [], list[tuple[int, int]](), [0]
+    for shape in shapes:
+        asked = next((k for k, _ in shape.constraint if "*" in k or "[" in k), "")
+        inside, each = re.fullmatch(r"\[([^\[\]()&]*)\]", asked), list[tuple[str, str]]()
+        if "*" in asked:
+            each = re.findall(r"([^\[\]&|*]+)(?:\*(\d+))?", asked)
+        elif inside:
+            each = [(name, "") for name in inside[1].split("|")]
+        how.append(SO_MANY_OF_EACH if "*" in asked else ALL_OF_ONE if inside else ANY)
+        parts += [(names.setdefault(name, len(names)), int(count or 1)) for name, count in each]
+        starts.append(len(parts))
+    has = [[having(name, labels.get("features", "")) for labels in nodes.labels] for name in names]
+    return (
+        np.array(has, dtype=bool).reshape(len(names), len(nodes)),
+        np.array(how, dtype=np.int64),
+        np.array(parts, dtype=np.int64).reshape(-1, 2),
+        np.array(starts, dtype=np.int64),
+    )
+
+
+@inner_kernel
+def count_room(cluster: Cluster, q: Places, room: Room, s: int, tasks: int, shut: Ints) -> int:
+    """How many tasks of shape s each node takes that is not shut, in `q.fit`; and in all.
+
+    No node is asked for more than so many.
+    """
+    most = min(cluster.shapes[s].per_node, tasks)
+    allowed = cluster.allowed[cluster.shapes[s].constraint]
+    N, total = q.fit.size, int64(0)
+    for b in range(room.top.shape[0]):
+        misses = block_misses(cluster, room, s, b)
+        for n in range(b * BLOCK, min((b + 1) * BLOCK, N)):
+            q.fit[n] = 0
+            if not misses and allowed[n] and q.up[n] and shut[n] == 0:
+                q.fit[n] = fits_of(cluster, room, s, n, most)
+                total += q.fit[n]
+    return int(total)
+
+
+@inner_kernel
+def arrange(cluster: Cluster, q: Places, room: Room, s: int, tasks: int, shut: Ints) -> int:
+    """Place a gang in a room on nodes that are not shut [N]: pieces in `tried`; 0 for no place."""
+    if count_room(cluster, q, room, s, tasks, shut) < tasks:
+        return 0
+    free = room.free[:, cluster.shapes[s].dominant]
+    how, first, last = q.how[s], q.parts_from[s], q.parts_from[s + 1]
+    count = int64(0)
+    if how == ALL_OF_ONE:
+        for i in range(first, last):
+            count = lightest(q, free, tasks, int64(q.parts[i, 0]), int64(0))
+            if count > 0:
+                break
+        return int(count)
+    for i in range(first, last):
+        # Nodes for so many tasks with one feature; those taken take no other.
+        many = int64(q.parts[i, 1])
+        if many > tasks:
+            return 0
+        before = count
+        count = lightest(q, free, many, int64(q.parts[i, 0]), count)
+        if count == 0:
+            return 0
+        tasks -= many
+        for m in range(before, count):
+            q.fit[q.tried[m].node] = 0
+    if tasks == 0:
+        return int(count)
+    return lightest(q, free, tasks, int64(-1), count)
+
+
+@inlined_kernel
+def fit_with(q: Places, feature: int, weight: int, n: int) -> int:
+    """Tasks that fit on node n if it has a feature (−1: any will do) and a weight (−1: any)."""
+    able = (feature < 0 or q.features[feature, n]) and (weight < 0 or q.weight[n] == weight)
+    return q.fit[n] if able else 0
+
+
+@inner_kernel
+def lightest(q: Places, free: Ints, tasks: int, feature: int, count: int) -> int:
+    """Nodes for so many tasks, of the smallest weight first: pieces behind ``count`` others.
+
+    Gives the number of pieces, 0 where there is no room.
+    """
+    total = int64(0)
+    for n in range(free.size):
+        total += fit_with(q, feature, int64(-1), n)
+    if total < tasks:
+        return 0
+    weight = int64(0)
+    while tasks > 0:
+        here = int64(0)
+        for n in range(free.size):
+            here += fit_with(q, feature, weight, n)
+        some = min(tasks, here)
+        if some > 0:
+            count = consecutive(q, free, some, find_runs(q, free, feature, weight), count)
+        tasks -= some
+        weight += 1
+    return count
+
+
+@inlined_kernel
+def find_runs(q: Places, free: Ints, feature: int, weight: int) -> int:
+    """Runs of nodes side by side that have room, in `q.runs`; their number."""
+    count, open_ = 0, False
+    for n in range(free.size):
+        fits = fit_with(q, feature, weight, n)
+        if fits > 0:
+            if not open_:
+                q.runs[count].first, q.runs[count].free, q.runs[count].fits = n, 0, 0
+                count, open_ = count + 1, True
+            run = q.runs[count - 1]
+            run.last = n + 1
+            run.free += free[n]
+            run.fits += fits
+        else:
+            open_ = False
+    return count
+
+
+@inlined_kernel
+def consecutive(q: Places, free: Ints, tasks: int, runs: int, count: int) -> int:
+    """Of the runs, those that hold so many tasks, which is no more than all of them hold."""
+    while tasks > 0:
+        # The one with least free of those that hold all that is left; else that with most free.
+        best, enough = int64(-1), False
+        for r in range(runs):
+            run = q.runs[r]
+            if run.fits == 0:  # taken
+                continue
+            holds = run.fits >= tasks
+            if best < 0 or holds > enough:
+                best, enough = r, holds
+            elif holds == enough:
+                most = q.runs[best].free
+                if run.free < most if enough else run.free > most:
+                    best = r
+        first, last = q.runs[best].first, q.runs[best].last
+        q.runs[best].fits = 0
+        if tasks == 1:
+            for n in range(first + 1, last):
+                if free[n] < free[first]:
+                    first = n
+        for n in range(first, last):
+            if tasks > 0:
+                some = min(q.fit[n], tasks)
+                put_piece(q.tried, count, n, some, int64(0))
+                count += 1
+                tasks -= some
+    return count
