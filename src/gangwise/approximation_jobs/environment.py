@@ -186,8 +186,16 @@ COLUMNS = ("arrival", "deadline", "budget", "cost", "work", "utility")
 """Of the results of a run, one entry per job."""
 
 
+class _Learning:
+    _rates: Estimator  # state, and no field of the policies' dataclasses
+
+    def learn(self, feedback: tuple[Feedback, ...]) -> None:
+        for each in feedback:
+            self._rates.learn(each.slot, each.machines, each.rates)
+
+
 @dataclass(kw_only=True)
-class RateLearning:
+class RateLearning(_Learning):
     """What policies that estimate the machines' rates share: parameters of estimators, learning.
 
     The parameters are those of :func:`~gangwise.estimators.make_estimator`.
@@ -197,14 +205,9 @@ class RateLearning:
     window: int = 20
     tau: float = 30.0
     rate: float = 0.7
-    _rates: Estimator = field(init=False, repr=False, compare=False)
 
     def _make(self, estimator: str | Estimator, gamma: float) -> Estimator:
         return make_estimator(estimator, gamma, self.kappa, self.window, self.tau, self.rate)
-
-    def learn(self, feedback: tuple[Feedback, ...]) -> None:
-        for each in feedback:
-            self._rates.learn(each.slot, each.machines, each.rates)
 
 
 @dataclass(eq=False)
