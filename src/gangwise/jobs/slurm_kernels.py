@@ -2,7 +2,7 @@
 
 What the two do is said in :mod:`gangwise.jobs.slurm_passes`. A pass of backfilling reserves nodes
 only to see who may start now, and its reservations are forgotten. So, where nobody is preempted,
-it goes no further than to the last job that fits now with no reservation in its way.
+it goes no further than to the last job that fits now beside what is reserved so far.
 
 Books are looked at as they will be if running jobs end when expected: now, and a window at a time.
 Each window is twice as long as the last. More and more is free from window to window, so that
@@ -444,11 +444,19 @@ def reserve(g: Given, x: State, p: Passing, j: int, time: float, pieces: int) ->
 
 @inlined_kernel
 def last_able(g: Given, x: State, p: Passing, first: int, last: int) -> int:
-    """The last in line up to ``last`` who may start and fits now if nothing is reserved."""
+    """The last in line up to ``last`` who fits now beside what is reserved so far.
+
+    Nobody else may start in this pass: more and more is reserved, and nothing given back.
+    """
     while last >= first:
         j = p.line.front[last]
         if may_start(g, x, p, j) and fits_now(g, x, p, j):
-            break
+            if p.clock.reserved == 0:
+                break
+            shut_reserved(g, x, p, j)
+            s, tasks = int64(g.jobs[j].shape), int64(g.jobs[j].tasks)
+            if count_room(g.cluster, p.places, x.room, s, tasks, p.shut) >= tasks:
+                break
         last -= 1
     return last
 
@@ -458,12 +466,13 @@ def backfill(g: Given, x: State, p: Passing, count: int) -> None:
     """One pass: start what fits now beside reservations made before it, reserve for others."""
     clock, now = p.clock, x.at.now
     clock.reserved = clock.held = 0
-    ready = False
+    ready, again = False, not p.settings.preempts
     last = count - 1
     i = 0
     while True:
-        if not p.settings.preempts and not ready:
+        if again:
             last = last_able(g, x, p, i, last)
+            again = False
         if i > last:
             return
         j = p.line.front[i]
@@ -488,9 +497,10 @@ def backfill(g: Given, x: State, p: Passing, count: int) -> None:
                     x.tried[m].node = p.kept[m]
         if time <= now:
             begin(g, x, p, j, pieces)
-            ready = False
+            ready, again = False, not p.settings.preempts
         elif time <= now + p.settings.window and time < LATER:
             reserve(g, x, p, j, time, pieces)
+            again = not p.settings.preempts
 
 
 # ---------------------------------------------------------------------------------------- a round
