@@ -42,7 +42,8 @@ def classes_of(tenancy: Tenancy, pairs: list[tuple[str, str]]) -> tuple[Rows, Bo
     """`classes` and `above` of :class:`Passing`, of jobs of these (pool, QOS)."""
     rules = tenancy.preemption
     table: Any = tenancy.qos if rules.by == "qos" else tenancy.pools
-    pools, qos = ({each.name: each for each in of} for of in (tenancy.pools, tenancy.qos))
+    pools = {each.name: each for each in tenancy.pools}
+    qos = {each.name: each for each in tenancy.qos}
     rows = np.zeros(len(pairs), dtype=CLASS)
     for row, (pool, name) in zip(rows, pairs):
         own = {each.name: each.preempted for each in table}.get(name if rules.by == "qos" else pool)

@@ -114,7 +114,7 @@ def line_up(line: Line, most: int) -> int:
         if line.jobs[j].phase == WAITING and line.known[j].mark != clock.round:
             line.front[count] = j
             count += 1
-    return count
+    return int(count)
 
 
 @inlined_kernel
@@ -581,15 +581,15 @@ def ask(g: Given, x: State, p: Passing) -> None:
     """
     clock, at, now = p.clock, x.at, x.at.now
     j, time = int64(-1), LATER
-    over = at.running == 0 and at.next_event == g.events.size and at.next_job == g.jobs.size
-    over = over and clock.changed == 0 and p.acts.size == 0
-    if p.settings.tested > 0 and not over and line_up(p.line, int64(1)) > 0:
-        j, time = p.line.front[0], clock.passed + p.settings.interval
     for i in range(clock.gave):
         until = p.known[p.gave[i]].until
         if now < until < LATER:
             j = j if j >= 0 else p.gave[i]
             time = min(time, until)
+    over = at.running == 0 and at.next_event == g.events.size and at.next_job == g.jobs.size
+    over = over and clock.changed == 0 and p.acts.size == 0 and j < 0
+    if p.settings.tested > 0 and not over and line_up(p.line, int64(1)) > 0:
+        j, time = p.line.front[0], min(time, clock.passed + p.settings.interval)
     clock.asked, clock.at = j, time
     if j >= 0 and x.jobs[j].phase == WAITING and p.acts.size == 0:
         set_timer(x, j, time)

@@ -27,16 +27,15 @@ from gangwise.core.registry import create
 from gangwise.jobs import kernels, slurm_kernels, slurm_places
 from gangwise.jobs.books import Ask, Books, Piece, Preempt, Queue
 from gangwise.jobs.compiled import initial_state, inputs, more_room, outcome, outside, pieces_of
-from gangwise.jobs.explanations import Round
 from gangwise.jobs.kernels import RUNNING, WAITING, Given, State
 from gangwise.jobs.model import Conditions, Job, Jobs, terms_of
 from gangwise.jobs.preemption import CANCELLED, STARTED, SUSPENDED, classes_of
 from gangwise.jobs.priority_kernels import copy_of
 from gangwise.jobs.queues import BUILT_IN
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
-from gangwise.jobs.scheduler import Action, Composed
+from gangwise.jobs.scheduler import Action, Composed, _Round
 from gangwise.jobs.slurm_places import Ahead, Line, Passing, Places, Settings
-from gangwise.jobs.tenancy import NOBODY, Tenancy
+from gangwise.jobs.tenancy import NOBODY, Preemption, Tenancy
 
 
 class Consecutive:
@@ -110,7 +109,8 @@ class SlurmPasses(Composed):
 
     def _opened(self, jobs: Sequence[Job], books: Books, now: float) -> tuple[Tables, Given, State]:
         """The state of a simulation with these books: those who wait in order, then who runs."""
-        options = Options(limits=self.limits, caps=books.caps, tenancy=books.tenancy or Tenancy())
+        limits: Any = self.limits
+        options = Options(limits=limits, caps=books.caps, tenancy=books.tenancy or Tenancy())
         t = Tables.of(Jobs.seen(jobs, books.nodes.devices), books.nodes, Conditions(), options)
         t = replace(t, aside=np.zeros(len(jobs), dtype=bool))
         rules = rules_of(t, self)._replace(queue=kernels.FCFS, keyed=False)
@@ -151,8 +151,8 @@ class SlurmPasses(Composed):
             x.jobs["expect"][j] = running.begun + running.job.limit
             x.order[i] = x.jobs["expect"][j], j
             c = g.jobs["claim"][j]
-            some = slice(g.caps.starts[c], g.caps.starts[c + 1])
-            np.add.at(x.used, g.caps.counter[some], g.caps.amount[some])
+            of_claim = slice(g.caps.starts[c], g.caps.starts[c + 1])
+            np.add.at(x.used, g.caps.counter[of_claim], g.caps.amount[of_claim])
         at.entered = len(runs)
         return t, g, x
 
@@ -176,7 +176,7 @@ class SlurmPasses(Composed):
         limits = self._expected_ends(books, now)
         ends = {name: max(end, now) for name, end in limits.items()}
         order = jobs[: len(jobs) - len(books.running)]
-        self._last = Round(books, now, ends, [*order])
+        self._last = last = _Round(books, now, ends, [*order])
         actions: list[Action] = []
         for what, j in p.acts[: p.clock.acts].tolist():
             job, pieces = jobs[j], pieces_of(g, x, j)
@@ -188,9 +188,9 @@ class SlurmPasses(Composed):
                 actions.append(self._started(job, list(on.items()), pieces, books, now))
             else:
                 del books.running[job.id], ends[job.id]
-                how = {CANCELLED: "cancel", SUSPENDED: "keep"}.get(int(what), "requeue")
+                how: Any = {CANCELLED: "cancel", SUSPENDED: "keep"}.get(int(what), "requeue")
                 actions.append(Preempt(job.id, how))
-                self._last.order.append(job)
+                last.order.append(job)
                 other = jobs[p.known["by"][j]].id
                 asleep = pieces if what == SUSPENDED else ()
                 self._gave_way[job.id] = other, float(p.known["until"][j]), asleep
@@ -198,7 +198,7 @@ class SlurmPasses(Composed):
         self._passed, self._due, self._changed = clock.passed, bool(clock.due), bool(clock.changed)
         return actions
 
-    def _held_back(self, job: Job, last: Round) -> tuple[str, float]:
+    def _held_back(self, job: Job, last: _Round) -> tuple[str, float]:
         other, until, pieces = self._gave_way.get(job.id, ("", -np.inf, ()))
         if pieces:
             mine, every = {n for n, _, _ in pieces}, last.books.running.values()
@@ -265,32 +265,56 @@ def play(
     return outcome(t, given.jobs["piece_from"].copy(), state, described, seconds, 0)
 
 
-def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: int = 0) -> Passing:
-    """What passes go by, before any of them."""
-    jobs, nodes, J, N, S = t.jobs, t.nodes, len(t.jobs), len(t.nodes), len(t.demand)
-    rules = t.options.tenancy.preemption
-    named = "interval", "resolution", "window", "tested", "depth"
-    preempts = bool(rules.by)
-    settings = Settings(
-        *(float(getattr(scheduler, name)) for name in named[:3]),
-        *(int(getattr(scheduler, name)) for name in named[3:]),
-        preempts,
+def _settings(scheduler: SlurmPasses, rules: Preemption) -> Settings:
+    return Settings(
+        float(scheduler.interval),
+        float(scheduler.resolution),
+        float(scheduler.window),
+        int(scheduler.tested),
+        int(scheduler.depth),
+        bool(rules.by),
         rules.again,
         rules.youngest_first,
         rules.strict,
         rules.reorder,
     )
+
+
+def _places(t: Tables, x: State) -> Places:
+    weight = np.array([int(has.get("weight", 1)) for has in t.nodes.labels])
+    return Places(
+        x.up,
+        x.tried,
+        np.unique(weight, return_inverse=True)[1].astype(np.int64),
+        *slurm_places.asked_features(t.jobs.shapes, t.nodes),
+        np.zeros(weight.size, dtype=np.int64),
+        np.zeros(weight.size // 2 + 1, dtype=slurm_places.RUN_OF_NODES),
+    )
+
+
+def _ahead(t: Tables, x: State, clock: Any) -> Ahead:
+    """As many windows as the ends of running jobs may need, two of them for now and for never."""
+    longest = float(t.jobs.limit[np.isfinite(t.jobs.limit)].max(initial=0.0))
+    W = 4 + int(math.log2(longest / slurm_kernels.FIRST_WINDOW + 1.0))
+    free, device = (np.zeros((W, *of.shape), dtype=np.int64) for of in x.room[:2])
+    sums = np.zeros((len(t.demand), W), dtype=slurm_places.SUM)
+    cover = np.zeros(len(t.nodes), dtype=np.int64)
+    return Ahead(clock, x.up, np.zeros(W), kernels.Room(free, device, x.ahead.top), sums, cover)
+
+
+def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: int = 0) -> Passing:
+    """What passes go by, before any of them."""
+    jobs, nodes, J, N = t.jobs, t.nodes, len(t.jobs), len(t.nodes)
+    rules = t.options.tenancy.preemption
+    settings = _settings(scheduler, rules)
+    preempts, tested = settings.preempts, min(settings.tested, J)
     clock: Any = np.zeros(1, dtype=slurm_places.CLOCK).view(np.recarray)[0]
     clock.passed, clock.changed, clock.asked = -math.inf, 1, -1
     pools = [nodes.of_pool(name) for name in dict.fromkeys(s.pool for s in jobs.shapes)]
-    weight = np.array([int(has.get("weight", 1)) for has in nodes.labels])
     pairs, kind = numbered(jobs.pool * len(jobs.qoses) + jobs.qos)
     names = [(jobs.pools[a], jobs.qoses[b]) for a, b in zip(*np.divmod(pairs, len(jobs.qoses)))]
-    tested = min(settings.tested, J)
-    longest = float(jobs.limit[np.isfinite(jobs.limit)].max(initial=0.0))
-    W = 4 + int(math.log2(longest / slurm_kernels.FIRST_WINDOW + 1.0))
     gang = min(int(jobs.tasks.max(initial=1)), N)
-    rows = {
+    rows: dict[str, Any] = {
         name: np.zeros(size, dtype=kernels.DUE)
         for name, size in {
             "acts": acts,
@@ -301,7 +325,7 @@ def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: 
     known = np.zeros(J, dtype=slurm_places.KNOWN)
     known["until"], known["kind"] = -math.inf, kind
     classes, above = classes_of(t.options.tenancy, names)
-    ints = {
+    ints: dict[str, Any] = {
         **dict.fromkeys(("shut", "none"), N),
         "open": len(pools),
         "gave": J if preempts else 0,
@@ -309,34 +333,14 @@ def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: 
         "nodes": tested * gang,
         "kept": x.tried.size,
     }
-    places = Places(
-        x.up,
-        x.tried,
-        np.unique(weight, return_inverse=True)[1].astype(np.int64),
-        *slurm_places.asked_features(jobs.shapes, nodes),
-        np.zeros(N, dtype=np.int64),
-        np.zeros(N // 2 + 1, dtype=slurm_places.RUN_OF_NODES),
-    )
     front = np.zeros(max(tested, settings.depth, J if preempts else 0) + 1, dtype=np.int64)
     state = given.by_rank, x.words, x.summary, x.sequence, x.jobs
-    ahead = Ahead(
-        clock,
-        x.up,
-        np.zeros(W),
-        kernels.Room(
-            np.zeros((W, *x.room.free.shape), dtype=np.int64),
-            np.zeros((W, *x.room.device.shape), dtype=np.int64),
-            x.ahead.top,
-        ),
-        np.zeros((S, W), dtype=slurm_places.SUM),
-        np.zeros(N, dtype=np.int64),
-    )
     return Passing(
         settings=settings,
         clock=clock,
-        places=places,
+        places=_places(t, x),
         line=Line(x.at, clock, bool(given.rules.keyed), *state, known, front),
-        ahead=ahead,
+        ahead=_ahead(t, x, clock),
         pools=np.array(pools, dtype=bool).reshape(len(pools), N),
         known=known,
         classes=classes,

@@ -209,7 +209,7 @@ def arrange(cluster: Cluster, q: Places, room: Room, s: int, tasks: int, shut: I
             count = lightest(q, free, tasks, int64(q.parts[i, 0]), int64(0))
             if count > 0:
                 break
-        return count
+        return int(count)
     for i in range(first, last):
         # Nodes for so many tasks with one feature; those taken take no other.
         many = int64(q.parts[i, 1])
@@ -223,7 +223,7 @@ def arrange(cluster: Cluster, q: Places, room: Room, s: int, tasks: int, shut: I
         for m in range(before, count):
             q.fit[q.tried[m].node] = 0
     if tasks == 0:
-        return count
+        return int(count)
     return lightest(q, free, tasks, int64(-1), count)
 
 
@@ -231,7 +231,7 @@ def arrange(cluster: Cluster, q: Places, room: Room, s: int, tasks: int, shut: I
 def fit_with(q: Places, feature: int, weight: int, n: int) -> int:
     """Tasks that fit on node n if it has a feature (−1: any will do) and a weight (−1: any)."""
     able = (feature < 0 or q.features[feature, n]) and (weight < 0 or q.weight[n] == weight)
-    return q.fit[n] if able else 0
+    return int(q.fit[n]) if able else 0
 
 
 @inner_kernel
