@@ -202,10 +202,10 @@ def passes(J: int) -> None:
     """Slurm's main loop and backfilling, with hardly a queue and with long ones."""
     print("\nslurm, on nodes × 8 GPUs: jobs, nodes, waiting on average; how fast")
     simulate_jobs(made(9, 1.0, 96), Nodes.alike(12, {"gpu": 8}), "slurm")
-    for nodes, load, count in (
-        *((nodes, 0.6, J) for nodes in (12, 100, 500)),
-        *((nodes, load, J // 10) for load in (0.9, 1.05, 1.5) for nodes in (12, 100, 500)),
-    ):
+    hardly = (12, 0.6, J), (100, 0.7, J), (500, 0.8, J)
+    some = (12, 0.95, J // 10), (100, 0.95, J // 10), (12, 1.5, J // 100), (100, 1.5, J // 25)
+    many = (500, 1.5, J // 10), (100, 1.5, J // 5), (500, 1.5, 2 * J // 5)
+    for nodes, load, count in (*hardly, *some, *many):
         jobs, schedule = made(count, load, 8 * nodes), None
 
         def work(jobs=jobs, nodes=nodes):

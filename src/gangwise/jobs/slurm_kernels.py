@@ -2,7 +2,7 @@
 
 What the two do is said in :mod:`gangwise.jobs.slurm_passes`. A pass of backfilling reserves nodes
 only to see who may start now, and its reservations are forgotten. So, where nobody is preempted,
-it goes no further than to the last job that fits now with no reservation in its way.
+it goes no further than to the last job that fits now beside what is reserved so far.
 
 Books are looked at as they will be if running jobs end when expected: now, and a window at a time.
 Each window is twice as long as the last. More and more is free from window to window, so that
@@ -445,11 +445,19 @@ def reserve(g: Given, x: State, p: Passing, j: int, time: float, pieces: int) ->
 
 @inlined_kernel
 def last_able(g: Given, x: State, p: Passing, first: int, last: int) -> int:
-    """The last in line up to ``last`` who may start and fits now if nothing is reserved."""
+    """The last in line up to ``last`` who fits now beside what is reserved so far.
+
+    Nobody else may start in this pass: more and more is reserved, and nothing given back.
+    """
     while last >= first:
         j = p.line.front[last]
         if may_start(g, x, p, j) and fits_now(g, x, p, j):
-            break
+            if p.clock.reserved == 0:
+                break
+            shut_reserved(g, x, p, j)
+            s, tasks = int64(g.jobs[j].shape), int64(g.jobs[j].tasks)
+            if count_room(g.cluster, p.places, x.room, s, tasks, p.shut) >= tasks:
+                break
         last -= 1
     return last
 
@@ -459,12 +467,13 @@ def backfill(g: Given, x: State, p: Passing, count: int) -> None:
     """One pass: start what fits now beside reservations made before it, reserve for others."""
     clock, now = p.clock, x.at.now
     clock.reserved = clock.held = 0
-    ready = False
+    ready, again = False, not p.settings.preempts
     last = count - 1
     i = 0
     while True:
-        if not p.settings.preempts and not ready:
+        if again:
             last = last_able(g, x, p, i, last)
+            again = False
         if i > last:
             return
         j = p.line.front[i]
@@ -489,9 +498,10 @@ def backfill(g: Given, x: State, p: Passing, count: int) -> None:
                     x.tried[m].node = p.kept[m]
         if time <= now:
             begin(g, x, p, j, pieces)
-            ready = False
+            ready, again = False, not p.settings.preempts
         elif time <= now + p.settings.window and time < NEVER:
             reserve(g, x, p, j, time, pieces)
+            again = not p.settings.preempts
 
 
 # ---------------------------------------------------------------------------------------- a round
@@ -572,15 +582,15 @@ def ask(g: Given, x: State, p: Passing) -> None:
     """
     clock, at, now = p.clock, x.at, x.at.now
     j, time = int64(-1), NEVER
-    over = at.running == 0 and at.next_event == g.events.size and at.next_job == g.jobs.size
-    over = over and clock.changed == 0 and p.acts.size == 0
-    if p.settings.tested > 0 and not over and line_up(p.line, int64(1)) > 0:
-        j, time = p.line.front[0], clock.passed + p.settings.interval
     for i in range(clock.gave):
         until = p.known[p.gave[i]].until
         if now < until < NEVER:
             j = j if j >= 0 else p.gave[i]
             time = min(time, until)
+    over = at.running == 0 and at.next_event == g.events.size and at.next_job == g.jobs.size
+    over = over and clock.changed == 0 and p.acts.size == 0 and j < 0
+    if p.settings.tested > 0 and not over and line_up(p.line, int64(1)) > 0:
+        j, time = p.line.front[0], min(time, clock.passed + p.settings.interval)
     clock.asked, clock.at = j, time
     if j >= 0 and x.jobs[j].phase == WAITING and p.acts.size == 0:
         set_timer(x, j, time)

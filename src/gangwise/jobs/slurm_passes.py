@@ -37,7 +37,7 @@ from gangwise.jobs.queues import BUILT_IN
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Action, _Round
 from gangwise.jobs.slurm_places import Ahead, Line, Passing, Places, Settings
-from gangwise.jobs.tenancy import NOBODY, Tenancy
+from gangwise.jobs.tenancy import NOBODY, Preemption, Tenancy
 
 
 @dataclass
@@ -133,8 +133,8 @@ class SlurmPasses(GangPasses):
             x.jobs["expect"][j] = running.begun + running.job.limit
             x.order[i] = x.jobs["expect"][j], j
             c = g.jobs["claim"][j]
-            mine = slice(g.caps.starts[c], g.caps.starts[c + 1])
-            np.add.at(x.used, g.caps.counter[mine], g.caps.amount[mine])
+            of_claim = slice(g.caps.starts[c], g.caps.starts[c + 1])
+            np.add.at(x.used, g.caps.counter[of_claim], g.caps.amount[of_claim])
         at.entered = len(runs)
         return t, g, x
 
@@ -245,25 +245,54 @@ def play(
     return outcome(t, given.jobs["piece_from"].copy(), state, described, seconds)
 
 
+def _settings(scheduler: SlurmPasses, rules: Preemption) -> Settings:
+    return Settings(
+        float(scheduler.interval),
+        float(scheduler.resolution),
+        float(scheduler.window),
+        int(scheduler.tested),
+        int(scheduler.depth),
+        bool(rules.by),
+        rules.again,
+        rules.youngest_first,
+        rules.strict,
+        rules.reorder,
+    )
+
+
+def _places(t: Tables, x: State) -> Places:
+    weight = np.array([int(has.get("weight", 1)) for has in t.nodes.labels])
+    return Places(
+        x.up,
+        x.tried,
+        np.unique(weight, return_inverse=True)[1].astype(np.int64),
+        *slurm_places.asked_features(t.jobs.shapes, t.nodes),
+        np.zeros(weight.size, dtype=np.int64),
+        np.zeros(weight.size // 2 + 1, dtype=slurm_places.RUN_OF_NODES),
+    )
+
+
+def _ahead(t: Tables, x: State, clock: Any) -> Ahead:
+    """As many windows as the ends of running jobs may need, two of them for now and for never."""
+    longest = float(t.jobs.limit[np.isfinite(t.jobs.limit)].max(initial=0.0))
+    W = 4 + int(math.log2(longest / slurm_kernels.FIRST_WINDOW + 1.0))
+    free, device = (np.zeros((W, *of.shape), dtype=np.int64) for of in x.room[:2])
+    sums = np.zeros((len(t.cluster.demand), W), dtype=slurm_places.SUM)
+    cover = np.zeros(len(t.nodes), dtype=np.int64)
+    return Ahead(clock, x.up, np.zeros(W), kernels.Room(free, device, x.ahead.top), sums, cover)
+
+
 def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: int = 0) -> Passing:
     """What passes go by, before any of them."""
-    jobs, nodes, J, N, S = t.jobs, t.nodes, len(t.jobs), len(t.nodes), len(t.cluster.demand)
+    jobs, nodes, J, N = t.jobs, t.nodes, len(t.jobs), len(t.nodes)
     rules = t.options.tenancy.preemption
-    named = "interval", "resolution", "window", "tested", "depth"
-    preempts = bool(rules.by)
-    numbers: list[Any] = [float(getattr(scheduler, name)) for name in named[:3]]
-    numbers += [int(getattr(scheduler, name)) for name in named[3:]]
-    numbers += [preempts, rules.again, rules.youngest_first, rules.strict, rules.reorder]
-    settings = Settings(*numbers)
+    settings = _settings(scheduler, rules)
+    preempts, tested = settings.preempts, min(settings.tested, J)
     clock: Any = np.zeros(1, dtype=slurm_places.CLOCK).view(np.recarray)[0]
     clock.passed, clock.changed, clock.asked = -math.inf, 1, -1
     pools = [nodes.of_pool(name) for name in dict.fromkeys(s.pool for s in jobs.shapes)]
-    weight = np.array([int(has.get("weight", 1)) for has in nodes.labels])
     pairs, kind = numbered(jobs.pool * len(jobs.qoses) + jobs.qos)
     names = [(jobs.pools[a], jobs.qoses[b]) for a, b in zip(*np.divmod(pairs, len(jobs.qoses)))]
-    tested = min(settings.tested, J)
-    longest = float(jobs.limit[np.isfinite(jobs.limit)].max(initial=0.0))
-    W = 4 + int(math.log2(longest / slurm_kernels.FIRST_WINDOW + 1.0))
     gang = min(int(jobs.tasks.max(initial=1)), N)
     rows: dict[str, Any] = {
         name: np.zeros(size, dtype=kernels.DUE)
@@ -276,7 +305,7 @@ def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: 
     known = np.zeros(J, dtype=slurm_places.KNOWN)
     known["until"], known["kind"] = -math.inf, kind
     classes, above = classes_of(t.options.tenancy, names)
-    many = {
+    ints = {
         **dict.fromkeys(("shut", "none"), N),
         "open": len(pools),
         "gave": J if preempts else 0,
@@ -284,35 +313,15 @@ def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: 
         "nodes": tested * gang,
         "kept": x.tried.size,
     }
-    ints: dict[str, Any] = {name: np.zeros(size, dtype=np.int64) for name, size in many.items()}
-    places = Places(
-        x.up,
-        x.tried,
-        np.unique(weight, return_inverse=True)[1].astype(np.int64),
-        *slurm_places.asked_features(jobs.shapes, nodes),
-        np.zeros(N, dtype=np.int64),
-        np.zeros(N // 2 + 1, dtype=slurm_places.RUN_OF_NODES),
-    )
+    arrays: dict[str, Any] = {name: np.zeros(n, dtype=np.int64) for name, n in ints.items()}
     front = np.zeros(max(tested, settings.depth, J if preempts else 0) + 1, dtype=np.int64)
     state = given.by_rank, x.words, x.summary, x.sequence, x.jobs
-    ahead = Ahead(
-        clock,
-        x.up,
-        np.zeros(W),
-        kernels.Room(
-            np.zeros((W, *x.room.free.shape), dtype=np.int64),
-            np.zeros((W, *x.room.device.shape), dtype=np.int64),
-            x.ahead.top,
-        ),
-        np.zeros((S, W), dtype=slurm_places.SUM),
-        np.zeros(N, dtype=np.int64),
-    )
     return Passing(
         settings=settings,
         clock=clock,
-        places=places,
+        places=_places(t, x),
         line=Line(x.at, clock, bool(given.rules.keyed), *state, known, front),
-        ahead=ahead,
+        ahead=_ahead(t, x, clock),
         pools=np.array(pools, dtype=bool).reshape(len(pools), N),
         known=known,
         classes=classes,
@@ -323,5 +332,5 @@ def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: 
         reserved=np.zeros(tested, dtype=slurm_places.HELD),
         found=np.zeros(x.tried.size, dtype=kernels.PIECE),
         **rows,
-        **ints,
+        **arrays,
     )

@@ -231,7 +231,7 @@ def arrange(cluster: Cluster, q: Places, room: Room, s: int, tasks: int, shut: I
 def fit_with(q: Places, feature: int, weight: int, n: int) -> int:
     """Tasks that fit on node n if it has a feature (−1: any will do) and a weight (−1: any)."""
     able = (feature < 0 or q.features[feature, n]) and (weight < 0 or q.weight[n] == weight)
-    return q.fit[n] if able else 0
+    return int(q.fit[n]) if able else 0
 
 
 @inner_kernel
