@@ -50,6 +50,7 @@ SLOTS = "--slots 120"
 SMALLER = (
     (r"--seeds (10|20|5)\b", "--seeds 2"),
     (r"^(gangwise (?:compare|run) (?:ogasched|esdp)-(?!.*--slots).*)$", rf"\1 {SLOTS}"),
+    (r"^(gangwise compare (?!.*--seeds)[^#]*)", r"\1 --seeds 2 "),
     (r"^(gangwise replay --world .*)$", r"\1 --seeds 2"),
 )
 

@@ -240,9 +240,9 @@ def test_rounds_share_one_device_among_two_jobs() -> None:
 def test_every_job_ends_once_whatever_fails(objective: Any, seed: int) -> None:
     """Gangs, constraints, a node that fails and returns; the simulation checks the books."""
     rng = np.random.default_rng(seed)
-    J = 40
+    J = 24
     jobs = Jobs.of(
-        rng.integers(0, 4000, J),
+        rng.integers(0, 2400, J),
         rng.integers(0, 3000, J),
         rng.integers(1, 4, J),
         {"gpu": rng.integers(1, 3, J)},

@@ -166,7 +166,7 @@ def test_schedules_are_those_of_the_plain_passes(engine):
 
 @pytest.mark.full
 def test_many_schedules_are_those_of_the_plain_passes():
-    assert sum(compare(seed, "compiled") for seed in range(24, 224)) > 200
+    assert sum(compare(seed, "compiled") for seed in range(24, 124)) > 100
     assert sum(compare(seed, "plain") for seed in range(24, 84)) > 50
 
 
