@@ -2,98 +2,26 @@
 
 The main loop and backfilling as :mod:`gangwise.jobs.slurm_passes` describes them, with preemption
 as :mod:`gangwise.jobs.preemption` does; a scheduler of its own, to be played by `simulate_jobs`.
+It chooses nodes as the passes in Python do; compiled passes have code of their own for that.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.arrays import Bools, Floats
 from gangwise.core.registry import create
 from gangwise.jobs.books import Ask, Books, Piece, Place, Preempt, Queue, Running
-from gangwise.jobs.caps import Tally, having
-from gangwise.jobs.choice import Tasks, fill
-from gangwise.jobs.model import Job, Nodes, terms_of
+from gangwise.jobs.caps import Tally
+from gangwise.jobs.choice import Tasks
+from gangwise.jobs.gang_passes import Consecutive
+from gangwise.jobs.model import Job, terms_of
 from gangwise.jobs.scheduler import Action, Composed
 from gangwise.jobs.tenancy import Tenancy
-
-
-@dataclass
-class Consecutive:
-    """Of runs of nodes side by side that hold the gang, that with least free, its first nodes.
-
-    A single task takes the node of the run with least free. Where no run holds all, all of the one
-    with most free is taken, and so on. As select/cons_tres does without a topology. Nodes of the
-    smallest weight are taken first, then those of the next.
-    """
-
-    def place(self, job: Job, books: Books, now: float) -> Tasks | None:
-        fits = books.fits(job.shape)
-        if int(fits.sum()) < job.tasks:
-            return None
-        free, nodes = books.free[:, books.dominant(job.shape)], books.nodes
-        asked = next((k for k, _ in job.shape.constraint if "*" in k or "[" in k), "")
-        if "*" not in asked:
-            inside = re.fullmatch(r"\[([^\[\]()&]*)\]", asked)  # all of one feature, the first
-            for feature in inside[1].split("|") if inside else ():
-                if found := _lightest(job.tasks, fits * _have(nodes, feature), free, nodes):
-                    return found
-            return None if inside else _lightest(job.tasks, fits, free, nodes)
-        chosen, fits = Tasks(), fits.copy()
-        for feature, count in re.findall(r"([^\[\]&|*]+)(?:\*(\d+))?", asked):
-            some = _lightest(int(count or 1), fits * _have(nodes, feature), free, nodes)
-            if some is None:
-                return None
-            chosen += some
-            fits[[n for n, _ in some]] = 0
-        left = job.tasks - sum(count for _, count in chosen)
-        others = _lightest(left, fits, free, nodes) if left > 0 else Tasks()
-        return None if others is None else chosen + others
-
-
-def _have(nodes: Nodes, feature: str) -> Bools:
-    """Nodes with a feature [N]."""
-    return np.array([having(feature, has.get("features", "")) for has in nodes.labels])
-
-
-def _weights(nodes: Nodes) -> tuple[Bools, ...]:
-    """Nodes of each weight [N], the smallest first."""
-    weight = np.array([int(has.get("weight", 1)) for has in nodes.labels])
-    return tuple(weight == w for w in np.unique(weight))
-
-
-def _lightest(tasks: int, fits: Ints, free: Ints, nodes: Nodes) -> Tasks | None:
-    """Nodes for so many tasks: of the smallest weight first, then of the next."""
-    if int(fits.sum()) < tasks:
-        return None
-    chosen = Tasks()
-    for mine in _weights(nodes):
-        here = np.where(mine, fits, 0)
-        some = min(tasks, int(here.sum()))
-        chosen += _consecutive(some, here, free) if some else ()
-        tasks -= some
-    return chosen
-
-
-def _consecutive(tasks: int, fits: Ints, free: Ints) -> Tasks:
-    """Of runs of nodes that have room, those that hold so many tasks."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], fits > 0, [0]]).astype(np.int8)))
-    runs = [(int(free[a:b].sum()), a, b) for a, b in zip(edges[::2], edges[1::2])]
-    left, chosen = tasks, Tasks()
-    while left > 0:
-        enough = [run for run in runs if int(fits[run[1] : run[2]].sum()) >= left]
-        run = min(enough, key=lambda r: r[0]) if enough else max(runs, key=lambda r: r[0])
-        runs.remove(run)
-        among = range(run[1], run[2])
-        tightest = sorted(among, key=lambda n: int(free[n]))
-        chosen += fill(left, fits, tightest if left == 1 else among)
-        left = tasks - sum(count for _, count in chosen)
-    return chosen
 
 
 def windows(books: Books, ends: dict[str, float], now: float) -> list[tuple[float, Books]]:
