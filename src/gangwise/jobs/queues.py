@@ -17,10 +17,9 @@ from gangwise.core.errors import ScenarioError
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Books, Piece, Running
 from gangwise.jobs.choice import pieces_of
+from gangwise.jobs.kernels import Standing
 from gangwise.jobs.model import Job
-from gangwise.jobs.order_kernels import key
-from gangwise.jobs.priority_kernels import Standing, decayed, hold, tick
-from gangwise.jobs.priority_kernels import key as priority_key
+from gangwise.jobs.queue_kernels import decayed, formula_key, hold, priority_key, tick
 from gangwise.jobs.tenancy import standing_of
 
 Change = tuple[float, int, Job, tuple[Piece, ...]]
@@ -78,7 +77,7 @@ class Priority(Order):
 
 @dataclass
 class ByFormula(Order):
-    """An order by length, size, submission and wait: :func:`gangwise.jobs.order_kernels.key`.
+    """An order by length, size, submission and wait, see ``formula_key`` of ``queue_kernels``.
 
     ``weight`` is that of ``aged``: a second's wait makes up for so many seconds of length.
     """
@@ -96,7 +95,7 @@ class ByFormula(Order):
     def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
         first = min(self._first, now)
         times = [(j.length, books.size(j), j.submitted - first, now - j.submitted) for j in jobs]
-        return [key(self.order, *each, self.weight) for each in times]
+        return [formula_key(self.order, *each, self.weight) for each in times]
 
 
 # qssf is saf by learned run times: QSSF of Helios (Hu et al., SC 2021).

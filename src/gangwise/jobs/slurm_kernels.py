@@ -14,7 +14,6 @@ from __future__ import annotations
 import numpy as np
 
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
-from gangwise.jobs.cap_kernels import capped, line_stays
 from gangwise.jobs.event_kernels import DONE, MORE_ROOM, PAUSED, advance, boolean
 from gangwise.jobs.fit_kernels import copy_room, fits, take_piece, tell_apart
 from gangwise.jobs.kernels import (
@@ -36,6 +35,7 @@ from gangwise.jobs.kernels import (
     smallest,
 )
 from gangwise.jobs.preemption import STARTED, give_way, make_room
+from gangwise.jobs.queue_kernels import capped, line_stays
 from gangwise.jobs.round_kernels import keys, nobody_waits, stand_in_line, truly_free
 from gangwise.jobs.slurm_places import ANY, Ahead, Line, Passing, arrange, count_room
 from gangwise.jobs.start_kernels import put_in_order, set_timer, start, work_done

@@ -31,6 +31,7 @@ from gangwise.jobs.kernels import (
     Given,
     Room,
     Rows,
+    Standing,
     State,
     count_caps,
     devices_of,
@@ -42,7 +43,7 @@ from gangwise.jobs.kernels import (
     put,
     remove,
 )
-from gangwise.jobs.priority_kernels import Standing, decayed, hold
+from gangwise.jobs.queue_kernels import decayed, hold
 from gangwise.jobs.rate_kernels import SHARED, Asked, Beliefs, believe, score, submitted, wait
 
 # ------------------------------------------------------------------------------- speeds and ends
