@@ -101,7 +101,7 @@ class Record:
         return self.submit.size
 
 
-class Limit(NamedTuple):
+class GroupLimit(NamedTuple):
     """Running jobs of a group have at most so many devices, or are at most so many."""
 
     group: Ints  # [J] of each job, −1 for none
@@ -109,7 +109,7 @@ class Limit(NamedTuple):
     most: float
 
 
-class Closed(NamedTuple):
+class WeeklyClosing(NamedTuple):
     """Jobs that ask for more than ``over`` do not start in these hours of the week."""
 
     asks: Floats  # [J]: seconds, devices, or 1 and 0
@@ -133,9 +133,9 @@ class Missing(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Site:
-    limits: tuple[Limit, ...] = ()
-    closed: tuple[Closed, ...] = ()
+class SiteConstraints:
+    limits: tuple[GroupLimit, ...] = ()
+    closed: tuple[WeeklyClosing, ...] = ()
     missing: tuple[Missing, ...] = ()
     allowed: tuple[Ints, Bools] | None = None  # pool of each job [J]; nodes of each pool [P, N]
 
@@ -170,7 +170,7 @@ ENDS, TICK, COMES, STARTS = range(4)
 """Events in the order in which those of an instant happen; a tick changes capacity or hours."""
 
 
-def sweep(record: Record, site: Site | None = None, patience: float = 0.0) -> Swept:
+def sweep(record: Record, site: SiteConstraints | None = None, patience: float = 0.0) -> Swept:
     """Where the record contradicts any work-conserving scheduler of the site.
 
     ``patience`` is the seconds that a start may take. Of two jobs beside two idle devices the
@@ -181,7 +181,7 @@ def sweep(record: Record, site: Site | None = None, patience: float = 0.0) -> Sw
     >>> found.time[found.refused], found.lasts[found.refused]
     (array([0.]), array([9.]))
     """
-    site = site or Site()
+    site = site or SiteConstraints()
     events = _events(record, site)
     times = np.unique(events[0])
     refused, started = np.zeros(times.size, bool), np.zeros(times.size, bool)
@@ -194,7 +194,7 @@ def sweep(record: Record, site: Site | None = None, patience: float = 0.0) -> Sw
     return Swept(times, lasts, refused & long, use, first, clear)
 
 
-def _events(record: Record, site: Site) -> tuple[Floats, Ints, Ints, Floats]:
+def _events(record: Record, site: SiteConstraints) -> tuple[Floats, Ints, Ints, Floats]:
     """Time, what, job or node; thousandths that go missing (or whether it runs) and of what."""
     J, job, nodes = len(record), np.arange(len(record)), record.nodes
     k = nodes.devices.index(record.device)
@@ -238,7 +238,7 @@ class Kinds(NamedTuple):
     longest: Floats  # [C]: the longest limit, seconds
 
 
-class Rules(NamedTuple):
+class ConstraintArrays(NamedTuple):
     weight: Floats  # [M, S]
     most: Floats  # [M]
     span: Floats  # [R, 2]
@@ -247,7 +247,7 @@ class Rules(NamedTuple):
     offset: float
 
 
-class Held(NamedTuple):
+class JobArrays(NamedTuple):
     size: Floats  # [J]
     tasks: Ints  # [J]
     host_from: Ints
@@ -264,7 +264,9 @@ class Now(NamedTuple):
     opens: Floats  # [1]: when the first of the closing hours is over that a job waits for
 
 
-def _tables(record: Record, site: Site) -> tuple[Kinds, Rules, Held, Now]:
+def _tables(
+    record: Record, site: SiteConstraints
+) -> tuple[Kinds, ConstraintArrays, JobArrays, Now]:
     jobs, nodes, J = record.jobs, record.nodes, len(record)
     pool, may = site.allowed or (np.zeros(J, np.int64), np.ones((1, len(nodes)), bool))
     bounds = 900.0 * 2 ** np.arange(8 * bool(site.closed))
@@ -291,7 +293,7 @@ def _tables(record: Record, site: Site) -> tuple[Kinds, Rules, Held, Now]:
         longest,
     )
     G = max([int(m.group.max()) + 1 for m in site.limits] + [1])
-    rules = Rules(
+    rules = ConstraintArrays(
         np.array([limit.weight[of_slot] for limit in site.limits]).reshape(M, slots.size),
         np.array([limit.most for limit in site.limits]),
         np.array([(rule.begin, rule.end) for rule in site.closed]).reshape(-1, 2),
@@ -305,7 +307,7 @@ def _tables(record: Record, site: Site) -> tuple[Kinds, Rules, Held, Now]:
         need = np.where(kinds.allowed[:, None], np.maximum(need, 0), np.inf)
         short = np.cumsum(np.sort(np.where(demand[:, :, None] > 0, need, np.inf)), axis=2)
         free = np.concatenate([free.sum(axis=0)[None], free[1:]])
-    held = Held(record.size, jobs.tasks, record.host_from, record.host, short)
+    held = JobArrays(record.size, jobs.tasks, record.host_from, record.host, short)
     now = Now(
         *(free, np.zeros(slots.size, np.int64), np.zeros(C, np.int64)),
         *(np.zeros(1 + C, np.int64), np.zeros((M, G)), np.zeros(1)),
@@ -323,7 +325,7 @@ def _until_open(hours: Bools) -> Floats:
 
 
 @inlined_kernel
-def _room(k: Kinds, h: Held, x: Now, total: Ints, c: int) -> int:
+def _room(k: Kinds, h: JobArrays, x: Now, total: Ints, c: int) -> int:
     """Tasks of a kind that surely fit now."""
     room = 0
     if h.short.shape[2]:  # in use are so many devices, nobody knows where: the worst nodes
@@ -344,7 +346,7 @@ def _room(k: Kinds, h: Held, x: Now, total: Ints, c: int) -> int:
 
 
 @inlined_kernel
-def _opens(k: Kinds, r: Rules, c: int, at: float) -> float:
+def _opens(k: Kinds, r: ConstraintArrays, c: int, at: float) -> float:
     """When closing hours that are for a kind are over; −1 where none is on."""
     week = (at + r.offset) / 3600.0 + 1e-9
     hour = int(np.floor(week)) % 168
@@ -357,7 +359,7 @@ def _opens(k: Kinds, r: Rules, c: int, at: float) -> float:
 
 
 @inlined_kernel
-def _largest(k: Kinds, r: Rules, x: Now, c: int) -> int:
+def _largest(k: Kinds, r: ConstraintArrays, x: Now, c: int) -> int:
     """The most tasks of a waiting job of a kind that its caps let start; 0 for none."""
     s = k.first[c + 1] - 1
     while s >= k.first[c]:
@@ -373,7 +375,7 @@ def _largest(k: Kinds, r: Rules, x: Now, c: int) -> int:
 
 
 @inlined_kernel
-def _all_fit(k: Kinds, r: Rules, h: Held, x: Now, total: Ints, at: float) -> float:
+def _all_fit(k: Kinds, r: ConstraintArrays, h: JobArrays, x: Now, total: Ints, at: float) -> float:
     """Devices of the largest job that may start, if each of these fits; 0 where none may.
 
     −1 where one does not fit. Jobs that would run on when closing hours end make way, maybe, for
@@ -396,7 +398,7 @@ def _all_fit(k: Kinds, r: Rules, h: Held, x: Now, total: Ints, at: float) -> flo
 
 
 @inlined_kernel
-def _move(k: Kinds, r: Rules, h: Held, x: Now, j: int, sign: int) -> None:
+def _move(k: Kinds, r: ConstraintArrays, h: JobArrays, x: Now, j: int, sign: int) -> None:
     """A job takes what it holds (sign −1), or gives it back (1)."""
     c = k.kind[j]
     for m in range(r.most.size):
@@ -431,7 +433,14 @@ def _wait(k: Kinds, x: Now, j: int, sign: int) -> None:
 
 @kernel
 def _sweep(
-    events: Any, k: Kinds, r: Rules, h: Held, x: Now, total: Ints, per_instant: Any, clear: Bools
+    events: Any,
+    k: Kinds,
+    r: ConstraintArrays,
+    h: JobArrays,
+    x: Now,
+    total: Ints,
+    per_instant: Any,
+    clear: Bools,
 ) -> None:
     time, what, which, amount = events
     refused, use, first, started = per_instant

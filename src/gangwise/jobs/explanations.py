@@ -14,7 +14,7 @@ from gangwise.jobs.books import Books, Explanation
 from gangwise.jobs.caps import allowed_on
 from gangwise.jobs.choice import BestFit
 from gangwise.jobs.model import Job
-from gangwise.jobs.queues import Plan, reservation
+from gangwise.jobs.queues import Reservations, reservation
 
 
 class Forecast:
@@ -38,7 +38,7 @@ class Forecast:
         """When a job starts, and the jobs that end then; inf and none where that is not known."""
         while job not in self._starts and self._order:
             next_job = self._order.pop(0)
-            time, _, pieces = Plan().earliest(
+            time, _, pieces = Reservations().earliest(
                 next_job, self._free, self._changes, BestFit(), self._now, math.inf
             )
             ending = [other.id for at, taken, other, _ in self._changes if at == time and not taken]

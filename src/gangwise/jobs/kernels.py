@@ -197,7 +197,7 @@ COUNTERS = record(
 )
 
 
-class Cluster(NamedTuple):
+class ClusterArrays(NamedTuple):
     """The nodes, and what one task of each shape asks of them."""
 
     shapes: Rows  # SHAPE [S]
@@ -210,7 +210,7 @@ class Cluster(NamedTuple):
     meets: Bools  # [P, P] two pools share a node; a cluster without pools is one; see `heads`
 
 
-class Rules(NamedTuple):
+class PlayRules(NamedTuple):
     """Which scheduler is played, and under which options."""
 
     queue: int
@@ -253,8 +253,8 @@ class Hours(NamedTuple):
 class Given(NamedTuple):
     """All that does not change: jobs, nodes, what happens to them, and rules."""
 
-    rules: Rules
-    cluster: Cluster
+    rules: PlayRules
+    cluster: ClusterArrays
     least: Ints  # [K] what the smallest task of all jobs asks
     caps: Caps
     hours: Hours

@@ -223,7 +223,7 @@ def reservation(
 
 
 @dataclass
-class Plan:
+class Reservations:
     """Conservative backfilling: a reservation for every waiting job.
 
     A job keeps its reservation, nodes and all, unless it can start earlier. In the order of the

@@ -31,8 +31,8 @@ from gangwise.jobs.queues import (
     FairShare,
     FirstCome,
     Multifactor,
-    Plan,
     Priority,
+    Reservations,
     by_formula,
     reservation,
 )
@@ -219,7 +219,7 @@ class Composed:
     _before: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _asked: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _names: tuple[str, ...] = field(default=(), init=False, repr=False)
-    _plan: Plan = field(default_factory=Plan, init=False, repr=False)
+    _plan: Reservations = field(default_factory=Reservations, init=False, repr=False)
     _why: dict[str, tuple[str, float]] = field(default_factory=dict, init=False, repr=False)
     _last: _Round | None = field(default=None, init=False, repr=False)
     _times: Expectations = field(default_factory=Expectations, init=False, repr=False)

@@ -195,7 +195,7 @@ def compiles(scheduler: Any, tenancy: Tenancy) -> bool:
     )
 
 
-def rules_of(t: Tables, scheduler: SlurmPasses) -> kernels.Rules:
+def rules_of(t: Tables, scheduler: SlurmPasses) -> kernels.PlayRules:
     """The rules of a simulation under these passes."""
     queue = scheduler.queue
     order = int(getattr(queue, "order", kernels.FCFS))
