@@ -10,7 +10,7 @@ import pytest
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
 from gangwise.jobs.calibration import _asked, calibrate
-from gangwise.jobs.contradictions import GroupLimit, Record, SiteConstraints, sweep
+from gangwise.jobs.retelling import GroupLimit, Record, SiteConstraints, sweep
 from gangwise.jobs.site import Rules
 from gangwise.jobs.site import Site as HiddenSite
 from gangwise.traces.formats.slurm_notation import expand_nodes

@@ -1,6 +1,6 @@
 """What a log tells of its site: caps, opening hours, capacity that was not there, start latency.
 
-Evidence is what :mod:`gangwise.jobs.contradictions` finds: jobs that are *refused*, though every
+Evidence is what :mod:`gangwise.jobs.retelling` finds: jobs that are *refused*, though every
 job that waits would fit. A rule of the site is written down when it says which jobs those are:
 
 - it is fitted on some weeks (odd or even ones) and judged on the others, both ways round;
@@ -26,7 +26,8 @@ from scipy.stats import binom
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.clock import DAYS, Clock
 from gangwise.jobs.caps import Cap
-from gangwise.jobs.contradictions import (
+from gangwise.jobs.hours import ALWAYS, Closing
+from gangwise.jobs.retelling import (
     HOUR,
     HOURS,
     WEEK,
@@ -38,7 +39,6 @@ from gangwise.jobs.contradictions import (
     WeeklyClosing,
     sweep,
 )
-from gangwise.jobs.hours import ALWAYS, Closing
 from gangwise.traces.formats.slurm_notation import fold_nodes
 
 CHANCE = 1e-3  # highest probability that chance alone gives the evidence of a rule

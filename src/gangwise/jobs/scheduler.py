@@ -23,7 +23,6 @@ from gangwise.jobs import rate_kernels
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate, Running
 from gangwise.jobs.caps import Tally
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit, pieces_of
-from gangwise.jobs.explanations import Round, no_room
 from gangwise.jobs.model import Job, Nodes
 from gangwise.jobs.queues import (
     FORMULAS,
@@ -33,7 +32,9 @@ from gangwise.jobs.queues import (
     Multifactor,
     Priority,
     Reservations,
+    Round,
     by_formula,
+    no_room,
     reservation,
 )
 from gangwise.jobs.rates import UNLABELLED, Labels, MeanRates, SharedFactors
