@@ -21,7 +21,6 @@ import numpy.typing as npt
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import UnknownName
 from gangwise.core.jit import inner_kernel, shared_kernel
-from gangwise.jobs.books import Running
 from gangwise.jobs.model import Job, Jobs
 
 # ----------------------------------------------------------- the distribution of a job's run time
@@ -493,6 +492,6 @@ class Expectations:
             return job
         return replace(job, expected=float(self.r.expected[self.row[job.id]]))
 
-    def end(self, running: Running, now: float) -> float:
-        j = self.row[running.job.id]
-        return running.begun + float(corrected(self.r, j, now - running.begun))
+    def end(self, job: Job, begun: float, now: float) -> float:
+        """When a running job is expected to end."""
+        return begun + float(corrected(self.r, self.row[job.id], now - begun))

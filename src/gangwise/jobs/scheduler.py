@@ -592,7 +592,7 @@ class Composed:
     def _expected_ends(self, books: Books, now: float) -> dict[str, float]:
         """Expected ends of running jobs, as requested or as learned."""
         if self.expects[0] != "requested":
-            return {name: self._times.end(r, now) for name, r in books.running.items()}
+            return {name: self._times.end(r.job, r.begun, now) for name, r in books.running.items()}
         if self.limits == "wall-clock":
             return {name: r.begun + r.job.limit for name, r in books.running.items()}
         ends, state = {}, getattr(self.choice, "state", None)
