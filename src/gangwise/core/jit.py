@@ -26,12 +26,17 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 import numba
-from numba.core import types
+from numba.core import cgutils, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.datamodel import models, register_default
 from numba.core.dispatcher import Dispatcher
+from numba.core.imputils import impl_ret_borrowed, lower_getattr_generic
+from numba.core.pythonapi import NativeValue, unbox
 from numba.core.runtime.nrt import rtsys
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.core.typing.typeof import typeof_impl
 
 PART = "stamp_of_part"
 """Attribute of a kernel that is compiled with its callers: a digest of what it depends on."""
@@ -271,6 +276,91 @@ def _part(function: F, forceinline: bool) -> F:
 def _lean(**options: Any) -> Any:
     njit: Any = numba.njit
     return njit(error_model="numpy", _nrt=False, no_cfunc_wrapper=True, **options)
+
+
+# --------------------------------------------------------------------- large tuples, by reference
+
+
+class Reference(types.Type):  # type: ignore[misc]
+    """A named tuple in memory that does not change: kernels pass a pointer to it.
+
+    numba passes a tuple as all its members, an array as seven of them: a hundred arrays cost each
+    function hundreds of arguments, in compilation first of all.
+    """
+
+    def __init__(self, fields: Any):
+        self.fields = fields
+        of = fields.instance_class
+        what = hashlib.sha256(f"{of.__module__} {fields}".encode()).hexdigest()[:12]
+        super().__init__(f"{of.__name__}_{what}")
+
+    def member(self, name: str) -> tuple[int, Any]:
+        """The place of a field, and its type: of a tuple within, if passed so, a reference."""
+        i = self.fields.fields.index(name)
+        of = self.fields[i]
+        within = getattr(of, "instance_class", None) in _BY_REFERENCE
+        return i, Reference(of) if within else of
+
+
+_BY_REFERENCE = set[type]()
+_UNCHANGED = "noalias", "readonly", "captures(none)"
+
+C = TypeVar("C", bound=type)
+
+
+def by_reference(cls: C) -> C:
+    """A named tuple of which kernels get a reference; they read its fields, and make none."""
+    _BY_REFERENCE.add(cls)
+
+    @typeof_impl.register(cls)  # type: ignore[untyped-decorator]
+    def type_of(value: Any, context: Any) -> Any:
+        each = (typeof_impl(member, context) for member in value)
+        inner = [of.fields if isinstance(of, Reference) else of for of in each]
+        return Reference(types.BaseTuple.from_types(inner, cls))
+
+    return cls
+
+
+@register_default(Reference)
+class _ReferenceModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, dmm: Any, fe_type: Any):
+        model: Any = super()
+        model.__init__(dmm, fe_type, dmm.lookup(fe_type.fields).get_value_type().as_pointer())
+
+
+@unbox(Reference)
+def _put_in_memory(of: Any, value: Any, c: Any) -> Any:
+    native = c.unbox(of.fields, value)
+    there = cgutils.alloca_once_value(c.builder, native.value)
+
+    def give_back() -> None:
+        if native.cleanup is not None:
+            native.cleanup()
+        if c.context.enable_nrt:
+            c.context.nrt.decref(c.builder, of.fields, native.value)
+
+    return NativeValue(there, is_error=native.is_error, cleanup=give_back)
+
+
+@infer_getattr
+class _ReferenceFields(AttributeTemplate):  # type: ignore[misc]
+    key = Reference
+
+    def generic_resolve(self, of: Any, name: str) -> Any:
+        return of.member(name)[1] if name in of.fields.fields else None
+
+
+@lower_getattr_generic(Reference)
+def _field(context: Any, builder: Any, of: Any, there: Any, name: str) -> Any:
+    i, member = of.member(name)
+    for argument in builder.function.args:  # the memory is nobody else's, and is not written to
+        if argument.type == there.type:
+            set.update(argument.attributes, _UNCHANGED)  # llvmlite knows but two of them
+            argument.attributes.dereferenceable = context.get_abi_sizeof(there.type.pointee)
+    field = cgutils.gep_inbounds(builder, there, 0, i)
+    if isinstance(member, Reference):
+        return field
+    return impl_ret_borrowed(context, builder, member, builder.load(field))
 
 
 def on_compile(report: Callable[[str], None]) -> None:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel, shared_kernel
+from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel, lean_kernel, shared_kernel
 from gangwise.jobs.kernels import Rows, record
 
 LABELS, MEANS, SHARED = range(3)
@@ -35,6 +35,7 @@ PRIOR_JOBS = 5.0
 """Jobs that the first guess of that ratio, even, is worth."""
 
 
+@by_reference
 class Constants(NamedTuple):
     """What a learner assumes, and the constants of its decisions."""
 
@@ -75,6 +76,7 @@ RANK = record(
 )
 
 
+@by_reference
 class GangWorkspace(NamedTuple):
     """Space to take in the ranks of a gang."""
 
@@ -94,6 +96,7 @@ class JobRequest(NamedTuple):
     limit: float
 
 
+@by_reference
 class Beliefs(NamedTuple):
     """State of a learner for L job types, N nodes in G generations."""
 

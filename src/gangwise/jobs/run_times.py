@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import UnknownName
-from gangwise.core.jit import inner_kernel, shared_kernel
+from gangwise.core.jit import by_reference, inner_kernel, shared_kernel
 from gangwise.jobs.model import Job, Jobs
 
 # ----------------------------------------------------------- the distribution of a job's run time
@@ -61,6 +61,7 @@ EVEN, FADE = 20.0, 0.998
 TO_THE_END = 0.97  # share of the request from which on a job counts as one that ran to its end
 
 
+@by_reference
 class PastRuns(NamedTuple):
     """What is kept of jobs that have ended, for U users, and work space."""
 
@@ -266,6 +267,7 @@ lublin_256 by bounded slowdown, which hardly depends on either."""
 UNKNOWN = 3600.0  # seconds that run times are compared with where nothing was asked for
 
 
+@by_reference
 class RunTimes(NamedTuple):
     """State of a predictor of run times, for J jobs of U users; arrays are changed in place."""
 
