@@ -22,10 +22,10 @@ from gangwise.gain_overhead import (
     GainOverheadInstance,
     Observation,
     ascent,
-    baselines,
     best_fixed,
     diameter,
     gradient_bound,
+    policies,
     project,
     regret_bound,
 )
@@ -142,7 +142,7 @@ def test_leaving_out_the_channels_of_absent_job_types_changes_no_bit(name, movin
         lambda problem, active: np.flatnonzero(active[problem.channels.job_type]),
         lambda problem, active: None,
     ):
-        for module in (ascent, baselines):
+        for module in (ascent, policies):
             monkeypatch.setattr(module, "channels_of", channels_of)
         for seed in range(6):
             rng = np.random.default_rng(seed)

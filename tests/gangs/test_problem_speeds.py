@@ -9,7 +9,7 @@ from gangwise.core.workload import BernoulliArrivals, BinomialArrivals
 from gangwise.fluctuating_speeds.problem import Scale
 from gangwise.fluctuating_speeds.speeds import NormalSpeeds
 from gangwise.gangs import GangSpeedsFamily, GangSpeedsInstance
-from gangwise.gangs.offline import omniscient_in_run
+from gangwise.gangs.environment import omniscient_in_run
 from tests.gangs.speeds_cases import fuzzed, problem
 from tests.reference.gangs import feasible
 

@@ -12,19 +12,22 @@ from gangwise.fluctuating_speeds.environment import (
     FluctuatingSpeedsInstance,
     Observation,
 )
-from gangwise.fluctuating_speeds.esdp import DELTAS, ESDP, EXPLORATIONS, ESDPAsPrinted
-from gangwise.fluctuating_speeds.learners import (
+from gangwise.fluctuating_speeds.offline import omniscient, pseudo_regret
+from gangwise.fluctuating_speeds.policies import (
     CUCB,
+    DELTAS,
+    ESDP,
+    EXPLORATIONS,
     HAUF,
     LCF,
     LWTF,
     EpsilonGreedy,
+    ESDPAsPrinted,
     HAUFChannel,
     RandomChannels,
     ThompsonBeta,
     ThompsonGaussian,
 )
-from gangwise.fluctuating_speeds.offline import omniscient, pseudo_regret
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale, linear_cost
 from gangwise.fluctuating_speeds.speeds import (
     BernoulliSpeeds,

@@ -14,8 +14,8 @@ from gangwise.core.registry import create
 from gangwise.experiments.results import Results
 from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
-from gangwise.fluctuating_speeds.esdp import DELTAS, ESDPAsPrinted
-from gangwise.fluctuating_speeds.solvers import P3Solver
+from gangwise.fluctuating_speeds.policies import DELTAS, ESDPAsPrinted
+from gangwise.fluctuating_speeds.solver import P3Solver
 from gangwise.reproduce.artefact import Found
 from gangwise.reproduce.measures import (
     ALL,

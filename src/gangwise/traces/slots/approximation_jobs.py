@@ -37,8 +37,8 @@ from pydantic import Field
 from gangwise.approximation_jobs.environment import ApproximationInstance, Outage, rate_generator
 from gangwise.approximation_jobs.offline import COMPARATORS
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job
-from gangwise.approximation_jobs.rates import GammaPeriods
 from gangwise.approximation_jobs.workloads import (
+    GammaPeriods,
     JobStream,
     ReplayedJobs,
     load_of,
