@@ -18,9 +18,9 @@ import gangwise
 from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.json_text import json_text
-from gangwise.jobs.calibration import Calibration, Finding, calibrate
-from gangwise.jobs.contradictions import Missing, Record
+from gangwise.jobs.calibration import Calibration, FoundRule, calibrate
 from gangwise.jobs.hours import ALWAYS
+from gangwise.jobs.retelling import Missing, Record
 from gangwise.traces.formats.slurm_notation import fold_nodes
 from gangwise.traces.jobs import JobLog, jobs_of
 from gangwise.traces.registered import open_tables
@@ -119,10 +119,10 @@ class Calibrated:
         }
 
 
-def entry_text(one: Finding) -> str:
+def entry_text(one: FoundRule) -> str:
     """A finding in a line.
 
-    >>> entry_text(Finding("cap", {"scope": "user", "of": "jobs", "most": 4}, (4, 5), ""))
+    >>> entry_text(FoundRule("cap", {"scope": "user", "of": "jobs", "most": 4}, (4, 5), ""))
     'cap: scope user, of jobs, most 4'
     """
 
@@ -206,7 +206,7 @@ def node_events(file: Path, clock: Clock | None) -> pl.DataFrame:
     return pl.DataFrame(found, ("time", "server", "up"), orient="row")
 
 
-def windows_of(events: pl.DataFrame, record: Record) -> Iterator[Finding]:
+def windows_of(events: pl.DataFrame, record: Record) -> Iterator[FoundRule]:
     """From when to when nodes were away; one whose first event is ``up`` was away before.
 
     Where the log has processors and no nodes, each node of the events is one processor.
@@ -232,7 +232,7 @@ def windows_of(events: pl.DataFrame, record: Record) -> Iterator[Finding]:
         text = f"{NODE_EVENTS}: {lost:g} {record.device} were away for {period(to - since)}"
         hours = round(lost * (to - since) / 3600), 0, 0
         gone = tuple(Missing(since, to, 1.0, n) for n in nodes)
-        yield Finding("window", entry, (lost, lost), text, hours, gone)
+        yield FoundRule("window", entry, (lost, lost), text, hours, gone)
 
 
 def by_local_time(

@@ -19,10 +19,10 @@ from gangwise.jobs.forecast import (
     DAYS,
     DRAWS,
     NO_RULES,
-    Calibration,
     Forecaster,
     History,
     Moment,
+    StartCalibration,
     moment_of,
 )
 from gangwise.jobs.model import Jobs
@@ -84,9 +84,9 @@ class Past:
 
     def corrected(
         self, instants: Iterable[float], now: float, rng: np.random.Generator
-    ) -> Calibration:
+    ) -> StartCalibration:
         """What forecasts at earlier instants, in order, were worth, as is known by ``now``."""
-        found = Calibration()
+        found = StartCalibration()
         for known in (self.known_at(each, rng) for each in instants):
             for w in rng.permutation(known.waiting.size)[:MOST_JUDGED].tolist():
                 found.learn(known.starts[:, w], known.now, float(known.truth[w]), now, rng)
@@ -164,7 +164,7 @@ def forecast_log(
     return ForecastOfLog(at, line, rows)
 
 
-def forecast_rows(jobs: Jobs, known: Known, calibration: Calibration) -> list[dict[str, Any]]:
+def forecast_rows(jobs: Jobs, known: Known, calibration: StartCalibration) -> list[dict[str, Any]]:
     rows = []
     for w, j in enumerate(known.waiting.tolist()):
         job, now = jobs.job(j), known.now

@@ -32,7 +32,7 @@ from gangwise.jobs.gang_rows import gangs
 from gangwise.jobs.kernels import RUNNING, WAITING, Given, State
 from gangwise.jobs.model import Conditions, Job, Jobs, terms_of
 from gangwise.jobs.preemption import CANCELLED, STARTED, SUSPENDED, classes_of
-from gangwise.jobs.priority_kernels import copy_of
+from gangwise.jobs.queue_kernels import copy_of
 from gangwise.jobs.queues import BUILT_IN
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Action, _Round
@@ -195,7 +195,7 @@ def compiles(scheduler: Any, tenancy: Tenancy) -> bool:
     )
 
 
-def rules_of(t: Tables, scheduler: SlurmPasses) -> kernels.Rules:
+def rules_of(t: Tables, scheduler: SlurmPasses) -> kernels.PlayRules:
     """The rules of a simulation under these passes."""
     queue = scheduler.queue
     order = int(getattr(queue, "order", kernels.FCFS))
