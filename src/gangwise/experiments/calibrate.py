@@ -19,8 +19,8 @@ from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.json_text import json_text
 from gangwise.jobs.calibration import Calibration, Finding, calibrate
+from gangwise.jobs.caps import ALWAYS
 from gangwise.jobs.contradictions import Missing, Record
-from gangwise.jobs.hours import ALWAYS
 from gangwise.traces.formats.slurm_notation import fold_nodes
 from gangwise.traces.jobs import JobLog, jobs_of
 from gangwise.traces.registered import open_tables

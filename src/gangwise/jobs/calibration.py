@@ -25,7 +25,7 @@ from scipy.stats import binom
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.clock import DAYS, Clock
-from gangwise.jobs.caps import Cap
+from gangwise.jobs.caps import ALWAYS, Cap, Closing
 from gangwise.jobs.contradictions import (
     HOUR,
     HOURS,
@@ -38,7 +38,6 @@ from gangwise.jobs.contradictions import (
     Swept,
     sweep,
 )
-from gangwise.jobs.hours import ALWAYS, Closing
 from gangwise.traces.formats.slurm_notation import fold_nodes
 
 CHANCE = 1e-3  # highest probability that chance alone gives the evidence of a rule
