@@ -19,7 +19,7 @@ from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.json_text import json_text
 from gangwise.jobs.calibration import Calibration, FoundRule, calibrate
-from gangwise.jobs.hours import ALWAYS
+from gangwise.jobs.caps import ALWAYS
 from gangwise.jobs.retelling import Missing, Record
 from gangwise.traces.formats.slurm_notation import fold_nodes
 from gangwise.traces.jobs import JobLog, jobs_of
