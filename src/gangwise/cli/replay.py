@@ -127,7 +127,7 @@ def _fill(
     as_json: bool,
 ) -> None:
     from gangwise.core.files import Folder
-    from gangwise.experiments.filling import fill_trace
+    from gangwise.experiments.what_if import fill_trace
     from gangwise.report.curves import filling_figure, filling_sheet
     from gangwise.report.tables import rich_tables
 
@@ -159,7 +159,7 @@ def calibrate_command(
     as_json: bool = False,
 ) -> None:
     """Find the pools, caps, closing hours and missing capacity that explain a log's waits."""
-    from gangwise.experiments.calibrate import FILE, calibrate_log
+    from gangwise.experiments.findings import FILE, calibrate_log
 
     with progress("nothing is kept") as advance:
         found = calibrate_log(path, trace, advance, events, **settings_of(settings))
@@ -190,7 +190,7 @@ def forecast_command(
     (p90), and when it would start if all jobs took as long as requested and no other came.
     """
     from gangwise.experiments.changes import seconds_of
-    from gangwise.experiments.forecast import forecast_log
+    from gangwise.experiments.explain import forecast_log
     from gangwise.service.recording import is_recording
     from gangwise.service.views import lasting
 

@@ -25,7 +25,7 @@ from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.settings import checked
 from gangwise.experiments.changes import Change, changed, changes_of
-from gangwise.experiments.nodes import ESTIMATED, EstimatedWorld, find_slow_nodes
+from gangwise.experiments.findings import ESTIMATED, EstimatedWorld, find_slow_nodes
 from gangwise.experiments.runs import Rows
 from gangwise.jobs.books import Books
 from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound

@@ -29,7 +29,6 @@ from gangwise.experiments.changes import setting
 from gangwise.experiments.replay_scenario import EVERY
 from gangwise.experiments.results import Results
 from gangwise.experiments.runs import NamedSource, Replay, deciders
-from gangwise.experiments.specification import Experiment, PolicyTable
 from gangwise.experiments.statistics import (
     Estimate,
     difference,
@@ -38,7 +37,7 @@ from gangwise.experiments.statistics import (
     turned,
     verdict,
 )
-from gangwise.experiments.sweep import Progress, silent, sweep
+from gangwise.experiments.sweep import Experiment, PolicyTable, Progress, silent, sweep
 
 if TYPE_CHECKING:
     from optuna.trial import Trial as OptunaTrial

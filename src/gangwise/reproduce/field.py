@@ -14,9 +14,9 @@ import numpy as np
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import UnknownName
-from gangwise.experiments.filling import untimed, with_gpus
 from gangwise.experiments.replay_scenario import Played, ReplayScenario, only_jobs
 from gangwise.experiments.runs import Rows
+from gangwise.experiments.what_if import untimed, with_gpus
 from gangwise.jobs.filling import Filling
 from gangwise.jobs.gavel import allocation, water_filling
 from gangwise.jobs.metrics import spread

@@ -14,7 +14,7 @@ import numpy as np
 
 from gangwise.core.checkpoints import read_checkpoint
 from gangwise.core.errors import ScenarioError
-from gangwise.experiments.forecast import ForecastOfLog, Past, forecast_rows
+from gangwise.experiments.explain import ForecastOfLog, Past, forecast_rows
 from gangwise.experiments.replay_scenario import Played
 from gangwise.jobs.forecast import Moment
 from gangwise.jobs.model import Conditions
