@@ -251,7 +251,7 @@ def what_if_command(
     """
     from gangwise.experiments.replay import BASE
     from gangwise.experiments.sweep import Workers
-    from gangwise.experiments.what_if import Asked, Gate, as_dict, broken, capacity, what_if
+    from gangwise.experiments.what_if import CurrentRules, Gate, as_dict, broken, capacity, what_if
     from gangwise.report.jobs import results_of
 
     named = {"site": site, "load": load, "world": world}
@@ -264,7 +264,7 @@ def what_if_command(
             "name at least one --change, such as --change pool.gpu.most_time=1d, "
             "--change nodes.all+=8 or --change scheduler=sjf+easy+best-fit"
         )
-    asked = Asked(
+    asked = CurrentRules(
         source,
         given,
         rules or BASE,

@@ -20,7 +20,7 @@ from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.core.json_text import finite
 from gangwise.core.registry import create
 from gangwise.experiments.replay import Replayed, replay_source
-from gangwise.experiments.replay_scenario import Played, ReplayScenario
+from gangwise.experiments.replay_scenario import ReplayInstance, ReplayScenario
 from gangwise.experiments.statistics import count, period
 from gangwise.experiments.sweep import Progress, silent
 from gangwise.jobs.books import Ask, Books, EventKind, Explanation, Place, Preempt
@@ -220,7 +220,7 @@ MOST_JUDGED = 200
 """Waiting jobs of an instant that count in a calibration."""
 
 
-class Known(NamedTuple):
+class Forecasts(NamedTuple):
     """Forecasts at an instant: who waits, the starts drawn [draws, W], and when they started."""
 
     now: float
@@ -234,7 +234,7 @@ class Known(NamedTuple):
 class Past:
     """A log as it happened, in the simulation or as recorded, in which forecasts are made."""
 
-    played: Played
+    played: ReplayInstance
     scheduler: Any = NO_RULES
     options: Any = None
     recorded: bool = False  # who ran and waited is what the log says, and not the simulation
@@ -255,16 +255,16 @@ class Past:
         self.forecaster = Forecaster(jobs, nodes, self.scheduler, self.options)
         self.history = History(jobs, self.end - self.begun, self.end)
 
-    def known_at(self, now: float, rng: np.random.Generator) -> Known:
+    def known_at(self, now: float, rng: np.random.Generator) -> Forecasts:
         jobs, nodes, _ = self.played
         can = ~self.forecaster.tables.aside
         moment = moment_of(jobs, nodes, now, self.begun, self.end, can, self.schedule)
         return self.forecast(moment, rng)
 
-    def forecast(self, moment: Moment, rng: np.random.Generator) -> Known:
+    def forecast(self, moment: Moment, rng: np.random.Generator) -> Forecasts:
         starts = self.forecaster.starts(moment, self.history, self.draws, rng)
         promised = self.forecaster.promised(moment)
-        return Known(moment.now, moment.waiting, starts, promised, self.begun[moment.waiting])
+        return Forecasts(moment.now, moment.waiting, starts, promised, self.begun[moment.waiting])
 
     def corrected(
         self, instants: Iterable[float], now: float, rng: np.random.Generator
@@ -348,7 +348,7 @@ def forecast_log(
     return ForecastOfLog(at, line, rows)
 
 
-def forecast_rows(jobs: Jobs, known: Known, calibration: Calibration) -> list[dict[str, Any]]:
+def forecast_rows(jobs: Jobs, known: Forecasts, calibration: Calibration) -> list[dict[str, Any]]:
     rows = []
     for w, j in enumerate(known.waiting.tolist()):
         job, now = jobs.job(j), known.now

@@ -26,7 +26,7 @@ from gangwise.core.registry import label_of, names_of
 from gangwise.core.settings import read_toml
 from gangwise.experiments.answer import BY_BLOCKS, Compared, LearnedRates, ending_keys, kills_more
 from gangwise.experiments.replay_scenario import TWIN, ReplayScenario, stored_outcome
-from gangwise.experiments.results import Results, Shown
+from gangwise.experiments.results import PrintedTable, Results
 from gangwise.experiments.runs import PLAN, GivenSource, NamedSource, Rows, RunSpec, played_in
 from gangwise.experiments.statistics import difference, estimate_text, mean_and_interval, numbers
 from gangwise.experiments.store import Store, store_of
@@ -67,7 +67,7 @@ WITH_RATES = ("fcfs+easy+label", BASE, "fcfs+easy+ucb", "fcfs+easy+learned", "fc
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Replayed(Shown):
+class Replayed(PrintedTable):
     scenario: ReplayScenario
     results: Results
     seeds: Sequence[int]
@@ -295,7 +295,7 @@ def _scheduler(compared: Compared, name: str) -> dict[str, Any]:
 def replay_source(source: Path | str, settings: Mapping[str, Any]) -> NamedSource:
     """The scenario of a replay: of a log, or of the folder of an earlier replay.
 
-    ``settings`` are fields of :class:`Settings` and win over those of the earlier replay. Raises
+    ``settings`` are fields of :class:`~gangwise.experiments.replay_scenario.ReplaySettings` and win over those of the earlier replay. Raises
     ScenarioError for a folder of results that are no replay.
     """
     folder = Path(source)
@@ -345,7 +345,7 @@ def replay(
         default the plain one that explains most of the recorded waits. With ``slurm:FOLDER``, the
         one that the folder's configuration describes; its other rules hold for all.
     **settings
-        Of :class:`Settings`.
+        Of :class:`~gangwise.experiments.replay_scenario.ReplaySettings`.
 
     Examples
     --------

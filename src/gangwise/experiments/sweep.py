@@ -104,11 +104,11 @@ Seeds = (
 )
 
 
-class _Strict(BaseModel):
+class _FrozenModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class PolicyTable(_Strict):
+class PolicyTable(_FrozenModel):
     """A policy with its arguments, and a grid over some of them."""
 
     name: str = Field(description="a registered policy, with arguments after a colon if wanted")
@@ -130,7 +130,7 @@ class PolicyTable(_Strict):
         return found
 
 
-class Experiment(_Strict):
+class Experiment(_FrozenModel):
     """An experiment file, checked.
 
     >>> experiment = Experiment(

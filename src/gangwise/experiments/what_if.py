@@ -24,7 +24,13 @@ from gangwise.core.errors import ScenarioError
 from gangwise.core.limits import require_seeds
 from gangwise.core.settings import checked, toml_key
 from gangwise.experiments.answer import CONFIGURED, Compared
-from gangwise.experiments.changes import Change, changed, changed_lines, changes_of, seconds_of
+from gangwise.experiments.changes import (
+    SettingChange,
+    changed,
+    changed_lines,
+    changes_of,
+    seconds_of,
+)
 from gangwise.experiments.replay import BASE, Replayed, played_by, replay_source
 from gangwise.experiments.replay_scenario import ReplayScenario, bounded, load_of
 from gangwise.experiments.statistics import UNKNOWN, Estimate, number, numbers, period
@@ -42,7 +48,7 @@ from gangwise.traces.registered import open_tables, reader_arguments, reader_of,
 
 
 @dataclass(frozen=True)
-class Asked:
+class CurrentRules:
     """The rules as they are.
 
     ``scheduler`` is the one in force, or ``slurm:FOLDER``; ``prices`` are of device-hours.
@@ -58,7 +64,7 @@ class Asked:
 
 
 def what_if(
-    asked: Asked,
+    asked: CurrentRules,
     changes: Sequence[str],
     progress: Progress | None = None,
     gates: Sequence[Gate] = (),
@@ -68,7 +74,9 @@ def what_if(
     ScenarioError for a change of what is not there, or a gate's unknown metric, before anything is
     played.
 
-    >>> asked = Asked("twin:alibaba-gpu-v2023", {"first": 200, "nodes": 4}, workers=Workers(1))
+    >>> asked = CurrentRules(
+    ...     "twin:alibaba-gpu-v2023", {"first": 200, "nodes": 4}, workers=Workers(1)
+    ... )
     >>> found = what_if(asked, ["nodes.all+=1", "load*=1.1,scheduler=sjf+easy"])
     >>> found.schedulers
     ['as configured', 'nodes.all+=1', 'load*=1.1,scheduler=sjf+easy']
@@ -100,7 +108,7 @@ def what_if(
 
 
 def _contender(
-    played: ReplayScenario, scheduler: str, changes: Sequence[Change]
+    played: ReplayScenario, scheduler: str, changes: Sequence[SettingChange]
 ) -> tuple[str, dict[str, Any]]:
     now = {"scheduler": scheduler, "load": played.settings.load}
     own = [change for change in changes if change.path in now]
@@ -138,7 +146,7 @@ GROUPS = 12
 """A table of who wins and who pays has so many groups: those with the most device-hours."""
 
 
-class GroupWaits(NamedTuple):
+class GroupImpact(NamedTuple):
     """A group of jobs: how long they wait as configured, and by how much longer under changes."""
 
     name: str
@@ -148,7 +156,7 @@ class GroupWaits(NamedTuple):
     longer: dict[str, Estimate]  # seconds, by change
 
 
-def who_pays(n: Compared, changes: Sequence[str]) -> dict[str, list[GroupWaits]]:
+def who_pays(n: Compared, changes: Sequence[str]) -> dict[str, list[GroupImpact]]:
     """Groups of jobs by partition, account, size and class of user, as far as there are several.
 
     Where seeds play different jobs, such as the weeks of a log, groups are of all of them.
@@ -178,7 +186,7 @@ def who_pays(n: Compared, changes: Sequence[str]) -> dict[str, list[GroupWaits]]
         for each, run in zip(group, runs):
             each[run.ended], left = np.split(left, [int(run.ended.sum())])
         found[what] = [
-            GroupWaits(
+            GroupImpact(
                 names[g],
                 int(jobs[g]),
                 float(hours[g]),
@@ -301,7 +309,7 @@ MOST_TIMES = 16
 
 
 def capacity(
-    asked: Asked, target: Gate, kinds: Sequence[str], progress: Progress | None = None
+    asked: CurrentRules, target: Gate, kinds: Sequence[str], progress: Progress | None = None
 ) -> tuple[Replayed, list[Needed]]:
     """The fewest nodes of each kind that reach a target, the others as they are.
 
