@@ -323,7 +323,7 @@ class JobsEnv(gymnasium.Env[Any, Any]):
     choice : str
         Of nodes: ``best-fit``, ``learned`` and so on.
     **settings
-        Of a replay, see :class:`gangwise.experiments.replay_scenario.Settings`.
+        Of a replay, see :class:`gangwise.experiments.replay_scenario.ReplaySettings`.
     """
 
     def __init__(self, jobs: int = 200, window: int = 16, choice: str = "learned", **settings: Any):

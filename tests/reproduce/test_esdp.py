@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from gangwise import create_policy, create_scenario, simulate
-from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate
-from gangwise.experiments.sweep import sweep
+from gangwise.experiments.sweep import Experiment, sweep
 from gangwise.fluctuating_speeds.offline import pseudo_regret
 from gangwise.report.reproduction import Row
 from gangwise.reproduce import artefacts, esdp, expected, measures

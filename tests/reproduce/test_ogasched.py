@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from gangwise import create_policy, create_scenario, simulate
-from gangwise.experiments.specification import Experiment, PolicyTable
-from gangwise.experiments.sweep import sweep
+from gangwise.experiments.sweep import Experiment, PolicyTable, sweep
 from gangwise.gain_overhead.offline import best_fixed, regret_bound
 from gangwise.reproduce import artefacts, measures, ogasched
 from gangwise.reproduce.artefact import Scale

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import polars as pl
 
-from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate
+from gangwise.experiments.sweep import Experiment
 from gangwise.report.reproduction import Row
 from gangwise.reproduce import artefacts, expected
 from gangwise.reproduce.artefact import Artefact, Claim, Rule, Scale

@@ -19,16 +19,24 @@ import typer
 from typer.core import TyperGroup
 
 import gangwise
-from gangwise.cli.compare import compare_command, run_command
 from gangwise.cli.experiments import (
+    compare_command,
     leaderboard_command,
     report_command,
     reproduce_command,
+    run_command,
     sweep_command,
     tune_command,
 )
-from gangwise.cli.folders import clean_command, explain_command, verify_command
-from gangwise.cli.listing import check_command, list_command, new_command, show_command
+from gangwise.cli.folders import (
+    check_command,
+    clean_command,
+    explain_command,
+    list_command,
+    new_command,
+    show_command,
+    verify_command,
+)
 from gangwise.cli.options import add_command, say
 from gangwise.cli.replay import (
     calibrate_command,

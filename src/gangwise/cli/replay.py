@@ -127,7 +127,7 @@ def _fill(
     as_json: bool,
 ) -> None:
     from gangwise.core.files import Folder
-    from gangwise.experiments.filling import fill_trace
+    from gangwise.experiments.what_if import fill_trace
     from gangwise.report.curves import filling_figure, filling_sheet
     from gangwise.report.tables import rich_tables
 
@@ -159,7 +159,7 @@ def calibrate_command(
     as_json: bool = False,
 ) -> None:
     """Find the pools, caps, closing hours and missing capacity that explain a log's waits."""
-    from gangwise.experiments.calibrate import FILE, calibrate_log
+    from gangwise.experiments.findings import FILE, calibrate_log
 
     with progress("nothing is kept") as advance:
         found = calibrate_log(path, trace, advance, events, **settings_of(settings))
@@ -190,7 +190,7 @@ def forecast_command(
     (p90), and when it would start if all jobs took as long as requested and no other came.
     """
     from gangwise.experiments.changes import seconds_of
-    from gangwise.experiments.forecast import forecast_log
+    from gangwise.experiments.explain import forecast_log
     from gangwise.service.recording import is_recording
     from gangwise.service.views import lasting
 
@@ -251,7 +251,7 @@ def what_if_command(
     """
     from gangwise.experiments.replay import BASE
     from gangwise.experiments.sweep import Workers
-    from gangwise.experiments.what_if import Asked, Gate, as_dict, broken, capacity, what_if
+    from gangwise.experiments.what_if import CurrentRules, Gate, as_dict, broken, capacity, what_if
     from gangwise.report.jobs import results_of
 
     named = {"site": site, "load": load, "world": world}
@@ -264,7 +264,7 @@ def what_if_command(
             "name at least one --change, such as --change pool.gpu.most_time=1d, "
             "--change nodes.all+=8 or --change scheduler=sjf+easy+best-fit"
         )
-    asked = Asked(
+    asked = CurrentRules(
         source,
         given,
         rules or BASE,

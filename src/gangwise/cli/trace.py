@@ -230,7 +230,7 @@ def nodes_command(
 ) -> None:
     """Find slow nodes in a log with node lists: how unlike nodes are, and which changed when."""
     from gangwise.core.files import Folder
-    from gangwise.experiments.nodes import find_slow_nodes
+    from gangwise.experiments.findings import find_slow_nodes
     from gangwise.report.nodes import node_page, node_text
 
     if not 0 <= by < 10:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.experiments.filling import Fillings
 from gangwise.experiments.results import Place, Results, Series
 from gangwise.experiments.statistics import count, number, over_seeds
 from gangwise.report.page import Drawn, pictured
@@ -31,6 +30,9 @@ from gangwise.report.plotting import (
 )
 from gangwise.report.tables import Cell, Sheet
 from gangwise.report.words import cell_text, in_words, plain, words
+
+if TYPE_CHECKING:
+    from gangwise.experiments.what_if import Fillings  # loads the simulation of jobs
 
 POINTS = 240
 """Most points of a drawn line."""

@@ -18,7 +18,7 @@ from rich.text import Text as Line
 
 import gangwise
 from gangwise.core.arrays import Floats, Ints
-from gangwise.experiments.nodes import NodeFindings
+from gangwise.experiments.findings import NodeFindings
 from gangwise.experiments.statistics import number, period
 from gangwise.jobs import Jobs
 from gangwise.jobs.metrics import Outcome, Pieces, held_until

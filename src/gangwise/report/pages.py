@@ -24,9 +24,9 @@ from gangwise.experiments.compare import COMPARISON, Comparison, is_comparison
 from gangwise.experiments.replay import NAME as REPLAY
 from gangwise.experiments.replay import Replayed
 from gangwise.experiments.results import Results
-from gangwise.experiments.specification import experiment_toml
 from gangwise.experiments.statistics import NOTHING
 from gangwise.experiments.store import command_of, provenance_text, versions
+from gangwise.experiments.sweep import experiment_toml
 from gangwise.experiments.tune import TUNING, Tuning, read_tuning
 from gangwise.experiments.what_if import as_dict as what_if
 from gangwise.jobs.bounds import LowerBound

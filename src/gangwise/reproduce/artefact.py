@@ -9,8 +9,8 @@ from pathlib import Path
 import polars as pl
 
 from gangwise.experiments.results import Results
-from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate
+from gangwise.experiments.sweep import Experiment
 from gangwise.report.plotting import Panel
 
 Found = Mapping[str, Results]

@@ -28,7 +28,7 @@
     ``versions`` are names of such tables, lists, or tables; without ``on`` it is the figure's
     first experiment.
 ``[experiments]``
-    Fields of an :class:`~gangwise.experiments.specification.Experiment`, over those of
+    Fields of an :class:`~gangwise.experiments.sweep.Experiment`, over those of
     ``[kinds]`` and ``[defaults]``; ``quick`` has those of the quick scale. ``seeds`` is how
     many, from 100 on. There is one experiment for each of ``variants`` or ``lengths`` (of
     slots). ``[policies]`` has the lists of policies that they name.
@@ -54,8 +54,8 @@ import polars as pl
 
 from gangwise.core.errors import UnknownName
 from gangwise.experiments.results import Results
-from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate, mean_and_interval
+from gangwise.experiments.sweep import Experiment
 from gangwise.report.plotting import Panel, points
 from gangwise.reproduce import measures
 from gangwise.reproduce.artefact import AT, ON_ROWS, Artefact, Claim, Found, Rule, Scale

@@ -15,9 +15,8 @@ import gangwise
 from gangwise.core.errors import StoreError
 from gangwise.core.files import Content, Folder
 from gangwise.experiments.results import Results
-from gangwise.experiments.specification import Experiment
 from gangwise.experiments.store import Store
-from gangwise.experiments.sweep import Backend, Progress, silent, sweep
+from gangwise.experiments.sweep import Backend, Experiment, Progress, silent, sweep
 from gangwise.report.pages import PAGE
 from gangwise.report.plotting import COLUMNS, draw, image
 from gangwise.report.reproduction import Reproduced, Row, Shown, read_reproduction

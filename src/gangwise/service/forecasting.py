@@ -14,8 +14,8 @@ import numpy as np
 
 from gangwise.core.checkpoints import read_checkpoint
 from gangwise.core.errors import ScenarioError
-from gangwise.experiments.forecast import ForecastOfLog, Past, forecast_rows
-from gangwise.experiments.replay_scenario import Played
+from gangwise.experiments.explain import ForecastOfLog, Past, forecast_rows
+from gangwise.experiments.replay_scenario import ReplayInstance
 from gangwise.jobs.forecast import Moment
 from gangwise.jobs.model import Conditions
 from gangwise.service.account import drawn, present_rows
@@ -57,7 +57,7 @@ def forecast_live(folder: Path | str, draws: int = DRAWS) -> ForecastOfLog:
             begun[j] = books.running[row["job"]].begun
     place = {name: j for j, name in enumerate(jobs.id.astype(str).tolist())}
     decides = ledger.scheduler if ledger.act else ledger.baseline
-    played = Played(
+    played = ReplayInstance(
         replace(jobs, recorded_start=begun, recorded_end=end), books.nodes, Conditions()
     )
     past = Past(played, decides, None, True, draws)
