@@ -15,8 +15,8 @@ from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Log, 
 from gangwise.approximation_jobs.rates import IidRates, ReplayedRates
 from gangwise.approximation_jobs.workloads import PoissonJobs, ReplayedJobs
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
-from gangwise.core.feedback import Delivery
 from gangwise.core.simulation import Simulation, Streams
+from gangwise.core.workload import Delivery
 from tests.approximation_jobs.made import instance, metric, play, started
 
 

@@ -232,8 +232,7 @@ def hostile_kubernetes(rng: random.Random, rows: int) -> Any:
     from types import SimpleNamespace
 
     from gangwise.engines.engine import Capabilities
-    from gangwise.engines.kubernetes import Kubernetes
-    from gangwise.engines.kubernetes_api import Binding, group_size
+    from gangwise.engines.kubernetes import Binding, Kubernetes, group_size
     from gangwise.engines.kubernetes_gangs import Table
 
     bound: set[str] = set()

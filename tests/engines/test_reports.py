@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 
-from gangwise.engines import reports
-from gangwise.engines.engine import RankReport
+from gangwise.engines.engine import REPORT_BYTES, RankReport, read_reports
 from gangwise.engines.kubernetes_gangs import Table
-from gangwise.engines.reports import read_reports
 from tests.engines.hostile import pod
 
 GOOD: dict[str, Any] = {"node": "n1", "rank": 0, "work": 10.0, "seconds": 5.0}
@@ -36,7 +34,7 @@ def spoil(folder: Path, job: str) -> None:
     here[1].symlink_to("/dev/zero")
     here[2].symlink_to(folder / f"{job}.0.0.json")
     here[3].mkdir()
-    here[4].write_text(json.dumps(GOOD) + " " * reports.REPORT_BYTES)
+    here[4].write_text(json.dumps(GOOD) + " " * REPORT_BYTES)
     here[5].write_text("[" * 10_000)
     here[6].write_text(json.dumps({**GOOD, "node": "\ud800"}))
     here[7].write_text(json.dumps({**GOOD, "work": 1e999}))

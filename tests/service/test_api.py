@@ -22,13 +22,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.engines.engine import Placed
-from gangwise.service.access import read_tokens
 from gangwise.service.api import create_app
 from gangwise.service.ledger import Intent
 from gangwise.service.listening import server
-from gangwise.service.state import State
+from gangwise.service.state import State, Wish, read_tokens
 from gangwise.service.store import FILE, Store
-from gangwise.service.wishes import Wish
 
 LEFT = "left alone: unreadable, because"
 READER, OPERATOR = "reader-token-0123456789", "operator-token-0123456789"

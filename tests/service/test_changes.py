@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from gangwise.service.changes import FACTORS, FEWEST, SURE, changes
+from gangwise.service.account import FACTORS, FEWEST_JOBS, SURE, changes
 
 
 def drawn(seed: int, drifts: int, nodes: int = 32, jobs: int = 1500, noise: float = 0.1):
@@ -73,7 +73,7 @@ def test_the_first_change_is_the_best_there_is():
     saved = {}
     for node in range(5):
         mine = [j for j, gang in enumerate(gangs) if node in gang]
-        for k in range(FEWEST, len(mine) - FEWEST + 1):
+        for k in range(FEWEST_JOBS, len(mine) - FEWEST_JOBS + 1):
             early, late = best(mine[:k], node), best(mine[k:], node)
             gain = best(mine, node)[0] - early[0] - late[0]
             middle = (times[mine[k - 1]] + times[mine[k]]) / 2

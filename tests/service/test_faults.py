@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from gangwise.core.errors import StoreError
 from gangwise.engines.engine import EngineJob, EngineNode, RankReport
-from gangwise.service.chain import Line
 from gangwise.service.ledger import Ledger
 from gangwise.service.loop import Clock, Service
+from gangwise.service.store import Line
 from tests.service.pretend import Pretend
 
 

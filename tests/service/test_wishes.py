@@ -22,8 +22,7 @@ from gangwise.engines.engine import EngineNode
 from gangwise.service import api, listening
 from gangwise.service.listening import Listening
 from gangwise.service.loop import Service
-from gangwise.service.state import State
-from gangwise.service.wishes import Wishes
+from gangwise.service.state import State, Wishes
 from tests.service.pretend import Pretend
 from tests.service.test_api import OPERATOR, READER, Made, client, with_token
 

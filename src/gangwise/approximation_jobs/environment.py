@@ -32,8 +32,8 @@ from gangwise.approximation_jobs.workloads import JobWorkload, ReplayedJobs
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.contracts import InstanceBase, Outcome, Timing
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
-from gangwise.core.feedback import Delivery, Mailbox
 from gangwise.core.simulation import Streams
+from gangwise.core.workload import Delivery, Mailbox
 from gangwise.estimators import Estimator, make_estimator
 
 

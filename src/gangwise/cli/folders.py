@@ -13,7 +13,7 @@ import typer
 from gangwise.cli.options import command_line, say, screen, table
 from gangwise.cli.serve import HERE
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.json_text import json_text
+from gangwise.core.settings import json_text
 
 if TYPE_CHECKING:
     from gangwise.core.files import Folder

@@ -11,7 +11,7 @@ import typer
 
 from gangwise.cli.options import say, screen
 from gangwise.core.errors import ScenarioError
-from gangwise.core.json_text import json_text
+from gangwise.core.settings import json_text
 
 PLURAL = {
     "family": "families",

@@ -11,7 +11,7 @@ import typer
 
 from gangwise.cli.options import say, screen, settings_of
 from gangwise.core.errors import ScenarioError
-from gangwise.core.json_text import json_text
+from gangwise.core.settings import json_text
 
 HERE = Path("gangwise-state")
 ALIVE = 5.0  # seconds within which a service that works has touched its heartbeat
@@ -57,8 +57,8 @@ def serve_command(
     """
     import time
 
-    from gangwise.core.interrupt import requests_to_stop
     from gangwise.core.registry import create
+    from gangwise.core.stopping import requests_to_stop
     from gangwise.service.loop import Service
 
     if baseline_every < 0:

@@ -23,15 +23,17 @@ Amounts of devices are whole thousandths, as in the scheduler's books.
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, get_args
 
 from gangwise.core.errors import Rejected
 from gangwise.engines import intake
-from gangwise.engines.intake import Quarantine
+from gangwise.engines.intake import Quarantine, Unreadable, read_file
 
 EventKind = Literal[
     "submitted",
@@ -388,3 +390,48 @@ class Changes:
             for row in running
             if (ranks := self._reports[row.job.id]) != was.get(row.job.id, ())
         ]
+
+
+# Reports of ranks. Ranks write into a folder that others may write to as well, so only what a rank
+# of this job may have written counts: a regular file of bounded size, owned by the job's user,
+# under the name of a rank that the job has. Nothing is waited for.
+
+REPORT_BYTES = 64 * 1024  # a rank that writes a longer report writes nonsense
+RANKS = 4096  # of so many ranks of a job, the first ones, reports are read
+
+
+def read_reports(
+    folder: Path | str, job: str, run: int, ranks: int, owner: int | None
+) -> tuple[RankReport, ...]:
+    """Reports of the ranks of one start of a job, by rank; those that make no sense are left out.
+
+    ``run`` is the cluster's number of this start, ``owner`` the uid of the job's user: only files
+    of this user count, and none where the user is not known.
+    """
+    if owner is None or "/" in job:
+        return ()
+    names = (f"{folder}/{job}.{run}.{rank}.json" for rank in range(min(ranks, RANKS)))
+    found = (read_report(path, owner) for path in names)
+    return tuple(report for report in found if report is not None)
+
+
+def read_report(path: Path | str, owner: int | None) -> RankReport | None:
+    """One report; None where it is missing, not of its owner, says nothing, or makes no sense.
+
+    ``owner`` is None where any is as good.
+    """
+    try:
+        file = read_file(path, REPORT_BYTES)
+        if file is None or owner not in (None, file.owner):
+            return None
+        content = json.loads(file.content)
+        report = RankReport(
+            intake.name(content["node"], "its node"),
+            intake.whole(content["rank"], "its rank"),
+            float(content["work"]),
+            float(content["seconds"]),
+        )
+    except (OSError, Unreadable, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+    rate = report.work / report.seconds if report.seconds > 0 else math.nan
+    return report if 0 < rate < math.inf else None

@@ -35,9 +35,9 @@ from gangwise.engines.engine import (
     RankReport,
     Status,
     events_between,
+    read_report,
 )
 from gangwise.engines.kubernetes_objects import MATCHES, OURS, PORT, WITHOUT, Membership, Taint
-from gangwise.engines.reports import read_report
 
 KEPT = 3600.0  # seconds that jobs stay in the table after their end
 ON_NODES = ("placed", "running")

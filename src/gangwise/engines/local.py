@@ -46,10 +46,10 @@ from gangwise.engines.engine import (
     RankReport,
     Status,
     check_placement,
+    read_reports,
     tasks_by_node,
 )
 from gangwise.engines.leader import FolderLeader
-from gangwise.engines.reports import read_reports
 
 _launchers: list[subprocess.Popen[bytes]] = []
 """Started by this process, whichever client it was: they must be waited for when they end."""

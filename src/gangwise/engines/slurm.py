@@ -46,12 +46,17 @@ from gangwise.engines.engine import (
     RankReport,
     Status,
     check_placement,
+    read_reports,
 )
 from gangwise.engines.leader import ReservationLeader
-from gangwise.engines.reports import read_reports
-from gangwise.engines.slurm_listing import ON_NODES, PACE, SHARE, WHOLE, Cost, Listing
 from gangwise.engines.slurm_requests import (
     LATER,
+    ON_NODES,
+    PACE,
+    SHARE,
+    WHOLE,
+    Cost,
+    Listing,
     Mark,
     Request,
     expand,

@@ -17,7 +17,7 @@ import polars as pl
 import gangwise
 from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, TraceError
-from gangwise.core.json_text import json_text
+from gangwise.core.settings import json_text
 from gangwise.jobs.calibration import Calibration, Finding, calibrate
 from gangwise.jobs.contradictions import Missing, Record
 from gangwise.jobs.hours import ALWAYS

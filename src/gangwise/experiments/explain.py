@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
-from gangwise.core.json_text import finite
 from gangwise.core.registry import create
+from gangwise.core.settings import finite
 from gangwise.experiments.replay import Replayed
 from gangwise.experiments.statistics import period
 from gangwise.jobs.books import Ask, Books, EventKind, Explanation, Place, Preempt

@@ -48,9 +48,8 @@ from pydantic import (
 
 from gangwise.core.contracts import Policy
 from gangwise.core.errors import ScenarioError
-from gangwise.core.limits import MOST_LETTERS, MOST_SEEDS
 from gangwise.core.registry import create
-from gangwise.core.settings import read_toml, toml_text, toml_value
+from gangwise.core.settings import MOST_LETTERS, MOST_SEEDS, read_toml, toml_text, toml_value
 from gangwise.experiments.runs import NamedSource, RunSpec, deciders
 
 _COLUMNS = (

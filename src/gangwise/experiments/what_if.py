@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gangwise.core.errors import ScenarioError
-from gangwise.core.limits import require_seeds
-from gangwise.core.settings import toml_key
+from gangwise.core.settings import require_seeds, toml_key
 from gangwise.experiments.answer import CONFIGURED, Compared
 from gangwise.experiments.changes import Change, changed, changed_lines, changes_of, seconds_of
 from gangwise.experiments.replay import BASE, Replayed, played_by, replay_source

@@ -16,11 +16,11 @@ import numpy.typing as npt
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.contracts import InstanceBase, Outcome
-from gangwise.core.feedback import Delivery
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import (
     ArrivalStream,
     BernoulliArrivals,
+    Delivery,
     OnOffArrivals,
     Workload,
     first_slots,

@@ -32,11 +32,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gangwise import __version__
 from gangwise.core.errors import StoreError, UnknownName
-from gangwise.core.json_text import finite
+from gangwise.core.settings import finite
 from gangwise.engines.intake import NAME, clean_text
-from gangwise.service.access import Role, digest, is_loopback
-from gangwise.service.state import State
-from gangwise.service.wishes import What
+from gangwise.service.state import Role, State, What, digest, is_loopback
 
 STALE = 15.0  # seconds without a word after which a service is not well, whatever it said last
 PAGE = {"": "text/html", "page.css": "text/css", "page.js": "text/javascript"}

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangwise.core.errors import ScenarioError, to_install
-from gangwise.service.access import is_loopback, read_tokens
+from gangwise.service.state import is_loopback, read_tokens
 
 if TYPE_CHECKING:
     import uvicorn

@@ -33,7 +33,6 @@ from typing import Any
 import numpy as np
 
 from gangwise import __version__
-from gangwise.core.checkpoints import read_checkpoint, write_checkpoint
 from gangwise.core.errors import (
     EngineError,
     GangwiseError,
@@ -43,6 +42,7 @@ from gangwise.core.errors import (
     UnknownName,
 )
 from gangwise.core.files import lock_file
+from gangwise.core.simulation import read_checkpoint, write_checkpoint
 from gangwise.engines.engine import (
     ENDED,
     Cause,
@@ -54,11 +54,10 @@ from gangwise.engines.engine import (
 )
 from gangwise.engines.intake import Quarantine, clean_text
 from gangwise.jobs.books import Explanation
-from gangwise.service.chain import as_store_error
 from gangwise.service.ledger import Intent, Known, Ledger, Record
 from gangwise.service.sound import CHECKPOINTS, mend
-from gangwise.service.store import FILE, Store
-from gangwise.service.wishes import Wish, Wishes
+from gangwise.service.state import Wish, Wishes
+from gangwise.service.store import FILE, Store, as_store_error
 
 CHECKPOINT, BEFORE = CHECKPOINTS
 HEARTBEAT = "heartbeat"  # a file that is as old as the service has been silent

@@ -17,12 +17,21 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from gangwise.core.checkpoints import check_checkpoint
 from gangwise.core.errors import StoreError
 from gangwise.core.files import unsealed
-from gangwise.service import wishes
-from gangwise.service.chain import FAULTS, START, Line, merged, read_file, write_file
-from gangwise.service.store import FILE, LINES, Store
+from gangwise.core.simulation import check_checkpoint
+from gangwise.service.state import WISHES_FILE, Wishes
+from gangwise.service.store import (
+    FAULTS,
+    FILE,
+    LINES,
+    START,
+    Line,
+    Store,
+    merged,
+    read_file,
+    write_file,
+)
 
 CHECKPOINTS = ("ledger.checkpoint", "ledger.checkpoint.1")  # the last, and the one before
 TABLES = ("commits", "intents", "history", "known", "about", "sqlite_master")
@@ -161,20 +170,20 @@ def _check_tables(
 
 
 def _check_wishes(report: Report) -> None:
-    if not (report.folder / wishes.FILE).exists():
+    if not (report.folder / WISHES_FILE).exists():
         return
     try:
-        with closing(wishes.Wishes(report.folder)) as file:
+        with closing(Wishes(report.folder)) as file:
             try:
                 wrong = file.damaged()
             except (StoreError, TypeError, *FAULTS) as error:
                 wrong = [str(error)]
             for what in wrong:
-                report.wrong(wishes.FILE, what)
+                report.wrong(WISHES_FILE, what)
             if wrong:
                 report.lost += file.lost()
     except (StoreError, TypeError, *FAULTS) as error:
-        report.wrong(wishes.FILE, error)
+        report.wrong(WISHES_FILE, error)
         report.lost.append("what operators asked for, perhaps")
 
 
@@ -205,14 +214,14 @@ def repair(report: Report) -> list[str]:
         with closing(Store(folder / FILE)) as store:
             store.roll_forward(chain[len(chain) - report.behind :])
         done.append(f"{FILE} had not heard of the last {report.behind} commits, and now has")
-    if wishes.FILE in report._files:
+    if WISHES_FILE in report._files:
         kept = []
-        with suppress(StoreError), closing(wishes.Wishes(folder)) as file:
+        with suppress(StoreError), closing(Wishes(folder)) as file:
             kept = file.whole()
-        _set_aside(folder / wishes.FILE)
-        with closing(wishes.Wishes(folder)) as file:
+        _set_aside(folder / WISHES_FILE)
+        with closing(Wishes(folder)) as file:
             file.restore(kept)
-        done.append(f"{wishes.FILE} is made again with {len(kept)} wishes")
+        done.append(f"{WISHES_FILE} is made again with {len(kept)} wishes")
     for name in CHECKPOINTS:
         if name in report._files:
             _set_aside(folder / name)
