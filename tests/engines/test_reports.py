@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gangwise.engines.engine import REPORT_BYTES, RankReport, read_reports
-from gangwise.engines.kubernetes_gangs import Table
+from gangwise.engines.kubernetes_gangs import ClusterCache
 from tests.engines.hostile import pod
 
 GOOD: dict[str, Any] = {"node": "n1", "rank": 0, "work": 10.0, "seconds": 5.0}
@@ -59,7 +59,7 @@ def test_only_regular_files_of_the_owner_and_of_ranks_that_there_are(tmp_path: P
 @pytest.mark.parametrize(("user", "counts"), [(None, True), (os.getuid(), True), (1, False)])
 def test_reports_of_pods(tmp_path: Path, user: int | None, counts: bool) -> None:
     """Where a pod says whom it runs as, others' files do not count for it."""
-    table = Table("gangwise", 30.0, tmp_path)
+    table = ClusterCache("gangwise", 30.0, tmp_path)
     runs = pod("p", "a")
     runs["spec"]["nodeName"] = "n1"
     runs["status"] = {"phase": "Running"}
@@ -75,7 +75,7 @@ def test_reports_of_pods(tmp_path: Path, user: int | None, counts: bool) -> None
 
 
 def test_a_name_in_anothers_namespace_is_not_believed() -> None:
-    table = Table("gangwise", 30.0, None)
+    table = ClusterCache("gangwise", 30.0, None)
     table.one_pod("ADDED", pod("victim", "a"))
     (name,) = table.gangs
     thief = pod("thief", "a")

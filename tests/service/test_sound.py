@@ -22,7 +22,7 @@ from gangwise.engines.engine import EngineNode
 from gangwise.service.loop import Service
 from gangwise.service.sound import examine, mend, repair
 from gangwise.service.state import Wishes
-from gangwise.service.store import FILE, LINES, Store
+from gangwise.service.store import FILE, LINES, ServiceStore
 from tests.service.pretend import Pretend
 from tests.service.test_faults import Time, own_key, ticks  # noqa: F401 - a fixture
 
@@ -100,7 +100,7 @@ def flipped(path: Path, rng: random.Random) -> tuple[int, int]:
 
 def views(folder: Path) -> dict[str, Any]:
     found = {}
-    with closing(Store(folder / FILE, read_only=True)) as store:
+    with closing(ServiceStore(folder / FILE, read_only=True)) as store:
         for (name,) in store._db.execute("SELECT name FROM views").fetchall():
             found[name] = store.view(name)
     return found

@@ -160,10 +160,10 @@ def explain_command(
 
 
 def _explain_live(job: str, state: Path, as_json: bool) -> None:
-    from gangwise.service.store import Store
+    from gangwise.service.store import ServiceStore
     from gangwise.service.views import explained
 
-    store = Store(state / "service.sqlite", read_only=True)
+    store = ServiceStore(state / "service.sqlite", read_only=True)
     rows = [
         row
         for name in ("queue", "running", "held")

@@ -201,10 +201,10 @@ def listen(http: str, tokens: Path | None, state: Path) -> Any:
 
 def top_command(state: Path = HERE, as_json: bool = False) -> None:
     """Show the cluster now: nodes slower than their label, who runs, who waits and why."""
-    from gangwise.service.store import Store
+    from gangwise.service.store import ServiceStore
     from gangwise.service.views import VIEWS, in_terminal
 
-    store = Store(state / "service.sqlite", read_only=True)
+    store = ServiceStore(state / "service.sqlite", read_only=True)
     found = {name: view[1] for name in VIEWS if (view := store.view(name)) is not None}
     if as_json:
         print(json_text(found))

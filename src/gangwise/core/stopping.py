@@ -79,24 +79,24 @@ def stops_kept() -> Iterator[None]:
         raise
 
 
-class Request(threading.Event):
+class StopRequest(threading.Event):
     """Set when the process is asked to stop; ``signal`` says how."""
 
     signal: int = signal.SIGINT
 
 
-_requests: list[Request] = []
+_requests: list[StopRequest] = []
 
 
-def asked_to_stop() -> Request | None:
+def asked_to_stop() -> StopRequest | None:
     """The request that was made and is not yet looked at, for whoever waits for somebody else."""
     return next((each for each in _requests if each.is_set()), None)
 
 
 @contextmanager
-def requests_to_stop() -> Iterator[Request]:
+def requests_to_stop() -> Iterator[StopRequest]:
     """Turn the first Ctrl-C or SIGTERM into a request, to be looked at when it suits."""
-    asked = Request()
+    asked = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return

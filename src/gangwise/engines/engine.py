@@ -33,7 +33,7 @@ from typing import Literal, NamedTuple, Protocol, get_args
 
 from gangwise.core.errors import Rejected
 from gangwise.engines import intake
-from gangwise.engines.intake import Quarantine, Unreadable, read_file
+from gangwise.engines.intake import Malformed, Quarantine, read_file
 
 EventKind = Literal[
     "submitted",
@@ -118,7 +118,7 @@ class EngineJob:
         intake.whole(self.tasks, "its number of tasks", 1)
         intake.table(self.demand, "what it asks for:", intake.amount)
         if not any(self.demand.values()):
-            raise intake.Unreadable("it asks for no device")
+            raise intake.Malformed("it asks for no device")
         intake.whole(self.per_node, "its number of tasks on a node")
         intake.table(self.constraint, "its constraint", _any_name)
         intake.number(self.limit, "its time limit", also=NONE)
@@ -159,7 +159,7 @@ class EngineEvent:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise intake.Unreadable(f"an event is of the kind {intake.shown(self.kind)}")
+            raise intake.Malformed(f"an event is of the kind {intake.shown(self.kind)}")
         intake.number(self.time, "the time of an event")
         intake.name(self.job, "the job of an event", empty=True)
         intake.whole(self.attempt, "the attempt of an event", 0, ATTEMPTS)
@@ -184,9 +184,9 @@ class Status:
 
     def __post_init__(self) -> None:
         if self.phase not in PHASES:
-            raise intake.Unreadable(f"its phase is {intake.shown(self.phase)}")
+            raise intake.Malformed(f"its phase is {intake.shown(self.phase)}")
         if self.cause not in CAUSES:
-            raise intake.Unreadable(f"the cause of its end is {intake.shown(self.cause)}")
+            raise intake.Malformed(f"the cause of its end is {intake.shown(self.cause)}")
         intake.whole(self.attempt, "its attempt", 0, ATTEMPTS)
         for p in self.placed:
             intake.name(p.node, "a node that it is on")
@@ -431,7 +431,7 @@ def read_report(path: Path | str, owner: int | None) -> RankReport | None:
             float(content["work"]),
             float(content["seconds"]),
         )
-    except (OSError, Unreadable, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (OSError, Malformed, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
     rate = report.work / report.seconds if report.seconds > 0 else math.nan
     return report if 0 < rate < math.inf else None

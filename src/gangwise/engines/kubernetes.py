@@ -46,13 +46,13 @@ from gangwise.engines.engine import (
     tasks_by_node,
 )
 from gangwise.engines.intake import name, whole
-from gangwise.engines.kubernetes_gangs import KEPT, ON_NODES, Gang, Pod, Table, successor
+from gangwise.engines.kubernetes_gangs import KEPT, ON_NODES, ClusterCache, Gang, Pod, successor
 from gangwise.engines.kubernetes_objects import OURS, Membership, controller, natural, own_value
-from gangwise.engines.leader import Held, Leader
+from gangwise.engines.leader import Leader, Lease
 
 
 @dataclass(eq=False, repr=False)
-class Kubernetes:
+class KubernetesEngine:
     """An engine over the API server.
 
     Raises EngineError when there is no kubeconfig, or the API server does not answer.
@@ -81,12 +81,12 @@ class Kubernetes:
     def __post_init__(self) -> None:
         self.capabilities = Capabilities(start_latency=1.0, at_once=self.threads)
         folder = None if self.reports is None else Path(self.reports)
-        table = Table(self.scheduler, self.lost_after, folder, self.watch)
+        table = ClusterCache(self.scheduler, self.lost_after, folder, self.watch)
         self._table, self.quarantine = table, table.quarantine
         self._api = api = Connection(self.kubeconfig, self.context, self.threads)
         if self.lease and not self.watch:
             identity = f"gangwise-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-            api.lease = Lease(api, self.lease, identity)
+            api.lease = KubernetesLeader(api, self.lease, identity)
         listed = threading.Event(), threading.Event()
         pods = api.core.list_pod_for_all_namespaces
         watches = [
@@ -235,7 +235,7 @@ class Kubernetes:
             pods = [(g.id, p) for g in self._table.gangs.values() for p in g.live if not p.node]
         ours = self._table.scheduler
         waits = [job for job, p in pods if p.manifest["spec"].get("schedulerName") == ours]
-        lease = Lease(self._api, self.lease, f"gangwise-detach-{secrets.token_hex(4)}")
+        lease = KubernetesLeader(self._api, self.lease, f"gangwise-detach-{secrets.token_hex(4)}")
         until = time.monotonic() + lease.duration + sum(PATIENCE)
         before, holder = lease.read(), ""
         while not holder and time.monotonic() < until:
@@ -403,7 +403,7 @@ class Connection:
         self.batch = client.BatchV1Api(api)
         self.custom = client.CustomObjectsApi(api)
         self.coordination = client.CoordinationV1Api(api)
-        self.lease: Lease | None = None
+        self.lease: KubernetesLeader | None = None
         self.pool = ThreadPoolExecutor(threads, "gangwise-kubernetes")
         self.heard = time.monotonic()
         self.closing = threading.Event()
@@ -595,7 +595,7 @@ class Connection:
         return None if group is None else group_size(group)[1]
 
 
-class Lease(Leader):
+class KubernetesLeader(Leader):
     """A Lease of the cluster, ``NAMESPACE/NAME``: its holder acts, everybody else stands by.
 
     Held as Kubernetes' own components hold theirs, so that a kube-scheduler may stand by, too.
@@ -610,7 +610,7 @@ class Lease(Leader):
         self.what = f"the lease {where}"
         super().__init__()
 
-    def read(self) -> Held | None:
+    def read(self) -> Lease | None:
         try:
             read = self._api.coordination.read_namespaced_lease
             found = self._api.call(read, self.name, self.namespace, missing_is_fine=True)
@@ -622,9 +622,9 @@ class Lease(Leader):
         holder = spec.get("holderIdentity") or ""
         duration = float(spec.get("leaseDurationSeconds") or self.duration)
         renewal = holder, spec.get("renewTime")
-        return Held(holder, holder == self.identity, renewal, duration, found)
+        return Lease(holder, holder == self.identity, renewal, duration, found)
 
-    def take(self, found: Held | None) -> None:
+    def take(self, found: Lease | None) -> None:
         spec = (found.state.get("spec") or {}) if found else {}
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         mine = found is not None and found.mine
@@ -639,7 +639,7 @@ class Lease(Leader):
             },
         )
 
-    def _put(self, found: Held | None, spec: dict[str, Any]) -> None:
+    def _put(self, found: Lease | None, spec: dict[str, Any]) -> None:
         api = self._api
         try:
             if found is None:

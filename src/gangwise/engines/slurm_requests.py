@@ -107,7 +107,7 @@ def nothing(value: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Request:
+class TaskRequest:
     """Tasks of a job, as they are placed: ranks, or shares of nodes."""
 
     tasks: int
@@ -121,7 +121,7 @@ class Request:
     why: str  # what of the request is not modelled; empty where all of it is
 
     @classmethod
-    def of(cls, row: Mapping[str, Any], mark: Mark | None) -> Request:
+    def of(cls, row: Mapping[str, Any], mark: Mark | None) -> TaskRequest:
         """The request in a row of ``squeue``.
 
         A job with a fixed number of nodes, or with devices or memory by node, is placed in shares:

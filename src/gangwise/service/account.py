@@ -41,7 +41,7 @@ from gangwise.jobs.scheduler import fresh
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.service.ledger import NO_LIMIT, Ledger
 from gangwise.service.loop import CHECKPOINT
-from gangwise.service.store import FILE, Store
+from gangwise.service.store import FILE, ServiceStore
 from gangwise.service.views import lasting
 
 ROUNDS = 8  # draws of rates from what is believed of them
@@ -65,7 +65,7 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
     """
     folder = Path(folder)
     (ledger, _), _ = read_checkpoint(folder / CHECKPOINT)
-    store = Store(folder / FILE, read_only=True)
+    store = ServiceStore(folder / FILE, read_only=True)
     settings = json.loads(store.about("settings") or "{}")
     began = store.rows("SELECT MIN(time) AS time FROM commits")[0]["time"] or 0.0
     since = max(monday(ledger.now) if since is None else since, began)
@@ -114,7 +114,7 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
 def _simulated(
     ledger: Ledger,
     rows: Sequence[dict[str, Any]],
-    before: Sequence[Change],
+    before: Sequence[SpeedChange],
     delays: Mapping[str, tuple[Floats, Floats]],
     rounds: int,
 ) -> dict[str, list[Floats]]:
@@ -280,7 +280,7 @@ def believed(ledger: Ledger, names: Sequence[str]) -> tuple[Floats, Floats]:
     return mean, sd
 
 
-def changed(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[Change]:
+def changed(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[SpeedChange]:
     """Nodes that had another speed before, from jobs whose rate was measured on nodes still there.
 
     A rate that is only declared says nothing of before and after: then there are none.
@@ -295,7 +295,7 @@ def changed(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[Change]:
         and len(on := _nodes(ledger, row)) == len(row["body"]["placed"])
         and sd[names.index(name)].any()
     ]
-    return changes(
+    return speed_changes(
         np.log([row["rate"] for row, _, _ in measured]),
         np.array([(row["started"] + row["ended"]) / 2 for row, _, _ in measured]),
         [on for _, on, _ in measured],
@@ -306,7 +306,7 @@ def changed(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[Change]:
 def drawn(
     ledger: Ledger,
     rows: Sequence[dict[str, Any]],
-    before: Sequence[Change],
+    before: Sequence[SpeedChange],
     rng: np.random.Generator | None,
     late: Floats | float = 0.0,
 ) -> tuple[Jobs, Conditions]:
@@ -374,7 +374,7 @@ FACTORS = np.log(np.geomspace(1 / 8, 8, 121))  # changes that are tried
 SURE = 0.03  # smallest σ: what ranks report is no better
 
 
-class Change(NamedTuple):
+class SpeedChange(NamedTuple):
     """A node was ``factor`` times as fast as now until ``time``, in seconds."""
 
     node: int
@@ -382,9 +382,9 @@ class Change(NamedTuple):
     factor: float
 
 
-def changes(
+def speed_changes(
     rates: Floats, middles: Floats, nodes: Sequence[Sequence[int]], believed: Sequence[Floats]
-) -> list[Change]:
+) -> list[SpeedChange]:
     """Nodes whose speed has changed, at most once each.
 
     What is learned is what nodes do now; days that are past are played with what they did then. A
@@ -408,7 +408,7 @@ def changes(
 
     >>> noise = 0.02 * np.sin(np.arange(20.0))
     >>> measured = np.where(np.arange(20) < 10, np.log(2.0), 0.0) + noise
-    >>> found = changes(measured, np.arange(20.0), [[1]] * 20, [np.zeros(1)] * 20)
+    >>> found = speed_changes(measured, np.arange(20.0), [[1]] * 20, [np.zeros(1)] * 20)
     >>> [(c.node, c.time, round(c.factor, 1)) for c in found]
     [(1, 9.5, 2.0)]
     """
@@ -419,7 +419,7 @@ def changes(
     by_time = np.argsort(middles, kind="stable")
     rates, middles, on, b = rates[by_time], middles[by_time], on[by_time], b[by_time]
     jobs_of = _jobs_of(on)
-    found: list[Change] = []
+    found: list[SpeedChange] = []
     sigma = max(1.4826 * float(np.median(np.abs(rates - b.min(axis=1)))), SURE) if J else SURE
     best = {n: _best(n, jobs, rates, middles, on, b, sigma) for n, jobs in jobs_of.items()}
     while best:
@@ -445,7 +445,7 @@ def _jobs_of(on: Ints) -> dict[int, Ints]:
 
 def _best(
     n: int, jobs: Ints, rates: Floats, middles: Floats, on: Ints, b: Floats, sigma: float
-) -> tuple[float, Change | None]:
+) -> tuple[float, SpeedChange | None]:
     """The change of a node that explains its jobs best, and what it saves in units of σ²."""
     m = jobs.size
     if m < 2 * FEWEST_JOBS:
@@ -465,4 +465,4 @@ def _best(
     saved = float(cost[:, -1].min() - before[early, at] - after[late, at])
     last = int(k[at])
     time = 0.5 * float(middles[jobs[last - 1]] + middles[jobs[last]])
-    return saved, Change(n, time, math.exp(delta))
+    return saved, SpeedChange(n, time, math.exp(delta))

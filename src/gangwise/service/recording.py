@@ -30,7 +30,7 @@ from gangwise.jobs.scheduler import create_scheduler
 from gangwise.service.account import drawn, present_rows
 from gangwise.service.ledger import Ledger
 from gangwise.service.loop import CHECKPOINT
-from gangwise.service.store import FILE, Store
+from gangwise.service.store import FILE, ServiceStore
 
 
 def replayed(folder: Path | str, schedulers: Sequence[str] = ()) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def replayed(folder: Path | str, schedulers: Sequence[str] = ()) -> dict[str, An
     Other ``schedulers`` meet the same; none of them sees what its own decisions would have changed.
     Raises StoreError when nothing is recorded, or the journal no longer begins at its beginning.
     """
-    store = Store(Path(folder) / FILE, read_only=True)
+    store = ServiceStore(Path(folder) / FILE, read_only=True)
     settings = json.loads(store.about("settings") or "{}")
     first = store.first()
     if first != 1 or not settings:
@@ -76,7 +76,7 @@ def forecast_live(folder: Path | str, draws: int = DRAWS) -> ForecastOfLog:
     """When waiting jobs will start; raises ScenarioError when none waits that could be placed."""
     folder = Path(folder)
     (ledger, _), _ = read_checkpoint(folder / CHECKPOINT)
-    store = Store(folder / FILE, read_only=True)
+    store = ServiceStore(folder / FILE, read_only=True)
     over = store.rows(
         "SELECT * FROM history WHERE started IS NOT NULL AND ended > started "
         f"ORDER BY ended DESC LIMIT {HISTORY}"

@@ -23,17 +23,17 @@ from typing import Any, Literal, NamedTuple
 
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.core.files import sealed_line, unsealed
-from gangwise.service.store import FAULTS, FILE, Store, as_store_error
+from gangwise.service.store import FAULTS, FILE, ServiceStore, as_store_error
 
 
-class State:
+class ServiceState:
     """What a service shows, by its files, whichever process it runs in; plain values.
 
     Raises StoreError when no service has run in this folder.
     """
 
     def __init__(self, folder: Path | str):
-        self._store = Store(Path(folder) / FILE, read_only=True)
+        self._store = ServiceStore(Path(folder) / FILE, read_only=True)
         self._wishes = Wishes(folder)
         self._lock = threading.Lock()
 

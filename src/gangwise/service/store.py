@@ -54,7 +54,7 @@ def as_store_error(path: Path) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Line:
+class ChainLine:
     """A link of the chain, as it stands in a file: digest, number, ``after``, body."""
 
     number: int  # one more than that of the line before
@@ -82,7 +82,7 @@ class Line:
         return f"{self.digest} {self.number} {self.after} {self.body}"
 
     @classmethod
-    def of(cls, text: object) -> Line | None:
+    def of(cls, text: object) -> ChainLine | None:
         """The line in a text; None where it is not as it was written."""
         words = text.split(" ", 3) if isinstance(text, str) else []
         if len(words) != 4 or not (words[1].isascii() and words[1].isdigit()):
@@ -99,7 +99,7 @@ class ChainFile:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._end = self._was = os.fstat(self._file).st_size
 
-    def append(self, line: Line) -> None:
+    def append(self, line: ChainLine) -> None:
         """Write after the last line that counts; what a failure left there is written over."""
         data = memoryview(f"{line}\n".encode())
         os.ftruncate(self._file, self._end)
@@ -122,7 +122,7 @@ class ChainFile:
             self._file = -1
 
 
-def read_file(path: Path) -> list[Line | None]:
+def read_file(path: Path) -> list[ChainLine | None]:
     """Lines of a file, without one that was cut off while it was written."""
     try:
         data = path.read_bytes()
@@ -130,25 +130,25 @@ def read_file(path: Path) -> list[Line | None]:
         return []
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}") from error
-    return [Line.of(text) for text in data.decode(errors="replace").split("\n")[:-1]]
+    return [ChainLine.of(text) for text in data.decode(errors="replace").split("\n")[:-1]]
 
 
 def write_file(path: Path, lines: Iterable[object]) -> None:
     write_whole(path, "".join(f"{line}\n" for line in lines), 0o600)
 
 
-def merged(*copies: Iterable[Line | None]) -> tuple[list[Line], list[tuple[int, int]]]:
+def merged(*copies: Iterable[ChainLine | None]) -> tuple[list[ChainLine], list[tuple[int, int]]]:
     """One chain out of damaged copies, and the numbers (first, last) of lines that none has.
 
-    >>> first = Line(1, START, "{}")
-    >>> second = Line(2, first.link, "{}")
-    >>> third = Line(3, second.link, "{}")
+    >>> first = ChainLine(1, START, "{}")
+    >>> second = ChainLine(2, first.link, "{}")
+    >>> third = ChainLine(3, second.link, "{}")
     >>> merged([first, None, third], [first, second]) == ([first, second, third], [])
     True
     >>> merged([first, None, third], [first])[1]
     [(2, 2)]
     """
-    there: dict[int, list[Line]] = {}
+    there: dict[int, list[ChainLine]] = {}
     for copy in copies:
         for line in copy:
             if line is not None and line not in there.setdefault(line.number, []):
@@ -157,7 +157,7 @@ def merged(*copies: Iterable[Line | None]) -> tuple[list[Line], list[tuple[int, 
         return [], []
     anchors = [n for n, lines in there.items() if any(line.anchor for line in lines)]
     number = max(anchors, default=1)
-    chain: list[Line] = []
+    chain: list[ChainLine] = []
     lost: list[tuple[int, int]] = []
     for at in sorted(n for n in there if n >= number):
         if at > number:
@@ -197,7 +197,7 @@ BUSY = 1.0  # seconds that a commit waits for others who hold the file
 ROWS = 1_000_000  # rows of a table that one commit may add: they are numbered by it
 
 
-class Store:
+class ServiceStore:
     """The service's file, ``read_only`` for looking while a service writes.
 
     Raises StoreError when it cannot be opened or is of another version, and from every method when
@@ -242,7 +242,7 @@ class Store:
             "SELECT number, line, last, time FROM commits ORDER BY number DESC LIMIT 1"
         ).fetchone()
         if found is not None:
-            if (line := Line.of(found[1])) is None:
+            if (line := ChainLine.of(found[1])) is None:
                 raise StoreError(f"{self.path}: the last commit is damaged; gangwise verify")
             self._end = (line.number, line.link, found[2], found[3])
 
@@ -280,14 +280,14 @@ class Store:
                 "know": None if know is None else list(know),
             }
             text = json.dumps({k: v for k, v in body.items() if v or v is know is not None})
-            line = Line(self._end[0] + 1, self._end[1], text)
+            line = ChainLine(self._end[0] + 1, self._end[1], text)
             shown = [
                 (name, sealed_line({"name": name, "time": time, "view": view}).decode())
                 for name, time, view in views
             ]
             self._commit([line] if text != "{}" else [], shown)
 
-    def _commit(self, lines: Iterable[Line], views: Iterable[tuple[str, str]] = ()) -> None:
+    def _commit(self, lines: Iterable[ChainLine], views: Iterable[tuple[str, str]] = ()) -> None:
         was = self._end
         written = False
         self._db.execute("BEGIN IMMEDIATE")
@@ -309,7 +309,7 @@ class Store:
                 self._db.execute("ROLLBACK")
             raise
 
-    def _take_in(self, line: Line) -> None:
+    def _take_in(self, line: ChainLine) -> None:
         body = json.loads(line.body)
         _, _, last, time = self._end
         if (anchor := body.get("anchor")) is not None:
@@ -352,7 +352,7 @@ class Store:
         self._db.executemany("INSERT OR REPLACE INTO about VALUES(?, ?)", body.get("about", ()))
         self._end = line.number, line.link, last, time
 
-    def roll_forward(self, lines: Sequence[Line]) -> None:
+    def roll_forward(self, lines: Sequence[ChainLine]) -> None:
         """Take in lines that the file of lines has already."""
         held, self._lines = self._lines, None
         try:
@@ -385,7 +385,7 @@ class Store:
         """
         link, number = None, 0
         for text in self.lines(after):
-            line = Line.of(text)
+            line = ChainLine.of(text)
             if line is None or link not in (None, line.after):
                 where = f"after commit {number}" if number else "at its beginning"
                 raise StoreError(
@@ -437,7 +437,7 @@ class Store:
         last, time, text = run(
             "SELECT last, time, line FROM commits WHERE number = ?", (cut,)
         ).fetchone()
-        if (line := Line.of(text)) is None:
+        if (line := ChainLine.of(text)) is None:
             raise StoreError(f"{self.path}: commit {cut} is damaged; gangwise verify")
         run("DELETE FROM intents WHERE seq < ? AND ended < ?", (upto, before))
         run("DELETE FROM history WHERE seq < ?", (upto,))
@@ -451,7 +451,7 @@ class Store:
             "about": run("SELECT * FROM about ORDER BY rowid").fetchall(),
         }
         body = json.dumps({"anchor": anchor})
-        new = (cut, last, time, str(Line(cut, line.link, body)))
+        new = (cut, last, time, str(ChainLine(cut, line.link, body)))
         run("INSERT INTO commits VALUES(?, ?, ?, ?)", new)
 
     def open_intents(self) -> list[dict[str, Any]]:
