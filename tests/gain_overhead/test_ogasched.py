@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from gangwise import check_policy, create_policy, create_scenario, simulate
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.feedback import Delivery
 from gangwise.core.registry import entries
-from gangwise.core.workload import BernoulliArrivals
+from gangwise.core.workload import BernoulliArrivals, Delivery
 from gangwise.gain_overhead import (
     Feedback,
     GainOverheadFamily,

@@ -4,8 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangwise import InfeasibleDecision, ScenarioError, create_scenario
-from gangwise.core.feedback import Delivery
-from gangwise.core.workload import BernoulliArrivals, BinomialArrivals
+from gangwise.core.workload import BernoulliArrivals, BinomialArrivals, Delivery
 from gangwise.fluctuating_speeds.problem import Scale
 from gangwise.fluctuating_speeds.speeds import NormalSpeeds
 from gangwise.gangs import GangSpeedsFamily, GangSpeedsInstance

@@ -37,8 +37,8 @@ from gangwise.approximation_jobs.workloads import (
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.contracts import InstanceBase, Outcome, Timing
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
-from gangwise.core.feedback import Delivery, Mailbox
 from gangwise.core.simulation import Streams
+from gangwise.core.workload import Delivery, Mailbox
 from gangwise.estimators import Estimator, make_estimator
 
 

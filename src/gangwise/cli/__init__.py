@@ -55,8 +55,7 @@ from gangwise.cli.serve import (
 )
 from gangwise.cli.trace import jobs_command, nodes_command, trace_app
 from gangwise.core.errors import GangwiseError
-from gangwise.core.interrupt import exit_code, stop_at_once, stops_kept
-from gangwise.core.json_text import json_text
+from gangwise.core.stopping import exit_code, stop_at_once, stops_kept
 
 __all__ = ["app", "main"]
 
@@ -95,6 +94,8 @@ def _root(
     ] = False,
 ) -> None:
     if version:
+        from gangwise.core.settings import json_text
+
         print(json_text(_versions()) if as_json else gangwise.__version__)
         raise typer.Exit
 

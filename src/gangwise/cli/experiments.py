@@ -22,7 +22,7 @@ from gangwise.cli.options import (
     table,
 )
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.json_text import json_text
+from gangwise.core.settings import json_text
 
 if TYPE_CHECKING:
     from gangwise.core.contracts import Comparator

@@ -9,7 +9,7 @@ import typer
 
 from gangwise.cli.options import add_command, progress, say, screen, settings_of, table, writing
 from gangwise.core.errors import ScenarioError, StoreError
-from gangwise.core.json_text import json_text
+from gangwise.core.settings import json_text
 
 
 def inspect_command(

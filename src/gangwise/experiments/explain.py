@@ -17,8 +17,8 @@ import numpy as np
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
-from gangwise.core.json_text import finite
 from gangwise.core.registry import create
+from gangwise.core.settings import finite
 from gangwise.experiments.replay import Replayed, replay_source
 from gangwise.experiments.replay_scenario import ReplayInstance, ReplayScenario
 from gangwise.experiments.statistics import count, period

@@ -24,7 +24,7 @@ import polars as pl
 import gangwise
 from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, TraceError
-from gangwise.core.json_text import json_text
+from gangwise.core.settings import json_text
 from gangwise.jobs.caps import ALWAYS
 from gangwise.jobs.model import Conditions, Jobs
 from gangwise.traces.formats.slurm_notation import fold_nodes

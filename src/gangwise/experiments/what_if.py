@@ -21,8 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError
-from gangwise.core.limits import require_seeds
-from gangwise.core.settings import checked, toml_key
+from gangwise.core.settings import checked, require_seeds, toml_key
 from gangwise.experiments.answer import CONFIGURED, Compared
 from gangwise.experiments.changes import (
     SettingChange,

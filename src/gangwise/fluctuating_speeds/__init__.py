@@ -4,7 +4,7 @@ A job that arrives is spread over channels to servers; every channel brings a ut
 fluctuates around an unknown mean and costs supply. Devices are shared by the whole cluster.
 """
 
-from gangwise.core.feedback import Delivery
+from gangwise.core.workload import Delivery
 from gangwise.fluctuating_speeds.environment import (
     Feedback,
     FluctuatingSpeedsEnvironment,

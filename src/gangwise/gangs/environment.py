@@ -20,11 +20,11 @@ import numpy.typing as npt
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.contracts import Comparator, InstanceBase, Outcome, evenly_spaced
-from gangwise.core.feedback import Delivery
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import (
     ArrivalStream,
     BernoulliArrivals,
+    Delivery,
     OnOffArrivals,
     Workload,
     first_slots,

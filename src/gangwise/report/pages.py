@@ -19,7 +19,7 @@ import polars as pl
 import gangwise
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.files import Folder, write_whole
-from gangwise.core.json_text import finite
+from gangwise.core.settings import finite
 from gangwise.experiments.compare import COMPARISON, Comparison, is_comparison
 from gangwise.experiments.replay import NAME as REPLAY
 from gangwise.experiments.replay import Replayed

@@ -32,7 +32,7 @@ from gangwise.approximation_jobs.workloads import (
     SyntheticJobs,
     price_machines,
 )
-from gangwise.core.limits import Count, SlotCount
+from gangwise.core.settings import Count, SlotCount
 from gangwise.core.simulation import Streams
 from gangwise.scenarios.drawing import DrawnScenario, JobDraws, PositiveRange, Strict
 

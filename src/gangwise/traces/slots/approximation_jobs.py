@@ -47,8 +47,7 @@ from gangwise.approximation_jobs.workloads import (
 )
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError, TraceError
-from gangwise.core.limits import Count, SlotCount
-from gangwise.core.settings import checked
+from gangwise.core.settings import Count, SlotCount, checked
 from gangwise.core.simulation import Streams
 from gangwise.traces.formats.google_2011 import NAME, Google2011
 from gangwise.traces.formats.google_events import OFFSET

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator
 
-from gangwise.core.limits import Count, SlotCount
+from gangwise.core.settings import Count, SlotCount
 from gangwise.scenarios.drawing import (
     FeedbackSettings,
     JobDraws,
