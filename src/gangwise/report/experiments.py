@@ -1,6 +1,6 @@
 """Tables, sentences and sections of an experiment: a comparison, one cell of a sweep, or many.
 
-A page is the list :data:`SECTIONS`: each is a function of :class:`Shown`. A new section is a
+A page is the list :data:`SECTIONS`: each is a function of :class:`ShownExperiment`. A new section is a
 function here and its name in that list. In tables the best policy of each cell comes first.
 """
 
@@ -395,7 +395,7 @@ def about_comparator(results: Results, comparator: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class ShownExperiment:
     """An experiment, as the sections of its page take it."""
 
     results: Results
@@ -419,7 +419,7 @@ class Shown:
 
 
 def chapter(
-    shown: Shown, fidelity: Sequence[str] = (), tied: bool = False, name: str = ""
+    shown: ShownExperiment, fidelity: Sequence[str] = (), tied: bool = False, name: str = ""
 ) -> Chapter:
     """What a page tells of an experiment; if policies are ``tied``, it does not say who leads."""
     results = shown.results
@@ -446,7 +446,7 @@ def chapter(
     )
 
 
-def results_section(shown: Shown) -> Section:
+def results_section(shown: ShownExperiment) -> Section:
     """Differences as dots, and what every policy earned."""
     results, one = shown.results, len(shown.results.places) == 1
     result, times = result_sheet(results), words("captions")["times"]
@@ -457,7 +457,7 @@ def results_section(shown: Shown) -> Section:
     return Section("Results", [*differences(shown), *parts])
 
 
-def differences(shown: Shown) -> list[Dots]:
+def differences(shown: ShownExperiment) -> list[Dots]:
     """Of one cell the lead of the best over each other; of many, each over the first policy."""
     results = shown.results
     if len(results.policies) < 2:
@@ -484,12 +484,12 @@ def differences(shown: Shown) -> list[Dots]:
     return found
 
 
-def figures_section(shown: Shown) -> Section | None:
+def figures_section(shown: ShownExperiment) -> Section | None:
     drawn = figures(shown.results)
     return Section("Figures", drawn) if drawn else None
 
 
-def regrets_section(shown: Shown) -> Section | None:
+def regrets_section(shown: ShownExperiment) -> Section | None:
     """Regret against each comparator beside the theorem's bound."""
     results = shown.results
     parts: list[Part] = []
@@ -505,7 +505,7 @@ def regrets_section(shown: Shown) -> Section | None:
     return Section("Regret and its bounds", [says, *parts])
 
 
-def policies_section(shown: Shown) -> Section:
+def policies_section(shown: ShownExperiment) -> Section:
     results = shown.results
     page, address = documentation(results.family)
     says = Text(f"More about them in the documentation: `{page}`.", link=address)
@@ -513,7 +513,7 @@ def policies_section(shown: Shown) -> Section:
     return Section(sentence_case(results.deciders[1]), [says, *folds])
 
 
-def _policy(shown: Shown, policy: str) -> Fold:
+def _policy(shown: ShownExperiment, policy: str) -> Fold:
     results = shown.results
     about = (about_scheduler if results.family == "jobs" else about_policy)(policy)
     parts: list[Part] = [Text(about)] if about else []
@@ -522,7 +522,7 @@ def _policy(shown: Shown, policy: str) -> Fold:
     return Fold(policy, parts, shown.anchors[policy], shown.looks.get(policy))
 
 
-SECTIONS: list[Callable[[Shown], Section | None]] = [
+SECTIONS: list[Callable[[ShownExperiment], Section | None]] = [
     results_section,
     figures_section,
     regrets_section,

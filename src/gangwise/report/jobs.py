@@ -42,9 +42,9 @@ from gangwise.report.page import (
     Chart,
     Code,
     Dots,
-    Drawn,
     Page,
     Part,
+    Plot,
     Section,
     Terms,
     Text,
@@ -477,7 +477,7 @@ def change_dots(n: Compared) -> list[Dots]:
     return found
 
 
-def _group_figure(n: Compared) -> list[Drawn]:
+def _group_figure(n: Compared) -> list[Plot]:
     rows: Rows = []
     panels = []
     for what, group, names in _groups(n, DRAWN_USERS):
@@ -530,7 +530,7 @@ def _lines_over_time(n: Compared, shown: Mapping[str, Outcome]) -> tuple[Rows, l
     return rows, panels, f"Means over {BINS} bins of {period((end - begin) / BINS)}{seed}."
 
 
-def _learned_figures(n: Compared) -> list[Drawn]:
+def _learned_figures(n: Compared) -> list[Plot]:
     figures = []
     for name, learned in n.learned.items():
         if learned.true is None:

@@ -80,7 +80,7 @@ class Chart(NamedTuple):
     figure: Callable[[], tuple[Iterable[Sequence[Any]], Sequence[Panel]]]
 
 
-class Drawn(NamedTuple):
+class Plot(NamedTuple):
     """A figure: how to read it, what its lines are, and what it is drawn from."""
 
     title: str
@@ -124,7 +124,7 @@ class Section(NamedTuple):
 
 
 Part = (
-    Text | Code | Bullets | Values | Terms | Fold | Choices | Chart | Drawn | Dots | Section | Sheet
+    Text | Code | Bullets | Values | Terms | Fold | Choices | Chart | Plot | Dots | Section | Sheet
 )
 
 
@@ -196,7 +196,7 @@ def _exported(part: Part, wanted: Format, width: float) -> bytes | None:
     if isinstance(part, Chart):
         rows, panels = part.figure()
         return image(plotting.draw(part.title, points(rows), panels, None, width), wanted)
-    if isinstance(part, Drawn):
+    if isinstance(part, Plot):
         figure = plotting.draw(part.title, part.numbers, part.panels, part.key or None, width)
         return image(figure, wanted)
     return None
@@ -227,11 +227,11 @@ def pictured(
     panels: Sequence[Panel],
     caption: str,
     looks: Looks | None = None,
-) -> Drawn:
+) -> Plot:
     table = numbers if isinstance(numbers, pl.DataFrame) else points(numbers)
     maps = all(panel.kind == "map" for panel in panels)
     key = {} if maps else plotting.looks_of(table, looks)
-    return Drawn(title, caption, key, table, panels)
+    return Plot(title, caption, key, table, panels)
 
 
 def terms(meanings: Mapping[str, str]) -> Fold:

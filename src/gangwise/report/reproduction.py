@@ -21,10 +21,10 @@ from gangwise.report.page import (
     Bullets,
     Chapter,
     Choices,
-    Drawn,
     Fold,
     Page,
     Part,
+    Plot,
     Section,
     Text,
     pictured,
@@ -41,7 +41,7 @@ in other readings only; or nothing is compared.
 
 
 @dataclass(frozen=True)
-class Row:
+class ClaimResult:
     paper: str
     artefact: str
     says: str
@@ -76,7 +76,7 @@ class Row:
         return f"{self.paper} {self.artefact}: {self.says} [{self.version}]"
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Row:
+    def of(cls, plain: Mapping[str, Any]) -> ClaimResult:
         given = {name: plain[key] for name, key in _COLUMNS.items() if key in plain}
         mean = math.nan if plain["ours"] is None else plain["ours"]
         return cls(**given, ours=Estimate(mean, plain["low"], plain["high"]))
@@ -90,14 +90,14 @@ class Row:
 
 _COLUMNS = {
     each.name: "the paper" if each.name == "number" else each.name
-    for each in fields(Row)
+    for each in fields(ClaimResult)
     if each.name not in ("ours", "timed")
 }
 """What the fields of a row are called in files."""
 
 
 @dataclass(frozen=True)
-class Shown:
+class ArtefactEntry:
     """An artefact: what ``reproduction.json`` says of it."""
 
     paper: str
@@ -133,9 +133,9 @@ class Reproduced:
     version: str = ""  # of gangwise
     quick: bool  # whether at the small scale
     seeds: tuple[int, ...] | None = None  # instead of each artefact's own
-    artefacts: list[Shown]
+    artefacts: list[ArtefactEntry]
     left_out: dict[str, str]  # artefacts that were not run, and why
-    rows: list[Row] = field(default_factory=list)  # claims beside our numbers
+    rows: list[ClaimResult] = field(default_factory=list)  # claims beside our numbers
 
 
 def read_reproduction(folder: Path) -> Reproduced:
@@ -145,12 +145,12 @@ def read_reproduction(folder: Path) -> Reproduced:
         found = TypeAdapter(Reproduced).validate_json(path.read_bytes())
         path = folder / "side-by-side.json"
         rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-        return replace(found, rows=[Row.of(row) for row in rows])
+        return replace(found, rows=[ClaimResult.of(row) for row in rows])
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise _torn(path, error) from error
 
 
-def read_picture(folder: Path, artefact: Shown) -> Drawn | None:
+def read_picture(folder: Path, artefact: ArtefactEntry) -> Plot | None:
     """The picture of an artefact, drawn from its numbers; None without, StoreError when torn."""
     caption = f"The numbers are in {artefact.stem}.csv and {artefact.stem}.parquet."
     path = folder / f"{artefact.stem}.parquet"
@@ -178,7 +178,7 @@ def _torn(path: Path, error: Exception) -> StoreError:
 VERDICTS = get_args(Verdict)
 
 
-def claims_by_word(rows: Iterable[Row]) -> Counter[str]:
+def claims_by_word(rows: Iterable[ClaimResult]) -> Counter[str]:
     """How many claims have which word; a claim has that of its tested rows."""
     words: dict[tuple[str, str], str] = {}
     for row in rows:
@@ -196,12 +196,12 @@ def verdict_text(verdict: Verdict, quick: bool) -> str:
     return SMALL[VERDICTS.index(verdict)] if quick else verdict
 
 
-def counts(rows: Iterable[Row], quick: bool = False) -> str:
+def counts(rows: Iterable[ClaimResult], quick: bool = False) -> str:
     """How many claims came out how.
 
     Examples
     --------
-    >>> one = Row("p", "a", "s", "v", 1.0, Estimate(1.0, None, None), "reproduced", "")
+    >>> one = ClaimResult("p", "a", "s", "v", 1.0, Estimate(1.0, None, None), "reproduced", "")
     >>> counts([one])
     '1 claim: 1 reproduced, 0 not reproduced, 0 underdetermined, 0 not tested'
     """
@@ -260,7 +260,7 @@ def claims_sheet(found: Reproduced) -> Sheet:
     )
 
 
-def artefact_section(folder: Path, artefact: Shown, found: Reproduced) -> Section:
+def artefact_section(folder: Path, artefact: ArtefactEntry, found: Reproduced) -> Section:
     rows = [row for row in found.rows if row.stem == artefact.stem]
     picture = read_picture(folder, artefact)
     parts: list[Part] = [] if picture is None else [picture]
@@ -317,7 +317,7 @@ _MARKS = {"reproduced": "agrees", "not reproduced": "differs"}
 """Classes of verdicts, which have a sign beside their word on a page."""
 
 
-def _cells(row: Row, quick: bool) -> tuple[Cell, ...]:
+def _cells(row: ClaimResult, quick: bool) -> tuple[Cell, ...]:
     given = row.number
     if isinstance(given, str):
         paper = Cell(given, mark="said")

@@ -12,8 +12,8 @@ from gangwise.experiments.replay_scenario import EVERY
 from gangwise.experiments.results import Results
 from gangwise.experiments.statistics import NOTHING, UNKNOWN, Estimate, count, enumerated
 from gangwise.experiments.tune import DEFAULT, ParameterRange, Trial, Tuning, arguments_text, labels
-from gangwise.report.experiments import Shown
-from gangwise.report.page import Chapter, Drawn, Section, Text, Values, pictured, terms
+from gangwise.report.experiments import ShownExperiment
+from gangwise.report.page import Chapter, Plot, Section, Text, Values, pictured, terms
 from gangwise.report.plotting import Panel, Style
 from gangwise.report.tables import (
     Cell,
@@ -36,7 +36,7 @@ MARKS = {
 """How trials are drawn."""
 
 
-def chapter(tuning: Tuning, shown: Shown) -> Chapter:
+def tuning_chapter(tuning: Tuning, shown: ShownExperiment) -> Chapter:
     results = shown.results
     name, settings = results.scenario()
     played = [
@@ -62,7 +62,7 @@ def chapter(tuning: Tuning, shown: Shown) -> Chapter:
     )
 
 
-def tuning_figure(tuning: Tuning) -> Drawn:
+def tuning_figure(tuning: Tuning) -> Plot:
     gains = [_gain(tuning, trial) for trial in tuning.trials]
     percent = all(unit for _, unit in gains)
     kinds = {
@@ -139,7 +139,7 @@ def arguments_sheet(tuning: Tuning) -> Sheet:
             "range": Cell(ends if arg.ends else ", ".join(map(str, arg.choices)), words=True),
             "default": Cell(_text(tuning.default.arguments[arg.name])),
             "best trial": Cell(_text(value)),
-            f"best {len(best)} trials": Cell(_span(arg, best)),
+            f"best {len(best)} trials": Cell(_span_of_values(arg, best)),
             "the best is": Cell(edge if arg.ends else NOTHING, words=True),
         }
         for heading, cell in row.items():
@@ -197,7 +197,7 @@ def _edge(arg: ParameterRange, value: Any) -> str:
     return "lower" if place <= EDGE else "upper" if place >= 1 - EDGE else ""
 
 
-def _span(arg: ParameterRange, trials: Sequence[Trial]) -> str:
+def _span_of_values(arg: ParameterRange, trials: Sequence[Trial]) -> str:
     values = [trial.arguments[arg.name] for trial in trials]
     if arg.ends is None:
         return ", ".join(str(c) for c in arg.choices if repr(c) in map(repr, values))

@@ -73,7 +73,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Scale:
+class RunScale:
     """How much is played: as much as in the paper, or less."""
 
     quick: bool = False  # small enough for a coffee break, rather than what the paper played
@@ -133,7 +133,7 @@ class Artefact:
     paper: str  # "esdp"
     name: str  # "figure-2"
     title: str  # "AOU against time slots"
-    experiments: Callable[[Scale], Sequence[Experiment]]
+    experiments: Callable[[RunScale], Sequence[Experiment]]
     numbers: Callable[[Found], pl.DataFrame]  # what is drawn, see gangwise.report.plotting
     panels: Sequence[Panel]  # the paper's axes
     claims: Sequence[Claim] = ()

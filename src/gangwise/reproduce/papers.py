@@ -58,7 +58,7 @@ from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.report.plotting import Panel, points
 from gangwise.reproduce import measures
-from gangwise.reproduce.artefact import AT, ON_ROWS, Artefact, Claim, Found, Rule, Scale
+from gangwise.reproduce.artefact import AT, ON_ROWS, Artefact, Claim, Found, Rule, RunScale
 
 Table = Mapping[str, Any]
 
@@ -74,7 +74,7 @@ PANEL = AXES | {"measure", "printed", "lines", "on", "against", "label", "first"
 """Keys of claims and of panels that are no parameters of their measures."""
 
 
-class Place(NamedTuple):
+class LabelledExperiment(NamedTuple):
     """An experiment, what it is called in labels, and parameters that are for it alone."""
 
     label: str
@@ -141,7 +141,7 @@ class Paper:
     def _artefact(self, figure: Table) -> Artefact:
         names = figure["experiments"]
 
-        def experiments(scale: Scale) -> list[Experiment]:
+        def experiments(scale: RunScale) -> list[Experiment]:
             return [one for name in names for one in self.experiments(name, scale)]
 
         def numbers(found: Found) -> pl.DataFrame:
@@ -187,7 +187,7 @@ class Paper:
     def _name(self, name: str, variant: Table) -> str:
         return _label(self.name, name, variant.get("name", ""), by="-")
 
-    def experiments(self, name: str, scale: Scale) -> list[Experiment]:
+    def experiments(self, name: str, scale: RunScale) -> list[Experiment]:
         """The experiments of an entry of ``[experiments]`` at a scale."""
         specification = self._specification(name)
         quick = specification.pop("quick") if scale.quick else {}
@@ -232,22 +232,22 @@ class Paper:
             for eta, decay in self.tables["rates"]["pairs"]
         ]
 
-    def _members(self, name: str) -> list[Place]:
+    def _members(self, name: str) -> list[LabelledExperiment]:
         specification = self._specification(name)
         lengths = {*specification.get("lengths", ()), *specification["quick"].get("lengths", ())}
         return [
-            Place("" if lengths else label, self._name(name, variant))
+            LabelledExperiment("" if lengths else label, self._name(name, variant))
             for label, variant in self._variants(specification, sorted(lengths)).items()
         ]
 
-    def places(self, on: Sequence[str] | Table) -> list[Place]:
+    def places(self, on: Sequence[str] | Table) -> list[LabelledExperiment]:
         """The experiments that a claim or a panel is ``on``: names, or a table by label."""
         if isinstance(on, Mapping):
             labelled = []
             for label, value in on.items():
                 chosen = {"experiment": value} if isinstance(value, str) else dict(value)
                 [(_, experiment, _)] = self._members(chosen.pop("experiment"))
-                labelled.append(Place(label, experiment, chosen))
+                labelled.append(LabelledExperiment(label, experiment, chosen))
             return labelled
         found = []
         for name in on:
@@ -350,7 +350,7 @@ class Paper:
         every = self.lines(row.get("versions", "versions"))
         places = self.places(row.get("on", [first]))
 
-        def answer(line: Table, place: Place, *results: Results) -> Estimate:
+        def answer(line: Table, place: LabelledExperiment, *results: Results) -> Estimate:
             given = {**parameters, **line, **place.parameters}
             policy = given.pop("policy")
             given = _filled(given, "", policy)
@@ -369,7 +369,8 @@ class Paper:
             if row.get("join"):
                 results = [found[place.experiment] for place in played]
                 return {
-                    label: answer(line, Place("", ""), *results) for label, line in versions.items()
+                    label: answer(line, LabelledExperiment("", ""), *results)
+                    for label, line in versions.items()
                 }
             return {
                 _label(version, place.label if row.get("named", True) else ""): answer(
@@ -495,7 +496,7 @@ def traced(
     left out at full scale. The picture is of the first reading.
     """
 
-    def experiments(scale: Scale) -> list[Experiment]:
+    def experiments(scale: RunScale) -> list[Experiment]:
         most = slots[0 if scale.quick else 1]
         chosen = replace(scale, seeds=tuple(scale.first_seeds(3 if scale.quick else 10)))
         folder = {"folder": str(scale.traces or "")}
