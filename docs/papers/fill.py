@@ -14,10 +14,10 @@ from html import escape
 from pathlib import Path
 
 from gangwise.experiments.statistics import estimate_text
-from gangwise.report.reproduction import VERDICTS, ClaimResult, called, claims_by_word
+from gangwise.report.pages import VERDICTS, ClaimResult, called, claims_by_word
 from gangwise.reproduce import OWN, PAPERS, artefacts, expected
-from gangwise.reproduce.artefact import AT, ON_ROWS, Artefact, Claim
 from gangwise.reproduce.expected import of_one
+from gangwise.reproduce.papers import AT, ON_ROWS, Artefact, Claim
 
 PAGES = [*(f"{paper}{part}.md" for paper in OWN for part in ("", "-appendix")), "field.md"]
 FOLDER = Path(__file__).parent

@@ -13,10 +13,10 @@ from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate
 from gangwise.experiments.sweep import sweep
 from gangwise.fluctuating_speeds.offline import pseudo_regret
-from gangwise.report.reproduction import ClaimResult
+from gangwise.report.pages import ClaimResult
 from gangwise.reproduce import artefacts, esdp, expected, measures
-from gangwise.reproduce.artefact import RunScale
 from gangwise.reproduce.esdp import ESDPByProgramme, numbers_s, smallest_gap
+from gangwise.reproduce.papers import RunScale
 from gangwise.reproduce.run import reproduce
 
 SEEDS, SLOTS, FRACTIONS = (3, 4), 40, (0.2, 0.4, 0.8)

@@ -13,7 +13,7 @@ from gangwise.cli import app
 from gangwise.experiments.statistics import Estimate
 from gangwise.report.plotting import Panel, points
 from gangwise.reproduce import run
-from gangwise.reproduce.artefact import Artefact, Claim, Rule, RunScale
+from gangwise.reproduce.papers import Artefact, Claim, Rule, RunScale
 from tests.report.pages import read
 
 

@@ -10,9 +10,8 @@ from gangwise.experiments.specification import Experiment, PolicyTable
 from gangwise.experiments.sweep import sweep
 from gangwise.gain_overhead.offline import best_fixed, regret_bound
 from gangwise.reproduce import artefacts, measures, ogasched
-from gangwise.reproduce.artefact import RunScale
 from gangwise.reproduce.ogasched import BEST_FIXED, BOUND, OPTIMUM
-from gangwise.reproduce.papers import Paper
+from gangwise.reproduce.papers import Paper, RunScale
 from gangwise.reproduce.run import reproduce
 
 SEEDS, SLOTS, SERVERS = (3, 4), 40, (8, 16)

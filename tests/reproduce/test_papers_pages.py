@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gangwise.experiments.statistics import Estimate
-from gangwise.report.reproduction import VERDICTS, ClaimResult
+from gangwise.report.pages import VERDICTS, ClaimResult
 from gangwise.reproduce import OWN, PAPERS, artefacts, expected
 from gangwise.reproduce.expected import markdown
 

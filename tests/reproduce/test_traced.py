@@ -8,10 +8,9 @@ import polars as pl
 
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate
-from gangwise.report.reproduction import ClaimResult
+from gangwise.report.pages import ClaimResult
 from gangwise.reproduce import artefacts, expected
-from gangwise.reproduce.artefact import Artefact, Claim, Rule, RunScale
-from gangwise.reproduce.papers import traced
+from gangwise.reproduce.papers import Artefact, Claim, Rule, RunScale, traced
 
 READINGS = ({"name": "all"}, {"name": "few", "settings": {"servers": 4}})
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from gangwise.experiments.results import Results
     from gangwise.experiments.tune import Tuning
-    from gangwise.report.reproduction import ClaimResult
-    from gangwise.reproduce.artefact import Artefact
+    from gangwise.report.pages import ClaimResult
+    from gangwise.reproduce.papers import Artefact
     from gangwise.reproduce.run import Reproduction
 
 
@@ -331,7 +331,7 @@ def reproduce_command(
     If it is stopped, start it again: it continues where it was.
     """
     from gangwise.experiments.store import read_provenance, write_provenance
-    from gangwise.reproduce.artefact import RunScale
+    from gangwise.reproduce.papers import RunScale
     from gangwise.reproduce.run import reproduce
 
     if traces is not None and not traces.is_dir():
@@ -413,7 +413,7 @@ def _print_reproduced(rows: Sequence[ClaimResult], quick: bool) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from gangwise.report.reproduction import counts, verdict_text
+    from gangwise.report.pages import counts, verdict_text
     from gangwise.reproduce.expected import over_readings
 
     rows = over_readings(rows)

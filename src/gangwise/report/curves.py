@@ -17,7 +17,7 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.experiments.filling import Fillings
 from gangwise.experiments.results import Place, Results, Series
 from gangwise.experiments.statistics import count, number, over_seeds
-from gangwise.report.page import Plot, pictured
+from gangwise.report.page import Plot, cell_text, in_words, pictured, plain, words
 from gangwise.report.plotting import (
     COLOURS,
     REFERENCE,
@@ -30,7 +30,6 @@ from gangwise.report.plotting import (
     ranked_styles,
 )
 from gangwise.report.tables import Cell, Sheet
-from gangwise.report.words import cell_text, in_words, plain, words
 
 POINTS = 240
 """Most points of a drawn line."""

@@ -48,13 +48,19 @@ from gangwise.report.page import (
     Section,
     Terms,
     Text,
+    about_scheduler,
+    again,
+    by_command,
     dots,
     html,
+    in_words,
+    numbered,
     pictured,
+    sentence_case,
     terms,
+    words,
 )
 from gangwise.report.plotting import Panel
-from gangwise.report.provenance import again, by_command
 from gangwise.report.tables import (
     Cell,
     Sheet,
@@ -64,7 +70,6 @@ from gangwise.report.tables import (
     rich_tables,
     value_cell,
 )
-from gangwise.report.words import about_scheduler, in_words, numbered, sentence_case, words
 
 HAPPENED = "as it happened"
 

@@ -20,8 +20,8 @@ import polars as pl
 from gangwise.core.files import write_whole
 from gangwise.experiments.results import Results
 from gangwise.experiments.statistics import Estimate
-from gangwise.report.reproduction import ClaimResult, Verdict, claims_by_word, counts
-from gangwise.reproduce.artefact import AT, Artefact, Claim
+from gangwise.report.pages import ClaimResult, Verdict, claims_by_word, counts
+from gangwise.reproduce.papers import AT, Artefact, Claim
 
 
 def judged(artefact: Artefact, claim: Claim, version: str, ours: Estimate) -> ClaimResult:

@@ -18,10 +18,8 @@ from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.store import Store
 from gangwise.experiments.sweep import Backend, Progress, silent, sweep
-from gangwise.report.pages import PAGE
+from gangwise.report.pages import PAGE, ArtefactEntry, ClaimResult, Reproduced, read_reproduction
 from gangwise.report.plotting import COLUMNS, draw, image
-from gangwise.report.reproduction import ArtefactEntry, ClaimResult, Reproduced, read_reproduction
-from gangwise.reproduce.artefact import Artefact, Found, RunScale
 from gangwise.reproduce.expected import (
     Totals,
     judged,
@@ -31,6 +29,7 @@ from gangwise.reproduce.expected import (
     table,
     totals,
 )
+from gangwise.reproduce.papers import Artefact, Found, RunScale
 
 ENDINGS = ("csv", "parquet", "png", "svg")  # files of an artefact
 
