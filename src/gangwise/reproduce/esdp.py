@@ -16,7 +16,6 @@ from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.fluctuating_speeds.policies import DELTAS, ESDPAsPrinted
 from gangwise.fluctuating_speeds.solver import P3Solver
-from gangwise.reproduce.artefact import Found
 from gangwise.reproduce.measures import (
     ALL,
     Cell,
@@ -29,6 +28,7 @@ from gangwise.reproduce.measures import (
     total,
     values,
 )
+from gangwise.reproduce.papers import Found
 
 SHARE_OF_SLOTS, JOB_TYPES = 0.9, 8
 """ρ and |L| of the paper's default setting."""
