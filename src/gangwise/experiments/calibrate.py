@@ -21,10 +21,10 @@ from gangwise.core.json_text import json_text
 from gangwise.jobs.calibration import Calibration, Finding, calibrate
 from gangwise.jobs.contradictions import Missing, Record
 from gangwise.jobs.hours import ALWAYS
+from gangwise.traces import open_tables
 from gangwise.traces.formats.slurm_notation import fold_nodes
 from gangwise.traces.jobs import JobLog, jobs_of
-from gangwise.traces.registered import open_tables
-from gangwise.traces.work import period
+from gangwise.traces.tables import period
 
 FILE = "site.toml"
 MOST_PRINTED = 20  # findings that are printed
@@ -149,7 +149,7 @@ def calibrate_log(
     """Find what a log tells of its site.
 
     ``path``, ``trace`` and ``settings`` are those of
-    :func:`~gangwise.traces.registered.open_tables`; ``events`` is a CSV file of when nodes went and
+    :func:`~gangwise.traces.open_tables`; ``events`` is a CSV file of when nodes went and
     came back, see :func:`node_events`, in place of those of the log. ScenarioError where the log
     does not say when jobs started.
     """

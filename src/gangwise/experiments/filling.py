@@ -15,8 +15,8 @@ from gangwise.core.arrays import Floats
 from gangwise.core.settings import checked
 from gangwise.jobs.filling import POLICIES, Filled, Filling
 from gangwise.jobs.model import Nodes
+from gangwise.traces import open_tables, reader_arguments, reader_of, without_reader
 from gangwise.traces.jobs import JobLog, jobs_of
-from gangwise.traces.registered import open_tables, reader_arguments, reader_of, without_reader
 
 
 class Settings(BaseModel):

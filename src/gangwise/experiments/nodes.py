@@ -18,10 +18,9 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.jobs.model import Conditions, Jobs
+from gangwise.traces import open_tables
 from gangwise.traces.jobs import JobLog
-from gangwise.traces.registered import open_tables
-from gangwise.traces.tables import Tables
-from gangwise.traces.work import percent_text, work
+from gangwise.traces.tables import Tables, percent_text, work
 
 if TYPE_CHECKING:
     from gangwise.jobs.node_effects import Effects
@@ -129,7 +128,7 @@ def find_slow_nodes(
     """Slow nodes of a log, from its run times and node lists alone.
 
     ``path``, ``trace`` and ``knobs`` are those of
-    :func:`~gangwise.traces.registered.open_tables`. Nodes are named on which runs take longer
+    :func:`~gangwise.traces.open_tables`. Nodes are named on which runs take longer
     ``by`` more than this share. TraceError when the log has no node lists, or no program ran twice
     on several nodes.
     """
