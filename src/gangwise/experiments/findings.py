@@ -27,11 +27,10 @@ from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.settings import json_text
 from gangwise.jobs.caps import ALWAYS
 from gangwise.jobs.model import Conditions, Jobs
+from gangwise.traces import open_tables
 from gangwise.traces.formats.slurm_notation import fold_nodes
 from gangwise.traces.jobs import JobLog, jobs_of
-from gangwise.traces.registered import open_tables
-from gangwise.traces.tables import Tables
-from gangwise.traces.work import percent_text, period, work
+from gangwise.traces.tables import Tables, percent_text, period, work
 
 if TYPE_CHECKING:  # statistics that no replay needs are imported where they are used
     from gangwise.jobs.calibration import Calibration, FoundRule
@@ -141,7 +140,7 @@ def find_slow_nodes(
     """Slow nodes of a log, from its run times and node lists alone.
 
     ``path``, ``trace`` and ``knobs`` are those of
-    :func:`~gangwise.traces.registered.open_tables`. Nodes are named on which runs take longer
+    :func:`~gangwise.traces.open_tables`. Nodes are named on which runs take longer
     ``by`` more than this share. TraceError when the log has no node lists, or no program ran twice
     on several nodes.
     """
@@ -382,7 +381,7 @@ def calibrate_log(
     """Find what a log tells of its site.
 
     ``path``, ``trace`` and ``settings`` are those of
-    :func:`~gangwise.traces.registered.open_tables`; ``events`` is a CSV file of when nodes went and
+    :func:`~gangwise.traces.open_tables`; ``events`` is a CSV file of when nodes went and
     came back, see :func:`node_events`, in place of those of the log. ScenarioError where the log
     does not say when jobs started.
     """

@@ -24,7 +24,7 @@ from gangwise.core.settings import LARGEST_COUNT, Count, Name, read_toml, requir
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.world import DrawnWorld
 from gangwise.scenarios.drawing import Group, Strict, errors_of
-from gangwise.traces.slots.settings import seconds
+from gangwise.traces.slots.demand import seconds
 
 DAY = 86400.0
 
