@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gangwise.experiments.calibrate import FILE, Calibrated, by_local_time, calibrate_log
+from gangwise.experiments.findings import FILE, Calibrated, by_local_time, calibrate_log
 from gangwise.experiments.replay_scenario import only_jobs
 from gangwise.jobs import simulate_jobs
 from gangwise.jobs.metrics import Outcome

@@ -29,7 +29,7 @@ import numpy as np
 from gangwise.experiments.replay_scenario import load_of
 from gangwise.jobs import Jobs, Node, Nodes, simulate_jobs
 from gangwise.jobs.calibration import Calibration, calibrate
-from gangwise.jobs.hours import weekly
+from gangwise.jobs.caps import weekly
 from gangwise.jobs.metrics import held_devices
 from gangwise.jobs.retelling import Record
 from gangwise.jobs.site import OwnClock, Rules, Site

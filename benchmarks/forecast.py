@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.arrays import Floats
-from gangwise.experiments.forecast import Past
+from gangwise.experiments.explain import Past
 from gangwise.experiments.replay_scenario import ReplayScenario
 from gangwise.jobs.forecast import StartCalibration
 

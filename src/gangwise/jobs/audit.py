@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.jobs.caps import of_arrays
-from gangwise.jobs.hours import weekly
+from gangwise.jobs.caps import of_arrays, weekly
 from gangwise.jobs.kernels import SET_ASIDE
 from gangwise.jobs.metrics import PREEMPTED, Outcome
 from gangwise.jobs.model import Conditions, terms_of

@@ -25,8 +25,7 @@ from scipy.stats import binom
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.clock import DAYS, Clock
-from gangwise.jobs.caps import Cap
-from gangwise.jobs.hours import ALWAYS, Closing
+from gangwise.jobs.caps import ALWAYS, Cap, Closing
 from gangwise.jobs.retelling import (
     HOUR,
     HOURS,

@@ -15,9 +15,8 @@ from gangwise.core.arrays import Floats, Ints, distinct_pairs, numbered
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Books
-from gangwise.jobs.caps import Bounds, Cap, allowed_on, claims, fewest_of
+from gangwise.jobs.caps import Bounds, Cap, Closing, Opening, allowed_on, claims, fewest_of
 from gangwise.jobs.choice import ByRate
-from gangwise.jobs.hours import Closing, Opening
 from gangwise.jobs.model import Account, Conditions, Job, Jobs, Nodes, Shape
 from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.tenancy import Tenancy

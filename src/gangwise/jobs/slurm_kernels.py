@@ -37,7 +37,7 @@ from gangwise.jobs.kernels import (
 from gangwise.jobs.preemption import STARTED, give_way, make_room
 from gangwise.jobs.queue_kernels import capped, line_stays
 from gangwise.jobs.round_kernels import keys, nobody_waits, stand_in_line, truly_free
-from gangwise.jobs.slurm_places import ANY, Ahead, Line, Passing, arrange, count_room
+from gangwise.jobs.slurm_places import ANY, Ahead, Passing, WaitingLine, arrange, count_room
 from gangwise.jobs.start_kernels import put_in_order, set_timer, start, work_done
 
 __all__ = ["DONE", "MORE_ROOM", "play"]
@@ -94,7 +94,7 @@ def unlike_before(g: Given, x: State, p: Passing) -> bool:
 
 
 @inner_kernel
-def line_up(line: Line, most: int) -> int:
+def line_up(line: WaitingLine, most: int) -> int:
     """The first so many who wait, but those preempted in this round, in `front`; their number."""
     clock, at = line.clock, line.at
     count = int64(0)

@@ -36,7 +36,7 @@ from gangwise.jobs.queue_kernels import copy_of
 from gangwise.jobs.queues import BUILT_IN
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Action, _Round
-from gangwise.jobs.slurm_places import Ahead, Line, Passing, Places, Settings
+from gangwise.jobs.slurm_places import Ahead, Passing, PassSettings, Places, WaitingLine
 from gangwise.jobs.tenancy import NOBODY, Preemption, Tenancy
 
 
@@ -245,8 +245,8 @@ def play(
     return outcome(t, given.jobs["piece_from"].copy(), state, described, seconds)
 
 
-def _settings(scheduler: SlurmPasses, rules: Preemption) -> Settings:
-    return Settings(
+def _settings(scheduler: SlurmPasses, rules: Preemption) -> PassSettings:
+    return PassSettings(
         float(scheduler.interval),
         float(scheduler.resolution),
         float(scheduler.window),
@@ -320,7 +320,7 @@ def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: 
         settings=settings,
         clock=clock,
         places=_places(t, x),
-        line=Line(x.at, clock, bool(given.rules.keyed), *state, known, front),
+        line=WaitingLine(x.at, clock, bool(given.rules.keyed), *state, known, front),
         ahead=_ahead(t, x, clock),
         pools=np.array(pools, dtype=bool).reshape(len(pools), N),
         known=known,

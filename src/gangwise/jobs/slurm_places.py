@@ -67,7 +67,7 @@ KNOWN = record(  # of a job
 )
 
 
-class Settings(NamedTuple):
+class PassSettings(NamedTuple):
     """Slurm's numbers, see :class:`gangwise.jobs.slurm_passes.SlurmPasses`, and of preemption."""
 
     interval: float
@@ -96,7 +96,7 @@ class Places(NamedTuple):
     runs: Rows  # RUN_OF_NODES
 
 
-class Line(NamedTuple):
+class WaitingLine(NamedTuple):
     """Who waits, in order: parts of the state, and who is looked at."""
 
     at: Any  # COUNTERS
@@ -125,10 +125,10 @@ class Ahead(NamedTuple):
 class Passing(NamedTuple):
     """What passes go by, keep, and try things on; J jobs, N nodes."""
 
-    settings: Settings
+    settings: PassSettings
     clock: Any  # CLOCK
     places: Places
-    line: Line
+    line: WaitingLine
     ahead: Ahead
     pools: Bools  # [P, N] nodes of each pool of the shapes
     open: Ints  # [P] above 0: it has nodes that are not shut
