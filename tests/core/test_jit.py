@@ -148,11 +148,11 @@ def total(values):
     return sum
 """
 CALLING = """
-from gangwise.core.jit import lean_kernel, shared_kernel
+from gangwise.core.jit import lean_kernel
 from {called} import total, twice
 
 
-@shared_kernel
+@lean_kernel
 def first_and_all(values):
     return twice(values, 0) + total(values)
 

@@ -32,6 +32,7 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.datamodel import models, register_default
 from numba.core.dispatcher import Dispatcher
+from numba.core.extending import intrinsic
 from numba.core.imputils import impl_ret_borrowed, lower_getattr_generic
 from numba.core.pythonapi import NativeValue, unbox
 from numba.core.runtime.nrt import rtsys
@@ -242,13 +243,14 @@ def lean_kernel(function: F) -> F:
 
     Counting costs a locked instruction for every array at every call; here an array of a caller
     outlives the call, so that there is nothing to count. A lean kernel must not allocate.
+
+    For other kernels it is a part like an inner kernel. Its way in from Python, which unpacks all
+    arguments, is compiled when Python calls it.
     """
-    return _cached(function, _lean(pipeline_class=_WholeCompiler, nogil=True))
-
-
-def shared_kernel(function: F) -> F:
-    """A lean kernel that becomes a part of the kernels that call it; Python calls it as well."""
-    return _cached(function, _lean(pipeline_class=_WholeCompiler, nogil=True, forceinline=True))
+    part: Any = _part(function, forceinline=False)
+    alone: Any = _cached(function, _lean(pipeline_class=_WholeCompiler, nogil=True))
+    alone.get_call_template, alone.get_overload = part.get_call_template, part.get_overload
+    return cast(F, alone)
 
 
 def inner_kernel(function: F) -> F:
@@ -361,6 +363,16 @@ def _field(context: Any, builder: Any, of: Any, there: Any, name: str) -> Any:
     if isinstance(member, Reference):
         return field
     return impl_ret_borrowed(context, builder, member, builder.load(field))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def referenced(typing_context: Any, made: Any) -> Any:
+    """A reference to a named tuple that a kernel has made, until it makes another one there."""
+
+    def put_in_memory(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return cgutils.alloca_once_value(builder, values[0])
+
+    return Reference(made)(made), put_in_memory
 
 
 def on_compile(report: Callable[[str], None]) -> None:

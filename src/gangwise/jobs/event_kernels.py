@@ -26,7 +26,6 @@ from gangwise.jobs.kernels import (
     DOWN,
     ENTERED_QUEUE,
     FACTOR,
-    FAIR_SHARE,
     FINISHED,
     GIVEN_UP,
     HAS_FAILED,
@@ -53,8 +52,6 @@ from gangwise.jobs.kernels import (
     WAS_KILLED,
     WAS_PREEMPTED,
     Given,
-    Rows,
-    Standing,
     State,
     count_caps,
     devices_of,
@@ -72,7 +69,6 @@ from gangwise.jobs.rate_kernels import Beliefs, finished, needed, observe, relea
 from gangwise.jobs.run_times import ended, expect
 from gangwise.jobs.start_kernels import (
     change_use,
-    count_use,
     hear,
     log_rate,
     schedule_end,
@@ -89,23 +85,21 @@ DONE, PAUSED, MORE_ROOM = range(3)
 WHY_FAILED, WHY_PREEMPTED = range(2)
 
 
-@inlined_kernel
+@inner_kernel
 def leave(g: Given, x: State, b: Beliefs | None, j: int) -> None:
     """Job j gives its devices back, for whatever reason."""
     at = x.at
     vacate(g, x, j)
     count_caps(g, x, j, GIVEN_UP)
     if at.aside > 0:
-        wake(g, x, x.standing, j)
+        wake(g, x, j)
     if x.jobs[j].expect > x.at.now:
         at.holes += 1
     at.running -= 1
     last = x.running[at.running]
     x.running[x.jobs[j].place] = last
     x.jobs[last].place = x.jobs[j].place
-    if g.rules.queue == FAIR_SHARE:
-        change_use(g, x, j, -1.0)
-    count_use(g, x.standing, j, -1.0, x.at.now)
+    change_use(g, x, j, -1.0)
     if b is not None:  # noqa: SIM102 - alone, so that what learns is not compiled without it
         if g.rules.rates != LABELS:
             p = g.jobs[j].piece_from
@@ -116,14 +110,14 @@ def leave(g: Given, x: State, b: Beliefs | None, j: int) -> None:
     at.again = 1
 
 
-@inlined_kernel
+@inner_kernel
 def measure(g: Given, x: State, b: Beliefs | None, j: int, first: bool, ended: bool) -> None:
     """The rates of job j's pieces become known: to the learner, or outside."""
     p = g.jobs[j].piece_from
     count = x.jobs[j].pieces
     x.at.again = 1
     if b is None:
-        report_rates(g, x, x.feed, j, first, ended)
+        report_rates(g, x, j, first, ended)
     else:
         slowest = NEVER
         for i in range(count):
@@ -135,20 +129,20 @@ def measure(g: Given, x: State, b: Beliefs | None, j: int, first: bool, ended: b
         observe(b, int64(g.jobs[j].type), x.rated, x.log_rates, count, first, x.at.now)
 
 
-@inlined_kernel
-def report_rates(g: Given, x: State, feed: Rows | None, j: int, first: bool, ended: bool) -> None:
+@inner_kernel
+def report_rates(g: Given, x: State, j: int, first: bool, ended: bool) -> None:
     """Enter into the feed the rates of job j's tasks, piece by piece."""
-    if feed is not None:
-        feed[x.at.fed].first = first
-        feed[x.at.fed].ended = ended
-        report(feed, x.at, MEASURED, j)
+    if x.feed.size > 0:
+        x.feed[x.at.fed].first = first
+        x.feed[x.at.fed].ended = ended
+        report(x, MEASURED, j)
         p = g.jobs[j].piece_from
         for i in range(p, p + x.jobs[j].pieces):
             x.fed_rates[x.at.fed_rates] = math.exp(log_rate(g, x, j, x.out[i].node))
             x.at.fed_rates += 1
 
 
-@inlined_kernel
+@inner_kernel
 def finish(g: Given, x: State, b: Beliefs | None, j: int) -> None:
     """Job j ends: by itself, or killed at its limit."""
     at = x.at
@@ -169,14 +163,14 @@ def finish(g: Given, x: State, b: Beliefs | None, j: int) -> None:
     if own > now or g.jobs[j].doomed:
         x.jobs[j].phase = KILLED
         at.kills += 1
-        report(x.feed, x.at, WAS_KILLED, j)
+        report(x, WAS_KILLED, j)
     else:
         x.jobs[j].phase = FINISHED
-        report(x.feed, x.at, HAS_FINISHED, j)
+        report(x, HAS_FINISHED, j)
     let_follow(g, x, j)
 
 
-@inlined_kernel
+@inner_kernel
 def learn_end(g: Given, x: State, b: Beliefs | None, j: int, whole: bool) -> None:
     """Learn how long job j ran, which has just ended: by itself (whole), killed or withdrawn."""
     if b is not None:  # noqa: SIM102
@@ -228,20 +222,20 @@ def cancel(g: Given, x: State, b: Beliefs | None, j: int) -> None:
     elif phase == WAITING:
         leave_queue(g, x, j)
     if phase >= WAITING:
-        report(x.feed, x.at, WAS_CANCELLED, j)
+        report(x, WAS_CANCELLED, j)
     at.again = 1
     at.cancellations += 1
     x.jobs[j].phase = CANCELLED
     let_follow(g, x, j)
 
 
-@inlined_kernel
+@inner_kernel
 def leave_queue(g: Given, x: State, j: int) -> None:
     """Job j waits no longer, without having been started."""
     remove(x.words, x.summary, g.jobs[j].rank)
     x.at.waiting -= 1
     if x.at.aside > 0 and x.jobs[j].place == IN_LINE:
-        follow(g, x, x.standing, int64(g.jobs[j].claim))
+        follow(g, x, int64(g.jobs[j].claim))
     if g.rules.backfilling == CONSERVATIVE:
         x.at.holes += x.plans[j].start < NEVER
         x.plans[j].start = NEVER
@@ -287,18 +281,21 @@ def interrupt(g: Given, x: State, b: Beliefs | None, j: int, why: int) -> None:
         x.looks[j].timer = -1.0
     at.requeues += why == WHY_FAILED
     at.preemptions += why == WHY_PREEMPTED
-    report(x.feed, x.at, HAS_FAILED if why == WHY_FAILED else WAS_PREEMPTED, j)
+    report(x, HAS_FAILED if why == WHY_FAILED else WAS_PREEMPTED, j)
     enter(g, x, j)
 
 
-@inlined_kernel
+@inner_kernel
 def enter(g: Given, x: State, j: int) -> None:
     """Job j joins those waiting."""
     at = x.at
     x.jobs[j].phase = WAITING
     x.jobs[j].place = IN_LINE
     at.origin = min(at.origin, g.jobs[j].submit)
-    come_to(g, x, x.standing, j)
+    if g.rules.queue == MULTIFACTOR:  # it ages from now on
+        x.standing.eligible[j] = at.now
+        if x.jobs[j].attempts > 0:
+            at.anew = 1
     if x.jobs[j].attempts == 0:
         x.memo[g.jobs[j].shape].seen += g.jobs[j].tasks
         if x.times.expected.size > 0:
@@ -308,13 +305,13 @@ def enter(g: Given, x: State, j: int) -> None:
     if at.fresh < x.fresh.size:
         x.fresh[at.fresh] = g.jobs[j].rank
     at.fresh += 1
-    report(x.feed, x.at, ENTERED_QUEUE, j)
+    report(x, ENTERED_QUEUE, j)
 
 
 # --------------------------------------------------------------------------------------- events
 
 
-@inlined_kernel
+@inner_kernel
 def next_instant(g: Given, x: State) -> float:
     """Time of the next event, inf for none."""
     at = x.at
@@ -372,7 +369,7 @@ def node_event(g: Given, x: State, b: Beliefs | None, n: int, kind: int, value: 
     if x.up[n] == (kind == UP):
         return
     x.up[n] = kind == UP
-    report(x.feed, x.at, NODE_CAME if kind == UP else NODE_WENT if kind == DOWN else NODE_DRAINS, n)
+    report(x, NODE_CAME if kind == UP else NODE_WENT if kind == DOWN else NODE_DRAINS, n)
     at.epoch += 1
     at.change += 1
     at.void = 1
@@ -399,7 +396,7 @@ def change_speed(g: Given, x: State, j: int) -> None:
     schedule_end(g, x, j)
 
 
-@inlined_kernel
+@inner_kernel
 def events(g: Given, x: State, b: Beliefs | None) -> None:
     """Take in all that happens now: ends, then nodes, then submissions, then measurements."""
     at = x.at
@@ -446,25 +443,7 @@ def events(g: Given, x: State, b: Beliefs | None) -> None:
                     hear(g, x, b, j)
 
 
-@inlined_kernel
-def ticks(g: Given, s: Standing | None, now: float) -> bool:
-    """Multifactor priorities are computed anew at this instant."""
-    if s is None:
-        return False
-    return bool(g.rules.queue == MULTIFACTOR and tick(s, now))
-
-
-@inlined_kernel
-def come_to(g: Given, x: State, s: Standing | None, j: int) -> None:
-    """Multifactor: job j ages from now on."""
-    if s is not None:  # noqa: SIM102 - alone, so that it is not compiled without
-        if g.rules.queue == MULTIFACTOR:
-            s.eligible[j] = x.at.now
-            if x.jobs[j].attempts > 0:
-                x.at.anew = 1
-
-
-@inlined_kernel
+@inner_kernel
 def advance(g: Given, x: State, b: Beliefs | None) -> int:
     """Take in all that happens at the next instant.
 
@@ -485,13 +464,13 @@ def advance(g: Given, x: State, b: Beliefs | None) -> int:
             at.looks = 1
     x.at.now = time
     at.instants += 1
-    if ticks(g, x.standing, time):
+    if g.rules.queue == MULTIFACTOR and tick(x.standing, time):
         at.again = 1
     events(g, x, b)
     return PAUSED
 
 
-@inlined_kernel
+@inner_kernel
 def measure_again(g: Given, x: State, b: Beliefs | None) -> int:
     """Running jobs that were measured are measured again; they are in `x.sequence`, so many."""
     now = x.at.now

@@ -79,14 +79,14 @@ def take(
             rest &= rest - 1
 
 
-@inlined_kernel
+@inner_kernel
 def take_piece(cluster: ClusterArrays, room: Room, s: int, pieces: Rows, i: int, sign: int) -> None:
     """Take the devices of piece i of a job of shape s, or give them back."""
     n, tasks = int64(pieces[i].node), int64(pieces[i].tasks)
     take(cluster, room, s, n, tasks, pieces[i].mask, sign)
 
 
-@inlined_kernel
+@inner_kernel
 def occupy(g: Given, x: State, j: int, count: int) -> None:
     """Take the ``count`` pieces tried; they become the pieces of job j."""
     s = int64(g.jobs[j].shape)
@@ -110,7 +110,7 @@ def occupy(g: Given, x: State, j: int, count: int) -> None:
     x.at.change += 1
 
 
-@inlined_kernel
+@inner_kernel
 def vacate(g: Given, x: State, j: int) -> None:
     s = int64(g.jobs[j].shape)
     p = g.jobs[j].piece_from
@@ -181,7 +181,7 @@ def block_misses(cluster: ClusterArrays, room: Room, s: int, b: int) -> bool:
     return False
 
 
-@inlined_kernel
+@inner_kernel
 def gather(cluster: ClusterArrays, x: State, room: Room, s: int, tasks: int, choice: int) -> int:
     """Nodes that take a task, in `x.cands`; their number, 0 if all of them have no room.
 
@@ -209,7 +209,7 @@ def gather(cluster: ClusterArrays, x: State, room: Room, s: int, tasks: int, cho
     return count if total >= tasks else 0
 
 
-@inlined_kernel
+@inner_kernel
 def place_first(x: State, tasks: int, count: int) -> int:
     """First-fit on the nodes gathered: each is filled before the next. Gives pieces."""
     for i in range(count):
@@ -269,7 +269,7 @@ def add_task(x: State, i: int, n: int, tasks: int, count: int) -> int:
     return count
 
 
-@inlined_kernel
+@inner_kernel
 def place_best(
     cluster: ClusterArrays, x: State, room: Room, s: int, tasks: int, M: int, choice: int
 ) -> int:
@@ -301,7 +301,7 @@ def place_best(
     return int(count)
 
 
-@inlined_kernel
+@inner_kernel
 def place_tightest(cluster: ClusterArrays, x: State, room: Room, s: int, tasks: int) -> int:
     """Best-fit: the tightest nodes, ties by number, that take all tasks. Gives pieces, 0 for none.
 

@@ -273,6 +273,7 @@ class Given(NamedTuple):
     log_noise: Floats  # [J] or [0]
 
 
+@by_reference
 class Room(NamedTuple):
     """Free devices: those of now, or what is planned."""
 
@@ -376,11 +377,10 @@ class State(NamedTuple):
     # attempts that were cut short
     cuts: Rows  # CUT
     cut_pieces: Rows  # PIECE
-    # None where neither reservations nor multifactor priorities are kept
-    standing: Standing | None
-    # what is reported outside of the last call; None where compiled code decides
-    feed: Any  # FEED
-    fed_rates: Any
+    standing: Standing  # multifactor priorities
+    # what is reported outside of the last call; [0] where compiled code decides
+    feed: Rows  # FEED
+    fed_rates: Floats
 
 
 # -------------------------------------------------------------------------------------- filling
@@ -477,12 +477,12 @@ def room_of(rooms: Room, i: int) -> Room:
 
 
 @inlined_kernel
-def report(feed: Rows | None, at: Any, what: int, item: int) -> None:
+def report(x: State, what: int, item: int) -> None:
     """Count what happened to a job or a node, and enter it into the feed, where there is one."""
-    if feed is not None:
-        feed[at.fed].what = what
-        feed[at.fed].item = item
-    at.fed += 1
+    if x.feed.size > 0:
+        x.feed[x.at.fed].what = what
+        x.feed[x.at.fed].item = item
+    x.at.fed += 1
 
 
 @inlined_kernel

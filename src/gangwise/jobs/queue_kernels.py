@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 
-from gangwise.core.jit import inlined_kernel, inner_kernel, shared_kernel
+from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
 from gangwise.jobs.kernels import (
     ASIDE,
     DROPPED,
@@ -51,7 +51,7 @@ from gangwise.jobs.kernels import (
 )
 
 
-@shared_kernel
+@lean_kernel
 def formula_key(
     order: int, length: float, size: float, submitted: float, wait: float, weight: float
 ) -> float:
@@ -96,7 +96,7 @@ def copy_of(s: Standing) -> Standing:
     return s._replace(**{name: getattr(s, name).copy() for name in own})
 
 
-@shared_kernel
+@lean_kernel
 def decayed(use: float, rate: float, seconds: float, decay: float) -> float:
     """Use after so many seconds at a rate of use, while e^(−decay) of it is left each second."""
     if decay == 0.0:
@@ -105,7 +105,7 @@ def decayed(use: float, rate: float, seconds: float, decay: float) -> float:
     return use * kept + rate * (1.0 - kept) / decay
 
 
-@shared_kernel
+@lean_kernel
 def use_at(s: Standing, a: int, now: float) -> float:
     """Use of a leaf: it halves every half-life."""
     gone = now - s.since[a]
@@ -114,7 +114,7 @@ def use_at(s: Standing, a: int, now: float) -> float:
     return float(decayed(s.use[a], s.rate[a], gone, s.decay))
 
 
-@shared_kernel
+@lean_kernel
 def hold(s: Standing, j: int, sign: float, now: float) -> None:
     """Job j holds its devices from now on (sign 1), or no longer (−1)."""
     a = s.leaf[j]
@@ -123,7 +123,7 @@ def hold(s: Standing, j: int, sign: float, now: float) -> None:
     s.rate[a] += sign * s.bill[j]
 
 
-@shared_kernel
+@lean_kernel
 def tick(s: Standing, now: float) -> bool:
     """Compute fair shares as of the last multiple of the period; False where that is done."""
     due = math.floor(now / s.period) * s.period
@@ -145,7 +145,7 @@ def tick(s: Standing, now: float) -> bool:
     return True
 
 
-@shared_kernel
+@lean_kernel
 def effective_use(s: Standing) -> None:
     """Classic fair share: 2^(−use / shares / damping).
 
@@ -165,7 +165,7 @@ def effective_use(s: Standing) -> None:
             s.factor[a] = 2.0 ** (-s.level[a] / s.factor[a] / s.damping)
 
 
-@shared_kernel
+@lean_kernel
 def fair_tree(s: Standing) -> None:
     """Fair tree: leaves in the order of share / use among siblings, level by level.
 
@@ -193,7 +193,7 @@ def fair_tree(s: Standing) -> None:
         s.factor[s.order[i]] = rank / L
 
 
-@shared_kernel
+@lean_kernel
 def compare(s: Standing, a: int, b: int) -> int:
     """Which of two leaves comes first: −2 a, 2 b, 0 neither; −1 and 1 where one is nearer the root.
 
@@ -208,7 +208,7 @@ def compare(s: Standing, a: int, b: int) -> int:
     return 0
 
 
-@shared_kernel
+@lean_kernel
 def priority_key(s: Standing, j: int) -> float:
     """Key of a job that waits; the smallest is first: the tier, then the priority."""
     age = min(max(s.clock[0] - s.eligible[j], 0.0) / s.max_age, 1.0)
@@ -220,22 +220,12 @@ def priority_key(s: Standing, j: int) -> float:
 
 
 @inlined_kernel
-def line_stays(g: Given, s: Standing | None) -> bool:
+def line_stays(g: Given) -> bool:
     """The order is multifactor and `x.sequence` keeps it: keys change at ticks alone."""
-    if s is None:
-        return False
     return bool(g.rules.queue == MULTIFACTOR and not g.rules.shortest)
 
 
-@inlined_kernel
-def key_of(s: Standing | None, j: int) -> float:
-    """Multifactor: the key of job j."""
-    if s is None:
-        return 0.0
-    return float(priority_key(s, j))
-
-
-@inlined_kernel
+@inner_kernel
 def full_claim(g: Given, x: State, c: int) -> int:
     """The first counter of which jobs of claim c would take too much, −1 for none."""
     for i in range(g.caps.starts[c], g.caps.starts[c + 1]):
@@ -280,7 +270,7 @@ def shut(x: State, c: int, counter: int) -> None:
 
 
 @inner_kernel
-def put_aside(g: Given, x: State, s: Standing | None, j: int) -> None:
+def put_aside(g: Given, x: State, j: int) -> None:
     """Job j, which a cap holds, leaves the line."""
     c, at = int64(g.jobs[j].claim), x.at
     claim = x.claims[c]
@@ -288,8 +278,8 @@ def put_aside(g: Given, x: State, s: Standing | None, j: int) -> None:
         claim.line, claim.top, claim.shut = at.line, -1, 0
     x.jobs[j].place = ASIDE
     x.behind[j].left = x.behind[j].right = -1
-    if line_stays(g, s):
-        x.behind[j].key = key_of(s, j)
+    if line_stays(g):
+        x.behind[j].key = priority_key(x.standing, j)
     else:
         x.behind[j].key = g.jobs[j].rank
         remove(x.words, x.summary, g.jobs[j].rank)
@@ -300,9 +290,9 @@ def put_aside(g: Given, x: State, s: Standing | None, j: int) -> None:
 
 
 @inner_kernel
-def bring_back(g: Given, x: State, s: Standing | None, c: int) -> None:
+def bring_back(g: Given, x: State, c: int) -> None:
     """The first of claim c that are aside stands in line again; all, where keys do not stay."""
-    stays, at, claim = line_stays(g, s), x.at, x.claims[c]
+    stays, at, claim = line_stays(g), x.at, x.claims[c]
     while claim.top >= 0:
         j = int64(claim.top)
         claim.top = meld(x.behind, int64(x.behind[j].left), int64(x.behind[j].right))
@@ -320,7 +310,7 @@ def bring_back(g: Given, x: State, s: Standing | None, c: int) -> None:
 
 
 @inlined_kernel
-def follow(g: Given, x: State, s: Standing | None, c: int) -> None:
+def follow(g: Given, x: State, c: int) -> None:
     """A job of claim c was looked at, or has left the line: next is the first that is aside."""
     claim = x.claims[c]
     if claim.line == x.at.line and claim.top >= 0 and claim.shut == 0:
@@ -328,11 +318,11 @@ def follow(g: Given, x: State, s: Standing | None, c: int) -> None:
         if counter >= 0:
             shut(x, c, counter)
         else:
-            bring_back(g, x, s, c)
+            bring_back(g, x, c)
 
 
 @inner_kernel
-def wake(g: Given, x: State, s: Standing | None, j: int) -> None:
+def wake(g: Given, x: State, j: int) -> None:
     """Job j gave back its part of its caps: claims that these shut may be open now."""
     own = g.jobs[j].claim
     for i in range(g.caps.starts[own], g.caps.starts[own + 1]):
@@ -344,5 +334,5 @@ def wake(g: Given, x: State, s: Standing | None, j: int) -> None:
         while c >= 0:
             following = int64(x.claims[c].next)
             x.claims[c].shut = 0
-            follow(g, x, s, c)
+            follow(g, x, c)
             c = following

@@ -1,8 +1,6 @@
 """Compiled parts of the simulation: rounds of decisions, with EASY's promise or with a plan.
 
-``play`` runs every combination of built-in parts. It is compiled twice: with a plan of reservations
-for conservative backfilling, and with multifactor priorities, which is large and rare, and
-without.
+``play`` runs every combination of built-in parts.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 import math
 
 from gangwise.core.arrays import Bools
-from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
+from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel, referenced
 from gangwise.jobs.event_kernels import (
     DONE,
     MORE_ROOM,
@@ -41,7 +39,6 @@ from gangwise.jobs.kernels import (
     Given,
     Room,
     Rows,
-    Standing,
     State,
     devices_of,
     enter_row,
@@ -60,7 +57,6 @@ from gangwise.jobs.queue_kernels import (
     capped,
     follow,
     formula_key,
-    key_of,
     line_stays,
     priority_key,
     put_aside,
@@ -68,7 +64,7 @@ from gangwise.jobs.queue_kernels import (
 from gangwise.jobs.rate_kernels import Beliefs, migrate, remaining
 from gangwise.jobs.run_times import corrected
 from gangwise.jobs.start_kernels import (
-    arrange_on,
+    arrange,
     charge,
     find,
     holds_off,
@@ -112,7 +108,7 @@ def keys(g: Given, x: State) -> int:
         if g.rules.queue == FAIR_SHARE:
             x.sequence[count].time = x.users[g.jobs[j].user].use
         elif g.rules.queue == MULTIFACTOR:
-            x.sequence[count].time = key_of(x.standing, j)
+            x.sequence[count].time = priority_key(x.standing, j)
         elif g.rules.keyed:
             submitted = g.jobs[j].submit
             x.sequence[count].time = formula_key(
@@ -131,14 +127,12 @@ def keys(g: Given, x: State) -> int:
 
 
 @inner_kernel
-def stand_in_line(g: Given, x: State, s: Standing | None, fresh: int) -> None:
+def stand_in_line(g: Given, x: State, fresh: int) -> None:
     """Multifactor: let `x.sequence` hold all in line by their keys, and those that joined too.
 
     Some that have left the line are still in it. Where keys have changed, nobody is aside any more.
     """
-    at = x.at
-    if s is None:
-        return
+    at, s = x.at, x.standing
     ticked = at.ordered != s.clock[0]
     if at.anew or fresh > x.fresh.size or (ticked and at.aside > 0):
         at.lined = keys(g, x)
@@ -170,20 +164,18 @@ def stand_in_line(g: Given, x: State, s: Standing | None, fresh: int) -> None:
 
 
 @inlined_kernel
-def before(g: Given, s: Standing | None, i: int, j: int) -> bool:
+def before(g: Given, x: State, i: int, j: int) -> bool:
     """Job i comes before job j, in an order that stays or is multifactor."""
-    if s is None:
-        return bool(g.jobs[i].rank < g.jobs[j].rank)
     if g.rules.queue != MULTIFACTOR:
         return bool(g.jobs[i].rank < g.jobs[j].rank)
-    one, two = priority_key(s, i), priority_key(s, j)
+    one, two = priority_key(x.standing, i), priority_key(x.standing, j)
     return bool(one < two or (one == two and i < j))
 
 
 # --------------------------------------------------------------------------------- EASY's promise
 
 
-@inlined_kernel
+@inner_kernel
 def shift_shadow(
     g: Given, room: Room, h: int, allowed: Bools, s: int, pieces: Rows, i: int, sign: int
 ) -> int:
@@ -200,7 +192,7 @@ def shift_shadow(
     return int(fits(g.cluster, room, h, n) - before)
 
 
-@inlined_kernel
+@inner_kernel
 def correct(g: Given, x: State) -> bool:
     """Correct the expected ends that running jobs have outlived; whether there were any."""
     at = x.at
@@ -221,7 +213,7 @@ def correct(g: Given, x: State) -> bool:
     return bool(at.entered > size)
 
 
-@inlined_kernel
+@inner_kernel
 def tasks_in(g: Given, room: Room, j: int) -> int:
     """How many tasks of the shape of job j fit in a room."""
     s = int64(g.jobs[j].shape)
@@ -233,14 +225,14 @@ def tasks_in(g: Given, room: Room, j: int) -> int:
     return have
 
 
-@inlined_kernel
+@inner_kernel
 def opened(g: Given, x: State, room: Room, j: int) -> int:
     """Let a room be what is free now; how many tasks of job j fit there."""
     copy_room(x.room, room)
     return tasks_in(g, room, j)
 
 
-@inlined_kernel
+@inner_kernel
 def give_back(g: Given, x: State, room: Room, j: int, o: int) -> int:
     """Running job o gives its devices back in a room; how many more tasks of job j fit by it."""
     h, s = int64(g.jobs[j].shape), int64(g.jobs[o].shape)
@@ -252,7 +244,7 @@ def give_back(g: Given, x: State, room: Room, j: int, o: int) -> int:
     return more
 
 
-@inlined_kernel
+@inner_kernel
 def promise(g: Given, x: State, q: int, j: int, ends: Rows, size: int) -> None:
     """Make promise q: the first instant at which job j fits if running jobs end as ends[:size] say.
 
@@ -261,7 +253,7 @@ def promise(g: Given, x: State, q: int, j: int, ends: Rows, size: int) -> None:
     instant. What first jobs in line of other pools will take is not reckoned with.
     """
     now = instant = x.at.now
-    room = room_of(x.shadow, q)
+    room = referenced(room_of(x.shadow, q))
     have = opened(g, x, room, j)
     time = NEVER
     i = 0
@@ -294,7 +286,7 @@ def keep_from(g: Given, x: State, j: int, instant: float) -> float:
     return float(max(x.kept[j], instant))
 
 
-@inlined_kernel
+@inner_kernel
 def reserve(g: Given, x: State, p: int, j: int) -> None:
     """EASY: promise job j, the first in line of pool p, a start by the ends that are expected."""
     at = x.at
@@ -313,7 +305,7 @@ def keep_start(g: Given, x: State, p: int, j: int) -> None:
     q = x.heads.size + p
     kept, fit = x.kept[j], 0
     if kept < NEVER and opens(g, j, now) <= now:  # set before: enough end by then, as a rule
-        room = room_of(x.shadow, q)
+        room = referenced(room_of(x.shadow, q))
         fit = opened(g, x, room, j)
         for i in range(at.running):
             o = x.running[i]
@@ -331,7 +323,7 @@ def keep_start(g: Given, x: State, p: int, j: int) -> None:
     at.kept = min(at.kept, x.promises[q].time)
 
 
-@inlined_kernel
+@inner_kernel
 def keeps_promise(g: Given, x: State, room: Room, have: int, j: int, count: int, head: int) -> int:
     """EASY: how many tasks of the first in line fit in a room after job j on the pieces tried.
 
@@ -354,7 +346,7 @@ def give_up(g: Given, x: State, room: Room, j: int, count: int) -> None:
         take_piece(g.cluster, room, int64(g.jobs[j].shape), x.tried, i, GIVE_BACK)
 
 
-@inlined_kernel
+@inner_kernel
 def hold_for(g: Given, x: State, b: Beliefs, j: int, p: int) -> bool:
     """Job j is the first of line p that cannot start; whether jobs behind it are tried.
 
@@ -382,12 +374,6 @@ def hold_for(g: Given, x: State, b: Beliefs, j: int, p: int) -> bool:
     if alone:
         x.promised[j] = min(x.promised[j], x.promises[p].time)
     return True
-
-
-@inner_kernel
-def hold_for_closed(g: Given, x: State, b: Beliefs, j: int, p: int) -> bool:
-    """As :func:`hold_for`, compiled once: for what is not called all the time."""
-    return hold_for(g, x, b, j, p)
 
 
 @inlined_kernel
@@ -421,7 +407,7 @@ def is_past(g: Given, x: State, q: int, j: int, end: float) -> bool:
     return bool(past and (P == 1 or g.cluster.meets[p, pool_of(g, j)]))
 
 
-@inlined_kernel
+@inner_kernel
 def delayed_by(g: Given, x: State, j: int, count: int, end: float) -> int:
     """The first promise that job j breaks on the pieces tried, −1 for none.
 
@@ -431,7 +417,7 @@ def delayed_by(g: Given, x: State, j: int, count: int, end: float) -> int:
     for q in range(x.promises.size):
         if is_past(g, x, q, j, end):
             head, have = x.heads[q if q < P else q - P], x.promises[q].fits
-            left = keeps_promise(g, x, room_of(x.shadow, q), have, j, count, head)
+            left = keeps_promise(g, x, referenced(room_of(x.shadow, q)), have, j, count, head)
             x.promises[q].left = left
             if left < 0:
                 undo(g, x, j, count, end, q)
@@ -439,12 +425,12 @@ def delayed_by(g: Given, x: State, j: int, count: int, end: float) -> int:
     return -1
 
 
-@inlined_kernel
+@inner_kernel
 def undo(g: Given, x: State, j: int, count: int, end: float, promises: int) -> None:
     """Undo what :func:`delayed_by` took in the rooms of the first ``promises`` of them."""
     for q in range(promises):
         if is_past(g, x, q, j, end):
-            give_up(g, x, room_of(x.shadow, q), j, count)
+            give_up(g, x, referenced(room_of(x.shadow, q)), j, count)
 
 
 @inlined_kernel
@@ -473,7 +459,7 @@ def full(g: Given, x: State) -> bool:
 # ------------------------------------------------------------------------------ shortcuts of rounds
 
 
-@inlined_kernel
+@inner_kernel
 def only_joined(g: Given, x: State, fresh: int) -> bool:
     """Nothing changed but submissions, behind the first in line: those tried before fail again.
 
@@ -495,7 +481,7 @@ def only_joined(g: Given, x: State, fresh: int) -> bool:
     if (
         at.again != 0
         or at.first < 0
-        or (r.keyed and not line_stays(g, x.standing))
+        or (r.keyed and not line_stays(g))
         or at.now >= at.outlived
         or at.now > at.kept
         or (r.shortest and (at.refused != 0 or x.heads.size > 1))
@@ -512,7 +498,7 @@ def only_joined(g: Given, x: State, fresh: int) -> bool:
             if capped(g, x, x.heads[p]):
                 return False
             for i in range(fresh):
-                if before(g, x.standing, g.by_rank[x.fresh[i]], x.heads[p]):
+                if before(g, x, g.by_rank[x.fresh[i]], x.heads[p]):
                     return False
     return True
 
@@ -565,14 +551,14 @@ def note_refused(g: Given, x: State, kind: int, j: int, rate: float, p: int) -> 
 # -------------------------------------------------------------------------- a round without a plan
 
 
-@inlined_kernel
+@inner_kernel
 def line_up(g: Given, x: State) -> tuple[int, int, int]:
     """Who is tried in this round: the way through them, their number, the first rank."""
     at = x.at
     fresh = at.fresh
     at.fresh = 0
-    if line_stays(g, x.standing):
-        stand_in_line(g, x, x.standing, fresh)
+    if line_stays(g):
+        stand_in_line(g, x, fresh)
     if only_joined(g, x, fresh):
         if g.rules.backfilling != EASY and x.heads.size == 1:
             return ONLY_FRESH, 0, -1
@@ -584,7 +570,7 @@ def line_up(g: Given, x: State) -> tuple[int, int, int]:
         for i in range(1, fresh):
             rank = x.fresh[i]
             m = i
-            while m > 0 and before(g, x.standing, g.by_rank[rank], g.by_rank[x.fresh[m - 1]]):
+            while m > 0 and before(g, x, g.by_rank[rank], g.by_rank[x.fresh[m - 1]]):
                 x.fresh[m] = x.fresh[m - 1]
                 m -= 1
             x.fresh[m] = rank
@@ -597,11 +583,11 @@ def line_up(g: Given, x: State) -> tuple[int, int, int]:
     for q in range(x.promises.size):
         x.promises[q].time = NEVER
     if g.rules.keyed:
-        return BY_KEY, at.lined if line_stays(g, x.standing) else keys(g, x), -1
+        return BY_KEY, at.lined if line_stays(g) else keys(g, x), -1
     return BY_RANK, 0, max(smallest(x.words, x.summary, at), 0)
 
 
-@inlined_kernel
+@inner_kernel
 def shortest_first(g: Given, x: State, low: int, high: int) -> None:
     """Put `x.sequence[low:high]` in the order of expected lengths, ties by submission."""
     for i in range(low, high):
@@ -618,8 +604,8 @@ def next_in_line(
     Job ``last`` was looked at, −1 for none: it brings back the next of its claim that is aside.
     """
     if last >= 0 and g.caps.most.size > 0:
-        follow(g, x, x.standing, int64(g.jobs[last].claim))
-    if way == BY_KEY and line_stays(g, x.standing):
+        follow(g, x, int64(g.jobs[last].claim))
+    if way == BY_KEY and line_stays(g):
         count = int64(x.at.lined)
     if way == BY_RANK:
         rank = following(x.words, x.summary, x.at, rank)
@@ -635,11 +621,11 @@ def next_in_line(
 def passed_over(g: Given, x: State, j: int) -> bool:
     """Job j has left the line, or does so now, for a cap holds it."""
     here = x.jobs[j].phase == WAITING and x.jobs[j].place == IN_LINE
-    if line_stays(g, x.standing) and not here:
+    if line_stays(g) and not here:
         return True
     if not capped(g, x, j):
         return False
-    put_aside(g, x, x.standing, j)
+    put_aside(g, x, j)
     return True
 
 
@@ -652,7 +638,7 @@ def behind(g: Given, x: State, j: int) -> int:
     return i + 1
 
 
-@inlined_kernel
+@inner_kernel
 def decide(g: Given, x: State, b: Beliefs) -> None:
     """One round of decisions: start in order until one of a pool cannot; then backfill.
 
@@ -679,7 +665,7 @@ def decide(g: Given, x: State, b: Beliefs) -> None:
         if opens(g, j, at.now) > at.now:
             p = pool_of(g, j) + (x.heads.size >> 1)  # the line of those that are closed
             easy = g.rules.backfilling == EASY and x.heads[p] < 0
-            if easy and not hold_for_closed(g, x, b, j, p):
+            if easy and not hold_for(g, x, b, j, p):
                 break
             continue
         kind = kind_of(g, b, j)
@@ -728,7 +714,7 @@ def decide(g: Given, x: State, b: Beliefs) -> None:
             # Those refused may fit elsewhere now: those behind are tried at once, those in front
             # at the next instant.
             at.again = 1
-            if way == ONLY_FRESH and line_stays(g, x.standing):
+            if way == ONLY_FRESH and line_stays(g):
                 way, i, count = BY_KEY, behind(g, x, j), at.lined
             elif way == ONLY_FRESH:
                 way = BY_RANK
@@ -750,7 +736,7 @@ def drop_changes(x: State, size: int, j: int) -> int:
     return kept
 
 
-@inlined_kernel
+@inner_kernel
 def shift(g: Given, x: State, room: Room, item: int) -> None:
     """Note one change of what is free."""
     j = item & (TAKEN - 1)
@@ -779,7 +765,7 @@ def shift_profile(g: Given, x: State, j: int, tasks: int) -> None:
         x.profile[0, k] += tasks * g.cluster.demand[g.jobs[j].shape, k]
 
 
-@inlined_kernel
+@inner_kernel
 def add_up(g: Given, x: State, size: int) -> None:
     """`x.profile`: free in all after each change; its first row is given."""
     for i in range(size):
@@ -807,7 +793,7 @@ def enough(g: Given, x: State, j: int, i: int) -> bool:
     return True
 
 
-@inlined_kernel
+@inner_kernel
 def truly_free(g: Given, x: State, j: int, pieces: int) -> bool:
     """Whether the devices tried for job j are free now, and not only expected to be."""
     s = int64(g.jobs[j].shape)
@@ -831,7 +817,7 @@ def earliest(g: Given, x: State, b: Beliefs, j: int, size: int, before: float) -
     Gives the pieces it would have, in `x.tried`; 0 for none. Its own reservation counts as free.
     """
     limit = g.jobs[j].limit
-    then = room_of(x.shadow, 1)
+    then = referenced(room_of(x.shadow, 1))
     own = x.plans[j].start
     walked = -1  # changes that are in `x.then`
     i = 0  # changes up to the instant looked at
@@ -854,7 +840,7 @@ def earliest(g: Given, x: State, b: Beliefs, j: int, size: int, before: float) -
             able = enough(g, x, j, m)
         if able:
             if walked < 0:
-                copy_room(room_of(x.shadow, 0), then)
+                copy_room(referenced(room_of(x.shadow, 0)), then)
                 walked = 0
             while walked < i:
                 if (x.changes[walked].item & (TAKEN - 1)) != j:
@@ -862,7 +848,7 @@ def earliest(g: Given, x: State, b: Beliefs, j: int, size: int, before: float) -
                 walked += 1
             if tasks_in(g, then, j) >= g.jobs[j].tasks:
                 lowest(g, x, j, i, size, time + limit)
-                pieces = arrange_on(g, x, b, x.ahead, j)
+                pieces = arrange(g, x, b, x.ahead, j)
                 if pieces > 0:
                     x.at.planned = time
                     return pieces
@@ -878,11 +864,11 @@ def earliest(g: Given, x: State, b: Beliefs, j: int, size: int, before: float) -
                 break
 
 
-@inlined_kernel
+@inner_kernel
 def lowest(g: Given, x: State, j: int, low: int, size: int, until: float) -> None:
     """Put in `x.ahead` what stays free from `x.then` on, through the changes before ``until``."""
-    copy_room(room_of(x.shadow, 1), x.ahead)
-    copy_room(room_of(x.shadow, 1), x.trial)
+    copy_room(referenced(room_of(x.shadow, 1)), x.ahead)
+    copy_room(referenced(room_of(x.shadow, 1)), x.trial)
     m = low
     while m < size and x.changes[m].time < until:
         item = x.changes[m].item
@@ -913,7 +899,7 @@ def same_pieces(g: Given, x: State, j: int, pieces: int) -> bool:
 def lay_out(g: Given, x: State, count: int) -> int:
     """All changes of what is free that are planned for, in order; their number."""
     at = x.at
-    shadow = room_of(x.shadow, 0)
+    shadow = referenced(room_of(x.shadow, 0))
     copy_room(x.room, shadow)
     for k in range(x.total.size):
         x.profile[0, k] = x.total[k]
@@ -999,7 +985,7 @@ def conservative(g: Given, x: State, b: Beliefs, count: int) -> None:
         if at.planned <= now and truly_free(g, x, j, pieces):
             start(g, x, j, pieces)
             if x.jobs[j].expect > now:  # else a limit of nothing
-                shift(g, x, room_of(x.shadow, 0), TAKEN + j)
+                shift(g, x, referenced(room_of(x.shadow, 0)), TAKEN + j)
                 shift_profile(g, x, j, -int64(g.jobs[j].tasks))
                 enter_row(x.changes, int64(0), size, x.jobs[j].expect, j)
                 size += 1
@@ -1009,7 +995,7 @@ def conservative(g: Given, x: State, b: Beliefs, count: int) -> None:
     at.void = int64(stuck and at.running == 0)
 
 
-@inlined_kernel
+@inner_kernel
 def plan(g: Given, x: State, j: int, pieces: int, size: int) -> int:
     """Job j holds the pieces tried from `planned` on; gives the number of changes."""
     time = x.at.planned
@@ -1044,7 +1030,7 @@ def look_around(g: Given, x: State, b: Beliefs) -> None:
         limit, restart = g.jobs[j].limit, g.rules.restart
         if remaining(b, limit, done) <= seen * restart:
             continue
-        pieces = arrange_on(g, x, b, x.room, j)
+        pieces = arrange(g, x, b, x.room, j)
         if pieces == 0:
             continue
         p = g.jobs[j].piece_from
@@ -1069,7 +1055,7 @@ def nobody_waits(x: State) -> None:
     x.at.again = 0
 
 
-@inlined_kernel
+@inner_kernel
 def plan_round(g: Given, x: State, b: Beliefs) -> None:
     """One round of conservative backfilling; another one where the first leaves its plan void."""
     if x.at.waiting > 0:
@@ -1083,11 +1069,8 @@ def plan_round(g: Given, x: State, b: Beliefs) -> None:
 
 
 @lean_kernel
-def play(g: Given, x: State, b: Beliefs, plans: Rows | None, instants: int) -> int:
-    """Run up to ``instants`` instants. Gives DONE, PAUSED or MORE_ROOM.
-
-    ``plans``: None, or the reservations of :class:`State` where jobs may hold one.
-    """
+def play(g: Given, x: State, b: Beliefs, instants: int) -> int:
+    """Run up to ``instants`` instants. Gives DONE, PAUSED or MORE_ROOM."""
     at = x.at
     for _ in range(instants):
         if at.half == 0:
@@ -1096,16 +1079,12 @@ def play(g: Given, x: State, b: Beliefs, plans: Rows | None, instants: int) -> i
                 return status
             at.rounds += at.waiting > 0
         at.half = 0
-        planned = False
-        if plans is not None:  # noqa: SIM102 - alone, so that the rest is not compiled without it
-            if g.rules.backfilling == CONSERVATIVE:
-                planned = True
-                plan_round(g, x, b)
-        if not planned:
-            if at.waiting > 0:
-                decide(g, x, b)
-            else:
-                nobody_waits(x)
+        if g.rules.backfilling == CONSERVATIVE:
+            plan_round(g, x, b)
+        elif at.waiting > 0:
+            decide(g, x, b)
+        else:
+            nobody_waits(x)
         if at.looks:
             look_around(g, x, b)
     return PAUSED

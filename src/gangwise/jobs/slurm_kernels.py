@@ -527,8 +527,8 @@ def prepare(g: Given, x: State, p: Passing) -> None:
     clock, at = p.clock, x.at
     elapse(p, at.now)
     fresh, at.fresh = at.fresh, 0
-    if g.rules.keyed and line_stays(g, x.standing):
-        stand_in_line(g, x, x.standing, fresh)
+    if g.rules.keyed and line_stays(g):
+        stand_in_line(g, x, fresh)
         clock.lined = at.lined
     elif g.rules.keyed:
         clock.lined = keys(g, x)

@@ -31,7 +31,6 @@ from gangwise.jobs.kernels import (
     Given,
     Room,
     Rows,
-    Standing,
     State,
     count_caps,
     devices_of,
@@ -57,7 +56,7 @@ def log_rate(g: Given, x: State, j: int, n: int) -> float:
     return float(g.log_rates[g.jobs[j].type, n] + x.log_factor[n] + g.log_noise[j])
 
 
-@inlined_kernel
+@inner_kernel
 def speed_of(g: Given, x: State, j: int) -> float:
     """True rate of a running gang: that of its slowest piece."""
     if g.log_rates.size == 0:
@@ -76,7 +75,7 @@ def work_done(g: Given, x: State, j: int) -> float:
     return float(x.looks[j].before + gone * x.looks[j].seen)
 
 
-@inlined_kernel
+@inner_kernel
 def schedule_end(g: Given, x: State, j: int) -> None:
     """Enter when job j will end as things are: by itself, or killed at its limit."""
     end = x.jobs[j].since + x.jobs[j].left / x.jobs[j].speed
@@ -137,26 +136,21 @@ def charge(users: Rows, half_life: float, now: float, u: int) -> None:
     users[u].at = now
 
 
-@inlined_kernel
+@inner_kernel
 def change_use(g: Given, x: State, j: int, sign: float) -> None:
-    """The user of job j holds its share of the cluster from now on (sign 1), or no longer (−1)."""
-    u = int64(g.jobs[j].user)
-    charge(x.users, g.rules.half_life, x.at.now, u)
-    x.users[u].rate += sign * (devices_of(g, j) / g.cluster.shapes[g.jobs[j].shape].total)
-
-
-@inlined_kernel
-def count_use(g: Given, s: Standing | None, j: int, sign: float, now: float) -> None:
-    """Multifactor: job j counts as use from now on (sign 1), or no longer (−1)."""
-    if s is not None:  # noqa: SIM102 - alone, so that it is not compiled without
-        if g.rules.queue == MULTIFACTOR:
-            hold(s, j, sign, now)
+    """Whoever job j is charged to holds its devices from now on (sign 1), or no longer (−1)."""
+    if g.rules.queue == FAIR_SHARE:
+        u = int64(g.jobs[j].user)
+        charge(x.users, g.rules.half_life, x.at.now, u)
+        x.users[u].rate += sign * (devices_of(g, j) / g.cluster.shapes[g.jobs[j].shape].total)
+    elif g.rules.queue == MULTIFACTOR:
+        hold(x.standing, j, sign, x.at.now)
 
 
 # ----------------------------------------------------------------------------------------- starts
 
 
-@inlined_kernel
+@inner_kernel
 def start(g: Given, x: State, j: int, count: int) -> None:
     """Job j begins on the ``count`` pieces tried."""
     at = x.at
@@ -191,9 +185,7 @@ def start(g: Given, x: State, j: int, count: int) -> None:
             set_timer(x, j, now + g.rules.measured_after)
         else:
             x.looks[j].timer = now + g.rules.measured_after
-    if g.rules.queue == FAIR_SHARE:
-        change_use(g, x, j, 1.0)
-    count_use(g, x.standing, j, 1.0, now)
+    change_use(g, x, j, 1.0)
 
 
 @inlined_kernel
@@ -221,7 +213,7 @@ def drop_ended(x: State) -> None:
     at.sorted = in_order
 
 
-@inlined_kernel
+@inner_kernel
 def put_in_order(x: State) -> None:
     """Let `x.order` hold the running jobs and no others, by expected end."""
     at = x.at
@@ -235,7 +227,7 @@ def put_in_order(x: State) -> None:
 # ---------------------------------------------------------------------------------- where it fits
 
 
-@inlined_kernel
+@inner_kernel
 def find(g: Given, x: State, b: Beliefs, j: int) -> int:
     """Try to place job j on what is free: pieces in `x.tried`, their number, 0 for no room.
 
@@ -260,7 +252,7 @@ def find(g: Given, x: State, b: Beliefs, j: int) -> int:
     return count
 
 
-@inlined_kernel
+@inner_kernel
 def arrange(g: Given, x: State, b: Beliefs, room: Room, j: int) -> int:
     """Place job j by the rule in a room: pieces in `x.tried`; 0 where it does not fit."""
     s, tasks = int64(g.jobs[j].shape), int64(g.jobs[j].tasks)
@@ -284,12 +276,6 @@ def arrange(g: Given, x: State, b: Beliefs, room: Room, j: int) -> int:
 
 
 @inner_kernel
-def arrange_on(g: Given, x: State, b: Beliefs, room: Room, j: int) -> int:
-    """As :func:`arrange`, compiled once: for what is not called all the time."""
-    return arrange(g, x, b, room, j)
-
-
-@inlined_kernel
 def rates_of(g: Given, x: State, b: Beliefs, j: int) -> None:
     """Fill `x.mean` and `x.sd` [N] with what is believed of job j's log rate."""
     l = int64(g.jobs[j].type)
@@ -306,7 +292,7 @@ def rates_of(g: Given, x: State, b: Beliefs, j: int) -> None:
                 x.mean[n] = 0.0
 
 
-@inlined_kernel
+@inner_kernel
 def value_nodes(g: Given, x: State, b: Beliefs, room: Room, j: int) -> None:
     """Fill `x.mean`, `x.sd` and `x.worth` [N] for a placement of job j."""
     rates_of(g, x, b, j)
@@ -328,7 +314,7 @@ def asked_by(g: Given, j: int) -> JobRequest:
     return JobRequest(int64(g.jobs[j].type), g.jobs[j].tasks * devices, g.jobs[j].limit)
 
 
-@inlined_kernel
+@inner_kernel
 def holds_off(g: Given, x: State, b: Beliefs, j: int, count: int) -> bool:
     """Job j could start on the pieces tried and had better wait for others."""
     if not g.rules.waits:
