@@ -18,8 +18,7 @@ from gangwise.jobs import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.audit import audit
 from gangwise.jobs.caps import Cap
 from gangwise.jobs.metrics import Outcome
-from gangwise.jobs.priority_kernels import hold, tick
-from gangwise.jobs.priority_kernels import key as priority_key
+from gangwise.jobs.queue_kernels import hold, priority_key, tick
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.site import CapRule, Rules, Site

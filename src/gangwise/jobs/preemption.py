@@ -29,7 +29,7 @@ from gangwise.jobs.kernels import (
     GIVE_BACK,
     NEVER,
     TAKE,
-    Cluster,
+    ClusterArrays,
     Given,
     Room,
     Rows,
@@ -303,7 +303,7 @@ def sees(p: Passing, rank: float, j: int) -> bool:
 
 
 @inner_kernel
-def show_cores(cluster: Cluster, gangs: Gangs, up: Bools, room: Room, view: int) -> None:
+def show_cores(cluster: ClusterArrays, gangs: Gangs, up: Bools, room: Room, view: int) -> None:
     """Let a room have free the cores that nobody holds in a view."""
     for n in range(up.size):
         free = cluster.capacity[n, gangs.kind] - 1000 * gangs.taken[view, n]

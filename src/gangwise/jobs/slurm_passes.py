@@ -30,7 +30,7 @@ from gangwise.jobs.compiled import initial_state, inputs, more_room, outcome, ou
 from gangwise.jobs.kernels import RUNNING, WAITING, Given, State
 from gangwise.jobs.model import Conditions, Job, Jobs, terms_of
 from gangwise.jobs.preemption import CANCELLED, STARTED, SUSPENDED, classes_of, gangs
-from gangwise.jobs.priority_kernels import copy_of
+from gangwise.jobs.queue_kernels import copy_of
 from gangwise.jobs.queues import BUILT_IN
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Action, Composed, _Round
@@ -249,7 +249,7 @@ def compiles(scheduler: Any) -> bool:
     return type(scheduler) is SlurmPasses and type(scheduler.queue) in BUILT_IN
 
 
-def rules_of(t: Tables, scheduler: SlurmPasses) -> kernels.Rules:
+def rules_of(t: Tables, scheduler: SlurmPasses) -> kernels.PlayRules:
     """The rules of a simulation under these passes."""
     queue = scheduler.queue
     order = int(getattr(queue, "order", kernels.FCFS))
@@ -271,7 +271,7 @@ def ranked(t: Tables, given: Given) -> Given:
     return given._replace(by_rank=by_rank)
 
 
-def _state(t: Tables, rules: kernels.Rules, pieces: int) -> State:
+def _state(t: Tables, rules: kernels.PlayRules, pieces: int) -> State:
     """Before anything has happened; all jobs may be sorted at once."""
     x = initial_state(t, rules, pieces)
     spare = np.zeros(max(x.spare_rows.size, len(t.jobs)), dtype=kernels.DUE)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gangwise.core.arrays import Floats, Ints, numbered
 from gangwise.jobs.caps import fewest_of
-from gangwise.jobs.priority_kernels import Standing
+from gangwise.jobs.kernels import Standing
 
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -131,7 +131,7 @@ def below(accounts: tuple[AccountRule, ...], name: str) -> tuple[str, ...]:
 
 
 def standing_of(t: Any) -> Standing:
-    """What :mod:`gangwise.jobs.priority_kernels` begins with; ``t`` are the Tables of jobs.
+    """What :mod:`gangwise.jobs.queue_kernels` begins with; ``t`` are the Tables of jobs.
 
     The size of a job is the mean of its shares of the nodes and of the processors (of the first
     device type, where nodes have no ``cpu``), which are also what use counts without ``billing``.
