@@ -190,7 +190,7 @@ class _Whole(JITCodeLibrary):
 
     def _optimize_final_module(self) -> None:
         library: Any = self
-        passes, builder = library._codegen._module_pass_manager()
+        passes, builder = library._codegen._module_pass_manager(loop_vectorize=False)
         passes.run(library._final_module, builder)
 
 

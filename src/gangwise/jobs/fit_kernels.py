@@ -169,6 +169,25 @@ def unused_devices(room: Room, n: int, count: int) -> int:
     return int(mask)
 
 
+@inner_kernel
+def tasks_in(g: Given, room: Room, j: int) -> int:
+    """How many tasks of the shape of job j fit in a room."""
+    s = int64(g.jobs[j].shape)
+    allowed = g.cluster.allowed[g.cluster.shapes[s].constraint]
+    have = 0
+    for n in range(room.free.shape[0]):
+        if allowed[n]:
+            have += fits(g.cluster, room, s, n)
+    return have
+
+
+@inner_kernel
+def opened(g: Given, x: State, room: Room, j: int) -> int:
+    """Let a room be what is free now; how many tasks of job j fit there."""
+    copy_room(x.room, room)
+    return tasks_in(g, room, j)
+
+
 # ------------------------------------------------------------------------------ gangs onto nodes
 
 

@@ -1,4 +1,4 @@
-"""Compiled parts of the queue: keys by formula, multifactor priority, jobs held by a cap.
+"""Compiled parts of the queue: keys by formula, multifactor priority, caps, and who is in line.
 
 Compiled schedulers and those that decide in Python call the same functions.
 
@@ -33,6 +33,7 @@ from gangwise.jobs.kernels import (
     F2,
     F3,
     F4,
+    FAIR_SHARE,
     IN_LINE,
     MULTIFACTOR,
     SAF,
@@ -44,10 +45,16 @@ from gangwise.jobs.kernels import (
     Rows,
     Standing,
     State,
+    devices_of,
     enter_row,
+    following,
     insert,
     int64,
+    length,
+    merge_sort,
+    put,
     remove,
+    smallest,
 )
 
 
@@ -336,3 +343,119 @@ def wake(g: Given, x: State, j: int) -> None:
             x.claims[c].shut = 0
             follow(g, x, c)
             c = following
+
+
+# --------------------------------------------------------------------------------------- the line
+
+
+@inner_kernel
+def charge(users: Rows, half_life: float, now: float, u: int) -> None:
+    """Bring the use of user u up to now: it halves every half-life."""
+    gone = now - users[u].at
+    if gone > 0.0:
+        users[u].use = decayed(users[u].use, users[u].rate, gone, math.log(2.0) / half_life)
+    users[u].at = now
+
+
+@inner_kernel
+def keys(g: Given, x: State) -> int:
+    """Those waiting in `x.sequence`, in the order of the queue; their number."""
+    now = x.at.now
+    count = 0
+    if g.rules.queue == FAIR_SHARE:
+        for u in range(x.users.size):
+            charge(x.users, g.rules.half_life, now, u)
+    rank = smallest(x.words, x.summary, x.at)
+    while rank >= 0:
+        j = g.by_rank[rank]
+        x.sequence[count].item = j
+        if g.rules.queue == FAIR_SHARE:
+            x.sequence[count].time = x.users[g.jobs[j].user].use
+        elif g.rules.queue == MULTIFACTOR:
+            x.sequence[count].time = priority_key(x.standing, j)
+        elif g.rules.keyed:
+            submitted = g.jobs[j].submit
+            x.sequence[count].time = formula_key(
+                g.rules.queue,
+                length(g, x, j),
+                devices_of(g, j) / 1000.0,
+                submitted - x.at.origin,
+                now - submitted,
+                g.rules.weight,
+            )
+        count += 1
+        rank = following(x.words, x.summary, x.at, rank + 1)
+    if g.rules.keyed:
+        merge_sort(x.sequence, x.spare_rows, 0, count)
+    return count
+
+
+@inner_kernel
+def stand_in_line(g: Given, x: State, fresh: int) -> None:
+    """Multifactor: let `x.sequence` hold all in line by their keys, and those that joined too.
+
+    Some that have left the line are still in it. Where keys have changed, nobody is aside any more.
+    """
+    at, s = x.at, x.standing
+    ticked = at.ordered != s.clock[0]
+    if at.anew or fresh > x.fresh.size or (ticked and at.aside > 0):
+        at.lined = keys(g, x)
+        at.line += 1
+        at.aside = 0
+        for i in range(at.lined):
+            x.jobs[x.sequence[i].item].place = IN_LINE
+    else:
+        if ticked or at.lined > 2 * (at.waiting - at.aside) + 64:
+            count = 0
+            for i in range(at.lined):
+                j = x.sequence[i].item
+                if x.jobs[j].phase != WAITING:
+                    continue
+                if x.jobs[j].place == IN_LINE:
+                    put(x.sequence, count, priority_key(s, j), j)
+                    count += 1
+                else:
+                    x.jobs[j].place = DROPPED
+            merge_sort(x.sequence, x.spare_rows, 0, count)
+            at.lined = count
+        for i in range(fresh):
+            j = g.by_rank[x.fresh[i]]
+            if x.jobs[j].phase == WAITING:
+                enter_row(x.sequence, int64(0), at.lined, priority_key(s, j), j)
+                at.lined += 1
+    at.ordered = s.clock[0]
+    at.anew = 0
+
+
+@inlined_kernel
+def before(g: Given, x: State, i: int, j: int) -> bool:
+    """Job i comes before job j, in an order that stays or is multifactor."""
+    if g.rules.queue != MULTIFACTOR:
+        return bool(g.jobs[i].rank < g.jobs[j].rank)
+    one, two = priority_key(x.standing, i), priority_key(x.standing, j)
+    return bool(one < two or (one == two and i < j))
+
+
+@inner_kernel
+def behind(g: Given, x: State, j: int) -> int:
+    """The place behind job j in a line that stays."""
+    i = 0
+    while x.sequence[i].item != j:
+        i += 1
+    return i + 1
+
+
+@inlined_kernel
+def nobody_waits(x: State) -> None:
+    """Skip the round, and forget what was kept of the last one."""
+    x.at.fresh = x.at.lined = 0
+    x.at.first = -1
+    x.at.again = 0
+
+
+@inner_kernel
+def shortest_first(g: Given, x: State, low: int, high: int) -> None:
+    """Put `x.sequence[low:high]` in the order of expected lengths, ties by submission."""
+    for i in range(low, high):
+        x.sequence[i].time = length(g, x, x.sequence[i].item)
+    merge_sort(x.sequence, x.spare_rows, low, high)

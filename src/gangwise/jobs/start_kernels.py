@@ -42,8 +42,17 @@ from gangwise.jobs.kernels import (
     put,
     remove,
 )
-from gangwise.jobs.queue_kernels import decayed, hold
-from gangwise.jobs.rate_kernels import SHARED, Beliefs, JobRequest, believe, score, submitted, wait
+from gangwise.jobs.queue_kernels import charge, hold
+from gangwise.jobs.rate_kernels import (
+    SHARED,
+    Beliefs,
+    JobRequest,
+    believe,
+    remaining,
+    score,
+    submitted,
+    wait,
+)
 
 # ------------------------------------------------------------------------------- speeds and ends
 
@@ -128,15 +137,6 @@ def set_timer(x: State, j: int, time: float) -> None:
 
 
 @inner_kernel
-def charge(users: Rows, half_life: float, now: float, u: int) -> None:
-    """Bring the use of user u up to now: it halves every half-life."""
-    gone = now - users[u].at
-    if gone > 0.0:
-        users[u].use = decayed(users[u].use, users[u].rate, gone, math.log(2.0) / half_life)
-    users[u].at = now
-
-
-@inner_kernel
 def change_use(g: Given, x: State, j: int, sign: float) -> None:
     """Whoever job j is charged to holds its devices from now on (sign 1), or no longer (−1)."""
     if g.rules.queue == FAIR_SHARE:
@@ -145,6 +145,19 @@ def change_use(g: Given, x: State, j: int, sign: float) -> None:
         x.users[u].rate += sign * (devices_of(g, j) / g.cluster.shapes[g.jobs[j].shape].total)
     elif g.rules.queue == MULTIFACTOR:
         hold(x.standing, j, sign, x.at.now)
+
+
+@inner_kernel
+def expected_ends(g: Given, x: State, b: Beliefs) -> None:
+    """With limits of work: when running jobs are expected to end, anew."""
+    for i in range(x.at.running):
+        j = x.running[i]
+        left = remaining(b, g.jobs[j].limit, work_done(g, x, j))
+        x.jobs[j].expect = x.at.now + left / x.looks[j].seen
+        put(x.order, i, x.jobs[j].expect, j)
+    x.at.entered = x.at.running
+    x.at.sorted = 0
+    x.at.holes += 1
 
 
 # ----------------------------------------------------------------------------------------- starts
