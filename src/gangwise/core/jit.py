@@ -28,7 +28,7 @@ from typing import IO, Any, TypeVar, cast
 import numba
 from numba.core import cgutils, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
-from numba.core.codegen import JITCodeLibrary
+from numba.core.codegen import JITCodeLibrary, ll
 from numba.core.compiler import Compiler
 from numba.core.datamodel import models, register_default
 from numba.core.dispatcher import Dispatcher
@@ -185,8 +185,16 @@ class _Whole(JITCodeLibrary):
     """Code of a lean kernel and of all that it calls.
 
     numba optimises twice, the first time to bring counts of references together so that it can
-    prune them. Here there are none, and what this would leave is slow to optimise again.
+    prune them. Here there are none, and what this would leave is slow to optimise again. Loops are
+    short as a rule, and not worth a second version for vectors.
     """
+
+    def finalize(self) -> None:
+        library: Any = self
+        waiting, library._linking_libraries = library._linking_libraries, []
+        _link(library._final_module, waiting, library._reload_init, library._linking_libraries)
+        plain: Any = super()
+        plain.finalize()
 
     def _optimize_final_module(self) -> None:
         library: Any = self
@@ -195,19 +203,52 @@ class _Whole(JITCodeLibrary):
 
 
 class _Part(JITCodeLibrary):
-    """Code of a kernel that only others call: it is optimised with them, not here."""
+    """Code of a kernel that only others call: it is linked and optimised with them, not here."""
 
-    def _optimize_final_module(self) -> None:
-        pass
-
-    def _finalize_final_module(self) -> None:
+    def finalize(self) -> None:
         library: Any = self
-        library._finalize_dynamic_globals()
+        for function in library._final_module.functions:
+            if not function.is_declaration and function.linkage == ll.Linkage.external:
+                function.linkage = "linkonce_odr"
         library._finalized = True
+
+    def _optimize_functions(self, module: Any) -> None:
+        library: Any = self
+        module.data_layout = library._codegen._data_layout
+
+    def _get_module_for_linking(self) -> Any:
+        """With all that it calls, for what is no lean kernel."""
+        library: Any = self
+        if library._shared_module is None:
+            library._shared_module, others = library._final_module.clone(), list[Any]()
+            _link(library._shared_module, library._linking_libraries, library._reload_init, others)
+            for other in others:
+                library._shared_module.link_in(other._get_module_for_linking(), preserve=True)
+        return library._shared_module
 
     @property
     def codegen(self) -> Any:
         return _NoMachineCode
+
+
+def _link(module: Any, libraries: list[Any], inits: set[Any], others: list[Any]) -> None:
+    """Link parts into a module, and what they call; what else is to be linked is put in others.
+
+    A part stands behind one that calls it: what nobody has asked for is not linked.
+    """
+    waiting, seen = list(libraries), set[Any]()
+    while waiting:
+        library = waiting.pop(0)
+        if library in seen:
+            continue
+        seen.add(library)
+        if isinstance(library, _Part):
+            part: Any = library
+            module.link_in(part._final_module, preserve=True)
+            inits.update(part._reload_init)
+            waiting += part._linking_libraries
+        else:
+            others.append(library)
 
 
 class _NoMachineCode:
