@@ -79,7 +79,7 @@ def take(
             rest &= rest - 1
 
 
-@inner_kernel
+@inlined_kernel
 def take_piece(cluster: ClusterArrays, room: Room, s: int, pieces: Rows, i: int, sign: int) -> None:
     """Take the devices of piece i of a job of shape s, or give them back."""
     n, tasks = int64(pieces[i].node), int64(pieces[i].tasks)

@@ -81,7 +81,7 @@ BY_RANK, BY_KEY, ONLY_FRESH = range(3)
 # --------------------------------------------------------------------------------- EASY's promise
 
 
-@inner_kernel
+@inlined_kernel
 def shift_shadow(
     g: Given, room: Room, h: int, allowed: Bools, s: int, pieces: Rows, i: int, sign: int
 ) -> int:
