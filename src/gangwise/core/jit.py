@@ -185,8 +185,7 @@ class _Whole(JITCodeLibrary):
     """Code of a lean kernel and of all that it calls.
 
     numba optimises twice, the first time to bring counts of references together so that it can
-    prune them. Here there are none, and what this would leave is slow to optimise again. Loops are
-    short as a rule, and not worth a second version for vectors.
+    prune them. Here there are none, and what this would leave is slow to optimise again.
     """
 
     def finalize(self) -> None:
@@ -198,7 +197,7 @@ class _Whole(JITCodeLibrary):
 
     def _optimize_final_module(self) -> None:
         library: Any = self
-        passes, builder = library._codegen._module_pass_manager(loop_vectorize=False)
+        passes, builder = library._codegen._module_pass_manager()
         passes.run(library._final_module, builder)
 
 

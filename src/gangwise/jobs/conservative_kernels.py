@@ -85,16 +85,17 @@ def enough(g: Given, x: State, j: int, i: int) -> bool:
     A sum over all nodes says so only while none is less than nothing. With limits of work, a job
     may be expected to end later than it was when its nodes were planned for: not asked there.
     """
+    job = g.jobs[j]
     if g.rules.limits_of_work:
         return True
-    s = int64(g.jobs[j].shape)
+    s = int64(job.shape)
     for k in range(x.profile.shape[1]):
-        if g.jobs[j].tasks * g.cluster.demand[s, k] > x.profile[i, k]:
+        if job.tasks * g.cluster.demand[s, k] > x.profile[i, k]:
             return False
     return True
 
 
-@inner_kernel
+@inlined_kernel
 def truly_free(g: Given, x: State, j: int, pieces: int) -> bool:
     """Whether the devices tried for job j are free now, and not only expected to be."""
     s = int64(g.jobs[j].shape)
@@ -117,7 +118,8 @@ def earliest(g: Given, x: State, b: Beliefs, j: int, size: int, before: float) -
 
     Gives the pieces it would have, in `x.tried`; 0 for none. Its own reservation counts as free.
     """
-    limit = g.jobs[j].limit
+    job = g.jobs[j]
+    limit = job.limit
     then = referenced(room_of(x.shadow, 1))
     own = x.plans[j].start
     walked = -1  # changes that are in `x.then`
@@ -147,7 +149,7 @@ def earliest(g: Given, x: State, b: Beliefs, j: int, size: int, before: float) -
                 if (x.changes[walked].item & (TAKEN - 1)) != j:
                     shift(g, x, then, x.changes[walked].item)
                 walked += 1
-            if tasks_in(g, then, j) >= g.jobs[j].tasks:
+            if tasks_in(g, then, j) >= job.tasks:
                 lowest(g, x, j, i, size, time + limit)
                 pieces = arrange(g, x, b, x.ahead, j)
                 if pieces > 0:
@@ -165,7 +167,7 @@ def earliest(g: Given, x: State, b: Beliefs, j: int, size: int, before: float) -
                 break
 
 
-@inner_kernel
+@inlined_kernel
 def lowest(g: Given, x: State, j: int, low: int, size: int, until: float) -> None:
     """Put in `x.ahead` what stays free from `x.then` on, through the changes before ``until``."""
     copy_room(referenced(room_of(x.shadow, 1)), x.ahead)
@@ -296,25 +298,26 @@ def conservative(g: Given, x: State, b: Beliefs, count: int) -> None:
     at.void = int64(stuck and at.running == 0)
 
 
-@inner_kernel
+@inlined_kernel
 def plan(g: Given, x: State, j: int, pieces: int, size: int) -> int:
     """Job j holds the pieces tried from `planned` on; gives the number of changes."""
+    job = g.jobs[j]
     time = x.at.planned
     x.plans[j].start = time
     x.promised[j] = min(x.promised[j], time)
     x.jobs[j].pieces = pieces
-    p = g.jobs[j].piece_from
+    p = job.piece_from
     for i in range(pieces):
         n, tasks = int64(x.tried[i].node), int64(x.tried[i].tasks)
         put_piece(x.out, p + i, n, tasks, x.tried[i].mask)
-    if g.jobs[j].limit > 0.0:
+    if job.limit > 0.0:
         enter_row(x.changes, int64(0), size, time, TAKEN + j)
-        enter_row(x.changes, int64(0), size + 1, time + g.jobs[j].limit, j)
+        enter_row(x.changes, int64(0), size + 1, time + job.limit, j)
         size += 2
     return size
 
 
-@inner_kernel
+@inlined_kernel
 def plan_round(g: Given, x: State, b: Beliefs) -> None:
     """One round of conservative backfilling; another one where the first leaves its plan void."""
     if x.at.waiting > 0:

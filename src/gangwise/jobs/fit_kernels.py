@@ -86,11 +86,12 @@ def take_piece(cluster: ClusterArrays, room: Room, s: int, pieces: Rows, i: int,
     take(cluster, room, s, n, tasks, pieces[i].mask, sign)
 
 
-@inner_kernel
+@inlined_kernel
 def occupy(g: Given, x: State, j: int, count: int) -> None:
     """Take the ``count`` pieces tried; they become the pieces of job j."""
-    s = int64(g.jobs[j].shape)
-    p = g.jobs[j].piece_from
+    job = g.jobs[j]
+    s = int64(job.shape)
+    p = job.piece_from
     free = x.room.free
     for i in range(count):
         n = int64(x.tried[i].node)
@@ -110,18 +111,19 @@ def occupy(g: Given, x: State, j: int, count: int) -> None:
     x.at.change += 1
 
 
-@inner_kernel
+@inlined_kernel
 def vacate(g: Given, x: State, j: int) -> None:
-    s = int64(g.jobs[j].shape)
-    p = g.jobs[j].piece_from
-    for i in range(p, p + x.jobs[j].pieces):
+    job, run = g.jobs[j], x.jobs[j]
+    s = int64(job.shape)
+    p = job.piece_from
+    for i in range(p, p + run.pieces):
         n = int64(x.out[i].node)
         take_piece(g.cluster, x.room, s, x.out, i, GIVE_BACK)
         b = n // BLOCK
         for k in range(x.total.size):
             x.total[k] += x.out[i].tasks * g.cluster.demand[s, k]
             x.room.top[b, k] = max(x.room.top[b, k], x.room.free[n, k])
-    x.at.pieces -= x.jobs[j].pieces
+    x.at.pieces -= run.pieces
     x.at.epoch += 1
     x.at.change += 1
 
@@ -181,7 +183,7 @@ def tasks_in(g: Given, room: Room, j: int) -> int:
     return have
 
 
-@inner_kernel
+@inlined_kernel
 def opened(g: Given, x: State, room: Room, j: int) -> int:
     """Let a room be what is free now; how many tasks of job j fit there."""
     copy_room(x.room, room)
@@ -200,7 +202,7 @@ def block_misses(cluster: ClusterArrays, room: Room, s: int, b: int) -> bool:
     return False
 
 
-@inner_kernel
+@inlined_kernel
 def gather(cluster: ClusterArrays, x: State, room: Room, s: int, tasks: int, choice: int) -> int:
     """Nodes that take a task, in `x.cands`; their number, 0 if all of them have no room.
 
@@ -228,7 +230,7 @@ def gather(cluster: ClusterArrays, x: State, room: Room, s: int, tasks: int, cho
     return count if total >= tasks else 0
 
 
-@inner_kernel
+@inlined_kernel
 def place_first(x: State, tasks: int, count: int) -> int:
     """First-fit on the nodes gathered: each is filled before the next. Gives pieces."""
     for i in range(count):
@@ -288,7 +290,7 @@ def add_task(x: State, i: int, n: int, tasks: int, count: int) -> int:
     return count
 
 
-@inner_kernel
+@inlined_kernel
 def place_best(
     cluster: ClusterArrays, x: State, room: Room, s: int, tasks: int, M: int, choice: int
 ) -> int:
@@ -320,7 +322,7 @@ def place_best(
     return int(count)
 
 
-@inner_kernel
+@inlined_kernel
 def place_tightest(cluster: ClusterArrays, x: State, room: Room, s: int, tasks: int) -> int:
     """Best-fit: the tightest nodes, ties by number, that take all tasks. Gives pieces, 0 for none.
 

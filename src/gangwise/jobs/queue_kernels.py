@@ -232,7 +232,7 @@ def line_stays(g: Given) -> bool:
     return bool(g.rules.queue == MULTIFACTOR and not g.rules.shortest)
 
 
-@inner_kernel
+@inlined_kernel
 def full_claim(g: Given, x: State, c: int) -> int:
     """The first counter of which jobs of claim c would take too much, −1 for none."""
     for i in range(g.caps.starts[c], g.caps.starts[c + 1]):
@@ -279,7 +279,8 @@ def shut(x: State, c: int, counter: int) -> None:
 @inner_kernel
 def put_aside(g: Given, x: State, j: int) -> None:
     """Job j, which a cap holds, leaves the line."""
-    c, at = int64(g.jobs[j].claim), x.at
+    job = g.jobs[j]
+    c, at = int64(job.claim), x.at
     claim = x.claims[c]
     if claim.line != at.line:
         claim.line, claim.top, claim.shut = at.line, -1, 0
@@ -288,8 +289,8 @@ def put_aside(g: Given, x: State, j: int) -> None:
     if line_stays(g):
         x.behind[j].key = priority_key(x.standing, j)
     else:
-        x.behind[j].key = g.jobs[j].rank
-        remove(x.words, x.summary, g.jobs[j].rank)
+        x.behind[j].key = job.rank
+        remove(x.words, x.summary, job.rank)
     claim.top = meld(x.behind, int64(claim.top), j)
     at.aside += 1
     if claim.shut == 0:
@@ -453,7 +454,7 @@ def nobody_waits(x: State) -> None:
     x.at.again = 0
 
 
-@inner_kernel
+@inlined_kernel
 def shortest_first(g: Given, x: State, low: int, high: int) -> None:
     """Put `x.sequence[low:high]` in the order of expected lengths, ties by submission."""
     for i in range(low, high):

@@ -98,7 +98,7 @@ def shift_shadow(
     return int(fits(g.cluster, room, h, n) - before)
 
 
-@inner_kernel
+@inlined_kernel
 def correct(g: Given, x: State) -> bool:
     """Correct the expected ends that running jobs have outlived; whether there were any."""
     at = x.at
@@ -173,7 +173,7 @@ def keep_from(g: Given, x: State, j: int, instant: float) -> float:
     return float(max(x.kept[j], instant))
 
 
-@inner_kernel
+@inlined_kernel
 def reserve(g: Given, x: State, p: int, j: int) -> None:
     """EASY: promise job j, the first in line of pool p, a start by the ends that are expected."""
     at = x.at
@@ -210,7 +210,7 @@ def keep_start(g: Given, x: State, p: int, j: int) -> None:
     at.kept = min(at.kept, x.promises[q].time)
 
 
-@inner_kernel
+@inlined_kernel
 def keeps_promise(g: Given, x: State, room: Room, have: int, j: int, count: int, head: int) -> int:
     """EASY: how many tasks of the first in line fit in a room after job j on the pieces tried.
 
@@ -294,7 +294,7 @@ def is_past(g: Given, x: State, q: int, j: int, end: float) -> bool:
     return bool(past and (P == 1 or g.cluster.meets[p, pool_of(g, j)]))
 
 
-@inner_kernel
+@inlined_kernel
 def delayed_by(g: Given, x: State, j: int, count: int, end: float) -> int:
     """The first promise that job j breaks on the pieces tried, −1 for none.
 
@@ -312,7 +312,7 @@ def delayed_by(g: Given, x: State, j: int, count: int, end: float) -> int:
     return -1
 
 
-@inner_kernel
+@inlined_kernel
 def undo(g: Given, x: State, j: int, count: int, end: float, promises: int) -> None:
     """Undo what :func:`delayed_by` took in the rooms of the first ``promises`` of them."""
     for q in range(promises):
@@ -346,7 +346,7 @@ def full(g: Given, x: State) -> bool:
 # ------------------------------------------------------------------------------ shortcuts of rounds
 
 
-@inner_kernel
+@inlined_kernel
 def only_joined(g: Given, x: State, fresh: int) -> bool:
     """Nothing changed but submissions, behind the first in line: those tried before fail again.
 
@@ -393,15 +393,17 @@ def only_joined(g: Given, x: State, fresh: int) -> bool:
 @inlined_kernel
 def kind_of(g: Given, b: Beliefs, j: int) -> int:
     """What beside shape and tasks decides where job j goes: its type, and whether it is short."""
+    job = g.jobs[j]
     if g.rules.choice != BY_RATE:
         return 0
-    return int(2 * g.jobs[j].type + (g.jobs[j].limit < b.constants.short))
+    return int(2 * job.type + (job.limit < b.constants.short))
 
 
 @inlined_kernel
 def place_of(g: Given, kind: int, j: int) -> int:
     """Where in `x.delays` a refusal of job j is noted."""
-    return int((37 * g.jobs[j].shape + 11 * g.jobs[j].tasks + kind) & (DELAYS - 1))
+    job = g.jobs[j]
+    return int((37 * job.shape + 11 * job.tasks + kind) & (DELAYS - 1))
 
 
 @inlined_kernel
@@ -412,11 +414,12 @@ def refused_alike(g: Given, x: State, kind: int, j: int) -> bool:
     rates, prices. The choice of nodes depends on these and on shape, tasks, job type and whether
     the limit is short; so it picks the same nodes, and only the end of job j may differ.
     """
+    job = g.jobs[j]
     tried = x.delays[place_of(g, kind, j)]
     return bool(
         tried.change == x.at.change
-        and tried.shape == g.jobs[j].shape
-        and tried.tasks == g.jobs[j].tasks
+        and tried.shape == job.shape
+        and tried.tasks == job.tasks
         and tried.type == kind
         and x.at.now + length(g, x, j) / tried.rate > tried.promised
     )
@@ -425,9 +428,10 @@ def refused_alike(g: Given, x: State, kind: int, j: int) -> bool:
 @inlined_kernel
 def note_refused(g: Given, x: State, kind: int, j: int, rate: float, p: int) -> None:
     """Remember that job j, at this rate, would delay the first in line of pool p."""
+    job = g.jobs[j]
     tried = x.delays[place_of(g, kind, j)]
-    tried.shape = g.jobs[j].shape
-    tried.tasks = g.jobs[j].tasks
+    tried.shape = job.shape
+    tried.tasks = job.tasks
     tried.type = kind
     tried.change = x.at.change
     tried.rate = rate
@@ -438,7 +442,7 @@ def note_refused(g: Given, x: State, kind: int, j: int, rate: float, p: int) -> 
 # -------------------------------------------------------------------------- a round without a plan
 
 
-@inner_kernel
+@inlined_kernel
 def line_up(g: Given, x: State) -> tuple[int, int, int]:
     """Who is tried in this round: the way through them, their number, the first rank."""
     at = x.at
@@ -499,7 +503,8 @@ def next_in_line(
 @inlined_kernel
 def passed_over(g: Given, x: State, j: int) -> bool:
     """Job j has left the line, or does so now, for a cap holds it."""
-    here = x.jobs[j].phase == WAITING and x.jobs[j].place == IN_LINE
+    run = x.jobs[j]
+    here = run.phase == WAITING and run.place == IN_LINE
     if line_stays(g) and not here:
         return True
     if not capped(g, x, j):
@@ -508,7 +513,7 @@ def passed_over(g: Given, x: State, j: int) -> bool:
     return True
 
 
-@inner_kernel
+@inlined_kernel
 def decide(g: Given, x: State, b: Beliefs) -> None:
     """One round of decisions: start in order until one of a pool cannot; then backfill.
 
