@@ -26,18 +26,17 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 import numba
-from numba.core import cgutils, types
+from numba.core import types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
-from numba.core.codegen import JITCodeLibrary, ll
+from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
-from numba.core.datamodel import models, register_default
+from numba.core.datamodel.models import PrimitiveModel
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import intrinsic
-from numba.core.imputils import impl_ret_borrowed, lower_getattr_generic
-from numba.core.pythonapi import NativeValue, unbox
 from numba.core.runtime.nrt import rtsys
-from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.core.typing.typeof import typeof_impl
+
+numbas: Any = numba.core  # its types are not told
 
 PART = "stamp_of_part"
 """Attribute of a kernel that is compiled with its callers: a digest of what it depends on."""
@@ -206,8 +205,9 @@ class _Part(JITCodeLibrary):
 
     def finalize(self) -> None:
         library: Any = self
+        external = numbas.codegen.ll.Linkage.external
         for function in library._final_module.functions:
-            if not function.is_declaration and function.linkage == ll.Linkage.external:
+            if not function.is_declaration and function.linkage == external:
                 function.linkage = "linkonce_odr"
         library._finalized = True
 
@@ -323,7 +323,7 @@ def _lean(**options: Any) -> Any:
 # --------------------------------------------------------------------- large tuples, by reference
 
 
-class Reference(types.Type):  # type: ignore[misc]
+class Reference(types.Type):
     """A named tuple in memory that does not change: kernels pass a pointer to it.
 
     numba passes a tuple as all its members, an array as seven of them: a hundred arrays cost each
@@ -354,26 +354,26 @@ def by_reference(cls: C) -> C:
     """A named tuple of which kernels get a reference; they read its fields, and make none."""
     _BY_REFERENCE.add(cls)
 
-    @typeof_impl.register(cls)  # type: ignore[untyped-decorator]
+    @typeof_impl.register(cls)
     def type_of(value: Any, context: Any) -> Any:
         each = (typeof_impl(member, context) for member in value)
         inner = [of.fields if isinstance(of, Reference) else of for of in each]
-        return Reference(types.BaseTuple.from_types(inner, cls))
+        return Reference(numbas.types.BaseTuple.from_types(inner, cls))
 
     return cls
 
 
-@register_default(Reference)
-class _ReferenceModel(models.PrimitiveModel):  # type: ignore[misc]
+@numbas.datamodel.register_default(Reference)
+class _ReferenceModel(PrimitiveModel):
     def __init__(self, dmm: Any, fe_type: Any):
         model: Any = super()
         model.__init__(dmm, fe_type, dmm.lookup(fe_type.fields).get_value_type().as_pointer())
 
 
-@unbox(Reference)
+@numbas.pythonapi.unbox(Reference)  # type: ignore[untyped-decorator]
 def _put_in_memory(of: Any, value: Any, c: Any) -> Any:
     native = c.unbox(of.fields, value)
-    there = cgutils.alloca_once_value(c.builder, native.value)
+    there = numbas.cgutils.alloca_once_value(c.builder, native.value)
 
     def give_back() -> None:
         if native.cleanup is not None:
@@ -381,38 +381,39 @@ def _put_in_memory(of: Any, value: Any, c: Any) -> Any:
         if c.context.enable_nrt:
             c.context.nrt.decref(c.builder, of.fields, native.value)
 
-    return NativeValue(there, is_error=native.is_error, cleanup=give_back)
+    return numbas.pythonapi.NativeValue(there, is_error=native.is_error, cleanup=give_back)
 
 
-@infer_getattr
-class _ReferenceFields(AttributeTemplate):  # type: ignore[misc]
+@numbas.typing.templates.infer_getattr
+class _ReferenceFields(numbas.typing.templates.AttributeTemplate):  # type: ignore[misc]
     key = Reference
 
     def generic_resolve(self, of: Any, name: str) -> Any:
         return of.member(name)[1] if name in of.fields.fields else None
 
 
-@lower_getattr_generic(Reference)
+@numbas.imputils.lower_getattr_generic(Reference)  # type: ignore[untyped-decorator]
 def _field(context: Any, builder: Any, of: Any, there: Any, name: str) -> Any:
     i, member = of.member(name)
     for argument in builder.function.args:  # the memory is nobody else's, and is not written to
         if argument.type == there.type:
             set.update(argument.attributes, _UNCHANGED)  # llvmlite knows but two of them
             argument.attributes.dereferenceable = context.get_abi_sizeof(there.type.pointee)
-    field = cgutils.gep_inbounds(builder, there, 0, i)
+    field = numbas.cgutils.gep_inbounds(builder, there, 0, i)
     if isinstance(member, Reference):
         return field
-    return impl_ret_borrowed(context, builder, member, builder.load(field))
+    return numbas.imputils.impl_ret_borrowed(context, builder, member, builder.load(field))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def referenced(typing_context: Any, made: Any) -> Any:
-    """A reference to a named tuple that a kernel has made, until it makes another one there."""
-
+def _reference_to(typing_context: Any, made: Any) -> Any:
     def put_in_memory(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return cgutils.alloca_once_value(builder, values[0])
+        return numbas.cgutils.alloca_once_value(builder, values[0])
 
     return Reference(made)(made), put_in_memory
+
+
+referenced: Any = intrinsic(_reference_to)
+"""A reference to a named tuple that a kernel has made, until it makes another one there."""
 
 
 def on_compile(report: Callable[[str], None]) -> None:
