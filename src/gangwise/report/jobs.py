@@ -7,7 +7,7 @@ page is the list :data:`SECTIONS`: each is a function of :class:`JobResults`.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
@@ -114,19 +114,18 @@ class JobResults(Compared):
         return html(self.document())
 
     def document(self) -> Page:
-        many = numbered(len(self.outcomes), "scheduler", "schedulers")
+        rows: Mapping[str, object] = self.outcomes
+        what = ("scheduler", "schedulers")
         if self.edits:
-            many = numbered(len(self.edits), "change", "changes")
+            rows, what = self.edits, ("change", "changes")
         jobs = f"{np.mean([len(each.jobs) for each in self.outcomes[self.base]]):,.0f} jobs"
-        title = f"{many} on {jobs} of {source_in_words(self.name)}"
+        title = f"{numbered(len(rows), *what)} on {jobs} of {source_in_words(self.name)}"
         nodes, devices = len(self.first.nodes), self.first.nodes.devices
         held = self.first.capacity[devices.index(self.device)]
         byline = [
             jobs,
             count(nodes, "node") if nodes > 1 else f"{held:,.0f} {in_words(self.device)}",
-            count(len(self.edits), "change")
-            if self.edits
-            else count(len(self.outcomes), "scheduler"),
+            count(len(rows), *what),
             count(self.seeds, "seed"),
             f"gangwise {gangwise.__version__}",
         ]
@@ -182,19 +181,23 @@ def _unit(values: Sequence[float]) -> tuple[float, str]:
     return 1.0, "s"
 
 
-def _column(n: Compared, key: str, least: int = 0, factor: float = 1.0) -> list[Cell]:
-    return estimate_cells([n.of(row, key) for row in n.outcomes], False, least, factor)
-
-
 Columns = list[tuple[str, list[Cell]]]
 
 
-def _sheet(n: Compared, title: str, columns: Columns, *captions: str) -> Sheet:
-    return columns_sheet(title, list(n.outcomes), columns, captions, _rows_are(n))
+def _column(n: Compared, heading: str, key: str, read: str = "") -> tuple[str, list[Cell]]:
+    """A metric of every row, read as a ``share`` in per cent, a ``time`` in a unit, or as it is."""
+    found = [n.of(row, key) for row in n.outcomes]
+    size, unit = (0.01, "%") if read == "share" else (1.0, "")
+    if read == "time":
+        size, unit = _unit([each.mean for each in found])
+    return heading + unit, estimate_cells(found, least=int(read == "share"), factor=1 / size)
 
 
-def _rows_are(n: Compared) -> str:
-    return "rules" if n.base == CONFIGURED else "scheduler"
+def _sheet(
+    n: Compared, title: str, columns: Columns, *captions: str, rows: Sequence[str] = ()
+) -> Sheet:
+    first = "rules" if n.base == CONFIGURED else "scheduler"
+    return columns_sheet(title, [*(rows or n.outcomes)], columns, captions, first)
 
 
 def _spread_columns(of: Callable[[str], list[Estimate]]) -> Columns:
@@ -241,11 +244,7 @@ def _recorded_sheet(n: Compared) -> list[Sheet]:
         return []
     both = then.ended & n.first.ended
     found = [
-        {
-            key: value
-            for what in ("waiting", "completion")
-            for key, value in spread(what, getattr(o, what)[both]).items()
-        }
+        spread("waiting", o.waiting[both]) | spread("completion", o.completion[both])
         for o in (then, n.first)
     ]
     columns = _spread_columns(lambda key: [Estimate(each[key], None, None) for each in found])
@@ -281,72 +280,60 @@ def _change_sheet(n: Compared) -> list[Sheet]:
     if min(both) < n.of(n.base, "jobs").mean:
         columns.append(("jobs done\nunder both", [value_cell(round(one)) for one in both]))
         caption += " Completion and slowdown: of the jobs that did their work under both."
-    title = f"More or less than {n.base}, %"
-    return [columns_sheet(title, rows, columns, (caption,), _rows_are(n))]
+    return [_sheet(n, f"More or less than {n.base}, %", columns, caption, rows=rows)]
 
 
-def _endings_sheet(n: Compared) -> list[Sheet]:
-    keys = ending_keys([{k: n.of(r, k).mean for k in n.summaries[r][0]} for r in n.outcomes])
-    if not keys:
-        return []
-    columns: Columns = []
-    for key in [*keys, *(f"thrown away.{device}" for device in n.first.nodes.devices)]:
-        name, _, device = key.partition(".")
-        columns.append((f"{name}\n{device}-hours" if device else name, _column(n, key)))
-    return [_sheet(n, "Work that was not done", columns, words("captions")["endings"])]
-
-
-def _cluster_sheet(n: Compared) -> list[Sheet]:
-    size, unit = _unit([n.of(row, "makespan").mean for row in n.outcomes])
-    columns = [(f"makespan,\n{unit}", _column(n, "makespan", factor=1 / size))]
-    for device in n.first.nodes.devices:
-        for key in ("utilisation", "goodput"):
-            columns.append((f"{key}\n{in_words(device)}, %", _column(n, f"{key}.{device}", 1, 100)))
-    spent = [n.of(row, "microseconds per decision").mean for row in n.outcomes]
-    columns.append(("µs per\ndecision", estimate_cells([Estimate(s, None, None) for s in spent])))
-    return [_sheet(n, "Cluster", columns, words("captions")["cluster"])]
-
-
-LOSSES = {"stragglers": "stragglers", "restarts": "restarts", "idle": "idle while\na job waits"}
-
-
-def _losses_sheet(n: Compared) -> list[Sheet]:
-    columns = [
-        (f"{heading}\n{device}-hours", _column(n, f"{key}.{device}"))
-        for device in n.first.nodes.devices
-        for key, heading in LOSSES.items()
-    ]
-    return [_sheet(n, "Device-hours lost", columns, words("captions")["losses"])]
-
-
-def _users_sheet(n: Compared) -> list[Sheet]:
-    size, unit = _unit([n.of(row, "worst users").mean for row in n.outcomes])
-    columns = [(f"slowdown\n{which}", _column(n, f"slowdown.{which}")) for which in SPREAD]
+def _metric_sheets(n: Compared) -> list[Sheet]:
+    """Tables of metrics: a column is its heading, the metric, and how it is read."""
+    devices, says = n.first.nodes.devices, words("captions")
+    endings = ending_keys([{k: n.of(r, k).mean for k in n.summaries[r][0]} for r in n.outcomes])
+    endings += [f"thrown away.{device}" for device in devices] * bool(endings)
+    parts = [(key, *key.partition(".")[::2]) for key in endings]
+    not_done = [(f"{what}\n{of}-hours" if of else what, key) for key, what, of in parts]
+    cluster = [("makespan,\n", "makespan", "time")]
+    for k in devices:
+        shares = ("utilisation", "goodput")
+        cluster += [(f"{key}\n{in_words(k)}, ", f"{key}.{k}", "share") for key in shares]
+    lost = [(f"{of}\n{k}-hours", f"{key}.{k}") for k in devices for key, of in LOSSES.items()]
+    users = [(f"slowdown\n{which}", f"slowdown.{which}") for which in SPREAD]
     if np.isfinite(n.first.jobs.deadline).any():
-        columns.append(("deadlines\nmissed", _column(n, "deadlines missed")))
-    columns += [
-        (f"waiting, worst\nusers, {unit}", _column(n, "worst users", factor=1 / size)),
-        ("unfairness", _column(n, "unfairness")),
-        ("jobs", [value_cell(round(n.of(row, "jobs").mean)) for row in n.outcomes]),
+        users.append(("deadlines\nmissed", "deadlines missed"))
+    waits = ("waiting, worst\nusers, ", "worst users", "time")
+    spent = [n.of(row, "microseconds per decision").mean for row in n.outcomes]
+    pace = ("µs per\ndecision", estimate_cells([Estimate(s, None, None) for s in spent]))
+    jobs = ("jobs", [value_cell(round(n.of(row, "jobs").mean)) for row in n.outcomes])
+    many = len(n.first.jobs.users)
+    worst = f"the tenth of the {many:,} users who wait longest on average"
+    if many < 20:
+        worst = "the user who waits longest on average" if many > 1 else "there is one user"
+    tables: list[tuple[str, list[Any], Columns, str]] = [
+        ("Work that was not done", not_done, [], says["endings"]),
+        ("Cluster", cluster, [pace], says["cluster"]),
+        ("Device-hours lost", lost, [], says["losses"]),
+        (
+            "Slowdown, deadlines, users",
+            [*users, waits, ("unfairness", "unfairness")],
+            [jobs],
+            says["users"].format(worst=worst),
+        ),
     ]
-    users = len(n.first.jobs.users)
-    worst_are = f"the tenth of the {users:,} users who wait longest on average"
-    if users < 20:
-        worst_are = "the user who waits longest on average" if users > 1 else "there is one user"
-    caption = words("captions")["users"].format(worst=worst_are)
-    return [_sheet(n, "Slowdown, deadlines, users", columns, caption)]
+    return [
+        _sheet(n, title, [*(_column(n, *each) for each in columns), *more], caption)
+        for title, columns, more, caption in tables
+        if columns
+    ]
 
 
 def _learned_sheets(n: Compared) -> list[Sheet]:
     sheets = []
+    caption = "As it believes at the end; ± is half the 95 % credible interval."
     for name, learned in n.learned.items():
         slow = sorted(learned.slow, key=lambda s: -s.slower)
         shares = [Estimate(100 * s.slower, 100 * s.low, 100 * s.high) for s in slow]
         cells = [Cell(estimate_text(e, 0), e.mean, half=e.half) for e in shares]
-        caption = "As it believes at the end; ± is half the 95 % credible interval."
         title = f"Nodes slower than their label says, as {name} has learned"
         nodes, columns = [s.node for s in slow], [("slower by, %", cells)]
-        sheets += [columns_sheet(title, nodes, columns, (caption,), "node")] if slow else []
+        sheets += [columns_sheet(title, nodes, columns, (caption,), "node")] * bool(slow)
     return sheets
 
 
@@ -403,16 +390,16 @@ def _money_sheet(n: JobResults) -> list[Sheet]:
     return [_sheet(n, "Money", columns, caption)]
 
 
+LOSSES = {"stragglers": "stragglers", "restarts": "restarts", "idle": "idle while\na job waits"}
+
+
 SHEETS: list[Callable[[JobResults], list[Sheet]]] = [
     _times_sheet,
     _recorded_sheet,
     _change_sheet,
     _groups_sheets,
     _money_sheet,
-    _endings_sheet,
-    _cluster_sheet,
-    _losses_sheet,
-    _users_sheet,
+    _metric_sheets,
     _learned_sheets,
 ]
 """The tables of page and terminal, in their order."""
@@ -440,13 +427,13 @@ def _group_means(
     n: Compared, group: Sequence[Ints]
 ) -> tuple[Mapping[str, Mapping[int, Estimate]], str]:
     """Mean waiting by scheduler and group, in a unit that suits them all, and the unit."""
-    seen: dict[str, dict[int, list[float]]] = {row: {} for row in n.outcomes}
+    seen: dict[str, defaultdict[int, list[float]]] = {}
     for row, each in n.outcomes.items():
+        seen[row] = defaultdict(list)
         for outcome, of in zip(each, group):
             for g, values in by_group(outcome, of, outcome.waiting).items():
-                seen[row].setdefault(g, []).append(values["of.mean"])
-    every = [float(np.mean(values)) for of in seen.values() for values in of.values()]
-    size, unit = _unit(every)
+                seen[row][g].append(values["of.mean"])
+    size, unit = _unit([float(np.mean(values)) for of in seen.values() for values in of.values()])
     return {
         row: {g: rescaled(mean_and_interval(values), 1 / size) for g, values in of.items()}
         for row, of in seen.items()
@@ -475,11 +462,15 @@ def change_dots(n: Compared) -> list[Dots]:
     if n.seeds > 1 or n.blocks is not None:
         caption += " Where the line of an interval holds 0 the dot is hollow, and the difference "
         caption += "may be chance."
-    found = []
-    for key, what in (("completion.mean", "Mean completion"), ("waiting.mean", "Mean waiting")):
-        of = {row: n.change(row, key) for row in n.outcomes if row != n.base}
-        found += dots(f"{what} against {n.base}, %", of, caption)
-    return found
+    return [
+        drawn
+        for what in ("completion", "waiting")
+        for drawn in dots(
+            f"Mean {what} against {n.base}, %",
+            {row: n.change(row, f"{what}.mean") for row in n.outcomes if row != n.base},
+            caption,
+        )
+    ]
 
 
 def _group_figure(n: Compared) -> list[Plot]:
@@ -490,11 +481,11 @@ def _group_figure(n: Compared) -> list[Plot]:
             continue
         means, unit = _group_means(n, group)
         panels.append(Panel(what, "", f"mean waiting, {unit}", "bars"))
-        labels = _labels(names)
         for row, of in means.items():
-            for g in (g for g in range(len(names)) if g in of):
-                mean, low, high = of[g]
-                rows.append((what, row, labels[g], mean, low and max(low, 0.0), high))
+            for g, label in enumerate(_labels(names)):
+                if g in of:
+                    mean, low, high = of[g]
+                    rows.append((what, row, label, mean, low and max(low, 0.0), high))
     if not any(row[3] > 0 for row in rows):
         return []  # nobody waits
     return [pictured("Waiting by job size and user", rows, panels, n.over_seeds)]
@@ -615,21 +606,18 @@ def nodes_section(n: JobResults) -> Section:
 
 
 def schedulers_section(n: JobResults) -> Section | None:
-    if n.edits:
-        return Section(
-            "Changes", [Terms({name: _in_words(name, n.edits[name]) for name in n.edits})]
-        )
-    return Section("Schedulers", [Terms({name: about_scheduler(name) for name in n.outcomes})])
-
-
-def _in_words(name: str, lines: Sequence[str]) -> str:
-    """What changes do, and what stood there before."""
-    parts = [
-        about_scheduler(one.given).rstrip(".") if one.path == "scheduler" else one.words
-        for one in changes_of(name)
-    ]
-    before = ", ".join(line[2:] for line in lines if line.startswith("- ") and " = " in line)
-    return f"{'; '.join(parts)}{f' (until now {before})' * bool(before)}."
+    """Every scheduler in a sentence; or what changes do, and what stood there before."""
+    if not n.edits:
+        return Section("Schedulers", [Terms({name: about_scheduler(name) for name in n.outcomes})])
+    meanings = {}
+    for name, lines in n.edits.items():
+        parts = [
+            about_scheduler(one.given).rstrip(".") if one.path == "scheduler" else one.words
+            for one in changes_of(name)
+        ]
+        before = ", ".join(line[2:] for line in lines if line.startswith("- ") and " = " in line)
+        meanings[name] = f"{'; '.join(parts)}{f' (until now {before})' * bool(before)}."
+    return Section("Changes", [Terms(meanings)])
 
 
 def edits_section(n: JobResults) -> Section | None:
@@ -641,9 +629,9 @@ def edits_section(n: JobResults) -> Section | None:
 
 
 def assumptions_section(n: JobResults) -> Section | None:
-    outcomes = [o for each in n.outcomes.values() for o in each[:1]]
-    lines = list(dict.fromkeys(o.description for o in outcomes if o.description))
-    return Section("What was assumed", [Bullets(lines)]) if lines else None
+    lines = dict.fromkeys(each[0].description for each in n.outcomes.values())
+    lines.pop("", None)
+    return Section("What was assumed", [Bullets([*lines])]) if lines else None
 
 
 def provenance_section(n: JobResults) -> Section:

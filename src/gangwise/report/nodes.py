@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,6 @@ import gangwise
 from gangwise.core.arrays import Floats, Ints
 from gangwise.experiments.findings import NodeFindings
 from gangwise.experiments.statistics import number, period
-from gangwise.jobs import Jobs
 from gangwise.jobs.metrics import Outcome, Pieces, held_until
 from gangwise.report.page import Chapter, Page, Section, Text, html, in_words, pictured
 from gangwise.report.plotting import Panel, Style
@@ -97,7 +96,8 @@ def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, An
             _cells(outcome, device, begin, end, len(outcomes)) for outcome in outcomes.values()
         ]
     jobs = next(iter(outcomes.values())).jobs
-    names, whose = _coloured(jobs)
+    # A colour for each user, or for each job type where there is one user.
+    names, whose = (jobs.users, jobs.user) if len(jobs.users) > 1 else (jobs.types, jobs.type)
     share = np.bincount(whose, jobs.tasks * jobs.run, minlength=len(names))
     order = np.argsort(-share, kind="stable")
     hue = np.full(len(names), COLOURED)
@@ -152,11 +152,6 @@ def _pieces(outcome: Outcome) -> Pieces:
     return outcome.pieces
 
 
-def _coloured(jobs: Jobs) -> tuple[Sequence[str], Ints]:
-    """Names, and of each job which: its user, or its type where there is one user."""
-    return (jobs.users, jobs.user) if len(jobs.users) > 1 else (jobs.types, jobs.type)
-
-
 def _rectangles(outcome: Outcome, device: str, begin: float) -> dict[str, Any]:
     k, of, jobs = outcome.nodes.devices.index(device), _pieces(outcome), outcome.jobs
     amount = np.rint(1000 * of.tasks * outcome.per_task[of.job, k]).astype(np.int64)
@@ -178,7 +173,7 @@ def _rectangles(outcome: Outcome, device: str, begin: float) -> dict[str, Any]:
         "begin": _packed(of.begin[p] - begin, "<f4"),
         "end": _packed(of.end[p] - begin, "<f4"),
         "job": _packed(jobs.row[of.job[p]], "<u4"),
-        "user": _packed(_coloured(jobs)[1][of.job[p]], "<u4"),
+        "user": _packed((jobs.user if len(jobs.users) > 1 else jobs.type)[of.job[p]], "<u4"),
     }
 
 
