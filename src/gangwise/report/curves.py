@@ -16,7 +16,7 @@ import numpy as np
 from gangwise.core.arrays import Floats, Ints
 from gangwise.experiments.results import Place, Results, Series
 from gangwise.experiments.statistics import count, number, over_seeds
-from gangwise.report.page import Plot, cell_text, in_words, pictured, plain, words
+from gangwise.report.page import Plot, cell_text, in_words, phrase, pictured, plain
 from gangwise.report.plotting import (
     COLOURS,
     REFERENCE,
@@ -311,7 +311,7 @@ def bounded(results: Results) -> list[Plot]:
         }
         if above and limits:
             lines = {cell: above | limits | _root(above)}.__getitem__
-            title, caption = f"Regret against {versus} and its bound", words("captions")["bound"]
+            title, caption = f"Regret against {versus} and its bound", phrase("bound")
             unit = "regret, summed over slots"
             found.append(_drawn(results, title, caption, unit, lines, log=True))
     return [each for each in found if each is not None]
@@ -437,11 +437,7 @@ def filling_sheet(found: Fillings) -> Sheet:
             cells.append(Cell(f"{values.mean():.2f}{spread}", float(values.mean())))
         rows.append((policy, tuple(cells)))
     rows.sort(key=lambda row: -float(row[1][1].value))
-    caption = (
-        f"Per cent of the GPUs, mean ± standard deviation over {len(found.seeds)} seeds, when what "
-        "had come asked for 100 % of them, and at the end. Fragmented: free and of no use to the "
-        "mean task."
-    )
+    caption = phrase("filling", seeds=len(found.seeds))
     headings = [f"{what}\nat {'100 %' if at else 'the end'}" for what, at in measured]
     return Sheet("GPUs of a cluster that fills", tuple(headings), tuple(rows), (caption,), "choice")
 

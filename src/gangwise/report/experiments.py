@@ -51,6 +51,7 @@ from gangwise.report.page import (
     dots,
     glossary,
     in_words,
+    phrase,
     pictured,
     plain,
     sentence_case,
@@ -107,7 +108,7 @@ def metrics_sheet(results: Results) -> Sheet | None:
     means = "; ".join(f"{metric}: {meaning[metric]}" for metric in shown if metric in meaning)
     captions = [f"Means per slot. {sentence_case(means)}." if means else "Means per slot."]
     if results.family != "approximation_jobs":
-        captions.append(words("captions")["slots"])
+        captions.append(phrase("slots"))
     return _policies_sheet("Beside the reward", results, at, columns, tuple(captions))
 
 
@@ -214,12 +215,10 @@ def regret_sheet(results: Results, comparator: str) -> Sheet:
         columns.append((f"bound{inside}", [value_cell(b, 0 if b >= 10 else 2) for b in scaled]))
         used = [100 * regret[a].mean / b for a, b in zip(at, bound)]
         columns.append((f"of bound\n{name}, %", [_used(each) for each in used]))
-    says = words("captions")
-    captions = [
-        f"{says['below'].format(comparator=plain(comparator))} {over_seeds(len(results.seeds))}"
-    ]
+    below = phrase("below", comparator=plain(comparator))
+    captions = [f"{below} {over_seeds(len(results.seeds))}"]
     if bounds:
-        captions.append(says["bounds"].format(bounds=", ".join(bounds)))
+        captions.append(phrase("bounds", bounds=", ".join(bounds)))
     title = f"Regret against {comparator}"
     return _policies_sheet(title, results, at, columns, tuple(captions))
 
@@ -326,10 +325,7 @@ def _lead_of_cell(results: Results, cell: Place) -> str:
         text += f" ({seeds})."
     row = results.better(cell, best, others[0]) if others else None
     if row is not None and row["low"] is not None and row["low"] <= 0:
-        text += (
-            f" Over these seeds the lead of {best} over {others[0]} is within "
-            "the confidence interval: it may be chance."
-        )
+        text += f" {phrase('may be chance', best=best, other=others[0])}"
     return text
 
 
@@ -362,10 +358,7 @@ def missing(results: Results) -> str:
         return ""
     of = len(results.runs) + len(results.missing)
     are = "run is" if len(results.missing) == 1 else "runs are"
-    return (
-        f"{len(results.missing)} of {of} {are} not finished and not on this page. Start the same "
-        "command again to do the rest."
-    )
+    return phrase("missing", missing=len(results.missing), of=of, are=are)
 
 
 def about_comparator(results: Results, comparator: str) -> str:
@@ -389,11 +382,9 @@ def about_comparator(results: Results, comparator: str) -> str:
         return text
     measured = [(regret[cells[0], p].mean, p) for p in results.ranking(cells[0])]
     for bound, of in results.bounds(name).items():
-        text += (
-            f" Theoretical bound on the regret against it ({bound}): {number(of[at].mean)}; "
-            f"measured: from {number(min(measured)[0])} ({min(measured)[1]}) "
-            f"to {number(max(measured)[0])} ({max(measured)[1]})."
-        )
+        ends = (f"{number(value)} ({policy})" for value, policy in (min(measured), max(measured)))
+        says = {"bound": bound, "value": number(of[at].mean), "measured": " to ".join(ends)}
+        text += f" {phrase('measured bound', **says)}"
     return text
 
 
@@ -455,7 +446,7 @@ def chapter(
 def results_section(shown: ShownExperiment) -> Section:
     """Differences as dots, and what every policy earned."""
     results, one = shown.results, len(shown.results.places) == 1
-    result, times = result_sheet(results), words("captions")["times"]
+    result, times = result_sheet(results), phrase("times")
     sheets = [replace(result, captions=(*result.captions, times)), metrics_sheet(results)]
     if one and 2 < len(results.policies) <= MATRIX:
         sheets.append(improvement_sheet(results))
@@ -468,7 +459,7 @@ def differences(shown: ShownExperiment) -> list[Dots]:
     results = shown.results
     if len(results.policies) < 2:
         return []
-    caption = words("captions")["dots" if len(results.seeds) > 1 else "one seed"]
+    caption = phrase("dots" if len(results.seeds) > 1 else "one seed")
     if len(results.places) == 1:
         (cell,) = results.places
         best, *others = results.ranking(cell)
@@ -507,7 +498,7 @@ def regrets_section(shown: ShownExperiment) -> Section | None:
             parts.append(Text(str(error), "note"))
     if not parts:
         return None
-    says = Text(words("captions")["regret"])
+    says = Text(phrase("regret"))
     return Section("Regret and its bounds", [says, *parts])
 
 
@@ -632,11 +623,9 @@ def edges(tuning: Tuning) -> list[str]:
     for arg in tuning.ranges:
         value = tuning.best.arguments[arg.name]
         if end := _edge(arg, value):
+            span = f"{_text(arg.low)} to {_text(arg.high)}"
             best = arguments_text({arg.name: value})
-            found.append(
-                f"The best trial has {best}, at the {end} end of its range "
-                f"({_text(arg.low)} to {_text(arg.high)}): better values may lie beyond it."
-            )
+            found.append(phrase("at an end", best=best, end=end, span=span))
     if any(arg.ends for arg in tuning.ranges) and not found:
         found.append("No argument of the best trial is at an end of its range.")
     return found
@@ -689,7 +678,7 @@ def trials_sheet(tuning: Tuning, results: Results) -> Sheet:
     default = tuning.default.number
     name[default] = "default" if default < 0 else f"{default}, the default"
     better = "Less" if tuning.minimise else "More"
-    caption = words("captions")["trials"].replace("seed", _each(tuning))
+    caption = phrase("trials").replace("seed", _each(tuning))
     caption += f" {better} of the metric is better."
     title, names = (
         f"{len(tuning.trials)} trials, best first",

@@ -55,6 +55,7 @@ from gangwise.report.page import (
     html,
     in_words,
     numbered,
+    phrase,
     pictured,
     sentence_case,
     terms,
@@ -151,10 +152,7 @@ def results_of(
     if len(edits) > SHOWN:
         verdicts = Counter(of.verdict(name) for name in edits).items()
         each = ", ".join(f"{many:,} {verdict}" for verdict, many in verdicts)
-        counts = [
-            f"{len(edits):,} changes: {each}. Shown are the {SHOWN} that complete jobs soonest; "
-            "summary.json and --json have all"
-        ]
+        counts = [phrase("many changes", changes=f"{len(edits):,}", each=each, shown=SHOWN)]
         edits = {name: edits[name] for name in of.others[:SHOWN]}
         of = replace(of, outcomes={name: of.outcomes[name] for name in (of.base, *edits)})
     return JobResults(
@@ -214,27 +212,20 @@ def _times_sheet(n: Compared) -> list[Sheet]:
     columns = _spread_columns(lambda key: [n.of(row, key) for row in n.outcomes])
     captions = [f"{n.over_seeds} Waiting: to the first start. Completion: from submission to end."]
     if n.happened is not None and not n.waited:
-        captions.append(words("captions")["no waiting"])
+        captions.append(phrase("no waiting"))
     done = {row: n.of(row, "finished").mean for row in n.outcomes}
     if any(done[row] < n.of(row, "jobs").mean for row in n.outcomes):
         each = "; ".join(f"{row} {number(jobs)}" for row, jobs in done.items())
-        captions.append(
-            "Waiting is of the jobs that started, completion of those that did their work. Of "
-            f"{number(n.of(n.base, 'jobs').mean)} jobs these did: {each}."
-        )
+        jobs = number(n.of(n.base, "jobs").mean)
+        captions.append(phrase("not all done", jobs=jobs, each=each))
     if n.bounds:
         size, unit = _unit(n.bounds)
         bound = mean_and_interval(np.array(n.bounds) / size)
-        until = "; jobs that are killed count until then" if n.killed else ""
-        captions.append(
-            "Certified lower bound: no scheduler without migration has a mean completion below "
-            f"{estimate_text(bound)} {unit}{until}."
-        )
+        until = "; jobs that are killed count until then" * n.killed
+        captions.append(phrase("lower bound", bound=estimate_text(bound), unit=unit, until=until))
         if not n.priced:
-            captions.append(
-                f"Prices were not searched: {len(n.first.jobs):,} jobs are more than "
-                f"{MOST_PRICED:,}; --bound asks for it, and may find a higher bound."
-            )
+            jobs = f"{len(n.first.jobs):,}"
+            captions.append(phrase("no prices", jobs=jobs, most=f"{MOST_PRICED:,}"))
     return [_sheet(n, "Waiting and completion time", columns, *captions)]
 
 
@@ -251,14 +242,15 @@ def _recorded_sheet(n: Compared) -> list[Sheet]:
     beside = [Estimate(100 * share, None, None) for share in (idle.recorded, idle.simulated)]
     columns.append((f"idle {idle.device}-hours\nbeside waiting jobs, %", estimate_cells(beside)))
     shares = ("explained", "near", "by_job", "use")
-    says = words("captions")["retold"].format(
+    says = phrase(
+        "retold",
         jobs=f"{retold.jobs:,}",
         order=number(retold.order, 2),
         device=in_words(retold.device),
         waits=number(retold.waits, 2),
         **{name: number(100 * getattr(retold, name)) for name in shares},
     )
-    captions = (says, words("captions")["idle"])
+    captions = (says, phrase("idle"))
     rows = [HAPPENED, f"{n.base}, simulated"]
     return [columns_sheet("What happened, and what the model retells", rows, columns, captions, "")]
 
@@ -285,7 +277,7 @@ def _change_sheet(n: Compared) -> list[Sheet]:
 
 def _metric_sheets(n: Compared) -> list[Sheet]:
     """Tables of metrics: a column is its heading, the metric, and how it is read."""
-    devices, says = n.first.nodes.devices, words("captions")
+    devices = n.first.nodes.devices
     endings = ending_keys([{k: n.of(r, k).mean for k in n.summaries[r][0]} for r in n.outcomes])
     endings += [f"thrown away.{device}" for device in devices] * bool(endings)
     parts = [(key, *key.partition(".")[::2]) for key in endings]
@@ -307,14 +299,14 @@ def _metric_sheets(n: Compared) -> list[Sheet]:
     if many < 20:
         worst = "the user who waits longest on average" if many > 1 else "there is one user"
     tables: list[tuple[str, list[Any], Columns, str]] = [
-        ("Work that was not done", not_done, [], says["endings"]),
-        ("Cluster", cluster, [pace], says["cluster"]),
-        ("Device-hours lost", lost, [], says["losses"]),
+        ("Work that was not done", not_done, [], phrase("endings")),
+        ("Cluster", cluster, [pace], phrase("cluster")),
+        ("Device-hours lost", lost, [], phrase("losses")),
         (
             "Slowdown, deadlines, users",
             [*users, waits, ("unfairness", "unfairness")],
             [jobs],
-            says["users"].format(worst=worst),
+            phrase("users", worst=worst),
         ),
     ]
     return [
@@ -350,12 +342,8 @@ def _groups_sheets(n: JobResults) -> list[Sheet]:
         for name in n.edits:
             each = [row.longer[name] for row in rows]
             columns.append((name, estimate_cells(each, True, 1, 1 / size)))
-        caption = (
-            f"Changes of the mean wait, in {unit}; below 0 a group wins, above 0 it pays. "
-            f"{n.intervals} Where that is more than the change, it may be chance; where it is "
-            f"less, it still is in one of twenty groups. At most {GROUPS} groups, those with the "
-            f"most {n.device}-hours."
-        )
+        says = {"unit": unit, "intervals": n.intervals, "most": GROUPS, "device": n.device}
+        caption = phrase("who pays", **says)
         title = f"Who wins and who pays, by {GROUPED.get(what, what)}"
         sheets.append(columns_sheet(title, [row.name for row in rows], columns, (caption,), what))
     return sheets
@@ -382,11 +370,7 @@ def _money_sheet(n: JobResults) -> list[Sheet]:
         ("job-hours\nof waiting", estimate_cells(longer, True)),
     ]
     prices = ", ".join(f"{k} {price:g}" for k, price in n.prices.items())
-    caption = (
-        f"Prices of a device-hour: {prices}. Devices cost over the {period(n.first.makespan)} that "
-        "the jobs take as configured, busy or idle; what jobs that did not do their work held is "
-        "part of it. Job-hours of waiting: more or less than as it is, of jobs that start in both."
-    )
+    caption = phrase("money", prices=prices, makespan=period(n.first.makespan))
     return [_sheet(n, "Money", columns, caption)]
 
 
@@ -460,8 +444,7 @@ Rows = list[tuple[Any, ...]]
 def change_dots(n: Compared) -> list[Dots]:
     caption = f"Less is better. {n.intervals}"
     if n.seeds > 1 or n.blocks is not None:
-        caption += " Where the line of an interval holds 0 the dot is hollow, and the difference "
-        caption += "may be chance."
+        caption += f" {phrase('hollow')}"
     return [
         drawn
         for what in ("completion", "waiting")
@@ -544,10 +527,8 @@ def _learned_figures(n: Compared) -> list[Plot]:
             rows += [(panel, "learned", x, *each) for x, *each in zip(at, *ends)]
             panels.append(Panel(panel, "nodes, the fastest first", "rate", "points"))
         inside = np.abs(learned.mean - np.log(learned.true)) <= 1.96 * learned.sd
-        caption = (
-            f"Bars are 95 % intervals; {number(100 * float(inside.mean()), 0)} % of all "
-            f"{inside.size:,} of them hold the true rate. At most {DOTS} nodes are drawn."
-        )
+        share, of = number(100 * float(inside.mean())), f"{inside.size:,}"
+        caption = phrase("learned rates", share=share, of=of, most=DOTS)
         figures.append(pictured(f"Learned and true rates, {name}", rows, panels, caption))
     return figures
 

@@ -21,7 +21,7 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.experiments.findings import NodeFindings
 from gangwise.experiments.statistics import number, period
 from gangwise.jobs.metrics import Outcome, Pieces, held_until
-from gangwise.report.page import Chapter, Page, Section, Text, html, in_words, pictured
+from gangwise.report.page import Chapter, Page, Section, Text, html, in_words, phrase, pictured
 from gangwise.report.plotting import Panel, Style
 from gangwise.report.tables import Cell, Sheet, columns_sheet, rich_tables, value_cell
 
@@ -103,17 +103,10 @@ def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, An
     hue = np.full(len(names), COLOURED)
     hue[order[:COLOURED]] = np.arange(min(COLOURED, len(names)))
     of, by = in_words(device), "user" if len(jobs.users) > 1 else "job type"
-    caption = (
-        f"A rectangle is a job on the {of} that it holds, coloured by {by}; point at one, and its "
-        f"whole gang is lit. Which {of} of a node a job holds is not known; the chart chooses free "
-        "ones."
-    )
+    caption = phrase("rectangles", devices=of, by=by)
     if not exact:
         width = period((end - begin) / charts[0]["bins"])
-        caption = (
-            f"The share of the {of} of a node, or of a group of nodes, that is held: means over "
-            f"bins of {width}. There are too many jobs, or nodes, to draw each."
-        )
+        caption = phrase("shares of nodes", devices=of, width=width)
     return {
         "device": of,
         "exact": exact,
@@ -236,10 +229,7 @@ def node_sheets(found: NodeFindings) -> list[Sheet]:
         ("p", [Cell(f"{e.p[n]:.2g}", e.p[n]) for n in shown]),
         ("named", [Cell("slow" if e.slow[n] else "", words=True) for n in shown]),
     ]
-    caption = (
-        "Than on the median node that runs the same programs. Named: Benjamini and Hochberg at "
-        f"5 %; the others of these {len(shown)} are the slowest that chance would explain."
-    )
+    caption = phrase("slow nodes", shown=len(shown))
     names = [found.names[n] for n in shown]
     sheets = [columns_sheet("Nodes", names, columns, (caption,), "node")] if shown else []
     if e.changes:

@@ -430,6 +430,11 @@ def words(table: str) -> Mapping[str, Any]:
     return found
 
 
+def phrase(name: str, **values: object) -> str:
+    """A caption, or another text, with these values in it."""
+    return str(words("captions")[name]).format(**values)
+
+
 def numbered(n: int, one: str, many: str) -> str:
     """A number of things as a sentence begins.
 
@@ -469,17 +474,8 @@ def glossary(
     if (known := words("families").get(family)) is not None:
         names = ("jobs", "ranked by") if jobs else ("slot", "reward")
         found = dict(zip(names, (known["slot"], known["reward"])))
-    found |= {name: meaning for name, meaning in words("terms").items() if name in settings}
-    if comparators:
-        found["comparator"] = (
-            "What policies are held to: it knows what they cannot, and its value is proved."
-        )
-        found["regret"] = "The comparator's total reward minus the policy's on the same slots."
-    if not jobs:
-        found["seed"] = (
-            "A drawn world: its instance, arrivals and noise, the same for all policies."
-        )
-    return found
+    told = [*settings, *("comparator", "regret") * bool(comparators), *("seed",) * (not jobs)]
+    return found | {name: meaning for name, meaning in words("terms").items() if name in told}
 
 
 def in_words(metric: str) -> str:

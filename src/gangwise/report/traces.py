@@ -18,7 +18,7 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.files import write_whole
 from gangwise.experiments.statistics import enumerated
 from gangwise.jobs.metrics import held_until
-from gangwise.report.page import sentence_case
+from gangwise.report.page import phrase, sentence_case
 from gangwise.report.plotting import Panel, draw, image, plain_styles, points
 from gangwise.traces.tables import Tables, device_totals, period, work
 
@@ -164,10 +164,8 @@ def _arrivals(tables: Tables) -> Picture | str:
     if found is None:
         return "no request has a time of creation"
     bin_name = WIDTHS.get(found.width, period(found.width))
-    caption = (
-        f"{_requests(tables)}; {found.counts.sum():,} have a time of creation and are counted here "
-        f"by {bin_name}."
-    )
+    known = f"{found.counts.sum():,}"
+    caption = phrase("arrivals", requests=_requests(tables), known=known, bin=bin_name)
     edges = found.first + found.width * np.arange(found.counts.size + 1.0)
     scale, unit = _clock(edges[-1])
     panel = f"requests created per {bin_name}"
@@ -176,10 +174,7 @@ def _arrivals(tables: Tables) -> Picture | str:
     if found.cycle is None:
         caption += " No daily cycle: fewer than two whole days."
     else:
-        caption += (
-            f" The cycle is the mean over {found.days} whole days, counted from the start of the "
-            "trace, which need not be midnight."
-        )
+        caption += f" {phrase('daily cycle', days=found.days)}"
         panel = "requests created per hour, mean"
         hours = np.linspace(0.0, 24.0, 25)
         rows += _steps(panel, "requests", hours, found.cycle)
@@ -191,10 +186,7 @@ def _sizes(tables: Tables) -> Picture | str:
     found = sizes(tables)
     if not found:
         return "no request says what it asks for"
-    caption = (
-        f"Share of {_requests(tables)} of which a task asks for at most so much; a request counts "
-        "once, however many tasks it has."
-    )
+    caption = phrase("sizes", requests=_requests(tables))
     names = {QUANTITIES[name]: each for name, each in found.items()}
     if unknown := [f"{d.unknown:,} do not say how much {n}" for n, d in names.items() if d.unknown]:
         caption += f" Left out: {enumerated(unknown)}."
@@ -225,12 +217,9 @@ def _lifetimes(tables: Tables) -> Picture | str:
         return "of no request it is known how long it ran"
     last = tables.jobs["deleted"].max()
     until_end = int((tables.jobs["deleted"] == last).sum())
+    says = {"requests": _requests(tables), "span": _span(tables), "last": f"{until_end:,}"}
     middle = float(found.values[np.searchsorted(found.share, 0.5)])
-    caption = (
-        f"Share of {_requests(tables)} that run at most so long, {_span(tables)}. Half last at "
-        f"most {period(middle)}. {until_end:,} end with the last deletion of all and may last "
-        "longer."
-    )
+    caption = phrase("lifetimes", **says, middle=period(middle))
     if found.unknown:
         caption += f" {found.unknown:,} that never ran, or whose times are not known, are left out."
     if found.zeros:
@@ -248,8 +237,8 @@ def _load(tables: Tables) -> Picture | str:
     if not found.requested:
         return "no request says what it asks for"
     width = period(round(float(np.diff(found.edges)[0]), 1))
-    caption = f"What {_requests(tables)} hold {_span(tables)}, as means over "
-    caption += f"{len(found.edges) - 1} bins of {width}."
+    says = {"requests": _requests(tables), "span": _span(tables), "bins": len(found.edges) - 1}
+    caption = phrase("load", **says, width=width)
     of = [
         f"{total:,.7g} {tables.units[n]} ({QUANTITIES[n]})" for n, total in found.capacity.items()
     ]
