@@ -8,7 +8,8 @@ first.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -109,7 +110,7 @@ def metrics_sheet(results: Results) -> Sheet | None:
     captions = [f"Means per slot. {sentence_case(means)}." if means else "Means per slot."]
     if results.family != "approximation_jobs":
         captions.append(phrase("slots"))
-    return _policies_sheet("Beside the reward", results, at, columns, tuple(captions))
+    return _policies_sheet("Beside the reward", results, at, columns, captions)
 
 
 def result_sheet(results: Results) -> Sheet:
@@ -129,7 +130,7 @@ def result_sheet(results: Results) -> Sheet:
         title = f"{results.scenario()[0]}: {slots}{count(len(results.seeds), 'seed')}"
         columns += _judged(results, at)
         if names:
-            captions[0] += f" {words('captions')['below'].format(comparator='comparator')}"
+            captions[0] += f" {phrase('below', comparator='comparator')}"
     else:
         captions[0] += f" Best {results.deciders[0]} of each cell first."
         if len(results.policies) > 1:
@@ -144,16 +145,22 @@ def result_sheet(results: Results) -> Sheet:
         what, _, device = metric.partition(".")
         heading = f"{what}\n{device}-hours" if device else what
         columns.append((heading, estimate_cells([results.of(metric)[each] for each in at])))
-    columns.append(_times(results, at))
-    return _policies_sheet(title, results, at, columns, tuple(captions))
+    time, per = "microseconds per decision", "decision"
+    if results.slotwise:
+        time, per = "us_per_slot", "slot"
+    times = [time_cell(results.of(time).get(each, UNKNOWN)) for each in at]
+    columns.append((f"µs per\n{per}", times))
+    return _policies_sheet(title, results, at, columns, captions)
 
 
 def _judged(results: Results, at: Sequence[At]) -> Columns:
     """Share of the last comparator, and regret against each that the policies can be held to."""
-    names = results.comparators
+    names, found = results.comparators, {}
     if not names:
         return []
-    found = dict(_against(results))
+    for name in names:
+        with suppress(StoreError):
+            found[name] = results.versus(name)[0]
     shares = [results.share(each, names[-1]) for each in at]
     cells = estimate_cells(shares, least=1, factor=100)
     columns = [(f"share of\n{plain(names[-1])}, %", cells)]
@@ -164,19 +171,10 @@ def _judged(results: Results, at: Sequence[At]) -> Columns:
     return columns
 
 
-def _against(results: Results) -> Iterator[tuple[str, Mapping[At, Estimate]]]:
-    for name in results.comparators:
-        try:
-            yield name, results.versus(name)[0]
-        except StoreError:
-            continue
-
-
 def improvement_sheet(results: Results) -> Sheet:
     """How much more each row has than each column in one cell; of the best only, when many."""
     (cell,) = results.places
-    ranking = results.ranking(cell)
-    best, *others = ranking
+    best, *others = ranking = results.ranking(cell)
     one, what = results.deciders[0], "Change" if results.minimise else "Improvement"
     every = {
         (p, q): results.lead(q, (cell, p)) if p != q else UNKNOWN for p in ranking for q in ranking
@@ -214,35 +212,25 @@ def regret_sheet(results: Results, comparator: str) -> Sheet:
         scaled = [b / scale for b in bound]
         columns.append((f"bound{inside}", [value_cell(b, 0 if b >= 10 else 2) for b in scaled]))
         used = [100 * regret[a].mean / b for a, b in zip(at, bound)]
-        columns.append((f"of bound\n{name}, %", [_used(each) for each in used]))
+        decimals = [decimals_for([Estimate(each, None, None)]) - 2 for each in used]
+        cells = [value_cell(each, max(0, d)) for each, d in zip(used, decimals)]
+        columns.append((f"of bound\n{name}, %", cells))
     below = phrase("below", comparator=plain(comparator))
     captions = [f"{below} {over_seeds(len(results.seeds))}"]
     if bounds:
         captions.append(phrase("bounds", bounds=", ".join(bounds)))
     title = f"Regret against {comparator}"
-    return _policies_sheet(title, results, at, columns, tuple(captions))
-
-
-def _used(percent: float) -> Cell:
-    return value_cell(percent, max(0, decimals_for([Estimate(percent, None, None)]) - 2))
-
-
-def _times(results: Results, at: Sequence[At]) -> tuple[str, list[Cell]]:
-    """The time that deciding takes."""
-    metric, heading = "us_per_slot", "µs per\nslot"
-    if not results.slotwise:
-        metric, heading = "microseconds per decision", "µs per\ndecision"
-    return heading, [time_cell(results.of(metric).get(each, UNKNOWN)) for each in at]
+    return _policies_sheet(title, results, at, columns, captions)
 
 
 def _policies_sheet(
-    title: str, results: Results, at: Sequence[At], columns: Columns, captions: tuple[str, ...]
+    title: str, results: Results, at: Sequence[At], columns: Columns, captions: Sequence[str]
 ) -> Sheet:
     settings = [
         (name, [setting_cell(cell[i]) for cell, _ in at]) for i, name in enumerate(results.cells)
     ]
-    names = [policy for _, policy in at]
-    return columns_sheet(title, names, [*settings, *columns], captions, results.deciders[0])
+    names, first = [policy for _, policy in at], results.deciders[0]
+    return columns_sheet(title, names, [*settings, *columns], tuple(captions), first)
 
 
 # Sentences
@@ -269,19 +257,13 @@ def byline(results: Results) -> str:
 
 def proved_text(results: Results) -> str:
     """Of which policies how many choices were proved best; empty where none searches for them."""
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[int]] = {}
     for (_, policy), share in results.of("proved").items():
-        found.setdefault(policy, []).append(share.mean)
-    if not found:
-        return ""
-    parts = (f"{policy} {_span(shares)} %" for policy, shares in found.items())
-    return f"Searches that proved their choice best: {', '.join(parts)}."
-
-
-def _span(shares: Sequence[float]) -> str:
-    """One share or several of different cells, in per cent, rounded down: 100 is all of them."""
-    low, high = (math.floor(100 * share + 1e-9) for share in (min(shares), max(shares)))
-    return f"{low}" if low == high else f"{low} to {high}"
+        # Rounded down: 100 % is all of them.
+        found.setdefault(policy, []).append(math.floor(100 * share.mean + 1e-9))
+    ends = {policy: sorted({min(shares), max(shares)}) for policy, shares in found.items()}
+    parts = [f"{policy} {' to '.join(map(str, shares))} %" for policy, shares in ends.items()]
+    return f"Searches that proved their choice best: {', '.join(parts)}." if parts else ""
 
 
 def lead(results: Results) -> str:
@@ -312,12 +294,15 @@ def _lead_of_cell(results: Results, cell: Place) -> str:
     names = results.comparators
     if names and math.isfinite((share := results.share((cell, best), names[-1])).mean):
         text += f", {number(100 * share.mean, 1)} % of the {plain(names[-1])}"
-    ahead = []
+    ahead, more = [], "less" if results.minimise else "more"
     for other in dict.fromkeys([*others[:1], *others[-1:]]):
         row = results.better(cell, best, other)
         if row is not None and row["percent"]:
+            of = Estimate.of(row)
+            decimals = 1 if of.half is None else max(1, decimals_for([of]))
+            half = "" if of.half is None else f" ± {number(of.half, decimals)}"
             last = f", the last of {1 + len(others)}" if other != others[0] else ""
-            ahead.append(f"{_ahead(row, results)}{last}")
+            ahead.append(f"{number(of.mean, decimals)} %{half} {more} than {row['over']}{last}")
     if ahead:
         paired = ", paired" if len(results.seeds) > 1 else ""
         text += f"; that is {' and '.join(ahead)} ({seeds}{paired})."
@@ -327,14 +312,6 @@ def _lead_of_cell(results: Results, cell: Place) -> str:
     if row is not None and row["low"] is not None and row["low"] <= 0:
         text += f" {phrase('may be chance', best=best, other=others[0])}"
     return text
-
-
-def _ahead(row: Mapping[str, Any], results: Results) -> str:
-    of = Estimate.of(row)
-    decimals = 1 if of.half is None else max(1, decimals_for([of]))
-    half = "" if of.half is None else f" ± {number(of.half, decimals)}"
-    more = "less" if results.minimise else "more"
-    return f"{number(of.mean, decimals)} %{half} {more} than {row['over']}"
 
 
 def _won(results: Results, policy: str, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -351,14 +328,6 @@ def _won(results: Results, policy: str, rows: Sequence[Mapping[str, Any]]) -> st
     if clear == 0:
         return f"{text}, which may be chance"
     return f"{text}, in {clear} of them more than chance explains"
-
-
-def missing(results: Results) -> str:
-    if not results.missing:
-        return ""
-    of = len(results.runs) + len(results.missing)
-    are = "run is" if len(results.missing) == 1 else "runs are"
-    return phrase("missing", missing=len(results.missing), of=of, are=are)
 
 
 def about_comparator(results: Results, comparator: str) -> str:
@@ -425,8 +394,10 @@ def chapter(
     if not tied:
         parts.append(Text(lead(results), "lead"))
     parts.append(terms(glossary(results.family, settings, results.comparators)))
-    if text := missing(results):
-        parts.append(Text(text, "note"))
+    if left := len(results.missing):
+        says = {"missing": left, "of": len(results.runs) + left}
+        are = "run is" if left == 1 else "runs are"
+        parts.append(Text(phrase("missing", **says, are=are), "note"))
     verdicts = [] if tied else results.sentences()
     if len(verdicts) > MOST_SENTENCES:
         summary = f"The best policy of each cell against the next: {len(verdicts)} cells"
@@ -506,17 +477,14 @@ def policies_section(shown: ShownExperiment) -> Section:
     results = shown.results
     page, address = documentation(results.family)
     says = Text(f"More about them in the documentation: `{page}`.", link=address)
-    folds = [_policy(shown, policy) for policy in results.policies]
+    describe = about_scheduler if results.family == "jobs" else about_policy
+    folds = []
+    for policy in results.policies:
+        kind, arguments = results.configuration(policy)
+        parts: list[Part] = [Text(about)] if (about := describe(policy)) else []
+        parts.append(Values({"class": kind, **arguments}, "Configuration"))
+        folds.append(Fold(policy, parts, shown.anchors[policy], shown.looks.get(policy)))
     return Section(sentence_case(results.deciders[1]), [says, *folds])
-
-
-def _policy(shown: ShownExperiment, policy: str) -> Fold:
-    results = shown.results
-    about = (about_scheduler if results.family == "jobs" else about_policy)(policy)
-    parts: list[Part] = [Text(about)] if about else []
-    kind, arguments = results.configuration(policy)
-    parts.append(Values({"class": kind, **arguments}, "Configuration"))
-    return Fold(policy, parts, shown.anchors[policy], shown.looks.get(policy))
 
 
 SECTIONS: list[Callable[[ShownExperiment], Section | None]] = [
@@ -604,8 +572,7 @@ def tuning_figure(tuning: Tuning) -> Plot:
 def _position(arg: ParameterRange, value: Any) -> float | None:
     """Where a value is on the axis; a default outside the range would leave no room for trials."""
     if arg.ends is None:
-        places = {repr(choice): float(i) for i, choice in enumerate(arg.choices)}
-        return places.get(repr(value))
+        return {repr(choice): float(i) for i, choice in enumerate(arg.choices)}.get(repr(value))
     low, high = arg.ends
     return float(value) if isinstance(value, int | float) and low <= value <= high else None
 
@@ -664,11 +631,11 @@ def trials_sheet(tuning: Tuning, results: Results) -> Sheet:
     changes = [Estimate.of(row) if row and row["percent"] == percent else UNKNOWN for row in rows]
     metric = in_words(tuning.metric) + ", s" * (tuning.metric == EVERY)
     times = [results.of("us_per_slot").get(((), called[trial.number]), UNKNOWN) for trial in shown]
+    settings = [
+        (a.name, [setting_cell(t.arguments[a.name], 3) for t in shown]) for a in tuning.ranges
+    ]
     columns = [
-        *(
-            (a.name, [setting_cell(trial.arguments[a.name], 3) for trial in shown])
-            for a in tuning.ranges
-        ),
+        *settings,
         (metric, estimate_cells([trial.estimate for trial in shown])),
         (f"{'% ' * percent}better than\ndefault", estimate_cells(changes, sign=True, least=1)),
     ]
@@ -680,10 +647,7 @@ def trials_sheet(tuning: Tuning, results: Results) -> Sheet:
     better = "Less" if tuning.minimise else "More"
     caption = phrase("trials").replace("seed", _each(tuning))
     caption += f" {better} of the metric is better."
-    title, names = (
-        f"{len(tuning.trials)} trials, best first",
-        [name[trial.number] for trial in shown],
-    )
+    title, names = f"{len(tuning.trials)} trials, best first", [name[t.number] for t in shown]
     return columns_sheet(title, names, columns, (caption,), "trial")
 
 
