@@ -242,11 +242,8 @@ class Paper:
         ]
         found = {figure["name"]: self._artefact(figure) for figure in figures}
         rows = self.tables.get("rows", {"slots": {}})
-        readings = [
-            reading
-            for reading in _read("traces")["readings"]
-            if reading.get("only", self.name) == self.name
-        ]
+        every = _read("traces")["readings"]
+        readings = [each for each in every if each.get("only", self.name) == self.name]
         instead = self.tables["defaults"].get("scenario", "")
         again = [
             traced(found[name], instead, rows["scenario"], readings, slots, rows["without"])
@@ -256,14 +253,9 @@ class Paper:
 
     def _sources(self, figure: Table) -> Iterator[dict[str, Any]]:
         for source in self.tables[figure["each"]]:
-            chosen = {
-                **figure,
-                "claims": [
-                    claim
-                    for claim in figure["claims"]
-                    if claim.get("only", source["source"]) == source["source"]
-                ],
-            }
+            name = source["source"]
+            claims = [claim for claim in figure["claims"] if claim.get("only", name) == name]
+            chosen = {**figure, "claims": claims}
             for key, text in source.items():
                 chosen = _filled(chosen, key, text)
             yield chosen
@@ -498,10 +490,8 @@ class Paper:
             }
             if row.get("join"):
                 results = [found[place.experiment] for place in played]
-                return {
-                    label: answer(line, LabelledExperiment("", ""), *results)
-                    for label, line in versions.items()
-                }
+                nowhere = LabelledExperiment("", "")
+                return {label: answer(v, nowhere, *results) for label, v in versions.items()}
             return {
                 _label(version, place.label if row.get("named", True) else ""): answer(
                     line, place, found[place.experiment]
