@@ -128,7 +128,7 @@ def result_sheet(results: Results) -> Sheet:
     if one:
         slots = f"{results.slots:,} slots, " if results.slotwise else ""
         title = f"{results.scenario()[0]}: {slots}{count(len(results.seeds), 'seed')}"
-        columns += _judged(results, at)
+        columns += _against_comparators(results, at)
         if names:
             captions[0] += f" {phrase('below', comparator='comparator')}"
     else:
@@ -153,7 +153,7 @@ def result_sheet(results: Results) -> Sheet:
     return _policies_sheet(title, results, at, columns, captions)
 
 
-def _judged(results: Results, at: Sequence[At]) -> Columns:
+def _against_comparators(results: Results, at: Sequence[At]) -> Columns:
     """Share of the last comparator, and regret against each that the policies can be held to."""
     names, found = results.comparators, {}
     if not names:

@@ -49,9 +49,9 @@ from gangwise.report.page import (
     Terms,
     Text,
     about_scheduler,
-    again,
     by_command,
     dots,
+    how_to_repeat,
     html,
     in_words,
     numbered,
@@ -618,7 +618,7 @@ def assumptions_section(n: JobResults) -> Section | None:
 def provenance_section(n: JobResults) -> Section:
     how = by_command(n.command, "schedules", "These results were made from Python.")
     digest = n.digest if isinstance(n.digest, str) else n.digest()
-    return again(how, versions(), digest=digest, of="the stored outcomes")
+    return how_to_repeat(how, versions(), digest=digest, of="the stored outcomes")
 
 
 SECTIONS: list[Callable[[JobResults], Section | None]] = [

@@ -156,7 +156,7 @@ class Page(NamedTuple):
 
 
 def html(page: Page) -> str:
-    parts = [part for chapter in page.chapters for part in walk(chapter.parts)]
+    parts = [part for chapter in page.chapters for part in all_parts(chapter.parts)]
     # These add to the style sheet or the script of a page.
     choices, charts = ([p for p in parts if isinstance(p, kind)] for kind in (Choices, Chart))
     template = _ENVIRONMENT.get_template("page.html")
@@ -167,11 +167,11 @@ def html(page: Page) -> str:
     return "".join(kept)
 
 
-def walk(parts: Sequence[Part]) -> Iterator[Part]:
+def all_parts(parts: Sequence[Part]) -> Iterator[Part]:
     for part in parts:
         yield part
         if isinstance(part, Section | Fold):
-            yield from walk(part.parts)
+            yield from all_parts(part.parts)
 
 
 Format = Literal["csv", "markdown", "latex", "svg", "pdf", "png"]
@@ -183,7 +183,7 @@ def exported(page: Page, wanted: Format, width: float) -> dict[str, bytes]:
     """The tables or figures of a page as files, by their names; figures have a width in inches."""
     found: dict[str, bytes] = {}
     for chapter in page.chapters:
-        for part in walk(chapter.parts):
+        for part in all_parts(chapter.parts):
             if isinstance(part, Sheet) and wanted in TABLES:
                 content = TABLES[wanted](part).encode()
             elif isinstance(part, Dots | Chart | Plot) and wanted in ("svg", "pdf", "png"):
@@ -206,10 +206,10 @@ def _figure(part: Dots | Chart | Plot, width: float) -> Any:
         return plotting.draw(part.title, part.numbers, part.panels, part.key or None, width)
     from matplotlib.figure import Figure
 
-    with plotting.settled():
+    with plotting.plot_settings():
         figure = Figure((width, 0.7 + 0.22 * len(part.rows)), layout="constrained")
         axes = figure.subplots()
-        plotting.dress(axes, "", "")
+        plotting.style_axes(axes, "", "")
         for place, row in enumerate(part.rows):
             colour = part.looks[row.name].colour if row.name in part.looks else INK
             axes.hlines(place, row.low, row.high, color=colour, linewidth=1.2)
@@ -546,7 +546,7 @@ def by_command(command: str, what: str, otherwise: str) -> list[Part]:
     return [Text(f"The same {give} the same {what}:"), Code(command)]
 
 
-def again(
+def how_to_repeat(
     how: Sequence[Part],
     used: Mapping[str, object],
     caption: str = "Versions",
@@ -565,7 +565,7 @@ def again(
     return Section("How to get this again", parts)
 
 
-def made_in(
+def how_made(
     folder: Path,
     name: str,
     of: Sequence[str],
@@ -591,7 +591,7 @@ def made_in(
         for each in sorted(set(of))
         if (path := folder / each).exists()
     ]
-    return again(
+    return how_to_repeat(
         how,
         {**(known.versions if known is not None else versions()), **(more or {})},
         "Versions" if known is not None else "Versions that wrote this page",

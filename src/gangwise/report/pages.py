@@ -55,11 +55,11 @@ from gangwise.report.page import (
     Plot,
     Section,
     Text,
-    again,
     by_command,
     exported,
+    how_made,
+    how_to_repeat,
     html,
-    made_in,
     phrase,
     pictured,
     sentence_case,
@@ -172,7 +172,7 @@ def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> Chapter:
         what = "No run of a policy is" if results.runs else "None of its runs is"
         return Chapter(name, "", [Text(f"{what} finished.")], name)
     scenario, settings = results.scenario()
-    made = made_in(
+    made = how_made(
         results.store.folder,
         name,
         [f"runs/{run['key']}.parquet" for run in results.runs],
@@ -230,7 +230,7 @@ def comparison_page(comparison: Comparison, command: str = "", digest: str = "")
         "as given on this page, define every reward in it.",
     )
     caption, keys = "Slots, seeds and versions", _keys(comparison.results)
-    made = again(how, played | versions(), caption, keys, digest, "rewards.parquet")
+    made = how_to_repeat(how, played | versions(), caption, keys, digest, "rewards.parquet")
     shown = experiments.ShownExperiment(
         comparison.results, "e0", made, comparison.scenario.describe()
     )
@@ -541,7 +541,7 @@ def reproduction_page(folder: Path) -> Page:
     parts += [artefact_section(folder, a, found) for a in found.artefacts]
     files = [f"{a.stem}.{ending}" for a in found.artefacts for ending in ("parquet", "svg")]
     files += ["reproduction.json", "side-by-side.json"]
-    parts.append(made_in(folder, "reproduction", files))
+    parts.append(how_made(folder, "reproduction", files))
     title = "The papers' numbers beside ours"
     byline = "; ".join([named, scale, f"gangwise {gangwise.__version__}"])
     return Page(title, [Chapter(title, byline, parts)])

@@ -157,7 +157,7 @@ def draw(
         across = 1 if width < COLUMN_WIDTHS[2] else min(len(panels), 2)
         size = (width, 0.72 * min(width / across, WIDTH))
     down = -(-len(panels) // across)
-    with settled():
+    with plot_settings():
         figure = Figure((size[0], down * size[1] + 0.9), facecolor="white", layout="constrained")
         grid = figure.subplots(down, across, squeeze=False).ravel()
         for axes, panel in zip(grid, panels):
@@ -178,7 +178,7 @@ def page_plots(numbers: pl.DataFrame, panels: Sequence[Panel], looks: Looks) -> 
     from matplotlib.figure import Figure
 
     found = []
-    with settled():
+    with plot_settings():
         for panel in panels:
             figure = Figure(PAGE_SIZE, facecolor="white", layout="constrained")
             axes = figure.subplots()
@@ -214,7 +214,7 @@ def _panel(
     part = numbers.filter(pl.col("panel") == panel.name)
     of_kind = {"bars": _bars, "map": _map}.get(panel.kind, _lines)
     of_kind(axes, part, looks_of(numbers, looks), panel)
-    dress(axes, panel.x, panel.y, title)
+    style_axes(axes, panel.x, panel.y, title)
     axes.grid(visible=panel.kind != "map", axis="y")
     if panel.log_x:
         axes.set_xscale("log")
@@ -379,7 +379,7 @@ def short(name: str) -> str:
     return name if len(name) <= 12 else f"{name[:5]}…{name[-6:]}"
 
 
-def dress(axes: Axes, x: str, y: str, title: str = "") -> None:
+def style_axes(axes: Axes, x: str, y: str, title: str = "") -> None:
     """Labels, spines, ticks and grid of axes: the horizontal axis is drawn, values have a grid."""
     if title:
         axes.set_title(title, loc="left", fontsize=10, color=INK, parse_math=False)
@@ -399,12 +399,12 @@ def image(figure: Figure, ending: Literal["png", "svg", "pdf"]) -> bytes:
     """A figure as a PNG, SVG or PDF document; without the date, the same numbers give the same."""
     buffer = io.BytesIO()
     undated = {"svg": {"Date": None, "Creator": None}, "pdf": {"CreationDate": None}}
-    with settled():
+    with plot_settings():
         figure.savefig(buffer, format=ending, dpi=DPI, metadata=undated.get(ending))
     return buffer.getvalue()
 
 
-def settled() -> AbstractContextManager[None]:
+def plot_settings() -> AbstractContextManager[None]:
     """Matplotlib's settings under which an SVG has no random names, and text that stays text."""
     from matplotlib import rc_context
 

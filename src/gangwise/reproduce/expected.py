@@ -24,8 +24,8 @@ from gangwise.report.pages import ClaimResult, Verdict, claims_by_word, counts
 from gangwise.reproduce.papers import AT, Artefact, Claim
 
 
-def judged(artefact: Artefact, claim: Claim, version: str, ours: Estimate) -> ClaimResult:
-    """Our number for a claim, and whether it agrees; its word is found by :func:`settled`."""
+def claim_result(artefact: Artefact, claim: Claim, version: str, ours: Estimate) -> ClaimResult:
+    """Our number for a claim, and whether it agrees; its word is found by :func:`with_verdicts`."""
     return ClaimResult(
         artefact.paper,
         artefact.name,
@@ -88,7 +88,7 @@ class Readings:
         return "underdetermined" if any(self.found.values()) else "not reproduced"
 
 
-def settled(
+def with_verdicts(
     artefact: Artefact, rows: Sequence[ClaimResult]
 ) -> tuple[list[ClaimResult], Reading | None]:
     """Rows with the words of their claims, and the reading that fits the artefact best.
@@ -226,7 +226,7 @@ def rule_hash(claim: Claim) -> str:
 
 
 SETTLING = "best reading of the figure, 1"
-"""Version of :func:`settled`: raise it with every change of how words are given."""
+"""Version of :func:`with_verdicts`: raise it with every change of how words are given."""
 
 
 def read_stamps(name: Literal["rules", "played"]) -> dict[str, Stamp]:
@@ -285,7 +285,11 @@ def read(quick: bool) -> dict[str, Estimate]:
 def rows(artefacts: Iterable[Artefact], quick: bool) -> list[ClaimResult]:
     """The committed results as rows, in the order of the artefacts and their claims."""
     known = read(quick)
-    return [row for artefact in artefacts for row in settled(artefact, rows_of(artefact, known))[0]]
+    return [
+        row
+        for artefact in artefacts
+        for row in with_verdicts(artefact, rows_of(artefact, known))[0]
+    ]
 
 
 def rows_of(artefact: Artefact, known: Mapping[str, Estimate]) -> list[ClaimResult]:
@@ -294,7 +298,7 @@ def rows_of(artefact: Artefact, known: Mapping[str, Estimate]) -> list[ClaimResu
     for key, ours in known.items():
         says, _, version = key.removeprefix(start)[:-1].rpartition(" [")
         if key.startswith(start) and says in claims:
-            mine[says].append(judged(artefact, claims[says], version, ours))
+            mine[says].append(claim_result(artefact, claims[says], version, ours))
     return [row for says in claims for row in mine[says]]
 
 
@@ -339,10 +343,10 @@ def table(rows: Sequence[ClaimResult]) -> pl.DataFrame:
 def markdown(rows: Iterable[ClaimResult]) -> str:
     """For reading: a heading per artefact, a row per claim."""
     each = groupby(rows, lambda row: f"{row.paper} {row.artefact}")
-    return "\n".join(f"## {artefact}\n\n{of_one(list(mine))}" for artefact, mine in each)
+    return "\n".join(f"## {artefact}\n\n{artefact_markdown(list(mine))}" for artefact, mine in each)
 
 
-def of_one(rows: Sequence[ClaimResult]) -> str:
+def artefact_markdown(rows: Sequence[ClaimResult]) -> str:
     """The claims of an artefact, a row each, in Markdown."""
     rows = over_readings(rows)
     lines = ["| claim | the paper | ours; ✓ agrees | |", "|---|---|---|---|"]

@@ -21,12 +21,12 @@ from gangwise.report.pages import PAGE, ArtefactEntry, ClaimResult, Reproduced, 
 from gangwise.report.plotting import COLUMNS, draw, image
 from gangwise.reproduce.expected import (
     Totals,
-    judged,
+    claim_result,
     markdown,
     over_readings,
-    settled,
     table,
     totals,
+    with_verdicts,
 )
 from gangwise.reproduce.papers import Artefact, Found, RunScale
 
@@ -156,12 +156,12 @@ def reproduce(
         found = {e.name: results[e.name] for e in experiments}
         files |= artefact_files(artefact, found)
         mine = [
-            judged(artefact, claim, *each)
+            claim_result(artefact, claim, *each)
             for claim in artefact.claims
             for each in claim.ours(found).items()
             if math.isfinite(each[1].mean)  # not an exponent of a loss, or a share of nothing
         ]
-        rows += settled(artefact, mine)[0]
+        rows += with_verdicts(artefact, mine)[0]
         axes = tuple(artefact.panels)
         shown.append(
             ArtefactEntry(artefact.paper, artefact.name, artefact.title, tuple(found), axes)
