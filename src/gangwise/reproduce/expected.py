@@ -285,11 +285,8 @@ def read(quick: bool) -> dict[str, Estimate]:
 def rows(artefacts: Iterable[Artefact], quick: bool) -> list[ClaimResult]:
     """The committed results as rows, in the order of the artefacts and their claims."""
     known = read(quick)
-    return [
-        row
-        for artefact in artefacts
-        for row in with_verdicts(artefact, rows_of(artefact, known))[0]
-    ]
+    every = (with_verdicts(artefact, rows_of(artefact, known)) for artefact in artefacts)
+    return [row for rows, _ in every for row in rows]
 
 
 def rows_of(artefact: Artefact, known: Mapping[str, Estimate]) -> list[ClaimResult]:

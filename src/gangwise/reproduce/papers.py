@@ -435,6 +435,11 @@ class Paper:
             paper = round(100 * (ours / theirs - 1), paper["digits"])
         reasons = self.tables["reasons"]
         every = row.get("every", "")
+        versions, settings = {}, [""]
+        if "answers" not in row:
+            versions = self.lines(row.get("versions", "versions"))
+        if not row.get("join") and row.get("named", True):
+            settings = [place.label for place in self.places(row.get("on", [first]))]
         return Claim(
             row["says"],
             paper,
@@ -454,18 +459,10 @@ class Paper:
                     "" if every == "versions" else version,
                     "" if every == "on" else place,
                 )
-                for version, place in product(self._versions(row), self._settings(row, first))
+                for version, place in product(versions, settings)
             },
             row.get("sentence", ""),
         )
-
-    def _versions(self, row: Table) -> dict[str, dict[str, Any]]:
-        return {} if "answers" in row else self.lines(row.get("versions", "versions"))
-
-    def _settings(self, row: Table, first: str) -> list[str]:
-        if row.get("join") or not row.get("named", True):
-            return [""]
-        return [place.label for place in self.places(row.get("on", [first]))]
 
     def _ours(self, row: Table, first: str) -> Callable[[Found], dict[str, Estimate]]:
         measure, parameters = self._measure(row, CLAIM)

@@ -79,11 +79,6 @@ def _claim_files(rows: Sequence[ClaimResult]) -> dict[str, Content]:
     }
 
 
-def _about(found: Reproduced) -> str:
-    about = {name: of for name, of in asdict(replace(found, rows=[])).items() if name != "rows"}
-    return json.dumps(about, indent=1, ensure_ascii=False) + "\n"
-
-
 def publish(out: Path, files: Mapping[str, Content], kept: Iterable[ArtefactEntry]) -> list[Path]:
     """Put files into a folder as a whole, beside those of artefacts that stay.
 
@@ -170,8 +165,9 @@ def reproduce(
     files |= _claim_files([*earlier.rows, *over_readings(rows)])
     kept = {artefact.stem for artefact in earlier.artefacts}
     missing = {k: why for k, why in {**earlier.left_out, **left_out}.items() if k not in kept}
-    every = replace(earlier, artefacts=[*earlier.artefacts, *shown], left_out=missing)
-    files["reproduction.json"] = _about(every)
+    every = replace(earlier, artefacts=[*earlier.artefacts, *shown], left_out=missing, rows=[])
+    about = {name: of for name, of in asdict(every).items() if name != "rows"}
+    files["reproduction.json"] = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
     written = publish(out, files, earlier.artefacts)
     store = Store(out / "runs")
     keys = {run["key"] for found in results.values() for run in found.runs}
