@@ -35,7 +35,7 @@ from gangwise.experiments.store import versions
 from gangwise.experiments.what_if import GROUPS, lines_of, who_pays
 from gangwise.jobs.bounds import MOST_PRICED
 from gangwise.jobs.metrics import Outcome, by_group, size_groups, spread
-from gangwise.report.nodes import chart_of_nodes, figure_of_nodes
+from gangwise.report.nodes import chart_of_nodes, figure_of_nodes, span
 from gangwise.report.page import (
     Bullets,
     Chapter,
@@ -428,7 +428,8 @@ def _group_sheets(n: Compared) -> list[Sheet]:
     sheets = []
     for what, group, names in _groups(n):
         means, unit = _group_means(n, group)
-        columns = [("jobs", [value_cell(int((group[0] == g).sum())) for g in range(len(names))])]
+        jobs = np.bincount(group[0], minlength=len(names)).tolist()
+        columns = [("jobs", [value_cell(many) for many in jobs])]
         for row, of in means.items():
             columns.append((row, estimate_cells([of.get(g, UNKNOWN) for g in range(len(names))])))
         title = f"Mean waiting by {what}, {unit}"
@@ -490,9 +491,7 @@ def _labels(names: Sequence[str]) -> list[str]:
 
 
 def _lines_over_time(n: Compared, shown: Mapping[str, Outcome]) -> tuple[Rows, list[Panel], str]:
-    device = n.device
-    begin = min(o.span[0] for o in shown.values())
-    end = max(o.span[1] for o in shown.values())
+    device, (begin, end) = n.device, span(shown)
     edges = np.linspace(begin, max(end, begin + 1), BINS + 1)
     size, unit = _unit([end - begin])
     at = ((edges[:-1] - begin) / size).tolist()
@@ -536,10 +535,6 @@ def _learned_figures(n: Compared) -> list[Plot]:
 # Sections of the page
 
 
-def results_section(n: JobResults) -> Section:
-    return Section("Results", [*change_dots(n), *n.sheets])
-
-
 def retelling_section(n: JobResults) -> Section | None:
     """What was recorded beside the base: over time, by partition, size, user class and period."""
     if (retold := n.retold) is None or n.happened is None:
@@ -559,12 +554,14 @@ def retelling_section(n: JobResults) -> Section | None:
             shown = sorted(groups, key=lambda g: -abs(g.simulated - g.recorded) * g.jobs)[:FARTHEST]
         shown = [g for g in groups if g in shown]  # weeks in their order
         of = f"{len(shown)} of {len(groups)}, those farthest off. " * (len(shown) < len(groups))
-        sides = {HAPPENED: [g.recorded for g in shown], "retold": [g.simulated for g in shown]}
-        columns = [("jobs", [value_cell(g.jobs) for g in shown])]
-        for line, times in sides.items():
-            cells = estimate_cells([Estimate(seconds / size, None, None) for seconds in times])
-            columns.append((f"{line}, {unit}", cells))
-        columns.append(("explained, %", [value_cell(100 * g.explained) for g in shown]))
+        sides = ([g.recorded for g in shown], [g.simulated for g in shown])
+        then, now = ([Estimate(s / size, None, None) for s in times] for times in sides)
+        columns = [
+            ("jobs", [value_cell(g.jobs) for g in shown]),
+            (f"{HAPPENED}, {unit}", estimate_cells(then)),
+            (f"retold, {unit}", estimate_cells(now)),
+            ("explained, %", [value_cell(100 * g.explained) for g in shown]),
+        ]
         known = words("groups")[what]
         caption = f"{of}Explained group by group: {number(100 * retold.by(what))} %."
         first, names = known["rows"] or in_words(retold.device), [g.name for g in shown]
@@ -623,7 +620,7 @@ def provenance_section(n: JobResults) -> Section:
 
 SECTIONS: list[Callable[[JobResults], Section | None]] = [
     schedulers_section,
-    results_section,
+    lambda n: Section("Results", [*change_dots(n), *n.sheets]),
     retelling_section,
     figures_section,
     nodes_section,

@@ -84,17 +84,19 @@ def _merged(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, Any]:
     """Where and when jobs ran under each scheduler, for the script of the page."""
-    begin, end = _span(outcomes)
+    begin, end = span(outcomes)
     pieces = max(_pieces(outcome).job.size for outcome in outcomes.values())
     nodes = max(len(outcome.nodes) for outcome in outcomes.values())
-    exact, charts = pieces <= RECTANGLES and nodes <= 2 * ROWS, []
-    if exact:
+    charts: list[dict[str, Any]] = []
+    if pieces <= RECTANGLES and nodes <= 2 * ROWS:
         charts = [_rectangles(outcome, device, begin) for outcome in outcomes.values()]
-        exact = all(chart["count"] <= RECTANGLES for chart in charts)
-    if not exact:
-        charts = [
-            _cells(outcome, device, begin, end, len(outcomes)) for outcome in outcomes.values()
-        ]
+    if not (exact := bool(charts) and all(each["count"] <= RECTANGLES for each in charts)):
+        charts = []
+        most = CELLS // len(outcomes)
+        for outcome in outcomes.values():
+            rows, held = _shares(outcome, device, begin, end, most)
+            packed = _packed(np.rint(255 * held), "u1")
+            charts.append({"rows": rows, "bins": held.shape[1], "share": packed})
     jobs = next(iter(outcomes.values())).jobs
     # A colour for each user, or for each job type where there is one user.
     names, whose = (jobs.users, jobs.user) if len(jobs.users) > 1 else (jobs.types, jobs.type)
@@ -123,7 +125,7 @@ def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, An
 def figure_of_nodes(
     outcomes: Mapping[str, Outcome], device: str
 ) -> tuple[list[tuple[Any, ...]], list[Panel]]:
-    rows, (begin, end) = [], _span(outcomes)
+    rows, (begin, end) = [], span(outcomes)
     for scheduler, outcome in outcomes.items():
         names, share = _shares(outcome, device, begin, end, PRINTED)
         at = (np.arange(share.shape[1]) + 0.5) * (end - begin) / share.shape[1] / 3600
@@ -135,7 +137,8 @@ def figure_of_nodes(
     return rows, [Panel(name, "hours since the first submission", "", "map") for name in outcomes]
 
 
-def _span(outcomes: Mapping[str, Outcome]) -> tuple[float, float]:
+def span(outcomes: Mapping[str, Outcome]) -> tuple[float, float]:
+    """From the first submission to the last end under any scheduler, in seconds."""
     begins, ends = zip(*(outcome.span for outcome in outcomes.values()))
     return min(begins), max(ends)
 
@@ -192,11 +195,6 @@ def _shares(
     return [a if a == b else f"{a} to {b}" for a, b in zip(first, last)], np.clip(share, 0, 1)
 
 
-def _cells(outcome: Outcome, device: str, begin: float, end: float, charts: int) -> dict[str, Any]:
-    rows, share = _shares(outcome, device, begin, end, CELLS // charts)
-    return {"rows": rows, "bins": share.shape[1], "share": _packed(np.rint(255 * share), "u1")}
-
-
 def _packed(values: npt.ArrayLike, kind: str) -> str:
     return base64.b64encode(np.asarray(values).astype(kind).tobytes()).decode()
 
@@ -212,19 +210,15 @@ def _order(found: NodeFindings) -> list[int]:
     return sorted(known.tolist(), key=lambda n: (not e.slow[n], -e.mean[n]))
 
 
-def _interval(low: float, high: float) -> Cell:
-    ends = " to ".join(number(100 * np.expm1(v), 1) for v in (low, high))
-    return Cell(ends, low)
-
-
 def node_sheets(found: NodeFindings) -> list[Sheet]:
     """Slow nodes, or the slowest ones; and nodes that changed."""
     e = found.effects
     order = _order(found)
     shown = order[: max(SHOWN, int(e.slow.sum()))]
+    longer = {n: [number(100 * np.expm1(v), 1) for v in (e.low[n], e.high[n])] for n in shown}
     columns = [
         ("longer\nrun times, %", [value_cell(100 * np.expm1(e.mean[n]), 1) for n in shown]),
-        ("95 %\ninterval", [_interval(e.low[n], e.high[n]) for n in shown]),
+        ("95 %\ninterval", [Cell(" to ".join(longer[n]), e.low[n]) for n in shown]),
         ("jobs", [value_cell(float(e.runs[n])) for n in shown]),
         ("p", [Cell(f"{e.p[n]:.2g}", e.p[n]) for n in shown]),
         ("named", [Cell("slow" if e.slow[n] else "", words=True) for n in shown]),

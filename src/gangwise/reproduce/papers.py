@@ -235,11 +235,7 @@ class Paper:
 
     def artefacts(self) -> tuple[Artefact, ...]:
         """Figures, tables and theorems in order; then those on rows of the traces."""
-        figures = [
-            filled
-            for figure in self.tables["figures"]
-            for filled in (self._sources(figure) if "each" in figure else [figure])
-        ]
+        figures = (each for figure in self.tables["figures"] for each in self._sources(figure))
         found = {figure["name"]: self._artefact(figure) for figure in figures}
         rows = self.tables.get("rows", {"slots": {}})
         every = _read("traces")["readings"]
@@ -252,8 +248,9 @@ class Paper:
         return *found.values(), *again
 
     def _sources(self, figure: Table) -> Iterator[dict[str, Any]]:
-        for source in self.tables[figure["each"]]:
-            name = source["source"]
+        """A figure, or one for each source: the entries of the table that it names."""
+        for source in self.tables[figure["each"]] if "each" in figure else [{}]:
+            name = source.get("source")
             claims = [claim for claim in figure["claims"] if claim.get("only", name) == name]
             chosen = {**figure, "claims": claims}
             for key, text in source.items():
