@@ -224,11 +224,11 @@ def _artefact(**claims):
 
 def _words(artefact, **means):
     rows = [
-        expected.judged(artefact, claim, version, Estimate(mean, mean - 0.5, mean + 0.5))
+        expected.claim_result(artefact, claim, version, Estimate(mean, mean - 0.5, mean + 0.5))
         for claim in artefact.claims
         for version, mean in means[claim.says].items()
     ]
-    done, best = expected.settled(artefact, rows)
+    done, best = expected.with_verdicts(artefact, rows)
     return {row.says: row.verdict for row in done if row.agrees is not None}, best
 
 
