@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gangwise import TraceError
 from gangwise.traces.io import reading as parsing
 from gangwise.traces.io.blocks import Blocks
-from gangwise.traces.io.reading import Check, Column, Reading, Schema, read_table
+from gangwise.traces.io.reading import Check, Column, Schema, TableReader, read_table
 from gangwise.traces.io.text import split_line
 from tests.reference import traces as reference
 
@@ -86,7 +86,7 @@ ROWS = st.lists(st.one_of(GOOD, GOOD, QUOTED, QUOTED, BAD), max_size=25)
 
 
 def read(file, schema, size):
-    reading = Reading(file, schema, blocks=Blocks(file, size))
+    reading = TableReader(file, schema, blocks=Blocks(file, size))
     frames = list(reading)
     return pl.concat(frames), reading.dropped, reading.read
 

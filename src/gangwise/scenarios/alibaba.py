@@ -27,9 +27,8 @@ from gangwise.core.limits import Count, SlotCount
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, ReplayedArrivals, Workload
 from gangwise.gain_overhead.environment import GainOverheadInstance
-from gangwise.scenarios.drawing import DrawnScenario, RewardSettings, Rho, Strict
-from gangwise.scenarios.esdp import ESDPScenario
-from gangwise.scenarios.esdp import Settings as ESDPSettings
+from gangwise.scenarios.drawing import DrawnScenario, RewardSettings, Rho, StrictSettings
+from gangwise.scenarios.esdp import ESDPScenario, ESDPSettings
 from gangwise.scenarios.ogasched import AUTHORS_MOST, OUR_MOST, draw_problem
 from gangwise.traces.formats.alibaba_v2018 import AlibabaV2018
 from gangwise.traces.formats.tabular import reader as tabular
@@ -43,7 +42,7 @@ FLOOR = 1e-3
 """Added to shares before their logarithm is taken, in which rows are near or far."""
 
 
-class RowSettings(Strict):
+class RowSettings(StrictSettings):
     """Which rows of the traces are played: what the papers do not publish."""
 
     folder: str = ""
@@ -53,7 +52,7 @@ class RowSettings(Strict):
     tasks: Literal["one", "whole"] = "one"
 
 
-class Rows(NamedTuple):
+class TraceRows(NamedTuple):
     """Machines [M, 3] and jobs [N, 3] of a trace: cores, GiB and GPUs; when jobs came, ascending"""
 
     machines: Floats
@@ -63,7 +62,7 @@ class Rows(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def rows_of(trace: str, folder: str) -> Rows:
+def rows_of(trace: str, folder: str) -> TraceRows:
     """All rows of a trace; what its files do not have is that of its synthetic twin."""
     place = Path(folder) / TRACES[trace]
     if not folder:
@@ -78,7 +77,7 @@ def rows_of(trace: str, folder: str) -> Rows:
     jobs = tables.jobs.drop_nulls(["created", *QUANTITIES]).filter(asks).sort("created", "row")
     if jobs.is_empty() or tables.servers.is_empty():
         raise ScenarioError(f"{place} has no machines, or no jobs of which the requests are known")
-    return Rows(
+    return TraceRows(
         tables.servers.sort("row").select(QUANTITIES).fill_null(0.0).to_numpy() * gib,
         jobs.select(QUANTITIES).to_numpy() * gib,
         np.maximum(jobs["tasks"].fill_null(1).to_numpy().astype(np.float64), 1.0),

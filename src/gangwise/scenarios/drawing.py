@@ -64,7 +64,7 @@ DESCRIPTIONS = tomllib.loads(Path(__file__).with_name("settings.toml").read_text
 """What each setting means: sections are ``module.Class``, and ``shared``."""
 
 
-class Strict(BaseModel):
+class StrictSettings(BaseModel):
     """Settings, of which none is unknown and none is changed; ``settings.toml`` describes them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -80,7 +80,7 @@ class Strict(BaseModel):
             field.description = about.get(name, field.description)
 
 
-class FeedbackSettings(Strict):
+class FeedbackSettings(StrictSettings):
     delay: float = Field(0.0, ge=0)
     delay_kind: Literal["constant", "geometric"] = Field("constant")
     loss: float = Field(0.0, ge=0, le=1)
@@ -90,7 +90,7 @@ class FeedbackSettings(Strict):
         return Delivery(self.delay, self.delay_kind, self.loss)
 
 
-class JobDraws(Strict):
+class JobDraws(StrictSettings):
     """What is drawn of approximation jobs and of the rates of machines."""
 
     beta: float = Field(0.5, gt=0, le=1)
@@ -101,7 +101,7 @@ class JobDraws(Strict):
     per_period: bool = False
 
 
-class RewardSettings(Strict):
+class RewardSettings(StrictSettings):
     """Settings of gain and overhead, of jobs and of gangs."""
 
     alpha: PositiveRange = (1.0, 1.5)
@@ -118,7 +118,7 @@ class RewardSettings(Strict):
 SettingsT = TypeVar("SettingsT", bound=_Settings)
 
 
-class Group(Strict):
+class Group(StrictSettings):
     """Servers or nodes of a file that have the same devices."""
 
     name: Name
@@ -195,7 +195,7 @@ class DrawnScenario(Generic[SettingsT]):
 GangCapacity = Annotated[tuple[Count, ...], Field(min_length=1)]
 
 
-class GangSettings(Strict):
+class GangSettings(StrictSettings):
     """Settings that all scenarios of gangs have; defaults that differ are each scenario's own."""
 
     job_types: Count

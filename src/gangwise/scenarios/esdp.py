@@ -52,7 +52,7 @@ from gangwise.scenarios.drawing import (
     GangSettings,
     PositiveRange,
     Rho,
-    Strict,
+    StrictSettings,
     arrivals_of,
     device_names,
     draw_channels,
@@ -64,7 +64,7 @@ from gangwise.traces.slots.fluctuating_speeds import pooled_instance, scarce
 DEVICES = ("cpu", "mem", "gpu")
 
 
-class Settings(FeedbackSettings):
+class ESDPSettings(FeedbackSettings):
     job_types: Count = 8
     servers: Count = 40
     devices: Count = 3
@@ -86,19 +86,19 @@ class Settings(FeedbackSettings):
     slots: SlotCount = 2000
 
     @model_validator(mode="after")
-    def _ranges(self) -> Settings:
+    def _ranges(self) -> ESDPSettings:
         require_range("requests", self.requests, positive=True)
         if self.speeds in ("bernoulli", "beta") and self.mean[1] > 1:
             raise ValueError(f"mean must not exceed 1 where speeds are {self.speeds}")
         return self
 
 
-class ESDPScenario(DrawnScenario[Settings]):
-    """Scenario of ESDP §4: draws instances as :class:`Settings` says."""
+class ESDPScenario(DrawnScenario[ESDPSettings]):
+    """Scenario of ESDP §4: draws instances as :class:`ESDPSettings` says."""
 
     family = "fluctuating_speeds"
     version = "esdp-default-v1"
-    settings_model = Settings
+    settings_model = ESDPSettings
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
         s, rng = self.settings, Streams.of(seed).instance
@@ -213,7 +213,7 @@ class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
         )
 
 
-class MiniBatchSettings(Strict):
+class MiniBatchSettings(StrictSettings):
     folder: str = ""
     fraction: float = Field(0.5, gt=0)
     rho: Rho = 0.9

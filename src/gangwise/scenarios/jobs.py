@@ -24,7 +24,7 @@ from gangwise.core.limits import LARGEST_COUNT, Count, Name, require_count
 from gangwise.core.settings import read_toml
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.world import DrawnWorld
-from gangwise.scenarios.drawing import Group, Strict, errors_of
+from gangwise.scenarios.drawing import Group, StrictSettings, errors_of
 from gangwise.traces.slots.demand import seconds
 
 DAY = 86400.0
@@ -46,7 +46,7 @@ class NodeGroup(Group):
     rate: float | dict[str, float] = 1.0
 
 
-class Arrivals(Strict):
+class PoissonArrivals(StrictSettings):
     """A Poisson process, with a daily cycle if wanted."""
 
     per_hour: float = Field(gt=0, le=1e6)
@@ -61,7 +61,7 @@ class Arrivals(Strict):
         return np.asarray(times[keep])
 
 
-class Duration(Strict):
+class Duration(StrictSettings):
     """A distribution of how long jobs run, in seconds at rate 1."""
 
     fixed: Time | None = None
@@ -133,13 +133,13 @@ def _length(seconds: float) -> str:
     return f"{seconds / (size or 1):g} {unit}"
 
 
-class JobClass(Strict):
+class JobClass(StrictSettings):
     name: Name
     devices: dict[str, float] = Field(min_length=1)
     tasks: dict[int, float] = Field({1: 1.0})
     per_node: int = Field(0, ge=0)
     constraint: dict[str, str] = Field({})
-    arrivals: Arrivals
+    arrivals: PoissonArrivals
     duration: Duration
     limit: tuple[float, float] | None = None
     deadline: tuple[float, float] | None = None
@@ -167,7 +167,7 @@ class JobClass(Strict):
         return self
 
 
-class Hidden(Strict):
+class Hidden(StrictSettings):
     """What labels do not tell of rates, as of :class:`gangwise.jobs.world.DrawnWorld`."""
 
     affinity: float = Field(0.0, ge=0, le=3)
@@ -178,7 +178,7 @@ class Hidden(Strict):
     spell: Time | None = None
 
 
-class ClusterOfJobs(Strict):
+class ClusterOfJobs(StrictSettings):
     """A cluster and the jobs that are submitted to it."""
 
     name: Name

@@ -49,7 +49,7 @@ OUR_MOST = (24, 48, 16, 16, 16, 8)
 AUTHORS_MOST = (128, 512, 64, 8, 8, 4)
 
 
-class Settings(RewardSettings, FeedbackSettings):
+class OGASchedSettings(RewardSettings, FeedbackSettings):
     job_types: Count = 10
     servers: Count = 128
     most: tuple[Count, ...] = Field(OUR_MOST, min_length=1)
@@ -64,7 +64,7 @@ class Settings(RewardSettings, FeedbackSettings):
     slots: SlotCount = 2000
 
     @model_validator(mode="after")
-    def _ranges(self) -> Settings:
+    def _ranges(self) -> OGASchedSettings:
         if self.least and (
             len(self.least) != len(self.most)
             or any(low > high for low, high in zip(self.least, self.most))
@@ -77,12 +77,12 @@ class Settings(RewardSettings, FeedbackSettings):
         return self
 
 
-class OGASchedScenario(DrawnScenario[Settings]):
-    """Scenario of OGASched §4: draws instances as :class:`Settings` says."""
+class OGASchedScenario(DrawnScenario[OGASchedSettings]):
+    """Scenario of OGASched §4: draws instances as :class:`OGASchedSettings` says."""
 
     family = "gain_overhead"
     version = "ogasched-default-v1"
-    settings_model = Settings
+    settings_model = OGASchedSettings
 
     def instance(self, seed: int) -> GainOverheadInstance:
         s, rng = self.settings, Streams.of(seed).instance
@@ -111,7 +111,7 @@ def draw_problem(
     density: float,
     moving: float = 0.0,
 ) -> GainOverheadProblem:
-    """Channels, utilities and overhead, drawn as :class:`Settings` says.
+    """Channels, utilities and overhead, drawn as :class:`OGASchedSettings` says.
 
     ``capacity`` is of shape [R, K], and ``requests``, with contention, of shape [L, K].
     """

@@ -29,7 +29,7 @@ from gangwise.approximation_jobs.rates import GammaPeriods, IidRates
 from gangwise.approximation_jobs.workloads import ReplayedJobs, SyntheticJobs, price_machines
 from gangwise.core.limits import Count, SlotCount
 from gangwise.core.simulation import Streams
-from gangwise.scenarios.drawing import DrawnScenario, JobDraws, PositiveRange, Strict
+from gangwise.scenarios.drawing import DrawnScenario, JobDraws, PositiveRange, StrictSettings
 
 
 class OPMSettings(JobDraws):
@@ -77,7 +77,7 @@ def _at_most_one(value: tuple[float, float]) -> tuple[float, float]:
 PositiveShare = Annotated[PositiveRange, AfterValidator(_at_most_one)]
 
 
-class TheoremSettings(Strict):
+class TheoremSettings(StrictSettings):
     machines: Count = 20
     slots: SlotCount = 4000
     jobs: Count = 1

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 import polars as pl
 
 from gangwise.core.errors import TraceError, UnknownName
-from gangwise.traces.io.reading import Check, Column, Reading, Schema, Stage
+from gangwise.traces.io.reading import Check, Column, Schema, Stage, TableReader
 from gangwise.traces.io.text import beginning, first_lines, header_of, split_line, texts_of
 
 SAVED = "tables.json"
@@ -378,7 +378,7 @@ class Batches:
     ``stages`` and ``digests`` are of the files that were read to their end.
     """
 
-    def __init__(self, readings: list[Reading]):
+    def __init__(self, readings: list[TableReader]):
         self.readings = readings
         self.stages: list[Stage] = []
         self.digests: dict[str, str] = {}
@@ -391,7 +391,7 @@ class Batches:
             self.digests[reading.path.name] = reading.blocks.digest()
 
 
-class Source:
+class TraceFiles:
     """The files of one trace, in a folder, or one of them.
 
     Files that are ``named`` by table are read whatever is in them; with ``strict``, the first bad
@@ -489,10 +489,10 @@ class Source:
         known = most and any(t.layout(first_lines(most)) for t in self.form.tables)
         return [most] if most and not known and 2 * near[most] > needed else []
 
-    def reading(self, table: str, file: Path) -> Reading:
+    def reading(self, table: str, file: Path) -> TableReader:
         wanted = self.form.table(table)
         schema = wanted.layout(first_lines(file)) or wanted.schema
-        return Reading(file, schema, strict=self.strict)
+        return TableReader(file, schema, strict=self.strict)
 
 
 def _in_parts(files: list[Path]) -> list[Path]:

@@ -54,7 +54,7 @@ TEXTS = ("name", "user", "status", "models", "type", "hosts")
 
 
 @dataclass(frozen=True)
-class Reading:
+class MappingOutcome:
     """What comes out when the file is read in one way."""
 
     # What is different from the draft, and the line of the mapping that makes the difference; both
@@ -70,7 +70,7 @@ class Reading:
     left_out: str = ""  # why rows are not among the jobs
     problem: str = ""  # why the file cannot be read in this way
 
-    def line(self, draft: Reading | None = None) -> str:
+    def line(self, draft: MappingOutcome | None = None) -> str:
         """A line of a report, without the devices that are read as in the draft."""
         head = f"{self.what or 'as drafted'}" + f" ({self.change})" * bool(self.change)
         if self.problem:
@@ -93,7 +93,7 @@ class Guess:
 
     path: Path
     mapping: dict[str, Any]
-    readings: tuple[Reading, ...]
+    readings: tuple[MappingOutcome, ...]
     notes: tuple[str, ...]
 
     def toml(self, file: str = "") -> str:
@@ -454,8 +454,8 @@ def _reads(texts: Sequence[str], form: str) -> bool:
     return read.null_count() <= len(series) / 10
 
 
-def _read(mapping: dict[str, Any], what: str, change: str) -> Reading:
-    reading = Reading(what, change)
+def _read(mapping: dict[str, Any], what: str, change: str) -> MappingOutcome:
+    reading = MappingOutcome(what, change)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "mapping.toml")
         file.write_text("\n".join(_toml(mapping)), encoding="utf-8")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -22,8 +22,8 @@ from gangwise.traces import (
 )
 from gangwise.traces.format import (
     Format,
-    Source,
     TableFile,
+    TraceFiles,
     all_files,
     likeness,
     looks_like,
@@ -33,8 +33,10 @@ from gangwise.traces.format import (
 from gangwise.traces.io.blocks import Blocks
 from gangwise.traces.io.reading import reason_lines, reasons_plain
 from gangwise.traces.io.text import first_lines
-from gangwise.traces.jobs import JobLog
 from gangwise.traces.tables import Fidelity, Tables, implied_load, of_tables, period, period_of
+
+if TYPE_CHECKING:  # it takes half a second, which inspecting files needs nothing of
+    from gangwise.traces.jobs import JobLog
 
 
 @dataclass(frozen=True)
@@ -266,7 +268,7 @@ class _Report:
         name = item.file.name if item.file == self.path else str(item.file.relative_to(self.path))
         if item.table is None:
             return FoundFile(name, item.name, stored, 1.0, None, None, {})
-        source = Source(item.file, trace.form, strict=self.strict)
+        source = TraceFiles(item.file, trace.form, strict=self.strict)
         reading = source.reading(item.name, item.file)
         blocks, problem, whole = reading.blocks, "", False
         try:

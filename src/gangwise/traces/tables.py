@@ -22,7 +22,7 @@ import polars as pl
 from gangwise.core.arrays import Floats
 from gangwise.core.clock import Clock
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import SAVED, Format, Source, all_files, files_of, recognise
+from gangwise.traces.format import SAVED, Format, TraceFiles, all_files, files_of, recognise
 from gangwise.traces.io.reading import NO_JOBS, Stage, reason_lines, reasons_plain
 
 LOW_SHARE = 0.3  # a share of the jobs, or of their device-hours, below which there is a warning
@@ -568,7 +568,7 @@ class Reader(ABC):
     FORMAT: ClassVar[Format]
 
     def __init__(self, path: Path | str, *, strict: bool = False):
-        self.source = Source(path, self.FORMAT, strict=strict)
+        self.source = TraceFiles(path, self.FORMAT, strict=strict)
 
     @classmethod
     def recognise(cls, path: Path | str) -> bool:

@@ -20,7 +20,7 @@ import polars as pl
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import Read, declared
-from gangwise.traces.formats.tabular import Section, Tabular
+from gangwise.traces.formats.tabular import TableMapping, TabularReader
 from gangwise.traces.io.reading import Stage, leave_out, reasons
 from gangwise.traces.tables import UNITS, Tables
 
@@ -237,7 +237,7 @@ def after(names: pl.Series, dag: Dag) -> pl.Series:
 
 
 def batch_jobs(
-    read: Read, section: Section, file: Path, strict: bool
+    read: Read, section: TableMapping, file: Path, strict: bool
 ) -> tuple[pl.DataFrame, list[Stage], list[str]]:
     """Jobs as :class:`~gangwise.traces.tables.Tables` has them, what was left out, and notes.
 
@@ -306,7 +306,7 @@ WORKLOADS = {
 }
 
 
-class AlibabaV2018(Tabular):
+class AlibabaV2018(TabularReader):
     """Reader of cluster-trace-v2018; without ``machine_meta`` there are no servers.
 
     ``workload`` says where jobs come from: ``batch``, ``containers`` or ``both``. Batch tasks whose
@@ -356,7 +356,7 @@ class AlibabaV2018(Tabular):
         )
 
 
-def _containers(read: Read, section: Section) -> tuple[pl.DataFrame, list[Stage], list[str]]:
+def _containers(read: Read, section: TableMapping) -> tuple[pl.DataFrame, list[Stage], list[str]]:
     """A job per container, from its first row to the row that says ``stopped``, if its last."""
     log = read.frame.sort("time_stamp", "part", "row")
     asked = pl.struct("cpu_request", "mem_size")

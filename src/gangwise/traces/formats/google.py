@@ -29,7 +29,7 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import declared
-from gangwise.traces.io.reading import Account, Stage, leave_out, reasons
+from gangwise.traces.io.reading import RowAccount, Stage, leave_out, reasons
 from gangwise.traces.tables import Reader, Tables, period, server_table
 
 OFFSET = 600_000_000  # microseconds at which both traces begin; time 0 is before
@@ -65,7 +65,7 @@ def in_files(stage: Stage, files: Sequence[str]) -> Stage:
 
 
 @dataclass
-class Order:
+class TimeOrder:
     """Rows that are earlier than the row before them: how many, and where the first of them is."""
 
     late: int = 0
@@ -98,7 +98,7 @@ class Lives:
     keys: Sequence[str]
     codes: Codes
     end: int = NEVER - 1
-    order: Order = field(default_factory=Order)
+    order: TimeOrder = field(default_factory=TimeOrder)
     _known: list[pl.DataFrame] = field(default_factory=list)
     _new: list[pl.DataFrame] = field(default_factory=list)
 
@@ -228,7 +228,7 @@ def _combine(summaries: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
 THERE = 31  # instead of the code of an end, of what has not ended
 
 
-class Window(NamedTuple):
+class TraceWindow(NamedTuple):
     """A period of the trace, in microseconds, and what becomes of tasks that were there before."""
 
     begin: int
@@ -237,7 +237,7 @@ class Window(NamedTuple):
 
 
 def usable(
-    lives: pl.DataFrame, window: Window, what: str, files: Sequence[str]
+    lives: pl.DataFrame, window: TraceWindow, what: str, files: Sequence[str]
 ) -> tuple[pl.DataFrame, Stage, list[str]]:
     """Keep the lives of which a workload can be made.
 
@@ -274,7 +274,7 @@ def usable(
 
 
 def job_rows(
-    lives: pl.DataFrame, users: pl.DataFrame, window: Window, codes: Codes
+    lives: pl.DataFrame, users: pl.DataFrame, window: TraceWindow, codes: Codes
 ) -> pl.DataFrame:
     """A row per job and request, in seconds since the window began.
 
@@ -479,7 +479,7 @@ class GoogleReader(Reader):
             found.events,
         )
 
-    def lives_of(self, table: str) -> tuple[pl.DataFrame, Window]:
+    def lives_of(self, table: str) -> tuple[pl.DataFrame, TraceWindow]:
         """Tasks or jobs of which a workload can be made, out of the events of a table.
 
         What is read and left out is added to ``stages``, ``digests`` and ``notes``: read once.
@@ -489,7 +489,7 @@ class GoogleReader(Reader):
         lives = self._lives(table, tasks)
         end = lives.end if self.hours is not None else max(lives.order.latest, self.first)
         self._beside(end, tasks)
-        window = Window(self.first, end, self.present)
+        window = TraceWindow(self.first, end, self.present)
         names = [file.name for file in self.files]
         kept, stage, notes = usable(lives.frame(), window, what, names)
         self.stages.append(stage)
@@ -626,7 +626,7 @@ class Google2019(GoogleReader):
         self._bound: set[int] = set()
         self._inside: set[int] = set()
         self._untyped, self._rows = 0, {self.TASKS: 0, self.JOBS: 0}
-        self._lost = {table: Account(self.source.path) for table in self._rows}
+        self._lost = {table: RowAccount(self.source.path) for table in self._rows}
 
     def _events(self, frame: pl.DataFrame, table: str) -> pl.DataFrame:
         tasks, kind = table == self.TASKS, pl.col("collection_type")
@@ -679,7 +679,7 @@ class Google2019(GoogleReader):
 
     def _beside(self, end: int, tasks: bool) -> None:
         if tasks and self.source.has(self.JOBS):
-            order = Order()
+            order = TimeOrder()
             for frame in self._batches(self.JOBS, lambda: order.latest > end):
                 order.add(frame)
                 self.users.add(self._events(frame, self.JOBS))

@@ -18,7 +18,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from gangwise.core.errors import TraceError, UnknownName
-from gangwise.traces.formats.tabular import Section
+from gangwise.traces.formats.tabular import TableMapping
 from gangwise.traces.io.blocks import Blocks, Commented
 from gangwise.traces.io.reading import (
     Column,
@@ -60,11 +60,11 @@ MEANING = tomllib.loads(Path(__file__).parents[1].joinpath("own-csv.toml").read_
 """How what is mapped becomes jobs and servers, as sections of :mod:`.formats.tabular`."""
 
 
-class _Strict(BaseModel):
+class _MappingModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Mapped(_Strict):
+class Mapped(_MappingModel):
     """Where a value comes from: a column, or the same value for every row.
 
     ``scale`` multiplies a number; ``unit`` is what it counts (``MiB``, ``hours``), or how it is
@@ -114,7 +114,7 @@ class Mapped(_Strict):
         return self
 
 
-class _Columns(_Strict):
+class _Columns(_MappingModel):
     cpu: Mapped | None = None
     mem: Mapped | None = None
     gpu: Mapped | None = None
@@ -176,7 +176,7 @@ class ServerColumns(_Columns):
     model: Mapped | None = None
 
 
-class _File(_Strict):
+class _File(_MappingModel):
     file: str
     format: Literal["csv", "json-lines", "json"] = "csv"
     records: str = ""
@@ -224,7 +224,7 @@ class ServerFile(_File):
     columns: ServerColumns
 
 
-class MappingFile(_Strict):
+class MappingFile(_MappingModel):
     trace: str
     jobs: JobFile
     servers: ServerFile | None = None
@@ -289,7 +289,7 @@ class OwnCsv(Reader):
             absent = [d for d in DEVICES if table and d not in table.columns.given()]
             if absent:
                 notes.append(f"{what} have no {' and no '.join(absent)} in the mapping; it is 0")
-        notes += Section(MEANING["jobs"]).notes(jobs)
+        notes += TableMapping(MEANING["jobs"]).notes(jobs)
         if zones := {h.zone for h in mapping.jobs.columns.given().values() if h.zone}:
             notes.append(
                 f"times are of {' and '.join(sorted(zones))}; of an hour that comes twice, the "
@@ -319,7 +319,7 @@ class OwnCsv(Reader):
                     self.path,
                 )
         table = read_table(file, _schema(what, spec), strict=self.strict, blocks=spec.blocks(file))
-        frame, section = self._valued(table.frame, what, given), Section(MEANING[what])
+        frame, section = self._valued(table.frame, what, given), TableMapping(MEANING[what])
         bad = [*_times(spec), *section.rules(frame), *_negative(given)]
         if self.strict:
             refuse(file, frame, bad)

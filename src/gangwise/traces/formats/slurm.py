@@ -18,19 +18,19 @@ import polars as pl
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import FOR_PEOPLE, Format, declared, holds, is_for_people, reads_as
 from gangwise.traces.formats.slurm_notation import (
-    Request,
+    TaskRequest,
     expand_nodes,
     read_nodes,
     request,
     with_terms,
 )
-from gangwise.traces.formats.tabular import Section
+from gangwise.traces.formats.tabular import TableMapping
 from gangwise.traces.io.blocks import Block, Blocks
 from gangwise.traces.io.reading import (
     EARLIER,
     STEP,
-    Account,
     Column,
+    RowAccount,
     Schema,
     Stage,
     leave_out,
@@ -222,7 +222,7 @@ def _format() -> Format:
 
 
 FORMAT = _format()
-JOBS = Section(FORMAT.mapping["jobs"])
+JOBS = TableMapping(FORMAT.mapping["jobs"])
 
 
 def _is_json(file: Path) -> bool:
@@ -241,7 +241,7 @@ def read_sacct_json(
 ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
     """Allocations of a JSON document, its stage, digest and notes."""
     found = read_records(file, "jobs")
-    account, rows, ids, steps = Account(file, strict), [], set(), 0
+    account, rows, ids, steps = RowAccount(file, strict), [], set(), 0
     for row, record in enumerate(found.records, 1):
         try:
             job = _job(record)
@@ -475,7 +475,7 @@ class SlurmSacct(Reader):
             raise TraceError(
                 f"no job says what it asks for: {reasons(stage.dropped)}; run {COMMAND}", file
             )
-        asking = Section(FORMAT.mapping["requests"], {"tres": self.tres})
+        asking = TableMapping(FORMAT.mapping["requests"], {"tres": self.tres})
         return jobs, stage, asking.notes(jobs)
 
     def _nodes(
@@ -542,7 +542,7 @@ def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, 
 
 
 def _request(text: str, nodes: int | None, memory: str) -> tuple[object, ...]:
-    nothing = (None,) * len(Request._fields)
+    nothing = (None,) * len(TaskRequest._fields)
     if not text:
         return (*nothing, "neither ReqTRES nor AllocTRES says what it asks for")
     try:

@@ -12,9 +12,9 @@ import polars as pl
 from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.traces.format import all_files, declared
-from gangwise.traces.formats.tabular import Section
+from gangwise.traces.formats.tabular import TableMapping
 from gangwise.traces.io.blocks import Commented
-from gangwise.traces.io.reading import PART, Column, Reading, Schema, leave_out, reasons
+from gangwise.traces.io.reading import PART, Column, Schema, TableReader, leave_out, reasons
 from gangwise.traces.io.text import beginning
 from gangwise.traces.tables import Reader, Tables, server_table
 
@@ -64,13 +64,16 @@ class StandardWorkload(Reader):
                 path,
             )
         [file] = files
-        blocks, section = Commented(file, b";", squeeze=True), Section(self.FORMAT.mapping["jobs"])
+        blocks, section = (
+            Commented(file, b";", squeeze=True),
+            TableMapping(self.FORMAT.mapping["jobs"]),
+        )
         widths = [len(row) for row in _rows(file)]
         wider = len({*widths}) == 1 and widths[0] < 100  # a log, and no list of numbers
         more = range(len(FIELDS) + 1, widths[0] + 1 if wider else 0)
         spare = tuple(Column(f"field {n}", number=False, empty=True) for n in more)
         schema = replace(SWF, columns=(*SWF.columns, *spare))
-        reading = Reading(file, schema, strict=self.source.strict, blocks=blocks)
+        reading = TableReader(file, schema, strict=self.source.strict, blocks=blocks)
         # Numbers take more room than jobs, which are made of each batch.
         jobs = pl.concat([section.select(frame) for frame in reading])
         stages = [reading.stage()]

@@ -47,7 +47,7 @@ import numpy as np
 import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import FORMATS, Format, Read, Source, declared, recognise
+from gangwise.traces.format import FORMATS, Format, Read, TraceFiles, declared, recognise
 from gangwise.traces.io.reading import Column, Rule, Stage, leave_out, reasons
 from gangwise.traces.io.text import named
 from gangwise.traces.tables import UNITS, Reader, Tables, server_table
@@ -57,7 +57,7 @@ NEEDED: Mapping[str, Any] = {"cpu": 0.0, "mem": 0.0, "gpu": 0.0, "models": "", "
 """Columns that tables always have, and what stands there where the file does not say."""
 
 
-class Section:
+class TableMapping:
     """A section ``[jobs]`` or ``[servers]`` of a mapping, with the options of a reader."""
 
     def __init__(self, spec: Mapping[str, Any], options: Mapping[str, Any] | None = None):
@@ -174,7 +174,7 @@ def seconds(column: Column) -> pl.Expr:
 
 
 def server_log(
-    frame: pl.DataFrame, log: Section
+    frame: pl.DataFrame, log: TableMapping
 ) -> tuple[pl.DataFrame, pl.DataFrame, tuple[Stage, ...]]:
     """Servers, and when they come and go, from a log of their states.
 
@@ -198,7 +198,7 @@ def server_log(
     return last, events.select(time=time, server=server, up="up"), (stage,)
 
 
-class Tabular(Reader):
+class TabularReader(Reader):
     """Reader of a trace that is described by a TOML file.
 
     ``path`` is a folder with the tables, or a file of one; ``options`` are those of the file, and
@@ -219,7 +219,7 @@ class Tabular(Reader):
             jobs = self.FORMAT.mapping["jobs"]["table"]
             named.setdefault(self._kind(path, sorted(every, key=lambda name: name != jobs)), path)
             path = path.parent
-        self.source = Source(path, self.FORMAT, named=named, strict=strict)
+        self.source = TraceFiles(path, self.FORMAT, named=named, strict=strict)
         self.options = checked(self.FORMAT, options)
 
     def _kind(self, file: Path, tables: Sequence[str]) -> str:
@@ -227,16 +227,16 @@ class Tabular(Reader):
         here = [table.name for _, table in recognise(file, [self.FORMAT])]
         return next((name for name in tables if name in here), tables[0])
 
-    def section(self, name: str) -> Section:
-        return Section(self.FORMAT.mapping.get(name, {}), self.options)
+    def section(self, name: str) -> TableMapping:
+        return TableMapping(self.FORMAT.mapping.get(name, {}), self.options)
 
-    def _jobs(self) -> Section:
+    def _jobs(self) -> TableMapping:
         sections = [self.section(name) for name in ("jobs", *self.FORMAT.mapping.get("or", ()))]
         named = (each for each in sections if each.spec["table"] in self.source.named)
         here = (each for each in sections if not self._absent(each))
         return next((each for each in (*named, *here) if not self._absent(each)), sections[0])
 
-    def _absent(self, section: Section) -> list[str]:
+    def _absent(self, section: TableMapping) -> list[str]:
         joined = [join["table"] for join in section.spec.get("join", ()) if "unless" not in join]
         return [t for t in (*joined, section.spec["table"]) if not self.source.has(t)]
 
@@ -259,7 +259,7 @@ class Tabular(Reader):
                 raise TraceError(jobs.spec["why"], files_here[0], 1)
         return self.tables_of(jobs)
 
-    def tables_of(self, jobs: Section) -> Tables:
+    def tables_of(self, jobs: TableMapping) -> Tables:
         mapping, notes = self.FORMAT.mapping, list[str]()
         for other in mapping.get("or", ()):
             spec = mapping[other]
@@ -292,7 +292,7 @@ class Tabular(Reader):
             events,
         )
 
-    def _joined(self, jobs: Section) -> Read:
+    def _joined(self, jobs: TableMapping) -> Read:
         reads, frames = [], []
         for join in jobs.spec.get("join", ()):
             needed = "unless" not in join or jobs.holds(join["unless"])
@@ -325,7 +325,7 @@ class Tabular(Reader):
         read = self.source.read(spec["table"])
         frame, events, stages = read.frame, None, read.stages
         if "log" in spec:
-            frame, events, more = server_log(frame, Section(spec["log"], self.options))
+            frame, events, more = server_log(frame, TableMapping(spec["log"], self.options))
             stages = (*stages, *more)
         notes = section.notes(frame)
         if "repeat" in spec:
@@ -357,7 +357,7 @@ def checked(form: Format, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def reader(name: str) -> type[Tabular]:
+def reader(name: str) -> type[TabularReader]:
     """The reader of the trace that ``NAME.toml`` of this folder, or another file, describes."""
     form = declared(name)
     parameters = [inspect.Parameter("path", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
@@ -366,9 +366,9 @@ def reader(name: str) -> type[Tabular]:
     own: dict[str, Any] = {
         "FORMAT": form,
         "__signature__": inspect.Signature(parameters),
-        "__doc__": f"Reader of {form.title}; see :class:`Tabular`.",
+        "__doc__": f"Reader of {form.title}; see :class:`TabularReader`.",
     }
-    return type(form.name, (Tabular,), own)
+    return type(form.name, (TabularReader,), own)
 
 
 def __getattr__(name: str) -> Any:

@@ -53,7 +53,7 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.cluster import Cluster
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.limits import Count
-from gangwise.scenarios.drawing import Strict
+from gangwise.scenarios.drawing import StrictSettings
 from gangwise.traces.io.reading import Stage, leave_out, reasons
 from gangwise.traces.tables import (
     NO_SERVERS,
@@ -98,7 +98,7 @@ Duration = Annotated[str | float, AfterValidator(_duration)]
 Skip = Annotated[float, Field(ge=0, lt=1)]
 
 
-class Steps(Strict):
+class Steps(StrictSettings):
     """The steps that every family with job types takes, see :mod:`gangwise.traces.slots.demand`."""
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -376,7 +376,7 @@ CHANNELS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
-class Demand:
+class SlotDemand:
     """Job types of a trace, the servers that they fit on, and their arrivals."""
 
     servers: pl.DataFrame  # as in :class:`~gangwise.traces.tables.Tables`, by name
@@ -428,7 +428,7 @@ class OfTrace(ABC):
         return self._fidelity
 
 
-def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> Demand:
+def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> SlotDemand:
     """Take the steps.
 
     At most ``most`` jobs of one type may arrive in a slot, others are left out; None: as many as
@@ -497,7 +497,7 @@ def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> Demand:
         kept=kept_of(tables, played, played_hours, by_slot, given=given_hours),
     )
     run = jobs["run"].to_numpy()
-    return Demand(
+    return SlotDemand(
         here.servers,
         grouping,
         grouping.names,

@@ -42,12 +42,12 @@ from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale, linear_cost
 from gangwise.fluctuating_speeds.speeds import NormalSpeeds, RecordedSpeeds, ReplayedSpeeds, Speeds
 from gangwise.scenarios.drawing import FeedbackSettings, PositiveRange
-from gangwise.traces.formats.measured_speeds import GavelThroughputs, Job, MiniBatchTime
+from gangwise.traces.formats.measured_speeds import GavelJob, GavelThroughputs, MiniBatchTime
 from gangwise.traces.slots.demand import (
     QUANTITIES,
-    Demand,
     Grouping,
     OfTrace,
+    SlotDemand,
     Steps,
     demand_of,
     fits,
@@ -98,7 +98,7 @@ def measured(trace: Reader | Tables, where: str) -> Measured | None:
     return MiniBatchTime(source.files("mini_batch_times")[0].parent)
 
 
-def relative_throughput(table: GavelThroughputs, jobs: Sequence[Job]) -> Floats:
+def relative_throughput(table: GavelThroughputs, jobs: Sequence[GavelJob]) -> Floats:
     """Throughput of jobs on each model of the table, 1 on their best, shape [jobs, models].
 
     It is 0 where a job does not run.
@@ -141,7 +141,7 @@ def pooled_instance(
     return FluctuatingSpeedsInstance(problem, workload, speeds, scale, delivery or Delivery())
 
 
-def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> Demand:
+def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> SlotDemand:
     """Recorded jobs as job types, on the servers that have GPUs, or a TraceError if none."""
     there = tables.servers.filter(pl.col("gpu") > 0)
     if there.is_empty():
@@ -163,7 +163,7 @@ def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> Demand:
     grouping = Grouping(requests, ("",) * L, np.arange(L), np.ones(L))
     capacity, model = tables.servers.select(QUANTITIES).to_numpy(), tables.servers["model"]
     base = of_tables(tables)
-    return Demand(
+    return SlotDemand(
         tables.servers,
         grouping,
         jobs,

@@ -79,7 +79,7 @@ class Kind(NamedTuple):
     gpu: float = 0.0
 
 
-class Arrivals(NamedTuple):
+class ArrivalProcess(NamedTuple):
     """When jobs arrive: gaps drawn one by one, stretched by the hour, the weekday and the day.
 
     ``gaps`` are in any unit, since only their ratios count; None for exponential ones, a Poisson
@@ -96,7 +96,7 @@ class Arrivals(NamedTuple):
     def draw(self, rng: np.random.Generator, per_day: float, days: float) -> Floats:
         """Times in seconds, ascending, from 0 to ``days``.
 
-        >>> steady = Arrivals(Cdf((1.0,), (1.0,))).draw(np.random.default_rng(0), 4, 2.1)
+        >>> steady = ArrivalProcess(Cdf((1.0,), (1.0,))).draw(np.random.default_rng(0), 4, 2.1)
         >>> steady / 3600
         array([ 6., 12., 18., 24., 30., 36., 42., 48.])
         """
@@ -119,13 +119,13 @@ class Arrivals(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Calibration:
+class TwinParameters:
     """The numbers that the twin of a trace is drawn from, and what it is good for."""
 
     name: str  # registered name of the trace
     units: Mapping[str, str]  # of ``cpu``, ``mem`` and ``gpu``
     machines: tuple[Kind, ...]  # all of them, as published
-    arrivals: Arrivals
+    arrivals: ArrivalProcess
     jobs_per_day: float  # with all of the machines
     tables: Mapping[str, Any]  # numbers of its requests, see :mod:`gangwise.traces.twins`
     reproduces: str
@@ -145,7 +145,7 @@ class Calibration:
 
 
 @cache
-def calibration(name: str) -> Calibration:
+def calibration(name: str) -> TwinParameters:
     """What the twin of a trace is drawn from.
 
     Raises UnknownName for a trace without a twin.
@@ -157,7 +157,7 @@ def calibration(name: str) -> Calibration:
     arrivals = known.pop("arrivals", {})
     if "gaps" in arrivals:
         arrivals["gaps"] = Cdf.of(arrivals["gaps"])
-    return Calibration(name, machines=machines, arrivals=Arrivals(**arrivals), **known)
+    return TwinParameters(name, machines=machines, arrivals=ArrivalProcess(**arrivals), **known)
 
 
 def servers_of(machines: Sequence[Kind], servers: int) -> pl.DataFrame:
@@ -202,7 +202,7 @@ def _relative(rates: Sequence[float], at: Ints) -> Floats:
 Z90 = 1.2816  # the 90 % point of the standard normal distribution
 
 
-def gpu_v2020(made: Calibration, rng: np.random.Generator, created: Floats) -> pl.DataFrame:
+def gpu_v2020(made: TwinParameters, rng: np.random.Generator, created: Floats) -> pl.DataFrame:
     """Tasks: gangs and single instances, each on one GPU model, as with ``models = "assigned"``."""
     t, n = made.tables, len(created)
     gang = np.ceil(np.exp(rng.normal(t["gang"][0], t["gang"][1], n)))
@@ -241,7 +241,7 @@ def gpu_v2020(made: Calibration, rng: np.random.Generator, created: Floats) -> p
 
 
 def gpu_v2023(
-    made: Calibration, rng: np.random.Generator, created: Floats, *, constrained: float = 0.0
+    made: TwinParameters, rng: np.random.Generator, created: Floats, *, constrained: float = 0.0
 ) -> pl.DataFrame:
     """Pods: common requests, and others by class; a share with GPUs is ``constrained``."""
     if not (isinstance(constrained, int | float) and 0 <= constrained <= 1):
@@ -278,7 +278,7 @@ def gpu_v2023(
     )
 
 
-def google_2011(made: Calibration, rng: np.random.Generator, created: Floats) -> pl.DataFrame:
+def google_2011(made: TwinParameters, rng: np.random.Generator, created: Floats) -> pl.DataFrame:
     """Jobs, each of which makes one request of equal tasks."""
     t, n = made.tables, len(created)
     table = {name: Cdf.of(points) for name, points in t["tables"].items()}
@@ -308,7 +308,7 @@ def _common(rng: np.random.Generator, t: Mapping[str, Any], n: int) -> tuple[Flo
 
 
 def v2018(
-    made: Calibration, rng: np.random.Generator, created: Floats, *, sizes: str = "published"
+    made: TwinParameters, rng: np.random.Generator, created: Floats, *, sizes: str = "published"
 ) -> pl.DataFrame:
     """Tasks of jobs, some of them after others; rows of a job are numbered from 0."""
     t = made.tables
@@ -512,7 +512,7 @@ def _finish(rows: pl.DataFrame, end: float, whole: bool) -> pl.DataFrame:
     return rows.select(name for name in COLUMNS if name in rows.columns and name not in left)
 
 
-def _distances(made: Calibration) -> str:
+def _distances(made: TwinParameters) -> str:
     if not made.within:
         return "how far its jobs are from the trace is not known: it is not tested against files"
     found = ", ".join(f"{name} {value:g}" for name, value in made.within.items())
