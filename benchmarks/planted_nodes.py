@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 
 from gangwise.core.errors import GangwiseError
-from gangwise.experiments.nodes import slow_nodes_of
+from gangwise.experiments.findings import slow_nodes_of
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.model import Nodes
 from gangwise.jobs.node_effects import Runs, node_effects

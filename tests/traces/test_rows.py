@@ -162,7 +162,9 @@ def test_a_block_in_quotes_is_read_the_fast_way(tmp_path, monkeypatch):
     schema = Schema("list", COLUMNS, header=False)
     file = tmp_path / "x"
     file.write_text('"a","1","0.5","x, ""y"""\n' * 100_000 + '"a",1,"",\n')
-    monkeypatch.setattr(parsing.RowParser, "_slow", lambda *_: pytest.fail("taken apart one by one"))
+    monkeypatch.setattr(
+        parsing.RowParser, "_slow", lambda *_: pytest.fail("taken apart one by one")
+    )
     table = read_table(file, schema)
     assert table.frame.rows()[-2:] == [
         (100_000, "a", 1.0, 0.5, 'x, "y"'),

@@ -9,7 +9,7 @@ import typer
 
 from gangwise.cli.options import add_command, progress, say, screen, settings_of, table, writing
 from gangwise.core.errors import ScenarioError, StoreError
-from gangwise.core.json_text import json_text
+from gangwise.core.settings import json_text
 
 
 def inspect_command(
@@ -230,7 +230,7 @@ def nodes_command(
 ) -> None:
     """Find slow nodes in a log with node lists: how unlike nodes are, and which changed when."""
     from gangwise.core.files import Folder
-    from gangwise.experiments.nodes import find_slow_nodes
+    from gangwise.experiments.findings import find_slow_nodes
     from gangwise.report.nodes import node_page, node_text
 
     if not 0 <= by < 10:

@@ -36,8 +36,8 @@ from pydantic import ConfigDict, Field
 from gangwise.approximation_jobs.environment import ApproximationInstance, Outage, rate_generator
 from gangwise.approximation_jobs.offline import COMPARATORS
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job
-from gangwise.approximation_jobs.rates import GammaPeriods
 from gangwise.approximation_jobs.workloads import (
+    GammaPeriods,
     JobStream,
     ReplayedJobs,
     load_of,
@@ -46,8 +46,7 @@ from gangwise.approximation_jobs.workloads import (
 )
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError, TraceError
-from gangwise.core.limits import Count, SlotCount
-from gangwise.core.settings import checked
+from gangwise.core.settings import Count, SlotCount, checked
 from gangwise.core.simulation import Streams
 from gangwise.scenarios.drawing import JobDraws
 from gangwise.traces.formats.google import OFFSET, Google2011

@@ -21,8 +21,7 @@ from pydantic import Field
 from gangwise.core.cluster import Channels
 from gangwise.core.contracts import Scenario
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.limits import Count
-from gangwise.core.settings import checked
+from gangwise.core.settings import Count, checked
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import ReplayedArrivals
 from gangwise.gain_overhead.environment import GainOverheadInstance
