@@ -91,12 +91,12 @@ def largest_machine(folder: str) -> Floats:
     return np.asarray(np.max(most, axis=0))
 
 
-def far_apart(points: Floats, weight: Ints, number: int) -> Ints:
+def k_centres(points: Floats, weight: Ints, number: int) -> Ints:
     """k-centre: the heaviest point, and then always the one that is farthest from those chosen.
 
     ``points`` are [N, D]; they are chosen again where there are fewer than ``number``.
 
-    >>> far_apart(np.array([[0.0], [1.0], [9.0], [5.0]]), np.array([1, 3, 1, 1]), 3).tolist()
+    >>> k_centres(np.array([[0.0], [1.0], [9.0], [5.0]]), np.array([1, 3, 1, 1]), 3).tolist()
     [1, 2, 3]
     """
     chosen = [int(np.argmax(weight))]
@@ -107,10 +107,10 @@ def far_apart(points: Floats, weight: Ints, number: int) -> Ints:
     return np.resize(np.array(chosen, dtype=np.int64), number)
 
 
-def of_each(which: str, number: int) -> dict[str, Ints]:
+def alternate_between(which: str, number: int) -> dict[str, Ints]:
     """Which of so many are of which trace: every other one where both are asked for.
 
-    >>> of_each("both", 5)
+    >>> alternate_between("both", 5)
     {'gpu-v2020': array([0, 2, 4]), 'v2018': array([1, 3])}
     """
     names = ["gpu-v2020", "v2018"] if which == "both" else [which]
@@ -120,7 +120,7 @@ def of_each(which: str, number: int) -> dict[str, Ints]:
 def select_machines(s: RowSettings, number: int, rng: np.random.Generator) -> Floats:
     """Cores, GiB and GPUs of the selected machines, shape [number, 3]."""
     found = np.zeros((number, 3))
-    for trace, places in of_each(s.machines, number).items():
+    for trace, places in alternate_between(s.machines, number).items():
         machines = rows_of(trace, s.folder).machines
         if s.rows == "varied":
             kinds = np.unique(machines, axis=0)
@@ -143,14 +143,14 @@ def select_jobs(
     requests = np.zeros((number, 3))
     counts = np.zeros((slots, number), dtype=np.int64)
     largest = largest_machine(s.folder)
-    for trace, places in of_each(s.jobs, number).items():
+    for trace, places in alternate_between(s.jobs, number).items():
         rows = rows_of(trace, s.folder)
         asked = rows.requests
         if s.tasks == "whole":
             asked = np.minimum(asked * rows.tasks[:, None], largest)
         if s.rows == "varied":
             distinct, count = np.unique(asked, axis=0, return_counts=True)
-            chosen = distinct[far_apart(_place(distinct, largest), count, places.size)]
+            chosen = distinct[k_centres(_place(distinct, largest), count, places.size)]
         elif s.rows == "uniform":
             chosen = asked[rng.permutation(len(asked))[: places.size]]
         else:

@@ -40,18 +40,16 @@ class _Settings(Protocol):
     def model_dump(self, *, mode: str) -> dict[str, Any]: ...
 
 
-def _range(value: tuple[float, float], info: ValidationInfo) -> tuple[float, float]:
-    require_range(str(info.field_name), value)
-    return value
+def _in_order(*, positive: bool) -> AfterValidator:
+    def check(value: tuple[float, float], info: ValidationInfo) -> tuple[float, float]:
+        require_range(str(info.field_name), value, positive=positive)
+        return value
+
+    return AfterValidator(check)
 
 
-def _positive_range(value: tuple[float, float], info: ValidationInfo) -> tuple[float, float]:
-    require_range(str(info.field_name), value, positive=True)
-    return value
-
-
-Range = Annotated[tuple[float, float], AfterValidator(_range)]  # 0 ≤ low ≤ high, of finite numbers
-PositiveRange = Annotated[tuple[float, float], AfterValidator(_positive_range)]
+Range = Annotated[tuple[float, float], _in_order(positive=False)]  # 0 ≤ low ≤ high, finite
+PositiveRange = Annotated[tuple[float, float], _in_order(positive=True)]
 KINDS = ("linear", "log", "reciprocal", "poly")
 """Utilities that are built in, in the order of their numbers."""
 Rho = Annotated[float, Field(ge=0, le=1)]

@@ -58,7 +58,7 @@ from gangwise.scenarios.drawing import (
     draw_gangs,
 )
 from gangwise.traces.formats.measured_speeds import MiniBatchTime
-from gangwise.traces.slots.fluctuating_speeds import pooled_instance, scarce
+from gangwise.traces.slots.fluctuating_speeds import limited_capacity, pooled_instance
 
 DEVICES = ("cpu", "mem", "gpu")
 
@@ -114,7 +114,11 @@ class ESDPScenario(DrawnScenario[ESDPSettings]):
             "literal": np.floor(unit + 0.5),
         }[s.capacity]
         mean = rng.uniform(*s.mean, E)
-        cost = self._cost(rng, requests, float(mean.mean()))
+        price = np.maximum(rng.normal(0.5, 0.1, s.devices), 0.0)
+        each = np.maximum(rng.normal(0.5, 0.1, requests.shape), 0.0)
+        cost = linear_cost(requests, price) if s.cost == "linear" else each.sum(axis=1)
+        if s.cost_share is not None:
+            cost *= s.cost_share * float(mean.mean()) / cost.mean()
         speeds = self._speeds(rng, mean)
         servers = tuple(f"server-{r}" for r in range(R))
         problem = FluctuatingSpeedsProblem(
@@ -139,15 +143,6 @@ class ESDPScenario(DrawnScenario[ESDPSettings]):
     def _unit(self, rng: np.random.Generator) -> Floats:
         """Capacities between the bounds 1 and 2 of Table 3, shape [K]."""
         return rng.uniform(1.0, 2.0, self.settings.devices)
-
-    def _cost(self, rng: np.random.Generator, requests: Floats, mean: float) -> Floats:
-        s = self.settings
-        price = np.maximum(rng.normal(0.5, 0.1, s.devices), 0.0)
-        each = np.maximum(rng.normal(0.5, 0.1, requests.shape), 0.0)
-        cost = linear_cost(requests, price) if s.cost == "linear" else each.sum(axis=1)
-        if s.cost_share is None:
-            return cost
-        return np.asarray(cost * (s.cost_share * mean / cost.mean()))
 
     def _speeds(self, rng: np.random.Generator, mean: Floats) -> Speeds:
         s = self.settings
@@ -267,7 +262,9 @@ class MiniBatchScenario(DrawnScenario[MiniBatchSettings]):
             else ReplayedSpeeds(series, s.blocks, s.slots)
         )
         requests = np.array([[w.gpus] for w in workers])
-        pool = Pool(scarce(requests, s.fraction), ("gpu",), tuple(w.name for w in workers))
+        pool = Pool(
+            limited_capacity(requests, s.fraction), ("gpu",), tuple(w.name for w in workers)
+        )
         return pooled_instance(
             pool,
             requests,

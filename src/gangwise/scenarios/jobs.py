@@ -31,11 +31,8 @@ DAY = 86400.0
 DEMO = "demo:gangs"  # in place of a file: the cluster that gangwise demo plays
 
 
-def _seconds(value: Any) -> Any:
-    return seconds(value) if isinstance(value, str) else value
-
-
-Time = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
+_parsed = BeforeValidator(lambda value: seconds(value) if isinstance(value, str) else value)
+Time = Annotated[float, _parsed, Field(gt=0, allow_inf_nan=False)]
 """Seconds, or text with a unit."""
 
 
@@ -265,7 +262,8 @@ class ClusterOfJobs(StrictSettings):
             J = submit.size
             run = job.duration.draw(J, rng)
             shares = np.array(list(job.tasks.values()), dtype=np.float64)
-            user = rng.choice(job.users, J, p=_zipf(job.users))
+            submits = 1.0 / np.arange(1, job.users + 1)  # Zipf's law
+            user = rng.choice(job.users, J, p=submits / submits.sum())
             part = {
                 "submit": submit,
                 "run": run,
@@ -324,12 +322,6 @@ class ClusterOfJobs(StrictSettings):
                 f"their rate{moving}"
             )
         return lines
-
-
-def _zipf(users: int) -> Floats:
-    """Shares 1, 1/2, 1/3, …"""
-    weight = 1.0 / np.arange(1, users + 1)
-    return np.asarray(weight / weight.sum())
 
 
 def _file(path: Path | str) -> Path:

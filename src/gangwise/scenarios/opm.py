@@ -105,10 +105,10 @@ class OPMTheoremScenario(DrawnScenario[TheoremSettings]):
         means, prices = rng.uniform(*s.rate, s.machines), rng.uniform(*s.price, s.machines)
         values = rng.uniform(*s.value, s.jobs) if s.jobs > 1 else np.ones(1)
         budget = s.rho * s.machines * s.slots / s.jobs
-        jobs = [Job(n, 0, s.slots, budget, self._utility(float(v))) for n, v in enumerate(values)]
+        utilities: list[Utility] = [
+            Log(v, 1.0) if s.utility == "log" else Power(v, 0.5) for v in values.tolist()
+        ]
+        jobs = [Job(n, 0, s.slots, budget, f) for n, f in enumerate(utilities)]
         problem = ApproximationProblem(prices, horizon=s.slots, enforce=False)
         replayed = ReplayedJobs(jobs)
         return ApproximationInstance(problem, IidRates(means), replayed, comparators=COMPARATORS)
-
-    def _utility(self, v: float) -> Utility:
-        return Log(v, 1.0) if self.settings.utility == "log" else Power(v, 0.5)

@@ -20,7 +20,7 @@ import polars as pl
 
 from gangwise.core.errors import TraceError, UnknownName
 from gangwise.traces.io.reading import Check, Column, Schema, Stage, TableReader
-from gangwise.traces.io.text import beginning, first_lines, header_of, split_line, texts_of
+from gangwise.traces.io.text import beginning, fields_of_json, first_lines, header_of, split_line
 
 SAVED = "tables.json"
 """The file that makes a folder one of tables that were saved."""
@@ -211,7 +211,7 @@ def reads_as(schema: Schema, lines: list[str]) -> bool:
     if schema.json:
         rows = []
         for line in lines:
-            texts, why = texts_of(line, [*names, *schema.absent])
+            texts, why = fields_of_json(line, [*names, *schema.absent])
             rows.append(None if why or any(texts[len(names) :]) else texts[: len(names)])
     else:
         rows = [split_line(line, schema.separator) for line in lines]
@@ -274,7 +274,7 @@ def likeness(schema: Schema, lines: Sequence[str]) -> Likeness:
         return Likeness(0.0, "there is no text")
     needed = [column.name for column in schema.columns if column.needed]
     if schema.json:
-        texts, why = texts_of(lines[0], needed)
+        texts, why = fields_of_json(lines[0], needed)
         if why is not None:
             return Likeness(0.0, "its lines are JSON objects, these are not")
         return _lacking([name for name, text in zip(needed, texts) if not text], needed)

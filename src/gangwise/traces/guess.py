@@ -22,18 +22,18 @@ import polars as pl
 from gangwise.core.errors import TraceError
 from gangwise.traces import registered_traces
 from gangwise.traces.format import looks_like, recognise
-from gangwise.traces.formats.own_csv import NAME, WHITESPACE, OwnCsv, leaves
+from gangwise.traces.formats.own_csv import NAME, WHITESPACE, OwnCsv, json_paths
 from gangwise.traces.io.blocks import Blocks, with_points
 from gangwise.traces.io.reading import reasons
 from gangwise.traces.io.text import (
     CLOCK,
     QUANTITY,
+    fields_of_json,
     first_lines,
     key_of_records,
     read_records,
     split_line,
     start_of,
-    texts_of,
     toml_text,
 )
 from gangwise.traces.tables import amount_text, device_hours, period_of
@@ -177,7 +177,7 @@ def _sample(path: Path) -> _Sample:
 
 def _of_json(path: Path, start: str, lines: Sequence[str]) -> _Sample:
     """JSON: an object a line, or one document with a list of objects."""
-    if start.startswith("{") and len(lines) > 1 and leaves(lines[0]):
+    if start.startswith("{") and len(lines) > 1 and json_paths(lines[0]):
         records: Iterator[str] = iter(lines)
         layout: dict[str, Any] = {"format": "json-lines"}
     else:
@@ -186,10 +186,10 @@ def _of_json(path: Path, start: str, lines: Sequence[str]) -> _Sample:
         records = (json.dumps(record) for record in some)
         layout = {"format": "json", **({"records": key} if key else {})}
     texts = list(records)
-    names = list(dict.fromkeys(name for text in texts[:100] for name in leaves(text)))
+    names = list(dict.fromkeys(name for text in texts[:100] for name in json_paths(text)))
     if not names:
         raise TraceError("the records are no JSON objects", path)
-    rows = [texts_of(text, names)[0] for text in texts]
+    rows = [fields_of_json(text, names)[0] for text in texts]
     return _Sample(layout, {name: [row[n] for row in rows] for n, name in enumerate(names)})
 
 

@@ -36,7 +36,15 @@ from gangwise.jobs.model import Jobs, Node, Nodes, Shape
 from gangwise.traces import open_tables
 from gangwise.traces.formats.swf import FIELDS
 from gangwise.traces.io.reading import reasons, reasons_plain
-from gangwise.traces.tables import UNITS, Tables, counted, left_out, period, played_text, work
+from gangwise.traces.tables import (
+    UNITS,
+    Tables,
+    counted_device,
+    left_out,
+    period,
+    played_text,
+    work,
+)
 
 QUANTITIES = tuple(UNITS)
 TYPES: Mapping[str, Sequence[str]] = {
@@ -264,7 +272,7 @@ def open_jobs(
     >>> print(log.played.line)
     swf: 50 % of 2 jobs and 33.3 % of 0.2 core-hours are played; left out: 1 larger than the ...
     """
-    made = _Making(open_tables(path, trace=trace, **knobs), job_type)
+    made = _LogBuilder(open_tables(path, trace=trace, **knobs), job_type)
     return made.log(nodes, rows)
 
 
@@ -284,10 +292,10 @@ def jobs_of(
     UnknownName
         For a column that does not exist.
     """
-    return _Making(tables, job_type).log(nodes, rows)
+    return _LogBuilder(tables, job_type).log(nodes, rows)
 
 
-class _Making:
+class _LogBuilder:
     def __init__(self, tables: Tables, job_type: str):
         if tables.jobs.is_empty():
             raise TraceError(f"there are no jobs in the files of {tables.trace} here")
@@ -311,7 +319,7 @@ class _Making:
         self.demand = {q: a for q, a in asked.items() if np.nan_to_num(a).any()}
         if not self.demand:
             raise TraceError(f"no job of {tables.trace} says what it asks for")
-        self.device, self.unit = counted(self.rows, tables.units)
+        self.device, self.unit = counted_device(self.rows, tables.units)
         with np.errstate(invalid="ignore"):
             amount = self.tasks * self.demand[self.device] / self.scale[self.device]
             hours = self.run * amount / 3600
@@ -402,7 +410,7 @@ class _Making:
 
     def _nodes_of_hosts(self) -> list[Node]:
         hosts = self.rows["hosts"].fill_null("").str.split("|")
-        each = self._held(hosts).explode("host")
+        each = self._occupancy(hosts).explode("host")
         peak = _peaks(each.filter(pl.col("host") != ""), list(self.demand), "host")
         # The model of a node is known where all jobs that asked it for one asked for the same.
         asked = pl.DataFrame({"host": hosts, "model": self.rows["models"].fill_null("")})
@@ -418,7 +426,7 @@ class _Making:
 
     def _pool(self) -> list[Node]:
         self.per_node = 0
-        whole = self._held(pl.lit("pool"))
+        whole = self._occupancy(pl.lit("pool"))
         whole = whole.with_columns(pl.col(q) * pl.col("tasks") for q in self.demand)
         if asking := int((self.rows["models"].fill_null("") != "").sum()):
             what = "ask for a GPU model, and take any: no node says which it has"
@@ -427,7 +435,7 @@ class _Making:
         peak = _peaks(whole, list(self.demand), "host")
         return [Node(name, dict(zip(self.demand, most))) for name, *most in peak.rows()]
 
-    def _held(self, hosts: pl.Series | pl.Expr) -> pl.DataFrame:
+    def _occupancy(self, hosts: pl.Series | pl.Expr) -> pl.DataFrame:
         begun = np.where(np.isnan(self.start), self.submit, self.start)
         held = pl.DataFrame(
             {"from": begun, "to": begun + self.run, "tasks": self.tasks, **self.demand}
@@ -467,18 +475,18 @@ class _Making:
             limit=self._column("limit")[keep],
             per_node=self.per_node,
             constraint=constraint,
-            type=_few(of(self.types)),
-            user=_few(of(self.rows["user"])) if "user" in columns else None,
+            type=_as_array(of(self.types)),
+            user=_as_array(of(self.rows["user"])) if "user" in columns else None,
             priority=np.nan_to_num(self._column("priority")[keep])
             if "priority" in columns
             else 0.0,
             after=self._after(keep),
             recorded_start=self.start[keep],
             recorded_end=np.where(self._unfinished(), np.nan, self.end)[keep],
-            charged=_few(of(self.rows["account"])) if "account" in columns else None,
-            pool=_few(of(self.rows[self._group])) if self._group else None,
-            qos=_few(of(self.rows["qos"])) if "qos" in columns else None,
-            terms=_few(of(self.rows["terms"])) if "terms" in columns else None,
+            charged=_as_array(of(self.rows["account"])) if "account" in columns else None,
+            pool=_as_array(of(self.rows[self._group])) if self._group else None,
+            qos=_as_array(of(self.rows["qos"])) if "qos" in columns else None,
+            terms=_as_array(of(self.rows["terms"])) if "terms" in columns else None,
         )
 
     @property
@@ -673,7 +681,7 @@ def _unique(rows: pl.DataFrame) -> pl.Series:
     return ids.select(several.alias("id")).to_series()
 
 
-def _few(names: pl.Series) -> npt.NDArray[Any]:
+def _as_array(names: pl.Series) -> npt.NDArray[Any]:
     names = names.cast(pl.String).fill_null("")
     different = names.unique()
     codes = names.cast(pl.Enum(different)).to_physical().to_numpy()

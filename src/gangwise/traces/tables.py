@@ -53,10 +53,10 @@ def work(jobs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def waits_of(jobs: pl.DataFrame) -> Floats:
+def waiting_times(jobs: pl.DataFrame) -> Floats:
     """Seconds from creation to start of the jobs of which both are known; none where no start is.
 
-    >>> waits_of(pl.DataFrame({"created": [0.0, 4.0], "started": [9.0, None]}))
+    >>> waiting_times(pl.DataFrame({"created": [0.0, 4.0], "started": [9.0, None]}))
     array([9.])
     """
     if "started" not in jobs.columns:
@@ -65,10 +65,12 @@ def waits_of(jobs: pl.DataFrame) -> Floats:
     return jobs.select(waited.cast(pl.Float64)).to_series().drop_nulls().to_numpy()
 
 
-def counted(jobs: pl.DataFrame, units: Mapping[str, str]) -> tuple[str, str]:
+def counted_device(jobs: pl.DataFrame, units: Mapping[str, str]) -> tuple[str, str]:
     """The device that hours are counted of, and its unit: GPUs where half of the jobs ask for any.
 
-    >>> counted(pl.DataFrame({"cpu": [4.0, 1], "mem": [0.0, 0], "gpu": [1.0, 0]}), {"cpu": "cores"})
+    >>> counted_device(
+    ...     pl.DataFrame({"cpu": [4.0, 1], "mem": [0.0, 0], "gpu": [1.0, 0]}), {"cpu": "cores"}
+    ... )
     ('gpu', 'GPU')
     """
     known = jobs.select(pl.col("cpu", "mem", "gpu").cast(pl.Float64).fill_nan(0.0).fill_null(0.0))
@@ -394,7 +396,7 @@ def of_tables(tables: Tables) -> Fidelity:
         if "started" in tables.jobs.columns:
             if never := int(work(timed)["run"].is_null().sum()):
                 notes.append(f"{never} jobs never started; they waited, and held no devices")
-            waited = waits_of(timed)
+            waited = waiting_times(timed)
             if waited.size:
                 notes.append(
                     f"mean wait {period(round(float(waited.mean()), 1))} from creation to start, "
@@ -465,8 +467,8 @@ def kept_of(
     are played; the others are as of :class:`Kept`.
     """
     jobs = tables.jobs
-    device, unit = counted(jobs, tables.units)
-    waited = waits_of(jobs)
+    device, unit = counted_device(jobs, tables.units)
+    waited = waiting_times(jobs)
     ran = float(work(jobs)["run"].fill_null(0.0).clip(lower_bound=0.0).sum())
     waiting = float(waited.sum())
     unread = sum(count for count, _ in left_out(tables)[0].values())

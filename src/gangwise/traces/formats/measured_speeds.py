@@ -47,7 +47,12 @@ class GavelThroughputs:
     """
 
     def __init__(self, file: Path | str):
-        self.path = _find(Path(file))
+        self.path = path = Path(file)
+        if path.is_dir():
+            names = ("simulation_throughputs.json", "simulation_throughputs.json.gz")
+            if (found := next((path / n for n in names if (path / n).exists()), None)) is None:
+                raise TraceError(f"no {names[0]} here; found {_listing(path)}", path)
+            self.path = found
         tables, digest = document(self.path)
         if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
             raise TraceError("expected GPU models, and under each its jobs", self.path)
@@ -88,14 +93,8 @@ class GavelThroughputs:
         return GavelJob(*key), float(speed)
 
 
-def _find(path: Path) -> Path:
-    if not path.is_dir():
-        return path
-    for name in ("simulation_throughputs.json", "simulation_throughputs.json.gz"):
-        if (path / name).exists():
-            return path / name
-    listed = ", ".join(sorted(p.name for p in path.iterdir())[:8]) or "nothing"
-    raise TraceError(f"no simulation_throughputs.json here; found {listed}", path)
+def _listing(folder: Path) -> str:
+    return ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +127,7 @@ class MiniBatchTime:
             if (found := re.fullmatch(r"job_(\d+)_norm\.csv(?:\.gz)?", path.name))
         )
         if not files:
-            listed = ", ".join(sorted(p.name for p in folder.iterdir())[:8]) or "nothing"
-            raise TraceError(f"no job_N_norm.csv here; found {listed}", folder)
+            raise TraceError(f"no job_N_norm.csv here; found {_listing(folder)}", folder)
         for (number, path), (next_number, _) in itertools.pairwise(files):
             if number == next_number:
                 raise TraceError("this job is here twice, plain and gzipped; keep one", path)

@@ -320,7 +320,15 @@ class OwnCsv(Reader):
                 )
         table = read_table(file, _schema(what, spec), strict=self.strict, blocks=spec.blocks(file))
         frame, section = self._valued(table.frame, what, given), TableMapping(MEANING[what])
-        bad = [*_times(spec), *section.rules(frame), *_negative(given)]
+        bad: list[Rule] = [
+            (f"{key} is not a time as in {held.time!r}", pl.col(key).is_null())
+            for key, held in given.items()
+            if held.time and key != "started" and not _may_be_empty(key, held, spec)
+        ]
+        bad += section.rules(frame)
+        # Plain numbers were checked when they were read, those with a unit in the cell were not.
+        written = [key for key, held in given.items() if held.unit in WRITTEN]
+        bad += [(f"{key} is negative", pl.col(key) < 0) for key in written]
         if self.strict:
             refuse(file, frame, bad)
         kept, checked = leave_out(what, frame, bad)
@@ -329,7 +337,15 @@ class OwnCsv(Reader):
         stages = (table.stage, checked) if checked.dropped else (table.stage,)
         made = section.extended(kept)
         if isinstance(spec, JobFile):
-            made = _ended(_each_task(made, spec), spec)
+            if "tasks" in made.columns:  # devices of each task, where the file has totals
+                total = [q for q in DEVICES if q in given and (given[q].per or spec.per) == "job"]
+                made = made.with_columns(pl.col(q) / pl.col("tasks") for q in total)
+            if spec.open_end == "last":
+                times = [name for name in TIMES if name in made.columns]
+                made = made.with_columns(
+                    deleted=pl.col("deleted").fill_null(pl.max_horizontal(pl.col(times).max())),
+                    unfinished=pl.col("deleted").is_null(),
+                )
         return section.select(made), stages, {table.file.name: table.digest}
 
     def _valued(self, frame: pl.DataFrame, what: str, given: Mapping[str, Mapped]) -> pl.DataFrame:
@@ -356,16 +372,16 @@ def _header(file: Path, spec: _File) -> list[str]:
     rows = [line for line in first_lines(file) if line.strip()]
     first = next((line for line in rows if not line.lstrip().startswith(comment)), "")
     if spec.format == "json-lines":
-        return leaves(first)
+        return json_paths(first)
     if spec.separator == WHITESPACE:
         return first.split()
     return [field.strip() for field in split_line(first, spec.separator) or [] if first]
 
 
-def leaves(line: str) -> list[str]:
+def json_paths(line: str) -> list[str]:
     """Paths of the values of a JSON object, in its order; none of what is no object.
 
-    >>> leaves('{"id": 1, "size": {"cpu": 2, "mem": 3}, "tags": [1]}')
+    >>> json_paths('{"id": 1, "size": {"cpu": 2, "mem": 3}, "tags": [1]}')
     ['id', 'size.cpu', 'size.mem', 'tags']
     """
     try:
@@ -445,36 +461,3 @@ def _value(key: str, held: Mapped) -> pl.Expr:
         column = clock(column)
     number = column * (held.scale * UNITS.get(held.unit, 1.0))
     return number if held.empty is None else number.fill_null(float(held.empty))
-
-
-def _times(spec: JobFile | ServerFile) -> list[Rule]:
-    return [
-        (f"{key} is not a time as in {held.time!r}", pl.col(key).is_null())
-        for key, held in spec.columns.given().items()
-        if held.time and key != "started" and not _may_be_empty(key, held, spec)
-    ]
-
-
-def _negative(given: Mapping[str, Mapped]) -> list[Rule]:
-    """Plain numbers were looked at when they were read, those with a unit in the cell were not."""
-    written = (key for key, held in given.items() if held.unit in WRITTEN)
-    return [(f"{key} is negative", pl.col(key) < 0) for key in written]
-
-
-def _each_task(frame: pl.DataFrame, spec: JobFile) -> pl.DataFrame:
-    """Devices of each task, where the file has totals over all tasks of a job."""
-    if "tasks" not in frame.columns:
-        return frame
-    given = spec.columns.given()
-    whole = [q for q in DEVICES if q in given and (given[q].per or spec.per) == "job"]
-    return frame.with_columns(pl.col(q) / pl.col("tasks") for q in whole)
-
-
-def _ended(frame: pl.DataFrame, spec: JobFile) -> pl.DataFrame:
-    """Jobs without an end last until the last time in the file, where that is asked for."""
-    if spec.open_end == "drop":
-        return frame
-    last = pl.max_horizontal(pl.col([name for name in TIMES if name in frame.columns]).max())
-    return frame.with_columns(
-        deleted=pl.col("deleted").fill_null(last), unfinished=pl.col("deleted").is_null()
-    )

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import FOR_PEOPLE, Format, declared, holds, is_for_people, reads_as
+from gangwise.traces.format import FOR_PEOPLE, declared, holds, is_for_people, reads_as
 from gangwise.traces.formats.slurm_notation import (
     TaskRequest,
     expand_nodes,
@@ -96,7 +96,7 @@ WORDS |= dict.fromkeys(("User", "Account", "Partition", "QOS", "NodeList"), r"[\
 """What fields look like that are free in a listing, and have no separator in them."""
 
 
-class Mended(Blocks):
+class RepairedRows(Blocks):
     """The blocks of a listing; a row with more separators than columns is put right if it can be.
 
     The surplus is taken to be inside the one field where then every field is as its column asks;
@@ -105,7 +105,7 @@ class Mended(Blocks):
 
     def __init__(self, path: Path, schema: Schema, names: Sequence[str]):
         super().__init__(path)
-        self.schema, self.mended = schema, 0
+        self.schema, self.repaired = schema, 0
         place = {at: name for name, at in schema.place(names).items()}
         of = {
             c.name: replace(c, pattern=c.pattern or WORDS.get(c.name, "")) for c in schema.columns
@@ -121,11 +121,11 @@ class Mended(Blocks):
             lines = block.data.decode("utf-8", "surrogateescape").split("\n")
             for n, line in enumerate(lines):
                 if line.count(mark) > usual and '"' not in line:
-                    lines[n] = self._mend(line.split(mark), mark)
+                    lines[n] = self._repair(line.split(mark), mark)
             data = "\n".join(lines).encode("utf-8", "surrogateescape")
             yield block._replace(data=data)
 
-    def _mend(self, parts: list[str], mark: str) -> str:
+    def _repair(self, parts: list[str], mark: str) -> str:
         surplus, found = len(parts) - len(self.columns), []
         for n, held in enumerate(self.columns):
             if held is not None and held.pattern:
@@ -136,7 +136,7 @@ class Mended(Blocks):
                 found.append((n, inside))
         if len(found) != 1:
             return mark.join(parts)
-        self.mended, [(n, inside)] = self.mended + 1, found
+        self.repaired, [(n, inside)] = self.repaired + 1, found
         return mark.join([*parts[:n], f'"{inside}"', *parts[n + surplus + 1 :]])
 
 
@@ -157,11 +157,11 @@ def read_listing(
         schema = replace(SACCT, separator=separator_of(first))
         names = [name.strip() for name in split_line(first, schema.separator) or []]
         _require(names, "the listing", file)
-    blocks = Mended(file, schema, names)
+    blocks = RepairedRows(file, schema, names)
     table = read_table(file, schema, strict=strict, blocks=blocks)
     frame = table.frame
-    if blocks.mended:
-        why = f"{blocks.mended} rows have {schema.separator} inside a field"
+    if blocks.repaired:
+        why = f"{blocks.repaired} rows have {schema.separator} inside a field"
         notes.append(f"{why}: the only one in which all others are as their columns ask")
     given = {*frame.columns}
     texts = [column.name for column in SACCT.columns if not column.number]
@@ -215,13 +215,9 @@ def _require(names: Sequence[str], where: str, file: Path | None = None) -> None
         )
 
 
-def _format() -> Format:
-    form = declared(NAME)
-    jobs = replace(form.table("jobs"), also=(listing_schema(OPEN_XDMOD),))
-    return replace(form, tables=(jobs, form.table("nodes")))
-
-
-FORMAT = _format()
+FORMAT = declared(NAME)
+_LISTING = replace(FORMAT.table("jobs"), also=(listing_schema(OPEN_XDMOD),))
+FORMAT = replace(FORMAT, tables=(_LISTING, FORMAT.table("nodes")))
 JOBS = TableMapping(FORMAT.mapping["jobs"])
 
 
@@ -386,7 +382,15 @@ class SlurmSacct(Reader):
             if _is_json(file) or is_listing(file, self.columns)
         ]
         if not files:
-            self._none()
+            here = _files(self.source.path)
+            for file in here:
+                if is_for_people(first_lines(file, 2)):
+                    raise TraceError(FOR_PEOPLE, file)
+            found = ", ".join(f.name for f in here[:12]) or "nothing"
+            raise TraceError(
+                f"no sacct output here; make it with {COMMAND} > jobs.txt; found {found}",
+                self.source.path,
+            )
         strict = self.source.strict
         raw, stages, digests, notes = self._together(files)
         file = files[0] if len(files) == 1 else self.source.path
@@ -503,17 +507,6 @@ class SlurmSacct(Reader):
         absent = len(named - set(servers["name"].to_list()))
         notes = [f"{absent} nodes of NodeList are not in the node list"] if absent else []
         return servers, (stage,), {file.name: digest}, notes
-
-    def _none(self) -> NoReturn:
-        here = _files(self.source.path)
-        for file in here:
-            if is_for_people(first_lines(file, 2)):
-                raise TraceError(FOR_PEOPLE, file)
-        names = ", ".join(f.name for f in here[:12]) or "nothing"
-        raise TraceError(
-            f"no sacct output here; make it with {COMMAND} > jobs.txt; found {names}",
-            self.source.path,
-        )
 
 
 NOWHERE = ("None", "None assigned", "(null)")  # a NodeList of no nodes

@@ -49,7 +49,7 @@ import polars as pl
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import FORMATS, Format, Read, TraceFiles, declared, recognise
 from gangwise.traces.io.reading import Column, Rule, Stage, leave_out, reasons
-from gangwise.traces.io.text import named
+from gangwise.traces.io.text import split_names
 from gangwise.traces.tables import UNITS, Reader, Tables, server_table
 
 NUMBERS = ("cpu", "mem", "gpu", "created", "started", "deleted")
@@ -343,7 +343,7 @@ def checked(form: Format, options: Mapping[str, Any]) -> dict[str, Any]:
     for name, entry in form.mapping.get("options", {}).items():
         value = options.get(name, entry["default"])
         if isinstance(entry["default"], list):
-            value = named(value) or ("",)
+            value = split_names(value) or ("",)
         for one in value if isinstance(value, tuple) else (value,):
             if "choices" in entry and one not in entry["choices"]:
                 known = ", ".join(entry["choices"])

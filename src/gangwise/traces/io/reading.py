@@ -30,7 +30,7 @@ import polars as pl
 from gangwise.core.arrays import Ints
 from gangwise.core.errors import TraceError
 from gangwise.traces.io.blocks import Block, Blocks
-from gangwise.traces.io.text import NOT_UTF8, listed, split_line, texts_of
+from gangwise.traces.io.text import NOT_UTF8, fields_of_json, listed, split_line
 
 STEP = "a step, whose job has a row of its own"
 PART = "a part of a job, which has a row for the whole"
@@ -468,7 +468,7 @@ class RowParser:
     def _of_json(self, lines: list[str]) -> pl.DataFrame:
         names = [column.name for column in self.columns]
         paths = [column.also[0] if column.also else column.name for column in self.columns]
-        found = [texts_of(line, paths) for line in lines]
+        found = [fields_of_json(line, paths) for line in lines]
         texts = pl.DataFrame(
             [t for t, _ in found], schema=dict.fromkeys(names, pl.String), orient="row"
         )

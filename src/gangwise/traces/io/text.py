@@ -135,10 +135,10 @@ def split_line(line: str, separator: str = ",") -> list[str] | None:
         return None
 
 
-def named(names: Sequence[str] | str) -> tuple[str, ...]:
+def split_names(names: Sequence[str] | str) -> tuple[str, ...]:
     """Names that were given as such, or in one text, separated by bars or commas.
 
-    >>> named("Terminated|Failed"), named(("Running",))
+    >>> split_names("Terminated|Failed"), split_names(("Running",))
     (('Terminated', 'Failed'), ('Running',))
     """
     given = re.split(r"[|,]", names) if isinstance(names, str) else names
@@ -260,18 +260,18 @@ DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 """Leaves numbers as they are written."""
 
 
-def texts_of(line: str, names: Sequence[str]) -> tuple[list[str], str | None]:
+def fields_of_json(line: str, names: Sequence[str]) -> tuple[list[str], str | None]:
     """The text of each field, and why there are none.
 
     Field ``b`` of object ``a`` is named ``a.b``. What is absent or null is empty; truth values are
     ``true`` and ``false``; a list or an object is its JSON.
 
-    >>> texts_of(
+    >>> fields_of_json(
     ...     '{"time": 1e3, "size": {"cpus": "0.5"}, "after": [1, 2], "alloc": true}',
     ...     ["time", "size.cpus", "size.memory", "after", "alloc"],
     ... )
     (['1e3', '0.5', '', '[1,2]', 'true'], None)
-    >>> texts_of("[1]", ["time"])
+    >>> fields_of_json("[1]", ["time"])
     ([''], 'the line is not a JSON object')
     """
     found, why = _object(line)

@@ -51,13 +51,13 @@ from gangwise.core.simulation import Streams
 from gangwise.scenarios.drawing import JobDraws
 from gangwise.traces.formats.google import OFFSET, Google2011
 from gangwise.traces.io.reading import Stage, leave_out, reasons
-from gangwise.traces.slots.demand import MAX_SLOTS, Duration, OfTrace, Skip, seconds
+from gangwise.traces.slots.demand import MAX_SLOTS, Duration, Skip, TraceScenarioBase, seconds
 from gangwise.traces.tables import (
     Fidelity,
     Kept,
     Reader,
     Tables,
-    counted,
+    counted_device,
     device_hours,
     kept_of,
     of_tables,
@@ -160,7 +160,7 @@ def _whole_jobs(tables: Tables) -> pl.DataFrame:
     named = "job" if "job" in rows.columns else "name"
     whole = pl.col("job") if named == "job" else pl.int_range(pl.len())
     waits = "started" in rows.columns
-    device, _ = counted(rows, tables.units)
+    device, _ = counted_device(rows, tables.units)
     begun, ended = pl.col("begin"), pl.col("begin") + pl.col("run")
     return (
         rows.with_columns(work(rows).with_columns(hours=device_hours(rows, device)))
@@ -342,7 +342,7 @@ class ReplayedLifetimes:
         }
 
 
-class JobsTraceScenario(OfTrace):
+class JobsTraceScenario(TraceScenarioBase):
     """A trace, played as approximation jobs; the seed draws what the trace does not tell.
 
     It takes a reader, or what one has read, and fields of
@@ -372,7 +372,7 @@ class JobsTraceScenario(OfTrace):
     def slots(self) -> int:
         return self.workload.slots
 
-    def _made(self) -> tuple[np.ndarray[Any, Any], ...]:
+    def _contents(self) -> tuple[np.ndarray[Any, Any], ...]:
         w = self.workload
         away = np.array([(o.machine, o.first, o.back) for o in self.outages], dtype=np.int64)
         return *w.span, away, np.array([w.slots, w.machines])

@@ -59,7 +59,7 @@ from gangwise.traces.tables import (
     NO_SERVERS,
     Fidelity,
     Tables,
-    counted,
+    counted_device,
     device_hours,
     device_totals,
     fingerprint,
@@ -325,7 +325,9 @@ def in_units(
     return cluster, np.column_stack(want_all)
 
 
-def rivalry(cluster: Cluster, requests: Floats, mask: Bools, rate: Floats) -> dict[str, float]:
+def mean_contention(
+    cluster: Cluster, requests: Floats, mask: Bools, rate: Floats
+) -> dict[str, float]:
     """What the jobs of a mean slot request of a server, as a share of what it has.
 
     The further below 1, the more jobs get all that they request, and the less policies can differ.
@@ -334,7 +336,7 @@ def rivalry(cluster: Cluster, requests: Floats, mask: Bools, rate: Floats) -> di
     By device type, the mean over the servers that have any.
 
     >>> cluster = Cluster(np.array([[8.0], [4.0]]), ("cpu",))
-    >>> rivalry(cluster, np.array([[2.0]]), np.array([[True, True]]), np.array([0.5]))
+    >>> mean_contention(cluster, np.array([[2.0]]), np.array([[True, True]]), np.array([0.5]))
     {'cpu': 0.1875}
     """
     asked = mask.T.astype(np.float64) @ (rate[:, None] * requests)
@@ -344,13 +346,13 @@ def rivalry(cluster: Cluster, requests: Floats, mask: Bools, rate: Floats) -> di
     return dict(zip(cluster.devices, mean.tolist()))
 
 
-def contested(cluster: Cluster, requests: Floats, mask: Bools, counts: Ints) -> float:
+def contested_share(cluster: Cluster, requests: Floats, mask: Bools, counts: Ints) -> float:
     """Share of the slots with arrivals in which jobs ask for more of some server than it has.
 
     ``requests`` are [L, K], ``mask`` the channels [L, R], ``counts`` jobs [slots, L].
 
     >>> cluster, channels = Cluster(np.array([[8.0], [4.0]]), ("cpu",)), np.array([[True, True]])
-    >>> contested(cluster, np.array([[3.0]]), channels, np.array([[1], [2], [0]]))
+    >>> contested_share(cluster, np.array([[3.0]]), channels, np.array([[1], [2], [0]]))
     0.5
     """
     busy = counts[counts.any(axis=1)]
@@ -406,21 +408,21 @@ class SlotDemand:
         ]
 
 
-class OfTrace(ABC):
+class TraceScenarioBase(ABC):
     family: ClassVar[str]
     name: str
     settings: Any
     _fidelity: Fidelity
 
     @abstractmethod
-    def _made(self) -> tuple[np.ndarray[Any, Any], ...]: ...
+    def _contents(self) -> tuple[np.ndarray[Any, Any], ...]: ...
 
     def describe(self) -> dict[str, Any]:
         """The settings, and what they were applied to: the files, and what was made of them."""
         return {
             "trace": self._fidelity.trace,
             "files": dict(self._fidelity.digests),
-            "workload": fingerprint(*self._made()),
+            "workload": fingerprint(*self._contents()),
             **self.settings.model_dump(mode="json"),
         }
 
@@ -468,7 +470,7 @@ def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> SlotDema
     slot = ((jobs["created"].to_numpy() - start) // length).astype(np.int64)
     asked = np.zeros((slots, len(grouping.requests)), dtype=np.int64)
     np.add.at(asked, (slot, grouping.job_type), jobs["weight"].to_numpy())
-    limit = enough(asked, fit.sum(axis=1)) if most is None else most
+    limit = most_jobs_per_slot(asked, fit.sum(axis=1)) if most is None else most
     counts = np.minimum(asked, limit)
     over = jobs["row"].to_numpy()[(asked > limit)[slot, grouping.job_type]]
     _arrivals(asked, counts, limit, over, settings, account)
@@ -478,7 +480,7 @@ def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> SlotDema
     if how == "one":
         share = share / jobs["tasks"].to_numpy()
     hours = jobs["hours"].to_numpy()
-    device, _ = counted(tables.jobs, tables.units)
+    device, _ = counted_device(tables.jobs, tables.units)
     given = counts @ grouping.requests[:, QUANTITIES.index(device)] * length / 3600
     by_slot = settings.keep * np.column_stack(
         [np.bincount(slot, share, slots), np.bincount(slot, hours * share, slots), given]
@@ -575,7 +577,7 @@ def _jobs(tables: Tables, how: str, account: _Account) -> pl.DataFrame:
     if tables.no_jobs:
         raise TraceError(tables.no_jobs)
     rows = tables.jobs
-    device, _ = counted(rows, tables.units)
+    device, _ = counted_device(rows, tables.units)
     tasks = pl.col("tasks").fill_null(1) if "tasks" in rows.columns else pl.lit(1)
     ran = work(rows)["run"]
     several_of = {name for name in ("job", "after") if name in rows.columns}
@@ -698,14 +700,14 @@ def slot_near(median: float, span: float) -> float:
     return float(min(able, key=lambda length: abs(np.log(length / median))))
 
 
-def enough(counts: Ints, fit: Ints) -> int:
+def most_jobs_per_slot(counts: Ints, fit: Ints) -> int:
     """The most jobs of a type in a slot that keep a problem within :data:`CHANNELS`.
 
     ``counts`` are jobs [slots, L], ``fit`` the channels of each type [L].
 
-    >>> enough(np.array([[1, 0], [9, 4]]), np.array([50, 50]))
+    >>> most_jobs_per_slot(np.array([[1, 0], [9, 4]]), np.array([50, 50]))
     9
-    >>> enough(np.array([[1, 0], [9, 4]]), np.array([25_000, 50]))
+    >>> most_jobs_per_slot(np.array([[1, 0], [9, 4]]), np.array([25_000, 50]))
     3
     """
     peak = counts.max(axis=0)

@@ -44,9 +44,9 @@ from gangwise.traces.formats.measured_speeds import GavelJob, GavelThroughputs, 
 from gangwise.traces.slots.demand import (
     QUANTITIES,
     Grouping,
-    OfTrace,
     SlotDemand,
     Steps,
+    TraceScenarioBase,
     demand_of,
     fits,
     in_units,
@@ -105,7 +105,7 @@ def relative_throughput(table: GavelThroughputs, jobs: Sequence[GavelJob]) -> Fl
     return np.asarray(speed / speed.max(axis=1, keepdims=True))
 
 
-def some_of(able: Bools, density: float, rng: np.random.Generator) -> Bools:
+def draw_possible_channels(able: Bools, density: float, rng: np.random.Generator) -> Bools:
     """Each possible channel [L, R] with a probability; a job type without any gets one, uniform."""
     mask = (rng.random(able.shape) < density) & able
     for l in np.flatnonzero(~mask.any(axis=1)):
@@ -113,7 +113,7 @@ def some_of(able: Bools, density: float, rng: np.random.Generator) -> Bools:
     return mask
 
 
-def scarce(requests: Floats, fraction: float) -> Floats:
+def limited_capacity(requests: Floats, fraction: float) -> Floats:
     """c_k = fraction · Σ_e a_k, at least the largest request; requests of shape [E, K]."""
     return np.asarray(np.maximum(fraction * requests.sum(axis=0), requests.max(axis=0)))
 
@@ -176,7 +176,7 @@ def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> SlotDema
 RECORD = 1000  # values in the record of a drawn speed, where others have a record of measured ones
 
 
-class SpeedsTraceScenario(OfTrace):
+class SpeedsTraceScenario(TraceScenarioBase):
     """A trace, played with speeds that must be learned; the seed draws what it does not tell.
 
     It takes a reader, or what one has read, and fields of
@@ -218,7 +218,7 @@ class SpeedsTraceScenario(OfTrace):
         """Slots in the window; 2000 where the files have no jobs."""
         return len(self.demand.counts) or 2000
 
-    def _made(self) -> tuple[np.ndarray[Any, Any], ...]:
+    def _contents(self) -> tuple[np.ndarray[Any, Any], ...]:
         return self._cluster.capacity, self._requests, self.demand.fits, self.demand.counts
 
     def describe(self) -> dict[str, Any]:
@@ -241,13 +241,13 @@ class SpeedsTraceScenario(OfTrace):
             )
         drawn = rng.uniform(s.mean[0], s.mean[1], known.shape)
         mean = np.where(np.isnan(known), drawn, known)
-        channels = Channels.of_mask(some_of(able, s.density, rng))
+        channels = Channels.of_mask(draw_possible_channels(able, s.density, rng))
         there = self._cluster.capacity[channels.server]
         requests = self._requests[channels.job_type] * (there > 0)
         used: Bools = np.any(requests, axis=0)
         requests, total = requests[:, used], self._cluster.capacity.sum(axis=0)[used]
         speeds = self._speeds(channels, mean[channels.job_type, channels.server], rng)
-        capacity = total if s.fraction is None else scarce(requests, s.fraction)
+        capacity = total if s.fraction is None else limited_capacity(requests, s.fraction)
         devices = tuple(name for name, use in zip(self._cluster.devices, used) if use)
         return pooled_instance(
             Pool(capacity, devices, self._cluster.servers),

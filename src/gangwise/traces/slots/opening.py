@@ -31,7 +31,14 @@ from gangwise.traces import reader_of, ready_tables, without_reader
 from gangwise.traces.formats.google import Google2011
 from gangwise.traces.io.text import toml_text
 from gangwise.traces.slots.approximation_jobs import GoogleScenario, JobsTraceScenario
-from gangwise.traces.slots.demand import OfTrace, Steps, contested, demand_of, in_units, rivalry
+from gangwise.traces.slots.demand import (
+    Steps,
+    TraceScenarioBase,
+    contested_share,
+    demand_of,
+    in_units,
+    mean_contention,
+)
 from gangwise.traces.slots.fluctuating_speeds import SpeedsTraceScenario
 from gangwise.traces.tables import Reader, Tables, save_tables
 from gangwise.traces.twins import completed
@@ -52,7 +59,7 @@ class GainOverheadTraceSettings(RewardSettings, Steps):
     scale: float = Field(16.0, gt=0)
 
 
-class TraceScenario(OfTrace):
+class TraceScenario(TraceScenarioBase):
     """A trace, played as a scenario: the seed draws utilities, overhead and thinning.
 
     It takes a reader, or what one has read, and fields of :class:`GainOverheadTraceSettings`.
@@ -77,8 +84,8 @@ class TraceScenario(OfTrace):
         )
         self._requests *= s.contention
         rate = s.keep * self.counts.mean(axis=0)
-        share = rivalry(self._cluster, self._requests, self.mask, rate)
-        busy = contested(self._cluster, self._requests, self.mask, self.counts)
+        share = mean_contention(self._cluster, self._requests, self.mask, rate)
+        busy = contested_share(self._cluster, self._requests, self.mask, self.counts)
         competition = (
             "the jobs of a mean slot request, of a server's devices: "
             + ", ".join(f"{100 * x:.3g} % of {device}" for device, x in share.items())
@@ -104,7 +111,7 @@ class TraceScenario(OfTrace):
     def slots(self) -> int:
         return len(self.counts)
 
-    def _made(self) -> tuple[np.ndarray[Any, Any], ...]:
+    def _contents(self) -> tuple[np.ndarray[Any, Any], ...]:
         return self._cluster.capacity, self._requests, self.mask, self.counts
 
     def instance(self, seed: int) -> GainOverheadInstance:

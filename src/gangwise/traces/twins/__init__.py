@@ -186,7 +186,7 @@ def choose(rng: np.random.Generator, weights: Sequence[float] | Floats, size: in
     return drawn
 
 
-def counted(rng: np.random.Generator, rows: Sequence[Sequence[float]], size: int) -> Floats:
+def draw_rows(rng: np.random.Generator, rows: Sequence[Sequence[float]], size: int) -> Floats:
     """Rows drawn by their last number, how often each was counted; the others, [size, columns]."""
     table = np.array(rows, dtype=np.float64)
     drawn: Floats = table[choose(rng, table[:, -1], size), :-1]
@@ -207,7 +207,7 @@ def gpu_v2020(made: TwinParameters, rng: np.random.Generator, created: Floats) -
     t, n = made.tables, len(created)
     gang = np.ceil(np.exp(rng.normal(t["gang"][0], t["gang"][1], n)))
     kinds = [kind for kind in made.machines if kind.gpu]
-    gpu = counted(rng, t["gpus"], n)[:, 0]
+    gpu = draw_rows(rng, t["gpus"], n)[:, 0]
     weight = [
         kind.number * kind.gpu * t["allocated"]["strong" if kind.model in t["strong"] else "weak"]
         for kind in kinds
@@ -231,8 +231,8 @@ def gpu_v2020(made: TwinParameters, rng: np.random.Generator, created: Floats) -
             "created": created,
             "wait": wait,
             "lifetime": wait + np.ceil(np.exp(rng.normal(log_mean, sigma, n))),
-            "cpu": np.minimum(counted(rng, t["cores"], n)[:, 0], cores),
-            "mem": counted(rng, t["gib"], n)[:, 0],
+            "cpu": np.minimum(draw_rows(rng, t["cores"], n)[:, 0], cores),
+            "mem": draw_rows(rng, t["gib"], n)[:, 0],
             "gpu": gpu,
             "tasks": np.where(rng.random(n) < single, 1.0, np.maximum(gang, 2.0)),
             "models": model,
@@ -248,7 +248,7 @@ def gpu_v2023(
         raise ScenarioError(f"constrained is {constrained!r}; it must be a share, from 0 to 1")
     t, n = made.tables, len(created)
     asked, rare = _common(rng, t, n)
-    gpu = np.where(rare, counted(rng, t["gpus"], n)[:, 0], asked[:, 2])
+    gpu = np.where(rare, draw_rows(rng, t["gpus"], n)[:, 0], asked[:, 2])
     group = np.select([gpu == 0, gpu < 1, gpu == 1], [0, 1, 2], 3)
     classes = [t["classes"][name] for name in ("none", "part", "one", "several")]
 
@@ -303,7 +303,7 @@ def google_2011(made: TwinParameters, rng: np.random.Generator, created: Floats)
 
 def _common(rng: np.random.Generator, t: Mapping[str, Any], n: int) -> tuple[Floats, Bools]:
     """A common request for each job, shape [n, 3], and whether the job makes another instead."""
-    asked = counted(rng, t["common"], n)
+    asked = draw_rows(rng, t["common"], n)
     return asked, rng.random(n) < t["others"] / (t["others"] + sum(row[-1] for row in t["common"]))
 
 
@@ -346,7 +346,7 @@ def _rows_of_v2018(rng: np.random.Generator, t: Mapping[str, Any], n: int) -> di
         return Cdf.of(t[name]).draw(rng, n, whole=True)
 
     tasks, one, many = draw("tasks"), draw("one"), draw("many")
-    asked = counted(rng, t["common"], n)
+    asked = draw_rows(rng, t["common"], n)
     return {
         "cpu": asked[:, 0],
         "mem": asked[:, 1],
