@@ -87,7 +87,7 @@ class FeedbackSettings(StrictSettings):
 
 
 class JobDraws(StrictSettings):
-    """What is drawn of approximation jobs and of the rates of machines."""
+    """Settings of drawn approximation jobs and rates of machines."""
 
     beta: float = Field(0.5, gt=0, le=1)
     q: PositiveRange = (2.0, 100.0)

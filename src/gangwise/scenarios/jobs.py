@@ -164,7 +164,7 @@ class JobClass(StrictSettings):
 
 
 class Hidden(StrictSettings):
-    """What labels do not tell of rates, as of :class:`gangwise.jobs.world.DrawnWorld`."""
+    """Hidden part of the rates, see :class:`gangwise.jobs.world.DrawnWorld`."""
 
     affinity: float = Field(0.0, ge=0, le=3)
     residual: float = Field(0.0, ge=0, le=3)
@@ -222,7 +222,7 @@ class ClusterOfJobs(StrictSettings):
 
     @property
     def world(self) -> DrawnWorld:
-        """What is hidden, as a drawn world of one generation to each group of nodes."""
+        """The hidden rates as a drawn world, in which each group of nodes is a generation."""
         h, groups = self.hidden, self.nodes
         counts = np.array([group.count for group in groups])
         return DrawnWorld(
@@ -292,7 +292,7 @@ class ClusterOfJobs(StrictSettings):
         return Jobs.of(**ordered, demand=demand, constraint=[every[i] for i in order.tolist()])
 
     def lines(self) -> list[str]:
-        """What is drawn: a line for the whole, and one for each class."""
+        """Description of what is drawn: a line for the whole, and one for each class."""
         nodes = sum(group.count for group in self.nodes)
         lines = [
             f"{self.name}: {nodes} nodes in {len(self.nodes)} group{'s' * (len(self.nodes) > 1)}, "

@@ -55,7 +55,7 @@ TEXTS = ("name", "user", "status", "models", "type", "hosts")
 
 @dataclass(frozen=True)
 class MappingOutcome:
-    """What comes out when the file is read in one way."""
+    """The load that results when the file is read in one way."""
 
     # What is different from the draft, and the line of the mapping that makes the difference; both
     # are empty for the draft itself.
@@ -302,7 +302,7 @@ class _Draft:
         return sorted(text for text in cells if text.lower() in NOTHING)
 
     def _filled(self, *roles: str) -> Iterator[tuple[str, list[str], dict[str, Any]]]:
-        """Those roles whose columns hold anything: their texts, and the entry of the mapping."""
+        """Roles whose columns hold anything, with their texts and the entry of the mapping."""
         for role in roles:
             if role in self.role and (texts := self._texts(role)):
                 yield role, texts, {"column": self.role[role]}

@@ -60,7 +60,7 @@ REQUEST = "request"  # type of jobs that ask for the same GPUs, or cores where t
 NO_TYPE = {"row", "name", *QUANTITIES, "tasks", "created", "started", "deleted", "elapsed", "limit"}
 NO_TYPE |= {"unfinished", "hosts", "after", "preceding", "priority", "part", "terms", "late"}
 GROUPS = ("partition", "queue")
-"""Of which a replay says how many there are, since it does not model them."""
+"""Columns that a replay does not model without a site: it notes how many groups there are."""
 
 LATER = {"row", "name", "job", "user", "status", "models", "hosts", "after", "preceding"}
 LATER |= {"limit", "priority", "unfinished", "terms"}
@@ -71,7 +71,7 @@ NOTED = {
     "without a requested limit: the run time is taken for it": "limits unknown: run times used",
     "ran longer than they requested": "ran longer than they requested, and are not cut off",
 }
-"""What the account of jobs notes, in the words of the first line."""
+"""What :attr:`Jobs.account` notes, and how the line of what is played says it."""
 
 
 class Lost(NamedTuple):
@@ -139,7 +139,7 @@ def overused(jobs: Jobs, nodes: Nodes) -> tuple[Overused, ...]:
 
 @dataclass(frozen=True)
 class Played:
-    """How much of a log is played, and what had to be assumed."""
+    """Coverage of a log: how much of it is played, what is not and why, what had to be assumed."""
 
     trace: str  # registered name of the format
     read: int  # jobs of the log, and those that are played
@@ -166,7 +166,7 @@ class Played:
 
     @property
     def line(self) -> str:
-        """What comes first wherever a result of the log is shown.
+        """The coverage in one line, shown first with every result of the log.
 
         >>> Played(
         ...     "swf", 4, 3, "cpu", "core", 10.0, 9.0, {"with no task": Lost(1, 1.0, 7)}, {}
@@ -232,8 +232,8 @@ class JobLog:
     host_from: Ints
     host: Ints
     job_type: str  # the column that tells the type of a job
-    # Devices of ``nodes`` and ``jobs`` in a unit of the log: 1000 where the publisher gives shares
-    # of the largest machine, which thousandths would be too coarse for.
+    # Units of devices of ``nodes`` and ``jobs`` in one unit of the log: 1000 where the publisher
+    # gives shares of the largest machine, for which thousandths would be too coarse.
     scale: Mapping[str, float]
     played: Played
     clock: Clock | None = None  # where time 0 lies; None where the log does not say
@@ -367,7 +367,7 @@ class _LogBuilder:
     # ------------------------------------------------------------------------------------ nodes
 
     def _nodes(self) -> tuple[Nodes, str]:
-        """Those of the trace, or as many devices as were in use at once; and what is assumed."""
+        """The nodes of the trace, or as large as the peak use of the log; and what is assumed."""
         assumed = ""
         if not self.tables.servers.is_empty():
             nodes = self._nodes_of_servers()

@@ -122,7 +122,7 @@ def percent_text(part: float, whole: float) -> str:
 def played_text(
     trace: str, jobs: tuple[float, float], hours: tuple[float, float] | None, unit: str, known: bool
 ) -> str:
-    """How much of a log is played: (played, read) of jobs, and of device-hours where there are any.
+    """Text of the coverage: (played, read) of jobs, and of device-hours where there are any.
 
     ``known`` is whether the device-hours of all jobs are known.
     """
@@ -149,7 +149,7 @@ def period(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Kept:
-    """How much of a log a workload of slots keeps, and on what terms."""
+    """Coverage of a log by a workload of slots: how much of it is played, and on what terms."""
 
     trace: str  # registered name of the format
     unit: str  # what hours are counted of: GPU, core
@@ -175,7 +175,7 @@ class Kept:
     unread: int = 0  # jobs whose rows could not be read: nobody knows their device-hours
 
     def in_first(self, slots: int) -> Kept:
-        """What is played in so many slots: the beginning of the window, or all of it and more.
+        """The coverage of a run of ``slots``: the beginning of the window, or all of it and more.
 
         >>> of_slot = np.array([[60, 20.0, 9.0], [15, 10.0, 6.0]])
         >>> kept = Kept("t", "GPU", 100, 75, 40.0, 30.0, 15.0, None, None, (), (), of_slot)
@@ -201,7 +201,7 @@ are not known; the first 1 of 2 slots'
 
     @property
     def line(self) -> str:
-        """What comes first wherever a result of the log is shown.
+        """The coverage in one line, shown first with every result of the log.
 
         >>> kept = Kept("t", "GPU", 100, 75, 40.0, 30.0, 15.0, 90.0, 0.25, ("values are drawn",))
         >>> kept.line
@@ -255,12 +255,12 @@ are not known; the first 1 of 2 slots'
 
 UNITS = {"cpu": "cores", "mem": "GiB", "gpu": "GPUs"}
 NO_SERVERS = "no servers: "
-"""How the note begins that says what to do where the files list no servers."""
+"""Beginning of the note that says what to do where the files list no servers."""
 
 
 @dataclass(frozen=True)
 class Fidelity:
-    """What became of a trace: how much was read and left out, and the load that it implies."""
+    """Fidelity report of a trace: rows read and left out, and the load that it implies."""
 
     trace: str  # registered name of the format
     stages: tuple[Stage, ...]  # rows read, kept and dropped, file by file and step by step
@@ -279,7 +279,7 @@ class Fidelity:
 
     @property
     def lines(self) -> list[str]:
-        """What comes first wherever a result of the trace is shown; none of one as it was read."""
+        """Coverage and warnings, shown first with every result; none for a trace as it was read."""
         return [] if self.kept is None else self.kept.lines
 
     def to_dict(self) -> dict[str, Any]:
@@ -330,7 +330,7 @@ def device_totals(tables: Tables) -> dict[str, float]:
 
 
 def period_of(jobs: pl.DataFrame) -> tuple[float, float]:
-    """From the first creation of a job to the last deletion; both 0 where no job has both times."""
+    """First creation and last deletion of a job; both 0 where no job has both times."""
     if jobs.is_empty() or (timed := jobs.filter(_timed())).is_empty():
         return 0.0, 0.0
     return float(timed["created"].to_numpy().min()), float(timed["deleted"].to_numpy().max())
@@ -588,7 +588,7 @@ class Reader(ABC):
         return self.tables
 
     def fidelity(self) -> Fidelity:
-        """What was read, what was left out, and what the trace asks of its cluster."""
+        """Fidelity report of all that was read."""
         return of_tables(self.tables)
 
     @abstractmethod

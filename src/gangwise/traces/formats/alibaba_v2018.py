@@ -159,7 +159,7 @@ def edges_of(tasks: pl.DataFrame) -> tuple[pl.DataFrame, Mapping[str, int]]:
 
 
 PART = 1 << 16
-"""Rows of whole jobs, about, that are looked at together: their tables stay in the cache."""
+"""Approximate number of rows of whole jobs in a part, so that its tables stay in the cache."""
 
 
 def parts_by_job(jobs: pl.Series) -> list[Ints]:
@@ -274,7 +274,7 @@ def _graph(frame: pl.DataFrame, kept: pl.DataFrame) -> tuple[Dag, Mapping[str, i
 
 
 def _facts(jobs: pl.DataFrame, dag: Dag, counts: Mapping[str, int]) -> pl.DataFrame:
-    """What the notes of ``[batch]`` count, in one row."""
+    """Counts for the notes of ``[batch]``, in one row."""
     start, end = jobs["created"].to_numpy(), jobs["deleted"].to_numpy()
     facts = {
         "jobs": sum(jobs["job"][rows].n_unique() for rows in parts_by_job(jobs["job"])),

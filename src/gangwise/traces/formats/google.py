@@ -66,7 +66,7 @@ def in_files(stage: Stage, files: Sequence[str]) -> Stage:
 
 @dataclass
 class TimeOrder:
-    """Rows that are earlier than the row before them: how many, and where the first of them is."""
+    """Counts rows that are earlier than the row before them, and where the first of them is."""
 
     late: int = 0
     first: tuple[int, int] = (0, 0)
@@ -502,7 +502,7 @@ class GoogleReader(Reader):
         return kept, window
 
     def _batches(self, table: str, enough: Callable[[], bool]) -> Iterator[pl.DataFrame]:
-        """Rows of a table; what is read is entered into the report.
+        """Rows of a table, batch by batch; stages and digests are entered into the report.
 
         After the part in which there is ``enough``, no other is read.
         """
@@ -737,7 +737,7 @@ def _together(names: list[str], after: dict[str, list[str]]) -> dict[str, str]:
 
 
 def _items(text: str, column: str) -> list[Any] | None:
-    """What a list holds; None when it is not a list of what the column asks for."""
+    """Items of a JSON list; None when it is not a list of what the column asks for."""
     try:
         found = json.loads(text or "[]")
         if not isinstance(found, list):

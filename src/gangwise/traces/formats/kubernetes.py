@@ -83,7 +83,7 @@ def _add_pod(pod: dict[str, Any], of: Mapping[str, str], values: list[tuple[floa
     elif name == "kube_pod_status_phase" and on:
         pod["phase"][of["phase"]] = on[0], on[-1]
     elif "resource" in of:
-        weak = name.endswith("limits")  # stands for a request that is not given
+        weak = name.endswith("limits")  # used where no request is given
         held = pod["asked"].setdefault(of.get("container", ""), ({}, {}))[weak]
         held[_resource(of["resource"])] = max(value for _, value in values)
     elif name == "kube_pod_owner" and of.get("owner_is_controller", "true") == "true":
@@ -186,8 +186,8 @@ class PodRecord:
     application: str
     priority: float
     queue: str = ""
-    spare: int = 0  # so many pods like it its workload can do without
-    share: float = 1.0  # of the pods like it that were admitted
+    spare: int = 0  # how many of its equal pods the workload can do without
+    share: float = 1.0  # share of its equal pods that was admitted
 
 
 Owners = Mapping[tuple[str, str], tuple[str, str]]
@@ -286,7 +286,7 @@ def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[Pod
 
 
 def requests_of(spec: Mapping[str, Any]) -> tuple[float, float, float]:
-    """What the containers of a pod ask for together, or the largest init container alone."""
+    """Request of a pod: the sum of its containers, or its largest init container if larger."""
     together = [_asked(container) for container in spec.get("containers") or ()]
     alone: list[tuple[float, float, float]] = []
     for container in spec.get("initContainers") or ():
@@ -545,4 +545,4 @@ def _jobs(pods: list[PodRecord], latest: float) -> tuple[list[dict[str, Any]], S
 
 
 PHASES = ("Succeeded", "Unknown", "Pending", "Running", "Failed")
-"""Of the pods of a gang, the last of these is its status."""
+"""Phases in ascending order: the status of a gang is the highest of its pods."""

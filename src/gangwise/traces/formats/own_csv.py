@@ -57,7 +57,7 @@ WRITTEN = {"quantity": QUANTITY, "clock": CLOCK}
 WHITESPACE = "whitespace"
 LARGEST = 1e12  # more seconds or devices than that are a mistake
 MEANING = tomllib.loads(Path(__file__).parents[1].joinpath("own-csv.toml").read_text("utf-8"))
-"""How what is mapped becomes jobs and servers, as sections of :mod:`.formats.tabular`."""
+"""How mapped columns become jobs and servers, as sections of :mod:`.formats.tabular`."""
 
 
 class _MappingModel(BaseModel):
@@ -65,7 +65,7 @@ class _MappingModel(BaseModel):
 
 
 class Mapped(_MappingModel):
-    """Where a value comes from: a column, or the same value for every row.
+    """Source of a value: a column, or the same value for every row.
 
     ``scale`` multiplies a number; ``unit`` is what it counts (``MiB``, ``hours``), or how it is
     written (``quantity``: 500m, 16Gi; ``clock``: 1-02:03:04). ``time`` is how a time is written, as

@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import Read, TraceFiles, all_files, declared
+from gangwise.traces.format import TraceFiles, all_files, declared
 from gangwise.traces.formats.tabular import TableMapping
 from gangwise.traces.io.reading import RecordError, RowAccount
 from gangwise.traces.io.text import read_records
@@ -153,37 +153,29 @@ class Philly(Reader):
         account.require(len(jobs.rows), "job")
         stages = [account.stage(log.file.name, len(log.records))]
         digests = {log.file.name: log.digest}
-        servers = self._machines()
+        path, servers = self.source.path, None
+        folder = path if path.is_dir() else path.parent
+        if any(FORMAT.table("machines").fits(file) for file in all_files(folder)):
+            file = _only(folder, "machines")
+            servers = TraceFiles(file, FORMAT, strict=self.source.strict).read("machines")
         facts = {"uneven": jobs.uneven, "running": jobs.running, "no_list": servers is None}
         facts |= {"more": 0, "absent": 0}  # servers on which log and list disagree
+        here = server_table()
         if servers is not None:
             stages, digests = [*servers.stages, *stages], {**servers.digests, **digests}
             listed = dict(servers.frame.select("machineId", "number of GPUs").rows())
             for name, gpus in jobs.seen.items():
                 facts["more"] += name in listed and len(gpus) > listed[name]
                 facts["absent"] += name not in listed
+            seen = jobs.seen if self.capacity == "seen" else {}
+            has = servers.frame.select("row", "machineId", "number of GPUs", "single GPU mem")
+            here = server_table(
+                (row, name, memory or "gpu", 0.0, 0.0, max(gpus, float(len(seen.get(name, ())))))
+                for row, name, gpus, memory in has.rows()
+            )
         found = TableMapping(FORMAT.mapping["facts"], {"capacity": self.capacity})
         notes = found.notes(pl.DataFrame([facts]))
-        here = _servers(servers, jobs.seen if self.capacity == "seen" else {})
         return Tables(NAME, here, jobs.table(), tuple(stages), digests, tuple(notes))
-
-    def _machines(self) -> Read | None:
-        path = self.source.path
-        folder = path if path.is_dir() else path.parent
-        if not any(FORMAT.table("machines").fits(file) for file in all_files(folder)):
-            return None
-        file = _only(folder, "machines")
-        return TraceFiles(file, FORMAT, strict=self.source.strict).read("machines")
-
-
-def _servers(machines: Read | None, seen: dict[str, set[str]]) -> pl.DataFrame:
-    if machines is None:
-        return server_table()
-    rows = machines.frame.select("row", "machineId", "number of GPUs", "single GPU mem").rows()
-    return server_table(
-        (row, name, memory or "gpu", 0.0, 0.0, max(gpus, float(len(seen.get(name, ())))))
-        for row, name, gpus, memory in rows
-    )
 
 
 def _only(path: Path, table: str) -> Path:

@@ -54,7 +54,7 @@ OPEN_XDMOD = (
     "JobID|JobIDRaw|Cluster|Partition|QOS|Account|Group|GID|User|UID|Submit|Eligible|Start|End|"
     "Elapsed|ExitCode|State|NNodes|NCPUS|ReqCPUS|ReqMem|ReqTRES|AllocTRES|Timelimit|NodeList|JobName"
 )
-"""What Open XDMoD asks sacct for, which it stores without a header."""
+"""Columns that Open XDMoD asks sacct for, and stores without a header."""
 
 
 def listing_schema(columns: str) -> Schema:
@@ -93,14 +93,14 @@ def separator_of(first: str) -> str:
 
 WORDS = {"State": r"[A-Z_]*(?: by \S+)?", "Timelimit": r"[\w:-]*"}
 WORDS |= dict.fromkeys(("User", "Account", "Partition", "QOS", "NodeList"), r"[\w.@$+,\[\] ()-]*")
-"""What fields look like that are free in a listing, and have no separator in them."""
+"""Patterns of fields that hold free text, but never the separator of a listing."""
 
 
 class RepairedRows(Blocks):
-    """The blocks of a listing; a row with more separators than columns is put right if it can be.
+    """The blocks of a listing in which rows with too many separators are repaired if possible.
 
-    The surplus is taken to be inside the one field where then every field is as its column asks;
-    where there are several such fields, or none, the row stays as it is, and is counted as bad.
+    The surplus separators are taken to be inside the one field for which every field then matches
+    its column. With several such fields, or none, the row stays as it is and counts as bad.
     """
 
     def __init__(self, path: Path, schema: Schema, names: Sequence[str]):

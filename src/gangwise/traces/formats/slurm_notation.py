@@ -131,7 +131,7 @@ def tres(text: str) -> dict[str, str]:
 
 
 class TaskRequest(NamedTuple):
-    """What each of equal tasks asks for: cores, GiB, GPUs and the GPU models named."""
+    """Request of each of equal tasks: cores, GiB, GPUs and the GPU models named."""
 
     cpu: float
     mem: float

@@ -121,7 +121,10 @@ class TableMapping:
                 value = value.cast(pl.Float64) if name in NUMBERS else value
                 columns.append(value.alias(name))
         made = frame.select(columns)
-        return made.with_columns(sorted_models()) if self.spec.get("sort_models") else made
+        if not self.spec.get("sort_models"):
+            return made
+        each = pl.col("models").str.split("|").list.eval(pl.element().str.strip_chars())
+        return made.with_columns(each.list.unique().list.sort().list.join("|").str.strip_chars("|"))
 
     def notes(self, frame: pl.DataFrame) -> list[str]:
         found = []
@@ -131,16 +134,13 @@ class TableMapping:
                 continue
             texts = [entry["count"]] if "count" in entry else entry.get("counts", [])
             counts = [value for text in texts if (value := self.sql(text, frame)) is not None]
-            numbers = [_total(frame.select(count).to_series()) for count in counts]
+            totals = [frame.select(count).to_series() for count in counts]
+            numbers = [s.sum() if s.dtype == pl.Boolean else s[0] for s in totals]
             if len(numbers) < len(texts) or None in numbers:
                 continue
             if not texts or numbers[0] or entry.get("always"):
                 found.append(entry["text"].format(*numbers))
         return found
-
-
-def _total(found: pl.Series) -> Any:
-    return found.sum() if found.dtype == pl.Boolean else found[0]
 
 
 def _of_options(text: str, options: Mapping[str, Any]) -> pl.Expr:
@@ -155,12 +155,6 @@ def _literal(value: Any) -> str:
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     return ", ".join(map(_literal, value)) if isinstance(value, tuple) else f"{value:.17g}"
-
-
-def sorted_models() -> pl.Expr:
-    """GPU models in ``models``, joined by ``|``: sorted, each once, none of them empty."""
-    each = pl.col("models").str.split("|").list.eval(pl.element().str.strip_chars())
-    return each.list.unique().list.sort().list.join("|").str.strip_chars("|").alias("models")
 
 
 def seconds(column: Column) -> pl.Expr:

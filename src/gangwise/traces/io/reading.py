@@ -98,7 +98,7 @@ def leave_out(name: str, frame: pl.DataFrame, rules: Sequence[Rule]) -> tuple[pl
     numbers = [pl.when(broken).then(pl.lit(n, pl.Int32)) for n, (_, broken) in enumerate(rules)]
     broke = frame.with_columns(pl.coalesce(*numbers, pl.lit(None, pl.Int32)).alias(BROKE))
     kept = broke[BROKE].is_null()
-    if kept.all():  # as a rule, and no copy
+    if kept.all():  # the usual case, without a copy
         return frame, Stage(name, len(frame), len(frame), {})
     chosen = [(reason, pl.col(BROKE) == n) for n, (reason, _) in enumerate(rules)]
     lost = broke.filter(~kept).rechunk()  # polars 2.1 fails on texts in several chunks here
@@ -135,7 +135,7 @@ class RecordError(ValueError):
 
 @dataclass
 class RowAccount:
-    """What became of each record or row: a reason to (how many, the first); ``strict`` raises."""
+    """Rows left out: reason to (how many, the first of them); with ``strict``, raises instead."""
 
     file: Path
     strict: bool = False
@@ -166,13 +166,13 @@ class RowAccount:
 
 @dataclass(frozen=True)
 class Column:
-    """What the cells of a column must hold, for a row to be used."""
+    """A column, and what its cells must hold for a row to be used."""
 
     name: str
     number: bool = True  # a finite number from ``least`` to ``most``; otherwise text
     whole: bool = False  # whole, though it may be written as ``1.0``
-    least: float = 0.0  # by default no negative ones,
-    most: float = 1e12  # and none that no quantity or time in a trace reaches
+    least: float = 0.0
+    most: float = 1e12  # more than any quantity or time in a trace
     empty: bool = False  # it may be empty: a missing number is null, a missing text is empty
     pattern: str = ""  # regular expression of a whole text, unless that is empty and may be
     needed: bool = True  # a file without the column is refused
@@ -309,7 +309,7 @@ BLANKS = (b" ", b"\t", b"\x0b", b"\x0c")
 
 
 class FieldLayout(NamedTuple):
-    """Where the columns of a schema are in the lines of a file, and how many fields these have."""
+    """Positions of the columns of a schema in the lines of a file, and their number of fields."""
 
     at: Mapping[str, int]
     width: int
@@ -343,7 +343,7 @@ def quotes_are_plain(data: bytes, separator: bytes) -> bool:
 
 
 def outside_quotes(data: bytes, character: bytes) -> int:
-    """How often a character is there outside of quotes."""
+    """Number of times that a character occurs outside quotes."""
     places = np.flatnonzero(np.frombuffer(data, np.uint8) == ord(character))
     return int((np.searchsorted(_quotes(data), places) % 2 == 0).sum())
 
@@ -477,7 +477,7 @@ class RowParser:
 
 
 class LoadedTable(NamedTuple):
-    """What was read of a file: the rows kept, the account of all, and the SHA-256 of the file.
+    """A file that was read: the rows kept, the account of all, and the SHA-256 of the file.
 
     ``frame`` has ``row`` and the schema's columns: numbers as Float64, text without surrounding
     blanks.
@@ -514,7 +514,7 @@ class TableReader:
 
     @property
     def dropped(self) -> dict[str, tuple[int, int]]:
-        """Rows left out so far, by reason; the reason whose first row comes first is first."""
+        """Rows left out so far, by reason, in the order of the first row of each."""
         lost = self._account.dropped.items()
         return dict(sorted(lost, key=lambda item: (item[1][1], item[0])))
 

@@ -67,7 +67,7 @@ from gangwise.traces.tables import (
 
 
 class MachineSettings(JobDraws):
-    """What is drawn, since no trace tells it: budgets, utilities, rates and prices."""
+    """Settings of what no trace tells and is drawn: budgets, utilities, rates and prices."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -239,7 +239,7 @@ def outages_of(
 
 
 def _times_down(events: list[tuple[float, bool]]) -> list[tuple[float, float]]:
-    """From when to when a server is down, by its events (time, whether it is up then).
+    """Intervals in which a server is down, from its events (time, whether it is up from then on).
 
     >>> _times_down([(3.0, True), (5.0, False), (6.0, False), (7.0, True), (9.0, False)])
     [(-inf, 3.0), (5.0, 7.0), (9.0, inf)]
@@ -265,7 +265,7 @@ class ReplayedLifetimes:
     names: tuple[str | int, ...]
     arrival: Floats  # seconds since the window began, within it, shape [n]
     end: Floats
-    length: float  # of the window, in seconds
+    length: float  # seconds of the window
     slots: int
     machines: int
     settings: MachineSettings
@@ -345,8 +345,7 @@ class ReplayedLifetimes:
 class JobsTraceScenario(TraceScenarioBase):
     """A trace, played as approximation jobs; the seed draws what the trace does not tell.
 
-    It takes a reader, or what one has read, and fields of
-    :class:`JobsSettings`.
+    It takes a reader, or what one has read, and fields of :class:`JobsSettings`.
 
     Raises TraceError when the trace cannot be read, has no jobs with times, or does not say how
     many machines there are, and ScenarioError for a setting, which it names.

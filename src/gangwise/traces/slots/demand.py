@@ -89,12 +89,7 @@ def seconds(duration: str | float) -> float:
     return length
 
 
-def _duration(value: str | float) -> str | float:
-    seconds(value)
-    return value
-
-
-Duration = Annotated[str | float, AfterValidator(_duration)]
+Duration = Annotated[str | float, AfterValidator(lambda value: seconds(value) and value)]
 Skip = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -117,9 +112,7 @@ class Steps(StrictSettings):
 
     @field_validator("shape")
     @classmethod
-    def _something(
-        cls, value: tuple[float, float, float] | None
-    ) -> tuple[float, float, float] | None:
+    def _positive(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
         if value is not None and not (min(value) >= 0 and 0 < max(value) < 1e12):
             raise ValueError("write (cpu, mem, gpu), none negative and at least one positive")
         return value
@@ -269,7 +262,7 @@ def sample_servers(tables: Tables, servers: int) -> Tables:
 def stated_servers(
     tables: Tables, machines: int | None, shape: tuple[float, float, float] | None, model: str
 ) -> Tables:
-    """So many equal servers instead of those of the trace.
+    """Tables with ``machines`` equal servers of one shape instead of those of the trace.
 
     Raises TraceError when one of the two numbers is not stated; says what to set.
     """
@@ -328,7 +321,7 @@ def in_units(
 def mean_contention(
     cluster: Cluster, requests: Floats, mask: Bools, rate: Floats
 ) -> dict[str, float]:
-    """What the jobs of a mean slot request of a server, as a share of what it has.
+    """Mean contention: the request of a mean slot's jobs from a server, as a share of what it has.
 
     The further below 1, the more jobs get all that they request, and the less policies can differ.
 
@@ -381,9 +374,9 @@ CHANNELS = 100_000
 class SlotDemand:
     """Job types of a trace, the servers that they fit on, and their arrivals."""
 
-    servers: pl.DataFrame  # as in :class:`~gangwise.traces.tables.Tables`, by name
+    servers: pl.DataFrame  # as in :class:`~gangwise.traces.tables.Tables`, sorted by name
     grouping: Grouping  # job types, and the job type of every job that is played
-    names: tuple[str, ...]  # of the job types
+    names: tuple[str, ...]  # names of the job types
     fits: Bools  # whether a server can hold a job of the type whole, shape [L, R]
     # Jobs of each job type created in each slot, before ``keep``; no slots where the files have no
     # jobs, so that each job type arrives in a slot with probability ``keep``, shape [slots, L].
@@ -566,7 +559,7 @@ def _servers(tables: Tables, s: Steps, account: _Account) -> Tables:
 
 
 def _jobs(tables: Tables, how: str, account: _Account) -> pl.DataFrame:
-    """Rows of which it is known when they came and what they ask for.
+    """Rows whose time of creation and request are known.
 
     Columns are ``row``, ``created``, ``cpu``, ``mem``, ``gpu``, ``models``, ``tasks``; ``hours``,
     device-hours that all tasks of the row ran; ``run``, seconds, nan where it is not known; and

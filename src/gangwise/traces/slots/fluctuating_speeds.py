@@ -179,8 +179,7 @@ RECORD = 1000  # values in the record of a drawn speed, where others have a reco
 class SpeedsTraceScenario(TraceScenarioBase):
     """A trace, played with speeds that must be learned; the seed draws what it does not tell.
 
-    It takes a reader, or what one has read, and fields of
-    :class:`SpeedsSettings`.
+    It takes a reader, or what one has read, and fields of :class:`SpeedsSettings`.
 
     Raises TraceError when the trace cannot be read or no job of it can be played, and ScenarioError
     for a setting, which it names.
@@ -205,11 +204,16 @@ class SpeedsTraceScenario(TraceScenarioBase):
         self._cluster, self._requests = in_units(self.demand.servers, self.demand.grouping, 1.0)
         self._requests *= s.contention
         self._models = [m.lower() for m in self.demand.servers["model"].to_list()]
-        fidelity = self.demand.fidelity
+        fidelity, kept = self.demand.fidelity, self.demand.fidelity.kept
+        if kept is not None:
+            one = "one job of a type in a slot, on one server or several at once (gangwise replay "
+            drawn = "speeds and supply cost are drawn" if self.measured is None else "cost is drawn"
+            drawn += "; capacities are not those of the trace" * (s.fraction is not None)
+            kept = replace(kept, terms=(f"{one}places jobs whole)", drawn))
         self._fidelity = replace(
             fidelity,
             notes=(*fidelity.notes, *self._notes()),
-            kept=None if fidelity.kept is None else replace(fidelity.kept, terms=self._terms()),
+            kept=kept,
             digests={**fidelity.digests, **(self.measured.digests if self.measured else {})},
         )
 
@@ -247,6 +251,10 @@ class SpeedsTraceScenario(TraceScenarioBase):
         used: Bools = np.any(requests, axis=0)
         requests, total = requests[:, used], self._cluster.capacity.sum(axis=0)[used]
         speeds = self._speeds(channels, mean[channels.job_type, channels.server], rng)
+        if isinstance(speeds, NormalSpeeds):
+            mean_speed = float(np.mean(speeds.mean))
+        else:
+            mean_speed = float(np.mean([values.mean() for values in speeds.series]))
         capacity = total if s.fraction is None else limited_capacity(requests, s.fraction)
         devices = tuple(name for name, use in zip(self._cluster.devices, used) if use)
         return pooled_instance(
@@ -255,20 +263,16 @@ class SpeedsTraceScenario(TraceScenarioBase):
             channels,
             demand.names,
             speeds,
-            s.cost_share * _mean(speeds),
-            self._workload(),
+            s.cost_share * mean_speed,
+            ReplayedArrivals(demand.counts, s.keep, s.repeat)
+            if len(demand.counts)
+            else BernoulliArrivals(np.full(len(demand.names), s.keep)),
             s.delivery,
         )
 
     @property
     def _with_gpus(self) -> Bools:
         return np.asarray(self.demand.grouping.requests[:, 2] > 0)
-
-    def _workload(self) -> Workload:
-        s, counts = self.settings, self.demand.counts
-        if not len(counts):
-            return BernoulliArrivals(np.full(len(self.demand.names), s.keep))
-        return ReplayedArrivals(counts, s.keep, s.repeat)
 
     def _columns(self, table: GavelThroughputs) -> Ints:
         """Column of the table for each server, -1 where its model was not measured."""
@@ -289,7 +293,9 @@ class SpeedsTraceScenario(TraceScenarioBase):
             known[l, column >= 0] = relative[column[column >= 0]]
         return known
 
-    def _speeds(self, channels: Channels, mean: Floats, rng: np.random.Generator) -> Speeds:
+    def _speeds(
+        self, channels: Channels, mean: Floats, rng: np.random.Generator
+    ) -> NormalSpeeds | RecordedSpeeds | ReplayedSpeeds:
         s = self.settings
         if not isinstance(self.measured, MiniBatchTime):
             return NormalSpeeds(mean, s.spread)
@@ -310,15 +316,6 @@ class SpeedsTraceScenario(TraceScenarioBase):
         if s.order == "recorded":
             return RecordedSpeeds.anywhere(series, channels.job_type, rng)
         return ReplayedSpeeds(series, s.blocks, max(self.slots, s.blocks))
-
-    def _terms(self) -> tuple[str, ...]:
-        drawn = "speeds and supply cost are drawn" if self.measured is None else "cost is drawn"
-        share = "" if self.settings.fraction is None else "; capacities are not those of the trace"
-        return (
-            "one job of a type in a slot, on one server or several at once (gangwise replay places "
-            "jobs whole)",
-            drawn + share,
-        )
 
     def _notes(self) -> list[str]:
         s, demand = self.settings, self.demand
@@ -361,10 +358,3 @@ class SpeedsTraceScenario(TraceScenarioBase):
         else:
             notes.append(f"speeds are {law}; nothing here is measured")
         return notes
-
-
-def _mean(speeds: Speeds) -> float:
-    if isinstance(speeds, ReplayedSpeeds | RecordedSpeeds):
-        return float(np.mean([values.mean() for values in speeds.series]))
-    assert isinstance(speeds, NormalSpeeds)
-    return float(np.mean(speeds.mean))

@@ -70,7 +70,7 @@ class Cdf(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """So many equal machines; the GPUs are all of a model."""
+    """A number of equal machines, whose GPUs are all of one model."""
 
     number: int
     model: str
@@ -123,7 +123,7 @@ class TwinParameters:
     """The numbers that the twin of a trace is drawn from, and what it is good for."""
 
     name: str  # registered name of the trace
-    units: Mapping[str, str]  # of ``cpu``, ``mem`` and ``gpu``
+    units: Mapping[str, str]  # units of ``cpu``, ``mem`` and ``gpu``
     machines: tuple[Kind, ...]  # all of them, as published
     arrivals: ArrivalProcess
     jobs_per_day: float  # with all of the machines
@@ -131,7 +131,7 @@ class TwinParameters:
     reproduces: str
     leaves_out: str
     days: float  # length by default
-    servers: int | None = None  # so many by default; None for all of the machines
+    servers: int | None = None  # number by default; None for all of the machines
     whole: bool = True  # times are whole seconds
     # Settings of its own: the name of each, and what it is.
     options: Mapping[str, str] = field(default_factory=dict)
@@ -146,7 +146,7 @@ class TwinParameters:
 
 @cache
 def calibration(name: str) -> TwinParameters:
-    """What the twin of a trace is drawn from.
+    """Parameters of the twin of a trace.
 
     Raises UnknownName for a trace without a twin.
     """
@@ -187,7 +187,7 @@ def choose(rng: np.random.Generator, weights: Sequence[float] | Floats, size: in
 
 
 def draw_rows(rng: np.random.Generator, rows: Sequence[Sequence[float]], size: int) -> Floats:
-    """Rows drawn by their last number, how often each was counted; the others, [size, columns]."""
+    """Rows drawn by the weight in their last column, without it; shape [size, columns - 1]."""
     table = np.array(rows, dtype=np.float64)
     drawn: Floats = table[choose(rng, table[:, -1], size), :-1]
     return drawn
@@ -407,33 +407,14 @@ def twin(
     jobs_per_day: float | None = None,
     **options: Any,
 ) -> Tables:
-    """A synthetic twin of a trace.
+    """A synthetic twin of a trace; the same seed and arguments give the same tables.
 
-    Parameters
-    ----------
-    name : str
-        One of :data:`NAMES`.
-    seed : int
-        The same seed and arguments give the same tables.
-    servers : int, optional
-        So many, each kind with its share. None: as many as the twin has by default.
-    days : float, optional
-        Its length. None: that of the twin by default.
-    jobs_per_day : float, optional
-        None: the rate of the trace times the share of its servers that there are, so that the load
-        stays the same.
-    **options
-        Settings of one twin, see its page.
+    ``name`` is one of :data:`NAMES`. ``servers`` are so many, each kind with its share, and
+    ``days`` the length; by default those of the twin. ``jobs_per_day`` is by default the rate of
+    the trace times the share of its servers that there are, so that the load stays the same.
+    ``options`` are settings of one twin, see its page. Raises UnknownName for a twin or option that
+    does not exist, ScenarioError for a number that makes no sense.
 
-    Raises
-    ------
-    UnknownName
-        For a twin or option that does not exist.
-    ScenarioError
-        For a number that makes no sense.
-
-    Examples
-    --------
     >>> tables = twin("alibaba-gpu-v2023", seed=1, servers=100, days=2)
     >>> len(tables.servers), tables.jobs.columns[:6]
     (100, ['row', 'name', 'cpu', 'mem', 'gpu', 'models'])
@@ -459,9 +440,15 @@ def twin(
         )
     jobs = _finish(DRAWN[made.name](made, rng, created, **options), days * DAY, made.whole)
     label = f"twin of {name}, seed {seed}"
+    distances = "how far its jobs are from the trace is not known: it is not tested against files"
+    if made.within:
+        distances = (
+            "distance to the real trace at most, Kolmogorov-Smirnov for numbers and total "
+            "variation for categories, by test: "
+        ) + ", ".join(f"{quantity} {value:g}" for quantity, value in made.within.items())
     notes = (
         f"a synthetic twin, no real trace: {made.reproduces}; it leaves out {made.leaves_out}",
-        _distances(made),
+        distances,
     )
     tables = Tables(
         f"twin-{name}",
@@ -493,7 +480,7 @@ def _check(name: str, seed: int, servers: int, days: float, jobs_per_day: float)
 
 
 def _finish(rows: pl.DataFrame, end: float, whole: bool) -> pl.DataFrame:
-    """Rows as a loader gives them: jobs that are still there end with the trace."""
+    """Rows as a reader gives them: jobs that have not ended end with the trace."""
     if whole:  # a row may start long after its job, yet before the end
         start = pl.min_horizontal(pl.col("created").floor(), pl.lit(end - 1.0))
         rows = rows.with_columns(created=start.clip(lower_bound=0.0))
@@ -510,16 +497,6 @@ def _finish(rows: pl.DataFrame, end: float, whole: bool) -> pl.DataFrame:
     )
     left = () if "after" in rows.columns else ("job",)  # where every row is a job
     return rows.select(name for name in COLUMNS if name in rows.columns and name not in left)
-
-
-def _distances(made: TwinParameters) -> str:
-    if not made.within:
-        return "how far its jobs are from the trace is not known: it is not tested against files"
-    found = ", ".join(f"{name} {value:g}" for name, value in made.within.items())
-    return (
-        "distance to the real trace at most, Kolmogorov-Smirnov for numbers and total variation "
-        f"for categories, by test: {found}"
-    )
 
 
 def digest(tables: Tables) -> str:
