@@ -124,14 +124,8 @@ class ESDPScenario(DrawnScenario[ESDPSettings]):
         problem = FluctuatingSpeedsProblem(
             Pool(capacity, device_names(DEVICES, s.devices), servers), requests, channels, cost
         )
-        return FluctuatingSpeedsInstance(
-            problem,
-            workload,
-            speeds,
-            Scale.of(s.normalise, speeds, cost),
-            s.delivery,
-            s.payment * float(mean.mean()),
-        )
+        scale, payment = Scale.of(s.normalise, speeds, cost), s.payment * float(mean.mean())
+        return FluctuatingSpeedsInstance(problem, workload, speeds, scale, s.delivery, payment)
 
     def _requests(self, rng: np.random.Generator, job_type: Ints) -> tuple[Floats, Workload]:
         """What the channels of these job types request, shape [E, K], and when jobs arrive."""
@@ -193,14 +187,9 @@ class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
         scale = Scale.of("clip", speeds, cost)
         share = (gangs.requests / np.maximum(gangs.capacity.max(axis=0), 1.0)).sum(axis=1)
         each = s.task_cost * speeds.mean.mean() / (scale.high - scale.low) * share / share.mean()
+        cluster, asked = Cluster(gangs.capacity, device_names(DEVICES, K)), gangs.requests
         problem = GangSpeedsProblem(
-            Cluster(gangs.capacity, device_names(DEVICES, K)),
-            gangs.job_type,
-            gangs.requests,
-            minimum,
-            channels,
-            cost,
-            task_cost=each,
+            cluster, gangs.job_type, asked, minimum, channels, cost, task_cost=each
         )
         return GangSpeedsInstance(
             problem, BernoulliArrivals(np.full(L, s.rho)), speeds, scale, time_limit=s.time_limit

@@ -58,17 +58,9 @@ class OPMScenario(DrawnScenario[OPMSettings]):
         s = self.settings
         rates = GammaPeriods(s.machines, time_scale=s.time_scale, per_period=s.per_period)
         prices = price_machines(rates, s.pricing, s.slots, rate_generator(seed))
-        jobs = SyntheticJobs(
-            s.machines,
-            s.slots,
-            float(np.mean(prices)),
-            s.load,
-            s.arrivals,
-            beta=s.beta,
-            q=s.q,
-            value=s.value,
-            lifetime=s.lifetime,
-        )
+        drawn = s.model_dump(include={"beta", "q", "value", "lifetime"})
+        price = float(np.mean(prices))
+        jobs = SyntheticJobs(s.machines, s.slots, price, s.load, s.arrivals, **drawn)
         problem = ApproximationProblem(prices, horizon=s.slots, enforce=s.enforce)
         return ApproximationInstance(problem, rates, jobs, comparators=COMPARATORS)
 

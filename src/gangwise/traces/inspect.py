@@ -251,17 +251,11 @@ class _Report:
                     raise
                 problem = str(error)
         here = {item.name for item in found}
-        missing = [t for t in form.tables if t.name not in here]
-        return FoundTrace(
-            trace.name,
-            form.title,
-            form.published,
-            form.licence,
-            tuple(files),
-            tuple(MissingTable(t.name, t.needed, t.gives) for t in missing),
-            fidelity,
-            problem,
+        missing = tuple(
+            MissingTable(t.name, t.needed, t.gives) for t in form.tables if t.name not in here
         )
+        about = (trace.name, form.title, form.published, form.licence)
+        return FoundTrace(*about, tuple(files), missing, fidelity, problem)
 
     def _file(self, trace: RegisteredTrace, item: _Found) -> FoundFile:
         stored = item.file.stat().st_size
@@ -285,19 +279,11 @@ class _Report:
             problem = str(error).removeprefix(f"{item.file}: ")
         self.done += stored
         digest, published = blocks.digest() if whole else "", trace.form.sha256.get(item.file.name)
-        return FoundFile(
-            name,
-            item.name,
-            stored,
-            1.0 if whole or not stored else blocks.stored / stored,
-            reading.read,
-            reading.kept,
-            reading.dropped,
-            digest,
-            published == digest if digest and published else None,
-            tuple(_unlike(item, trace.form)),
-            problem,
-        )
+        same = published == digest if digest and published else None
+        share = 1.0 if whole or not stored else blocks.stored / stored
+        rows = (reading.read, reading.kept, reading.dropped)
+        unlike = tuple(_unlike(item, trace.form))
+        return FoundFile(name, item.name, stored, share, *rows, digest, same, unlike, problem)
 
 
 def _tables_of(

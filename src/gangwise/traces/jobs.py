@@ -582,23 +582,11 @@ class _LogBuilder:
             assumed[nodes_assumed] = len(jobs)
         if running := int(self._unfinished()[place].sum()):
             assumed["had not ended when the log did, and end with it"] = running
-        return Played(
-            self.tables.trace,
-            read,
-            len(jobs),
-            self.device,
-            self.unit,
-            float(self.hours.sum()),
-            float(self.hours[place].sum()),
-            every,
-            assumed,
-            unread,
-            (*self.tables.notes, *self.notes),
-            self.tables.digests,
-            overused(jobs, nodes),
-            self._not_modelled(place),
-            nodes_assumed,
-        )
+        hours = (float(self.hours.sum()), float(self.hours[place].sum()))
+        counts = (self.tables.trace, read, len(jobs), self.device, self.unit, *hours)
+        sources = ((*self.tables.notes, *self.notes), self.tables.digests)
+        beyond = (overused(jobs, nodes), self._not_modelled(place))
+        return Played(*counts, every, assumed, unread, *sources, *beyond, nodes_assumed)
 
     def _not_modelled(self, place: Ints) -> tuple[str, ...]:
         found = []

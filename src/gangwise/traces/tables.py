@@ -419,19 +419,10 @@ def of_tables(tables: Tables) -> Fidelity:
             for name, count in unknown.items()
             if count
         ]
-    return Fidelity(
-        tables.trace,
-        tables.stages,
-        first,
-        last,
-        len(tables.servers),
-        len(tables.jobs),
-        device_totals(tables),
-        implied_load(tables, first, last),
-        (*tables.notes, *notes),
-        tables.digests,
-        tables.units,
-    )
+    counts = (first, last, len(tables.servers), len(tables.jobs))
+    load = (device_totals(tables), implied_load(tables, first, last))
+    about = ((*tables.notes, *notes), tables.digests, tables.units)
+    return Fidelity(tables.trace, tables.stages, *counts, *load, *about)
 
 
 def left_out(tables: Tables) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]:

@@ -333,16 +333,8 @@ class AlibabaV2018(TabularReader):
             digests |= read.digests
         notes.append("memory is in the publisher's units: 100 is that of the largest machine")
         units = {**UNITS, **FORMAT.mapping["units"]}
-        return Tables(
-            FORMAT.name,
-            servers,
-            pl.concat(jobs),
-            tuple(stages),
-            digests,
-            tuple(notes),
-            units,
-            events,
-        )
+        account = (tuple(stages), digests, tuple(notes), units)
+        return Tables(FORMAT.name, servers, pl.concat(jobs), *account, events)
 
 
 def _containers(read: Read, section: TableMapping) -> tuple[pl.DataFrame, list[Stage], list[str]]:

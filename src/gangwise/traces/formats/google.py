@@ -136,22 +136,12 @@ class Lives:
             | (pl.col("seen") > ended)
             | ((pl.col("submitted") == ended) & (pl.col("balance") > 0))
         ).fill_null(False)
-        return (
-            self._known[0]
-            .select(
-                *self.keys,
-                "place",
-                "created",
-                "submits",
-                "started",
-                deleted=pl.when(~there).then(ended),
-                code=pl.when(~there).then(pl.col("ended") % CODES),
-                cpu="cpu",
-                mem="mem",
-                changed="changed",
-            )
-            .sort(*self.keys)
+        known = self._known[0].select(
+            pl.col(*self.keys, "place", "created", "submits", "started", "cpu", "mem", "changed"),
+            deleted=pl.when(~there).then(ended),
+            code=pl.when(~there).then(pl.col("ended") % CODES),
         )
+        return known.sort(*self.keys)
 
 
 @dataclass
@@ -468,16 +458,9 @@ class GoogleReader(Reader):
         found = Machines(server_table(), None, (), ("machine_events is not here",))
         if self.source.has("machine_events"):
             found = self._machines(window.end)
-        return Tables(
-            self.FORMAT.name,
-            found.servers,
-            jobs,
-            (*self.stages, *found.stages),
-            dict(self.digests),
-            (*self.notes, *found.notes),
-            dict(UNITS),
-            found.events,
-        )
+        stages, notes = (*self.stages, *found.stages), (*self.notes, *found.notes)
+        account = (stages, dict(self.digests), notes, dict(UNITS))
+        return Tables(self.FORMAT.name, found.servers, jobs, *account, found.events)
 
     def lives_of(self, table: str) -> tuple[pl.DataFrame, TraceWindow]:
         """Tasks or jobs of which a workload can be made, out of the events of a table.
@@ -582,16 +565,8 @@ class Google2011(GoogleReader):
 
     def _events(self, frame: pl.DataFrame, table: str) -> pl.DataFrame:
         requests = ["task", "cpu", "mem"] if table == self.TASKS else []
-        return frame.select(
-            "part",
-            "row",
-            "time",
-            "event",
-            "job",
-            "user",
-            *requests,
-            filled=pl.col("missing_info") != "",
-        )
+        columns = pl.col("part", "row", "time", "event", "job", "user", *requests)
+        return frame.select(columns, filled=pl.col("missing_info") != "")
 
     def _machines(self, end: int) -> Machines:
         events = pl.concat(list(self._batches("machine_events", lambda: False)))
@@ -640,9 +615,7 @@ class Google2019(GoogleReader):
         self._inside.update(int(job) for job in inside["collection_id"].unique())
         requests = REQUESTS if tasks else {}
         return frame.select(
-            "part",
-            "row",
-            "time",
+            pl.col("part", "row", "time"),
             event="type",
             job="collection_id",
             user=pl.lit("") if tasks else pl.col("user"),

@@ -399,14 +399,10 @@ class SlurmSacct(Reader):
         raw = with_terms(raw)
         jobs, asked, more = self._requests(raw, file)
         servers, node_stages, node_digests, about = self._nodes(jobs)
-        return Tables(
-            NAME,
-            servers,
-            JOBS.select(jobs),
-            (*node_stages, *stages, stage, asked),
-            {**node_digests, **digests},
-            (*notes, *JOBS.notes(jobs), *unclear, *more, *about),
-        )
+        every_stage = (*node_stages, *stages, stage, asked)
+        notes = [*notes, *JOBS.notes(jobs), *unclear, *more, *about]
+        digests = {**node_digests, **digests}
+        return Tables(NAME, servers, JOBS.select(jobs), every_stage, digests, tuple(notes))
 
     def _together(
         self, files: Sequence[Path]

@@ -275,16 +275,10 @@ class TabularReader(Reader):
         made, left_out, more = jobs.make(frame.with_columns(map(seconds, times)), self.source.path)
         notes += more
         first = mapping.get("servers", {}).get("notes_first")
-        return Tables(
-            self.FORMAT.name,
-            servers,
-            made,
-            (*stages, *read.stages, *left_out),
-            {**digests, **read.digests},
-            (*about, *notes) if first else (*notes, *about),
-            {**UNITS, **mapping.get("units", {})},
-            events,
-        )
+        every_note = (*about, *notes) if first else (*notes, *about)
+        account = ((*stages, *read.stages, *left_out), {**digests, **read.digests}, every_note)
+        units = {**UNITS, **mapping.get("units", {})}
+        return Tables(self.FORMAT.name, servers, made, *account, units, events)
 
     def _joined(self, jobs: TableMapping) -> Read:
         reads, frames = [], []

@@ -314,20 +314,11 @@ class ReplayedLifetimes:
         if s.keep < 1:
             why = {f"thinned to {s.keep:g}, seed 0": (base.jobs - len(jobs), 1)}
             stages = (*stages, Stage("keep", base.jobs, len(jobs), why))
-        assert kept is not None and kept.by_slot is not None  # noqa: PT018  # as both callers make it
-        return replace(
-            base,
-            stages=stages,
-            servers=self.machines,
-            jobs=len(jobs),
-            notes=(*base.notes, *notes),
-            kept=replace(
-                kept,
-                played=kept.played * s.keep,
-                played_hours=kept.played_hours * s.keep,
-                by_slot=kept.by_slot * s.keep,
-            ),
-        )
+        assert kept is not None  # as both callers make it
+        thinned = ("played", "played_hours", "by_slot")
+        kept = replace(kept, **{name: getattr(kept, name) * s.keep for name in thinned})
+        base = replace(base, servers=self.machines, jobs=len(jobs), stages=stages, kept=kept)
+        return replace(base, notes=(*base.notes, *notes))
 
     def summary(self) -> dict[str, float]:
         a, d = self.span
@@ -411,27 +402,12 @@ class GoogleScenario(JobsTraceScenario):
         first, last = OFFSET / 1e6, OFFSET / 1e6 + s.hours * 3600.0
         created = jobs["created"].cast(pl.Float64).to_numpy() / 1e6
         ended = jobs["deleted"].cast(pl.Float64).fill_null(np.inf).to_numpy() / 1e6
-        self.workload = ReplayedLifetimes(
-            tuple(jobs["job"].to_list()),
-            np.maximum(created - first, 0.0),
-            np.minimum(ended, last) - first,
-            s.hours * 3600.0,
-            s.slots,
-            s.machines,
-            s,
-        )
-        self._read = Fidelity(
-            Google2011.FORMAT.name,
-            tuple(reader.stages),
-            first,
-            last,
-            servers=0,
-            jobs=len(jobs),
-            capacity={},
-            load={},
-            notes=tuple(reader.notes),
-            digests=dict(reader.digests),
-        )
+        arrival, end = np.maximum(created - first, 0.0), np.minimum(ended, last) - first
+        names, length = tuple(jobs["job"].to_list()), s.hours * 3600.0
+        self.workload = ReplayedLifetimes(names, arrival, end, length, s.slots, s.machines, s)
+        no_servers: tuple[int, int, dict[str, float], dict[str, float]] = (0, len(jobs), {}, {})
+        read = (Google2011.FORMAT.name, tuple(reader.stages), first, last, *no_servers)
+        self._read = Fidelity(*read, tuple(reader.notes), dict(reader.digests))
 
     @classmethod
     def of_reader(cls, trace: Google2011, **settings: Any) -> GoogleScenario:

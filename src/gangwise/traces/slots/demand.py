@@ -491,17 +491,10 @@ def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> SlotDema
         notes=(*base.notes, *account.notes),
         kept=kept_of(tables, played, played_hours, by_slot, given=given_hours),
     )
-    run = jobs["run"].to_numpy()
-    return SlotDemand(
-        here.servers,
-        grouping,
-        grouping.names,
-        fit,
-        counts,
-        length,
-        np.array([_median(run[grouping.job_type == l]) for l in range(len(fit))]),
-        fidelity,
-    )
+    run, types = jobs["run"].to_numpy(), grouping.job_type
+    lifetime = np.array([_median(run[types == l]) for l in range(len(fit))])
+    arrivals = (fit, counts, length, lifetime)
+    return SlotDemand(here.servers, grouping, grouping.names, *arrivals, fidelity)
 
 
 @dataclass

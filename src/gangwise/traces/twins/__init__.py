@@ -450,15 +450,8 @@ def twin(
         f"a synthetic twin, no real trace: {made.reproduces}; it leaves out {made.leaves_out}",
         distances,
     )
-    tables = Tables(
-        f"twin-{name}",
-        servers_of(made.machines, servers),
-        jobs,
-        (Stage(label, len(jobs), len(jobs), {}),),
-        {},
-        notes,
-        dict(made.units),
-    )
+    stage, here = Stage(label, len(jobs), len(jobs), {}), servers_of(made.machines, servers)
+    tables = Tables(f"twin-{name}", here, jobs, (stage,), {}, notes, dict(made.units))
     return replace(tables, digests={label: digest(tables)})
 
 
