@@ -118,14 +118,9 @@ def draw_problem(
     (R, K), L = capacity.shape, len(requests)
     channels = draw_channels(rng, (L, R), density / L)
     kind = s.draw_kinds(rng, (R, K))
-    return GainOverheadProblem(
-        Cluster(capacity, device_names(DEVICES, K)),
-        requests,
-        channels,
-        Utilities(kind, rng.uniform(*s.alpha, (R, K))),
-        rng.uniform(*s.beta, (K,)),
-        moving=moving,
-    )
+    utilities, beta = Utilities(kind, rng.uniform(*s.alpha, (R, K))), rng.uniform(*s.beta, (K,))
+    cluster = Cluster(capacity, device_names(DEVICES, K))
+    return GainOverheadProblem(cluster, requests, channels, utilities, beta, moving=moving)
 
 
 class OGASchedGangSettings(GangSettings, RewardSettings):
@@ -152,13 +147,9 @@ class GangScenario(DrawnScenario[OGASchedGangSettings]):
         L, R, K = s.job_types, s.servers, len(s.most)
         gangs = draw_gangs(s, rng)
         kind = s.draw_kinds(rng, (R, K))
-        problem = GangProblem(
-            Cluster(gangs.capacity, device_names(DEVICES, K)),
-            gangs.job_type,
-            gangs.requests,
-            rng.integers(1, gangs.tasks + 1),
-            Channels.of_mask(gangs.mask),
-            Utilities(kind, rng.uniform(*s.alpha, (R, K))),
-            rng.uniform(*s.beta, K),
-        )
+        cluster = Cluster(gangs.capacity, device_names(DEVICES, K))
+        tasks = (gangs.job_type, gangs.requests, rng.integers(1, gangs.tasks + 1))
+        utilities = Utilities(kind, rng.uniform(*s.alpha, (R, K)))
+        beta, channels = rng.uniform(*s.beta, K), Channels.of_mask(gangs.mask)
+        problem = GangProblem(cluster, *tasks, channels, utilities, beta)
         return GangInstance(problem, arrivals_of(s.arrivals, s.rho, L), s.time_limit)

@@ -458,7 +458,7 @@ class TraceFiles:
         return Read(frame, tuple(batches.stages), batches.digests)
 
     def batches(self, table: str) -> Batches:
-        files = self.files(table) or self._nearly(table)
+        files = self.files(table) or self._nearest_file(table)
         if not files:
             self.missing(table)
         return Batches([self.reading(table, file) for file in files])
@@ -480,7 +480,7 @@ class TraceFiles:
             self.path,
         )
 
-    def _nearly(self, table: str) -> list[Path]:
+    def _nearest_file(self, table: str) -> list[Path]:
         schema = self.form.table(table).schema
         if not (schema.header and schema.separator == ","):
             return []

@@ -339,7 +339,7 @@ class _LogBuilder:
             )
             self.assumed[what] = int(self.rows["terms"].str.contains("fewest=").sum())
         self.type_name, self.types = self._types(job_type)
-        self.ids = _unique(self.rows)
+        self.ids = _unique_ids(self.rows)
         # The others are not looked at again, and take more room than the jobs.
         kept = [c for c in self.rows.columns if c in (*LATER, *NAMED)]
         small = (pl.col(c).cast(pl.Categorical) if c in NAMED else c for c in kept)
@@ -411,7 +411,7 @@ class _LogBuilder:
     def _nodes_of_hosts(self) -> list[Node]:
         hosts = self.rows["hosts"].fill_null("").str.split("|")
         each = self._occupancy(hosts).explode("host")
-        peak = _peaks(each.filter(pl.col("host") != ""), list(self.demand), "host")
+        peak = _peak_use(each.filter(pl.col("host") != ""), list(self.demand), "host")
         # The model of a node is known where all jobs that asked it for one asked for the same.
         asked = pl.DataFrame({"host": hosts, "model": self.rows["models"].fill_null("")})
         model = pl.col("model")
@@ -432,7 +432,7 @@ class _LogBuilder:
             what = "ask for a GPU model, and take any: no node says which it has"
             self.assumed[what] = asking
             self.rows = self.rows.with_columns(models=pl.lit(""))
-        peak = _peaks(whole, list(self.demand), "host")
+        peak = _peak_use(whole, list(self.demand), "host")
         return [Node(name, dict(zip(self.demand, most))) for name, *most in peak.rows()]
 
     def _occupancy(self, hosts: pl.Series | pl.Expr) -> pl.DataFrame:
@@ -535,7 +535,7 @@ class _LogBuilder:
             lost["without a start"] = rows[self.never]
         keep = rows[~self.never]
         jobs = self._jobs(keep, nodes.devices)
-        beyond = jobs.tasks > _room(nodes, jobs.shapes)[jobs.shape]
+        beyond = jobs.tasks > _tasks_that_fit(nodes, jobs.shapes)[jobs.shape]
         for why, places in jobs.account.set_aside.items():
             lost[why] = keep[places]
         if beyond.any():
@@ -643,7 +643,7 @@ class _LogBuilder:
         return np.concatenate([[0], np.cumsum(count)]).astype(np.int64), each["node"].to_numpy()
 
 
-def _room(nodes: Nodes, shapes: Sequence[Shape]) -> Ints:
+def _tasks_that_fit(nodes: Nodes, shapes: Sequence[Shape]) -> Ints:
     """Tasks of each shape that all nodes together hold when nothing runs."""
     first: dict[Any, Node] = {}
     number = Counter[Any]()
@@ -656,7 +656,7 @@ def _room(nodes: Nodes, shapes: Sequence[Shape]) -> Ints:
     return np.array([empty.fits(shape) @ np.array(many) for shape in shapes], dtype=np.int64)
 
 
-def _unique(rows: pl.DataFrame) -> pl.Series:
+def _unique_ids(rows: pl.DataFrame) -> pl.Series:
     name = pl.col("name").cast(pl.String)
     if "job" in rows.columns:
         job = pl.col("job").cast(pl.String)
@@ -677,11 +677,11 @@ def _as_array(names: pl.Series) -> npt.NDArray[Any]:
     return found
 
 
-def _peaks(held: pl.DataFrame, devices: Sequence[str], by: str) -> pl.DataFrame:
+def _peak_use(held: pl.DataFrame, devices: Sequence[str], by: str) -> pl.DataFrame:
     """The most of each device in use at once, by place; what ends at an instant is free then.
 
     >>> held = pl.DataFrame({"host": ["a", "a", "b"], "from": [0.0, 5, 0], "to": [5.0, 9, 9]})
-    >>> _peaks(held.with_columns(cpu=pl.lit(2.0)), ["cpu"], "host").sort("host").rows()
+    >>> _peak_use(held.with_columns(cpu=pl.lit(2.0)), ["cpu"], "host").sort("host").rows()
     [('a', 2.0), ('b', 2.0)]
     """
     starts = held.select(by, *devices, at="from")

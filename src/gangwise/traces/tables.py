@@ -459,24 +459,16 @@ def kept_of(
     """
     jobs = tables.jobs
     device, unit = counted_device(jobs, tables.units)
-    waited = waiting_times(jobs)
     ran = float(work(jobs)["run"].fill_null(0.0).clip(lower_bound=0.0).sum())
-    waiting = float(waited.sum())
+    wait = waiting = None
+    if (waited := waiting_times(jobs)).size:
+        total = float(waited.sum())
+        wait, waiting = float(waited.mean()), total / max(total + ran, 1e-9)
     unread = sum(count for count, _ in left_out(tables)[0].values())
-    return Kept(
-        tables.trace,
-        unit,
-        float((len(jobs) if read is None else read) + unread),
-        played,
-        float(device_hours(jobs, device).sum()),
-        hours,
-        given,
-        wait=float(waited.mean()) if waited.size else None,
-        waiting=waiting / max(waiting + ran, 1e-9) if waited.size else None,
-        terms=terms,
-        by_slot=by_slot,
-        unread=unread,
-    )
+    counts = (float((len(jobs) if read is None else read) + unread), played)
+    all_hours = (float(device_hours(jobs, device).sum()), hours)
+    account = (tables.trace, unit, *counts, *all_hours, given, wait, waiting, terms)
+    return Kept(*account, by_slot=by_slot, unread=unread)
 
 
 def _timed() -> pl.Expr:

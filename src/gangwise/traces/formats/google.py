@@ -111,7 +111,7 @@ class Lives:
         if events.is_empty():
             return
         self.order.add(events)
-        self._new.append(_combine(_lift(events, self.keys, self.codes, self.end), self.keys))
+        self._new.append(_combine(_summarise(events, self.keys, self.codes, self.end), self.keys))
         # Only when there is as much that is new as was known: a row is summed up log₂ times.
         if sum(map(len, self._new)) > sum(map(len, self._known)):
             self._join()
@@ -170,7 +170,7 @@ def _time() -> pl.Expr:
     return pl.col("time").clip(upper_bound=NEVER).cast(pl.Int64)
 
 
-def _lift(events: pl.DataFrame, keys: Sequence[str], codes: Codes, end: int) -> pl.DataFrame:
+def _summarise(events: pl.DataFrame, keys: Sequence[str], codes: Codes, end: int) -> pl.DataFrame:
     time, event = pl.col("time"), pl.col("event")
     inside, submit = time <= end, event == codes.submit
     stop = event.is_in(list(codes.ends))
@@ -438,9 +438,9 @@ class GoogleReader(Reader):
     @abstractmethod
     def _events(self, frame: pl.DataFrame, table: str) -> pl.DataFrame: ...
 
-    def _beside(self, end: int, tasks: bool) -> None: ...
+    def _read_other_table(self, end: int, tasks: bool) -> None: ...
 
-    def _extra(self, jobs: pl.DataFrame) -> pl.DataFrame:
+    def _with_precedence(self, jobs: pl.DataFrame) -> pl.DataFrame:
         return jobs
 
     def _read(self) -> Tables:
@@ -454,7 +454,7 @@ class GoogleReader(Reader):
                 f"{self.TASKS} is not here: of how many tasks jobs are and what they request is "
                 "not known (cpu and mem are null)"
             )
-        jobs = self._extra(job_rows(kept, self.users.frame(), window, self.CODES))
+        jobs = self._with_precedence(job_rows(kept, self.users.frame(), window, self.CODES))
         found = Machines(server_table(), None, (), ("machine_events is not here",))
         if self.source.has("machine_events"):
             found = self._machines(window.end)
@@ -471,7 +471,7 @@ class GoogleReader(Reader):
         what = "tasks" if tasks else "jobs"
         lives = self._lives(table, tasks)
         end = lives.end if self.hours is not None else max(lives.order.latest, self.first)
-        self._beside(end, tasks)
+        self._read_other_table(end, tasks)
         window = TraceWindow(self.first, end, self.present)
         names = [file.name for file in self.files]
         kept, stage, notes = usable(lives.frame(), window, what, names)
@@ -607,8 +607,8 @@ class Google2019(GoogleReader):
         tasks, kind = table == self.TASKS, pl.col("collection_type")
         self._rows[table] += len(frame)
         self._untyped += int(frame["collection_type"].null_count())
-        frame = self._lists(table, frame, "constraint" if tasks else FIRST)
-        frame = self._without(
+        frame = self._parse_lists(table, frame, "constraint" if tasks else FIRST)
+        frame = self._drop_rows(
             table, frame, "of an alloc set, which is no job", kind.fill_null(0) == ALLOC_SET
         )
         inside = frame.filter(pl.col("alloc_collection_id") > 0)
@@ -623,7 +623,7 @@ class Google2019(GoogleReader):
             **requests,
         )
 
-    def _without(
+    def _drop_rows(
         self, table: str, frame: pl.DataFrame, reason: str, broken: pl.Expr
     ) -> pl.DataFrame:
         lost = frame.filter(broken)
@@ -632,14 +632,14 @@ class Google2019(GoogleReader):
             self._lost[table].leave_out(part * ROWS + row, reason, len(lost))
         return frame.filter(~broken)
 
-    def _lists(self, table: str, frame: pl.DataFrame, column: str) -> pl.DataFrame:
-        read = {text: _items(text, column) for text in frame[column].unique()}
+    def _parse_lists(self, table: str, frame: pl.DataFrame, column: str) -> pl.DataFrame:
+        read = {text: _list_items(text, column) for text in frame[column].unique()}
         bad = pl.col(column).is_in([text for text, items in read.items() if items is None])
         reason = f"{column} is not a list of the right kind"
         if self.source.strict and len(wrong := frame.filter(bad)):
             part, row, text = wrong.select("part", "row", column).row(0)
             raise TraceError(f"{reason} ({column} = {text!r})", self.files[part], row)
-        frame = self._without(table, frame, reason, bad)
+        frame = self._drop_rows(table, frame, reason, bad)
         matching = frame.filter(
             pl.col(column).is_in([text for text, items in read.items() if items])
         )
@@ -650,7 +650,7 @@ class Google2019(GoogleReader):
                 self._bound.add(int(number))
         return frame
 
-    def _beside(self, end: int, tasks: bool) -> None:
+    def _read_other_table(self, end: int, tasks: bool) -> None:
         if tasks and self.source.has(self.JOBS):
             order = TimeOrder()
             for frame in self._batches(self.JOBS, lambda: order.latest > end):
@@ -671,13 +671,13 @@ class Google2019(GoogleReader):
                 stage = account.stage(f"{table}, of jobs", self._rows[table])
                 self.stages.append(in_files(stage, names))
 
-    def _extra(self, jobs: pl.DataFrame) -> pl.DataFrame:
+    def _with_precedence(self, jobs: pl.DataFrame) -> pl.DataFrame:
         here = set(jobs["name"].to_list())
         names = {str(job): sorted(map(str, first)) for job, first in self._after.items()}
         wanted = {job: first for job, first in names.items() if job in here}
         absent = sum(any(name not in here for name in first) for first in wanted.values())
         after = {job: [n for n in first if n in here] for job, first in wanted.items()}
-        whole = _together(sorted(here, key=int), after)
+        whole = _connected(sorted(here, key=int), after)
         inside, bound = (len(here & {*map(str, jobs)}) for jobs in (self._inside, self._bound))
         counts = {
             "start after a collection that is no job of the window; that is left out": absent,
@@ -695,7 +695,7 @@ class Google2019(GoogleReader):
         return machines_of(events, 1, 2, self.first, end, [f.name for f in self.files])
 
 
-def _together(names: list[str], after: dict[str, list[str]]) -> dict[str, str]:
+def _connected(names: list[str], after: dict[str, list[str]]) -> dict[str, str]:
     """For each name the first of those that it is linked to, directly or not."""
     from scipy.sparse import coo_array  # here: whoever recognises a trace imports every format
     from scipy.sparse.csgraph import connected_components
@@ -709,7 +709,7 @@ def _together(names: list[str], after: dict[str, list[str]]) -> dict[str, str]:
     return {name: names[first[group[n]]] for name, n in place.items()}
 
 
-def _items(text: str, column: str) -> list[Any] | None:
+def _list_items(text: str, column: str) -> list[Any] | None:
     """Items of a JSON list; None when it is not a list of what the column asks for."""
     try:
         found = json.loads(text or "[]")

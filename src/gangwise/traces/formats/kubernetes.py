@@ -228,23 +228,12 @@ def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> 
     kind, owner = _owner(meta)
     ended = list(_ends(status))
     gang = f"{space}/{_gang(meta, kind, owner)}" if gangs and _gang(meta, kind, owner) else ""
-    return PodRecord(
-        row,
-        f"{space}/{name}",
-        space,
-        cpu,
-        mem,
-        gpu,
-        _models(spec) if gpu else "",
-        created,
-        seconds(status.get("startTime")) if spec.get("nodeName") else None,
-        max(ended, default=None) if phase in ENDED else seconds(status.get("lastSeen")),
-        phase,
-        str(spec.get("nodeName") or ""),
-        gang,
-        application_of(meta, owners),
-        float(spec.get("priority") or 0),
-    )
+    host, models = str(spec.get("nodeName") or ""), _models(spec) if gpu else ""
+    started = seconds(status.get("startTime")) if host else None
+    end = max(ended, default=None) if phase in ENDED else seconds(status.get("lastSeen"))
+    kind_of = (gang, application_of(meta, owners), float(spec.get("priority") or 0))
+    asked, life = (cpu, mem, gpu, models), (created, started, end, phase, host)
+    return PodRecord(row, f"{space}/{name}", space, *asked, *life, *kind_of)
 
 
 PRIORITY = "kueue.x-k8s.io/priority-class"

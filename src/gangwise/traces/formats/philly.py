@@ -146,7 +146,7 @@ class Philly(Reader):
         self.capacity = capacity
 
     def _read(self) -> Tables:
-        log = read_records(_only(self.source.path, "job_log"))
+        log = read_records(_single_file(self.source.path, "job_log"))
         account, jobs = RowAccount(log.file, self.source.strict), PhillyJobs()
         for row, record in enumerate(log.records, 1):
             jobs.add(row, record, account)
@@ -156,7 +156,7 @@ class Philly(Reader):
         path, servers = self.source.path, None
         folder = path if path.is_dir() else path.parent
         if any(FORMAT.table("machines").fits(file) for file in all_files(folder)):
-            file = _only(folder, "machines")
+            file = _single_file(folder, "machines")
             servers = TraceFiles(file, FORMAT, strict=self.source.strict).read("machines")
         facts = {"uneven": jobs.uneven, "running": jobs.running, "no_list": servers is None}
         facts |= {"more": 0, "absent": 0}  # servers on which log and list disagree
@@ -178,7 +178,7 @@ class Philly(Reader):
         return Tables(NAME, here, jobs.table(), tuple(stages), digests, tuple(notes))
 
 
-def _only(path: Path, table: str) -> Path:
+def _single_file(path: Path, table: str) -> Path:
     found = [file for file in all_files(path) if FORMAT.table(table).fits(file)]
     what = FORMAT.table(table).schema.name
     if len(found) == 1:

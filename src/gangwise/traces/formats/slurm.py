@@ -392,7 +392,7 @@ class SlurmSacct(Reader):
                 self.source.path,
             )
         strict = self.source.strict
-        raw, stages, digests, notes = self._together(files)
+        raw, stages, digests, notes = self._all_files(files)
         file = files[0] if len(files) == 1 else self.source.path
         raw, stage = _usable(raw, file, strict)
         raw, unclear = _named_hosts(raw, file, strict)
@@ -404,7 +404,7 @@ class SlurmSacct(Reader):
         digests = {**node_digests, **digests}
         return Tables(NAME, servers, JOBS.select(jobs), every_stage, digests, tuple(notes))
 
-    def _together(
+    def _all_files(
         self, files: Sequence[Path]
     ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
         """Allocations of all files; rows are counted through them, in the order of their names."""

@@ -91,15 +91,10 @@ class StandardWorkload(Reader):
             notes.append(f"acknowledge: {header['Acknowledge']}")
         given = [header.get(name, "") for name in ("MaxProcs", "MaxNodes")]
         size = [float(text) for text in given if text.isdecimal() and 0 < int(text) < 2**40]
-        return Tables(
-            NAME,
-            server_table((1, "pool", "", processors, 0.0, 0.0) for processors in size[:1]),
-            jobs.drop("job", "allocated", "thinks"),
-            tuple(stages),
-            {file.name: reading.blocks.digest()},
-            tuple(notes),
-            clock=clock_of(header),
-        )
+        pool = server_table((1, "pool", "", processors, 0.0, 0.0) for processors in size[:1])
+        account = (tuple(stages), {file.name: reading.blocks.digest()}, tuple(notes))
+        jobs = jobs.drop("job", "allocated", "thinks")
+        return Tables(NAME, pool, jobs, *account, clock=clock_of(header))
 
 
 def header_of(comments: Sequence[str]) -> dict[str, str]:

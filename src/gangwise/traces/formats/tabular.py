@@ -67,12 +67,12 @@ class TableMapping:
         """The expression; None where the frame lacks a column of it."""
         if text.isidentifier():
             return pl.col(text) if text in frame.columns else None
-        found = _of_options(text, self.options)
+        found = _with_options(text, self.options)
         return found if {*found.meta.root_names()} <= {*frame.columns} else None
 
     def holds(self, condition: str) -> bool:
         """Whether a condition is true of the options."""
-        return bool(pl.select(_of_options(condition, self.options)).item())
+        return bool(pl.select(_with_options(condition, self.options)).item())
 
     def make(
         self, frame: pl.DataFrame, path: Path
@@ -143,7 +143,7 @@ class TableMapping:
         return found
 
 
-def _of_options(text: str, options: Mapping[str, Any]) -> pl.Expr:
+def _with_options(text: str, options: Mapping[str, Any]) -> pl.Expr:
     values = {f"${name}": _literal(value) for name, value in options.items()}
     return _sql(re.sub(r"\$\w+", lambda found: values.get(found[0], found[0]), text))
 
@@ -207,16 +207,18 @@ class TabularReader(Reader):
             both = " and ".join(f"{name}=" for name in files)
             raise TraceError("give a directory" + f", or both {both}" * bool(files))
         path = Path(path or ".")
-        named = {self._kind(file, files[name]): file for name, file in given.items()}
+        named = {self._table_of(file, files[name]): file for name, file in given.items()}
         if self.FORMAT.mapping.get("beside") and path.is_file():
             every = [table.name for table in self.FORMAT.tables]
             jobs = self.FORMAT.mapping["jobs"]["table"]
-            named.setdefault(self._kind(path, sorted(every, key=lambda name: name != jobs)), path)
+            named.setdefault(
+                self._table_of(path, sorted(every, key=lambda name: name != jobs)), path
+            )
             path = path.parent
         self.source = TraceFiles(path, self.FORMAT, named=named, strict=strict)
         self.options = checked(self.FORMAT, options)
 
-    def _kind(self, file: Path, tables: Sequence[str]) -> str:
+    def _table_of(self, file: Path, tables: Sequence[str]) -> str:
         """Which of some tables a file is; the first where it cannot be told."""
         here = [table.name for _, table in recognise(file, [self.FORMAT])]
         return next((name for name in tables if name in here), tables[0])
@@ -227,16 +229,18 @@ class TabularReader(Reader):
     def _jobs(self) -> TableMapping:
         sections = [self.section(name) for name in ("jobs", *self.FORMAT.mapping.get("or", ()))]
         named = (each for each in sections if each.spec["table"] in self.source.named)
-        here = (each for each in sections if not self._absent(each))
-        return next((each for each in (*named, *here) if not self._absent(each)), sections[0])
+        here = (each for each in sections if not self._missing_tables(each))
+        return next(
+            (each for each in (*named, *here) if not self._missing_tables(each)), sections[0]
+        )
 
-    def _absent(self, section: TableMapping) -> list[str]:
+    def _missing_tables(self, section: TableMapping) -> list[str]:
         joined = [join["table"] for join in section.spec.get("join", ()) if "unless" not in join]
         return [t for t in (*joined, section.spec["table"]) if not self.source.has(t)]
 
     def _read(self) -> Tables:
         jobs = self._jobs()
-        if (absent := self._absent(jobs)) and "alone" in self.FORMAT.mapping:
+        if (absent := self._missing_tables(jobs)) and "alone" in self.FORMAT.mapping:
             files = " and ".join(f"{table}.tar.gz" for table in absent)
             why = (
                 f"no {' and no '.join(absent)} here, so there are no jobs to play; download "
@@ -317,7 +321,7 @@ class TabularReader(Reader):
             stages = (*stages, *more)
         notes = section.notes(frame)
         if "repeat" in spec:
-            number = frame.select(_of_options(spec["repeat"], self.options)).item()
+            number = frame.select(_with_options(spec["repeat"], self.options)).item()
             frame = pl.DataFrame({"row": np.arange(1, int(number) + 1)})
         return section.select(frame), events, stages, read.digests, notes
 

@@ -160,17 +160,11 @@ def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> SlotDema
     L = len(jobs)
     grouping = Grouping(requests, ("",) * L, np.arange(L), np.ones(L))
     capacity, model = tables.servers.select(QUANTITIES).to_numpy(), tables.servers["model"]
-    base = of_tables(tables)
-    return SlotDemand(
-        tables.servers,
-        grouping,
-        jobs,
-        fits(requests, grouping.models, capacity, model.to_list()),
-        np.zeros((0, L), dtype=np.int64),
-        3600.0,
-        np.full(L, np.nan),
-        replace(base, notes=(*dict.fromkeys(base.notes), *notes)),
-    )
+    fit = fits(requests, grouping.models, capacity, model.to_list())
+    arrivals = (fit, np.zeros((0, L), dtype=np.int64), 3600.0, np.full(L, np.nan))
+    fidelity = of_tables(tables)
+    fidelity = replace(fidelity, notes=(*dict.fromkeys(fidelity.notes), *notes))
+    return SlotDemand(tables.servers, grouping, jobs, *arrivals, fidelity)
 
 
 RECORD = 1000  # values in the record of a drawn speed, where others have a record of measured ones
@@ -257,18 +251,12 @@ class SpeedsTraceScenario(TraceScenarioBase):
             mean_speed = float(np.mean([values.mean() for values in speeds.series]))
         capacity = total if s.fraction is None else limited_capacity(requests, s.fraction)
         devices = tuple(name for name, use in zip(self._cluster.devices, used) if use)
-        return pooled_instance(
-            Pool(capacity, devices, self._cluster.servers),
-            requests,
-            channels,
-            demand.names,
-            speeds,
-            s.cost_share * mean_speed,
-            ReplayedArrivals(demand.counts, s.keep, s.repeat)
-            if len(demand.counts)
-            else BernoulliArrivals(np.full(len(demand.names), s.keep)),
-            s.delivery,
-        )
+        pool, cost = Pool(capacity, devices, self._cluster.servers), s.cost_share * mean_speed
+        workload: Workload = BernoulliArrivals(np.full(len(demand.names), s.keep))
+        if len(demand.counts):
+            workload = ReplayedArrivals(demand.counts, s.keep, s.repeat)
+        drawn = (demand.names, speeds, cost, workload, s.delivery)
+        return pooled_instance(pool, requests, channels, *drawn)
 
     @property
     def _with_gpus(self) -> Bools:
