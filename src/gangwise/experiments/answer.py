@@ -18,12 +18,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.core.json_text import finite
 from gangwise.experiments.statistics import (
@@ -86,18 +86,17 @@ def paired_times(
     A single outcome, such as what a log recorded, stands for every seed. The number is the mean
     over seeds.
     """
-    mine, its, counts = [], [], []
+    times, counts = [], []
     for i in range(max(len(ours), len(theirs))):
         a, b = ours[i % len(ours)], theirs[i % len(theirs)]
         both = a.finished & b.finished
         counts.append(int(both.sum()))
-        mine.append(a.times(both))
-        its.append(b.times(both))
-
-    def column(times: Sequence[Mapping[str, float]], key: str) -> Floats:
-        return np.array([each[key] for each in times])
-
-    return {key: (column(mine, key), column(its, key)) for key in mine[0]}, float(np.mean(counts))
+        times.append((a.times(both), b.times(both)))
+    columns = {
+        key: (np.array([a[key] for a, _ in times]), np.array([b[key] for _, b in times]))
+        for key in times[0][0]
+    }
+    return columns, float(np.mean(counts))
 
 
 def ending_keys(summaries: Iterable[Mapping[str, float]]) -> list[str]:
@@ -137,8 +136,7 @@ def best_of(outcomes: Mapping[str, Sequence[Outcome]], names: Sequence[str], bas
     return able[int(np.argmin(least))]
 
 
-@dataclass(frozen=True)
-class IdleBesideWaiting:
+class IdleBesideWaiting(NamedTuple):
     """Share of idle device-hours at which a job waited that asked for no more than was idle.
 
     Devices of all nodes count together, so the job may not have fitted on any single node.
@@ -153,12 +151,6 @@ class IdleBesideWaiting:
     def telling(self) -> bool:
         """Whether most idle hours lay beside waiting jobs, and fewer under the base alone."""
         return self.recorded > max(TELLING, self.simulated)
-
-
-def _idle_share(outcome: Outcome, device: str, beside: float) -> float:
-    k = outcome.nodes.devices.index(device)
-    idle = float(outcome.capacity[k] * outcome.makespan - outcome.device_seconds[k])
-    return min(1.0, beside / idle) if idle > 0 else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,7 +264,8 @@ class Compared:
         if name == self.base:
             return UNKNOWN
         if self.blocks is not None and key in BY_BLOCKS:
-            return self._by_blocks(name, *BY_BLOCKS[key])
+            ours, counts = self.outcomes[name][0], BY_BLOCKS[key][1]
+            return self._by_blocks(key, ours, self.first, counts(ours) & counts(self.first))
         a, b = self.pair(name, key)
         if not np.isfinite([a, b]).all() or (b == 0).any():
             return UNKNOWN
@@ -301,16 +294,14 @@ class Compared:
                 return unit, block
         return None
 
-    def _by_blocks(
-        self,
-        name: str,
-        of_job: Callable[[Outcome], Floats],
-        counted: Callable[[Outcome], npt.NDArray[np.bool_]],
-    ) -> Estimate:
-        assert self.blocks is not None
-        a, b = self.outcomes[name][0], self.first
-        both, block = counted(a) & counted(b), self.blocks[1]
-        sums = (np.bincount(block[both], of_job(o)[both], block.max() + 1) for o in (a, b))
+    def _by_blocks(self, key: str, ours: Outcome, theirs: Outcome, jobs: Bools) -> Estimate:
+        """By how many per cent a mean over these jobs exceeds the other's: sums by week or day.
+
+        A block without such a job counts as well; without blocks there is no interval.
+        """
+        block = np.zeros(jobs.size, dtype=np.int64) if self.blocks is None else self.blocks[1]
+        of_job, many = BY_BLOCKS[key][0], int(block.max()) + 1
+        sums = (np.bincount(block[jobs], of_job(each)[jobs], many) for each in (ours, theirs))
         return change_by_blocks(*sums)
 
     def verdict(self, name: str) -> Verdict:
@@ -422,9 +413,7 @@ class Compared:
         then, now = self.happened, self.first
         if then is None or not self.waited:
             return UNKNOWN
-        of_job, both = BY_BLOCKS[key][0], then.ended & now.ended
-        block = np.zeros(both.size, dtype=np.int64) if self.blocks is None else self.blocks[1]
-        return change_by_blocks(*(np.bincount(block[both], of_job(o)[both]) for o in (now, then)))
+        return self._by_blocks(key, now, then, then.ended & now.ended)
 
     def beyond(self, name: str) -> bool | None:
         """Whether a change of mean completion is larger than the model's own error may be."""
@@ -437,10 +426,14 @@ class Compared:
     def idle(self) -> IdleBesideWaiting | None:
         if self.happened is None or not self.waited:
             return None
-        k, then = self.device, self.happened.idle_while_waiting(self.device)
-        now = 3600 * self.summaries[self.base][0][f"idle.{k}"]
-        shares = (_idle_share(self.happened, k, then), _idle_share(self.first, k, now))
-        return IdleBesideWaiting(k, *shares)
+        device, shares = self.device, []
+        recorded = self.happened.idle_while_waiting(device)
+        simulated = 3600 * self.summaries[self.base][0][f"idle.{device}"]
+        for outcome, beside in ((self.happened, recorded), (self.first, simulated)):
+            k = outcome.nodes.devices.index(device)
+            idle = float(outcome.capacity[k] * outcome.makespan - outcome.device_seconds[k])
+            shares.append(min(1.0, beside / idle) if idle > 0 else 0.0)
+        return IdleBesideWaiting(device, *shares)
 
     @property
     def intervals(self) -> str:
@@ -475,7 +468,7 @@ class Compared:
                 "model_error_percent": {key: numbers(self.error(key)) for key in errors},
                 "beyond_model_error": {name: self.beyond(name) for name in compared},
                 "retold": None if retold is None else retold.as_dict(),
-                "idle_beside_waiting": None if self.idle is None else vars(self.idle),
+                "idle_beside_waiting": None if self.idle is None else self.idle._asdict(),
                 "not_modelled": list(self.ignored),
                 "could_save_percent": self.could,
             }
@@ -483,9 +476,7 @@ class Compared:
         return answer
 
 
-BY_BLOCKS: Mapping[
-    str, tuple[Callable[[Outcome], Floats], Callable[[Outcome], npt.NDArray[np.bool_]]]
-] = {
+BY_BLOCKS: Mapping[str, tuple[Callable[[Outcome], Floats], Callable[[Outcome], Bools]]] = {
     "waiting.mean": (lambda o: o.waiting, lambda o: o.started),
     "completion.mean": (lambda o: o.completion, lambda o: o.finished),
     "slowdown.mean": (lambda o: o.slowdown, lambda o: o.finished),
@@ -512,23 +503,24 @@ def retelling(n: Compared) -> str:
     retold = n.retold
     if retold is None:
         wait, took = (n.of(n.base, f"{what}.mean").mean for what in ("waiting", "completion"))
-        apart = ""
-        if n.as_logged and not n.drawn:
-            apart = " Starts are not recorded as distinct from submissions, so what the model "
-            apart += "explains of them is not known."
+        apart = (
+            " Starts are not recorded as distinct from submissions, so what the model explains of "
+            "them is not known."
+        )
         times = f"wait {period(wait)} and complete after {period(took)} on average"
-        return f"{jobs} {times} under the base, {n.base}.{apart}"
+        logged = n.as_logged and not n.drawn
+        return f"{jobs} {times} under the base, {n.base}.{apart if logged else ''}"
     chosen = not n.rules and len(n.plain) > 1
     rules = n.base + f" (of {len(n.plain)} plain rules none explains more)" * chosen
-    shares = [f"{number(100 * retold.explained)} % explained"]
-    shares.append(f"job by job {number(100 * retold.by_job)} %")
-    if math.isfinite(retold.order):
-        shares.append(f"order of starts τ = {number(retold.order, 2)}")
-    text = f"{jobs} waited {period(retold.recorded)} on average; in the model under the base, "
-    text += f"{rules}, they wait {period(retold.simulated)} ({'; '.join(shares)})"
+    order = f"; order of starts τ = {number(retold.order, 2)}" * math.isfinite(retold.order)
+    past = ""
     if retold.explained < ENOUGH:
-        text += ", so schedulers may be compared with one another below, and not with the past"
-    return f"{text}."
+        past = ", so schedulers may be compared with one another below, and not with the past"
+    return (
+        f"{jobs} waited {period(retold.recorded)} on average; in the model under the base, {rules},"
+        f" they wait {period(retold.simulated)} ({number(100 * retold.explained)} % explained; job "
+        f"by job {number(100 * retold.by_job)} %{order}){past}."
+    )
 
 
 def holding(n: Compared) -> str:
@@ -556,16 +548,14 @@ def comparing(n: Compared) -> str:
         many = f"None of the {len(alike)} others can"
         one = f"{alike[0]} cannot" if len(alike) == 1 else many
         return f"{one} be told apart from the base ({_furthest(n, alike)})."
-    parts = []
+    parts, size = [], {name: _amount(n.change(name)) for name in n.others}
     if better:
         wait = period(n.of(better[0], "waiting.mean").mean)
-        first = f"{better[0]} completes jobs {_amount(n.change(better[0]))} sooner"
-        rest = [f"{name} {_amount(n.change(name))}" for name in better[1:]]
-        parts.append(_listed([f"{first} (mean wait {wait})", *rest]))
+        first = f"{better[0]} completes jobs {size[better[0]]} sooner (mean wait {wait})"
+        parts.append(_listed([first, *(f"{name} {size[name]}" for name in better[1:])]))
     costs: dict[Verdict, str] = {"kills more": "has more killed", "refuses": "not all of them"}
     for kind, but in costs.items():
-        for name in by.get(kind, []):
-            parts.append(f"{name} completes jobs {_amount(n.change(name))} sooner but {but}")
+        parts += [f"{x} completes jobs {size[x]} sooner but {but}" for x in by.get(kind, [])]
     if worse:
         complete = "complete" if len(worse) > 1 else "completes"
         parts.append(f"{_listed(worse)} {complete} {'them' if parts else 'jobs'} later")
@@ -599,9 +589,7 @@ def _without_interval(n: Compared, names: Sequence[str]) -> str:
     change = n.change(least).mean
     if not math.isfinite(change):
         return f"{least} cannot be compared with the base."
-    why = "one seed has no interval"
-    if not n.drawn:
-        why = "jobs of so few days give no interval"
+    why = "one seed has no interval" if n.drawn else "jobs of so few days give no interval"
     of = f", the least of the {len(names)} others," if len(names) > 1 else ""
     if abs(change) < SMALL:
         return f"The mean completion under {least}{of} is the same as under the base."
