@@ -94,19 +94,16 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    if version:
-        print(json_text(_versions()) if as_json else gangwise.__version__)
-        raise typer.Exit
-
-
-def _versions() -> dict[str, str]:
+    if not version:
+        return
     found = {"gangwise": gangwise.__version__, "python": platform.python_version()}
     found["platform"] = platform.platform()
-    for needed in requires("gangwise") or ():
+    for needed in requires("gangwise") or () if as_json else ():
         if "extra ==" not in needed:
             name = re.split(r"[^A-Za-z0-9._-]", needed)[0]
             found[name] = version_of(name)
-    return found
+    print(json_text(found) if as_json else gangwise.__version__)
+    raise typer.Exit
 
 
 for _command in (

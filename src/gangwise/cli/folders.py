@@ -40,9 +40,9 @@ def list_command(family: str | None = None, as_json: bool = False) -> None:
         ]
         for kind in GROUPS
     }
-    families = [row["name"] for row in found["family"]]
-    if family is not None and family not in (*families, "jobs"):
-        raise UnknownName("family", family, [*families, "jobs"])
+    families = [*(row["name"] for row in found["family"]), "jobs"]
+    if family is not None and family not in families:
+        raise UnknownName("family", family, families)
     if as_json:
         mine = {
             PLURAL[kind]: [
@@ -221,20 +221,21 @@ def verify_command(folder: Path, repair: bool = False, as_json: bool = False) ->
     reports = [a for each in audits.values() for a in each.values() if not isinstance(a, str)]
     kept = not any(report.counts for report in reports)
     if as_json:
-        about: list[dict[str, Any]] = []
+        about = []
         for each, what in found.items():
-            about.append({"folder": str(each.path), **vars(what), "older": older[each]})
-            about[-1]["audits"] = {
+            audited_runs = {
                 run: {"said": a} if isinstance(a, str) else {**asdict(a), "said": a.line}
                 for run, a in audits[each].items()
             }
+            of = {"folder": str(each.path), **vars(what), "older": older[each]}
+            about.append({**of, "audits": audited_runs})
         print(json_text({"sound": sound, "kept": kept, "folders": about}))
     else:
+        unfinished = "unfinished: the same command goes on with it, or gangwise clean"
         for each, what in found.items():
             print(f"{each.path}: {len(what.whole)} files are as they were written")
             _print_names("damaged: not what was written", each, what.damaged)
             _print_names("missing", each, what.missing)
-            unfinished = "unfinished: the same command goes on with it, or gangwise clean"
             _print_names(unfinished, each, what.unfinished)
             _print_names("not written by gangwise", each, what.unknown)
             for decider, runs in older[each].items():

@@ -56,10 +56,6 @@ def _names(kind: Kind) -> list[str]:
     return [name for name in entries(kind) if name != ANY]
 
 
-def _policies(incomplete: str) -> list[str]:
-    return _last(incomplete, _names("policy")) or _files(incomplete)
-
-
 def _schedulers(incomplete: str) -> list[str]:
     """Schedulers, separated by commas, whose parts are joined by plus signs."""
     parts = []
@@ -68,10 +64,6 @@ def _schedulers(incomplete: str) -> list[str]:
 
         parts = [*parts_of("queue"), *parts_of("backfilling"), *parts_of("choice")]
     return _last(incomplete, [*parts, *_names("scheduler")], ",+ ") or _files(incomplete)
-
-
-def _comparators(incomplete: str) -> list[str]:
-    return _last(incomplete, {"none", *(name.rpartition("/")[2] for name in _names("comparator"))})
 
 
 def _trace_or_file(incomplete: str) -> list[str]:
@@ -85,10 +77,12 @@ COMPLETERS: dict[str, Callable[[str], list[str]]] = {
         _last(incomplete, _names("scenario"), "\0") + _files(incomplete)
     ),
     "trace_or_file": _trace_or_file,
-    "policies": _policies,
+    "policies": lambda incomplete: _last(incomplete, _names("policy")) or _files(incomplete),
     "schedulers": _schedulers,
     "deciders": lambda incomplete: [*_last(incomplete, _names("policy")), *_schedulers(incomplete)],
-    "comparators": _comparators,
+    "comparators": lambda incomplete: _last(
+        incomplete, {"none", *(name.rpartition("/")[2] for name in _names("comparator"))}
+    ),
     "trace_names": lambda incomplete: _last(incomplete, _names("trace")),
     "families": lambda incomplete: _last(incomplete, _names("family")),
 }
@@ -219,12 +213,10 @@ def table(
 
     made = Table(box=None, pad_edge=False)
     for i, heading in enumerate(headings):
-        of_words = i in left
-        made.add_column(
-            Text(heading),
-            justify="left" if of_words else "right",
-            overflow="fold" if of_words else "ellipsis",
-        )
+        if i in left:
+            made.add_column(Text(heading), justify="left", overflow="fold")
+        else:
+            made.add_column(Text(heading), justify="right", overflow="ellipsis")
     for row in rows:
         made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     return made
@@ -237,12 +229,8 @@ def lead_text(lead: Estimate) -> str:
 
 
 MINUTE = 60.0  # seconds between two lines of a log
-
-RECENT = 10
-"""Lines of a log that the time left is told from: what comes next goes as fast as what was last."""
-
-HOUR = 3600.0
-"""Seconds over which a bar looks at how fast it goes; a single run may well take minutes."""
+RECENT = 10  # the last lines of a log, from which the time left is estimated
+HOUR = 3600.0  # seconds over which a bar measures its speed: a single run may well take minutes
 
 
 def command_line() -> str:
@@ -265,9 +253,18 @@ def progress(when_stopped: str, compiles: bool = True) -> Iterator[Progress]:
     """
     from rich.console import Console
 
-    console = Console(stderr=True)
+    console, reported = Console(stderr=True), set[str]()
     if compiles:
-        _tell_of_compiling(console)
+        from gangwise.core.jit import on_compile
+
+        def compiling(kernel: str) -> None:
+            if kernel == "play":
+                console.print("compiling the simulation, once per installation: up to a minute …")
+            elif not reported:
+                console.print("compiling kernels, once per installation …")
+            reported.add(kernel)
+
+        on_compile(compiling)
     try:
         with stops_kept():
             if console.is_terminal:
@@ -280,22 +277,6 @@ def progress(when_stopped: str, compiles: bool = True) -> Iterator[Progress]:
         say(f"gangwise: interrupted{where}")
         say(when_stopped)
         raise typer.Exit(exit_code(stop)) from None
-
-
-def _tell_of_compiling(console: Console) -> None:
-    from gangwise.core.jit import on_compile
-
-    reported = False
-
-    def compiling(name: str) -> None:
-        nonlocal reported
-        if name == "play":
-            console.print("compiling the simulation, once per installation: up to a minute …")
-        elif not reported:
-            console.print("compiling kernels, once per installation …")
-        reported = True
-
-    on_compile(compiling)
 
 
 @contextmanager
@@ -343,10 +324,8 @@ def progress_lines(
         recent = marks.setdefault(what, deque([(now, done)], maxlen=RECENT))
         if now - written < MINUTE:
             return
-        written = now
-        at, first = recent[0]
+        (at, first), left, written = recent[0], "", now
         recent.append((now, done))
-        left = ""
         if first + 1 < done < of:  # one alone may be the one that waited for kernels
             seconds = round((now - at) / (done - first) * (of - done))
             left = f", {timedelta(seconds=seconds)} left"
