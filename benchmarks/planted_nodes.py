@@ -27,8 +27,8 @@ from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.model import Nodes
 from gangwise.jobs.node_effects import Runs, node_effects
 from gangwise.jobs.simulation import simulate_jobs
+from gangwise.traces import open_tables
 from gangwise.traces.jobs import jobs_of
-from gangwise.traces.registered import open_tables
 from gangwise.traces.tables import Tables, server_table
 
 SLOWER = (5, 10, 20, 50)

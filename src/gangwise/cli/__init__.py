@@ -55,8 +55,7 @@ from gangwise.cli.serve import (
 )
 from gangwise.cli.trace import jobs_command, nodes_command, trace_app
 from gangwise.core.errors import GangwiseError
-from gangwise.core.interrupt import exit_code, stop_at_once, stops_kept
-from gangwise.core.json_text import json_text
+from gangwise.core.stopping import exit_code, stop_at_once, stops_kept
 
 __all__ = ["app", "main"]
 
@@ -96,6 +95,8 @@ def _root(
 ) -> None:
     if not version:
         return
+    from gangwise.core.settings import json_text
+
     found = {"gangwise": gangwise.__version__, "python": platform.python_version()}
     found["platform"] = platform.platform()
     for needed in requires("gangwise") or () if as_json else ():

@@ -23,7 +23,7 @@ from gangwise.cli.options import (
     table,
 )
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.json_text import json_text
+from gangwise.core.settings import json_text
 
 if TYPE_CHECKING:
     from gangwise.core.contracts import Comparator
@@ -247,8 +247,8 @@ if TYPE_CHECKING:
 
     from gangwise.experiments.results import Results
     from gangwise.experiments.tune import Tuning
-    from gangwise.report.reproduction import Row
-    from gangwise.reproduce.artefact import Artefact
+    from gangwise.report.pages import ClaimResult
+    from gangwise.reproduce.papers import Artefact
     from gangwise.reproduce.run import Reproduction
 
 
@@ -538,7 +538,7 @@ def reproduce_command(
     If it is stopped, start it again: it continues where it was.
     """
     from gangwise.experiments.store import read_provenance, write_provenance
-    from gangwise.reproduce.artefact import Scale
+    from gangwise.reproduce.papers import RunScale
     from gangwise.reproduce.run import reproduce
 
     if traces is not None and not traces.is_dir():
@@ -551,7 +551,9 @@ def reproduce_command(
     chosen = tuple(seed_list(seeds)) if seeds else None
     again = command_line()
     with progress(after_stop(out)) as advance:
-        done = reproduce(found, Scale(quick, chosen, traces), out, jobs, backend, address, advance)
+        done = reproduce(
+            found, RunScale(quick, chosen, traces), out, jobs, backend, address, advance
+        )
     before = read_provenance(out, "reproduction") if done.joined else None
     commands = before.command.splitlines() if before else []
     commands.append(again)
@@ -609,11 +611,11 @@ def _beside_committed(done: Reproduction, quick: bool, accept: bool) -> None:
     )
 
 
-def _print_reproduced(rows: Sequence[Row], quick: bool) -> None:
+def _print_reproduced(rows: Sequence[ClaimResult], quick: bool) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from gangwise.report.reproduction import counts, verdict_text
+    from gangwise.report.pages import counts, verdict_text
     from gangwise.reproduce.expected import over_readings
 
     rows = over_readings(rows)

@@ -15,7 +15,7 @@ import typer
 from gangwise.cli.options import command_line, say, screen, table
 from gangwise.cli.serve import HERE
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.json_text import json_text
+from gangwise.core.settings import json_text
 
 PLURAL = {
     "family": "families",
@@ -333,10 +333,10 @@ def explain_command(
 
 
 def _explain_live(job: str, state: Path, as_json: bool) -> None:
-    from gangwise.service.store import Store
+    from gangwise.service.store import ServiceStore
     from gangwise.service.views import explained
 
-    store = Store(state / "service.sqlite", read_only=True)
+    store = ServiceStore(state / "service.sqlite", read_only=True)
     rows = [
         row
         for name in ("queue", "running", "held")

@@ -21,8 +21,8 @@ from gangwise.cli.options import (
     writing,
 )
 from gangwise.core.errors import ScenarioError, StoreError
-from gangwise.core.json_text import finite, json_text
 from gangwise.core.registry import names_of
+from gangwise.core.settings import finite, json_text
 
 if TYPE_CHECKING:
     from gangwise.experiments.what_if import Gate, Needed
@@ -75,9 +75,11 @@ def replay_command(
         _fill(source or TWIN, names, seeds, given, out, as_json)
         return
     if source and Path(source).is_dir():
-        from gangwise.service.recording import is_recording, lines, replayed
+        from gangwise.service.store import is_recording
 
         if is_recording(source):
+            from gangwise.service.recording import lines, replayed
+
             found = replayed(source, names)
             print(json_text(found) if as_json else "\n".join(lines(found)))
             return
@@ -185,13 +187,13 @@ def forecast_command(
     """
     from gangwise.experiments.changes import seconds_of
     from gangwise.experiments.explain import forecast_log
-    from gangwise.service.recording import is_recording
+    from gangwise.service.store import is_recording
     from gangwise.service.views import lasting
 
     if not 10 <= draws <= 10_000:
         raise ScenarioError(f"--draws {draws}: give 10 to 10000")
     if is_recording(source):
-        from gangwise.service.forecasting import forecast_live
+        from gangwise.service.recording import forecast_live
 
         if at:
             raise ScenarioError(f"{source} is of a live service: leave out --at")

@@ -22,10 +22,8 @@ from gangwise.core.contracts import Comparator, Policy, Scenario
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.files import Content
 from gangwise.core.isolation import IsolatedPolicy, apart
-from gangwise.core.json_text import finite
-from gangwise.core.limits import MOST_LETTERS, require_seeds
 from gangwise.core.registry import entries, label_of, names_of
-from gangwise.core.settings import require_options
+from gangwise.core.settings import MOST_LETTERS, finite, require_options, require_seeds
 from gangwise.core.simulation import Run
 from gangwise.experiments.results import PrintedTable, Results
 from gangwise.experiments.runs import (

@@ -17,8 +17,8 @@ import numpy as np
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
-from gangwise.core.json_text import finite
 from gangwise.core.registry import create
+from gangwise.core.settings import finite
 from gangwise.experiments.replay import Replayed, replay_source
 from gangwise.experiments.replay_scenario import ReplayInstance, ReplayScenario
 from gangwise.experiments.statistics import count, period
@@ -30,10 +30,10 @@ from gangwise.jobs.forecast import (
     DAYS,
     DRAWS,
     NO_RULES,
-    Calibration,
     Forecaster,
     History,
     Moment,
+    StartCalibration,
     moment_of,
 )
 from gangwise.jobs.kernels import RUNNING
@@ -268,9 +268,9 @@ class Past:
 
     def corrected(
         self, instants: Iterable[float], now: float, rng: np.random.Generator
-    ) -> Calibration:
+    ) -> StartCalibration:
         """What forecasts at earlier instants, in order, were worth, as is known by ``now``."""
-        found = Calibration()
+        found = StartCalibration()
         for known in (self.known_at(each, rng) for each in instants):
             for w in rng.permutation(known.waiting.size)[:MOST_JUDGED].tolist():
                 found.learn(known.starts[:, w], known.now, float(known.truth[w]), now, rng)
@@ -348,7 +348,9 @@ def forecast_log(
     return ForecastOfLog(at, line, rows)
 
 
-def forecast_rows(jobs: Jobs, known: Forecasts, calibration: Calibration) -> list[dict[str, Any]]:
+def forecast_rows(
+    jobs: Jobs, known: Forecasts, calibration: StartCalibration
+) -> list[dict[str, Any]]:
     rows = []
     for w, j in enumerate(known.waiting.tolist()):
         job, now = jobs.job(j), known.now

@@ -24,19 +24,18 @@ import polars as pl
 import gangwise
 from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, TraceError
-from gangwise.core.json_text import json_text
-from gangwise.jobs.hours import ALWAYS
+from gangwise.core.settings import json_text
+from gangwise.jobs.caps import ALWAYS
 from gangwise.jobs.model import Conditions, Jobs
+from gangwise.traces import open_tables
 from gangwise.traces.formats.slurm_notation import fold_nodes
 from gangwise.traces.jobs import JobLog, jobs_of
-from gangwise.traces.registered import open_tables
-from gangwise.traces.tables import Tables
-from gangwise.traces.work import percent_text, period, work
+from gangwise.traces.tables import Tables, percent_text, period, work
 
 if TYPE_CHECKING:  # statistics that no replay needs are imported where they are used
-    from gangwise.jobs.calibration import Calibration, Finding
-    from gangwise.jobs.contradictions import Record
+    from gangwise.jobs.calibration import Calibration, FoundRule
     from gangwise.jobs.node_effects import Effects
+    from gangwise.jobs.retelling import Record
 
 NAMES = ("application", "type", "group", "workload")
 REQUEST = ("partition", "tasks", "cpu", "mem", "gpu", "models", "limit")
@@ -141,7 +140,7 @@ def find_slow_nodes(
     """Slow nodes of a log, from its run times and node lists alone.
 
     ``path``, ``trace`` and ``knobs`` are those of
-    :func:`~gangwise.traces.registered.open_tables`. Nodes are named on which runs take longer
+    :func:`~gangwise.traces.open_tables`. Nodes are named on which runs take longer
     ``by`` more than this share. TraceError when the log has no node lists, or no program ran twice
     on several nodes.
     """
@@ -351,11 +350,11 @@ class Calibrated:
         }
 
 
-def entry_text(one: Finding) -> str:
+def entry_text(one: FoundRule) -> str:
     """A finding in a line.
 
-    >>> from gangwise.jobs.calibration import Finding
-    >>> entry_text(Finding("cap", {"scope": "user", "of": "jobs", "most": 4}, (4, 5), ""))
+    >>> from gangwise.jobs.calibration import FoundRule
+    >>> entry_text(FoundRule("cap", {"scope": "user", "of": "jobs", "most": 4}, (4, 5), ""))
     'cap: scope user, of jobs, most 4'
     """
 
@@ -382,11 +381,11 @@ def calibrate_log(
     """Find what a log tells of its site.
 
     ``path``, ``trace`` and ``settings`` are those of
-    :func:`~gangwise.traces.registered.open_tables`; ``events`` is a CSV file of when nodes went and
+    :func:`~gangwise.traces.open_tables`; ``events`` is a CSV file of when nodes went and
     came back, see :func:`node_events`, in place of those of the log. ScenarioError where the log
     does not say when jobs started.
     """
-    from gangwise.jobs.contradictions import Record
+    from gangwise.jobs.retelling import Record
 
     if progress:
         progress("reading the log", 0, 1)
@@ -441,13 +440,13 @@ def node_events(file: Path, clock: Clock | None) -> pl.DataFrame:
     return pl.DataFrame(found, ("time", "server", "up"), orient="row")
 
 
-def windows_of(events: pl.DataFrame, record: Record) -> Iterator[Finding]:
+def windows_of(events: pl.DataFrame, record: Record) -> Iterator[FoundRule]:
     """From when to when nodes were away; one whose first event is ``up`` was away before.
 
     Where the log has processors and no nodes, each node of the events is one processor.
     """
-    from gangwise.jobs.calibration import Finding
-    from gangwise.jobs.contradictions import Missing
+    from gangwise.jobs.calibration import FoundRule
+    from gangwise.jobs.retelling import Missing
 
     place = {name: n for n, name in enumerate(record.nodes.names)}
     whole, spans = len(place) == 1, defaultdict(list)
@@ -470,7 +469,7 @@ def windows_of(events: pl.DataFrame, record: Record) -> Iterator[Finding]:
         text = f"{NODE_EVENTS}: {lost:g} {record.device} were away for {period(to - since)}"
         hours = round(lost * (to - since) / 3600), 0, 0
         gone = tuple(Missing(since, to, 1.0, n) for n in nodes)
-        yield Finding("window", entry, (lost, lost), text, hours, gone)
+        yield FoundRule("window", entry, (lost, lost), text, hours, gone)
 
 
 def by_local_time(

@@ -20,10 +20,8 @@ from gangwise.core.arrays import Floats
 from gangwise.core.contracts import configuration
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError
 from gangwise.core.isolation import apart
-from gangwise.core.json_text import finite
-from gangwise.core.limits import require_seeds
 from gangwise.core.registry import label_of, names_of
-from gangwise.core.settings import read_toml
+from gangwise.core.settings import finite, read_toml, require_seeds
 from gangwise.experiments.answer import BY_BLOCKS, Compared, LearnedRates, ending_keys, kills_more
 from gangwise.experiments.replay_scenario import TWIN, ReplayScenario, stored_outcome
 from gangwise.experiments.results import PrintedTable, Results

@@ -38,8 +38,8 @@ from gangwise.jobs.site import SLURM, Rules, Site
 from gangwise.jobs.slurm_site import in_own_words
 from gangwise.jobs.world import World, rescaled, stretched, world_of
 from gangwise.scenarios.jobs import ClusterOfJobs, is_cluster_of_jobs, read_cluster_of_jobs
+from gangwise.traces import reader_arguments, reader_of, without_reader
 from gangwise.traces.jobs import JobLog, Lost, open_jobs
-from gangwise.traces.registered import reader_arguments, reader_of, without_reader
 
 TWIN = "twin:alibaba-gpu-v2023"
 """Replayed by default: there is nothing to download."""

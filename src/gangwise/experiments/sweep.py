@@ -63,10 +63,9 @@ from pydantic import (
 
 from gangwise.core.contracts import Policy
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError, UnknownName
-from gangwise.core.limits import MOST_LETTERS, MOST_SEEDS
 from gangwise.core.registry import comparators as registered_comparators
 from gangwise.core.registry import create
-from gangwise.core.settings import read_toml, toml_text, toml_value
+from gangwise.core.settings import MOST_LETTERS, MOST_SEEDS, read_toml, toml_text, toml_value
 from gangwise.experiments.results import Results
 from gangwise.experiments.runs import (
     NamedSource,

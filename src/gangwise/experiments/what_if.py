@@ -21,8 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError
-from gangwise.core.limits import require_seeds
-from gangwise.core.settings import checked, toml_key
+from gangwise.core.settings import checked, require_seeds, toml_key
 from gangwise.experiments.answer import CONFIGURED, Compared
 from gangwise.experiments.changes import (
     SettingChange,
@@ -43,8 +42,8 @@ from gangwise.jobs.retelling import groups_of
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.site import PRINTED, SLURM, Rules, Site, kinds_of
 from gangwise.jobs.slurm_site import in_own_words
+from gangwise.traces import open_tables, reader_arguments, reader_of, without_reader
 from gangwise.traces.jobs import JobLog, jobs_of
-from gangwise.traces.registered import open_tables, reader_arguments, reader_of, without_reader
 
 
 @dataclass(frozen=True)
