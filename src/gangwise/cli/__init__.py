@@ -141,7 +141,7 @@ def main() -> None:
 
 
 def _written_report(error: Exception) -> str:
-    """Where the traceback was written; the traceback itself if it cannot be."""
+    """A sentence that says where the traceback is; the traceback itself if it cannot be written."""
     text = "".join(traceback.format_exception(error))
     about = f"gangwise {gangwise.__version__}, Python {sys.version}, {sys.platform}\n{sys.argv}\n"
     try:

@@ -62,7 +62,7 @@ def compare_command(
     if jobs == 0:
         raise ScenarioError("--jobs is how many workers, or -1 for all cores; not 0")
     if resume:
-        _refuse_all_else(source, slots, out, COMPARISON)
+        _require_same(source, slots, out, COMPARISON)
     listed, judges = seed_list(seeds), comparator_names(comparators)
     workers = AUTO if jobs is None else jobs
     with progress(after_stop(out)) as advance:
@@ -118,7 +118,7 @@ def run_command(
         file, out = out, None
     store: Any = out if file is None else MemoryStore(file)
     if resume and file is None:
-        _refuse_all_else(source, slots, out, "run")
+        _require_same(source, slots, out, "run")
     elif resume and file is not None and file.exists() and not store.checkpoint("").exists():
         raise ScenarioError(
             f"{file} is finished, and --resume would only replace it: give another --out, or leave "
@@ -202,7 +202,7 @@ def _print_versus(run: Run, judge: Comparator) -> None:
     )
 
 
-def _refuse_all_else(source: NamedSource, slots: int | None, out: Path | None, name: str) -> None:
+def _require_same(source: NamedSource, slots: int | None, out: Path | None, name: str) -> None:
     """See that a folder holds results of the same scenario, settings and slots."""
     from gangwise.experiments.store import Store
 
@@ -406,11 +406,11 @@ def tune_command(
         print(line)
     _print_tuning(tuning)
     if site:
-        print(_beside_bound(folder, tuning, given))
+        print(_bound_sentence(folder, tuning, given))
     say(f"{len(tuning.trials)} trials in {folder}; gangwise report {folder} shows all")
 
 
-def _beside_bound(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> str:
+def _bound_sentence(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> str:
     from gangwise.experiments.replay import STEPS
     from gangwise.experiments.replay_scenario import ReplayScenario
     from gangwise.experiments.results import Results
@@ -567,7 +567,7 @@ def reproduce_command(
         _print_reproduced(done.rows, quick)
         say(f"{len(done.written)} files in {out}; gangwise report {out} makes a page of them")
     if accept or check:
-        _beside_committed(done, quick, accept)
+        _compare_with_committed(done, quick, accept)
 
 
 def _artefacts(paper: str | None, everything: bool, wanted: Sequence[str]) -> list[Artefact]:
@@ -590,7 +590,7 @@ def _artefacts(paper: str | None, everything: bool, wanted: Sequence[str]) -> li
     return [a for a in every if a in found] if wanted else every
 
 
-def _beside_committed(done: Reproduction, quick: bool, accept: bool) -> None:
+def _compare_with_committed(done: Reproduction, quick: bool, accept: bool) -> None:
     from gangwise.reproduce import expected
 
     if accept:

@@ -119,11 +119,12 @@ def new_command(
         if path.exists():
             raise ScenarioError(f"{path} is there already; choose another name")
     starters = files("gangwise.cli") / "starters"
+    marks = {"CLASS": title, "FILE": file.name, "MODULE": module}
+    marks |= {"SCENARIO": scenario, "OTHER": other}
     folder.mkdir(parents=True, exist_ok=True)
     for path, starter in written.items():
         text = (starters / f"{starter}.py.txt").read_text(encoding="utf-8")
-        marks = {"CLASS": title, "FILE": file.name, "MODULE": module}
-        for mark, value in {**marks, "SCENARIO": scenario, "OTHER": other}.items():
+        for mark, value in marks.items():
             text = text.replace(mark, value)
         path.write_text(text, encoding="utf-8")
     say(f"wrote {file} and {test}; try: pytest {test}")
@@ -147,8 +148,7 @@ def check_command(
     from gangwise.core.check import PolicyCheckFailed, check_policy
     from gangwise.jobs.check import SchedulerCheckFailed, check_scheduler
 
-    kind = kind or _kind_of(what)
-    fault = ""
+    kind, fault = kind or _kind_of(what), ""
     try:
         if kind == "policy":
             check_policy(what, cases, seed=seed, family=family, isolated=isolated)
@@ -161,16 +161,16 @@ def check_command(
         answer: dict[str, Any] = {"name": what, "kind": kind, "cases": cases, "seed": seed}
         answer |= {"isolated": isolated, "sound": not fault, "fault": fault or None}
         print(json_text(answer))
-    elif not fault:
+    elif fault:
+        say(f"gangwise: {fault}")
+    else:
         print(f"{what} keeps to the contract of a {kind}: tried on {cases} random cases, {where}")
     if fault:
-        if not as_json:
-            say(f"gangwise: {fault}")
         raise typer.Exit(1)
 
 
 def _kind_of(what: str) -> Literal["policy", "scheduler"]:
-    """By the registered name, or by what the class has; it is not imported here."""
+    """Kind of a registered name, or of a class by its methods; it is not imported here."""
     from gangwise.core.errors import UnknownName
     from gangwise.core.isolation import IsolatedProcess
     from gangwise.core.registry import ANY, entries, is_outside, parse

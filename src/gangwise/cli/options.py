@@ -1,7 +1,4 @@
-"""What the commands share: options, and what a target names.
-
-How far a command is: a bar in a terminal, a line a minute in a log; what to do after Ctrl-C.
-"""
+"""Shared by the commands: options, targets, tables, progress, and what to say after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def _last(incomplete: str, known: Iterable[str], separators: str = ",") -> list[str]:
-    """What the last piece of a list may become, with what stands before it.
+    """Completions of the last piece of a list, with what stands before it.
 
     >>> _last("drf,gr", ["drf", "greedy", "gang-greedy"])
     ['drf,greedy']
@@ -86,7 +83,7 @@ COMPLETERS: dict[str, Callable[[str], list[str]]] = {
     "trace_names": lambda incomplete: _last(incomplete, _names("trace")),
     "families": lambda incomplete: _last(incomplete, _names("family")),
 }
-"""By what ``commands.toml`` calls them; typer knows their argument by its name."""
+"""Completions by their names in ``commands.toml``; typer needs the argument's name."""
 
 
 @cache
@@ -139,7 +136,7 @@ def source_of(
     trace: str | None = None,
     family: str | None = None,
 ) -> NamedSource:
-    """What a target names, with settings as they are typed."""
+    """The source that a target names, with settings as they are typed."""
     from gangwise.experiments.runs import named_source
 
     if (target is None) == (trace is None):
@@ -194,7 +191,7 @@ WIDE = 120  # columns where output is not a terminal's
 
 
 def screen() -> Console:
-    """Where tables go: as wide as the terminal, or :data:`WIDE` where there is none."""
+    """A console as wide as the terminal, or :data:`WIDE` where there is none."""
     from rich.console import Console
 
     console = Console(highlight=False)

@@ -1,4 +1,4 @@
-"""What is asked of a log: ``gangwise replay``, ``what-if``, ``forecast`` and ``calibrate``."""
+"""Commands about logs: ``gangwise replay``, ``what-if``, ``forecast`` and ``calibrate``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TWIN_SETTINGS = {"world": "unlike", "nodes": 8, "load": 0.9, "limits": "work"}
 TWIN_SETTINGS |= {"longest": 100_000.0, "first": 1000}
-"""Of the twin that is played where settings are given and no log."""
+"""Settings of the twin that is played where settings are given and no log."""
 
 DEMO_SCHEDULERS = (
     "fcfs+easy+label",
@@ -40,7 +40,7 @@ DEMO_SCHEDULERS = (
     "sjf+easy+learned",
     "fcfs+easy+oracle:ends=learned",
 )
-"""What learned run times, learned speeds and another order are worth, and all together."""
+"""They show what learned run times, learned speeds and another order are worth."""
 DEMO_SEEDS, DEMO_STEPS = 10, 50
 
 

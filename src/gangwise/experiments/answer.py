@@ -149,13 +149,13 @@ class IdleBesideWaiting(NamedTuple):
 
     @property
     def telling(self) -> bool:
-        """Whether most idle hours lay beside waiting jobs, and fewer under the base alone."""
+        """Whether most idle hours passed beside waiting jobs, and fewer so under the base."""
         return self.recorded > max(TELLING, self.simulated)
 
 
 @dataclass(frozen=True, eq=False)
 class LearnedRates:
-    """What a scheduler believed of rates at its end, and the truth where it is known.
+    """Rates that a scheduler had learned by the end of a run, and the true ones where known.
 
     ``mean`` and ``sd``, shape [L, N], are of the logarithm of the rate; ``true`` has rates;
     ``slow`` are nodes that are slower than their label says.
@@ -220,7 +220,7 @@ class Compared:
 
     @cached_property
     def base(self) -> str:
-        """What the others are compared with: the rules in force.
+        """The base scheduler, which the others are compared with: the rules in force.
 
         Where these are not given, the plain scheduler that explains most of the recorded waits, or
         the first scheduler where the log knows of none.
@@ -305,7 +305,7 @@ class Compared:
         return change_by_blocks(*sums)
 
     def verdict(self, name: str) -> Verdict:
-        """What the interval of the change of mean completion says.
+        """The verdict that the interval of the change of mean completion allows.
 
         A scheduler whose killed jobs hold more device-hours than the base's is not better.
         """
@@ -335,7 +335,7 @@ class Compared:
         return float(jobs), float(share)
 
     def waits_more(self, name: str, groups: Sequence[Ints], g: int) -> Estimate:
-        """By how many seconds the jobs of a group wait longer than under the base: a mean.
+        """Mean seconds by which the jobs of a group wait longer than under the base.
 
         On those that started under both; with the interval over weeks or days, or over the seeds
         that have some. ``groups`` are those of each seed's jobs [J], or one for all seeds.
@@ -387,7 +387,7 @@ class Compared:
 
     @cached_property
     def happened(self) -> Outcome | None:
-        """As it happened; None where the log does not say, or something else is played."""
+        """The recorded outcome; None where the log does not say, or something else is played."""
         if not self.as_logged or self.drawn:
             return None
         any_ = next(iter(self.outcomes.values()))[0]
@@ -406,7 +406,7 @@ class Compared:
         return retell(self.happened, self.first, self.partition)
 
     def error(self, key: str = OBJECTIVE) -> Estimate:
-        """By how many per cent a mean under the base exceeds what was recorded: the model's error.
+        """The model's error: by how many per cent a mean under the base exceeds the recorded one.
 
         With the interval over weeks or days.
         """
@@ -437,7 +437,7 @@ class Compared:
 
     @property
     def intervals(self) -> str:
-        """What the ± of a change means: over weeks, days or seeds."""
+        """A sentence that says what the ± of a change means: over weeks, days or seeds."""
         if self.blocks is not None:
             unit, block = self.blocks
             many = int(block.max()) + 1

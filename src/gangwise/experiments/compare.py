@@ -164,7 +164,7 @@ class Comparison(PrintedTable):
 
     @cached_property
     def comparators(self) -> Mapping[tuple[str, int], Comparator]:
-        """By name and seed, as :meth:`gangwise.Instance.comparator` returned them."""
+        """Comparators by name and seed, as :meth:`gangwise.Instance.comparator` returned them."""
         found = {}
         for run in (run for run in self.results.runs if run["comparator"]):
             rows, name = self.results.store.rows(run["key"]), run["label"]

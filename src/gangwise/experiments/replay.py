@@ -37,17 +37,11 @@ from gangwise.jobs.rates import SlowNode
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.site import PRINTED
 
-NAME = "replay"
-"""Of the experiment, in a folder."""
+NAME = "replay"  # of the experiment, in a folder of results
 
-STEPS = 200
-"""Steps of the search for the prices of a lower bound."""
-
-BASE = "fcfs+easy+best-fit"
-"""The scheduler that others are compared with."""
-
-AUDITED = 20_000
-"""Up to so many jobs of all seeds the result has an audit; ``gangwise verify`` always has one."""
+STEPS = 200  # steps of the search for the prices of a lower bound
+BASE = "fcfs+easy+best-fit"  # the scheduler that others are compared with
+AUDITED = 20_000  # results of at most so many jobs, over all seeds, are audited
 
 WITHOUT_RATES = (
     BASE,
@@ -140,7 +134,7 @@ class Replayed(PrintedTable):
 
     @cached_property
     def scenarios(self) -> dict[str, ReplayScenario]:
-        """By name in results: the scenario itself, or with what a what-if changes of it."""
+        """The scenario of each name in the results; a what-if changes settings of it."""
         asked = self.results.experiment.get("changes", {})
         return {
             name: self.scenario.changed(**asked[name]) if asked.get(name) else self.scenario
@@ -152,7 +146,7 @@ class Replayed(PrintedTable):
 
     @cached_property
     def outcomes(self) -> dict[str, list[Outcome]]:
-        """What came of the jobs under each scheduler, one outcome for each seed."""
+        """The outcomes of each scheduler, one for each seed."""
         drawn = cache(lambda scenario, seed: scenario.draw(seed))
         return {
             name: [stored_outcome(self.rows(name, s), name, drawn(scenario, s)) for s in self.seeds]
@@ -175,7 +169,7 @@ class Replayed(PrintedTable):
         ]
 
     def learned(self) -> dict[str, LearnedRates]:
-        """What learners believed of rates at the end of the first seed, by scheduler.
+        """Rates that schedulers had learned by the end of the first seed.
 
         True rates [L, N] are those at the last submission.
         """
@@ -445,12 +439,12 @@ COLUMNS: Mapping[str, tuple[str, float]] = {
     "bounded slowdown": ("slowdown.mean", 1.0),
     "worst users' waiting, h": ("worst users", 3600.0),
 }
-"""Of the table of a log: heading → metric and its unit."""
+"""Columns of the table of a log: heading → metric and its unit."""
 
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """What every entry made of every part of every log.
+    """The results of every entry on every part of every log.
 
     ``numbers`` are by log, entry and metric, one for each part; ``lines`` say how much of a log is
     played, ``chosen`` which of the rules' ``tuned`` was best on the other logs.

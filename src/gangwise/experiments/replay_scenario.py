@@ -41,22 +41,16 @@ from gangwise.scenarios.jobs import ClusterOfJobs, is_cluster_of_jobs, read_clus
 from gangwise.traces import reader_arguments, reader_of, without_reader
 from gangwise.traces.jobs import JobLog, Lost, open_jobs
 
-TWIN = "twin:alibaba-gpu-v2023"
-"""Replayed by default: there is nothing to download."""
-
-OF_LOG = "log"
-"""In place of a site file: pools as the log shows them."""
-
-NO_LIMITS = "limits unknown: run times used"
-"""How a log without limits says so."""
+TWIN = "twin:alibaba-gpu-v2023"  # replayed by default: there is nothing to download
+OF_LOG = "log"  # in place of a site file: pools as the log shows them
+NO_LIMITS = "limits unknown: run times used"  # how a log without limits says so
 
 WEEK = 7 * 86400.0
 
-EVERY = "time of every job"
-"""Objective where rules are chosen: see :func:`time_of_every`."""
+EVERY = "time of every job"  # the objective where rules are tuned: see :func:`time_of_every`
 
 JOB_COLUMNS = ("start", "last_start", "end", "lost", "clean", "phase")
-"""What is stored of each job of an outcome."""
+"""Columns of the jobs of an outcome that are stored."""
 
 PIECES = tuple(each.name for each in fields(Pieces))
 
@@ -132,8 +126,8 @@ class ReplayInstance(NamedTuple):
     conditions: Conditions
 
 
-def _of_reader(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the settings that are arguments of the reader of the source."""
+def _reader_arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are arguments of the reader of the source."""
     source = Path(str(settings.get("source", TWIN)))
     others = settings.keys() - ReplaySettings.model_fields.keys()
     if not others or not source.exists() or without_reader(source) or is_cluster_of_jobs(source):
@@ -166,7 +160,7 @@ class ReplayScenario:
     minimise = True
 
     def __init__(self, log: JobLog | None = None, **settings: Any):
-        self._reader = {} if log is not None else _of_reader(settings)
+        self._reader = {} if log is not None else _reader_arguments(settings)
         own = {name: value for name, value in settings.items() if name not in self._reader}
         self.settings = checked(ReplaySettings, self.name, own)
         s = self.settings
@@ -598,7 +592,7 @@ def only_jobs(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
 
 
 def _digest(jobs: Jobs, site: Site | None) -> str:
-    """Of everything that a simulation reads of jobs, and of the rules of a site."""
+    """SHA-256 of all that a simulation reads of jobs, and of the rules of a site: 16 digits."""
     made = hashlib.sha256()
     if site is not None:
         made.update(repr((site.digest, site.ran_on, jobs.pools, jobs.accounts)).encode())

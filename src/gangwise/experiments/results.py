@@ -43,7 +43,7 @@ Of = Mapping[At, Estimate]
 
 
 class Series(NamedTuple):
-    """What a run earned along its slots: where, and how much, by the name of the metric."""
+    """Rewards of a run along its slots: places and values, by the name of the metric."""
 
     slots: int
     columns: dict[str, tuple[Ints, Floats]]
@@ -188,12 +188,12 @@ class Results(PrintedTable):
 
     @property
     def unit(self) -> str:
-        """What follows a difference of the objective: a mean over slots is per slot."""
+        """The unit of a difference of the objective: a mean over slots is per slot."""
         return " per slot" if self.slotwise and self.objective.endswith(".mean") else ""
 
     @cached_property
     def metrics(self) -> list[str]:
-        """What the environments measure in every slot, beside the reward."""
+        """Names of what the environments measure in every slot, beside the reward."""
         names = self._single["metric"].unique(maintain_order=True).to_list()
         means = [name.removesuffix(".mean") for name in names if name.endswith(".mean")]
         return [name for name in means if name != "reward"]
@@ -494,7 +494,7 @@ class Results(PrintedTable):
 
     @cached_property
     def _about(self) -> dict[str, Mapping[str, Any]]:
-        """What the first run of each label is."""
+        """The description of the first run of each label."""
         first: dict[str, str] = {}
         for run in self.runs:
             first.setdefault(run["label"], run["key"])
@@ -506,7 +506,7 @@ class Results(PrintedTable):
 
     @property
     def deciders(self) -> tuple[str, str]:
-        """What those that decide are called: one, and many."""
+        """The word for those that decide, singular and plural."""
         return ("scheduler", "schedulers") if self.family == "jobs" else ("policy", "policies")
 
     def configuration(self, policy: str) -> tuple[str, Mapping[str, Any]]:

@@ -98,7 +98,7 @@ class Store:
         return found
 
     def _load(self, key: str) -> tuple[Mapping[str, Any], Rows] | None:
-        """What a run is, and its numbers; None unless its file is there and whole."""
+        """The description and the rows of a run; None unless its file is there and whole."""
         mark = self._mark(key)
         if mark and key in self._seen and self._seen[key][0] == mark:
             return self._seen[key][1]
@@ -126,7 +126,7 @@ class Store:
         return about, rows
 
     def about(self, key: str) -> dict[str, Any]:
-        """What a finished run is: scenario, settings, policy, configuration, seed, slots …"""
+        """Description of a finished run: scenario, settings, policy, configuration, seed …"""
         return dict(self._whole(key)[0])
 
     def scan(self, keys: Iterable[str]) -> pl.LazyFrame:
@@ -306,7 +306,7 @@ def write_provenance(folder: Path, name: str, command: str) -> Path:
 
 
 def read_provenance(folder: Path, name: str) -> Provenance | None:
-    """What :func:`write_provenance` wrote; None where nothing was, as by a sweep from Python."""
+    """The provenance of results; None where there is none, as of a sweep from Python."""
     path = folder / f"{name}.command.json"
     if not path.exists():
         return None

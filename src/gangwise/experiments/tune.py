@@ -105,7 +105,7 @@ class ParameterRange:
 
     @property
     def distribution(self) -> Any:
-        """As Optuna has it."""
+        """The distribution of Optuna."""
         from optuna import distributions as of
 
         if self.ends is None:
@@ -157,7 +157,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What was found.
+    """The result of a tuning.
 
     Attributes
     ----------
@@ -289,7 +289,7 @@ def _seeds(seeds: Sequence[int]) -> str:
 
 
 def labels(tried: Sequence[Mapping[str, Any]], default: Mapping[str, Any]) -> list[str]:
-    """What the runs of each trial are labelled: trials that repeat one share its runs.
+    """Labels of the runs of each trial: trials that repeat one share its runs.
 
     >>> labels([{"steps": 1}, {"steps": 5}, {"steps": 1}, {"steps": 5}], {"steps": 1})
     ['default', 'trial 1: steps = 5', 'default', 'trial 1: steps = 5']
@@ -466,7 +466,7 @@ def tune(
 
 
 def _of_site(played: Any, ranges: Sequence[ParameterRange], seeds: Sequence[int]) -> dict[str, Any]:
-    """What the site file has where ranges are; ScenarioError where it has nothing, or may not."""
+    """Values of the site file that are tuned; ScenarioError where a range does not suit it."""
     if (rules := getattr(played, "site", None)) is None:
         raise ScenarioError(f"range {ranges[0]}: a setting of a site file, and none is given")
     for which in (0, -1):
