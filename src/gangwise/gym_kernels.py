@@ -23,7 +23,8 @@ from gangwise.jobs.start_kernels import find, start
 
 FEATURES = ("waits", "waited", "limit", "nodes", "devices", "fits")
 """Features of a waiting job, each in [0, 1]: whether there is one, the logarithms of seconds waited
-and of seconds asked for, tasks per node of the cluster, the share of its devices, whether it fits now."""
+and of seconds asked for, tasks per node of the cluster, the share of its devices, whether it fits
+now."""
 
 TOTALS = ("free", "waiting", "running", "next end")
 """Features of the cluster: share of devices that are free, logarithms of the numbers of jobs that

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -136,7 +136,8 @@ def best_of(outcomes: Mapping[str, Sequence[Outcome]], names: Sequence[str], bas
     return able[int(np.argmin(least))]
 
 
-class IdleBesideWaiting(NamedTuple):
+@dataclass(frozen=True)
+class IdleBesideWaiting:
     """Share of idle device-hours at which a job waited that asked for no more than was idle.
 
     Devices of all nodes count together, so the job may not have fitted on any single node.
@@ -468,7 +469,7 @@ class Compared:
                 "model_error_percent": {key: numbers(self.error(key)) for key in errors},
                 "beyond_model_error": {name: self.beyond(name) for name in compared},
                 "retold": None if retold is None else retold.as_dict(),
-                "idle_beside_waiting": None if self.idle is None else self.idle._asdict(),
+                "idle_beside_waiting": None if self.idle is None else vars(self.idle),
                 "not_modelled": list(self.ignored),
                 "could_save_percent": self.could,
             }
@@ -495,7 +496,7 @@ def source_in_words(name: str) -> str:
     return known.get(kind, name.rstrip("/").rpartition("/")[2])
 
 
-def retelling(n: Compared) -> str:
+def waits_explained(n: Compared) -> str:
     counts = [each["jobs"] for each in n.summaries[n.base]]
     jobs = f"{np.mean(counts):,.0f} jobs of {source_in_words(n.name)}"
     if len(set(counts)) > 1:
@@ -523,7 +524,7 @@ def retelling(n: Compared) -> str:
     )
 
 
-def holding(n: Compared) -> str:
+def idle_beside_waiting(n: Compared) -> str:
     if n.idle is None or not n.idle.telling:
         return ""
     return (
@@ -534,7 +535,7 @@ def holding(n: Compared) -> str:
     )
 
 
-def comparing(n: Compared) -> str:
+def against_the_base(n: Compared) -> str:
     """Who is better than the base, who is worse, and who cannot be told apart from it."""
     if not n.others:
         return ""
@@ -564,7 +565,7 @@ def comparing(n: Compared) -> str:
     return f"Against the base, {'; '.join(parts)}."
 
 
-def doubting(n: Compared) -> str:
+def error_of_the_model(n: Compared) -> str:
     """The model's own error, beside what schedulers save in it."""
     if not n.others or not math.isfinite(n.error().mean):
         return ""
@@ -615,7 +616,7 @@ def _listed(names: Sequence[str]) -> str:
     return enumerated(names if len(names) < 9 else [*names[:7], f"{len(names) - 7} others"])
 
 
-def killing(n: Compared) -> str:
+def killed_jobs(n: Compared) -> str:
     """How many jobs are killed at their limits, where schedulers differ in it.
 
     With the device-hours thrown away, of the device type of which they are the largest share.
@@ -642,7 +643,7 @@ def killing(n: Compared) -> str:
     )
 
 
-def refusing(n: Compared) -> str:
+def jobs_shut_out(n: Compared) -> str:
     """Jobs that a change shuts out, which no mean counts."""
     parts, more = [], ""
     shut_out = [0 if o.phase is None else (o.phase == SET_ASIDE).sum() for o in n.outcomes[n.base]]
@@ -657,7 +658,7 @@ def refusing(n: Compared) -> str:
     return f"Can never start, and are in no mean: {_listed(parts)}." if parts else ""
 
 
-def bounding(n: Compared) -> str:
+def lower_bound(n: Compared) -> str:
     if n.could is None:
         return ""
     if n.could < 0.05:
@@ -669,7 +670,7 @@ def bounding(n: Compared) -> str:
     )
 
 
-def little(n: Compared) -> str:
+def little_waiting(n: Compared) -> str:
     waited, took = (n.of(n.base, f"{what}.mean").mean for what in ("waiting", "completion"))
     if n.drawn or waited >= 0.01 * took:
         return ""
@@ -691,15 +692,15 @@ def slow_nodes(n: Compared) -> str:
 
 
 SENTENCES: tuple[Callable[[Compared], str], ...] = (
-    retelling,
-    holding,
+    waits_explained,
+    idle_beside_waiting,
     lambda n: " ".join(f"{each[:1].upper()}{each[1:]}." for each in n.ignored),
-    comparing,
-    doubting,
-    killing,
-    refusing,
-    bounding,
-    little,
+    against_the_base,
+    error_of_the_model,
+    killed_jobs,
+    jobs_shut_out,
+    lower_bound,
+    little_waiting,
     slow_nodes,
 )
 """The answer, in this order; a sentence that does not apply is empty."""
