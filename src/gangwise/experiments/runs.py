@@ -232,7 +232,7 @@ def played_in(folder: Path, settings: Mapping[str, Any]) -> NamedSource:
         try:
             asked = json.loads(path.read_text(encoding="utf-8"))["experiment"]
             name, given = asked.get("scenario") or asked.get("trace"), asked.get("settings", {})
-            cells = [asked.get("grid", {}), *asked.get("cells", ())]
+            cells = [asked.get("grid", {}), *asked.get("cases", ())]
             varied = {key for cell in cells for key in cell} - settings.keys()
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreError(f"cannot read {path}: {error!r}; sweep again to mend it") from error
