@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -223,15 +224,12 @@ def _require_same(source: NamedSource, slots: int | None, out: Path | None, name
 
 
 def _write_pages(comparison: Comparison, out: Path) -> None:
+    from gangwise.core.files import Folder
     from gangwise.experiments.compare import FIDELITY
     from gangwise.report.pages import write_comparison
 
     scenario: Any = comparison.scenario
     if hasattr(scenario, "fidelity"):
-        from dataclasses import replace
-
-        from gangwise.core.files import Folder
-
         report = scenario.fidelity()
         if report.kept is not None:
             report = replace(report, kept=report.kept.in_first(comparison.slots))
