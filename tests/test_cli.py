@@ -122,6 +122,10 @@ def test_run(tmp_path):
     frame = pl.read_csv(out)
     assert frame["reward"].mean() == pytest.approx(summary["mean_reward"])
     assert "best_fixed" in summary["regret"]
+    before = out.stat().st_ino, out.read_bytes()
+    again = ["run", SMALL, "greedy", "--slots", "9", "--out", str(out), "--resume"]
+    assert "is finished" in str(CliRunner().invoke(app, again).exception)
+    assert (out.stat().st_ino, out.read_bytes()) == before
 
 
 @pytest.mark.full

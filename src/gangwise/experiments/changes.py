@@ -66,7 +66,7 @@ class SettingChange(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What the change does.
+        """The change in words.
 
         >>> [one.words for one in changes_of("cap-=1,cap.1.most=4,nodes.all+=10,load*=1.1")]
         ['without cap 1', 'cap 1: most is 4', 'nodes: 10 more of all', 'load times 1.1']
@@ -127,15 +127,15 @@ def changed(document: Mapping[str, Any], changes: list[SettingChange]) -> dict[s
         for i, part in enumerate(path):
             key = _key(at, part, change, path[:i])
             if at[key] is None:  # a table that is not there yet: its model knows what it may hold
-                at[key] = _Free()
+                at[key] = _NewTable()
             at = at[key]
-        key = last if isinstance(at, _Free) else _key(at, last, change, path)
+        key = last if isinstance(at, _NewTable) else _key(at, last, change, path)
         at[key] = _value(change, at[key])
     return made
 
 
 def setting(document: Mapping[str, Any], path: str) -> Any:
-    """What a document has at a path; ScenarioError as :func:`changed` has it.
+    """The value at a path of a document; raises ScenarioError as :func:`changed` does.
 
     >>> setting({"pool": [{"name": "gpu", "most_time": 3600.0}]}, "pool.gpu.most_time")
     3600.0
@@ -147,7 +147,7 @@ def setting(document: Mapping[str, Any], path: str) -> Any:
     return at
 
 
-class _Free(dict[str, Any]):
+class _NewTable(dict[str, Any]):
     def __missing__(self, key: str) -> None:
         return None
 

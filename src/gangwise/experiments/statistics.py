@@ -25,7 +25,7 @@ class Estimate(NamedTuple):
 
     @classmethod
     def of(cls, row: Mapping[str, Any], name: str = "") -> Estimate:
-        """Of a row of a table: its ``mean``, ``low`` and ``high``, or those of a column.
+        """The estimate in a row of a table: ``mean``, ``low`` and ``high``, or those of a column.
 
         >>> Estimate.of({"reward": 2.0, "reward.low": 1.0, "reward.high": 3.0}, "reward")
         Estimate(mean=2.0, low=1.0, high=3.0)
@@ -44,7 +44,7 @@ class Estimate(NamedTuple):
 
 
 UNKNOWN = Estimate(math.nan, None, None)
-"""Where there is nothing to estimate from, or an estimate would say nothing."""
+"""An estimate from nothing, or one that would say nothing."""
 
 
 def _t(degrees: float) -> float:
@@ -212,7 +212,7 @@ def enumerated(names: Sequence[str]) -> str:
 
 
 def over_seeds(seeds: int) -> str:
-    """What the ± in a table of means over seeds stands for."""
+    """A sentence that says what the ± in a table of means over seeds stands for."""
     if seeds == 1:
         return "One seed: no confidence interval."
     return f"± is half the 95 % confidence interval over {count(seeds, 'seed')}."

@@ -141,7 +141,7 @@ class Sequences(ReplayScenario):
                 rows.add(name, value)
         else:
             rows = super().replay(decider, seed, slots, label)
-            start = rows.columns()["job.start"][1]
+            start = rows["job.start"][1]
         whole = processors * (start.max() - jobs.submit[0])
         held = float((jobs.run * jobs.tasks).sum())
         rows.add("utilisation until the last start", held / whole)
