@@ -16,12 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
-from gangwise.experiments.calibrate import FILE, Calibrated, by_local_time, calibrate_log
+from gangwise.experiments.findings import FILE, Calibrated, by_local_time, calibrate_log
 from gangwise.experiments.replay_scenario import only_jobs
 from gangwise.jobs import simulate_jobs
-from gangwise.jobs.contradictions import Record
 from gangwise.jobs.metrics import Outcome
-from gangwise.jobs.retelling import retell
+from gangwise.jobs.retelling import Record, retell
 from gangwise.jobs.site import Site
 from gangwise.traces.jobs import open_jobs
 

@@ -31,8 +31,7 @@ import polars as pl
 
 from gangwise.traces.formats.alibaba_v2018 import FORMAT as V2018
 from gangwise.traces.io.blocks import Blocks
-from gangwise.traces.io.reading import read_table
-from gangwise.traces.io.schema import Column, Schema
+from gangwise.traces.io.reading import Column, Schema, read_table
 
 try:
     import duckdb

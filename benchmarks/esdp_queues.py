@@ -31,7 +31,7 @@ from gangwise import create_policy, create_scenario, simulate
 from gangwise.estimators import Oracle
 from gangwise.experiments.statistics import mean_and_interval
 from gangwise.fluctuating_speeds import Feedback, Observation, pseudo_regret
-from gangwise.fluctuating_speeds.learners import MaxWeight
+from gangwise.fluctuating_speeds.policies import MaxWeight
 
 POLICIES = (
     "maxweight",

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.arrays import Floats
-from gangwise.experiments.forecast import Past
+from gangwise.experiments.explain import Past
 from gangwise.experiments.replay_scenario import ReplayScenario
-from gangwise.jobs.forecast import Calibration
+from gangwise.jobs.forecast import StartCalibration
 
 SWF = "swf/{}.swf.gz"
 ASKED = "limits drawn, 1 to 5 times the run time"
@@ -73,12 +73,12 @@ def forecasts(settings: dict[str, Any], recorded: bool, instants: int, draws: in
     begin = first + (last - first) * 0.45
     at = rng.uniform(first + (last - first) * 0.2, last - (last - first) * 0.02, instants)
     found = []
-    known, open_ = Calibration(), list[tuple[Floats, float, float]]()
+    known, open_ = StartCalibration(), list[tuple[Floats, float, float]]()
     for now in sorted(at.tolist()):
         for starts, when, truth in [each for each in open_ if each[2] <= now]:
             known.learn(starts, when, truth, now, rng)
         open_ = [each for each in open_ if not each[2] <= now]
-        calibration = Calibration(list(known.seen))
+        calibration = StartCalibration(list(known.seen))
         for starts, when, truth in open_:
             calibration.learn(starts, when, truth, now, rng)
         known = past.known_at(now, rng)

@@ -20,7 +20,7 @@ import numpy as np
 
 from gangwise.jobs import Composed, Jobs, Nodes, Place, simulate_jobs
 from gangwise.jobs.site import CapRule, Pool, Rules, Site
-from gangwise.jobs.tenancy import AccountRule, Priority
+from gangwise.jobs.tenancy import AccountRule, PriorityWeights
 
 
 def made(J: int, load: float, gpus: int, seed: int = 0, tasks: bool = True) -> Jobs:
@@ -163,7 +163,7 @@ def at_a_site(J: int, per_user: int, wave: int = 0) -> tuple[dict[str, np.ndarra
             CapRule(scope="user", of="cpu", most=per_user),
             CapRule(scope="account", of="cpu", most=10 * per_user),
         ],
-        priority=Priority(age=1_000, fair_share=10_000, job_size=100, pool=100),
+        priority=PriorityWeights(age=1_000, fair_share=10_000, job_size=100, pool=100),
     )
     columns = {
         "submit": submit,

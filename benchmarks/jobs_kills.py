@@ -14,7 +14,7 @@ import argparse
 import numpy as np
 
 from gangwise.experiments.answer import paired_times
-from gangwise.experiments.replay_scenario import TWIN, Played, ReplayScenario
+from gangwise.experiments.replay_scenario import TWIN, ReplayInstance, ReplayScenario
 from gangwise.experiments.statistics import estimate_text, mean_and_interval
 from gangwise.jobs.choice import ByRate
 from gangwise.jobs.kernels import KILLED
@@ -43,7 +43,7 @@ def schedulers() -> dict[str, Composed]:
     return found
 
 
-def doomed(played: Played, options: Options) -> np.ndarray:
+def doomed(played: ReplayInstance, options: Options) -> np.ndarray:
     """Jobs that reach their limit on every node that they may use [J]."""
     jobs, hidden = played.jobs, played.conditions
     tables = Tables.of(jobs, played.nodes, hidden, options)

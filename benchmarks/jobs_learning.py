@@ -29,7 +29,7 @@ from gangwise.jobs.rates import UNLABELLED, Constants, Labels, MeanRates, Shared
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.jobs.world import Drawn, rescaled, world_of
+from gangwise.jobs.world import HiddenWorld, rescaled, world_of
 
 NODES, GPUS, TYPES, LONGEST, RESTART = 64, 8, 8, 100_000.0, 300.0
 GANGS = {"recorded": None, "gangs": {1: 0.7, 2: 0.1, 4: 0.1, 8: 0.1}}
@@ -106,7 +106,7 @@ def measures(jobs: Jobs, start: np.ndarray, end: np.ndarray) -> dict[str, float]
     }
 
 
-def certified(drawn: Drawn, above: float, steps: int) -> float:
+def certified(drawn: HiddenWorld, above: float, steps: int) -> float:
     """No schedule of these jobs without moves has a smaller mean completion time, in seconds."""
     jobs = drawn.jobs
     need = np.array([shape.demand[0] // 1000 for shape in jobs.shapes])[jobs.shape]

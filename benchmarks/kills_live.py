@@ -36,7 +36,7 @@ from gangwise.engines.engine import Engine
 from gangwise.engines.local import LocalEngine
 from gangwise.engines.slurm import SlurmEngine
 from gangwise.service.loop import Service
-from gangwise.service.store import FILE, Store
+from gangwise.service.store import FILE, ServiceStore
 
 NODES, GPUS = 8, 4
 RANK = """
@@ -113,7 +113,7 @@ class Kubernetes:
                 time.sleep(60)
 
     def engine(self) -> Engine:
-        from gangwise.engines.kubernetes import Kubernetes as KubernetesEngine
+        from gangwise.engines.kubernetes import KubernetesEngine
 
         return KubernetesEngine(self.plane.kubeconfig_restricted)
 
@@ -227,7 +227,7 @@ def main() -> None:
             notes = [[ids[str(job)], *rest] for job, *rest in notes]
         finally:
             lab.stop()
-        store = Store(state / FILE)
+        store = ServiceStore(state / FILE)
         history = Counter(row["job"] for row in store.rows("SELECT job FROM history"))
         twice_intended = store.rows(
             "SELECT job, attempt FROM intents WHERE kind = 'place' GROUP BY job, attempt "

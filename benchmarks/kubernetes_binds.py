@@ -20,7 +20,7 @@ import numpy as np
 from tests.engines.kubernetes_cluster import Api, ControlPlane, until
 
 from gangwise.engines.engine import Placed
-from gangwise.engines.kubernetes import Kubernetes
+from gangwise.engines.kubernetes import KubernetesEngine
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -65,7 +65,7 @@ def main() -> None:
             for n in range(64):
                 body = {"metadata": {"name": f"n{n}"}, "status": status}
                 assert plane.admin("POST", "/api/v1/nodes", body)[0] == 201
-            engine = Kubernetes(plane.kubeconfig_restricted, threads=args.threads)
+            engine = KubernetesEngine(plane.kubeconfig_restricted, threads=args.threads)
             pool = ThreadPoolExecutor(args.threads)
             submit(plane.admin, "bare", args.pods)
             began = time.perf_counter()

@@ -32,7 +32,7 @@ from tests.engines.kubernetes_cluster import ControlPlane, StandInNodes, until
 
 from benchmarks.live_slurm import GENERATIONS, NODES, TYPES, World, compare, measured, scheduler
 from gangwise.engines import rank as wrapper
-from gangwise.engines.kubernetes import Kubernetes
+from gangwise.engines.kubernetes import KubernetesEngine
 from gangwise.service.loop import Service
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -218,7 +218,7 @@ def live(world: World, who: str, folder: Path) -> dict[str, Any]:
             plane.start_scheduler()
             time.sleep(3.0)
         else:
-            engine = Kubernetes(plane.kubeconfig_restricted, reports=users.reports)
+            engine = KubernetesEngine(plane.kubeconfig_restricted, reports=users.reports)
             declared = {f"model={g}": r for g, r in GENERATIONS.items()}
             by = scheduler(who, world)
             service = Service(engine, folder / "state", by, act=True, rates=declared)

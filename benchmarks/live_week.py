@@ -41,7 +41,7 @@ from gangwise.engines.intake import Quarantine
 from gangwise.service.ledger import Ended, Intent
 from gangwise.service.loop import Service
 from gangwise.service.sound import examine
-from gangwise.service.store import FILE, Store
+from gangwise.service.store import FILE, ServiceStore
 
 GPUS = 8
 
@@ -204,7 +204,7 @@ def week(args: argparse.Namespace, folder: Path) -> None:
 def ledger(jobs: int, folder: Path) -> None:
     """Size of the folder of so many jobs, and what it takes to look through it at a start."""
     folder.mkdir()
-    store, seq = Store(folder / FILE), 0
+    store, seq = ServiceStore(folder / FILE), 0
     for number in range(jobs):
         now, name = 1e9 + 17.0 * number, str(number)
         kind, user = f"type{number % 8}", f"user{number % 20}"

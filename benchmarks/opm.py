@@ -26,8 +26,7 @@ import numpy as np
 from gangwise import Simulation, create_policy
 from gangwise.approximation_jobs.environment import ApproximationInstance
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Power
-from gangwise.approximation_jobs.rates import GammaPeriods
-from gangwise.approximation_jobs.workloads import ReplayedJobs
+from gangwise.approximation_jobs.workloads import GammaPeriods, ReplayedJobs
 from gangwise.core.arrays import Floats
 from gangwise.core.jit import kernel
 

@@ -23,7 +23,7 @@ import numpy as np
 from tests.reference.p3 import solve_milp
 
 from gangwise.core.errors import ScenarioError
-from gangwise.fluctuating_speeds.solvers import P3Solver, Solution
+from gangwise.fluctuating_speeds.solver import P3Solution, P3Solver
 
 SIZES = {32: 400, 100: 200, 1000: 60, 10000: 30}
 SLOT = 2000
@@ -54,7 +54,7 @@ def by_programme(solver, v, s, available):
     xi = np.ceil(v.size / 2 * (np.log(np.log(SLOT + 1) + 1) + 1))
     x = solver.solve(np.ceil(xi * v), xi**2 * s, available, programme=True).x
     value = float(v[x].sum() + np.sqrt(s[x].sum()))
-    return Solution(x, value, value, False, 0)
+    return P3Solution(x, value, value, False, 0)
 
 
 def solve(solver, v, s, available, method="", gap=1e-9, **how):
@@ -65,7 +65,7 @@ def solve(solver, v, s, available, method="", gap=1e-9, **how):
         return solver.solve(v, s, available, gap=gap, **how)
     part = v[available], s[available], solver.requests[available], solver.capacity
     x, value, bound = solve_milp(*part, gap, 30.0)
-    return Solution(x, value, bound, bound - value <= (gap + 1e-8) * abs(value), 0)
+    return P3Solution(x, value, bound, bound - value <= (gap + 1e-8) * abs(value), 0)
 
 
 def measure(solver, made, warm, **how):

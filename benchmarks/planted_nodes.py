@@ -22,13 +22,13 @@ import numpy as np
 import polars as pl
 
 from gangwise.core.errors import GangwiseError
-from gangwise.experiments.nodes import slow_nodes_of
+from gangwise.experiments.findings import slow_nodes_of
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.model import Nodes
 from gangwise.jobs.node_effects import Runs, node_effects
 from gangwise.jobs.simulation import simulate_jobs
+from gangwise.traces import open_tables
 from gangwise.traces.jobs import jobs_of
-from gangwise.traces.registered import open_tables
 from gangwise.traces.tables import Tables, server_table
 
 SLOWER = (5, 10, 20, 50)

@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from gangwise.core.errors import GangwiseError
+from gangwise.traces import open_tables
 from gangwise.traces.jobs import jobs_of
-from gangwise.traces.registered import open_tables
 from gangwise.traces.slots.opening import FAMILIES, open_trace
-from gangwise.traces.tables import Tables
-from gangwise.traces.twins.drawing import completed
-from gangwise.traces.work import amount_text, percent_text
+from gangwise.traces.tables import Tables, amount_text, percent_text
+from gangwise.traces.twins import completed
 
 STEPS: Mapping[str, Any] = {"tasks": "one", "keep": 0.7, "skip": 0.01, "slot": "1h"}
 BEFORE: Mapping[str, Mapping[str, Any]] = {

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import gangwise
-from gangwise.experiments.specification import Experiment
+from gangwise.experiments.sweep import Experiment
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -49,4 +49,4 @@ def test_show_prints_where_it_is_and_what_it_says():
     asked = json.loads(CliRunner().invoke(app, ["show", "esdp (27)", "--json"]).output)
     assert asked["label"] == "ESDP (27)"
     code = {place["symbol"]: place for place in asked["code"]}
-    assert code["fluctuating_speeds.solvers.programme:tabulate"]["line"] > 1
+    assert code["fluctuating_speeds.solver:tabulate"]["line"] > 1

@@ -14,10 +14,10 @@ from html import escape
 from pathlib import Path
 
 from gangwise.experiments.statistics import estimate_text
-from gangwise.report.reproduction import VERDICTS, Row, called, claims_by_word
+from gangwise.report.pages import VERDICTS, ClaimResult, called, claims_by_word
 from gangwise.reproduce import OWN, PAPERS, artefacts, expected
-from gangwise.reproduce.artefact import AT, ON_ROWS, Artefact, Claim
 from gangwise.reproduce.expected import of_one
+from gangwise.reproduce.papers import AT, ON_ROWS, Artefact, Claim
 
 PAGES = [*(f"{paper}{part}.md" for paper in OWN for part in ("", "-appendix")), "field.md"]
 FOLDER = Path(__file__).parent
@@ -57,7 +57,7 @@ def headlines(paper: str) -> list[tuple[Artefact, Claim]]:
 
 
 @cache
-def every_row(artefact: Artefact) -> list[Row]:
+def every_row(artefact: Artefact) -> list[ClaimResult]:
     """The committed results of full scale.
 
     What was played at the quick scale alone, on rows of the traces, is shown and not tested.
@@ -72,28 +72,28 @@ def every_row(artefact: Artefact) -> list[Row]:
     return full + [replace(r, agrees=None, why=TOO_SHORT) for r in brief if r.says not in known]
 
 
-def _rows(artefact: Artefact, says: str) -> list[Row]:
+def _rows(artefact: Artefact, says: str) -> list[ClaimResult]:
     return [row for row in every_row(artefact) if row.says == says]
 
 
-def _word(rows: list[Row]) -> str:
+def _word(rows: list[ClaimResult]) -> str:
     [word] = [verdict for verdict, n in claims_by_word(rows).items() if n]
     return word
 
 
-def _number(row: Row) -> str:
+def _number(row: ClaimResult) -> str:
     """Our number with its version, and what it is of that."""
     return f"{row.version}: {estimate_text(row.ours)}"
 
 
-def _ours(rows: list[Row], best: str) -> str:
+def _ours(rows: list[ClaimResult], best: str) -> str:
     """The number that decides, of the rows of a claim, and how many others there are."""
     tested = [row for row in rows if row.agrees is not None]
     if not tested:
         return rows[0].why.partition(";")[0]
     number = rows[0].number if isinstance(rows[0].number, float) else 0.0
 
-    def order(row: Row) -> tuple[bool, bool, float]:
+    def order(row: ClaimResult) -> tuple[bool, bool, float]:
         fits = row.version.replace(AT, ", ") == best
         return not row.agrees, not fits, abs(row.ours.mean - number)
 
@@ -129,7 +129,9 @@ def claims_block(paper: str) -> str:
     return "\n".join(parts)
 
 
-def _marks(known: list[tuple[str, Artefact, list[Row]]]) -> Iterator[tuple[str, list[Row]]]:
+def _marks(
+    known: list[tuple[str, Artefact, list[ClaimResult]]],
+) -> Iterator[tuple[str, list[ClaimResult]]]:
     """The rows of a strip: a version of the algorithm each, with all its readings of the traces."""
     for setting, _, rows in known:
         if setting and not any(row.agrees is not None for row in rows):
@@ -140,7 +142,7 @@ def _marks(known: list[tuple[str, Artefact, list[Row]]]) -> Iterator[tuple[str, 
             yield ", ".join(filter(None, (version, setting))), of
 
 
-def strip(claim: Claim, known: list[tuple[str, Artefact, list[Row]]]) -> str:
+def strip(claim: Claim, known: list[tuple[str, Artefact, list[ClaimResult]]]) -> str:
     """Our numbers beside what the paper says, on one line each."""
     rule, marks = claim.rule, list(_marks(known))
     near = (

@@ -43,7 +43,7 @@ from gangwise.core.errors import ScenarioError
 from gangwise.core.simulation import Streams
 from gangwise.experiments.replay_scenario import ReplayScenario
 from gangwise.experiments.runs import named_source
-from gangwise.fluctuating_speeds.learners import ListScheduling
+from gangwise.fluctuating_speeds.policies import ListScheduling
 from gangwise.jobs.books import Books, Place, Queue
 from gangwise.jobs.compiled import _nothing_believed as nothing_believed
 from gangwise.jobs.compiled import built_in, initial_state, inputs
@@ -323,7 +323,7 @@ class JobsEnv(gymnasium.Env[Any, Any]):
     choice : str
         Of nodes: ``best-fit``, ``learned`` and so on.
     **settings
-        Of a replay, see :class:`gangwise.experiments.replay_scenario.Settings`.
+        Of a replay, see :class:`gangwise.experiments.replay_scenario.ReplaySettings`.
     """
 
     def __init__(self, jobs: int = 200, window: int = 16, choice: str = "learned", **settings: Any):

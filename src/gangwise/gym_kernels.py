@@ -15,9 +15,9 @@ from numba.extending import overload
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import inlined_kernel, lean_kernel
-from gangwise.jobs.cap_kernels import capped
 from gangwise.jobs.event_kernels import DONE, advance
 from gangwise.jobs.kernels import Given, State, following, int64, opens, smallest
+from gangwise.jobs.queue_kernels import capped
 from gangwise.jobs.rate_kernels import Beliefs
 from gangwise.jobs.start_kernels import find, start
 

@@ -6,8 +6,7 @@ import numpy as np
 
 from gangwise.approximation_jobs.environment import ApproximationInstance
 from gangwise.approximation_jobs.problem import ApproximationProblem
-from gangwise.approximation_jobs.rates import ReplayedRates
-from gangwise.approximation_jobs.workloads import ReplayedJobs
+from gangwise.approximation_jobs.workloads import ReplayedJobs, ReplayedRates
 from gangwise.core.simulation import Streams
 
 

@@ -10,8 +10,7 @@ import pytest
 from gangwise import ScenarioError, create_policy, simulate
 from gangwise.approximation_jobs.environment import ApproximationInstance, Outage
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Saturating
-from gangwise.approximation_jobs.rates import IidRates, ReplayedRates
-from gangwise.approximation_jobs.workloads import PoissonJobs, ReplayedJobs
+from gangwise.approximation_jobs.workloads import IidRates, PoissonJobs, ReplayedJobs, ReplayedRates
 from gangwise.core.simulation import Simulation
 from gangwise.estimators import Oracle
 from tests.approximation_jobs.made import instance, started

@@ -12,11 +12,10 @@ import pytest
 from gangwise import create_policy
 from gangwise.approximation_jobs.environment import ApproximationInstance, Outage
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Log, Power, Saturating
-from gangwise.approximation_jobs.rates import IidRates, ReplayedRates
-from gangwise.approximation_jobs.workloads import PoissonJobs, ReplayedJobs
+from gangwise.approximation_jobs.workloads import IidRates, PoissonJobs, ReplayedJobs, ReplayedRates
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
-from gangwise.core.feedback import Delivery
 from gangwise.core.simulation import Simulation, Streams
+from gangwise.core.workload import Delivery
 from tests.approximation_jobs.made import instance, metric, play, started
 
 

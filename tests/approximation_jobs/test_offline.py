@@ -18,8 +18,12 @@ from gangwise.approximation_jobs.offline import (
     optimise,
 )
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Log, Power, Saturating
-from gangwise.approximation_jobs.rates import GammaPeriods, IidRates
-from gangwise.approximation_jobs.workloads import ReplayedJobs, SyntheticJobs
+from gangwise.approximation_jobs.workloads import (
+    GammaPeriods,
+    IidRates,
+    ReplayedJobs,
+    SyntheticJobs,
+)
 
 
 def witness(jobs, prices, rates, average=False, ends=None):

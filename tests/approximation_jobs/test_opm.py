@@ -9,8 +9,7 @@ from gangwise import create_policy
 from gangwise.approximation_jobs.environment import ApproximationInstance, Outage
 from gangwise.approximation_jobs.opm import OPM, OPS
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Log, Power, Saturating
-from gangwise.approximation_jobs.rates import IidRates
-from gangwise.approximation_jobs.workloads import PoissonJobs, ReplayedJobs
+from gangwise.approximation_jobs.workloads import IidRates, PoissonJobs, ReplayedJobs
 from gangwise.core.errors import ScenarioError
 from gangwise.core.simulation import Simulation, simulate
 from gangwise.estimators import Decay, Oracle

@@ -8,8 +8,8 @@ import pytest
 
 from gangwise import ScenarioError, check_policy, create_policy, create_scenario, simulate
 from gangwise.approximation_jobs.baselines import (
-    Demand,
     Hands,
+    JobDemands,
     inverse_slope,
     match_machines,
     over_lifetime,
@@ -38,7 +38,7 @@ def drawn(seed, n=6):
 
 def filled(jobs, supply, guess=0.0):
     spend, other = np.zeros(jobs[0].size), np.zeros(jobs[0].size)
-    eta = water_filling(Demand(*jobs[:-1]), float(jobs[-1][0]), supply, guess, spend, other)
+    eta = water_filling(JobDemands(*jobs[:-1]), float(jobs[-1][0]), supply, guess, spend, other)
     return eta, spend
 
 
@@ -100,7 +100,7 @@ def test_everybody_spends_all_where_money_is_short():
 def test_the_best_machines_are_used_as_far_as_money_goes():
     """One job pays 2.5 per slot: three of five machines of price 1, the best ones."""
     one = np.ones(1)
-    jobs = Demand(np.zeros(1, int), one, 0.5 * one, 0 * one, 10.0 * one, 4.0 * one)
+    jobs = JobDemands(np.zeros(1, int), one, 0.5 * one, 0 * one, 10.0 * one, 4.0 * one)
     rates = np.array([0.1, 0.9, 0.5, 0.8, 0.2])
     spend, steep, other = np.zeros((3, 1))
     given = jobs, np.ones(5), rates, np.argsort(-rates), 0.0

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from gangwise import ScenarioError
-from gangwise.approximation_jobs.rates import GammaPeriods
+from gangwise.approximation_jobs.workloads import GammaPeriods
 
 PROCESSES = {
     "gamma": GammaPeriods(7),

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from gangwise import ScenarioError
-from gangwise.approximation_jobs.rates import GammaPeriods
 from gangwise.approximation_jobs.workloads import (
+    GammaPeriods,
     SyntheticJobs,
     bounded_pareto,
     load_of,

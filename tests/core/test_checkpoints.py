@@ -11,10 +11,14 @@ import stat
 import pytest
 
 from gangwise import create_policy, create_scenario
-from gangwise.core import checkpoints
-from gangwise.core.checkpoints import key_file, read_checkpoint, user_key, write_checkpoint
 from gangwise.core.errors import StoreError
-from gangwise.core.simulation import Simulation
+from gangwise.core.simulation import (
+    Simulation,
+    key_file,
+    read_checkpoint,
+    user_key,
+    write_checkpoint,
+)
 from gangwise.experiments.runs import GivenSource, RunSpec
 
 
@@ -124,7 +128,7 @@ def test_a_checkpoint_of_another_run_is_refused_naming_both(other, told, tmp_pat
 
 
 def test_a_checkpoint_of_another_version_is_refused_naming_both(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoints, "__version__", "0.0.1")
+    monkeypatch.setattr("gangwise.core.simulation.__version__", "0.0.1")
     simulation().save(tmp_path / "x")
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

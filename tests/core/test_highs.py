@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gangwise.core.errors import GangwiseError
-from gangwise.core.highs import Rows, maximise
+from gangwise.core.highs import Constraints, maximise
 
 WHOLE = np.ones(4, dtype=np.bool_)
 
@@ -18,8 +18,8 @@ def test_small_programmes_against_every_point(seed):
     rng = np.random.default_rng(seed)
     worth, upper = rng.normal(size=4), rng.integers(0, 4, 4).astype(float)
     table, most = rng.uniform(0, 2, (2, 4)), rng.uniform(1, 6, 2)
-    rows = Rows.of([(np.arange(4), table[0], most[0])]).above(
-        Rows.of([([1, 3], table[1, [1, 3]], most[1])])
+    rows = Constraints.of([(np.arange(4), table[0], most[0])]).above(
+        Constraints.of([([1, 3], table[1, [1, 3]], most[1])])
     )
     answer = maximise(worth, upper, WHOLE, rows, relative_gap=1e-9)
     best = max(
@@ -34,7 +34,7 @@ def test_small_programmes_against_every_point(seed):
 
 
 def test_columns_that_need_not_be_whole_are_not():
-    half = Rows.of([([0], [2.0], 1.0)])
+    half = Constraints.of([([0], [2.0], 1.0)])
     one = np.ones(1)
     for whole, value in ((np.array([True]), 0.0), (np.array([False]), 0.5)):
         answer = maximise(one, one, whole, half, relative_gap=1e-9)
@@ -42,7 +42,7 @@ def test_columns_that_need_not_be_whole_are_not():
 
 
 def test_no_rows_at_all():
-    answer = maximise(np.ones(4), np.ones(4), WHOLE, Rows.of([]), relative_gap=1e-9)
+    answer = maximise(np.ones(4), np.ones(4), WHOLE, Constraints.of([]), relative_gap=1e-9)
     assert answer.bound == 4.0
 
 
@@ -50,7 +50,7 @@ def test_without_time_there_is_a_bound_but_no_proof():
     rng = np.random.default_rng(0)
     n = 60
     weight = rng.integers(10, 60, n).astype(float)
-    rows = Rows.of([(np.arange(n), weight, weight.sum() / 3 + 0.5)])
+    rows = Constraints.of([(np.arange(n), weight, weight.sum() / 3 + 0.5)])
     worth, one, whole = weight + rng.uniform(0, 1, n), np.ones(n), np.ones(n, dtype=np.bool_)
     hurried = maximise(worth, one, whole, rows, relative_gap=0.0, seconds=0.0)
     done = maximise(worth, one, whole, rows, relative_gap=1e-9)
@@ -61,4 +61,4 @@ def test_without_time_there_is_a_bound_but_no_proof():
 def test_a_programme_without_an_end_is_an_error_that_says_so():
     free = np.array([np.inf])
     with pytest.raises(GangwiseError, match="1 columns and 0 rows"):
-        maximise(np.ones(1), free, np.array([False]), Rows.of([]), relative_gap=1e-9)
+        maximise(np.ones(1), free, np.array([False]), Constraints.of([]), relative_gap=1e-9)

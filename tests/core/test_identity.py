@@ -17,8 +17,7 @@ from gangwise.core import registry
 from gangwise.core.errors import ScenarioError
 from gangwise.core.identity import identify, plain
 from gangwise.core.registry import entries, register
-from gangwise.experiments.specification import Experiment
-from gangwise.experiments.sweep import sweep
+from gangwise.experiments.sweep import Experiment, sweep
 
 POLICY = """
     from dataclasses import dataclass
@@ -214,7 +213,7 @@ from dataclasses import dataclass
 import numpy as np
 from gangwise import register
 from gangwise.core.identity import identify
-from gangwise.experiments.specification import Experiment
+from gangwise.experiments.sweep import Experiment
 from gangwise.experiments.sweep import sweep
 from gangwise.gain_overhead import Fairness
 

@@ -31,8 +31,8 @@ from gangwise import (
 from gangwise.cli import app
 from gangwise.core.errors import ScenarioError
 from gangwise.core.isolation import IsolatedError, IsolatedPolicy, IsolatedProcess, _end
-from gangwise.core.limits import machine_memory
 from gangwise.core.registry import create
+from gangwise.core.settings import machine_memory
 from gangwise.core.simulation import Simulation
 from gangwise.engines.launch import birth
 from gangwise.gain_overhead import Fairness
@@ -392,7 +392,7 @@ PLAY = """
 import sys
 from gangwise import simulate, create_scenario
 from contextlib import nullcontext
-from gangwise.core.interrupt import exit_code, requests_to_stop, stop_at_once
+from gangwise.core.stopping import exit_code, requests_to_stop, stop_at_once
 from gangwise.core.isolation import IsolatedPolicy
 instance = create_scenario("ogasched-default-v1:servers=8").instance(seed=0)
 stop_at_once()

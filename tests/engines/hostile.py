@@ -232,9 +232,8 @@ def hostile_kubernetes(rng: random.Random, rows: int) -> Any:
     from types import SimpleNamespace
 
     from gangwise.engines.engine import Capabilities
-    from gangwise.engines.kubernetes import Kubernetes
-    from gangwise.engines.kubernetes_api import Binding, group_size
-    from gangwise.engines.kubernetes_gangs import Table
+    from gangwise.engines.kubernetes import Binding, KubernetesEngine, group_size
+    from gangwise.engines.kubernetes_gangs import ClusterCache
 
     bound: set[str] = set()
 
@@ -250,10 +249,10 @@ def hostile_kubernetes(rng: random.Random, rows: int) -> Any:
         return group_size(spoiled(rng, {"metadata": {}, "spec": {"minMember": 2}}))[1]
 
     listings = SimpleNamespace(list_cluster_custom_object=None, list_job_for_all_namespaces=None)
-    engine = Kubernetes.__new__(Kubernetes)
+    engine = KubernetesEngine.__new__(KubernetesEngine)
     engine.watch, engine.recreate = False, True
     engine.capabilities = Capabilities(1.0)
-    engine._table = Table("gangwise", 30.0, None)
+    engine._table = ClusterCache("gangwise", 30.0, None)
     engine._api = SimpleNamespace(  # type: ignore[assignment]
         check=lambda: None,
         bind=bind,

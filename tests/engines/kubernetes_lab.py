@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gangwise.engines.kubernetes import Kubernetes
+from gangwise.engines.kubernetes import KubernetesEngine
 from tests.engines.conformance import NODES
 from tests.engines.kubernetes_cluster import ControlPlane, StandInNodes
 
@@ -40,7 +40,7 @@ class KubernetesLab:
             folder / "output",
         )
         self.count = 0
-        self.engines: list[Kubernetes] = []
+        self.engines: list[KubernetesEngine] = []
 
     def _define_groups(self) -> None:
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -59,8 +59,10 @@ class KubernetesLab:
         code, answer = self.api("POST", path, body)
         assert code == 201, answer
 
-    def engine(self) -> Kubernetes:
-        engine = Kubernetes(self.plane.kubeconfig_restricted, lost_after=0.5, reports=self.reports)
+    def engine(self) -> KubernetesEngine:
+        engine = KubernetesEngine(
+            self.plane.kubeconfig_restricted, lost_after=0.5, reports=self.reports
+        )
         self.engines.append(engine)
         return engine
 

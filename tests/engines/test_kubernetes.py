@@ -16,7 +16,7 @@ from urllib3.exceptions import ProtocolError
 from gangwise.cli import app
 from gangwise.core.errors import EngineError, Rejected
 from gangwise.engines.engine import Placed
-from gangwise.engines.kubernetes import Kubernetes
+from gangwise.engines.kubernetes import KubernetesEngine
 from tests.engines.conformance import Watch, sizes
 from tests.engines.kubernetes_cluster import until, why_not
 from tests.engines.kubernetes_lab import GROUPS, KubernetesLab
@@ -312,7 +312,7 @@ def test_gangs_that_are_not_whole_are_held_and_later_pods_are_on_their_own(
 
 
 def test_who_only_watches_follows_everybody_and_touches_nobody(lab: KubernetesLab) -> None:
-    only = Kubernetes(lab.plane.kubeconfig_restricted, watch=True)
+    only = KubernetesEngine(lab.plane.kubeconfig_restricted, watch=True)
     notes = {"gangwise.io/tasks": "2"}
     labels = {f"{GROUPS}/pod-group": "theirs"}
     for rank in (0, 1):

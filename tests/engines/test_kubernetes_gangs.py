@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from gangwise.engines.kubernetes_gangs import Gang, Table
+from gangwise.engines.kubernetes_gangs import ClusterCache, Gang
 from tests.engines.hostile import pod
 
 Pods = list[dict[str, Any]]
 
 
-def running() -> tuple[Table, Gang, Pods]:
+def running() -> tuple[ClusterCache, Gang, Pods]:
     """A gang of two pods, each on its node, as the watch reports it."""
-    table, pods = Table("gangwise", 30.0, None), []
+    table, pods = ClusterCache("gangwise", 30.0, None), []
     for name in ("p0", "p1"):
         one = pod(name, "a")
         notes = {"tasks": "2", "attempt": "1", "placement": '{"n0": 1, "n1": 1}'}
@@ -62,7 +62,7 @@ def test_a_gang_one_of_whose_pods_was_deleted_ends_with_the_others() -> None:
 
 def test_who_restarts_finds_the_same() -> None:
     _, _, (_, second) = running()
-    again = Table("gangwise", 30.0, None)
+    again = ClusterCache("gangwise", 30.0, None)
     again.all_pods([ended(second)])
     (gang,) = again.gangs.values()
     assert gang.status is not None

@@ -11,7 +11,7 @@ import pytest
 
 from gangwise.core.errors import EngineError
 from gangwise.engines.engine import Placed
-from gangwise.engines.kubernetes import Kubernetes
+from gangwise.engines.kubernetes import KubernetesEngine
 from tests.engines.kubernetes_cluster import until
 from tests.engines.kubernetes_lab import KubernetesLab
 from tests.engines.test_kubernetes import lab  # noqa: F401 - a fixture
@@ -22,9 +22,9 @@ HELD = "/apis/coordination.k8s.io/v1/namespaces/gangwise/leases/leader"
 
 
 @pytest.fixture
-def engines(lab: KubernetesLab) -> Iterator[list[Kubernetes]]:  # noqa: F811
+def engines(lab: KubernetesLab) -> Iterator[list[KubernetesEngine]]:  # noqa: F811
     """Services of one test; the next finds no Lease, and nobody who would take it."""
-    found: list[Kubernetes] = []
+    found: list[KubernetesEngine] = []
     yield found
     for engine in found:
         engine.close()
@@ -33,13 +33,13 @@ def engines(lab: KubernetesLab) -> Iterator[list[Kubernetes]]:  # noqa: F811
     assert code == 200, answer
 
 
-def opened(lab: KubernetesLab, engines: list[Kubernetes]) -> Kubernetes:  # noqa: F811
-    engine = Kubernetes(lab.plane.kubeconfig_restricted, lost_after=0.5, lease=LEASE)
+def opened(lab: KubernetesLab, engines: list[KubernetesEngine]) -> KubernetesEngine:  # noqa: F811
+    engine = KubernetesEngine(lab.plane.kubeconfig_restricted, lost_after=0.5, lease=LEASE)
     engines.append(engine)
     return engine
 
 
-def acts(engine: Kubernetes) -> bool:
+def acts(engine: KubernetesEngine) -> bool:
     try:
         engine.events(0.0)
     except EngineError as error:
@@ -47,7 +47,7 @@ def acts(engine: Kubernetes) -> bool:
     return True
 
 
-def killed(engine: Kubernetes) -> None:
+def killed(engine: KubernetesEngine) -> None:
     """As with SIGKILL: it does not release the Lease."""
     assert engine._api.lease is not None
     engine._api.lease.give_up = lambda: None  # type: ignore[method-assign]
@@ -56,7 +56,7 @@ def killed(engine: Kubernetes) -> None:
 
 def test_a_standby_takes_over_within_fifteen_seconds(
     lab: KubernetesLab,  # noqa: F811
-    engines: list[Kubernetes],
+    engines: list[KubernetesEngine],
 ) -> None:
     first, second = opened(lab, engines), opened(lab, engines)
     assert acts(first)
@@ -76,7 +76,7 @@ def test_a_standby_takes_over_within_fifteen_seconds(
     assert time.monotonic() - began > 5.0, "15 s since the last renewal"
 
 
-def test_never_two_at_once(lab: KubernetesLab, engines: list[Kubernetes]) -> None:  # noqa: F811
+def test_never_two_at_once(lab: KubernetesLab, engines: list[KubernetesEngine]) -> None:  # noqa: F811
     """Four who all want it; the one who has it is killed or ends; an observer counts holders."""
     everyone = [opened(lab, engines) for _ in range(4)]
     both: list[int] = []
@@ -103,7 +103,7 @@ def test_never_two_at_once(lab: KubernetesLab, engines: list[Kubernetes]) -> Non
 
 def test_kube_scheduler_takes_the_pods_of_a_service_that_is_gone_for_good(
     lab: KubernetesLab,  # noqa: F811
-    engines: list[Kubernetes],
+    engines: list[KubernetesEngine],
 ) -> None:
     """Pods wait as their users wrote them: nothing of them was changed, so nothing is restored."""
     rights = "/apis/rbac.authorization.k8s.io/v1/namespaces/gangwise"

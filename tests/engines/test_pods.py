@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gangwise.engines.kubernetes import Kubernetes
+from gangwise.engines.kubernetes import KubernetesEngine
 from gangwise.service.loop import Service
 from tests.engines import pod_grammar as grammar
 from tests.engines.kubernetes_cluster import ControlPlane, until, why_not
@@ -103,7 +103,7 @@ def played(plane: ControlPlane, scheduler: str, tick: Callable[[], None]) -> Cou
 
 
 def test_no_request_is_narrowed(plane: ControlPlane, tmp_path: Path) -> None:
-    engine = Kubernetes(plane.kubeconfig_restricted, lost_after=9.0)
+    engine = KubernetesEngine(plane.kubeconfig_restricted, lost_after=9.0)
     service = Service(engine, tmp_path / "state", "fcfs+easy+best-fit", act=True)
     try:
         found = played(plane, "gangwise", lambda: service.tick(0.1))

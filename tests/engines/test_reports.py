@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 
-from gangwise.engines import reports
-from gangwise.engines.engine import RankReport
-from gangwise.engines.kubernetes_gangs import Table
-from gangwise.engines.reports import read_reports
+from gangwise.engines.engine import REPORT_BYTES, RankReport, read_reports
+from gangwise.engines.kubernetes_gangs import ClusterCache
 from tests.engines.hostile import pod
 
 GOOD: dict[str, Any] = {"node": "n1", "rank": 0, "work": 10.0, "seconds": 5.0}
@@ -36,7 +34,7 @@ def spoil(folder: Path, job: str) -> None:
     here[1].symlink_to("/dev/zero")
     here[2].symlink_to(folder / f"{job}.0.0.json")
     here[3].mkdir()
-    here[4].write_text(json.dumps(GOOD) + " " * reports.REPORT_BYTES)
+    here[4].write_text(json.dumps(GOOD) + " " * REPORT_BYTES)
     here[5].write_text("[" * 10_000)
     here[6].write_text(json.dumps({**GOOD, "node": "\ud800"}))
     here[7].write_text(json.dumps({**GOOD, "work": 1e999}))
@@ -61,7 +59,7 @@ def test_only_regular_files_of_the_owner_and_of_ranks_that_there_are(tmp_path: P
 @pytest.mark.parametrize(("user", "counts"), [(None, True), (os.getuid(), True), (1, False)])
 def test_reports_of_pods(tmp_path: Path, user: int | None, counts: bool) -> None:
     """Where a pod says whom it runs as, others' files do not count for it."""
-    table = Table("gangwise", 30.0, tmp_path)
+    table = ClusterCache("gangwise", 30.0, tmp_path)
     runs = pod("p", "a")
     runs["spec"]["nodeName"] = "n1"
     runs["status"] = {"phase": "Running"}
@@ -77,7 +75,7 @@ def test_reports_of_pods(tmp_path: Path, user: int | None, counts: bool) -> None
 
 
 def test_a_name_in_anothers_namespace_is_not_believed() -> None:
-    table = Table("gangwise", 30.0, None)
+    table = ClusterCache("gangwise", 30.0, None)
     table.one_pod("ADDED", pod("victim", "a"))
     (name,) = table.gangs
     thief = pod("thief", "a")

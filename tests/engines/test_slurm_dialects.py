@@ -15,7 +15,7 @@ from gangwise.core.errors import EngineError, Rejected
 from gangwise.engines.engine import ENDED, Changes, Placed
 from gangwise.engines.intake import Quarantine
 from gangwise.engines.slurm import SlurmEngine
-from gangwise.engines.slurm_listing import STATE, Cost, Listing
+from gangwise.engines.slurm_requests import STATE, Cost, Listing
 
 
 def number(value: int | None) -> dict[str, Any]:

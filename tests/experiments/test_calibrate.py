@@ -17,12 +17,11 @@ from typer.testing import CliRunner
 from gangwise.cli import app
 from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, TraceError
-from gangwise.experiments.calibrate import by_local_time, calibrate_log
+from gangwise.experiments.findings import by_local_time, calibrate_log
 from gangwise.jobs import simulate_jobs
 from gangwise.jobs.calibration import calibrate
-from gangwise.jobs.contradictions import Record
 from gangwise.jobs.metrics import Outcome
-from gangwise.jobs.retelling import retell
+from gangwise.jobs.retelling import Record, retell
 from gangwise.jobs.site import Site
 from tests.jobs.test_calibration import drawn, plain
 

@@ -23,8 +23,7 @@ from gangwise import (
     simulate,
 )
 from gangwise.experiments.runs import NamedSource, named_source
-from gangwise.experiments.specification import Experiment
-from gangwise.experiments.sweep import sweep
+from gangwise.experiments.sweep import Experiment, sweep
 from gangwise.gain_overhead import DRF, Fairness
 from gangwise.scenarios.ogasched import OGASchedScenario
 

@@ -12,7 +12,7 @@ import pytest
 from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import read_toml
 from gangwise.experiments import replay
-from gangwise.experiments.leaderboard import RULES, TUNED, leaderboard
+from gangwise.experiments.replay import RULES, TUNED, leaderboard
 from gangwise.experiments.replay_scenario import ReplayScenario
 from gangwise.experiments.sweep import Workers
 from gangwise.jobs.simulation import simulate_jobs

@@ -13,8 +13,7 @@ from gangwise.experiments.answer import Compared, best_of, kills_more, paired_ti
 from gangwise.experiments.replay import Replayed, replay
 from gangwise.experiments.replay_scenario import ReplayScenario, stored_outcome
 from gangwise.experiments.runs import Rows
-from gangwise.experiments.specification import Experiment
-from gangwise.experiments.sweep import sweep
+from gangwise.experiments.sweep import Experiment, sweep
 from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options, simulate_jobs
 from gangwise.jobs.metrics import Outcome
 from gangwise.report.jobs import JobResults

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from gangwise.cli import app
 from gangwise.core.errors import ScenarioError, TraceError
-from gangwise.experiments.nodes import find_slow_nodes
+from gangwise.experiments.findings import find_slow_nodes
 from gangwise.experiments.replay_scenario import ReplayScenario
 
 COLUMNS = "JobID|User|State|Submit|Start|End|Timelimit|ReqTRES|NNodes|NodeList|JobName"

@@ -13,8 +13,7 @@ from gangwise import compare
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.experiments.replay import Replayed, replay
 from gangwise.experiments.replay_scenario import ReplayScenario, bounded
-from gangwise.experiments.specification import Experiment
-from gangwise.experiments.sweep import sweep
+from gangwise.experiments.sweep import Experiment, sweep
 from gangwise.experiments.tune import tune
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
 from gangwise.jobs.metrics import Outcome

@@ -18,9 +18,8 @@ from gangwise import GangwiseError, ScenarioError, StoreError, UnknownName, comp
 from gangwise.core.registry import register
 from gangwise.experiments.results import Results
 from gangwise.experiments.runs import Rows, checkpoint_slots
-from gangwise.experiments.specification import Experiment, schema
 from gangwise.experiments.store import Store
-from gangwise.experiments.sweep import sweep
+from gangwise.experiments.sweep import Experiment, schema, sweep
 from gangwise.gain_overhead import DRF
 from gangwise.report.pages import write_report
 
@@ -243,7 +242,7 @@ def test_experiments_share_runs(folder, tmp_path):
 
 KEYS = """
 import json, sys
-from gangwise.experiments.specification import Experiment
+from gangwise.experiments.sweep import Experiment
 print(json.dumps([run.key() for run in Experiment.of(json.loads(sys.argv[1])).runs()]))
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 
-from gangwise.experiments.specification import Experiment, experiment_toml
+from gangwise.experiments.sweep import Experiment, experiment_toml
 
 
 def test_an_experiment_file_says_the_same_as_the_experiment() -> None:

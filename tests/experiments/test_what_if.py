@@ -22,7 +22,7 @@ from gangwise.experiments.statistics import change_by_blocks
 from gangwise.experiments.sweep import Workers
 from gangwise.experiments.tune import tune
 from gangwise.experiments.what_if import (
-    Asked,
+    CurrentRules,
     Gate,
     broken,
     capacity,
@@ -74,9 +74,9 @@ def log_of(folder: Path, jobs: int = 200, seed: int = 3) -> Path:
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Asked:
+def asked(tmp_path: Path) -> CurrentRules:
     source = str(log_of(tmp_path))
-    return Asked(source, {"site": str(tmp_path)}, out=tmp_path / "out", workers=Workers(1))
+    return CurrentRules(source, {"site": str(tmp_path)}, out=tmp_path / "out", workers=Workers(1))
 
 
 CHANGES = [
@@ -89,7 +89,7 @@ CHANGES = [
 ]
 
 
-def by_hand(asked: Asked, change: str) -> np.ndarray:
+def by_hand(asked: CurrentRules, change: str) -> np.ndarray:
     """Starts under a change, from a site and a cluster written out here."""
     base = Replayed.open(asked.out).scenario
     jobs, cap = base.jobs, CapRule(scope="user", of="cpu", most=16)
@@ -115,7 +115,7 @@ def by_hand(asked: Asked, change: str) -> np.ndarray:
     return simulate_jobs(jobs, Nodes.pool(many), scheduler, site=site).start - jobs.submit
 
 
-def test_each_change_is_the_run_that_its_own_site_would_give(asked: Asked) -> None:
+def test_each_change_is_the_run_that_its_own_site_would_give(asked: CurrentRules) -> None:
     found = what_if(asked, CHANGES)
     assert found.schedulers == [CONFIGURED, *CHANGES]
     starts = []
@@ -126,7 +126,7 @@ def test_each_change_is_the_run_that_its_own_site_would_give(asked: Asked) -> No
     assert len(set(starts)) == len(starts)  # every one of them changes something
 
 
-def test_a_what_if_goes_on_where_it_was_and_opens_again(asked: Asked) -> None:
+def test_a_what_if_goes_on_where_it_was_and_opens_again(asked: CurrentRules) -> None:
     what_if(asked, CHANGES[:2])
     runs = Path(asked.out) / "runs"
     before = {path.name: path.stat().st_mtime_ns for path in runs.iterdir()}
@@ -164,7 +164,9 @@ def test_who_wins_and_who_pays_is_a_mean_over_jobs_with_its_interval_over_weeks(
     assert shifted.half == 0
 
 
-def test_jobs_that_a_change_shuts_out_are_named_and_it_is_not_called_better(asked: Asked) -> None:
+def test_jobs_that_a_change_shuts_out_are_named_and_it_is_not_called_better(
+    asked: CurrentRules,
+) -> None:
     found = what_if(asked, ["cap.1.most=2"]).compared()
     (name,) = found.others
     jobs = found.first.jobs
@@ -200,7 +202,9 @@ def test_jobs_that_a_change_shuts_out_are_named_and_it_is_not_called_better(aske
         ("", "write PATH=VALUE"),
     ],
 )
-def test_a_change_of_what_is_not_there_names_what_is(asked: Asked, change: str, said: str) -> None:
+def test_a_change_of_what_is_not_there_names_what_is(
+    asked: CurrentRules, change: str, said: str
+) -> None:
     with pytest.raises(GangwiseError) as error:
         what_if(asked, [change])
     assert said in str(error.value)
@@ -246,7 +250,7 @@ def test_lines_of_kueue_that_would_change_are_paths_that_change_them_back() -> N
     assert changed(there, back)["kueue"] == site["kueue"]
 
 
-def test_lines_of_the_site_file_that_would_change(asked: Asked) -> None:
+def test_lines_of_the_site_file_that_would_change(asked: CurrentRules) -> None:
     found = lines_of(what_if(asked, [CHANGES[0], CHANGES[2], CHANGES[3]]))
     assert found[CHANGES[0]] == [
         "  [[pool]]", "- most_time = 90000.0", "  [[cap]]", "- most = 16.0", "+ most = 32.0",
@@ -288,7 +292,7 @@ def test_conditions_are_read(text: str, means: tuple) -> None:
     assert Gate.of(text)[1:] == means
 
 
-def test_a_condition_speaks_of_the_summary_of_each_change(asked: Asked) -> None:
+def test_a_condition_speaks_of_the_summary_of_each_change(asked: CurrentRules) -> None:
     found = what_if(asked, [CHANGES[1], CHANGES[4]]).compared()
     (now,), (more,), (load,) = (found.summaries[name] for name in found.outcomes)
     assert more["waiting.p95"] < now["waiting.p95"] < load["waiting.p95"]
@@ -304,7 +308,7 @@ def test_a_condition_speaks_of_the_summary_of_each_change(asked: Asked) -> None:
             Gate.of(bad)
 
 
-def test_an_unknown_metric_is_refused_before_anything_is_played(asked: Asked) -> None:
+def test_an_unknown_metric_is_refused_before_anything_is_played(asked: CurrentRules) -> None:
     gate = Gate.of("wait.p95 > 1h")
     said = r"'wait.p95 > 1h': there is no metric 'wait.p95'; there are jobs, .*goodput.cpu"
     for ask in (
@@ -321,7 +325,7 @@ def test_an_unknown_metric_is_refused_before_anything_is_played(asked: Asked) ->
     what_if(asked, CHANGES[:1], gates=[Gate.of("goodput.cpu < 0.1")])
 
 
-def test_money_is_price_times_devices_times_hours(asked: Asked) -> None:
+def test_money_is_price_times_devices_times_hours(asked: CurrentRules) -> None:
     found = what_if(replace(asked, prices={"cpu": 0.5}), [CHANGES[1], "cap.1.most=8"])
     results = results_of(found)
     (money,) = [sheet for sheet in results.sheets if sheet.title == "Money"]
@@ -336,7 +340,7 @@ def test_money_is_price_times_devices_times_hours(asked: Asked) -> None:
     assert rows[CHANGES[1]][3] < 0
 
 
-def test_the_command_prints_why_and_exits_with_1(asked: Asked) -> None:
+def test_the_command_prints_why_and_exits_with_1(asked: CurrentRules) -> None:
     command = ["what-if", asked.source, "--site", asked.settings["site"], "--jobs", "1"]
     worse = [*command, "--change", "load=2.5", "--price", "cpu=0.1"]
     found = CliRunner().invoke(app, [*worse, "--fail-if", "waiting.p95 > +2 %"])
@@ -359,7 +363,9 @@ def test_the_command_prints_why_and_exits_with_1(asked: Asked) -> None:
         pytest.param("waiting.p95 < 3d", marks=pytest.mark.full),  # with fewer than there are
     ],
 )
-def test_the_fewest_nodes_are_those_that_brute_force_finds(asked: Asked, target: str) -> None:
+def test_the_fewest_nodes_are_those_that_brute_force_finds(
+    asked: CurrentRules, target: str
+) -> None:
     gate = Gate.of(target)
     played, found = capacity(asked, gate, ["2", "all"])
     assert [each.kind for each in found] == ["2", "all"]
@@ -382,7 +388,7 @@ def test_the_fewest_nodes_are_those_that_brute_force_finds(asked: Asked, target:
         assert each.played == pytest.approx(next(both) - next(both))
 
 
-def test_what_cannot_be_reached_is_said_and_unknown_kinds_are_named(asked: Asked) -> None:
+def test_what_cannot_be_reached_is_said_and_unknown_kinds_are_named(asked: CurrentRules) -> None:
     (found,) = capacity(asked, Gate.of("completion.mean < 1m"), ["all"])[1]
     assert found.needed is None
     assert found.value > 60
@@ -391,7 +397,7 @@ def test_what_cannot_be_reached_is_said_and_unknown_kinds_are_named(asked: Asked
 
 
 @pytest.mark.full
-def test_the_worth_of_a_node_is_what_its_prices_take_off_the_bound(asked: Asked) -> None:
+def test_the_worth_of_a_node_is_what_its_prices_take_off_the_bound(asked: CurrentRules) -> None:
     found = replay(asked.source, [asked.scheduler], load=3.0)
     worth = marginal_worth(found, processors=True)["all"]
     (bound,) = found.bounds()
@@ -405,7 +411,9 @@ def test_the_worth_of_a_node_is_what_its_prices_take_off_the_bound(asked: Asked)
         assert same == pytest.approx(bound.dual - more * worth, rel=1e-6)
 
 
-def test_rules_are_tuned_on_some_weeks_and_judged_on_others(asked: Asked, tmp_path: Path) -> None:
+def test_rules_are_tuned_on_some_weeks_and_judged_on_others(
+    asked: CurrentRules, tmp_path: Path
+) -> None:
     pytest.importorskip("optuna", reason="Optuna is not installed")
     given = {"source": asked.source, "site": asked.settings["site"], "parts": 4}
     ranges = ["cap.1.most=4:32", "pool.2.most_nodes=8:32:int"]
@@ -443,7 +451,7 @@ def test_rules_are_tuned_on_some_weeks_and_judged_on_others(asked: Asked, tmp_pa
         assert said in str(error.value)
 
 
-def test_the_tune_command_takes_a_log_and_its_site(asked: Asked, tmp_path: Path) -> None:
+def test_the_tune_command_takes_a_log_and_its_site(asked: CurrentRules, tmp_path: Path) -> None:
     pytest.importorskip("optuna", reason="Optuna is not installed")
     command = ["tune", asked.source, "--site", asked.settings["site"], "--parts", "4"]
     command += ["--range", "pool.1.most_time=90000:200000", "--trials", "3", "--jobs", "1", "--out"]
@@ -459,7 +467,7 @@ def test_the_tune_command_takes_a_log_and_its_site(asked: Asked, tmp_path: Path)
     assert "name the policy to tune; or a log, with --site FILE" in str(bare.exception)
 
 
-def test_a_replay_without_changes_is_what_it_was(asked: Asked) -> None:
+def test_a_replay_without_changes_is_what_it_was(asked: CurrentRules) -> None:
     plain = replay(asked.source, [asked.scheduler], site=asked.settings["site"])
     found = what_if(asked, ["nodes.all+=1"])
     ours, theirs = found.outcomes[CONFIGURED][0], plain.outcomes[asked.scheduler][0]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from gangwise.fluctuating_speeds.solvers import P3Solver, Solution
+from gangwise.fluctuating_speeds.solver import P3Solution, P3Solver
 
 EXACT = {"nodes": 1 << 40}
 """Options for branch and bound to its end."""
 
 
-def solve(v, s, a, c, **options) -> Solution:
+def solve(v, s, a, c, **options) -> P3Solution:
     """Solve P3 once."""
     return P3Solver(a, c).solve(v, s, **options)
 

@@ -19,7 +19,7 @@ from gangwise.fluctuating_speeds import (
     Observation,
     pseudo_regret,
 )
-from gangwise.fluctuating_speeds.esdp import delta
+from gangwise.fluctuating_speeds.policies import delta
 from tests.fluctuating_speeds.cases import problem, random_instance
 from tests.reference.estimators import History, discounted, window
 from tests.reference.fluctuating_speeds import best, choices, worth

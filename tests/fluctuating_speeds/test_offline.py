@@ -15,7 +15,7 @@ from gangwise.fluctuating_speeds import (
     WavingSpeeds,
     pseudo_regret,
 )
-from gangwise.fluctuating_speeds.learners import Optimiser
+from gangwise.fluctuating_speeds.policies import Optimiser
 from tests.fluctuating_speeds.cases import random_instance
 from tests.reference.fluctuating_speeds import choices, worth
 

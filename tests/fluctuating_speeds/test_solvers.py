@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise.core.errors import ScenarioError
-from gangwise.fluctuating_speeds.solvers import P3Solver
+from gangwise.fluctuating_speeds.solver import P3Solver
 from tests.fluctuating_speeds.p3_cases import EXACT, default_size, random_instance, solve
 from tests.reference import p3
 

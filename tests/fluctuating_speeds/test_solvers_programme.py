@@ -9,8 +9,7 @@ import pytest
 
 from gangwise import create_policy
 from gangwise.core.errors import ScenarioError
-from gangwise.fluctuating_speeds.solvers import P3Solver
-from gangwise.fluctuating_speeds.solvers.programme import DynamicProgramme
+from gangwise.fluctuating_speeds.solver import DynamicProgramme, P3Solver
 from tests.fluctuating_speeds.cases import problem
 from tests.fluctuating_speeds.p3_cases import EXACT, default_size, random_instance, solve
 from tests.reference import p3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gangwise.fluctuating_speeds.solvers import P3Solver
+from gangwise.fluctuating_speeds.solver import P3Solver
 from tests.fluctuating_speeds.p3_cases import EXACT, random_instance, solve
 from tests.reference import p3
 

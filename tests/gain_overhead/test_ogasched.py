@@ -13,19 +13,18 @@ from hypothesis import strategies as st
 
 from gangwise import check_policy, create_policy, create_scenario, simulate
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.feedback import Delivery
 from gangwise.core.registry import entries
-from gangwise.core.workload import BernoulliArrivals
+from gangwise.core.workload import BernoulliArrivals, Delivery
 from gangwise.gain_overhead import (
     Feedback,
     GainOverheadFamily,
     GainOverheadInstance,
     Observation,
     ascent,
-    baselines,
     best_fixed,
     diameter,
     gradient_bound,
+    policies,
     project,
     regret_bound,
 )
@@ -142,7 +141,7 @@ def test_leaving_out_the_channels_of_absent_job_types_changes_no_bit(name, movin
         lambda problem, active: np.flatnonzero(active[problem.channels.job_type]),
         lambda problem, active: None,
     ):
-        for module in (ascent, baselines):
+        for module in (ascent, policies):
             monkeypatch.setattr(module, "channels_of", channels_of)
         for seed in range(6):
             rng = np.random.default_rng(seed)

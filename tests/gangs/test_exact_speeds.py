@@ -3,8 +3,8 @@ import pytest
 
 from gangwise import ScenarioError, create_scenario
 from gangwise.gangs import ExactGangs, FastGangs, GangSolver
+from gangwise.gangs.kernels import best_responses
 from gangwise.gangs.placement import Placement
-from gangwise.gangs.search import best_responses
 from tests.gangs.speeds_cases import fuzzed, problem
 from tests.reference.gangs import feasible
 from tests.reference.gangs_speeds import brute_force, priced, worth

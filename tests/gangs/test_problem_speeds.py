@@ -4,12 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangwise import InfeasibleDecision, ScenarioError, create_scenario
-from gangwise.core.feedback import Delivery
-from gangwise.core.workload import BernoulliArrivals, BinomialArrivals
+from gangwise.core.workload import BernoulliArrivals, BinomialArrivals, Delivery
 from gangwise.fluctuating_speeds.problem import Scale
 from gangwise.fluctuating_speeds.speeds import NormalSpeeds
 from gangwise.gangs import GangSpeedsFamily, GangSpeedsInstance
-from gangwise.gangs.offline import omniscient_in_run
+from gangwise.gangs.environment import omniscient_in_run
 from tests.gangs.speeds_cases import fuzzed, problem
 from tests.reference.gangs import feasible
 

@@ -13,7 +13,16 @@ from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options, Schedule
 from gangwise.jobs.scheduler import Composed, create_scheduler
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.jobs.site import CapRule, Closed, OwnClock, Pool, Rules, Site, Start, Window
+from gangwise.jobs.site import (
+    CapRule,
+    ClosedHours,
+    MaintenanceWindow,
+    OwnClock,
+    Pool,
+    Rules,
+    Site,
+    Start,
+)
 from gangwise.jobs.tenancy import AccountRule
 from tests.reference import witness
 
@@ -253,7 +262,7 @@ class SiteCase(MiddleCase):
             since = int(rng.integers(0, last))
             on = self._some(rng, int(rng.integers(1, N + 1)))
             to = since + int(rng.integers(1, 60))
-            windows.append(Window(since=since, to=to, nodes=",".join(on)))
+            windows.append(MaintenanceWindow(since=since, to=to, nodes=",".join(on)))
         late = int(rng.integers(1, 4)) * int(rng.random() < 0.3)
         self.rules = Rules(
             pool=pools,
@@ -265,7 +274,9 @@ class SiteCase(MiddleCase):
             start=Start(latency=late),
         )
 
-    def _closed(self, rng: np.random.Generator, last: int, pools: list[str]) -> tuple[Closed, ...]:
+    def _closed(
+        self, rng: np.random.Generator, last: int, pools: list[str]
+    ) -> tuple[ClosedHours, ...]:
         """Some minutes of a Monday in which some do not start."""
         closed = []
         for _ in range(int(rng.integers(0, 3)) * (last < 15_000)):
@@ -278,7 +289,7 @@ class SiteCase(MiddleCase):
                 )
                 hours.append(f"{rng.choice(['Mon', 'Mon-Fri'])} {low}-{high}")
             closed.append(
-                Closed(
+                ClosedHours(
                     hours=tuple(hours),
                     longer_than=float(rng.choice([0, 5, 20])),
                     more_than=float(rng.choice([0, 0, 1, 2])),

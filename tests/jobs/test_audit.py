@@ -12,7 +12,7 @@ from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options, simulate_jobs
 from gangwise.jobs.audit import audit
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.scheduler import create_scheduler
-from gangwise.jobs.site import CapRule, Closed, Rules, Site
+from gangwise.jobs.site import CapRule, ClosedHours, Rules, Site
 from tests.jobs.middle import MiddleCase, SiteCase
 
 JOBS = Jobs.of(
@@ -158,7 +158,7 @@ def test_right_schedules_of_sites_have_no_findings_and_wrong_ones_have():
         cap = CapRule(scope="user", of="jobs", most=1)
         more = case.rules.model_copy(update={"cap": (cap,)})
         beyond += audited(case, schedule, site, more).counts.get("cap", 0)
-        hours = (Closed(hours=("Mon 00:00:05-00:02:00",), longer_than=3),)
+        hours = (ClosedHours(hours=("Mon 00:00:05-00:02:00",), longer_than=3),)
         more = case.rules.model_copy(update={"closed": hours})
         shut += audited(case, schedule, site, more).counts.get("hours", 0)
         if len(case.rules.pool) > 1:

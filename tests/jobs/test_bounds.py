@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gangwise.core.errors import ScenarioError
-from gangwise.experiments.replay_scenario import Played, bounded
+from gangwise.experiments.replay_scenario import ReplayInstance, bounded
 from gangwise.jobs import Conditions, Jobs, Nodes, Options, simulate_jobs
 from gangwise.jobs.bounds import BoundedJobs, alone_bound, busy_time_bound, lower_bound
 from tests.reference.bounds import best_mean_completion, dual_value
@@ -131,13 +131,17 @@ def test_no_schedule_beats_the_bound(seed: int, limits: Any) -> None:
     nodes = Nodes.alike(3, {"gpu": 2})
     hidden = Conditions(rng.choice([0.5, 1.0, 1.5], (1, 3)), rng.uniform(0.9, 1.1, 30))
     options = Options() if limits == "never" else Options(enforced=True, limits=limits)
-    bound = lower_bound(bounded(Played(jobs, nodes, hidden), options), period=10.0, steps=50)
+    bound = lower_bound(
+        bounded(ReplayInstance(jobs, nodes, hidden), options), period=10.0, steps=50
+    )
     for name in ("fcfs+easy+best-fit", "sjf+easy+oracle", "fcfs+none+worst-fit"):
         schedule = simulate_jobs(jobs, nodes, name, hidden, options)
         ended = np.isfinite(schedule.end)
         assert (schedule.end - jobs.submit)[ended].mean() >= bound.mean_completion
-    chained = alone_bound(bounded(Played(jobs, nodes, hidden), options))
-    free = replace(bounded(Played(jobs, nodes, hidden), options), after_from=None, after=None)
+    chained = alone_bound(bounded(ReplayInstance(jobs, nodes, hidden), options))
+    free = replace(
+        bounded(ReplayInstance(jobs, nodes, hidden), options), after_from=None, after=None
+    )
     assert chained > alone_bound(free)
 
 

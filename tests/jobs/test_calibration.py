@@ -10,7 +10,7 @@ import pytest
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
 from gangwise.jobs.calibration import _asked, calibrate
-from gangwise.jobs.contradictions import Limit, Record, Site, sweep
+from gangwise.jobs.retelling import GroupLimit, Record, SiteConstraints, sweep
 from gangwise.jobs.site import Rules
 from gangwise.jobs.site import Site as HiddenSite
 from gangwise.traces.formats.slurm_notation import expand_nodes
@@ -59,7 +59,7 @@ def test_contradictions_are_those_of_plain_code(seed: int) -> None:
     record = Record.of(jobs, Nodes.pool(total))
     group = np.where(rng.random(count) < 0.7, jobs.user, -1)
     caps = [(group, np.ones(count), 2.0), (jobs.user, record.size, total / 2)][: seed % 3]
-    site = Site(tuple(Limit(*cap) for cap in caps))
+    site = SiteConstraints(tuple(GroupLimit(*cap) for cap in caps))
     found = sweep(record, site)
     times, refused = plain.refused(submit, start, start + run, record.size, total, caps)
     assert found.time.tolist() == times.tolist()

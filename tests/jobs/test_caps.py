@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gangwise.jobs import Jobs, Nodes
 from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.site import CapRule, Rules, Site
-from gangwise.jobs.tenancy import Priority, Qos
+from gangwise.jobs.tenancy import PriorityWeights, Qos
 from tests.jobs.middle import SiteCase
 from tests.jobs.played import starts
 
@@ -36,7 +36,7 @@ class HeldCase(SiteCase):
         caps = tuple(
             CapRule(scope=scope, of=of, most=float(rng.integers(1, 9))) for scope, of in chosen
         )
-        weights = Priority(age=50, fair_share=1000, job_size=20, qos=9, max_age=60, period=7)
+        weights = PriorityWeights(age=50, fair_share=1000, job_size=20, qos=9, max_age=60, period=7)
         ranked = tuple(p.model_copy(update={"tier": i % 2}) for i, p in enumerate(self.rules.pool))
         more = {"cap": caps, "priority": weights, "pool": ranked, "qos": (Qos(name="q1"),)}
         self.rules = self.rules.model_copy(update=more)
@@ -96,7 +96,7 @@ def test_bursts_of_jobs_at_two_caps_start_as_in_python(tasks, users, caps, order
             CapRule(scope=scope, of="cpu", most=most)
             for scope, most in zip(["user", "account"], caps)
         ],
-        priority=Priority(age=30, fair_share=100, max_age=50, period=5, half_life=20),
+        priority=PriorityWeights(age=30, fair_share=100, max_age=50, period=5, half_life=20),
     )
     begun = starts(Site(rules), jobs, Nodes.pool(12), f"{order}+easy")  # alike in both engines
     assert (np.array(begun) >= jobs.submit).all()

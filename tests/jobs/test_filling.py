@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.experiments.filling import fill_trace
+from gangwise.experiments.what_if import fill_trace
 from gangwise.jobs import Jobs, Node, Nodes
 from gangwise.jobs.books import Books, Piece
 from gangwise.jobs.choice import FGD, BestFit, FirstFit, WorstFit, pieces_of

@@ -8,9 +8,9 @@ import pytest
 from gangwise.jobs import Conditions, Jobs, Nodes, Options
 from gangwise.jobs.forecast import (
     DAY,
-    Calibration,
     Forecaster,
     History,
+    StartCalibration,
     _censored,
     coming,
     draw,
@@ -112,7 +112,7 @@ def test_who_still_waits_counts_in_a_calibration() -> None:
     """
     rng, drawn = np.random.default_rng(0), np.linspace(0.0, 1000.0, 1001)
     true = 1000.0 * rng.beta(2.0, 1.0, 2000)  # median .707, where .5 was told
-    both, started = Calibration(), Calibration()
+    both, started = StartCalibration(), StartCalibration()
     for start, now in zip(true, rng.uniform(0.0, 1500.0, true.size)):
         both.learn(drawn, 0.0, start, now, rng)
         if start <= now:
@@ -142,7 +142,7 @@ def test_quantiles_hold_what_they_say() -> None:
     jobs = Jobs.of(np.cumsum(rng.exponential(150.0, J)), run, limit=1000, user="u")
     nodes = Nodes.pool(1)
     schedule = simulate_jobs(jobs, nodes)
-    forecaster, inside, calibration = Forecaster(jobs, nodes), [], Calibration()
+    forecaster, inside, calibration = Forecaster(jobs, nodes), [], StartCalibration()
     for now in np.linspace(jobs.submit[500], jobs.submit[-300], 90):
         moment = moment_of(jobs, nodes, now, schedule.start, schedule.end, np.ones(J, bool))
         if moment.waiting.size:
@@ -158,7 +158,7 @@ def test_quantiles_hold_what_they_say() -> None:
 
 def test_a_calibration_moves_quantiles_to_where_starts_were() -> None:
     """Starts that all lay in the upper half told: the median becomes the third quarter."""
-    rng, calibration = np.random.default_rng(0), Calibration()
+    rng, calibration = np.random.default_rng(0), StartCalibration()
     drawn = np.linspace(0.0, 1000.0, 1001)
     for start in rng.uniform(500.0, 1000.0, 2000):
         calibration.learn(drawn, 0.0, start, np.inf, rng)
@@ -169,12 +169,12 @@ def test_a_calibration_moves_quantiles_to_where_starts_were() -> None:
     assert calibration.quantiles(later + drawn, later, [0.5])[0] - later == pytest.approx(
         250, abs=25
     )
-    assert Calibration().quantiles(drawn, 0.0, [0.5, 0.9]) == pytest.approx([500, 900], abs=30)
+    assert StartCalibration().quantiles(drawn, 0.0, [0.5, 0.9]) == pytest.approx([500, 900], abs=30)
 
 
 def test_forecasts_with_like_medians_count_most() -> None:
     """A third of the time told where that is minutes; as told, or a little later, at hours."""
-    rng, calibration = np.random.default_rng(0), Calibration()
+    rng, calibration = np.random.default_rng(0), StartCalibration()
     soon, late = np.linspace(1.0, 100.0, 100), np.linspace(1.0, 40_000.0, 100)
     for _ in range(1000):
         calibration.learn(soon, 0.0, rng.uniform(1.0, 33.0), np.inf, rng)
@@ -187,13 +187,13 @@ def test_forecasts_with_like_medians_count_most() -> None:
 
 def test_starts_outside_of_all_futures_are_learned() -> None:
     """All futures start at once, and a rule that nobody knows delays: its quantiles are told."""
-    rng, calibration, at_once = np.random.default_rng(0), Calibration(), np.full(50, 10.0)
+    rng, calibration, at_once = np.random.default_rng(0), StartCalibration(), np.full(50, 10.0)
     delays = rng.exponential(600.0, 4000)
     for delay in delays:
         calibration.learn(at_once, 9.0, 10.0 + delay, np.inf, rng)
     told = calibration.quantiles(at_once + 90.0, 99.0, [0.5, 0.9])
     assert told == pytest.approx([100 + 600 * np.log(2), 100 + 600 * np.log(10)], rel=0.07)
-    early, drawn = Calibration(), np.linspace(500.0, 1000.0, 51)
+    early, drawn = StartCalibration(), np.linspace(500.0, 1000.0, 51)
     for start in rng.uniform(0.0, 500.0, 4000):  # before the first of all futures
         early.learn(drawn, 0.0, start, np.inf, rng)
     assert early.quantiles(drawn, 0.0, [0.5, 0.9]) == pytest.approx([250, 450], abs=25)

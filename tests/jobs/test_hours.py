@@ -11,12 +11,11 @@ import pytest
 from gangwise.core.clock import Clock
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.jobs import Conditions, Jobs, Nodes
-from gangwise.jobs.caps import Cap
-from gangwise.jobs.hours import Closing, Opening, weekly
+from gangwise.jobs.caps import Cap, Closing, Opening, weekly
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
-from gangwise.jobs.site import Closed, Rules, Site, Window
+from gangwise.jobs.site import ClosedHours, MaintenanceWindow, Rules, Site
 from gangwise.traces.formats.swf import clock_of
 from tests.jobs.middle import SiteCase
 from tests.jobs.played import Careless, starts
@@ -70,7 +69,10 @@ def test_hours_that_are_none_are_named(text, said):
 def test_who_passes_a_closed_job_leaves_it_what_it_is_promised():
     """A night job of 4 devices at 18:00; by day, who ends before or leaves 4 may pass."""
     site = Site(
-        Rules(closed=(Closed(hours=("Mon-Fri 08:00-18:00",), longer_than=4 * 3600),), clock=MONDAY)
+        Rules(
+            closed=(ClosedHours(hours=("Mon-Fri 08:00-18:00",), longer_than=4 * 3600),),
+            clock=MONDAY,
+        )
     )
     hour = 3600 * np.array([9, 10, 11, 12, 13])
     jobs = Jobs.of(hour, 3600.0 * np.array([9, 4, 4, 4, 1]), tasks=[4, 3, 2, 2, 5])
@@ -85,7 +87,7 @@ def test_dates_are_of_the_logs_clock_and_a_log_without_one_is_refused():
     """A window of an hour in summer, on a log whose time 0 is a noon of winter in Stockholm."""
     rules = Rules(
         window=(
-            Window(
+            MaintenanceWindow(
                 **{"from": datetime(2026, 1, 5, 13), "to": datetime(2026, 1, 5, 15), "count": 1}
             ),
         )
@@ -100,12 +102,12 @@ def test_dates_are_of_the_logs_clock_and_a_log_without_one_is_refused():
     assert simulate_jobs(jobs, Nodes.pool(1), site=site).start.tolist() == [0, 10800, 10860]
     unknown = clock_of({"UnixStartTime": "1767610800", "TimeZoneString": "No/Where"})
     assert unknown == Clock(1767610800.0, "UTC")
-    late = Site(Rules(window=(Window(**{"from": 9e8, "count": 1}),)))
+    late = Site(Rules(window=(MaintenanceWindow(**{"from": 9e8, "count": 1}),)))
     assert "window 1 is not in force while jobs come" in " ".join(late.lines(jobs))
 
 
 def test_explain_names_the_closed_hours_and_a_start_in_them_is_refused():
-    closed = Closed(hours=("Mon 00:00-01:00",), more_than=1, of="cpu")
+    closed = ClosedHours(hours=("Mon 00:00-01:00",), more_than=1, of="cpu")
     jobs = Jobs.of(submit=[0, 0], run=[10, 20], tasks=[2, 1])
     site = Site(Rules(closed=(closed,), clock=MONDAY))
     scheduler = create_scheduler("fcfs+easy+best-fit")
@@ -133,7 +135,7 @@ def test_closed_hours_have_exceptions():
 
 
 def test_hours_that_never_open_again_leave_jobs_waiting():
-    closed = Closed(hours=("Mon-Sun 00:00-24:00",), longer_than=50)
+    closed = ClosedHours(hours=("Mon-Sun 00:00-24:00",), longer_than=50)
     jobs = Jobs.of(submit=[0, 1], run=[60, 10])
     found = starts(Site(Rules(closed=(closed,), clock=MONDAY)), jobs, Nodes.pool(1), "fcfs+easy")
     assert np.array_equal(found, [np.nan, 1], equal_nan=True)
@@ -175,7 +177,7 @@ def test_schedulers_that_look_at_all_jobs_at_once_keep_to_closed_hours(name):
         rng.integers(1, 4, 30),
         limit=rng.choice([1800, 20_000], 30),
     )
-    closed = Closed(hours=("Mon-Sun 08:00-18:00",), longer_than=4 * 3600)
+    closed = ClosedHours(hours=("Mon-Sun 08:00-18:00",), longer_than=4 * 3600)
     site = Site(Rules(closed=(closed,), clock=MONDAY))
     free, kept = (simulate_jobs(jobs, Nodes.pool(6), name, site=s) for s in (None, site))
     assert np.isfinite(kept.end).all()

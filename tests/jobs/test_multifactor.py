@@ -12,7 +12,7 @@ from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.site import Pool, Rules, Site
-from gangwise.jobs.tenancy import AccountRule, Priority, Qos
+from gangwise.jobs.tenancy import AccountRule, PriorityWeights, Qos
 from tests.jobs.middle import SiteCase
 from tests.reference.multifactor import Account, Asked, Cluster
 
@@ -55,7 +55,7 @@ class Crowd:
             for i, n in enumerate(names)
         ]
         self.qos = [Qos(name="q0", priority=2, usage_factor=0.5), Qos(name="q1", priority=5)]
-        self.weights = Priority(
+        self.weights = PriorityWeights(
             age=float(rng.choice([0, 1000])),
             fair_share=10_000,
             job_size=float(rng.choice([0, 500])),
@@ -142,7 +142,7 @@ def test_use_of_the_past_moves_a_user_back_and_is_forgotten():
             4,
             user=["ann", "bob", "eve", "ann", "bob"],
         )
-        weights = Priority(fair_share=1000, age=1e-3, half_life=3600, fair="classic")
+        weights = PriorityWeights(fair_share=1000, age=1e-3, half_life=3600, fair="classic")
         site = Site(Rules(priority=weights))
         start = simulate_jobs(jobs, Nodes.pool(4), "multifactor+easy", site=site).start
         assert ("ann" if start[3] < start[4] else "bob") == first
@@ -154,7 +154,7 @@ def differing(seed: int) -> list[str]:
     choice = ("best-fit", "first-fit", "label")[seed // 3 % 3]
     case = SiteCase(seed)
     case.names = "multifactor", backfilling, choice
-    weights = Priority(
+    weights = PriorityWeights(
         age=50,
         fair_share=1000,
         job_size=20,
@@ -189,6 +189,6 @@ def test_multifactor_without_weights_to_read_is_refused():
     scheduler = create_scheduler("multifactor+easy")
     with pytest.raises(ScenarioError, match="goes by the weights and accounts of a site file"):
         scheduler.resize(Nodes.pool(4), ["job"])
-    site = Site(Rules(priority=Priority(tres={"gpus": 1})))
+    site = Site(Rules(priority=PriorityWeights(tres={"gpus": 1})))
     with pytest.raises(UnknownName, match="device type of tres in site named 'gpus'"):
         simulate_jobs(Jobs.of([0], 1), Nodes.pool(4), "multifactor", site=site)

@@ -13,7 +13,7 @@ from gangwise.core.errors import GangwiseError
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.choice import ByRate
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
-from gangwise.jobs.rate_kernels import Asked
+from gangwise.jobs.rate_kernels import JobRequest
 from gangwise.jobs.rates import Constants, Labels, MeanRates, SharedFactors
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import Composed
@@ -235,7 +235,7 @@ def test_esdp_index_is_the_formula():
             rates.observe("t", [f"n{n}"], [v])
     mean, sd = rates.estimate("t")
     out = np.empty(3)
-    rate_kernels.score(state, Asked(0, 1.0, 100.0), mean, sd, np.zeros(3), out)
+    rate_kernels.score(state, JobRequest(0, 1.0, 100.0), mean, sd, np.zeros(3), out)
     t = 3  # gangs so far, so this is slot t + 1 with g = ln(t + 2)
     for n, values in seen.items():
         index = np.mean(values) + math.sqrt(math.log(t + 2) / (2 * len(values)))
@@ -311,7 +311,7 @@ def test_prices_are_the_dual_of_the_fluid_problem():
         l, now = k % 2, 10.0 * k
         rate_kernels.finished(state, 100.0, 50.0, now)  # half of their limit, as jobs show
         before = state.backlog - 10.0
-        rate_kernels.submitted(state, Asked(l, size, 100.0), mean[l], now)
+        rate_kernels.submitted(state, JobRequest(l, size, 100.0), mean[l], now)
         if k >= 3000:
             routed[l, np.argmax(state.backlog - before)] += 1
             prices.append(state.backlog / 3000.0)
@@ -325,16 +325,16 @@ def test_prices_are_the_dual_of_the_fluid_problem():
 def test_a_backlog_is_work_less_capacity():
     _, state, mean = priced(toll=1000.0)
     expected = rate_kernels.remaining(state, 100.0, 0.0)
-    rate_kernels.submitted(state, Asked(1, 2.0, 100.0), mean[1], 5.0)
+    rate_kernels.submitted(state, JobRequest(1, 2.0, 100.0), mean[1], 5.0)
     assert state.backlog.tolist() == [2 * expected / 4, 0.0]
     free = np.array([1.0, 4.0])
     out = np.empty(2)
-    rate_kernels.score(state, Asked(1, 2.0, 1e5), mean[1], np.zeros(2), free, out)
+    rate_kernels.score(state, JobRequest(1, 2.0, 1e5), mean[1], np.zeros(2), free, out)
     price = (1 - 2 * 1 / 4) * (2 * expected / 4) / 1000
     assert state.price.tolist() == pytest.approx([price, 0.0])
     pack = state.constants.pack
     assert out.tolist() == pytest.approx([-pack - math.log(1 + 2 * price), mean[1, 1] - 4 * pack])
-    rate_kernels.submitted(state, Asked(1, 2.0, 100.0), mean[1], 5.0 + expected)
+    rate_kernels.submitted(state, JobRequest(1, 2.0, 100.0), mean[1], 5.0 + expected)
     assert state.backlog[0] == pytest.approx(2 * expected / 4)  # drained, and as much again
 
 
@@ -344,11 +344,13 @@ def test_who_gains_little_leaves_fast_nodes_to_others():
     out = np.empty(2)
     best = []
     for l in (0, 1):
-        asked, free = Asked(l, 1.0, 1e5), np.array([0.1, 0.1])
+        asked, free = JobRequest(l, 1.0, 1e5), np.array([0.1, 0.1])
         rate_kernels.score(state, asked, mean[l], np.zeros(2), free, out)
         best.append(int(np.argmax(out)))
     assert best == [1, 0]
-    rate_kernels.score(state, Asked(0, 1.0, 1e5), mean[0], np.zeros(2), np.array([3.0, 0.0]), out)
+    rate_kernels.score(
+        state, JobRequest(0, 1.0, 1e5), mean[0], np.zeros(2), np.array([3.0, 0.0]), out
+    )
     assert np.argmax(out) == 0  # idle devices cost nothing
 
 
@@ -368,14 +370,14 @@ def test_what_killed_jobs_needed_is_shared_out_as_kaplan_and_meier_have_it() -> 
     left, survives = died.sum() + censored.sum(), 1.0
     mean, none, out = np.log(np.maximum(np.arange(B), 1e-9) / B), np.zeros(B), np.empty(B)
     # wall · probability is taken off
-    rate_kernels.score(state, Asked(1, 1.0, 1e5), mean, none, none, out)
+    rate_kernels.score(state, JobRequest(1, 1.0, 1e5), mean, none, none, out)
     for i in range(B):
         assert mean[i] - out[i] == pytest.approx(survives, abs=1e-9)
         left -= censored[i]
         survives *= 1 - died[i] / left
         left -= died[i]
     assert state.needs[0].tolist() == [rate_kernels.PRIOR_JOBS / B] * B  # another type
-    rate_kernels.score(state, Asked(1, 1.0, 1e5), none, none, none, out)
+    rate_kernels.score(state, JobRequest(1, 1.0, 1e5), none, none, none, out)
     assert (out == 0.0).all()  # at rate 1 nobody is killed
 
 
@@ -389,7 +391,7 @@ def test_nodes_where_jobs_are_killed_come_last_where_limits_are_enforced() -> No
         for _ in range(200):
             rate_kernels.needed(state, 0, 100.0, 55.0, False)  # all need .55 of their limit
         out = np.zeros(4)
-        rate_kernels.score(state, Asked(0, 1.0, 1e5), mean, sd, free, out)
+        rate_kernels.score(state, JobRequest(0, 1.0, 1e5), mean, sd, free, out)
         orders.append(np.argsort(-out).tolist())
     assert orders == [[3, 0, 2, 1], [3, 2, 0, 1]]  # 0 and 1 are too slow
 

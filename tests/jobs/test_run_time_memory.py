@@ -13,8 +13,16 @@ import pytest
 
 from gangwise.core.arrays import Floats
 from gangwise.jobs.model import Jobs, Nodes
-from gangwise.jobs.run_time_memory import at_most
-from gangwise.jobs.run_times import RunTimes, distribution, ended, expect, grown, quantile, state_of
+from gangwise.jobs.run_times import (
+    RunTimes,
+    at_most,
+    distribution,
+    ended,
+    expect,
+    grown,
+    quantile,
+    state_of,
+)
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import simulate_jobs
 from tests.reference.run_times import PlainMemory

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options
-from gangwise.jobs.audit import Finding, audit
+from gangwise.jobs.audit import Violation, audit
 from gangwise.jobs.books import Books, Event
 from gangwise.jobs.gavel import Gavel
 from gangwise.jobs.las import LeastAttained
@@ -132,7 +132,7 @@ def test_every_schedule_keeps_to_what_must_hold():
     assert preempted > 10
 
 
-def broken(case: MiddleCase, schedule: Schedule) -> list[Finding]:
+def broken(case: MiddleCase, schedule: Schedule) -> list[Violation]:
     """What an auditor says of a schedule, which shares nothing with the simulation."""
     return audit(Outcome.of(schedule, "x"), None, case.conditions, case.options).findings
 

@@ -10,7 +10,7 @@ from gangwise.jobs import Conditions, Jobs, Nodes
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
-from gangwise.jobs.site import CapRule, Pool, Rules, Site, Start, Window
+from gangwise.jobs.site import CapRule, MaintenanceWindow, Pool, Rules, Site, Start
 from tests.jobs.played import Careless, starts
 
 
@@ -116,7 +116,8 @@ def test_nothing_is_kept_for_the_first_in_line_once_a_cap_holds_it():
 
 def test_processors_without_nodes_are_shared_out_by_count():
     rules = Rules(
-        pool=(Pool(name="a", count=6), Pool(name="b", count=2)), window=(Window(to=5, count=3),)
+        pool=(Pool(name="a", count=6), Pool(name="b", count=2)),
+        window=(MaintenanceWindow(to=5, count=3),),
     )
     jobs = Jobs.of(submit=[0, 0, 0], run=10, tasks=[5, 1, 1], pool=["a", "b", "a"])
     # The window takes the last three: both of pool b and one of pool a.

@@ -12,7 +12,7 @@ from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.site import AccountRule, CapRule, Pool, Rules, Site
 from gangwise.jobs.slurm_passes import SlurmPasses
-from gangwise.jobs.tenancy import Preemption, Priority, Qos
+from gangwise.jobs.tenancy import Preemption, PriorityWeights, Qos
 from tests.reference.slurm_passes import PlainPasses
 
 ASKED = ("[a|b]", "[b|c]", "a|b", "[a*1&b*1]", "[a*2&b*1]", "a*2&b*1")
@@ -69,7 +69,9 @@ def drawn_site(rng: np.random.Generator) -> tuple[Nodes, Site]:
         preemption = preemption.model_copy(
             update={"by": "qos"}
         )  # gang scheduling has a witness of its own
-    weighed = Priority(age=float(rng.choice([0, 1000])), fair_share=1000.0, qos=100.0, period=60.0)
+    weighed = PriorityWeights(
+        age=float(rng.choice([0, 1000])), fair_share=1000.0, qos=100.0, period=60.0
+    )
     accounts = [AccountRule(name=f"a{i}", shares=i + 1.0) for i in range(3)]
     rules = {"pool": pools, "qos": qos, "cap": caps, "account": accounts}
     return Nodes.of(made, shared), Site(Rules(**rules, priority=weighed, preemption=preemption))

@@ -18,13 +18,12 @@ from gangwise.jobs import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.audit import audit
 from gangwise.jobs.caps import Cap
 from gangwise.jobs.metrics import Outcome
-from gangwise.jobs.priority_kernels import hold, tick
-from gangwise.jobs.priority_kernels import key as priority_key
+from gangwise.jobs.queue_kernels import hold, priority_key, tick
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.site import CapRule, Rules, Site
 from gangwise.jobs.slurm_passes import SlurmPasses
-from gangwise.jobs.slurm_site import Reading, in_own_words
+from gangwise.jobs.slurm_site import SlurmReading, in_own_words
 from gangwise.jobs.tenancy import standing_of
 from gangwise.traces.jobs import open_jobs
 
@@ -201,7 +200,7 @@ def unpacked(name: str, folder: Path) -> Path:
 
 
 def test_no_setting_that_a_real_slurm_prints_is_unknown(tmp_path):
-    read = Reading(unpacked("fifo-0", tmp_path) / "site")
+    read = SlurmReading(unpacked("fifo-0", tmp_path) / "site")
     assert {row.kind for row in read.rows} == {"config", "node", "partition", "qos", "assoc"}
     assert not [line for line in read.lines() if "unknown" in line]
 

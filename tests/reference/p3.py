@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from gangwise.core.highs import Rows, maximise
+from gangwise.core.highs import Constraints, maximise
 
 
 def worth(v, s, x) -> float:
@@ -134,7 +134,7 @@ def solve_milp(v, s, a, c, gap=1e-9, time_limit=None):
             objective,
             upper,
             whole,
-            Rows.of(rows),
+            Constraints.of(rows),
             relative_gap=gap / 2,
             absolute_gap=1e-12,
             seconds=left,

@@ -18,9 +18,8 @@ from gangwise.jobs import Jobs, Nodes, simulate_jobs
 from gangwise.jobs.metrics import Outcome
 from gangwise.report import jobs as report
 from gangwise.report.jobs import JobResults
-from gangwise.report.page import dots
+from gangwise.report.page import about_scheduler, dots
 from gangwise.report.plotting import COLOURS
-from gangwise.report.words import about_scheduler
 
 NAMES = ("fcfs", "fcfs+easy+best-fit", "sjf+easy+best-fit")
 

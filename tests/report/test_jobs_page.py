@@ -22,7 +22,7 @@ from gangwise.jobs.metrics import Outcome
 from gangwise.report import jobs as report
 from gangwise.report.jobs import JobResults
 from gangwise.report.nodes import lanes
-from gangwise.report.words import words
+from gangwise.report.page import words
 from tests.report.made_sweep import HOSTILE
 from tests.report.pages import Page, faults, loaded, read
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gangwise.experiments.specification import Experiment
 from gangwise.experiments.store import write_provenance
-from gangwise.experiments.sweep import sweep
+from gangwise.experiments.sweep import Experiment, sweep
 from gangwise.report.pages import write_report
 from tests.report.made_sweep import HOSTILE, made_sweep
 from tests.report.pages import Page, faults, loaded, read

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from gangwise.experiments.compare import Comparison, compare
-from gangwise.fluctuating_speeds.learners import LCF
+from gangwise.fluctuating_speeds.policies import LCF
 from gangwise.report.experiments import terminal_sheets
 from gangwise.report.page import html
 from gangwise.report.pages import comparison_page

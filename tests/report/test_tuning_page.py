@@ -17,8 +17,8 @@ from gangwise.experiments.tune import (
     read_tuning,
     write_tuning,
 )
+from gangwise.report.experiments import edges
 from gangwise.report.pages import write_report
-from gangwise.report.tuning import edges
 from tests.report.made_sweep import HOSTILE, played
 from tests.report.pages import faults, loaded, read
 

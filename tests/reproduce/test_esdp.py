@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from gangwise import create_policy, create_scenario, simulate
-from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate
-from gangwise.experiments.sweep import sweep
+from gangwise.experiments.sweep import Experiment, sweep
 from gangwise.fluctuating_speeds.offline import pseudo_regret
-from gangwise.report.reproduction import Row
+from gangwise.report.pages import ClaimResult
 from gangwise.reproduce import artefacts, esdp, expected, measures
-from gangwise.reproduce.artefact import Scale
 from gangwise.reproduce.esdp import ESDPByProgramme, numbers_s, smallest_gap
+from gangwise.reproduce.papers import RunScale
 from gangwise.reproduce.run import reproduce
 
 SEEDS, SLOTS, FRACTIONS = (3, 4), 40, (0.2, 0.4, 0.8)
@@ -52,7 +51,7 @@ def test_full_scale_has_the_papers_slots_and_ten_seeds_or_more():
         e.name: e
         for artefact in artefacts("esdp")
         if not artefact.trace
-        for e in artefact.experiments(Scale())
+        for e in artefact.experiments(RunScale())
     }
     timed = {name for name in experiments if name.startswith("esdp-overhead")}
     assert all(
@@ -145,7 +144,7 @@ def test_the_programme_chooses_as_well_as_branch_and_bound():
 def test_times_are_committed_and_never_compared(tmp_path, monkeypatch):
     monkeypatch.setattr(expected, "FOLDER", tmp_path)
     time, size = (
-        Row(
+        ClaimResult(
             "esdp",
             "figure-5",
             says,
@@ -168,7 +167,7 @@ def test_times_are_committed_and_never_compared(tmp_path, monkeypatch):
 @pytest.mark.full
 def test_a_figure_end_to_end(tmp_path):
     (figure,) = [a for a in artefacts("esdp") if a.name == "figure-8"]
-    done = reproduce([figure], Scale(quick=True, seeds=(100,)), tmp_path, jobs=1)
+    done = reproduce([figure], RunScale(quick=True, seeds=(100,)), tmp_path, jobs=1)
     assert {row.version for row in done.rows} >= {"as printed, c = 1/4", "esdp, c = 1 or 2"}
     assert all(row.ours.low is None and np.isfinite(row.ours.mean) for row in done.rows)
     for ending in ("png", "svg", "csv", "parquet"):

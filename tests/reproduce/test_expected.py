@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from gangwise.experiments.statistics import Estimate
-from gangwise.report.reproduction import Row
+from gangwise.report.pages import ClaimResult
 from gangwise.reproduce import PAPERS, artefacts, expected, measures
-from gangwise.reproduce.artefact import Artefact, Claim, Rule, Scale
+from gangwise.reproduce.papers import Artefact, Claim, Rule, RunScale
 from gangwise.reproduce.run import reproduce
 
 AGAIN = {"ogasched": "figure-7", "esdp": "figure-9", "opm": "table-1-synthetic"}
@@ -21,7 +21,7 @@ AGAIN = {"ogasched": "figure-7", "esdp": "figure-9", "opm": "table-1-synthetic"}
 @pytest.mark.parametrize("paper", AGAIN)
 def test_a_quick_artefact_is_where_it_was_committed(tmp_path, paper):
     chosen = [a for a in artefacts(paper) if a.name == AGAIN[paper]]
-    found = reproduce(chosen, Scale(quick=True), tmp_path, jobs=1)
+    found = reproduce(chosen, RunScale(quick=True), tmp_path, jobs=1)
     assert len(found.rows) > 5
     assert expected.differences(found.rows, quick=True) == []
     assert found.totals.keys() <= expected.read_totals(quick=True).keys()
@@ -36,7 +36,7 @@ def test_a_quick_artefact_is_where_it_was_committed(tmp_path, paper):
 def test_a_quick_artefact_on_traces_is_where_it_was(tmp_path, traces, paper, names):
     chosen = [a for a in artefacts(paper) if a.name in names]
     assert len(chosen) == len(names)
-    found = reproduce(chosen, Scale(quick=True, traces=traces), tmp_path, jobs=1)
+    found = reproduce(chosen, RunScale(quick=True, traces=traces), tmp_path, jobs=1)
     assert expected.differences(found.rows, quick=True) == []
     assert expected.different_seeds(found.totals, quick=True) == []
 
@@ -53,7 +53,9 @@ def test_every_artefact_without_a_trace_has_committed_results(paper):
 
 
 def test_a_result_that_is_not_the_committed_one_is_named(monkeypatch):
-    row = Row("esdp", "figure-2", "a lead, %", "esdp", 73.0, Estimate(5, 4, 6), "not tested", "")
+    row = ClaimResult(
+        "esdp", "figure-2", "a lead, %", "esdp", 73.0, Estimate(5, 4, 6), "not tested", ""
+    )
     monkeypatch.setattr(expected, "read", lambda quick: {row.id: Estimate(5.0, 4.0, 6.0)})
     assert expected.differences([row], quick=True) == []
     for moved in (Estimate(5.00001, 4.0, 6.0), Estimate(5.0, 4.00001, 6.0)):

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 from gangwise import create_policy, create_scenario, simulate
-from gangwise.experiments.specification import Experiment, PolicyTable
-from gangwise.experiments.sweep import sweep
+from gangwise.experiments.sweep import Experiment, PolicyTable, sweep
 from gangwise.gain_overhead.offline import best_fixed, regret_bound
 from gangwise.reproduce import artefacts, measures, ogasched
-from gangwise.reproduce.artefact import Scale
 from gangwise.reproduce.ogasched import BEST_FIXED, BOUND, OPTIMUM
-from gangwise.reproduce.papers import Paper
+from gangwise.reproduce.papers import Paper, RunScale
 from gangwise.reproduce.run import reproduce
 
 SEEDS, SLOTS, SERVERS = (3, 4), 40, (8, 16)
@@ -56,7 +54,7 @@ def test_every_figure_the_table_and_the_theorem():
 
 def test_full_scale_has_the_papers_slots_and_ten_seeds_but_for_the_large_cluster():
     drawn = [a for a in artefacts("ogasched") if not a.trace]
-    found = {e.name: e for a in drawn for e in a.experiments(Scale())}
+    found = {e.name: e for a in drawn for e in a.experiments(RunScale())}
     assert found["ogasched-verification"].slots == 8000
     assert found["ogasched-horizon"].slots == 10_000
     assert found["ogasched-rho"].slots == found["ogasched-contention"].slots == 2000
@@ -67,7 +65,7 @@ def test_full_scale_has_the_papers_slots_and_ten_seeds_but_for_the_large_cluster
 
 
 def test_versions_have_the_papers_rate_and_differ_as_said():
-    (experiment,) = Paper("ogasched").experiments("horizon", Scale())
+    (experiment,) = Paper("ogasched").experiments("horizon", RunScale())
     played = experiment.labelled()
     chosen = [played[who] for who in ("ogasched-as-printed", EXACT, ONE_STEP)]
     assert all((p.eta, p.decay) == (25.0, 0.9999) for p in chosen)
@@ -118,7 +116,7 @@ def test_the_papers_default_setting_has_three_different_rewards_in_its_table():
 @pytest.mark.full
 def test_a_theorem_from_one_seed_end_to_end(tmp_path):
     chosen = [a for a in artefacts("ogasched") if a.name == "theorem-1"]
-    done = reproduce(chosen, Scale(quick=True, seeds=(5,)), tmp_path, jobs=1)
+    done = reproduce(chosen, RunScale(quick=True, seeds=(5,)), tmp_path, jobs=1)
     assert {p.name for p in done.written} >= {"ogasched-theorem-1.png", "side-by-side.md"}
     exponents = {
         r.version: r.ours.mean for r in done.rows if r.says == "exponent of the regret in T"

@@ -12,7 +12,7 @@ from gangwise.experiments.results import Results
 from gangwise.experiments.runs import Rows
 from gangwise.experiments.store import Store
 from gangwise.reproduce import artefacts
-from gangwise.reproduce.artefact import Scale
+from gangwise.reproduce.papers import RunScale
 from gangwise.reproduce.run import reproduce
 
 PAPER = {artefact.name: artefact for artefact in artefacts("opm")}
@@ -70,17 +70,19 @@ def test_everything_of_section_vi_and_the_theorems_is_there():
 @pytest.mark.parametrize("name", [n for n in PAPER if not PAPER[n].trace])
 def test_full_scale_has_ten_seeds_and_the_quick_one_fewer_runs(name):
     full, quick = (
-        sum(len(e.runs()) for e in PAPER[name].experiments(Scale(q))) for q in (False, True)
+        sum(len(e.runs()) for e in PAPER[name].experiments(RunScale(q))) for q in (False, True)
     )
-    assert all(len({run.seed for run in e.runs()}) >= 10 for e in PAPER[name].experiments(Scale()))
+    assert all(
+        len({run.seed for run in e.runs()}) >= 10 for e in PAPER[name].experiments(RunScale())
+    )
     assert quick < full / 3
 
 
 def test_the_trace_is_played_at_the_size_of_the_paper(tmp_path):
-    (experiment,) = PAPER["table-1"].experiments(Scale(traces=tmp_path))
+    (experiment,) = PAPER["table-1"].experiments(RunScale(traces=tmp_path))
     assert experiment.settings == {"keep": 1.0, "folder": str(tmp_path / "google-2011")}
     assert experiment.slots is None  # the scenario's 50,000, with its 1,000 machines and 10 hours
-    (light,) = PAPER["figure-2"].experiments(Scale(traces=tmp_path))
+    (light,) = PAPER["figure-2"].experiments(RunScale(traces=tmp_path))
     assert [case["keep"] for case in light.cells[::5]] == [1.0, 0.5]
 
 
@@ -136,7 +138,7 @@ def test_figure_1_counts_jobs(tmp_path):
         }
 
     # Ratios of fair: 1, 2, 4, infinite (nothing earned); the fifth job costs nothing.
-    given = PAPER["figure-1-synthetic"].experiments(Scale())[0].policies
+    given = PAPER["figure-1-synthetic"].experiments(RunScale())[0].policies
     policies = [p if isinstance(p, str) else p.label for p in given]
     of = dict.fromkeys(policies, ([1] * 5, [1] * 5)) | {
         "fair": ([8, 8, 8, 10, 0], [8, 4, 2, 0, 0]),
@@ -174,7 +176,7 @@ def test_figure_3_counts_machines(tmp_path):
 
 @pytest.mark.full
 def test_theorems_are_held_against_their_bounds(tmp_path):
-    scale = Scale(quick=True, seeds=(3,))
+    scale = RunScale(quick=True, seeds=(3,))
     done = reproduce([PAPER["theorem-2"]], scale, tmp_path, jobs=1)
     rows = {(r.artefact, r.says, r.version): r for r in done.rows}
     regret = rows["theorem-2", "Reg over (24) at the largest T", "as printed"].ours.mean
@@ -191,14 +193,14 @@ def test_theorems_are_held_against_their_bounds(tmp_path):
 
 
 def test_traces_are_asked_for_by_name(tmp_path):
-    done = reproduce([PAPER["table-1"]], Scale(quick=True), tmp_path)
+    done = reproduce([PAPER["table-1"]], RunScale(quick=True), tmp_path)
     assert "google-2011" in done.left_out["opm-table-1"]
     assert not done.rows
 
 
 @pytest.mark.full
 def test_trace_and_synthetic_jobs_run_end_to_end(tmp_path, traces):
-    scale = Scale(quick=True, seeds=(5,), traces=traces)
+    scale = RunScale(quick=True, seeds=(5,), traces=traces)
     done = reproduce([PAPER["figure-3"]], scale, tmp_path, jobs=1)
     verdicts = {(r.says, r.version): r.ours.mean for r in done.rows}
     small = "machines with a migration per slot at α = 0.6, %"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gangwise.experiments.statistics import Estimate
-from gangwise.report.reproduction import VERDICTS, Row
+from gangwise.report.pages import VERDICTS, ClaimResult
 from gangwise.reproduce import OWN, PAPERS, artefacts, expected
 from gangwise.reproduce.expected import markdown
 
@@ -79,14 +79,16 @@ def test_every_committed_result_belongs_to_a_claim(quick):
     assert {row.id for row in rows} == expected.read(quick).keys()
 
 
-LEAD = Row(
+LEAD = ClaimResult(
     *("esdp", "figure-2", "a|b, %", "as printed", 73.0, Estimate(5.0, 3.9, 6.1)),
     *("reproduced", "x; y", "", False),
 )
 ROWS = [
     LEAD,
     replace(LEAD, version="esdp", ours=Estimate(70.0, 60.0, 80.0), why="y; z", agrees=True),
-    Row("esdp", "figure-3", "slope", "esdp", "grows", Estimate(1.0, -1.0, 3.0), "not tested", ""),
+    ClaimResult(
+        "esdp", "figure-3", "slope", "esdp", "grows", Estimate(1.0, -1.0, 3.0), "not tested", ""
+    ),
 ]
 TABLE = """| claim | the paper | ours; ✓ agrees | |
 |---|---|---|---|

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import polars as pl
 
-from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate
-from gangwise.report.reproduction import Row
+from gangwise.experiments.sweep import Experiment
+from gangwise.report.pages import ClaimResult
 from gangwise.reproduce import artefacts, expected
-from gangwise.reproduce.artefact import Artefact, Claim, Rule, Scale
-from gangwise.reproduce.papers import traced
+from gangwise.reproduce.papers import Artefact, Claim, Rule, RunScale, traced
 
 READINGS = ({"name": "all"}, {"name": "few", "settings": {"servers": 4}})
 
@@ -51,17 +50,17 @@ PLAYED = traced(PLAIN, "default", "rows", READINGS, (100, 500))
 
 
 def test_an_experiment_for_each_reading_on_the_other_scenario():
-    experiments = PLAYED.experiments(Scale(quick=True, traces=Path("/some")))
+    experiments = PLAYED.experiments(RunScale(quick=True, traces=Path("/some")))
     assert [e.name for e in experiments] == ["mine-rows-0", "mine-rows-1"]
     assert {e.scenario for e in experiments} == {"rows"}
     assert experiments[1].settings == {"rho": 0.5, "servers": 4, "folder": "/some"}
     assert [(e.slots, list(e.seeds)) for e in experiments] == [(100, [100, 101, 102])] * 2
-    full = PLAYED.experiments(Scale())[0]
+    full = PLAYED.experiments(RunScale())[0]
     assert (full.slots, list(full.seeds)) == (500, list(range(100, 110)))
     assert full.policies == ["a"]
     left = traced(PLAIN, "default", "rows", READINGS, (100, 500), ("a",))
-    assert left.experiments(Scale())[0].policies == []
-    assert len(left.experiments(Scale(quick=True))[0].policies) == 1
+    assert left.experiments(RunScale())[0].policies == []
+    assert len(left.experiments(RunScale(quick=True))[0].policies) == 1
 
 
 def test_a_claim_is_measured_in_every_reading_and_judged_over_all():
@@ -92,7 +91,7 @@ def test_the_page_has_the_span_and_not_one_reading():
     page = expected.markdown(done)
     assert "v: −5.0 to 3.0 over 2 readings, agrees in 1 | *reproduced* |" in page
     assert "1 claim: 1 reproduced" in page
-    again = Row.of(expected.over_readings(done)[0].as_dict())
+    again = ClaimResult.of(expected.over_readings(done)[0].as_dict())
     assert (again.readings, again.text) == (2, "−5.0 to 3.0 over 2 readings, agrees in 1")
     assert isinstance(expected.table(expected.over_readings(done)), pl.DataFrame)
 

@@ -95,7 +95,7 @@ def test_a_node_that_slowed_down_is_played_as_it_was(
     found = account(tmp_path / "state", since=0.0)
     assert found["changed_nodes"] == ["n0"]
     assert "1 had another speed before" in found["told"]
-    monkeypatch.setattr("gangwise.service.account.changes", lambda *given: [])
+    monkeypatch.setattr("gangwise.service.account.speed_changes", lambda *given: [])
     as_now = account(tmp_path / "state", since=0.0)
     assert abs(found["error"]) < 0.1
     assert as_now["error"] > 0.2

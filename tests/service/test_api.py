@@ -22,13 +22,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.engines.engine import Placed
-from gangwise.service.access import read_tokens
 from gangwise.service.api import create_app
 from gangwise.service.ledger import Intent
 from gangwise.service.listening import server
-from gangwise.service.state import State
-from gangwise.service.store import FILE, Store
-from gangwise.service.wishes import Wish
+from gangwise.service.state import ServiceState, Wish, read_tokens
+from gangwise.service.store import FILE, ServiceStore
 
 LEFT = "left alone: unreadable, because"
 READER, OPERATOR = "reader-token-0123456789", "operator-token-0123456789"
@@ -212,7 +210,7 @@ def test_latencies_are_counted_from_what_was_decided(tmp_path: Path) -> None:
     """Against a count one by one; a preemption and what never started are none of them."""
     rng = np.random.default_rng(0)
     accepted, started = rng.exponential(0.5, 40), 1.0 + rng.exponential(3.0, 40)
-    store = Store(tmp_path / FILE)
+    store = ServiceStore(tmp_path / FILE)
     on = (Placed("n1", 1),)
     kinds = ["preempt" if j % 10 == 3 else "place" for j in range(40)]
     intents = [(100.0, Intent(kind, str(j), 1, on, "scheduler")) for j, kind in enumerate(kinds)]
@@ -224,7 +222,7 @@ def test_latencies_are_counted_from_what_was_decided(tmp_path: Path) -> None:
     ]
     store.commit(intents=intents, states=states)
     store.close()
-    state = State(tmp_path)
+    state = ServiceState(tmp_path)
     placed = np.array([kind == "place" for kind in kinds])
     starts = placed & (np.arange(40) % 4 > 0)
     bounds = (0.1, 0.5, 2.0, 5.0)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from gangwise.service.changes import FACTORS, FEWEST, SURE, changes
+from gangwise.service.account import FACTORS, FEWEST_JOBS, SURE, speed_changes
 
 
 def drawn(seed: int, drifts: int, nodes: int = 32, jobs: int = 1500, noise: float = 0.1):
@@ -30,7 +30,7 @@ def drawn(seed: int, drifts: int, nodes: int = 32, jobs: int = 1500, noise: floa
 @pytest.mark.parametrize("seed", range(4))
 def test_nodes_that_changed_are_found_and_no_others(seed):
     *given, other = drawn(seed, drifts=3)
-    found = {change.node: change for change in changes(*given)}
+    found = {change.node: change for change in speed_changes(*given)}
     assert found.keys() <= other.keys()
     for node, change in found.items():
         until, delta = other[node]
@@ -43,12 +43,12 @@ def test_where_nothing_changed_nothing_is_found():
     """Also where beliefs are off, of each node and type of job in its own way."""
     for seed in range(6):
         rates, times, gangs, believed, _ = drawn(seed, drifts=0)
-        assert changes(rates, times, gangs, believed) == []
+        assert speed_changes(rates, times, gangs, believed) == []
         off = np.random.default_rng([seed, 1]).normal(0.0, 0.1, (2, 32))
         kind = np.random.default_rng([seed, 2]).integers(0, 2, len(gangs))
         believed = [b + off[l][gang] for b, l, gang in zip(believed, kind, gangs)]
-        assert changes(rates, times, gangs, believed) == []
-    assert changes(np.zeros(0), np.zeros(0), [], []) == []
+        assert speed_changes(rates, times, gangs, believed) == []
+    assert speed_changes(np.zeros(0), np.zeros(0), [], []) == []
 
 
 @pytest.mark.full
@@ -56,7 +56,7 @@ def test_the_first_change_is_the_best_there_is():
     """Every node, time and factor, one by one."""
     rates, times, gangs, believed, _ = drawn(0, drifts=1, nodes=5, jobs=60, noise=0.05)
     rates[7] += 5.0  # a job that nothing explains moves nothing: squares are cut off
-    first = changes(rates, times, gangs, believed)[0]
+    first = speed_changes(rates, times, gangs, believed)[0]
     plain = np.array([min(b) for b in believed])
     sigma = max(1.4826 * np.median(np.abs(rates - plain)), SURE)
 
@@ -73,7 +73,7 @@ def test_the_first_change_is_the_best_there_is():
     saved = {}
     for node in range(5):
         mine = [j for j, gang in enumerate(gangs) if node in gang]
-        for k in range(FEWEST, len(mine) - FEWEST + 1):
+        for k in range(FEWEST_JOBS, len(mine) - FEWEST_JOBS + 1):
             early, late = best(mine[:k], node), best(mine[k:], node)
             gain = best(mine, node)[0] - early[0] - late[0]
             middle = (times[mine[k - 1]] + times[mine[k]]) / 2

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from gangwise.core.errors import StoreError
 from gangwise.engines.engine import EngineJob, EngineNode, RankReport
-from gangwise.service.chain import Line
 from gangwise.service.ledger import Ledger
-from gangwise.service.loop import Clock, Service
+from gangwise.service.loop import MonotonicClock, Service
+from gangwise.service.store import ChainLine
 from tests.service.pretend import Pretend
 
 
@@ -33,8 +33,8 @@ class Time:
         self.wall += seconds
         self.monotonic += seconds
 
-    def clock(self, not_before: float) -> Clock:
-        return Clock(not_before, lambda: self.wall, lambda: self.monotonic)
+    def clock(self, not_before: float) -> MonotonicClock:
+        return MonotonicClock(not_before, lambda: self.wall, lambda: self.monotonic)
 
 
 @pytest.fixture(autouse=True)
@@ -414,9 +414,9 @@ def test_a_poisoned_record_is_skipped_and_named(
     engine, time, tmp_path, monkeypatch, kind, poison, says
 ):
     """Written so by the service itself, in good order: an older one, say, or one with a fault."""
-    real, poisoned = Line, []
+    real, poisoned = ChainLine, []
 
-    def line(number: int, after: str, body: str) -> Line:
+    def line(number: int, after: str, body: str) -> ChainLine:
         content = json.loads(body)
         for i, record in enumerate(content.get("records", ())):
             if record[2] == kind and not poisoned:
@@ -425,8 +425,8 @@ def test_a_poisoned_record_is_skipped_and_named(
         return real(number, after, json.dumps(content))
 
     service = opened(engine, time, tmp_path)
-    monkeypatch.setattr("gangwise.service.store.Line", line)
-    line.of = Line.of  # type: ignore[attr-defined]
+    monkeypatch.setattr("gangwise.service.store.ChainLine", line)
+    line.of = ChainLine.of  # type: ignore[attr-defined]
     for i in range(3):
         engine.submit(str(i))
         ticks(service, time, 2)

@@ -14,7 +14,7 @@ from gangwise.engines.engine import Placed
 from gangwise.engines.local import LocalEngine
 from gangwise.service.loop import Service
 from gangwise.service.recording import replayed
-from gangwise.service.store import Store
+from gangwise.service.store import ServiceStore
 
 SPEEDS = {"n0": 1.0, "n1": 1.0, "n2": 0.5}
 
@@ -122,7 +122,7 @@ def test_killed_at_every_line_nothing_is_lost_or_done_twice(
         return lambda: monkeypatch.setattr(owner, name, call)
 
     jobs = [submit(cluster, 0.5, tasks=2) for _ in range(3)]
-    for owner, name in ((Store, "commit"), (LocalEngine, "place"), (Service, "_keep")):
+    for owner, name in ((ServiceStore, "commit"), (LocalEngine, "place"), (Service, "_keep")):
         for after in (False, True):
             service = Service(
                 LocalEngine(cluster), tmp_path / "state", act=True, reconcile=0.2, checkpoint=0.0

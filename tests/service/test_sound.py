@@ -21,8 +21,8 @@ from gangwise.core.errors import StoreError
 from gangwise.engines.engine import EngineNode
 from gangwise.service.loop import Service
 from gangwise.service.sound import examine, mend, repair
-from gangwise.service.store import FILE, LINES, Store
-from gangwise.service.wishes import Wishes
+from gangwise.service.state import Wishes
+from gangwise.service.store import FILE, LINES, ServiceStore
 from tests.service.pretend import Pretend
 from tests.service.test_faults import Time, own_key, ticks  # noqa: F401 - a fixture
 
@@ -101,7 +101,7 @@ def flipped(path: Path, rng: random.Random) -> tuple[int, int]:
 
 def views(folder: Path) -> dict[str, Any]:
     found = {}
-    with closing(Store(folder / FILE, read_only=True)) as store:
+    with closing(ServiceStore(folder / FILE, read_only=True)) as store:
         for (name,) in store._db.execute("SELECT name FROM views").fetchall():
             found[name] = store.view(name)
     return found
@@ -323,7 +323,7 @@ def test_wishes_keep_their_numbers_without_gaps(tmp_path: Path, monkeypatch):
         for i in range(5):
             wishes.add("cancel", str(i))
         wishes.answer([(1, "done", ""), (2, "done", ""), (4, "done", "")])
-        monkeypatch.setattr("gangwise.service.wishes.KEPT", -1.0)
+        monkeypatch.setattr("gangwise.service.state.KEPT", -1.0)
         assert wishes.add("cancel", "5") == 6
         assert [wish.id for wish in wishes.whole()] == [3, 4, 5, 6]
         assert not wishes.damaged()

@@ -22,8 +22,7 @@ from gangwise.engines.engine import EngineNode
 from gangwise.service import api, listening
 from gangwise.service.listening import Listening
 from gangwise.service.loop import Service
-from gangwise.service.state import State
-from gangwise.service.wishes import Wishes
+from gangwise.service.state import ServiceState, Wishes
 from tests.service.pretend import Pretend
 from tests.service.test_api import OPERATOR, READER, Made, client, with_token
 
@@ -217,7 +216,7 @@ def test_a_wish_is_kept_wherever_the_service_dies(tmp_path: Path) -> None:
         service = Service(engine, state, "fcfs+easy+best-fit", act=True)
         paused = step % 2 == 0
         service.tick(0.0)
-        operator = State(state)
+        operator = ServiceState(state)
         number = operator.wish("pause", paused)
         operator.close()
 
@@ -275,7 +274,7 @@ def test_killed_after_202(tmp_path: Path, tokens: Path) -> None:
         assert found is not None
         assert found.state == "done"
         wishes.close()
-        store = State(state)
+        store = ServiceState(state)
         until(lambda: json.loads(json.dumps(store.view("health")))["paused"])
         store.close()
     finally:

@@ -10,7 +10,7 @@ import polars as pl
 
 from gangwise.core.arrays import Floats
 from gangwise.traces.tables import Tables
-from gangwise.traces.twins.drawing import DAY, HOUR
+from gangwise.traces.twins import DAY, HOUR
 
 LONG, MANY = 14.0, 10
 """Days that a trace must have before weekdays are compared, and hours before jobs per hour are."""

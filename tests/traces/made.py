@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from gangwise.traces.io.account import Stage
+from gangwise.traces.io.reading import Stage
 from gangwise.traces.tables import UNITS, Tables
 
 NUMBERS = ("cpu", "mem", "gpu", "created", "deleted")

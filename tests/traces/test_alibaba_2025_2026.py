@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gangwise import TraceError
+from gangwise.traces import reader_of
 from gangwise.traces.formats.tabular import reader
 from gangwise.traces.jobs import open_jobs
-from gangwise.traces.registered import reader_of
 
 INSTANCES = """\
 instance_sn,role,app_name,cpu_request,cpu_limit,gpu_request,gpu_limit,rdma_request,rdma_limit,\

@@ -10,10 +10,10 @@ import pytest
 
 from gangwise import TraceError
 from gangwise.traces import open_tables
+from gangwise.traces.format import Source
 from gangwise.traces.formats.measured_speeds import MiniBatchTime
 from gangwise.traces.formats.tabular import reader
 from gangwise.traces.slots.opening import open_trace
-from gangwise.traces.source import Source
 
 AlibabaGpuV2020 = reader("alibaba-gpu-v2020")
 FORMAT = reader("alibaba-gpu-v2020").FORMAT

@@ -18,10 +18,8 @@ from hypothesis import strategies as st
 from gangwise import TraceError
 from gangwise.traces.io import blocks as blocks_module
 from gangwise.traces.io.blocks import Blocks
-from gangwise.traces.io.json_records import read_records
-from gangwise.traces.io.reading import read_table
-from gangwise.traces.io.schema import Column, Schema
-from gangwise.traces.io.text import first_lines
+from gangwise.traces.io.reading import Column, Schema, read_table
+from gangwise.traces.io.text import first_lines, read_records
 
 
 @pytest.fixture(autouse=True, params=["isal.isal_zlib", "zlib"])

@@ -7,7 +7,7 @@ import json
 import polars as pl
 import pytest
 
-from gangwise.traces.io.account import leave_out
+from gangwise.traces.io.reading import leave_out
 from gangwise.traces.tables import Tables, implied_load, of_tables
 
 SERVERS = pl.DataFrame(

@@ -18,10 +18,10 @@ import pytest
 from gangwise import TraceError
 from gangwise.traces import open_tables
 from gangwise.traces.formats.tabular import reader
+from gangwise.traces.inspect import report
 from gangwise.traces.io import blocks
 from gangwise.traces.io.blocks import Blocks
 from gangwise.traces.jobs import jobs_of
-from gangwise.traces.jobs_summary import report
 
 LINES = b"id,cores,submit\na,4,1\nb,2,2\n"
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError, TraceError, UnknownName, create_policy, simulate
-from gangwise.traces.formats.google_2011 import Google2011
+from gangwise.traces.formats.google import Google2011
 from gangwise.traces.slots.approximation_jobs import GoogleScenario
 from gangwise.traces.slots.opening import open_trace
 

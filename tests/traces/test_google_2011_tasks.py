@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.traces.formats.google_2011 import Google2011
+from gangwise.traces.formats.google import Google2011
 from gangwise.traces.slots.opening import open_trace
 
 SUBMIT, SCHEDULE, EVICT, FAIL, FINISH, KILL, LOST, UPDATE_PENDING, UPDATE_RUNNING = range(9)

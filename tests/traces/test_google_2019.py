@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from gangwise import TraceError
 from gangwise.traces.formats.alibaba_v2018 import Dag
-from gangwise.traces.formats.google_2011 import Google2011
-from gangwise.traces.formats.google_2019 import Google2019
+from gangwise.traces.formats.google import Google2011, Google2019
 
 SUBMIT, QUEUE, ENABLE, SCHEDULE, EVICT, FAIL, FINISH, KILL, LOST, UPDATE_PENDING = range(10)
 ADD, REMOVE, UPDATE = 1, 2, 3

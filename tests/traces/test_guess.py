@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 
 from gangwise import TraceError
 from gangwise.cli import app
+from gangwise.traces import open_tables
 from gangwise.traces.formats.own_csv import OwnCsv
 from gangwise.traces.formats.slurm import OPEN_XDMOD
 from gangwise.traces.formats.tabular import reader
 from gangwise.traces.guess import guess
 from gangwise.traces.inspect import inspect
-from gangwise.traces.registered import open_tables
-from gangwise.traces.work import device_hours
+from gangwise.traces.tables import device_hours
 
 from .test_helios_acme import HELIOS, ROWS
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gangwise import TraceError
+from gangwise.traces import reader_of
 from gangwise.traces.formats.tabular import reader
 from gangwise.traces.jobs import open_jobs
-from gangwise.traces.registered import reader_of
 
 HELIOS = (
     "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue"

@@ -16,7 +16,7 @@ from gangwise.traces import inspect as inspecting
 from gangwise.traces.format import Format, TableFile, likeness, looks_like, nearest
 from gangwise.traces.inspect import inspect
 from gangwise.traces.io import blocks
-from gangwise.traces.io.schema import Column, Schema
+from gangwise.traces.io.reading import Column, Schema
 
 from .csvs import NODE_HEADER, NODES, pod, write
 

@@ -20,10 +20,10 @@ from gangwise import TraceError, UnknownName
 from gangwise.cli import app
 from gangwise.core.errors import GangwiseError
 from gangwise.jobs.model import Nodes
+from gangwise.traces import open_tables
 from gangwise.traces.formats.slurm import OPEN_XDMOD, listing_schema
+from gangwise.traces.inspect import report, summary
 from gangwise.traces.jobs import _peaks, jobs_of, open_jobs
-from gangwise.traces.jobs_summary import report, summary
-from gangwise.traces.registered import open_tables
 
 from .csvs import pod, write
 from .made import tables

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from gangwise import ScenarioError, TraceError, create_policy, create_scenario, simulate
 from gangwise.approximation_jobs.environment import ApproximationInstance, Outage
 from gangwise.approximation_jobs.problem import ApproximationProblem
-from gangwise.approximation_jobs.rates import IidRates
-from gangwise.approximation_jobs.workloads import PoissonJobs
+from gangwise.approximation_jobs.workloads import IidRates, PoissonJobs
 from gangwise.traces.slots.approximation_jobs import JobsTraceScenario
 from gangwise.traces.slots.opening import open_trace
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise import TraceError
+from gangwise.traces import reader_of
 from gangwise.traces.formats.kubernetes import Kubernetes, amount, requests_of
 from gangwise.traces.inspect import inspect
 from gangwise.traces.jobs import open_jobs
-from gangwise.traces.registered import reader_of
 
 
 def at(minute):

@@ -12,10 +12,10 @@ import polars as pl
 import pytest
 from benchmarks.trace_scaling import FORMATS
 
-from gangwise.traces.formats import google_events
+from gangwise.traces import open_reader, reader_of
+from gangwise.traces.formats import google
 from gangwise.traces.inspect import inspect
 from gangwise.traces.io import blocks
-from gangwise.traces.registered import open_reader, reader_of
 
 from .test_google_2011 import event
 
@@ -80,7 +80,7 @@ def test_users_are_not_regrouped_for_every_batch(monkeypatch):
         return group_by(self, *arguments, **named)
 
     monkeypatch.setattr(pl.DataFrame, "group_by", counting)
-    users, size, number = google_events.Users(), 50, 200
+    users, size, number = google.Users(), 50, 200
     for batch in range(number):
         jobs = range(size * batch, size * (batch + 1))
         users.add(pl.DataFrame({"job": jobs, "user": [f"u{batch:03d}"] * size}))

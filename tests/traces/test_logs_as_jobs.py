@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gangwise.traces import open_tables
 from gangwise.traces.jobs import open_jobs
-from gangwise.traces.registered import open_tables
 
 from . import test_alibaba_v2018 as v2018
 from . import test_google_2019 as g2019

@@ -9,10 +9,10 @@ import pytest
 
 from gangwise import ScenarioError, TraceError, UnknownName
 from gangwise.traces import open_tables
-from gangwise.traces.formats.google_2011 import Google2011
+from gangwise.traces.format import Source
+from gangwise.traces.formats.google import Google2011
 from gangwise.traces.formats.tabular import reader
 from gangwise.traces.slots.opening import open_trace
-from gangwise.traces.source import Source
 from gangwise.traces.tables import save_tables
 
 from .csvs import POD_HEADER, pod, write

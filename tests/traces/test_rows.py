@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from gangwise import TraceError
 from gangwise.traces.io import reading as parsing
 from gangwise.traces.io.blocks import Blocks
-from gangwise.traces.io.reading import Reading, read_table
-from gangwise.traces.io.schema import Check, Column, Schema
+from gangwise.traces.io.reading import Check, Column, Reading, Schema, read_table
 from gangwise.traces.io.text import split_line
 from tests.reference import traces as reference
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from gangwise import TraceError
 from gangwise.traces.formats.tabular import reader
-from gangwise.traces.io.reading import read_table
-from gangwise.traces.io.schema import Column, Schema
+from gangwise.traces.io.reading import Column, Schema, read_table
 from gangwise.traces.slots.opening import TraceScenario
 
 from .csvs import NODE_HEADER, POD_HEADER, pod, write

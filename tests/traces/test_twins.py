@@ -17,14 +17,22 @@ from scipy import stats
 from gangwise.core.errors import ScenarioError, TraceError, UnknownName
 from gangwise.scenarios.files import read_scenario
 from gangwise.traces.formats.alibaba_v2018 import AlibabaV2018
-from gangwise.traces.formats.google_2011 import Google2011
+from gangwise.traces.formats.google import Google2011
 from gangwise.traces.formats.tabular import reader
 from gangwise.traces.slots.approximation_jobs import GoogleScenario
-from gangwise.traces.slots.grouping import fits_somewhere
+from gangwise.traces.slots.demand import fits_somewhere
 from gangwise.traces.slots.opening import open_trace
 from gangwise.traces.tables import Tables, of_tables
-from gangwise.traces.twins import NAMES, calibration, completed, twin
-from gangwise.traces.twins.drawing import Arrivals, Cdf, Kind, servers_of
+from gangwise.traces.twins import (
+    NAMES,
+    Arrivals,
+    Cdf,
+    Kind,
+    calibration,
+    completed,
+    servers_of,
+    twin,
+)
 from tests.traces.distances import distance, kolmogorov_smirnov, total_variation
 
 AlibabaGpuV2023 = reader("alibaba-gpu-v2023")

@@ -19,10 +19,9 @@ from gangwise.core.cluster import Cluster
 from gangwise.experiments.compare import Comparison, compare
 from gangwise.report.pages import write_report
 from gangwise.traces.formats.slurm import SlurmSacct
-from gangwise.traces.slots.grouping import contested
+from gangwise.traces.slots.demand import contested
 from gangwise.traces.slots.opening import FAMILIES, open_trace
-from gangwise.traces.tables import implied_load, save_tables
-from gangwise.traces.work import device_hours, work
+from gangwise.traces.tables import device_hours, implied_load, save_tables, work
 
 from .made import tables
 

@@ -12,9 +12,8 @@ import pytest
 
 from gangwise import ScenarioError, TraceError, UnknownName, create_policy, simulate
 from gangwise.traces.formats.tabular import reader
-from gangwise.traces.slots.grouping import sample_servers
-from gangwise.traces.slots.opening import open_trace
-from gangwise.traces.slots.settings import Settings, seconds
+from gangwise.traces.slots.demand import sample_servers, seconds
+from gangwise.traces.slots.opening import GainOverheadTraceSettings, open_trace
 
 from .csvs import pod, write
 
@@ -242,7 +241,7 @@ def test_a_scenario_pickles_and_its_runs_repeat(tmp_path):
     ]
     assert np.array_equal(*runs)
     assert first.describe() == second.describe()
-    assert set(Settings.model_fields) < set(first.describe())
+    assert set(GainOverheadTraceSettings.model_fields) < set(first.describe())
 
 
 def test_reading_a_trace_is_what_imports_polars():

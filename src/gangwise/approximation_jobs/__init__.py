@@ -22,8 +22,16 @@ from gangwise.approximation_jobs.problem import (
     Saturating,
     Utility,
 )
-from gangwise.approximation_jobs.rates import IidRates, RateProcess, RateStream, ReplayedRates
-from gangwise.approximation_jobs.workloads import JobStream, JobWorkload, PoissonJobs, ReplayedJobs
+from gangwise.approximation_jobs.workloads import (
+    IidRates,
+    JobStream,
+    JobWorkload,
+    PoissonJobs,
+    RateProcess,
+    RateStream,
+    ReplayedJobs,
+    ReplayedRates,
+)
 
 __all__ = ["OPM", "OPS", "ApproximationEnvironment", "ApproximationFamily"]
 __all__ += ["ApproximationInstance", "ApproximationProblem", "DeadlineAware", "Fair"]

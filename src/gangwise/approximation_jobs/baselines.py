@@ -153,7 +153,7 @@ class UtilityPerPrice(RateLearning, CountingPolicy):
     Parameters
     ----------
     estimator : str or Estimator
-        One of :data:`~gangwise.estimators.estimators.ESTIMATORS`, with ``gamma``, ``kappa``,
+        One of :data:`~gangwise.estimators.ESTIMATORS`, with ``gamma``, ``kappa``,
         ``window``, ``tau`` and ``rate``, or one's own.
     burst : float
         How much faster than evenly a job may spend.
@@ -212,7 +212,7 @@ def inverse_slope(kind: int, v: float, shape: float, at: float) -> float:
     return max(shape * math.log(v / (shape * at)), 0.0)
 
 
-class Demand(NamedTuple):
+class JobDemands(NamedTuple):
     """What n jobs want: their utilities, what was done, and what they may still spend; each [n].
 
     Utilities are numbered as in :mod:`~gangwise.approximation_jobs.problem`. ``done`` is X_j,
@@ -228,7 +228,7 @@ class Demand(NamedTuple):
 
 
 @kernel
-def spending(eta: float, jobs: Demand, rho: float, spend: Floats) -> float:
+def spending(eta: float, jobs: JobDemands, rho: float, spend: Floats) -> float:
     """Demand at a shadow price: s_j(η) of each job into ``spend`` [n], and their sum."""
     total = 0.0
     for j in range(spend.size):
@@ -242,7 +242,7 @@ def spending(eta: float, jobs: Demand, rho: float, spend: Floats) -> float:
 
 @kernel
 def water_filling(
-    jobs: Demand, rho: float, supply: float, guess: float, spend: Floats, other: Floats
+    jobs: JobDemands, rho: float, supply: float, guess: float, spend: Floats, other: Floats
 ) -> float:
     """Water-filling: what each job spends in a slot, Σ_j s_j(η) ≤ ``supply``, into ``spend`` [n].
 
@@ -294,7 +294,7 @@ def water_filling(
 
 @kernel
 def plan_shares(
-    jobs: Demand,
+    jobs: JobDemands,
     prices: Floats,
     rates: Floats,
     order: Ints,
@@ -403,7 +403,7 @@ ROUNDS = 4
 
 
 @dataclass
-class Plan(RateLearning, CountingPolicy):
+class RecedingHorizon(RateLearning, CountingPolicy):
     """Receding-horizon water-filling: no step size, whole lifetimes planned anew in every slot.
 
     Shares are rounded to whole tasks by systematic sampling. Jobs that money stops short are
@@ -419,7 +419,7 @@ class Plan(RateLearning, CountingPolicy):
         What is planned for: the overall utility Σ f(X), or OPM (6), Σ (d − a) f(X / (d − a)), which
         weighs jobs by their time.
     estimator : str or Estimator
-        One of :data:`~gangwise.estimators.estimators.ESTIMATORS`, with ``gamma``, ``kappa``,
+        One of :data:`~gangwise.estimators.ESTIMATORS`, with ``gamma``, ``kappa``,
         ``window``, ``tau`` and ``rate``, or one's own.
     hand_on : bool
         A machine that was drawn for a job that cannot pay it is drawn again among those that can.
@@ -464,7 +464,7 @@ class Plan(RateLearning, CountingPolicy):
         if self.objective == "average":
             life = (jobs.deadline - jobs.arrival)[rows].astype(np.float64)
             v, shape = over_lifetime(kind, v, shape, life)
-        demand = Demand(
+        demand = JobDemands(
             kind,
             v,
             shape,

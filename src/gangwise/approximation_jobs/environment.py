@@ -27,13 +27,18 @@ from gangwise.approximation_jobs.problem import (
     Saturating,
     Utility,
 )
-from gangwise.approximation_jobs.rates import IidRates, RateProcess, Relabelled
-from gangwise.approximation_jobs.workloads import JobWorkload, ReplayedJobs
+from gangwise.approximation_jobs.workloads import (
+    IidRates,
+    JobWorkload,
+    RateProcess,
+    Relabelled,
+    ReplayedJobs,
+)
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.contracts import InstanceBase, Outcome, Timing
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
-from gangwise.core.feedback import Delivery, Mailbox
 from gangwise.core.simulation import Streams
+from gangwise.core.workload import Delivery, Mailbox
 from gangwise.estimators import Estimator, make_estimator
 
 
@@ -386,7 +391,7 @@ class ApproximationInstance(InstanceBase):
     Examples
     --------
     >>> from gangwise import create_policy, simulate
-    >>> from gangwise.approximation_jobs.rates import IidRates
+    >>> from gangwise.approximation_jobs.workloads import IidRates
     >>> from gangwise.approximation_jobs.workloads import PoissonJobs
     >>> problem = ApproximationProblem([1.0, 0.5])
     >>> instance = ApproximationInstance(problem, IidRates([0.5, 0.9]), PoissonJobs(0.3))

@@ -137,7 +137,7 @@ def _project(y: Floats, tau: Floats, price: Floats, x: Floats, part: Floats) -> 
         part[w] += price[w] * share
 
 
-class Ascent(NamedTuple):
+class GradientStep(NamedTuple):
     """The slot's gradient: shares before, and what moves them."""
 
     old: Floats  # [J, M]
@@ -168,7 +168,7 @@ class Stripe(NamedTuple):
 
 
 @kernel
-def primal_step(step: Ascent, exact: bool, answer: Projected, space: Stripe) -> int:
+def primal_step(step: GradientStep, exact: bool, answer: Projected, space: Stripe) -> int:
     """Primal step: y_j = x_j + gain_j θ̂_i − toll_j p_i, OPS (18), OPM (69); OPS (19), OPM (P4).
 
     ``exact`` asks for variable fixing throughout. Returns how many columns were left to it.

@@ -476,7 +476,7 @@ def offline_optimum(
 
     >>> from gangwise.approximation_jobs.environment import ApproximationInstance
     >>> from gangwise.approximation_jobs.problem import ApproximationProblem, Job
-    >>> from gangwise.approximation_jobs.rates import IidRates
+    >>> from gangwise.approximation_jobs.workloads import IidRates
     >>> from gangwise.approximation_jobs.workloads import ReplayedJobs
     >>> jobs = ReplayedJobs([Job(0, 0, 10, budget=4.0)])
     >>> instance = ApproximationInstance(ApproximationProblem([1.0]), IidRates([1.0]), jobs)

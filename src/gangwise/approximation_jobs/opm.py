@@ -140,7 +140,9 @@ class PrimalDual:
             self._before[:, ~there] = 0.0
             self._total_before[~there] = 0.0
             self.holder[~there] = -1
-        step = kernels.Ascent(self._before, alpha * slopes, alpha * multipliers, rates, prices)
+        step = kernels.GradientStep(
+            self._before, alpha * slopes, alpha * multipliers, rates, prices
+        )
         answer = kernels.Projected(self.shares, self.tau, self.total, self.spend)
         kernels.primal_step(step, self.exact, answer, self._space)
 
@@ -173,7 +175,7 @@ class OPM(RateLearning, PolicyBase):
     Parameters
     ----------
     estimator : str or Estimator
-        One of :data:`~gangwise.estimators.estimators.ESTIMATORS`, or one's own.
+        One of :data:`~gangwise.estimators.ESTIMATORS`, or one's own.
     objective : {"total", "average"}
         Where the slope of f_j is taken: at the work projected for the whole lifetime, or at the
         average work per slot so far, as OPM (9) has it.

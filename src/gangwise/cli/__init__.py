@@ -19,16 +19,24 @@ import typer
 from typer.core import TyperGroup
 
 import gangwise
-from gangwise.cli.compare import compare_command, run_command
 from gangwise.cli.experiments import (
+    compare_command,
     leaderboard_command,
     report_command,
     reproduce_command,
+    run_command,
     sweep_command,
     tune_command,
 )
-from gangwise.cli.folders import clean_command, explain_command, verify_command
-from gangwise.cli.listing import check_command, list_command, new_command, show_command
+from gangwise.cli.folders import (
+    check_command,
+    clean_command,
+    explain_command,
+    list_command,
+    new_command,
+    show_command,
+    verify_command,
+)
 from gangwise.cli.options import add_command, say
 from gangwise.cli.replay import (
     calibrate_command,
@@ -47,8 +55,7 @@ from gangwise.cli.serve import (
 )
 from gangwise.cli.trace import jobs_command, nodes_command, trace_app
 from gangwise.core.errors import GangwiseError
-from gangwise.core.interrupt import exit_code, stop_at_once, stops_kept
-from gangwise.core.json_text import json_text
+from gangwise.core.stopping import exit_code, stop_at_once, stops_kept
 
 __all__ = ["app", "main"]
 
@@ -87,6 +94,8 @@ def _root(
     ] = False,
 ) -> None:
     if version:
+        from gangwise.core.settings import json_text
+
         print(json_text(_versions()) if as_json else gangwise.__version__)
         raise typer.Exit
 

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from gangwise.core.errors import ScenarioError, StoreError
-from gangwise.core.interrupt import exit_code, stops_kept
 from gangwise.core.registry import ANY, Kind, entries
+from gangwise.core.stopping import exit_code, stops_kept
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -158,7 +158,7 @@ def source_of(
 
 def seed_list(text: str, option: str = "--seeds") -> list[int]:
     """Seeds out of a text: ``5`` means 0 to 4, ``3,7`` means these two."""
-    from gangwise.core.limits import MOST_SEEDS
+    from gangwise.core.settings import MOST_SEEDS
 
     try:
         numbers = [int(part) for part in text.split(",") if part.strip()]

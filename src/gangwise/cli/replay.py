@@ -21,8 +21,8 @@ from gangwise.cli.options import (
     writing,
 )
 from gangwise.core.errors import ScenarioError, StoreError
-from gangwise.core.json_text import finite, json_text
 from gangwise.core.registry import names_of
+from gangwise.core.settings import finite, json_text
 
 if TYPE_CHECKING:
     from gangwise.experiments.what_if import Gate, Needed
@@ -81,9 +81,11 @@ def replay_command(
         _fill(source or TWIN, names, seeds, given, out, as_json)
         return
     if source and Path(source).is_dir():
-        from gangwise.service.recording import is_recording, lines, replayed
+        from gangwise.service.store import is_recording
 
         if is_recording(source):
+            from gangwise.service.recording import lines, replayed
+
             found = replayed(source, names)
             print(json_text(found) if as_json else "\n".join(lines(found)))
             return
@@ -127,7 +129,7 @@ def _fill(
     as_json: bool,
 ) -> None:
     from gangwise.core.files import Folder
-    from gangwise.experiments.filling import fill_trace
+    from gangwise.experiments.what_if import fill_trace
     from gangwise.report.curves import filling_figure, filling_sheet
     from gangwise.report.tables import rich_tables
 
@@ -159,7 +161,7 @@ def calibrate_command(
     as_json: bool = False,
 ) -> None:
     """Find the pools, caps, closing hours and missing capacity that explain a log's waits."""
-    from gangwise.experiments.calibrate import FILE, calibrate_log
+    from gangwise.experiments.findings import FILE, calibrate_log
 
     with progress("nothing is kept") as advance:
         found = calibrate_log(path, trace, advance, events, **settings_of(settings))
@@ -190,14 +192,14 @@ def forecast_command(
     (p90), and when it would start if all jobs took as long as requested and no other came.
     """
     from gangwise.experiments.changes import seconds_of
-    from gangwise.experiments.forecast import forecast_log
-    from gangwise.service.recording import is_recording
+    from gangwise.experiments.explain import forecast_log
+    from gangwise.service.store import is_recording
     from gangwise.service.views import lasting
 
     if not 10 <= draws <= 10_000:
         raise ScenarioError(f"--draws {draws}: give 10 to 10000")
     if is_recording(source):
-        from gangwise.service.forecasting import forecast_live
+        from gangwise.service.recording import forecast_live
 
         if at:
             raise ScenarioError(f"{source} is of a live service: leave out --at")
@@ -251,7 +253,7 @@ def what_if_command(
     """
     from gangwise.experiments.replay import BASE
     from gangwise.experiments.sweep import Workers
-    from gangwise.experiments.what_if import Asked, Gate, as_dict, broken, capacity, what_if
+    from gangwise.experiments.what_if import CurrentRules, Gate, as_dict, broken, capacity, what_if
     from gangwise.report.jobs import results_of
 
     named = {"site": site, "load": load, "world": world}
@@ -264,7 +266,7 @@ def what_if_command(
             "name at least one --change, such as --change pool.gpu.most_time=1d, "
             "--change nodes.all+=8 or --change scheduler=sjf+easy+best-fit"
         )
-    asked = Asked(
+    asked = CurrentRules(
         source,
         given,
         rules or BASE,

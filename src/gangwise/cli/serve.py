@@ -11,7 +11,7 @@ import typer
 
 from gangwise.cli.options import say, screen, settings_of
 from gangwise.core.errors import ScenarioError
-from gangwise.core.json_text import json_text
+from gangwise.core.settings import json_text
 
 HERE = Path("gangwise-state")
 ALIVE = 5.0  # seconds within which a service that works has touched its heartbeat
@@ -57,8 +57,8 @@ def serve_command(
     """
     import time
 
-    from gangwise.core.interrupt import requests_to_stop
     from gangwise.core.registry import create
+    from gangwise.core.stopping import requests_to_stop
     from gangwise.service.loop import Service
 
     if baseline_every < 0:
@@ -201,10 +201,10 @@ def listen(http: str, tokens: Path | None, state: Path) -> Any:
 
 def top_command(state: Path = HERE, as_json: bool = False) -> None:
     """Show the cluster now: nodes slower than their label, who runs, who waits and why."""
-    from gangwise.service.store import Store
+    from gangwise.service.store import ServiceStore
     from gangwise.service.views import VIEWS, in_terminal
 
-    store = Store(state / "service.sqlite", read_only=True)
+    store = ServiceStore(state / "service.sqlite", read_only=True)
     found = {name: view[1] for name in VIEWS if (view := store.view(name)) is not None}
     if as_json:
         print(json_text(found))

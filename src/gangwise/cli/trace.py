@@ -9,7 +9,7 @@ import typer
 
 from gangwise.cli.options import add_command, progress, say, screen, settings_of, table, writing
 from gangwise.core.errors import ScenarioError, StoreError
-from gangwise.core.json_text import json_text
+from gangwise.core.settings import json_text
 
 
 def inspect_command(
@@ -66,7 +66,7 @@ def convert_command(
 
 def list_command(as_json: bool = False) -> None:
     """List the trace formats: what each is, where it is published, and its tables."""
-    from gangwise.traces.registered import described
+    from gangwise.traces import described
 
     found = described()
     if as_json:
@@ -207,9 +207,9 @@ def jobs_command(
     as_json: bool = False,
 ) -> None:
     """Describe the jobs of a log: what can be replayed, load, sizes, waits, run times, users."""
+    from gangwise.traces import open_tables
+    from gangwise.traces.inspect import report, summary
     from gangwise.traces.jobs import jobs_of
-    from gangwise.traces.jobs_summary import report, summary
-    from gangwise.traces.registered import open_tables
 
     tables = open_tables(path, trace=trace, strict=strict, **settings_of(settings))
     log = jobs_of(tables, job_type=job_type)
@@ -230,7 +230,7 @@ def nodes_command(
 ) -> None:
     """Find slow nodes in a log with node lists: how unlike nodes are, and which changed when."""
     from gangwise.core.files import Folder
-    from gangwise.experiments.nodes import find_slow_nodes
+    from gangwise.experiments.findings import find_slow_nodes
     from gangwise.report.nodes import node_page, node_text
 
     if not 0 <= by < 10:

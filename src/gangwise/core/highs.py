@@ -23,12 +23,12 @@ FEASIBILITY = 1e-9  # by how much, in HiGHS's scaling, a row is exceeded or a wh
 
 HAS_FEASIBLE_POINT = 2  # kSolutionStatusFeasible, which highspy gives as a number
 
-Row = tuple[npt.ArrayLike, npt.ArrayLike, float]
+Constraint = tuple[npt.ArrayLike, npt.ArrayLike, float]
 """Columns, their factors, and what their sum may be at most."""
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class Constraints:
     """Constraints A x ≤ b, row by row (compressed sparse rows).
 
     Row i has the entries start[i] … start[i + 1] − 1 of ``column`` and ``factor``; b is ``most``.
@@ -40,10 +40,10 @@ class Rows:
     most: Floats
 
     @classmethod
-    def of(cls, rows: Iterable[Row]) -> Rows:
+    def of(cls, rows: Iterable[Constraint]) -> Constraints:
         """From rows one by one.
 
-        >>> Rows.of([([0, 1], [1.0, 1.0], 1.0), ([1], [2.0], 3.0)]).start
+        >>> Constraints.of([([0, 1], [1.0, 1.0], 1.0), ([1], [2.0], 3.0)]).start
         array([0, 2, 3])
         """
         listed = [(np.asarray(c, dtype=np.int64), np.asarray(f), most) for c, f, most in rows]
@@ -55,9 +55,9 @@ class Rows:
             np.array([most for *_, most in listed], dtype=np.float64),
         )
 
-    def above(self, other: Rows) -> Rows:
+    def above(self, other: Constraints) -> Constraints:
         """These constraints, and then those of another."""
-        return Rows(
+        return Constraints(
             np.concatenate((self.start, self.start[-1] + other.start[1:])),
             np.concatenate((self.column, other.column)),
             np.concatenate((self.factor, other.factor)),
@@ -81,7 +81,7 @@ def maximise(
     objective: Floats,
     upper: Floats,
     whole: Bools,
-    rows: Rows,
+    rows: Constraints,
     *,
     relative_gap: float,
     absolute_gap: float = 1e-9,
@@ -95,7 +95,7 @@ def maximise(
     within a gap, after so many ``seconds``, or after so many ``nodes`` of branch and bound, which
     unlike seconds are the same on every machine.
 
-    >>> one_of_two = Rows.of([([0, 1], [1.0, 1.0], 1.0)])
+    >>> one_of_two = Constraints.of([([0, 1], [1.0, 1.0], 1.0)])
     >>> c, all_whole = np.array([2.0, 3.0]), np.ones(2, dtype=bool)
     >>> maximise(c, np.ones(2), all_whole, one_of_two, relative_gap=1e-9)
     Answer(x=array([0., 1.]), bound=3.0, optimal=True)

@@ -36,11 +36,10 @@ import numpy as np
 
 from gangwise.core.contracts import Timing, configuration
 from gangwise.core.errors import GangwiseError, ScenarioError
-from gangwise.core.guard import PASSED, PATIENCE
 from gangwise.core.identity import identify
-from gangwise.core.interrupt import Stopped, asked_to_stop
-from gangwise.core.limits import machine_memory
 from gangwise.core.registry import Kind, create, is_outside, label_of
+from gangwise.core.settings import machine_memory
+from gangwise.core.stopping import PASSED, PATIENCE, Stopped, asked_to_stop
 
 LIMITS = {
     "GANGWISE_ANSWER_SECONDS": (300.0, "s for one answer"),  # the first one may have to compile
@@ -53,7 +52,7 @@ STOP_TIMEOUT = 2.0  # seconds for which an answer is waited for once the user wa
 
 _SIZE = struct.Struct("<Q")
 _START = """\
-from gangwise.core.guard import confine
+from gangwise.core.stopping import confine
 confine({parent}, {memory}, {cpu})
 from gangwise.core.isolation import serve
 serve()"""

@@ -23,15 +23,17 @@ Amounts of devices are whole thousandths, as in the scheduler's books.
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, get_args
 
 from gangwise.core.errors import Rejected
 from gangwise.engines import intake
-from gangwise.engines.intake import Quarantine
+from gangwise.engines.intake import Malformed, Quarantine, read_file
 
 EventKind = Literal[
     "submitted",
@@ -116,7 +118,7 @@ class EngineJob:
         intake.whole(self.tasks, "its number of tasks", 1)
         intake.table(self.demand, "what it asks for:", intake.amount)
         if not any(self.demand.values()):
-            raise intake.Unreadable("it asks for no device")
+            raise intake.Malformed("it asks for no device")
         intake.whole(self.per_node, "its number of tasks on a node")
         intake.table(self.constraint, "its constraint", _any_name)
         intake.number(self.limit, "its time limit", also=NONE)
@@ -157,7 +159,7 @@ class EngineEvent:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise intake.Unreadable(f"an event is of the kind {intake.shown(self.kind)}")
+            raise intake.Malformed(f"an event is of the kind {intake.shown(self.kind)}")
         intake.number(self.time, "the time of an event")
         intake.name(self.job, "the job of an event", empty=True)
         intake.whole(self.attempt, "the attempt of an event", 0, ATTEMPTS)
@@ -182,9 +184,9 @@ class Status:
 
     def __post_init__(self) -> None:
         if self.phase not in PHASES:
-            raise intake.Unreadable(f"its phase is {intake.shown(self.phase)}")
+            raise intake.Malformed(f"its phase is {intake.shown(self.phase)}")
         if self.cause not in CAUSES:
-            raise intake.Unreadable(f"the cause of its end is {intake.shown(self.cause)}")
+            raise intake.Malformed(f"the cause of its end is {intake.shown(self.cause)}")
         intake.whole(self.attempt, "its attempt", 0, ATTEMPTS)
         for p in self.placed:
             intake.name(p.node, "a node that it is on")
@@ -388,3 +390,48 @@ class Changes:
             for row in running
             if (ranks := self._reports[row.job.id]) != was.get(row.job.id, ())
         ]
+
+
+# Reports of ranks. Ranks write into a folder that others may write to as well, so only what a rank
+# of this job may have written counts: a regular file of bounded size, owned by the job's user,
+# under the name of a rank that the job has. Nothing is waited for.
+
+REPORT_BYTES = 64 * 1024  # a rank that writes a longer report writes nonsense
+RANKS = 4096  # of so many ranks of a job, the first ones, reports are read
+
+
+def read_reports(
+    folder: Path | str, job: str, run: int, ranks: int, owner: int | None
+) -> tuple[RankReport, ...]:
+    """Reports of the ranks of one start of a job, by rank; those that make no sense are left out.
+
+    ``run`` is the cluster's number of this start, ``owner`` the uid of the job's user: only files
+    of this user count, and none where the user is not known.
+    """
+    if owner is None or "/" in job:
+        return ()
+    names = (f"{folder}/{job}.{run}.{rank}.json" for rank in range(min(ranks, RANKS)))
+    found = (read_report(path, owner) for path in names)
+    return tuple(report for report in found if report is not None)
+
+
+def read_report(path: Path | str, owner: int | None) -> RankReport | None:
+    """One report; None where it is missing, not of its owner, says nothing, or makes no sense.
+
+    ``owner`` is None where any is as good.
+    """
+    try:
+        file = read_file(path, REPORT_BYTES)
+        if file is None or owner not in (None, file.owner):
+            return None
+        content = json.loads(file.content)
+        report = RankReport(
+            intake.name(content["node"], "its node"),
+            intake.whole(content["rank"], "its rank"),
+            float(content["work"]),
+            float(content["seconds"]),
+        )
+    except (OSError, Malformed, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+    rate = report.work / report.seconds if report.seconds > 0 else math.nan
+    return report if 0 < rate < math.inf else None

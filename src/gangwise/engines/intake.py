@@ -32,7 +32,7 @@ T = TypeVar("T")
 Row = TypeVar("Row")
 
 
-class Unreadable(EngineError):  # noqa: N818 - what the row is
+class Malformed(EngineError):  # noqa: N818 - what the row is
     """A row makes no sense; the message says which field of it."""
 
 
@@ -42,21 +42,21 @@ class Unreadable(EngineError):  # noqa: N818 - what the row is
 def name(value: Any, what: str, empty: bool = False) -> str:
     """A name: text that can be written as UTF-8, of bounded length, without NUL."""
     if not isinstance(value, str):
-        raise Unreadable(f"{what} is {shown(value)}, not text")
+        raise Malformed(f"{what} is {shown(value)}, not text")
     if not value and not empty:
-        raise Unreadable(f"{what} is empty")
+        raise Malformed(f"{what} is empty")
     if len(value) > NAME:
-        raise Unreadable(f"{what} has {len(value)} characters; at most {NAME}")
+        raise Malformed(f"{what} has {len(value)} characters; at most {NAME}")
     if "\0" in value or (not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value)):
-        raise Unreadable(f"{what} is {shown(value)}, which is not UTF-8 text")
+        raise Malformed(f"{what} is {shown(value)}, which is not UTF-8 text")
     return value
 
 
 def whole(value: Any, what: str, least: int = 0, most: int = TASKS) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise Unreadable(f"{what} is {shown(value)}, not a whole number")
+        raise Malformed(f"{what} is {shown(value)}, not a whole number")
     if not least <= value <= most:
-        raise Unreadable(f"{what} is {shown(value)}; give {least} to {most}")
+        raise Malformed(f"{what} is {shown(value)}; give {least} to {most}")
     return value
 
 
@@ -65,19 +65,19 @@ def number(
 ) -> float:
     """A number within bounds, or one of ``also`` (inf, NaN), which mean that there is none."""
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise Unreadable(f"{what} is {shown(value)}, not a number")
+        raise Malformed(f"{what} is {shown(value)}, not a number")
     if not least <= value <= most and not any(
         value == other or (value != value and other != other) for other in also
     ):
-        raise Unreadable(f"{what} is {shown(value)}; give {least:g} to {most:g}")
+        raise Malformed(f"{what} is {shown(value)}; give {least:g} to {most:g}")
     return value
 
 
 def table(value: Any, what: str, check: Callable[[Any, str], Any]) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise Unreadable(f"{what} is {shown(value)}, not a table")
+        raise Malformed(f"{what} is {shown(value)}, not a table")
     if len(value) > ENTRIES:
-        raise Unreadable(f"{what} has {len(value)} entries; at most {ENTRIES}")
+        raise Malformed(f"{what} has {len(value)} entries; at most {ENTRIES}")
     for key, each in value.items():
         check(each, f"{what} {name(key, f'a name in {what}')}")
     return value
@@ -92,7 +92,7 @@ def thousandths(value: Any, what: str) -> int:
     exact = number(value, what, 0.0, AMOUNT / 1000) * 1000
     found = round(exact)
     if exact > 0 and found < 1:
-        raise Unreadable(f"{what} is {shown(value)}; give at least a thousandth")
+        raise Malformed(f"{what} is {shown(value)}; give at least a thousandth")
     return found
 
 
@@ -124,7 +124,7 @@ def read_file(path: Path | str, most: int) -> Written | None:
     """A regular file of bounded size, without waiting for anybody; None where it is not there.
 
     A user may put there a FIFO that nobody writes to, a link to a device, a folder, or any size;
-    such are Unreadable.
+    they raise Malformed.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -133,14 +133,14 @@ def read_file(path: Path | str, most: int) -> Written | None:
         return None
     except OSError as error:
         if error.errno in _STRANGE:
-            raise Unreadable(f"{os.path.basename(path)} is a link, or not a file") from None
+            raise Malformed(f"{os.path.basename(path)} is a link, or not a file") from None
         raise
     try:
         about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode):
-            raise Unreadable(f"{os.path.basename(path)} is not a regular file")
+            raise Malformed(f"{os.path.basename(path)} is not a regular file")
         if about.st_size > most:
-            raise Unreadable(f"{os.path.basename(path)} has {about.st_size} bytes; at most {most}")
+            raise Malformed(f"{os.path.basename(path)} has {about.st_size} bytes; at most {most}")
         return Written(os.read(handle, most), about.st_uid)
     finally:
         os.close(handle)
@@ -154,9 +154,7 @@ def read_json(path: Path | str, most: int) -> Any:
     try:
         return json.loads(found.content)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(
-            f"{os.path.basename(path)} is not JSON: {clean_text(str(error))}"
-        ) from None
+        raise Malformed(f"{os.path.basename(path)} is not JSON: {clean_text(str(error))}") from None
 
 
 _STRANGE = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR)
@@ -197,7 +195,7 @@ class Quarantine:
         try:
             found = do()
         except Exception as error:
-            if isinstance(error, passes) and not isinstance(error, Unreadable | Rejected):
+            if isinstance(error, passes) and not isinstance(error, Malformed | Rejected):
                 raise
             self.put(kind, name, error)
             return None
@@ -223,7 +221,7 @@ class Quarantine:
                 if (one := read(row)) is not None:
                     found.append(one)
             except Exception as error:
-                if isinstance(error, EngineError) and not isinstance(error, Unreadable | Rejected):
+                if isinstance(error, EngineError) and not isinstance(error, Malformed | Rejected):
                     raise
                 try:
                     label = clean_text(name_of(row))

@@ -35,9 +35,9 @@ from gangwise.engines.engine import (
     RankReport,
     Status,
     events_between,
+    read_report,
 )
 from gangwise.engines.kubernetes_objects import MATCHES, OURS, PORT, WITHOUT, Membership, Taint
-from gangwise.engines.reports import read_report
 
 KEPT = 3600.0  # seconds that jobs stay in the table after their end
 ON_NODES = ("placed", "running")
@@ -151,8 +151,8 @@ class Gang:
         return pod.node or self.going.get(pod.uid, "")
 
 
-class Table:
-    """Nodes, pods and gangs; for the parameters see ``gangwise.engines.kubernetes.Kubernetes``."""
+class ClusterCache:
+    """Nodes, pods and gangs; for the parameters see :class:`.KubernetesEngine`."""
 
     def __init__(
         self, scheduler: str, lost_after: float, reports: Path | None, watch: bool = False
@@ -699,7 +699,7 @@ def _described(node: Any) -> Any:
 
 def _any_text(value: Any, what: str) -> None:
     if not isinstance(value, str):
-        raise intake.Unreadable(f"{what} is {intake.shown(value)}, not text")
+        raise intake.Malformed(f"{what} is {intake.shown(value)}, not text")
 
 
 def _name(item: Any) -> str:

@@ -33,7 +33,7 @@ def write_json(path: Path, content: Any) -> None:
     os.replace(side, path)
 
 
-class Limit(Exception):  # noqa: N818 - no error: the job's time is over
+class TimeLimitReached(Exception):  # noqa: N818 - no error: the job's time is over
     """The job has reached its requested time limit."""
 
 
@@ -41,7 +41,7 @@ def wait_for(ranks: list[subprocess.Popen[bytes]], limit: float) -> tuple[str, l
     """How a gang ended: when all its ranks did, or one failed, or at its limit (0: none)."""
 
     def over(*_: Any) -> None:
-        raise Limit
+        raise TimeLimitReached
 
     exits: list[Any] = []
     waiting = {one.pid: one for one in ranks}
@@ -55,7 +55,7 @@ def wait_for(ranks: list[subprocess.Popen[bytes]], limit: float) -> tuple[str, l
                 waiting.pop(pid).returncode = code
                 exits.append(code)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-    except Limit:
+    except TimeLimitReached:
         return "killed", exits
     return ("failed" if any(exits) else "finished"), exits
 

@@ -31,7 +31,7 @@ def clock() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-class Held(NamedTuple):
+class Lease(NamedTuple):
     """A lease as the cluster has it."""
 
     holder: str  # empty where anybody may take it
@@ -56,11 +56,11 @@ class Leader(ABC):
         threading.Thread(target=self._keep, daemon=True).start()
 
     @abstractmethod
-    def read(self) -> Held | None:
+    def read(self) -> Lease | None:
         """The lease as the cluster has it; None where it has none."""
 
     @abstractmethod
-    def take(self, found: Held | None) -> None:
+    def take(self, found: Lease | None) -> None:
         """Take or renew it; raises EngineError when somebody else was faster."""
 
     @abstractmethod
@@ -131,7 +131,7 @@ class FolderLeader(Leader):
             (int(name[7:]) for name in names if re.fullmatch(r"leader\.\d+", name)), default=0
         )
 
-    def read(self) -> Held | None:
+    def read(self) -> Lease | None:
         if (number := self._newest()) == 0:
             return None
         beat: dict[str, Any] = {}
@@ -140,9 +140,9 @@ class FolderLeader(Leader):
         mine, holder = number == self.number, str(beat.get("holder", "whoever took it"))
         if holder == self.identity and not mine:  # an earlier life of ours, or one that lost it
             holder = "" if not self.number else "another by our name"
-        return Held(holder, mine, (number, beat.get("beat")), self.duration, number)
+        return Lease(holder, mine, (number, beat.get("beat")), self.duration, number)
 
-    def take(self, found: Held | None) -> None:
+    def take(self, found: Lease | None) -> None:
         number = found.state if found else 0
         try:
             if found is None:
@@ -201,20 +201,20 @@ class ReservationLeader(Leader):
         self._run, self.number = run, 0
         super().__init__()
 
-    def read(self) -> Held | None:
+    def read(self) -> Lease | None:
         numbers = self._numbers()
         if not numbers:
             return None
         newest = max(numbers)
         holder, mine = f"{self.prefix}{newest}", newest == self.number
-        return Held(holder, mine, numbers[newest], self.duration, newest)
+        return Lease(holder, mine, numbers[newest], self.duration, newest)
 
     def _numbers(self) -> dict[int, str]:
         printed = self._run("scontrol", "-o", "show", "reservation")
         pattern = rf"(?m)^ReservationName={self.prefix}(\d+) .*?EndTime=(\S+)"
         return {int(m[1]): m[2] for m in re.finditer(pattern, printed)}
 
-    def take(self, found: Held | None) -> None:
+    def take(self, found: Lease | None) -> None:
         end = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + 3600.0))
         if found is not None and found.mine:
             name = f"ReservationName={self.prefix}{self.number}"

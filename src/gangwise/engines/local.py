@@ -46,10 +46,10 @@ from gangwise.engines.engine import (
     RankReport,
     Status,
     check_placement,
+    read_reports,
     tasks_by_node,
 )
 from gangwise.engines.leader import FolderLeader
-from gangwise.engines.reports import read_reports
 
 _launchers: list[subprocess.Popen[bytes]] = []
 """Started by this process, whichever client it was: they must be waited for when they end."""
@@ -132,7 +132,7 @@ class LocalEngine:
         try:
             rows = intake.read_json(self.folder / "nodes.json", 64 * FILE_BYTES)
             down = set(os.listdir(self.folder / "down"))
-        except (OSError, intake.Unreadable) as error:
+        except (OSError, intake.Malformed) as error:
             raise EngineError(f"{self.folder}: {error}") from error
         if not isinstance(rows, list):
             raise EngineError(
@@ -280,12 +280,10 @@ class LocalEngine:
             return None
         command, demand = asked["command"], asked["demand"]
         if not isinstance(command, list) or not command:
-            raise intake.Unreadable("its command is not a list of words")
+            raise intake.Malformed("its command is not a list of words")
         for word in command:
             if not isinstance(word, str) or "\0" in word:
-                raise intake.Unreadable(
-                    f"its command has {intake.shown(word)}, which is not a word"
-                )
+                raise intake.Malformed(f"its command has {intake.shown(word)}, which is not a word")
         demand = intake.table(demand, "what it asks for:", intake.thousandths)
         job = EngineJob(
             name,
@@ -327,7 +325,7 @@ class LocalEngine:
             return Status(job, "pending", latest, detail=unplaced["why"], cause=cause)
         if result is not None:
             if result["state"] not in ENDED:
-                raise intake.Unreadable(f"its result is {intake.shown(result['state'])}")
+                raise intake.Malformed(f"its result is {intake.shown(result['state'])}")
             detail = ", ".join(str(code) for code in result["exits"] if code)
             times = float(result["started"]), float(result["ended"])
             return Status(job, result["state"], latest, placed, *times, detail)

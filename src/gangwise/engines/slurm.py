@@ -46,14 +46,19 @@ from gangwise.engines.engine import (
     RankReport,
     Status,
     check_placement,
+    read_reports,
 )
 from gangwise.engines.leader import ReservationLeader
-from gangwise.engines.reports import read_reports
-from gangwise.engines.slurm_listing import ON_NODES, PACE, SHARE, WHOLE, Cost, Listing
 from gangwise.engines.slurm_requests import (
     LATER,
+    ON_NODES,
+    PACE,
+    SHARE,
+    WHOLE,
+    Cost,
+    Listing,
     Mark,
-    Request,
+    TaskRequest,
     expand,
     gres,
     number,
@@ -116,7 +121,7 @@ class SlurmEngine:
         self._leader: ReservationLeader | None = None  # None: nobody else acts here
         self._nodes_listed: Any = None
         self._changes = Changes(self._ranks)
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, JobDetails] = {}
         self._where: dict[str, tuple[Placed, ...]] = {}
         self._table: dict[str, Status] = {}
         self._rows: dict[str, Mapping[str, Any]] = {}  # of the JSON
@@ -191,7 +196,7 @@ class SlurmEngine:
 
     def _node(self, row: Mapping[str, Any]) -> EngineNode:
         if not re.fullmatch(r"[\w.-]+", str(row["name"]), re.ASCII):
-            raise intake.Unreadable(f"{intake.shown(row['name'])} is not the name of a node")
+            raise intake.Malformed(f"{intake.shown(row['name'])} is not the name of a node")
         devices = {"cpu": 1000 * number(row.get("cpus"), 0)}
         devices["memory"] = 1000 * number(row.get("real_memory"), 0)
         for kind, amount in gres(str(row.get("gres") or "")).items():
@@ -361,7 +366,7 @@ class SlurmEngine:
             return "it names several partitions"
         if number(row.get("priority"), 1) == 0 and (mark is None or mark.by_hand):
             return HELD_BY_HAND
-        return Request.of(row, mark).why or waits_for(row, time.time())
+        return TaskRequest.of(row, mark).why or waits_for(row, time.time())
 
     def events(self, timeout: float) -> list[EngineEvent]:
         if self._leader is not None and not self._leader.held:
@@ -495,14 +500,14 @@ class SlurmEngine:
         mark = Mark.of(row) or NO_MARK
         attempt = mark.attempt
         try:
-            request = Request.of(row, mark)
+            request = TaskRequest.of(row, mark)
             job = self.job(name, row, request)
         except Exception:
             if (known := self._changes.table.get(name)) is None:
                 raise
             job, request = known.job, self._runs[name].request  # as it was submitted
         ranks = request.ranks * request.tasks
-        self._runs[name] = Run(restarts, ranks, _owner(row), request, mark)
+        self._runs[name] = JobDetails(restarts, ranks, _owner(row), request, mark)
         started = float(number(row.get("start_time"), 0)) or math.nan
         ended = float(number(row.get("end_time"), 0)) or math.nan
         detail = " ".join(words(row.get("state_reason")))
@@ -592,10 +597,10 @@ class SlurmEngine:
                 return True
         return False
 
-    def job(self, name: str, row: Mapping[str, Any], request: Request) -> EngineJob:
+    def job(self, name: str, row: Mapping[str, Any], request: TaskRequest) -> EngineJob:
         minutes = number(row.get("time_limit"), 0)
         comment, work = str(row.get("comment") or ""), math.nan
-        with contextlib.suppress(intake.Unreadable):
+        with contextlib.suppress(intake.Malformed):
             work = _work(row)
         kind = {
             "name": row.get("name"),
@@ -700,13 +705,13 @@ class SlurmEngine:
         return done.stdout
 
 
-class Run(NamedTuple):
+class JobDetails(NamedTuple):
     """What was last read of a job, beside its row of the table."""
 
     restarts: int  # how often it was restarted
     ranks: int
     owner: int | None  # uid of its user
-    request: Request
+    request: TaskRequest
     mark: Mark
 
 
@@ -782,7 +787,7 @@ def _work(row: Mapping[str, Any]) -> float:
     if found is None:
         return math.nan
     if not re.fullmatch(r"\d{1,15}(\.\d{0,15})?", found[1], re.ASCII):
-        raise intake.Unreadable(f"work={intake.shown(found[1])} is not a number of seconds")
+        raise intake.Malformed(f"work={intake.shown(found[1])} is not a number of seconds")
     return float(found[1])
 
 

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.core.json_text import finite
+from gangwise.core.settings import finite
 from gangwise.experiments.statistics import (
     LEAST_BLOCKS,
     UNKNOWN,

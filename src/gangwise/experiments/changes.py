@@ -49,7 +49,7 @@ def seconds_of(text: str, what: str = "--at") -> float:
         raise ScenarioError(f"{what} {text}: give seconds, or a time such as 12d6h30m") from None
 
 
-class Change(NamedTuple):
+class SettingChange(NamedTuple):
     """One change: where, how (``=``, ``+=``, ``-=``, ``*=``) and what, as written."""
 
     path: str
@@ -82,7 +82,7 @@ class Change(NamedTuple):
         return f"{'one more' if self.how == '+=' else 'without'} {last} {self.given}"
 
 
-def changes_of(text: str) -> list[Change]:
+def changes_of(text: str) -> list[SettingChange]:
     """The changes of a text, separated by commas outside of quotes and brackets.
 
     >>> [str(one) for one in changes_of('cap.1.only=["a", "b"], load *= 1.1')]
@@ -103,11 +103,11 @@ def changes_of(text: str) -> list[Change]:
                 f"change {piece.strip()!r}: write PATH=VALUE, PATH+=VALUE, PATH-=VALUE or "
                 "PATH*=VALUE, such as pool.gpu.most_time=1d"
             )
-        found.append(Change(*parts.groups()))
+        found.append(SettingChange(*parts.groups()))
     return found
 
 
-def changed(document: Mapping[str, Any], changes: list[Change]) -> dict[str, Any]:
+def changed(document: Mapping[str, Any], changes: list[SettingChange]) -> dict[str, Any]:
     """A document after changes.
 
     ScenarioError for a path that does not exist, with what is there; for a value that is no number
@@ -141,7 +141,7 @@ def setting(document: Mapping[str, Any], path: str) -> Any:
     3600.0
     """
     at: Any = document
-    parts = (change := Change(path, "", "")).parts
+    parts = (change := SettingChange(path, "", "")).parts
     for i, part in enumerate(parts):
         at = at[_key(at, part, change, parts[:i])]
     return at
@@ -152,7 +152,7 @@ class _Free(dict[str, Any]):
         return None
 
 
-def _key(at: Any, part: str, change: Change, path: list[str]) -> Any:
+def _key(at: Any, part: str, change: SettingChange, path: list[str]) -> Any:
     if isinstance(at, Mapping):
         known: dict[str, Any] = {str(key): key for key in at}
     elif isinstance(at, list | tuple):
@@ -174,7 +174,7 @@ def _key(at: Any, part: str, change: Change, path: list[str]) -> Any:
     raise ScenarioError(f"change {change}: {where} has no {part!r}; it has {there}{hint}")
 
 
-def _value(change: Change, old: Any) -> Any:
+def _value(change: SettingChange, old: Any) -> Any:
     given: Any = _given(change.given)
     if isinstance(old, list | tuple):
         if change.how == "+=":

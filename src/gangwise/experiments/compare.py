@@ -22,18 +22,16 @@ from gangwise.core.contracts import Comparator, Policy, Scenario
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.files import Content
 from gangwise.core.isolation import IsolatedPolicy, apart
-from gangwise.core.json_text import finite
-from gangwise.core.limits import MOST_LETTERS, require_seeds
 from gangwise.core.registry import entries, label_of, names_of
-from gangwise.core.settings import require_options
+from gangwise.core.settings import MOST_LETTERS, finite, require_options, require_seeds
 from gangwise.core.simulation import Run
-from gangwise.experiments.results import Results, Shown
+from gangwise.experiments.results import PrintedTable, Results
 from gangwise.experiments.runs import (
     GivenSource,
     NamedSource,
     Replay,
     RunSpec,
-    Source,
+    ScenarioSource,
     named_source,
     played_run,
     stored_comparator,
@@ -86,7 +84,7 @@ class Described:
     family: str
     slots: int
     settings: Mapping[str, Any]
-    source: Source | None = None
+    source: ScenarioSource | None = None
 
     def describe(self) -> dict[str, Any]:
         return dict(self.settings)
@@ -100,7 +98,7 @@ class Described:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison(Shown):
+class Comparison(PrintedTable):
     """Several policies on one scenario over several seeds: a view on the results of one cell.
 
     It shows itself as a table in Python and in a notebook; :func:`gangwise.write_report` makes a
@@ -370,7 +368,7 @@ def is_comparison(folder: Path, name: str) -> bool:
 Policies = str | Sequence[str | Policy[Any, Any, Any]] | Mapping[str, str | Policy[Any, Any, Any]]
 
 
-class How(TypedDict, total=False):
+class CompareOptions(TypedDict, total=False):
     """Options of :func:`compare` that say how it plays, not what."""
 
     progress: Progress | None
@@ -380,14 +378,14 @@ class How(TypedDict, total=False):
 
 
 def compare(
-    scenario: Scenario | Source | Path | str,
+    scenario: Scenario | ScenarioSource | Path | str,
     policies: Policies | None = None,
     slots: int | None = None,
     seeds: Sequence[int] | int = 5,
     comparators: Sequence[str] | None = None,
     optimum_slots: int | None = 200,
     out: Store | Path | str | None = None,
-    **how: Unpack[How],
+    **how: Unpack[CompareOptions],
 ) -> Comparison:
     """Run policies on the instances of a scenario.
 
@@ -433,8 +431,8 @@ def compare(
     >>> len(comparison.runs), comparison.table()[0].policy
     (4, 'drf')
     """
-    require_options(how, How)
-    given = How(progress=None, jobs=1, name=COMPARISON, isolated=False) | how
+    require_options(how, CompareOptions)
+    given = CompareOptions(progress=None, jobs=1, name=COMPARISON, isolated=False) | how
     source = _source(scenario)
     drawn_from, listed = source.scenario(), require_seeds(seeds)
     named = _named(policies, drawn_from, given["isolated"])
@@ -461,15 +459,15 @@ def compare(
     return Comparison(results, drawn_from)
 
 
-def _source(scenario: Any) -> Source:
-    source: Source = scenario
+def _source(scenario: Any) -> ScenarioSource:
+    source: ScenarioSource = scenario
     if isinstance(scenario, type):
         raise ScenarioError(
             f"{scenario.__name__} is a class; give a scenario, {scenario.__name__}()"
         )
     if isinstance(scenario, str | Path):
         source = named_source(str(scenario), {})
-    elif not isinstance(scenario, Source):
+    elif not isinstance(scenario, ScenarioSource):
         if not hasattr(scenario, "instance"):
             raise ScenarioError(f"{scenario!r} is no scenario; give the name of one, or an object")
         source = GivenSource(scenario)

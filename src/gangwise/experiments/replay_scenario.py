@@ -24,8 +24,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.settings import checked
-from gangwise.experiments.changes import Change, changed, changes_of
-from gangwise.experiments.nodes import ESTIMATED, EstimatedWorld, find_slow_nodes
+from gangwise.experiments.changes import SettingChange, changed, changes_of
+from gangwise.experiments.findings import ESTIMATED, EstimatedWorld, find_slow_nodes
 from gangwise.experiments.runs import Rows
 from gangwise.jobs.books import Books
 from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound
@@ -38,8 +38,8 @@ from gangwise.jobs.site import SLURM, Rules, Site
 from gangwise.jobs.slurm_site import in_own_words
 from gangwise.jobs.world import World, rescaled, stretched, world_of
 from gangwise.scenarios.jobs import ClusterOfJobs, is_cluster_of_jobs, read_cluster_of_jobs
+from gangwise.traces import reader_arguments, reader_of, without_reader
 from gangwise.traces.jobs import JobLog, Lost, open_jobs
-from gangwise.traces.registered import reader_arguments, reader_of, without_reader
 
 TWIN = "twin:alibaba-gpu-v2023"
 """Replayed by default: there is nothing to download."""
@@ -71,7 +71,7 @@ SIMULATED = (*_COLUMNS, "after_from", "after")
 """Arrays of Jobs that a simulation reads, in the order of their digest."""
 
 
-class Settings(BaseModel):
+class ReplaySettings(BaseModel):
     """Settings of a replay: what is played, and under which rules."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -126,7 +126,7 @@ class Settings(BaseModel):
     restart: float = Field(300.0, ge=0, description="seconds that a restart costs")
 
 
-class Played(NamedTuple):
+class ReplayInstance(NamedTuple):
     jobs: Jobs
     nodes: Nodes
     conditions: Conditions
@@ -134,7 +134,7 @@ class Played(NamedTuple):
 
 def _of_reader(settings: Mapping[str, Any]) -> dict[str, Any]:
     source = Path(str(settings.get("source", TWIN)))
-    others = {name: settings[name] for name in settings.keys() - Settings.model_fields.keys()}
+    others = {name: settings[name] for name in settings.keys() - ReplaySettings.model_fields.keys()}
     if not others or not source.exists() or without_reader(source) or is_cluster_of_jobs(source):
         return {}
     accepted = reader_arguments(reader_of(source, str(settings.get("trace", ""))))
@@ -167,7 +167,7 @@ class ReplayScenario:
     def __init__(self, log: JobLog | None = None, **settings: Any):
         self._reader = {} if log is not None else _of_reader(settings)
         own = {name: value for name, value in settings.items() if name not in self._reader}
-        self.settings = checked(Settings, self.name, own)
+        self.settings = checked(ReplaySettings, self.name, own)
         s = self.settings
         self.estimated = s.world == ESTIMATED
         if self.estimated and (s.nodes or log is not None):
@@ -212,7 +212,7 @@ class ReplayScenario:
         site = site.with_hosts(log.jobs, log.nodes, log.host_from, log.host, log.clock)
         return self._with_changes(site, changes) if changes else site
 
-    def _with_changes(self, site: Site, changes: list[Change]) -> Site:
+    def _with_changes(self, site: Site, changes: list[SettingChange]) -> Site:
         there = site.counts(self.site_nodes(site))
         document = site.document(whole=True) | {"nodes": there}
         made = changed(document, changes)
@@ -313,11 +313,11 @@ class ReplayScenario:
         if name not in known.split(", "):
             raise ScenarioError(f"{what}: there is no metric {name!r}; there are {known}")
 
-    def draw(self, seed: int, keep: Any = None) -> Played:
+    def draw(self, seed: int, keep: Any = None) -> ReplayInstance:
         """Jobs, nodes and hidden conditions of a seed; only of the jobs in ``keep``, if given."""
         over, played = self.settings.overestimate, self._draw(seed, keep)
         if self.site is not None:
-            played = Played(*self.site.placed(*played))
+            played = ReplayInstance(*self.site.placed(*played))
         if not over:
             return played
         factor = np.random.default_rng([seed, 23]).uniform(1.0, max(over, 1.0), len(played.jobs))
@@ -325,7 +325,7 @@ class ReplayScenario:
         jobs = replace(played.jobs, limit=played.jobs.run * factor, requested=every)
         return played._replace(jobs=jobs)
 
-    def _draw(self, seed: int, keep: Any) -> Played:
+    def _draw(self, seed: int, keep: Any) -> ReplayInstance:
         s, conditions = self.settings, Conditions()
         jobs = self.jobs if self.cluster is None else self._taken(self.cluster.draw_jobs(seed))
         if keep is not None:
@@ -336,7 +336,7 @@ class ReplayScenario:
             if s.load:
                 jobs = rescaled(jobs, s.load, self.world.capacity(s.nodes, s.devices))
             drawn = self.world.draw(jobs, s.nodes, {self._device: float(s.devices)}, seed)
-            return Played(drawn.jobs, _with_gpus_apart(drawn.nodes, jobs), drawn.conditions)
+            return ReplayInstance(drawn.jobs, _with_gpus_apart(drawn.nodes, jobs), drawn.conditions)
         if self.cluster is not None:
             nodes = self.cluster.node_table()
         else:
@@ -349,7 +349,7 @@ class ReplayScenario:
             conditions = self.cluster.hide(jobs, nodes, seed)
         elif self.estimated:
             jobs, conditions = self.estimate.draw(self.log, jobs, seed)
-        return Played(jobs, _with_gpus_apart(nodes, jobs), conditions)
+        return ReplayInstance(jobs, _with_gpus_apart(nodes, jobs), conditions)
 
     def _part(self, jobs: Jobs, seed: int) -> Jobs:
         """The jobs submitted in the weeks of a part, from an empty cluster on."""
@@ -549,7 +549,7 @@ def time_of_every(outcome: Outcome) -> float:
     return float((until - outcome.jobs.submit).mean())
 
 
-def _learned(rows: Rows, learner: Any, played: Played) -> None:
+def _learned(rows: Rows, learner: Any, played: ReplayInstance) -> None:
     now = float(played.jobs.submit.max())
     every = [learner.estimate(name, now) for name in played.jobs.types]
     size = np.arange(len(played.jobs.types) * len(played.nodes))
@@ -635,7 +635,7 @@ def _digest(jobs: Jobs, site: Site | None) -> str:
     return made.hexdigest()[:16]
 
 
-def bounded(played: Played, options: Options) -> BoundedJobs:
+def bounded(played: ReplayInstance, options: Options) -> BoundedJobs:
     """Jobs as :func:`gangwise.jobs.bounds.lower_bound` takes them.
 
     Rates are the highest that each node ever has, times the noise of the job. The device type that
@@ -686,7 +686,7 @@ def bounded(played: Played, options: Options) -> BoundedJobs:
     )
 
 
-def stored_outcome(rows: Rows, label: str, played: Played) -> Outcome:
+def stored_outcome(rows: Rows, label: str, played: ReplayInstance) -> Outcome:
     """An outcome from the rows of its run; raises StoreError where they lack how jobs ended."""
     columns = {name: values for name, (_, values) in rows.columns().items()}
     if "job.phase" not in columns:

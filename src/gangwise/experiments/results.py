@@ -60,7 +60,7 @@ def _share_played(fidelity: Mapping[str, Any]) -> float:
     return min(part["played"] / part["read"] if part.get("read") else 1.0 for part in parts)
 
 
-class Shown(Tabular, Protocol):
+class PrintedTable(Tabular, Protocol):
     @property
     def headline(self) -> str: ...
 
@@ -87,7 +87,7 @@ def _plainly() -> pl.Config:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Results(Shown):
+class Results(PrintedTable):
     """The finished runs of an experiment.
 
     Every frame has a column for each setting that varies between cells, and ``policy``, the label.

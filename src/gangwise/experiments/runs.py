@@ -123,7 +123,7 @@ class Searching(Protocol):
     proved: int
 
 
-class Source(ABC):
+class ScenarioSource(ABC):
     """Where instances come from: a scenario, and which code draws its instances."""
 
     name: str
@@ -145,7 +145,7 @@ class Source(ABC):
 
 
 @dataclass(frozen=True)
-class NamedSource(Source):
+class NamedSource(ScenarioSource):
     name: str
     trace: bool
     settings: str = "{}"
@@ -180,7 +180,7 @@ class NamedSource(Source):
 
 
 @dataclass(frozen=True, eq=False)
-class GivenSource(Source):
+class GivenSource(ScenarioSource):
     given: Scenario
 
     @property
@@ -303,7 +303,7 @@ def _scenario(source: NamedSource) -> Scenario:
 
 
 @lru_cache(maxsize=1)
-def _instance(source: Source, seed: int) -> Instance:
+def _instance(source: ScenarioSource, seed: int) -> Instance:
     return source.scenario().instance(seed)
 
 
@@ -315,7 +315,7 @@ class RunSpec:
     ``every_slot``, rewards and metrics of every slot are kept, not only sums and curves.
     """
 
-    source: Source
+    source: ScenarioSource
     cell: Mapping[str, Any]
     seed: int
     slots: int

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.json_text import finite
+from gangwise.core.settings import finite
 
 
 class Estimate(NamedTuple):

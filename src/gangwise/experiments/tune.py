@@ -29,7 +29,6 @@ from gangwise.experiments.changes import setting
 from gangwise.experiments.replay_scenario import EVERY
 from gangwise.experiments.results import Results
 from gangwise.experiments.runs import NamedSource, Replay, deciders
-from gangwise.experiments.specification import Experiment, PolicyTable
 from gangwise.experiments.statistics import (
     Estimate,
     difference,
@@ -38,7 +37,7 @@ from gangwise.experiments.statistics import (
     turned,
     verdict,
 )
-from gangwise.experiments.sweep import Progress, silent, sweep
+from gangwise.experiments.sweep import Experiment, PolicyTable, Progress, silent, sweep
 
 if TYPE_CHECKING:
     from optuna.trial import Trial as OptunaTrial
@@ -389,7 +388,7 @@ def _site(chosen: Mapping[str, Any]) -> dict[str, Any]:
     return {"change": text} if text else {}
 
 
-class How(TypedDict, total=False):
+class TuneOptions(TypedDict, total=False):
     """Options of :func:`tune` that say how it plays and judges."""
 
     slots: int | None
@@ -408,7 +407,7 @@ def tune(
     trials: int = 30,
     seeds: Sequence[int] = (1000, 1001, 1002),
     validation: Sequence[int] = tuple(range(2000, 2010)),
-    **how: Unpack[How],
+    **how: Unpack[TuneOptions],
 ) -> Tuning:
     """Look for better arguments of a policy; started again, it goes on where it was.
 
@@ -451,7 +450,7 @@ def tune(
     StoreError
         When the folder holds a study of something else.
     """
-    require_options(how, How)
+    require_options(how, TuneOptions)
     optuna, slots, jobs = _optuna(), how.get("slots"), how.get("jobs", -1)
     metric, minimise = how.get("metric", ""), how.get("minimise", False)
     parameters = [ParameterRange.parse(r) if isinstance(r, str) else r for r in ranges]

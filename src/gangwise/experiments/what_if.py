@@ -1,8 +1,9 @@
-"""What if: the rules of a site as they are, and changes of them, on the same jobs.
+"""What if: a site's rules as they are, and changes of them, on the same jobs; a cluster filled up.
 
 A change is one or several of a site file, see :mod:`gangwise.experiments.changes`, of the
 ``scheduler``, or of the ``load``. Each is played beside the rules as they are: a replay whose
 rows are pairs of a site and a scheduler. So intervals, pages and folders are those of a replay.
+:func:`fill_trace` asks which choice of nodes allocates most of a cluster.
 """
 
 from __future__ import annotations
@@ -15,26 +16,38 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
+from pydantic import BaseModel, ConfigDict, Field
 
+from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError
-from gangwise.core.limits import require_seeds
-from gangwise.core.settings import toml_key
+from gangwise.core.settings import checked, require_seeds, toml_key
 from gangwise.experiments.answer import CONFIGURED, Compared
-from gangwise.experiments.changes import Change, changed, changed_lines, changes_of, seconds_of
+from gangwise.experiments.changes import (
+    SettingChange,
+    changed,
+    changed_lines,
+    changes_of,
+    seconds_of,
+)
 from gangwise.experiments.replay import BASE, Replayed, played_by, replay_source
 from gangwise.experiments.replay_scenario import ReplayScenario, bounded, load_of
 from gangwise.experiments.statistics import UNKNOWN, Estimate, number, numbers, period
 from gangwise.experiments.store import Store, store_of
 from gangwise.experiments.sweep import Progress, Workers, silent
+from gangwise.jobs.filling import POLICIES, Filled, Filling
 from gangwise.jobs.metrics import Outcome
+from gangwise.jobs.model import Nodes
 from gangwise.jobs.retelling import groups_of
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.site import PRINTED, SLURM, Rules, Site, kinds_of
 from gangwise.jobs.slurm_site import in_own_words
+from gangwise.traces import open_tables, reader_arguments, reader_of, without_reader
+from gangwise.traces.jobs import JobLog, jobs_of
 
 
 @dataclass(frozen=True)
-class Asked:
+class CurrentRules:
     """The rules as they are.
 
     ``scheduler`` is the one in force, or ``slurm:FOLDER``; ``prices`` are of device-hours.
@@ -50,7 +63,7 @@ class Asked:
 
 
 def what_if(
-    asked: Asked,
+    asked: CurrentRules,
     changes: Sequence[str],
     progress: Progress | None = None,
     gates: Sequence[Gate] = (),
@@ -60,7 +73,9 @@ def what_if(
     ScenarioError for a change of what is not there, or a gate's unknown metric, before anything is
     played.
 
-    >>> asked = Asked("twin:alibaba-gpu-v2023", {"first": 200, "nodes": 4}, workers=Workers(1))
+    >>> asked = CurrentRules(
+    ...     "twin:alibaba-gpu-v2023", {"first": 200, "nodes": 4}, workers=Workers(1)
+    ... )
     >>> found = what_if(asked, ["nodes.all+=1", "load*=1.1,scheduler=sjf+easy"])
     >>> found.schedulers
     ['as configured', 'nodes.all+=1', 'load*=1.1,scheduler=sjf+easy']
@@ -92,7 +107,7 @@ def what_if(
 
 
 def _contender(
-    played: ReplayScenario, scheduler: str, changes: Sequence[Change]
+    played: ReplayScenario, scheduler: str, changes: Sequence[SettingChange]
 ) -> tuple[str, dict[str, Any]]:
     now = {"scheduler": scheduler, "load": played.settings.load}
     own = [change for change in changes if change.path in now]
@@ -130,7 +145,7 @@ GROUPS = 12
 """A table of who wins and who pays has so many groups: those with the most device-hours."""
 
 
-class GroupWaits(NamedTuple):
+class GroupImpact(NamedTuple):
     """A group of jobs: how long they wait as configured, and by how much longer under changes."""
 
     name: str
@@ -140,7 +155,7 @@ class GroupWaits(NamedTuple):
     longer: dict[str, Estimate]  # seconds, by change
 
 
-def who_pays(n: Compared, changes: Sequence[str]) -> dict[str, list[GroupWaits]]:
+def who_pays(n: Compared, changes: Sequence[str]) -> dict[str, list[GroupImpact]]:
     """Groups of jobs by partition, account, size and class of user, as far as there are several.
 
     Where seeds play different jobs, such as the weeks of a log, groups are of all of them.
@@ -170,7 +185,7 @@ def who_pays(n: Compared, changes: Sequence[str]) -> dict[str, list[GroupWaits]]
         for each, run in zip(group, runs):
             each[run.ended], left = np.split(left, [int(run.ended.sum())])
         found[what] = [
-            GroupWaits(
+            GroupImpact(
                 names[g],
                 int(jobs[g]),
                 float(hours[g]),
@@ -293,7 +308,7 @@ MOST_TIMES = 16
 
 
 def capacity(
-    asked: Asked, target: Gate, kinds: Sequence[str], progress: Progress | None = None
+    asked: CurrentRules, target: Gate, kinds: Sequence[str], progress: Progress | None = None
 ) -> tuple[Replayed, list[Needed]]:
     """The fewest nodes of each kind that reach a target, the others as they are.
 
@@ -361,3 +376,114 @@ def marginal_worth(
             price = float(bound.prices[on[-1]].sum()) * bound.period
             found.setdefault(kind, []).append(devices * price / jobs.submit.size)
     return {kind: float(np.mean(each)) for kind, each in found.items()}
+
+
+class FillingSettings(BaseModel):
+    """What ``--set`` takes with ``--until-full``: how far to fill, and which nodes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    until: float = Field(
+        1.3, gt=0, le=100, description="arrivals ask for at most this share of the GPUs"
+    )
+    gpu_nodes: bool = Field(False, description="leave out nodes without GPUs")
+
+
+@dataclass(frozen=True, eq=False)
+class Fillings:
+    """What every policy made of every seed's arrivals.
+
+    ``line`` says what was played and left out, and comes first; ``filled`` has, by policy, one
+    result for each seed.
+    """
+
+    line: str
+    settings: FillingSettings
+    seeds: tuple[int, ...]
+    filled: dict[str, list[Filled]]
+
+    def at(self, policy: str, arrived: float | None, what: str = "allocated") -> Floats:
+        """Per cent allocated or fragmented when so much had arrived (None: at the end) [seeds]."""
+        each = [(one.arrived, getattr(one, what)) for one in self.filled[policy]]
+        if arrived is None:
+            return np.array([values[-1] for _, values in each])
+        return np.array([np.interp(arrived, at, values) for at, values in each])
+
+    def curve(self, policy: str, what: str) -> list[float]:
+        """Means over seeds at 0, 1, 2, … per cent arrived."""
+        most = min(each.arrived.size - 1 for each in self.filled[policy])
+        values = [getattr(each, what)[:most] for each in self.filled[policy]]
+        return [round(float(x), 4) for x in np.mean(values, axis=0)]
+
+    def as_dict(self) -> dict[str, Any]:
+        found = {}
+        for policy, each in self.filled.items():
+            found[policy] = {
+                what: {
+                    "at_100": self.at(policy, 100.0, what).tolist(),
+                    "at_the_end": self.at(policy, None, what).tolist(),
+                    "curve": self.curve(policy, what),
+                }
+                for what in ("allocated", "fragmented")
+            } | {"turned_away": [one.turned_away for one in each]}
+        settings = self.settings.model_dump()
+        return {"line": self.line, "settings": settings, "seeds": self.seeds, "policies": found}
+
+
+def fill_trace(
+    source: Path | str,
+    policies: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+    settings: Mapping[str, Any] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Fillings:
+    """Fill the cluster of a trace with its jobs, whenever they came and however long they ran.
+
+    ``source`` is a trace or ``twin:NAME``; a pod list without times will do. By default
+    ``policies`` are all of :data:`gangwise.jobs.filling.POLICIES`, and ``seeds`` 0 to 9.
+    """
+    s = checked(FillingSettings, "--until-full", dict(settings or {}))
+    names, seeds = tuple(policies) or POLICIES, tuple(seeds) or tuple(range(10))
+    log = untimed(Path(source))
+    nodes = with_gpus(log.nodes) if s.gpu_nodes else log.nodes
+    filled: dict[str, list[Filled]] = {name: [] for name in names}
+    account = log.jobs.account
+    for i, seed in enumerate(seeds):
+        filling = Filling(log.jobs, nodes, seed, s.until)
+        account = filling.account
+        for done, name in enumerate(names, i * len(names) + 1):
+            filled[name].append(filling.play(name))
+            if progress is not None:
+                progress("filling", done, len(seeds) * len(names))
+    lost = "; ".join(f"{rows.size:,} {why}" for why, rows in account.set_aside.items())
+    line = (
+        f"{log.played.trace}: {account.played:,} of {log.played.read:,} jobs come in random "
+        f"order to {len(nodes):,} nodes, until they ask for {100 * s.until:g} % of the GPUs (drawn "
+        "again if they are too few); none ends, and times play no part"
+        + f"; left out: {lost}"
+        * bool(lost)
+    )
+    return Fillings(line, s, seeds, filled)
+
+
+def untimed(source: Path) -> JobLog:
+    """All jobs of a trace as if they came at once and took a second."""
+    knobs: dict[str, Any] = {}
+    if not without_reader(source) and "untimed" in reader_arguments(reader_of(source, "")):
+        knobs["untimed"] = True
+    tables = open_tables(source, **knobs)
+    times = ("started", "elapsed", "status", "unfinished", "limit", "after")
+    jobs = tables.jobs.drop(name for name in times if name in tables.jobs.columns)
+    jobs = jobs.with_columns(pl.lit(0.0).alias("created"), pl.lit(1.0).alias("deleted"))
+    return jobs_of(replace(tables, jobs=jobs))
+
+
+def with_gpus(nodes: Nodes) -> Nodes:
+    keep = np.flatnonzero(nodes.capacity[:, nodes.devices.index("gpu")])
+    return replace(
+        nodes,
+        names=tuple(nodes.names[n] for n in keep),
+        capacity=np.ascontiguousarray(nodes.capacity[keep]),
+        labels=tuple(nodes.labels[n] for n in keep),
+        rates=tuple(nodes.rates[n] for n in keep),
+    )

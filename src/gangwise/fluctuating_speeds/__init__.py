@@ -4,7 +4,7 @@ A job that arrives is spread over channels to servers; every channel brings a ut
 fluctuates around an unknown mean and costs supply. Devices are shared by the whole cluster.
 """
 
-from gangwise.core.feedback import Delivery
+from gangwise.core.workload import Delivery
 from gangwise.fluctuating_speeds.environment import (
     Feedback,
     FluctuatingSpeedsEnvironment,
@@ -12,19 +12,22 @@ from gangwise.fluctuating_speeds.environment import (
     FluctuatingSpeedsInstance,
     Observation,
 )
-from gangwise.fluctuating_speeds.esdp import DELTAS, ESDP, EXPLORATIONS, ESDPAsPrinted
-from gangwise.fluctuating_speeds.learners import (
+from gangwise.fluctuating_speeds.offline import omniscient, pseudo_regret
+from gangwise.fluctuating_speeds.policies import (
     CUCB,
+    DELTAS,
+    ESDP,
+    EXPLORATIONS,
     HAUF,
     LCF,
     LWTF,
     EpsilonGreedy,
+    ESDPAsPrinted,
     HAUFChannel,
     RandomChannels,
     ThompsonBeta,
     ThompsonGaussian,
 )
-from gangwise.fluctuating_speeds.offline import omniscient, pseudo_regret
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale, linear_cost
 from gangwise.fluctuating_speeds.speeds import (
     BernoulliSpeeds,

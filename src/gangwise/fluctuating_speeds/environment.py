@@ -20,12 +20,13 @@ from gangwise.core.arrays import Bools, Floats, Ints, keep
 from gangwise.core.cluster import Channels
 from gangwise.core.contracts import Comparator, InstanceBase, Outcome, Timing
 from gangwise.core.errors import ScenarioError
-from gangwise.core.feedback import Delivery, Mailbox
 from gangwise.core.jit import kernel
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import (
     BLOCK,
     BernoulliArrivals,
+    Delivery,
+    Mailbox,
     OnOffArrivals,
     Workload,
     first_slots,

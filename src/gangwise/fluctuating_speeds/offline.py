@@ -31,7 +31,7 @@ from gangwise.core.contracts import Comparator, evenly_spaced
 from gangwise.core.errors import ScenarioError
 from gangwise.core.simulation import Run
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance, SpeedsInstance
-from gangwise.fluctuating_speeds.solvers import P3Solver
+from gangwise.fluctuating_speeds.solver import P3Solver
 
 PROGRAMMES_PER_SAMPLE = 50
 """One programme takes well under a millisecond at the usual sizes, some fifty times less than in

@@ -5,18 +5,6 @@ returns; the device type that dominates a job's communication costs overhead. Ar
 """
 
 from gangwise.gain_overhead.ascent import diameter, gradient_bound, project, project_as_printed
-from gangwise.gain_overhead.baselines import (
-    DRF,
-    BinPacking,
-    DRFAsPrinted,
-    Fairness,
-    Greedy,
-    RandomOrder,
-    Spreading,
-    dominant_shares,
-    marginal_greedy,
-    proportional_shares,
-)
 from gangwise.gain_overhead.environment import (
     Feedback,
     GainOverheadEnvironment,
@@ -25,7 +13,21 @@ from gangwise.gain_overhead.environment import (
     Observation,
 )
 from gangwise.gain_overhead.offline import best_fixed, per_slot_optimum, regret_bound, solve
-from gangwise.gain_overhead.ogasched import OGASchedAsPrinted, OGASchedReact, OGASchedReserve
+from gangwise.gain_overhead.policies import (
+    DRF,
+    BinPacking,
+    DRFAsPrinted,
+    Fairness,
+    Greedy,
+    OGASchedAsPrinted,
+    OGASchedReact,
+    OGASchedReserve,
+    RandomOrder,
+    Spreading,
+    dominant_shares,
+    marginal_greedy,
+    proportional_shares,
+)
 from gangwise.gain_overhead.problem import (
     LINEAR,
     LOG,

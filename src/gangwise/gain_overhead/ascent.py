@@ -48,7 +48,7 @@ class Ascent:
         self.gradient = np.zeros_like(self.y)
         self.price = np.zeros_like(self.total)
         arrays = problem.requests, self.upper, problem.cluster.capacity, self.starts
-        self.layout = tuple(map(read_only, kernels.Layout(*arrays, self.job_type)))
+        self.layout = tuple(map(read_only, kernels.ProblemArrays(*arrays, self.job_type)))
         self._one = np.ones_like(problem.cluster.capacity)  # the same unit of step everywhere
         index, fixed = np.zeros((2, problem.L), dtype=np.int64)
         self._space = index, fixed, *np.zeros((2, problem.L))

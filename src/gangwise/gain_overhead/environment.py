@@ -16,13 +16,14 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.contracts import InstanceBase, Outcome, Timing
 from gangwise.core.errors import ScenarioError
-from gangwise.core.feedback import Delivery, Mailbox
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import (
     ArrivalsBySlot,
     ArrivalStream,
     BernoulliArrivals,
     BinomialArrivals,
+    Delivery,
+    Mailbox,
     OnOffArrivals,
     Workload,
     first_slots,
@@ -110,7 +111,7 @@ class _PortStream:
 class ArrivalsEnvironment(ABC):
     """Environment whose only chance is in its arrivals; what a decision earns is each family's.
 
-    Feedback may come late or never, see :class:`~gangwise.core.feedback.Delivery`.
+    Feedback may come late or never, see :class:`~gangwise.core.workload.Delivery`.
     """
 
     delivery: Delivery

@@ -25,7 +25,7 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.jit import kernel
 
 
-class Layout(NamedTuple):
+class ProblemArrays(NamedTuple):
     """What kernels know of a problem; they get it as a plain tuple, which numba unpacks faster.
 
     ``requests`` [L, K], ``upper`` [E, K] = min(a, c), ``capacity`` [R, K]; the channels of server r

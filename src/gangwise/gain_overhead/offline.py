@@ -139,7 +139,7 @@ optimum is unchanged, since it only shortens steps; without it rounding ends the
 
 
 @dataclass(frozen=True, eq=False)
-class Solution:
+class GainOverheadSolution:
     """A feasible decision [E, K] with its objective, and a bound that no decision's exceeds."""
 
     decision: Floats
@@ -156,7 +156,7 @@ def solve(
     weight: npt.ArrayLike,
     tolerance: float = 1e-6,
     iterations: int = 100,
-) -> Solution:
+) -> GainOverheadSolution:
     """Concave programme: maximise Σ_l n_l q_l(y) of OGASched (5) over the feasible decisions.
 
     Parameters
@@ -188,7 +188,7 @@ def solve(
     n = np.asarray(weight, dtype=np.float64)
     largest = float(n.max(initial=0.0))
     if not ((n > 0)[problem.channels.job_type, None] & (problem.upper > 0)).any():
-        return Solution(np.zeros(problem.shape), 0.0, 0.0)
+        return GainOverheadSolution(np.zeros(problem.shape), 0.0, 0.0)
     # Weights of a long run are in the thousands; scaled, one tolerance serves all.
     programme = _Programme(problem, n / largest)
     best, bound = programme.certificate()
@@ -204,7 +204,7 @@ def solve(
         bound = min(bound, above)
         if value > best:
             best, decision = value, programme.y.copy()
-    return Solution(decision, largest * best, largest * bound)
+    return GainOverheadSolution(decision, largest * best, largest * bound)
 
 
 class _Programme:

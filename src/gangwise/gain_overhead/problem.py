@@ -38,7 +38,7 @@ from gangwise.core.arrays import (
 )
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.errors import InfeasibleDecision, ScenarioError, UnknownName
-from gangwise.gain_overhead.kernels import Layout, evaluate
+from gangwise.gain_overhead.kernels import ProblemArrays, evaluate
 
 Function = Callable[[Floats, Floats], Floats]
 
@@ -306,10 +306,10 @@ class GainOverheadProblem:
 
     @cached_property
     def layout(self) -> tuple[Any, ...]:
-        """A :class:`~gangwise.gain_overhead.kernels.Layout`, as a plain tuple."""
+        """A :class:`~gangwise.gain_overhead.kernels.ProblemArrays`, as a plain tuple."""
         channels = self.channels
         arrays = self.requests, self.upper, self.cluster.capacity, channels.starts
-        return tuple(map(read_only, Layout(*arrays, channels.job_type)))
+        return tuple(map(read_only, ProblemArrays(*arrays, channels.job_type)))
 
     @cached_property
     def slope_terms(self) -> Floats:

@@ -9,26 +9,26 @@ from gangwise.gangs.environment import (
     GangSpeedsEnvironment,
     GangSpeedsFamily,
     GangSpeedsInstance,
-)
-from gangwise.gangs.learners import (
-    GangBestFit,
-    GangCUCB,
-    GangESDP,
-    GangFirstFit,
-    GangMeans,
-    GangVolcano,
+    best_fixed,
+    omniscient,
+    per_slot_optimum,
 )
 from gangwise.gangs.milp import ExactGangs, GangSolution, solve
-from gangwise.gangs.offline import best_fixed, omniscient, per_slot_optimum
 from gangwise.gangs.placement import FastGangs, GangSolver, Placement
 from gangwise.gangs.policies import (
+    GangBestFit,
     GangBinPacking,
+    GangCUCB,
     GangDRF,
+    GangESDP,
     GangFairness,
+    GangFirstFit,
     GangGreedy,
+    GangMeans,
     GangOGASched,
     GangRandom,
     GangSpreading,
+    GangVolcano,
 )
 from gangwise.gangs.problem import GangPlacementProblem, GangProblem, GangReward, GangSpeedsProblem
 

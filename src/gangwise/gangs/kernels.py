@@ -1,8 +1,20 @@
-"""Inner loops of gang placement: whole tasks on servers, all-or-nothing for each job.
+"""Inner loops of gangs: list scheduling, greedy, rounding, local search, and Lagrangian prices.
 
 :class:`GangArrays` holds the problem and never changes; :class:`Allocation` says who holds what.
 Only ``put`` and ``take`` move a task, so the columns of the allocation always agree. Where servers
 tie, the larger one (``size``) wins, then the one with the smaller index.
+
+Policies that weigh gains launch gangs greedily, round a fractional plan or remember earlier gangs,
+and then rebuild jobs, one and two at a time, where that raises the reward.
+
+At fluctuating speeds devices are rented: with a price λ [R, K] on every device, the worth
+Σ_e w_e n_e − Σ_q d_q of any feasible placement is at most
+
+    D(λ) = Σ_(r,k) λ_rk c_rk + Σ_l max(0, max over gangs of Σ_tasks [w_e − d_q − λ_r · a_q]),
+
+and the inner maximum is easy: every task takes its best channel, and the gang takes the tasks that
+gain, or the m_l best ones. Prices that make D small also tell which tasks deserve scarce devices.
+What is placed under them is improved by local search, which never makes anything worse.
 """
 
 from __future__ import annotations
@@ -255,3 +267,517 @@ def volcano_allocate(
             done[job] = True
         elif h.placed[job] == g.first[job + 1] - g.first[job]:
             done[job] = True
+
+
+UNREACHED = -1e300
+CLEAR = 1e-9
+"""Rewards count as different when they differ by this, relative to 1 + their size."""
+
+
+@kernel
+def grow(g: GangArrays, h: Allocation, l: int, most: int) -> bool:
+    """Greedy growth: add the task and server with the largest marginal reward, again and again.
+
+    Up to its minimum whatever the sign, then while it is positive, and up to ``most`` tasks.
+    Returns whether the job can be launched.
+    """
+    while h.placed[l] < most:
+        task, channel, top = -1, -1, UNREACHED
+        before = overhead(g, h, l, -1)  # a maximum over device types: many tasks add nothing to it
+        for q in range(g.first[l], g.first[l + 1]):
+            if h.channel[q] >= 0:
+                continue
+            price = overhead(g, h, l, q) - before
+            for i in range(g.pair_first[q], g.pair_first[q + 1]):
+                e = g.pair_channel[i]
+                worth = added_gain(g, h, q, e) - price
+                # The cheap comparison first: most channels are no better than the best so far.
+                if worth < top or not fits(g, h, q, e):
+                    continue
+                if worth > top or (q == task and g.size[g.server[e]] > g.size[g.server[channel]]):
+                    task, channel, top = q, e, worth
+        if task < 0 or (h.placed[l] >= g.minimum[l] and top <= CLEAR):
+            break
+        put(g, h, task, channel)
+    return bool(h.placed[l] >= g.minimum[l])
+
+
+@kernel
+def launch(g: GangArrays, h: Allocation, l: int) -> float:
+    """Launch: build a gang from nothing; rolled back unless its reward, returned, is positive."""
+    if grow(g, h, l, g.first[l + 1] - g.first[l]):
+        reward = job_reward(g, h, l)
+        if reward > CLEAR:
+            return reward
+    clear(g, h, l)
+    return 0.0
+
+
+@kernel
+def greedy(g: GangArrays, h: Allocation, active: Ints) -> None:
+    """Greedy: launch the gang with the largest reward, again and again, among those not launched.
+
+    Lazy: a reward is computed anew only when the old one leads, for it hardly ever rises as room
+    is taken.
+    """
+    L = g.minimum.size
+    worth = np.zeros(L)  # what each job was worth when last built, in more room than there is now
+    for l in range(L):
+        if active[l] != 0 and h.placed[l] == 0:
+            worth[l] = launch(g, h, l)
+            clear(g, h, l)
+    while True:
+        best = 0
+        for l in range(1, L):
+            if worth[l] > worth[best]:
+                best = l
+        if worth[best] <= 0.0:
+            break
+        now = launch(g, h, best)
+        rival = 0.0
+        for l in range(L):
+            if l != best:
+                rival = max(rival, worth[l])
+        if now >= rival:  # the others have hardly become more, so this one is the best
+            worth[best] = 0.0
+        else:
+            clear(g, h, best)
+            worth[best] = now
+    for l in range(L):  # a gang that was rejected later may have given room back
+        if h.placed[l] > 0:
+            grow(g, h, l, g.first[l + 1] - g.first[l])
+
+
+@kernel
+def cover(g: GangArrays, plan: Floats, q: int, e: int) -> float:
+    """The part of a task that a fractional plan pays for on a channel, 0 to 1."""
+    part = 1.0
+    for k in range(g.beta.size):
+        if g.request[q, k] > 0.0:
+            part = min(part, plan[e, k] / g.request[q, k])
+    return round(part * 1e6) / 1e6  # a plan that is a rounding error short still covers
+
+
+@kernel
+def planned_channel(g: GangArrays, h: Allocation, plan: Floats, q: int, least: float) -> int:
+    """Channel where a task gains most, among those with room whose plan covers ``least`` of it."""
+    best, top = -1, 0.0
+    for i in range(g.pair_first[q], g.pair_first[q + 1]):
+        e = g.pair_channel[i]
+        if cover(g, plan, q, e) < least or not fits(g, h, q, e):
+            continue
+        worth = added_gain(g, h, q, e)
+        if (
+            best < 0
+            or worth > top
+            or (worth == top and g.size[g.server[e]] > g.size[g.server[best]])
+        ):
+            best, top = e, worth
+    return best
+
+
+@kernel
+def round_plan(g: GangArrays, h: Allocation, active: Ints, plan: Floats, least: float) -> None:
+    """Rounding: a fractional plan [E, K], of which a copy is used up, to whole gangs.
+
+    Job by job, those first whose tasks the plan covers most: each task goes where the plan covers
+    ``least`` of it and it gains most; a gang that is then short of its minimum is completed
+    wherever there is room, or rolled back, and so is one that is not worth its overhead.
+    """
+    L, K, plan = g.minimum.size, g.beta.size, plan.copy()
+    waiting = active != 0
+    while True:
+        job, top = -1, -1.0
+        for l in range(L):
+            if not waiting[l]:
+                continue
+            part, tasks = 0.0, g.first[l + 1] - g.first[l]
+            for q in range(g.first[l], g.first[l + 1]):
+                best = 0.0
+                for i in range(g.pair_first[q], g.pair_first[q + 1]):
+                    best = max(best, cover(g, plan, q, g.pair_channel[i]))
+                part += best / tasks
+            if part > top:
+                job, top = l, part
+        if job < 0:
+            break
+        waiting[job] = False
+        for q in range(g.first[job], g.first[job + 1]):
+            e = planned_channel(g, h, plan, q, least)
+            if e >= 0:
+                put(g, h, q, e)
+                for k in range(K):
+                    plan[e, k] = max(0.0, plan[e, k] - g.request[q, k])
+        if not grow(g, h, job, g.minimum[job]) or job_reward(g, h, job) <= CLEAR:
+            clear(g, h, job)
+
+
+@kernel
+def place_remembered(g: GangArrays, h: Allocation, jobs: Ints, memory: Ints) -> None:
+    """Place gangs on the channels ``memory`` [Q], the ``jobs`` in this order.
+
+    Tasks whose room is taken meanwhile stay out; gangs short of their minimum are rolled back.
+    """
+    for job in jobs:
+        for q in range(g.first[job], g.first[job + 1]):
+            if memory[q] >= 0 and fits(g, h, q, memory[q]):
+                put(g, h, q, memory[q])
+        if h.placed[job] < g.minimum[job]:
+            clear(g, h, job)
+
+
+@kernel
+def save(h: Allocation) -> None:
+    """Remember who holds what; a loop, for an assignment of slices takes longer."""
+    for q in range(h.channel.size):
+        h.saved[q] = h.channel[q]
+
+
+@kernel
+def rebuild(g: GangArrays, h: Allocation, one: int, other: int) -> bool:
+    """Ruin and recreate: take two jobs (or one twice) off, build both anew; keep if better."""
+    before = job_reward(g, h, one) + (job_reward(g, h, other) if other != one else 0.0)
+    save(h)
+    clear(g, h, one)
+    clear(g, h, other)
+    # In this order; the caller also asks for the pair the other way round.
+    after = launch(g, h, one)
+    if other != one:
+        after += launch(g, h, other)
+    if after > before + CLEAR * (1.0 + abs(before)):
+        return True
+    clear(g, h, one)
+    clear(g, h, other)
+    for l in (one, other):
+        for q in range(g.first[l], g.first[l + 1]):
+            if h.saved[q] >= 0 and h.channel[q] < 0:
+                put(g, h, q, h.saved[q])
+    return False
+
+
+@kernel
+def local_search(g: GangArrays, h: Allocation, active: Ints, passes: int) -> int:
+    """Local search: rebuild single jobs and pairs while that raises the reward; never lowers it.
+
+    Rebuilding one job moves, adds or drops its tasks, or drops it whole when it is worth less than
+    nothing; rebuilding a pair lets a job have the servers of another. Returns how often it helped.
+    """
+    L = g.minimum.size
+    helped = 0
+    for _ in range(passes):
+        before = helped
+        for one in range(L):
+            if active[one] == 0:
+                continue
+            for step in range(L):
+                other = (one + step) % L  # the job alone first, then with each other one
+                if active[other] != 0 and rebuild(g, h, one, other):
+                    helped += 1
+        if helped == before:
+            break
+    return helped
+
+
+@kernel
+def price_of(g: GangArrays, price: Floats, q: int, r: int) -> float:
+    """Rent λ_r · a_q: what a task pays on a server."""
+    due = 0.0
+    for k in range(g.beta.size):
+        due += price[r, k] * g.request[q, k]
+    return due
+
+
+@kernel
+def best_responses(
+    g: GangArrays, arrivals: Ints, worth: Floats, price: Floats
+) -> tuple[float, Floats, Floats]:
+    """Lagrangian dual D(λ), which no placement exceeds, with every job's best gang under prices.
+
+    Returns D, what each job gains [L], and the devices that they ask for [R, K].
+    """
+    R, K = g.capacity.shape
+    Q = g.job_type.size
+    best, where = np.empty(Q), np.empty(Q, dtype=np.int64)  # of each task: gain and channel
+    profit, demand = np.zeros(g.minimum.size), np.zeros((R, K))
+    bound = 0.0
+    for r in range(R):
+        for k in range(K):
+            bound += price[r, k] * g.capacity[r, k]
+    for l in range(g.minimum.size):
+        if arrivals[l] == 0:
+            continue
+        gaining, total = 0, 0.0
+        for q in range(g.first[l], g.first[l + 1]):
+            best[q], where[q] = UNREACHED, -1
+            for i in range(g.pair_first[q], g.pair_first[q + 1]):
+                e = g.pair_channel[i]
+                gain = worth[e] - g.cost[q] - price_of(g, price, q, g.server[e])
+                if gain > best[q]:
+                    best[q], where[q] = gain, e
+            if best[q] > 0.0:  # it joins of its own accord
+                gaining += 1
+                total += best[q]
+        # All or nothing: below its minimum a gang takes along the tasks that lose least.
+        while gaining < g.minimum[l]:
+            task = -1
+            for q in range(g.first[l], g.first[l + 1]):
+                if best[q] <= 0.0 and (task < 0 or best[q] > best[task]):
+                    task = q
+            total += best[task]
+            best[task] = 1e-300  # taken
+            gaining += 1
+        if total <= 0.0:  # not launching is worth 0: the max(0, ·) of D
+            continue
+        profit[l] = total
+        bound += total
+        for q in range(g.first[l], g.first[l + 1]):
+            if best[q] > 0.0:
+                for k in range(K):
+                    demand[g.server[where[q]], k] += g.request[q, k]
+    return bound, profit, demand
+
+
+@kernel
+def polyak_step(g: GangArrays, price: Floats, demand: Floats, gap: float) -> bool:
+    """Polyak step of the prices towards a bound lower by ``gap``; False at an optimum.
+
+    Each device type is in units of its capacity, so that one step suits scarce and plenty. These
+    are loops, for array expressions take longer on tables as small as these.
+    """
+    R, K = g.capacity.shape
+    norm = 0.0  # of the subgradient, c − demand; a price of 0 that would fall is left out
+    for r in range(R):
+        for k in range(K):
+            over = demand[r, k] - g.capacity[r, k]
+            if g.capacity[r, k] > 0.0 and (over > 0.0 or price[r, k] > 0.0):
+                norm += (over / g.capacity[r, k]) ** 2
+    if norm <= 1e-12:
+        return False
+    for r in range(R):
+        for k in range(K):
+            if g.capacity[r, k] > 0.0:
+                over = (demand[r, k] - g.capacity[r, k]) / g.capacity[r, k]
+                price[r, k] = max(0.0, price[r, k] + gap / norm * over / g.capacity[r, k])
+    return True
+
+
+@kernel
+def grow_at_prices(
+    g: GangArrays, h: Allocation, l: int, worth: Floats, price: Floats, scale: float, hardest: bool
+) -> None:
+    """Greedy growth under prices: up to the minimum whatever tasks gain, then while they gain.
+
+    Next is the task and channel of the largest gain under ``scale`` times the prices; or, up to the
+    minimum and if ``hardest``, the task with the fewest channels that have room, on its best one.
+    """
+    while True:
+        task, channel, top, fewest = -1, -1, UNREACHED, 1 << 30
+        # Below its minimum one task lost loses the gang: the task with the fewest ways goes first.
+        hard = hardest and h.placed[l] < g.minimum[l]
+        for q in range(g.first[l], g.first[l + 1]):
+            if h.channel[q] >= 0:
+                continue
+            best, most, options = -1, UNREACHED, 0
+            for i in range(g.pair_first[q], g.pair_first[q + 1]):
+                e = g.pair_channel[i]
+                gain = worth[e] - g.cost[q] - scale * price_of(g, price, q, g.server[e])
+                if (hard or gain > top) and fits(g, h, q, e):
+                    options += 1
+                    if gain > most:
+                        best, most = e, gain
+            if best >= 0 and (
+                (most > top and not hard)
+                or (hard and (options < fewest or (options == fewest and most > top)))
+            ):
+                task, channel, top, fewest = q, best, most, options
+        if task < 0 or (h.placed[l] >= g.minimum[l] and top <= 0.0):
+            break
+        put(g, h, task, channel)
+
+
+@kernel
+def build_gang(
+    g: GangArrays, h: Allocation, l: int, worth: Floats, price: Floats, scale: float
+) -> None:
+    """Launch under ``scale`` times the prices; rolled back if the gang cannot be completed.
+
+    Easy tasks may take the room of those that fit hardly anywhere, so a gang that fell short is
+    tried again from nothing, the hardest task first. One whose tasks cost more than they are worth
+    is rolled back, too.
+    """
+    grow_at_prices(g, h, l, worth, price, scale, False)
+    if h.placed[l] < g.minimum[l]:
+        clear(g, h, l)
+        grow_at_prices(g, h, l, worth, price, scale, True)
+        if h.placed[l] < g.minimum[l]:
+            clear(g, h, l)
+    value = 0.0  # without prices: rent steers the search, and nobody pays it
+    for q in range(g.first[l], g.first[l + 1]):
+        if h.channel[q] >= 0:
+            value += worth[h.channel[q]] - g.cost[q]
+    if value < 0.0:
+        clear(g, h, l)
+
+
+@kernel
+def place_by_profit(
+    g: GangArrays, h: Allocation, worth: Floats, price: Floats, profit: Floats
+) -> None:
+    """Greedy under prices: whole gangs, the largest positive ``profit`` [L] first."""
+    while True:
+        job = int(np.argmax(profit))
+        if profit[job] <= 0.0:
+            break
+        profit[job] = 0.0
+        build_gang(g, h, job, worth, price, 1.0)
+
+
+@kernel
+def total(g: GangArrays, h: Allocation, worth: Floats) -> float:
+    """Σ w_e n_e − Σ d_q of what is placed."""
+    value = 0.0
+    for q in range(h.channel.size):
+        if h.channel[q] >= 0:
+            value += worth[h.channel[q]] - g.cost[q]
+    return value
+
+
+@kernel
+def restore_all(g: GangArrays, h: Allocation) -> None:
+    for q in range(h.channel.size):
+        if h.channel[q] >= 0 and h.channel[q] != h.saved[q]:
+            take(g, h, q)
+    for q in range(h.channel.size):
+        if h.saved[q] >= 0 and h.channel[q] < 0:
+            put(g, h, q, h.saved[q])
+
+
+@kernel
+def price_search(
+    g: GangArrays, h: Allocation, arrivals: Ints, worth: Floats, steps: int
+) -> tuple[float, Floats]:
+    """Subgradient search: step prices from zero, place gangs at every fourth step, keep the best.
+
+    Steps are halved when the bound has not fallen five times in a row. Returns the lowest bound and
+    the prices [R, K] of the last step.
+    """
+    price = np.zeros_like(g.capacity)
+    h.saved[:] = -1
+    bound, top, pace, stale = 1e300, 0.0, 1.0, 0
+    for step in range(steps + 1):
+        now, profit, demand = best_responses(g, arrivals, worth, price)
+        if now < bound - 1e-9 * (1.0 + abs(now)):
+            bound, stale = now, 0
+        else:
+            stale += 1
+            if stale == 5:
+                pace, stale = 0.5 * pace, 0
+        if step % 4 == 0:
+            for l in range(g.minimum.size):
+                clear(g, h, l)
+            place_by_profit(g, h, worth, price, profit)
+            # What room is left costs nothing any more: at prices of 0 all may use it.
+            for l in range(g.minimum.size):
+                if arrivals[l] != 0:
+                    build_gang(g, h, l, worth, price, 0.0)
+            value = total(g, h, worth)
+            if value > top * (1.0 + 1e-12):
+                top = value
+                save(h)
+        gap = now - top  # Polyak's step needs the optimum; the best placement stands for it
+        if gap <= 1e-9 * (1.0 + abs(now)) or not polyak_step(g, price, demand, pace * gap):
+            break
+    restore_all(g, h)  # the best placement, which need not be the last
+    return bound, price
+
+
+@kernel
+def make_room(g: GangArrays, h: Allocation, q: int, e: int, worth: Floats) -> None:
+    """Take the tasks that are worth least off a channel's server until task ``q`` fits."""
+    while not fits(g, h, q, e):
+        least, lowest = -1, 0.0
+        for p in range(h.channel.size):
+            on = h.channel[p]
+            if on >= 0 and g.server[on] == g.server[e]:
+                value = worth[on] - g.cost[p]
+                if least < 0 or value < lowest:
+                    least, lowest = p, value
+        if least < 0:
+            break
+        take(g, h, least)
+
+
+@kernel
+def keep_if_better(
+    g: GangArrays, h: Allocation, arrivals: Ints, worth: Floats, price: Floats, now: float
+) -> float:
+    """Complete or roll back every gang, let all use what is left; undo unless the sum rises.
+
+    Returns the new Σ w_e n_e, or ``now``, the old one.
+    """
+    for l in range(g.minimum.size):  # those that hold something first
+        if h.placed[l] > 0:
+            build_gang(g, h, l, worth, price, 0.0)
+    for l in range(g.minimum.size):
+        if arrivals[l] != 0:
+            build_gang(g, h, l, worth, price, 0.0)
+    after = total(g, h, worth)
+    if after > now + 1e-9 * (1.0 + abs(now)):
+        return after
+    restore_all(g, h)
+    return now
+
+
+@kernel
+def insert_tasks(
+    g: GangArrays, h: Allocation, arrivals: Ints, worth: Floats, price: Floats, passes: int
+) -> None:
+    """Insertion search: put one task on one of its channels, whoever must leave for it.
+
+    Kept where Σ w_e n_e rises, undone where not.
+    """
+    now = total(g, h, worth)
+    for _ in range(passes):
+        before = now
+        for q in range(g.job_type.size):
+            if arrivals[g.job_type[q]] == 0:
+                continue
+            for i in range(g.pair_first[q], g.pair_first[q + 1]):
+                e = g.pair_channel[i]
+                if e == h.channel[q]:
+                    continue
+                save(h)
+                if h.channel[q] >= 0:
+                    take(g, h, q)
+                make_room(g, h, q, e, worth)
+                put(g, h, q, e)
+                build_gang(g, h, g.job_type[q], worth, price, 0.0)
+                now = keep_if_better(g, h, arrivals, worth, price, now)
+        if now == before:
+            break
+
+
+@kernel
+def rebuild_pairs(
+    g: GangArrays, h: Allocation, arrivals: Ints, worth: Floats, price: Floats, passes: int
+) -> None:
+    """Ruin and recreate at half the prices: take one or two jobs off, build them anew.
+
+    Kept where Σ w_e n_e rises, undone where not.
+    """
+    L, now = g.minimum.size, total(g, h, worth)
+    for _ in range(passes):
+        before = now
+        for one in range(L):
+            for step in range(L):
+                other = (one + step) % L
+                if arrivals[one] == 0 or arrivals[other] == 0:
+                    continue
+                save(h)
+                clear(g, h, one)
+                clear(g, h, other)
+                build_gang(g, h, one, worth, price, 0.5)
+                build_gang(g, h, other, worth, price, 0.5)
+                now = keep_if_better(g, h, arrivals, worth, price, now)
+        if now == before:
+            break

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.core.highs import Row, Rows, maximise
+from gangwise.core.highs import Constraint, Constraints, maximise
 from gangwise.gangs.problem import GangPlacementProblem, GangProblem, GangSpeedsProblem
 
 
@@ -57,7 +57,7 @@ class Objective(Protocol):
     def columns(self) -> OwnColumns:
         """The linear objective; own columns are numbered from ``size + L`` on."""
 
-    def rows(self) -> Rows:
+    def rows(self) -> Constraints:
         """Rows that tie its own columns to z, with the tangents so far."""
 
     def worth(self, placement: Ints) -> float:
@@ -104,9 +104,9 @@ class GangProgramme:
         return int(self.kind.size)
 
     @cached_property
-    def _constraints(self) -> Rows:
+    def _constraints(self) -> Constraints:
         p, Z = self.problem, self.size
-        rows: list[Row] = []
+        rows: list[Constraint] = []
         for i, tasks in enumerate(self.kinds):  # no more than there are, none unless launched
             mine = np.flatnonzero(self.kind == i).tolist()
             launched = Z + int(p.task_job_type[tasks[0]])
@@ -120,7 +120,7 @@ class GangProgramme:
                 need, room = self.request[there, k], float(p.cluster.capacity[r, k])
                 if need @ self.count[there] > room:  # else all tasks together fit
                     rows.append((there, need, room))
-        return Rows.of(rows)
+        return Constraints.of(rows)
 
     def maximise(
         self,
@@ -214,7 +214,7 @@ class GainMinusOverhead:
         self._worst = {l: base + i for i, l in enumerate(active)}
         self._gain: dict[tuple[int, int], tuple[int, Ints]] = {}
         self._cuts: set[tuple[int, int, float]] = set()
-        self._rows: list[Row] = []
+        self._rows: list[Constraint] = []
         # u_l is no smaller than the overhead of any device type: their maximum at the optimum.
         for l, column in self._worst.items():
             mine = np.flatnonzero(programme.job_type == l)
@@ -262,8 +262,8 @@ class GainMinusOverhead:
         factor = np.array([*(-self.weight[l] for l in self._worst), *gains])
         return OwnColumns(np.zeros(self._programme.size), factor, np.full(factor.size, np.inf))
 
-    def rows(self) -> Rows:
-        return Rows.of(self._rows)
+    def rows(self) -> Constraints:
+        return Constraints.of(self._rows)
 
     def worth(self, placement: Ints) -> float:
         gain, overhead = self.problem.by_job_type(placement)
@@ -335,11 +335,11 @@ class OptimisticSum:
         g = self._programme
         return OwnColumns(self.value[g.channel] - g.cost, np.ones(1), upper)
 
-    def rows(self) -> Rows:
+    def rows(self) -> Constraints:
         g = self._programme
         s = self.width[g.channel]
         at = np.append(np.arange(g.size), g.size + g.problem.L)
-        return Rows.of([(at, np.append(-s / (2.0 * q), 1.0), q / 2.0) for q in self._points])
+        return Constraints.of([(at, np.append(-s / (2.0 * q), 1.0), q / 2.0) for q in self._points])
 
     def worth(self, placement: Ints) -> float:
         p = self._problem

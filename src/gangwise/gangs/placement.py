@@ -5,7 +5,7 @@ tasks, in where a turn ends, and in how servers are scored; the routine that pla
 incomplete gangs and offers their room again is one, list scheduling.
 
 :class:`FastGangs` places by Lagrangian prices: they are raised where too many tasks want a server
-(:mod:`gangwise.gangs.search`); on the way gangs are placed under the prices, and the best placement
+(:mod:`gangwise.gangs.kernels`); on the way gangs are placed under them, and the best placement
 is improved by local search. The square root of ESDP (12) is taken care of by tangents:
 √Y ≤ q/2 + Y/(2q), so for a given q the worth of a task is w_e = v_e + s_e/(2q), and q = √(Σ s n) of
 the answer gives the next one. The best is kept.
@@ -20,7 +20,7 @@ import numpy as np
 
 from gangwise.core.arrays import Floats, Ints, read_only
 from gangwise.core.errors import ScenarioError
-from gangwise.gangs import search
+from gangwise.gangs import kernels
 from gangwise.gangs.kernels import Allocation, GangArrays, job_reward, list_schedule
 from gangwise.gangs.milp import ExactGangs
 from gangwise.gangs.problem import (
@@ -197,16 +197,16 @@ class Placement:
 
     def greedy(self, arrivals: Ints) -> None:
         """Greedy: launch the gang with the largest reward, again and again, in the room left."""
-        search.greedy(self.arrays, self.held, read_only(arrivals))
+        kernels.greedy(self.arrays, self.held, read_only(arrivals))
 
     def round_plan(self, arrivals: Ints, plan: Floats, least: float) -> None:
         """Rounding: a fractional plan [E, K] to whole gangs; it must cover ``least`` of a task."""
-        search.round_plan(self.arrays, self.held, read_only(arrivals), plan, least)
+        kernels.round_plan(self.arrays, self.held, read_only(arrivals), plan, least)
 
     def place_remembered(self, arrivals: Ints, memory: Ints, worth: Floats) -> None:
         """Place gangs on remembered channels [Q], those of the largest worth [L] first."""
         order = np.argsort(-worth, kind="stable")
-        search.place_remembered(self.arrays, self.held, order[arrivals[order] != 0], memory)
+        kernels.place_remembered(self.arrays, self.held, order[arrivals[order] != 0], memory)
 
     def rewards(self) -> Floats:
         """Gain minus overhead of what each job type holds, shape [L]."""
@@ -217,7 +217,7 @@ class Placement:
         if not passes:
             return 0
         active = read_only(arrivals)
-        helped: int = search.local_search(self.arrays, self.held, active, passes)
+        helped: int = kernels.local_search(self.arrays, self.held, active, passes)
         return helped
 
 
@@ -261,15 +261,15 @@ class FastGangs:
         g, h = servers.arrays, servers.held
         servers.reset()
         worth = np.ascontiguousarray(worth[self._before])
-        bound, price = search.price_search(g, h, arrivals, worth, self.steps)
+        bound, price = kernels.price_search(g, h, arrivals, worth, self.steps)
         if self.passes:
-            search.insert_tasks(g, h, arrivals, worth, price, self.passes)
-            search.rebuild_pairs(g, h, arrivals, worth, price, self.passes)
+            kernels.insert_tasks(g, h, arrivals, worth, price, self.passes)
+            kernels.rebuild_pairs(g, h, arrivals, worth, price, self.passes)
         # Back to the caller's tasks and servers.
         placement = np.empty(self.problem.Q, dtype=np.int64)
         inner = servers.decision()
         placement[self._rank] = np.where(inner >= 0, self._order[inner], -1)
-        return placement, max(bound, search.total(g, h, worth))
+        return placement, max(bound, kernels.total(g, h, worth))
 
     def solve(self, value: Floats, width: Floats, arrivals: Ints) -> Ints:
         """A placement of large Σ v n + √(Σ s n) − Σ d; widths [E] are zero or larger."""

@@ -1,4 +1,4 @@
-"""Gang policies that know the reward: OGASched for gangs, a greedy, and the paper's baselines.
+"""Gang policies: OGASched and ESDP for gangs, their rivals, and the schedulers in use.
 
 A decision [Q] names the server of each task, -1 for none.
 
@@ -18,23 +18,30 @@ the noise (-0.6 ± 1.5 % over ten seeds).
 
 The baselines of OGASched §4 under the gang rule are all list scheduling with an order of tasks and
 a score of servers. None weighs gains: they place every task that finds room, as the schedulers that
-they stand for do.
+they stand for do. At fluctuating speeds (ESDP §3.4) ESDP for gangs and two rivals without its index
+learn what channels are worth; first fit, best fit and the allocate action of Volcano do not ask how
+fast a server is.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
 from gangwise.core.arrays import Floats, Ints, check_numbers
 from gangwise.core.contracts import PolicyBase
-from gangwise.gain_overhead.baselines import dominant_shares
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.estimators import UCB1, Estimator, Mean, make_memory
+from gangwise.fluctuating_speeds.environment import Observation as ChannelObservation
+from gangwise.fluctuating_speeds.policies import ChannelLearner, Exploration, exploration
 from gangwise.gain_overhead.environment import Observation
-from gangwise.gain_overhead.ogasched import OGASchedReact
-from gangwise.gangs.placement import Placement, job_by_job, round_robin
-from gangwise.gangs.problem import GangProblem, relative_size
+from gangwise.gain_overhead.policies import OGASchedReact, dominant_shares
+from gangwise.gangs.kernels import volcano_allocate
+from gangwise.gangs.placement import GangSolver, Placement, job_by_job, round_robin
+from gangwise.gangs.problem import GangProblem, GangSpeedsProblem, relative_size
 
 
 @dataclass
@@ -211,3 +218,226 @@ class GangRandom(GangBinPacking):
         jobs = self._rng.permutation(jobs)
         self._preference = self._rng.random(self._preference.size)
         return job_by_job(self._problem, jobs)
+
+
+@dataclass
+class GangMeans(ChannelLearner[GangSpeedsProblem]):
+    """Greedy in the means: place gangs by the means so far, and never explore on purpose.
+
+    A channel that was never used counts as 1, the most it can be.
+
+    Parameters
+    ----------
+    solver : {"auto", "exact", "fast"}
+        See :class:`.placement.GangSolver`.
+    columns : int
+        Size up to which ``auto`` is exact.
+    passes : int
+        How often the fast placement goes over all jobs to rebuild them, at most.
+    """
+
+    solver: str = "auto"
+    columns: int = 24
+    passes: int = 1
+    family = "fluctuating_speeds_gang"
+
+    def __post_init__(self) -> None:
+        if self.solver not in ("auto", "exact", "fast"):
+            raise ScenarioError(f"solver is {self.solver!r}; choose auto, exact or fast")
+        check_numbers("[0, inf)", passes=self.passes)
+
+    def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
+        super().start(problem, rng)
+        self._solver = GangSolver(problem, self.solver, self.columns, self.passes)
+        self._none = np.zeros(problem.E)
+
+    def _make_estimator(self) -> Estimator:
+        return Mean()
+
+    def decide(self, observation: ChannelObservation) -> Ints:
+        value, width = self.index(observation.slot)
+        placement = self._solver.solve(value, width, observation.arrivals)
+        self._pending.expect(observation.slot, self._problem.count(placement) > 0)
+        return placement
+
+    def index(self, slot: int) -> tuple[Floats, Floats]:
+        """v_e and s_e to decide by, two arrays of shape [E]."""
+        return self._estimator.estimate(slot), self._none
+
+
+@dataclass
+class GangCUCB(GangMeans):
+    """CUCB for gangs: every channel at v̂_e + √(coefficient · ln t / n_e), up to 1.
+
+    Bounds are added up channel by channel, which is wider than the one root of ESDP over them all.
+
+    Parameters
+    ----------
+    coefficient : float
+        1.5 is that of the regret proof.
+    """
+
+    coefficient: float = 1.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._make_estimator()  # checks the coefficient
+
+    def _make_estimator(self) -> Estimator:
+        return UCB1(self.coefficient)
+
+
+@dataclass
+class GangESDP(GangMeans):
+    """ESDP for gangs (ESDP §3.4): maximise Σ v̂ n + √(Σ σ̂² n) over whole gangs.
+
+    σ̂²_e(t) = κ g(t) / (2 n_e), ESDP (10). A channel never used has v̂ = 1 and the width of one
+    observation, where ESDP (9) and ESDP (10) put 0 and +∞: no channel can be worth more, all are
+    tried that way, and the programme stays finite.
+
+    All tasks on a channel share its estimate, so a bound that surely covers the error of Σ v̂ n has
+    Σ σ̂² n² under the root, n ≤ |Q_l| here being the number of tasks there. Linear in n, it is
+    concave and the programme solvable; the width falls short by √|Q_l| at most.
+
+    Parameters
+    ----------
+    kappa : float
+        Multiplies g; 1 is right for any utility in [0, 1], 0 follows the means.
+    g : str or callable
+        Exploration, as in :class:`gangwise.fluctuating_speeds.policies.ESDP`.
+    alpha : float
+        α|E| stands for the most tasks that can run, for a g that depends on it.
+    memory : {"all", "discounted", "window"}
+        What means and counts are taken over.
+    discount, window : float, int
+        κ per slot, and number of slots.
+
+    Examples
+    --------
+    >>> from gangwise import create_policy
+    >>> create_policy("gang-esdp:kappa=1,solver=fast").kappa
+    1
+    """
+
+    kappa: float = 0.25
+    g: str | Exploration = "log"
+    alpha: float = 0.5
+    memory: str = "all"
+    discount: float = 0.998
+    window: int = 500
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._make_estimator()
+        exploration(self.g)  # raises for a name that there is not
+        check_numbers("[0, inf)", kappa=self.kappa)
+        check_numbers("(0, 1]", alpha=self.alpha)
+
+    def _make_estimator(self) -> Estimator:
+        self._memory = make_memory(self.memory, self.discount, self.window)
+        return Mean(memory=self._memory)
+
+    def decide(self, observation: ChannelObservation) -> Ints:
+        placement = super().decide(observation)
+        self._memory.advance(observation.slot + 1)  # late feedback, too, finds sums that faded
+        return placement
+
+    def index(self, slot: int) -> tuple[Floats, Floats]:
+        """v̂_e and σ̂²_e(t), ESDP (9) and ESDP (10)."""
+        value, _ = super().index(slot)
+        counts, t = self._memory.counts, self._memory.horizon(slot + 1.0)
+        g = exploration(self.g)(t, self.alpha * self._none.size)
+        uses = np.where(counts > 0, counts, 1.0)  # never used: as wide as after one observation
+        return value, self.kappa * g / (2.0 * uses)
+
+
+@dataclass
+class GangFirstFit(PolicyBase):
+    """First fit: job by job as listed, each task on the first server with room, largest first.
+
+    A job that falls short of its minimum gives back what it holds, and the next one has it.
+    """
+
+    family = "fluctuating_speeds_gang"
+
+    def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
+        self._problem, self._servers = problem, Placement.by_size(problem)
+        self._size = relative_size(problem.cluster.capacity)
+
+    def decide(self, observation: ChannelObservation) -> Ints:
+        order, ends = job_by_job(self._problem, np.flatnonzero(observation.arrivals))
+        return self._servers.list_schedule(order, ends, 0.0, self._size)
+
+
+@dataclass
+class GangBestFit(GangFirstFit):
+    """Best fit: job by job as listed, the largest task first, on the server it fills most.
+
+    Filled is the mean share, over the device types that the task requests, that is handed out with
+    the task in place. The largest task is that of the largest share of any server's largest device.
+    """
+
+    def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
+        super().start(problem, rng)
+        largest = np.maximum(problem.cluster.capacity.max(axis=0), np.finfo(float).tiny)
+        share = (problem.task_requests / largest).max(axis=1)
+        self._rank = np.lexsort((-share, problem.task_job_type)).astype(np.int64)  # within each job
+
+    def decide(self, observation: ChannelObservation) -> Ints:
+        order, ends = job_by_job(self._problem, np.flatnonzero(observation.arrivals))
+        return self._servers.list_schedule(self._rank[order], ends, 1.0, self._size, filled=True)
+
+
+@dataclass
+class GangVolcano(GangFirstFit):
+    """Volcano: its allocate action with its plugins gang, priority, drf and binpack.
+
+    As implemented here, for jobs that last one slot:
+
+    * a queue of the jobs that arrived; first comes a job short of its minimum (gang), then the
+      larger priority, then the smaller dominant share of the whole cluster that the job holds at
+      the moment (drf), then the job type listed first;
+    * the first job places its tasks in their order until it is ready, that is, has its minimum; it
+      goes back to the queue, and from then on places one task whenever it comes first;
+    * a task goes to the server of the best score: ``binpack`` takes the one that it fills most (the
+      mean, over the device types it requests, of used + requested over capacity), and
+      ``least-requested`` the one that it fills least; ties go to the larger server;
+    * a task that finds no room ends its job: a ready job keeps what it has, another gives it all
+      back, and is not tried again in this slot.
+
+    Preemption, queues with quotas, and the other plugins are left out.
+
+    Parameters
+    ----------
+    score : {"binpack", "least-requested"}
+        How servers are scored.
+    priority : mapping of str to int, optional
+        Of job types by name; 0 where absent.
+    """
+
+    score: str = "binpack"
+    priority: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.score not in ("binpack", "least-requested"):
+            raise ScenarioError(f"score is binpack or least-requested, not {self.score!r}")
+        for name, level in dict[str, Any](self.priority).items():
+            if not isinstance(level, int):
+                raise ScenarioError(f"priority of job type {name!r} is {level!r}; a whole number")
+
+    def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
+        super().start(problem, rng)
+        for name in self.priority:
+            if name not in problem.job_types:
+                raise UnknownName("job type", name, list(problem.job_types))
+        level = [self.priority.get(name, 0) for name in problem.job_types]
+        self._priority = np.array(level, dtype=np.int64)
+        self._total = problem.cluster.capacity[problem.server_order].sum(axis=0)
+        self._sign = 1.0 if self.score == "binpack" else -1.0
+
+    def decide(self, observation: ChannelObservation) -> Ints:
+        servers = self._servers
+        servers.reset()
+        g, h, arrived = servers.arrays, servers.held, observation.arrivals
+        volcano_allocate(g, h, self._priority, arrived, self._total, self._sign)
+        return servers.decision()

@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.jobs.caps import of_arrays
-from gangwise.jobs.hours import weekly
+from gangwise.jobs.caps import of_arrays, weekly
 from gangwise.jobs.kernels import SET_ASIDE
 from gangwise.jobs.metrics import PREEMPTED, Outcome
 from gangwise.jobs.model import Conditions, terms_of
@@ -35,7 +34,7 @@ TOLERANCE = (
 )
 
 
-class Finding(NamedTuple):
+class Violation(NamedTuple):
     rule: str
     job: str
     node: str
@@ -56,7 +55,7 @@ class Audit:
     of_instants: int = 0  # … of so many
     skipped: dict[str, int] = field(default_factory=dict)  # why a check was left out → how often
     counts: dict[str, int] = field(default_factory=dict)  # rule → how often it was broken
-    findings: list[Finding] = field(default_factory=list)  # the first LISTED of each rule
+    findings: list[Violation] = field(default_factory=list)  # the first LISTED of each rule
 
     @property
     def line(self) -> str:
@@ -137,7 +136,7 @@ class _Auditor:
         for i in bad[: max(LISTED - seen, 0)].tolist():
             name = "" if node is None else str(self.names[int(node[i])])
             self.report.findings.append(
-                Finding(rule, str(self.jobs.id[job[i]]), name, float(time[i]), text)
+                Violation(rule, str(self.jobs.id[job[i]]), name, float(time[i]), text)
             )
 
     def bad_attempts(self, rule: str, bad: Any, text: str) -> None:

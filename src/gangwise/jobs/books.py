@@ -12,8 +12,7 @@ from typing import Literal, Self
 import numpy as np
 
 from gangwise.core.arrays import Bools, Ints
-from gangwise.jobs.caps import Cap, Tally, allowed_on
-from gangwise.jobs.hours import Opening
+from gangwise.jobs.caps import Cap, Opening, Tally, allowed_on
 from gangwise.jobs.model import Job, Nodes, Shape
 from gangwise.jobs.tenancy import Tenancy
 

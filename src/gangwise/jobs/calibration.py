@@ -1,6 +1,6 @@
 """What a log tells of its site: caps, opening hours, capacity that was not there, start latency.
 
-Evidence is what :mod:`gangwise.jobs.contradictions` finds: jobs that are *refused*, though every
+Evidence is what :mod:`gangwise.jobs.retelling` finds: jobs that are *refused*, though every
 job that waits would fit. A rule of the site is written down when it says which jobs those are:
 
 - it is fitted on some weeks (odd or even ones) and judged on the others, both ways round;
@@ -25,20 +25,19 @@ from scipy.stats import binom
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.clock import DAYS, Clock
-from gangwise.jobs.caps import Cap
-from gangwise.jobs.contradictions import (
+from gangwise.jobs.caps import ALWAYS, Cap, Closing
+from gangwise.jobs.retelling import (
     HOUR,
     HOURS,
     WEEK,
-    Closed,
-    Limit,
+    GroupLimit,
     Missing,
     Record,
-    Site,
+    SiteConstraints,
     Swept,
+    WeeklyClosing,
     sweep,
 )
-from gangwise.jobs.hours import ALWAYS, Closing
 from gangwise.traces.formats.slurm_notation import fold_nodes
 
 CHANCE = 1e-3  # highest probability that chance alone gives the evidence of a rule
@@ -55,7 +54,7 @@ ROUNDS = 24  # rules looked for, at most
 
 
 @dataclass(frozen=True)
-class Finding:
+class FoundRule:
     """A rule of the site as its site file says it, and the evidence for it."""
 
     kind: str  # pool, cap, closed, window or start: the table of the site file
@@ -65,7 +64,7 @@ class Finding:
     # Refused jobs that it explains, in all and in the weeks that it was not fitted to, and how many
     # were refused in those.
     explains: tuple[int, int, int] = (0, 0, 0)
-    rule: Any = None  # as contradictions.Site has it: a Limit, a Closed, or Missing ones
+    rule: Any = None  # as SiteConstraints has it: GroupLimit, WeeklyClosing or Missing
 
     def as_dict(self) -> dict[str, Any]:
         share = ("refused_explained", "held_out_explained", "held_out_refused")
@@ -77,7 +76,7 @@ class Finding:
 class Calibration:
     """Rules found in a log, and how many of the jobs that were refused they explain."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[FoundRule, ...]
     contradicted: float  # hours in which nobody started though every waiting job would have fitted
     left: float  # those of them that are left when the findings are known
     hours: float  # of the log
@@ -120,10 +119,10 @@ def calibrate(
     advance = progress or (lambda what, done, of: None)
     uses = _uses(record)
     patience = _patience(record, sweep(record))
-    first = sweep(record, Site(), patience)
-    start = _trials(record, Site(), first, patience)
+    first = sweep(record, SiteConstraints(), patience)
+    start = _trials(record, SiteConstraints(), first, patience)
     allowed, found = _pools(record, start, patience)
-    site = Site(missing=away or (), allowed=allowed)
+    site = SiteConstraints(missing=away or (), allowed=allowed)
     for done in range(ROUNDS):
         advance("looking for rules", done, ROUNDS)
         swept = sweep(record, site, patience)
@@ -135,7 +134,7 @@ def calibrate(
             break
         found.append(max(rules, key=lambda one: one.explains[0]))
         rule = found[-1].rule
-        kind = {Limit: "limits", Closed: "closed", Missing: "missing"}[type(rule)]
+        kind = {GroupLimit: "limits", WeeklyClosing: "closed", Missing: "missing"}[type(rule)]
         site = replace(site, **{kind: (*getattr(site, kind), rule)})
     advance("looking for rules", ROUNDS, ROUNDS)
     return Calibration(
@@ -166,7 +165,7 @@ def _halves(record: Record, times: Floats) -> Ints:
     return np.asarray((times - record.submit.min()) // _block(record)).astype(np.int64) % 2
 
 
-def _trials(record: Record, site: Site, swept: Swept, patience: float) -> Trials:
+def _trials(record: Record, site: SiteConstraints, swept: Swept, patience: float) -> Trials:
     at = record.submit + patience
     late = record.start > at
     refused = late & swept.refused_at(at)
@@ -182,7 +181,7 @@ def _trials(record: Record, site: Site, swept: Swept, patience: float) -> Trials
 # ------------------------------------------------------------------------------------------ pools
 
 
-def _pools(record: Record, plain: Trials, patience: float) -> tuple[Any, list[Finding]]:
+def _pools(record: Record, plain: Trials, patience: float) -> tuple[Any, list[FoundRule]]:
     """Nodes of each pool that was refused beside other nodes, where the log says who ran where.
 
     The nodes are those that its jobs ran on: in either half of the weeks hardly any but those of
@@ -207,8 +206,8 @@ def _pools(record: Record, plain: Trials, patience: float) -> tuple[Any, list[Fi
         beyond = np.unique(spell[job[mine & ~seen[1 - half[job], p, host]]]).size
         if 10 * unseen[p] <= on.sum() and beyond <= PASSED * np.unique(spell[codes == p]).size:
             may[p] = on | ~on.any()
-    swept = sweep(record, Site(allowed=(codes, may)), patience)
-    cured = plain.refused & ~_trials(record, Site(), swept, patience).refused
+    swept = sweep(record, SiteConstraints(allowed=(codes, may)), patience)
+    cured = plain.refused & ~_trials(record, SiteConstraints(), swept, patience).refused
     found = []
     for p in np.flatnonzero(~may.all(axis=1)).tolist():
         mine, on = np.logical_and(plain.refused, codes == p), may[p].copy()
@@ -219,7 +218,7 @@ def _pools(record: Record, plain: Trials, patience: float) -> tuple[Any, list[Fi
             continue
         shared = [n for q, n in enumerate(names) if q != p and seen[:, q][:, on].any()]
         found.append(
-            Finding(
+            FoundRule(
                 "pool",
                 {"name": names[p], "nodes": fold_nodes(np.array(record.nodes.names)[on])},
                 (float(on.sum()), min(N, float(np.ceil(on.sum() + unseen[p])))),
@@ -296,7 +295,7 @@ def _uses(record: Record) -> dict[tuple[str, str], _Use]:
     }
 
 
-def _caps(record: Record, uses: Any, t: Trials, patience: float) -> Iterator[Finding]:
+def _caps(record: Record, uses: Any, t: Trials, patience: float) -> Iterator[FoundRule]:
     """Caps that explain refusals, of everybody in a scope or of one."""
     seen = np.flatnonzero(t.refused | t.prompt)
     for (scope, of), use in uses.items():
@@ -322,13 +321,13 @@ def _caps(record: Record, uses: Any, t: Trials, patience: float) -> Iterator[Fin
             only = {"only": [name]} if g is not None and scope != "all" else {}
             who = name if only else "everybody" if scope == "all" else f"every {scope}"
             limited = codes if g is None else np.where(codes == g, codes, -1)
-            yield Finding(
+            yield FoundRule(
                 "cap",
                 {"scope": scope, **only, "of": of, "most": int(most) if most % 1 == 0 else most},
                 (most, below),
                 f"{who} {evidence}",
                 (held_back.size, judged, int(t.refused.sum())),
-                Limit(limited, use.weight, most),
+                GroupLimit(limited, use.weight, most),
             )
 
 
@@ -432,7 +431,7 @@ def _asked(record: Record) -> Iterator[tuple[dict[str, Any], str, Floats, Floats
             yield {key: names[g] if scope == "pool" else [names[g]]}, "", asks, np.zeros(1)
 
 
-def _closings(record: Record, site: Site, s: Swept, t: Trials) -> Iterator[Finding]:
+def _closings(record: Record, site: SiteConstraints, s: Swept, t: Trials) -> Iterator[FoundRule]:
     """Hours of the week in which some jobs do not start: by length, size, pool or user.
 
     A cell is an hour of a week. Of its jobs only the largest request counts, of those refused
@@ -467,7 +466,7 @@ def _closings(record: Record, site: Site, s: Swept, t: Trials) -> Iterator[Findi
                 continue
             since = origin + WEEK * hours.weeks[0] if hours.weeks[0] > 0 else -np.inf
             until = origin + WEEK * hours.weeks[1] if hours.weeks[1] < weeks.shape[1] else np.inf
-            rule = Closed(asks, float(over), hours.closed, since, until)
+            rule = WeeklyClosing(asks, float(over), hours.closed, since, until)
             by_it = int((t.refused & rule.holds(t.at, offset)).sum())
             passed = rule.holds(record.start, offset).sum()
             worth[rule.over] = by_it - passed
@@ -484,7 +483,7 @@ def _closings(record: Record, site: Site, s: Swept, t: Trials) -> Iterator[Findi
         entry |= {"hours": spans_of(hours.closed)}
         entry |= {"from": float(rule.begin)} if np.isfinite(rule.begin) else {}
         entry |= {"to": float(rule.end)} if np.isfinite(rule.end) else {}
-        yield Finding(
+        yield FoundRule(
             "closed",
             entry,
             (float(below.max(initial=-1)), float(above.min(initial=rule.asks.max()))),
@@ -578,7 +577,7 @@ def spans_of(hours: Bools) -> list[str]:
     return [text for _, text in sorted(spans)]
 
 
-def _reserved(record: Record, t: Trials) -> Iterator[Finding]:
+def _reserved(record: Record, t: Trials) -> Iterator[FoundRule]:
     """Times in which the jobs of one user alone start, and all others are refused.
 
     Jobs count as refused whose user holds nothing, or had a job that ended in that time: no cap of
@@ -608,7 +607,7 @@ def _reserved(record: Record, t: Trials) -> Iterator[Finding]:
             if _tail(times, times, rate) * t.refused.sum() * len(names) > CHANCE:
                 continue
             always = {"hours": [ALWAYS], "from": begin, "to": end}
-            yield Finding(
+            yield FoundRule(
                 "closed",
                 {"except": [names[g]], **always},
                 (0.0, 1.0),
@@ -616,14 +615,14 @@ def _reserved(record: Record, t: Trials) -> Iterator[Finding]:
                 f"started. {rows.size} of {users} users waited, who held nothing or had a job that "
                 "ended, although all that waited would have fitted",
                 (rows.size, rows.size // 2, int(t.refused.sum())),
-                Closed((codes != g).astype(float), 0.0, np.ones(HOURS, bool), begin, end),
+                WeeklyClosing((codes != g).astype(float), 0.0, np.ones(HOURS, bool), begin, end),
             )
 
 
 # ------------------------------------------------------------------------------- missing capacity
 
 
-def _window(record: Record, t: Trials, swept: Swept) -> Iterator[Finding]:
+def _window(record: Record, t: Trials, swept: Swept) -> Iterator[FoundRule]:
     """The longest time without so many devices, that a row of refused jobs tells of.
 
     Found from every other refused job, and judged on all others that came in that time: none of
@@ -673,7 +672,7 @@ def _window(record: Record, t: Trials, swept: Swept) -> Iterator[Finding]:
     last = _Use.of(record, np.where(began, 0, -1), record.size)
     gone = (record.total - high, record.total - last.held.max(initial=0.0))
     lost = int(np.floor(gone[0])) + 1
-    yield Finding(
+    yield FoundRule(
         "window",
         {"from": begin, "to": end, "count": lost, "why": "nobody started beside idle devices"},
         (float(lost), gone[1]),
@@ -688,7 +687,7 @@ def _window(record: Record, t: Trials, swept: Swept) -> Iterator[Finding]:
 # ------------------------------------------------------------------------------------ start latency
 
 
-def _latency(record: Record, t: Trials) -> Iterator[Finding]:
+def _latency(record: Record, t: Trials) -> Iterator[FoundRule]:
     """How long starts take of jobs that nothing holds up; where it is the same in both halves."""
     delay = (record.start - record.submit)[t.prompt]
     halves = [delay[t.odd[t.prompt] == half] for half in (0, 1)]
@@ -699,7 +698,7 @@ def _latency(record: Record, t: Trials) -> Iterator[Finding]:
     if least <= 0 or most > 2 * least:
         return
     middle, (low, high) = np.median(delay), np.quantile(delay, [0.05, 0.95])
-    yield Finding(
+    yield FoundRule(
         "start",
         {"latency": float(middle)},
         (least, most),

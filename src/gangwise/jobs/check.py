@@ -21,7 +21,7 @@ from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import copy_of, create_scheduler
 from gangwise.jobs.simulation import JobSimulation
 from gangwise.jobs.site import CapRule, Pool, Rules, Site
-from gangwise.jobs.tenancy import Priority
+from gangwise.jobs.tenancy import PriorityWeights
 
 
 @dataclass
@@ -250,7 +250,9 @@ class _World:
             return Tables.of(jobs, nodes, happens, options)
         on = {name: ",".join(node(n) for n in on) for name, on in zip("ab", self.on, strict=True)}
         pools = tuple(Pool(name=name, nodes=on[name], tier=1 + (name == "b")) for name in "ab")
-        weights = Priority(age=100, fair_share=1000, job_size=10, half_life=math.inf, period=60)
+        weights = PriorityWeights(
+            age=100, fair_share=1000, job_size=10, half_life=math.inf, period=60
+        )
         # Six GPUs are enough for each job, and too few for two: Kueue starts some with fewer tasks.
         flavor = {"name": "any", "quotas": {"gpu": {"nominal": 6.0}}}
         groups = [{"resources": ["gpu"], "flavors": [flavor]}]

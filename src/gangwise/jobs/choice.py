@@ -309,7 +309,7 @@ class ByRate(Worth):
         mean, sd = self.believed(job, now)
         free = books.free[:, books.dominant(job.shape)] / 1000.0
         out = np.empty_like(mean)
-        asked = rate_kernels.Asked(self._types[job.job_type], books.size(job), job.limit)
+        asked = rate_kernels.JobRequest(self._types[job.job_type], books.size(job), job.limit)
         rate_kernels.score(self.state, asked, mean, sd, free, out)
         return out
 
@@ -325,8 +325,8 @@ class ByRate(Worth):
             rate_kernels.wait(self.state, asked, slowest, mean, allowed, waiting, waited, now)
         )
 
-    def _asked(self, job: Job, devices: float) -> rate_kernels.Asked:
-        return rate_kernels.Asked(self._types[job.job_type], job.tasks * devices, job.limit)
+    def _asked(self, job: Job, devices: float) -> rate_kernels.JobRequest:
+        return rate_kernels.JobRequest(self._types[job.job_type], job.tasks * devices, job.limit)
 
     def moves(
         self,

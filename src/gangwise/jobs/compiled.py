@@ -16,7 +16,7 @@ from gangwise.jobs.books import Books
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.kernels import CANCELLED, FINISHED, KILLED, RUNNING
 from gangwise.jobs.model import Nodes, one_for_all
-from gangwise.jobs.priority_kernels import copy_of
+from gangwise.jobs.queue_kernels import copy_of
 from gangwise.jobs.queues import BUILT_IN
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Composed
@@ -31,7 +31,7 @@ _CHOICES: dict[type, int] = {FirstFit: kernels.FIRST_FIT, BestFit: kernels.BEST_
 _CHOICES |= {WorstFit: kernels.WORST_FIT, ByRate: kernels.BY_RATE, FGD: kernels.FGD}
 
 
-def built_in(scheduler: Any, nodes: Nodes, options: Options) -> kernels.Rules | None:
+def built_in(scheduler: Any, nodes: Nodes, options: Options) -> kernels.PlayRules | None:
     """Rules for the compiled engine, None for what only Python can decide."""
     if type(scheduler) is not Composed:
         return None
@@ -59,21 +59,21 @@ def built_in(scheduler: Any, nodes: Nodes, options: Options) -> kernels.Rules | 
     weight, slack = float(getattr(scheduler.queue, "weight", 0.0)), float(scheduler.slack)
     slack = slack if backfilling == kernels.EASY and ends != "requested" else math.inf
     order = queue, weight, keyed, shortest, slack, backfilling
-    return kernels.Rules(
+    return kernels.PlayRules(
         *order, choice, rates, waits, depth, half_life, look, **_of_options(options)
     )
 
 
-def outside(options: Options, learns: bool, look: float) -> kernels.Rules:
+def outside(options: Options, learns: bool, look: float) -> kernels.PlayRules:
     """Rules of a simulation whose scheduler decides in Python."""
     rates = kernels.LEARNED if learns else kernels.LABELS
     order = kernels.FCFS, 0.0, False, False, math.inf, kernels.NO_BACKFILLING
     parts = *order, kernels.BY_RATE, rates
-    return kernels.Rules(*parts, True, 1, math.inf, look, **_of_options(options))
+    return kernels.PlayRules(*parts, True, 1, math.inf, look, **_of_options(options))
 
 
 def _of_options(options: Options) -> dict[str, Any]:
-    """Fields of :class:`kernels.Rules` that are no scheduler's."""
+    """Fields of :class:`kernels.PlayRules` that are no scheduler's."""
     named = "checkpoint", "restart", "measured_after", "latency"
     seconds = {name: float(getattr(options, name)) for name in named}
     return {"enforced": options.enforced, "limits_of_work": options.limits == "work", **seconds}
@@ -82,7 +82,7 @@ def _of_options(options: Options) -> dict[str, Any]:
 def play_compiled(
     t: Tables,
     scheduler: Composed,
-    rules: kernels.Rules,
+    rules: kernels.PlayRules,
     progress: Callable[[int, int], None] | None,
 ) -> Schedule:
     """Play in compiled code from the first event to the last."""
@@ -171,7 +171,7 @@ def outcome(t: Tables, piece_from: Ints, x: kernels.State, text: str, seconds: f
     )
 
 
-def inputs(t: Tables, rules: kernels.Rules) -> tuple[kernels.Given, int]:
+def inputs(t: Tables, rules: kernels.PlayRules) -> tuple[kernels.Given, int]:
     """What the kernels read, and the number of pieces that all jobs may have."""
     jobs, J, N = t.jobs, len(t.jobs), len(t.nodes)
     by_rank = np.arange(J)
@@ -228,7 +228,7 @@ def _most_running(t: Tables) -> int:
 
 
 def initial_state(
-    t: Tables, rules: kernels.Rules, pieces: int, feeds: bool = False
+    t: Tables, rules: kernels.PlayRules, pieces: int, feeds: bool = False
 ) -> kernels.State:
     """Before anything has happened; with a feed where a scheduler outside decides."""
     J, N = len(t.jobs), len(t.nodes)
@@ -281,7 +281,7 @@ def initial_state(
     )
 
 
-def _order(t: Tables, rules: kernels.Rules) -> dict[str, Any]:
+def _order(t: Tables, rules: kernels.PlayRules) -> dict[str, Any]:
     """The fields of :class:`kernels.State` that keep jobs in order."""
     J, running, pools = len(t.jobs), _most_running(t), len(t.cluster.meets)
     words = -(-J // 64) + 1

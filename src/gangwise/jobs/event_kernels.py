@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
-from gangwise.jobs.cap_kernels import follow, wake
 from gangwise.jobs.fit_kernels import block_top, vacate
 from gangwise.jobs.kernels import (
     ADVANCE,
@@ -55,6 +54,7 @@ from gangwise.jobs.kernels import (
     WAS_PREEMPTED,
     Given,
     Rows,
+    Standing,
     State,
     count_caps,
     devices_of,
@@ -67,7 +67,7 @@ from gangwise.jobs.kernels import (
     remove,
     report,
 )
-from gangwise.jobs.priority_kernels import Standing, tick
+from gangwise.jobs.queue_kernels import follow, tick, wake
 from gangwise.jobs.rate_kernels import Beliefs, finished, needed, observe, released
 from gangwise.jobs.run_times import ended, expect
 from gangwise.jobs.start_kernels import (

@@ -36,7 +36,7 @@ from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Books
 from gangwise.jobs.fit_kernels import fits, fragments, growth, left_over, take, unused_devices
-from gangwise.jobs.kernels import Cluster, Room, Rows
+from gangwise.jobs.kernels import ClusterArrays, Room, Rows
 from gangwise.jobs.model import Conditions, Jobs, Nodes
 from gangwise.jobs.schedule import Options, Tables
 
@@ -130,7 +130,7 @@ class Filling:
 class Board(NamedTuple):
     """What the kernels know of the cluster, of the workload, and of the gang that is placed."""
 
-    cluster: Cluster
+    cluster: ClusterArrays
     memo: Rows
     policy: int
     scored: Floats  # [K] weight of each device type in scores

@@ -13,7 +13,7 @@ from gangwise.jobs.kernels import (
     GIVE_BACK,
     TAKE,
     WORST_FIT,
-    Cluster,
+    ClusterArrays,
     Given,
     Room,
     Rows,
@@ -29,13 +29,13 @@ from gangwise.jobs.kernels import (
 
 
 @inlined_kernel
-def fits(cluster: Cluster, room: Room, s: int, n: int) -> int:
+def fits(cluster: ClusterArrays, room: Room, s: int, n: int) -> int:
     """How many tasks of shape s node n takes with what is free there."""
     return fits_of(cluster, room, s, n, int64(cluster.shapes[s].per_node))
 
 
 @inlined_kernel
-def fits_of(cluster: Cluster, room: Room, s: int, n: int, most: int) -> int:
+def fits_of(cluster: ClusterArrays, room: Room, s: int, n: int, most: int) -> int:
     """The same, of so many: a node that takes them all is not divided by what one asks for."""
     f = most
     for k in range(room.free.shape[1]):
@@ -64,7 +64,9 @@ def fits_of(cluster: Cluster, room: Room, s: int, n: int, most: int) -> int:
 
 
 @inlined_kernel
-def take(cluster: Cluster, room: Room, s: int, n: int, tasks: int, mask: int, sign: int) -> None:
+def take(
+    cluster: ClusterArrays, room: Room, s: int, n: int, tasks: int, mask: int, sign: int
+) -> None:
     """Take the devices of tasks of shape s on node n, or give them back."""
     for k in range(room.free.shape[1]):
         room.free[n, k] += sign * tasks * cluster.demand[s, k]
@@ -78,7 +80,7 @@ def take(cluster: Cluster, room: Room, s: int, n: int, tasks: int, mask: int, si
 
 
 @inlined_kernel
-def take_piece(cluster: Cluster, room: Room, s: int, pieces: Rows, i: int, sign: int) -> None:
+def take_piece(cluster: ClusterArrays, room: Room, s: int, pieces: Rows, i: int, sign: int) -> None:
     """Take the devices of piece i of a job of shape s, or give them back."""
     n, tasks = int64(pieces[i].node), int64(pieces[i].tasks)
     take(cluster, room, s, n, tasks, pieces[i].mask, sign)
@@ -171,7 +173,7 @@ def unused_devices(room: Room, n: int, count: int) -> int:
 
 
 @inlined_kernel
-def block_misses(cluster: Cluster, room: Room, s: int, b: int) -> bool:
+def block_misses(cluster: ClusterArrays, room: Room, s: int, b: int) -> bool:
     """No node of a block takes a task."""
     for k in range(room.top.shape[1]):  # noqa: SIM110 - generators do not compile
         if room.top[b, k] < cluster.demand[s, k]:
@@ -180,7 +182,7 @@ def block_misses(cluster: Cluster, room: Room, s: int, b: int) -> bool:
 
 
 @inlined_kernel
-def gather(cluster: Cluster, x: State, room: Room, s: int, tasks: int, choice: int) -> int:
+def gather(cluster: ClusterArrays, x: State, room: Room, s: int, tasks: int, choice: int) -> int:
     """Nodes that take a task, in `x.cands`; their number, 0 if all of them have no room.
 
     First-fit needs no more of them than have room together.
@@ -218,7 +220,7 @@ def place_first(x: State, tasks: int, count: int) -> int:
 
 
 @inlined_kernel
-def left_over(cluster: Cluster, room: Room, s: int, n: int, tasks: int, sign: int) -> float:
+def left_over(cluster: ClusterArrays, room: Room, s: int, n: int, tasks: int, sign: int) -> float:
     """Score of node n in best-fit (sign −1) and worst-fit (+1) after so many tasks of shape s.
 
     sign × Σ over device types of free ÷ the largest node's, less K for each type of which the task
@@ -237,7 +239,7 @@ def left_over(cluster: Cluster, room: Room, s: int, n: int, tasks: int, sign: in
 
 
 @inlined_kernel
-def rank_nodes(cluster: Cluster, x: State, room: Room, s: int, M: int, choice: int) -> int:
+def rank_nodes(cluster: ClusterArrays, x: State, room: Room, s: int, M: int, choice: int) -> int:
     """Give the M nodes gathered their scores; the place of the first with the best."""
     if choice == BY_RATE:
         for i in range(M):
@@ -269,7 +271,7 @@ def add_task(x: State, i: int, n: int, tasks: int, count: int) -> int:
 
 @inlined_kernel
 def place_best(
-    cluster: Cluster, x: State, room: Room, s: int, tasks: int, M: int, choice: int
+    cluster: ClusterArrays, x: State, room: Room, s: int, tasks: int, M: int, choice: int
 ) -> int:
     """Best of the M nodes gathered first: emptiest, or of largest worth. Gives pieces.
 
@@ -300,7 +302,7 @@ def place_best(
 
 
 @inlined_kernel
-def place_tightest(cluster: Cluster, x: State, room: Room, s: int, tasks: int) -> int:
+def place_tightest(cluster: ClusterArrays, x: State, room: Room, s: int, tasks: int) -> int:
     """Best-fit: the tightest nodes, ties by number, that take all tasks. Gives pieces, 0 for none.
 
     A node that is tightest stays so while it fills, so each is filled before the next. One pass
@@ -352,7 +354,7 @@ def place_tightest(cluster: Cluster, x: State, room: Room, s: int, tasks: int) -
 
 
 @inner_kernel
-def fragments(cluster: Cluster, memo: Rows, room: Room, n: int) -> int:
+def fragments(cluster: ClusterArrays, memo: Rows, room: Room, n: int) -> int:
     """Σ over the tasks counted in ``memo`` of the free shared devices on node n they cannot use.
 
     F_n(m) of Weng et al., *Beware of Fragmentation* (ATC 2023): all that is free where a task of
@@ -389,7 +391,7 @@ def seen_before(device: Ints, n: int, i: int) -> bool:
 
 
 @inner_kernel
-def growth(cluster: Cluster, memo: Rows, room: Room, s: int, n: int) -> tuple[int, int]:
+def growth(cluster: ClusterArrays, memo: Rows, room: Room, s: int, n: int) -> tuple[int, int]:
     """By how much fragments on node n grow with one task of shape s, and its shared devices.
 
     In steps of `FRAGMENT_STEP` for the mean task counted, rounded up; a fraction goes to the device
@@ -422,7 +424,7 @@ def growth(cluster: Cluster, memo: Rows, room: Room, s: int, n: int) -> tuple[in
 
 
 @inner_kernel
-def place_fgd(cluster: Cluster, x: State, room: Room, s: int, tasks: int) -> int:
+def place_fgd(cluster: ClusterArrays, x: State, room: Room, s: int, tasks: int) -> int:
     """Fragmentation gradient descent: the node whose fragments grow least, for each task anew."""
     N = room.free.shape[0]
     count = int64(0)
@@ -455,7 +457,9 @@ def place_fgd(cluster: Cluster, x: State, room: Room, s: int, tasks: int) -> int
 
 
 @inner_kernel
-def tell_apart(cluster: Cluster, x: State, room: Room, s: int, count: int, choice: int) -> int:
+def tell_apart(
+    cluster: ClusterArrays, x: State, room: Room, s: int, count: int, choice: int
+) -> int:
     """Give each piece its devices: fractions the fullest that fits, wholes the first unused.
 
     Ties go to the device of lowest index; fgd has a rule of its own (:func:`growth`). Gives the

@@ -349,7 +349,7 @@ def _resume(g: kernels.Given, x: kernels.State, moment: Moment, run: Floats) -> 
 
 
 @dataclass
-class Calibration:
+class StartCalibration:
     """Where in earlier forecasts the starts lay (PIT), and the correction that follows.
 
     Who still waits counts as censored: where in its distribution the present lies, and later

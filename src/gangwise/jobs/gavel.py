@@ -42,8 +42,8 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate, Running
 from gangwise.jobs.choice import best_fit
-from gangwise.jobs.explanations import Waits
 from gangwise.jobs.model import Job, Nodes, Shape
+from gangwise.jobs.queues import Waits
 
 Flat = Literal["max-min", "total", "fifo", "throughput", "makespan", "finish-time"]
 Objective = Literal[Flat, "cost", "hierarchical", "hierarchical-fifo"]

@@ -18,7 +18,6 @@ from numba.cpython.unsafe import numbers
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
-from gangwise.jobs.priority_kernels import Standing
 from gangwise.jobs.run_times import RunTimes
 
 Rows = npt.NDArray[np.void]
@@ -122,7 +121,7 @@ RESERVATION = record(
     start=np.float64,  # inf for none
     planned=np.int64,  # `Counters.holes` when it was last planned for
 )
-CLAIM = record(  # of which jobs were put aside, see `cap_kernels`
+CLAIM = record(  # of which jobs were put aside, see `queue_kernels`
     line=np.int64,  # `Counters.line`; else the rest no longer holds
     top=np.int64,  # the first of those aside, −1 for none
     shut=np.int64,  # it is in the list of a counter
@@ -198,7 +197,7 @@ COUNTERS = record(
 )
 
 
-class Cluster(NamedTuple):
+class ClusterArrays(NamedTuple):
     """The nodes, and what one task of each shape asks of them."""
 
     shapes: Rows  # SHAPE [S]
@@ -211,7 +210,7 @@ class Cluster(NamedTuple):
     meets: Bools  # [P, P] two pools share a node; a cluster without pools is one; see `heads`
 
 
-class Rules(NamedTuple):
+class PlayRules(NamedTuple):
     """Which scheduler is played, and under which options."""
 
     queue: int
@@ -254,8 +253,8 @@ class Hours(NamedTuple):
 class Given(NamedTuple):
     """All that does not change: jobs, nodes, what happens to them, and rules."""
 
-    rules: Rules
-    cluster: Cluster
+    rules: PlayRules
+    cluster: ClusterArrays
     least: Ints  # [K] what the smallest task of all jobs asks
     caps: Caps
     hours: Hours
@@ -275,6 +274,35 @@ class Room(NamedTuple):
     free: Ints  # [N, K]
     device: Ints  # [N, D] free of each shared device
     top: Ints  # [blocks, K] largest free amount in a block; above all amounts where not kept
+
+
+class Standing(NamedTuple):
+    """Multifactor priority: weights, what jobs add, and a tree of A nodes with L leaves."""
+
+    age: float  # weight
+    fair_share: float  # weight
+    max_age: float
+    period: float  # seconds between two computations
+    decay: float  # of use, per second
+    classic: bool
+    damping: float
+    tier: Ints  # [J] of its pool, from 0
+    score: Floats  # [J] of size, pool, QOS, TRES and the job's own priority, weighted
+    leaf: Ints  # [J] whom its use is charged to
+    bill: Floats  # [J] use per second
+    eligible: Floats  # [J] since when a job waits; changes
+    parent: Ints  # [A]
+    share: Floats  # [A] of the shares of its siblings and its own
+    path: Ints  # [A, D] nodes from below the root down to a leaf, −1 behind it
+    # what changes
+    clock: Floats  # [1] when priorities were computed last
+    use: Floats  # [A] of a leaf, as of `since`
+    rate: Floats  # [A] of a leaf: use per second
+    since: Floats  # [A]
+    total: Floats  # [A] use as of `clock`, with that of all below
+    level: Floats  # [A] fair tree: share / use among siblings; classic: effective use
+    factor: Floats  # [A] of a leaf: fair share from 0 to 1
+    order: Ints  # [L] leaves, highest level first
 
 
 class State(NamedTuple):

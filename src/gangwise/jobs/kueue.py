@@ -154,7 +154,7 @@ def tree_of(quotas: Mapping[str, Any]) -> dict[str, Holder]:
 
 
 @dataclass
-class Workload:
+class QueuedWorkload:
     job: Job
     queue: Holder
     asks: dict[str, int]  # of each resource by a pod, in thousandths; itself is one of ``pods``
@@ -177,7 +177,7 @@ class Workload:
 FIT, PREEMPT, NO_FIT = range(3)
 
 
-def assign(w: Workload, fair: bool) -> int:
+def assign(w: QueuedWorkload, fair: bool) -> int:
     """Give every resource a flavor, the first or best of its group: FIT, PREEMPT or NO_FIT."""
     queue, rules, worst = w.queue, w.queue.rules, FIT
     w.needs = {}
@@ -209,8 +209,8 @@ def assign(w: Workload, fair: bool) -> int:
 
 
 def nominate(
-    w: Workload, old: Sequence[Workload], fair: Sequence[str]
-) -> tuple[int, list[Workload]]:
+    w: QueuedWorkload, old: Sequence[QueuedWorkload], fair: Sequence[str]
+) -> tuple[int, list[QueuedWorkload]]:
     """How a workload fits, and which admitted ones are preempted for it.
 
     Partial admission: where neither borrowing nor preemption helps all pods, the most that can be
@@ -218,7 +218,7 @@ def nominate(
     all again.
     """
 
-    def without(fewer: int) -> tuple[int, list[Workload]]:
+    def without(fewer: int) -> tuple[int, list[QueuedWorkload]]:
         w.tasks = w.job.tasks - fewer
         how = assign(w, bool(fair))
         return how, targets_of(w, old, fair) if how == PREEMPT else []
@@ -232,7 +232,7 @@ def nominate(
     return without(fewer if fewer <= spare else 0)
 
 
-def candidates_of(w: Workload, admitted: Iterable[Workload]) -> list[Workload]:
+def candidates_of(w: QueuedWorkload, admitted: Iterable[QueuedWorkload]) -> list[QueuedWorkload]:
     """Workloads that may be preempted for another one, in the order in which they are tried.
 
     Those of other queues, which borrow, come first; then low priority, then the last admitted.
@@ -258,7 +258,9 @@ def candidates_of(w: Workload, admitted: Iterable[Workload]) -> list[Workload]:
     return sorted(found, key=lambda o: (o.queue is queue, o.job.priority, -o.admitted, o.job.row))
 
 
-def targets_of(w: Workload, admitted: Sequence[Workload], fair: Sequence[str]) -> list[Workload]:
+def targets_of(
+    w: QueuedWorkload, admitted: Sequence[QueuedWorkload], fair: Sequence[str]
+) -> list[QueuedWorkload]:
     """Workloads that are preempted for another one; none where it would not fit even so."""
     candidates = candidates_of(w, admitted)
     if not candidates:
@@ -280,10 +282,13 @@ def targets_of(w: Workload, admitted: Sequence[Workload], fair: Sequence[str]) -
 
 
 def _fewest(
-    w: Workload, candidates: Sequence[Workload], borrowing: bool, below: float = math.inf
-) -> list[Workload]:
+    w: QueuedWorkload,
+    candidates: Sequence[QueuedWorkload],
+    borrowing: bool,
+    below: float = math.inf,
+) -> list[QueuedWorkload]:
     """Preempt candidates until the workload fits, then give back those that need not go."""
-    gone: list[Workload] = []
+    gone: list[QueuedWorkload] = []
     for other in candidates:
         if other.queue is not w.queue:
             if not any(other.queue.borrows(k) for k in w.needs):
@@ -296,13 +301,15 @@ def _fewest(
     return _settled(w, gone, borrowing)
 
 
-def _settled(w: Workload, gone: list[Workload], borrowing: bool) -> list[Workload]:
+def _settled(
+    w: QueuedWorkload, gone: list[QueuedWorkload], borrowing: bool
+) -> list[QueuedWorkload]:
     """Of the workloads whose quota was taken away those that must go; none where it does not fit.
 
     They get it back, the last first, unless the workload no longer fits then. When this returns,
     all have their quota again.
     """
-    must, fits = list[Workload](), w.fits(borrowing)
+    must, fits = list[QueuedWorkload](), w.fits(borrowing)
     for other in reversed(gone):
         other.queue.take(other.needs)
         if fits and not w.fits(borrowing):
@@ -314,14 +321,14 @@ def _settled(w: Workload, gone: list[Workload], borrowing: bool) -> list[Workloa
 
 
 def _fair_targets(
-    w: Workload, candidates: Sequence[Workload], strategies: Sequence[str]
-) -> list[Workload]:
+    w: QueuedWorkload, candidates: Sequence[QueuedWorkload], strategies: Sequence[str]
+) -> list[QueuedWorkload]:
     """Who gives way by dominant resource shares: the queue with the largest share, again and again.
 
     Its share without the workload, or with it, must not be below that of the one preempting, which
     are compared just below the cohort that both have in common.
     """
-    gone: list[Workload] = []
+    gone: list[QueuedWorkload] = []
     for strategy in strategies:
         left = [other for other in candidates if other not in gone]
         while left and not w.fits():
@@ -339,7 +346,7 @@ def _fair_targets(
     return _settled(w, gone, True)
 
 
-def _is_fair(w: Workload, other: Workload, strategy: str) -> bool:
+def _is_fair(w: QueuedWorkload, other: QueuedWorkload, strategy: str) -> bool:
     if other.queue is w.queue:
         return True
     ours, theirs = w.queue.line(), other.queue.line()
@@ -375,7 +382,7 @@ class Kueue:
 
     _choice: WorstFit = field(default_factory=WorstFit, init=False, repr=False)
     _queues: dict[str, Holder] = field(default_factory=dict, init=False, repr=False)
-    _held: dict[str, Workload] = field(default_factory=dict, init=False, repr=False)
+    _held: dict[str, QueuedWorkload] = field(default_factory=dict, init=False, repr=False)
     _why: dict[str, tuple[str, float]] = field(default_factory=dict, init=False, repr=False)
     _quotas: Any = field(default=None, init=False, repr=False)  # those that the tree is made of
 
@@ -400,7 +407,7 @@ class Kueue:
         for job in queue:
             if job.id not in self._held:
                 asks = {**dict(zip(books.nodes.devices, job.shape.demand)), "pods": 1000}
-                waiting.append(Workload(job, self._queue_of(job), asks, job.tasks))
+                waiting.append(QueuedWorkload(job, self._queue_of(job), asks, job.tasks))
         trial, before = books.copy(), self._why
         actions: list[Place | Preempt | Ask] = []
         self._why = {}
@@ -433,7 +440,7 @@ class Kueue:
         name = self._quotas.get("local", {}).get(job.pool, job.pool)
         return self._queues.setdefault(name, Holder({"name": name}))
 
-    def _on_flavors(self, w: Workload, nodes: Nodes) -> Any:
+    def _on_flavors(self, w: QueuedWorkload, nodes: Nodes) -> Any:
         """Nodes that have the labels of every flavor that it was assigned [N]."""
         labels = self._quotas.get("flavors", {})
         wanted = [item for flavor, _ in w.needs for item in labels.get(flavor, {}).items()]
@@ -441,7 +448,9 @@ class Kueue:
         wanted = [item for item in wanted if item in every]
         return np.array([all(has.get(k) == v for k, v in wanted) for has in nodes.labels])
 
-    def _admit(self, waiting: list[Workload], books: Books, now: float, actions: list[Any]) -> None:
+    def _admit(
+        self, waiting: list[QueuedWorkload], books: Books, now: float, actions: list[Any]
+    ) -> None:
         """Repeat cycles until no head of a queue is admitted.
 
         A head that is not admitted lets the next of its queue try, unless the queue is StrictFIFO.
@@ -453,7 +462,7 @@ class Kueue:
                 self._why[w.job.id] = f"ClusterQueue {w.queue.name} is stopped", now
         passed = set[str]()  # queues, and single workloads, that are out until somebody gives way
         while True:
-            heads: dict[str, Workload] = {}
+            heads: dict[str, QueuedWorkload] = {}
             for w in sorted(waiting, key=lambda w: w.rank):
                 stopped = w.queue.rules["stop"] != "None"
                 if not stopped and not {w.job.id, w.queue.name} & passed:
@@ -476,7 +485,7 @@ class Kueue:
             for w, out in admitted:
                 waiting.remove(w)
                 fresh.add(w.job.id)
-                waiting += [Workload(o.job, o.queue, o.asks, o.job.tasks) for o in out]
+                waiting += [QueuedWorkload(o.job, o.queue, o.asks, o.job.tasks) for o in out]
                 for other in out:
                     self._why[other.job.id] = f"it was preempted for {w.job.id}", now
                 if out:
@@ -484,12 +493,12 @@ class Kueue:
 
     def _cycle(
         self,
-        entries: list[tuple[Workload, list[Workload]]],
+        entries: list[tuple[QueuedWorkload, list[QueuedWorkload]]],
         fair: Sequence[str],
         books: Books,
         now: float,
         actions: list[Any],
-    ) -> list[tuple[Workload, list[Workload]]]:
+    ) -> list[tuple[QueuedWorkload, list[QueuedWorkload]]]:
         """One cycle: the workloads that it admits, in turn, each with those it preempts."""
         found, held, gone = [], [], set[str]()
         while entries:
@@ -536,7 +545,7 @@ def room(queue: Holder, k: Key, amount: float) -> float:
     return queue.limit(k).nominal + limit - queue.used(k)
 
 
-def shortage(w: Workload) -> str:
+def shortage(w: QueuedWorkload) -> str:
     lacks = [
         f"{amount:g} {kind} of flavor {flavor} asked for, {max(w.queue.free((flavor, kind)), 0):g} "
         f"free (nominal quota {w.queue.limit((flavor, kind)).nominal:g})"
@@ -546,7 +555,7 @@ def shortage(w: Workload) -> str:
     return f"ClusterQueue {w.queue.name}: {'; '.join(lacks)}; nobody there may be preempted for it"
 
 
-def next_of(heads: Sequence[Workload], fair: bool) -> int:
+def next_of(heads: Sequence[QueuedWorkload], fair: bool) -> int:
     """Place of the head that is next in a cycle: no borrowing, then priority and age; or shares."""
     first = min(
         range(len(heads)),

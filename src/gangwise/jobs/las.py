@@ -18,8 +18,8 @@ import numpy as np
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate, Running
 from gangwise.jobs.choice import Tasks, best_fit
-from gangwise.jobs.explanations import Waits
 from gangwise.jobs.model import Job, Nodes
+from gangwise.jobs.queues import Waits
 
 
 @dataclass

@@ -75,7 +75,7 @@ RANK = record(
 )
 
 
-class Gang(NamedTuple):
+class GangWorkspace(NamedTuple):
     """Space to take in the ranks of a gang."""
 
     ranks: Rows  # RANK [RANKS]
@@ -86,7 +86,7 @@ class Gang(NamedTuple):
     slope: Floats  # [L]
 
 
-class Asked(NamedTuple):
+class JobRequest(NamedTuple):
     """What a job asks for: job type, devices in all, limit in seconds."""
 
     type: int
@@ -131,7 +131,7 @@ class Beliefs(NamedTuple):
     needs: Floats  # [L, BINS] the same of each job type, killed jobs counted, where limits kill
     above: Floats  # [BINS + 1] jobs of the type last counted from each bin of `needs` on
     seen: Floats  # [3] gangs observed; jobs finished, and the bins of their ratios in all
-    gang: Gang
+    gang: GangWorkspace
 
 
 def no_beliefs(
@@ -170,7 +170,7 @@ def no_beliefs(
         members=np.bincount(generation, minlength=G).astype(np.float64),
         ratio=np.full(BINS, PRIOR_JOBS / BINS),
         needs=np.full((L, BINS), PRIOR_JOBS / BINS),
-        gang=Gang(np.zeros(RANKS, dtype=RANK), H, HS, W, S, np.zeros(L)),
+        gang=GangWorkspace(np.zeros(RANKS, dtype=RANK), H, HS, W, S, np.zeros(L)),
         **{name: np.zeros(shape) for name, shape in shapes.items()},
     )
 
@@ -601,7 +601,7 @@ def compare(b: Beliefs, l: int, mean: Floats) -> None:
 
 
 @lean_kernel
-def submitted(b: Beliefs, asked: Asked, mean: Floats, now: float) -> None:
+def submitted(b: Beliefs, asked: JobRequest, mean: Floats, now: float) -> None:
     """Route a new job to the generation that suits it best at the prices of the moment.
 
     ``mean`` is what is believed of nodes [N]; ``SHARED`` knows it.
@@ -648,7 +648,9 @@ def set_prices(b: Beliefs, free: Floats) -> None:
 
 
 @shared_kernel
-def score(b: Beliefs, asked: Asked, mean: Floats, sd: Floats, free: Floats, out: Floats) -> None:
+def score(
+    b: Beliefs, asked: JobRequest, mean: Floats, sd: Floats, free: Floats, out: Floats
+) -> None:
     """Worth of each node for a task of a job, larger is better [N]; ``free`` counts its devices.
 
     Log rate, less what a free device is worth and what the generation's devices cost others, plus
@@ -688,7 +690,7 @@ def has_allowed(b: Beliefs, g: int, allowed: Bools) -> bool:
 @shared_kernel
 def wait(
     b: Beliefs,
-    asked: Asked,
+    asked: JobRequest,
     at: int,
     mean: Floats,
     allowed: Bools,

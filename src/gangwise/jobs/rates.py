@@ -32,7 +32,7 @@ class SlowNode(NamedTuple):
     high: float
 
 
-class Known(NamedTuple):
+class KnownNode(NamedTuple):
     """What is known of a node by itself: f given a, and residuals by job type."""
 
     generation: str
@@ -40,7 +40,7 @@ class Known(NamedTuple):
     of_type: dict[str, tuple[float, float, float]]  # slope on a, sum and count of residuals
 
     @classmethod
-    def of(cls, b: Beliefs, n: int, types: Sequence[str], generation: str) -> Known:
+    def of(cls, b: Beliefs, n: int, types: Sequence[str], generation: str) -> KnownNode:
         each = zip(types, b.f_slope[n], b.e_sum[:, n], b.e_count[:, n], strict=True)
         of_type = {name: (float(h), float(s), float(c)) for name, h, s, c in each}
         f = float(b.f_mean[n]), float(b.f_var[n]), float(b.f_time[n])
@@ -72,7 +72,7 @@ class Rates:
     nodes: tuple[str, ...] = field(default=(), repr=False)
     types: tuple[str, ...] = field(default=(), repr=False)
     generations: tuple[str, ...] = field(default=(), repr=False)
-    _away: dict[str, Known] = field(default_factory=dict, init=False, repr=False)
+    _away: dict[str, KnownNode] = field(default_factory=dict, init=False, repr=False)
     kind: ClassVar[int] = LABELS
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ class Rates:
         if (old := self.state) is not None:
             for n, name in enumerate(self.nodes):  # of those that leave it is kept for their return
                 of = self.generations[old.generation[n]]
-                self._away[name] = Known.of(old, n, self.types, of)
+                self._away[name] = KnownNode.of(old, n, self.types, of)
             self._keep(new, old, tuple(job_types))
             stayed = set(self.nodes)
             for n, name in enumerate(nodes.names):

@@ -17,21 +17,33 @@ order               Kendall's τ of starts over pairs of jobs that, as recorded,
                     most 64 submissions apart. Over all pairs of a long log it is 1 under any rule
 waits               Spearman's rank correlation of the waits
 ==================  ================================================================================
+
+Where no plain scheduler can have done what was recorded: nobody starts, though every waiting job
+would fit. Under any order, with or without backfilling, the job that is first in line starts when
+it fits. Who is first a log does not say; but while *every* job that waits would fit alone into what
+is idle, the first does too. A log in which that goes on for longer than a start takes contradicts
+the model of its site, whatever the order was, and a schedule of ours never does: evidence needs no
+rule. :func:`sweep` goes through a recorded schedule once, under what is known of the site
+(:class:`SiteConstraints`), and tells for each instant whether the record contradicts it. The work
+is O((E + T) · A) for E events, T changes of opening hours and A kinds of jobs that wait at once.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.jobs.metrics import Outcome, over_bins, size_groups
+from gangwise.core.jit import inlined_kernel, kernel
+from gangwise.jobs.caps import allowed_on
+from gangwise.jobs.metrics import Outcome, held_devices, over_bins, size_groups
+from gangwise.jobs.model import Jobs, Nodes
 
 NEAR = (600.0, 0.1)
 """A start is near its record within so many seconds, or this share of the recorded wait."""
@@ -266,3 +278,458 @@ def rank_correlation(values: npt.ArrayLike, others: npt.ArrayLike) -> float:
     a, b = (rank - rank.mean() for rank in (rankdata(values), rankdata(others)))
     size = math.sqrt(float(a @ a) * float(b @ b))
     return round(float(a @ b) / size, 12) if size > 0 else math.nan
+
+
+# --------------------------------------------------------------------------------- contradictions
+
+HOURS = 168  # hours of a week
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """A schedule as it was recorded, of the jobs that started and ended."""
+
+    jobs: Jobs
+    nodes: Nodes
+    submit: Floats  # [J] seconds, as the next three
+    start: Floats
+    end: Floats
+    limit: Floats
+    size: Floats  # [J] devices of the counted type that all tasks hold
+    device: str  # the counted type
+    # ``user``, ``account`` and ``pool``, where the log has several: that of each job [J], and names
+    groups: Mapping[str, tuple[Ints, tuple[str, ...]]]
+    total: float  # devices of the counted type that all nodes have
+    monday: float  # seconds from Monday 0:00 local time to the log's time 0; 0 if not known
+    host_from: Ints  # job j ran on host[host_from[j]:host_from[j + 1]]; empty if not known
+    host: Ints
+
+    @classmethod
+    def of(
+        cls,
+        jobs: Jobs,
+        nodes: Nodes,
+        device: str = "",
+        groups: Mapping[str, npt.ArrayLike] | None = None,
+        monday: float = 0.0,
+        hosts: tuple[Ints, Ints] | None = None,
+    ) -> Record:
+        """From jobs with recorded starts and ends; raises ScenarioError where there are none.
+
+        >>> jobs = Jobs.of([0, 0], [9, 9], recorded_start=[0, 9], recorded_end=[9, 18])
+        >>> Record.of(jobs, Nodes.pool(2)).size
+        array([1., 1.])
+        """
+        known = np.isfinite(jobs.recorded_start) & np.isfinite(jobs.recorded_end)
+        if not known.any():
+            raise ScenarioError(
+                "the log does not say when jobs started: without recorded waits there is nothing "
+                "to calibrate; give a log with submission, start and end of each job"
+            )
+        device = device or jobs.devices[0]
+        k = nodes.devices.index(device)
+        of_groups = {"user": np.array(jobs.users)[jobs.user], **(groups or {})}
+        named: dict[str, tuple[Ints, tuple[str, ...]]] = {}
+        for scope, values in of_groups.items():
+            names, codes = np.unique(np.asarray(values)[known], return_inverse=True)
+            if len(names) > 1 or scope == "user":
+                named[scope] = codes.astype(np.int64), tuple(map(str, names))
+        where = np.zeros(len(jobs) + 1, np.int64), np.zeros(0, np.int64)
+        first, each = hosts if hosts is not None and hosts[1].size else where
+        count = np.diff(first)
+        return cls(
+            # The columns that a sweep reads.
+            replace(jobs, tasks=jobs.tasks[known], shape=np.asarray(jobs.shape)[known]),
+            nodes,
+            *(jobs.submit[known], jobs.recorded_start[known]),
+            *(jobs.recorded_end[known], jobs.limit[known]),
+            held_devices(jobs, nodes)[known, k],
+            device,
+            named,
+            float(nodes.capacity[:, k].sum()) / 1000,
+            monday,
+            np.concatenate([[0], np.cumsum(count[known])]),
+            each[np.repeat(known, count)],
+        )
+
+    def __len__(self) -> int:
+        return self.submit.size
+
+
+class GroupLimit(NamedTuple):
+    """Running jobs of a group have at most so many devices, or are at most so many."""
+
+    group: Ints  # [J] of each job, −1 for none
+    weight: Floats  # [J]: devices, or 1 where jobs are counted; alike for jobs that are alike
+    most: float
+
+
+class WeeklyClosing(NamedTuple):
+    """Jobs that ask for more than ``over`` do not start in these hours of the week."""
+
+    asks: Floats  # [J]: seconds, devices, or 1 and 0
+    over: float
+    hours: Bools  # [168]
+    begin: float
+    end: float
+
+    def holds(self, at: Floats, monday: float, jobs: Any = slice(None)) -> Bools:
+        """Whether these jobs may not start at these times."""
+        hour = ((at + monday) // HOUR).astype(np.int64) % HOURS
+        inside = (at >= self.begin) & (at < self.end) & self.hours[hour]
+        return np.asarray(inside & (self.asks[jobs] > self.over))
+
+
+class Missing(NamedTuple):
+    begin: float
+    end: float
+    devices: float
+    node: int = -1  # all of it is missing; -1 for devices of any node
+
+
+@dataclass(frozen=True)
+class SiteConstraints:
+    limits: tuple[GroupLimit, ...] = ()
+    closed: tuple[WeeklyClosing, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    allowed: tuple[Ints, Bools] | None = None  # pool of each job [J]; nodes of each pool [P, N]
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A recorded schedule under a site: a row for each instant at which something changed [T].
+
+    While the record is *refused*, nobody starts for longer than a start takes, though every job
+    fits that waits and may start. What was there is then less than ``use + first``.
+    """
+
+    time: Floats
+    lasts: Floats  # seconds to the next instant
+    refused: Bools
+    use: Floats  # devices in use
+    first: Floats  # the most devices that any of these jobs asks for
+    clear: Bools  # [J] every job that might have started when j came fitted, j among them
+
+    def refused_at(self, times: Floats) -> Bools:
+        """Whether the record is refused at these times, none before the first submission."""
+        return np.asarray(self.refused[np.searchsorted(self.time, times, "right") - 1])
+
+    def seconds(self, begin: Floats, end: Floats) -> Floats:
+        """For how long the record is refused between these times."""
+        at = np.append(self.time, self.time[-1])
+        before = np.concatenate([[0.0], np.cumsum(self.lasts * self.refused)])
+        return np.asarray(np.interp(end, at, before) - np.interp(begin, at, before))
+
+
+ENDS, TICK, COMES, STARTS = range(4)
+"""Events in the order in which those of an instant happen; a tick changes capacity or hours."""
+
+
+def sweep(record: Record, site: SiteConstraints | None = None, patience: float = 0.0) -> Swept:
+    """Where the record contradicts any work-conserving scheduler of the site.
+
+    ``patience`` is the seconds that a start may take. Of two jobs beside two idle devices the
+    second waits for the first to end:
+
+    >>> jobs = Jobs.of([0, 0], [9, 9], recorded_start=[0, 9], recorded_end=[9, 18])
+    >>> found = sweep(Record.of(jobs, Nodes.pool(2)))
+    >>> found.time[found.refused], found.lasts[found.refused]
+    (array([0.]), array([9.]))
+    """
+    site = site or SiteConstraints()
+    events = _events(record, site)
+    times = np.unique(events[0])
+    refused, started = np.zeros(times.size, bool), np.zeros(times.size, bool)
+    use, first = np.zeros(times.size), np.zeros(times.size)
+    clear, total = np.zeros(len(record), bool), record.nodes.capacity.sum(axis=0)
+    _sweep(events, *_tables(record, site), total, (refused, use, first, started), clear)
+    lasts = np.diff(times, append=times[-1])
+    run = np.cumsum(started | ~refused)  # a start begins another wait: the scheduler is at work
+    long = np.bincount(run, lasts * refused, minlength=run[-1] + 1)[run] > patience
+    return Swept(times, lasts, refused & long, use, first, clear)
+
+
+def _events(record: Record, site: SiteConstraints) -> tuple[Floats, Ints, Ints, Floats]:
+    """Time, what, job or node; thousandths that go missing (or whether it runs) and of what."""
+    J, job, nodes = len(record), np.arange(len(record)), record.nodes
+    k = nodes.devices.index(record.device)
+    ran = record.end > record.start
+    ticks = []
+    for m in site.missing:
+        gone = {k: 1000.0 * m.devices} if m.node < 0 else dict(enumerate(nodes.capacity[m.node]))
+        place = max(m.node, 0) if record.host.size else 0
+        for d, n in gone.items():
+            ticks += [(m.begin, n, d, place), (m.end, -n, d, place)]
+    if site.closed:
+        begin = np.floor((record.submit.min() + record.monday) / HOUR) * HOUR - record.monday
+        edges = [edge for rule in site.closed for edge in (rule.begin, rule.end)]
+        hours = (*np.arange(begin, record.end.max() + HOUR, HOUR), *edges)
+        ticks += [(t, 0.0, 0, 0) for t in hours if np.isfinite(t)]
+    tick = np.array(ticks).reshape(-1, 4)
+    counts = [int(ran.sum()), len(tick), J, J]
+    time = np.concatenate([record.end[ran], tick[:, 0], record.submit, record.start])
+    which = np.concatenate([job[ran], tick[:, 3].astype(np.int64), job, job])
+    amount = np.zeros((time.size, 2))
+    amount[counts[0] : counts[0] + len(tick)] = tick[:, 1:3]
+    amount[-J:, 0] = ran
+    kind = np.repeat([ENDS, TICK, COMES, STARTS], counts)
+    order = np.lexsort((kind, time))
+    return time[order], kind[order], which[order], amount[order]
+
+
+class Kinds(NamedTuple):
+    """Jobs of a kind differ in their number of tasks alone: [C] kinds, [S] kinds and tasks."""
+
+    kind: Ints  # [J]
+    slot: Ints  # [J]
+    slot_tasks: Ints  # [S], ascending within a kind
+    first: Ints  # [C + 1]: the slots of kind c are first[c] … first[c + 1]
+    demand: Ints  # [C, K], thousandths of a task
+    per_node: Ints  # [C]
+    allowed: Bools  # [C, N]
+    single: Floats  # [C]: counted devices of a task
+    group: Ints  # [C, M]: who counts against limit m, −1 for nobody
+    over: Bools  # [R, C]: whether closing hours r are for them
+    longest: Floats  # [C]: the longest limit, seconds
+
+
+class ConstraintArrays(NamedTuple):
+    weight: Floats  # [M, S]
+    most: Floats  # [M]
+    span: Floats  # [R, 2]
+    hours: Bools  # [R, 168]
+    opens: Floats  # [R, 168]: seconds from the beginning of that hour until it is over
+    offset: float
+
+
+class JobArrays(NamedTuple):
+    size: Floats  # [J]
+    tasks: Ints  # [J]
+    host_from: Ints
+    host: Ints
+    short: Floats  # [C, K, N]: what must be in use, at least, for n nodes to lack room; or empty
+
+
+class Now(NamedTuple):
+    free: Ints  # [N, K] thousandths; where it is not known which node, all in row 0
+    waiting: Ints  # [S]
+    active: Ints  # [C]: kinds with jobs that wait, the first ``number[0]``
+    number: Ints  # [1 + C]: how many of these, then how many wait of each kind
+    used: Floats  # [M, G]
+    opens: Floats  # [1]: when the first of the closing hours is over that a job waits for
+
+
+def _tables(
+    record: Record, site: SiteConstraints
+) -> tuple[Kinds, ConstraintArrays, JobArrays, Now]:
+    jobs, nodes, J = record.jobs, record.nodes, len(record)
+    pool, may = site.allowed or (np.zeros(J, np.int64), np.ones((1, len(nodes)), bool))
+    bounds = 900.0 * 2 ** np.arange(8 * bool(site.closed))
+    # The limit says which jobs may have to make way for jobs that start when hours open.
+    band, M = np.searchsorted(bounds, record.limit), len(site.limits)
+    columns = [jobs.shape, pool, band, *(limit.group for limit in site.limits)]
+    columns += [(rule.asks > rule.over).astype(np.int64) for rule in site.closed]
+    rows, kind = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+    kind, C, most = kind.reshape(-1), len(rows), int(jobs.tasks.max()) + 1
+    slots, of_slot, slot = np.unique(
+        kind * most + jobs.tasks, return_index=True, return_inverse=True
+    )
+    demand = jobs.demand(nodes.devices)[rows[:, 0]]
+    allowed = np.array([allowed_on(nodes, shape) for shape in jobs.shapes])
+    single, longest = np.ones(C), np.zeros(C)
+    single[kind] = record.size / jobs.tasks
+    np.maximum.at(longest, kind, record.limit)
+    kinds = Kinds(
+        *(kind, slot, slots % most, np.searchsorted(slots // most, np.arange(C + 1)), demand),
+        np.array([shape.per_node for shape in jobs.shapes])[rows[:, 0]],
+        allowed[rows[:, 0]] & may[rows[:, 1]],
+        *(single, np.ascontiguousarray(rows[:, 3 : 3 + M])),
+        np.ascontiguousarray(rows[:, 3 + M :].T.astype(bool)),
+        longest,
+    )
+    G = max([int(m.group.max()) + 1 for m in site.limits] + [1])
+    rules = ConstraintArrays(
+        np.array([limit.weight[of_slot] for limit in site.limits]).reshape(M, slots.size),
+        np.array([limit.most for limit in site.limits]),
+        np.array([(rule.begin, rule.end) for rule in site.closed]).reshape(-1, 2),
+        np.array([rule.hours for rule in site.closed], dtype=bool).reshape(-1, HOURS),
+        np.array([_until_open(rule.hours) for rule in site.closed]).reshape(-1, HOURS),
+        record.monday,
+    )
+    free, short = nodes.capacity.copy(), np.zeros((C, len(nodes.devices), 0))
+    if len(nodes) > 1 and not record.host.size:
+        need = nodes.capacity.T[None] - demand[:, :, None] + 1.0
+        need = np.where(kinds.allowed[:, None], np.maximum(need, 0), np.inf)
+        short = np.cumsum(np.sort(np.where(demand[:, :, None] > 0, need, np.inf)), axis=2)
+        free = np.concatenate([free.sum(axis=0)[None], free[1:]])
+    held = JobArrays(record.size, jobs.tasks, record.host_from, record.host, short)
+    now = Now(
+        *(free, np.zeros(slots.size, np.int64), np.zeros(C, np.int64)),
+        *(np.zeros(1 + C, np.int64), np.zeros((M, G)), np.zeros(1)),
+    )
+    return kinds, rules, held, now
+
+
+def _until_open(hours: Bools) -> Floats:
+    """Seconds from the beginning of each hour of the week to the next that is not closed."""
+    left = np.where(np.concatenate([hours, hours]), np.inf, 0.0)
+    for hour in range(2 * HOURS - 2, -1, -1):
+        if left[hour]:
+            left[hour] = left[hour + 1] + HOUR
+    return np.asarray(left[:HOURS])
+
+
+@inlined_kernel
+def _room(k: Kinds, h: JobArrays, x: Now, total: Ints, c: int) -> int:
+    """Tasks of a kind that surely fit now."""
+    room = 0
+    if h.short.shape[2]:  # in use are so many devices, nobody knows where: the worst nodes
+        for n in range(k.allowed.shape[1]):
+            room += k.allowed[c, n]
+        for d in range(k.demand.shape[1]):
+            if k.demand[c, d]:
+                room -= np.searchsorted(h.short[c, d], total[d] - x.free[0, d] + 0.5)
+        return max(room, 0)
+    for n in range(x.free.shape[0]):
+        if k.allowed[c, n]:
+            fit = 1 << 40
+            for d in range(k.demand.shape[1]):
+                if k.demand[c, d] > 0:
+                    fit = min(fit, max(x.free[n, d], 0) // k.demand[c, d])
+            room += fit if k.per_node[c] == 0 else min(fit, k.per_node[c])
+    return room
+
+
+@inlined_kernel
+def _opens(k: Kinds, r: ConstraintArrays, c: int, at: float) -> float:
+    """When closing hours that are for a kind are over; −1 where none is on."""
+    week = (at + r.offset) / 3600.0 + 1e-9
+    hour = int(np.floor(week)) % 168
+    when = -1.0
+    for i in range(r.span.shape[0]):
+        inside = r.span[i, 0] <= at and at < r.span[i, 1]
+        if inside and k.over[i, c] and r.hours[i, hour]:
+            when = max(when, np.floor(week) * 3600.0 - r.offset + r.opens[i, hour])
+    return when
+
+
+@inlined_kernel
+def _largest(k: Kinds, r: ConstraintArrays, x: Now, c: int) -> int:
+    """The most tasks of a waiting job of a kind that its caps let start; 0 for none."""
+    s = k.first[c + 1] - 1
+    while s >= k.first[c]:
+        if x.waiting[s]:
+            ok = True
+            for m in range(r.most.size):
+                if k.group[c, m] >= 0:
+                    ok &= x.used[m, k.group[c, m]] + r.weight[m, s] <= r.most[m] + 1e-9
+            if ok:
+                return int(k.slot_tasks[s])
+        s -= 1
+    return 0
+
+
+@inlined_kernel
+def _all_fit(k: Kinds, r: ConstraintArrays, h: JobArrays, x: Now, total: Ints, at: float) -> float:
+    """Devices of the largest job that may start, if each of these fits; 0 where none may.
+
+    −1 where one does not fit. Jobs that would run on when closing hours end make way, maybe, for
+    one that waits for this, and are not counted.
+    """
+    first, opens = 0.0, np.inf
+    for i in range(x.number[0]):
+        when = _opens(k, r, x.active[i], at)
+        opens = opens if when < 0 else min(opens, when)
+    x.opens[0] = opens
+    for i in range(x.number[0]):
+        c = x.active[i]
+        if at + k.longest[c] <= opens and _opens(k, r, c, at) < 0:
+            tasks = _largest(k, r, x, c)
+            if tasks:
+                if tasks > _room(k, h, x, total, c):
+                    return -1.0
+                first = max(first, tasks * k.single[c])
+    return first
+
+
+@inlined_kernel
+def _move(k: Kinds, r: ConstraintArrays, h: JobArrays, x: Now, j: int, sign: int) -> None:
+    """A job takes what it holds (sign −1), or gives it back (1)."""
+    c = k.kind[j]
+    for m in range(r.most.size):
+        if k.group[c, m] >= 0:
+            x.used[m, k.group[c, m]] -= sign * r.weight[m, k.slot[j]]
+    places = h.host_from[j + 1] - h.host_from[j]
+    for d in range(k.demand.shape[1]):
+        if places == 0:
+            x.free[0, d] += k.demand[c, d] * h.tasks[j] * sign
+        # A log says on which nodes a job ran, not how many tasks on each: there, the most.
+        most = max(h.tasks[j] - places + 1, 1)
+        for p in range(h.host_from[j], h.host_from[j + 1]):
+            x.free[h.host[p], d] += k.demand[c, d] * most * sign
+
+
+@inlined_kernel
+def _wait(k: Kinds, x: Now, j: int, sign: int) -> None:
+    """A job joins those that wait (sign 1), or leaves them (−1)."""
+    c = k.kind[j]
+    x.waiting[k.slot[j]] += sign
+    x.number[1 + c] += sign
+    if sign > 0 and x.number[1 + c] == 1:
+        x.active[x.number[0]] = c
+        x.number[0] += 1
+    elif x.number[1 + c] == 0:
+        i = 0
+        while x.active[i] != c:
+            i += 1
+        x.number[0] -= 1
+        x.active[i] = x.active[x.number[0]]
+
+
+@kernel
+def _sweep(
+    events: Any,
+    k: Kinds,
+    r: ConstraintArrays,
+    h: JobArrays,
+    x: Now,
+    total: Ints,
+    per_instant: Any,
+    clear: Bools,
+) -> None:
+    time, what, which, amount = events
+    refused, use, first, started = per_instant
+    i, t, used, counted = 0, 0, 0.0, 0
+    while i < time.size:
+        at = time[i]
+        fresh = i
+        while i < time.size and time[i] == at and what[i] < STARTS:
+            j = which[i]
+            if what[i] == ENDS:
+                _move(k, r, h, x, j, 1)
+                used -= h.size[j]
+            elif what[i] == TICK:
+                x.free[j, int(amount[i, 1])] -= int(amount[i, 0])
+            else:
+                _wait(k, x, j, 1)
+                counted += 1
+            i += 1
+        if counted:
+            fit = _all_fit(k, r, h, x, total, at)
+            for e in range(fresh, i):
+                if what[e] == COMES:
+                    c = k.kind[which[e]]
+                    may = at + k.longest[c] <= x.opens[0] and _opens(k, r, c, at) < 0
+                    clear[which[e]] = fit > 0 and may and _largest(k, r, x, c) > 0
+            counted = 0
+        while i < time.size and time[i] == at:
+            j = which[i]
+            _wait(k, x, j, -1)
+            if amount[i, 0] > 0:  # it runs for a time, so that its end will come
+                _move(k, r, h, x, j, -1)
+                used += h.size[j]
+            started[t] = True
+            i += 1
+        fit = _all_fit(k, r, h, x, total, at)
+        refused[t], use[t], first[t] = fit > 0, used, max(fit, 0.0)
+        t += 1

@@ -11,7 +11,6 @@ import math
 
 from gangwise.core.arrays import Bools
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
-from gangwise.jobs.cap_kernels import capped, follow, key_of, line_stays, put_aside
 from gangwise.jobs.event_kernels import (
     DONE,
     MORE_ROOM,
@@ -42,6 +41,7 @@ from gangwise.jobs.kernels import (
     Given,
     Room,
     Rows,
+    Standing,
     State,
     devices_of,
     enter_row,
@@ -56,9 +56,15 @@ from gangwise.jobs.kernels import (
     room_of,
     smallest,
 )
-from gangwise.jobs.order_kernels import key
-from gangwise.jobs.priority_kernels import Standing
-from gangwise.jobs.priority_kernels import key as priority_key
+from gangwise.jobs.queue_kernels import (
+    capped,
+    follow,
+    formula_key,
+    key_of,
+    line_stays,
+    priority_key,
+    put_aside,
+)
 from gangwise.jobs.rate_kernels import Beliefs, migrate, remaining
 from gangwise.jobs.run_times import corrected
 from gangwise.jobs.start_kernels import (
@@ -109,7 +115,7 @@ def keys(g: Given, x: State) -> int:
             x.sequence[count].time = key_of(x.standing, j)
         elif g.rules.keyed:
             submitted = g.jobs[j].submit
-            x.sequence[count].time = key(
+            x.sequence[count].time = formula_key(
                 g.rules.queue,
                 length(g, x, j),
                 devices_of(g, j) / 1000.0,

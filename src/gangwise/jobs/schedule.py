@@ -15,9 +15,8 @@ from gangwise.core.arrays import Floats, Ints, distinct_pairs, numbered
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Books
-from gangwise.jobs.caps import Bounds, Cap, allowed_on, claims, fewest_of
+from gangwise.jobs.caps import Bounds, Cap, Closing, Opening, allowed_on, claims, fewest_of
 from gangwise.jobs.choice import ByRate
-from gangwise.jobs.hours import Closing, Opening
 from gangwise.jobs.model import Account, Conditions, Job, Jobs, Nodes, Shape
 from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.tenancy import Tenancy
@@ -158,7 +157,7 @@ class Tables:
     account: Account
     work: Floats
     doomed: npt.NDArray[np.bool_]
-    cluster: kernels.Cluster  # its demand is over the nodes' device types
+    cluster: kernels.ClusterArrays  # its demand is over the nodes' device types
     claims: Claims
     hours: Opening
     log_rates: Floats
@@ -229,7 +228,7 @@ def _of_shared(nodes: Nodes, demand: Ints) -> Ints:
     return np.asarray(demand[:, nodes.devices.index(nodes.shared)])
 
 
-def _cluster(jobs: Jobs, nodes: Nodes, closes: bool) -> kernels.Cluster:
+def _cluster(jobs: Jobs, nodes: Nodes, closes: bool) -> kernels.ClusterArrays:
     """The nodes, and what the shapes of jobs ask of them; with ``closes`` hours may be closed."""
     N, S = len(nodes), len(jobs.shapes)
     demand = jobs.demand(nodes.devices)
@@ -256,7 +255,7 @@ def _cluster(jobs: Jobs, nodes: Nodes, closes: bool) -> kernels.Cluster:
     shapes["total"] = total[shapes["dominant"]]
     shapes["pool"] = [pools[s.pool] for s in jobs.shapes]
     shared = -1 if nodes.shared is None else nodes.devices.index(nodes.shared)
-    return kernels.Cluster(
+    return kernels.ClusterArrays(
         shapes,
         demand,
         nodes.capacity,

@@ -23,7 +23,6 @@ from gangwise.jobs import rate_kernels
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate, Running
 from gangwise.jobs.caps import Tally
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit, pieces_of
-from gangwise.jobs.explanations import Round, no_room
 from gangwise.jobs.model import Job, Nodes
 from gangwise.jobs.queues import (
     FORMULAS,
@@ -31,9 +30,11 @@ from gangwise.jobs.queues import (
     FairShare,
     FirstCome,
     Multifactor,
-    Plan,
     Priority,
+    Reservations,
+    Round,
     by_formula,
+    no_room,
     reservation,
 )
 from gangwise.jobs.rates import UNLABELLED, Labels, MeanRates, SharedFactors
@@ -219,7 +220,7 @@ class Composed:
     _before: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _asked: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _names: tuple[str, ...] = field(default=(), init=False, repr=False)
-    _plan: Plan = field(default_factory=Plan, init=False, repr=False)
+    _plan: Reservations = field(default_factory=Reservations, init=False, repr=False)
     _why: dict[str, tuple[str, float]] = field(default_factory=dict, init=False, repr=False)
     _last: _Round | None = field(default=None, init=False, repr=False)
     _times: Expectations = field(default_factory=Expectations, init=False, repr=False)
@@ -591,7 +592,7 @@ class Composed:
     def _expected_ends(self, books: Books, now: float) -> dict[str, float]:
         """Expected ends of running jobs, as requested or as learned."""
         if self.expects[0] != "requested":
-            return {name: self._times.end(r, now) for name, r in books.running.items()}
+            return {name: self._times.end(r.job, r.begun, now) for name, r in books.running.items()}
         if self.limits == "wall-clock":
             return {name: r.begun + r.job.limit for name, r in books.running.items()}
         ends, state = {}, getattr(self.choice, "state", None)

@@ -20,8 +20,7 @@ from gangwise.core.arrays import Ints, distinct_pairs
 from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.settings import read_toml
-from gangwise.jobs.caps import Bounds, Cap, Scope, having
-from gangwise.jobs.hours import ALWAYS, Closing, merged, weekly
+from gangwise.jobs.caps import ALWAYS, Bounds, Cap, Closing, Scope, having, merged, weekly
 from gangwise.jobs.kueue import read_kueue
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes, Shape, terms_of
 from gangwise.jobs.schedule import Options
@@ -29,10 +28,10 @@ from gangwise.jobs.slurm_site import read_slurm
 from gangwise.jobs.tenancy import (
     AccountRule,
     Preemption,
-    Priority,
+    PriorityWeights,
     Qos,
     Ranked,
-    Strict,
+    StrictModel,
     Tenancy,
     below,
     check_tree,
@@ -45,7 +44,7 @@ PRINTED = SLURM, KUEUE
 PROCESSOR = "p"  # processors of a log that has no nodes are called p1, p2, … in a site file
 
 
-class _OnNodes(Strict):
+class _OnNodes(StrictModel):
     nodes: str = ""
     count: int = Field(0, ge=0)
 
@@ -65,7 +64,7 @@ class Pool(_OnNodes, Ranked):
     fewest_nodes: int = Field(0, ge=0)
 
 
-class CapRule(Strict):
+class CapRule(StrictModel):
     scope: Scope
     of: str
     most: float = Field(ge=0)
@@ -75,7 +74,7 @@ class CapRule(Strict):
     account: str = ""
 
 
-class _Between(Strict):
+class _Between(StrictModel):
     """From when to when: seconds on the log's clock, or dates."""
 
     since: float | datetime = Field(0.0, alias="from")
@@ -91,7 +90,7 @@ class _Between(Strict):
         return self
 
 
-class Closed(_Between):
+class ClosedHours(_Between):
     hours: tuple[str, ...] = Field(min_length=1)
     longer_than: float = Field(-1.0, ge=-1)  # −1: of any length
     more_than: float = Field(0.0, ge=0)
@@ -106,14 +105,14 @@ class Closed(_Between):
         return hours
 
 
-class OwnClock(Strict):
+class OwnClock(StrictModel):
     """The clock of the site where the log does not say, or says otherwise."""
 
     zone: str = ""
     start: datetime | None = None
 
 
-class Window(_Between, _OnNodes):
+class MaintenanceWindow(_Between, _OnNodes):
     @model_validator(mode="after")
     def _some(self) -> Self:
         if not (self.nodes or self.count):
@@ -121,20 +120,20 @@ class Window(_Between, _OnNodes):
         return self
 
 
-class Start(Strict):
+class Start(StrictModel):
     latency: float = Field(0.0, ge=0, allow_inf_nan=False)
 
 
-class Rules(Strict):
+class Rules(StrictModel):
     pool: tuple[Pool, ...] = ()
     qos: tuple[Qos, ...] = ()
     account: tuple[AccountRule, ...] = ()
     cap: tuple[CapRule, ...] = ()
-    window: tuple[Window, ...] = ()
-    closed: tuple[Closed, ...] = ()
+    window: tuple[MaintenanceWindow, ...] = ()
+    closed: tuple[ClosedHours, ...] = ()
     start: Start = Start()
     clock: OwnClock = OwnClock()
-    priority: Priority | None = None
+    priority: PriorityWeights | None = None
     preemption: Preemption = Preemption()
     kueue: dict[str, Any] = Field(default_factory=dict)
     nodes: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
@@ -272,11 +271,11 @@ class Site:
             )
         return clock
 
-    def _hours(self, rule: Closed) -> Clock:
+    def _hours(self, rule: ClosedHours) -> Clock:
         always = rule.hours == (ALWAYS,)
         return self.clock or Clock(0.0) if always else self._known_clock("hours are closed")
 
-    def _span(self, rule: Window | Closed, what: str) -> tuple[float, float]:
+    def _span(self, rule: MaintenanceWindow | ClosedHours, what: str) -> tuple[float, float]:
         """From when to when a rule is in force, on the log's clock."""
         since, to = (
             self._known_clock(f"{what} has dates").at(t) if isinstance(t, datetime) else t
@@ -458,13 +457,15 @@ class Site:
             )
             for i, rule in enumerate(r.closed, 1)
         )
-        tenancy = Tenancy(r.priority or Priority(), r.pool, r.qos, r.account, r.preemption, r.kueue)
+        tenancy = Tenancy(
+            r.priority or PriorityWeights(), r.pool, r.qos, r.account, r.preemption, r.kueue
+        )
         options = replace(options, closed=closed, tenancy=tenancy, latency=r.start.latency)
         return replace(options, caps=caps, bounds=bounds)
 
     def _check_devices(self, nodes: Nodes) -> None:
         """Devices that rules name are those of the nodes; a cap may count jobs or nodes as well."""
-        r, priority = self.rules, self.rules.priority or Priority()
+        r, priority = self.rules, self.rules.priority or PriorityWeights()
         counted = [*nodes.devices, "jobs", "nodes"]
         counts = {"cap": [cap.of for cap in r.cap], "closed": [rule.of for rule in r.closed]}
         for table, kinds in counts.items():

@@ -14,7 +14,6 @@ from __future__ import annotations
 import numpy as np
 
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
-from gangwise.jobs.cap_kernels import capped, line_stays
 from gangwise.jobs.event_kernels import DONE, MORE_ROOM, PAUSED, advance, boolean
 from gangwise.jobs.fit_kernels import copy_room, fits, take_piece, tell_apart
 from gangwise.jobs.kernels import (
@@ -22,7 +21,7 @@ from gangwise.jobs.kernels import (
     GIVE_BACK,
     NEVER,
     WAITING,
-    Cluster,
+    ClusterArrays,
     Given,
     Room,
     State,
@@ -36,8 +35,9 @@ from gangwise.jobs.kernels import (
     smallest,
 )
 from gangwise.jobs.preemption import STARTED, give_way, make_room
+from gangwise.jobs.queue_kernels import capped, line_stays
 from gangwise.jobs.round_kernels import keys, nobody_waits, stand_in_line, truly_free
-from gangwise.jobs.slurm_places import ANY, Ahead, Line, Passing, arrange, count_room
+from gangwise.jobs.slurm_places import ANY, Ahead, Passing, WaitingLine, arrange, count_room
 from gangwise.jobs.start_kernels import put_in_order, set_timer, start, work_done
 
 __all__ = ["DONE", "MORE_ROOM", "play"]
@@ -94,7 +94,7 @@ def unlike_before(g: Given, x: State, p: Passing) -> bool:
 
 
 @inner_kernel
-def line_up(line: Line, most: int) -> int:
+def line_up(line: WaitingLine, most: int) -> int:
     """The first so many who wait, but those preempted in this round, in `front`; their number."""
     clock, at = line.clock, line.at
     count = int64(0)
@@ -269,7 +269,7 @@ def look_ahead(g: Given, x: State, p: Passing) -> None:
 
 
 @inlined_kernel
-def fit_then(cluster: Cluster, a: Ahead, s: int, w: int, n: int) -> int:
+def fit_then(cluster: ClusterArrays, a: Ahead, s: int, w: int, n: int) -> int:
     """How many tasks of shape s node n takes in window w."""
     if not (a.up[n] and cluster.allowed[cluster.shapes[s].constraint, n]):
         return 0
@@ -277,7 +277,7 @@ def fit_then(cluster: Cluster, a: Ahead, s: int, w: int, n: int) -> int:
 
 
 @inner_kernel
-def all_then(cluster: Cluster, a: Ahead, s: int, w: int) -> int:
+def all_then(cluster: ClusterArrays, a: Ahead, s: int, w: int) -> int:
     """How many tasks of shape s all nodes take in window w; counted once."""
     known = a.sums[s, w]
     if known.stamp != a.clock.stamp:
@@ -288,7 +288,7 @@ def all_then(cluster: Cluster, a: Ahead, s: int, w: int) -> int:
 
 
 @inner_kernel
-def beside(cluster: Cluster, a: Ahead, s: int, w: int) -> int:
+def beside(cluster: ClusterArrays, a: Ahead, s: int, w: int) -> int:
     """The same, without nodes that are reserved while a job would run, see `cover`."""
     total = all_then(cluster, a, s, w)
     for n in range(a.cover.size):
@@ -298,7 +298,9 @@ def beside(cluster: Cluster, a: Ahead, s: int, w: int) -> int:
 
 
 @inner_kernel
-def first_window(cluster: Cluster, a: Ahead, s: int, tasks: int, low: int, reserved: bool) -> int:
+def first_window(
+    cluster: ClusterArrays, a: Ahead, s: int, tasks: int, low: int, reserved: bool
+) -> int:
     """The first window from ``low`` on in which enough is free, by halving; their number for none.
 
     With ``reserved``, beside reservations.

@@ -32,11 +32,11 @@ from gangwise.jobs.gang_rows import gangs
 from gangwise.jobs.kernels import RUNNING, WAITING, Given, State
 from gangwise.jobs.model import Conditions, Job, Jobs, terms_of
 from gangwise.jobs.preemption import CANCELLED, STARTED, SUSPENDED, classes_of
-from gangwise.jobs.priority_kernels import copy_of
+from gangwise.jobs.queue_kernels import copy_of
 from gangwise.jobs.queues import BUILT_IN
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Action, _Round
-from gangwise.jobs.slurm_places import Ahead, Line, Passing, Places, Settings
+from gangwise.jobs.slurm_places import Ahead, Passing, PassSettings, Places, WaitingLine
 from gangwise.jobs.tenancy import NOBODY, Preemption, Tenancy
 
 
@@ -195,7 +195,7 @@ def compiles(scheduler: Any, tenancy: Tenancy) -> bool:
     )
 
 
-def rules_of(t: Tables, scheduler: SlurmPasses) -> kernels.Rules:
+def rules_of(t: Tables, scheduler: SlurmPasses) -> kernels.PlayRules:
     """The rules of a simulation under these passes."""
     queue = scheduler.queue
     order = int(getattr(queue, "order", kernels.FCFS))
@@ -245,8 +245,8 @@ def play(
     return outcome(t, given.jobs["piece_from"].copy(), state, described, seconds)
 
 
-def _settings(scheduler: SlurmPasses, rules: Preemption) -> Settings:
-    return Settings(
+def _settings(scheduler: SlurmPasses, rules: Preemption) -> PassSettings:
+    return PassSettings(
         float(scheduler.interval),
         float(scheduler.resolution),
         float(scheduler.window),
@@ -320,7 +320,7 @@ def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: 
         settings=settings,
         clock=clock,
         places=_places(t, x),
-        line=Line(x.at, clock, bool(given.rules.keyed), *state, known, front),
+        line=WaitingLine(x.at, clock, bool(given.rules.keyed), *state, known, front),
         ahead=_ahead(t, x, clock),
         pools=np.array(pools, dtype=bool).reshape(len(pools), N),
         known=known,

@@ -17,7 +17,7 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import inlined_kernel, inner_kernel
 from gangwise.jobs.caps import having
 from gangwise.jobs.fit_kernels import block_misses, fits_of
-from gangwise.jobs.kernels import BLOCK, Cluster, Room, Rows, int64, put_piece, record
+from gangwise.jobs.kernels import BLOCK, ClusterArrays, Room, Rows, int64, put_piece, record
 from gangwise.jobs.model import Nodes, Shape
 
 ANY, ALL_OF_ONE, SO_MANY_OF_EACH = range(3)
@@ -67,7 +67,7 @@ KNOWN = record(  # of a job
 )
 
 
-class Settings(NamedTuple):
+class PassSettings(NamedTuple):
     """Slurm's numbers, see :class:`gangwise.jobs.slurm_passes.SlurmPasses`, and of preemption."""
 
     interval: float
@@ -96,7 +96,7 @@ class Places(NamedTuple):
     runs: Rows  # RUN_OF_NODES
 
 
-class Line(NamedTuple):
+class WaitingLine(NamedTuple):
     """Who waits, in order: parts of the state, and who is looked at."""
 
     at: Any  # COUNTERS
@@ -125,10 +125,10 @@ class Ahead(NamedTuple):
 class Passing(NamedTuple):
     """What passes go by, keep, and try things on; J jobs, N nodes."""
 
-    settings: Settings
+    settings: PassSettings
     clock: Any  # CLOCK
     places: Places
-    line: Line
+    line: WaitingLine
     ahead: Ahead
     pools: Bools  # [P, N] nodes of each pool of the shapes
     open: Ints  # [P] above 0: it has nodes that are not shut
@@ -178,7 +178,9 @@ def asked_features(shapes: tuple[Shape, ...], nodes: Nodes) -> tuple[Bools, Ints
 
 
 @inner_kernel
-def count_room(cluster: Cluster, q: Places, room: Room, s: int, tasks: int, shut: Ints) -> int:
+def count_room(
+    cluster: ClusterArrays, q: Places, room: Room, s: int, tasks: int, shut: Ints
+) -> int:
     """How many tasks of shape s each node takes that is not shut, in `q.fit`; and in all.
 
     No node is asked for more than so many.
@@ -197,7 +199,7 @@ def count_room(cluster: Cluster, q: Places, room: Room, s: int, tasks: int, shut
 
 
 @inner_kernel
-def arrange(cluster: Cluster, q: Places, room: Room, s: int, tasks: int, shut: Ints) -> int:
+def arrange(cluster: ClusterArrays, q: Places, room: Room, s: int, tasks: int, shut: Ints) -> int:
     """Place a gang in a room on nodes that are not shut [N]: pieces in `tried`; 0 for no place."""
     if count_room(cluster, q, room, s, tasks, shut) < tasks:
         return 0

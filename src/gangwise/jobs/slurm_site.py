@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Row:
+class SettingRow:
     """An entry: its settings, under the names that ``slurm_settings.toml`` has."""
 
     kind: str
@@ -121,11 +121,11 @@ def _licences(text: str) -> dict[str, float]:
     return {f"license/{name}": float(number[0]) if number else 1.0 for name, *number in parts}
 
 
-class Reading:
+class SlurmReading:
     """The files of a site, entry by entry, and notes on what in them is at fault or left out."""
 
     def __init__(self, folder: Path):
-        self.folder, self.rows, self.notes = folder, list[Row](), list[str]()
+        self.folder, self.rows, self.notes = folder, list[SettingRow](), list[str]()
         self.left_out: dict[str, list[str]] = {}
         self.asked: dict[str, str] = {}  # changed values → the change
         self.included: set[Path] = set()
@@ -204,12 +204,12 @@ class Reading:
 
     def enter(
         self, kind: str, where: str, pairs: Iterable[tuple[str, str]], printed: bool = False
-    ) -> Row:
+    ) -> SettingRow:
         """Note an entry, and what of it a replay does not do or does not know."""
         known = settings()[kind]
         reasons = known["not_modelled"]
         names = {n.lower(): n for n in (*known["modelled"], *known["irrelevant"], *reasons)}
-        row = Row(kind, where)
+        row = SettingRow(kind, where)
         for given, value in pairs:
             bare, value = re.sub(r"\[\d+\]$", "", given), value.strip('" ')
             value = "" if value in ("(null)", "N/A") else value
@@ -271,7 +271,7 @@ class Reading:
             found.append(f"{what}, {'; '.join(places[:SHOWN])}{more}")
         return sorted(found) + self.notes
 
-    def value(self, row: Row, name: str, read: Callable[[str], T], default: T) -> T:
+    def value(self, row: SettingRow, name: str, read: Callable[[str], T], default: T) -> T:
         """A setting of an entry; the default where there is none, or where it makes no sense."""
         text = row.values.get(name, "")
         if not text:
@@ -285,9 +285,9 @@ class Reading:
             self.notes.append(f"{where}: {name}={text} makes no sense; {default!r} is taken")
             return default
 
-    def config(self) -> Row:
+    def config(self) -> SettingRow:
         """All settings of the whole cluster; what is printed counts before slurm.conf."""
-        merged = Row("config", "slurm.conf")
+        merged = SettingRow("config", "slurm.conf")
         for row in self.rows:
             for name, value in row.values.items() if row.kind == "config" else ():
                 before = merged.values.get(name, "")
@@ -298,9 +298,9 @@ class Reading:
                 merged.values[name], merged.places[name] = value, row.where
         return merged
 
-    def entries(self, kind: str, name: str) -> dict[str, Row]:
+    def entries(self, kind: str, name: str) -> dict[str, SettingRow]:
         """Entries by name, lists of nodes written out, upon what the DEFAULT lines before say."""
-        found: dict[str, Row] = {}
+        found: dict[str, SettingRow] = {}
         default: dict[str, str] = {}
         for row in self.rows:
             if row.kind != kind:
@@ -316,7 +316,7 @@ class Reading:
                 continue
             for each in names:
                 before = found[each].values if each in found else default
-                found[each] = Row(kind, row.where, {**before, **row.values, name: each})
+                found[each] = SettingRow(kind, row.where, {**before, **row.values, name: each})
         return found
 
 
@@ -352,7 +352,7 @@ def read_slurm(
 
     Raises ScenarioError where the folder names no partition and no node, or cannot be read.
     """
-    r = Reading(Path(folder))
+    r = SlurmReading(Path(folder))
     edits = [line for change in changes for line in r.change(*change)]
     config = r.config()
     nodes = _nodes(r)
@@ -394,7 +394,7 @@ def read_slurm(
     }
 
 
-def _qos(r: Reading, row: Row) -> dict[str, Any]:
+def _qos(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
     return {
         "name": row.values["Name"],
         "priority": r.value(row, "Priority", float, 0.0),
@@ -406,7 +406,7 @@ def _qos(r: Reading, row: Row) -> dict[str, Any]:
     }
 
 
-def _nodes(r: Reading) -> Nodes | None:
+def _nodes(r: SlurmReading) -> Nodes | None:
     """The nodes in the order in which Slurm takes them: those of small weight first."""
     found = []
     for name, row in r.entries("node", "NodeName").items():
@@ -441,7 +441,7 @@ def _nodes(r: Reading) -> Nodes | None:
     return Nodes.of(made) if found else None
 
 
-def _pool(r: Reading, row: Row, nodes: Nodes | None) -> dict[str, Any]:
+def _pool(r: SlurmReading, row: SettingRow, nodes: Nodes | None) -> dict[str, Any]:
     name, given = row.values["PartitionName"], row.values.get("Nodes", "")
     every = ",".join(nodes.names) if nodes else ""
     pool: dict[str, Any] = {
@@ -463,7 +463,7 @@ def _pool(r: Reading, row: Row, nodes: Nodes | None) -> dict[str, Any]:
     return pool
 
 
-def _priority(r: Reading, row: Row) -> dict[str, Any]:
+def _priority(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
     flags = row.values.get("PriorityFlags", "").upper().split(",")
     for flag in flags:
         if flag not in ("", "FAIR_TREE", "NO_FAIR_TREE"):
@@ -493,7 +493,7 @@ def way(text: str) -> str:
     return words[0] if words else ""
 
 
-def _preemption(r: Reading, row: Row) -> dict[str, Any]:
+def _preemption(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
     kind = row.values.get("PreemptType", "") or "preempt/none"
     by = {"preempt/qos": "qos", "preempt/partition_prio": "tier"}.get(kind, "")
     if not by:
@@ -520,7 +520,7 @@ def _preemption(r: Reading, row: Row) -> dict[str, Any]:
     }
 
 
-def _caps_of_qos(r: Reading, row: Row, of: dict[str, str]) -> list[dict[str, Any]]:
+def _caps_of_qos(r: SlurmReading, row: SettingRow, of: dict[str, str]) -> list[dict[str, Any]]:
     """Caps of a QOS, on the jobs of it, or of a partition that it is set for."""
     devices = {"GrpTRES": "all", "MaxTRES": "job", "MaxTRESPU": "user", "MaxTRESPA": "account"}
     jobs = {"GrpJobs": "all", "MaxJobsPU": "user", "MaxJobsPA": "account"}
@@ -528,7 +528,11 @@ def _caps_of_qos(r: Reading, row: Row, of: dict[str, str]) -> list[dict[str, Any
 
 
 def _caps(
-    r: Reading, row: Row, devices: dict[str, str], jobs: dict[str, str], about: dict[str, Any]
+    r: SlurmReading,
+    row: SettingRow,
+    devices: dict[str, str],
+    jobs: dict[str, str],
+    about: dict[str, Any],
 ) -> list[dict[str, Any]]:
     """Caps that an entry sets ``about`` some jobs: settings of devices, and of jobs, by scope."""
     found: list[dict[str, Any]] = []
@@ -541,7 +545,7 @@ def _caps(
     return found
 
 
-def _accounts(r: Reading, caps: list[dict[str, Any]], cluster: str) -> list[dict[str, Any]]:
+def _accounts(r: SlurmReading, caps: list[dict[str, Any]], cluster: str) -> list[dict[str, Any]]:
     """The tree of accounts; what limits them and their users is added to the caps."""
     found: dict[str, dict[str, Any]] = {}
     rows = [row for row in r.rows if row.kind == "assoc"]
@@ -596,7 +600,7 @@ def _accounts(r: Reading, caps: list[dict[str, Any]], cluster: str) -> list[dict
     return list(found.values())
 
 
-def _scheduler(r: Reading, row: Row, order: str) -> str:
+def _scheduler(r: SlurmReading, row: SettingRow, order: str) -> str:
     """Who decides as the main loop and the backfilling of Slurm do."""
     kind = row.values.get("SchedulerType", "sched/backfill")
     parts = (p.partition("=") for p in row.values.get("SchedulerParameters", "").split(",") if p)

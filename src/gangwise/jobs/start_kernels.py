@@ -31,6 +31,7 @@ from gangwise.jobs.kernels import (
     Given,
     Room,
     Rows,
+    Standing,
     State,
     count_caps,
     devices_of,
@@ -42,8 +43,8 @@ from gangwise.jobs.kernels import (
     put,
     remove,
 )
-from gangwise.jobs.priority_kernels import Standing, decayed, hold
-from gangwise.jobs.rate_kernels import SHARED, Asked, Beliefs, believe, score, submitted, wait
+from gangwise.jobs.queue_kernels import decayed, hold
+from gangwise.jobs.rate_kernels import SHARED, Beliefs, JobRequest, believe, score, submitted, wait
 
 # ------------------------------------------------------------------------------- speeds and ends
 
@@ -314,15 +315,17 @@ def value_nodes(g: Given, x: State, b: Beliefs, room: Room, j: int) -> None:
     for n in range(x.spare.size):
         x.spare[n] = room.free[n, kind] / 1000.0
     size = g.jobs[j].tasks * g.cluster.demand[s, kind] / 1000.0
-    score(b, Asked(int64(g.jobs[j].type), size, g.jobs[j].limit), x.mean, x.sd, x.spare, x.worth)
+    score(
+        b, JobRequest(int64(g.jobs[j].type), size, g.jobs[j].limit), x.mean, x.sd, x.spare, x.worth
+    )
 
 
 @inlined_kernel
-def asked_by(g: Given, j: int) -> Asked:
+def asked_by(g: Given, j: int) -> JobRequest:
     """What job j asks the learner for."""
     s = int64(g.jobs[j].shape)
     devices = g.cluster.demand[s, g.cluster.shapes[s].dominant] / 1000.0
-    return Asked(int64(g.jobs[j].type), g.jobs[j].tasks * devices, g.jobs[j].limit)
+    return JobRequest(int64(g.jobs[j].type), g.jobs[j].tasks * devices, g.jobs[j].limit)
 
 
 @inlined_kernel

@@ -12,12 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gangwise.core.arrays import Floats, Ints, numbered
 from gangwise.jobs.caps import fewest_of
-from gangwise.jobs.priority_kernels import Standing
+from gangwise.jobs.kernels import Standing
 
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Strict(BaseModel):
+class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
@@ -25,7 +25,7 @@ Way = Literal["", "off", "requeue", "cancel", "suspend"]
 """How a job gives way to another: its work is lost, it ends, or it waits on its nodes."""
 
 
-class Ranked(Strict):
+class Ranked(StrictModel):
     """What a pool adds to the priority of its jobs, and how they count as use and give way."""
 
     name: str = Field(min_length=1)
@@ -35,7 +35,7 @@ class Ranked(Strict):
     billing: Mapping[str, Amount] = Field(default_factory=dict)
 
 
-class Qos(Strict):
+class Qos(StrictModel):
     """A quality of service: what it adds to priority, and what a job of it may ask for."""
 
     name: str = Field(min_length=1)
@@ -48,7 +48,7 @@ class Qos(Strict):
     exempt: Amount | None = None
 
 
-class Preemption(Strict):
+class Preemption(StrictModel):
     """Who may preempt whom, by QOS or tier of the pool, see :mod:`gangwise.jobs.preemption`.
 
     ``exempt`` seconds after its start nobody is; ``again`` seconds later a job that lost its work
@@ -64,7 +64,7 @@ class Preemption(Strict):
     reorder: int = Field(1, ge=0)
 
 
-class AccountRule(Strict):
+class AccountRule(StrictModel):
     """An account in the tree of accounts, with the users whose shares in it are not 1."""
 
     name: str = Field(min_length=1)
@@ -73,7 +73,7 @@ class AccountRule(Strict):
     users: Mapping[str, Amount] = Field(default_factory=dict)
 
 
-class Priority(Strict):
+class PriorityWeights(StrictModel):
     """Weights of the order ``multifactor``, named as Slurm's, and how use is counted."""
 
     age: float = 0.0
@@ -95,7 +95,7 @@ class Priority(Strict):
 class Tenancy:
     """All of this at a site; by default all weights are 0, and the first to come is first."""
 
-    priority: Priority = field(default_factory=Priority)
+    priority: PriorityWeights = field(default_factory=PriorityWeights)
     pools: tuple[Ranked, ...] = ()
     qos: tuple[Qos, ...] = ()
     accounts: tuple[AccountRule, ...] = ()
@@ -131,7 +131,7 @@ def below(accounts: tuple[AccountRule, ...], name: str) -> tuple[str, ...]:
 
 
 def standing_of(t: Any) -> Standing:
-    """What :mod:`gangwise.jobs.priority_kernels` begins with; ``t`` are the Tables of jobs.
+    """What :mod:`gangwise.jobs.queue_kernels` begins with; ``t`` are the Tables of jobs.
 
     The size of a job is the mean of its shares of the nodes and of the processors (of the first
     device type, where nodes have no ``cpu``), which are also what use counts without ``billing``.

@@ -30,7 +30,7 @@ from gangwise.traces.formats.measured_speeds import GavelThroughputs
 from gangwise.traces.formats.measured_speeds import Job as GavelJob
 
 
-class Drawn(NamedTuple):
+class HiddenWorld(NamedTuple):
     jobs: Jobs  # those given, with the limits drawn
     nodes: Nodes  # their declared rates are the generations' speeds
     conditions: Conditions  # what is hidden
@@ -103,7 +103,7 @@ class DrawnWorld:
         """Work per second of all devices, as the labels of their nodes say."""
         return float(devices * np.asarray(self.speeds)[_generations(self.shares, nodes)].sum())
 
-    def draw(self, jobs: Jobs, nodes: int, devices: Mapping[str, float], seed: int) -> Drawn:
+    def draw(self, jobs: Jobs, nodes: int, devices: Mapping[str, float], seed: int) -> HiddenWorld:
         """Nodes n0, n1, … with ``devices`` each; limits and hidden rates for ``jobs``."""
         rng = np.random.default_rng([seed, 17])
         generation = rng.permutation(_generations(self.shares, nodes))
@@ -114,7 +114,9 @@ class DrawnWorld:
         drawn = self.hide(jobs, made, generation, seed, rng)
         return drawn._replace(jobs=_limited(jobs, self.limits, rng))
 
-    def hide(self, jobs: Jobs, nodes: Nodes, generation: Ints, seed: int, rng: Any = None) -> Drawn:
+    def hide(
+        self, jobs: Jobs, nodes: Nodes, generation: Ints, seed: int, rng: Any = None
+    ) -> HiddenWorld:
         """Hidden rates for jobs and nodes that are there; their declared rates are the speeds."""
         rng = rng or np.random.default_rng([seed, 17])
         # Everything is always drawn, in this order: a seed must go on meaning the same world.
@@ -132,7 +134,7 @@ class DrawnWorld:
         conditions = Conditions(
             rates=np.exp(log_speed + a[:, generation] + e), noise=noise, factors=factors
         )
-        return Drawn(jobs, nodes, conditions, generation, slow)
+        return HiddenWorld(jobs, nodes, conditions, generation, slow)
 
     def _spells(
         self, slow: Bools, horizon: float, rng: np.random.Generator
@@ -219,7 +221,7 @@ class MeasuredWorld:
     def capacity(self, nodes: int, devices: int) -> float:
         return float(devices * self.declared[_generations(self.shares, nodes)].sum())
 
-    def draw(self, jobs: Jobs, nodes: int, devices: Mapping[str, float], seed: int) -> Drawn:
+    def draw(self, jobs: Jobs, nodes: int, devices: Mapping[str, float], seed: int) -> HiddenWorld:
         rng = np.random.default_rng([seed, 17])
         model = rng.permutation(_generations(self.shares, nodes))
         counts = np.array(sorted(self.measured))
@@ -238,7 +240,7 @@ class MeasuredWorld:
         )
         limited = _limited(jobs, self.limits, rng)
         conditions = Conditions(rates=throughput_rates(self.table, chosen, names))
-        return Drawn(limited, made, conditions, model, np.zeros(nodes, dtype=bool))
+        return HiddenWorld(limited, made, conditions, model, np.zeros(nodes, dtype=bool))
 
 
 World = DrawnWorld | MeasuredWorld

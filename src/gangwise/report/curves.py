@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.experiments.filling import Fillings
 from gangwise.experiments.results import Place, Results, Series
 from gangwise.experiments.statistics import count, number, over_seeds
-from gangwise.report.page import Drawn, pictured
+from gangwise.report.page import Plot, cell_text, in_words, pictured, plain, words
 from gangwise.report.plotting import (
     COLOURS,
     REFERENCE,
@@ -30,7 +29,9 @@ from gangwise.report.plotting import (
     ranked_styles,
 )
 from gangwise.report.tables import Cell, Sheet
-from gangwise.report.words import cell_text, in_words, plain, words
+
+if TYPE_CHECKING:
+    from gangwise.experiments.what_if import Fillings  # loads the simulation of jobs
 
 POINTS = 240
 """Most points of a drawn line."""
@@ -210,7 +211,7 @@ def _lines(
     return lines
 
 
-def figures(results: Results) -> list[Drawn]:
+def figures(results: Results) -> list[Plot]:
     """What a page shows: of one cell its curves, of many the objective by setting and panels."""
     found = [_by_setting(results)] if len(results.places) > 1 else []
     return [*found, *curves(results).values(), *bounded(results)]
@@ -232,7 +233,7 @@ def figure_files(results: Results) -> dict[str, bytes]:
     return files
 
 
-def curves(results: Results) -> dict[str, Drawn]:
+def curves(results: Results) -> dict[str, Plot]:
     """``average-reward`` and ``regret``; of one cell also ``cumulative-reward`` and ``ratio``.
 
     None where runs have no slots.
@@ -293,7 +294,7 @@ def _root(regrets: dict[str, Curve]) -> dict[str, Curve]:
     return {ROOT: Curve(grid, largest.mean[-1] * np.sqrt(grid / grid[-1]), None)}
 
 
-def bounded(results: Results) -> list[Drawn]:
+def bounded(results: Results) -> list[Plot]:
     """Regret in one cell beside what a theorem allows, both axes logarithmic."""
     if len(results.places) > 1 or not results.rewarded:
         return []
@@ -353,7 +354,7 @@ def _drawn(
     level: float | None = None,
     settled: bool = False,
     log: bool = False,
-) -> Drawn | None:
+) -> Plot | None:
     """A figure over the slots, a panel for each cell; None where no line is known.
 
     If ``settled``, axes fit what lies after :data:`SETTLED`; if ``log``, both axes are logarithmic,
@@ -377,7 +378,7 @@ def _drawn(
     return _limited(results, title, rows, panels, caption, looks)
 
 
-def _by_setting(results: Results) -> Drawn:
+def _by_setting(results: Results) -> Plot:
     names, cells = results.cells, results.places
     values: dict[int, set[Any]] = {i: {cell[i] for cell in cells} for i in range(len(names))}
     numeric = {
@@ -415,7 +416,7 @@ def _limited(
     panels: list[Any],
     caption: str,
     looks: dict[str, Style],
-) -> Drawn:
+) -> Plot:
     if len(results.places) > 1 and len(results.policies) > len(drawn_policies(results)):
         caption += f" Only the best {len(drawn_policies(results))} policies are drawn."
     more = max(len(panels), len(results.places) if panels[0].kind == "curve" else 0) - PANELS

@@ -1,7 +1,8 @@
-"""Tables, sentences and sections of an experiment: a comparison, one cell of a sweep, or many.
+"""Tables, sentences and sections of an experiment: a comparison, a sweep, a tuning.
 
-A page is the list :data:`SECTIONS`: each is a function of :class:`Shown`. A new section is a
-function here and its name in that list. In tables the best policy of each cell comes first.
+The page of an experiment is the list :data:`SECTIONS`, functions of :class:`ShownExperiment`. A new
+section is a function here and its name in that list. In tables the best policy of each cell comes
+first.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from gangwise.core.errors import StoreError
+from gangwise.experiments.replay_scenario import EVERY
 from gangwise.experiments.results import At, Place, Results
 from gangwise.experiments.statistics import (
     NOTHING,
@@ -20,12 +24,14 @@ from gangwise.experiments.statistics import (
     Estimate,
     count,
     decimals_for,
+    enumerated,
     estimate_text,
     number,
     over_seeds,
     scale_for,
     small_share,
 )
+from gangwise.experiments.tune import DEFAULT, ParameterRange, Trial, Tuning, arguments_text, labels
 from gangwise.report.curves import PANELS, figures, styles
 from gangwise.report.page import (
     Bullets,
@@ -33,13 +39,26 @@ from gangwise.report.page import (
     Dots,
     Fold,
     Part,
+    Plot,
     Section,
     Text,
     Values,
+    about_policy,
+    about_scenario,
+    about_scheduler,
+    cell_text,
+    documentation,
     dots,
+    glossary,
+    in_words,
+    pictured,
+    plain,
+    sentence_case,
     terms,
+    title,
+    words,
 )
-from gangwise.report.plotting import Style
+from gangwise.report.plotting import Panel, Style
 from gangwise.report.tables import (
     Cell,
     Sheet,
@@ -48,19 +67,6 @@ from gangwise.report.tables import (
     setting_cell,
     time_cell,
     value_cell,
-)
-from gangwise.report.words import (
-    about_policy,
-    about_scenario,
-    about_scheduler,
-    cell_text,
-    documentation,
-    glossary,
-    in_words,
-    plain,
-    sentence_case,
-    title,
-    words,
 )
 
 MATRIX = 5
@@ -395,7 +401,7 @@ def about_comparator(results: Results, comparator: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class ShownExperiment:
     """An experiment, as the sections of its page take it."""
 
     results: Results
@@ -419,7 +425,7 @@ class Shown:
 
 
 def chapter(
-    shown: Shown, fidelity: Sequence[str] = (), tied: bool = False, name: str = ""
+    shown: ShownExperiment, fidelity: Sequence[str] = (), tied: bool = False, name: str = ""
 ) -> Chapter:
     """What a page tells of an experiment; if policies are ``tied``, it does not say who leads."""
     results = shown.results
@@ -446,7 +452,7 @@ def chapter(
     )
 
 
-def results_section(shown: Shown) -> Section:
+def results_section(shown: ShownExperiment) -> Section:
     """Differences as dots, and what every policy earned."""
     results, one = shown.results, len(shown.results.places) == 1
     result, times = result_sheet(results), words("captions")["times"]
@@ -457,7 +463,7 @@ def results_section(shown: Shown) -> Section:
     return Section("Results", [*differences(shown), *parts])
 
 
-def differences(shown: Shown) -> list[Dots]:
+def differences(shown: ShownExperiment) -> list[Dots]:
     """Of one cell the lead of the best over each other; of many, each over the first policy."""
     results = shown.results
     if len(results.policies) < 2:
@@ -484,12 +490,12 @@ def differences(shown: Shown) -> list[Dots]:
     return found
 
 
-def figures_section(shown: Shown) -> Section | None:
+def figures_section(shown: ShownExperiment) -> Section | None:
     drawn = figures(shown.results)
     return Section("Figures", drawn) if drawn else None
 
 
-def regrets_section(shown: Shown) -> Section | None:
+def regrets_section(shown: ShownExperiment) -> Section | None:
     """Regret against each comparator beside the theorem's bound."""
     results = shown.results
     parts: list[Part] = []
@@ -505,7 +511,7 @@ def regrets_section(shown: Shown) -> Section | None:
     return Section("Regret and its bounds", [says, *parts])
 
 
-def policies_section(shown: Shown) -> Section:
+def policies_section(shown: ShownExperiment) -> Section:
     results = shown.results
     page, address = documentation(results.family)
     says = Text(f"More about them in the documentation: `{page}`.", link=address)
@@ -513,7 +519,7 @@ def policies_section(shown: Shown) -> Section:
     return Section(sentence_case(results.deciders[1]), [says, *folds])
 
 
-def _policy(shown: Shown, policy: str) -> Fold:
+def _policy(shown: ShownExperiment, policy: str) -> Fold:
     results = shown.results
     about = (about_scheduler if results.family == "jobs" else about_policy)(policy)
     parts: list[Part] = [Text(about)] if about else []
@@ -522,7 +528,7 @@ def _policy(shown: Shown, policy: str) -> Fold:
     return Fold(policy, parts, shown.anchors[policy], shown.looks.get(policy))
 
 
-SECTIONS: list[Callable[[Shown], Section | None]] = [
+SECTIONS: list[Callable[[ShownExperiment], Section | None]] = [
     results_section,
     figures_section,
     regrets_section,
@@ -531,3 +537,187 @@ SECTIONS: list[Callable[[Shown], Section | None]] = [
     lambda shown: shown.made,
 ]
 """Of a page about an experiment, in their order."""
+
+
+EDGE = 0.05
+"""Values in this part of a range, at either end, are at its edge."""
+
+MARKS = {
+    "trial": Style(-1, 5.0, order=2),
+    "best trial": Style(1, 5.0, order=4),
+    "default": Style(0, 5.0, order=3),
+}
+"""How trials are drawn."""
+
+
+def tuning_chapter(tuning: Tuning, shown: ShownExperiment) -> Chapter:
+    results = shown.results
+    name, settings = results.scenario()
+    played = [
+        name,
+        count(len(tuning.trials), "trial"),
+        count(len(tuning.ranges), "argument"),
+        count(len(tuning.seeds), "seed"),
+        *(count(n, "slot") for n in {results.runs[0]["slots"]} if n > 1),
+        f"gangwise {', '.join(results.run_versions)}",
+    ]
+    tuned = enumerated([arg.name for arg in tuning.ranges])
+    return Chapter(
+        f"Which {tuned} suit{'s' * (len(tuning.ranges) == 1)} {tuning.policy}",
+        ", ".join(played),
+        [
+            terms(glossary(results.family, settings, [])),
+            Section("Best arguments", [*map(Text, edges(tuning)), arguments_sheet(tuning)]),
+            Section("How the metric changes with each argument", [tuning_figure(tuning)]),
+            Section("Trials", [trials_sheet(tuning, results)]),
+            Section("Scenario", [Values(shown.scenario)]),
+            shown.made,
+        ],
+    )
+
+
+def tuning_figure(tuning: Tuning) -> Plot:
+    gains = [_gain(tuning, trial) for trial in tuning.trials]
+    percent = all(unit for _, unit in gains)
+    kinds = {
+        "trial": [*zip(tuning.trials, gains)][1:],
+        "best trial": [(tuning.best, gains[0])],
+        "default": [(tuning.default, (Estimate(0.0, None, None), percent))],
+    }
+    unit = "% better than the default" if percent else "better than the default"
+    rows: list[tuple[Any, ...]] = []
+    panels = []
+    for arg in tuning.ranges:
+        choices = tuple(map(str, arg.choices)) if arg.ends is None else ()
+        panels.append(
+            Panel(
+                arg.name, arg.name, unit, "dots", arg.log, level=0.0, ends=arg.ends, choices=choices
+            )
+        )
+        for kind, trials in kinds.items():
+            for trial, (gain, of) in trials:
+                x = _position(arg, trial.arguments[arg.name])
+                if x is not None and of == percent:
+                    rows.append((arg.name, kind, x, *gain))
+    names = ", ".join(arg.name for arg in tuning.ranges)
+    caption = f"A dot is a trial, compared with the default {_each(tuning)} by {_each(tuning)}"
+    if len(tuning.seeds) > 1:
+        caption += "; lines are 95 % confidence intervals"
+    if len(tuning.ranges) > 1:
+        caption += ". Trials differ in the other arguments too"
+    caption += f". These {_each(tuning)}s chose the best trial, which looks better than it is."
+    title = f"Gain in {in_words(tuning.metric)} over the default, by {names}"
+    return pictured(title, rows, panels, caption, MARKS)
+
+
+def _position(arg: ParameterRange, value: Any) -> float | None:
+    """Where a value is on the axis; a default outside the range would leave no room for trials."""
+    if arg.ends is None:
+        places = {repr(choice): float(i) for i, choice in enumerate(arg.choices)}
+        return places.get(repr(value))
+    low, high = arg.ends
+    return float(value) if isinstance(value, int | float) and low <= value <= high else None
+
+
+def _gain(tuning: Tuning, trial: Trial) -> tuple[Estimate, bool]:
+    row = tuning.over_default(trial)
+    if row is None:
+        return Estimate(0.0, None, None), (np.asarray(tuning.default.values) > 0).all().item()
+    return Estimate.of(row), row["percent"]
+
+
+def edges(tuning: Tuning) -> list[str]:
+    """A sentence for each argument that is best at an end of its range, or one that none is."""
+    found = []
+    for arg in tuning.ranges:
+        value = tuning.best.arguments[arg.name]
+        if end := _edge(arg, value):
+            best = arguments_text({arg.name: value})
+            found.append(
+                f"The best trial has {best}, at the {end} end of its range "
+                f"({_text(arg.low)} to {_text(arg.high)}): better values may lie beyond it."
+            )
+    if any(arg.ends for arg in tuning.ranges) and not found:
+        found.append("No argument of the best trial is at an end of its range.")
+    return found
+
+
+def arguments_sheet(tuning: Tuning) -> Sheet:
+    best = tuning.trials[: max(1, len(tuning.trials) // 4)]
+    columns: dict[str, list[Cell]] = {}
+    for arg in tuning.ranges:
+        value = tuning.best.arguments[arg.name]
+        edge = f"at the {end} end" if (end := _edge(arg, value)) else "inside its range"
+        ends = f"{_text(arg.low)} to {_text(arg.high)}{', logarithmic' if arg.log else ''}"
+        row = {
+            "range": Cell(ends if arg.ends else ", ".join(map(str, arg.choices)), words=True),
+            "default": Cell(_text(tuning.default.arguments[arg.name])),
+            "best trial": Cell(_text(value)),
+            f"best {len(best)} trials": Cell(_span_of_values(arg, best)),
+            "the best is": Cell(edge if arg.ends else NOTHING, words=True),
+        }
+        for heading, cell in row.items():
+            if heading != "best 1 trials":
+                columns.setdefault(heading, []).append(cell)
+    names = [arg.name for arg in tuning.ranges]
+    title = "Arguments of the default and of the best trial"
+    return columns_sheet(title, names, list(columns.items()), (), "argument")
+
+
+def trials_sheet(tuning: Tuning, results: Results) -> Sheet:
+    shown = list(tuning.trials)
+    if tuning.default not in shown:
+        shown.append(tuning.default)
+    tried = [dict(t.arguments) for t in sorted(tuning.trials, key=lambda trial: trial.number)]
+    called = [*labels(tried, tuning.default.arguments), DEFAULT]  # the last one is number −1
+    rows = [tuning.over_default(trial) for trial in shown]
+    percent = any(row and row["percent"] for row in rows)
+    changes = [Estimate.of(row) if row and row["percent"] == percent else UNKNOWN for row in rows]
+    metric = in_words(tuning.metric) + ", s" * (tuning.metric == EVERY)
+    times = [results.of("us_per_slot").get(((), called[trial.number]), UNKNOWN) for trial in shown]
+    columns = [
+        *(
+            (a.name, [setting_cell(trial.arguments[a.name], 3) for trial in shown])
+            for a in tuning.ranges
+        ),
+        (metric, estimate_cells([trial.estimate for trial in shown])),
+        (f"{'% ' * percent}better than\ndefault", estimate_cells(changes, sign=True, least=1)),
+    ]
+    if any(math.isfinite(each.mean) for each in times):
+        columns.append(("µs per\nslot", [time_cell(each) for each in times]))
+    name = {trial.number: str(trial.number) for trial in shown}
+    default = tuning.default.number
+    name[default] = "default" if default < 0 else f"{default}, the default"
+    better = "Less" if tuning.minimise else "More"
+    caption = words("captions")["trials"].replace("seed", _each(tuning))
+    caption += f" {better} of the metric is better."
+    title, names = (
+        f"{len(tuning.trials)} trials, best first",
+        [name[trial.number] for trial in shown],
+    )
+    return columns_sheet(title, names, columns, (caption,), "trial")
+
+
+def _each(tuning: Tuning) -> str:
+    return "part" if tuning.metric == EVERY else "seed"
+
+
+def _edge(arg: ParameterRange, value: Any) -> str:
+    """At which end of its range a value is; empty inside, and of choices, which have no order."""
+    if arg.ends is None:
+        return ""
+    low, high = map(math.log, arg.ends) if arg.log else arg.ends
+    place = ((math.log(value) if arg.log else value) - low) / (high - low)
+    return "lower" if place <= EDGE else "upper" if place >= 1 - EDGE else ""
+
+
+def _span_of_values(arg: ParameterRange, trials: Sequence[Trial]) -> str:
+    values = [trial.arguments[arg.name] for trial in trials]
+    if arg.ends is None:
+        return ", ".join(str(c) for c in arg.choices if repr(c) in map(repr, values))
+    low, high = _text(min(values)), _text(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def _text(value: Any) -> str:
+    return setting_cell(value, 3).text

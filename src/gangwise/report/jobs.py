@@ -42,19 +42,25 @@ from gangwise.report.page import (
     Chart,
     Code,
     Dots,
-    Drawn,
     Page,
     Part,
+    Plot,
     Section,
     Terms,
     Text,
+    about_scheduler,
+    again,
+    by_command,
     dots,
     html,
+    in_words,
+    numbered,
     pictured,
+    sentence_case,
     terms,
+    words,
 )
 from gangwise.report.plotting import Panel
-from gangwise.report.provenance import again, by_command
 from gangwise.report.tables import (
     Cell,
     Sheet,
@@ -64,7 +70,6 @@ from gangwise.report.tables import (
     rich_tables,
     value_cell,
 )
-from gangwise.report.words import about_scheduler, in_words, numbered, sentence_case, words
 
 HAPPENED = "as it happened"
 
@@ -477,7 +482,7 @@ def change_dots(n: Compared) -> list[Dots]:
     return found
 
 
-def _group_figure(n: Compared) -> list[Drawn]:
+def _group_figure(n: Compared) -> list[Plot]:
     rows: Rows = []
     panels = []
     for what, group, names in _groups(n, DRAWN_USERS):
@@ -530,7 +535,7 @@ def _lines_over_time(n: Compared, shown: Mapping[str, Outcome]) -> tuple[Rows, l
     return rows, panels, f"Means over {BINS} bins of {period((end - begin) / BINS)}{seed}."
 
 
-def _learned_figures(n: Compared) -> list[Drawn]:
+def _learned_figures(n: Compared) -> list[Plot]:
     figures = []
     for name, learned in n.learned.items():
         if learned.true is None:

@@ -18,14 +18,13 @@ from rich.text import Text as Line
 
 import gangwise
 from gangwise.core.arrays import Floats, Ints
-from gangwise.experiments.nodes import NodeFindings
+from gangwise.experiments.findings import NodeFindings
 from gangwise.experiments.statistics import number, period
 from gangwise.jobs import Jobs
 from gangwise.jobs.metrics import Outcome, Pieces, held_until
-from gangwise.report.page import Chapter, Page, Section, Text, html, pictured
+from gangwise.report.page import Chapter, Page, Section, Text, html, in_words, pictured
 from gangwise.report.plotting import Panel, Style
 from gangwise.report.tables import Cell, Sheet, columns_sheet, rich_tables, value_cell
-from gangwise.report.words import in_words
 
 RECTANGLES = 12_000
 """More than this, and the chart of nodes shows means over bins: a page stays below 1 MB."""

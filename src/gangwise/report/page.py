@@ -8,10 +8,16 @@ drawings are part of it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, metadata
+from importlib.resources import files
+from pathlib import Path
 from statistics import median
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -20,6 +26,7 @@ import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from gangwise.core.registry import Kind, entries
 from gangwise.experiments.statistics import (
     Estimate,
     decimals_for,
@@ -27,6 +34,8 @@ from gangwise.experiments.statistics import (
     estimate_text,
     number,
 )
+from gangwise.experiments.store import read_provenance, versions
+from gangwise.jobs.scheduler import parts
 from gangwise.report import plotting
 from gangwise.report.plotting import COLOURS, GRID, INK, MUTED, Looks, Panel, Style, image, points
 from gangwise.report.tables import Sheet, csv_text, latex_text, markdown_text, pieces
@@ -80,7 +89,7 @@ class Chart(NamedTuple):
     figure: Callable[[], tuple[Iterable[Sequence[Any]], Sequence[Panel]]]
 
 
-class Drawn(NamedTuple):
+class Plot(NamedTuple):
     """A figure: how to read it, what its lines are, and what it is drawn from."""
 
     title: str
@@ -124,7 +133,7 @@ class Section(NamedTuple):
 
 
 Part = (
-    Text | Code | Bullets | Values | Terms | Fold | Choices | Chart | Drawn | Dots | Section | Sheet
+    Text | Code | Bullets | Values | Terms | Fold | Choices | Chart | Plot | Dots | Section | Sheet
 )
 
 
@@ -196,7 +205,7 @@ def _exported(part: Part, wanted: Format, width: float) -> bytes | None:
     if isinstance(part, Chart):
         rows, panels = part.figure()
         return image(plotting.draw(part.title, points(rows), panels, None, width), wanted)
-    if isinstance(part, Drawn):
+    if isinstance(part, Plot):
         figure = plotting.draw(part.title, part.numbers, part.panels, part.key or None, width)
         return image(figure, wanted)
     return None
@@ -227,11 +236,11 @@ def pictured(
     panels: Sequence[Panel],
     caption: str,
     looks: Looks | None = None,
-) -> Drawn:
+) -> Plot:
     table = numbers if isinstance(numbers, pl.DataFrame) else points(numbers)
     maps = all(panel.kind == "map" for panel in panels)
     key = {} if maps else plotting.looks_of(table, looks)
-    return Drawn(title, caption, key, table, panels)
+    return Plot(title, caption, key, table, panels)
 
 
 def terms(meanings: Mapping[str, str]) -> Fold:
@@ -411,3 +420,207 @@ _ENVIRONMENT.policies["json.dumps_kwargs"] = {
     "separators": (",", ":"),
     "allow_nan": False,
 }
+
+
+@cache
+def words(table: str) -> Mapping[str, Any]:
+    """A table of ``words.toml``: families, terms, metrics, jobs, or parts of schedulers."""
+    text = (files("gangwise.report") / "words.toml").read_text(encoding="utf-8")
+    found: Mapping[str, Any] = tomllib.loads(text)[table]
+    return found
+
+
+def numbered(n: int, one: str, many: str) -> str:
+    """A number of things as a sentence begins.
+
+    >>> numbered(11, "policy", "policies"), numbered(1, "seed", "seeds")
+    ('Eleven policies', 'One seed')
+    """
+    known = words("numbers")["to_twelve"]
+    word = known[n] if n < len(known) else f"{n:,}"
+    return f"{word} {one if n == 1 else many}"
+
+
+def sentence_case(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def title(
+    family: str, scenario: str, deciders: Sequence[str], many: str, varied: Sequence[str]
+) -> str:
+    """A title as a person would write it.
+
+    >>> title("gain_overhead", "ogasched-default-v1", ["drf", "greedy"], "policies", ["contention"])
+    'drf and greedy sharing servers among jobs as contention varies'
+    >>> title("of my own", "my-cluster", list("abcde"), "policies", [])
+    'Five policies on my-cluster'
+    """
+    who = enumerated(deciders) if len(deciders) < 4 else numbered(len(deciders), "", many)
+    known = words("families")
+    doing = known[family]["doing"] if family in known else f"on {scenario}"
+    vary = f" as {enumerated(varied)} {'varies' if len(varied) == 1 else 'vary'}" if varied else ""
+    return f"{who} {doing}{vary}"
+
+
+def glossary(
+    family: str, settings: Mapping[str, Any], comparators: Sequence[str]
+) -> dict[str, str]:
+    found, jobs = {}, family == "jobs"
+    if (known := words("families").get(family)) is not None:
+        names = ("jobs", "ranked by") if jobs else ("slot", "reward")
+        found = dict(zip(names, (known["slot"], known["reward"])))
+    found |= {name: meaning for name, meaning in words("terms").items() if name in settings}
+    if comparators:
+        found["comparator"] = (
+            "What policies are held to: it knows what they cannot, and its value is proved."
+        )
+        found["regret"] = "The comparator's total reward minus the policy's on the same slots."
+    if not jobs:
+        found["seed"] = (
+            "A drawn world: its instance, arrivals and noise, the same for all policies."
+        )
+    return found
+
+
+def in_words(metric: str) -> str:
+    """A device type, or a metric of one number per run, as a reader would say it.
+
+    >>> in_words("reward.mean"), in_words("completion.p95"), in_words("gpu")
+    ('reward per slot', '95th percentile of completion', 'GPUs')
+    """
+    if metric in (devices := words("devices")):
+        return str(devices[metric])
+    name, _, of = metric.rpartition(".")
+    if name and of == "mean" and name in (*words("metrics"), "reward"):
+        return f"{name.replace('_', ' ')} per slot"
+    known = {"mean": "mean {}", "total": "total {}", "p95": "95th percentile of {}"}
+    return known[of].format(name.replace("_", " ")) if name and of in known else metric
+
+
+def cell_text(names: Sequence[str], cell: Sequence[Any]) -> str:
+    """A cell in words.
+
+    >>> cell_text(["contention"], (5,)), cell_text([], ())
+    ('contention = 5', 'all')
+    """
+    return ", ".join(f"{name} = {value}" for name, value in zip(names, cell)) or "all"
+
+
+def plain(comparator: str) -> str:
+    return str(words("comparators").get(comparator, {"plain": comparator})["plain"])
+
+
+def about_scenario(name: str) -> str:
+    """A scenario in words where the catalogue has some: what stands before its conditions."""
+    return _summary("scenario", name).partition(";")[0]
+
+
+def about_policy(name: str) -> str:
+    return _sentence(_summary("policy", name))
+
+
+def about_scheduler(name: str) -> str:
+    """A scheduler in a sentence: that of the catalogue, or those of its parts.
+
+    >>> about_scheduler("fcfs+easy+best-fit")
+    'First come, first served; later jobs pass if they do not delay the first one; jobs go ...'
+    >>> about_scheduler("sjf:ends=learned")
+    'Shortest first, by the requested limit or by what is learned; run times are learned from ...'
+    """
+    if summary := _summary("scheduler", name):
+        return _sentence(summary)
+    found: list[str] = []
+    plain, _, arguments = name.partition(":")
+    for of in ("queue", "backfilling", "choice"):
+        for part in [p for p in plain.split("+") if p in parts(of)][:1]:  # type: ignore[call-overload,unused-ignore]  # of a Literal
+            found.append(f"{'jobs go to ' * (of == 'choice')}{words(of).get(part, part)}")
+    for argument in filter(None, arguments.split(",")):
+        known = words("arguments")
+        found.append(known.get(argument, known.get(argument.partition("=")[0], argument)))
+    return _sentence("; ".join(found))
+
+
+def documentation(family: str) -> tuple[str, str]:
+    """The page of the documentation about a family: its path, and its address if one is known."""
+    page = words("families").get(family, {"page": "reference"})["page"]
+    try:
+        known = metadata("gangwise").get_all("Project-URL") or []
+    except PackageNotFoundError:  # used from a checkout without being installed
+        known = []
+    address = dict(tuple(each.split(", ", 1)) for each in known).get("Documentation", "")
+    return page, f"{address.rstrip('/')}/{page}/" if address else ""
+
+
+def _summary(kind: Kind, name: str) -> str:
+    known = entries(kind).get(name.partition(":")[0])
+    return "" if known is None else known.summary
+
+
+def _sentence(text: str) -> str:
+    return f"{sentence_case(text)}." if text else ""
+
+
+def by_command(command: str, what: str, otherwise: str) -> list[Part]:
+    """What a command gives again; without one, what stands for it."""
+    if not command:
+        return [Text(otherwise)]
+    give = "commands give" if "\n" in command else "command gives"
+    return [Text(f"The same {give} the same {what}:"), Code(command)]
+
+
+def again(
+    how: Sequence[Part],
+    used: Mapping[str, object],
+    caption: str = "Versions",
+    runs: Sequence[str] = (),
+    digest: str = "",
+    of: str = "",
+) -> Section:
+    """The last section of a page; ``digest`` is the SHA-256 of what ``of`` says."""
+    parts = [*how, Values(used, caption)]
+    if runs:
+        says = "A run is stored under a hash of everything that defines it, in `runs/KEY.parquet`."
+        keys: list[Part] = [Text(says), Code("\n".join(runs))]
+        parts.append(Fold(f"Keys of the {len(runs)} runs", keys))
+    if digest:
+        parts.append(Text(f"Numbers on this page: SHA-256 `{digest}` of {of}.", "digest"))
+    return Section("How to get this again", parts)
+
+
+def made_in(
+    folder: Path,
+    name: str,
+    of: Sequence[str],
+    file: str = "",
+    more: Mapping[str, str] | None = None,
+    runs: Sequence[str] = (),
+) -> Section:
+    """How an experiment of a folder was made, whose numbers are in some of its files.
+
+    Their digest is the SHA-256 of lines "name, a blank, SHA-256 of the file", sorted, so that
+    ``sha256sum`` finds it as well. A file that is not there has no line.
+    """
+    known, how = read_provenance(folder, name), list[Part]()
+    if known is not None and known.command:
+        how += by_command(known.command, "rewards", "")
+        if file:
+            how.append(Text("As an experiment file, with all that the command changed:"))
+    elif file:
+        says = "These results were made from Python. The same experiment as a file, "
+        says += f"`{name}.toml`, and the command that gives the same rewards:"
+        how.append(Text(says))
+        how.append(Code(f"gangwise sweep {name}.toml --out {folder.name or 'results'}"))
+    how += [Code(file.rstrip())] * bool(file)
+    lines = [
+        f"{each} {hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+        for each in sorted(set(of))
+        if (path := folder / each).exists()
+    ]
+    return again(
+        how,
+        {**(known.versions if known is not None else versions()), **(more or {})},
+        "Versions" if known is not None else "Versions that wrote this page",
+        runs,
+        hashlib.sha256("".join(lines).encode()).hexdigest(),
+        "1 file" if len(of) == 1 else f"{len(of):,} files",
+    )

@@ -19,10 +19,9 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.files import write_whole
 from gangwise.experiments.statistics import enumerated
 from gangwise.jobs.metrics import held_until
+from gangwise.report.page import sentence_case
 from gangwise.report.plotting import Panel, draw, image, plain_styles, points
-from gangwise.report.words import sentence_case
-from gangwise.traces.tables import Tables, device_totals
-from gangwise.traces.work import period, work
+from gangwise.traces.tables import Tables, device_totals, period, work
 
 QUANTITIES = {"cpu": "CPU", "mem": "memory", "gpu": "GPUs"}
 HOUR, DAY = 3600.0, 86400.0

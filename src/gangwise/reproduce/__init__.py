@@ -1,6 +1,6 @@
 """Every figure, table and regret claim of the papers, beside the papers' own numbers.
 
-An :class:`~gangwise.reproduce.artefact.Artefact` is one of them: the experiments it needs, the
+An :class:`~gangwise.reproduce.papers.Artefact` is one of them: the experiments it needs, the
 numbers it shows, the picture, and the paper's claims about it. They are rows of a table for each
 paper, see :mod:`~gangwise.reproduce.papers`; :func:`~gangwise.reproduce.run.reproduce` runs them.
 """
@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gangwise.reproduce.artefact import Artefact
+    from gangwise.reproduce.papers import Artefact
 
 __all__ = ["OWN", "PAPERS", "artefacts"]
 

@@ -14,9 +14,8 @@ from gangwise.core.registry import create
 from gangwise.experiments.results import Results
 from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
-from gangwise.fluctuating_speeds.esdp import DELTAS, ESDPAsPrinted
-from gangwise.fluctuating_speeds.solvers import P3Solver
-from gangwise.reproduce.artefact import Found
+from gangwise.fluctuating_speeds.policies import DELTAS, ESDPAsPrinted
+from gangwise.fluctuating_speeds.solver import P3Solver
 from gangwise.reproduce.measures import (
     ALL,
     Cell,
@@ -29,6 +28,7 @@ from gangwise.reproduce.measures import (
     total,
     values,
 )
+from gangwise.reproduce.papers import Found
 
 SHARE_OF_SLOTS, JOB_TYPES = 0.9, 8
 """ρ and |L| of the paper's default setting."""

@@ -20,13 +20,13 @@ import polars as pl
 from gangwise.core.files import write_whole
 from gangwise.experiments.results import Results
 from gangwise.experiments.statistics import Estimate
-from gangwise.report.reproduction import Row, Verdict, claims_by_word, counts
-from gangwise.reproduce.artefact import AT, Artefact, Claim
+from gangwise.report.pages import ClaimResult, Verdict, claims_by_word, counts
+from gangwise.reproduce.papers import AT, Artefact, Claim
 
 
-def judged(artefact: Artefact, claim: Claim, version: str, ours: Estimate) -> Row:
+def judged(artefact: Artefact, claim: Claim, version: str, ours: Estimate) -> ClaimResult:
     """Our number for a claim, and whether it agrees; its word is found by :func:`settled`."""
-    return Row(
+    return ClaimResult(
         artefact.paper,
         artefact.name,
         claim.says,
@@ -52,7 +52,7 @@ def _fits(one: Reading, other: Reading) -> bool:
 class Readings:
     """Which readings of the paper agree with a claim, from its rows."""
 
-    def __init__(self, claim: Claim, rows: Sequence[Row]) -> None:
+    def __init__(self, claim: Claim, rows: Sequence[ClaimResult]) -> None:
         self.claim = claim
         self.versions = {version for version, _ in claim.readings.values()}
         self.found: dict[Reading, bool] = {}
@@ -88,7 +88,9 @@ class Readings:
         return "underdetermined" if any(self.found.values()) else "not reproduced"
 
 
-def settled(artefact: Artefact, rows: Sequence[Row]) -> tuple[list[Row], Reading | None]:
+def settled(
+    artefact: Artefact, rows: Sequence[ClaimResult]
+) -> tuple[list[ClaimResult], Reading | None]:
     """Rows with the words of their claims, and the reading that fits the artefact best.
 
     It is the reading in which most claims agree; of several, the one whose numbers are closest to
@@ -114,25 +116,27 @@ def settled(artefact: Artefact, rows: Sequence[Row]) -> tuple[list[Row], Reading
     return done, best if best and fit(best)[0] else None
 
 
-def over_readings(rows: Iterable[Row]) -> list[Row]:
+def over_readings(rows: Iterable[ClaimResult]) -> list[ClaimResult]:
     """Rows of one version in several readings of the traces made one: mean, least and most.
 
     Examples
     --------
-    >>> one = Row("p", "a", "s", "v @ first", 1.0, Estimate(1.0, 0.0, 2.0), "reproduced", "")
+    >>> one = ClaimResult(
+    ...     "p", "a", "s", "v @ first", 1.0, Estimate(1.0, 0.0, 2.0), "reproduced", ""
+    ... )
     >>> two = replace(one, version="v @ second", ours=Estimate(9.0, 8.0, 10.0))
     >>> [merged] = over_readings([replace(one, agrees=True), replace(two, agrees=False)])
     >>> merged.version, merged.text
     ('v', '1.0 to 9.0 over 2 readings, agrees in 1')
     """
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[ClaimResult]] = {}
     for row in rows:
         version, at, _ = row.version.partition(AT)
         found.setdefault(replace(row, version=version).id if at else row.id, []).append(row)
     return [_merged(group) if AT in group[0].version else group[0] for group in found.values()]
 
 
-def _merged(rows: Sequence[Row]) -> Row:
+def _merged(rows: Sequence[ClaimResult]) -> ClaimResult:
     means = [row.ours.mean for row in rows]
     return replace(
         rows[0],
@@ -281,14 +285,14 @@ def read(quick: bool) -> dict[str, Estimate]:
     }
 
 
-def rows(artefacts: Iterable[Artefact], quick: bool) -> list[Row]:
+def rows(artefacts: Iterable[Artefact], quick: bool) -> list[ClaimResult]:
     """The committed results as rows, in the order of the artefacts and their claims."""
     known = read(quick)
     return [row for artefact in artefacts for row in settled(artefact, rows_of(artefact, known))[0]]
 
 
-def rows_of(artefact: Artefact, known: Mapping[str, Estimate]) -> list[Row]:
-    start, mine = f"{artefact.paper} {artefact.name}: ", defaultdict[str, list[Row]](list)
+def rows_of(artefact: Artefact, known: Mapping[str, Estimate]) -> list[ClaimResult]:
+    start, mine = f"{artefact.paper} {artefact.name}: ", defaultdict[str, list[ClaimResult]](list)
     claims = {claim.says: claim for claim in artefact.claims}
     for key, ours in known.items():
         says, _, version = key.removeprefix(start)[:-1].rpartition(" [")
@@ -297,7 +301,7 @@ def rows_of(artefact: Artefact, known: Mapping[str, Estimate]) -> list[Row]:
     return [row for says in claims for row in mine[says]]
 
 
-def write(rows: Sequence[Row], quick: bool) -> Path:
+def write(rows: Sequence[ClaimResult], quick: bool) -> Path:
     """Put results in the place of the committed ones; those of other artefacts stay."""
     redone = {f"{row.paper} {row.artefact}" for row in rows}
     kept = {key: of for key, of in read(quick).items() if key.split(":")[0] not in redone}
@@ -310,7 +314,7 @@ def write(rows: Sequence[Row], quick: bool) -> Path:
     return _commit(_scale(quick), of_claims)
 
 
-def differences(rows: Sequence[Row], quick: bool) -> list[str]:
+def differences(rows: Sequence[ClaimResult], quick: bool) -> list[str]:
     """Rows that are not what was committed, or that nothing is committed for, in words.
 
     The same seeds give the same numbers: mean and both ends of the interval must be the same to six
@@ -330,12 +334,12 @@ def differences(rows: Sequence[Row], quick: bool) -> list[str]:
     return found
 
 
-def table(rows: Sequence[Row]) -> pl.DataFrame:
+def table(rows: Sequence[ClaimResult]) -> pl.DataFrame:
     plain = [row.as_dict() | {"the paper": str(row.number)} for row in rows]
     return pl.DataFrame(plain, infer_schema_length=None)
 
 
-def markdown(rows: Iterable[Row]) -> str:
+def markdown(rows: Iterable[ClaimResult]) -> str:
     """For reading: a heading per artefact, a row per claim."""
     parts = [
         f"## {paper} {artefact}\n\n{of_one(list(mine))}"
@@ -344,7 +348,7 @@ def markdown(rows: Iterable[Row]) -> str:
     return "\n".join(parts)
 
 
-def of_one(rows: Sequence[Row]) -> str:
+def of_one(rows: Sequence[ClaimResult]) -> str:
     """The claims of an artefact, a row each, in Markdown."""
     rows = over_readings(rows)
     lines = ["| claim | the paper | ours; ✓ agrees | |", "|---|---|---|---|"]

@@ -14,9 +14,9 @@ import numpy as np
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import UnknownName
-from gangwise.experiments.filling import untimed, with_gpus
-from gangwise.experiments.replay_scenario import Played, ReplayScenario, only_jobs
+from gangwise.experiments.replay_scenario import ReplayInstance, ReplayScenario, only_jobs
 from gangwise.experiments.runs import Rows
+from gangwise.experiments.what_if import untimed, with_gpus
 from gangwise.jobs.filling import Filling
 from gangwise.jobs.gavel import allocation, water_filling
 from gangwise.jobs.metrics import spread
@@ -115,13 +115,13 @@ class Sequences(ReplayScenario):
     def drawn(self) -> bool:
         return True
 
-    def _draw(self, seed: int, keep: Any) -> Played:
+    def _draw(self, seed: int, keep: Any) -> ReplayInstance:
         made = hashlib.sha512(b"1").digest()[:8]
         rng = np.random.RandomState(np.frombuffer(made, dtype="<u4"))
         most, row = len(self.jobs) - self.length - 1, np.arange(len(self.jobs))
         first = rng.randint(self.length, most, size=seed + 1)[seed]
         jobs = only_jobs(self.jobs, (row >= first) & (row < first + self.length))
-        return Played(jobs, self.log.nodes, Conditions())
+        return ReplayInstance(jobs, self.log.nodes, Conditions())
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "length": self.length}
@@ -156,7 +156,7 @@ class Doubled(ReplayScenario):
 
     name = "doubled"
 
-    def draw(self, seed: int, keep: Any = None) -> Played:
+    def draw(self, seed: int, keep: Any = None) -> ReplayInstance:
         played = super().draw(seed, keep)
         return played._replace(jobs=replace(played.jobs, limit=2 * played.jobs.limit))
 

@@ -22,8 +22,8 @@ from gangwise.experiments.results import Results
 from gangwise.experiments.statistics import mean_and_interval
 from gangwise.report.plotting import points
 from gangwise.reproduce import measures
-from gangwise.reproduce.artefact import Found
 from gangwise.reproduce.measures import ALL, Cell
+from gangwise.reproduce.papers import Found
 
 OVERALL = "reward.total"
 """Overall utility, Σ f(X)."""

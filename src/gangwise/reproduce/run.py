@@ -15,13 +15,10 @@ import gangwise
 from gangwise.core.errors import StoreError
 from gangwise.core.files import Content, Folder
 from gangwise.experiments.results import Results
-from gangwise.experiments.specification import Experiment
 from gangwise.experiments.store import Store
-from gangwise.experiments.sweep import Backend, Progress, silent, sweep
-from gangwise.report.pages import PAGE
+from gangwise.experiments.sweep import Backend, Experiment, Progress, silent, sweep
+from gangwise.report.pages import PAGE, ArtefactEntry, ClaimResult, Reproduced, read_reproduction
 from gangwise.report.plotting import COLUMNS, draw, image
-from gangwise.report.reproduction import Reproduced, Row, Shown, read_reproduction
-from gangwise.reproduce.artefact import Artefact, Found, Scale
 from gangwise.reproduce.expected import (
     Totals,
     judged,
@@ -31,11 +28,12 @@ from gangwise.reproduce.expected import (
     table,
     totals,
 )
+from gangwise.reproduce.papers import Artefact, Found, RunScale
 
 ENDINGS = ("csv", "parquet", "png", "svg")  # files of an artefact
 
 
-def earlier_artefacts(out: Path, scale: Scale, redone: Iterable[Artefact]) -> Reproduced:
+def earlier_artefacts(out: Path, scale: RunScale, redone: Iterable[Artefact]) -> Reproduced:
     """What is in a folder and stays: artefacts at the same scale that are not done again.
 
     Nothing stays of another scale, other seeds or another version: one table holds what one
@@ -72,7 +70,7 @@ def artefact_files(artefact: Artefact, found: Found) -> dict[str, Content]:
     }
 
 
-def _claim_files(rows: Sequence[Row]) -> dict[str, Content]:
+def _claim_files(rows: Sequence[ClaimResult]) -> dict[str, Content]:
     plain = json.dumps([row.as_dict() for row in rows], indent=1, ensure_ascii=False)
     return {
         "side-by-side.csv": table(rows).write_csv(),
@@ -86,7 +84,7 @@ def _about(found: Reproduced) -> str:
     return json.dumps(about, indent=1, ensure_ascii=False) + "\n"
 
 
-def publish(out: Path, files: Mapping[str, Content], kept: Iterable[Shown]) -> list[Path]:
+def publish(out: Path, files: Mapping[str, Content], kept: Iterable[ArtefactEntry]) -> list[Path]:
     """Put files into a folder as a whole, beside those of artefacts that stay.
 
     What else earlier commands left there goes, and with it a page about it. StoreError when a file
@@ -106,7 +104,7 @@ def publish(out: Path, files: Mapping[str, Content], kept: Iterable[Shown]) -> l
 
 @dataclass(frozen=True)
 class Reproduction:
-    rows: list[Row]  # claims beside our numbers, one for each reading
+    rows: list[ClaimResult]  # claims beside our numbers, one for each reading
     written: list[Path]
     left_out: dict[str, str]  # artefacts that were not run, and why
     totals: Totals
@@ -117,7 +115,7 @@ class Reproduction:
 
 def reproduce(
     artefacts: Sequence[Artefact],
-    scale: Scale,
+    scale: RunScale,
     out: Path | str,
     jobs: int = -1,
     backend: Backend = "loky",
@@ -151,9 +149,9 @@ def reproduce(
 
         results[name] = sweep(experiment, out / "runs", jobs, backend, address, further)
         done += len(experiment.runs())
-    rows: list[Row] = []
+    rows: list[ClaimResult] = []
     files: dict[str, Content] = {}
-    shown: list[Shown] = []
+    shown: list[ArtefactEntry] = []
     for artefact, experiments in chosen.items():
         found = {e.name: results[e.name] for e in experiments}
         files |= artefact_files(artefact, found)
@@ -165,7 +163,9 @@ def reproduce(
         ]
         rows += settled(artefact, mine)[0]
         axes = tuple(artefact.panels)
-        shown.append(Shown(artefact.paper, artefact.name, artefact.title, tuple(found), axes))
+        shown.append(
+            ArtefactEntry(artefact.paper, artefact.name, artefact.title, tuple(found), axes)
+        )
     earlier = earlier_artefacts(out, scale, chosen)
     files |= _claim_files([*earlier.rows, *over_readings(rows)])
     kept = {artefact.stem for artefact in earlier.artefacts}
@@ -180,7 +180,7 @@ def reproduce(
     return Reproduction(rows, written, left_out, totals(results), tuple(chosen), played, again)
 
 
-def _missing_trace(artefact: Artefact, scale: Scale) -> str:
+def _missing_trace(artefact: Artefact, scale: RunScale) -> str:
     """Why an artefact cannot be played; empty where it can."""
     if not artefact.trace:
         return ""

@@ -23,7 +23,7 @@ from pydantic import Field
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.core.limits import Count, SlotCount
+from gangwise.core.settings import Count, SlotCount
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, ReplayedArrivals, Workload
 from gangwise.gain_overhead.environment import GainOverheadInstance

@@ -29,10 +29,8 @@ from pydantic import (
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.cluster import Channels
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.feedback import Delivery
-from gangwise.core.limits import Count, Name, SlotCount
-from gangwise.core.settings import checked, require_range
-from gangwise.core.workload import BernoulliArrivals, OnOffArrivals, Workload
+from gangwise.core.settings import Count, Name, SlotCount, checked, require_range
+from gangwise.core.workload import BernoulliArrivals, Delivery, OnOffArrivals, Workload
 
 
 class _Settings(Protocol):

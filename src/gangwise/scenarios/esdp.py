@@ -26,8 +26,7 @@ from pydantic import Field, PositiveFloat, model_validator
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.errors import ScenarioError
-from gangwise.core.limits import Count, SlotCount
-from gangwise.core.settings import require_range
+from gangwise.core.settings import Count, SlotCount, require_range
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, Workload
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance

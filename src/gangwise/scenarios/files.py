@@ -16,9 +16,16 @@ from pydantic import Field, PositiveFloat
 from gangwise.core.cluster import Channels, Cluster, JobType, Server, request_matrix
 from gangwise.core.contracts import Scenario
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.limits import Count, Name, SlotCount, require_count, require_memory
 from gangwise.core.registry import create
-from gangwise.core.settings import BYTES, read_toml
+from gangwise.core.settings import (
+    BYTES,
+    Count,
+    Name,
+    SlotCount,
+    read_toml,
+    require_count,
+    require_memory,
+)
 from gangwise.core.workload import BinomialArrivals
 from gangwise.gain_overhead.environment import GainOverheadInstance
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities

@@ -20,12 +20,11 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.limits import LARGEST_COUNT, Count, Name, require_count
-from gangwise.core.settings import read_toml
+from gangwise.core.settings import LARGEST_COUNT, Count, Name, read_toml, require_count
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.world import DrawnWorld
 from gangwise.scenarios.drawing import Group, Strict, errors_of
-from gangwise.traces.slots.settings import seconds
+from gangwise.traces.slots.demand import seconds
 
 DAY = 86400.0
 

@@ -23,7 +23,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
 
 from gangwise.core.arrays import Floats
 from gangwise.core.cluster import Channels, Cluster
-from gangwise.core.limits import Count, SlotCount
+from gangwise.core.settings import Count, SlotCount
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import BinomialArrivals
 from gangwise.gain_overhead.environment import GainOverheadInstance

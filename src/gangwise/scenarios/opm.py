@@ -25,9 +25,14 @@ from pydantic import AfterValidator, Field
 from gangwise.approximation_jobs.environment import ApproximationInstance, rate_generator
 from gangwise.approximation_jobs.offline import COMPARATORS
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Log, Power, Utility
-from gangwise.approximation_jobs.rates import GammaPeriods, IidRates
-from gangwise.approximation_jobs.workloads import ReplayedJobs, SyntheticJobs, price_machines
-from gangwise.core.limits import Count, SlotCount
+from gangwise.approximation_jobs.workloads import (
+    GammaPeriods,
+    IidRates,
+    ReplayedJobs,
+    SyntheticJobs,
+    price_machines,
+)
+from gangwise.core.settings import Count, SlotCount
 from gangwise.core.simulation import Streams
 from gangwise.scenarios.drawing import DrawnScenario, JobDraws, PositiveRange, Strict
 

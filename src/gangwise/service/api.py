@@ -32,11 +32,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gangwise import __version__
 from gangwise.core.errors import StoreError, UnknownName
-from gangwise.core.json_text import finite
+from gangwise.core.settings import finite
 from gangwise.engines.intake import NAME, clean_text
-from gangwise.service.access import Role, digest, is_loopback
-from gangwise.service.state import State
-from gangwise.service.wishes import What
+from gangwise.service.state import Role, ServiceState, What, digest, is_loopback
 
 STALE = 15.0  # seconds without a word after which a service is not well, whatever it said last
 PAGE = {"": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
@@ -59,20 +57,20 @@ SAFE = {
 # ---------------------------------------------------------------------------------------- shapes
 
 
-class Shown(BaseModel):
+class ApiModel(BaseModel):
     """What is answered; more may come with later versions."""
 
     model_config = ConfigDict(extra="allow")
 
 
-class Trouble(Shown):
+class Trouble(ApiModel):
     """What is not well, and since when (seconds since 1970)."""
 
     since: float
     what: str
 
 
-class Health(Shown):
+class Health(ApiModel):
     """State of the service and its cluster."""
 
     well: bool
@@ -92,7 +90,7 @@ class Health(Shown):
     counts: dict[str, int] = {}
 
 
-class NodeShown(Shown):
+class NodeShown(ApiModel):
     """A node; ``factor`` is its speed ÷ that of its label, with 95 % bounds, where learned."""
 
     name: str
@@ -107,7 +105,7 @@ class NodeShown(Shown):
     high: float | None = None
 
 
-class JobShown(Shown):
+class JobShown(ApiModel):
     """A job; why it waits, or where it runs or ran.
 
     ``until`` is when the reason is expected to end, ``frees`` whose end would let it start, and
@@ -129,7 +127,7 @@ class JobShown(Shown):
     p90: float | None = None
 
 
-class Decision(Shown):
+class Decision(ApiModel):
     """What was decided, and what it came to: intended → accepted → started → ended."""
 
     seq: int
@@ -146,7 +144,7 @@ class Decision(Shown):
     placed: list[Any] = []
 
 
-class TypeRates(Shown):
+class TypeRates(ApiModel):
     """Rates of a job type, one for each node."""
 
     job_type: str
@@ -155,7 +153,7 @@ class TypeRates(Shown):
     high: list[float | None]
 
 
-class Rates(Shown):
+class Rates(ApiModel):
     """Believed rates, work per second of a node of rate 1, with 95 % bounds."""
 
     nodes: list[str] = []
@@ -163,7 +161,7 @@ class Rates(Shown):
     slow: list[dict[str, Any]] = Field([], description="Nodes slower than their label says.")
 
 
-class Piece(Shown):
+class Piece(ApiModel):
     """Tasks of a gang that ran on a node for some time."""
 
     job: str
@@ -177,7 +175,7 @@ class Piece(Shown):
     outcome: str
 
 
-class Timeline(Shown):
+class Timeline(ApiModel):
     """Gangs that ran lately, node by node."""
 
     now: float
@@ -212,7 +210,7 @@ class Share(BaseModel):
     every: int = Field(ge=0, le=1_000_000)
 
 
-class Unreadable(Shown):
+class Unreadable(ApiModel):
     """What is left alone, because it cannot be read."""
 
     kind: str
@@ -338,7 +336,7 @@ class Guard:
 
 
 def create_app(
-    state: State, tokens: dict[str, Role] | None = None, *, host: str = "127.0.0.1"
+    state: ServiceState, tokens: dict[str, Role] | None = None, *, host: str = "127.0.0.1"
 ) -> FastAPI:
     """The application, for any ASGI server.
 
@@ -409,7 +407,7 @@ _READ, _READ_ONE = _route("read"), _route("read", 404)
 _OPERATE = _route("operate", 404, 403, 408, 409, 413, status_code=202)
 
 
-def _add_reading(app: FastAPI, state: State) -> None:
+def _add_reading(app: FastAPI, state: ServiceState) -> None:
     @app.get("/api/health", **_READ)
     def health() -> Health:
         """State of the service and its cluster, and what is not well."""
@@ -491,7 +489,7 @@ def _add_reading(app: FastAPI, state: State) -> None:
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
 
 
-def _add_operating(app: FastAPI, state: State) -> None:
+def _add_operating(app: FastAPI, state: ServiceState) -> None:
     def wish(what: What, value: Any) -> WishShown:
         mode = (state.view("health") or {}).get("mode")
         if mode != "act":
@@ -526,11 +524,11 @@ def _same(page: Response, _: Request) -> Response:
     return page
 
 
-def _view(state: State, name: str) -> Any:
+def _view(state: ServiceState, name: str) -> Any:
     return finite(state.view(name) or [])
 
 
-def _health(state: State) -> dict[str, Any]:
+def _health(state: ServiceState) -> dict[str, Any]:
     found = state.view("health")
     age = state.age()
     if found is None:
@@ -545,7 +543,7 @@ def _ended(row: dict[str, Any]) -> dict[str, Any]:
     return {**kept, "phase": row["outcome"], "since": row["ended"], "nodes": where}
 
 
-def _timeline(state: State, seconds: float) -> Timeline:
+def _timeline(state: ServiceState, seconds: float) -> Timeline:
     now = time.time()
     found = [
         (row, row["nodes"], row["since"], None, "running")
@@ -565,7 +563,7 @@ def _timeline(state: State, seconds: float) -> Timeline:
 
 
 class _Metrics:
-    def __init__(self, state: State):
+    def __init__(self, state: ServiceState):
         self._state = state
 
     def describe(self) -> Iterator[Metric]:

@@ -47,7 +47,7 @@ BACKOFF = 2.0  # seconds that a job waits after its first rejection; each furthe
 
 
 @dataclass
-class Known:
+class ActiveJob:
     """A job that waits or runs, and its state."""
 
     asked: EngineJob
@@ -104,7 +104,7 @@ class Ledger:
     books: Books | None = None
     empty: Books | None = None  # of all nodes, up and free
     places: dict[str, int] = field(default_factory=dict)  # node → its place in the books
-    jobs: dict[str, Known] = field(default_factory=dict)
+    jobs: dict[str, ActiveJob] = field(default_factory=dict)
     hosts: dict[str, EngineNode] = field(default_factory=dict)
     types: list[str] = field(default_factory=list)
     bound: int = -1  # how many job types the schedulers know of
@@ -147,7 +147,7 @@ class Ledger:
         """Take in a record. What does not fit what is known (twice, late) changes nothing."""
         kind, now, *rest = record
         if kind not in KINDS:
-            raise intake.Unreadable(f"there is no record of the kind {intake.shown(kind)}")
+            raise intake.Malformed(f"there is no record of the kind {intake.shown(kind)}")
         self.now = max(self.now, intake.number(now, "its time"))
         getattr(self, f"_{kind}")(*rest)
 
@@ -179,7 +179,7 @@ class Ledger:
         if asked.id in self.jobs or asked.id in self.over:
             return
         self.rows += 1
-        self.jobs[asked.id] = Known(asked, self.rows)
+        self.jobs[asked.id] = ActiveJob(asked, self.rows)
         new = self._type(asked)
         if new not in self.types:
             self.types.append(new)
@@ -540,7 +540,7 @@ class Ledger:
         known = asked.job_type in self.types or len(self.types) < TYPES
         return asked.job_type if known else "other"
 
-    def _as_job(self, known: Known) -> Job:
+    def _as_job(self, known: ActiveJob) -> Job:
         if known.job is not None:
             return known.job
         a = known.asked
@@ -574,7 +574,7 @@ class Ledger:
             and known.possible
         ]
 
-    def _by_baseline(self, known: Known) -> bool:
+    def _by_baseline(self, known: ActiveJob) -> bool:
         return self.every > 0 and known.row % self.every == 0
 
     def pieces(self, placed: Sequence[Placed]) -> tuple[Piece, ...]:
@@ -594,7 +594,7 @@ class Ledger:
                 books.take(running.job.shape, [p for p in running.pieces if p[0] == n])
         books.events.append(Event("node_up" if up else "node_down", self.now, node=n))
 
-    def _take(self, known: Known, placed: tuple[Placed, ...], by: str) -> None:
+    def _take(self, known: ActiveJob, placed: tuple[Placed, ...], by: str) -> None:
         job, pieces = self._as_job(known), self.pieces(placed)
         self._account(job, pieces, -1)
         self.open_books.running[job.id] = Running(job, pieces, self.now, 0.0)
@@ -604,7 +604,7 @@ class Ledger:
         self._report(Event("started", self.now, job, pieces=pieces))
         self.changed = True
 
-    def _place(self, known: Known, tasks: Sequence[tuple[int, int]], by: str) -> None:
+    def _place(self, known: ActiveJob, tasks: Sequence[tuple[int, int]], by: str) -> None:
         job = self._as_job(known)
         if sum(c for _, c in tasks) != job.tasks or known.phase != "waiting":
             raise InfeasibleDecision(f"job {job.id} has {job.tasks} tasks, placed are {tasks}")
@@ -616,7 +616,7 @@ class Ledger:
             raise InfeasibleDecision(f"job {job.id} is placed on {placed}, where no room is")
         self.intents.append(Intent("place", job.id, known.attempt, placed, by))
 
-    def _unplace(self, known: Known) -> None:
+    def _unplace(self, known: ActiveJob) -> None:
         """Ask the cluster to take a job off its nodes; it is off when the cluster says so."""
         if known.phase != "waiting":
             self.intents.append(
@@ -625,7 +625,7 @@ class Ledger:
 
     def _give_back(
         self,
-        known: Known,
+        known: ActiveJob,
         kind: Literal["finished", "killed", "failed", "preempted"],
         counts: bool = True,
     ) -> None:
@@ -641,7 +641,7 @@ class Ledger:
 
     # ------------------------------------------------------------------------------ learning
 
-    def _learn(self, known: Known, ranks: Sequence[Sequence[Any]], ended: bool) -> float:
+    def _learn(self, known: ActiveJob, ranks: Sequence[Sequence[Any]], ended: bool) -> float:
         """Pass on to the scheduler what ranks measured; return the gang's rate, NaN if unknown."""
         by_node: dict[str, list[float]] = {}
         for node, _, work, seconds in ranks:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangwise.core.errors import ScenarioError, to_install
-from gangwise.service.access import is_loopback, read_tokens
+from gangwise.service.state import is_loopback, read_tokens
 
 if TYPE_CHECKING:
     import uvicorn
@@ -158,11 +158,11 @@ def server(app: Any) -> uvicorn.Server:
 def main(folder: str, host: str, number: str, tokens: str = "") -> None:
     """Serve on a socket that was handed over, until the service closes our input."""
     from gangwise.service.api import create_app
-    from gangwise.service.state import State
+    from gangwise.service.state import ServiceState
 
     os.nice(5)  # the scheduler first
     known = read_tokens(tokens) if tokens else {}
-    serving = server(create_app(State(folder), known, host=host))
+    serving = server(create_app(ServiceState(folder), known, host=host))
 
     def until_let_go() -> None:
         sys.stdin.buffer.read()

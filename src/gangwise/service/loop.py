@@ -33,7 +33,6 @@ from typing import Any
 import numpy as np
 
 from gangwise import __version__
-from gangwise.core.checkpoints import read_checkpoint, write_checkpoint
 from gangwise.core.errors import (
     EngineError,
     GangwiseError,
@@ -43,6 +42,7 @@ from gangwise.core.errors import (
     UnknownName,
 )
 from gangwise.core.files import lock_file
+from gangwise.core.simulation import read_checkpoint, write_checkpoint
 from gangwise.engines.engine import (
     ENDED,
     Cause,
@@ -54,11 +54,10 @@ from gangwise.engines.engine import (
 )
 from gangwise.engines.intake import Quarantine, clean_text
 from gangwise.jobs.books import Explanation
-from gangwise.service.chain import as_store_error
-from gangwise.service.ledger import Intent, Known, Ledger, Record
+from gangwise.service.ledger import ActiveJob, Intent, Ledger, Record
 from gangwise.service.sound import CHECKPOINTS, mend
-from gangwise.service.store import FILE, Store
-from gangwise.service.wishes import Wish, Wishes
+from gangwise.service.state import Wish, Wishes
+from gangwise.service.store import FILE, ServiceStore, as_store_error
 
 CHECKPOINT, BEFORE = CHECKPOINTS
 HEARTBEAT = "heartbeat"  # a file that is as old as the service has been silent
@@ -70,7 +69,7 @@ DAY = 86_400.0
 FORGET = 7 * DAY  # seconds after which a node that is gone is forgotten
 
 
-class Clock:
+class MonotonicClock:
     """Seconds since 1970 that never go back, whatever the machine's clock does."""
 
     def __init__(
@@ -145,7 +144,7 @@ class Service:
     own; and between forecasts of when waiting jobs start, made in the same way."""
     forecast: float = 0.0
     keep: float = 30 * 86_400.0  # seconds for which the journal and the history are kept
-    clock: Any = Clock
+    clock: Any = MonotonicClock
 
     def __post_init__(
         self, act: bool, baseline: Any, every: int, rates: Mapping[str, float] | None
@@ -163,7 +162,7 @@ class Service:
         self._lock = locked(self.folder / "lock")
         try:
             self.notes = mend(self.folder)
-            self.store = Store(self.folder / FILE)
+            self.store = ServiceStore(self.folder / FILE)
         except BaseException:
             os.close(self._lock)
             raise
@@ -453,7 +452,9 @@ class Service:
             self._apply("ended", now, name, event.kind, attempt, _plain(event.ranks))
             self._state("ended", name, attempt, f"{event.kind} {event.detail}".strip())
 
-    def _taken_off(self, known: Known, attempt: int, why: str, cause: Cause, now: float) -> None:
+    def _taken_off(
+        self, known: ActiveJob, attempt: int, why: str, cause: Cause, now: float
+    ) -> None:
         name = known.asked.id
         if (name, attempt) in self._late:
             why = f"accepted, and not started within {self.start_timeout:g} s"
@@ -475,7 +476,7 @@ class Service:
             odd[key] = self._odd.get(key, now)
             return now - odd[key] >= self.grace
 
-        def one(known: Known, row: Status | None) -> None:
+        def one(known: ActiveJob, row: Status | None) -> None:
             name, attempt = known.asked.id, known.attempt
             if row is None:
                 if lasting(name, "missing", attempt):

@@ -17,12 +17,21 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from gangwise.core.checkpoints import check_checkpoint
 from gangwise.core.errors import StoreError
 from gangwise.core.files import unsealed
-from gangwise.service import wishes
-from gangwise.service.chain import FAULTS, START, Line, merged, read_file, write_file
-from gangwise.service.store import FILE, LINES, Store
+from gangwise.core.simulation import check_checkpoint
+from gangwise.service.state import WISHES_FILE, Wishes
+from gangwise.service.store import (
+    FAULTS,
+    FILE,
+    LINES,
+    START,
+    ChainLine,
+    ServiceStore,
+    merged,
+    read_file,
+    write_file,
+)
 
 CHECKPOINTS = ("ledger.checkpoint", "ledger.checkpoint.1")  # the last, and the one before
 TABLES = ("commits", "intents", "history", "known", "about", "sqlite_master")
@@ -40,7 +49,7 @@ class Report:
     behind: int = 0  # commits that SQLite has not yet: its writer was killed, or lost power
     lost: list[str] = field(default_factory=list)  # what no copy has
     _files: set[str] = field(default_factory=set)
-    _chain: list[Line] = field(default_factory=list)
+    _chain: list[ChainLine] = field(default_factory=list)
 
     @property
     def sound(self) -> bool:
@@ -61,7 +70,7 @@ def examine(folder: Path | str) -> Report:
     stored, failed = _stored(report.folder / FILE)
     lines = read_file(report.folder / LINES)
     known = {str(line): line for line in lines if line is not None}
-    inside = [known.get(row[3]) or Line.of(row[3]) for row in stored.get("commits", ())]
+    inside = [known.get(row[3]) or ChainLine.of(row[3]) for row in stored.get("commits", ())]
     chain, gaps = merged(lines, inside)
     report.commits, report._chain = len(chain), chain
     report.lost = [f"commits {first} to {last}" for first, last in gaps]
@@ -108,7 +117,7 @@ def _rows(file: sqlite3.Connection, table: str) -> list[Any]:
     return file.execute(f"SELECT {columns} FROM {table} NOT INDEXED ORDER BY {by}").fetchall()
 
 
-def _check_lines(report: Report, lines: list[Line | None]) -> None:
+def _check_lines(report: Report, lines: list[ChainLine | None]) -> None:
     chain = report._chain
     if not chain:
         if any(line is None for line in lines):
@@ -133,7 +142,7 @@ def _check_lines(report: Report, lines: list[Line | None]) -> None:
 
 
 def _check_tables(
-    report: Report, stored: dict[str, list[Any]], failed: str, inside: list[Line | None]
+    report: Report, stored: dict[str, list[Any]], failed: str, inside: list[ChainLine | None]
 ) -> None:
     """SQLite's tables against what the lines say, up to the last that it has."""
     chain = report._chain
@@ -145,7 +154,7 @@ def _check_tables(
         return
     newest = max((line.number for line in inside if line), default=0)
     has = sum(line.number <= newest for line in chain)
-    again = Store(":memory:")
+    again = ServiceStore(":memory:")
     try:
         again.roll_forward(chain[:has])
         for table in TABLES:
@@ -161,20 +170,20 @@ def _check_tables(
 
 
 def _check_wishes(report: Report) -> None:
-    if not (report.folder / wishes.FILE).exists():
+    if not (report.folder / WISHES_FILE).exists():
         return
     try:
-        with closing(wishes.Wishes(report.folder)) as file:
+        with closing(Wishes(report.folder)) as file:
             try:
                 wrong = file.damaged()
             except (StoreError, TypeError, *FAULTS) as error:
                 wrong = [str(error)]
             for what in wrong:
-                report.wrong(wishes.FILE, what)
+                report.wrong(WISHES_FILE, what)
             if wrong:
                 report.lost += file.lost()
     except (StoreError, TypeError, *FAULTS) as error:
-        report.wrong(wishes.FILE, error)
+        report.wrong(WISHES_FILE, error)
         report.lost.append("what operators asked for, perhaps")
 
 
@@ -186,11 +195,11 @@ def repair(report: Report) -> list[str]:
     folder, done = report.folder, []
     chain = report._chain
     if report.lost:  # what is left becomes a chain of its own
-        whole: list[Line] = []
+        whole: list[ChainLine] = []
         for line in chain:
             number, after = (whole[-1].number + 1, whole[-1].link) if whole else (1, START)
             first = not whole and line.anchor is not None
-            whole.append(line if first else Line(number, after, line.body))
+            whole.append(line if first else ChainLine(number, after, line.body))
         chain = whole
     if LINES in report._files or chain != report._chain:
         _set_aside(folder / LINES)
@@ -198,21 +207,21 @@ def repair(report: Report) -> list[str]:
         done.append(f"{LINES} is written again, {len(chain)} commits")
     if FILE in report._files or chain != report._chain:
         _set_aside(folder / FILE)
-        with closing(Store(folder / FILE)) as store:
+        with closing(ServiceStore(folder / FILE)) as store:
             store.roll_forward(chain)
         done.append(f"{FILE} is made again from {len(chain)} commits")
     elif report.behind:
-        with closing(Store(folder / FILE)) as store:
+        with closing(ServiceStore(folder / FILE)) as store:
             store.roll_forward(chain[len(chain) - report.behind :])
         done.append(f"{FILE} had not heard of the last {report.behind} commits, and now has")
-    if wishes.FILE in report._files:
+    if WISHES_FILE in report._files:
         kept = []
-        with suppress(StoreError), closing(wishes.Wishes(folder)) as file:
+        with suppress(StoreError), closing(Wishes(folder)) as file:
             kept = file.whole()
-        _set_aside(folder / wishes.FILE)
-        with closing(wishes.Wishes(folder)) as file:
+        _set_aside(folder / WISHES_FILE)
+        with closing(Wishes(folder)) as file:
             file.restore(kept)
-        done.append(f"{wishes.FILE} is made again with {len(kept)} wishes")
+        done.append(f"{WISHES_FILE} is made again with {len(kept)} wishes")
     for name in CHECKPOINTS:
         if name in report._files:
             _set_aside(folder / name)

@@ -18,19 +18,158 @@ An intent is committed as ``intended`` before the cluster hears of it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import asdict
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from gangwise.core.errors import StoreError
-from gangwise.core.files import sealed_line, unsealed
-from gangwise.service.chain import FAULTS, START, ChainFile, Line, as_store_error, write_file
+from gangwise.core.files import sealed_line, unsealed, write_whole
 from gangwise.service.ledger import Ended, Intent, Record
+
+# Lines in a chain: each carries its own digest and names the one before it. A line that was changed
+# does not fit its digest; one that was lost, added or moved does not fit its neighbours. A chain
+# may begin with an *anchor*, which stands for the lines before it that were dropped as too old.
+
+FAULTS = (sqlite3.Error, ValueError, OverflowError, MemoryError)
+"""What reading a damaged file of SQLite's raises: its messages, too, may be no UTF-8."""
+START = "0" * 32  # what the first line of all comes after
+
+
+@contextmanager
+def as_store_error(path: Path) -> Iterator[None]:
+    """Raise a StoreError that names the file, whatever fails in reading or writing it."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except (OSError, LookupError, TypeError, *FAULTS) as error:
+        raise StoreError(f"{path}: {error}") from error
+
+
+@dataclass(frozen=True)
+class ChainLine:
+    """A link of the chain, as it stands in a file: digest, number, ``after``, body."""
+
+    number: int  # one more than that of the line before
+    after: str  # digest of the line before
+    body: str  # JSON
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256(f"{self.number} {self.after} {self.body}".encode()).hexdigest()[:32]
+
+    @cached_property
+    def link(self) -> str:
+        """What the next line comes after: an anchor stands for the last line that was dropped."""
+        anchor = self.anchor
+        return str(anchor["after"]) if anchor else self.digest
+
+    @property
+    def anchor(self) -> dict[str, Any] | None:
+        if not self.body.startswith('{"anchor"'):
+            return None
+        found: dict[str, Any] = json.loads(self.body)["anchor"]
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.digest} {self.number} {self.after} {self.body}"
+
+    @classmethod
+    def of(cls, text: object) -> ChainLine | None:
+        """The line in a text; None where it is not as it was written."""
+        words = text.split(" ", 3) if isinstance(text, str) else []
+        if len(words) != 4 or not (words[1].isascii() and words[1].isdigit()):
+            return None
+        line = cls(int(words[1][:18]), words[2], words[3])
+        return line if str(line) == text else None
+
+
+class ChainFile:
+    """A file of lines that only grows; a line is on the disk when ``append`` returns."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._end = self._was = os.fstat(self._file).st_size
+
+    def append(self, line: ChainLine) -> None:
+        """Write after the last line that counts; what a failure left there is written over."""
+        data = memoryview(f"{line}\n".encode())
+        os.ftruncate(self._file, self._end)
+        at = self._end
+        while data:
+            written = os.pwrite(self._file, data, at)
+            at, data = at + written, data[written:]
+        os.fdatasync(self._file)
+        self._was, self._end = self._end, at
+
+    def take_back(self) -> None:
+        """The last line does not count: what it describes was not done."""
+        self._end = self._was
+        with suppress(OSError):  # else the next line is written over it
+            os.ftruncate(self._file, self._end)
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def read_file(path: Path) -> list[ChainLine | None]:
+    """Lines of a file, without one that was cut off while it was written."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+    return [ChainLine.of(text) for text in data.decode(errors="replace").split("\n")[:-1]]
+
+
+def write_file(path: Path, lines: Iterable[object]) -> None:
+    write_whole(path, "".join(f"{line}\n" for line in lines), 0o600)
+
+
+def merged(*copies: Iterable[ChainLine | None]) -> tuple[list[ChainLine], list[tuple[int, int]]]:
+    """One chain out of damaged copies, and the numbers (first, last) of lines that none has.
+
+    >>> first = ChainLine(1, START, "{}")
+    >>> second = ChainLine(2, first.link, "{}")
+    >>> third = ChainLine(3, second.link, "{}")
+    >>> merged([first, None, third], [first, second]) == ([first, second, third], [])
+    True
+    >>> merged([first, None, third], [first])[1]
+    [(2, 2)]
+    """
+    there: dict[int, list[ChainLine]] = {}
+    for copy in copies:
+        for line in copy:
+            if line is not None and line not in there.setdefault(line.number, []):
+                there[line.number].append(line)
+    if not there:
+        return [], []
+    anchors = [n for n, lines in there.items() if any(line.anchor for line in lines)]
+    number = max(anchors, default=1)
+    chain: list[ChainLine] = []
+    lost: list[tuple[int, int]] = []
+    for at in sorted(n for n in there if n >= number):
+        if at > number:
+            lost.append((number, at - 1))
+        after = chain[-1].link if chain else START
+        lines = sorted(there[at], key=lambda one: (one.anchor is None, one.after != after))
+        chain.append(lines[0])
+        number = at + 1
+    return chain, lost
+
+
+# The two copies
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS commits(
@@ -58,7 +197,7 @@ BUSY = 1.0  # seconds that a commit waits for others who hold the file
 ROWS = 1_000_000  # rows of a table that one commit may add: they are numbered by it
 
 
-class Store:
+class ServiceStore:
     """The service's file, ``read_only`` for looking while a service writes.
 
     Raises StoreError when it cannot be opened or is of another version, and from every method when
@@ -103,7 +242,7 @@ class Store:
             "SELECT number, line, last, time FROM commits ORDER BY number DESC LIMIT 1"
         ).fetchone()
         if found is not None:
-            if (line := Line.of(found[1])) is None:
+            if (line := ChainLine.of(found[1])) is None:
                 raise StoreError(f"{self.path}: the last commit is damaged; gangwise verify")
             self._end = (line.number, line.link, found[2], found[3])
 
@@ -141,14 +280,14 @@ class Store:
                 "know": None if know is None else list(know),
             }
             text = json.dumps({k: v for k, v in body.items() if v or v is know is not None})
-            line = Line(self._end[0] + 1, self._end[1], text)
+            line = ChainLine(self._end[0] + 1, self._end[1], text)
             shown = [
                 (name, sealed_line({"name": name, "time": time, "view": view}).decode())
                 for name, time, view in views
             ]
             self._commit([line] if text != "{}" else [], shown)
 
-    def _commit(self, lines: Iterable[Line], views: Iterable[tuple[str, str]] = ()) -> None:
+    def _commit(self, lines: Iterable[ChainLine], views: Iterable[tuple[str, str]] = ()) -> None:
         was = self._end
         written = False
         self._db.execute("BEGIN IMMEDIATE")
@@ -170,7 +309,7 @@ class Store:
                 self._db.execute("ROLLBACK")
             raise
 
-    def _take_in(self, line: Line) -> None:
+    def _take_in(self, line: ChainLine) -> None:
         body = json.loads(line.body)
         _, _, last, time = self._end
         if (anchor := body.get("anchor")) is not None:
@@ -213,7 +352,7 @@ class Store:
         self._db.executemany("INSERT OR REPLACE INTO about VALUES(?, ?)", body.get("about", ()))
         self._end = line.number, line.link, last, time
 
-    def roll_forward(self, lines: Sequence[Line]) -> None:
+    def roll_forward(self, lines: Sequence[ChainLine]) -> None:
         """Take in lines that the file of lines has already."""
         held, self._lines = self._lines, None
         try:
@@ -246,7 +385,7 @@ class Store:
         """
         link, number = None, 0
         for text in self.lines(after):
-            line = Line.of(text)
+            line = ChainLine.of(text)
             if line is None or link not in (None, line.after):
                 where = f"after commit {number}" if number else "at its beginning"
                 raise StoreError(
@@ -298,7 +437,7 @@ class Store:
         last, time, text = run(
             "SELECT last, time, line FROM commits WHERE number = ?", (cut,)
         ).fetchone()
-        if (line := Line.of(text)) is None:
+        if (line := ChainLine.of(text)) is None:
             raise StoreError(f"{self.path}: commit {cut} is damaged; gangwise verify")
         run("DELETE FROM intents WHERE seq < ? AND ended < ?", (upto, before))
         run("DELETE FROM history WHERE seq < ?", (upto,))
@@ -312,7 +451,7 @@ class Store:
             "about": run("SELECT * FROM about ORDER BY rowid").fetchall(),
         }
         body = json.dumps({"anchor": anchor})
-        new = (cut, last, time, str(Line(cut, line.link, body)))
+        new = (cut, last, time, str(ChainLine(cut, line.link, body)))
         run("INSERT INTO commits VALUES(?, ?, ?, ?)", new)
 
     def open_intents(self) -> list[dict[str, Any]]:
@@ -356,3 +495,7 @@ def _history(e: Ended) -> tuple[Any, ...]:
     body = json.dumps({**asdict(a), "placed": e.placed, "attempt": e.attempt, "held": e.held})
     times = (a.submitted, e.first, e.started, e.ended)
     return (a.id, a.job_type, a.user, *times, a.tasks, e.outcome, e.by, e.rate, body)
+
+
+def is_recording(path: Path | str) -> bool:
+    return (Path(path) / FILE).is_file()

@@ -20,15 +20,23 @@ import numpy as np
 import polars as pl
 
 from gangwise.core.errors import TraceError
+from gangwise.traces import registered_traces
 from gangwise.traces.format import looks_like, recognise
 from gangwise.traces.formats.own_csv import NAME, WHITESPACE, OwnCsv, leaves
-from gangwise.traces.io.account import reasons
 from gangwise.traces.io.blocks import Blocks, with_points
-from gangwise.traces.io.json_records import key_of_records, read_records, texts_of
-from gangwise.traces.io.text import CLOCK, QUANTITY, first_lines, split_line, start_of, toml_text
-from gangwise.traces.registered import registered_traces
-from gangwise.traces.tables import period_of
-from gangwise.traces.work import amount_text, device_hours
+from gangwise.traces.io.reading import reasons
+from gangwise.traces.io.text import (
+    CLOCK,
+    QUANTITY,
+    first_lines,
+    key_of_records,
+    read_records,
+    split_line,
+    start_of,
+    texts_of,
+    toml_text,
+)
+from gangwise.traces.tables import amount_text, device_hours, period_of
 
 SAMPLE = 1000  # rows that are looked at for units; loads are of the whole file
 WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))

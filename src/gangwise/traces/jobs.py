@@ -33,11 +33,10 @@ from gangwise.core.errors import StoreError, TraceError, UnknownName
 from gangwise.jobs.books import Books
 from gangwise.jobs.metrics import held_devices, longer_by
 from gangwise.jobs.model import Jobs, Node, Nodes, Shape
+from gangwise.traces import open_tables
 from gangwise.traces.formats.swf import FIELDS
-from gangwise.traces.io.account import reasons, reasons_plain
-from gangwise.traces.registered import open_tables
-from gangwise.traces.tables import UNITS, Tables, left_out
-from gangwise.traces.work import counted, period, played_text, work
+from gangwise.traces.io.reading import reasons, reasons_plain
+from gangwise.traces.tables import UNITS, Tables, counted, left_out, period, played_text, work
 
 QUANTITIES = tuple(UNITS)
 TYPES: Mapping[str, Sequence[str]] = {
@@ -247,7 +246,7 @@ def open_jobs(
 ) -> JobLog:
     r"""Jobs of the files of a trace, of a log (``.swf``, a listing of sacct), or of ``twin:NAME``.
 
-    Arguments are those of :func:`~gangwise.traces.registered.open_tables` and :func:`jobs_of`.
+    Arguments are those of :func:`~gangwise.traces.open_tables` and :func:`jobs_of`.
     Raises TraceError when the files cannot be read, or no job can be played; UnknownName for a
     format, argument or column that does not exist.
 

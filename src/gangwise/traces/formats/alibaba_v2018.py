@@ -19,10 +19,9 @@ import polars as pl
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import declared
+from gangwise.traces.format import Read, declared
 from gangwise.traces.formats.tabular import Section, Tabular
-from gangwise.traces.io.account import Stage, leave_out, reasons
-from gangwise.traces.source import Read
+from gangwise.traces.io.reading import Stage, leave_out, reasons
 from gangwise.traces.tables import UNITS, Tables
 
 

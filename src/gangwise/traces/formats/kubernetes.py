@@ -18,9 +18,8 @@ import polars as pl
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import all_files, declared
 from gangwise.traces.formats.tabular import Section
-from gangwise.traces.io.account import FIXED, Account, Stage, reasons
-from gangwise.traces.io.json_records import beginning, read_records
-from gangwise.traces.io.text import QUANTITY, SUFFIXES
+from gangwise.traces.io.reading import FIXED, Account, Stage, reasons
+from gangwise.traces.io.text import QUANTITY, SUFFIXES, beginning, read_records
 from gangwise.traces.tables import Reader, Tables, server_table
 
 TIMES = {

@@ -26,8 +26,8 @@ import numpy as np
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import TraceError, UnknownName
 from gangwise.traces.format import declared
-from gangwise.traces.io.json_records import document
 from gangwise.traces.io.reading import Table, read_table
+from gangwise.traces.io.text import document
 
 MODELS = ("k80", "p100", "v100")
 """GPU models, oldest first."""

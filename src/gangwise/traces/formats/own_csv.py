@@ -19,12 +19,27 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, mo
 
 from gangwise.core.errors import TraceError, UnknownName
 from gangwise.traces.formats.tabular import Section
-from gangwise.traces.io.account import Rule, Stage, leave_out, reasons, refuse
 from gangwise.traces.io.blocks import Blocks, Commented
-from gangwise.traces.io.json_records import RecordLines
-from gangwise.traces.io.reading import read_table
-from gangwise.traces.io.schema import Column, Schema
-from gangwise.traces.io.text import CLOCK, QUANTITY, UNITS, clock, first_lines, quantity, split_line
+from gangwise.traces.io.reading import (
+    Column,
+    Rule,
+    Schema,
+    Stage,
+    leave_out,
+    read_table,
+    reasons,
+    refuse,
+)
+from gangwise.traces.io.text import (
+    CLOCK,
+    QUANTITY,
+    UNITS,
+    RecordLines,
+    clock,
+    first_lines,
+    quantity,
+    split_line,
+)
 from gangwise.traces.tables import Reader, Tables, server_table
 
 NAME = "csv"

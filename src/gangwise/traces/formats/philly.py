@@ -17,11 +17,10 @@ from typing import Any
 import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import all_files, declared
+from gangwise.traces.format import Read, Source, all_files, declared
 from gangwise.traces.formats.tabular import Section
-from gangwise.traces.io.account import Account
-from gangwise.traces.io.json_records import read_records
-from gangwise.traces.source import Read, Source
+from gangwise.traces.io.reading import Account
+from gangwise.traces.io.text import read_records
 from gangwise.traces.tables import Reader, Tables, server_table
 
 NAME = "philly"

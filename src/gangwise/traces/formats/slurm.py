@@ -17,15 +17,28 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import FOR_PEOPLE, Format, declared, holds, is_for_people, reads_as
-from gangwise.traces.formats.slurm_notation import Request, expand_nodes, read_nodes, request
-from gangwise.traces.formats.slurm_submitted import with_terms
+from gangwise.traces.formats.slurm_notation import (
+    Request,
+    expand_nodes,
+    read_nodes,
+    request,
+    with_terms,
+)
 from gangwise.traces.formats.tabular import Section
-from gangwise.traces.io.account import EARLIER, STEP, Account, Stage, leave_out, reasons, refuse
 from gangwise.traces.io.blocks import Block, Blocks
-from gangwise.traces.io.json_records import beginning, read_records
-from gangwise.traces.io.reading import read_table
-from gangwise.traces.io.schema import Column, Schema
-from gangwise.traces.io.text import clock, first_lines, split_line
+from gangwise.traces.io.reading import (
+    EARLIER,
+    STEP,
+    Account,
+    Column,
+    Schema,
+    Stage,
+    leave_out,
+    read_table,
+    reasons,
+    refuse,
+)
+from gangwise.traces.io.text import beginning, clock, first_lines, read_records, split_line
 from gangwise.traces.tables import NO_SERVERS, Reader, Tables, server_table
 
 NAME = "slurm-sacct"

@@ -13,11 +13,9 @@ from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.traces.format import all_files, declared
 from gangwise.traces.formats.tabular import Section
-from gangwise.traces.io.account import PART, leave_out, reasons
 from gangwise.traces.io.blocks import Commented
-from gangwise.traces.io.json_records import beginning
-from gangwise.traces.io.reading import Reading
-from gangwise.traces.io.schema import Column, Schema
+from gangwise.traces.io.reading import PART, Column, Reading, Schema, leave_out, reasons
+from gangwise.traces.io.text import beginning
 from gangwise.traces.tables import Reader, Tables, server_table
 
 NAME = "swf"

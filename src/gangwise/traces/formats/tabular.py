@@ -47,11 +47,9 @@ import numpy as np
 import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import FORMATS, Format, declared, recognise
-from gangwise.traces.io.account import Rule, Stage, leave_out, reasons
-from gangwise.traces.io.schema import Column
+from gangwise.traces.format import FORMATS, Format, Read, Source, declared, recognise
+from gangwise.traces.io.reading import Column, Rule, Stage, leave_out, reasons
 from gangwise.traces.io.text import named
-from gangwise.traces.source import Read, Source
 from gangwise.traces.tables import UNITS, Reader, Tables, server_table
 
 NUMBERS = ("cpu", "mem", "gpu", "created", "started", "deleted")

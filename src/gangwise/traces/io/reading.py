@@ -1,10 +1,10 @@
 """Reading CSV traces honestly: every row is either used or accounted for.
 
-A :class:`~gangwise.traces.io.schema.Schema` states what a file must hold. :func:`read_table` reads
-it, :class:`Reading` batch by batch in constant memory; a row that breaks the schema is left out and
-counted under its reason, or, with ``strict=True``, is an error that names the line. Nothing is
-filled in, guessed or corrected. Rows are numbered as an editor numbers lines, from 1 with the
-header included, and every row is one line. The members of an archive are one file.
+A :class:`Schema` states what a file must hold. :func:`read_table` reads it, :class:`Reading` batch
+by batch in constant memory; a row that breaks the schema is left out and counted under its reason,
+or, with ``strict=True``, is an error that names the line. Nothing is filled in, guessed or
+corrected. Rows are numbered as an editor numbers lines, from 1 with the header included, and every
+row is one line. The members of an archive are one file.
 
 A block of lines is read in one of two ways with the same result (:class:`Rows`). The fast way gives
 it to the CSV reader of polars with the types of the schema, where nothing can be read in two ways:
@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import codecs
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -26,11 +28,271 @@ import polars as pl
 
 from gangwise.core.arrays import Ints
 from gangwise.core.errors import TraceError
-from gangwise.traces.io.account import Account, Stage, first_reason, reasons
 from gangwise.traces.io.blocks import Block, Blocks
-from gangwise.traces.io.json_records import NOT_UTF8, texts_of
-from gangwise.traces.io.schema import Rules, Schema
-from gangwise.traces.io.text import complain, split_line
+from gangwise.traces.io.text import NOT_UTF8, listed, split_line, texts_of
+
+STEP = "a step, whose job has a row of its own"
+PART = "a part of a job, which has a row for the whole"
+EARLIER = "a record of a job, which has a later one"
+FIXED = "of a DaemonSet, or static: on its node whatever is decided"
+NO_JOBS = frozenset({STEP, PART, EARLIER, FIXED})
+"""Reasons for which rows are left out that are no jobs."""
+
+
+class Stage(NamedTuple):
+    """A file that was read, or a later step that leaves jobs out.
+
+    ``dropped`` maps a reason to (how many, the first row of the file that was).
+    """
+
+    name: str
+    read: int
+    kept: int
+    dropped: Mapping[str, tuple[int, int]]
+
+
+def reasons(*dropped: Mapping[str, tuple[int, int]]) -> str:
+    """Why rows were left out, in a message.
+
+    >>> reasons({"cpu is negative": (3, 4)}, {"it requests nothing": (1, 9)})
+    'cpu is negative (3, first in row 4); it requests nothing (1, first in row 9)'
+    """
+    every = (item for each in dropped for item in each.items())
+    return "; ".join(f"{why} ({count}, first in row {row})" for why, (count, row) in every)
+
+
+def reason_lines(dropped: Mapping[str, tuple[int, int]]) -> list[str]:
+    return [f"    {count:8d}  {why} (first in row {row})" for why, (count, row) in dropped.items()]
+
+
+def reasons_plain(dropped: Mapping[str, tuple[int, int]]) -> dict[str, dict[str, int]]:
+    return {why: {"count": count, "first_row": row} for why, (count, row) in dropped.items()}
+
+
+Rule = tuple[str | pl.Expr, pl.Expr]
+"""A reason, or what makes one of a row, and what is true of the rows that it is a reason for."""
+
+
+def first_reason(rules: Sequence[Rule]) -> pl.Expr:
+    """The reason of the first rule that a row breaks; null where it breaks none."""
+    given = (
+        pl.when(broken).then(pl.lit(reason) if isinstance(reason, str) else reason)
+        for reason, broken in rules
+    )
+    return pl.coalesce(*given, pl.lit(None, pl.String))
+
+
+def leave_out(name: str, frame: pl.DataFrame, rules: Sequence[Rule]) -> tuple[pl.DataFrame, Stage]:
+    """Leave out the rows that break a rule, each for the first that it breaks.
+
+    ``frame`` has a column ``row``, ``name`` is that of the stage.
+
+    >>> import polars as pl
+    >>> frame = pl.DataFrame({"row": [1, 2, 3], "cpu": [4.0, 0.0, None]})
+    >>> kept, stage = leave_out("tasks", frame, [("asks for nothing", pl.col("cpu") == 0)])
+    >>> kept["row"].to_list(), dict(stage.dropped)
+    ([1, 3], {'asks for nothing': (1, 2)})
+    """
+    # Most rows break no rule, so that reasons, which are texts, are made for the others alone.
+    numbers = [pl.when(broken).then(pl.lit(n, pl.Int32)) for n, (_, broken) in enumerate(rules)]
+    broke = frame.with_columns(pl.coalesce(*numbers, pl.lit(None, pl.Int32)).alias(BROKE))
+    kept = broke[BROKE].is_null()
+    if kept.all():  # as a rule, and no copy
+        return frame, Stage(name, len(frame), len(frame), {})
+    chosen = [(reason, pl.col(BROKE) == n) for n, (reason, _) in enumerate(rules)]
+    lost = broke.filter(~kept).rechunk()  # polars 2.1 fails on texts in several chunks here
+    lost = lost.select("row", reason=first_reason(chosen))
+    counted = lost.group_by("reason").agg(pl.len(), pl.col("row").min()).sort("row", "reason")
+    dropped = {text: (count, row) for text, count, row in counted.rows()}
+    used = frame.filter(kept)
+    return used, Stage(name, len(frame), len(used), dropped)
+
+
+BROKE = "number of the rule"
+
+
+def refuse(file: Path, frame: pl.DataFrame, rules: Sequence[Rule]) -> None:
+    """Raise for the first row (``row``, ``name``) that breaks a rule, where rules are strict."""
+    bad = frame.select("row", "name", reason=first_reason(rules)).drop_nulls("reason").sort("row")
+    if len(bad):
+        row, name, reason = bad.row(0)
+        raise TraceError(
+            f"{reason} (name = {name!r}); correct the row, or read without strict to leave such "
+            "rows out",
+            file,
+            row,
+        )
+
+
+@dataclass
+class Account:
+    """What became of each record or row: a reason to (how many, the first); ``strict`` raises."""
+
+    file: Path
+    strict: bool = False
+    dropped: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def refuse(self, row: int, reason: str, held: object = "") -> None:
+        if self.strict:
+            shown = f" ({held!r:.80})" if held != "" else ""
+            raise TraceError(
+                f"{reason}{shown}; correct it, or read without strict to leave such out",
+                self.file,
+                row,
+            )
+        self.leave_out(row, reason)
+
+    def leave_out(self, row: int, reason: str, rows: int = 1) -> None:
+        count, first = self.dropped.get(reason, (0, row))
+        self.dropped[reason] = (count + rows, min(first, row))
+
+    def stage(self, name: str, read: int) -> Stage:
+        kept = read - sum(count for count, _ in self.dropped.values())
+        return Stage(name, read, kept, dict(self.dropped))
+
+    def require(self, kept: int, what: str) -> None:
+        if not kept:
+            raise TraceError(f"no {what} can be used: {reasons(self.dropped)}", self.file)
+
+
+@dataclass(frozen=True)
+class Column:
+    """What the cells of a column must hold, for a row to be used."""
+
+    name: str
+    number: bool = True  # a finite number from ``least`` to ``most``; otherwise text
+    whole: bool = False  # whole, though it may be written as ``1.0``
+    least: float = 0.0  # by default no negative ones,
+    most: float = 1e12  # and none that no quantity or time in a trace reaches
+    empty: bool = False  # it may be empty: a missing number is null, a missing text is empty
+    pattern: str = ""  # regular expression of a whole text, unless that is empty and may be
+    needed: bool = True  # a file without the column is refused
+    also: tuple[str, ...] = ()  # other spellings of the name that are in use
+    times: tuple[str, ...] = ()  # the text is a time, written in one of these ways of ``strptime``
+
+
+class Check(NamedTuple):
+    """A rule over columns that are needed: rows for which ``sql`` is true break it.
+
+    ``among`` are the columns that it may be about, in their order.
+    """
+
+    reason: str
+    sql: str
+    among: tuple[str, ...]
+
+    @property
+    def broken(self) -> pl.Expr:
+        return pl.sql_expr(self.sql)
+
+    @property
+    def columns(self) -> list[str]:
+        used = self.broken.meta.root_names()
+        return [name for name in self.among if name in used]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What a file must hold: its columns, and rules over its rows."""
+
+    name: str  # what the file is, for messages
+    columns: tuple[Column, ...]
+    # Whether the first line names the columns (in any order); without, fields are in their order.
+    header: bool = True
+    unique: str = ""  # the column whose values must differ; of equal ones the first row is used
+    checks: tuple[Check, ...] = ()
+    separator: str = ","
+    # Every line is a JSON object; a column named ``a.b``, or that is also so spelled, is field
+    # ``b`` of object ``a``.
+    json: bool = False
+    absent: tuple[str, ...] = ()  # columns of a fuller table, which this one must not have
+    missing: tuple[str, ...] = ()  # texts that say that a field is empty, such as ``NA``
+
+    def place(self, header: Sequence[str]) -> dict[str, int]:
+        """Where each column of the schema stands in a header; absent ones are left out."""
+        first = {name: i for i, name in reversed([*enumerate(header)])}
+        found: dict[str, int] = {}
+        for column in self.columns:
+            for spelling in (column.name, *column.also):
+                if spelling in first:
+                    found.setdefault(column.name, first[spelling])
+        return found
+
+    def matches(self, header: Sequence[str]) -> bool:
+        """Whether a header has every column that is needed, and none that must be absent."""
+        found = self.place(header)
+        return all(column.name in found for column in self.columns if column.needed) and not any(
+            name in header for name in self.absent
+        )
+
+
+class Rules:
+    """The rules of some columns of a schema, for frames in which a number is Float64.
+
+    A frame has ``row``, counted from 0; one whose lines were taken apart one by one also
+    ``broken``, why a line could not be, and ``fault``, the first column that is no number, both
+    null for sound lines.
+    """
+
+    def __init__(self, columns: Sequence[Column], checks: Sequence[Check]):
+        self.columns, self.checks = columns, checks
+
+    def judge(self, frame: pl.DataFrame, line: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The good rows with their line numbers, and why each other row is refused."""
+        row = pl.col("row").cast(pl.Int64) + line
+        if "broken" not in frame.columns and frame.select(self._sound(frame)).item():
+            nothing = pl.DataFrame(schema={"row": pl.Int64, "reason": pl.String})
+            return frame.with_columns(row), nothing
+        reason = first_reason(self._rules(frame))
+        if "broken" in frame.columns:
+            reason = pl.coalesce("broken", reason)
+        frame = frame.with_columns(row, reason.alias("reason"))
+        refused = pl.col("reason").is_not_null()
+        return frame.filter(~refused), frame.filter(refused).select("row", "reason")
+
+    def _rules(self, frame: pl.DataFrame) -> list[tuple[str, pl.Expr]]:
+        rules: list[tuple[str, pl.Expr]] = []
+        taken_apart = "fault" in frame.columns
+        for c in self.columns:
+            value = pl.col(c.name)
+            fault = pl.col("fault") == c.name if taken_apart else pl.lit(False)
+            blank = value.is_null() & ~fault.fill_null(False) if c.number else value == ""
+            if not c.empty:
+                rules.append((f"{c.name} is empty", blank))
+            if c.number and taken_apart:
+                rules.append((f"{c.name} is not a number", fault))
+            elif c.pattern:
+                fits = value.str.contains(f"^(?:{c.pattern})$")
+                rules.append((f"{c.name} does not look like one", ~fits & ~blank))
+        for c in (column for column in self.columns if column.number):
+            value, least = pl.col(c.name), f"less than {c.least:g}" if c.least else "negative"
+            rules.append((f"{c.name} is not finite", ~value.is_finite()))
+            rules.append((f"{c.name} is {least}", value < c.least))
+            rules.append((f"{c.name} is larger than {c.most:g}", value > c.most))
+            if c.whole:
+                rules.append((f"{c.name} is not a whole number", value != value.floor()))
+        return rules + [(check.reason, check.broken) for check in self.checks]
+
+    def _sound(self, frame: pl.DataFrame) -> pl.Expr:
+        sound = []
+        for c in self.columns:
+            value = pl.col(c.name)
+            if c.number:
+                within = value.is_between(c.least, c.most)  # not a number is above all numbers
+                sound.append((within & (value == value.floor()) if c.whole else within).all())
+                if not c.empty:
+                    sound.append(value.null_count() == 0)
+            else:
+                if c.pattern:
+                    few = 2 * frame[c.name].head(1000).n_unique() < min(len(frame), 1000)
+                    texts = value.unique() if few else value
+                    fits = texts.str.contains(f"^(?:{c.pattern})$")
+                    sound.append(((texts == "") | fits if c.empty else fits).all())
+                if not c.empty:
+                    sound.append((value != "").all())
+        sound += [~check.broken.fill_null(False).any() for check in self.checks]
+        return pl.all_horizontal(*sound) if sound else pl.lit(True)
+
 
 SMALL_PART = 1 << 16  # bytes of lines that are not halved further
 LAST = "last field of the line"
@@ -383,3 +645,41 @@ def _columns(path: Path, schema: Schema, first: list[str]) -> Layout:
     if len(first) != len(schema.columns):
         complain(path, schema, first)
     return Layout({column.name: i for i, column in enumerate(schema.columns)}, len(first))
+
+
+def complain(path: Path, schema: Schema, first: list[str]) -> NoReturn:
+    """Say why a first line is not the schema's, naming columns and what was found instead."""
+    wanted = [column.name for column in schema.columns if column.needed]
+    listing = f"found {listed(first) or 'nothing'}; expected {listed(wanted)}"
+    if not schema.header:
+        raise TraceError(
+            f"this is not the {schema.name}, whose rows have {len(schema.columns)} fields and no "
+            f"header: {listing}",
+            path,
+            1,
+        )
+    if len(first) == 1:
+        for character, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+            if character in first[0]:
+                raise TraceError(f"the columns are separated by {name}; commas are read", path, 1)
+    if any(_number(field) for field in first):
+        raise TraceError(
+            f"the first line holds data where column names should be: {listing}", path, 1
+        )
+    missing = [name for name in wanted if name not in schema.place(first)]
+    spare = [name for name in first if name not in wanted]
+    hints = []
+    for name in missing:
+        folded = {s.lower().replace(" ", "_"): s for s in spare}
+        close = get_close_matches(name, list(folded), n=1, cutoff=0.6)
+        hints.append(f"{name!r}" + (f" (did you mean {folded[close[0]]!r}?)" if close else ""))
+    what = "column" if len(missing) == 1 else "columns"
+    raise TraceError(f"the {schema.name} needs {what} {', '.join(hints)}: {listing}", path, 1)
+
+
+def _number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

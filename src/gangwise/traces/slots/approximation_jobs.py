@@ -1,8 +1,7 @@
 """From the tables of a trace to approximation jobs on unreliable machines.
 
 The trace gives arrivals and ends of jobs, and when machines come and go; steps are settings
-(:class:`~gangwise.traces.slots.settings.JobsSettings`), and what they leave out is in the fidelity
-report:
+(:class:`JobsSettings`), and what they leave out is in the fidelity report:
 
 1. jobs: rows of one ``job`` are one job, there from the first creation on, for as long as it ran:
    from the first start to the last end (waiting is not work), or from creation to deletion where
@@ -32,13 +31,13 @@ from typing import Any, Literal
 
 import numpy as np
 import polars as pl
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from gangwise.approximation_jobs.environment import ApproximationInstance, Outage, rate_generator
 from gangwise.approximation_jobs.offline import COMPARATORS
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job
-from gangwise.approximation_jobs.rates import GammaPeriods
 from gangwise.approximation_jobs.workloads import (
+    GammaPeriods,
     JobStream,
     ReplayedJobs,
     load_of,
@@ -47,16 +46,45 @@ from gangwise.approximation_jobs.workloads import (
 )
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError, TraceError
-from gangwise.core.limits import Count, SlotCount
-from gangwise.core.settings import checked
+from gangwise.core.settings import Count, SlotCount, checked
 from gangwise.core.simulation import Streams
-from gangwise.traces.formats.google_2011 import NAME, Google2011
-from gangwise.traces.formats.google_events import OFFSET
-from gangwise.traces.io.account import Stage, leave_out, reasons
-from gangwise.traces.slots.demand import MAX_SLOTS, OfTrace
-from gangwise.traces.slots.settings import JobsSettings, MachineSettings, seconds
-from gangwise.traces.tables import Fidelity, Reader, Tables, kept_of, of_tables
-from gangwise.traces.work import Kept, counted, device_hours, period, work
+from gangwise.scenarios.drawing import JobDraws
+from gangwise.traces.formats.google import OFFSET, Google2011
+from gangwise.traces.io.reading import Stage, leave_out, reasons
+from gangwise.traces.slots.demand import MAX_SLOTS, Duration, OfTrace, Skip, seconds
+from gangwise.traces.tables import (
+    Fidelity,
+    Kept,
+    Reader,
+    Tables,
+    counted,
+    device_hours,
+    kept_of,
+    of_tables,
+    period,
+    work,
+)
+
+
+class MachineSettings(JobDraws):
+    """What is drawn, since no trace tells it: budgets, utilities, rates and prices."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    keep: float = Field(1.0, gt=0, le=1)
+    comparators: bool = False
+    stationary: bool = True
+
+
+class JobsSettings(MachineSettings):
+    """Every step from the tables of a trace to approximation jobs."""
+
+    hours: float | None = Field(None, gt=0)
+    skip: Skip = 0.0
+    slots: SlotCount = 5000
+    slot: Duration | None = None
+    machines: Count | None = None
+
 
 TERMS = (
     "what jobs request is not used: a task takes a machine (gangwise replay places jobs whole)",
@@ -318,7 +346,7 @@ class JobsTraceScenario(OfTrace):
     """A trace, played as approximation jobs; the seed draws what the trace does not tell.
 
     It takes a reader, or what one has read, and fields of
-    :class:`~gangwise.traces.slots.settings.JobsSettings`.
+    :class:`JobsSettings`.
 
     Raises TraceError when the trace cannot be read, has no jobs with times, or does not say how
     many machines there are, and ScenarioError for a setting, which it names.
@@ -376,7 +404,7 @@ class GoogleScenario(JobsTraceScenario):
         if not s.folder:
             raise ScenarioError(
                 f"scenario {name!r} needs folder=, where the parts of job_events are; see "
-                "gangwise.traces.formats.google_2011 for where to get them"
+                "gangwise.traces.formats.google for where to get them"
             )
         reader = Google2011(s.folder, hours=s.hours, present=s.present, strict=strict)
         lives, _ = reader.lives_of(reader.JOBS)
@@ -394,7 +422,7 @@ class GoogleScenario(JobsTraceScenario):
             s,
         )
         self._read = Fidelity(
-            NAME,
+            Google2011.FORMAT.name,
             tuple(reader.stages),
             first,
             last,

@@ -1,8 +1,7 @@
 """From the tables of a trace to a problem of fluctuating speeds and its arrivals.
 
 The steps of :mod:`gangwise.traces.slots.demand` give job types, the servers that they fit on, and
-arrivals, at most one of a type in a slot. Then, also settings
-(:class:`~gangwise.traces.slots.settings.SpeedsSettings`):
+arrivals, at most one of a type in a slot. Then, also settings (:class:`SpeedsSettings`):
 
 1. channels: each (job type, server) that fits, with probability ``density``;
 2. speeds: measured where the trace holds measurements, or ``speeds`` names some; otherwise drawn;
@@ -25,26 +24,51 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
+from pydantic import Field
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.cluster import Channels
 from gangwise.core.errors import ScenarioError, TraceError
-from gangwise.core.feedback import Delivery
-from gangwise.core.settings import checked
+from gangwise.core.settings import Count, checked
 from gangwise.core.simulation import Streams
-from gangwise.core.workload import BernoulliArrivals, ReplayedArrivals, Workload
+from gangwise.core.workload import BernoulliArrivals, Delivery, ReplayedArrivals, Workload
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale, linear_cost
 from gangwise.fluctuating_speeds.speeds import NormalSpeeds, RecordedSpeeds, ReplayedSpeeds, Speeds
+from gangwise.scenarios.drawing import FeedbackSettings, PositiveRange
 from gangwise.traces.formats.measured_speeds import GavelThroughputs, Job, MiniBatchTime
-from gangwise.traces.slots.demand import Demand, OfTrace, demand_of
-from gangwise.traces.slots.grouping import QUANTITIES, Grouping, fits, in_units, sample_servers
-from gangwise.traces.slots.settings import SpeedsSettings, Steps
+from gangwise.traces.slots.demand import (
+    QUANTITIES,
+    Demand,
+    Grouping,
+    OfTrace,
+    Steps,
+    demand_of,
+    fits,
+    in_units,
+    sample_servers,
+)
 from gangwise.traces.tables import Reader, Tables, of_tables
+
+
+class SpeedsSettings(Steps, FeedbackSettings):
+    """Every step from the tables of a trace to fluctuating speeds."""
+
+    servers: Count | None = 40
+    density: float = Field(0.1, gt=0, le=1)
+    speeds: str = ""
+    unmeasured: Literal["draw", "drop"] = "draw"
+    mean: PositiveRange = (0.1, 1.0)
+    spread: float = Field(0.5, ge=0)
+    order: Literal["recorded", "drawn"] = "recorded"
+    blocks: Count = 1
+    fraction: float | None = Field(0.5, gt=0)
+    cost_share: float = Field(0.3, ge=0)
+
 
 Measured = GavelThroughputs | MiniBatchTime
 
@@ -156,7 +180,7 @@ class SpeedsTraceScenario(OfTrace):
     """A trace, played with speeds that must be learned; the seed draws what it does not tell.
 
     It takes a reader, or what one has read, and fields of
-    :class:`~gangwise.traces.slots.settings.SpeedsSettings`.
+    :class:`SpeedsSettings`.
 
     Raises TraceError when the trace cannot be read or no job of it can be played, and ScenarioError
     for a setting, which it names.

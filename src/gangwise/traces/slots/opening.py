@@ -12,29 +12,29 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
+from pydantic import Field
 
 from gangwise.core.cluster import Channels
 from gangwise.core.contracts import Scenario
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.settings import checked
+from gangwise.core.settings import Count, checked
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import ReplayedArrivals
 from gangwise.gain_overhead.environment import GainOverheadInstance
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
-from gangwise.traces.formats.google_2011 import Google2011
+from gangwise.scenarios.drawing import RewardSettings
+from gangwise.traces import reader_of, ready_tables, without_reader
+from gangwise.traces.formats.google import Google2011
 from gangwise.traces.io.text import toml_text
-from gangwise.traces.registered import reader_of, ready_tables, without_reader
 from gangwise.traces.slots.approximation_jobs import GoogleScenario, JobsTraceScenario
-from gangwise.traces.slots.demand import OfTrace, demand_of
+from gangwise.traces.slots.demand import OfTrace, Steps, contested, demand_of, in_units, rivalry
 from gangwise.traces.slots.fluctuating_speeds import SpeedsTraceScenario
-from gangwise.traces.slots.grouping import contested, in_units, rivalry
-from gangwise.traces.slots.settings import Settings
 from gangwise.traces.tables import Reader, Tables, save_tables
-from gangwise.traces.twins.drawing import completed
+from gangwise.traces.twins import completed
 
 NO_RIVALS = (
     "jobs never compete: all that the jobs of any slot ask for is there on every server that they "
@@ -43,12 +43,21 @@ NO_RIVALS = (
 )
 
 
+class GainOverheadTraceSettings(RewardSettings, Steps):
+    """Every step from the tables of a trace to a gain-minus-overhead problem and its workload."""
+
+    arrivals: Literal["indicator", "multiple"] = "multiple"
+    most_jobs: Count | None = None
+    units: Literal["share", "raw"] = "share"
+    scale: float = Field(16.0, gt=0)
+
+
 class TraceScenario(OfTrace):
     """A trace, played as a scenario: the seed draws utilities, overhead and thinning.
 
-    It takes a reader, or what one has read, and fields of
-    :class:`~gangwise.traces.slots.settings.Settings`. ``counts`` [slots, L] are the jobs of each
-    type that are created in each slot, before ``keep``; ``mask`` [L, R] says where channels are.
+    It takes a reader, or what one has read, and fields of :class:`GainOverheadTraceSettings`.
+    ``counts`` [slots, L] are the jobs of each type that are created in each slot, before ``keep``;
+    ``mask`` [L, R] says where channels are.
 
     Raises TraceError when the trace cannot be read or no job of it can be played, and ScenarioError
     for a setting, which it names.
@@ -59,7 +68,7 @@ class TraceScenario(OfTrace):
     def __init__(self, trace: Reader | Tables, *, name: str = "", **settings: Any):
         self.tables = tables = trace if isinstance(trace, Tables) else trace.scan()
         self.name = name or f"trace-{tables.trace}-v2"
-        self.settings = s = checked(Settings, self.name, settings)
+        self.settings = s = checked(GainOverheadTraceSettings, self.name, settings)
         most = 1 if s.arrivals == "indicator" else s.most_jobs  # None: as many as it takes
         self.demand = demand = demand_of(tables, s, most)
         self.counts, self.mask, self.grouping = demand.counts, demand.fits, demand.grouping
@@ -138,7 +147,9 @@ def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: 
     **knobs
         Arguments of the reader, or of the twin (its seed as ``twin_seed``); ``complete="servers"``
         or ``"jobs"``, to take from the twin what the files have none of; and settings of the
-        scenario, see :mod:`gangwise.traces.slots.settings`.
+        scenario: fields of :class:`GainOverheadTraceSettings`,
+        :class:`~gangwise.traces.slots.fluctuating_speeds.SpeedsSettings` or
+        :class:`~gangwise.traces.slots.approximation_jobs.JobsSettings`.
 
     Raises
     ------

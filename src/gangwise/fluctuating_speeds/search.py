@@ -40,7 +40,7 @@ LARGEST_V, LARGEST_S = 1e100, 1e200
 """Larger numbers are refused: their squares and sums overflow, and a bound proves nothing."""
 
 
-class Given(NamedTuple):
+class P3Data(NamedTuple):
     """P3 of a slot over all channels, before those that cannot be chosen are left out."""
 
     v: Floats
@@ -398,7 +398,7 @@ def local_search(t: Tree, low: int, high: int, left: Floats, sums: Floats, passe
 
 
 @inner_kernel
-def _gather(t: Tree, given: Given) -> int:
+def _gather(t: Tree, given: P3Data) -> int:
     """Preprocessing: gather the channels that could be chosen; -1, or one with bad numbers."""
     c, v_all, s_all, a_all = given.capacity, given.v, given.s, given.requests
     K = c.shape[0]
@@ -527,7 +527,7 @@ def reset_tree(t: Tree, gap: float, absolute: float) -> None:
 
 
 @lean_kernel
-def root(t: Tree, given: Given, gap: float, absolute: float, evaluations: int) -> int:
+def root(t: Tree, given: P3Data, gap: float, absolute: float, evaluations: int) -> int:
     """Root of the tree: bound and greedy choice; -1, or the first channel with senseless numbers.
 
     ``small[0]`` is the point to start from (NaN: none); ``small[7]`` receives the best one.
@@ -860,7 +860,7 @@ class BranchAndBound:
         """
         self._tree.small[0] = np.nan if point is None else point
         warm = self._nobody if x is None else x
-        given = Given(v, s, available, self.requests, capacity, warm)
+        given = P3Data(v, s, available, self.requests, capacity, warm)
         if root(self._tree, given, gap, absolute, EVALUATIONS) >= 0:
             check_statistics(v, s, available)
         if not self.finished and self.items > CORE:
