@@ -24,7 +24,7 @@ from gangwise.service.sound import examine, mend, repair
 from gangwise.service.state import Wishes
 from gangwise.service.store import FILE, LINES, ServiceStore
 from tests.service.pretend import Pretend
-from tests.service.test_faults import Time, own_key, ticks  # noqa: F401 - a fixture
+from tests.service.test_faults import Time, ticks
 
 FLIPS = int(os.environ.get("GANGWISE_FLIPS", "200"))
 TABLES = ("commits", "intents", "history", "known", "about")
@@ -213,7 +213,6 @@ def test_killed_between_the_two_copies(engine, time, tmp_path: Path, monkeypatch
     with pytest.raises(Killed):
         ticks(service, time)
     monkeypatch.undo()
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     assert engine.calls == []
     assert examine(tmp_path / "copy").behind == 1
     again = opened(engine, time, tmp_path / "copy")
