@@ -21,7 +21,7 @@ AGAIN = {"ogasched": "figure-7", "esdp": "figure-9", "opm": "table-1-synthetic"}
 @pytest.mark.parametrize("paper", AGAIN)
 def test_a_quick_artefact_is_where_it_was_committed(tmp_path, paper):
     chosen = [a for a in artefacts(paper) if a.name == AGAIN[paper]]
-    found = reproduce(chosen, RunScale(quick=True), tmp_path, jobs=2)
+    found = reproduce(chosen, RunScale(quick=True), tmp_path, jobs=1)
     assert len(found.rows) > 5
     assert expected.differences(found.rows, quick=True) == []
     assert found.totals.keys() <= expected.read_totals(quick=True).keys()
@@ -36,7 +36,7 @@ def test_a_quick_artefact_is_where_it_was_committed(tmp_path, paper):
 def test_a_quick_artefact_on_traces_is_where_it_was(tmp_path, traces, paper, names):
     chosen = [a for a in artefacts(paper) if a.name in names]
     assert len(chosen) == len(names)
-    found = reproduce(chosen, RunScale(quick=True, traces=traces), tmp_path, jobs=2)
+    found = reproduce(chosen, RunScale(quick=True, traces=traces), tmp_path, jobs=1)
     assert expected.differences(found.rows, quick=True) == []
     assert expected.different_seeds(found.totals, quick=True) == []
 

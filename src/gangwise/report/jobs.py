@@ -522,8 +522,9 @@ def _learned_figures(n: Compared) -> list[Plot]:
             at = np.unique(np.linspace(0, len(order) - 1, DOTS).astype(int))
             true, mean, sd = (of[t][order[at]] for of in (learned.true, learned.mean, learned.sd))
             rows += [(panel, "true", x, y, None, None) for x, y in zip(at, true)]
-            ends = (np.exp(mean + half * sd) for half in (0, -1.96, 1.96))
-            rows += [(panel, "learned", x, *each) for x, *each in zip(at, *ends)]
+            known = np.isfinite(sd)  # nothing was learned of the others
+            ends = (np.exp(mean[known] + half * sd[known]) for half in (0, -1.96, 1.96))
+            rows += [(panel, "learned", x, *each) for x, *each in zip(at[known], *ends)]
             panels.append(Panel(panel, "nodes, the fastest first", "rate", "points"))
         inside = np.abs(learned.mean - np.log(learned.true)) <= 1.96 * learned.sd
         share, of = number(100 * float(inside.mean())), f"{inside.size:,}"
