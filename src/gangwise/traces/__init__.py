@@ -147,16 +147,10 @@ def described() -> list[dict[str, Any]]:
     """
     found = []
     for name, summary, _, form in registered_traces():
-        tables = [
-            {
-                "name": table.name,
-                "gives": table.gives,
-                "needed": table.needed,
-                "parts": table.parts,
-                "columns": [column.name for column in table.schema.columns],
-            }
-            for table in form.tables
-        ]
+        tables: list[dict[str, Any]] = []
+        for table in form.tables:
+            entry = {key: getattr(table, key) for key in ("name", "gives", "needed", "parts")}
+            tables.append({**entry, "columns": [column.name for column in table.schema.columns]})
         keys = ("title", "published", "licence", "span", "size")
         about = {"name": name, "summary": summary, **{key: getattr(form, key) for key in keys}}
         digests = {"sha256": dict(form.sha256), "checksums": form.checksums}

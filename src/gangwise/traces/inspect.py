@@ -216,11 +216,10 @@ def inspect(
     by_trace: dict[str, list[_Found]] = {}
     unknown = []
     for file in files:
-        tables = _tables_of(file, known)
-        for name, table, what in tables[:1]:
-            by_trace.setdefault(name, []).append(_Found(file, what, table))
-        if not tables:
+        if (found_as := _recognised(file, known)) is None:
             unknown.append(_unknown(file, path, known))
+        else:
+            by_trace.setdefault(found_as[0], []).append(found_as[1])
     total = sum(f.file.stat().st_size for found in by_trace.values() for f in found)
     everything = everything or total <= LARGE
     report = _Report(path, strict, everything, total, progress, knobs)
@@ -286,18 +285,15 @@ class _Report:
         return FoundFile(name, item.name, stored, share, *rows, digest, same, unlike, problem)
 
 
-def _tables_of(
-    file: Path, known: Sequence[RegisteredTrace]
-) -> list[tuple[str, TableFile | None, str]]:
+def _recognised(file: Path, known: Sequence[RegisteredTrace]) -> tuple[str, _Found] | None:
+    """The trace that a file is of, and its table."""
     lines = first_lines(file)
-    likely = recognise(file, [trace.form for trace in known])
-    if likely:
-        return [
-            (form.name, table if table.layout(lines) else None, table.name)
-            for form, table in likely
-        ]
-    readers = [trace for trace in known if trace.reader.recognise(file)]
-    return [(trace.name, None, "jobs" if trace.form.tables else "mapping") for trace in readers]
+    for form, table in recognise(file, [trace.form for trace in known]):
+        return form.name, _Found(file, table.name, table if table.layout(lines) else None)
+    for trace in known:
+        if trace.reader.recognise(file):
+            return trace.name, _Found(file, "jobs" if trace.form.tables else "mapping", None)
+    return None
 
 
 def _unlike(item: _Found, form: Format) -> Iterable[str]:

@@ -420,9 +420,9 @@ def of_tables(tables: Tables) -> Fidelity:
             if count
         ]
     counts = (first, last, len(tables.servers), len(tables.jobs))
-    load = (device_totals(tables), implied_load(tables, first, last))
-    about = ((*tables.notes, *notes), tables.digests, tables.units)
-    return Fidelity(tables.trace, tables.stages, *counts, *load, *about)
+    load, notes = implied_load(tables, first, last), [*tables.notes, *notes]
+    found = Fidelity(tables.trace, tables.stages, *counts, device_totals(tables), load)
+    return replace(found, notes=tuple(notes), digests=tables.digests, units=tables.units)
 
 
 def left_out(tables: Tables) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]:

@@ -44,12 +44,13 @@ class Dag:
         pairs = np.column_stack([np.asarray(child, np.int64), np.asarray(parent, np.int64)])
         if len(pairs) and (pairs.min() < 0 or pairs.max() >= tasks):
             raise ValueError(f"an edge names a task outside 0 to {tasks - 1}")
-        child, parent = pairs.T
-        step = np.diff(child)
-        if ((step < 0) | ((step == 0) & (np.diff(parent) < 0))).any():
-            child, parent = pairs[np.lexsort((parent, child))].T
-        new = (np.diff(child, prepend=-1) != 0) | (np.diff(parent, prepend=-1) != 0)
-        self.tasks, self.child, self.parent = tasks, child[new], parent[new]
+        step = np.diff(pairs[:, 0])
+        if ((step < 0) | ((step == 0) & (np.diff(pairs[:, 1]) < 0))).any():
+            pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+        once = pairs[(np.diff(pairs, axis=0, prepend=-1) != 0).any(axis=1)]
+        self.tasks: int = tasks
+        self.child: Ints = once[:, 0].copy()
+        self.parent: Ints = once[:, 1].copy()
 
     @classmethod
     def of_jobs(cls, jobs: pl.DataFrame) -> Dag:

@@ -231,9 +231,10 @@ def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> 
     host, models = str(spec.get("nodeName") or ""), _models(spec) if gpu else ""
     started = seconds(status.get("startTime")) if host else None
     end = max(ended, default=None) if phase in ENDED else seconds(status.get("lastSeen"))
-    kind_of = (gang, application_of(meta, owners), float(spec.get("priority") or 0))
-    asked, life = (cpu, mem, gpu, models), (created, started, end, phase, host)
-    return PodRecord(row, f"{space}/{name}", space, *asked, *life, *kind_of)
+    application, priority = application_of(meta, owners), float(spec.get("priority") or 0)
+    request, times = (cpu, mem, gpu, models), (created, started, end)
+    values = (*request, *times, phase, host, gang, application, priority)
+    return PodRecord(row, f"{space}/{name}", space, *values)
 
 
 PRIORITY = "kueue.x-k8s.io/priority-class"

@@ -255,8 +255,8 @@ class SpeedsTraceScenario(TraceScenarioBase):
         workload: Workload = BernoulliArrivals(np.full(len(demand.names), s.keep))
         if len(demand.counts):
             workload = ReplayedArrivals(demand.counts, s.keep, s.repeat)
-        drawn = (demand.names, speeds, cost, workload, s.delivery)
-        return pooled_instance(pool, requests, channels, *drawn)
+        given = (demand.names, speeds, cost, workload, s.delivery)
+        return pooled_instance(pool, requests, channels, *given)
 
     @property
     def _with_gpus(self) -> Bools:
