@@ -52,7 +52,7 @@ GUIDED = {"label", "labels", "learned", "ends=learned", "ucb", *ORACLES}
 """Words in names of schedulers that go by rates or by what they learn: no plain rules."""
 
 ENOUGH = 0.8  # from this share of the recorded mean wait on, rows may be compared with the past
-TELLING = 0.5  # share of idle device-hours beside waiting jobs above which the answer mentions it
+TELLING = 0.5  # share of idle device-hours beside waiting jobs from which the answer mentions it
 SMALL = 0.05  # per cent: a smaller change is shown as none
 
 BLOCKS = (("weeks", 7 * 86400.0), ("days", 86400.0))
@@ -73,9 +73,9 @@ def words(name: str) -> set[str]:
     return set(re.split("[^a-z=]+", name))
 
 
-# Work that was not done. A scheduler that has the long jobs killed would look fast by what is left:
-# so two schedulers are compared on the jobs that did their work under both, seed by seed, and none
-# is preferred to the base if it has more killed.
+# A scheduler under which long jobs are killed would look fast by the jobs that are left. So two
+# schedulers are compared on the jobs that did their work under both, seed by seed, and none is
+# preferred to the base if more is killed under it.
 
 
 def paired_times(
@@ -111,7 +111,7 @@ def ending_keys(summaries: Iterable[Mapping[str, float]]) -> list[str]:
 
 
 def kills_more(ours: Sequence[Outcome], base: Sequence[Outcome]) -> bool:
-    """Whether killed jobs hold a larger share of the cluster under ours than under the base."""
+    """Whether killed jobs held a larger share of the cluster under ours than under the base."""
 
     def share(outcomes: Sequence[Outcome]) -> float:
         killed = [o.endings["killed"][1] / np.maximum(o.capacity, 1e-9) for o in outcomes]
@@ -138,7 +138,7 @@ def best_of(outcomes: Mapping[str, Sequence[Outcome]], names: Sequence[str], bas
 
 @dataclass(frozen=True)
 class IdleBesideWaiting:
-    """Share of idle device-hours at which a job waited that asked for no more than was idle.
+    """Share of idle device-hours during which a job waited that asked for no more than was idle.
 
     Devices of all nodes count together, so the job may not have fitted on any single node.
     ``recorded`` is as it happened, ``simulated`` under the base.

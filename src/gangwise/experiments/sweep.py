@@ -578,7 +578,7 @@ def check_names(spec: RunSpec, comparators: Sequence[str], metrics: Sequence[str
 
 
 class Failure(NamedTuple):
-    """Why a run failed, in words: not every exception survives the way back from a worker.
+    """Why a run failed, as text: not every exception can be sent back from a worker.
 
     ``cause`` is the exception itself, where the run was played in this process.
     """
