@@ -52,7 +52,7 @@ GUIDED = {"label", "labels", "learned", "ends=learned", "ucb", *ORACLES}
 """Words in names of schedulers that go by rates or by what they learn: no plain rules."""
 
 ENOUGH = 0.8  # from this share of the recorded mean wait on, rows may be compared with the past
-TELLING = 0.5  # share of idle device-hours beside waiting jobs from which the answer mentions it
+TELLING = 0.5  # share of idle device-hours beside waiting jobs above which the answer mentions it
 SMALL = 0.05  # per cent: a smaller change is shown as none
 
 BLOCKS = (("weeks", 7 * 86400.0), ("days", 86400.0))
@@ -376,8 +376,8 @@ class Compared:
         return max(used, key=lambda name: used[name] if math.isfinite(used[name]) else -1.0)
 
     @property
-    def could(self) -> float | None:
-        """Per cent of the base's mean completion that no schedule could save more of.
+    def possible_saving(self) -> float | None:
+        """Per cent of the base's mean completion that a schedule could save at most: a bound.
 
         Killed jobs count until they were killed, as in the bound.
         """
@@ -471,7 +471,7 @@ class Compared:
                 "retold": None if retold is None else retold.as_dict(),
                 "idle_beside_waiting": None if self.idle is None else vars(self.idle),
                 "not_modelled": list(self.ignored),
-                "could_save_percent": self.could,
+                "could_save_percent": self.possible_saving,
             }
         )
         return answer
@@ -659,13 +659,13 @@ def jobs_shut_out(n: Compared) -> str:
 
 
 def lower_bound(n: Compared) -> str:
-    if n.could is None:
+    if n.possible_saving is None:
         return ""
-    if n.could < 0.05:
+    if n.possible_saving < 0.05:
         return "No schedule without migration could complete jobs sooner than the base."
     return (
         "No schedule without migration could complete jobs more than "
-        f"{number(n.could, 1)} % sooner than the base"
+        f"{number(n.possible_saving, 1)} % sooner than the base"
         f"{'' if n.priced else ', and likely less: prices were not searched'}."
     )
 
