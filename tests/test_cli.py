@@ -210,7 +210,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
         "--policies",
         "drf,greedy",
         "--slots",
-        "8000",
+        "4000",
         "--seeds",
         "1",
         "--jobs",
@@ -235,8 +235,8 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
     assert child.returncode == 130, errors
     assert "to go on: gangwise compare" in errors
     assert list((out / ".gangwise" / "checkpoints").iterdir())
-    gangwise(*arguments)
+    inside(*arguments)
     whole = pl.read_parquet(out / "rewards.parquet")
-    gangwise(*arguments[:-1], tmp_path / "again", "--jobs", 2)
+    inside(*arguments[:-1], tmp_path / "again")
     assert whole.equals(pl.read_parquet(tmp_path / "again" / "rewards.parquet"))
     assert not list((out / ".gangwise" / "checkpoints").iterdir())

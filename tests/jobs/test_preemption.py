@@ -12,7 +12,6 @@ from gangwise.jobs.audit import audit
 from gangwise.jobs.books import Books, Place, Preempt, Queue, Running
 from gangwise.jobs.check import check_scheduler
 from gangwise.jobs.choice import FirstFit
-from gangwise.jobs.gang_passes import GangPasses
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.schedule import Tables
 from gangwise.jobs.scheduler import copy_of
@@ -22,6 +21,7 @@ from gangwise.jobs.slurm_passes import SlurmPasses
 from gangwise.jobs.tenancy import Preemption, Qos, Tenancy
 from tests.reference import gang
 from tests.reference.preemption import Held, consecutive, who_gives_way
+from tests.reference.slurm_passes import PlainPasses
 
 TIERS = (Pool(name="low"), Pool(name="high", tier=2))
 
@@ -99,7 +99,7 @@ def test_the_gang_scheduler_has_no_exempt_time_and_tells_cores_apart():
     assert played.end.tolist() == [200, 201, 102, 103]  # each suspended for one, resumed after it
 
 
-def test_suspending_is_that_of_the_plain_implementation():
+def test_suspending_of_the_plain_passes_is_that_of_sets_of_cores():
     """Three tiers, the highest of which gives way to nobody, without backfilling."""
     tiers = (Pool(name="low"), Pool(name="mid", tier=2), Pool(name="high", tier=3, preempted="off"))
     rules = Site(Rules(pool=tiers, preemption=Preemption(by="tier", how="suspend")))
@@ -111,7 +111,7 @@ def test_suspending_is_that_of_the_plain_implementation():
         pool = [tiers[k - 1].name for k in rank]
         asked = {"cpu": cores.astype(float)}
         jobs = Jobs.of(at, run, tasks, asked, limit=200, per_node=1, pool=pool)
-        slurm = GangPasses(order="multifactor", tested=0, choice=FirstFit())
+        slurm = PlainPasses(order="multifactor", tested=0, choice=FirstFit())
         played = simulate_jobs(jobs, Nodes.alike(4, {"cpu": 4}), slurm, site=rules)
         plain = [gang.Job(*map(int, each)) for each in zip(at, run, tasks, cores, rank)]
         start, end = zip(*gang.play(plain, 4, 4))

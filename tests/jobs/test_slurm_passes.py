@@ -19,10 +19,12 @@ ASKED = ("[a|b]", "[b|c]", "a|b", "[a*1&b*1]", "[a*2&b*1]", "a*2&b*1")
 WAYS = ("", "", "off", "requeue", "cancel", "suspend")
 
 
-def drawn_site(rng: np.random.Generator) -> tuple[Nodes, Site]:
+def drawn_site(rng: np.random.Generator, gangs: bool) -> tuple[Nodes, Site]:
     """Nodes of up to three device types, some with weights and features, and a site's rules."""
     r = rng.random
     N, kinds = int(rng.choice([2, 3, 6, 12])), ["cpu", "gpu", "mem"][: int(rng.integers(1, 4))]
+    if gangs and r() < 0.6:
+        kinds = ["cpu"]
     sizes = {"cpu": [4, 8, 16], "gpu": [0, 2, 4], "mem": [16, 32]}
     weights, features, alike = r() < 0.4, r() < 0.4, r() < 0.5
     made = []
@@ -65,10 +67,21 @@ def drawn_site(rng: np.random.Generator) -> tuple[Nodes, Site]:
         strict=bool(r() < 0.3),
         reorder=int(rng.integers(0, 4)),
     )
-    if preemption.by == "tier" and "suspend" in (preemption.how, *(p.preempted for p in pools)):
-        preemption = preemption.model_copy(
-            update={"by": "qos"}
-        )  # gang scheduling has a witness of its own
+    if gangs:
+        on = [rng.permutation(N)[: max(1, int(N * rng.uniform(0.6, 1.3)))] for _ in range(3)]
+        ways = rng.choice(["", "", "suspend", "off", "requeue"], 3)
+        pools = [
+            Pool(
+                name=f"p{i}",
+                nodes=",".join(f"n{n}" for n in sorted(on[i])),
+                tier=int(rng.integers(i, i + 3)),
+                preempted=str(ways[i]),
+            )
+            for i in range(3)
+        ]
+        preemption = preemption.model_copy(update={"by": "tier", "how": "suspend"})
+    elif preemption.by == "tier" and "suspend" in (preemption.how, *(p.preempted for p in pools)):
+        preemption = preemption.model_copy(update={"by": "qos"})
     weighed = PriorityWeights(
         age=float(rng.choice([0, 1000])), fair_share=1000.0, qos=100.0, period=60.0
     )
@@ -116,10 +129,10 @@ def drawn_jobs(rng: np.random.Generator, nodes: Nodes, site: Site, J: int) -> Jo
     )
 
 
-def drawn(seed: int) -> tuple[tuple[Any, ...], Site, dict[str, Any]]:
+def drawn(seed: int, gangs: bool) -> tuple[tuple[Any, ...], Site, dict[str, Any]]:
     """Jobs, nodes, conditions and options; a site; and parameters of the scheduler."""
     rng = np.random.default_rng(seed)
-    nodes, site = drawn_site(rng)
+    nodes, site = drawn_site(rng, gangs)
     jobs = drawn_jobs(rng, nodes, site, int(rng.integers(15, 40)))
     last, n = float(jobs.submit[-1]), int(rng.integers(len(nodes)))
     at, fails = float(np.round(rng.uniform(0, last))), rng.random() < 0.25
@@ -145,9 +158,9 @@ def drawn(seed: int) -> tuple[tuple[Any, ...], Site, dict[str, Any]]:
     return (jobs, nodes, conditions, options), site, parameters
 
 
-def compare(seed: int, engine: str) -> int:
+def compare(seed: int, engine: str, gangs: bool = False) -> int:
     """Play a drawn case twice; how many jobs were preempted."""
-    (jobs, nodes, *more), site, parameters = drawn(seed)
+    (jobs, nodes, *more), site, parameters = drawn(seed, gangs)
     found, plain = (
         simulate_jobs(jobs, nodes, make(**parameters), *more, site=site, engine=how)
         for make, how in ((SlurmPasses, engine), (PlainPasses, "auto"))
@@ -162,14 +175,16 @@ def compare(seed: int, engine: str) -> int:
 
 
 @pytest.mark.parametrize("engine", ["compiled", "plain"])
-def test_schedules_are_those_of_the_plain_passes(engine):
-    assert sum(compare(seed, engine) for seed in range(24)) > 20
+@pytest.mark.parametrize(("gangs", "preempted"), [(False, 20), (True, 20)])
+def test_schedules_are_those_of_the_plain_passes(gangs, preempted, engine):
+    assert sum(compare(seed, engine, gangs) for seed in range(24)) > preempted
 
 
 @pytest.mark.full
-def test_many_schedules_are_those_of_the_plain_passes():
-    assert sum(compare(seed, "compiled") for seed in range(24, 124)) > 100
-    assert sum(compare(seed, "plain") for seed in range(24, 84)) > 50
+@pytest.mark.parametrize("gangs", [False, True])
+def test_many_schedules_are_those_of_the_plain_passes(gangs):
+    assert sum(compare(seed, "compiled", gangs) for seed in range(24, 124)) > 100
+    assert sum(compare(seed, "plain", gangs) for seed in range(24, 84)) > 50
 
 
 def test_a_period_of_nothing_is_refused():

@@ -1,38 +1,128 @@
 """Slurm's passes once more, plainly: lists and whole arrays, each question asked anew.
 
 The main loop and backfilling as :mod:`gangwise.jobs.slurm_passes` describes them, with preemption
-as :mod:`gangwise.jobs.preemption` does; a scheduler of its own, to be played by `simulate_jobs`.
-It chooses nodes as the passes in Python do; compiled passes have code of their own for that.
+and gang scheduling as :mod:`gangwise.jobs.preemption` does; a scheduler of its own, to be played by
+`simulate_jobs`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from gangwise.core.arrays import Bools, Floats
+from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.registry import create
 from gangwise.jobs.books import Ask, Books, Piece, Place, Preempt, Queue, Running
-from gangwise.jobs.caps import Tally
-from gangwise.jobs.choice import Tasks
-from gangwise.jobs.gang_passes import Consecutive
-from gangwise.jobs.model import Job, terms_of
+from gangwise.jobs.caps import Tally, having
+from gangwise.jobs.choice import Tasks, fill
+from gangwise.jobs.model import Job, Nodes, terms_of
 from gangwise.jobs.scheduler import Action, Composed
 from gangwise.jobs.tenancy import Tenancy
 
 
-def windows(books: Books, ends: dict[str, float], now: float) -> list[tuple[float, Books]]:
-    """Books as they will be if running jobs end when expected: now, and a window at a time."""
-    found, then, window = [(now, books)], books.copy(), 30.0
-    left = sorted(((ends[name], name) for name in books.running), reverse=True)
+@dataclass
+class Consecutive:
+    """Of runs of nodes side by side that hold the gang, that with least free, its first nodes.
+
+    A single task takes the node of the run with least free. Where no run holds all, all of the one
+    with most free is taken, and so on. As select/cons_tres does without a topology. Nodes of the
+    smallest weight are taken first, then those of the next.
+    """
+
+    name: ClassVar[str] = "consecutive"
+
+    def place(self, job: Job, books: Books, now: float) -> Tasks | None:
+        fits = books.fits(job.shape)
+        if int(fits.sum()) < job.tasks:
+            return None
+        free, nodes = books.free[:, books.dominant(job.shape)], books.nodes
+        asked = next((k for k, _ in job.shape.constraint if "*" in k or "[" in k), "")
+        if "*" not in asked:
+            inside = re.fullmatch(r"\[([^\[\]()&]*)\]", asked)  # all of one feature, the first
+            for feature in inside[1].split("|") if inside else ():
+                if found := _lightest(job.tasks, fits * _have(nodes, feature), free, nodes):
+                    return found
+            return None if inside else _lightest(job.tasks, fits, free, nodes)
+        chosen, fits = Tasks(), fits.copy()
+        for feature, count in re.findall(r"([^\[\]&|*]+)(?:\*(\d+))?", asked):
+            some = _lightest(int(count or 1), fits * _have(nodes, feature), free, nodes)
+            if some is None:
+                return None
+            chosen += some
+            fits[[n for n, _ in some]] = 0
+        left = job.tasks - sum(count for _, count in chosen)
+        others = _lightest(left, fits, free, nodes) if left > 0 else Tasks()
+        return None if others is None else chosen + others
+
+
+@lru_cache(64)
+def _have(nodes: Nodes, feature: str) -> Bools:
+    """Nodes with a feature [N]."""
+    return np.array([having(feature, has.get("features", "")) for has in nodes.labels])
+
+
+@lru_cache(8)
+def _weights(nodes: Nodes) -> tuple[Bools, ...]:
+    """Nodes of each weight [N], the smallest first."""
+    weight = np.array([int(has.get("weight", 1)) for has in nodes.labels])
+    return tuple(weight == w for w in np.unique(weight))
+
+
+def _lightest(tasks: int, fits: Ints, free: Ints, nodes: Nodes) -> Tasks | None:
+    """Nodes for so many tasks: of the smallest weight first, then of the next."""
+    if int(fits.sum()) < tasks:
+        return None
+    chosen = Tasks()
+    for mine in _weights(nodes):
+        here = np.where(mine, fits, 0)
+        some = min(tasks, int(here.sum()))
+        chosen += _consecutive(some, here, free) if some else ()
+        tasks -= some
+    return chosen
+
+
+def _consecutive(tasks: int, fits: Ints, free: Ints) -> Tasks:
+    """Of runs of nodes that have room, those that hold so many tasks."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], fits > 0, [0]]).astype(np.int8)))
+    runs = [(int(free[a:b].sum()), a, b) for a, b in zip(edges[::2], edges[1::2])]
+    left, chosen = tasks, Tasks()
+    while left > 0:
+        enough = [run for run in runs if int(fits[run[1] : run[2]].sum()) >= left]
+        run = min(enough, key=lambda r: r[0]) if enough else max(runs, key=lambda r: r[0])
+        runs.remove(run)
+        among = range(run[1], run[2])
+        tightest = sorted(among, key=lambda n: int(free[n]))
+        chosen += fill(left, fits, tightest if left == 1 else among)
+        left = tasks - sum(count for _, count in chosen)
+    return chosen
+
+
+def windows(
+    books: Books, ends: dict[str, float], now: float, rows: Rows, rank: float = -np.inf
+) -> list[tuple[float, Books]]:
+    """Books as they will be if running jobs end when expected: now, and a window at a time.
+
+    As a job of a rank sees them.
+    """
+    books = rows.view(books, rank)
+    found, then, window, gone = [(now, books)], books.copy(), 30.0, list[str]()
+    asleep = {n: max(h.end, now) for n, h in rows.held.items() if h.asleep and h.tier >= rank}
+    left = [(ends[name], name) for name in books.running if rows.shows(name, rank)]
+    left = sorted([*left, *((end, name) for name, end in asleep.items())], reverse=True)
     while left:
         until = left[-1][0] + window
         while left and left[-1][0] <= until:
             time, name = left.pop()
-            then.take(books.running[name].job.shape, books.running[name].pieces, sign=1)
+            holder = books.running.get(name) or rows.held[name]
+            then.take(holder.job.shape, holder.pieces, sign=1)
+            gone.append(name)
+        then = rows.view(then, rank, gone)
         found.append((max(time, float(np.nextafter(now, np.inf))), then.copy()))  # not free yet
         window *= 2
     return found
@@ -65,6 +155,7 @@ class PlainPasses(Composed):
     _gave_way: dict[str, tuple[str, float, tuple[Piece, ...]]] = field(
         default_factory=dict, init=False, repr=False
     )
+    _rows: Rows = field(default_factory=lambda: Rows(), init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.queue = create("scheduler", self.order).queue
@@ -84,6 +175,8 @@ class PlainPasses(Composed):
         names = {job.id for job in order}
         self._gave_way = {name: of for name, of in self._gave_way.items() if name in names}
         ends = {name: max(end, now) for name, end in self._expected_ends(trial, now).items()}
+        if gang := gangs(books.tenancy):
+            self._rows.take_in(trial, names, ends)
         tally = trial.tally()
         actions = self._resume(order, trial, ends, now, tally)
         actions += self._main_loop(order, trial, ends, now, tally)
@@ -99,6 +192,8 @@ class PlainPasses(Composed):
                 actions += self._backfill(left[: self.tested], trial, ends, now, tally)
             self._changed = False
             left = [job for job in left if job.id not in trial.running]
+        if gang:  # who was suspended may have made room for one below it
+            actions += self._resume(order, trial, ends, now, tally)
         # While anyone waits backfilling comes again; and when who was preempted may start.
         asks = [(self._passed + self.interval, job.id) for job in left[: bool(self.tested)]]
         asks += [(at, name) for name, (_, at, _) in self._gave_way.items() if now < at < np.inf]
@@ -129,8 +224,17 @@ class PlainPasses(Composed):
     def _resume(
         self, order: Sequence[Job], books: Books, ends: dict[str, float], now: float, tally: Tally
     ) -> list[Action]:
-        """Those who were suspended go on, the first in line first, once their nodes are free."""
+        """Those who were suspended go on, the first in line first, once their nodes are free.
+
+        Of gangs: the highest tier first, once nobody of a tier above runs on their cores.
+        """
         actions: list[Action] = []
+        for held in self._rows.asleep():
+            if self._rows.may_go_on(held, books) and not tally.holds(held.job):
+                tasks = [(n, c) for n, c, _ in held.pieces]
+                actions.append(self._start(held.job, tasks, books, ends, now, tally, held.pieces))
+        if gangs(books.tenancy):
+            return actions
         for job in order if self._gave_way else ():
             _, _, pieces = self._gave_way.get(job.id, ("", 0.0, ()))
             if pieces and books.up[[n for n, _, _ in pieces]].all() and not tally.holds(job):
@@ -173,6 +277,8 @@ class PlainPasses(Composed):
         tenancy = books.tenancy
         if tenancy is None or not tenancy.preemption.by:
             return None
+        if gangs(tenancy):
+            return self._rows.make_room(job, books, tenancy, self.choice, now)
         return make_room(job, books, tenancy, self.choice, now)
 
     def _give_way(
@@ -188,7 +294,10 @@ class PlainPasses(Composed):
         actions: list[Action] = []
         for running in others:
             name = running.job.id
-            books.take(running.job.shape, running.pieces, sign=1)
+            if name in self._rows.held:
+                self._rows.suspend(name, now - running.begun)
+            else:
+                books.take(running.job.shape, running.pieces, sign=1)
             tally.take(running.job, -1)
             del books.running[name], ends[name]
             how = way_of(books.tenancy or Tenancy(), running.job)
@@ -210,9 +319,14 @@ class PlainPasses(Composed):
         pieces: tuple[Piece, ...] = (),
     ) -> Place:
         pieces = pieces or books.tell_apart(job.shape, chosen)
-        books.take(job.shape, pieces)
+        if job.id not in self._rows.held:
+            books.take(job.shape, pieces)
         tally.take(job)
         ends[job.id] = now + job.limit
+        if gangs(books.tenancy):
+            self._rows.start(job, pieces, books, ends)
+            if job.id in self._gave_way:
+                self._gave_way[job.id] = *self._gave_way[job.id][:2], ()
         return self._started(job, chosen, pieces, books, now)
 
     def _backfill(
@@ -225,7 +339,7 @@ class PlainPasses(Composed):
         for job in order:
             if not self._may_start(job, now, tally):
                 continue
-            ahead = ahead or windows(books, ends, now)
+            ahead = ahead or windows(books, ends, now, self._rows)
             found = self._first_time(job, ahead, reserved, now)
             room = None
             if found is None or found[0] > now:
@@ -235,6 +349,10 @@ class PlainPasses(Composed):
                 chosen, others = room
                 actions += self._give_way(job, others, books, ends, now, tally)
                 found = now, chosen
+            elif (not found or found[0] > now) and self._rows.held_below(job, books.tenancy):
+                rank = rank_of(books.tenancy or Tenancy(), job)
+                seen = windows(books, ends, now, self._rows, rank)
+                found = self._first_time(job, seen, reserved, now)
             if found is None:
                 continue
             time, chosen = found
@@ -372,3 +490,149 @@ def _reordered(order: Sequence[Running], taken: int, on: set[int], strict: bool)
     if not strict:
         others.sort(key=lambda running: -len(nodes_of(running) & on))
     return [order[taken - 1], *others, *order[taken:]]
+
+
+# --------------------------------------------------------------------------------- gang scheduling
+
+
+def gangs(tenancy: Tenancy | None) -> bool:
+    """Whether jobs of a tier are suspended for those of one above."""
+    if tenancy is None or tenancy.preemption.by != "tier":
+        return False
+    return "suspend" in (tenancy.preemption.how, *(pool.preempted for pool in tenancy.pools))
+
+
+@dataclass
+class Held:
+    """A job that runs or is suspended."""
+
+    job: Job
+    rank: float
+    tier: float  # its rank; inf: it is never suspended
+    pieces: tuple[Piece, ...]
+    cores: dict[int, int]  # of a node, as a mask
+    end: float = np.inf  # as its limit has it
+    ran: float = 0.0  # seconds before it was suspended
+    asleep: bool = False
+
+
+@dataclass
+class Rows:
+    """Who holds which cores of which node; empty at a site without gang scheduling."""
+
+    held: dict[str, Held] = field(default_factory=dict)
+
+    def take_in(self, books: Books, waiting: Collection[str], ends: dict[str, float]) -> None:
+        """Forget who is gone, and take off the books what is free to nobody."""
+        running = books.running
+        for name, h in [*self.held.items()]:
+            if name not in (waiting if h.asleep else running):
+                del self.held[name]
+        for h in self.held.values():
+            if h.asleep:
+                books.take(h.job.shape, h.pieces)
+        for name, each in running.items():
+            if name in self.held:
+                self.held[name].end = ends[name] = ends[name] - self.held[name].ran
+            else:
+                self.start(each.job, each.pieces, books, ends)
+        books.free = self.view(books, -np.inf).free
+
+    def start(
+        self, job: Job, pieces: tuple[Piece, ...], books: Books, ends: dict[str, float]
+    ) -> None:
+        """A job gets its cores, or goes on with those that it has."""
+        if job.id in self.held:
+            ends[job.id] -= self.held[job.id].ran
+            self.held[job.id].asleep = False
+        else:
+            self.held[job.id] = self._given(job, pieces, books)
+        self.held[job.id].end = ends[job.id]
+        books.free = self.view(books, -np.inf).free
+
+    def suspend(self, name: str, ran: float) -> None:
+        self.held[name].asleep = True
+        self.held[name].ran += ran
+
+    def asleep(self) -> list[Held]:
+        """Those who are suspended, the highest tier first."""
+        return sorted((h for h in self.held.values() if h.asleep), key=lambda h: -h.rank)
+
+    def may_go_on(self, h: Held, books: Books) -> bool:
+        """Whether its nodes are up, and nobody of a tier above runs on its cores."""
+        above = [o for o in self.held.values() if not o.asleep and o.rank > h.rank]
+        return bool(books.up[list(h.cores)].all()) and not any(
+            _meet(o.cores, h.cores) for o in above
+        )
+
+    def make_room(
+        self, job: Job, books: Books, tenancy: Tenancy, choice: Any, now: float
+    ) -> tuple[Any, list[Running]] | None:
+        """Where a job would run that does not see those below it, and who is suspended then."""
+        chosen = choice.place(job, self.view(books, rank_of(tenancy, job)), now)
+        if chosen is None:
+            return None
+        mine = self._given(job, books.tell_apart(job.shape, chosen), books)
+        under = [
+            n for n, h in self.held.items() if h.tier < mine.rank and _meet(mine.cores, h.cores)
+        ]
+        return chosen, [books.running[n] for n in under if n in books.running]
+
+    def held_below(self, job: Job, tenancy: Tenancy | None) -> bool:
+        """Whether anyone holds cores whom a job does not see."""
+        rank = rank_of(tenancy or Tenancy(), job)
+        return any(h.tier < rank for h in self.held.values())
+
+    def shows(self, name: str, rank: float) -> bool:
+        """Whether a job of a rank sees another."""
+        return name not in self.held or self.held[name].tier >= rank
+
+    def view(self, books: Books, rank: float, gone: Collection[str] = ()) -> Books:
+        """Books with the cores that are free to a job of a rank."""
+        if not self.held:
+            return books
+        free, kind = books.free.copy(), _kind(books)
+        used = self._used(len(free), rank, gone)
+        cores = books.capacity[:, kind] - 1000 * np.array([mask.bit_count() for mask in used])
+        free[:, kind] = np.where(books.up, np.maximum(cores, 0), 0)
+        return replace(books, free=free)
+
+    def _used(self, nodes: int, rank: float, gone: Collection[str] = ()) -> list[int]:
+        used = [0] * nodes
+        for name, h in self.held.items():
+            if h.tier >= rank and name not in gone:
+                for n, cores in h.cores.items():
+                    used[n] |= cores
+        return used
+
+    def _given(self, job: Job, pieces: tuple[Piece, ...], books: Books) -> Held:
+        """First cores that nobody has; if these are too few, that nobody has whom it sees."""
+        tenancy, kind = books.tenancy or Tenancy(), _kind(books)
+        rank, each = rank_of(tenancy, job), -(-job.shape.demand[kind] // 1000)
+        tier = rank if way_of(tenancy, job) == "suspend" else np.inf
+        total = books.capacity[:, kind] // 1000
+        counts = Counter[int]()
+        for n, c, _ in pieces:
+            counts[n] += c
+        cores: dict[int, int] = {}
+        for seen in (-np.inf, rank):
+            used = self._used(len(total), seen)
+            cores = {n: _first(int(total[n]), used[n], c * each) for n, c in counts.items()}
+            if all(cores[n].bit_count() == c * each for n, c in counts.items()):
+                break
+        return Held(job, rank, tier, pieces, cores)
+
+
+def _first(total: int, used: int, count: int) -> int:
+    """The first cores of a node that are not used, as a mask."""
+    free = [core for core in range(total) if not used >> core & 1]
+    return sum(1 << core for core in free[:count])
+
+
+def _kind(books: Books) -> int:
+    devices = books.nodes.devices
+    return devices.index("cpu") if "cpu" in devices else 0
+
+
+def _meet(one: dict[int, int], other: dict[int, int]) -> bool:
+    return any(cores & other.get(n, 0) for n, cores in one.items())

@@ -70,10 +70,7 @@ def lived(folder: Path, scheduler: str, every: int = 2, slows: float = 1.0) -> T
 
 
 @pytest.mark.full
-def test_the_simulation_predicts_what_a_live_run_took(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+def test_the_simulation_predicts_what_a_live_run_took(tmp_path: Path):
     time = lived(tmp_path / "state", "fcfs+easy+label")
     found = account(tmp_path / "state", since=0.0)
     assert found["jobs"] == JOBS
@@ -90,7 +87,6 @@ def test_the_simulation_predicts_what_a_live_run_took(
 def test_a_node_that_slowed_down_is_played_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     lived(tmp_path / "state", "fcfs+easy+learned", every=5, slows=0.4)
     found = account(tmp_path / "state", since=0.0)
     assert found["changed_nodes"] == ["n0"]

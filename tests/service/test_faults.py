@@ -37,11 +37,6 @@ class Time:
         return MonotonicClock(not_before, lambda: self.wall, lambda: self.monotonic)
 
 
-@pytest.fixture(autouse=True)
-def own_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
-
 @pytest.fixture
 def time() -> Time:
     return Time()
@@ -431,7 +426,6 @@ def test_a_poisoned_record_is_skipped_and_named(
         engine.submit(str(i))
         ticks(service, time, 2)
     monkeypatch.undo()
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     service.close()
     for path in (tmp_path / "state").glob("ledger.checkpoint*"):
         path.unlink()

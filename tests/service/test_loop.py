@@ -19,11 +19,6 @@ from gangwise.service.store import ServiceStore
 SPEEDS = {"n0": 1.0, "n1": 1.0, "n2": 0.5}
 
 
-@pytest.fixture(autouse=True)
-def own_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
-
 @pytest.fixture
 def cluster(tmp_path: Path) -> Path:
     nodes = [{"name": n, "devices": {"gpu": 2}, "speed": s} for n, s in SPEEDS.items()]
@@ -134,7 +129,6 @@ def test_killed_at_every_line_nothing_is_lost_or_done_twice(
                     until(service, lambda: False)
                 deaths += 1
             monkeypatch.undo()
-            monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
             service.store.close()
             os.close(service._lock)
     assert deaths == 6

@@ -32,8 +32,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     lab.stop()
 
 
-def test_acting(lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+def test_acting(lab, tmp_path: Path):
     service = Service(lab.engine(), tmp_path / "state", act=True)
     jobs = [lab.submit(1.0, tasks=3, gpus=2, wrapped=True) for _ in range(4)]
     until(service, lambda: len(service.ledger.over) == 4)
@@ -69,9 +68,8 @@ def test_the_doctor_says_what_it_would_leave_alone(lab, tmp_path: Path, monkeypa
     lab.cluster.call("scancel", *jobs)
 
 
-def test_what_users_write_into_their_jobs(lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_users_write_into_their_jobs(lab, tmp_path: Path):
     """A comment that is half a number, a name with a byte of Latin-1: they run, as others do."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     service = Service(lab.engine(), tmp_path / "state", act=True)
     submit = ["sbatch", "--parsable", "-p", "gangwise", "-o", "/dev/null", "-t", "5", "-n", "1"]
     odd = ["--comment=work=1.2.3", "--job-name=caf\udce9", "--comment=\x01\x02", "--job-name=--all"]
@@ -95,7 +93,6 @@ def test_what_users_write_into_their_jobs(lab, tmp_path: Path, monkeypatch: pyte
 
 def test_watching(lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Slurm's own scheduler places; nothing is changed, and the account has what happened."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     engine = SlurmEngine(
         "open", lab.reports, watch=True, poll=0.25, environment=lab.cluster.environment
     )

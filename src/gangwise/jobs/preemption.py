@@ -5,6 +5,12 @@ be preempted are taken away in order, small ones of low rank first, until the jo
 are put in the order of how many of the nodes found they hold, the last one first, and taken away
 anew, so that few are. Whoever holds one of the nodes chosen in the end gives way.
 https://slurm.schedmd.com/preempt.html
+
+Under gang scheduling (PreemptMode=SUSPEND,GANG) nobody is chosen to give way. A job takes cores
+that nobody holds; where it does not fit on these it is placed as if jobs that it may preempt were
+not there, and those whose cores it got are suspended until it ends. Who is suspended goes on
+holding its cores and devices: jobs of its own tier and below do not get them. A job gets the first
+cores of a node that are free to it. https://slurm.schedmd.com/gang_scheduling.html
 """
 
 from __future__ import annotations
@@ -22,20 +28,31 @@ from gangwise.jobs.kernels import (
     CANCEL,
     GIVE_BACK,
     NEVER,
+    TAKE,
+    ClusterArrays,
     Given,
+    Room,
     Rows,
     State,
     int64,
     merge_sort,
     put,
     put_piece,
+    trailing_zeros,
 )
-from gangwise.jobs.slurm_places import CLASS, Passing, arrange, count_room
+from gangwise.jobs.slurm_places import CLASS, Gangs, Passing, arrange, count_room
 from gangwise.jobs.tenancy import Tenancy
 
 OFF, REQUEUED, CANCELLED, SUSPENDED, STARTED = range(5)
 """How a job gives way, or that it started."""
 WAYS = {"": OFF, "off": OFF, "requeue": REQUEUED, "cancel": CANCELLED, "suspend": SUSPENDED}
+
+
+def gangs(tenancy: Tenancy | None) -> bool:
+    """Whether jobs are suspended for those of a tier above, and go on holding their cores."""
+    if tenancy is None or tenancy.preemption.by != "tier":
+        return False
+    return "suspend" in (tenancy.preemption.how, *(pool.preempted for pool in tenancy.pools))
 
 
 def classes_of(tenancy: Tenancy, pairs: list[tuple[str, str]]) -> tuple[Rows, Bools]:
@@ -59,7 +76,8 @@ def classes_of(tenancy: Tenancy, pairs: list[tuple[str, str]]) -> tuple[Rows, Bo
     if rules.by == "qos":
         preempts = [qos[name].preempts if name in qos else () for _, name in pairs]
         above = np.array([[name in those for _, name in pairs] for those in preempts])
-    return rows, above.reshape(len(pairs), len(pairs)) & (rows["way"] != OFF)
+    able = rows["way"] == SUSPENDED if gangs(tenancy) else rows["way"] != OFF
+    return rows, above.reshape(len(pairs), len(pairs)) & able
 
 
 @inner_kernel
@@ -74,6 +92,8 @@ def make_room(g: Given, x: State, p: Passing, j: int) -> int:
     clock.able = 0
     if not p.settings.preempts or not p.above[c].any():
         return 0
+    if p.settings.gangs:
+        return place_above(g, x, p, j)
     s, tasks = int64(g.jobs[j].shape), int64(g.jobs[j].tasks)
     copy_room(x.room, x.ahead)
     mine = p.pools[g.cluster.shapes[s].pool]
@@ -180,6 +200,15 @@ def until_it_fits(g: Given, x: State, p: Passing, j: int) -> int:
     return 0
 
 
+@inlined_kernel
+def gave_way(p: Passing, j: int) -> bool:
+    """Job j is among those that were preempted and may still wait."""
+    for i in range(p.clock.gave):  # noqa: SIM110 - generators do not compile
+        if p.gave[i] == j:
+            return True
+    return False
+
+
 @inner_kernel
 def give_way(g: Given, x: State, p: Passing, j: int) -> None:
     """Those in `p.able` that hold one of the nodes chosen for job j are taken off theirs."""
@@ -189,15 +218,20 @@ def give_way(g: Given, x: State, p: Passing, j: int) -> None:
         if nodes_in(g, x, p.on, o) == 0:
             continue
         way = int64(p.classes[p.known[o].kind].way)
+        known = p.known[o]
+        known.end = max(x.jobs[o].expect, x.at.now) - known.ran
+        known.ran += x.at.now - x.jobs[o].begun
         interrupt(g, x, None, o, int64(WHY_PREEMPTED))
         if way != SUSPENDED:
             lose(g, x, o)
-        known = p.known[o]
         known.until = NEVER if way == CANCELLED else x.at.now + p.settings.again
-        known.by, known.asleep, known.mark = j, way == SUSPENDED, clock.round
-        p.gave[clock.gave] = o
-        clock.gave += 1
-        clock.moved += 1
+        known.by, known.asleep = j, way == SUSPENDED
+        if x.jobs[o].begun < x.at.now:
+            known.mark = clock.round
+            clock.moved += 1
+        if x.jobs[o].begun < x.at.now or not gave_way(p, o):
+            p.gave[clock.gave] = o
+            clock.gave += 1
         clock.events += 2  # it left, and came back
         if p.acts.size > 0:
             put(p.acts, clock.acts, float(way), o)
@@ -221,3 +255,202 @@ def lose(g: Given, x: State, j: int) -> None:
     of = g.cluster.demand[s, g.cluster.shapes[s].dominant]
     x.jobs[j].left = g.jobs[j].work - kept
     x.lost[j] += (done - kept) * of * g.jobs[j].tasks / 1000.0
+
+
+# --------------------------------------------------------------------------------- gang scheduling
+
+
+@inner_kernel
+def hold(gangs: Gangs, pieces: Rows, first: int, last: int, view: int, sign: int) -> None:
+    """The cores of these pieces are held by one job more in a view (sign 1), or one less (−1)."""
+    for q in range(first, last):
+        n = int64(pieces[q].node)
+        for w in range(gangs.masks.shape[1]):
+            rest = gangs.masks[q, w]
+            while rest != 0:
+                core = (w << 6) + trailing_zeros(rest)
+                rest &= rest - 1
+                before = gangs.holders[view, n, core]
+                gangs.holders[view, n, core] = before + sign
+                gangs.taken[view, n] += int64(before + sign > 0) - int64(before > 0)
+
+
+@inner_kernel
+def see(g: Given, x: State, p: Passing, view: int, rank: float) -> int:
+    """Let a view be that of a job of a rank; gives the number of those who hold cores unseen."""
+    gangs, running, hidden = p.gangs, x.at.running, int64(0)
+    for n in range(gangs.taken.shape[1]):
+        gangs.taken[view, n] = 0
+        for core in range(gangs.holders.shape[2]):
+            gangs.holders[view, n, core] = 0
+    for m in range(running + p.clock.gave):
+        j = x.running[m] if m < running else p.gave[m - running]
+        if p.known[j].held == 0 or (m >= running and not p.known[j].asleep):
+            continue
+        if sees(p, rank, j):
+            q = int64(g.jobs[j].piece_from)
+            hold(gangs, x.out, q, int64(q + x.jobs[j].pieces), view, int64(1))
+        else:
+            hidden += 1
+    return int(hidden)
+
+
+@inlined_kernel
+def sees(p: Passing, rank: float, j: int) -> bool:
+    """A job of a rank is not placed as if job j were not there."""
+    mine = p.classes[p.known[j].kind]
+    return bool(mine.way != SUSPENDED or mine.rank >= rank)
+
+
+@inner_kernel
+def show_cores(cluster: ClusterArrays, gangs: Gangs, up: Bools, room: Room, view: int) -> None:
+    """Let a room have free the cores that nobody holds in a view."""
+    for n in range(up.size):
+        free = cluster.capacity[n, gangs.kind] - 1000 * gangs.taken[view, n]
+        room.free[n, gangs.kind] = max(free, 0) if up[n] else 0
+
+
+@inner_kernel
+def find_cores(g: Given, x: State, p: Passing, j: int, pieces: int) -> None:
+    """Cores for job j on the pieces tried, in `wanted`: the first of each node that nobody holds.
+
+    Where these are too few, the first that nobody holds whom the job sees.
+    """
+    gangs, wanted = p.gangs, p.gangs.wanted
+    each = -(-g.cluster.demand[g.jobs[j].shape, gangs.kind] // 1000)
+    for view in range(2):
+        if view > 0:
+            see(g, x, p, int64(view), float(p.classes[p.known[j].kind].rank))
+        wanted[:] = 0
+        enough = True
+        for i in range(pieces):
+            n, left = int64(x.tried[i].node), int64(x.tried[i].tasks) * each
+            for core in range(g.cluster.capacity[n, gangs.kind] // 1000):
+                bit = int64(1) << (core & 63)
+                idle = gangs.holders[view, n, core] == 0 and not wanted[n, core >> 6] & bit
+                if idle and left > 0:
+                    wanted[n, core >> 6] |= bit
+                    left -= 1
+            enough = enough and left == 0
+        if enough:
+            return
+
+
+@inlined_kernel
+def keep_cores(g: Given, x: State, p: Passing, j: int) -> None:
+    """Job j holds the cores in `wanted` from now on."""
+    gangs, q = p.gangs, int64(g.jobs[j].piece_from)
+    last = int64(q + x.jobs[j].pieces)
+    for i in range(q, last):
+        for w in range(gangs.masks.shape[1]):  # all of a node with the first of its pieces
+            gangs.masks[i, w] = gangs.wanted[x.out[i].node, w]
+            gangs.wanted[x.out[i].node, w] = 0
+    hold(gangs, x.out, q, last, int64(0), int64(1))
+    p.known[j].held, p.known[j].ran = 1, 0.0
+
+
+@inlined_kernel
+def meets(g: Given, x: State, p: Passing, j: int) -> bool:
+    """Job j holds one of the cores in `wanted`."""
+    gangs, q = p.gangs, g.jobs[j].piece_from
+    for i in range(q, q + x.jobs[j].pieces):
+        for w in range(gangs.masks.shape[1]):
+            if gangs.masks[i, w] & gangs.wanted[x.out[i].node, w]:
+                return True
+    return False
+
+
+@inlined_kernel
+def place_above(g: Given, x: State, p: Passing, j: int) -> int:
+    """:func:`make_room` under gang scheduling: who may give way is who has one of its cores."""
+    clock, rank = p.clock, float(p.classes[p.known[j].kind].rank)
+    clock.hidden = see(g, x, p, int64(1), rank)
+    if clock.hidden == 0:
+        return 0
+    copy_room(p.room, x.ahead)
+    show_cores(g.cluster, p.gangs, x.up, x.ahead, int64(1))
+    s, tasks = int64(g.jobs[j].shape), int64(g.jobs[j].tasks)
+    pieces = arrange(g.cluster, p.places, x.ahead, s, tasks, p.shut)
+    if pieces == 0:
+        return 0
+    find_cores(g, x, p, j, pieces)
+    for i in range(pieces):
+        p.on[x.tried[i].node] = True
+    for m in range(x.at.running):
+        o = x.running[m]
+        if not sees(p, rank, o) and meets(g, x, p, o):
+            put(p.able, clock.able, float(p.known[o].turn), o)
+            clock.able += 1
+    merge_sort(p.able, x.spare_rows, 0, clock.able)
+    return int(pieces)
+
+
+@inlined_kernel
+def suspended_in_turn(x: State, p: Passing) -> int:
+    """Those who are suspended, in `p.turns`, the highest tier first; their number."""
+    count = int64(0)
+    for i in range(p.clock.gave):
+        if p.known[p.gave[i]].asleep:
+            put(p.able, count, float(p.known[p.gave[i]].turn), p.gave[i])
+            count += 1
+    merge_sort(p.able, x.spare_rows, 0, count)
+    for i in range(count):
+        put(p.ranked, i, -float(p.classes[p.known[p.able[i].item].kind].rank), i)
+    merge_sort(p.ranked, x.spare_rows, 0, count)
+    for i in range(count):
+        put(p.turns, i, 0.0, p.able[p.ranked[i].item].item)
+    return int(count)
+
+
+@inlined_kernel
+def undisturbed(g: Given, x: State, p: Passing, j: int) -> bool:
+    """Nobody of a tier above that of job j runs on its cores."""
+    p.gangs.wanted[:] = 0
+    q, rank = g.jobs[j].piece_from, p.classes[p.known[j].kind].rank
+    for i in range(q, q + x.jobs[j].pieces):
+        for w in range(p.gangs.masks.shape[1]):
+            p.gangs.wanted[x.out[i].node, w] |= p.gangs.masks[i, w]
+    for m in range(x.at.running):
+        o = x.running[m]
+        if p.classes[p.known[o].kind].rank > rank and meets(g, x, p, o):
+            return False
+    return True
+
+
+@inlined_kernel
+def count_cores(g: Given, x: State, p: Passing) -> None:
+    """Before a round: who holds which cores, and what is free to nobody, off `p.room`."""
+    copy_room(x.room, p.room)
+    for i in range(p.clock.gave):
+        j, q = p.gave[i], g.jobs[p.gave[i]].piece_from
+        for m in range(q, q + x.jobs[j].pieces if p.known[j].asleep else q):
+            take_piece(g.cluster, p.room, int64(g.jobs[j].shape), x.out, m, TAKE)
+    see(g, x, p, int64(0), -NEVER)
+    for m in range(x.at.running):  # those that somebody else has started
+        j = x.running[m]
+        if p.known[j].held == 0:
+            pieces, q = int64(x.jobs[j].pieces), g.jobs[j].piece_from
+            for i in range(pieces):
+                put_piece(x.tried, i, int64(x.out[q + i].node), int64(x.out[q + i].tasks), int64(0))
+            find_cores(g, x, p, j, pieces)
+            keep_cores(g, x, p, j)
+    show_cores(g.cluster, p.gangs, x.up, p.room, int64(0))
+
+
+@inlined_kernel
+def release_ahead(g: Given, x: State, p: Passing, rank: float) -> int:
+    """Those whom a job of a rank sees, in `leaving` by expected end; their number."""
+    rows, now, count = p.gangs.leaving, x.at.now, int64(0)
+    for m in range(x.at.running):
+        j = x.running[m]
+        if sees(p, rank, j):
+            put(rows, count, max(x.jobs[j].expect, now) - p.known[j].ran, j)
+            count += 1
+    for i in range(p.clock.gave):
+        j = p.gave[i]
+        if p.known[j].asleep and sees(p, rank, j):
+            put(rows, count, max(p.known[j].end, now), j)
+            count += 1
+    merge_sort(rows, x.spare_rows, 0, count)
+    see(g, x, p, int64(1), rank)
+    return int(count)

@@ -111,7 +111,7 @@ def simulate_jobs(
         scheduler.restart = options.restart
         scheduler.enforced = options.enforced
     tables = Tables.of(jobs, nodes, conditions, options)
-    if engine != "plain" and compiles(scheduler, options.tenancy):
+    if engine != "plain" and compiles(scheduler):
         return play_passes(tables, scheduler, progress)
     rules = built_in(scheduler, nodes, options)
     if engine == "compiled" and rules is None:

@@ -20,6 +20,7 @@ from gangwise.jobs.kernels import (
     FIRST_FIT,
     GIVE_BACK,
     NEVER,
+    TAKE,
     WAITING,
     ClusterArrays,
     Given,
@@ -34,7 +35,19 @@ from gangwise.jobs.kernels import (
     room_of,
     smallest,
 )
-from gangwise.jobs.preemption import STARTED, give_way, make_room
+from gangwise.jobs.preemption import (
+    STARTED,
+    count_cores,
+    find_cores,
+    give_way,
+    hold,
+    keep_cores,
+    make_room,
+    release_ahead,
+    show_cores,
+    suspended_in_turn,
+    undisturbed,
+)
 from gangwise.jobs.queue_kernels import capped, line_stays
 from gangwise.jobs.round_kernels import keys, nobody_waits, stand_in_line, truly_free
 from gangwise.jobs.slurm_places import ANY, Ahead, Passing, WaitingLine, arrange, count_room
@@ -72,14 +85,23 @@ def happened(p: Passing, time: float) -> None:
 
 
 @inlined_kernel
+def overdue(x: State, p: Passing) -> bool:
+    """Someone runs past his limit, who may free nodes any time."""
+    for i in range(x.at.running):
+        j = x.running[i]
+        if x.jobs[j].expect - p.known[j].ran <= x.at.now:
+            return True
+    return False
+
+
+@inlined_kernel
 def unlike_before(g: Given, x: State, p: Passing) -> bool:
     """Backfilling may find what it did not when it last came, though nothing has happened since.
 
     Someone runs past his limit, who may free nodes any time; or the line is in another order.
     """
-    for i in range(x.at.running):
-        if x.jobs[x.running[i]].expect <= x.at.now:
-            return True
+    if not p.settings.gangs and overdue(x, p):
+        return True
     i = 0
     for m in range(p.clock.lined if g.rules.keyed else 0):
         j = x.sequence[m].item
@@ -156,25 +178,41 @@ def fits_now(g: Given, x: State, p: Passing, j: int) -> bool:
 @inner_kernel
 def begin(g: Given, x: State, p: Passing, j: int, pieces: int) -> None:
     """Job j starts on the pieces tried, whose devices are told apart here."""
-    shape = g.cluster.shapes[g.jobs[j].shape]
-    if not p.known[j].asleep and g.cluster.shared >= 0 and shape.fraction + shape.whole > 0:
+    shape, resumed = g.cluster.shapes[g.jobs[j].shape], p.known[j].asleep
+    gangs = p.settings.gangs
+    if gangs and not resumed:
+        find_cores(g, x, p, j, pieces)
+    if not resumed and g.cluster.shared >= 0 and shape.fraction + shape.whole > 0:
         s = int64(g.jobs[j].shape)
-        pieces = tell_apart(g.cluster, x, x.room, s, pieces, int64(FIRST_FIT))
+        pieces = tell_apart(g.cluster, x, p.room, s, pieces, int64(FIRST_FIT))
     start(g, x, j, pieces)
     clock = p.clock
     clock.events += 1
     clock.started += 1
-    p.known[j].turn = clock.started
+    if gangs:
+        p.known[j].asleep = 0
+    if gangs and not resumed:
+        keep_cores(g, x, p, j)
+        for i in range(g.jobs[j].piece_from, g.jobs[j].piece_from + x.jobs[j].pieces):
+            take_piece(g.cluster, p.room, int64(g.jobs[j].shape), x.out, i, TAKE)
+        show_cores(g.cluster, p.gangs, x.up, p.room, int64(0))
+    if not (gangs and resumed):
+        p.known[j].turn = clock.started
     if p.acts.size > 0:
         put(p.acts, clock.acts, float(STARTED), j)
         clock.acts += 1
 
 
-@inlined_kernel
+@inner_kernel
 def resume(g: Given, x: State, p: Passing, count: int) -> None:
-    """Those who were suspended go on, the first in line first, once their nodes are free."""
+    """Those who were suspended go on, the first in line first, once their nodes are free.
+
+    Of gangs: the highest tier first, once nobody of a tier above runs on their cores.
+    """
+    if p.settings.gangs:
+        count = suspended_in_turn(x, p)
     for i in range(count):
-        j = p.line.front[i]
+        j = p.turns[i].item if p.settings.gangs else p.line.front[i]
         if not p.known[j].asleep or capped(g, x, j):
             continue
         able, q = True, g.jobs[j].piece_from
@@ -183,7 +221,11 @@ def resume(g: Given, x: State, p: Passing, count: int) -> None:
             piece = x.out[q + m]
             put_piece(x.tried, m, int64(piece.node), int64(piece.tasks), piece.mask)
             able = able and x.up[piece.node]
-        if able and truly_free(g, x, j, pieces):
+        if p.settings.gangs:
+            able = able and undisturbed(g, x, p, j)
+        else:
+            able = able and truly_free(g, x, j, pieces)
+        if able:
             begin(g, x, p, j, pieces)
 
 
@@ -218,9 +260,9 @@ def main_loop(g: Given, x: State, p: Passing, count: int) -> None:
         if p.open[pool] == 0 or not may_start(g, x, p, j):
             continue
         pieces = int64(0)
-        if not known_too_large(g, x, j):
+        if p.settings.gangs or not known_too_large(g, x, j):
             s, tasks = int64(g.jobs[j].shape), int64(g.jobs[j].tasks)
-            pieces = arrange(g.cluster, p.places, x.room, s, tasks, shut)
+            pieces = arrange(g.cluster, p.places, p.room, s, tasks, shut)
             if pieces == 0 and whole and p.places.how[s] == ANY:
                 note_too_large(g, x, j)
         if pieces == 0:
@@ -245,24 +287,38 @@ def window(a: Ahead, w: int) -> Room:
 
 
 @inlined_kernel
-def look_ahead(g: Given, x: State, p: Passing) -> None:
-    """What will be free, in `p.ahead`, at the ends of windows, in `p.times`."""
-    clock, now = p.clock, x.at.now
-    put_in_order(x)
-    copy_room(x.room, window(p.ahead, int64(0)))
+def look_ahead(g: Given, x: State, p: Passing, rank: float) -> None:
+    """What will be free, in `p.ahead`, at the ends of windows, in `p.times`.
+
+    Of gangs: as a job of a rank sees it.
+    """
+    clock, now, gangs, order = p.clock, x.at.now, p.settings.gangs, p.gangs.leaving
+    copy_room(p.room, window(p.ahead, int64(0)))
+    if gangs:
+        entered, least = release_ahead(g, x, p, rank), -NEVER
+        show_cores(g.cluster, p.gangs, x.up, window(p.ahead, int64(0)), int64(1))
+    else:
+        put_in_order(x)
+        entered, least = x.at.entered, now
     p.ahead.times[0] = now
     clock.stamp += 1
+    clock.rank = rank
     count, i, length = int64(1), 0, FIRST_WINDOW
-    while i < x.at.entered:
+    while i < entered:
         then = window(p.ahead, count)
         copy_room(window(p.ahead, count - 1), then)
-        until = max(x.order[i].time, now) + length
-        while i < x.at.entered and max(x.order[i].time, now) <= until:
-            o = x.order[i].item
-            for m in range(g.jobs[o].piece_from, g.jobs[o].piece_from + x.jobs[o].pieces):
+        until = max(order[i].time, least) + length
+        while i < entered and max(order[i].time, least) <= until:
+            o = order[i].item
+            q = int64(g.jobs[o].piece_from)
+            for m in range(q, q + x.jobs[o].pieces):
                 take_piece(g.cluster, then, int64(g.jobs[o].shape), x.out, m, GIVE_BACK)
+            if gangs:
+                hold(p.gangs, x.out, q, int64(q + x.jobs[o].pieces), int64(1), int64(-1))
             i += 1
-        p.ahead.times[count] = max(x.order[i - 1].time, np.nextafter(now, np.inf))  # not free yet
+        if gangs:
+            show_cores(g.cluster, p.gangs, x.up, then, int64(1))
+        p.ahead.times[count] = max(order[i - 1].time, np.nextafter(now, np.inf))  # not free yet
         count += 1
         length *= 2.0
     clock.windows = count
@@ -482,22 +538,28 @@ def backfill(g: Given, x: State, p: Passing, count: int) -> None:
         i += 1
         if not may_start(g, x, p, j):
             continue
-        if not ready:
-            look_ahead(g, x, p)
-            ready = True
-        time, pieces = first_time(g, x, p, j)
-        if time > now and p.settings.preempts:
-            reserved_for = pieces
+        rank = -NEVER
+        while True:
+            if not ready or clock.rank != rank:
+                look_ahead(g, x, p, rank)
+                ready = True
+            time, pieces = first_time(g, x, p, j)
+            if time <= now or not p.settings.preempts or rank > -NEVER:
+                break
             for m in range(pieces):
                 p.kept[m] = x.tried[m].node
             shut_reserved(g, x, p, j)
+            clock.hidden = 0
             made = make_room(g, x, p, j)
             if made > 0:
                 give_way(g, x, p, j)
                 time, pieces = now, made
-            else:
-                for m in range(reserved_for):
-                    x.tried[m].node = p.kept[m]
+                break
+            for m in range(pieces):
+                x.tried[m].node = p.kept[m]
+            if clock.hidden == 0:
+                break
+            rank = float(p.classes[p.known[j].kind].rank)  # once more, without those below
         if time <= now:
             begin(g, x, p, j, pieces)
             ready, again = False, not p.settings.preempts
@@ -549,6 +611,8 @@ def prepare(g: Given, x: State, p: Passing) -> None:
             x.jobs[j].expect = at.now + left
             put(x.order, i, x.jobs[j].expect, j)
         at.entered, at.sorted = at.running, 0
+    if p.settings.gangs:
+        count_cores(g, x, p)
     clock.changed = clock.changed or clock.events > 0 or unlike_before(g, x, p)
     clock.events = clock.moved = clock.acts = 0
     clock.round += 1
@@ -564,6 +628,8 @@ def decide(g: Given, x: State, p: Passing) -> None:
     if clock.asleep > 0:
         resume(g, x, p, count)
     main_loop(g, x, p, min(count, rules.depth))
+    if rules.gangs and overdue(x, p):
+        clock.changed = 1
     if at.waiting > clock.moved and rules.tested > 0 and now >= clock.passed + rules.interval:
         clock.passed = now
         if g.rules.keyed:
@@ -571,13 +637,18 @@ def decide(g: Given, x: State, p: Passing) -> None:
         if clock.changed:
             backfill(g, x, p, line_up(p.line, int64(rules.tested)))
         clock.changed = 0
-    ask(g, x, p)
+    first = int64(-1)
+    if rules.tested > 0 and line_up(p.line, int64(1)) > 0:
+        first = p.line.front[0]
+    if rules.gangs and clock.gave > 0:  # who was suspended may have made room for one below it
+        resume(g, x, p, int64(0))
+    ask(g, x, p, first)
     clock.due = 1
     clock.here = clock.events
 
 
 @inlined_kernel
-def ask(g: Given, x: State, p: Passing) -> None:
+def ask(g: Given, x: State, p: Passing, first: int) -> None:
     """Another round: while anyone waits for backfilling, and when who was preempted may start.
 
     Where nothing runs, nothing is to come and backfilling has seen all, it would find nothing ever.
@@ -591,11 +662,23 @@ def ask(g: Given, x: State, p: Passing) -> None:
             time = min(time, until)
     over = at.running == 0 and at.next_event == g.events.size and at.next_job == g.jobs.size
     over = over and clock.changed == 0 and p.acts.size == 0 and j < 0
-    if p.settings.tested > 0 and not over and line_up(p.line, int64(1)) > 0:
-        j, time = p.line.front[0], min(time, clock.passed + p.settings.interval)
+    if first >= 0 and not over:
+        j, time = first, min(time, clock.passed + p.settings.interval)
     clock.asked, clock.at = j, time
     if j >= 0 and x.jobs[j].phase == WAITING and p.acts.size == 0:
         set_timer(x, j, time)
+
+
+@inlined_kernel
+def crowded(x: State, p: Passing) -> bool:
+    """A round might cut short more attempts than there is room for.
+
+    Also of jobs that it starts; all who are suspended hold a core, one job of a tier each.
+    """
+    at, (N, C) = x.at, p.gangs.holders.shape[1:]
+    jobs, pieces = at.cuts + at.running + at.waiting, at.cut_pieces + p.classes.size * N * C
+    short = jobs > x.cuts.size - 1 or pieces > x.cut_pieces.size
+    return bool(short and p.acts.size == 0)
 
 
 @lean_kernel
@@ -616,6 +699,9 @@ def play(g: Given, x: State, p: Passing, instants: int) -> int:
             clock.here += at.fed
             clock.events += at.fed
             at.rounds += at.waiting > 0
+        if p.settings.gangs and crowded(x, p):
+            at.half = 1
+            return MORE_ROOM
         at.half = 0
         for i in range(p.told.size):
             happened(p, p.told[i])

@@ -6,9 +6,8 @@ job in order, all anew, the first time at which it fits among running jobs and t
 before it in this pass. A reservation holds whole nodes, whatever part of them the job asks for.
 Where the site has preemption, a job that does not fit may take the place of others at once, see
 :mod:`gangwise.jobs.preemption`. Who is suspended waits for its own nodes, and holds nothing there;
-under gang scheduling it holds its cores, and :mod:`gangwise.jobs.gang_passes` decides. Else
-compiled code decides, see :mod:`gangwise.jobs.slurm_kernels`: a whole simulation, or one round for
-whoever calls `place`.
+under gang scheduling it holds its cores. Compiled code decides, see
+:mod:`gangwise.jobs.slurm_kernels`: a whole simulation, or one round for whoever calls `place`.
 https://slurm.schedmd.com/sched_config.html
 """
 
@@ -18,30 +17,37 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gangwise.core.arrays import numbered
 from gangwise.core.errors import ScenarioError
+from gangwise.core.registry import create
 from gangwise.jobs import kernels, slurm_kernels, slurm_places
 from gangwise.jobs.books import Ask, Books, Piece, Preempt, Queue
 from gangwise.jobs.compiled import initial_state, inputs, more_room, outcome, outside
-from gangwise.jobs.gang_passes import Consecutive, GangPasses
-from gangwise.jobs.gang_rows import gangs
 from gangwise.jobs.kernels import RUNNING, WAITING, Given, State
 from gangwise.jobs.model import Conditions, Job, Jobs, terms_of
-from gangwise.jobs.preemption import CANCELLED, STARTED, SUSPENDED, classes_of
+from gangwise.jobs.preemption import CANCELLED, STARTED, SUSPENDED, classes_of, gangs
 from gangwise.jobs.queue_kernels import copy_of
 from gangwise.jobs.queues import BUILT_IN
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
-from gangwise.jobs.scheduler import Action, _Round
-from gangwise.jobs.slurm_places import Ahead, Passing, PassSettings, Places, WaitingLine
-from gangwise.jobs.tenancy import NOBODY, Preemption, Tenancy
+from gangwise.jobs.scheduler import Action, Composed, _Round
+from gangwise.jobs.slurm_places import Ahead, Gangs, Passing, PassSettings, Places, WaitingLine
+from gangwise.jobs.tenancy import NOBODY, Tenancy
+
+
+class HeldCores(NamedTuple):
+    """What a job that runs or is suspended holds under gang scheduling."""
+
+    cores: list[list[int]]  # of each piece, as masks
+    end: float  # when it was expected to end, as it was suspended
+    ran: float  # seconds, before it was suspended
 
 
 @dataclass
-class SlurmPasses(GangPasses):
+class SlurmPasses(Composed):
     """A scheduler that passes over its queue as Slurm does.
 
     Parameters
@@ -56,17 +62,31 @@ class SlurmPasses(GangPasses):
         Jobs that the main loop looks at (``default_queue_depth``).
     """
 
-    choice: Any = field(default_factory=Consecutive, init=False)  # compiled code knows no other
+    choice: Any = field(default=None, init=False)  # compiled code has its own
+    depth: int = 100
+    order: str = "fcfs"
+    interval: float = 30.0
+    resolution: float = 60.0
+    window: float = 86_400.0
+    tested: int = 500
+    _passed: float = field(default=-math.inf, init=False, repr=False)
+    _due: bool = field(default=False, init=False, repr=False)
+    _changed: bool = field(default=True, init=False, repr=False)
+    _line: list[Job] = field(default_factory=list, init=False, repr=False)
+    # Who was preempted: by whom, until when it may not start, and where it was suspended.
+    _gave_way: dict[str, tuple[str, float, tuple[Piece, ...]]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    _held: dict[str, HeldCores] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not (self.interval > 0 and self.resolution > 0):
             raise ScenarioError("the interval and the resolution of backfilling must be positive")
+        self.queue = create("scheduler", self.order).queue
         super().__post_init__()
 
     def place(self, queue: Queue, books: Books, now: float) -> list[Action]:
         """The main loop; then backfilling, where it is due."""
-        if gangs(books.tenancy):
-            return super().place(queue, books, now)
         self._take_in(books)
         self.queue.take_in(books)
         keys = self.queue.keys(queue, books, now)
@@ -74,13 +94,16 @@ class SlurmPasses(GangPasses):
             keys = [float(terms_of(j.terms).get("queued", j.submitted)) for j in queue]
         order = [queue[i] for i in np.argsort(keys, kind="stable").tolist()]
         names = {job.id for job in order}
+        asleep = {name for name, (_, _, pieces) in self._gave_way.items() if pieces}
+        holding = (asleep & names) | (books.running.keys() - asleep)
+        self._held = {name: held for name, held in self._held.items() if name in holding}
         self._gave_way = {name: of for name, of in self._gave_way.items() if name in names}
         self._changed |= bool(books.events) or order != self._line
         jobs = [*order, *(running.job for running in books.running.values())]
         t, g, x = self._opened(jobs, books, now)
         told = np.array([event.time for event in books.events if event.time < now])
-        p = passing_of(t, self, g, x, len(jobs))._replace(told=told)
-        self._enter(p, jobs)
+        p = passing_of(t, self, g, x, 4 * len(jobs))._replace(told=told)
+        self._enter(g, p, jobs)
         slurm_kernels.play(g, x, p, 1)
         actions = self._decided(jobs, replace(books, running=dict(books.running)), now, (g, x, p))
         if p.clock.passed == now:
@@ -97,14 +120,14 @@ class SlurmPasses(GangPasses):
         t = replace(t, aside=np.zeros(len(jobs), dtype=bool))
         rules = rules_of(t, self)._replace(queue=kernels.FCFS, keyed=False)
         g, pieces = inputs(t, rules)
-        x = initial_state(t, rules, pieces)._replace(standing=NOBODY)
+        x = _state(t, rules, pieces)
         runs = list(books.running.values())
         held = [self._gave_way.get(job.id, ("", 0.0, ()))[2] for job in jobs]
         held[len(jobs) - len(runs) :] = [running.pieces for running in runs]
         most = [max(len(h), min(j.tasks, x.tried.size)) for h, j in zip(held, jobs)]
         g.jobs["piece_from"] = np.cumsum([0, *most])[:-1]
         x = x._replace(out=np.zeros(sum(most) + 1, dtype=kernels.PIECE))
-        cuts, cut = np.zeros(len(runs) + 2, dtype=kernels.CUT), np.zeros_like(x.out)
+        cuts, cut = np.zeros(len(jobs) + 2, dtype=kernels.CUT), np.zeros_like(x.out)
         x = x._replace(cuts=cuts, cut_pieces=cut)
         if books.hours is not None:
             hours = books.hours
@@ -138,7 +161,7 @@ class SlurmPasses(GangPasses):
         at.entered = len(runs)
         return t, g, x
 
-    def _enter(self, p: Passing, jobs: Sequence[Job]) -> None:
+    def _enter(self, g: Given, p: Passing, jobs: Sequence[Job]) -> None:
         """What is known from the last round."""
         place = {job.id: j for j, job in enumerate(jobs)}
         p.clock.passed, p.clock.due, p.clock.changed = self._passed, self._due, self._changed
@@ -148,13 +171,17 @@ class SlurmPasses(GangPasses):
             known = p.known[j]
             known["until"], known["asleep"], known["by"] = until, bool(pieces), place.get(other, -1)
         p.known["turn"] = np.arange(len(jobs))
+        for turn, (name, (cores, end, ran)) in enumerate(self._held.items(), -len(self._held)):
+            known, q = p.known[place[name]], int(g.jobs["piece_from"][place[name]])
+            known["held"], known["turn"], known["end"], known["ran"] = 1, turn, end, ran
+            p.gangs.masks[q : q + len(cores)] = cores
 
     def _decided(
         self, jobs: Sequence[Job], books: Books, now: float, parts: tuple[Given, State, Passing]
     ) -> list[Action]:
         """The actions of a round, and what is kept of it."""
         g, x, p = parts
-        books = replace(books, free=x.room.free, device=x.room.device, events=[])
+        books = replace(books, free=p.room.free, device=p.room.device, events=[])
         limits = self._expected_ends(books, now)
         ends = {name: max(end, now) for name, end in limits.items()}
         order = jobs[: len(jobs) - len(books.running)]
@@ -167,6 +194,8 @@ class SlurmPasses(GangPasses):
                 for n, count, _ in pieces:
                     on[n] = on.get(n, 0) + count
                 ends[job.id] = now + job.limit
+                if p.settings.gangs and job.id in self._gave_way:
+                    self._gave_way[job.id] = *self._gave_way[job.id][:2], ()
                 actions.append(self._started(job, list(on.items()), pieces, books, now))
             else:
                 del books.running[job.id], ends[job.id]
@@ -178,7 +207,34 @@ class SlurmPasses(GangPasses):
                 self._gave_way[job.id] = other, float(p.known["until"][j]), asleep
         clock = p.clock
         self._passed, self._due, self._changed = clock.passed, bool(clock.due), bool(clock.changed)
+        if p.settings.gangs:
+            self._keep(jobs, parts)
+            for name in last.ends:
+                last.ends[name] -= self._held[name].ran
         return actions
+
+    def _keep(self, jobs: Sequence[Job], parts: tuple[Given, State, Passing]) -> None:
+        """Who holds which cores after a round, in the order in which they got them."""
+        g, x, p = parts
+        known, self._held = p.known, {}
+        asleep = (known["asleep"] > 0) & (x.jobs["phase"] == WAITING)
+        holds = np.flatnonzero((known["held"] > 0) & (asleep | (x.jobs["phase"] == RUNNING)))
+        for j in holds[np.argsort(known["turn"][holds], kind="stable")].tolist():
+            q, count = int(g.jobs["piece_from"][j]), int(x.jobs["pieces"][j])
+            cores = p.gangs.masks[q : q + count].tolist()
+            of = float(known["end"][j]), float(known["ran"][j])
+            self._held[jobs[j].id] = HeldCores(cores, *of)
+
+    def _held_back(self, job: Job, last: _Round) -> tuple[str, float]:
+        other, until, pieces = self._gave_way.get(job.id, ("", -math.inf, ()))
+        if pieces:
+            mine, every = {n for n, _, _ in pieces}, last.books.running.values()
+            ends = [last.ends[r.job.id] for r in every if mine & {n for n, _, _ in r.pieces}]
+            said = f"it is suspended for job {other}, and goes on where it was"
+            return said, max([last.now, *ends])
+        if until > last.now:
+            return f"it was preempted for job {other}, and may start again then", until
+        return super()._held_back(job, last)
 
 
 def pieces_of(given: Given, x: State, j: int) -> tuple[Piece, ...]:
@@ -188,11 +244,9 @@ def pieces_of(given: Given, x: State, j: int) -> tuple[Piece, ...]:
     return tuple(zip(*(rows[name].tolist() for name in ("node", "tasks", "mask"))))
 
 
-def compiles(scheduler: Any, tenancy: Tenancy) -> bool:
-    """Whether :func:`play` plays it: orders that are built in, and no gang scheduling."""
-    return (
-        type(scheduler) is SlurmPasses and type(scheduler.queue) in BUILT_IN and not gangs(tenancy)
-    )
+def compiles(scheduler: Any) -> bool:
+    """Whether :func:`play` plays it: orders that are built in."""
+    return type(scheduler) is SlurmPasses and type(scheduler.queue) in BUILT_IN
 
 
 def rules_of(t: Tables, scheduler: SlurmPasses) -> kernels.PlayRules:
@@ -217,6 +271,13 @@ def ranked(t: Tables, given: Given) -> Given:
     return given._replace(by_rank=by_rank)
 
 
+def _state(t: Tables, rules: kernels.PlayRules, pieces: int) -> State:
+    """Before anything has happened; all jobs may be sorted at once."""
+    x = initial_state(t, rules, pieces)
+    spare = np.zeros(max(x.spare_rows.size, len(t.jobs)), dtype=kernels.DUE)
+    return x._replace(standing=NOBODY, spare_rows=spare)
+
+
 def play(
     t: Tables, scheduler: SlurmPasses, progress: Callable[[int, int], None] | None
 ) -> Schedule:
@@ -224,7 +285,7 @@ def play(
     given, pieces = inputs(t, rules)
     if rules.queue == kernels.FCFS:
         given = ranked(t, given)
-    state = initial_state(t, rules, pieces)._replace(standing=NOBODY)
+    state = _state(t, rules, pieces)
     if rules.queue == kernels.MULTIFACTOR:
         scheduler.queue.bind(t)
         state = state._replace(standing=copy_of(scheduler.queue.standing))
@@ -245,7 +306,8 @@ def play(
     return outcome(t, given.jobs["piece_from"].copy(), state, described, seconds)
 
 
-def _settings(scheduler: SlurmPasses, rules: Preemption) -> PassSettings:
+def _settings(scheduler: SlurmPasses, tenancy: Tenancy) -> PassSettings:
+    rules = tenancy.preemption
     return PassSettings(
         float(scheduler.interval),
         float(scheduler.resolution),
@@ -253,6 +315,7 @@ def _settings(scheduler: SlurmPasses, rules: Preemption) -> PassSettings:
         int(scheduler.tested),
         int(scheduler.depth),
         bool(rules.by),
+        gangs(tenancy),
         rules.again,
         rules.youngest_first,
         rules.strict,
@@ -276,17 +339,38 @@ def _ahead(t: Tables, x: State, clock: Any) -> Ahead:
     """As many windows as the ends of running jobs may need, two of them for now and for never."""
     longest = float(t.jobs.limit[np.isfinite(t.jobs.limit)].max(initial=0.0))
     W = 4 + int(math.log2(longest / slurm_kernels.FIRST_WINDOW + 1.0))
+    if gangs(t.options.tenancy):  # who was suspended again and again may be past its limit
+        W += 8 + int(math.log2(float(t.work.max(initial=0.0)) + 1.0))
     free, device = (np.zeros((W, *of.shape), dtype=np.int64) for of in x.room[:2])
     sums = np.zeros((len(t.cluster.demand), W), dtype=slurm_places.SUM)
     cover = np.zeros(len(t.nodes), dtype=np.int64)
     return Ahead(clock, x.up, np.zeros(W), kernels.Room(free, device, x.ahead.top), sums, cover)
 
 
+def _room(x: State) -> kernels.Room:
+    return kernels.Room(x.room.free.copy(), x.room.device.copy(), x.ahead.top)
+
+
+def _gangs(t: Tables, x: State, gangs: bool) -> Gangs:
+    """Nobody holds any cores; without gang scheduling there are none."""
+    N, kinds = len(t.nodes) * gangs, t.nodes.devices
+    kind = kinds.index("cpu") if "cpu" in kinds else 0
+    C = int(t.nodes.capacity[:, kind].max()) // 1000
+    W = -(-C // 64)
+    return Gangs(
+        kind,
+        np.zeros((2, N, C), dtype=np.int64),
+        np.zeros((2, N), dtype=np.int64),
+        np.zeros((len(x.out) * gangs, W), dtype=np.int64),
+        np.zeros((N, W), dtype=np.int64),
+        np.zeros(len(t.jobs), dtype=kernels.DUE) if gangs else x.order,
+    )
+
+
 def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: int = 0) -> Passing:
     """What passes go by, before any of them."""
     jobs, nodes, J, N = t.jobs, t.nodes, len(t.jobs), len(t.nodes)
-    rules = t.options.tenancy.preemption
-    settings = _settings(scheduler, rules)
+    settings = _settings(scheduler, t.options.tenancy)
     preempts, tested = settings.preempts, min(settings.tested, J)
     clock: Any = np.zeros(1, dtype=slurm_places.CLOCK).view(np.recarray)[0]
     clock.passed, clock.changed, clock.asked = -math.inf, 1, -1
@@ -294,12 +378,13 @@ def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: 
     pairs, kind = numbered(jobs.pool * len(jobs.qoses) + jobs.qos)
     names = [(jobs.pools[a], jobs.qoses[b]) for a, b in zip(*np.divmod(pairs, len(jobs.qoses)))]
     gang = min(int(jobs.tasks.max(initial=1)), N)
+    size = max(x.running.size, J * settings.gangs)
     rows: dict[str, Any] = {
         name: np.zeros(size, dtype=kernels.DUE)
         for name, size in {
             "acts": acts,
             **dict.fromkeys(("begins", "ends"), tested),
-            **dict.fromkeys(("able", "turns", "ranked", "others"), x.running.size),
+            **dict.fromkeys(("able", "turns", "ranked", "others"), size),
         }.items()
     }
     known = np.zeros(J, dtype=slurm_places.KNOWN)
@@ -319,6 +404,8 @@ def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: 
     return Passing(
         settings=settings,
         clock=clock,
+        room=_room(x) if settings.gangs else x.room,
+        gangs=_gangs(t, x, settings.gangs),
         places=_places(t, x),
         line=WaitingLine(x.at, clock, bool(given.rules.keyed), *state, known, front),
         ahead=_ahead(t, x, clock),

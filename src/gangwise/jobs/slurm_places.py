@@ -41,7 +41,9 @@ CLOCK = record(
     tried=np.int64,  # of them, those taken away until it fits
     at=np.float64,  # when another round is asked for
     asked=np.int64,  # for which job
+    hidden=np.int64,  # jobs that hold cores and that the last one looked at does not see
     # of one pass of backfilling
+    rank=np.float64,  # windows are as a job of this rank sees them
     windows=np.int64,
     stamp=np.int64,  # how often windows were made
     reserved=np.int64,  # reservations
@@ -59,8 +61,11 @@ CLASS = record(exempt=np.float64, rank=np.int64, way=np.int64)
 """Of jobs of a pool and a QOS: seconds in which they are not preempted, their place, and how."""
 KNOWN = record(  # of a job
     until=np.float64,  # it was preempted, and may not start before
+    end=np.float64,  # gangs: when it was expected to end, as it was suspended
+    ran=np.float64,  # gangs: seconds, before it was suspended
     by=np.int64,  # for which job that was
     asleep=np.int64,  # it is suspended
+    held=np.int64,  # gangs: its cores are in `Gangs.masks`
     mark=np.int64,  # the round in which it was preempted last
     turn=np.int64,  # how many starts there had been at its start
     kind=np.int64,  # place in `Passing.classes`
@@ -76,6 +81,7 @@ class PassSettings(NamedTuple):
     tested: int
     depth: int
     preempts: bool
+    gangs: bool  # jobs are suspended, and hold their cores
     again: float
     youngest_first: bool
     strict: bool
@@ -122,11 +128,27 @@ class Ahead(NamedTuple):
     cover: Ints  # [N] reservations that a job would meet
 
 
+class Gangs(NamedTuple):
+    """Who holds which cores under gang scheduling; N nodes of C cores or fewer, masks of W words.
+
+    View 0 is of all jobs that run or are suspended, view 1 of those that a job sees.
+    """
+
+    kind: int  # device type of cores
+    holders: Ints  # [2, N, C] how many jobs hold each core
+    taken: Ints  # [2, N] cores that are held
+    masks: Ints  # [pieces, W] cores of each piece of `State.out`
+    wanted: Ints  # [N, W] cores for a job
+    leaving: Rows  # DUE [J]: who holds cores, by when that ends
+
+
 class Passing(NamedTuple):
     """What passes go by, keep, and try things on; J jobs, N nodes."""
 
     settings: PassSettings
     clock: Any  # CLOCK
+    room: Room  # State.room; under gang scheduling without what suspended jobs hold
+    gangs: Gangs
     places: Places
     line: WaitingLine
     ahead: Ahead

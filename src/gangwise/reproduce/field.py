@@ -24,7 +24,7 @@ from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import fresh
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.traces.formats.measured_speeds import GavelThroughputs, Job
+from gangwise.traces.formats.measured_speeds import GavelJob, GavelThroughputs
 
 # RLScheduler (Zhang et al., SC 2020)
 
@@ -355,7 +355,7 @@ class Arrivals(Entities):
         jobs, rows = self.drawn(), Rows()
         models = self.table.models[::-1]
         speed = np.array(
-            [[self.table.throughput[m, Job(t, 1)] for m in models] for t in jobs.types]
+            [[self.table.throughput[m, GavelJob(t, 1)] for m in models] for t in jobs.types]
         )
         if isinstance(decider, Rounds):
             end = decider.end(jobs, speed, 36)

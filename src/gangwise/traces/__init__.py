@@ -26,7 +26,7 @@ from gangwise.traces.twins import arguments, open_twin
 __all__ = ["open_reader", "open_tables"]
 
 TWIN = "twin:"
-"""How the name of a synthetic twin begins, where a path is expected."""
+"""Prefix that marks the name of a synthetic twin where a path is expected."""
 
 
 def open_tables(path: Path | str, *, trace: str = "", **knobs: Any) -> Tables:
@@ -50,7 +50,7 @@ def open_tables(path: Path | str, *, trace: str = "", **knobs: Any) -> Tables:
 
 
 def without_reader(path: Path) -> str:
-    """What a path is whose servers and jobs need no reader; empty for files of a trace."""
+    """The kind of a path that needs no reader (twin, saved tables); empty for files of a trace."""
     if path.name.startswith(TWIN) and not path.exists():  # scenario files prepend their folder
         return "a synthetic twin"
     return "tables that were saved" if (path / SAVED).is_file() else ""
@@ -80,7 +80,7 @@ def open_reader(path: Path | str, *, trace: str = "", **knobs: Any) -> Reader:
 
 
 def reader_arguments(reader: Any) -> list[str]:
-    """What a reader may be told beside where the files are."""
+    """Names of a reader's arguments, without the path."""
     return list(signature(reader).parameters)[1:]
 
 
