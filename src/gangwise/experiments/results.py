@@ -451,7 +451,8 @@ class Results(PrintedTable):
 
     def bounds(self, comparator: str) -> dict[str, Of]:
         """Theoretical bounds on the regret against a comparator, by name."""
-        names, found = self._numbers["metric"].unique(maintain_order=True), {}
+        found: dict[str, Of] = {}
+        names = self._numbers["metric"].unique(maintain_order=True)
         for name in filter(lambda name: name.startswith("bound."), names):
             if its := {at: each for at, each in self.of(name).items() if at[1] == comparator}:
                 found[name.removeprefix("bound.")] = its
