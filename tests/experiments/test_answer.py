@@ -167,7 +167,7 @@ def test_the_base_is_named_once_and_the_rest_is_counted_against_it() -> None:
     cases += [made(rng.normal(shift, 600, 800), 20) for shift in (-1800, 0, 1800)]
     for found in cases:
         assert found.text.count(EASY) == 1
-    assert three(bounds=[10 * HOUR]).could == pytest.approx(100 * (1 - 10 / (34 / 3)))
+    assert three(bounds=[10 * HOUR]).possible_saving == pytest.approx(100 * (1 - 10 / (34 / 3)))
 
 
 def test_a_sentence_may_be_added(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ __all__ = ["app", "main"]
 
 
 class Commands(TyperGroup):
-    """Commands that end when they are told to, whatever they are at, without a traceback."""
+    """Commands that stop on Ctrl-C or SIGTERM without a traceback, whatever they are doing."""
 
     def invoke(self, ctx: Any) -> Any:
         try:

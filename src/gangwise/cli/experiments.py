@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from gangwise.experiments.compare import Comparison
     from gangwise.experiments.runs import NamedSource
 
-FILES = (".parquet", ".csv")
-"""Endings of --out of ``run`` that ask for one file of rows instead of a folder of results."""
-
 
 def compare_command(
     target: str | None = None,
@@ -111,8 +108,8 @@ def run_command(
     if policy is None:
         raise ScenarioError("give a policy after the scenario or trace; see: gangwise list")
     source, file = source_of(target, settings, trace, family), None
-    if out is not None and out.suffix:
-        if out.suffix not in FILES:
+    if out is not None and out.suffix:  # one file of rows instead of a folder of results
+        if out.suffix not in (".parquet", ".csv"):
             raise ScenarioError(
                 f"--out {out}: give a folder, or a .parquet or .csv file for per-slot rows"
             )

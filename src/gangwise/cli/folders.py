@@ -17,22 +17,14 @@ from gangwise.cli.serve import HERE
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.settings import json_text
 
-PLURAL = {
-    "family": "families",
-    "scenario": "scenarios",
-    "policy": "policies",
-    "comparator": "comparators",
-    "scheduler": "schedulers",
-    "trace": "traces",
-    "engine": "engines",
-}
-
 
 def list_command(family: str | None = None, as_json: bool = False) -> None:
     """List scenarios, policies and comparators by family; schedulers; traces; engines."""
     from gangwise.core.errors import UnknownName
     from gangwise.core.registry import GROUPS, entries
 
+    plural = {kind: f"{kind}s" for kind in GROUPS}
+    plural |= {"family": "families", "policy": "policies"}
     found = {
         kind: [
             {"name": e.name, "family": e.family, "summary": e.summary}
@@ -45,7 +37,7 @@ def list_command(family: str | None = None, as_json: bool = False) -> None:
         raise UnknownName("family", family, families)
     if as_json:
         mine = {
-            PLURAL[kind]: [
+            plural[kind]: [
                 row
                 for row in rows
                 if family is None or family in (row["family"] or "jobs", row["name"])
@@ -61,7 +53,7 @@ def list_command(family: str | None = None, as_json: bool = False) -> None:
 
     def rows_of(kind: str, rows: list[dict[str, str]]) -> None:
         if rows:
-            console.print(f"  {PLURAL[kind]}")
+            console.print(f"  {plural[kind]}")
         for row in rows:
             name = "(any other)" if row["name"] == "*" else row["name"]
             console.print(f"    [cyan]{name:<{indent}}[/cyan]{escape(row['summary'])}")
@@ -354,13 +346,17 @@ def _explain_live(job: str, state: Path, as_json: bool) -> None:
 def _print_explanation(explained: Explained) -> None:
     from rich.text import Text
 
+    def cell(value: Any) -> str:
+        if value is None or (isinstance(value, float) and math.isinf(value)):
+            return "–"
+        return f"{value:,.4g}" if isinstance(value, float) else str(value)
+
     console = screen()
-    about = explained.about
-    line = "{scenario}, {scheduler}, seed {seed}, job {job}".format_map(about)
+    line = "{scenario}, {scheduler}, seed {seed}, job {job}".format_map(explained.about)
     console.print(Text(line, style="bold"))
     if explained.rows:
         names = list(dict.fromkeys(name for row in explained.rows for name in row))
-        rows = [[_cell(row.get(name)) for name in names] for row in explained.rows]
+        rows = [[cell(row.get(name)) for name in names] for row in explained.rows]
         numbers = int | float | None
         words = {n for row in explained.rows for n in row if not isinstance(row[n], numbers)}
         left = [i for i, name in enumerate(names) if name in words]
@@ -369,9 +365,3 @@ def _print_explanation(explained: Explained) -> None:
         console.print()
     for sentence in explained.sentences:
         console.print(sentence, markup=False)
-
-
-def _cell(value: Any) -> str:
-    if value is None or (isinstance(value, float) and math.isinf(value)):
-        return "–"
-    return f"{value:,.4g}" if isinstance(value, float) else str(value)

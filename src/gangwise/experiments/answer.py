@@ -73,9 +73,9 @@ def words(name: str) -> set[str]:
     return set(re.split("[^a-z=]+", name))
 
 
-# Work that was not done. A scheduler that has the long jobs killed would look fast by what is left:
-# so two schedulers are compared on the jobs that did their work under both, seed by seed, and none
-# is preferred to the base if it has more killed.
+# A scheduler under which long jobs are killed would look fast by the jobs that are left. So two
+# schedulers are compared on the jobs that did their work under both, seed by seed, and none is
+# preferred to the base if more is killed under it.
 
 
 def paired_times(
@@ -111,7 +111,7 @@ def ending_keys(summaries: Iterable[Mapping[str, float]]) -> list[str]:
 
 
 def kills_more(ours: Sequence[Outcome], base: Sequence[Outcome]) -> bool:
-    """Whether killed jobs hold a larger share of the cluster under ours than under the base."""
+    """Whether killed jobs held a larger share of the cluster under ours than under the base."""
 
     def share(outcomes: Sequence[Outcome]) -> float:
         killed = [o.endings["killed"][1] / np.maximum(o.capacity, 1e-9) for o in outcomes]
@@ -138,7 +138,7 @@ def best_of(outcomes: Mapping[str, Sequence[Outcome]], names: Sequence[str], bas
 
 @dataclass(frozen=True)
 class IdleBesideWaiting:
-    """Share of idle device-hours at which a job waited that asked for no more than was idle.
+    """Share of idle device-hours during which a job waited that asked for no more than was idle.
 
     Devices of all nodes count together, so the job may not have fitted on any single node.
     ``recorded`` is as it happened, ``simulated`` under the base.
@@ -376,8 +376,8 @@ class Compared:
         return max(used, key=lambda name: used[name] if math.isfinite(used[name]) else -1.0)
 
     @property
-    def could(self) -> float | None:
-        """Per cent of the base's mean completion that no schedule could save more of.
+    def possible_saving(self) -> float | None:
+        """Per cent of the base's mean completion that a schedule could save at most: a bound.
 
         Killed jobs count until they were killed, as in the bound.
         """
@@ -471,7 +471,7 @@ class Compared:
                 "retold": None if retold is None else retold.as_dict(),
                 "idle_beside_waiting": None if self.idle is None else vars(self.idle),
                 "not_modelled": list(self.ignored),
-                "could_save_percent": self.could,
+                "could_save_percent": self.possible_saving,
             }
         )
         return answer
@@ -659,13 +659,13 @@ def jobs_shut_out(n: Compared) -> str:
 
 
 def lower_bound(n: Compared) -> str:
-    if n.could is None:
+    if n.possible_saving is None:
         return ""
-    if n.could < 0.05:
+    if n.possible_saving < 0.05:
         return "No schedule without migration could complete jobs sooner than the base."
     return (
         "No schedule without migration could complete jobs more than "
-        f"{number(n.could, 1)} % sooner than the base"
+        f"{number(n.possible_saving, 1)} % sooner than the base"
         f"{'' if n.priced else ', and likely less: prices were not searched'}."
     )
 

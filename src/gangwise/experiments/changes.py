@@ -27,9 +27,7 @@ from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import toml_key, toml_text, toml_value
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-MOST_NAMED = 20
-"""An error names at most so many of what is there."""
+MOST_NAMED = 20  # at most so many of the parts that exist are named in an error
 
 _CHANGE = re.compile(r'\s*((?:"[^"]*"|[^"=+*])+?)\s*(\+=|-=|\*=|=)\s*(.+?)\s*', re.DOTALL)
 
@@ -175,7 +173,10 @@ def _key(at: Any, part: str, change: SettingChange, path: list[str]) -> Any:
 
 
 def _value(change: SettingChange, old: Any) -> Any:
-    given: Any = _given(change.given)
+    try:
+        given: Any = tomllib.loads(f"x = {change.given}")["x"]
+    except ValueError:  # no value of TOML: a text without its quotes
+        given = change.given
     if isinstance(old, list | tuple):
         if change.how == "+=":
             return [*old, given]
@@ -193,13 +194,6 @@ def _value(change: SettingChange, old: Any) -> Any:
         raise ScenarioError(f"change {change}: {change.path} is not set; write = to set it")
     made = old * given if change.how == "*=" else old + (given if change.how == "+=" else -given)
     return round(made) if isinstance(old, int) else made
-
-
-def _given(text: str) -> Any:
-    try:
-        return tomllib.loads(f"x = {text}")["x"]
-    except ValueError:  # no value of TOML: a text without its quotes
-        return text
 
 
 def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

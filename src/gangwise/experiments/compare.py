@@ -76,7 +76,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Described:
-    """A scenario as results describe it; it draws instances where they say how."""
+    """A scenario as stored results describe it; it draws instances where they name its source."""
 
     name: str
     family: str

@@ -398,7 +398,7 @@ class ReplayScenario:
         known = {
             what: n
             for what, n in played.assumed.items()
-            # What is drawn or given is told by :meth:`assumed`.
+            # What is drawn or given is listed by :meth:`assumed`.
             if not (self.drawn and what == NO_LIMITS)
             and not (nodes_given and what == played.nodes_assumed)
         }

@@ -28,7 +28,7 @@ from gangwise.experiments.statistics import (
 )
 from gangwise.experiments.store import Store
 
-FEW_CELLS = 4  # kinds of cells, at most, of which it is said how much of a log they play
+FEW_CELLS = 4  # at most so many kinds of cells are listed with how much of a log they play
 
 Place = tuple[Any, ...]
 """Values of the settings that vary, in the order of :attr:`Results.cells`."""
@@ -57,7 +57,7 @@ class Series(NamedTuple):
 
 
 def _share_played(fidelity: Mapping[str, Any]) -> float:
-    """Share of the jobs of a log, or of their device-hours, whichever is less; 1 if not said."""
+    """Share of the jobs of a log, or of their device-hours, whichever is less; 1 where unknown."""
     parts = [fidelity.get(name) or {} for name in ("jobs", "device_hours")]
     return min(part["played"] / part["read"] if part.get("read") else 1.0 for part in parts)
 
@@ -225,7 +225,7 @@ class Results(PrintedTable):
     def notes(self) -> list[str]:
         """Lines above all that is shown: how much of a log is played, with warnings.
 
-        Cells of which the same can be said share a line; of many, those of which least is played.
+        Cells with equal lines share them; of many kinds, those of which least is played are listed.
         """
         by_line: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
         for each in sorted(self.fidelity, key=_share_played):
@@ -451,7 +451,8 @@ class Results(PrintedTable):
 
     def bounds(self, comparator: str) -> dict[str, Of]:
         """Theoretical bounds on the regret against a comparator, by name."""
-        names, found = self._numbers["metric"].unique(maintain_order=True), {}
+        found: dict[str, Of] = {}
+        names = self._numbers["metric"].unique(maintain_order=True)
         for name in filter(lambda name: name.startswith("bound."), names):
             if its := {at: each for at, each in self.of(name).items() if at[1] == comparator}:
                 found[name.removeprefix("bound.")] = its
@@ -514,7 +515,7 @@ class Results(PrintedTable):
         return str(about["policy"]), about["configuration"] or {}
 
     def scenario(self) -> tuple[str, Mapping[str, Any]]:
-        """Name and settings of the scenario; what varies between cells is said to."""
+        """Name and settings of the scenario; of a setting that varies, all its values."""
         about = next(iter(self._about.values()))
         settings = dict(about["settings"])
         if "slots" in settings:  # what was played counts

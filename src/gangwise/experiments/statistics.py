@@ -178,8 +178,6 @@ def difference(values: npt.ArrayLike, others: npt.ArrayLike) -> dict[str, Any]:
 
 NOTHING = "–"  # written in place of a number that would mean nothing
 
-_SCALES = ((1e9, "billions"), (1e6, "millions"), (1e3, "thousands"))
-
 
 def number(value: float, decimals: int = 0, sign: bool = False) -> str:
     """A number with thousands separators and a true minus sign.
@@ -283,7 +281,7 @@ def scale_for(values: Sequence[float]) -> tuple[float, str]:
     ((1000.0, 'thousands'), (1.0, ''))
     """
     largest = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
-    for unit, name in _SCALES:
+    for unit, name in ((1e9, "billions"), (1e6, "millions"), (1e3, "thousands")):
         if largest >= 20 * unit:
             return unit, name
     return 1.0, ""

@@ -108,17 +108,27 @@ class Store:
             names = list(pl.read_parquet_schema(io.BytesIO(data)))
             # A large file column by column: most are one text a row, which takes room.
             parts = [names] if len(data) < LARGE else [[name] for name in names]
-            digest, numbers, about = hashlib.sha256(), dict[str, pl.Series](), dict[str, Any]()
+            digest, numbers, about = hashlib.sha256(), dict[str, Any](), dict[str, Any]()
+            sizes: list[tuple[int, str]] = []
             for part in parts:
                 for column in pl.read_parquet(io.BytesIO(data), columns=part).iter_columns():
-                    _feed(digest, column)
-                    if column.name in ("metric", "at", "value"):
-                        numbers[column.name] = column
-                    elif len(column):
-                        about[column.name] = column[0]
+                    if column.name in ("at", "value"):
+                        numbers[column.name] = column.fill_null(-1).to_numpy()
+                        digest.update(np.ascontiguousarray(numbers[column.name]).data)
+                        continue
+                    runs = column.rle().struct.unnest().rows()  # of a text, how often it stands
+                    digest.update(repr([column.name, runs]).encode())
+                    if column.name == "metric":
+                        sizes = runs
+                    elif runs:
+                        about[column.name] = runs[0][1]
             if not _sealed(key, digest).items() <= seal.items():
                 return None
-            rows = _rows(numbers["metric"], numbers["at"], numbers["value"])
+            rows, begin = Rows(), 0
+            for n, name in sizes:
+                of = slice(begin, begin + n)
+                rows.add(name, numbers["value"][of], numbers["at"][of])
+                begin += n
             about |= {name: json.loads(about[name]) for name in _JSON}
         except (OSError, KeyError, pl.exceptions.PolarsError):
             return None
@@ -236,15 +246,6 @@ def _texts(key: str, identity: Mapping[str, Any]) -> dict[str, Any]:
     return {name: json.dumps(v) if name in _JSON else v for name, v in found.items()}
 
 
-def _feed(digest: Any, column: pl.Series) -> None:
-    """Numbers as they are; of a text, how often it stands there."""
-    if column.name in ("at", "value"):
-        digest.update(np.ascontiguousarray(column.fill_null(-1).to_numpy()).data)
-    else:
-        runs = column.rle().struct.unnest()
-        digest.update(repr([column.name, runs.rows()]).encode())
-
-
 def _sealed(key: str, digest: Any) -> dict[str, str]:
     return {"format": FORMAT, "key": key, "digest": digest.hexdigest()}
 
@@ -261,15 +262,6 @@ def _seal_of(key: str, identity: Mapping[str, Any], rows: Rows) -> dict[str, str
     for _, values in rows.values():
         digest.update(np.ascontiguousarray(values).data)
     return _sealed(key, digest)
-
-
-def _rows(metric: pl.Series, at: pl.Series, value: pl.Series) -> Rows:
-    rows, begin = Rows(), 0
-    places, values = at.fill_null(-1).to_numpy(), value.to_numpy()
-    for n, name in metric.rle().struct.unnest().rows():
-        rows.add(name, values[begin : begin + n], places[begin : begin + n])
-        begin += n
-    return rows
 
 
 class Provenance(NamedTuple):

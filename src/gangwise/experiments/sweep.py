@@ -359,9 +359,9 @@ class Workers:
     jobs : int
         How many at once; −1 for all cores, or all of the cluster. A single one is this process.
     backend : {"loky", "dask", "ray"}
-        Processes of this machine, or of a cluster.
+        Processes of this machine (loky), or of a cluster.
     address : str, optional
-        Of the Dask scheduler or Ray cluster.
+        Address of the Dask scheduler or Ray cluster.
     """
 
     jobs: int = -1
@@ -405,12 +405,8 @@ def sweep(
     out : path
         Folder of the results. Experiments may share one: a run that is part of several is played
         once.
-    jobs : int
-        Workers; −1 for all cores, or all of the cluster.
-    backend : {"loky", "dask", "ray"}
-        loky: processes on this machine.
-    address : str, optional
-        Of the Dask scheduler or Ray cluster.
+    jobs, backend, address : int, str, str
+        As of :class:`Workers`.
     progress : callable, optional
         ``progress(what, done, of)``, in runs.
 
@@ -578,7 +574,7 @@ def check_names(spec: RunSpec, comparators: Sequence[str], metrics: Sequence[str
 
 
 class Failure(NamedTuple):
-    """Why a run failed, in words: not every exception survives the way back from a worker.
+    """Why a run failed, as text: not every exception can be sent back from a worker.
 
     ``cause`` is the exception itself, where the run was played in this process.
     """

@@ -110,7 +110,7 @@ class ParameterRange:
 
         if self.ends is None:
             return of.CategoricalDistribution(self.choices)
-        kind = of.IntDistribution if isinstance(self.low, int) else of.FloatDistribution
+        kind: Any = of.IntDistribution if isinstance(self.low, int) else of.FloatDistribution
         return kind(*self.ends, log=self.log)
 
     def __str__(self) -> str:

@@ -174,7 +174,8 @@ def who_pays(n: Compared, changes: Sequence[str]) -> dict[str, list[GroupImpact]
     size = joined(lambda o: np.maximum(o.demand[:, k], 0.0))
     groups = groups_of(size, held, joined(lambda o: o.jobs.user), partition)
     groups["account"] = joined(lambda o: o.jobs.charged), list(n.first.jobs.accounts)
-    waiting, found = joined(lambda o: o.waiting), {}
+    waiting = joined(lambda o: o.waiting)
+    found: dict[str, list[GroupImpact]] = {}
     for what, (of, names) in groups.items():
         hours = np.bincount(of, held, len(names)) / 3600
         jobs = np.bincount(of, minlength=len(names))
