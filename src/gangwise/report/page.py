@@ -413,7 +413,7 @@ def words(table: str) -> Mapping[str, Any]:
     return found
 
 
-def phrase(name: str, **values: object) -> str:
+def phrase(name: str, /, **values: object) -> str:
     """A caption, or another text, with these values in it."""
     return str(words("captions")[name]).format(**values)
 
@@ -525,7 +525,7 @@ def documentation(family: str) -> tuple[str, str]:
     known: list[str] = []
     with suppress(PackageNotFoundError):  # used from a checkout without being installed
         known = metadata("gangwise").get_all("Project-URL") or []
-    address = dict(tuple(each.split(", ", 1)) for each in known).get("Documentation", "")
+    address = dict(each.split(", ", 1) for each in known).get("Documentation", "")
     return page, f"{address.rstrip('/')}/{page}/" if address else ""
 
 
