@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from gangwise.experiments.what_if import Fillings  # loads the simulation of jobs
 
 POINTS = 240
-"""Most points of a drawn line."""
+"""A line is drawn through at most this many points."""
 
 BANDS = 3
-"""More lines than this, and their bands lie on each other: a page shows the band of one at a time,
-and differences as dots."""
+"""The bands of more lines than this would hide each other: then a page shows the band of one line
+at a time, and differences as dots."""
 
 PANELS = 9
-"""Most cells of a figure."""
+"""A figure shows at most this many cells, a panel each."""
 
 SETTLED = 0.05
-"""Axes are fitted to what lies after this part of the slots: the first few averages jump."""
+"""Axes are fitted to what comes after this share of the slots, because the first averages jump."""
 
 ROOT, OF_LINES = "√t, for shape", "{band}"
 

@@ -72,10 +72,10 @@ from gangwise.report.tables import (
 )
 
 MATRIX = 5
-"""More policies than this in one cell, and only the best is compared with each other one."""
+"""Of more policies than this in one cell, only the best is compared with each of the others."""
 
 MOST_SENTENCES = 12
-"""More cells than this, and sentences about single cells are folded away."""
+"""With more cells than this, the sentences about single cells are folded away."""
 
 Columns = list[tuple[str, list[Cell]]]
 
@@ -495,11 +495,11 @@ SECTIONS: list[Callable[[ShownExperiment], Section | None]] = [
     lambda shown: Section("Scenario", [Values(shown.scenario)]) if shown.scenario else None,
     lambda shown: shown.made,
 ]
-"""Of a page about an experiment, in their order."""
+"""The sections of a page about an experiment, in their order."""
 
 
 EDGE = 0.05
-"""Values in this part of a range, at either end, are at its edge."""
+"""A value is at the edge of its range if it lies within this share of it from either end."""
 
 MARKS = {
     "trial": Style(-1, 5.0, order=2),

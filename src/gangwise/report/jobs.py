@@ -75,13 +75,13 @@ from gangwise.report.tables import (
 HAPPENED = "as it happened"
 
 BINS, DOTS = 240, 120
-"""Bins of the figures over time, and nodes drawn with their rates."""
+"""Number of bins in figures over time, and of nodes in figures of learned rates."""
 
 USERS, DRAWN_USERS = 12, 6
-"""So many users, those with the most jobs, have a row, and a bar."""
+"""This many users, those with the most jobs, have a row of a table, or a bar of a figure."""
 
 FARTHEST = 12
-"""Of weeks or days, so many have a row beside what was recorded: those that are farthest off."""
+"""This many weeks or days have a row beside what was recorded: those that are farthest off."""
 
 GROUPED = {"size": "size of a job", "user": "class of its user"}
 
@@ -142,7 +142,7 @@ class JobResults(Compared):
 
 
 SHOWN = 12
-"""Up to so many changes stand in tables and figures."""
+"""Tables and figures show at most this many changes."""
 
 
 def results_of(
@@ -170,7 +170,7 @@ def results_of(
 
 
 def _unit(values: Sequence[float]) -> tuple[float, str]:
-    """Of times in seconds: one that suits the middle, so that none far off decides it."""
+    """A unit for times in seconds; it suits the median, so that an outlier does not decide it."""
     known = [v for v in values if math.isfinite(v)] or [0.0]
     middle, largest = float(np.median(known)), max(known)
     for size, name, below in ((86400.0, "days", 24), (3600.0, "h", 60), (60.0, "min", 60)):
@@ -410,7 +410,7 @@ def _groups(n: Compared, users: int = USERS) -> list[tuple[str, list[Ints], list
 def _group_means(
     n: Compared, group: Sequence[Ints]
 ) -> tuple[Mapping[str, Mapping[int, Estimate]], str]:
-    """Mean waiting by scheduler and group, in a unit that suits them all, and the unit."""
+    """Mean waiting by scheduler and group, in a unit that suits all of them, and that unit."""
     seen: dict[str, defaultdict[int, list[float]]] = {}
     for row, each in n.outcomes.items():
         seen[row] = defaultdict(list)
@@ -629,4 +629,4 @@ SECTIONS: list[Callable[[JobResults], Section | None]] = [
     provenance_section,
     edits_section,
 ]
-"""Of the page, in their order."""
+"""The sections of the page, in their order."""

@@ -26,14 +26,14 @@ from gangwise.report.plotting import Panel, Style
 from gangwise.report.tables import Cell, Sheet, columns_sheet, rich_tables, value_cell
 
 RECTANGLES = 12_000
-"""More than this, and the chart of nodes shows means over bins: a page stays below 1 MB."""
+"""Beyond this many the chart of nodes shows means over bins, so that a page stays below 1 MB."""
 
 CELLS, PRINTED, ROWS = 240_000, 30_000, 150
-"""Most bins of a chart of nodes on a page, in all, and of one in a figure; most rows: nodes share a
-row where there are more."""
+"""At most this many bins in all charts of nodes on a page, and in one in a figure; and at most this
+many rows: where there are more nodes, several share a row."""
 
 COLOURED = 9
-"""So many users, or job types, have a colour of their own: those with most work."""
+"""This many users, or job types, have a colour of their own: those with the most work."""
 
 
 class Lane(NamedTuple):
@@ -83,7 +83,7 @@ def _merged(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, Any]:
-    """Where and when jobs ran under each scheduler, for the script of the page."""
+    """Gantt chart: where and when jobs ran under each scheduler, for the script of the page."""
     begin, end = span(outcomes)
     pieces = max(_pieces(outcome).job.size for outcome in outcomes.values())
     nodes = max(len(outcome.nodes) for outcome in outcomes.values())
@@ -199,9 +199,9 @@ def _packed(values: npt.ArrayLike, kind: str) -> str:
     return base64.b64encode(np.asarray(values).astype(kind).tobytes()).decode()
 
 
-SHOWN = 10  # so many nodes have a row, even if none is slow; all slow ones have
+SHOWN = 10  # at least this many nodes have a row of the table, and all slow nodes have one
 MOST_DRAWN = 400
-WIDEST = np.log(100)  # of a node whose interval is wider, nothing is known
+WIDEST = np.log(100)  # nothing is known of a node whose interval is wider
 
 
 def _order(found: NodeFindings) -> list[int]:

@@ -241,10 +241,10 @@ def terms(meanings: Mapping[str, str]) -> Fold:
 
 
 MOST_DOTS = 40
-"""Rows of a dot plot."""
+"""A dot plot has at most this many rows."""
 
 OUTLIER = 4.0
-"""What reaches so many times as far from zero as the median row does is cut off and marked."""
+"""A row that reaches this many times as far from zero as the median row is cut off and marked."""
 
 
 def dots(
@@ -331,8 +331,8 @@ def setting(value: Any) -> str:
 
 
 _LARGEST, _SMALLEST = 1.47, 0.93
-"""Pixels of the page per point of a drawing: letters neither grow with wide windows, nor shrink out
-of sight with narrow ones."""
+"""Most and fewest pixels of the page per point of a drawing, so that letters neither grow with a
+wide window nor become illegible in a narrow one."""
 
 
 def embedded(svg: str, prefix: str, title: str) -> Markup:
@@ -457,8 +457,8 @@ def glossary(
     if (known := words("families").get(family)) is not None:
         names = ("jobs", "ranked by") if jobs else ("slot", "reward")
         found = dict(zip(names, (known["slot"], known["reward"])))
-    told = [*settings, *("comparator", "regret") * bool(comparators), *("seed",) * (not jobs)]
-    return found | {name: meaning for name, meaning in words("terms").items() if name in told}
+    used = [*settings, *("comparator", "regret") * bool(comparators), *("seed",) * (not jobs)]
+    return found | {name: meaning for name, meaning in words("terms").items() if name in used}
 
 
 def in_words(metric: str) -> str:
@@ -539,7 +539,7 @@ def _sentence(text: str) -> str:
 
 
 def by_command(command: str, what: str, otherwise: str) -> list[Part]:
-    """What a command gives again; without one, what stands for it."""
+    """The command that gives these results again; ``otherwise`` says how, without a command."""
     if not command:
         return [Text(otherwise)]
     give = "commands give" if "\n" in command else "command gives"

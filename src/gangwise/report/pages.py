@@ -71,7 +71,7 @@ PAGE = "report.html"
 SUMMARY, BOUNDS = "summary.json", "bounds.json"
 
 KEYS = 500
-"""More runs than this, and their keys are not listed."""
+"""The keys of more runs than this are not listed."""
 
 
 def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
@@ -386,7 +386,7 @@ def called(paper: str, name: str) -> str:
 
 
 PAPERS = {"ogasched": "OGASched", "esdp": "ESDP", "opm": "OPS and OPM", "field": "The field"}
-"""What papers are called."""
+"""The papers' names for readers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -450,7 +450,7 @@ def claims_by_word(rows: Iterable[ClaimResult]) -> Counter[str]:
 
 
 SMALL = ("agrees", "differs", "agrees in another reading", "not compared")
-"""What stands for each verdict at the small scale, at which nothing is judged."""
+"""The words in place of the verdicts at the quick scale, at which nothing is judged."""
 
 
 def verdict_text(verdict: Verdict, quick: bool) -> str:
@@ -548,7 +548,7 @@ def reproduction_page(folder: Path) -> Page:
 
 
 _MARKS = {"reproduced": "agrees", "not reproduced": "differs"}
-"""Classes of verdicts, which have a sign beside their word on a page."""
+"""Style classes of the verdicts that have a sign beside their word on a page."""
 
 
 def _cells(row: ClaimResult, quick: bool) -> tuple[Cell, ...]:

@@ -43,7 +43,7 @@ COLOURS = (
     ("#6d7f1e", "#b3cc4f"),
     ("#7a5a48", "#c9a68f"),
 )
-"""Pairs: on white, on black."""
+"""Each colour twice: for a white background and for a black one."""
 
 RANKED: tuple[tuple[float, tuple[float, ...]], ...] = (
     (2.4, ()),
@@ -73,7 +73,7 @@ class Style:
 
 
 Looks = Mapping[str, Style]
-"""How lines are drawn, by their names, in the order of their tags."""
+"""The style of each line by its name; the position of a name is the number of its tag."""
 
 REFERENCE = Style(-1, 1.1, (7.0, 4.0), 90)
 """How comparators are drawn."""
@@ -101,12 +101,12 @@ COLUMNS = ("panel", "line", "x", "mean", "low", "high")
 WIDTH, HEIGHT, DPI = 4.3, 3.1, 150
 MOST_IN_A_ROW = 3
 LEGEND_ROW, LEGEND_ROWS = 0.19, 3
-"""Height of a row of the legend, in inches; how many there is room for at the usual height."""
+"""Height of a row of the legend in inches, and the rows that fit without a taller figure."""
 COLUMN_WIDTHS = {1: 3.45, 2: 7.1}
-"""Of a figure that takes one or both columns of a paper, in inches."""
+"""Width of a figure that fills one or both columns of a paper, in inches."""
 COLUMN_WIDTH = COLUMN_WIDTHS[1]
 PAGE_SIZE = 5.0, 3.1
-"""Of a plot on a page, in inches: it fits a narrow screen, for title and legend stand beside it."""
+"""Size of a plot on a page, in inches: small, because title and legend stand beside it."""
 
 
 @dataclass(frozen=True)
@@ -186,12 +186,7 @@ def page_plots(numbers: pl.DataFrame, panels: Sequence[Panel], looks: Looks) -> 
             text = image(figure, "svg").decode()
             if panel.kind not in ("bars", "map") and not panel.choices:
                 (width, height), box = 72 * figure.get_size_inches(), axes.get_position()
-                place = (
-                    width * box.x0,
-                    width * box.x1,
-                    height * (1 - box.y0),
-                    height * (1 - box.y1),
-                )
+                place = (*(width * box.intervalx), *(height * (1 - box.intervaly)))
                 scales = (axes.get_xscale(), axes.get_yscale())
                 read = [f"{end:.8g}" for end in (*axes.get_xlim(), *axes.get_ylim())]
                 read += [f"{at:.2f}" for at in place] + [f"{scale == 'log':d}" for scale in scales]

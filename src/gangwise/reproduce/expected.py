@@ -147,7 +147,7 @@ def over_readings(rows: Iterable[ClaimResult]) -> list[ClaimResult]:
 
 
 FOLDER = Path(__file__).with_name("expected")
-"""Of the committed files: a line for each claim, experiment or rule."""
+"""The folder of committed results: JSON files with a line for each claim, experiment or rule."""
 
 
 def _committed(name: str) -> dict[str, Any]:

@@ -63,7 +63,7 @@ Found = Mapping[str, Results]
 """Results by the name of their experiment."""
 
 ON_ROWS = "-traces"
-"""What ends the name of an artefact that is played on rows of the traces."""
+"""The end of the name of an artefact that is played on rows of the traces."""
 
 AT = " @ "
 """Between a version and the reading of which rows of the traces the authors took."""
@@ -193,7 +193,7 @@ class Artefact:
 Table = Mapping[str, Any]
 
 ROWS_FOLDER = "alibaba-v2018"
-"""Of the traces' folder; that of gpu-v2020 stands beside it."""
+"""The folder of the trace; the folder of gpu-v2020 stands beside it."""
 
 CLAIM = {
     *("says", "paper", "number", "near", "above", "below", "why", "timed", "beside", "only"),
