@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from gangwise.core.arrays import Bools
+from gangwise.core.arrays import Bools, Ints
 from gangwise.core.jit import inlined_kernel, inner_kernel
 from gangwise.jobs.event_kernels import WHY_PREEMPTED, interrupt
 from gangwise.jobs.fit_kernels import copy_room, fits_of, take_piece
@@ -201,10 +201,10 @@ def until_it_fits(g: Given, x: State, p: Passing, j: int) -> int:
 
 
 @inlined_kernel
-def gave_way(p: Passing, j: int) -> bool:
-    """Job j is among those that were preempted and may still wait."""
-    for i in range(p.clock.gave):  # noqa: SIM110 - generators do not compile
-        if p.gave[i] == j:
+def among(items: Ints, count: int, j: int) -> bool:
+    """Job j is one of the first so many."""
+    for i in range(count):  # noqa: SIM110 - generators do not compile
+        if items[i] == j:
             return True
     return False
 
@@ -229,7 +229,7 @@ def give_way(g: Given, x: State, p: Passing, j: int) -> None:
         if x.jobs[o].begun < x.at.now:
             known.mark = clock.round
             clock.moved += 1
-        if x.jobs[o].begun < x.at.now or not gave_way(p, o):
+        if x.jobs[o].begun < x.at.now or not among(p.gave, clock.gave, o):
             p.gave[clock.gave] = o
             clock.gave += 1
         clock.events += 2  # it left, and came back
