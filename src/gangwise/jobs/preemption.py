@@ -360,7 +360,7 @@ def meets(g: Given, x: State, p: Passing, j: int) -> bool:
     return False
 
 
-@inlined_kernel
+@inner_kernel
 def place_above(g: Given, x: State, p: Passing, j: int) -> int:
     """:func:`make_room` under gang scheduling: who may give way is who has one of its cores."""
     clock, rank = p.clock, float(p.classes[p.known[j].kind].rank)
@@ -385,7 +385,7 @@ def place_above(g: Given, x: State, p: Passing, j: int) -> int:
     return int(pieces)
 
 
-@inlined_kernel
+@inner_kernel
 def suspended_in_turn(x: State, p: Passing) -> int:
     """Those who are suspended, in `p.turns`, the highest tier first; their number."""
     count = int64(0)
@@ -417,7 +417,7 @@ def undisturbed(g: Given, x: State, p: Passing, j: int) -> bool:
     return True
 
 
-@inlined_kernel
+@inner_kernel
 def count_cores(g: Given, x: State, p: Passing) -> None:
     """Before a round: who holds which cores, and what is free to nobody, off `p.room`."""
     copy_room(x.room, p.room)
@@ -437,7 +437,7 @@ def count_cores(g: Given, x: State, p: Passing) -> None:
     show_cores(g.cluster, p.gangs, x.up, p.room, int64(0))
 
 
-@inlined_kernel
+@inner_kernel
 def release_ahead(g: Given, x: State, p: Passing, rank: float) -> int:
     """Those whom a job of a rank sees, in `leaving` by expected end; their number."""
     rows, now, count = p.gangs.leaving, x.at.now, int64(0)

@@ -208,12 +208,12 @@ class SlurmPasses(Composed):
         clock = p.clock
         self._passed, self._due, self._changed = clock.passed, bool(clock.due), bool(clock.changed)
         if p.settings.gangs:
-            self._keep(jobs, parts)
+            self._remember_cores(jobs, parts)
             for name in last.ends:
                 last.ends[name] -= self._held[name].ran
         return actions
 
-    def _keep(self, jobs: Sequence[Job], parts: tuple[Given, State, Passing]) -> None:
+    def _remember_cores(self, jobs: Sequence[Job], parts: tuple[Given, State, Passing]) -> None:
         """Who holds which cores after a round, in the order in which they got them."""
         g, x, p = parts
         known, self._held = p.known, {}
