@@ -267,7 +267,7 @@ def main_loop(g: Given, x: State, p: Passing, count: int) -> None:
             pieces = arrange(g.cluster, p.places, p.room, s, tasks, shut)
             if pieces == 0 and whole and p.places.how[s] == ANY:
                 note_too_large(g, x, j)
-        if pieces == 0:
+        if pieces == 0 and p.settings.preempts:  # asked here too: a call passes all arrays
             pieces = make_room(g, x, p, j)
             if pieces > 0:
                 give_way(g, x, p, j)
