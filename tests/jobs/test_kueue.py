@@ -314,4 +314,4 @@ def test_kueue_keeps_to_the_contract_of_a_scheduler_and_shares_are_of_what_can_b
     queue = Holder({**one_group("a", nominal=4), "weight": 2.0})
     queue.parent, cohort.children = cohort, [queue]
     queue.take({("f", "cpu"): 7.0})
-    assert queue.share() == pytest.approx(3 / 8 / 2)
+    assert queue.dominant_share() == pytest.approx(3 / 8 / 2)
