@@ -47,7 +47,7 @@ NOT_RUN = {
 }
 """Patterns of lines that are not run here, and why. Each must still be found in some page."""
 
-SLOTS = "--slots 120"
+SLOTS = "--slots 60"
 SMALLER = (
     (r"--seeds (10|20|5)\b", "--seeds 2"),
     (r"^(gangwise (?:compare|run) (?:ogasched|esdp)-(?!.*--slots).*)$", rf"\1 {SLOTS}"),
