@@ -264,9 +264,9 @@ CHANGES = [f"cap.1.most={most},nodes.all+={n}" for n in range(5) for most in (8,
 
 @contextmanager
 def what_if(log: Path, out: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """Fifteen changes on two parts of a log."""
+    """Fifteen changes on four parts of a log."""
     given = [part for change in CHANGES for part in ("--change", change)]
-    weeks = ("--site", log.parent, "--set", "parts=2", "--seeds", "2")
+    weeks = ("--site", log.parent, "--set", "parts=4", "--seeds", "4")
     command = (SCRIPTS / "gangwise", "what-if", log, *weeks, *given)
     with started(*command, "--out", out, *options) as process:
         yield process
@@ -293,7 +293,7 @@ def test_a_what_if_that_was_killed_does_only_the_rest_and_says_the_same(log, whe
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate(timeout=TIME)
         before = finished(tmp_path)
-        assert 6 <= len(before) < 2 * (1 + len(CHANGES))
+        assert 6 <= len(before) < 4 * (1 + len(CHANGES))
         with what_if(log, tmp_path, *options) as process:
             rows_at_the_end(process, tmp_path)
     assert finished(tmp_path).items() >= before.items()  # nothing is played twice

@@ -172,9 +172,9 @@ def test_other_statuses_on_request(tmp_path):
         ("a4", 1.0, 1.0, 1.0, 3, "V100", 300, 310, 900),
     ]
     notes = trace.fidelity().notes
-    assert "1 tasks that run or wait" in notes
-    assert "1 empty fields of inst_num" in notes
-    assert "2 empty fields of plan_cpu" in notes
+    assert "1 tasks that run or wait have no end_time: they end with the trace" in notes
+    assert "1 empty fields of inst_num are read as 1" in notes
+    assert "2 empty fields of plan_cpu are read as 0" in notes
     assert reasons(trace.fidelity().stages[-1])["it requests no devices at all"] == 1
     with pytest.raises(TraceError, match="statuses is 'Finished'; choose among Terminated"):
         AlibabaGpuV2020(tmp_path, statuses=["Finished"])
@@ -233,8 +233,8 @@ def test_the_simulators_job_list(tmp_path):
         ("4", 2.0, 0.0, 1.0, 2, "", 599, 600),
         ("5", 2.0, 0.0, 1.0, 2, "MISC", 699, 704),
     ]
-    assert "2 durations are not positive" in filled.fidelity().notes
-    assert "1 empty fields of submit_time" in filled.fidelity().notes
+    assert "2 durations are not positive and read as 1 s" in filled.fidelity().notes
+    assert "1 empty fields of submit_time are read as 1" in filled.fidelity().notes
     assert AlibabaGpuV2020(file).scan().jobs.equals(tables.jobs)
     assert open_trace(file, slot="1m", skip=0).counts.sum() > 0
 

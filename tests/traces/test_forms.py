@@ -226,7 +226,7 @@ def test_swf_with_semicolons_and_more_columns(tmp_path):
     assert wide.trace == "swf"
     assert wide.jobs.equals(plain.jobs)
     assert wide.servers.equals(plain.servers)
-    assert "rows have 21 fields" in wide.notes
+    assert "rows have 21 fields, of which the first 18 are read" in wide.notes
 
 
 SACCT = ["JobID", "JobName", "User", "State", "Submit", "Start", "End", "ReqTRES", "NNodes"]

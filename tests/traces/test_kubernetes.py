@@ -135,7 +135,7 @@ def test_a_workload_stands_for_its_pods_and_a_class_says_the_priority_of_a_pod(t
     tables = KubernetesDump(write(tmp_path, [*classes, ranked, work])).scan()
     columns = ["name", "cpu", "tasks", "created", "started", "deleted", "status"]
     assert tables.jobs.select(columns).rows() == [("ml/w", 0.5, 4, 0, 60, 360, "Failed")]
-    assert "1 pods are left out" in tables.notes
+    assert "1 pods are left out: Kueue's workloads stand for them" in tables.notes
 
 
 def test_models_that_a_pod_selects(tmp_path):
