@@ -14,7 +14,7 @@ from numba import types
 from numba.extending import overload
 
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.jit import inlined_kernel, lean_kernel
+from gangwise.core.jit import Reference, inlined_kernel, lean_kernel, referenced
 from gangwise.jobs.event_kernels import DONE, advance
 from gangwise.jobs.kernels import Given, State, following, int64, opens, smallest
 from gangwise.jobs.queue_kernels import capped
@@ -47,9 +47,11 @@ def row(stack: Any, i: int) -> Any:
 
 @overload(row, inline="always", jit_options=LEAN)  # records cannot be returned
 def _row(stack, i):  # type: ignore[no-untyped-def]  # numba compares annotations
-    made: dict[str, Any] = {}
+    made: dict[str, Any] = {"referenced": referenced}
     text = _written(stack, "stack", made)
-    exec(f"def of_row(stack, i):\n    return {text}", made)  # numba loops over no unlike fields
+    exec(
+        f"def of_row(stack, i):\n    return referenced({text})", made
+    )  # numba loops over no unlike fields
     return made["of_row"]
 
 
@@ -57,6 +59,7 @@ def _written(of: Any, name: str, made: dict[str, Any]) -> str:
     """The source that makes a row of nested named tuples, which are entered in ``made``."""
     if isinstance(of, types.Array):
         return f"{name}[i]"
+    of = of.fields if isinstance(of, Reference) else of
     if not isinstance(of, types.NamedTuple | types.NamedUniTuple):
         return name
     made[of.instance_class.__name__] = of.instance_class

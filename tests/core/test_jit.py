@@ -14,6 +14,7 @@ from numba.core.caching import Cache, IndexDataCacheFile
 from numba.core.codegen import CPUCodeLibrary
 from numba.core.compiler import CompilerBase
 from numba.core.dispatcher import Dispatcher
+from numba.core.typing import typeof
 
 from gangwise.core.jit import PART, KernelFiles, kernel
 
@@ -88,8 +89,11 @@ OVERRIDDEN = {  # digests of what core/jit.py overrides or imitates, in numba 0.
     Cache._load_overload: "8cb8c1d9749fda3d",
     CPUCodeLibrary.finalize: "4b4c34b83488a72f",
     CPUCodeLibrary._optimize_final_module: "e405bd473752613b",
-    CPUCodeLibrary._finalize_final_module: "95bbf4fcbb90ed99",
+    CPUCodeLibrary._optimize_functions: "9439219fa946f1ad",
+    CPUCodeLibrary._get_module_for_linking: "56dde0e0555b5ec8",
     Dispatcher.get_call_template: "f15b62d0e9c0f605",
+    Dispatcher.get_overload: "7dd56f622edd2016",
+    typeof._typeof_tuple: "b66c93fcf165d5a4",
     CompilerBase.compile_extra: "09b90ed8a19dfc12",
 }
 
@@ -148,11 +152,11 @@ def total(values):
     return sum
 """
 CALLING = """
-from gangwise.core.jit import lean_kernel, shared_kernel
+from gangwise.core.jit import lean_kernel
 from {called} import total, twice
 
 
-@shared_kernel
+@lean_kernel
 def first_and_all(values):
     return twice(values, 0) + total(values)
 
@@ -177,6 +181,63 @@ def test_kernels_that_only_kernels_call_are_compiled_with_their_callers(tmp_path
         assert calling.first_and_all(values) == factor * (1 + 7)
         assert len(calling.twice.signatures) == 1  # for i, and for the 0 of a call
     assert stamps[0] == stamps[1] != stamps[2]  # what callers ask whether they are fresh
+
+
+BY_REFERENCE = """
+from typing import Any, NamedTuple
+from gangwise.core.jit import by_reference, inner_kernel, kernel, lean_kernel, referenced
+
+
+@by_reference
+class Inner(NamedTuple):
+    factor: float
+    values: Any
+
+
+@by_reference
+class Outer(NamedTuple):
+    inner: Inner
+    sums: Any
+    rows: Any
+
+
+@inner_kernel
+def total(x):
+    sum = 0.0
+    for i in range(x.values.size):
+        sum += x.factor * x.values[i]
+    return sum
+
+
+@lean_kernel
+def add_up(x):
+    x.sums[0] += total(x.inner)
+    for i in range(x.rows.shape[0]):
+        x.sums[1 + i] += total(referenced(Inner(1.0, x.rows[i])))
+
+
+@kernel
+def twice(x):
+    add_up(x)
+    add_up(x)
+"""
+
+
+def test_a_tuple_by_reference_is_one_pointer_to_its_members(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "by_reference.py").write_text(BY_REFERENCE)
+    code = importlib.import_module("by_reference")
+    values, sums, rows = np.array([1.0, 2.0]), np.zeros(3), np.array([[1.0, 3.0], [5.0, 7.0]])
+    held = [sys.getrefcount(each) for each in (values, sums, rows)]
+    code.twice(code.Outer(code.Inner(10.0, values), sums, rows))
+    assert sums.tolist() == [60.0, 8.0, 24.0]
+    assert held == [sys.getrefcount(each) for each in (values, sums, rows)]
+    code.add_up(code.Outer(code.Inner(10.0, values), sums, rows))
+    assert sums.tolist() == [90.0, 12.0, 36.0]
+    assert len(code.total.signatures) == 1  # one made in a kernel is as one that came from Python
+    (argument,) = code.twice.signatures[0]
+    assert str(argument).startswith("Outer_")
 
 
 LOADING = """

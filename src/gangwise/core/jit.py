@@ -26,12 +26,18 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 import numba
-from numba.core import types
+from numba.core import cgutils, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
-from numba.core.codegen import JITCodeLibrary
+from numba.core.codegen import JITCodeLibrary, ll
 from numba.core.compiler import Compiler
+from numba.core.datamodel import models, register_default
 from numba.core.dispatcher import Dispatcher
+from numba.core.extending import intrinsic
+from numba.core.imputils import impl_ret_borrowed, lower_getattr_generic
+from numba.core.pythonapi import NativeValue, unbox
 from numba.core.runtime.nrt import rtsys
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.core.typing.typeof import typeof_impl
 
 PART = "stamp_of_part"
 """Attribute of a kernel that is compiled with its callers: a digest of what it depends on."""
@@ -182,6 +188,13 @@ class _Whole(JITCodeLibrary):
     prune them. Here there are none, and what this would leave is slow to optimise again.
     """
 
+    def finalize(self) -> None:
+        library: Any = self
+        waiting, library._linking_libraries = library._linking_libraries, []
+        _link(library._final_module, waiting, library._reload_init, library._linking_libraries)
+        plain: Any = super()
+        plain.finalize()
+
     def _optimize_final_module(self) -> None:
         library: Any = self
         passes, builder = library._codegen._module_pass_manager()
@@ -189,19 +202,52 @@ class _Whole(JITCodeLibrary):
 
 
 class _Part(JITCodeLibrary):
-    """Code of a kernel that only others call: it is optimised with them, not here."""
+    """Code of a kernel that only others call: it is linked and optimised with them, not here."""
 
-    def _optimize_final_module(self) -> None:
-        pass
-
-    def _finalize_final_module(self) -> None:
+    def finalize(self) -> None:
         library: Any = self
-        library._finalize_dynamic_globals()
+        for function in library._final_module.functions:
+            if not function.is_declaration and function.linkage == ll.Linkage.external:
+                function.linkage = "linkonce_odr"
         library._finalized = True
+
+    def _optimize_functions(self, module: Any) -> None:
+        library: Any = self
+        module.data_layout = library._codegen._data_layout
+
+    def _get_module_for_linking(self) -> Any:
+        """With all that it calls, for what is no lean kernel."""
+        library: Any = self
+        if library._shared_module is None:
+            library._shared_module, others = library._final_module.clone(), list[Any]()
+            _link(library._shared_module, library._linking_libraries, library._reload_init, others)
+            for other in others:
+                library._shared_module.link_in(other._get_module_for_linking(), preserve=True)
+        return library._shared_module
 
     @property
     def codegen(self) -> Any:
         return _NoMachineCode
+
+
+def _link(module: Any, libraries: list[Any], inits: set[Any], others: list[Any]) -> None:
+    """Link parts into a module, and what they call; what else is to be linked is put in others.
+
+    A part stands behind one that calls it: what nobody has asked for is not linked.
+    """
+    waiting, seen = list(libraries), set[Any]()
+    while waiting:
+        library = waiting.pop(0)
+        if library in seen:
+            continue
+        seen.add(library)
+        if isinstance(library, _Part):
+            part: Any = library
+            module.link_in(part._final_module, preserve=True)
+            inits.update(part._reload_init)
+            waiting += part._linking_libraries
+        else:
+            others.append(library)
 
 
 class _NoMachineCode:
@@ -237,13 +283,14 @@ def lean_kernel(function: F) -> F:
 
     Counting costs a locked instruction for every array at every call; here an array of a caller
     outlives the call, so that there is nothing to count. A lean kernel must not allocate.
+
+    For other kernels it is a part like an inner kernel. Its way in from Python, which unpacks all
+    arguments, is compiled when Python calls it.
     """
-    return _cached(function, _lean(pipeline_class=_WholeCompiler, nogil=True))
-
-
-def shared_kernel(function: F) -> F:
-    """A lean kernel that becomes a part of the kernels that call it; Python calls it as well."""
-    return _cached(function, _lean(pipeline_class=_WholeCompiler, nogil=True, forceinline=True))
+    part: Any = _part(function, forceinline=False)
+    alone: Any = _cached(function, _lean(pipeline_class=_WholeCompiler, nogil=True))
+    alone.get_call_template, alone.get_overload = part.get_call_template, part.get_overload
+    return cast(F, alone)
 
 
 def inner_kernel(function: F) -> F:
@@ -271,6 +318,101 @@ def _part(function: F, forceinline: bool) -> F:
 def _lean(**options: Any) -> Any:
     njit: Any = numba.njit
     return njit(error_model="numpy", _nrt=False, no_cfunc_wrapper=True, **options)
+
+
+# --------------------------------------------------------------------- large tuples, by reference
+
+
+class Reference(types.Type):  # type: ignore[misc]
+    """A named tuple in memory that does not change: kernels pass a pointer to it.
+
+    numba passes a tuple as all its members, an array as seven of them: a hundred arrays cost each
+    function hundreds of arguments, in compilation first of all.
+    """
+
+    def __init__(self, fields: Any):
+        self.fields = fields
+        of = fields.instance_class
+        what = hashlib.sha256(f"{of.__module__} {fields}".encode()).hexdigest()[:12]
+        super().__init__(f"{of.__name__}_{what}")
+
+    def member(self, name: str) -> tuple[int, Any]:
+        """The place of a field, and its type: of a tuple within, if passed so, a reference."""
+        i = self.fields.fields.index(name)
+        of = self.fields[i]
+        within = getattr(of, "instance_class", None) in _BY_REFERENCE
+        return i, Reference(of) if within else of
+
+
+_BY_REFERENCE = set[type]()
+_UNCHANGED = "noalias", "readonly", "captures(none)"
+
+C = TypeVar("C", bound=type)
+
+
+def by_reference(cls: C) -> C:
+    """A named tuple of which kernels get a reference; they read its fields, and make none."""
+    _BY_REFERENCE.add(cls)
+
+    @typeof_impl.register(cls)  # type: ignore[untyped-decorator]
+    def type_of(value: Any, context: Any) -> Any:
+        each = (typeof_impl(member, context) for member in value)
+        inner = [of.fields if isinstance(of, Reference) else of for of in each]
+        return Reference(types.BaseTuple.from_types(inner, cls))
+
+    return cls
+
+
+@register_default(Reference)
+class _ReferenceModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, dmm: Any, fe_type: Any):
+        model: Any = super()
+        model.__init__(dmm, fe_type, dmm.lookup(fe_type.fields).get_value_type().as_pointer())
+
+
+@unbox(Reference)
+def _put_in_memory(of: Any, value: Any, c: Any) -> Any:
+    native = c.unbox(of.fields, value)
+    there = cgutils.alloca_once_value(c.builder, native.value)
+
+    def give_back() -> None:
+        if native.cleanup is not None:
+            native.cleanup()
+        if c.context.enable_nrt:
+            c.context.nrt.decref(c.builder, of.fields, native.value)
+
+    return NativeValue(there, is_error=native.is_error, cleanup=give_back)
+
+
+@infer_getattr
+class _ReferenceFields(AttributeTemplate):  # type: ignore[misc]
+    key = Reference
+
+    def generic_resolve(self, of: Any, name: str) -> Any:
+        return of.member(name)[1] if name in of.fields.fields else None
+
+
+@lower_getattr_generic(Reference)
+def _field(context: Any, builder: Any, of: Any, there: Any, name: str) -> Any:
+    i, member = of.member(name)
+    for argument in builder.function.args:  # the memory is nobody else's, and is not written to
+        if argument.type == there.type:
+            set.update(argument.attributes, _UNCHANGED)  # llvmlite knows but two of them
+            argument.attributes.dereferenceable = context.get_abi_sizeof(there.type.pointee)
+    field = cgutils.gep_inbounds(builder, there, 0, i)
+    if isinstance(member, Reference):
+        return field
+    return impl_ret_borrowed(context, builder, member, builder.load(field))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def referenced(typing_context: Any, made: Any) -> Any:
+    """A reference to a named tuple that a kernel has made, until it makes another one there."""
+
+    def put_in_memory(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return cgutils.alloca_once_value(builder, values[0])
+
+    return Reference(made)(made), put_in_memory
 
 
 def on_compile(report: Callable[[str], None]) -> None:

@@ -91,17 +91,16 @@ def play_compiled(
     if rules.queue == kernels.MULTIFACTOR:
         scheduler.queue.bind(t)
         state = state._replace(standing=copy_of(scheduler.queue.standing))
-    plans = plans_of(state)
     if rules.choice == kernels.BY_RATE:
         scheduler.resize(t.nodes, t.jobs.types)
         beliefs = scheduler.choice.state
         given = given._replace(labels=np.log(t.nodes.declared(t.jobs.types)))
     else:
         beliefs = _nothing_believed()
-    round_kernels.play(given, state, beliefs, plans, 0)  # compiles, or loads
+    round_kernels.play(given, state, beliefs, 0)  # compiles, or loads
     began = time.perf_counter()
     while True:
-        status = round_kernels.play(given, state, beliefs, plans, 200_000)
+        status = round_kernels.play(given, state, beliefs, 200_000)
         if progress is not None:
             progress(int(state.at.ended), len(t.jobs))
         if status == round_kernels.DONE:
@@ -113,11 +112,6 @@ def play_compiled(
     piece_from = given.jobs["piece_from"].copy()
     del given  # given back first: fresh memory costs more than the copies made below
     return outcome(t, piece_from, state, described, seconds)
-
-
-def plans_of(x: kernels.State) -> kernels.Rows | None:
-    """What tells the two ways apart in which :func:`round_kernels.play` is compiled."""
-    return None if x.standing is None else x.plans
 
 
 def _nothing_believed() -> rate_kernels.Beliefs:
@@ -266,7 +260,7 @@ def initial_state(
         promised=np.full(J if backfills else 0, np.inf),
         kept=np.full(J if rules.slack < math.inf else 0, np.inf),
         times=run_times.nothing(),
-        standing=NOBODY if conserves or rules.queue == kernels.MULTIFACTOR else None,
+        standing=NOBODY,
         wants=t.wants.copy() if t.jobs.after.size else NO_INTS,
         looks=looks,
         plans=plans,
@@ -276,8 +270,8 @@ def initial_state(
         profile=np.zeros((2 * J + 9 if conserves else 0, len(t.nodes.devices)), dtype=np.int64),
         cuts=np.zeros(65, dtype=kernels.CUT),
         cut_pieces=np.zeros(64, dtype=kernels.PIECE),
-        feed=np.zeros(reports, dtype=kernels.FEED) if feeds else None,
-        fed_rates=np.zeros(2 * pieces + 64) if feeds else None,
+        feed=np.zeros(reports if feeds else 0, dtype=kernels.FEED),
+        fed_rates=np.zeros(2 * pieces + 64 if feeds else 0),
     )
 
 

@@ -2,9 +2,8 @@
 
 ``advance`` takes in all events of the next instant; :mod:`gangwise.jobs.round_kernels` decides in
 compiled code, and ``outside`` is one step for a scheduler that decides in Python: it has no beliefs
-(None), and what learns is not compiled for it. A compiled call copies every array of its arguments,
-so what happens all the time is part of its callers (``inlined_kernel``), and only what is rare is
-called.
+(None), and what learns is not compiled for it. What every job goes through in one place is part of
+its caller (``inlined_kernel``); what is rare, or has several callers, is called.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from gangwise.jobs.kernels import (
     DOWN,
     ENTERED_QUEUE,
     FACTOR,
-    FAIR_SHARE,
     FINISHED,
     GIVEN_UP,
     HAS_FAILED,
@@ -53,8 +51,6 @@ from gangwise.jobs.kernels import (
     WAS_KILLED,
     WAS_PREEMPTED,
     Given,
-    Rows,
-    Standing,
     State,
     count_caps,
     devices_of,
@@ -72,7 +68,6 @@ from gangwise.jobs.rate_kernels import Beliefs, finished, needed, observe, relea
 from gangwise.jobs.run_times import ended, expect
 from gangwise.jobs.start_kernels import (
     change_use,
-    count_use,
     hear,
     log_rate,
     schedule_end,
@@ -89,41 +84,41 @@ DONE, PAUSED, MORE_ROOM = range(3)
 WHY_FAILED, WHY_PREEMPTED = range(2)
 
 
-@inlined_kernel
+@inner_kernel
 def leave(g: Given, x: State, b: Beliefs | None, j: int) -> None:
     """Job j gives its devices back, for whatever reason."""
+    job, run = g.jobs[j], x.jobs[j]
     at = x.at
     vacate(g, x, j)
     count_caps(g, x, j, GIVEN_UP)
     if at.aside > 0:
-        wake(g, x, x.standing, j)
-    if x.jobs[j].expect > x.at.now:
+        wake(g, x, j)
+    if run.expect > x.at.now:
         at.holes += 1
     at.running -= 1
     last = x.running[at.running]
-    x.running[x.jobs[j].place] = last
-    x.jobs[last].place = x.jobs[j].place
-    if g.rules.queue == FAIR_SHARE:
-        change_use(g, x, j, -1.0)
-    count_use(g, x.standing, j, -1.0, x.at.now)
+    x.running[run.place] = last
+    x.jobs[last].place = run.place
+    change_use(g, x, j, -1.0)
     if b is not None:  # noqa: SIM102 - alone, so that what learns is not compiled without it
         if g.rules.rates != LABELS:
-            p = g.jobs[j].piece_from
-            s = g.jobs[j].shape
+            p = job.piece_from
+            s = job.shape
             d = g.cluster.demand[s, g.cluster.shapes[s].dominant] / 1000.0
-            for i in range(p, p + x.jobs[j].pieces):
+            for i in range(p, p + run.pieces):
                 released(b, x.out[i].node, x.out[i].tasks * d, x.at.now)
     at.again = 1
 
 
-@inlined_kernel
+@inner_kernel
 def measure(g: Given, x: State, b: Beliefs | None, j: int, first: bool, ended: bool) -> None:
     """The rates of job j's pieces become known: to the learner, or outside."""
-    p = g.jobs[j].piece_from
+    job = g.jobs[j]
+    p = job.piece_from
     count = x.jobs[j].pieces
     x.at.again = 1
     if b is None:
-        report_rates(g, x, x.feed, j, first, ended)
+        report_rates(g, x, j, first, ended)
     else:
         slowest = NEVER
         for i in range(count):
@@ -132,16 +127,16 @@ def measure(g: Given, x: State, b: Beliefs | None, j: int, first: bool, ended: b
             x.log_rates[i] = math.log(rate)
             slowest = min(slowest, rate)
         x.looks[j].seen = slowest
-        observe(b, int64(g.jobs[j].type), x.rated, x.log_rates, count, first, x.at.now)
+        observe(b, int64(job.type), x.rated, x.log_rates, count, first, x.at.now)
 
 
 @inlined_kernel
-def report_rates(g: Given, x: State, feed: Rows | None, j: int, first: bool, ended: bool) -> None:
+def report_rates(g: Given, x: State, j: int, first: bool, ended: bool) -> None:
     """Enter into the feed the rates of job j's tasks, piece by piece."""
-    if feed is not None:
-        feed[x.at.fed].first = first
-        feed[x.at.fed].ended = ended
-        report(feed, x.at, MEASURED, j)
+    if x.feed.size > 0:
+        x.feed[x.at.fed].first = first
+        x.feed[x.at.fed].ended = ended
+        report(x, MEASURED, j)
         p = g.jobs[j].piece_from
         for i in range(p, p + x.jobs[j].pieces):
             x.fed_rates[x.at.fed_rates] = math.exp(log_rate(g, x, j, x.out[i].node))
@@ -151,28 +146,29 @@ def report_rates(g: Given, x: State, feed: Rows | None, j: int, first: bool, end
 @inlined_kernel
 def finish(g: Given, x: State, b: Beliefs | None, j: int) -> None:
     """Job j ends: by itself, or killed at its limit."""
+    job, run = g.jobs[j], x.jobs[j]
     at = x.at
     now = x.at.now
-    own = x.jobs[j].since + x.jobs[j].left / x.jobs[j].speed
-    if g.rules.rates != LABELS and now > x.jobs[j].since:
-        measure(g, x, b, j, now <= x.jobs[j].begun + g.rules.measured_after, own <= now)
+    own = run.since + run.left / run.speed
+    if g.rules.rates != LABELS and now > run.since:
+        measure(g, x, b, j, now <= run.begun + g.rules.measured_after, own <= now)
         if b is not None:
-            done = (now - x.jobs[j].since) * x.looks[j].seen
+            done = (now - run.since) * x.looks[j].seen
             if own <= now:
-                finished(b, g.jobs[j].limit, done, now)
+                finished(b, job.limit, done, now)
             # A restart keeps a job from doing a whole limit's work: what it needs is not known.
-            if b.walled and (own <= now or now >= x.jobs[j].since + g.jobs[j].limit):
-                needed(b, int64(g.jobs[j].type), g.jobs[j].limit, done, own > now)
+            if b.walled and (own <= now or now >= run.since + job.limit):
+                needed(b, int64(job.type), job.limit, done, own > now)
     leave(g, x, b, j)
     x.end[j] = now
-    learn_end(g, x, b, j, own <= now and g.jobs[j].doomed == 0)
-    if own > now or g.jobs[j].doomed:
-        x.jobs[j].phase = KILLED
+    learn_end(g, x, b, j, own <= now and job.doomed == 0)
+    if own > now or job.doomed:
+        run.phase = KILLED
         at.kills += 1
-        report(x.feed, x.at, WAS_KILLED, j)
+        report(x, WAS_KILLED, j)
     else:
-        x.jobs[j].phase = FINISHED
-        report(x.feed, x.at, HAS_FINISHED, j)
+        run.phase = FINISHED
+        report(x, HAS_FINISHED, j)
     let_follow(g, x, j)
 
 
@@ -187,10 +183,11 @@ def learn_end(g: Given, x: State, b: Beliefs | None, j: int, whole: bool) -> Non
 @inlined_kernel
 def work_off(x: State, j: int) -> None:
     """What is left of running job j, as of now."""
+    run = x.jobs[j]
     now = x.at.now
-    if now > x.jobs[j].since:
-        x.jobs[j].left = max(x.jobs[j].left - (now - x.jobs[j].since) * x.jobs[j].speed, 0.0)
-        x.jobs[j].since = now
+    if now > run.since:
+        run.left = max(run.left - (now - run.since) * run.speed, 0.0)
+        run.since = now
 
 
 @inlined_kernel
@@ -214,13 +211,14 @@ def release_next(g: Given, x: State, j: int) -> None:
 @inner_kernel
 def cancel(g: Given, x: State, b: Beliefs | None, j: int) -> None:
     """Job j is withdrawn, whether it was submitted, waits or runs."""
+    run = x.jobs[j]
     at = x.at
-    phase = x.jobs[j].phase
+    phase = run.phase
     if phase > RUNNING:
         return
     if phase == RUNNING:
-        if g.rules.rates != LABELS and x.at.now > x.jobs[j].since:
-            first = x.at.now <= x.jobs[j].begun + g.rules.measured_after
+        if g.rules.rates != LABELS and x.at.now > run.since:
+            first = x.at.now <= run.begun + g.rules.measured_after
             measure(g, x, b, j, first, boolean(False))
         leave(g, x, b, j)
         x.end[j] = x.at.now
@@ -228,20 +226,21 @@ def cancel(g: Given, x: State, b: Beliefs | None, j: int) -> None:
     elif phase == WAITING:
         leave_queue(g, x, j)
     if phase >= WAITING:
-        report(x.feed, x.at, WAS_CANCELLED, j)
+        report(x, WAS_CANCELLED, j)
     at.again = 1
     at.cancellations += 1
-    x.jobs[j].phase = CANCELLED
+    run.phase = CANCELLED
     let_follow(g, x, j)
 
 
 @inlined_kernel
 def leave_queue(g: Given, x: State, j: int) -> None:
     """Job j waits no longer, without having been started."""
-    remove(x.words, x.summary, g.jobs[j].rank)
+    job = g.jobs[j]
+    remove(x.words, x.summary, job.rank)
     x.at.waiting -= 1
     if x.at.aside > 0 and x.jobs[j].place == IN_LINE:
-        follow(g, x, x.standing, int64(g.jobs[j].claim))
+        follow(g, x, int64(job.claim))
     if g.rules.backfilling == CONSERVATIVE:
         x.at.holes += x.plans[j].start < NEVER
         x.plans[j].start = NEVER
@@ -250,36 +249,37 @@ def leave_queue(g: Given, x: State, j: int) -> None:
 @inner_kernel
 def interrupt(g: Given, x: State, b: Beliefs | None, j: int, why: int) -> None:
     """Job j loses its nodes and waits again; what a failure costs, a preemption does not."""
+    job, run = g.jobs[j], x.jobs[j]
     at = x.at
     now = x.at.now
-    left = max(x.jobs[j].left - max(now - x.jobs[j].since, 0.0) * x.jobs[j].speed, 0.0)
+    left = max(run.left - max(now - run.since, 0.0) * run.speed, 0.0)
     if why == WHY_FAILED:
-        done = g.jobs[j].work - left
+        done = job.work - left
         kept = done
         if g.rules.checkpoint == NEVER:
             kept = 0.0
         elif g.rules.checkpoint > 0.0:
             kept = math.floor(done / g.rules.checkpoint) * g.rules.checkpoint
         x.lost[j] += (done - kept) * (devices_of(g, j) / 1000.0)
-        left = g.jobs[j].work - kept
-    cost = min(max(now - x.jobs[j].begun - g.rules.latency, 0.0), x.jobs[j].overhead)
+        left = job.work - kept
+    cost = min(max(now - run.begun - g.rules.latency, 0.0), run.overhead)
     x.lost[j] += cost * (devices_of(g, j) / 1000.0)
     i = at.cuts
     q = at.cut_pieces
     x.cuts[i].job = j
-    x.cuts[i].begun = x.jobs[j].begun
+    x.cuts[i].begun = run.begun
     x.cuts[i].end = now
     x.cuts[i].why = why
-    p = g.jobs[j].piece_from
-    for m in range(x.jobs[j].pieces):
+    p = job.piece_from
+    for m in range(run.pieces):
         n, tasks = int64(x.out[p + m].node), int64(x.out[p + m].tasks)
         put_piece(x.cut_pieces, q + m, n, tasks, int64(0))
     at.cuts = i + 1
-    at.cut_pieces = q + x.jobs[j].pieces
+    at.cut_pieces = q + run.pieces
     x.cuts[i + 1].first = at.cut_pieces
     leave(g, x, b, j)
-    x.jobs[j].left = left
-    x.jobs[j].overhead = g.rules.restart
+    run.left = left
+    run.overhead = g.rules.restart
     if g.rules.backfilling == CONSERVATIVE:
         x.plans[j].start = NEVER
         x.plans[j].planned = -1
@@ -287,28 +287,32 @@ def interrupt(g: Given, x: State, b: Beliefs | None, j: int, why: int) -> None:
         x.looks[j].timer = -1.0
     at.requeues += why == WHY_FAILED
     at.preemptions += why == WHY_PREEMPTED
-    report(x.feed, x.at, HAS_FAILED if why == WHY_FAILED else WAS_PREEMPTED, j)
+    report(x, HAS_FAILED if why == WHY_FAILED else WAS_PREEMPTED, j)
     enter(g, x, j)
 
 
-@inlined_kernel
+@inner_kernel
 def enter(g: Given, x: State, j: int) -> None:
     """Job j joins those waiting."""
+    job, run = g.jobs[j], x.jobs[j]
     at = x.at
-    x.jobs[j].phase = WAITING
-    x.jobs[j].place = IN_LINE
-    at.origin = min(at.origin, g.jobs[j].submit)
-    come_to(g, x, x.standing, j)
-    if x.jobs[j].attempts == 0:
-        x.memo[g.jobs[j].shape].seen += g.jobs[j].tasks
+    run.phase = WAITING
+    run.place = IN_LINE
+    at.origin = min(at.origin, job.submit)
+    if g.rules.queue == MULTIFACTOR:  # it ages from now on
+        x.standing.eligible[j] = at.now
+        if run.attempts > 0:
+            at.anew = 1
+    if run.attempts == 0:
+        x.memo[job.shape].seen += job.tasks
         if x.times.expected.size > 0:
             x.times.expected[j] = expect(x.times, j, at.now)
-    insert(x.words, x.summary, at, g.jobs[j].rank)
+    insert(x.words, x.summary, at, job.rank)
     at.waiting += 1
     if at.fresh < x.fresh.size:
-        x.fresh[at.fresh] = g.jobs[j].rank
+        x.fresh[at.fresh] = job.rank
     at.fresh += 1
-    report(x.feed, x.at, ENTERED_QUEUE, j)
+    report(x, ENTERED_QUEUE, j)
 
 
 # --------------------------------------------------------------------------------------- events
@@ -372,7 +376,7 @@ def node_event(g: Given, x: State, b: Beliefs | None, n: int, kind: int, value: 
     if x.up[n] == (kind == UP):
         return
     x.up[n] = kind == UP
-    report(x.feed, x.at, NODE_CAME if kind == UP else NODE_WENT if kind == DOWN else NODE_DRAINS, n)
+    report(x, NODE_CAME if kind == UP else NODE_WENT if kind == DOWN else NODE_DRAINS, n)
     at.epoch += 1
     at.change += 1
     at.void = 1
@@ -391,11 +395,12 @@ def node_event(g: Given, x: State, b: Beliefs | None, n: int, kind: int, value: 
 @inner_kernel
 def change_speed(g: Given, x: State, j: int) -> None:
     """A node of job j runs at another rate from now on."""
+    run = x.jobs[j]
     speed = speed_of(g, x, j)
-    if speed == x.jobs[j].speed:
+    if speed == run.speed:
         return
     work_off(x, j)
-    x.jobs[j].speed = speed
+    run.speed = speed
     schedule_end(g, x, j)
 
 
@@ -447,24 +452,6 @@ def events(g: Given, x: State, b: Beliefs | None) -> None:
 
 
 @inlined_kernel
-def ticks(g: Given, s: Standing | None, now: float) -> bool:
-    """Multifactor priorities are computed anew at this instant."""
-    if s is None:
-        return False
-    return bool(g.rules.queue == MULTIFACTOR and tick(s, now))
-
-
-@inlined_kernel
-def come_to(g: Given, x: State, s: Standing | None, j: int) -> None:
-    """Multifactor: job j ages from now on."""
-    if s is not None:  # noqa: SIM102 - alone, so that it is not compiled without
-        if g.rules.queue == MULTIFACTOR:
-            s.eligible[j] = x.at.now
-            if x.jobs[j].attempts > 0:
-                x.at.anew = 1
-
-
-@inlined_kernel
 def advance(g: Given, x: State, b: Beliefs | None) -> int:
     """Take in all that happens at the next instant.
 
@@ -485,7 +472,7 @@ def advance(g: Given, x: State, b: Beliefs | None) -> int:
             at.looks = 1
     x.at.now = time
     at.instants += 1
-    if ticks(g, x.standing, time):
+    if g.rules.queue == MULTIFACTOR and tick(x.standing, time):
         at.again = 1
     events(g, x, b)
     return PAUSED

@@ -89,8 +89,9 @@ def take_piece(cluster: ClusterArrays, room: Room, s: int, pieces: Rows, i: int,
 @inlined_kernel
 def occupy(g: Given, x: State, j: int, count: int) -> None:
     """Take the ``count`` pieces tried; they become the pieces of job j."""
-    s = int64(g.jobs[j].shape)
-    p = g.jobs[j].piece_from
+    job = g.jobs[j]
+    s = int64(job.shape)
+    p = job.piece_from
     free = x.room.free
     for i in range(count):
         n = int64(x.tried[i].node)
@@ -112,16 +113,17 @@ def occupy(g: Given, x: State, j: int, count: int) -> None:
 
 @inlined_kernel
 def vacate(g: Given, x: State, j: int) -> None:
-    s = int64(g.jobs[j].shape)
-    p = g.jobs[j].piece_from
-    for i in range(p, p + x.jobs[j].pieces):
+    job, run = g.jobs[j], x.jobs[j]
+    s = int64(job.shape)
+    p = job.piece_from
+    for i in range(p, p + run.pieces):
         n = int64(x.out[i].node)
         take_piece(g.cluster, x.room, s, x.out, i, GIVE_BACK)
         b = n // BLOCK
         for k in range(x.total.size):
             x.total[k] += x.out[i].tasks * g.cluster.demand[s, k]
             x.room.top[b, k] = max(x.room.top[b, k], x.room.free[n, k])
-    x.at.pieces -= x.jobs[j].pieces
+    x.at.pieces -= run.pieces
     x.at.epoch += 1
     x.at.change += 1
 
@@ -167,6 +169,25 @@ def unused_devices(room: Room, n: int, count: int) -> int:
             count -= 1
         i += 1
     return int(mask)
+
+
+@inner_kernel
+def tasks_in(g: Given, room: Room, j: int) -> int:
+    """How many tasks of the shape of job j fit in a room."""
+    s = int64(g.jobs[j].shape)
+    allowed = g.cluster.allowed[g.cluster.shapes[s].constraint]
+    have = 0
+    for n in range(room.free.shape[0]):
+        if allowed[n]:
+            have += fits(g.cluster, room, s, n)
+    return have
+
+
+@inlined_kernel
+def opened(g: Given, x: State, room: Room, j: int) -> int:
+    """Let a room be what is free now; how many tasks of job j fit there."""
+    copy_room(x.room, room)
+    return tasks_in(g, room, j)
 
 
 # ------------------------------------------------------------------------------ gangs onto nodes

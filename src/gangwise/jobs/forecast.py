@@ -19,14 +19,7 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import kernel
 from gangwise.jobs import kernels, round_kernels
 from gangwise.jobs.books import Books, Piece
-from gangwise.jobs.compiled import (
-    _nothing_believed,
-    built_in,
-    initial_state,
-    inputs,
-    more_room,
-    plans_of,
-)
+from gangwise.jobs.compiled import _nothing_believed, built_in, initial_state, inputs, more_room
 from gangwise.jobs.model import Conditions, Jobs, Nodes
 from gangwise.jobs.run_times import RunTimes, distribution, ended, expect, quantile_within, state_of
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
@@ -283,10 +276,9 @@ class Forecaster:
         given, pieces = inputs(tables, self.rules)
         state = initial_state(tables, self.rules, pieces)
         _resume(given, state, moment, run)
-        plans = plans_of(state)
         started = state.start[R : R + W]
         while not np.isfinite(started).all():
-            status = round_kernels.play(given, state, self._beliefs, plans, CHUNK)
+            status = round_kernels.play(given, state, self._beliefs, CHUNK)
             if status == round_kernels.DONE:
                 break
             if status == round_kernels.MORE_ROOM:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from numba.cpython.unsafe import numbers
 
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
+from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel, lean_kernel
 from gangwise.jobs.run_times import RunTimes
 
 Rows = npt.NDArray[np.void]
@@ -197,6 +197,7 @@ COUNTERS = record(
 )
 
 
+@by_reference
 class ClusterArrays(NamedTuple):
     """The nodes, and what one task of each shape asks of them."""
 
@@ -210,6 +211,7 @@ class ClusterArrays(NamedTuple):
     meets: Bools  # [P, P] two pools share a node; a cluster without pools is one; see `heads`
 
 
+@by_reference
 class PlayRules(NamedTuple):
     """Which scheduler is played, and under which options."""
 
@@ -233,6 +235,7 @@ class PlayRules(NamedTuple):
     latency: float  # seconds from a decision to the start
 
 
+@by_reference
 class Caps(NamedTuple):
     """What jobs take of caps: those of claim c, amounts from starts[c] to starts[c + 1]."""
 
@@ -242,6 +245,7 @@ class Caps(NamedTuple):
     most: Ints  # that the counter may reach
 
 
+@by_reference
 class Hours(NamedTuple):
     """Jobs of class c do not start from since[i] to to[i], i from starts[c] to starts[c + 1]."""
 
@@ -250,6 +254,7 @@ class Hours(NamedTuple):
     to: Floats
 
 
+@by_reference
 class Given(NamedTuple):
     """All that does not change: jobs, nodes, what happens to them, and rules."""
 
@@ -268,6 +273,7 @@ class Given(NamedTuple):
     log_noise: Floats  # [J] or [0]
 
 
+@by_reference
 class Room(NamedTuple):
     """Free devices: those of now, or what is planned."""
 
@@ -276,6 +282,7 @@ class Room(NamedTuple):
     top: Ints  # [blocks, K] largest free amount in a block; above all amounts where not kept
 
 
+@by_reference
 class Standing(NamedTuple):
     """Multifactor priority: weights, what jobs add, and a tree of A nodes with L leaves."""
 
@@ -305,6 +312,7 @@ class Standing(NamedTuple):
     order: Ints  # [L] leaves, highest level first
 
 
+@by_reference
 class State(NamedTuple):
     """Everything that changes during a simulation."""
 
@@ -369,11 +377,10 @@ class State(NamedTuple):
     # attempts that were cut short
     cuts: Rows  # CUT
     cut_pieces: Rows  # PIECE
-    # None where neither reservations nor multifactor priorities are kept
-    standing: Standing | None
-    # what is reported outside of the last call; None where compiled code decides
-    feed: Any  # FEED
-    fed_rates: Any
+    standing: Standing  # multifactor priorities
+    # what is reported outside of the last call; [0] where compiled code decides
+    feed: Rows  # FEED
+    fed_rates: Floats
 
 
 # -------------------------------------------------------------------------------------- filling
@@ -470,12 +477,12 @@ def room_of(rooms: Room, i: int) -> Room:
 
 
 @inlined_kernel
-def report(feed: Rows | None, at: Any, what: int, item: int) -> None:
+def report(x: State, what: int, item: int) -> None:
     """Count what happened to a job or a node, and enter it into the feed, where there is one."""
-    if feed is not None:
-        feed[at.fed].what = what
-        feed[at.fed].item = item
-    at.fed += 1
+    if x.feed.size > 0:
+        x.feed[x.at.fed].what = what
+        x.feed[x.at.fed].item = item
+    x.at.fed += 1
 
 
 @inlined_kernel

@@ -1,4 +1,4 @@
-"""Compiled parts of the queue: keys by formula, multifactor priority, jobs held by a cap.
+"""Compiled parts of the queue: keys by formula, multifactor priority, caps, and who is in line.
 
 Compiled schedulers and those that decide in Python call the same functions.
 
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 
-from gangwise.core.jit import inlined_kernel, inner_kernel, shared_kernel
+from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
 from gangwise.jobs.kernels import (
     ASIDE,
     DROPPED,
@@ -33,6 +33,7 @@ from gangwise.jobs.kernels import (
     F2,
     F3,
     F4,
+    FAIR_SHARE,
     IN_LINE,
     MULTIFACTOR,
     SAF,
@@ -44,14 +45,20 @@ from gangwise.jobs.kernels import (
     Rows,
     Standing,
     State,
+    devices_of,
     enter_row,
+    following,
     insert,
     int64,
+    length,
+    merge_sort,
+    put,
     remove,
+    smallest,
 )
 
 
-@shared_kernel
+@lean_kernel
 def formula_key(
     order: int, length: float, size: float, submitted: float, wait: float, weight: float
 ) -> float:
@@ -96,7 +103,7 @@ def copy_of(s: Standing) -> Standing:
     return s._replace(**{name: getattr(s, name).copy() for name in own})
 
 
-@shared_kernel
+@lean_kernel
 def decayed(use: float, rate: float, seconds: float, decay: float) -> float:
     """Use after so many seconds at a rate of use, while e^(−decay) of it is left each second."""
     if decay == 0.0:
@@ -105,7 +112,7 @@ def decayed(use: float, rate: float, seconds: float, decay: float) -> float:
     return use * kept + rate * (1.0 - kept) / decay
 
 
-@shared_kernel
+@lean_kernel
 def use_at(s: Standing, a: int, now: float) -> float:
     """Use of a leaf: it halves every half-life."""
     gone = now - s.since[a]
@@ -114,7 +121,7 @@ def use_at(s: Standing, a: int, now: float) -> float:
     return float(decayed(s.use[a], s.rate[a], gone, s.decay))
 
 
-@shared_kernel
+@lean_kernel
 def hold(s: Standing, j: int, sign: float, now: float) -> None:
     """Job j holds its devices from now on (sign 1), or no longer (−1)."""
     a = s.leaf[j]
@@ -123,7 +130,7 @@ def hold(s: Standing, j: int, sign: float, now: float) -> None:
     s.rate[a] += sign * s.bill[j]
 
 
-@shared_kernel
+@lean_kernel
 def tick(s: Standing, now: float) -> bool:
     """Compute fair shares as of the last multiple of the period; False where that is done."""
     due = math.floor(now / s.period) * s.period
@@ -145,7 +152,7 @@ def tick(s: Standing, now: float) -> bool:
     return True
 
 
-@shared_kernel
+@lean_kernel
 def effective_use(s: Standing) -> None:
     """Classic fair share: 2^(−use / shares / damping).
 
@@ -165,7 +172,7 @@ def effective_use(s: Standing) -> None:
             s.factor[a] = 2.0 ** (-s.level[a] / s.factor[a] / s.damping)
 
 
-@shared_kernel
+@lean_kernel
 def fair_tree(s: Standing) -> None:
     """Fair tree: leaves in the order of share / use among siblings, level by level.
 
@@ -193,7 +200,7 @@ def fair_tree(s: Standing) -> None:
         s.factor[s.order[i]] = rank / L
 
 
-@shared_kernel
+@lean_kernel
 def compare(s: Standing, a: int, b: int) -> int:
     """Which of two leaves comes first: −2 a, 2 b, 0 neither; −1 and 1 where one is nearer the root.
 
@@ -208,7 +215,7 @@ def compare(s: Standing, a: int, b: int) -> int:
     return 0
 
 
-@shared_kernel
+@lean_kernel
 def priority_key(s: Standing, j: int) -> float:
     """Key of a job that waits; the smallest is first: the tier, then the priority."""
     age = min(max(s.clock[0] - s.eligible[j], 0.0) / s.max_age, 1.0)
@@ -220,19 +227,9 @@ def priority_key(s: Standing, j: int) -> float:
 
 
 @inlined_kernel
-def line_stays(g: Given, s: Standing | None) -> bool:
+def line_stays(g: Given) -> bool:
     """The order is multifactor and `x.sequence` keeps it: keys change at ticks alone."""
-    if s is None:
-        return False
     return bool(g.rules.queue == MULTIFACTOR and not g.rules.shortest)
-
-
-@inlined_kernel
-def key_of(s: Standing | None, j: int) -> float:
-    """Multifactor: the key of job j."""
-    if s is None:
-        return 0.0
-    return float(priority_key(s, j))
 
 
 @inlined_kernel
@@ -280,19 +277,20 @@ def shut(x: State, c: int, counter: int) -> None:
 
 
 @inner_kernel
-def put_aside(g: Given, x: State, s: Standing | None, j: int) -> None:
+def put_aside(g: Given, x: State, j: int) -> None:
     """Job j, which a cap holds, leaves the line."""
-    c, at = int64(g.jobs[j].claim), x.at
+    job = g.jobs[j]
+    c, at = int64(job.claim), x.at
     claim = x.claims[c]
     if claim.line != at.line:
         claim.line, claim.top, claim.shut = at.line, -1, 0
     x.jobs[j].place = ASIDE
     x.behind[j].left = x.behind[j].right = -1
-    if line_stays(g, s):
-        x.behind[j].key = key_of(s, j)
+    if line_stays(g):
+        x.behind[j].key = priority_key(x.standing, j)
     else:
-        x.behind[j].key = g.jobs[j].rank
-        remove(x.words, x.summary, g.jobs[j].rank)
+        x.behind[j].key = job.rank
+        remove(x.words, x.summary, job.rank)
     claim.top = meld(x.behind, int64(claim.top), j)
     at.aside += 1
     if claim.shut == 0:
@@ -300,9 +298,9 @@ def put_aside(g: Given, x: State, s: Standing | None, j: int) -> None:
 
 
 @inner_kernel
-def bring_back(g: Given, x: State, s: Standing | None, c: int) -> None:
+def bring_back(g: Given, x: State, c: int) -> None:
     """The first of claim c that are aside stands in line again; all, where keys do not stay."""
-    stays, at, claim = line_stays(g, s), x.at, x.claims[c]
+    stays, at, claim = line_stays(g), x.at, x.claims[c]
     while claim.top >= 0:
         j = int64(claim.top)
         claim.top = meld(x.behind, int64(x.behind[j].left), int64(x.behind[j].right))
@@ -320,7 +318,7 @@ def bring_back(g: Given, x: State, s: Standing | None, c: int) -> None:
 
 
 @inlined_kernel
-def follow(g: Given, x: State, s: Standing | None, c: int) -> None:
+def follow(g: Given, x: State, c: int) -> None:
     """A job of claim c was looked at, or has left the line: next is the first that is aside."""
     claim = x.claims[c]
     if claim.line == x.at.line and claim.top >= 0 and claim.shut == 0:
@@ -328,11 +326,11 @@ def follow(g: Given, x: State, s: Standing | None, c: int) -> None:
         if counter >= 0:
             shut(x, c, counter)
         else:
-            bring_back(g, x, s, c)
+            bring_back(g, x, c)
 
 
 @inner_kernel
-def wake(g: Given, x: State, s: Standing | None, j: int) -> None:
+def wake(g: Given, x: State, j: int) -> None:
     """Job j gave back its part of its caps: claims that these shut may be open now."""
     own = g.jobs[j].claim
     for i in range(g.caps.starts[own], g.caps.starts[own + 1]):
@@ -344,5 +342,121 @@ def wake(g: Given, x: State, s: Standing | None, j: int) -> None:
         while c >= 0:
             following = int64(x.claims[c].next)
             x.claims[c].shut = 0
-            follow(g, x, s, c)
+            follow(g, x, c)
             c = following
+
+
+# --------------------------------------------------------------------------------------- the line
+
+
+@inner_kernel
+def charge(users: Rows, half_life: float, now: float, u: int) -> None:
+    """Bring the use of user u up to now: it halves every half-life."""
+    gone = now - users[u].at
+    if gone > 0.0:
+        users[u].use = decayed(users[u].use, users[u].rate, gone, math.log(2.0) / half_life)
+    users[u].at = now
+
+
+@inner_kernel
+def keys(g: Given, x: State) -> int:
+    """Those waiting in `x.sequence`, in the order of the queue; their number."""
+    now = x.at.now
+    count = 0
+    if g.rules.queue == FAIR_SHARE:
+        for u in range(x.users.size):
+            charge(x.users, g.rules.half_life, now, u)
+    rank = smallest(x.words, x.summary, x.at)
+    while rank >= 0:
+        j = g.by_rank[rank]
+        x.sequence[count].item = j
+        if g.rules.queue == FAIR_SHARE:
+            x.sequence[count].time = x.users[g.jobs[j].user].use
+        elif g.rules.queue == MULTIFACTOR:
+            x.sequence[count].time = priority_key(x.standing, j)
+        elif g.rules.keyed:
+            submitted = g.jobs[j].submit
+            x.sequence[count].time = formula_key(
+                g.rules.queue,
+                length(g, x, j),
+                devices_of(g, j) / 1000.0,
+                submitted - x.at.origin,
+                now - submitted,
+                g.rules.weight,
+            )
+        count += 1
+        rank = following(x.words, x.summary, x.at, rank + 1)
+    if g.rules.keyed:
+        merge_sort(x.sequence, x.spare_rows, 0, count)
+    return count
+
+
+@inner_kernel
+def stand_in_line(g: Given, x: State, fresh: int) -> None:
+    """Multifactor: let `x.sequence` hold all in line by their keys, and those that joined too.
+
+    Some that have left the line are still in it. Where keys have changed, nobody is aside any more.
+    """
+    at, s = x.at, x.standing
+    ticked = at.ordered != s.clock[0]
+    if at.anew or fresh > x.fresh.size or (ticked and at.aside > 0):
+        at.lined = keys(g, x)
+        at.line += 1
+        at.aside = 0
+        for i in range(at.lined):
+            x.jobs[x.sequence[i].item].place = IN_LINE
+    else:
+        if ticked or at.lined > 2 * (at.waiting - at.aside) + 64:
+            count = 0
+            for i in range(at.lined):
+                j = x.sequence[i].item
+                if x.jobs[j].phase != WAITING:
+                    continue
+                if x.jobs[j].place == IN_LINE:
+                    put(x.sequence, count, priority_key(s, j), j)
+                    count += 1
+                else:
+                    x.jobs[j].place = DROPPED
+            merge_sort(x.sequence, x.spare_rows, 0, count)
+            at.lined = count
+        for i in range(fresh):
+            j = g.by_rank[x.fresh[i]]
+            if x.jobs[j].phase == WAITING:
+                enter_row(x.sequence, int64(0), at.lined, priority_key(s, j), j)
+                at.lined += 1
+    at.ordered = s.clock[0]
+    at.anew = 0
+
+
+@inlined_kernel
+def before(g: Given, x: State, i: int, j: int) -> bool:
+    """Job i comes before job j, in an order that stays or is multifactor."""
+    if g.rules.queue != MULTIFACTOR:
+        return bool(g.jobs[i].rank < g.jobs[j].rank)
+    one, two = priority_key(x.standing, i), priority_key(x.standing, j)
+    return bool(one < two or (one == two and i < j))
+
+
+@inner_kernel
+def behind(g: Given, x: State, j: int) -> int:
+    """The place behind job j in a line that stays."""
+    i = 0
+    while x.sequence[i].item != j:
+        i += 1
+    return i + 1
+
+
+@inlined_kernel
+def nobody_waits(x: State) -> None:
+    """Skip the round, and forget what was kept of the last one."""
+    x.at.fresh = x.at.lined = 0
+    x.at.first = -1
+    x.at.again = 0
+
+
+@inlined_kernel
+def shortest_first(g: Given, x: State, low: int, high: int) -> None:
+    """Put `x.sequence[low:high]` in the order of expected lengths, ties by submission."""
+    for i in range(low, high):
+        x.sequence[i].time = length(g, x, x.sequence[i].item)
+    merge_sort(x.sequence, x.spare_rows, low, high)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel, shared_kernel
+from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel, lean_kernel
 from gangwise.jobs.kernels import Rows, record
 
 LABELS, MEANS, SHARED = range(3)
@@ -35,6 +35,7 @@ PRIOR_JOBS = 5.0
 """Jobs that the first guess of that ratio, even, is worth."""
 
 
+@by_reference
 class Constants(NamedTuple):
     """What a learner assumes, and the constants of its decisions."""
 
@@ -75,6 +76,7 @@ RANK = record(
 )
 
 
+@by_reference
 class GangWorkspace(NamedTuple):
     """Space to take in the ranks of a gang."""
 
@@ -94,6 +96,7 @@ class JobRequest(NamedTuple):
     limit: float
 
 
+@by_reference
 class Beliefs(NamedTuple):
     """State of a learner for L job types, N nodes in G generations."""
 
@@ -178,7 +181,7 @@ def no_beliefs(
 # --------------------------------------------------------------------------------------- beliefs
 
 
-@shared_kernel
+@lean_kernel
 def believe(b: Beliefs, l: int, now: float, mean: Floats, sd: Floats) -> None:
     """Put mean and sd of the log rate of job type l on every node in ``mean``, ``sd`` [N].
 
@@ -235,7 +238,7 @@ def refresh(b: Beliefs, l: int) -> None:
         b.level[l, b.generation[n]] += b.mean[l, n]
 
 
-@shared_kernel
+@lean_kernel
 def observe(
     b: Beliefs, l: int, nodes: Ints, log_rates: Floats, count: int, first: bool, now: float
 ) -> None:
@@ -483,7 +486,7 @@ def learn_residuals(b: Beliefs, l: int, k: int) -> None:
         b.e_count[l, ranks[i].node] += 1.0
 
 
-@shared_kernel
+@lean_kernel
 def finished(b: Beliefs, limit: float, work: float, now: float) -> None:
     """Learn how much of its limit a job needs; ``work`` as measured: seconds × the rate seen."""
     B = b.ratio.size
@@ -494,7 +497,7 @@ def finished(b: Beliefs, limit: float, work: float, now: float) -> None:
         b.seen[2] += i + 0.5
 
 
-@shared_kernel
+@lean_kernel
 def needed(b: Beliefs, l: int, limit: float, work: float, killed: bool) -> None:
     """Learn how much of its limit a job of type l needs where jobs are killed at it.
 
@@ -538,7 +541,7 @@ def killed_at(b: Beliefs, log_rate: float) -> float:
     return float((part + b.above[low + 1]) / b.above[0])
 
 
-@shared_kernel
+@lean_kernel
 def remaining(b: Beliefs, limit: float, done: float) -> float:
     """E[work - done | work > done] from the ratios of work to limit of finished jobs."""
     B = b.ratio.size
@@ -565,14 +568,14 @@ def remaining(b: Beliefs, limit: float, done: float) -> float:
     return float(max((total / weight / B - x) * limit, 1.0))
 
 
-@shared_kernel
+@lean_kernel
 def released(b: Beliefs, node: int, devices: float, now: float) -> None:
     """Devices of the dominant type that became free on a node."""
     age(b, now)
     b.release[b.generation[node]] += devices / b.constants.memory
 
 
-@shared_kernel
+@lean_kernel
 def age(b: Beliefs, now: float) -> None:
     """Let the averages of releases fade up to now."""
     gone = now - b.release_time[0]
@@ -647,7 +650,7 @@ def set_prices(b: Beliefs, free: Floats) -> None:
 # ------------------------------------------------------------------------------------- decisions
 
 
-@shared_kernel
+@lean_kernel
 def score(
     b: Beliefs, asked: JobRequest, mean: Floats, sd: Floats, free: Floats, out: Floats
 ) -> None:
@@ -687,7 +690,7 @@ def has_allowed(b: Beliefs, g: int, allowed: Bools) -> bool:
     return False
 
 
-@shared_kernel
+@lean_kernel
 def wait(
     b: Beliefs,
     asked: JobRequest,

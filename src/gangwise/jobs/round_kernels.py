@@ -1,8 +1,6 @@
 """Compiled parts of the simulation: rounds of decisions, with EASY's promise or with a plan.
 
-``play`` runs every combination of built-in parts. It is compiled twice: with a plan of reservations
-for conservative backfilling, and with multifactor priorities, which is large and rare, and
-without.
+``play`` runs every combination of built-in parts.
 """
 
 from __future__ import annotations
@@ -10,7 +8,8 @@ from __future__ import annotations
 import math
 
 from gangwise.core.arrays import Bools
-from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
+from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel, referenced
+from gangwise.jobs.conservative_kernels import plan_round
 from gangwise.jobs.event_kernels import (
     DONE,
     MORE_ROOM,
@@ -20,31 +19,24 @@ from gangwise.jobs.event_kernels import (
     interrupt,
     measure_again,
 )
-from gangwise.jobs.fit_kernels import copy_room, fits, take_piece
+from gangwise.jobs.fit_kernels import fits, opened, take_piece
 from gangwise.jobs.kernels import (
     BY_RATE,
     CONSERVATIVE,
     DELAYS,
-    DROPPED,
     EASY,
-    FAIR_SHARE,
     FGD,
     GIVE_BACK,
     IN_LINE,
     LABELS,
-    MULTIFACTOR,
     NEVER,
     NO_BACKFILLING,
     TAKE,
-    TAKEN,
     WAITING,
     Given,
     Room,
     Rows,
-    Standing,
     State,
-    devices_of,
-    enter_row,
     following,
     int64,
     length,
@@ -52,24 +44,26 @@ from gangwise.jobs.kernels import (
     opens,
     pool_of,
     put,
-    put_piece,
     room_of,
     smallest,
 )
 from gangwise.jobs.queue_kernels import (
+    before,
+    behind,
     capped,
     follow,
-    formula_key,
-    key_of,
+    keys,
     line_stays,
-    priority_key,
+    nobody_waits,
     put_aside,
+    shortest_first,
+    stand_in_line,
 )
 from gangwise.jobs.rate_kernels import Beliefs, migrate, remaining
 from gangwise.jobs.run_times import corrected
 from gangwise.jobs.start_kernels import (
-    arrange_on,
-    charge,
+    arrange,
+    expected_ends,
     find,
     holds_off,
     put_in_order,
@@ -82,102 +76,6 @@ __all__ = ["DONE", "MORE_ROOM", "play"]
 
 BY_RANK, BY_KEY, ONLY_FRESH = range(3)
 """Ways through the jobs that wait: an order that stays, keys that change, those that joined."""
-
-
-@inner_kernel
-def expected_ends(g: Given, x: State, b: Beliefs) -> None:
-    """With limits of work: when running jobs are expected to end, anew."""
-    for i in range(x.at.running):
-        j = x.running[i]
-        left = remaining(b, g.jobs[j].limit, work_done(g, x, j))
-        x.jobs[j].expect = x.at.now + left / x.looks[j].seen
-        put(x.order, i, x.jobs[j].expect, j)
-    x.at.entered = x.at.running
-    x.at.sorted = 0
-    x.at.holes += 1
-
-
-@inner_kernel
-def keys(g: Given, x: State) -> int:
-    """Those waiting in `x.sequence`, in the order of the queue; their number."""
-    now = x.at.now
-    count = 0
-    if g.rules.queue == FAIR_SHARE:
-        for u in range(x.users.size):
-            charge(x.users, g.rules.half_life, now, u)
-    rank = smallest(x.words, x.summary, x.at)
-    while rank >= 0:
-        j = g.by_rank[rank]
-        x.sequence[count].item = j
-        if g.rules.queue == FAIR_SHARE:
-            x.sequence[count].time = x.users[g.jobs[j].user].use
-        elif g.rules.queue == MULTIFACTOR:
-            x.sequence[count].time = key_of(x.standing, j)
-        elif g.rules.keyed:
-            submitted = g.jobs[j].submit
-            x.sequence[count].time = formula_key(
-                g.rules.queue,
-                length(g, x, j),
-                devices_of(g, j) / 1000.0,
-                submitted - x.at.origin,
-                now - submitted,
-                g.rules.weight,
-            )
-        count += 1
-        rank = following(x.words, x.summary, x.at, rank + 1)
-    if g.rules.keyed:
-        merge_sort(x.sequence, x.spare_rows, 0, count)
-    return count
-
-
-@inner_kernel
-def stand_in_line(g: Given, x: State, s: Standing | None, fresh: int) -> None:
-    """Multifactor: let `x.sequence` hold all in line by their keys, and those that joined too.
-
-    Some that have left the line are still in it. Where keys have changed, nobody is aside any more.
-    """
-    at = x.at
-    if s is None:
-        return
-    ticked = at.ordered != s.clock[0]
-    if at.anew or fresh > x.fresh.size or (ticked and at.aside > 0):
-        at.lined = keys(g, x)
-        at.line += 1
-        at.aside = 0
-        for i in range(at.lined):
-            x.jobs[x.sequence[i].item].place = IN_LINE
-    else:
-        if ticked or at.lined > 2 * (at.waiting - at.aside) + 64:
-            count = 0
-            for i in range(at.lined):
-                j = x.sequence[i].item
-                if x.jobs[j].phase != WAITING:
-                    continue
-                if x.jobs[j].place == IN_LINE:
-                    put(x.sequence, count, priority_key(s, j), j)
-                    count += 1
-                else:
-                    x.jobs[j].place = DROPPED
-            merge_sort(x.sequence, x.spare_rows, 0, count)
-            at.lined = count
-        for i in range(fresh):
-            j = g.by_rank[x.fresh[i]]
-            if x.jobs[j].phase == WAITING:
-                enter_row(x.sequence, int64(0), at.lined, priority_key(s, j), j)
-                at.lined += 1
-    at.ordered = s.clock[0]
-    at.anew = 0
-
-
-@inlined_kernel
-def before(g: Given, s: Standing | None, i: int, j: int) -> bool:
-    """Job i comes before job j, in an order that stays or is multifactor."""
-    if s is None:
-        return bool(g.jobs[i].rank < g.jobs[j].rank)
-    if g.rules.queue != MULTIFACTOR:
-        return bool(g.jobs[i].rank < g.jobs[j].rank)
-    one, two = priority_key(s, i), priority_key(s, j)
-    return bool(one < two or (one == two and i < j))
 
 
 # --------------------------------------------------------------------------------- EASY's promise
@@ -221,26 +119,7 @@ def correct(g: Given, x: State) -> bool:
     return bool(at.entered > size)
 
 
-@inlined_kernel
-def tasks_in(g: Given, room: Room, j: int) -> int:
-    """How many tasks of the shape of job j fit in a room."""
-    s = int64(g.jobs[j].shape)
-    allowed = g.cluster.allowed[g.cluster.shapes[s].constraint]
-    have = 0
-    for n in range(room.free.shape[0]):
-        if allowed[n]:
-            have += fits(g.cluster, room, s, n)
-    return have
-
-
-@inlined_kernel
-def opened(g: Given, x: State, room: Room, j: int) -> int:
-    """Let a room be what is free now; how many tasks of job j fit there."""
-    copy_room(x.room, room)
-    return tasks_in(g, room, j)
-
-
-@inlined_kernel
+@inner_kernel
 def give_back(g: Given, x: State, room: Room, j: int, o: int) -> int:
     """Running job o gives its devices back in a room; how many more tasks of job j fit by it."""
     h, s = int64(g.jobs[j].shape), int64(g.jobs[o].shape)
@@ -252,7 +131,7 @@ def give_back(g: Given, x: State, room: Room, j: int, o: int) -> int:
     return more
 
 
-@inlined_kernel
+@inner_kernel
 def promise(g: Given, x: State, q: int, j: int, ends: Rows, size: int) -> None:
     """Make promise q: the first instant at which job j fits if running jobs end as ends[:size] say.
 
@@ -261,7 +140,7 @@ def promise(g: Given, x: State, q: int, j: int, ends: Rows, size: int) -> None:
     instant. What first jobs in line of other pools will take is not reckoned with.
     """
     now = instant = x.at.now
-    room = room_of(x.shadow, q)
+    room = referenced(room_of(x.shadow, q))
     have = opened(g, x, room, j)
     time = NEVER
     i = 0
@@ -313,7 +192,7 @@ def keep_start(g: Given, x: State, p: int, j: int) -> None:
     q = x.heads.size + p
     kept, fit = x.kept[j], 0
     if kept < NEVER and opens(g, j, now) <= now:  # set before: enough end by then, as a rule
-        room = room_of(x.shadow, q)
+        room = referenced(room_of(x.shadow, q))
         fit = opened(g, x, room, j)
         for i in range(at.running):
             o = x.running[i]
@@ -354,7 +233,7 @@ def give_up(g: Given, x: State, room: Room, j: int, count: int) -> None:
         take_piece(g.cluster, room, int64(g.jobs[j].shape), x.tried, i, GIVE_BACK)
 
 
-@inlined_kernel
+@inner_kernel
 def hold_for(g: Given, x: State, b: Beliefs, j: int, p: int) -> bool:
     """Job j is the first of line p that cannot start; whether jobs behind it are tried.
 
@@ -382,12 +261,6 @@ def hold_for(g: Given, x: State, b: Beliefs, j: int, p: int) -> bool:
     if alone:
         x.promised[j] = min(x.promised[j], x.promises[p].time)
     return True
-
-
-@inner_kernel
-def hold_for_closed(g: Given, x: State, b: Beliefs, j: int, p: int) -> bool:
-    """As :func:`hold_for`, compiled once: for what is not called all the time."""
-    return hold_for(g, x, b, j, p)
 
 
 @inlined_kernel
@@ -431,7 +304,7 @@ def delayed_by(g: Given, x: State, j: int, count: int, end: float) -> int:
     for q in range(x.promises.size):
         if is_past(g, x, q, j, end):
             head, have = x.heads[q if q < P else q - P], x.promises[q].fits
-            left = keeps_promise(g, x, room_of(x.shadow, q), have, j, count, head)
+            left = keeps_promise(g, x, referenced(room_of(x.shadow, q)), have, j, count, head)
             x.promises[q].left = left
             if left < 0:
                 undo(g, x, j, count, end, q)
@@ -444,7 +317,7 @@ def undo(g: Given, x: State, j: int, count: int, end: float, promises: int) -> N
     """Undo what :func:`delayed_by` took in the rooms of the first ``promises`` of them."""
     for q in range(promises):
         if is_past(g, x, q, j, end):
-            give_up(g, x, room_of(x.shadow, q), j, count)
+            give_up(g, x, referenced(room_of(x.shadow, q)), j, count)
 
 
 @inlined_kernel
@@ -495,7 +368,7 @@ def only_joined(g: Given, x: State, fresh: int) -> bool:
     if (
         at.again != 0
         or at.first < 0
-        or (r.keyed and not line_stays(g, x.standing))
+        or (r.keyed and not line_stays(g))
         or at.now >= at.outlived
         or at.now > at.kept
         or (r.shortest and (at.refused != 0 or x.heads.size > 1))
@@ -512,7 +385,7 @@ def only_joined(g: Given, x: State, fresh: int) -> bool:
             if capped(g, x, x.heads[p]):
                 return False
             for i in range(fresh):
-                if before(g, x.standing, g.by_rank[x.fresh[i]], x.heads[p]):
+                if before(g, x, g.by_rank[x.fresh[i]], x.heads[p]):
                     return False
     return True
 
@@ -520,15 +393,17 @@ def only_joined(g: Given, x: State, fresh: int) -> bool:
 @inlined_kernel
 def kind_of(g: Given, b: Beliefs, j: int) -> int:
     """What beside shape and tasks decides where job j goes: its type, and whether it is short."""
+    job = g.jobs[j]
     if g.rules.choice != BY_RATE:
         return 0
-    return int(2 * g.jobs[j].type + (g.jobs[j].limit < b.constants.short))
+    return int(2 * job.type + (job.limit < b.constants.short))
 
 
 @inlined_kernel
 def place_of(g: Given, kind: int, j: int) -> int:
     """Where in `x.delays` a refusal of job j is noted."""
-    return int((37 * g.jobs[j].shape + 11 * g.jobs[j].tasks + kind) & (DELAYS - 1))
+    job = g.jobs[j]
+    return int((37 * job.shape + 11 * job.tasks + kind) & (DELAYS - 1))
 
 
 @inlined_kernel
@@ -539,11 +414,12 @@ def refused_alike(g: Given, x: State, kind: int, j: int) -> bool:
     rates, prices. The choice of nodes depends on these and on shape, tasks, job type and whether
     the limit is short; so it picks the same nodes, and only the end of job j may differ.
     """
+    job = g.jobs[j]
     tried = x.delays[place_of(g, kind, j)]
     return bool(
         tried.change == x.at.change
-        and tried.shape == g.jobs[j].shape
-        and tried.tasks == g.jobs[j].tasks
+        and tried.shape == job.shape
+        and tried.tasks == job.tasks
         and tried.type == kind
         and x.at.now + length(g, x, j) / tried.rate > tried.promised
     )
@@ -552,9 +428,10 @@ def refused_alike(g: Given, x: State, kind: int, j: int) -> bool:
 @inlined_kernel
 def note_refused(g: Given, x: State, kind: int, j: int, rate: float, p: int) -> None:
     """Remember that job j, at this rate, would delay the first in line of pool p."""
+    job = g.jobs[j]
     tried = x.delays[place_of(g, kind, j)]
-    tried.shape = g.jobs[j].shape
-    tried.tasks = g.jobs[j].tasks
+    tried.shape = job.shape
+    tried.tasks = job.tasks
     tried.type = kind
     tried.change = x.at.change
     tried.rate = rate
@@ -571,8 +448,8 @@ def line_up(g: Given, x: State) -> tuple[int, int, int]:
     at = x.at
     fresh = at.fresh
     at.fresh = 0
-    if line_stays(g, x.standing):
-        stand_in_line(g, x, x.standing, fresh)
+    if line_stays(g):
+        stand_in_line(g, x, fresh)
     if only_joined(g, x, fresh):
         if g.rules.backfilling != EASY and x.heads.size == 1:
             return ONLY_FRESH, 0, -1
@@ -584,7 +461,7 @@ def line_up(g: Given, x: State) -> tuple[int, int, int]:
         for i in range(1, fresh):
             rank = x.fresh[i]
             m = i
-            while m > 0 and before(g, x.standing, g.by_rank[rank], g.by_rank[x.fresh[m - 1]]):
+            while m > 0 and before(g, x, g.by_rank[rank], g.by_rank[x.fresh[m - 1]]):
                 x.fresh[m] = x.fresh[m - 1]
                 m -= 1
             x.fresh[m] = rank
@@ -597,16 +474,8 @@ def line_up(g: Given, x: State) -> tuple[int, int, int]:
     for q in range(x.promises.size):
         x.promises[q].time = NEVER
     if g.rules.keyed:
-        return BY_KEY, at.lined if line_stays(g, x.standing) else keys(g, x), -1
+        return BY_KEY, at.lined if line_stays(g) else keys(g, x), -1
     return BY_RANK, 0, max(smallest(x.words, x.summary, at), 0)
-
-
-@inlined_kernel
-def shortest_first(g: Given, x: State, low: int, high: int) -> None:
-    """Put `x.sequence[low:high]` in the order of expected lengths, ties by submission."""
-    for i in range(low, high):
-        x.sequence[i].time = length(g, x, x.sequence[i].item)
-    merge_sort(x.sequence, x.spare_rows, low, high)
 
 
 @inlined_kernel
@@ -618,8 +487,8 @@ def next_in_line(
     Job ``last`` was looked at, −1 for none: it brings back the next of its claim that is aside.
     """
     if last >= 0 and g.caps.most.size > 0:
-        follow(g, x, x.standing, int64(g.jobs[last].claim))
-    if way == BY_KEY and line_stays(g, x.standing):
+        follow(g, x, int64(g.jobs[last].claim))
+    if way == BY_KEY and line_stays(g):
         count = int64(x.at.lined)
     if way == BY_RANK:
         rank = following(x.words, x.summary, x.at, rank)
@@ -634,22 +503,14 @@ def next_in_line(
 @inlined_kernel
 def passed_over(g: Given, x: State, j: int) -> bool:
     """Job j has left the line, or does so now, for a cap holds it."""
-    here = x.jobs[j].phase == WAITING and x.jobs[j].place == IN_LINE
-    if line_stays(g, x.standing) and not here:
+    run = x.jobs[j]
+    here = run.phase == WAITING and run.place == IN_LINE
+    if line_stays(g) and not here:
         return True
     if not capped(g, x, j):
         return False
-    put_aside(g, x, x.standing, j)
+    put_aside(g, x, j)
     return True
-
-
-@inner_kernel
-def behind(g: Given, x: State, j: int) -> int:
-    """The place behind job j in a line that stays."""
-    i = 0
-    while x.sequence[i].item != j:
-        i += 1
-    return i + 1
 
 
 @inlined_kernel
@@ -679,7 +540,7 @@ def decide(g: Given, x: State, b: Beliefs) -> None:
         if opens(g, j, at.now) > at.now:
             p = pool_of(g, j) + (x.heads.size >> 1)  # the line of those that are closed
             easy = g.rules.backfilling == EASY and x.heads[p] < 0
-            if easy and not hold_for_closed(g, x, b, j, p):
+            if easy and not hold_for(g, x, b, j, p):
                 break
             continue
         kind = kind_of(g, b, j)
@@ -728,303 +589,11 @@ def decide(g: Given, x: State, b: Beliefs) -> None:
             # Those refused may fit elsewhere now: those behind are tried at once, those in front
             # at the next instant.
             at.again = 1
-            if way == ONLY_FRESH and line_stays(g, x.standing):
+            if way == ONLY_FRESH and line_stays(g):
                 way, i, count = BY_KEY, behind(g, x, j), at.lined
             elif way == ONLY_FRESH:
                 way = BY_RANK
                 rank = int64(g.jobs[j].rank) + 1
-
-
-# ----------------------------------------------------------- a plan for conservative backfilling
-
-
-@inlined_kernel
-def drop_changes(x: State, size: int, j: int) -> int:
-    """Forget what is noted of job j."""
-    kept = 0
-    for i in range(size):
-        if (x.changes[i].item & (TAKEN - 1)) != j:
-            if kept < i:
-                put(x.changes, kept, x.changes[i].time, x.changes[i].item)
-            kept += 1
-    return kept
-
-
-@inlined_kernel
-def shift(g: Given, x: State, room: Room, item: int) -> None:
-    """Note one change of what is free."""
-    j = item & (TAKEN - 1)
-    sign = GIVE_BACK if item < TAKEN else TAKE
-    p = g.jobs[j].piece_from
-    for m in range(p, p + x.jobs[j].pieces):
-        take_piece(g.cluster, room, int64(g.jobs[j].shape), x.out, m, sign)
-
-
-@inlined_kernel
-def lower(g: Given, x: State, j: int) -> None:
-    """Where job j takes devices, let what is free throughout be no more than `x.trial`."""
-    p = g.jobs[j].piece_from
-    for m in range(p, p + x.jobs[j].pieces):
-        n = x.out[m].node
-        for k in range(x.trial.free.shape[1]):
-            x.ahead.free[n, k] = min(x.ahead.free[n, k], x.trial.free[n, k])
-        for i in range(x.trial.device.shape[1]):
-            x.ahead.device[n, i] = min(x.ahead.device[n, i], x.trial.device[n, i])
-
-
-@inlined_kernel
-def shift_profile(g: Given, x: State, j: int, tasks: int) -> None:
-    """So many more tasks of job j are free now, as planned."""
-    for k in range(x.total.size):
-        x.profile[0, k] += tasks * g.cluster.demand[g.jobs[j].shape, k]
-
-
-@inlined_kernel
-def add_up(g: Given, x: State, size: int) -> None:
-    """`x.profile`: free in all after each change; its first row is given."""
-    for i in range(size):
-        item = x.changes[i].item
-        j = item & (TAKEN - 1)
-        amount = g.jobs[j].tasks if item < TAKEN else -g.jobs[j].tasks
-        s = int64(g.jobs[j].shape)
-        for k in range(x.profile.shape[1]):
-            x.profile[i + 1, k] = x.profile[i, k] + amount * g.cluster.demand[s, k]
-
-
-@inlined_kernel
-def enough(g: Given, x: State, j: int, i: int) -> bool:
-    """There are devices enough for job j in all after change i − 1, wherever they are.
-
-    A sum over all nodes says so only while none is less than nothing. With limits of work, a job
-    may be expected to end later than it was when its nodes were planned for: not asked there.
-    """
-    if g.rules.limits_of_work:
-        return True
-    s = int64(g.jobs[j].shape)
-    for k in range(x.profile.shape[1]):
-        if g.jobs[j].tasks * g.cluster.demand[s, k] > x.profile[i, k]:
-            return False
-    return True
-
-
-@inlined_kernel
-def truly_free(g: Given, x: State, j: int, pieces: int) -> bool:
-    """Whether the devices tried for job j are free now, and not only expected to be."""
-    s = int64(g.jobs[j].shape)
-    able = True
-    for m in range(pieces):
-        n = x.tried[m].node
-        take_piece(g.cluster, x.room, s, x.tried, m, TAKE)
-        for k in range(x.room.free.shape[1]):
-            able = able and x.room.free[n, k] >= 0
-        for i in range(x.room.device.shape[1]):
-            able = able and x.room.device[n, i] >= 0
-    for m in range(pieces):
-        take_piece(g.cluster, x.room, s, x.tried, m, GIVE_BACK)
-    return able
-
-
-@inner_kernel
-def earliest(g: Given, x: State, b: Beliefs, j: int, size: int, before: float) -> int:
-    """First instant before ``before`` from which job j fits for its whole limit, in `planned`.
-
-    Gives the pieces it would have, in `x.tried`; 0 for none. Its own reservation counts as free.
-    """
-    limit = g.jobs[j].limit
-    then = room_of(x.shadow, 1)
-    own = x.plans[j].start
-    walked = -1  # changes that are in `x.then`
-    i = 0  # changes up to the instant looked at
-    time = x.at.now
-    while True:
-        time = opens(g, j, time)
-        if time >= before:
-            return 0
-        while i < size and x.changes[i].time <= time:
-            i += 1
-        # Devices in all first: the first moment at which they are too few, until its own begin.
-        m = i
-        able = enough(g, x, j, i) if time < own else True
-        while able and m < size:
-            moment = x.changes[m].time
-            if moment >= time + limit or moment >= own:
-                break
-            while m < size and x.changes[m].time == moment:
-                m += 1
-            able = enough(g, x, j, m)
-        if able:
-            if walked < 0:
-                copy_room(room_of(x.shadow, 0), then)
-                walked = 0
-            while walked < i:
-                if (x.changes[walked].item & (TAKEN - 1)) != j:
-                    shift(g, x, then, x.changes[walked].item)
-                walked += 1
-            if tasks_in(g, then, j) >= g.jobs[j].tasks:
-                lowest(g, x, j, i, size, time + limit)
-                pieces = arrange_on(g, x, b, x.ahead, j)
-                if pieces > 0:
-                    x.at.planned = time
-                    return pieces
-            m = i
-        # Until devices in all are enough again, nothing need be looked at.
-        while True:
-            if m >= size:
-                return 0
-            time = x.changes[m].time
-            while m < size and x.changes[m].time == time:
-                m += 1
-            if time >= own or enough(g, x, j, m):
-                break
-
-
-@inlined_kernel
-def lowest(g: Given, x: State, j: int, low: int, size: int, until: float) -> None:
-    """Put in `x.ahead` what stays free from `x.then` on, through the changes before ``until``."""
-    copy_room(room_of(x.shadow, 1), x.ahead)
-    copy_room(room_of(x.shadow, 1), x.trial)
-    m = low
-    while m < size and x.changes[m].time < until:
-        item = x.changes[m].item
-        if (item & (TAKEN - 1)) != j:
-            shift(g, x, x.trial, item)
-            if item >= TAKEN:
-                lower(g, x, item - TAKEN)
-        m += 1
-
-
-@inlined_kernel
-def same_pieces(g: Given, x: State, j: int, pieces: int) -> bool:
-    """What was tried is what job j has reserved."""
-    if x.jobs[j].pieces != pieces:
-        return False
-    p = g.jobs[j].piece_from
-    for m in range(pieces):
-        if (
-            x.out[p + m].node != x.tried[m].node
-            or x.out[p + m].tasks != x.tried[m].tasks
-            or x.out[p + m].mask != x.tried[m].mask
-        ):
-            return False
-    return True
-
-
-@inner_kernel
-def lay_out(g: Given, x: State, count: int) -> int:
-    """All changes of what is free that are planned for, in order; their number."""
-    at = x.at
-    shadow = room_of(x.shadow, 0)
-    copy_room(x.room, shadow)
-    for k in range(x.total.size):
-        x.profile[0, k] = x.total[k]
-    size = 0
-    for i in range(at.running):
-        j = x.running[i]
-        if x.jobs[j].expect <= at.now:  # past its request: expected to end now
-            shift(g, x, shadow, j)
-            shift_profile(g, x, j, int64(g.jobs[j].tasks))
-        else:
-            put(x.changes, size, x.jobs[j].expect, j)
-            size += 1
-    for i in range(count):
-        j = x.sequence[i].item
-        slot = x.plans[j].start
-        if slot == NEVER or g.jobs[j].limit <= 0.0 or slot + g.jobs[j].limit <= at.now:
-            continue
-        put(x.changes, size, max(slot, at.now), TAKEN + j)
-        put(x.changes, size + 1, slot + g.jobs[j].limit, j)
-        size += 2
-    merge_sort(x.changes, x.spare_rows, 0, size)
-    add_up(g, x, size)
-    return size
-
-
-@inner_kernel
-def conservative(g: Given, x: State, b: Beliefs, count: int) -> None:
-    """Every waiting job holds a reservation, and keeps it unless it can start earlier.
-
-    In the order of the queue, while all others keep theirs, so that nobody's is ever moved back.
-    A job that was looked at since something planned for was last given up (`planned` is `holes`)
-    cannot start earlier than it did then: since, reservations were only added, so at no instant is
-    more planned to be free; a running job past its request counts as ending now, as it did; a new
-    instant between two changes opens nothing that the change before it did not; and whether a gang
-    fits does not depend on the choice of nodes.
-
-    Reservations that are due may stand in each other's way, where jobs outlived their requests.
-    If nothing runs then and nothing starts, no end would bring another round: all are void.
-    """
-    at = x.at
-    now = at.now
-    stuck = False
-    if at.void:
-        for i in range(count):
-            x.plans[x.sequence[i].item].start = NEVER
-        at.void = 0
-        at.holes += 1
-    size = -1
-    for i in range(min(count, g.rules.depth)):
-        j = x.sequence[i].item
-        slot = x.plans[j].start
-        if capped(g, x, j):  # it holds no reservation
-            if slot < NEVER:
-                x.plans[j].start = NEVER
-                at.holes += 1
-                if size >= 0:
-                    size = drop_changes(x, size, j)
-                    add_up(g, x, size)
-            x.plans[j].planned = -1
-            continue
-        due = slot <= now
-        if not due and x.plans[j].planned == at.holes:
-            continue
-        if size < 0:
-            size = lay_out(g, x, count)
-        at.tests += 1
-        pieces = earliest(g, x, b, j, size, NEVER if due else slot)
-        stuck = stuck or due
-        if pieces == 0:
-            if due:
-                x.plans[j].start = NEVER
-                size = drop_changes(x, size, j)
-                add_up(g, x, size)
-                at.holes += 1
-            x.plans[j].planned = at.holes
-            continue
-        if slot < NEVER:
-            if not (due and at.planned <= now and same_pieces(g, x, j, pieces)):
-                at.holes += 1
-            size = drop_changes(x, size, j)
-        x.plans[j].planned = at.holes
-        x.plans[j].start = NEVER
-        if at.planned <= now and truly_free(g, x, j, pieces):
-            start(g, x, j, pieces)
-            if x.jobs[j].expect > now:  # else a limit of nothing
-                shift(g, x, room_of(x.shadow, 0), TAKEN + j)
-                shift_profile(g, x, j, -int64(g.jobs[j].tasks))
-                enter_row(x.changes, int64(0), size, x.jobs[j].expect, j)
-                size += 1
-        else:
-            size = plan(g, x, j, pieces, size)
-        add_up(g, x, size)
-    at.void = int64(stuck and at.running == 0)
-
-
-@inlined_kernel
-def plan(g: Given, x: State, j: int, pieces: int, size: int) -> int:
-    """Job j holds the pieces tried from `planned` on; gives the number of changes."""
-    time = x.at.planned
-    x.plans[j].start = time
-    x.promised[j] = min(x.promised[j], time)
-    x.jobs[j].pieces = pieces
-    p = g.jobs[j].piece_from
-    for i in range(pieces):
-        n, tasks = int64(x.tried[i].node), int64(x.tried[i].tasks)
-        put_piece(x.out, p + i, n, tasks, x.tried[i].mask)
-    if g.jobs[j].limit > 0.0:
-        enter_row(x.changes, int64(0), size, time, TAKEN + j)
-        enter_row(x.changes, int64(0), size + 1, time + g.jobs[j].limit, j)
-        size += 2
-    return size
 
 
 # ---------------------------------------------------------------------------------- the whole play
@@ -1044,7 +613,7 @@ def look_around(g: Given, x: State, b: Beliefs) -> None:
         limit, restart = g.jobs[j].limit, g.rules.restart
         if remaining(b, limit, done) <= seen * restart:
             continue
-        pieces = arrange_on(g, x, b, x.room, j)
+        pieces = arrange(g, x, b, x.room, j)
         if pieces == 0:
             continue
         p = g.jobs[j].piece_from
@@ -1061,33 +630,9 @@ def look_around(g: Given, x: State, b: Beliefs) -> None:
     at.fresh = 0
 
 
-@inlined_kernel
-def nobody_waits(x: State) -> None:
-    """Skip the round, and forget what was kept of the last one."""
-    x.at.fresh = x.at.lined = 0
-    x.at.first = -1
-    x.at.again = 0
-
-
-@inlined_kernel
-def plan_round(g: Given, x: State, b: Beliefs) -> None:
-    """One round of conservative backfilling; another one where the first leaves its plan void."""
-    if x.at.waiting > 0:
-        if g.rules.limits_of_work:
-            expected_ends(g, x, b)
-        count = keys(g, x)
-        conservative(g, x, b, count)
-        if x.at.void:
-            conservative(g, x, b, count)
-    nobody_waits(x)
-
-
 @lean_kernel
-def play(g: Given, x: State, b: Beliefs, plans: Rows | None, instants: int) -> int:
-    """Run up to ``instants`` instants. Gives DONE, PAUSED or MORE_ROOM.
-
-    ``plans``: None, or the reservations of :class:`State` where jobs may hold one.
-    """
+def play(g: Given, x: State, b: Beliefs, instants: int) -> int:
+    """Run up to ``instants`` instants. Gives DONE, PAUSED or MORE_ROOM."""
     at = x.at
     for _ in range(instants):
         if at.half == 0:
@@ -1096,16 +641,12 @@ def play(g: Given, x: State, b: Beliefs, plans: Rows | None, instants: int) -> i
                 return status
             at.rounds += at.waiting > 0
         at.half = 0
-        planned = False
-        if plans is not None:  # noqa: SIM102 - alone, so that the rest is not compiled without it
-            if g.rules.backfilling == CONSERVATIVE:
-                planned = True
-                plan_round(g, x, b)
-        if not planned:
-            if at.waiting > 0:
-                decide(g, x, b)
-            else:
-                nobody_waits(x)
+        if g.rules.backfilling == CONSERVATIVE:
+            plan_round(g, x, b)
+        elif at.waiting > 0:
+            decide(g, x, b)
+        else:
+            nobody_waits(x)
         if at.looks:
             look_around(g, x, b)
     return PAUSED

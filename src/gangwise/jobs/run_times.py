@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import UnknownName
-from gangwise.core.jit import inner_kernel, shared_kernel
+from gangwise.core.jit import by_reference, inner_kernel, lean_kernel
 from gangwise.jobs.model import Job, Jobs
 
 # ----------------------------------------------------------- the distribution of a job's run time
@@ -61,6 +61,7 @@ EVEN, FADE = 20.0, 0.998
 TO_THE_END = 0.97  # share of the request from which on a job counts as one that ran to its end
 
 
+@by_reference
 class PastRuns(NamedTuple):
     """What is kept of jobs that have ended, for U users, and work space."""
 
@@ -180,7 +181,7 @@ def believe(m: PastRuns, user: int, name: int, request: float, size: float, now:
     shrink(mass, weights[2], SAME, BLUR)
 
 
-@shared_kernel
+@lean_kernel
 def at_most(mass: Floats, seconds: float) -> float:
     """Probability of at most so many seconds: each cell is even about its centre."""
     if seconds <= 0.0:
@@ -226,7 +227,7 @@ def recalibrate(m: PastRuns, c: int) -> None:
         before = then
 
 
-@shared_kernel
+@lean_kernel
 def quantile_of(mass: Floats, p: float, elapsed: float) -> float:
     """Seconds that are not exceeded with probability p by a job that has run for ``elapsed``."""
     below = at_most(mass, elapsed)
@@ -266,6 +267,7 @@ lublin_256 by bounded slowdown, which hardly depends on either."""
 UNKNOWN = 3600.0  # seconds that run times are compared with where nothing was asked for
 
 
+@by_reference
 class RunTimes(NamedTuple):
     """State of a predictor of run times, for J jobs of U users; arrays are changed in place."""
 
@@ -313,7 +315,7 @@ def state_of(
     )
 
 
-@shared_kernel
+@lean_kernel
 def distribution(r: RunTimes, j: int, now: float) -> None:
     """Put job j's distribution, by cells of ln seconds, into ``r.memory.mass`` [BINS].
 
@@ -323,7 +325,7 @@ def distribution(r: RunTimes, j: int, now: float) -> None:
     recalibrate(r.memory, class_of_user(r.memory, r.user[j]))
 
 
-@shared_kernel
+@lean_kernel
 def quantile(r: RunTimes, j: int, p: float, elapsed: float, now: float) -> float:
     """Seconds in all that job j takes at most with probability p, when it has run for ``elapsed``.
 
@@ -333,14 +335,14 @@ def quantile(r: RunTimes, j: int, p: float, elapsed: float, now: float) -> float
     return quantile_within(r, j, p, elapsed)
 
 
-@shared_kernel
+@lean_kernel
 def quantile_within(r: RunTimes, j: int, p: float, elapsed: float) -> float:
     """As :func:`quantile`, of the distribution that was asked for last."""
     seconds = quantile_of(r.memory.mass, p, elapsed)
     return float(max(min(seconds, r.request[j]), elapsed, LEAST))
 
 
-@shared_kernel
+@lean_kernel
 def user_ratio(r: RunTimes, j: int) -> float:
     """The request times the geometric mean of run time ÷ request, of the user's jobs.
 
@@ -355,7 +357,7 @@ def user_ratio(r: RunTimes, j: int) -> float:
     return float(max(min(asked * math.exp(ratio - SHORTER), r.request[j]), LEAST))
 
 
-@shared_kernel
+@lean_kernel
 def learn_ratio(r: RunTimes, j: int, seconds: float) -> None:
     """Take in run time ÷ request of a job that has ended, into the means of all and of its user."""
     asked = r.request[j] if r.request[j] < math.inf else UNKNOWN
@@ -367,7 +369,7 @@ def learn_ratio(r: RunTimes, j: int, seconds: float) -> None:
         mean[3] = weight + 1.0
 
 
-@shared_kernel
+@lean_kernel
 def expect(r: RunTimes, j: int, now: float) -> float:
     """Seconds that job j, submitted now, is expected to take; no more than it asks for."""
     if r.kind == TRUE:
@@ -391,7 +393,7 @@ def expect(r: RunTimes, j: int, now: float) -> float:
     return float(max(min(seconds, r.request[j]), LEAST))
 
 
-@shared_kernel
+@lean_kernel
 def ended(r: RunTimes, j: int, seconds: float, whole: bool, now: float) -> None:
     """Learn that job j has ended, having run for so long.
 
@@ -412,7 +414,7 @@ def ended(r: RunTimes, j: int, seconds: float, whole: bool, now: float) -> None:
     r.last[r.user[j], 0] = seconds
 
 
-@shared_kernel
+@lean_kernel
 def corrected(r: RunTimes, j: int, elapsed: float) -> float:
     """Seconds that job j is expected to take in all when it has run for ``elapsed`` and goes on.
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
+from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel, referenced
+from gangwise.jobs.conservative_kernels import truly_free
 from gangwise.jobs.event_kernels import DONE, MORE_ROOM, PAUSED, advance, boolean
 from gangwise.jobs.fit_kernels import copy_room, fits, take_piece, tell_apart
 from gangwise.jobs.kernels import (
@@ -26,7 +27,6 @@ from gangwise.jobs.kernels import (
     WAITING,
     ClusterArrays,
     Given,
-    Room,
     Rows,
     State,
     enter_row,
@@ -51,8 +51,7 @@ from gangwise.jobs.preemption import (
     suspended_in_turn,
     undisturbed,
 )
-from gangwise.jobs.queue_kernels import capped, line_stays
-from gangwise.jobs.round_kernels import keys, nobody_waits, stand_in_line, truly_free
+from gangwise.jobs.queue_kernels import capped, keys, line_stays, nobody_waits, stand_in_line
 from gangwise.jobs.slurm_places import ANY, Ahead, Passing, WaitingLine, arrange, count_room
 from gangwise.jobs.start_kernels import put_in_order, set_timer, start, work_done
 
@@ -283,22 +282,16 @@ def main_loop(g: Given, x: State, p: Passing, count: int) -> None:
 
 
 @inlined_kernel
-def window(a: Ahead, w: int) -> Room:
-    """What is free at the end of window w; what is free now, of window 0."""
-    return room_of(a.room, w)
-
-
-@inlined_kernel
 def look_ahead(g: Given, x: State, p: Passing, rank: float) -> None:
     """What will be free, in `p.ahead`, at the ends of windows, in `p.times`.
 
     Of gangs: as a job of a rank sees it.
     """
     clock, now, gangs, order = p.clock, x.at.now, p.settings.gangs, p.gangs.leaving
-    copy_room(p.room, window(p.ahead, int64(0)))
+    copy_room(p.room, referenced(room_of(p.ahead.room, int64(0))))
     if gangs:
         entered, least = release_ahead(g, x, p, rank), -NEVER
-        show_cores(g.cluster, p.gangs, x.up, window(p.ahead, int64(0)), int64(1))
+        show_cores(g.cluster, p.gangs, x.up, referenced(room_of(p.ahead.room, int64(0))), int64(1))
     else:
         put_in_order(x)
         entered, least = x.at.entered, now
@@ -307,8 +300,8 @@ def look_ahead(g: Given, x: State, p: Passing, rank: float) -> None:
     clock.rank = rank
     count, i, length = int64(1), 0, FIRST_WINDOW
     while i < entered:
-        then = window(p.ahead, count)
-        copy_room(window(p.ahead, count - 1), then)
+        then = referenced(room_of(p.ahead.room, count))
+        copy_room(referenced(room_of(p.ahead.room, count - 1)), then)
         until = max(order[i].time, least) + length
         while i < entered and max(order[i].time, least) <= until:
             o = order[i].item
@@ -331,7 +324,7 @@ def fit_then(cluster: ClusterArrays, a: Ahead, s: int, w: int, n: int) -> int:
     """How many tasks of shape s node n takes in window w."""
     if not (a.up[n] and cluster.allowed[cluster.shapes[s].constraint, n]):
         return 0
-    return int(fits(cluster, window(a, w), s, n))
+    return int(fits(cluster, referenced(room_of(a.room, w)), s, n))
 
 
 @inner_kernel
@@ -462,9 +455,8 @@ def first_time(g: Given, x: State, p: Passing, j: int) -> tuple[float, int]:
             w = first_window(g.cluster, p.ahead, s, tasks, int64(able), boolean(True))
         pieces = int64(0)
         while w <= last and pieces == 0:  # features may need more than enough room
-            pieces = arrange(
-                g.cluster, p.places, window(p.ahead, int64(w)), s, tasks, p.ahead.cover
-            )
+            then = referenced(room_of(p.ahead.room, int64(w)))
+            pieces = arrange(g.cluster, p.places, then, s, tasks, p.ahead.cover)
             w += 1
         if pieces > 0:
             time = max(p.ahead.times[w - 1], after)
@@ -593,8 +585,8 @@ def prepare(g: Given, x: State, p: Passing) -> None:
     clock, at = p.clock, x.at
     elapse(clock, p.settings.interval, at.now)
     fresh, at.fresh = at.fresh, 0
-    if g.rules.keyed and line_stays(g, x.standing):
-        stand_in_line(g, x, x.standing, fresh)
+    if g.rules.keyed and line_stays(g):
+        stand_in_line(g, x, fresh)
         clock.lined = at.lined
     elif g.rules.keyed:
         clock.lined = keys(g, x)

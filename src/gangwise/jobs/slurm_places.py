@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.jit import inlined_kernel, inner_kernel
+from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel
 from gangwise.jobs.caps import having
 from gangwise.jobs.fit_kernels import block_misses, fits_of
 from gangwise.jobs.kernels import BLOCK, ClusterArrays, Room, Rows, int64, put_piece, record
@@ -72,6 +72,7 @@ KNOWN = record(  # of a job
 )
 
 
+@by_reference
 class PassSettings(NamedTuple):
     """Slurm's numbers, see :class:`gangwise.jobs.slurm_passes.SlurmPasses`, and of preemption."""
 
@@ -88,6 +89,7 @@ class PassSettings(NamedTuple):
     reorder: int
 
 
+@by_reference
 class Places(NamedTuple):
     """What nodes are chosen by; N nodes, S shapes."""
 
@@ -102,6 +104,7 @@ class Places(NamedTuple):
     runs: Rows  # RUN_OF_NODES
 
 
+@by_reference
 class WaitingLine(NamedTuple):
     """Who waits, in order: parts of the state, and who is looked at."""
 
@@ -117,6 +120,7 @@ class WaitingLine(NamedTuple):
     front: Ints  # the first of the line
 
 
+@by_reference
 class Ahead(NamedTuple):
     """What will be free, at the ends of W windows, and nodes that are reserved."""
 
@@ -128,6 +132,7 @@ class Ahead(NamedTuple):
     cover: Ints  # [N] reservations that a job would meet
 
 
+@by_reference
 class Gangs(NamedTuple):
     """Who holds which cores under gang scheduling; N nodes of C cores or fewer, masks of W words.
 
@@ -142,6 +147,7 @@ class Gangs(NamedTuple):
     leaving: Rows  # DUE [J]: who holds cores, by when that ends
 
 
+@by_reference
 class Passing(NamedTuple):
     """What passes go by, keep, and try things on; J jobs, N nodes."""
 

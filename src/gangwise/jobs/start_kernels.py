@@ -31,7 +31,6 @@ from gangwise.jobs.kernels import (
     Given,
     Room,
     Rows,
-    Standing,
     State,
     count_caps,
     devices_of,
@@ -43,8 +42,17 @@ from gangwise.jobs.kernels import (
     put,
     remove,
 )
-from gangwise.jobs.queue_kernels import decayed, hold
-from gangwise.jobs.rate_kernels import SHARED, Beliefs, JobRequest, believe, score, submitted, wait
+from gangwise.jobs.queue_kernels import charge, hold
+from gangwise.jobs.rate_kernels import (
+    SHARED,
+    Beliefs,
+    JobRequest,
+    believe,
+    remaining,
+    score,
+    submitted,
+    wait,
+)
 
 # ------------------------------------------------------------------------------- speeds and ends
 
@@ -72,17 +80,19 @@ def speed_of(g: Given, x: State, j: int) -> float:
 @inlined_kernel
 def work_done(g: Given, x: State, j: int) -> float:
     """What running job j has done as far as the scheduler knows: seconds × the rate seen."""
-    gone = max(x.at.now - x.jobs[j].begun - g.rules.latency - x.jobs[j].overhead, 0.0)
+    run = x.jobs[j]
+    gone = max(x.at.now - run.begun - g.rules.latency - run.overhead, 0.0)
     return float(x.looks[j].before + gone * x.looks[j].seen)
 
 
 @inlined_kernel
 def schedule_end(g: Given, x: State, j: int) -> None:
     """Enter when job j will end as things are: by itself, or killed at its limit."""
-    end = x.jobs[j].since + x.jobs[j].left / x.jobs[j].speed
+    run = x.jobs[j]
+    end = run.since + run.left / run.speed
     if g.rules.enforced and not g.rules.limits_of_work:
-        end = min(end, x.jobs[j].begun + g.rules.latency + g.jobs[j].limit)
-    x.jobs[j].finish = end
+        end = min(end, run.begun + g.rules.latency + g.jobs[j].limit)
+    run.finish = end
     if x.at.ends == x.ends.size:
         drop_ends(x, j)
     x.at.ends = push(x.ends, x.at.ends, end, j)
@@ -128,72 +138,71 @@ def set_timer(x: State, j: int, time: float) -> None:
     at.timers = push(x.timers, at.timers, time, j)
 
 
-@inner_kernel
-def charge(users: Rows, half_life: float, now: float, u: int) -> None:
-    """Bring the use of user u up to now: it halves every half-life."""
-    gone = now - users[u].at
-    if gone > 0.0:
-        users[u].use = decayed(users[u].use, users[u].rate, gone, math.log(2.0) / half_life)
-    users[u].at = now
-
-
 @inlined_kernel
 def change_use(g: Given, x: State, j: int, sign: float) -> None:
-    """The user of job j holds its share of the cluster from now on (sign 1), or no longer (−1)."""
-    u = int64(g.jobs[j].user)
-    charge(x.users, g.rules.half_life, x.at.now, u)
-    x.users[u].rate += sign * (devices_of(g, j) / g.cluster.shapes[g.jobs[j].shape].total)
+    """Whoever job j is charged to holds its devices from now on (sign 1), or no longer (−1)."""
+    job = g.jobs[j]
+    if g.rules.queue == FAIR_SHARE:
+        u = int64(job.user)
+        charge(x.users, g.rules.half_life, x.at.now, u)
+        x.users[u].rate += sign * (devices_of(g, j) / g.cluster.shapes[job.shape].total)
+    elif g.rules.queue == MULTIFACTOR:
+        hold(x.standing, j, sign, x.at.now)
 
 
-@inlined_kernel
-def count_use(g: Given, s: Standing | None, j: int, sign: float, now: float) -> None:
-    """Multifactor: job j counts as use from now on (sign 1), or no longer (−1)."""
-    if s is not None:  # noqa: SIM102 - alone, so that it is not compiled without
-        if g.rules.queue == MULTIFACTOR:
-            hold(s, j, sign, now)
+@inner_kernel
+def expected_ends(g: Given, x: State, b: Beliefs) -> None:
+    """With limits of work: when running jobs are expected to end, anew."""
+    for i in range(x.at.running):
+        j = x.running[i]
+        left = remaining(b, g.jobs[j].limit, work_done(g, x, j))
+        x.jobs[j].expect = x.at.now + left / x.looks[j].seen
+        put(x.order, i, x.jobs[j].expect, j)
+    x.at.entered = x.at.running
+    x.at.sorted = 0
+    x.at.holes += 1
 
 
 # ----------------------------------------------------------------------------------------- starts
 
 
-@inlined_kernel
+@inner_kernel
 def start(g: Given, x: State, j: int, count: int) -> None:
     """Job j begins on the ``count`` pieces tried."""
+    job, run = g.jobs[j], x.jobs[j]
     at = x.at
     now = at.now
     occupy(g, x, j, count)
     count_caps(g, x, j, TAKEN_UP)
-    remove(x.words, x.summary, g.jobs[j].rank)
+    remove(x.words, x.summary, job.rank)
     at.waiting -= 1
     x.running[at.running] = j
-    x.jobs[j].place = at.running
+    run.place = at.running
     at.running += 1
-    x.jobs[j].phase = RUNNING
-    x.jobs[j].attempts += 1
-    x.jobs[j].begun = now
-    x.jobs[j].since = now + g.rules.latency + x.jobs[j].overhead
+    run.phase = RUNNING
+    run.attempts += 1
+    run.begun = now
+    run.since = now + g.rules.latency + run.overhead
     x.start[j] = min(x.start[j], now)
-    x.jobs[j].speed = speed_of(g, x, j)
+    run.speed = speed_of(g, x, j)
     schedule_end(g, x, j)
-    x.jobs[j].expect = now + length(g, x, j)
-    at.outlived = min(at.outlived, x.jobs[j].expect)
+    run.expect = now + length(g, x, j)
+    at.outlived = min(at.outlived, run.expect)
     if g.rules.choice == BY_RATE:
-        p = g.jobs[j].piece_from
+        p = job.piece_from
         x.looks[j].seen = math.exp(slowest(x, x.out, p, p + count))
         x.looks[j].timer = -1.0
     if g.rules.backfilling != NO_BACKFILLING:
         if at.entered == x.order.size or at.entered > 2 * at.running + 64:
             drop_ended(x)
-        put(x.order, at.entered, x.jobs[j].expect, j)
+        put(x.order, at.entered, run.expect, j)
         at.entered += 1
     if g.rules.choice == BY_RATE and g.rules.rates != LABELS:
-        if now + g.rules.measured_after < x.jobs[j].finish or g.events.size > 0:
+        if now + g.rules.measured_after < run.finish or g.events.size > 0:
             set_timer(x, j, now + g.rules.measured_after)
         else:
             x.looks[j].timer = now + g.rules.measured_after
-    if g.rules.queue == FAIR_SHARE:
-        change_use(g, x, j, 1.0)
-    count_use(g, x.standing, j, 1.0, now)
+    change_use(g, x, j, 1.0)
 
 
 @inlined_kernel
@@ -242,8 +251,9 @@ def find(g: Given, x: State, b: Beliefs, j: int) -> int:
     What did not fit since devices were last given back (`epoch`) does not fit, nor do more tasks of
     its shape: devices were only taken since, and whether a gang fits depends on nothing else.
     """
-    s = int64(g.jobs[j].shape)
-    tasks = g.jobs[j].tasks
+    job = g.jobs[j]
+    s = int64(job.shape)
+    tasks = job.tasks
     x.at.tests += 1
     if x.memo[s].fail_epoch == x.at.epoch and tasks >= x.memo[s].fail_tasks:
         return 0
@@ -260,10 +270,11 @@ def find(g: Given, x: State, b: Beliefs, j: int) -> int:
     return count
 
 
-@inlined_kernel
+@inner_kernel
 def arrange(g: Given, x: State, b: Beliefs, room: Room, j: int) -> int:
     """Place job j by the rule in a room: pieces in `x.tried`; 0 where it does not fit."""
-    s, tasks = int64(g.jobs[j].shape), int64(g.jobs[j].tasks)
+    job = g.jobs[j]
+    s, tasks = int64(job.shape), int64(job.tasks)
     choice = g.rules.choice
     if choice == FGD:
         count = place_fgd(g.cluster, x, room, s, tasks)
@@ -284,12 +295,6 @@ def arrange(g: Given, x: State, b: Beliefs, room: Room, j: int) -> int:
 
 
 @inner_kernel
-def arrange_on(g: Given, x: State, b: Beliefs, room: Room, j: int) -> int:
-    """As :func:`arrange`, compiled once: for what is not called all the time."""
-    return arrange(g, x, b, room, j)
-
-
-@inlined_kernel
 def rates_of(g: Given, x: State, b: Beliefs, j: int) -> None:
     """Fill `x.mean` and `x.sd` [N] with what is believed of job j's log rate."""
     l = int64(g.jobs[j].type)
@@ -309,28 +314,29 @@ def rates_of(g: Given, x: State, b: Beliefs, j: int) -> None:
 @inlined_kernel
 def value_nodes(g: Given, x: State, b: Beliefs, room: Room, j: int) -> None:
     """Fill `x.mean`, `x.sd` and `x.worth` [N] for a placement of job j."""
+    job = g.jobs[j]
     rates_of(g, x, b, j)
-    s = int64(g.jobs[j].shape)
+    s = int64(job.shape)
     kind = g.cluster.shapes[s].dominant
     for n in range(x.spare.size):
         x.spare[n] = room.free[n, kind] / 1000.0
-    size = g.jobs[j].tasks * g.cluster.demand[s, kind] / 1000.0
-    score(
-        b, JobRequest(int64(g.jobs[j].type), size, g.jobs[j].limit), x.mean, x.sd, x.spare, x.worth
-    )
+    size = job.tasks * g.cluster.demand[s, kind] / 1000.0
+    score(b, JobRequest(int64(job.type), size, job.limit), x.mean, x.sd, x.spare, x.worth)
 
 
 @inlined_kernel
 def asked_by(g: Given, j: int) -> JobRequest:
     """What job j asks the learner for."""
-    s = int64(g.jobs[j].shape)
+    job = g.jobs[j]
+    s = int64(job.shape)
     devices = g.cluster.demand[s, g.cluster.shapes[s].dominant] / 1000.0
-    return JobRequest(int64(g.jobs[j].type), g.jobs[j].tasks * devices, g.jobs[j].limit)
+    return JobRequest(int64(job.type), job.tasks * devices, job.limit)
 
 
 @inlined_kernel
 def holds_off(g: Given, x: State, b: Beliefs, j: int, count: int) -> bool:
     """Job j could start on the pieces tried and had better wait for others."""
+    job = g.jobs[j]
     if not g.rules.waits:
         return False
     now = x.at.now
@@ -339,8 +345,8 @@ def holds_off(g: Given, x: State, b: Beliefs, j: int, count: int) -> bool:
         if x.mean[x.tried[i].node] < x.mean[slow]:
             slow = x.tried[i].node
     known = b.release_time[0]
-    allowed = g.cluster.allowed[g.cluster.shapes[g.jobs[j].shape].constraint]
-    waited = now - g.jobs[j].submit
+    allowed = g.cluster.allowed[g.cluster.shapes[job.shape].constraint]
+    waited = now - job.submit
     seconds = wait(b, asked_by(g, j), slow, x.mean, allowed, x.at.waiting, waited, now)
     if b.release_time[0] != known:
         x.at.change += 1  # prices faded: the choice may pick other nodes
