@@ -48,8 +48,8 @@ def until(service: Service, done, patience: float = 120.0) -> None:
 def test_jobs_are_placed_run_and_learned_from(cluster: Path, tmp_path: Path):
     service = Service(LocalEngine(cluster), tmp_path / "state", act=True)
     jobs = [submit(cluster, 1.0, tasks=2) for _ in range(6)]
-    until(service, lambda: len(service.ledger.over) == 6)
-    assert set(service.ledger.over.values()) == {"finished"}
+    until(service, lambda: len(service.ledger.outcomes) == 6)
+    assert set(service.ledger.outcomes.values()) == {"finished"}
     rows = service.store.rows("SELECT * FROM intents ORDER BY seq")
     assert [(row["job"], row["attempt"]) for row in rows] == [(job, 1) for job in jobs]
     assert {row["state"] for row in rows} == {"ended"}
@@ -65,7 +65,7 @@ def test_jobs_are_placed_run_and_learned_from(cluster: Path, tmp_path: Path):
         if "n2" in slow():
             break
         jobs.append(submit(cluster, 1.0, tasks=2))
-        until(service, lambda: len(service.ledger.over) == len(jobs))
+        until(service, lambda: len(service.ledger.outcomes) == len(jobs))
     found = slow()
     assert max(found, key=lambda node: found[node]) == "n2"
     assert 0.3 < found["n2"] < 0.65
@@ -139,8 +139,8 @@ def test_killed_at_every_line_nothing_is_lost_or_done_twice(
             os.close(service._lock)
     assert deaths == 6
     service = Service(LocalEngine(cluster), tmp_path / "state", act=True, reconcile=0.2)
-    until(service, lambda: len(service.ledger.over) == len(jobs))
-    assert set(service.ledger.over.values()) == {"finished"}
+    until(service, lambda: len(service.ledger.outcomes) == len(jobs))
+    assert set(service.ledger.outcomes.values()) == {"finished"}
     for job in jobs:
         attempts = [p.name for p in (cluster / "jobs" / job).iterdir() if p.name.isdigit()]
         assert attempts == ["1"]

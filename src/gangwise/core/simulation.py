@@ -32,7 +32,7 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -109,13 +109,6 @@ class Run(Tabular):
         Compiling and loading kernels does not count: see :func:`warm_up`.
         """
         return float(self.nanoseconds.mean()) / 1e3
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        columns = {"reward": self.rewards, **self.metrics}
-        for t in range(self.slots):
-            row: dict[str, Any] = {"policy": self.policy, "seed": self.seed, "slot": t}
-            row.update((name, float(column[t])) for name, column in columns.items())
-            yield row
 
     def columns(self) -> dict[str, Any]:
         return {"slot": np.arange(self.slots), "reward": self.rewards, **self.metrics}

@@ -50,6 +50,7 @@ MEASURED = 1000  # jobs that came last, among which those are found that nothing
 
 
 def monday(now: float) -> float:
+    """The last Monday, 0:00 local time."""
     day = datetime.datetime.fromtimestamp(now)
     day = day.replace(hour=0, minute=0, second=0, microsecond=0)
     return (day - datetime.timedelta(days=day.weekday())).timestamp()
@@ -209,12 +210,9 @@ def _shape(ledger: Ledger, row: dict[str, Any]) -> Shape:
 def present_rows(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Jobs that wait or run, as rows like those of the history, without those that are in it."""
     over = {row["job"] for row in rows}
-    asked = [known.asked for known in ledger.jobs.values() if known.asked.id not in over]
+    bodies = [asdict(known.asked) for name, known in ledger.jobs.items() if name not in over]
     same = "job_type", "user", "submitted"
-    return [
-        {"job": job.id, **{name: getattr(job, name) for name in same}, "body": asdict(job)}
-        for job in asked
-    ]
+    return [{"job": b["id"], **{name: b[name] for name in same}, "body": b} for b in bodies]
 
 
 def account_sentence(result: dict[str, Any], act: bool) -> str:
@@ -359,7 +357,7 @@ def _types(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _nodes(ledger: Ledger, row: dict[str, Any]) -> list[int]:
-    return [ledger.places[p[0]] for p in row["body"]["placed"] if p[0] in ledger.places]
+    return [ledger.node_index[p[0]] for p in row["body"]["placed"] if p[0] in ledger.node_index]
 
 
 def _day(time: float) -> str:
@@ -437,6 +435,7 @@ def speed_changes(
 
 
 def _jobs_of(on: Ints) -> dict[int, Ints]:
+    """Jobs of each node, in order."""
     jobs, slots = np.nonzero(on >= 0)
     pairs = np.unique(np.column_stack((on[jobs, slots], jobs)), axis=0)
     nodes, first = np.unique(pairs[:, 0], return_index=True)
