@@ -354,6 +354,7 @@ class Isolated:
         return cls(f"{kind.__module__}:{kind.__qualname__}", configuration(given), watch=watch)
 
     def another_process(self) -> IsolatedProcess:
+        """A process of its own that no other object uses."""
         return IsolatedProcess(
             self.kind, self.specification, self.arguments, self.types, self.watch
         )

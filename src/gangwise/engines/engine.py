@@ -36,28 +36,18 @@ from gangwise.core.errors import Rejected
 from gangwise.engines import intake
 from gangwise.engines.intake import Malformed, Quarantine, read_file
 
-EventKind = Literal[
-    "submitted",
-    "started",
-    "measured",
-    "finished",
-    "failed",
-    "killed",
-    "cancelled",
-    "preempted",
-    "node_down",
-    "node_up",
-]
-"""``failed``: the job's own command did not succeed; ``killed``: at its limit. Both are ends, as
-``finished`` and ``cancelled`` are. ``preempted``: taken off its nodes by the scheduler, or because
-a node died (the cause says which, the detail in words); the job is pending again."""
+Ending = Literal["finished", "failed", "killed", "cancelled"]
+"""``failed``: the job's own command did not succeed; ``killed``: at its limit."""
+EventKind = Literal["submitted", "started", "measured", Ending, "preempted", "node_down", "node_up"]
+"""``preempted``: taken off its nodes by the scheduler, or because a node died (the cause says
+which, the detail in words); the job is pending again."""
 
 Cause = Literal["released", "node_failed"]
 """Why a job is off its nodes: it was taken off (by the scheduler, a user, an operator, or because
 a Binding failed), or a node of its own failed. Schedulers hear the second as a failure."""
 
-Phase = Literal["pending", "placed", "running", "finished", "failed", "killed", "cancelled"]
-ENDED: frozenset[Phase] = frozenset({"finished", "failed", "killed", "cancelled"})
+Phase = Literal["pending", "placed", "running", Ending]
+ENDED: frozenset[Phase] = frozenset(get_args(Ending))
 KINDS: frozenset[str] = frozenset(get_args(EventKind))
 PHASES: frozenset[str] = frozenset(get_args(Phase))
 CAUSES: frozenset[str] = frozenset(get_args(Cause))
@@ -375,18 +365,14 @@ class Changes:
                 gone = "the cluster no longer knows it"
                 found.append(EngineEvent("failed", now, name, old.attempt, detail=gone))
         self.table, self._up = table, up
-        return found + self._measured(now)
-
-    def _measured(self, now: float) -> list[EngineEvent]:
-        """Reports of running jobs that have changed since the last look."""
-        running = [r for r in self.table.values() if r.phase == "running" and not r.foreign]
-        was = self._reports
-        self._reports = {r.job.id: self._ranks(r) or was.get(r.job.id, ()) for r in running}
-        return [
-            EngineEvent("measured", now, row.job.id, row.attempt, ranks=ranks)
-            for row in running
-            if (ranks := self._reports[row.job.id]) != was.get(row.job.id, ())
-        ]
+        running = [r for r in table.values() if r.phase == "running" and not r.foreign]
+        was, self._reports = self._reports, {}
+        for row in running:
+            before = was.get(row.job.id, ())
+            ranks = self._reports[row.job.id] = self._ranks(row) or before
+            if ranks != before:
+                found.append(EngineEvent("measured", now, row.job.id, row.attempt, ranks=ranks))
+        return found
 
 
 # Reports of ranks. Ranks write into a folder that others may write to as well, so only what a rank

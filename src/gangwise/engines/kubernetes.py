@@ -296,7 +296,8 @@ class KubernetesEngine:
                 if time.monotonic() > looked + 0.5:
                     looked = time.monotonic()
                     table.read_reports(g for g in gangs if g.phase == "running")
-            for chore in (self._look_up_sizes, *(partial(self._take_off, g) for g in leaving)):
+            chores: list[Callable[[], None]] = [partial(self._take_off, gang) for gang in leaving]
+            for chore in (self._look_up_sizes, *chores):
                 try:
                     chore()
                 except (Exception, CancelledError) as error:  # of one gang, perhaps; others go on

@@ -98,13 +98,11 @@ class WatchedPod:
         )
 
     def times(self, which: str) -> list[float]:
-        found = []
-        for each in (self.manifest.get("status") or {}).get("containerStatuses") or ():
-            state = each.get("state") or {}
-            stamp = (state.get("terminated") or state.get("running") or {}).get(which)
-            if stamp:
-                found.append(objects.seconds(stamp))
-        return found
+        """``startedAt`` or ``finishedAt`` of its containers, where they have it."""
+        statuses = (self.manifest.get("status") or {}).get("containerStatuses") or ()
+        states = (each.get("state") or {} for each in statuses)
+        stamps = ((s.get("terminated") or s.get("running") or {}).get(which) for s in states)
+        return [objects.seconds(stamp) for stamp in stamps if stamp]
 
 
 @dataclass
@@ -385,6 +383,7 @@ class ClusterCache:
                 self._on.setdefault(p.node, {})[now.job.id] = now
 
     def holding(self, nodes: Iterable[str]) -> list[Status]:
+        """Jobs that hold devices of some nodes."""
         with self.lock:
             found = {name: row for n in nodes for name, row in self._on.get(n, {}).items()}
         return list(found.values())
@@ -396,14 +395,12 @@ class ClusterCache:
         """
         belongs = Membership.of(pod.manifest)
         written = objects.own_value(pod.manifest, "job")
-        if pod.ended:
-            ends = pod.times("finishedAt")
-            if ends and time.time() - max(ends) > KEPT:
-                return None
+        ends = pod.times("finishedAt") if pod.ended else []
+        if ends and time.time() - max(ends) > KEPT:
+            return None
         if written.startswith(f"{pod.namespace}/"):  # what stands in others' names is not believed
-            gang = self.gangs.setdefault(written, Gang(written, belongs))
             self._open.setdefault(belongs, written)
-            return gang
+            return self.gangs.setdefault(written, Gang(written, belongs))
         gang = self.gangs.get(self._open.get(belongs, ""))
         if gang is not None and not gang.cancelled and gang.phase not in ENDED:
             if gang.removal_reason is not None or not gang.full:
@@ -568,21 +565,16 @@ class ClusterCache:
         by_age = [(m["metadata"]["creationTimestamp"], m["metadata"]["name"]) for m in manifests]
         first = manifests[by_age.index(min(by_age))]
         created = objects.seconds(first["metadata"]["creationTimestamp"])
+        user = objects.own_value(first, "user") or gang.belongs.namespace
+        submitted = objects.note(first, "submitted", created)
+        per_node = objects.common(map(objects.per_node, manifests), "anti-affinity")
         limit = first["spec"].get("activeDeadlineSeconds")
-        return EngineJob(
-            gang.id,
-            objects.job_type(first),
-            objects.own_value(first, "user") or gang.belongs.namespace,
-            objects.note(first, "submitted", created),
-            len(pods),
-            needs,
-            objects.common(map(objects.per_node, manifests), "anti-affinity"),
-            wanted,
-            float(limit) if limit is not None else objects.note(first, "limit", math.inf),
-            objects.note(first, "deadline", math.inf),
-            float(first["spec"].get("priority") or 0),
-            work=objects.note(first, "work", math.nan),
-        )
+        limit = objects.note(first, "limit", math.inf) if limit is None else float(limit)
+        deadline = objects.note(first, "deadline", math.inf)
+        priority = float(first["spec"].get("priority") or 0)
+        work = objects.note(first, "work", math.nan)
+        asked = (objects.job_type(first), user, submitted, len(pods), needs, per_node, wanted)
+        return EngineJob(gang.id, *asked, limit, deadline, priority, work)
 
     def _forget_affinities(self) -> None:
         """Forget node affinities that no waiting gang requires."""

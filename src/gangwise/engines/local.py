@@ -283,18 +283,14 @@ class LocalEngine:
             if not isinstance(w, str) or "\0" in w:
                 raise intake.Malformed(f"its command has {intake.quoted(w)}, which is not a word")
         demand = intake.table(asked["demand"], "what it asks for:", intake.thousandths)
+        same = ("job_type", "user", "submitted", "tasks", "per_node", "constraint")
         job = EngineJob(
-            name,
-            asked["job_type"],
-            asked["user"],
-            asked["submitted"],
-            asked["tasks"],
-            {k: intake.thousandths(v, k) for k, v in demand.items()},
-            asked["per_node"],
-            asked["constraint"],
-            math.inf if asked["limit"] is None else asked["limit"],
+            id=name,
+            demand={k: intake.thousandths(v, k) for k, v in demand.items()},
+            limit=math.inf if asked["limit"] is None else asked["limit"],
             priority=asked.get("priority", 0.0),
             work=asked.get("work", math.nan),
+            **{field: asked[field] for field in same},
         )
         inside = os.listdir(folder)
         attempts = [int(n) for n in inside if re.fullmatch("[0-9]{1,9}", n)]

@@ -616,19 +616,11 @@ class SlurmEngine:
                 if text:
                     self._add_node_list(text)
                     constraint[label + text] = "yes"
-        return EngineJob(
-            name,
-            str(kind or "job"),
-            str(row.get("user_name") or row.get("user_id") or ""),
-            float(submitted),
-            request.tasks,
-            {k: 1000 * v for k, v in request.demand.items()},
-            request.per_node,
-            constraint,
-            60.0 * minutes if minutes else math.inf,
-            float(deadline) if deadline else math.inf,
-            work=work,
-        )
+        user = str(row.get("user_name") or row.get("user_id") or "")
+        demand = {k: 1000 * v for k, v in request.demand.items()}
+        gang = (request.tasks, demand, request.per_node, constraint)
+        ends = (60.0 * minutes or math.inf, float(deadline) or math.inf)
+        return EngineJob(name, str(kind or "job"), user, float(submitted), *gang, *ends, work=work)
 
     def _json(self, program: str, key: str, *options: str) -> list[Mapping[str, Any]]:
         text = self._run(program, "--json", *options)

@@ -79,17 +79,9 @@ class Mark:
         found = MARK.fullmatch(str(row.get("admin_comment") or ""))
         if found is None:
             return None
-        by_hand, attempt, restarts, on, required, nodes, state, text = found.groups()
-        return cls(
-            int(attempt or 0),
-            int(restarts or 0),
-            on or "",
-            required or "",
-            int(nodes or 0),
-            (state or "").strip(),
-            bool(by_hand),
-            text or "",
-        )
+        by_hand, attempt, restarts, on, required, nodes, state, text = found.groups(default="")
+        latest = int(attempt or 0), int(restarts or 0), on
+        return cls(*latest, required, int(nodes or 0), state.strip(), bool(by_hand), text)
 
     def __str__(self) -> str:
         words = ["byhand"] * self.by_hand + ["gangwise"]
@@ -178,17 +170,8 @@ class TaskRequest:
         features = str(row.get("features") or "")
         if not re.fullmatch(r"[\w.:/=-]*(&[\w.:/=-]+)*", features):
             why.append(f"it asks for features in a way that is not modelled: {features}")
-        return cls(
-            shares or ranks,
-            each,
-            cpus,
-            demand,
-            1 if shares else per_node,
-            fixed,
-            required,
-            excluded,
-            "; ".join(why),
-        )
+        most, reasons = 1 if shares else per_node, "; ".join(why)
+        return cls(shares or ranks, each, cpus, demand, most, fixed, required, excluded, reasons)
 
 
 def waits_for(row: Mapping[str, Any], now: float) -> str:

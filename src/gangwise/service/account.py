@@ -125,9 +125,14 @@ def _simulated(
     for number in range(rounds):
         for who, decides in sides.items():
             rng = np.random.default_rng(number)  # the same draws on both sides
-            hold, late = _drawn_latencies(*delays[who], len(rows), rng)
+            # Every start holds its devices for the mean of a sample. A job whose room comes later
+            # is decided on late, too, by the least that this takes.
+            hold, late = delays[who]
+            least = float(np.quantile(late, 0.05))
+            latency = float(rng.choice(hold, hold.size).mean()) + least
+            late = np.maximum(rng.choice(late, len(rows)) - least, 0.0)
             jobs, conditions = drawn(ledger, rows, before, rng, late)
-            options = Options(latency=hold)
+            options = Options(latency=latency)
             s = simulate_jobs(jobs, ledger.open_books.nodes, fresh(decides), conditions, options)
             submit = jobs.submit - late[jobs.row]
             found = np.full((3, len(rows)), np.nan)
@@ -189,16 +194,6 @@ def latencies(
     if ledger.act:
         return {"scheduler": (hold, late), "baseline": (hold, late)}
     return {"scheduler": (hold + declared, late), "baseline": (hold, late)}
-
-
-def _drawn_latencies(
-    hold: Floats, late: Floats, count: int, rng: np.random.Generator
-) -> tuple[float, Floats]:
-    """Mean of a sample, held by every start; and for each job, what comes before it."""
-    # A job whose room comes later is decided on so late, too.
-    least = float(np.quantile(late, 0.05))
-    sample = float(rng.choice(hold, hold.size).mean())
-    return sample + least, np.maximum(rng.choice(late, count) - least, 0.0)
 
 
 def _shape(ledger: Ledger, row: dict[str, Any]) -> Shape:
@@ -416,7 +411,10 @@ def speed_changes(
         on[j, : len(places)], b[j, : len(places)] = places, logs
     by_time = np.argsort(middles, kind="stable")
     rates, middles, on, b = rates[by_time], middles[by_time], on[by_time], b[by_time]
-    jobs_of = _jobs_of(on)
+    of, slots = np.nonzero(on >= 0)
+    pairs = np.unique(np.column_stack((on[of, slots], of)), axis=0)
+    names, first = np.unique(pairs[:, 0], return_index=True)
+    jobs_of = dict(zip(names.tolist(), np.split(pairs[:, 1], first[1:])))
     found: list[SpeedChange] = []
     sigma = max(1.4826 * float(np.median(np.abs(rates - b.min(axis=1)))), SURE) if J else SURE
     best = {n: _best(n, jobs, rates, middles, on, b, sigma) for n, jobs in jobs_of.items()}
@@ -432,14 +430,6 @@ def speed_changes(
         for other in set(on[early].ravel().tolist()) & best.keys():
             best[other] = _best(other, jobs_of[other], rates, middles, on, b, sigma)
     return found
-
-
-def _jobs_of(on: Ints) -> dict[int, Ints]:
-    """Jobs of each node, in order."""
-    jobs, slots = np.nonzero(on >= 0)
-    pairs = np.unique(np.column_stack((on[jobs, slots], jobs)), axis=0)
-    nodes, first = np.unique(pairs[:, 0], return_index=True)
-    return dict(zip(nodes.tolist(), np.split(pairs[:, 1], first[1:])))
 
 
 def _best(

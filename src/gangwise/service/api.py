@@ -581,7 +581,13 @@ class _Metrics:
         yield _gauge("age_seconds", "Since the service last said anything", {(): age})
         yield _gauge("jobs", "Jobs by phase", phases, "phase")
         yield _gauge("round_seconds", "The last round of decisions", {(): round_ms / 1000})
-        yield self._latencies()
+        about = "From a decision until the cluster accepts it, and until the job starts"
+        late = HistogramMetricFamily("gangwise_latency_seconds", about, labels=["until"])
+        for until in ("accepted", "started"):
+            within, total = self._state.latencies(until, LATENCIES)
+            names = [*map(str, LATENCIES), "+Inf"]
+            late.add_metric([until], list(zip(names, within, strict=True)), total)
+        yield late
         unreadable = health.get("unreadable") or {}
         about = "Since the service was started"
         counts = CounterMetricFamily("gangwise_events", about, labels=["kind"])
@@ -603,15 +609,6 @@ class _Metrics:
             if queue
         }
         yield _gauge("start_seconds", about, ahead, "quantile")
-
-    def _latencies(self) -> Metric:
-        about = "From a decision until the cluster accepts it, and until the job starts"
-        late = HistogramMetricFamily("gangwise_latency_seconds", about, labels=["until"])
-        for until in ("accepted", "started"):
-            within, total = self._state.latencies(until, LATENCIES)
-            names = [*map(str, LATENCIES), "+Inf"]
-            late.add_metric([until], list(zip(names, within, strict=True)), total)
-        return late
 
     def _of_nodes(self) -> Iterator[Metric]:
         nodes = _view(self._state, "nodes")

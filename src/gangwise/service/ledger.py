@@ -298,20 +298,11 @@ class Ledger:
             self.outcomes.popitem(last=False)
         start = known.begun if known.phase == "running" else math.nan
         start = start if started is None else started
-        self.ended.append(
-            Ended(
-                known.asked,
-                outcome,
-                known.attempt,
-                known.placed,
-                start,
-                self.now if ended is None else ended,
-                start if math.isnan(known.first) else known.first,
-                known.held if started is None else started,
-                known.by,
-                rate,
-            )
-        )
+        end = self.now if ended is None else ended
+        first = start if math.isnan(known.first) else known.first
+        held = known.held if started is None else started
+        what = (known.asked, outcome, known.attempt, known.placed)
+        self.ended.append(Ended(*what, start, end, first, held, known.by, rate))
         self.changed = True
 
     def _measured(self, name: str, attempt: int, ranks: Sequence[Sequence[Any]]) -> None:
@@ -550,19 +541,8 @@ class Ledger:
         demand = tuple(a.demand.get(k, 0) for k in self._devices())
         shape = Shape(demand, a.per_node, tuple(sorted(a.constraint.items())))
         limit = a.limit if math.isfinite(a.limit) and a.limit > 0 else NO_LIMIT
-        known.job = Job(
-            a.id,
-            known.row,
-            a.submitted,
-            self._type(a),
-            a.user,
-            a.tasks,
-            shape,
-            limit,
-            a.deadline,
-            math.inf,
-            a.priority,
-        )
+        who = (a.id, known.row, a.submitted, self._type(a), a.user)
+        known.job = Job(*who, a.tasks, shape, limit, a.deadline, math.inf, a.priority)
         if self.empty is not None:
             known.possible = bool(self.empty.fits(shape).sum() >= a.tasks)
         return known.job
@@ -657,16 +637,8 @@ class Ledger:
         self.implausible += len(by_node) - len(found)
         if not found or known.phase != "running":
             return math.nan
-        job = self._as_job(known)
-        rate = Rate(
-            job,
-            tuple(found),
-            tuple(found.values()),
-            known.begun,
-            self.now,
-            not known.measured,
-            ended,
-        )
+        nodes, rates, first = tuple(found), tuple(found.values()), not known.measured
+        rate = Rate(self._as_job(known), nodes, rates, known.begun, self.now, first, ended)
         known.measured = True
         if declared > 0:  # units are seconds at rate 1
             return self._observe(rate, 1.0)

@@ -746,9 +746,7 @@ class Service:
             "notes": list(self.notes),
             "paused": self.ledger.paused,
             "baseline_every": self.ledger.every,
-            "waiting": phases.count("waiting"),
-            "placed": phases.count("placed"),
-            "running": phases.count("running"),
+            **{phase: phases.count(phase) for phase in ("waiting", "placed", "running")},
             "counts": dict(self.counts),
             "round_ms": round(1000 * self.round_seconds, 1),
             "left_out": self.ledger.implausible,
@@ -821,18 +819,10 @@ class Service:
                 return {"job": job, "phase": self.ledger.outcomes[job]}
             raise UnknownName("job", job, list(self.ledger.jobs))
         a = known.asked
-        about: dict[str, Any] = {
-            "job": job,
-            "phase": known.phase,
-            "job_type": a.job_type,
-            "user": a.user,
-            "tasks": a.tasks,
-            "demand": {k: v / 1000 for k, v in a.demand.items()},
-            "submitted": a.submitted,
-            "limit": a.limit,
-            "attempt": known.attempt,
-            "priority": a.priority,
-        }
+        about: dict[str, Any] = {"job": job, "phase": known.phase, "attempt": known.attempt}
+        same = ("job_type", "user", "tasks", "submitted", "limit", "priority")
+        about |= {name: getattr(a, name) for name in same}
+        about["demand"] = {k: v / 1000 for k, v in a.demand.items()}
         if known.phase != "waiting":
             rate = self.ledger.latest_rates.get(job)
             where = [[p.node, p.tasks] for p in known.placed]
@@ -873,13 +863,8 @@ def _named(error: Exception) -> str:
 
 
 def _as_row(found: Explanation) -> dict[str, Any]:
-    return {
-        "why": found.constraint,
-        "where": list(found.nodes[:20]),
-        "since": found.since,
-        "until": found.until,
-        "frees": list(found.frees[:20]),
-    }
+    row = {"why": found.constraint, "since": found.since, "until": found.until}
+    return row | {"where": list(found.nodes[:20]), "frees": list(found.frees[:20])}
 
 
 def _plain(value: Any) -> Any:
