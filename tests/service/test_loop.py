@@ -34,7 +34,7 @@ def cluster(tmp_path: Path) -> Path:
 def submit(cluster: Path, seconds: float, tasks: int = 1, gpus: int = 1) -> str:
     command = [sys.executable, "-S", rank.__file__, "--every", "0.3", "--sleep", str(seconds)]
     return LocalEngine.submit(
-        cluster, command, tasks=tasks, demand={"gpu": gpus}, work=seconds, limit=10 * seconds
+        cluster, command, tasks=tasks, demand={"gpu": gpus}, work=seconds, limit=10 * seconds + 5
     )
 
 
@@ -59,9 +59,8 @@ def test_jobs_are_placed_run_and_learned_from(cluster: Path, tmp_path: Path):
     def slow() -> dict[str, float]:
         return {s.node: s.slower for s in service.ledger.slow_nodes()}
 
-    for _ in range(
-        10
-    ):  # ranks sleep by the clock: where the machine is busy, it takes more of them
+    # Ranks sleep by the clock: where the machine is busy, it takes more of them.
+    for _ in range(10):
         if "n2" in slow():
             break
         jobs.append(submit(cluster, 1.0, tasks=2))
