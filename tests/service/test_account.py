@@ -41,7 +41,7 @@ def lived(folder: Path, scheduler: str, every: int = 2, slows: float = 1.0) -> T
     done: dict[str, dict[str, float]] = {}
     ticks(service, time)
     step = 0
-    while step < every * JOBS or engine.table.keys() - service.ledger.over.keys():
+    while step < every * JOBS or engine.table.keys() - service.ledger.outcomes.keys():
         step += 1
         if step == every * JOBS // 2:
             speed["n0"] *= slows
@@ -149,7 +149,7 @@ def test_latencies_are_those_of_jobs_that_found_room_and_nobody_waiting():
     nodes = Nodes.of([Node("a", {"gpu": 2.0}, {}, 1.0)])
     books = Books.opened(nodes)
     ledger = Ledger("fcfs+easy+best-fit")
-    ledger.books, ledger.empty, ledger.places = books, books, {"a": 0}
+    ledger.books, ledger.empty, ledger.node_index = books, books, {"a": 0}
 
     def row(submitted: float, held: float, first: float, ended: float, gpus: int) -> Any:
         body = {"held": held, "attempt": 1, "demand": {"gpu": 1000 * gpus}, "per_node": 0}

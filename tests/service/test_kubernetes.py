@@ -42,9 +42,9 @@ def test_gangs_are_placed_and_rates_learned(tmp_path: Path) -> None:
 
         def until_over(count: int) -> None:
             end = time.monotonic() + 90
-            while len(service.ledger.over) < count and time.monotonic() < end:
+            while len(service.ledger.outcomes) < count and time.monotonic() < end:
                 service.tick(0.1)
-            assert list(service.ledger.over.values()) == ["finished"] * count, service.health()
+            assert list(service.ledger.outcomes.values()) == ["finished"] * count, service.health()
 
         for i in range(jobs):
             submit(i)

@@ -35,8 +35,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
 def test_acting(lab, tmp_path: Path):
     service = Service(lab.engine(), tmp_path / "state", act=True)
     jobs = [lab.submit(1.0, tasks=3, gpus=2, wrapped=True) for _ in range(4)]
-    until(service, lambda: len(service.ledger.over) == 4)
-    assert set(service.ledger.over.values()) == {"finished"}
+    until(service, lambda: len(service.ledger.outcomes) == 4)
+    assert set(service.ledger.outcomes.values()) == {"finished"}
     rows = {row["job"]: row for row in service.store.rows("SELECT * FROM history")}
     assert sorted(rows) == sorted(jobs)
     for job in jobs:
@@ -81,8 +81,8 @@ def test_what_users_write_into_their_jobs(lab, tmp_path: Path):
     service.tick(0.25)
     told = {(row["kind"], row["name"]): row["why"] for row in service.views["unreadable"]}
     assert "1.2.3" in told["comment of job", jobs[0]]
-    until(service, lambda: set(jobs) <= set(service.ledger.over))
-    assert {service.ledger.over[job] for job in jobs} == {"finished"}
+    until(service, lambda: set(jobs) <= set(service.ledger.outcomes))
+    assert {service.ledger.outcomes[job] for job in jobs} == {"finished"}
     rows = {row["job"]: row for row in service.store.rows("SELECT * FROM history")}
     assert rows[jobs[1]]["job_type"] == "caf\ufffd"
     assert rows[jobs[3]]["job_type"] == "--all"
@@ -99,11 +99,11 @@ def test_watching(lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(engine, "_change", lambda *words: pytest.fail(f"scontrol {words}"))
     service = Service(engine, tmp_path / "state")
     until(service, lambda: service.ledger.books is not None)
-    known = set(service.ledger.over) | set(service.ledger.jobs)
+    known = set(service.ledger.outcomes) | set(service.ledger.jobs)
     submit = ["sbatch", "--parsable", "-p", "open", "-o", "/dev/null", "-t", "5", "-N", "4"]
     script = "#!/bin/sh\nsleep 3\n"
     jobs = [lab.cluster.call(*submit, "--gres=gpu:4", text=script).strip() for _ in range(2)]
-    until(service, lambda: set(jobs) <= set(service.ledger.over))
+    until(service, lambda: set(jobs) <= set(service.ledger.outcomes))
     assert not known & set(jobs)
     rows = {r["job"]: r for r in service.store.rows("SELECT * FROM history")}
     first, second = (rows[job] for job in jobs)
