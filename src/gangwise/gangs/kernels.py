@@ -1,6 +1,6 @@
 """Inner loops of gangs: list scheduling, greedy, rounding, local search, and Lagrangian prices.
 
-:class:`GangArrays` holds the problem and never changes; :class:`Allocation` says who holds what.
+:class:`GangArrays` is the problem and never changes; :class:`Allocation` is what the jobs hold.
 Only ``put`` and ``take`` move a task, so the columns of the allocation always agree. Where servers
 tie, the larger one (``size``) wins, then the one with the smaller index.
 
@@ -55,6 +55,9 @@ class Allocation(NamedTuple):
     saved: Ints  # [Q] channels to go back to
 
 
+# Moving one task
+
+
 @kernel
 def put(g: GangArrays, h: Allocation, q: int, e: int) -> None:
     l, r = g.job_type[q], g.server[e]
@@ -96,6 +99,9 @@ def fits(g: GangArrays, h: Allocation, q: int, e: int) -> bool:
     return True
 
 
+# What a job is worth, OGASched (5)
+
+
 @kernel
 def overhead(g: GangArrays, h: Allocation, l: int, q: int) -> float:
     """Overhead max_k β_k Σ y of OGASched (5) for a job, with task ``q`` if that is not -1."""
@@ -127,6 +133,9 @@ def job_reward(g: GangArrays, h: Allocation, l: int) -> float:
         if not seen:
             gain += g.value[g.offset[e] + h.state[e]]
     return gain - overhead(g, h, l, -1)
+
+
+# List scheduling, and the allocate action of Volcano
 
 
 @kernel
@@ -216,24 +225,17 @@ def list_schedule(
 @kernel
 def first_in_queue(g: GangArrays, h: Allocation, done: Bools, priority: Ints, total: Floats) -> int:
     """Volcano's first job: one short of its minimum, then by priority, then by dominant share."""
-    job, job_ready, job_share = -1, False, 0.0
+    job, best = -1, (True, 0, 0.0)
     for l in range(g.minimum.size):
         if done[l]:
             continue
-        ready = h.placed[l] >= g.minimum[l]
         share = 0.0
         for k in range(total.size):
             if total[k] > 0.0:
                 share = max(share, h.total[l, k] / total[k])
-        first = job < 0  # strict comparisons below: of equals the one listed first stays
-        if not first and ready != job_ready:
-            first = not ready
-        elif not first and priority[l] != priority[job]:
-            first = priority[l] > priority[job]
-        elif not first:
-            first = share < job_share
-        if first:
-            job, job_ready, job_share = l, ready, share
+        key = (bool(h.placed[l] >= g.minimum[l]), -priority[l], share)
+        if job < 0 or key < best:  # of equals the one listed first stays
+            job, best = l, key
     return job
 
 
@@ -267,6 +269,9 @@ def volcano_allocate(
             done[job] = True
         elif h.placed[job] == g.first[job + 1] - g.first[job]:
             done[job] = True
+
+
+# Greedy, rounding and local search by reward
 
 
 UNREACHED = -1e300
@@ -478,6 +483,9 @@ def local_search(g: GangArrays, h: Allocation, active: Ints, passes: int) -> int
     return helped
 
 
+# Lagrangian prices: the dual D(λ), its subgradient steps, and gangs built under prices
+
+
 @kernel
 def price_of(g: GangArrays, price: Floats, q: int, r: int) -> float:
     """Rent λ_r · a_q: what a task pays on a server."""
@@ -596,6 +604,16 @@ def grow_at_prices(
 
 
 @kernel
+def total(g: GangArrays, h: Allocation, worth: Floats, first: int, last: int) -> float:
+    """Σ w_e n_e − Σ d_q of the tasks ``first`` … ``last`` − 1, those that are placed."""
+    value = 0.0
+    for q in range(first, last):
+        if h.channel[q] >= 0:
+            value += worth[h.channel[q]] - g.cost[q]
+    return value
+
+
+@kernel
 def build_gang(
     g: GangArrays, h: Allocation, l: int, worth: Floats, price: Floats, scale: float
 ) -> None:
@@ -611,11 +629,8 @@ def build_gang(
         grow_at_prices(g, h, l, worth, price, scale, True)
         if h.placed[l] < g.minimum[l]:
             clear(g, h, l)
-    value = 0.0  # without prices: rent steers the search, and nobody pays it
-    for q in range(g.first[l], g.first[l + 1]):
-        if h.channel[q] >= 0:
-            value += worth[h.channel[q]] - g.cost[q]
-    if value < 0.0:
+    # Without prices: rent steers the search, and nobody pays it.
+    if total(g, h, worth, g.first[l], g.first[l + 1]) < 0.0:
         clear(g, h, l)
 
 
@@ -630,16 +645,6 @@ def place_by_profit(
             break
         profit[job] = 0.0
         build_gang(g, h, job, worth, price, 1.0)
-
-
-@kernel
-def total(g: GangArrays, h: Allocation, worth: Floats) -> float:
-    """Σ w_e n_e − Σ d_q of what is placed."""
-    value = 0.0
-    for q in range(h.channel.size):
-        if h.channel[q] >= 0:
-            value += worth[h.channel[q]] - g.cost[q]
-    return value
 
 
 @kernel
@@ -680,7 +685,7 @@ def price_search(
             for l in range(g.minimum.size):
                 if arrivals[l] != 0:
                     build_gang(g, h, l, worth, price, 0.0)
-            value = total(g, h, worth)
+            value = total(g, h, worth, 0, h.channel.size)
             if value > top * (1.0 + 1e-12):
                 top = value
                 save(h)
@@ -689,6 +694,9 @@ def price_search(
             break
     restore_all(g, h)  # the best placement, which need not be the last
     return bound, price
+
+
+# Local search by worth
 
 
 @kernel
@@ -721,7 +729,7 @@ def keep_if_better(
     for l in range(g.minimum.size):
         if arrivals[l] != 0:
             build_gang(g, h, l, worth, price, 0.0)
-    after = total(g, h, worth)
+    after = total(g, h, worth, 0, h.channel.size)
     if after > now + 1e-9 * (1.0 + abs(now)):
         return after
     restore_all(g, h)
@@ -736,7 +744,7 @@ def insert_tasks(
 
     Kept where Σ w_e n_e rises, undone where not.
     """
-    now = total(g, h, worth)
+    now = total(g, h, worth, 0, h.channel.size)
     for _ in range(passes):
         before = now
         for q in range(g.job_type.size):
@@ -765,7 +773,7 @@ def rebuild_pairs(
 
     Kept where Σ w_e n_e rises, undone where not.
     """
-    L, now = g.minimum.size, total(g, h, worth)
+    L, now = g.minimum.size, total(g, h, worth, 0, h.channel.size)
     for _ in range(passes):
         before = now
         for one in range(L):

@@ -13,6 +13,7 @@ the answer gives the next one. The best is kept.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -20,15 +21,11 @@ import numpy as np
 
 from gangwise.core.arrays import Floats, Ints, read_only
 from gangwise.core.errors import ScenarioError
+from gangwise.gain_overhead.problem import relative_size
 from gangwise.gangs import kernels
 from gangwise.gangs.kernels import Allocation, GangArrays, job_reward, list_schedule
 from gangwise.gangs.milp import ExactGangs
-from gangwise.gangs.problem import (
-    GangPlacementProblem,
-    GangProblem,
-    GangSpeedsProblem,
-    relative_size,
-)
+from gangwise.gangs.problem import GangPlacementProblem, GangProblem, GangSpeedsProblem
 
 
 def job_by_job(problem: GangPlacementProblem, jobs: Ints) -> tuple[Ints, Ints]:
@@ -64,10 +61,8 @@ class GainTable(NamedTuple):
 
 def gain_table(problem: GangProblem) -> GainTable:
     """Gain table of a problem; ScenarioError names a job type that makes it too large."""
-    K = problem.task_requests.shape[1]
     stride = np.zeros(problem.Q, dtype=np.int64)
-    sizes = np.zeros(problem.L, dtype=np.int64)
-    sums: list[Floats] = []
+    sums: list[Floats] = []  # of each job type: the devices that each set of its tasks holds
     degree = np.bincount(problem.channels.job_type, minlength=problem.L)
     entries = 0
     for l in range(problem.L):
@@ -75,9 +70,8 @@ def gain_table(problem: GangProblem) -> GainTable:
         kinds, of, count = np.unique(
             problem.task_requests[tasks], axis=0, return_inverse=True, return_counts=True
         )
-        sets = 1
-        for n in count.tolist():
-            sets *= n + 1
+        radix = (count + 1).tolist()
+        sets = math.prod(radix)
         entries += sets * int(degree[l])  # utilities differ by server, so a table per channel
         if entries > LARGEST_TABLE:
             raise ScenarioError(
@@ -86,25 +80,17 @@ def gain_table(problem: GangProblem) -> GainTable:
                 "same requests, or use a policy that does not weigh gains, such as gang-drf"
             )
         # Mixed radix: one more task of a kind moves on by the product of the radices before it.
-        step, total = 1, np.zeros((1, K))
-        steps = np.zeros(len(count), dtype=np.int64)
-        for kind, n in enumerate(count.tolist()):
-            steps[kind] = step
-            more = np.arange(n + 1)[:, None, None] * kinds[kind]
-            total = (more + total).reshape(-1, K)
-            step *= n + 1
-        stride[tasks] = steps[of.ravel()]
-        sizes[l] = sets
+        stride[tasks] = np.cumprod([1, *radix[:-1]])[of.ravel()]
+        total = np.zeros((1, kinds.shape[1]))
+        for kind, n in zip(kinds, radix):
+            total = (np.arange(n)[:, None, None] * kind + total).reshape(-1, kinds.shape[1])
         sums.append(total)
-    each = sizes[problem.channels.job_type]
-    offset = np.cumsum(each) - each
-    value = np.empty(int(each.sum()))
-    u = problem.utilities
-    for e, (l, r) in enumerate(zip(problem.channels.job_type, problem.channels.server)):
+    u, gains = problem.utilities, []
+    for l, r in zip(problem.channels.job_type, problem.channels.server):
         utility = (np.broadcast_to(of[r], sums[l].shape) for of in (u.kind, u.alpha))
-        gains = u.each("value", sums[l], *utility).sum(axis=1)
-        value[offset[e] : offset[e] + each[e]] = gains
-    return GainTable(stride, offset, value)
+        gains.append(u.each("value", sums[l], *utility).sum(axis=1))
+    each = np.array([gain.size for gain in gains], dtype=np.int64)
+    return GainTable(stride, np.cumsum(each) - each, np.concatenate(gains))
 
 
 @dataclass(eq=False)
@@ -192,7 +178,7 @@ class Placement:
         task itself, over the device types that it requests. Ties go by ``preference`` [R].
         """
         self.reset()
-        list_schedule(self.arrays, self.held, order, ends, sign, filled, preference)
+        list_schedule(self.arrays, self.held, order, ends, sign, filled, read_only(preference))
         return self.decision()
 
     def greedy(self, arrivals: Ints) -> None:
@@ -241,8 +227,7 @@ class FastGangs:
         # are called. Of tasks worth the same the kernels take the first: let that be the smallest.
         self._order = problem.server_order
         inner, self._before = problem.relabelled(self._order)
-        largest = np.maximum(problem.cluster.capacity.max(axis=0), np.finfo(float).tiny)
-        size = (problem.task_requests / largest).sum(axis=1)
+        size = relative_size(problem.cluster.capacity, problem.task_requests)
         self._rank = np.lexsort((size, problem.task_cost, problem.task_job_type))
         inner = replace(
             inner,
@@ -260,7 +245,7 @@ class FastGangs:
         servers = self._servers
         g, h = servers.arrays, servers.held
         servers.reset()
-        worth = np.ascontiguousarray(worth[self._before])
+        arrivals, worth = read_only(arrivals), np.ascontiguousarray(worth[self._before])
         bound, price = kernels.price_search(g, h, arrivals, worth, self.steps)
         if self.passes:
             kernels.insert_tasks(g, h, arrivals, worth, price, self.passes)
@@ -269,7 +254,7 @@ class FastGangs:
         placement = np.empty(self.problem.Q, dtype=np.int64)
         inner = servers.decision()
         placement[self._rank] = np.where(inner >= 0, self._order[inner], -1)
-        return placement, max(bound, kernels.total(g, h, worth))
+        return placement, max(bound, kernels.total(g, h, worth, 0, self.problem.Q))
 
     def solve(self, value: Floats, width: Floats, arrivals: Ints) -> Ints:
         """A placement of large Σ v n + √(Σ s n) − Σ d; widths [E] are zero or larger."""
