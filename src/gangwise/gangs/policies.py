@@ -40,8 +40,13 @@ from gangwise.fluctuating_speeds.policies import ChannelLearner, Exploration, ex
 from gangwise.gain_overhead.environment import Observation
 from gangwise.gain_overhead.policies import OGASchedReact, dominant_shares
 from gangwise.gain_overhead.problem import relative_size
-from gangwise.gangs.kernels import volcano_allocate
-from gangwise.gangs.placement import GangSolver, Placement, job_by_job, round_robin
+from gangwise.gangs.placement import (
+    GangSolver,
+    Placement,
+    job_by_job,
+    round_robin,
+    volcano_allocate,
+)
 from gangwise.gangs.problem import GangProblem, GangSpeedsProblem
 
 
