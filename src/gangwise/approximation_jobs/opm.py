@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -160,12 +159,9 @@ class PrimalDual:
         return np.where(self.holder >= 0, self.rows[self.holder], -1)
 
 
-_types = cache(get_type_hints)
-
-
 def check_choices(policy: object) -> None:
     """Raise ScenarioError unless each option with a ``Literal`` type is one of its choices."""
-    for name, kind in _types(type(policy)).items():
+    for name, kind in get_type_hints(type(policy)).items():
         value, allowed = getattr(policy, name, None), get_args(kind)
         if get_origin(kind) is Literal and value not in allowed:
             raise ScenarioError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
