@@ -23,7 +23,7 @@ def list_command(family: str | None = None, as_json: bool = False) -> None:
     from gangwise.core.errors import UnknownName
     from gangwise.core.registry import GROUPS, entries
 
-    plural = {kind: f"{kind}s" for kind in GROUPS}
+    plural: dict[str, str] = {kind: f"{kind}s" for kind in GROUPS}
     plural |= {"family": "families", "policy": "policies"}
     found = {
         kind: [
