@@ -19,16 +19,23 @@ collect_ignore = [
 ]
 
 
-PLAYED = ("tests/jobs", "tests/experiments", "tests/service", "tests/report", "tests/test_")
+FIRST = ("tests/jobs/test_simulation.py", "tests/jobs/test_slurm_passes.py")
+FIRST += ("tests/jobs/test_forecast.py", "tests/test_gym.py")
+"""Between them these need every large kernel of the engine of jobs."""
+PLAYED = ("tests/jobs", "tests/experiments", "tests/service", "tests/engines", "tests/report")
+PLAYED += ("tests/test_", "tests/reproduce/test_field.py", "tests/scenarios/test_jobs.py")
 
 
 @pytest.hookimpl(trylast=True)  # of the tests that are left
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that play jobs come second: their kernels take a minute to compile, on one worker.
+    """Tests that play jobs come second: their kernels take minutes to compile, on one worker.
 
+    What those kernels call is compiled anew in every process that compiles one of them. So one
+    worker compiles all of them before anything else, while the other compiles the rest.
     pytest-xdist gives the second of two workers the second half of the list.
     """
     played = [item for item in items if item.nodeid.startswith(PLAYED)]
+    played.sort(key=lambda item: not item.nodeid.startswith(FIRST))  # keeps their order
     others = [item for item in items if not item.nodeid.startswith(PLAYED)]
     half = len(items) // 2
     items[:] = [*others[:half], *played, *others[half:]]

@@ -216,9 +216,9 @@ def main() -> None:
                     print(f"{i + 1} kills, {len(jobs)} jobs, {time.monotonic() - began:.0f} s")
             last = service(lab, state)
             end = time.monotonic() + 300
-            while len(set(jobs) & set(last.ledger.over)) < len(jobs) and time.monotonic() < end:
+            while len(set(jobs) & set(last.ledger.outcomes)) < len(jobs) and time.monotonic() < end:
                 last.tick(0.1)
-            over = {job: last.ledger.over.get(job, "never ended") for job in jobs}
+            over = {job: last.ledger.outcomes.get(job, "never ended") for job in jobs}
             health = last.health()
             last.close()
             time.sleep(0.5)

@@ -75,7 +75,7 @@ def measure(solver, made, warm, **how):
         begin = time.perf_counter()
         solution = solve(solver, v, s, available, warm=state, **how)
         seconds.append(time.perf_counter() - begin)
-        state = solution.warm if warm else None
+        state = solution if warm else None
         found.append(solution)
     return found, seconds
 

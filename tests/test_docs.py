@@ -55,8 +55,9 @@ def test_every_public_name_is_in_the_reference(package: str) -> None:
 def test_the_reference_names_modules_that_are_there() -> None:
     for name in REFERENCE:
         path = ROOT / "src" / Path(*name.split("."))
-        assert path.with_suffix(".py").exists() or (path / "__init__.py").exists(), name
-        source = path.with_suffix(".py") if not path.is_dir() else path / "__init__.py"
+        module, package = path.with_suffix(".py"), path / "__init__.py"
+        source = module if module.exists() else package
+        assert source.exists(), name
         assert ast.get_docstring(ast.parse(source.read_text())), name
 
 

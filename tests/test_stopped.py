@@ -52,14 +52,15 @@ def until(there, child):
 def experiment(tmp_path):
     file = tmp_path / "long.toml"
     file.write_text(
-        f'name = "long"\nscenario = "{SMALL}"\nslots = 6000\nseeds = 8\n'
+        f'name = "long"\nscenario = "{SMALL}"\nslots = 3000\nseeds = 8\n'
         'policies = ["drf", "fairness"]\n'
     )
     return file
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("finished", [0, 3])
+@pytest.mark.parametrize(
+    ("number", "code", "finished"), [(signal.SIGINT, 130, 0), (signal.SIGTERM, 143, 3)]
+)
 def test_a_sweep_with_workers_ends_quietly(number, code, finished, experiment, tmp_path):
     """A terminal tells all processes of the command, workers that are just starting too."""
     out = tmp_path / "out"
@@ -76,7 +77,7 @@ def test_a_sweep_with_workers_ends_quietly(number, code, finished, experiment, t
 
 def test_sigterm_saves_a_run_which_goes_on_to_the_same_bits(tmp_path):
     assert done("run", SMALL, "ogasched-react", "--slots", "2") == 0  # its kernels are compiled
-    arguments = ["run", SMALL, "ogasched-react", "--slots", "15000", "--out"]
+    arguments = ["run", SMALL, "ogasched-react", "--slots", "8000", "--out"]
     child = begin(*arguments, tmp_path / "rows.parquet")
     until(lambda: list(tmp_path.glob(".gangwise/locks/*.json")), child)
     time.sleep(0.7)
@@ -84,7 +85,7 @@ def test_sigterm_saves_a_run_which_goes_on_to_the_same_bits(tmp_path):
     assert child.returncode == 143, errors
     assert "saved to" in errors
     other = begin(
-        "run", SMALL, "drf", "--slots", "15000", "--resume", "--out", tmp_path / "rows.parquet"
+        "run", SMALL, "drf", "--slots", "8000", "--resume", "--out", tmp_path / "rows.parquet"
     )
     _, told = other.communicate(timeout=60)
     assert other.returncode == 2
@@ -109,12 +110,14 @@ cli.main()
 """
 
 
-@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 @pytest.mark.parametrize(
-    ("module", "function", "command", "said"),
+    ("name", "code", "module", "function", "command", "said"),
     [
-        ("gangwise.traces.jobs", "jobs_of", "jobs log.swf", ""),
-        ("gangwise.experiments.compare", "compare", f"compare {SMALL}", "nothing was saved"),
+        ("SIGINT", 130, "gangwise.traces.jobs", "jobs_of", "jobs log.swf", ""),
+        (
+            *("SIGTERM", 143, "gangwise.experiments.compare", "compare"),
+            *(f"compare {SMALL}", "nothing was saved"),
+        ),
     ],
 )
 def test_a_stop_that_compiled_code_drops_is_still_a_stop(

@@ -16,7 +16,7 @@ from pathlib import Path
 from gangwise.experiments.statistics import estimate_text
 from gangwise.report.pages import VERDICTS, ClaimResult, called, claims_by_word
 from gangwise.reproduce import OWN, PAPERS, artefacts, expected
-from gangwise.reproduce.expected import of_one
+from gangwise.reproduce.expected import artefact_markdown
 from gangwise.reproduce.papers import AT, ON_ROWS, Artefact, Claim
 
 PAGES = [*(f"{paper}{part}.md" for paper in OWN for part in ("", "-appendix")), "field.md"]
@@ -31,7 +31,9 @@ TOO_SHORT = "played over 5 to 100 slots with three seeds only, which is no test"
 
 def best_reading(artefact: Artefact) -> str:
     """The reading that fits the paper's numbers best at full scale; empty where none does."""
-    _, best = expected.settled(artefact, expected.rows_of(artefact, expected.read(quick=False)))
+    _, best = expected.with_verdicts(
+        artefact, expected.rows_of(artefact, expected.read(quick=False))
+    )
     return ", ".join(filter(None, best)) if best else ""
 
 
@@ -249,7 +251,7 @@ def filled(name: str) -> str:
     if paper in PAPERS:
         for artefact in artefacts(paper) if "-appendix" in name or paper not in OWN else ():
             rows = every_row(artefact)
-            tables[f"table {artefact.name}"] = of_one(rows) if rows else "No results.\n"
+            tables[f"table {artefact.name}"] = artefact_markdown(rows) if rows else "No results.\n"
         tables |= {"claims": claims_block(paper), "readings": readings_block(paper)}
     tables["counts"] = counts_block()
 

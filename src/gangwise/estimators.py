@@ -1,10 +1,10 @@
 """Estimators of what arms are worth, each over a memory that forgets or does not.
 
-An arm is a machine or a channel. A play of it yields one value in [0, 1], and only the arms that
-were played tell theirs (semi-bandit feedback). A memory holds how often each arm was played before
-a slot and what that brought, as far as it has come to be known: in any order and with any delay. It
-takes O(N) numbers, for a window O(W N), whatever the number of slots. An estimator is a formula
-over a memory: a mean, an upper confidence bound, a Thompson sample, a decayed last value.
+An arm is a machine or a channel. A play of it yields one value in [0, 1], which is observed of the
+arms that were played only (semi-bandit feedback). A memory holds how often each arm was played and
+what that brought, from feedback that comes in any order and with any delay. It takes O(N) numbers,
+for a window O(W N), whatever the number of slots. An estimator is a formula over a memory: a mean,
+an upper confidence bound, a Thompson sample, a decayed last value.
 
 :class:`Memory` and :class:`SlidingWindow` add up in whole units of 2⁻⁴⁰, so that sums do not depend
 on the order of feedback, not even in the last bit. :class:`Discounted` adds up in floating point.
@@ -70,7 +70,7 @@ class Memory:
 
     Examples
     --------
-    Two arms, played twice and once; the later slot is told first.
+    Two arms, played twice and once; feedback of the later slot comes first.
 
     >>> memory = Memory()
     >>> memory.start(2)
@@ -413,7 +413,7 @@ class DiscountedUCB(OfMemory):
     """Discounted UCB: v̂ + min(1, c √(ln T / n)), v̂ and n fading by γ = 1 − 8 ln T / T a slot.
 
     Yang, Srikant, Ying: Learning while scheduling in multi-server systems with unknown statistics
-    (AISTATS 2023), for values in [0, 1] that each slot tells anew; c is ``coefficient``.
+    (AISTATS 2023), for values in [0, 1] that are observed in each slot; c is ``coefficient``.
     """
 
     coefficient: float = 4.0

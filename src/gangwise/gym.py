@@ -121,7 +121,7 @@ class SlotEnv(gymnasium.Env[Any, Any]):
         self.seen: Any = self.environment.observe(self.slot, "react")
 
     def _mask(self) -> dict[str, Any]:
-        """What is said of actions that have an effect."""
+        """The mask of actions that have an effect, as ``info`` has it."""
         return {}
 
     def _begin(self, rng: np.random.Generator) -> None:
@@ -361,15 +361,15 @@ class JobsEnv(gymnasium.Env[Any, Any]):
 
     @property
     def tables(self) -> Tables:
-        """What this episode plays, hidden things included: for other schedulers to be tried on."""
+        """The jobs, nodes and hidden conditions of this episode, to try other schedulers on."""
         return self._play.tables
 
     def schedule(self) -> Schedule:
-        """What has happened so far, as a replay would report it."""
+        """The schedule so far, as a replay would report it."""
         return self._play.schedule()
 
     def _go_on(self) -> tuple[float, bool]:
-        """To the next instant at which a job waits: job-hours that passed, whether all is over."""
+        """Go on until a job waits: job-hours that passed, and whether all is over."""
         hours = 0.0
         while True:
             before = self._play.now
@@ -382,7 +382,7 @@ class JobsEnv(gymnasium.Env[Any, Any]):
                 return hours, not alive
 
     def _find_room(self) -> None:
-        """Where the first waiting jobs would be placed; None for those that do not fit."""
+        """Find where the first waiting jobs would be placed; None for those that do not fit."""
         place, books, now = self._play.scheduler.choice.place, self._play.books, self._play.now
         shown: list[Job] = self._play.waiting[: self._window]
         self._fits = [place(job, books, now) for job in shown]

@@ -22,12 +22,13 @@ from gangwise.jobs.rate_kernels import Beliefs
 from gangwise.jobs.start_kernels import find, start
 
 FEATURES = ("waits", "waited", "limit", "nodes", "devices", "fits")
-"""Of a waiting job, each in [0, 1]: whether there is one, the logarithms of seconds waited and of
-seconds asked for, tasks per node of the cluster, the share of its devices, whether it fits now."""
+"""Features of a waiting job, each in [0, 1]: whether there is one, the logarithms of seconds waited
+and of seconds asked for, tasks per node of the cluster, the share of its devices, whether it fits
+now."""
 
 TOTALS = ("free", "waiting", "running", "next end")
-"""Of the cluster: share of devices that are free, logarithms of the numbers of jobs that wait and
-run, and of the seconds until the first of these ends if all take what they asked for."""
+"""Features of the cluster: share of devices that are free, logarithms of the numbers of jobs that
+wait and run, and of the seconds until the first of these ends if all take what they asked for."""
 
 LOG_SECONDS, LOG_JOBS = math.log1p(1e7), math.log1p(1e5)
 """Logarithms that become 1: of seconds, and of jobs."""

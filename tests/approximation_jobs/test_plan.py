@@ -8,7 +8,7 @@ import pytest
 
 from gangwise import ScenarioError, check_policy, create_policy, create_scenario, simulate
 from gangwise.approximation_jobs.baselines import (
-    Hands,
+    Assignment,
     JobDemands,
     inverse_slope,
     match_machines,
@@ -133,7 +133,7 @@ def test_machines_are_matched_as_the_plain_one_has_it(seed):
     expected = plain.match(want.tolist(), rows.tolist(), steep, order, worth, least, holder)
     place, now = np.full(C, -1), np.zeros(M, np.int64)
     needed = want.copy()
-    match_machines(want, rows, steep, order, worth, least, Hands(holder, now, place))
+    match_machines(want, rows, steep, order, worth, least, Assignment(holder, now, place))
     assert holder.tolist() == expected
     assert (place == -1).all()
     for k, row in enumerate(rows):

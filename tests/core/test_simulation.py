@@ -154,11 +154,10 @@ def test_periodic_checkpoints_survive_a_kill(tmp_path):
 
 def test_run_reports_rows_summaries_and_named_regret():
     run = simulate(instance(), create_policy("drf"), 50, 1, name="mine")
-    rows = list(run.rows())
-    assert len(rows) == 50
-    assert rows[7]["slot"] == 7
-    assert rows[7]["reward"] == run.rewards[7]
-    assert rows[7]["gain"] - rows[7]["overhead"] == pytest.approx(rows[7]["reward"])
+    table = run.to_polars()
+    row = table.row(7, named=True)
+    assert (table.height, row["slot"], row["reward"]) == (50, 7, run.rewards[7])
+    assert row["gain"] - row["overhead"] == pytest.approx(row["reward"])
     assert run.summary()["policy"] == "mine"
     assert run.summary()["mean_reward"] == pytest.approx(run.rewards.sum() / 50)
     with pytest.raises(UnknownName, match="did you mean best_fixed"):

@@ -23,12 +23,14 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
 from ssl import create_default_context
 from typing import Any
+
+from tests.waiting import until
 
 RIGHTS = Path(__file__).parents[2] / "deploy" / "kubernetes" / "rbac.json"
 OF_THIS_ONE = ("apiVersion", "clientConnection")
@@ -581,19 +583,6 @@ class StandInNodes:
         self._closing = True
         for uid in list(self._processes):
             self._kill(uid, signal.SIGKILL)
-
-
-def until(
-    test: Callable[[], Any], what: str, wait: float = 30.0, broken: Callable[[], str] = str
-) -> None:
-    """Wait until a test holds; fails with what was waited for."""
-    end = time.monotonic() + wait
-    while not test():
-        if broken():
-            raise RuntimeError(broken())
-        if time.monotonic() > end:
-            raise TimeoutError(f"not {what} within {wait:g} s")
-        time.sleep(0.03)
 
 
 def _free_ports(count: int) -> list[int]:

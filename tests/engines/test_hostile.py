@@ -27,8 +27,7 @@ def made(engine: str, rng: random.Random, folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("engine", ["local", "slurm", "slurm, watched", "kubernetes"])
-def test_hostile_rows(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+def test_hostile_rows(engine: str, tmp_path: Path) -> None:
     acts = engine != "slurm, watched"
     unread = 0
     for seed in range(TIMES if acts else 1):

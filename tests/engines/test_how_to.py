@@ -16,14 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.engines.kubernetes_cluster import (
-    Api,
-    ControlPlane,
-    StandInNodes,
-    _free_ports,
-    until,
-    why_not,
-)
+from tests.engines.kubernetes_cluster import Api, ControlPlane, StandInNodes, _free_ports, why_not
+from tests.waiting import until
 
 pytestmark = pytest.mark.full
 

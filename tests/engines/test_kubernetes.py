@@ -18,8 +18,9 @@ from gangwise.core.errors import EngineError, Rejected
 from gangwise.engines.engine import Placed
 from gangwise.engines.kubernetes import KubernetesEngine
 from tests.engines.conformance import Watch, sizes
-from tests.engines.kubernetes_cluster import until, why_not
+from tests.engines.kubernetes_cluster import why_not
 from tests.engines.kubernetes_lab import GROUPS, KubernetesLab
+from tests.waiting import until
 
 pytestmark = pytest.mark.full
 

@@ -12,9 +12,9 @@ import pytest
 from gangwise.core.errors import EngineError
 from gangwise.engines.engine import Placed
 from gangwise.engines.kubernetes import KubernetesEngine
-from tests.engines.kubernetes_cluster import until
 from tests.engines.kubernetes_lab import KubernetesLab
 from tests.engines.test_kubernetes import lab  # noqa: F401 - a fixture
+from tests.waiting import until
 
 pytestmark = pytest.mark.full
 LEASE = "gangwise/leader"

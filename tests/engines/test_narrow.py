@@ -44,10 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
 
 
 @pytest.fixture
-def service(
-    cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Service]:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+def service(cluster: SlurmCluster, tmp_path: Path) -> Iterator[Service]:
     engine = SlurmEngine(poll=0.25, environment=cluster.environment)
     one = Service(engine, tmp_path / "state", "fcfs+easy+best-fit", act=True, start_timeout=20.0)
     yield one

@@ -17,8 +17,9 @@ import pytest
 from gangwise.engines.kubernetes import KubernetesEngine
 from gangwise.service.loop import Service
 from tests.engines import pod_grammar as grammar
-from tests.engines.kubernetes_cluster import ControlPlane, until, why_not
+from tests.engines.kubernetes_cluster import ControlPlane, why_not
 from tests.engines.pod_grammar import Spec
+from tests.waiting import until
 
 pytestmark = pytest.mark.full
 

@@ -175,12 +175,12 @@ class Recorded(SlurmEngine):
         self.partition, self.reports = "gangwise", None
         self.job_type, self.watch, self.poll = "name", more.get("watch", False), 0.0
         self._values = {"a100": "model"}
-        self._changes, self._runs, self._where = Changes(self._ranks), {}, {}
+        self._changes, self._details, self._where = Changes(self._ranks), {}, {}
         self._nodes, self._table = [], {}
-        self._lists, self._left, self._unstarted, self._reserved = {}, {}, {}, {}
+        self._lists, self._left_alone, self._unstarted, self._reserved = {}, {}, {}, {}
         self.quarantine = Quarantine()
         self._looked = self._seen = self._nodes_looked = self._nodes_read = -math.inf
-        self._rows, self._read_as, self._behind, self._again = {}, {}, set(), set()
+        self._rows, self._read_as, self._outdated, self._to_recheck = {}, {}, set(), set()
         self._listing, self._nodes_listed, self._leader = Listing(self._run), None, None
         self._listing_cost, self._whole_cost, self._nodes_cost = Cost(), Cost(), Cost()
 
@@ -275,7 +275,7 @@ def test_silence_is_no_refusal(
         program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     engine = SlurmEngine.__new__(SlurmEngine)
-    engine._environment, engine._again, engine._leader = None, set(), None
+    engine._environment, engine._to_recheck, engine._leader = None, set(), None
     with pytest.raises((EngineError, Rejected)) as caught:
         engine._change("hold", "connect-4")
     assert type(caught.value) is raised

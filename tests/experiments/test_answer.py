@@ -11,6 +11,7 @@ import pytest
 from gangwise.core.errors import ScenarioError
 from gangwise.experiments.answer import SENTENCES, Compared, _listed
 from gangwise.experiments.replay import WITHOUT_RATES, replay
+from gangwise.experiments.statistics import change_by_blocks
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.retelling import retell
@@ -80,6 +81,18 @@ def test_the_error_of_the_model_stands_beside_what_is_saved() -> None:
         assert again.verdict("other") == "better"
         assert again.beyond("other") is (late == 60)
         assert told in again.text
+
+
+def test_weeks_without_a_job_that_ended_count_in_the_error_of_the_model() -> None:
+    """Of 20 weeks, the record of the last two is cut off: they are two of the 20 blocks."""
+    model = made(np.zeros(800), 20)
+    week, late = np.repeat(np.arange(20), 40), np.repeat(60.0 * (1 + np.arange(20) % 3), 40)
+    end = np.where(week < 18, model.first.end + late, np.nan)
+    jobs = replace(model.first.jobs, recorded_start=model.first.start + late, recorded_end=end)
+    again = replace(model, outcomes={EASY: [replace(model.first, jobs=jobs)]})
+    took = np.nan_to_num([end - jobs.submit, np.where(week < 18, model.first.completion, 0)])
+    then, now = took.reshape(2, 20, 40).sum(axis=2)
+    assert again.error() == pytest.approx(change_by_blocks(now, then))
 
 
 def test_starts_that_are_submissions_retell_nothing() -> None:
@@ -154,7 +167,7 @@ def test_the_base_is_named_once_and_the_rest_is_counted_against_it() -> None:
     cases += [made(rng.normal(shift, 600, 800), 20) for shift in (-1800, 0, 1800)]
     for found in cases:
         assert found.text.count(EASY) == 1
-    assert three(bounds=[10 * HOUR]).could == pytest.approx(100 * (1 - 10 / (34 / 3)))
+    assert three(bounds=[10 * HOUR]).possible_saving == pytest.approx(100 * (1 - 10 / (34 / 3)))
 
 
 def test_a_sentence_may_be_added(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -332,16 +332,12 @@ def test_a_folder_of_results_is_a_source(tmp_path):
     gangwise.compare("ogasched-default-v1:servers=9", "drf", 10, 1, [], out=tmp_path, name="other")
     with pytest.raises(ScenarioError, match="several scenarios, in comparison, other"):
         gangwise.compare(tmp_path, "drf")
-    swept = sweep(
-        Experiment(
-            name="grid", scenario=named, slots=5, policies=["drf"], grid={"contention": [1, 9]}
-        ),
-        tmp_path / "swept",
-        jobs=1,
-    )
-    with pytest.raises(ScenarioError, match="sweep over contention: say which value"):
+    varied = {"grid": {"contention": [1, 9]}, "cases": [{"rho": 0.5}]}
+    experiment = Experiment(name="grid", scenario=named, slots=5, policies=["drf"], **varied)
+    swept = sweep(experiment, tmp_path / "swept", jobs=1)
+    with pytest.raises(ScenarioError, match="sweep over contention, rho: say which value"):
         gangwise.compare(tmp_path / "swept", "drf", 5, 1, [])
-    one = named_source(str(tmp_path / "swept"), {"contention": 9}).instance(0)
+    one = named_source(str(tmp_path / "swept"), {"contention": 9, "rho": 0.5}).instance(0)
     at = swept.per_seed().filter(contention=9, seed=0)["value"][0]
     assert gangwise.simulate(one, DRF(), 5, seed=0).mean_reward == pytest.approx(at)
     (tmp_path / "swept" / "grid.plan.json").write_text("[]")

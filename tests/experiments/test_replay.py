@@ -103,8 +103,8 @@ def test_a_learner_forgets_between_runs() -> None:
 
 @pytest.mark.full
 def test_pages_and_bounds(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    found = replay("twin:alibaba-gpu-v2023", ["fcfs+easy+best-fit", "sjf"], [3], out, **SMALL)
+    out, few = tmp_path / "out", {**SMALL, "first": 30}
+    found = replay("twin:alibaba-gpu-v2023", ["fcfs+easy+best-fit", "sjf"], [3], out, **few)
     bounds = found.bounds(steps=30)
     least = min(o[0].summary()["completion.mean"] for o in found.outcomes.values())
     assert 0 < bounds[0].mean_completion <= least

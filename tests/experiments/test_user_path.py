@@ -49,7 +49,7 @@ def test_the_seal_of_rows_is_that_of_the_file_that_holds_them(tmp_path: Path) ->
     other = Store(tmp_path)  # another process: it believes nothing
     assert other.about("0" * 16)["settings"] == {"a": 1}
     assert other.finished("0" * 16)
-    found = other.rows("0" * 16).columns()
+    found = other.rows("0" * 16)
     assert list(found) == ["mean", "job.end", "seconds"]
     np.testing.assert_array_equal(found["job.end"][1], [1.0, np.nan, 3.0])
     path = other.path("0" * 16)

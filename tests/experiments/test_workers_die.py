@@ -263,12 +263,12 @@ CHANGES = [f"cap.1.most={most},nodes.all+={n}" for n in range(5) for most in (8,
 
 
 @contextmanager
-def what_if(log: Path, out: Path, *options: str, **env: str) -> Iterator[subprocess.Popen[str]]:
+def what_if(log: Path, out: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """Fifteen changes on four parts of a log."""
     given = [part for change in CHANGES for part in ("--change", change)]
     weeks = ("--site", log.parent, "--set", "parts=4", "--seeds", "4")
     command = (SCRIPTS / "gangwise", "what-if", log, *weeks, *given)
-    with started(*command, "--out", out, *options, **env) as process:
+    with started(*command, "--out", out, *options) as process:
         yield process
 
 
@@ -281,25 +281,20 @@ def log(tmp_path_factory) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "where", ["here", pytest.param("dask", marks=DASK), pytest.param("ray", marks=RAY)]
-)
+@pytest.mark.parametrize("where", ["here", pytest.param("dask", marks=DASK)])
 def test_a_what_if_that_was_killed_does_only_the_rest_and_says_the_same(log, where, tmp_path):
     with ExitStack() as cluster:
-        options, env = ("--jobs", "2"), {}
+        options: tuple[str, ...] = ("--jobs", "2")
         if where == "dask":
             options = ("--backend", "dask", "--address")
             options += (cluster.enter_context(dask_cluster(tmp_path))[0],)
-        elif where == "ray":
-            options = ("--backend", "ray", "--address", cluster.enter_context(ray_cluster())[0])
-            env = LOOPBACK
-        with what_if(log, tmp_path, *options, **env) as process:
+        with what_if(log, tmp_path, *options) as process:
             wait(lambda: len(finished(tmp_path)) >= 6, process)
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate(timeout=TIME)
         before = finished(tmp_path)
         assert 6 <= len(before) < 4 * (1 + len(CHANGES))
-        with what_if(log, tmp_path, *options, **env) as process:
+        with what_if(log, tmp_path, *options) as process:
             rows_at_the_end(process, tmp_path)
     assert finished(tmp_path).items() >= before.items()  # nothing is played twice
     folders = tmp_path, log.parent / "whole"
@@ -307,4 +302,4 @@ def test_a_what_if_that_was_killed_does_only_the_rest_and_says_the_same(log, whe
     answers = (json.loads((folder / "summary.json").read_text()) for folder in folders)
     ours, theirs = ({key: answer[key] for key in ("answer", "what_if")} for answer in answers)
     assert ours == theirs
-    assert "Shown are the 12 that complete jobs soonest" in (tmp_path / "report.html").read_text()
+    assert "Shown are the 12" in (tmp_path / "report.html").read_text()

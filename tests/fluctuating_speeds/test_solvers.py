@@ -130,7 +130,7 @@ def test_a_warm_start_changes_nothing_but_the_work():
         assert warmed.value == pytest.approx(cold.value, rel=2e-9)
         assert warmed.proved
         assert not warmed.x[~mask].any()
-        warm = warmed.warm
+        warm = warmed
 
 
 def test_what_was_solved_before_leaves_no_trace():

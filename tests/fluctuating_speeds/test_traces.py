@@ -9,7 +9,7 @@ import pytest
 
 from gangwise import ScenarioError, TraceError, create_policy, create_scenario, simulate
 from gangwise.fluctuating_speeds import pseudo_regret
-from gangwise.traces.formats.measured_speeds import GavelThroughputs, Job, MiniBatchTime
+from gangwise.traces.formats.measured_speeds import GavelJob, GavelThroughputs, MiniBatchTime
 
 HEADER = ",worker,gpu,time,batch_time_norm\n"
 
@@ -88,9 +88,9 @@ def test_folders_without_the_files(tmp_path):
 def test_measurements_are_kept_as_they_are(tmp_path, name):
     tables = {"k80": alone(x1=2, x2=0), "p100": alone(x1=5, x2=8), "v100": alone(x1=4, x2=9)}
     table = GavelThroughputs(gavel(tmp_path, tables, name))
-    assert table.jobs == (Job("job", 1), Job("job", 2))
-    assert ("k80", Job("job", 2)) not in table.throughput
-    assert table.throughput["v100", Job("job", 1)] == 4.0
+    assert table.jobs == (GavelJob("job", 1), GavelJob("job", 2))
+    assert ("k80", GavelJob("job", 2)) not in table.throughput
+    assert table.throughput["v100", GavelJob("job", 1)] == 4.0
 
 
 GOOD = {"k80": alone(x1=1), "p100": alone(x1=1), "v100": alone(x1=1)}

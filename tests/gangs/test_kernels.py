@@ -7,9 +7,9 @@ import pickle
 import numpy as np
 import pytest
 
+from gangwise.gain_overhead.problem import relative_size
 from gangwise.gangs.kernels import job_reward, put, take
 from gangwise.gangs.placement import Placement, job_by_job, round_robin
-from gangwise.gangs.problem import relative_size
 from tests.gangs.cases import fuzzed, problem
 from tests.reference import gangs as reference
 

@@ -64,9 +64,9 @@ def test_those_aside_are_those_whom_python_passes_over():
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 def test_those_aside_are_those_whom_python_passes_over_in_many_cases(part):
-    for seed in range(14 + part, 210, 4):
+    for seed in range(14 + part, 84, 2):  # each with and without the shortest first
         assert differing(seed) == [], seed
 
 

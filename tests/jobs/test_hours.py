@@ -103,7 +103,7 @@ def test_dates_are_of_the_logs_clock_and_a_log_without_one_is_refused():
     unknown = clock_of({"UnixStartTime": "1767610800", "TimeZoneString": "No/Where"})
     assert unknown == Clock(1767610800.0, "UTC")
     late = Site(Rules(window=(MaintenanceWindow(**{"from": 9e8, "count": 1}),)))
-    assert "window 1 is not in force while jobs come" in " ".join(late.lines(jobs))
+    assert "window 1 is not in force" in " ".join(late.lines(jobs))
 
 
 def test_explain_names_the_closed_hours_and_a_start_in_them_is_refused():

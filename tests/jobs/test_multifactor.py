@@ -127,10 +127,10 @@ def test_starts_are_those_of_slurms_rules_said_plainly():
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 def test_many_starts_are_those_of_slurms_rules_said_plainly(part):
-    check(range(part, 80, 4), 60)
-    check(range(part, 8, 4), 250)
+    check(range(8 + part, 48, 2), 60)
+    check(range(part, 8, 2), 250)
 
 
 def test_use_of_the_past_moves_a_user_back_and_is_forgotten():
@@ -176,13 +176,12 @@ def differing(seed: int) -> list[str]:
 
 
 def test_compiled_code_and_python_decide_alike():
-    for seed in range(8, 9):
-        assert differing(seed) == [], seed
+    assert differing(8) == []
 
 
 @pytest.mark.full
 def test_compiled_code_and_python_decide_alike_in_many_cases():
-    for seed in range(13, 50):
+    for seed in range(13, 31):  # each backfilling, choice and fair share
         assert differing(seed) == [], seed
 
 

@@ -314,7 +314,7 @@ def test_nodes_are_chosen_by_features_and_weight(tmp_path):
         ["b1", "b2", "a1", "a2"],
     ]
     assert np.isnan(played.start[4])
-    assert "2 jobs ask for nodes of one of several features" in "\n".join(site.lines(jobs))
+    assert "2 jobs ask for nodes" in "\n".join(site.lines(jobs))
 
 
 def test_what_a_job_waits_for_is_read_from_its_submit_line(tmp_path):

@@ -21,7 +21,7 @@ AGAIN = {"ogasched": "figure-7", "esdp": "figure-9", "opm": "table-1-synthetic"}
 @pytest.mark.parametrize("paper", AGAIN)
 def test_a_quick_artefact_is_where_it_was_committed(tmp_path, paper):
     chosen = [a for a in artefacts(paper) if a.name == AGAIN[paper]]
-    found = reproduce(chosen, RunScale(quick=True), tmp_path, jobs=2)
+    found = reproduce(chosen, RunScale(quick=True), tmp_path, jobs=1)
     assert len(found.rows) > 5
     assert expected.differences(found.rows, quick=True) == []
     assert found.totals.keys() <= expected.read_totals(quick=True).keys()
@@ -36,7 +36,7 @@ def test_a_quick_artefact_is_where_it_was_committed(tmp_path, paper):
 def test_a_quick_artefact_on_traces_is_where_it_was(tmp_path, traces, paper, names):
     chosen = [a for a in artefacts(paper) if a.name in names]
     assert len(chosen) == len(names)
-    found = reproduce(chosen, RunScale(quick=True, traces=traces), tmp_path, jobs=2)
+    found = reproduce(chosen, RunScale(quick=True, traces=traces), tmp_path, jobs=1)
     assert expected.differences(found.rows, quick=True) == []
     assert expected.different_seeds(found.totals, quick=True) == []
 
@@ -224,11 +224,11 @@ def _artefact(**claims):
 
 def _words(artefact, **means):
     rows = [
-        expected.judged(artefact, claim, version, Estimate(mean, mean - 0.5, mean + 0.5))
+        expected.claim_result(artefact, claim, version, Estimate(mean, mean - 0.5, mean + 0.5))
         for claim in artefact.claims
         for version, mean in means[claim.says].items()
     ]
-    done, best = expected.settled(artefact, rows)
+    done, best = expected.with_verdicts(artefact, rows)
     return {row.says: row.verdict for row in done if row.agrees is not None}, best
 
 

@@ -71,10 +71,10 @@ def test_a_claim_is_measured_in_every_reading_and_judged_over_all():
 
     def verdict(*means):
         rows = [
-            expected.judged(PLAYED, claim, version, Estimate(mean, mean - 1, mean + 1))
+            expected.claim_result(PLAYED, claim, version, Estimate(mean, mean - 1, mean + 1))
             for version, mean in zip(claim.ours(found), means, strict=True)
         ]
-        done, best = expected.settled(PLAYED, rows)
+        done, best = expected.with_verdicts(PLAYED, rows)
         [merged] = expected.over_readings(done)
         return merged.verdict, merged.ours, best
 
@@ -86,8 +86,8 @@ def test_a_claim_is_measured_in_every_reading_and_judged_over_all():
 def test_the_page_has_the_span_and_not_one_reading():
     found = {"mine-rows-0": 3.0, "mine-rows-1": -5.0}
     [claim] = PLAYED.claims
-    rows = [expected.judged(PLAYED, claim, v, e) for v, e in claim.ours(found).items()]
-    done, _ = expected.settled(PLAYED, rows)
+    rows = [expected.claim_result(PLAYED, claim, v, e) for v, e in claim.ours(found).items()]
+    done, _ = expected.with_verdicts(PLAYED, rows)
     page = expected.markdown(done)
     assert "v: −5.0 to 3.0 over 2 readings, agrees in 1 | *reproduced* |" in page
     assert "1 claim: 1 reproduced" in page

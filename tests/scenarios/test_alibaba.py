@@ -12,7 +12,7 @@ import pytest
 
 from gangwise import create_scenario
 from gangwise.core.workload import ReplayedArrivals
-from gangwise.scenarios.alibaba import far_apart, rows_of
+from gangwise.scenarios.alibaba import k_centres, rows_of
 
 GIB = 5.12
 """Of one of v2018's hundred parts of a machine's memory."""
@@ -83,12 +83,12 @@ def test_every_other_row_is_of_the_other_trace(folder):
 def test_far_apart_is_the_farthest_every_time(seed):
     rng = np.random.default_rng(seed)
     points, weight = rng.random((12, 3)), rng.integers(1, 9, 12)
-    chosen = far_apart(points, weight, 6)
+    chosen = k_centres(points, weight, 6)
     assert weight[chosen[0]] == weight.max()
     for i in range(1, 6):
         away = [min(np.abs(p - points[c]).max() for c in chosen[:i]) for p in points]
         assert away[chosen[i]] == pytest.approx(max(away))
-    assert far_apart(points, weight, 15).tolist() == [*far_apart(points, weight, 12), *chosen[:3]]
+    assert k_centres(points, weight, 15).tolist() == [*k_centres(points, weight, 12), *chosen[:3]]
 
 
 @pytest.mark.full

@@ -11,7 +11,12 @@ from scipy import stats
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.experiments.replay import Replayed, replay
 from gangwise.experiments.replay_scenario import ReplayScenario
-from gangwise.scenarios.jobs import Arrivals, Duration, is_cluster_of_jobs, read_cluster_of_jobs
+from gangwise.scenarios.jobs import (
+    Duration,
+    PoissonArrivals,
+    is_cluster_of_jobs,
+    read_cluster_of_jobs,
+)
 
 FILE = """
 name = "two"
@@ -92,7 +97,9 @@ def test_one_more_class_leaves_the_others_as_they_were(file: Path) -> None:
 
 
 def test_arrivals_follow_the_cycle() -> None:
-    times = Arrivals(per_hour=200, cycle=0.8, peak=6).draw(20 * 86400, np.random.default_rng(0))
+    times = PoissonArrivals(per_hour=200, cycle=0.8, peak=6).draw(
+        20 * 86400, np.random.default_rng(0)
+    )
     by_hour = np.bincount((times % 86400 // 3600).astype(int), minlength=24) / 20
     middle = np.arange(24) + 0.5
     expected = 200 * (1 + 0.8 * np.cos(2 * np.pi * (middle - 6) / 24))

@@ -41,7 +41,7 @@ def lived(folder: Path, scheduler: str, every: int = 2, slows: float = 1.0) -> T
     done: dict[str, dict[str, float]] = {}
     ticks(service, time)
     step = 0
-    while step < every * JOBS or engine.table.keys() - service.ledger.over.keys():
+    while step < every * JOBS or engine.table.keys() - service.ledger.outcomes.keys():
         step += 1
         if step == every * JOBS // 2:
             speed["n0"] *= slows
@@ -70,10 +70,7 @@ def lived(folder: Path, scheduler: str, every: int = 2, slows: float = 1.0) -> T
 
 
 @pytest.mark.full
-def test_the_simulation_predicts_what_a_live_run_took(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+def test_the_simulation_predicts_what_a_live_run_took(tmp_path: Path):
     time = lived(tmp_path / "state", "fcfs+easy+label")
     found = account(tmp_path / "state", since=0.0)
     assert found["jobs"] == JOBS
@@ -90,7 +87,6 @@ def test_the_simulation_predicts_what_a_live_run_took(
 def test_a_node_that_slowed_down_is_played_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     lived(tmp_path / "state", "fcfs+easy+learned", every=5, slows=0.4)
     found = account(tmp_path / "state", since=0.0)
     assert found["changed_nodes"] == ["n0"]
@@ -153,7 +149,7 @@ def test_latencies_are_those_of_jobs_that_found_room_and_nobody_waiting():
     nodes = Nodes.of([Node("a", {"gpu": 2.0}, {}, 1.0)])
     books = Books.opened(nodes)
     ledger = Ledger("fcfs+easy+best-fit")
-    ledger.books, ledger.empty, ledger.places = books, books, {"a": 0}
+    ledger.books, ledger.empty, ledger.node_index = books, books, {"a": 0}
 
     def row(submitted: float, held: float, first: float, ended: float, gpus: int) -> Any:
         body = {"held": held, "attempt": 1, "demand": {"gpu": 1000 * gpus}, "per_node": 0}

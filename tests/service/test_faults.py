@@ -37,11 +37,6 @@ class Time:
         return MonotonicClock(not_before, lambda: self.wall, lambda: self.monotonic)
 
 
-@pytest.fixture(autouse=True)
-def own_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
-
 @pytest.fixture
 def time() -> Time:
     return Time()
@@ -283,7 +278,7 @@ def test_duplicate_and_late_events_change_nothing(engine, service, time):
     engine.queue += told + late
     ticks(service, time, 2)
     assert ({k: asdict(v) for k, v in service.ledger.jobs.items()}, engine.calls) == before
-    assert list(service.ledger.over) == ["0"]
+    assert list(service.ledger.outcomes) == ["0"]
     balanced(service.ledger)
 
 
@@ -396,7 +391,7 @@ def test_schedulers_that_preempt(engine, time, tmp_path, name):
                     engine.end(job)
         ticks(service, time, 1, 10.0)
         balanced(service.ledger)
-    assert len(service.ledger.over) == len(ends)
+    assert len(service.ledger.outcomes) == len(ends)
     service.close()
 
 
@@ -431,7 +426,6 @@ def test_a_poisoned_record_is_skipped_and_named(
         engine.submit(str(i))
         ticks(service, time, 2)
     monkeypatch.undo()
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     service.close()
     for path in (tmp_path / "state").glob("ledger.checkpoint*"):
         path.unlink()
@@ -504,7 +498,7 @@ def test_an_event_that_makes_no_sense_concerns_one_job(engine, service, time, mo
     for i in range(3):
         engine.end(str(i))
     ticks(service, time, 2)
-    assert set(service.ledger.over) == {"0", "2"}
+    assert set(service.ledger.outcomes) == {"0", "2"}
     (row,) = service.unreadable_now()
     assert (row["kind"], row["name"]) == ("event of job", "1")
     assert row["why"] == "left alone: unreadable, because TypeError: what is this?"

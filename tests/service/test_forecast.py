@@ -17,10 +17,9 @@ from tests.service.test_faults import Time, ticks
 
 
 def test_waiting_jobs_start_when_those_before_them_have_run_as_long_as_usual(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """Jobs that need the whole node run for 100 s, though they request more; then three queue."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     time, engine = Time(), Pretend([EngineNode("n0", {"gpu": 4000}, {})])
     folder = tmp_path / "state"
     service = Service(engine, folder, "fcfs+easy+best-fit", act=True, clock=time.clock)
@@ -46,10 +45,7 @@ def test_waiting_jobs_start_when_those_before_them_have_run_as_long_as_usual(
     assert "24 jobs that have ended" in found.basis
 
 
-def test_where_nobody_waits_nothing_is_foretold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+def test_where_nobody_waits_nothing_is_foretold(tmp_path: Path) -> None:
     engine = Pretend([EngineNode("n0", {"gpu": 4000}, {})])
     time = Time()
     service = Service(engine, tmp_path, "fcfs+easy+best-fit", act=True, clock=time.clock)
@@ -63,7 +59,6 @@ def test_a_job_that_starts_in_no_future_does_not_end_the_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All nodes are down: its quantiles are infinite, which JSON writes as null."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     time, engine = Time(), Pretend([EngineNode("n0", {"gpu": 4000}, {})])
     service = Service(engine, tmp_path / "s", "fcfs+easy+best-fit", act=True, clock=time.clock)
     ticks(service, time)

@@ -19,11 +19,8 @@ if not os.environ.get("GANGWISE_KUBE"):
     pytest.skip(why_not(), allow_module_level=True)
 
 
-def test_gangs_are_placed_and_rates_learned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gangs_are_placed_and_rates_learned(tmp_path: Path) -> None:
     """b2 works at half the speed that it is said to have."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     lab = KubernetesLab(tmp_path)
     service = Service(lab.engine(), tmp_path / "state", "fcfs+easy+learned:depth=100", act=True)
     run = f"{sys.executable} -m gangwise.engines.rank --every 0.3"
@@ -45,9 +42,9 @@ def test_gangs_are_placed_and_rates_learned(
 
         def until_over(count: int) -> None:
             end = time.monotonic() + 90
-            while len(service.ledger.over) < count and time.monotonic() < end:
+            while len(service.ledger.outcomes) < count and time.monotonic() < end:
                 service.tick(0.1)
-            assert list(service.ledger.over.values()) == ["finished"] * count, service.health()
+            assert list(service.ledger.outcomes.values()) == ["finished"] * count, service.health()
 
         for i in range(jobs):
             submit(i)

@@ -32,12 +32,11 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     lab.stop()
 
 
-def test_acting(lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+def test_acting(lab, tmp_path: Path):
     service = Service(lab.engine(), tmp_path / "state", act=True)
     jobs = [lab.submit(1.0, tasks=3, gpus=2, wrapped=True) for _ in range(4)]
-    until(service, lambda: len(service.ledger.over) == 4)
-    assert set(service.ledger.over.values()) == {"finished"}
+    until(service, lambda: len(service.ledger.outcomes) == 4)
+    assert set(service.ledger.outcomes.values()) == {"finished"}
     rows = {row["job"]: row for row in service.store.rows("SELECT * FROM history")}
     assert sorted(rows) == sorted(jobs)
     for job in jobs:
@@ -69,9 +68,8 @@ def test_the_doctor_says_what_it_would_leave_alone(lab, tmp_path: Path, monkeypa
     lab.cluster.call("scancel", *jobs)
 
 
-def test_what_users_write_into_their_jobs(lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_users_write_into_their_jobs(lab, tmp_path: Path):
     """A comment that is half a number, a name with a byte of Latin-1: they run, as others do."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     service = Service(lab.engine(), tmp_path / "state", act=True)
     submit = ["sbatch", "--parsable", "-p", "gangwise", "-o", "/dev/null", "-t", "5", "-n", "1"]
     odd = ["--comment=work=1.2.3", "--job-name=caf\udce9", "--comment=\x01\x02", "--job-name=--all"]
@@ -83,8 +81,8 @@ def test_what_users_write_into_their_jobs(lab, tmp_path: Path, monkeypatch: pyte
     service.tick(0.25)
     told = {(row["kind"], row["name"]): row["why"] for row in service.views["unreadable"]}
     assert "1.2.3" in told["comment of job", jobs[0]]
-    until(service, lambda: set(jobs) <= set(service.ledger.over))
-    assert {service.ledger.over[job] for job in jobs} == {"finished"}
+    until(service, lambda: set(jobs) <= set(service.ledger.outcomes))
+    assert {service.ledger.outcomes[job] for job in jobs} == {"finished"}
     rows = {row["job"]: row for row in service.store.rows("SELECT * FROM history")}
     assert rows[jobs[1]]["job_type"] == "caf\ufffd"
     assert rows[jobs[3]]["job_type"] == "--all"
@@ -95,18 +93,17 @@ def test_what_users_write_into_their_jobs(lab, tmp_path: Path, monkeypatch: pyte
 
 def test_watching(lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Slurm's own scheduler places; nothing is changed, and the account has what happened."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     engine = SlurmEngine(
         "open", lab.reports, watch=True, poll=0.25, environment=lab.cluster.environment
     )
     monkeypatch.setattr(engine, "_change", lambda *words: pytest.fail(f"scontrol {words}"))
     service = Service(engine, tmp_path / "state")
     until(service, lambda: service.ledger.books is not None)
-    known = set(service.ledger.over) | set(service.ledger.jobs)
+    known = set(service.ledger.outcomes) | set(service.ledger.jobs)
     submit = ["sbatch", "--parsable", "-p", "open", "-o", "/dev/null", "-t", "5", "-N", "4"]
     script = "#!/bin/sh\nsleep 3\n"
     jobs = [lab.cluster.call(*submit, "--gres=gpu:4", text=script).strip() for _ in range(2)]
-    until(service, lambda: set(jobs) <= set(service.ledger.over))
+    until(service, lambda: set(jobs) <= set(service.ledger.outcomes))
     assert not known & set(jobs)
     rows = {r["job"]: r for r in service.store.rows("SELECT * FROM history")}
     first, second = (rows[job] for job in jobs)

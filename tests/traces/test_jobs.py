@@ -23,7 +23,7 @@ from gangwise.jobs.model import Nodes
 from gangwise.traces import open_tables
 from gangwise.traces.formats.slurm import OPEN_XDMOD, listing_schema
 from gangwise.traces.inspect import report, summary
-from gangwise.traces.jobs import _peaks, jobs_of, open_jobs
+from gangwise.traces.jobs import _peak_use, jobs_of, open_jobs
 
 from .csvs import pod, write
 from .made import tables
@@ -65,7 +65,7 @@ def test_without_starts_the_line_says_that_waiting_is_counted_as_work():
     log = jobs_of(made)
     assert log.jobs.run.tolist() == [100]
     assert np.isnan(log.jobs.recorded_start).all()
-    assert "waits are not known: all the time from submission to end is work" in log.played.line
+    assert "waits are not known" in log.played.line
     assert summary(log, made)["wait"] is None
 
 
@@ -174,7 +174,7 @@ def test_the_most_in_use_at_once_against_every_second(spans):
         )
         for *_, where in spans
     }
-    assert dict(_peaks(held, ["cpu"], "host").rows()) == most
+    assert dict(_peak_use(held, ["cpu"], "host").rows()) == most
 
 
 @given(spans=SPANS, bins=st.integers(1, 6))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gangwise import TraceError
 from gangwise.traces import reader_of
-from gangwise.traces.formats.kubernetes import Kubernetes, amount, requests_of
+from gangwise.traces.formats.kubernetes import KubernetesDump, amount, requests_of
 from gangwise.traces.inspect import inspect
 from gangwise.traces.jobs import open_jobs
 
@@ -74,8 +74,8 @@ def write(folder, pods=PODS, nodes=NODES):
 
 
 def test_pods_gangs_and_nodes_by_hand(tmp_path):
-    assert reader_of(write(tmp_path)) is Kubernetes
-    tables = Kubernetes(tmp_path).scan()
+    assert reader_of(write(tmp_path)) is KubernetesDump
+    tables = KubernetesDump(tmp_path).scan()
     columns = ["name", "cpu", "mem", "gpu", "tasks", "created", "started", "deleted", "status"]
     assert tables.jobs.select(columns).rows() == [
         ("ml/done", 0.5, 1, 0, 1, 0, 60, 1260, "Succeeded"),
@@ -98,10 +98,10 @@ def test_pods_gangs_and_nodes_by_hand(tmp_path):
         "the record is not as the API has it: 'many' is no quantity": 1,
     }
     assert "1 nodes take no new pods" in "\n".join(tables.notes)
-    apart = Kubernetes(tmp_path, gangs=False).scan()
+    apart = KubernetesDump(tmp_path, gangs=False).scan()
     assert apart.jobs["tasks"].to_list() == [1] * 7
     with pytest.raises(TraceError, match="record is not as the API has it"):
-        Kubernetes(tmp_path, strict=True).scan()
+        KubernetesDump(tmp_path, strict=True).scan()
 
 
 def test_as_jobs_and_what_inspect_says(tmp_path):
@@ -117,7 +117,7 @@ def test_as_jobs_and_what_inspect_says(tmp_path):
 def test_a_workload_stands_for_its_pods_and_a_class_says_the_priority_of_a_pod(tmp_path):
     classes = [{"kind": "WorkloadPriorityClass", "metadata": {"name": "high"}, "value": 10000}]
     ranked = pod("solo", 1, 2, 3, "Succeeded", labels={"kueue.x-k8s.io/priority-class": "high"})
-    tables = Kubernetes(write(tmp_path, [*classes, ranked, pod("done", 0, 1, 2)])).scan()
+    tables = KubernetesDump(write(tmp_path, [*classes, ranked, pod("done", 0, 1, 2)])).scan()
     assert tables.jobs.select("name", "priority").rows() == [("ml/solo", 10000), ("ml/done", 0)]
     pods = {"spec": ranked["spec"]}
     failed = [("Admitted", 4, ""), ("Finished", 9, "Failed")]
@@ -132,7 +132,7 @@ def test_a_workload_stands_for_its_pods_and_a_class_says_the_priority_of_a_pod(t
             ]
         },
     }
-    tables = Kubernetes(write(tmp_path, [*classes, ranked, work])).scan()
+    tables = KubernetesDump(write(tmp_path, [*classes, ranked, work])).scan()
     columns = ["name", "cpu", "tasks", "created", "started", "deleted", "status"]
     assert tables.jobs.select(columns).rows() == [("ml/w", 0.5, 4, 0, 60, 360, "Failed")]
     assert "1 pods are left out: Kueue's workloads stand for them" in tables.notes
@@ -146,7 +146,7 @@ def test_models_that_a_pod_selects(tmp_path):
     needed = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
     two["spec"]["affinity"] = {"nodeAffinity": needed}
     write(tmp_path, [one, two])
-    assert Kubernetes(tmp_path).scan().jobs["models"].to_list() == ["A100", "A100|H100"]
+    assert KubernetesDump(tmp_path).scan().jobs["models"].to_list() == ["A100", "A100|H100"]
 
 
 def test_init_containers_limits_and_overhead():
@@ -178,10 +178,10 @@ def test_quantities_against_integers(number, unit):
 def test_no_pods(tmp_path):
     write(tmp_path, pods=[])
     with pytest.raises(TraceError, match="kubectl get pods"):
-        Kubernetes(tmp_path).scan()
+        KubernetesDump(tmp_path).scan()
     write(tmp_path, pods=[{"kind": "Pod"}])
     with pytest.raises(TraceError, match=r"left out: the record is not as the API has it"):
-        Kubernetes(tmp_path).scan()
+        KubernetesDump(tmp_path).scan()
 
 
 def matrix(*series):
@@ -195,7 +195,7 @@ def matrix(*series):
 
 def test_a_dump_of_which_no_pod_can_be_a_job(tmp_path):
     """Its only pod has ended, and nothing says when."""
-    tables = Kubernetes(write(tmp_path, [pod("lost", 0, 1, None, "Succeeded")])).scan()
+    tables = KubernetesDump(write(tmp_path, [pod("lost", 0, 1, None, "Succeeded")])).scan()
     assert tables.jobs.is_empty()
     assert list(tables.stages[-1].dropped) == ["it has ended, and no container says when"]
 
@@ -244,8 +244,8 @@ def test_range_exports_of_kube_state_metrics_by_hand(tmp_path):
     (tmp_path / "more.json").write_text(
         matrix(*done, ("kube_node_labels", labels, [(0, 1)]), *nodes)
     )
-    assert reader_of(tmp_path) is Kubernetes
-    tables = Kubernetes(tmp_path).scan()
+    assert reader_of(tmp_path) is KubernetesDump
+    tables = KubernetesDump(tmp_path).scan()
     columns = ["name", "cpu", "mem", "gpu", "tasks", "created", "started", "deleted", "application"]
     assert tables.jobs.select(columns).rows() == [
         ("ml/llm", 4, 8, 2, 2, 0, 90, 1260, "llm"),  # the second still runs at the end
@@ -256,5 +256,5 @@ def test_range_exports_of_kube_state_metrics_by_hand(tmp_path):
     ]
     lost = {why: n for stage in tables.stages for why, (n, _) in stage.dropped.items()}
     assert sorted(lost.values()) == [1, 1]
-    apart = Kubernetes(tmp_path, gangs=False).scan().jobs
+    apart = KubernetesDump(tmp_path, gangs=False).scan().jobs
     assert dict(apart.select("name", "deleted").rows())["ml/llm-0"] == 1100

@@ -9,7 +9,7 @@ import pytest
 
 from gangwise import ScenarioError, TraceError, UnknownName
 from gangwise.traces import open_tables
-from gangwise.traces.format import Source
+from gangwise.traces.format import TraceFiles
 from gangwise.traces.formats.google import Google2011
 from gangwise.traces.formats.tabular import reader
 from gangwise.traces.slots.opening import open_trace
@@ -147,7 +147,7 @@ def test_pod_lists_with_and_without_times_are_told_apart(tmp_path):
     write(tmp_path, [pod("a")])
     for gpus in (20, 50):
         (tmp_path / f"openb_pod_list_multigpu{gpus}.csv").write_text(UNTIMED)
-    source = Source(tmp_path, AlibabaGpuV2023.FORMAT)
+    source = TraceFiles(tmp_path, AlibabaGpuV2023.FORMAT)
     assert [f.name for f in source.files("pods")] == ["pods.csv"]
     found = [f.name for f in source.files("pods_without_times")]
     assert found == ["openb_pod_list_multigpu20.csv", "openb_pod_list_multigpu50.csv"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gangwise import TraceError
 from gangwise.traces.io import reading as parsing
 from gangwise.traces.io.blocks import Blocks
-from gangwise.traces.io.reading import Check, Column, Reading, Schema, read_table
+from gangwise.traces.io.reading import Check, Column, Schema, TableReader, read_table
 from gangwise.traces.io.text import split_line
 from tests.reference import traces as reference
 
@@ -86,7 +86,7 @@ ROWS = st.lists(st.one_of(GOOD, GOOD, QUOTED, QUOTED, BAD), max_size=25)
 
 
 def read(file, schema, size):
-    reading = Reading(file, schema, blocks=Blocks(file, size))
+    reading = TableReader(file, schema, blocks=Blocks(file, size))
     frames = list(reading)
     return pl.concat(frames), reading.dropped, reading.read
 
@@ -125,7 +125,7 @@ def test_both_ways_and_a_plain_reader_agree(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parsing, "SMALL_PART", few)
         results.append(read(file, schema, size))
-        patch.setattr(parsing.Rows, "_fast", lambda *_: None)
+        patch.setattr(parsing.RowParser, "_fast", lambda *_: None)
         results.append(read(file, schema, size))
     for frame, dropped, found in results:
         assert frame.rows() == good
@@ -162,7 +162,9 @@ def test_a_block_in_quotes_is_read_the_fast_way(tmp_path, monkeypatch):
     schema = Schema("list", COLUMNS, header=False)
     file = tmp_path / "x"
     file.write_text('"a","1","0.5","x, ""y"""\n' * 100_000 + '"a",1,"",\n')
-    monkeypatch.setattr(parsing.Rows, "_slow", lambda *_: pytest.fail("taken apart one by one"))
+    monkeypatch.setattr(
+        parsing.RowParser, "_slow", lambda *_: pytest.fail("taken apart one by one")
+    )
     table = read_table(file, schema)
     assert table.frame.rows()[-2:] == [
         (100_000, "a", 1.0, 0.5, 'x, "y"'),
@@ -226,13 +228,13 @@ def test_a_bad_row_does_not_make_its_whole_block_slow(tmp_path, monkeypatch):
     file = tmp_path / "x"
     file.write_text("\n".join(lines))
     slow = []
-    plainly = parsing.Rows._slow
+    plainly = parsing.RowParser._slow
 
     def counted(rows, data):
         slow.append(len(data))
         return plainly(rows, data)
 
-    monkeypatch.setattr(parsing.Rows, "_slow", counted)
+    monkeypatch.setattr(parsing.RowParser, "_slow", counted)
     table = read_table(file, schema)
     assert table.stage.dropped == {"count is not a number": (1, 70_001)}
     assert len(table.frame) == 199_999

@@ -25,7 +25,7 @@ from gangwise.traces.slots.opening import open_trace
 from gangwise.traces.tables import Tables, of_tables
 from gangwise.traces.twins import (
     NAMES,
-    Arrivals,
+    ArrivalProcess,
     Cdf,
     Kind,
     calibration,
@@ -197,14 +197,14 @@ def test_kinds_of_servers_have_their_shares(counts: list[int], servers: int) -> 
 def test_arrivals_have_their_rate_cycle_and_gaps() -> None:
     hours = (1.0, *[3.0] * 23)
     rng = np.random.default_rng(7)
-    times = Arrivals(None, hours).draw(rng, 2400.0, 50.0)
+    times = ArrivalProcess(None, hours).draw(rng, 2400.0, 50.0)
     assert len(times) == pytest.approx(120_000, rel=0.02)
     first = float((times % 86400 < 3600).mean())
     assert first == pytest.approx(1 / 70, rel=0.1)
     gaps = np.diff(times[(times % 86400 > 7200)][:20_000])
     gaps = gaps[gaps < 3600]  # within a day
     assert stats.kstest(gaps / gaps.mean(), "expon").statistic < 0.02
-    bursts = Arrivals(Cdf((0.001, 0.01, 10.0), (0.1, 0.6, 1.0))).draw(rng, 2400.0, 50.0)
+    bursts = ArrivalProcess(Cdf((0.001, 0.01, 10.0), (0.1, 0.6, 1.0))).draw(rng, 2400.0, 50.0)
     assert len(bursts) == pytest.approx(120_000, rel=0.03)
     assert np.diff(bursts).std() > 1.5 * np.diff(bursts).mean()
 

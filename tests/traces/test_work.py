@@ -19,7 +19,7 @@ from gangwise.core.cluster import Cluster
 from gangwise.experiments.compare import Comparison, compare
 from gangwise.report.pages import write_report
 from gangwise.traces.formats.slurm import SlurmSacct
-from gangwise.traces.slots.demand import contested
+from gangwise.traces.slots.demand import contested_share
 from gangwise.traces.slots.opening import FAMILIES, open_trace
 from gangwise.traces.tables import device_hours, implied_load, save_tables, work
 
@@ -132,7 +132,7 @@ def test_contested_slots_against_a_plain_count(counts, sizes, on):
         for row in busy
     ]
     expected = sum(short) / len(busy) if busy else 0.0
-    assert contested(cluster, requests, mask, np.array(counts)) == pytest.approx(expected)
+    assert contested_share(cluster, requests, mask, np.array(counts)) == pytest.approx(expected)
 
 
 def test_a_real_slurm_log_counts_what_ran(traces):

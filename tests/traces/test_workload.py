@@ -158,7 +158,7 @@ def test_the_implied_load_by_hand(tmp_path):
             "gpu": (5 * 0.5 + 0.5 * 0.25 + 1) / 10,
         }
     )
-    assert "2 jobs are deleted at the very end of the trace" in report.notes[-2]
+    assert "2 jobs are deleted" in report.notes[-2]
     assert (report.first, report.last, report.servers, report.jobs) == (0, 100, 3, 3)
 
 

@@ -27,9 +27,9 @@ import numpy as np
 
 from gangwise.approximation_jobs.environment import Observation, RateLearning
 from gangwise.approximation_jobs.kernels import slope
-from gangwise.approximation_jobs.opm import check_choice
+from gangwise.approximation_jobs.opm import check_choices
 from gangwise.approximation_jobs.problem import POWER, SLACK, ApproximationProblem, slopes_at
-from gangwise.core.arrays import Bools, Floats, Ints, check_numbers
+from gangwise.core.arrays import Floats, Ints, check_numbers, read_only
 from gangwise.core.contracts import PolicyBase
 from gangwise.core.jit import kernel
 from gangwise.estimators import Estimator
@@ -81,7 +81,7 @@ class CountingPolicy(PolicyBase):
         self._problem, self._rng = problem, rng
         self._order = rng.permutation(problem.M).astype(np.int64)
         self._holder, now = np.full(problem.M, -1, np.int64), np.empty(problem.M, np.int64)
-        self._hands = Hands(self._holder, now, np.empty(0, np.int64))
+        self._held = Assignment(self._holder, now, np.empty(0, np.int64))
 
     def most(self, observation: Observation) -> Floats:
         """How many machines each active job can pay in this slot, shape [n], as a real number."""
@@ -95,20 +95,24 @@ class CountingPolicy(PolicyBase):
             most[(most < 1.0) & (left >= prices.min())] = 1.0  # the cheapest machine it can pay
         return most
 
-    def _make_room(self, observation: Observation) -> None:
-        """Take machines from the jobs that have gone; work space for all rows of the table."""
-        if self._hands.place.size < observation.jobs.size:
-            self._hands = self._hands._replace(place=np.full(observation.jobs.size, -1, np.int64))
-        self._holder[np.isin(self._holder, observation.departed)] = -1
-
     def hand_out(
-        self, observation: Observation, rows: Ints, want: Ints, machines: Ints | None = None
+        self,
+        observation: Observation,
+        rows: Ints,
+        want: Ints,
+        machines: Ints | None = None,
+        steep: int = 0,
+        worth: Floats | None = None,
+        least: float = 0.0,
     ) -> Ints:
-        """Place ``want[k]`` tasks of the job in table row ``rows[k]``, earlier ones first."""
-        self._make_room(observation)
+        """Place ``want[k]`` tasks of the job in table row ``rows[k]``: :func:`match_machines`."""
+        if self._held.place.size < observation.jobs.size:  # the table has grown
+            self._held = self._held._replace(place=np.full(observation.jobs.size, -1, np.int64))
+        self._holder[np.isin(self._holder, observation.departed)] = -1
         order = self._order if machines is None else machines
-        order, worth = order[observation.available[order]], self._problem.prices
-        match_machines(want, rows, 0, order, worth, 0.0, self._hands)
+        order = read_only(order[observation.available[order]])
+        worth = read_only(self._problem.prices if worth is None else worth)
+        match_machines(want, read_only(rows), steep, order, worth, least, self._held)
         return self._holder
 
 
@@ -148,13 +152,13 @@ class UtilityPerPrice(RateLearning, CountingPolicy):
 
     A job may spend ``burst`` times the budget left over the slots left; those with the largest
     slope at their projected total work come first, and the machines with the best estimated rate
-    per price are used. Against OPM this says what the primal-dual machinery is good for.
+    per price are used. What OPM earns above it is what the primal-dual machinery is worth.
 
     Parameters
     ----------
     estimator : str or Estimator
         One of :data:`~gangwise.estimators.ESTIMATORS`, with ``gamma``, ``kappa``,
-        ``window``, ``tau`` and ``rate``, or one's own.
+        ``window``, ``tau`` and ``rate``, or your own.
     burst : float
         How much faster than evenly a job may spend.
     floor : float
@@ -173,8 +177,7 @@ class UtilityPerPrice(RateLearning, CountingPolicy):
     def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
         own, for_estimates = rng.spawn(2)
         super().start(problem, own)
-        self._rates = self._make(self.estimator, self.gamma)
-        self._rates.start(problem.M, for_estimates)
+        self._estimate_rates(self.estimator, self.gamma, problem.M, for_estimates)
         self._price = float(problem.prices.mean())
 
     def decide(self, observation: Observation) -> Ints:
@@ -338,8 +341,8 @@ def plan_shares(
     return eta, rho, cost / used if used > 0 and cost > 0.0 else 1.0
 
 
-class Hands(NamedTuple):
-    """Who holds what: the table row that each machine ran last, −1 for none; and work space."""
+class Assignment(NamedTuple):
+    """The job of each machine: the table row that it ran last, −1 for none; and work space."""
 
     holder: Ints  # [M]
     now: Ints  # [M]
@@ -348,16 +351,16 @@ class Hands(NamedTuple):
 
 @kernel
 def match_machines(
-    want: Ints, rows: Ints, steep: int, order: Ints, worth: Floats, least: float, hands: Hands
+    want: Ints, rows: Ints, steep: int, order: Ints, worth: Floats, least: float, held: Assignment
 ) -> None:
     """Matching of tasks to machines: the best for jobs short of money, and few tasks moved.
 
     ``rows[k]`` gets ``want[k]`` machines; the first ``steep`` jobs choose first, from ``order``
     [m], best first, and keep what they held if it is worth at least ``least``. All others have the
-    same use for a machine: they keep what is left of theirs, and take any. ``hands.holder`` becomes
+    same use for a machine: they keep what is left of theirs, and take any. ``held.holder`` becomes
     the decision, and ``want`` is used up.
     """
-    holder, now, place = hands
+    holder, now, place = held
     for i in range(holder.size):
         now[i] = -1
     for k in range(rows.size):
@@ -420,7 +423,7 @@ class RecedingHorizon(RateLearning, CountingPolicy):
         weighs jobs by their time.
     estimator : str or Estimator
         One of :data:`~gangwise.estimators.ESTIMATORS`, with ``gamma``, ``kappa``,
-        ``window``, ``tau`` and ``rate``, or one's own.
+        ``window``, ``tau`` and ``rate``, or your own.
     hand_on : bool
         A machine that was drawn for a job that cannot pay it is drawn again among those that can.
         Without, it stays idle: 11 % less is earned on one machine, .3 % on ten.
@@ -444,14 +447,13 @@ class RecedingHorizon(RateLearning, CountingPolicy):
 
     def __post_init__(self) -> None:
         check_numbers("[0, 1]", keep=self.keep)
-        check_choice(self, objective=("total", "average"))
-        self._rates = self._make(self.estimator, self.gamma)
+        check_choices(self)
+        self._make(self.estimator, self.gamma)
 
     def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
         own, for_estimates = rng.spawn(2)
         super().start(problem, own)
-        self._rates = self._make(self.estimator, self.gamma)
-        self._rates.start(problem.M, for_estimates)
+        self._estimate_rates(self.estimator, self.gamma, problem.M, for_estimates)
         self._eta = 0.0
 
     def decide(self, observation: Observation) -> Ints:
@@ -459,19 +461,16 @@ class RecedingHorizon(RateLearning, CountingPolicy):
         rows = jobs.rows
         rates = self._rates.estimate(t)
         worth = rates / np.maximum(self._problem.prices, 1e-12)
-        order = self._ranked(worth, there)
+        # Machines that are there, best rate per price first, ties in an order of the run's own.
+        listed = self._order[there[self._order]]
+        order = listed[np.argsort(-worth[listed], kind="stable")]
         kind, v, shape = jobs.kind[rows], jobs.v[rows], jobs.shape[rows]
         if self.objective == "average":
             life = (jobs.deadline - jobs.arrival)[rows].astype(np.float64)
             v, shape = over_lifetime(kind, v, shape, life)
-        demand = JobDemands(
-            kind,
-            v,
-            shape,
-            jobs.work[rows],
-            np.maximum(jobs.budget - jobs.cost, 0.0)[rows],
-            (jobs.deadline[rows] - t).astype(np.float64),
-        )
+        money = np.maximum(jobs.budget - jobs.cost, 0.0)[rows]
+        slots = (jobs.deadline[rows] - t).astype(np.float64)
+        demand = JobDemands(kind, v, shape, jobs.work[rows], money, slots)
         spend, steepness, other = np.zeros((3, rows.size))
         given = demand, self._problem.prices, rates, order, self._eta
         self._eta, rho, price = plan_shares(*given, spend, steepness, other)
@@ -480,9 +479,7 @@ class RecedingHorizon(RateLearning, CountingPolicy):
         steep = int((steepness > self._eta / rho).sum())
         taken = int(want[:steep].sum())
         least = (1.0 - self.keep) * float(worth[order[taken - 1]]) if taken else 0.0
-        self._make_room(observation)
-        match_machines(want, rows[first], steep, order, worth, least, self._hands)
-        return self._holder
+        return self.hand_out(observation, rows[first], want, order, steep, worth, least)
 
     def _whole(self, shares: Floats, most: Floats, machines: int) -> Ints:
         """Whole machines for each job, at most ``most`` [n] of them, with ``shares`` [n] as means.
@@ -505,9 +502,3 @@ class RecedingHorizon(RateLearning, CountingPolicy):
                 break
             left = able * (machines / able.sum())
         return want.astype(np.int64)
-
-    def _ranked(self, worth: Floats, there: Bools) -> Ints:
-        """Machines that are there, best rate per price first, ties in an order of the run's own."""
-        listed = self._order[there[self._order]]
-        best: Ints = listed[np.argsort(-worth[listed], kind="stable")]
-        return best

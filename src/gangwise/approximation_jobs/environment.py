@@ -191,16 +191,8 @@ COLUMNS = ("arrival", "deadline", "budget", "cost", "work", "utility")
 """Of the results of a run, one entry per job."""
 
 
-class _Learning:
-    _rates: Estimator  # state, and no field of the policies' dataclasses
-
-    def learn(self, feedback: tuple[Feedback, ...]) -> None:
-        for each in feedback:
-            self._rates.learn(each.slot, each.machines, each.rates)
-
-
 @dataclass(kw_only=True)
-class RateLearning(_Learning):
+class RateLearning:
     """What policies that estimate the machines' rates share: parameters of estimators, learning.
 
     The parameters are those of :func:`~gangwise.estimators.make_estimator`.
@@ -213,6 +205,16 @@ class RateLearning(_Learning):
 
     def _make(self, estimator: str | Estimator, gamma: float) -> Estimator:
         return make_estimator(estimator, gamma, self.kappa, self.window, self.tau, self.rate)
+
+    def _estimate_rates(
+        self, estimator: str | Estimator, gamma: float, machines: int, rng: np.random.Generator
+    ) -> None:
+        self._rates = self._make(estimator, gamma)
+        self._rates.start(machines, rng)
+
+    def learn(self, feedback: tuple[Feedback, ...]) -> None:
+        for each in feedback:
+            self._rates.learn(each.slot, each.machines, each.rates)
 
 
 @dataclass(eq=False)

@@ -31,6 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
@@ -40,7 +41,7 @@ from scipy.sparse import csr_matrix, vstack
 from gangwise.approximation_jobs import kernels
 from gangwise.approximation_jobs.environment import BLOCK, ApproximationInstance
 from gangwise.approximation_jobs.problem import LOG, POWER, SATURATING, Job
-from gangwise.core.arrays import Floats
+from gangwise.core.arrays import Floats, read_only
 from gangwise.core.contracts import Comparator
 from gangwise.core.errors import ScenarioError, UnknownName
 
@@ -217,12 +218,17 @@ class Programme:
         real = np.divide(work[:, used], ends, out=spread.copy(), where=ends > 0)
         self.offers = kernels.Offers(self.start, self.member, ends, spread, real)
 
+    @cached_property
+    def _arrays(self) -> kernels.Offers:
+        """The offers as kernels want them, without gaps."""
+        return kernels.Offers(*map(read_only, self.offers))
+
     def bound(self, w: Floats, lam: Floats) -> float:
         """Dual bound: no plan is worth more, whatever slopes ``w`` > 0 and multipliers ``lam`` ≥ 0.
 
         Σ_j f_j*(w_j) + λ·B + Σ_{e,g} W_eg max_j (w_j ρ_eg − λ_j)⁺, both [N].
         """
-        offers = kernels.offers_hull(w, lam, self.offers)
+        offers = kernels.offers_hull(read_only(w), read_only(lam), self._arrays)
         return float(self.worth.conjugate(w, self.cap).sum() + lam @ self.budget + offers)
 
     def soft(
@@ -232,11 +238,12 @@ class Programme:
 
         The work is that at the ends of the cells, or the ``real`` one.
         """
-        offers, most = self.offers, int(np.diff(self.start).max())
+        offers, most = self._arrays, int(np.diff(self.start).max())
         out, kept = np.zeros((2, len(self.jobs))), np.zeros(most, np.int64)
         part = np.zeros((most + 2, offers.money.shape[1]))
         offers = offers if real else offers._replace(real=offers.rho)
-        return kernels.soft_offers_hull(w, lam, tau, offers, out, part, kept), *out
+        given = read_only(w), read_only(lam), float(tau), offers
+        return kernels.soft_offers_hull(*given, out, part, kept), *out
 
     def attained(self, spent: Floats, done: Floats) -> tuple[float, Floats, Floats]:
         """What a plan is worth after jobs that overspend are cut to their budgets: value, X, C."""

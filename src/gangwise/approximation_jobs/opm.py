@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -33,7 +33,6 @@ from gangwise.approximation_jobs.problem import (
     ApproximationProblem,
     Job,
     JobTable,
-    relative,
     slopes_at,
 )
 from gangwise.core.arrays import Bools, Floats, Ints, check_numbers
@@ -160,11 +159,11 @@ class PrimalDual:
         return np.where(self.holder >= 0, self.rows[self.holder], -1)
 
 
-def check_choice(policy: object, **choices: tuple[str, ...]) -> None:
-    """Raise ScenarioError unless each named option of a policy is one of its choices."""
-    for name, allowed in choices.items():
-        value = getattr(policy, name)
-        if value not in allowed:
+def check_choices(policy: object) -> None:
+    """Raise ScenarioError unless each option with a ``Literal`` type is one of its choices."""
+    for name, kind in get_type_hints(type(policy)).items():
+        value, allowed = getattr(policy, name, None), get_args(kind)
+        if get_origin(kind) is Literal and value not in allowed:
             raise ScenarioError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
 
 
@@ -175,7 +174,7 @@ class OPM(RateLearning, PolicyBase):
     Parameters
     ----------
     estimator : str or Estimator
-        One of :data:`~gangwise.estimators.ESTIMATORS`, or one's own.
+        One of :data:`~gangwise.estimators.ESTIMATORS`, or your own.
     objective : {"total", "average"}
         Where the slope of f_j is taken: at the work projected for the whole lifetime, or at the
         average work per slot so far, as OPM (9) has it.
@@ -235,14 +234,7 @@ class OPM(RateLearning, PolicyBase):
     delta: float = 0.1
 
     def __post_init__(self) -> None:
-        check_choice(
-            self,
-            objective=("total", "average"),
-            pacing=("left", "even"),
-            rounding=("coupled", "fresh"),
-            history=("executed", "expected"),
-            unit=("utility", "largest"),
-        )
+        check_choices(self)
         check_numbers("(0, inf)", alpha=self.alpha, floor=self.floor)
         check_numbers("[0, inf)", dual=self.dual, mu=self.mu or 0.0)
         check_numbers("[0, 1)", epsilon=self.epsilon)
@@ -252,9 +244,8 @@ class OPM(RateLearning, PolicyBase):
     def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
         self._problem, self._gamma = problem, self.gamma
         self._set_steps(problem.horizon)
-        self._rates = self._make(self.estimator, self._gamma)
         self._rng, for_estimates = rng.spawn(2)
-        self._rates.start(problem.M, for_estimates)
+        self._estimate_rates(self.estimator, self._gamma, problem.M, for_estimates)
         self.state = PrimalDual(problem.prices)
         self._price = float(problem.prices.mean())
         self._expected = np.zeros(0)
@@ -284,7 +275,8 @@ class OPM(RateLearning, PolicyBase):
         work = jobs.work if self.history == "executed" else self._expected
         slopes = self._slopes(jobs, rows, t, work)
         if self.unit == "largest":
-            slopes = relative(slopes)  # then α is the step of the steepest job
+            # Then α is the step of the steepest job; all are zero where nobody gains from more.
+            slopes = slopes / (float(slopes.max(initial=0.0)) or 1.0)
         state.climb(slopes, multipliers, rates, self._alpha, observation.available)
         if self.history == "expected":
             self._expected[rows] += state.shares[: state.n] @ rates
@@ -381,7 +373,7 @@ class OPS(RateLearning, PolicyBase):
     randomised = True
 
     def __post_init__(self) -> None:
-        check_choice(self, history=("expected", "executed"))
+        check_choices(self)
         for name in ("alpha", "mu", "gamma"):
             check_numbers("[0, inf)", **{name: getattr(self, name) or 0.0})
         check_numbers("[0, 1]", share=self.share)
@@ -411,8 +403,7 @@ class OPS(RateLearning, PolicyBase):
                     "too small for it, set epsilon"
                 )
         self._target = np.array([(1.0 - epsilon) * job.budget / T])
-        self._rates = self._make(self.estimator, gamma)
-        self._rates.start(M, self._for_estimates)
+        self._estimate_rates(self.estimator, gamma, M, self._for_estimates)
         self.state.add(row, self.share)
         self._first, self._work = slot, 0.0
 

@@ -13,9 +13,10 @@ machines (in proportion for other numbers), v_j uniform in [1, 5], and f_j(X) = 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from itertools import pairwise
+from typing import Generic, Literal, Protocol, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +49,22 @@ class StationaryRates(RateProcess, Protocol):
     @property
     def means(self) -> Floats:
         """Expected rates, shape [M], in work per slot."""
+
+
+Drawn = TypeVar("Drawn")
+
+
+@dataclass
+class _Stream(Generic[Drawn]):
+    """A realisation of what depends on nothing but the slot, and on chance anew in every slot."""
+
+    of: Callable[[int, int, np.random.Generator], Drawn]
+    rng: np.random.Generator
+    slot: int = 0
+
+    def draw(self, slots: int) -> Drawn:
+        first, self.slot = self.slot, self.slot + slots
+        return self.of(first, slots, self.rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,22 +102,15 @@ class IidRates:
         return int(self.means.size)
 
     def stream(self, rng: np.random.Generator) -> RateStream:
-        return _IidStream(self, rng)
+        return _Stream(self._draw, rng)
 
-
-@dataclass
-class _IidStream:
-    process: IidRates
-    rng: np.random.Generator
-
-    def draw(self, slots: int) -> Floats:
-        means, c = self.process.means, self.process.concentration
-        if c == 0:
-            return (self.rng.random((slots, means.size)) < means).astype(np.float64)
+    def _draw(self, first: int, slots: int, rng: np.random.Generator) -> Floats:
+        shape = slots, self.means.size
+        if self.concentration == 0:
+            return (rng.random(shape) < self.means).astype(np.float64)
         # Beta(a, b) has mean a / (a + b); both must be positive, also where a mean is 0 or 1.
-        a = np.clip(means * c, 1e-9, None)
-        b = np.clip((1.0 - means) * c, 1e-9, None)
-        return self.rng.beta(a, b, (slots, means.size))
+        a, b = self.means * self.concentration, (1.0 - self.means) * self.concentration
+        return rng.beta(np.clip(a, 1e-9, None), np.clip(b, 1e-9, None), shape)
 
 
 class _GammaStream:
@@ -228,18 +238,10 @@ class ReplayedRates:
         return int(self.table.shape[1])
 
     def stream(self, rng: np.random.Generator) -> RateStream:
-        return _ReplayedRates(self.table)
+        return _Stream(self._draw, rng)
 
-
-@dataclass
-class _ReplayedRates:
-    table: Floats
-    position: int = 0
-
-    def draw(self, slots: int) -> Floats:
-        index = np.arange(self.position, self.position + slots) % len(self.table)
-        self.position += slots
-        return self.table[index]
+    def _draw(self, first: int, slots: int, rng: np.random.Generator) -> Floats:
+        return self.table[np.arange(first, first + slots) % len(self.table)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,24 +325,12 @@ class ReplayedJobs:
         keep(self, jobs=tuple(self.jobs[n] for n in order))
 
     def stream(self, rng: np.random.Generator) -> JobStream:
-        return _ReplayedJobs(self.jobs)
+        return _Stream(self._draw, rng)
 
-
-@dataclass
-class _ReplayedJobs:
-    jobs: Sequence[Job]
-    slot: int = 0
-    next: int = 0
-
-    def draw(self, slots: int) -> list[list[Job]]:
-        drawn = []
-        for _ in range(slots):
-            first = self.next
-            while self.next < len(self.jobs) and self.jobs[self.next].arrival == self.slot:
-                self.next += 1
-            drawn.append(list(self.jobs[first : self.next]))
-            self.slot += 1
-        return drawn
+    def _draw(self, first: int, slots: int, rng: np.random.Generator) -> list[Sequence[Job]]:
+        slot = np.arange(first, first + slots + 1)
+        at = np.searchsorted([job.arrival for job in self.jobs], slot).tolist()
+        return [self.jobs[a:b] for a, b in pairwise(at)]
 
 
 @dataclass(frozen=True)

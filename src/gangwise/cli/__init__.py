@@ -61,7 +61,7 @@ __all__ = ["app", "main"]
 
 
 class Commands(TyperGroup):
-    """Commands that end when they are told to, whatever they are at, without a traceback."""
+    """Commands that stop on Ctrl-C or SIGTERM without a traceback, whatever they are doing."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -93,21 +93,18 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    if version:
-        from gangwise.core.settings import json_text
+    if not version:
+        return
+    from gangwise.core.settings import json_text
 
-        print(json_text(_versions()) if as_json else gangwise.__version__)
-        raise typer.Exit
-
-
-def _versions() -> dict[str, str]:
     found = {"gangwise": gangwise.__version__, "python": platform.python_version()}
     found["platform"] = platform.platform()
-    for needed in requires("gangwise") or ():
+    for needed in requires("gangwise") or () if as_json else ():
         if "extra ==" not in needed:
             name = re.split(r"[^A-Za-z0-9._-]", needed)[0]
             found[name] = version_of(name)
-    return found
+    print(json_text(found) if as_json else gangwise.__version__)
+    raise typer.Exit
 
 
 for _command in (
@@ -144,7 +141,7 @@ def main() -> None:
 
 
 def _written_report(error: Exception) -> str:
-    """Where the traceback was written; the traceback itself if it cannot be."""
+    """A sentence that says where the traceback is; the traceback itself if it cannot be written."""
     text = "".join(traceback.format_exception(error))
     about = f"gangwise {gangwise.__version__}, Python {sys.version}, {sys.platform}\n{sys.argv}\n"
     try:

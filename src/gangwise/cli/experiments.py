@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,10 +31,6 @@ if TYPE_CHECKING:
     from gangwise.core.simulation import Run
     from gangwise.experiments.compare import Comparison
     from gangwise.experiments.runs import NamedSource
-    from gangwise.experiments.store import MemoryStore
-
-FILES = (".parquet", ".csv")
-"""Endings of --out of ``run`` that ask for one file of rows instead of a folder of results."""
 
 
 def compare_command(
@@ -56,26 +54,18 @@ def compare_command(
     Finished runs in --out are not repeated: after a stop, or for more seeds or policies, the same
     command does the rest.
     """
-    from gangwise.experiments.compare import AUTO, COMPARISON, compare
+    from gangwise.experiments.compare import AUTO, COMPARISON, CompareOptions, compare
 
     source = source_of(target, settings, trace, family)
     if jobs == 0:
         raise ScenarioError("--jobs is how many workers, or -1 for all cores; not 0")
     if resume:
-        _refuse_all_else(source, slots, out, COMPARISON)
+        _require_same(source, slots, out, COMPARISON)
+    listed, judges = seed_list(seeds), comparator_names(comparators)
+    workers = AUTO if jobs is None else jobs
     with progress(after_stop(out)) as advance:
-        comparison = compare(
-            source,
-            policies,
-            slots,
-            seed_list(seeds),
-            comparator_names(comparators),
-            optimum_slots,
-            out,
-            progress=advance,
-            jobs=AUTO if jobs is None else jobs,
-            isolated=isolated,
-        )
+        how = CompareOptions(progress=advance, jobs=workers, isolated=isolated)
+        comparison = compare(source, policies, slots, listed, judges, optimum_slots, out, **how)
     if as_json:
         print(json_text(comparison.as_dict()))
     else:
@@ -110,7 +100,7 @@ def run_command(
 
     If it is stopped or killed, start it again: it continues where it was.
     """
-    from gangwise.experiments.compare import compare
+    from gangwise.experiments.compare import CompareOptions, compare
     from gangwise.experiments.store import MemoryStore
 
     if trace is not None and policy is None:
@@ -118,31 +108,31 @@ def run_command(
     if policy is None:
         raise ScenarioError("give a policy after the scenario or trace; see: gangwise list")
     source, file = source_of(target, settings, trace, family), None
-    if out is not None and out.suffix:
-        if out.suffix not in FILES:
+    if out is not None and out.suffix:  # one file of rows instead of a folder of results
+        if out.suffix not in (".parquet", ".csv"):
             raise ScenarioError(
                 f"--out {out}: give a folder, or a .parquet or .csv file for per-slot rows"
             )
         file, out = out, None
-    store = out if file is None else MemoryStore(file)
+    store: Any = out if file is None else MemoryStore(file)
     if resume and file is None:
-        _refuse_all_else(source, slots, out, "run")
+        _require_same(source, slots, out, "run")
+    elif resume and file is not None and file.exists() and not store.checkpoint("").exists():
+        raise ScenarioError(
+            f"{file} is finished, and --resume would only replace it: give another --out, or leave "
+            "out --resume to play it again"
+        )
     judges = [] if versus is None else [versus]
     with progress(after_stop(file or out)) as advance:
-        comparison = compare(
-            source,
-            [policy],
-            slots,
-            [seed],
-            judges,
-            None,
-            store,
-            progress=advance,
-            name="run",
-            isolated=isolated,
-        )
-    if file is not None and isinstance(store, MemoryStore):
-        _write_rows(comparison, store, file)
+        how = CompareOptions(progress=advance, name="run", isolated=isolated)
+        comparison = compare(source, [policy], slots, [seed], judges, None, store, **how)
+    if file is not None:
+        frame = comparison.frame()
+        write = frame.write_csv if file.suffix == ".csv" else frame.write_parquet
+        with store.lock():
+            store.files.write(file.name, write, replace=True)
+            store.forget_checkpoint("")
+        say(f"wrote {comparison.slots} rows to {file}")
     elif out is not None:
         _write_pages(comparison, out)
     summary = _run_summary(comparison, versus)
@@ -160,6 +150,8 @@ def run_command(
 
 
 def _run_summary(comparison: Comparison, versus: str | None) -> dict[str, Any]:
+    from gangwise.experiments.statistics import batch_means, numbers
+
     ((_, seed), run), *_ = comparison.runs.items()
     summary: dict[str, Any] = {
         "format": "gangwise-run-output-1",
@@ -171,32 +163,17 @@ def _run_summary(comparison: Comparison, versus: str | None) -> dict[str, Any]:
         summary["fidelity"] = comparison.fidelity
     if versus is not None:
         judge = run.comparator(comparison.comparators[versus, seed])
-        summary["regret"] = {versus: run.regret(judge)}
-        summary["versus"] = {versus: _against(run, judge)}
+        own, regret = run.rewards[judge.slots], run.regret(judge)
+        against = {
+            "slots": int(judge.slots.size),
+            "reward": float(own.mean()),
+            "comparator": float(judge.rewards.mean()),
+            "difference": numbers(batch_means(own - judge.rewards)),
+            "share": run.share_of(judge),
+            "regret": regret,
+        }
+        summary |= {"regret": {versus: regret}, "versus": {versus: against}}
     return summary
-
-
-def _write_rows(comparison: Comparison, store: MemoryStore, file: Path) -> None:
-    frame = comparison.frame()
-    with store.lock():
-        write = frame.write_csv if file.suffix == ".csv" else frame.write_parquet
-        store.files.write(file.name, write, replace=True)
-        store.files.checkpoint(file.name).unlink(missing_ok=True)
-    say(f"wrote {comparison.slots} rows to {file}")
-
-
-def _against(run: Run, judge: Comparator) -> dict[str, Any]:
-    from gangwise.experiments.statistics import batch_means, numbers
-
-    own = run.rewards[judge.slots]
-    return {
-        "slots": int(judge.slots.size),
-        "reward": float(own.mean()),
-        "comparator": float(judge.rewards.mean()),
-        "difference": numbers(batch_means(own - judge.rewards)),
-        "share": run.share_of(judge),
-        "regret": run.regret(judge),
-    }
 
 
 def _print_versus(run: Run, judge: Comparator) -> None:
@@ -223,7 +200,7 @@ def _print_versus(run: Run, judge: Comparator) -> None:
     )
 
 
-def _refuse_all_else(source: NamedSource, slots: int | None, out: Path | None, name: str) -> None:
+def _require_same(source: NamedSource, slots: int | None, out: Path | None, name: str) -> None:
     """See that a folder holds results of the same scenario, settings and slots."""
     from gangwise.experiments.store import Store
 
@@ -244,15 +221,12 @@ def _refuse_all_else(source: NamedSource, slots: int | None, out: Path | None, n
 
 
 def _write_pages(comparison: Comparison, out: Path) -> None:
+    from gangwise.core.files import Folder
     from gangwise.experiments.compare import FIDELITY
     from gangwise.report.pages import write_comparison
 
     scenario: Any = comparison.scenario
     if hasattr(scenario, "fidelity"):
-        from dataclasses import replace
-
-        from gangwise.core.files import Folder
-
         report = scenario.fidelity()
         if report.kept is not None:
             report = replace(report, kept=report.kept.in_first(comparison.slots))
@@ -345,31 +319,27 @@ def _summary(results: Results, over: str) -> dict[str, Any]:
 def _print_sweep(results: Results, metrics: list[str], over: str) -> None:
     from rich.console import Console
 
-    from gangwise.experiments.statistics import NOTHING, Estimate, decimals_for, estimate_text
+    from gangwise.experiments.statistics import NOTHING, decimals_for, estimate_text
     from gangwise.report.tables import Breakable
 
     for line in results.notes:
         print(line)
     names = [results.objective, *(f"{name}.mean" for name in metrics), *results.losses]
-    rows = results.table(*names).to_dicts()
-    columns = [[Estimate.of(row, name) for row in rows] for name in names]
-    where = [*results.cells, "policy"]
-    ahead = {
-        tuple(row[key] for key in where): Estimate.of(row)
-        for row in results.improvements(over).to_dicts()
-        if row["percent"]
-    }
-    shown = []
-    for i, row in enumerate(rows):
-        at = tuple(row[key] for key in where)
-        cells = [NOTHING if value is None else str(value) for value in at[:-1]]
-        numbers = [estimate_text(found[i], decimals_for(found)) for found in columns]
-        lead = lead_text(ahead[at]) if at in ahead else NOTHING
-        shown.append([*cells, Breakable(row["policy"]), *numbers, lead])
-    first = "reward per slot" if results.objective == "reward.mean" else results.objective
-    headings = [*where, first, *metrics, *results.losses, f"% over {over}"]
+    columns = [[results.of(name)[at] for at in results.ranked] for name in names]
+    texts = [[estimate_text(each, decimals_for(of)) for each in of] for of in columns]
+    shown = [
+        [
+            *(NOTHING if value is None else str(value) for value in cell),
+            Breakable(policy),
+            *numbers,
+            lead_text(results.lead(over, (cell, policy))),
+        ]
+        for (cell, policy), *numbers in zip(results.ranked, *texts)
+    ]
+    first = "reward per slot" if results.rewarded else results.objective
+    headings = [*results.cells, "policy", first, *metrics, *results.losses, f"% over {over}"]
     console = Console()
-    console.print(table(headings, shown, range(len(where))))
+    console.print(table(headings, shown, range(len(results.cells) + 1)))
     for sentence in results.sentences():
         console.print(f"{sentence}.", highlight=False, markup=False, soft_wrap=True)
 
@@ -403,7 +373,7 @@ def tune_command(
     from gangwise.experiments.replay import BASE
     from gangwise.experiments.results import Results
     from gangwise.experiments.store import write_provenance
-    from gangwise.experiments.tune import TUNING, tune
+    from gangwise.experiments.tune import TUNING, TuneOptions, tune
 
     given, numbers = settings_of(settings), [range(1000, 1003), range(2000, 2010)]
     if site:
@@ -414,22 +384,13 @@ def tune_command(
         raise ScenarioError("name the policy to tune; or a log, with --site FILE")
     folder = Path("tuned", parse(policy)[0]) if out is None else out
     again = command_line()
+    tuned_on = seed_list(seeds) if seeds else list(numbers[0])
+    judged_on = seed_list(validation, "--validation") if validation else list(numbers[1])
+    how = TuneOptions(slots=slots, metric=metric, minimise=minimise, jobs=jobs)
     with progress(after_stop(folder)) as advance:
-        tuning = tune(
-            scenario,
-            policy,
-            ranges or [],
-            folder,
-            given,
-            trials,
-            seed_list(seeds) if seeds else list(numbers[0]),
-            seed_list(validation, "--validation") if validation else list(numbers[1]),
-            slots=slots,
-            metric=metric,
-            minimise=minimise,
-            jobs=jobs,
-            progress=advance,
-        )
+        how["progress"] = advance
+        asked = scenario, policy, ranges or [], folder, given
+        tuning = tune(*asked, trials, tuned_on, judged_on, **how)
     for name in ("tuning", "validation"):
         if (folder / f"{name}.plan.json").exists():
             write_provenance(folder, name, again)
@@ -440,11 +401,11 @@ def tune_command(
         print(line)
     _print_tuning(tuning)
     if site:
-        print(_beside_bound(folder, tuning, given))
+        print(_bound_sentence(folder, tuning, given))
     say(f"{len(tuning.trials)} trials in {folder}; gangwise report {folder} shows all")
 
 
-def _beside_bound(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> str:
+def _bound_sentence(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> str:
     from gangwise.experiments.replay import STEPS
     from gangwise.experiments.replay_scenario import ReplayScenario
     from gangwise.experiments.results import Results
@@ -474,7 +435,7 @@ def _beside_bound(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> str
 def _print_tuning(tuning: Tuning) -> None:
     from rich.console import Console
 
-    from gangwise.experiments.statistics import NOTHING, Estimate, decimals_for, estimate_text
+    from gangwise.experiments.statistics import UNKNOWN, Estimate, decimals_for, estimate_text
 
     shown = list(tuning.trials[:SHOWN])
     if tuning.default not in shown:
@@ -486,9 +447,8 @@ def _print_tuning(tuning: Tuning) -> None:
     for trial, row in zip(shown, over):
         values = [f"{v:.4g}" if isinstance(v, float) else str(v) for v in trial.arguments.values()]
         name = "default" if trial == tuning.default else str(trial.number)
-        lead = Estimate.of(row) if row else None
-        estimate = estimate_text(trial.estimate, decimals)
-        rows.append([name, *values, estimate, lead_text(lead) if lead else NOTHING])
+        lead = lead_text(Estimate.of(row) if row else UNKNOWN)
+        rows.append([name, *values, estimate_text(trial.estimate, decimals), lead])
     ahead = f"{'% ' * percent}better than default"
     console = Console()
     console.print(table(["trial", *tuning.default.arguments, tuning.metric, ahead], rows))
@@ -602,21 +562,30 @@ def reproduce_command(
         _print_reproduced(done.rows, quick)
         say(f"{len(done.written)} files in {out}; gangwise report {out} makes a page of them")
     if accept or check:
-        _beside_committed(done, quick, accept)
+        _compare_with_committed(done, quick, accept)
 
 
 def _artefacts(paper: str | None, everything: bool, wanted: Sequence[str]) -> list[Artefact]:
+    """The artefacts of a paper, or of all; of ``wanted`` names also the panels and versions."""
     from gangwise.reproduce import PAPERS, artefacts
 
     if paper is None and not everything:
         raise ScenarioError(f"name a paper ({', '.join(PAPERS)}), or give --all for all of them")
     if everything and wanted:
         raise ScenarioError(f"give --all, or {wanted[0]} alone; not both")
-    found = [a for name in ([paper] if paper else PAPERS) for a in artefacts(name)]
-    return _chosen(found, wanted) if wanted else found
+    every = [a for name in ([paper] if paper else PAPERS) for a in artefacts(name)]
+    found = []
+    for name in wanted:
+        mine = [a for a in every if re.match(rf"{re.escape(name)}(?!\d)", a.name)]
+        if not mine:
+            of = " or ".join(dict.fromkeys(a.paper for a in every))
+            known = list(dict.fromkeys(a.name for a in every))
+            raise UnknownName(f"figure, table or theorem of {of}", name, known)
+        found += mine
+    return [a for a in every if a in found] if wanted else every
 
 
-def _beside_committed(done: Reproduction, quick: bool, accept: bool) -> None:
+def _compare_with_committed(done: Reproduction, quick: bool, accept: bool) -> None:
     from gangwise.reproduce import expected
 
     if accept:
@@ -635,20 +604,6 @@ def _beside_committed(done: Reproduction, quick: bool, accept: bool) -> None:
         f"all {len(done.rows)} results are where they were committed, "
         f"in {known} of {len(done.totals)} experiments seed by seed"
     )
-
-
-def _chosen(artefacts: Sequence[Artefact], wanted: Sequence[str]) -> list[Artefact]:
-    known = list(dict.fromkeys(a.name for a in artefacts))
-    for name in wanted:
-        if not any(_is(name, other) for other in known):
-            of = " or ".join(dict.fromkeys(a.paper for a in artefacts))
-            raise UnknownName(f"figure, table or theorem of {of}", name, known)
-    return [a for a in artefacts if any(_is(name, a.name) for name in wanted)]
-
-
-def _is(wanted: str, name: str) -> bool:
-    """Whether an artefact is the one wanted, or a panel or a version of it."""
-    return name == wanted or (name.startswith(wanted) and not name[len(wanted)].isdigit())
 
 
 def _print_reproduced(rows: Sequence[ClaimResult], quick: bool) -> None:

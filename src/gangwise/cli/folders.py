@@ -17,22 +17,14 @@ from gangwise.cli.serve import HERE
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.settings import json_text
 
-PLURAL = {
-    "family": "families",
-    "scenario": "scenarios",
-    "policy": "policies",
-    "comparator": "comparators",
-    "scheduler": "schedulers",
-    "trace": "traces",
-    "engine": "engines",
-}
-
 
 def list_command(family: str | None = None, as_json: bool = False) -> None:
     """List scenarios, policies and comparators by family; schedulers; traces; engines."""
     from gangwise.core.errors import UnknownName
     from gangwise.core.registry import GROUPS, entries
 
+    plural: dict[str, str] = {kind: f"{kind}s" for kind in GROUPS}
+    plural |= {"family": "families", "policy": "policies"}
     found = {
         kind: [
             {"name": e.name, "family": e.family, "summary": e.summary}
@@ -40,12 +32,12 @@ def list_command(family: str | None = None, as_json: bool = False) -> None:
         ]
         for kind in GROUPS
     }
-    families = [row["name"] for row in found["family"]]
-    if family is not None and family not in (*families, "jobs"):
-        raise UnknownName("family", family, [*families, "jobs"])
+    families = [*(row["name"] for row in found["family"]), "jobs"]
+    if family is not None and family not in families:
+        raise UnknownName("family", family, families)
     if as_json:
         mine = {
-            PLURAL[kind]: [
+            plural[kind]: [
                 row
                 for row in rows
                 if family is None or family in (row["family"] or "jobs", row["name"])
@@ -61,7 +53,7 @@ def list_command(family: str | None = None, as_json: bool = False) -> None:
 
     def rows_of(kind: str, rows: list[dict[str, str]]) -> None:
         if rows:
-            console.print(f"  {PLURAL[kind]}")
+            console.print(f"  {plural[kind]}")
         for row in rows:
             name = "(any other)" if row["name"] == "*" else row["name"]
             console.print(f"    [cyan]{name:<{indent}}[/cyan]{escape(row['summary'])}")
@@ -119,11 +111,12 @@ def new_command(
         if path.exists():
             raise ScenarioError(f"{path} is there already; choose another name")
     starters = files("gangwise.cli") / "starters"
+    marks = {"CLASS": title, "FILE": file.name, "MODULE": module}
+    marks |= {"SCENARIO": scenario, "OTHER": other}
     folder.mkdir(parents=True, exist_ok=True)
     for path, starter in written.items():
         text = (starters / f"{starter}.py.txt").read_text(encoding="utf-8")
-        marks = {"CLASS": title, "FILE": file.name, "MODULE": module}
-        for mark, value in {**marks, "SCENARIO": scenario, "OTHER": other}.items():
+        for mark, value in marks.items():
             text = text.replace(mark, value)
         path.write_text(text, encoding="utf-8")
     say(f"wrote {file} and {test}; try: pytest {test}")
@@ -147,8 +140,7 @@ def check_command(
     from gangwise.core.check import PolicyCheckFailed, check_policy
     from gangwise.jobs.check import SchedulerCheckFailed, check_scheduler
 
-    kind = kind or _kind_of(what)
-    fault = ""
+    kind, fault = kind or _kind_of(what), ""
     try:
         if kind == "policy":
             check_policy(what, cases, seed=seed, family=family, isolated=isolated)
@@ -161,16 +153,16 @@ def check_command(
         answer: dict[str, Any] = {"name": what, "kind": kind, "cases": cases, "seed": seed}
         answer |= {"isolated": isolated, "sound": not fault, "fault": fault or None}
         print(json_text(answer))
-    elif not fault:
+    elif fault:
+        say(f"gangwise: {fault}")
+    else:
         print(f"{what} keeps to the contract of a {kind}: tried on {cases} random cases, {where}")
     if fault:
-        if not as_json:
-            say(f"gangwise: {fault}")
         raise typer.Exit(1)
 
 
 def _kind_of(what: str) -> Literal["policy", "scheduler"]:
-    """By the registered name, or by what the class has; it is not imported here."""
+    """Kind of a registered name, or of a class by its methods; it is not imported here."""
     from gangwise.core.errors import UnknownName
     from gangwise.core.isolation import IsolatedProcess
     from gangwise.core.registry import ANY, entries, is_outside, parse
@@ -221,20 +213,21 @@ def verify_command(folder: Path, repair: bool = False, as_json: bool = False) ->
     reports = [a for each in audits.values() for a in each.values() if not isinstance(a, str)]
     kept = not any(report.counts for report in reports)
     if as_json:
-        about: list[dict[str, Any]] = []
+        about = []
         for each, what in found.items():
-            about.append({"folder": str(each.path), **vars(what), "older": older[each]})
-            about[-1]["audits"] = {
+            audited_runs = {
                 run: {"said": a} if isinstance(a, str) else {**asdict(a), "said": a.line}
                 for run, a in audits[each].items()
             }
+            of = {"folder": str(each.path), **vars(what), "older": older[each]}
+            about.append({**of, "audits": audited_runs})
         print(json_text({"sound": sound, "kept": kept, "folders": about}))
     else:
+        unfinished = "unfinished: the same command goes on with it, or gangwise clean"
         for each, what in found.items():
             print(f"{each.path}: {len(what.whole)} files are as they were written")
             _print_names("damaged: not what was written", each, what.damaged)
             _print_names("missing", each, what.missing)
-            unfinished = "unfinished: the same command goes on with it, or gangwise clean"
             _print_names(unfinished, each, what.unfinished)
             _print_names("not written by gangwise", each, what.unknown)
             for decider, runs in older[each].items():
@@ -353,13 +346,17 @@ def _explain_live(job: str, state: Path, as_json: bool) -> None:
 def _print_explanation(explained: Explained) -> None:
     from rich.text import Text
 
+    def cell(value: Any) -> str:
+        if value is None or (isinstance(value, float) and math.isinf(value)):
+            return "–"
+        return f"{value:,.4g}" if isinstance(value, float) else str(value)
+
     console = screen()
-    about = explained.about
-    line = "{scenario}, {scheduler}, seed {seed}, job {job}".format_map(about)
+    line = "{scenario}, {scheduler}, seed {seed}, job {job}".format_map(explained.about)
     console.print(Text(line, style="bold"))
     if explained.rows:
         names = list(dict.fromkeys(name for row in explained.rows for name in row))
-        rows = [[_cell(row.get(name)) for name in names] for row in explained.rows]
+        rows = [[cell(row.get(name)) for name in names] for row in explained.rows]
         numbers = int | float | None
         words = {n for row in explained.rows for n in row if not isinstance(row[n], numbers)}
         left = [i for i, name in enumerate(names) if name in words]
@@ -368,9 +365,3 @@ def _print_explanation(explained: Explained) -> None:
         console.print()
     for sentence in explained.sentences:
         console.print(sentence, markup=False)
-
-
-def _cell(value: Any) -> str:
-    if value is None or (isinstance(value, float) and math.isinf(value)):
-        return "–"
-    return f"{value:,.4g}" if isinstance(value, float) else str(value)

@@ -1,7 +1,4 @@
-"""What the commands share: options, and what a target names.
-
-How far a command is: a bar in a terminal, a line a minute in a log; what to do after Ctrl-C.
-"""
+"""Shared by the commands: options, targets, tables, progress, and what to say after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def _last(incomplete: str, known: Iterable[str], separators: str = ",") -> list[str]:
-    """What the last piece of a list may become, with what stands before it.
+    """Completions of the last piece of a list, with what stands before it.
 
     >>> _last("drf,gr", ["drf", "greedy", "gang-greedy"])
     ['drf,greedy']
@@ -56,10 +53,6 @@ def _names(kind: Kind) -> list[str]:
     return [name for name in entries(kind) if name != ANY]
 
 
-def _policies(incomplete: str) -> list[str]:
-    return _last(incomplete, _names("policy")) or _files(incomplete)
-
-
 def _schedulers(incomplete: str) -> list[str]:
     """Schedulers, separated by commas, whose parts are joined by plus signs."""
     parts = []
@@ -68,10 +61,6 @@ def _schedulers(incomplete: str) -> list[str]:
 
         parts = [*parts_of("queue"), *parts_of("backfilling"), *parts_of("choice")]
     return _last(incomplete, [*parts, *_names("scheduler")], ",+ ") or _files(incomplete)
-
-
-def _comparators(incomplete: str) -> list[str]:
-    return _last(incomplete, {"none", *(name.rpartition("/")[2] for name in _names("comparator"))})
 
 
 def _trace_or_file(incomplete: str) -> list[str]:
@@ -85,14 +74,16 @@ COMPLETERS: dict[str, Callable[[str], list[str]]] = {
         _last(incomplete, _names("scenario"), "\0") + _files(incomplete)
     ),
     "trace_or_file": _trace_or_file,
-    "policies": _policies,
+    "policies": lambda incomplete: _last(incomplete, _names("policy")) or _files(incomplete),
     "schedulers": _schedulers,
     "deciders": lambda incomplete: [*_last(incomplete, _names("policy")), *_schedulers(incomplete)],
-    "comparators": _comparators,
+    "comparators": lambda incomplete: _last(
+        incomplete, {"none", *(name.rpartition("/")[2] for name in _names("comparator"))}
+    ),
     "trace_names": lambda incomplete: _last(incomplete, _names("trace")),
     "families": lambda incomplete: _last(incomplete, _names("family")),
 }
-"""By what ``commands.toml`` calls them; typer knows their argument by its name."""
+"""Completions by their names in ``commands.toml``; typer needs the argument's name."""
 
 
 @cache
@@ -145,7 +136,7 @@ def source_of(
     trace: str | None = None,
     family: str | None = None,
 ) -> NamedSource:
-    """What a target names, with settings as they are typed."""
+    """The source that a target names, with settings as they are typed."""
     from gangwise.experiments.runs import named_source
 
     if (target is None) == (trace is None):
@@ -200,7 +191,7 @@ WIDE = 120  # columns where output is not a terminal's
 
 
 def screen() -> Console:
-    """Where tables go: as wide as the terminal, or :data:`WIDE` where there is none."""
+    """A console as wide as the terminal, or :data:`WIDE` where there is none."""
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -219,12 +210,10 @@ def table(
 
     made = Table(box=None, pad_edge=False)
     for i, heading in enumerate(headings):
-        of_words = i in left
-        made.add_column(
-            Text(heading),
-            justify="left" if of_words else "right",
-            overflow="fold" if of_words else "ellipsis",
-        )
+        if i in left:
+            made.add_column(Text(heading), justify="left", overflow="fold")
+        else:
+            made.add_column(Text(heading), justify="right", overflow="ellipsis")
     for row in rows:
         made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     return made
@@ -237,12 +226,8 @@ def lead_text(lead: Estimate) -> str:
 
 
 MINUTE = 60.0  # seconds between two lines of a log
-
-RECENT = 10
-"""Lines of a log that the time left is told from: what comes next goes as fast as what was last."""
-
-HOUR = 3600.0
-"""Seconds over which a bar looks at how fast it goes; a single run may well take minutes."""
+RECENT = 10  # the last lines of a log, from which the time left is estimated
+HOUR = 3600.0  # seconds over which a bar measures its speed: a single run may well take minutes
 
 
 def command_line() -> str:
@@ -265,9 +250,18 @@ def progress(when_stopped: str, compiles: bool = True) -> Iterator[Progress]:
     """
     from rich.console import Console
 
-    console = Console(stderr=True)
+    console, reported = Console(stderr=True), set[str]()
     if compiles:
-        _tell_of_compiling(console)
+        from gangwise.core.jit import on_compile
+
+        def compiling(kernel: str) -> None:
+            if kernel == "play":
+                console.print("compiling the simulation, once per installation: up to a minute …")
+            elif not reported:
+                console.print("compiling kernels, once per installation …")
+            reported.add(kernel)
+
+        on_compile(compiling)
     try:
         with stops_kept():
             if console.is_terminal:
@@ -280,22 +274,6 @@ def progress(when_stopped: str, compiles: bool = True) -> Iterator[Progress]:
         say(f"gangwise: interrupted{where}")
         say(when_stopped)
         raise typer.Exit(exit_code(stop)) from None
-
-
-def _tell_of_compiling(console: Console) -> None:
-    from gangwise.core.jit import on_compile
-
-    reported = False
-
-    def compiling(name: str) -> None:
-        nonlocal reported
-        if name == "play":
-            console.print("compiling the simulation, once per installation: up to a minute …")
-        elif not reported:
-            console.print("compiling kernels, once per installation …")
-        reported = True
-
-    on_compile(compiling)
 
 
 @contextmanager
@@ -343,10 +321,8 @@ def progress_lines(
         recent = marks.setdefault(what, deque([(now, done)], maxlen=RECENT))
         if now - written < MINUTE:
             return
-        written = now
-        at, first = recent[0]
+        (at, first), left, written = recent[0], "", now
         recent.append((now, done))
-        left = ""
         if first + 1 < done < of:  # one alone may be the one that waited for kernels
             seconds = round((now - at) / (done - first) * (of - done))
             left = f", {timedelta(seconds=seconds)} left"

@@ -1,4 +1,4 @@
-"""What is asked of a log: ``gangwise replay``, ``what-if``, ``forecast`` and ``calibrate``."""
+"""Commands about logs: ``gangwise replay``, ``what-if``, ``forecast`` and ``calibrate``."""
 
 from __future__ import annotations
 
@@ -28,15 +28,9 @@ if TYPE_CHECKING:
     from gangwise.experiments.what_if import Gate, Needed
 
 
-TWIN_SETTINGS = {
-    "world": "unlike",
-    "nodes": 8,
-    "load": 0.9,
-    "limits": "work",
-    "longest": 100_000.0,
-    "first": 1000,
-}
-"""Of the twin that is played where settings are given and no log."""
+TWIN_SETTINGS = {"world": "unlike", "nodes": 8, "load": 0.9, "limits": "work"}
+TWIN_SETTINGS |= {"longest": 100_000.0, "first": 1000}
+"""Settings of the twin that is played where settings are given and no log."""
 
 DEMO_SCHEDULERS = (
     "fcfs+easy+label",
@@ -46,7 +40,7 @@ DEMO_SCHEDULERS = (
     "sjf+easy+learned",
     "fcfs+easy+oracle:ends=learned",
 )
-"""What learned run times, learned speeds and another order are worth, and all together."""
+"""They show what learned run times, learned speeds and another order are worth."""
 DEMO_SEEDS, DEMO_STEPS = 10, 50
 
 
@@ -214,18 +208,17 @@ def forecast_command(
     if as_json:
         print(json_text(found.as_dict()))
         return
-    heads = ["job", "user", "tasks", "asked", "waited", "p50", "p90", "by requests"]
-    seconds = ["limit", "waited", "p50", "p90", "promised"]
+    seconds = {"limit": "asked", "waited": "waited", "p50": "p50", "p90": "p90"}
+    seconds["promised"] = "by requests"
     if at:
-        heads.append("started after" if recorded else "simulated")
-        seconds.append("started")
-    rows: list[list[Any]] = [
+        seconds["started"] = "started after" if recorded else "simulated"
+    rows = [
         [row["job"], row["user"], str(row["tasks"]), *(lasting(row[name]) for name in seconds)]
         for row in found.rows
     ]
     console = screen()
     console.print(found.basis, markup=False)
-    console.print(table(heads, rows, (0, 1)))
+    console.print(table(["job", "user", "tasks", *seconds.values()], rows, (0, 1)))
 
 
 def what_if_command(
@@ -266,19 +259,12 @@ def what_if_command(
             "name at least one --change, such as --change pool.gpu.most_time=1d, "
             "--change nodes.all+=8 or --change scheduler=sjf+easy+best-fit"
         )
-    asked = CurrentRules(
-        source,
-        given,
-        rules or BASE,
-        seed_list(seeds) if seeds else (),
-        out,
-        Workers(jobs, backend, address),
-        _prices(price),
-    )
+    workers, listed = Workers(jobs, backend, address), seed_list(seeds) if seeds else ()
+    asked = CurrentRules(source, given, rules or BASE, listed, out, workers, _prices(price))
+    needed: list[Needed] = []
     with progress(after_stop(out)) as advance:
-        needed: list[Needed] = []
         if target:
-            names = [name for name in kinds.replace(",", " ").split() if name]
+            names = kinds.replace(",", " ").split()
             played, needed = capacity(asked, Gate.of(target), names, advance)
         else:
             played = what_if(asked, change or [], advance, gates)
@@ -312,18 +298,16 @@ def _needed(each: Needed, target: Gate) -> str:
     def describe(value: float) -> str:
         return target.describe(Estimate(value, None, None))
 
-    if each.needed is None:
-        line = f"{each.kind}: no number of nodes tried reaches {target.text}; "
-        line += f"the most has {describe(each.value)}"
-    else:
+    line = f"{each.kind}: no number of nodes tried reaches {target.text}; the most has "
+    line += describe(each.value)
+    if each.needed is not None:
         line = f"{each.kind}: {each.needed:,} nodes reach {target.text}, and there are {each.now:,}"
         line += f" ({describe(each.value)}; with one less {describe(each.one_less)})"
-    priced = ""
-    if math.isfinite(each.bound):
-        priced = f"; it lowers what no schedule can beat by {number(each.bound, 1)} s at most"
     longer = "shortens" if each.played >= 0 else "lengthens"
     line += f". One more than now {longer} mean completion by {period(abs(each.played))}"
-    return f"{line}{priced}."
+    if math.isfinite(each.bound):
+        line += f"; it lowers what no schedule can beat by {number(each.bound, 1)} s at most"
+    return f"{line}."
 
 
 def _prices(given: list[str] | None) -> dict[str, float]:

@@ -73,31 +73,22 @@ def list_command(as_json: bool = False) -> None:
         print(json_text({"traces": found}))
         return
     for trace in found:
-        print("\n".join(_lines(trace)), end="\n\n")
-
-
-def _lines(trace: dict[str, Any]) -> list[str]:
-    checksums = trace["checksums"] or "not published"
-    if trace["licence"] == "your own":
-        checksums = "none: the files are your own"
-    elif trace["sha256"]:
-        checksums = f"SHA-256, from {trace['checksums']}"
-    rows = {
-        "what": trace["summary"],
-        "published": trace["published"],
-        "licence": trace["licence"],
-        "span": trace["span"] or "not stated",
-        "size": trace["size"] or "not stated",
-        "checksums": checksums,
-    }
-    lines = [f"{trace['name']}: {trace['title']}"]
-    lines += [f"  {key:<11s}{text}" for key, text in rows.items()]
-    lines += [f"    {digest}  {file}" for file, digest in trace["sha256"].items()]
-    for each in trace["tables"]:
-        about = [each["gives"] or "not used yet"] + ["needed"] * each["needed"]
-        about += ["in parts"] * each["parts"]
-        lines.append(f"  table      {each['name']}: {'; '.join(about)}")
-    return lines
+        print(f"{trace['name']}: {trace['title']}\n  what       {trace['summary']}")
+        for key in ("published", "licence", "span", "size"):
+            print(f"  {key:<11s}{trace[key] or 'not stated'}")
+        checksums = trace["checksums"] or "not published"
+        if trace["licence"] == "your own":
+            checksums = "none: the files are your own"
+        elif trace["sha256"]:
+            checksums = f"SHA-256, from {trace['checksums']}"
+        print(f"  checksums  {checksums}")
+        for file, digest in trace["sha256"].items():
+            print(f"    {digest}  {file}")
+        for each in trace["tables"]:
+            about = [each["gives"] or "not used yet"] + ["needed"] * each["needed"]
+            about += ["in parts"] * each["parts"]
+            print(f"  table      {each['name']}: {'; '.join(about)}")
+        print()
 
 
 def plot_command(
@@ -130,35 +121,30 @@ def workload_command(
     as_json: bool = False,
 ) -> None:
     """Show the workload that a trace becomes: job types, channels, arrivals, lifetimes, load."""
-    from gangwise.traces.slots.opening import open_trace, outline
+    from rich.console import Console
+
+    from gangwise.traces.slots.opening import open_trace, outline, write_outline
 
     given = settings_of(settings, family)
     scenario = open_trace(path, **given)
     found = outline(scenario)
+    about = found.to_dict()
     if as_json:
-        print(json_text(found.to_dict()))
+        print(json_text(about))
     else:
-        _show(found.to_dict())
+        console = Console()
+        console.print(f"{about['scenario']}: {about['family']}")
+        for key, value in about["numbers"].items():
+            console.print(f"  {key.replace('_', ' '):<24s}{_text(value)}", highlight=False)
+        if types := about["job_types"]:
+            rows = [[*map(_text, row.values())] for row in types]
+            console.print(table([name.replace("_", " ") for name in types[0]], rows))
         print(scenario.fidelity())  # type: ignore[attr-defined]  # every scenario of a trace has one
     if out is not None:
-        from gangwise.traces.slots.opening import write_outline
-
         with writing(out):
             written = write_outline(scenario, found, path, given, out)
         say(f"wrote {', '.join(file.name for file in written)} to {out}")
         say(f"to play it: gangwise compare {out / 'scenario.toml'}")
-
-
-def _show(found: dict[str, Any]) -> None:
-    from rich.console import Console
-
-    console = Console()
-    console.print(f"{found['scenario']}: {found['family']}")
-    for key, value in found["numbers"].items():
-        console.print(f"  {key.replace('_', ' '):<24s}{_text(value)}", highlight=False)
-    if types := found["job_types"]:
-        rows = [[*map(_text, row.values())] for row in types]
-        console.print(table([name.replace("_", " ") for name in types[0]], rows))
 
 
 def _text(value: Any) -> str:

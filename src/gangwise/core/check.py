@@ -16,13 +16,7 @@ import numpy.typing as npt
 
 from gangwise.core.contracts import Family, Instance, Policy, clone, configuration
 from gangwise.core.errors import GangwiseError, InfeasibleDecision
-from gangwise.core.isolation import (
-    Isolated,
-    IsolatedError,
-    IsolatedPolicy,
-    IsolatedProcess,
-    LimitPassed,
-)
+from gangwise.core.isolation import Isolated, IsolatedError, IsolatedPolicy, IsolatedProcess
 from gangwise.core.registry import create, label_of
 from gangwise.core.simulation import Simulation, Streams
 
@@ -92,13 +86,11 @@ def check_policy(
         where = f"{name} on problem {index} (seed {seed})"
         trial = _Trial(checked, (seed, index), slots, where)
         rewards, decisions = trial.play(clone(made))
-        for what, again in (
-            (f"a second run with the same seed differs: {CHANCE}", clone(made)),
-            (
-                "a run of a policy that has run before differs; start() must forget everything",
-                trial.used(made),
-            ),
-        ):
+        used = clone(made)
+        Simulation(trial.instance, used, slots, seed=987).run()
+        why_again = f"a second run with the same seed differs: {CHANCE}"
+        why_used = "a run of a policy that has run before differs; start() must forget everything"
+        for what, again in ((why_again, clone(made)), (why_used, used)):
             if not np.array_equal(rewards, trial.play(again)[0]):
                 raise PolicyCheckFailed(f"{where}: {what}")
         if process is not None:
@@ -168,26 +160,17 @@ class _Trial:
             raise PolicyCheckFailed(f"{where}, {at}: {text}") from error
         return rewards, decisions
 
-    def used(self, policy: Policy[Any, Any, Any]) -> Policy[Any, Any, Any]:
-        """A clone that has played before, with another seed."""
-        used = clone(policy)
-        Simulation(self.instance, used, self.slots, seed=987).run()
-        return used
-
     def check_isolated(self, process: IsolatedProcess, decisions: list[Any]) -> None:
         """Compare with a run in the process of its world, where the problem is drawn anew."""
-        given = _decisions_in_one_process, replace(self)
+        alone = [_digest(decision) for decision in decisions]
         try:
-            in_one_process = process.apply(*given)
+            found = process.difference(alone, _decisions_in_one_process, replace(self), reads=READS)
         except IsolatedError as error:
-            why = "" if isinstance(error, LimitPassed) else f"; alone it does not: {READS}"
-            raise PolicyCheckFailed(f"{self.where}: {error}{why}") from error
-        for t, (digest, decision) in enumerate(zip(in_one_process, decisions, strict=True)):
-            if digest != _digest(decision):
-                chance = process.apply(*given) != in_one_process
-                why = f"its decisions change when it runs in one process with its world: {READS}"
-                why = CHANCE if chance else why
-                raise PolicyCheckFailed(f"{self.where}, slot {t}: {why}")
+            raise PolicyCheckFailed(f"{self.where}: {error}") from error
+        if found is not None:
+            slot, by_chance = found
+            why = f"its decisions change when it runs in one process with its world: {READS}"
+            raise PolicyCheckFailed(f"{self.where}, slot {slot}: {CHANCE if by_chance else why}")
 
     def check_resume(self, policy: Policy[Any, Any, Any], rewards: npt.NDArray[np.float64]) -> None:
         simulation = Simulation(self.instance, clone(policy), self.slots, self.drawn_by[1])

@@ -448,13 +448,9 @@ class Folder:
         own = self.own()
         there = [name for name in sorted(own) if self.place(name).exists()]
         whole = [name for name in there if self.whole(name)]
-        return Verification(
-            whole,
-            sorted(set(there) - set(whole)),
-            sorted(set(own) - set(there)),
-            [name for name in self._files() if name not in own],
-            sorted(self._unfinished()),
-        )
+        damaged, missing = sorted(set(there) - set(whole)), sorted(set(own) - set(there))
+        unknown = [name for name in self._files() if name not in own]
+        return Verification(whole, damaged, missing, unknown, sorted(self._unfinished()))
 
     def clean(self, everything: bool = False) -> Cleaned:
         """Remove leftovers and damaged files, or all own files and the state."""

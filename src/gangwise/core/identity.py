@@ -18,7 +18,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import hashlib
-import importlib.util
 import json
 import sys
 import sysconfig
@@ -32,7 +31,7 @@ import numpy as np
 
 from gangwise.core.contracts import configuration
 from gangwise.core.errors import ScenarioError
-from gangwise.core.registry import ANY, Kind, first_entry
+from gangwise.core.registry import ANY, Kind, first_entry, source_file
 
 BUILT_IN = "gangwise"
 
@@ -80,7 +79,7 @@ def identify(thing: Any, kind: Kind | None = None) -> str:
     if lasting and _top(module) in sys.stdlib_module_names:
         return f"{module}.{name}"
     parts = list(_parts_of_code(thing, module, lasting))
-    file = _file(module) if lasting else None
+    file = source_file(module) if lasting else None
     if file is not None:
         # Of an installed package, that package alone; otherwise all that is not installed.
         parts += _parts_of_modules(module, _top(module) if _installed(file) else "")
@@ -137,7 +136,7 @@ def _parts_of_modules(module: str, only: str) -> Iterator[bytes]:
         name = waiting.pop()
         if name in seen or _top(name) == BUILT_IN or (only and _top(name) != only):
             continue
-        file = _file(name)
+        file = source_file(name)
         if file is None or (not only and _installed(file)):
             continue
         seen[name] = file.read_bytes()
@@ -161,19 +160,6 @@ def _imports(module: str, is_package: bool, source: bytes) -> tuple[str, ...]:
             base = ".".join([*above, *([node.module] if node.module else [])])
             found += [base, *(f"{base}.{alias.name}" for alias in node.names)]
     return tuple(filter(None, found))
-
-
-def _file(module: str) -> Path | None:
-    known = sys.modules.get(module)
-    origin = getattr(known, "__file__", None)
-    if known is None:
-        try:
-            spec = importlib.util.find_spec(module)
-        except (ImportError, ValueError, AttributeError):
-            return None
-        origin = spec.origin if spec is not None and spec.has_location else None
-    path = Path(origin) if origin else None
-    return path if path is not None and path.is_file() else None
 
 
 @cache
@@ -249,7 +235,7 @@ def _own(module: str, own: str = "") -> bool:
         return True
     if _top(module) in (BUILT_IN, "builtins", "", *sys.stdlib_module_names):
         return False
-    file = _file(module)
+    file = source_file(module)
     return file is None or not _installed(file)
 
 
@@ -278,15 +264,12 @@ def _of_class(each: type, walk: Any) -> Iterator[bytes]:
             missing = isinstance(made, type(dataclasses.MISSING))
             yield from walk(field.default if missing else made)
     for name, value in sorted(vars(each).items()):
-        made_here = name in MADE and dataclasses.is_dataclass(each)
-        if name not in SILENT and not (made_here and _generated(value)):
+        code = getattr(getattr(value, "__wrapped__", value), "__code__", None)
+        generated = isinstance(code, CodeType) and code.co_filename.startswith("<")
+        generated = generated and name in MADE and dataclasses.is_dataclass(each)
+        if name not in SILENT and not generated:
             yield name.encode()
             yield from walk(value)
-
-
-def _generated(value: Any) -> bool:
-    value = getattr(value, "__wrapped__", value)
-    return isinstance(value, FunctionType) and value.__code__.co_filename.startswith("<")
 
 
 def _of_function(each: FunctionType, walk: Any) -> Iterator[bytes]:

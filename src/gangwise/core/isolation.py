@@ -27,7 +27,7 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, Any, ClassVar
@@ -117,14 +117,6 @@ class IsolatedProcess:
         opening = (list(sys.path), kind, specification, dict(arguments), watch)
         self.about: dict[str, Any] = self._request(opening, IMPORT)
 
-    @classmethod
-    def shared(cls, owner: Isolated) -> IsolatedProcess:
-        key = (type(owner), owner.specification, repr(owner.arguments), owner.watch)
-        found = _shared.get(key)
-        if found is None:
-            found = _shared[key] = owner.another_process()
-        return found
-
     def new(self, state: bytes | None = None) -> int:
         """Make a fresh object, or one with a state from :meth:`save`; returns its number."""
         return int(self._request((_NEW, 0, (state,)), "making one"))
@@ -151,6 +143,27 @@ class IsolatedProcess:
     def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call ``function(object, *arguments)`` there; the function is sent by name."""
         return self._request((function, self.new(), arguments), "a run")
+
+    def difference(
+        self, alone: Sequence[str], function: Callable[..., Any], *arguments: Any, reads: str
+    ) -> tuple[int, bool] | None:
+        """The first decision that differs when the object runs in one process with its world.
+
+        ``alone`` are digests of its decisions here, where it runs alone, ``function`` gives those
+        in one process with its world. With its index comes whether two such runs differ as well:
+        then it decides by chance. Raises IsolatedError where it fails there, which is explained by
+        what it ``reads``.
+        """
+        try:
+            beside = self.apply(function, *arguments)
+        except LimitPassed:
+            raise
+        except IsolatedError as error:
+            raise IsolatedError(f"{error}; alone it does not: {reads}") from error
+        for at, pair in enumerate(zip(beside, alone, strict=True)):
+            if pair[0] != pair[1]:
+                return at, self.apply(function, *arguments) != beside
+        return None
 
     def _request(self, message: tuple[Any, ...], what: str) -> Any:
         try:
@@ -240,9 +253,8 @@ class IsolatedProcess:
         return value
 
 
-_shared: weakref.WeakValueDictionary[tuple[Any, ...], IsolatedProcess] = (
-    weakref.WeakValueDictionary()
-)
+_shared = weakref.WeakValueDictionary[tuple[Any, ...], IsolatedProcess]()
+"""Processes that serve all objects of one configuration."""
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -342,6 +354,7 @@ class Isolated:
         return cls(f"{kind.__module__}:{kind.__qualname__}", configuration(given), watch=watch)
 
     def another_process(self) -> IsolatedProcess:
+        """A process of its own that no other object uses."""
         return IsolatedProcess(
             self.kind, self.specification, self.arguments, self.types, self.watch
         )
@@ -352,7 +365,10 @@ class Isolated:
 
     def _process_and_number(self) -> tuple[IsolatedProcess, int]:
         if self._object is None:
-            process = IsolatedProcess.shared(self)
+            key = (type(self), self.specification, repr(self.arguments), self.watch)
+            process = _shared.get(key)
+            if process is None:
+                process = _shared[key] = self.another_process()
             self._object = process, (number := process.new(self._state))
             weakref.finalize(self, process.forget, number)
         return self._object
@@ -421,7 +437,6 @@ def apart(kind: type[Isolated], what: Kind, given: Any, isolated: bool) -> Any:
 
 # The other process
 
-
 _NEW, _SAVE, _FORGET = "(new)", "(save)", "(forget)"
 SENT_ATTRIBUTES = ("family", "timing", "randomised", "learns", "look")
 """Attributes that an object sends with its first answer, where it has them."""
@@ -433,13 +448,13 @@ def serve() -> None:
     reading, writing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
-    held: _Held | None = None
+    held: _Served | None = None
     while (message := _received(reading)) is not None:
         try:
             if held is None:
                 path, *opening = pickle.loads(message)
                 sys.path[:] = path
-                held = _Held(*opening)
+                held = _Served(*opening)
                 value = held.about()
             else:
                 value = held.called(*pickle.loads(message))
@@ -460,7 +475,9 @@ def serve() -> None:
 
 
 @dataclass
-class _Held:
+class _Served:
+    """The objects of a class that live in this process, by number."""
+
     kind: Kind
     specification: str
     arguments: dict[str, Any]

@@ -226,16 +226,26 @@ def _module_of(file: Path) -> str:
     name, folder = file.stem, str(file.resolve().parent)
     if not name.isidentifier():
         raise ScenarioError(f"{file}: call it by a name that Python can import, such as mine.py")
-    known = sys.modules.get(name)
-    if known is None and folder not in sys.path:
+    if name not in sys.modules and folder not in sys.path:
         sys.path.insert(0, folder)
-    there = getattr(known, "__file__", None)
-    if known is None:
-        spec = importlib.util.find_spec(name)
-        there = None if spec is None else spec.origin
-    if there is None or Path(there).resolve() != file.resolve():
+    there = source_file(name)
+    if there is None or there.resolve() != file.resolve():
         raise ScenarioError(f"{file}: Python has a module called {name} already; rename the file")
     return name
+
+
+def source_file(module: str) -> Path | None:
+    """The file of a module, imported or not; None where it has none."""
+    known = sys.modules.get(module)
+    origin = getattr(known, "__file__", None)
+    if known is None:
+        try:
+            spec = importlib.util.find_spec(module)
+        except (ImportError, ValueError, AttributeError):
+            return None
+        origin = spec.origin if spec is not None and spec.has_location else None
+    path = Path(origin) if origin else None
+    return path if path is not None and path.is_file() else None
 
 
 ANY = "*"  # the entry whose class builds, by named, every name that no other entry of its kind has

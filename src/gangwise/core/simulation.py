@@ -32,7 +32,7 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -110,13 +110,6 @@ class Run(Tabular):
         """
         return float(self.nanoseconds.mean()) / 1e3
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        columns = {"reward": self.rewards, **self.metrics}
-        for t in range(self.slots):
-            row: dict[str, Any] = {"policy": self.policy, "seed": self.seed, "slot": t}
-            row.update((name, float(column[t])) for name, column in columns.items())
-            yield row
-
     def columns(self) -> dict[str, Any]:
         return {"slot": np.arange(self.slots), "reward": self.rewards, **self.metrics}
 
@@ -125,14 +118,9 @@ class Run(Tabular):
         return f"Run({self.policy}, seed {self.seed}, {self.slots} slots, {earned})"
 
     def summary(self) -> dict[str, Any]:
-        return {
-            "policy": self.policy,
-            "seed": self.seed,
-            "slots": self.slots,
-            "mean_reward": self.mean_reward,
-            "us_per_slot": self.us_per_slot,
-            **{name: float(column.mean()) for name, column in self.metrics.items()},
-        }
+        names = ("policy", "seed", "slots", "mean_reward", "us_per_slot")
+        means = {name: float(column.mean()) for name, column in self.metrics.items()}
+        return {name: getattr(self, name) for name in names} | means
 
     def comparator(self, versus: str | Comparator, sample: int | None = None) -> Comparator:
         if isinstance(versus, Comparator):
@@ -275,16 +263,11 @@ class Simulation:
         return self.result()
 
     def result(self) -> Run:
-        n = self.slot
-        return Run(
-            self.name,
-            configuration(self.policy),
-            self.seed,
-            lambda: self.instance,
-            self.rewards[:n].copy(),
-            {m: self.metrics[:n, i].copy() for i, m in enumerate(self.environment.metrics)},
-            self.nanoseconds[:n].copy(),
-        )
+        n, names = self.slot, self.environment.metrics
+        metrics = {name: self.metrics[:n, i].copy() for i, name in enumerate(names)}
+        rewards, nanoseconds = self.rewards[:n].copy(), self.nanoseconds[:n].copy()
+        who = (self.name, configuration(self.policy), self.seed, lambda: self.instance)
+        return Run(*who, rewards, metrics, nanoseconds)
 
     def save(self, path: Path) -> None:
         """Write the state to a file, all or nothing, signed with the user's key."""

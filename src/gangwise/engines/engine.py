@@ -26,6 +26,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,28 +36,18 @@ from gangwise.core.errors import Rejected
 from gangwise.engines import intake
 from gangwise.engines.intake import Malformed, Quarantine, read_file
 
-EventKind = Literal[
-    "submitted",
-    "started",
-    "measured",
-    "finished",
-    "failed",
-    "killed",
-    "cancelled",
-    "preempted",
-    "node_down",
-    "node_up",
-]
-"""``failed``: the job's own command did not succeed; ``killed``: at its limit. Both are ends, as
-``finished`` and ``cancelled`` are. ``preempted``: taken off its nodes by the scheduler, or because
-a node died (the cause says which, the detail in words); the job is pending again."""
+Ending = Literal["finished", "failed", "killed", "cancelled"]
+"""``failed``: the job's own command did not succeed; ``killed``: at its limit."""
+EventKind = Literal["submitted", "started", "measured", Ending, "preempted", "node_down", "node_up"]
+"""``preempted``: taken off its nodes by the scheduler, or because a node died (the cause says
+which, the detail in words); the job is pending again."""
 
 Cause = Literal["released", "node_failed"]
 """Why a job is off its nodes: it was taken off (by the scheduler, a user, an operator, or because
 a Binding failed), or a node of its own failed. Schedulers hear the second as a failure."""
 
-Phase = Literal["pending", "placed", "running", "finished", "failed", "killed", "cancelled"]
-ENDED: frozenset[Phase] = frozenset({"finished", "failed", "killed", "cancelled"})
+Phase = Literal["pending", "placed", "running", Ending]
+ENDED: frozenset[Phase] = frozenset(get_args(Ending))
 KINDS: frozenset[str] = frozenset(get_args(EventKind))
 PHASES: frozenset[str] = frozenset(get_args(Phase))
 CAUSES: frozenset[str] = frozenset(get_args(Cause))
@@ -159,7 +150,7 @@ class EngineEvent:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise intake.Malformed(f"an event is of the kind {intake.shown(self.kind)}")
+            raise intake.Malformed(f"an event is of the kind {intake.quoted(self.kind)}")
         intake.number(self.time, "the time of an event")
         intake.name(self.job, "the job of an event", empty=True)
         intake.whole(self.attempt, "the attempt of an event", 0, ATTEMPTS)
@@ -184,9 +175,9 @@ class Status:
 
     def __post_init__(self) -> None:
         if self.phase not in PHASES:
-            raise intake.Malformed(f"its phase is {intake.shown(self.phase)}")
+            raise intake.Malformed(f"its phase is {intake.quoted(self.phase)}")
         if self.cause not in CAUSES:
-            raise intake.Malformed(f"the cause of its end is {intake.shown(self.cause)}")
+            raise intake.Malformed(f"the cause of its end is {intake.quoted(self.cause)}")
         intake.whole(self.attempt, "its attempt", 0, ATTEMPTS)
         for p in self.placed:
             intake.name(p.node, "a node that it is on")
@@ -251,10 +242,10 @@ def tasks_by_node(placed: Iterable[Placed]) -> dict[str, int]:
     >>> tasks_by_node([Placed("n1", 2), Placed("n2", 1), Placed("n1", 1)])
     {'n1': 3, 'n2': 1}
     """
-    found: dict[str, int] = {}
+    found = Counter[str]()
     for p in placed:
-        found[p.node] = found.get(p.node, 0) + p.tasks
-    return found
+        found[p.node] += p.tasks
+    return dict(found)
 
 
 def check_placement(
@@ -277,20 +268,18 @@ def check_placement(
         raise Rejected(f"job {job.id} is {status.phase}, not pending")
     if any(p.tasks < 1 for p in placed):
         raise Rejected(f"job {job.id} gets fewer than one task on a node")
-    total = sum(p.tasks for p in placed)
-    if total != job.tasks:
+    if (total := sum(p.tasks for p in placed)) != job.tasks:
         raise Rejected(f"job {job.id} has {job.tasks} tasks, {total} are placed; all or none")
     asked = {p.node for p in placed}
     known = {node.name: node for node in nodes if node.name in asked}
-    free = {name: dict(node.devices) for name, node in known.items()}
+    free = {name: Counter(node.devices) for name, node in known.items()}
     for other in table:
         if other.phase not in ("placed", "running") or other.job.id == job.id:
             continue
         for p in other.placed:
             if p.node in free:
                 for device, amount in other.job.demand.items():
-                    left = free[p.node].get(device, 0)
-                    free[p.node][device] = left - amount * p.tasks
+                    free[p.node][device] -= amount * p.tasks
     for p in placed:
         node = known.get(p.node)
         if node is None:
@@ -302,13 +291,12 @@ def check_placement(
             if node.labels.get(label) != value:
                 raise Rejected(f"job {job.id} asks for {label}={value}, which {p.node} has not")
         for device, amount in job.demand.items():
-            left = free[p.node].get(device, 0) - amount * p.tasks
-            if left < 0:
+            if free[p.node][device] < amount * p.tasks:
                 raise Rejected(
                     f"job {job.id} needs {amount * p.tasks / 1000:g} {device} on node {p.node}, "
-                    f"where {(left + amount * p.tasks) / 1000:g} are free"
+                    f"where {free[p.node][device] / 1000:g} are free"
                 )
-            free[p.node][device] = left
+            free[p.node][device] -= amount * p.tasks
     for name, tasks in tasks_by_node(placed).items():
         if job.per_node and tasks > job.per_node:
             raise Rejected(f"job {job.id} allows {job.per_node} tasks a node, {name} gets {tasks}")
@@ -323,10 +311,9 @@ def events_between(
     """
     found: list[EngineEvent] = []
     now, name = time.time(), row.job.id
-    if old is not None and old.foreign and not row.foreign and row.phase == "pending":
-        found.append(EngineEvent("submitted", row.job.submitted, name))  # it is ours now
-    if old is None:
+    if old is None or (old.foreign and not row.foreign and row.phase == "pending"):  # ours now
         found.append(EngineEvent("submitted", row.job.submitted, name))
+    if old is None:
         old = Status(row.job, "pending", row.attempt if row.phase == "pending" else 0)
     if old.phase in ENDED:
         return found
@@ -378,18 +365,14 @@ class Changes:
                 gone = "the cluster no longer knows it"
                 found.append(EngineEvent("failed", now, name, old.attempt, detail=gone))
         self.table, self._up = table, up
-        return found + self._measured(now)
-
-    def _measured(self, now: float) -> list[EngineEvent]:
-        """Reports of running jobs that have changed since the last look."""
-        running = [r for r in self.table.values() if r.phase == "running" and not r.foreign]
-        was = self._reports
-        self._reports = {r.job.id: self._ranks(r) or was.get(r.job.id, ()) for r in running}
-        return [
-            EngineEvent("measured", now, row.job.id, row.attempt, ranks=ranks)
-            for row in running
-            if (ranks := self._reports[row.job.id]) != was.get(row.job.id, ())
-        ]
+        running = [r for r in table.values() if r.phase == "running" and not r.foreign]
+        was, self._reports = self._reports, {}
+        for row in running:
+            before = was.get(row.job.id, ())
+            ranks = self._reports[row.job.id] = self._ranks(row) or before
+            if ranks != before:
+                found.append(EngineEvent("measured", now, row.job.id, row.attempt, ranks=ranks))
+        return found
 
 
 # Reports of ranks. Ranks write into a folder that others may write to as well, so only what a rank

@@ -36,27 +36,27 @@ class Malformed(EngineError):  # noqa: N818 - what the row is
     """A row makes no sense; the message says which field of it."""
 
 
-# ---------------------------------------------------------------------------------------- values
+# Values
 
 
 def name(value: Any, what: str, empty: bool = False) -> str:
     """A name: text that can be written as UTF-8, of bounded length, without NUL."""
     if not isinstance(value, str):
-        raise Malformed(f"{what} is {shown(value)}, not text")
+        raise Malformed(f"{what} is {quoted(value)}, not text")
     if not value and not empty:
         raise Malformed(f"{what} is empty")
     if len(value) > NAME:
         raise Malformed(f"{what} has {len(value)} characters; at most {NAME}")
     if "\0" in value or (not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value)):
-        raise Malformed(f"{what} is {shown(value)}, which is not UTF-8 text")
+        raise Malformed(f"{what} is {quoted(value)}, which is not UTF-8 text")
     return value
 
 
 def whole(value: Any, what: str, least: int = 0, most: int = TASKS) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise Malformed(f"{what} is {shown(value)}, not a whole number")
+        raise Malformed(f"{what} is {quoted(value)}, not a whole number")
     if not least <= value <= most:
-        raise Malformed(f"{what} is {shown(value)}; give {least} to {most}")
+        raise Malformed(f"{what} is {quoted(value)}; give {least} to {most}")
     return value
 
 
@@ -65,17 +65,17 @@ def number(
 ) -> float:
     """A number within bounds, or one of ``also`` (inf, NaN), which mean that there is none."""
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise Malformed(f"{what} is {shown(value)}, not a number")
+        raise Malformed(f"{what} is {quoted(value)}, not a number")
     if not least <= value <= most and not any(
         value == other or (value != value and other != other) for other in also
     ):
-        raise Malformed(f"{what} is {shown(value)}; give {least:g} to {most:g}")
+        raise Malformed(f"{what} is {quoted(value)}; give {least:g} to {most:g}")
     return value
 
 
 def table(value: Any, what: str, check: Callable[[Any, str], Any]) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise Malformed(f"{what} is {shown(value)}, not a table")
+        raise Malformed(f"{what} is {quoted(value)}, not a table")
     if len(value) > ENTRIES:
         raise Malformed(f"{what} has {len(value)} entries; at most {ENTRIES}")
     for key, each in value.items():
@@ -92,11 +92,11 @@ def thousandths(value: Any, what: str) -> int:
     exact = number(value, what, 0.0, AMOUNT / 1000) * 1000
     found = round(exact)
     if exact > 0 and found < 1:
-        raise Malformed(f"{what} is {shown(value)}; give at least a thousandth")
+        raise Malformed(f"{what} is {quoted(value)}; give at least a thousandth")
     return found
 
 
-def shown(value: Any) -> str:
+def quoted(value: Any) -> str:
     """Quote what others wrote, in a message: short, and text whatever it is."""
     try:
         text = value if isinstance(value, str) else repr(value)
@@ -108,11 +108,11 @@ def shown(value: Any) -> str:
 
 def clean_text(value: Any) -> str:
     """What a cluster says to people, cut to size; bytes that are no text become question marks."""
-    text = value if isinstance(value, str) else shown(value)
+    text = value if isinstance(value, str) else quoted(value)
     return text[:LONGEST_TEXT].encode(errors="replace").decode()
 
 
-# ----------------------------------------------------------------------------------------- files
+# Files
 
 
 class Written(NamedTuple):
@@ -147,10 +147,13 @@ def read_file(path: Path | str, most: int) -> Written | None:
 
 
 def read_json(path: Path | str, most: int) -> Any:
-    """The JSON of a file, read by :func:`read_file`; None where it is missing or empty."""
+    """The JSON of a file, read by :func:`read_file`; None where it is missing or empty.
+
+    It is empty where the owner of a lock was killed before it wrote its name.
+    """
     found = read_file(path, most)
     if found is None or not found.content:
-        return None  # a lock whose owner was killed before it wrote its name
+        return None
     try:
         return json.loads(found.content)
     except (ValueError, RecursionError) as error:
@@ -160,7 +163,7 @@ def read_json(path: Path | str, most: int) -> Any:
 _STRANGE = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR)
 
 
-# ------------------------------------------------------------------------------------ quarantine
+# Quarantine
 
 
 class Quarantine:
@@ -202,7 +205,7 @@ class Quarantine:
         self.clear(kind, name)
         return found
 
-    def sift(
+    def read_all(
         self,
         kind: str,
         rows: Iterable[Row],

@@ -21,6 +21,7 @@ import secrets
 import socket
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -46,7 +47,14 @@ from gangwise.engines.engine import (
     tasks_by_node,
 )
 from gangwise.engines.intake import name, whole
-from gangwise.engines.kubernetes_gangs import KEPT, ON_NODES, ClusterCache, Gang, Pod, successor
+from gangwise.engines.kubernetes_gangs import (
+    KEPT,
+    ON_NODES,
+    ClusterCache,
+    Gang,
+    WatchedPod,
+    successor,
+)
 from gangwise.engines.kubernetes_objects import OURS, Membership, controller, natural, own_value
 from gangwise.engines.leader import Leader, Lease
 
@@ -105,13 +113,14 @@ class KubernetesEngine:
                 raise EngineError(f"{api.server} does not list {what}: {why}")
         table.opened = True
         try:
-            self._look_up_sizes()
-        except ApiException as error:
+            with refusals(f"{api.server} refuses"):
+                self._look_up_sizes()
+        except EngineError:
             self.close()
-            raise EngineError(f"{api.server} refuses: {message_of(error)}") from error
+            raise
         threading.Thread(target=self._chores, daemon=True).start()
 
-    # -------------------------------------------------------------------------------- the boundary
+    # The boundary
 
     def nodes(self) -> list[EngineNode]:
         """All nodes; a taint appears as a label that all other nodes carry."""
@@ -141,14 +150,14 @@ class KubernetesEngine:
                 raise Rejected(f"job {job} is not there")
             if gang.phase == "pending" and gang.held:
                 raise Rejected(f"job {job} is held: {gang.held}")
-            if gang.why_off is not None:
-                raise Rejected(f"job {job} is being taken off its nodes: {gang.why_off}")
+            if gang.removal_reason is not None:
+                raise Rejected(f"job {job} is being taken off its nodes: {gang.removal_reason}")
             again = gang.phase in ON_NODES and gang.attempt == attempt
             if not (again and gang.plan == plan):
                 check_placement(gang.status, placed, self.nodes(), table.holding(plan))
             chosen = self._assign(gang, plan)
             gang.attempt, gang.plan = attempt, plan
-            gang.going.update((pod.uid, node) for pod, node in chosen)
+            gang.binding.update((pod.uid, node) for pod, node in chosen)
             table.update(gang)
         marks = {
             f"{OURS}job": gang.id,
@@ -160,7 +169,7 @@ class KubernetesEngine:
         answers = list(each(bind, [pod for pod, _ in chosen], [node for _, node in chosen]))
         with table.lock:
             for (pod, node), answer in zip(chosen, answers, strict=True):
-                gang.going.pop(pod.uid, None)
+                gang.binding.pop(pod.uid, None)
                 if not answer.why and not pod.node:
                     pod.node = node  # the watch will say so too
             failed = [(*c, a) for c, a in zip(chosen, answers, strict=True) if a.why]
@@ -168,15 +177,16 @@ class KubernetesEngine:
                 pod, node, answer = failed[0]
                 message = f"pod {pod.name} could not be bound to {node}: {answer.why}"
                 if any(gang.where(p) for p in gang.pods.values()) or answer.unsure:
-                    gang.why_off = message
+                    gang.removal_reason = message
                 else:
                     gang.plan = {}
             table.update(gang)
         if failed:
-            table.stirred.set()
+            table.wake_up.set()
             raise (EngineError if answer.unsure else Rejected)(f"job {job}: {message}")
 
     def _check_may_act(self, job: str) -> None:
+        """Raise unless the API server answers, we lead, and do not only watch."""
         self._api.check()
         if self.watch:
             raise Rejected(f"job {job} is only watched")
@@ -194,9 +204,9 @@ class KubernetesEngine:
                     f"job {job} cannot be preempted: nobody would make pod {bare[0]} again, "
                     "and recreate is off"
                 )
-            gang.why_off = gang.why_off or "preempted"
+            gang.removal_reason = gang.removal_reason or "preempted"
         self._take_off(gang)
-        self._table.stirred.set()
+        self._table.wake_up.set()
 
     def cancel(self, job: str) -> None:
         """Delete its pods, and the batch Job that would make them again."""
@@ -214,15 +224,12 @@ class KubernetesEngine:
             strange = sorted(f"{kind} {name}" for kind, name in owners if kind != "Job")
             if strange:
                 raise EngineError(f"job {job} belongs to {strange[0]}, which would make it again")
-            gang.cancelled, gang.why_off = True, None
-        delete = self._api.batch.delete_namespaced_job
-        try:
+            gang.cancelled, gang.removal_reason = True, None
+        delete, namespace = self._api.batch.delete_namespaced_job, gang.belongs.namespace
+        with refusals(f"job {job} not cancelled"):
             for _, name in sorted(owners):
-                where = name, gang.belongs.namespace
-                orphan = {"propagation_policy": "Background"}
-                self._api.call(delete, *where, missing_is_fine=True, **orphan)
-        except ApiException as error:
-            raise EngineError(f"job {job} not cancelled: {message_of(error)}") from error
+                how: dict[str, Any] = {"propagation_policy": "Background"}
+                self._api.call(delete, name, namespace, missing_is_fine=True, **how)
         self._api.delete(pods, self._is_lost)
         with self._table.lock:
             self._table.update(gang)
@@ -267,31 +274,30 @@ class KubernetesEngine:
 
     def close(self) -> None:
         self._api.close()
-        self._table.stirred.set()
+        self._table.wake_up.set()
 
-    # -------------------------------------------------------------------------------------- chores
+    # Chores
 
     def _chores(self) -> None:
         """Do what takes time: look up sizes of gangs, take gangs off, read reports of ranks."""
         table, closing = self._table, self._api.closing
         looked = -math.inf
         while not closing.is_set():
-            table.stirred.wait(0.25)
-            table.stirred.clear()
+            table.wake_up.wait(0.25)
+            table.wake_up.clear()
             with table.lock:
                 gangs = list(table.gangs.values())
                 for gang in gangs:
                     table.note_lost(gang)
-                    if time.monotonic() - gang.over > KEPT:
+                    if time.monotonic() - gang.ended_at > KEPT:
                         table.forget(gang)
                 acts = self._api.lease is None or self._api.lease.held
-                leaving = [g for g in gangs if acts and g.why_off is not None and g.pods]
+                leaving = [g for g in gangs if acts and g.removal_reason is not None and g.pods]
                 if time.monotonic() > looked + 0.5:
                     looked = time.monotonic()
                     table.read_reports(g for g in gangs if g.phase == "running")
-            todo: list[Callable[[], None]] = [self._look_up_sizes]
-            todo.extend(partial(self._take_off, gang) for gang in leaving)
-            for chore in todo:
+            chores: list[Callable[[], None]] = [partial(self._take_off, gang) for gang in leaving]
+            for chore in (self._look_up_sizes, *chores):
                 try:
                     chore()
                 except (Exception, CancelledError) as error:  # of one gang, perhaps; others go on
@@ -304,37 +310,38 @@ class KubernetesEngine:
     def _look_up_sizes(self) -> None:
         """Sizes of gangs, from PodGroups or batch Jobs; by one listing where many are missing."""
         api, table = self._api, self._table
+
+        def read_size(of: Membership) -> int | None:
+            what, name = f"size of {of.kind}", f"{of.namespace}/{of.name}"
+            silent = (EngineError, ApiException)
+            return self.quarantine.read(what, name, partial(api.read_size, of), silent)
+
         with table.lock:
             unsized = [g for g in table.gangs.values() if g.size is None and g.held]
-            due = [g for g in unsized if g.belongs.kind != "pod" and time.monotonic() >= g.asked]
+            due = [g for g in unsized if g.belongs.kind != "pod" and time.monotonic() >= g.size_due]
             for gang in due:
-                gang.asked = time.monotonic() + 0.5
-        by_api: dict[str, list[Gang]] = {}
+                gang.size_due = time.monotonic() + 0.5
+        by_api = defaultdict[str, list[Gang]](list)
         for gang in due:
-            by_api.setdefault(gang.belongs.api, []).append(gang)
+            by_api[gang.belongs.api].append(gang)
         for kind, gangs in by_api.items():
             sizes: dict[tuple[str, str], int | None]
             where = [(g.belongs.namespace, g.belongs.name) for g in gangs]
             if len(gangs) <= 8:
-                found = api.pool.map(self._read_size, (g.belongs for g in gangs))
+                found = api.pool.map(read_size, (g.belongs for g in gangs))
                 sizes = dict(zip(where, found, strict=True))
             elif kind:
                 listing = api.custom.list_cluster_custom_object
                 items = api.items(listing, *kind.split("/"), "podgroups")
-                sizes = dict(self.quarantine.sift("PodGroup", items, group_size, at))
+                sizes = dict(self.quarantine.read_all("PodGroup", items, group_size, at))
             else:
                 items = api.items(api.batch.list_job_for_all_namespaces)
-                sizes = dict(self.quarantine.sift("Job", items, job_size, at))
+                sizes = dict(self.quarantine.read_all("Job", items, job_size, at))
             with table.lock:
                 for gang, key in zip(gangs, where, strict=True):
                     if (size := sizes.get(key)) is not None:
                         gang.size = size
                         table.update(gang)
-
-    def _read_size(self, of: Membership) -> int | None:
-        what, name = f"size of {of.kind}", f"{of.namespace}/{of.name}"
-        silent = (EngineError, ApiException)
-        return self.quarantine.read(what, name, lambda: self._api.read_size(of), silent)
 
     def _take_off(self, gang: Gang) -> None:
         """Make successors and delete the pods; complete what an earlier call began."""
@@ -344,19 +351,15 @@ class KubernetesEngine:
             bare = [p for p in pods if controller(p.manifest) is None and p.uid not in replaced]
             bodies = [(p, successor(p, gang)) for p in bare] if self.recreate else []
         for pod, body in bodies:
-            try:
+            with refusals(f"pod {pod.name} gets no successor and stays", 409):  # it was made before
                 self._api.call(self._api.core.create_namespaced_pod, pod.namespace, body)
-            except ApiException as error:
-                if error.status != 409:  # 409: it was made before
-                    why = f"pod {pod.name} gets no successor and stays: {message_of(error)}"
-                    raise EngineError(why) from error
         self._api.delete([p for p in pods if not p.leaving or self._is_lost(p)], self._is_lost)
 
-    def _is_lost(self, pod: Pod) -> bool:
+    def _is_lost(self, pod: WatchedPod) -> bool:
         return self._table.silent_long(pod.node)
 
     @staticmethod
-    def _assign(gang: Gang, plan: dict[str, int]) -> list[tuple[Pod, str]]:
+    def _assign(gang: Gang, plan: dict[str, int]) -> list[tuple[WatchedPod, str]]:
         """Assign pods that are not bound, by name, to the nodes in the order given."""
         left = dict(plan)
         for pod in gang.pods.values():
@@ -432,7 +435,7 @@ class Connection:
             answer = call(*args, **kw, _preload_content=False, _request_timeout=PATIENCE)
             self.heard = time.monotonic()
             return json.loads(answer.data)
-        except ApiException as error:
+        except ApiException as error:  # an answer, too
             self.heard = time.monotonic()
             if error.status == 404 and missing_is_fine:
                 return None
@@ -451,10 +454,8 @@ class Connection:
             raise EngineError(f"{self.server} cannot be followed: {self.trouble}")
         if now - self.heard <= _QUIET:
             return
-        try:
+        with refusals(f"{self.server} refuses"):
             self.call(self.core.list_node, limit=1)
-        except ApiException as error:
-            raise EngineError(f"{self.server} refuses: {message_of(error)}") from error
 
     @contextmanager
     def _open_while(self, stream: Any) -> Iterator[None]:
@@ -531,7 +532,7 @@ class Connection:
         found = self.call(listing, *args, missing_is_fine=True)
         return [] if found is None else list(found["items"])
 
-    def bind(self, pod: Pod, node: str, marks: dict[str, str]) -> Binding:
+    def bind(self, pod: WatchedPod, node: str, marks: dict[str, str]) -> Binding:
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -566,20 +567,16 @@ class Connection:
                 return Binding("it is being deleted")
         return Binding(why, unsure=True)
 
-    def delete(self, pods: Iterable[Pod], by_force: Callable[[Pod], bool]) -> None:
+    def delete(self, pods: Iterable[WatchedPod], by_force: Callable[[WatchedPod], bool]) -> None:
         """Delete pods; those of lost nodes without waiting for their kubelet."""
 
-        def one(pod: Pod) -> None:
+        def one(pod: WatchedPod) -> None:
             body: dict[str, Any] = {"preconditions": {"uid": pod.uid}}
             if by_force(pod):
                 body["gracePeriodSeconds"] = 0
-            try:
-                where = pod.name, pod.namespace
-                delete = self.core.delete_namespaced_pod
+            where, delete = (pod.name, pod.namespace), self.core.delete_namespaced_pod
+            with refusals(f"pod {pod.name} not deleted", 409):  # there is another of this name
                 self.call(delete, *where, body=body, missing_is_fine=True)
-            except ApiException as error:
-                if error.status != 409:  # 409: another pod of this name
-                    raise EngineError(f"pod {pod.name} not deleted: {message_of(error)}") from error
 
         list(self.pool.map(one, pods))
 
@@ -611,11 +608,9 @@ class KubernetesLeader(Leader):
         super().__init__()
 
     def read(self) -> Lease | None:
-        try:
-            read = self._api.coordination.read_namespaced_lease
+        read = self._api.coordination.read_namespaced_lease
+        with refusals(self.what):
             found = self._api.call(read, self.name, self.namespace, missing_is_fine=True)
-        except ApiException as error:
-            raise EngineError(f"{self.what}: {message_of(error)}") from error
         if found is None:
             return None
         spec = found.get("spec") or {}
@@ -641,7 +636,7 @@ class KubernetesLeader(Leader):
 
     def _put(self, found: Lease | None, spec: dict[str, Any]) -> None:
         api = self._api
-        try:
+        with refusals(self.what):  # 409: somebody else was faster
             if found is None:
                 body = {"metadata": {"name": self.name}, "spec": spec}
                 api.call(api.coordination.create_namespaced_lease, self.namespace, body)
@@ -649,13 +644,21 @@ class KubernetesLeader(Leader):
                 body = {**found.state, "spec": spec}
                 where = self.name, self.namespace
                 api.call(api.coordination.replace_namespaced_lease, *where, body)
-        except ApiException as error:  # 409: somebody else was faster
-            raise EngineError(f"{self.what}: {message_of(error)}") from error
 
     def give_up(self) -> None:
         if (found := self.read()) is not None and found.mine:
             free = {"holderIdentity": "", "leaseDurationSeconds": 1}
             self._put(found, found.state["spec"] | free)
+
+
+@contextmanager
+def refusals(what: str, allowed: int = 0) -> Iterator[None]:
+    """Raise EngineError where the API server refuses, unless with the ``allowed`` status."""
+    try:
+        yield
+    except ApiException as error:
+        if error.status != allowed:
+            raise EngineError(f"{what}: {message_of(error)}") from error
 
 
 def at(item: Any) -> tuple[str, str]:
@@ -664,13 +667,13 @@ def at(item: Any) -> tuple[str, str]:
 
 
 def group_size(group: Any) -> tuple[tuple[str, str], int]:
-    """Which PodGroup it is, and how many pods it must have."""
+    """Namespace and name of a PodGroup, and how many pods it must have."""
     least = (group.get("spec") or {}).get("minMember", 1)
     return at(group), max(whole(least, "minMember"), 1)
 
 
 def job_size(job: Any) -> tuple[tuple[str, str], int]:
-    """Which batch Job it is, and how many of its pods run at once."""
+    """Namespace and name of a batch Job, and how many of its pods run at once."""
     spec = job.get("spec") or {}
     most = whole(spec.get("parallelism", 1), "parallelism")
     return at(job), max(min(most, whole(spec.get("completions") or most, "completions")), 1)

@@ -15,6 +15,7 @@ import queue
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -43,11 +44,11 @@ KEPT = 3600.0  # seconds that jobs stay in the table after their end
 ON_NODES = ("placed", "running")
 AFFINITIES = 4096  # required node affinities of waiting gangs that are kept apart
 FILES = 100_000  # files of the folder of reports that are looked at
-OF_POD = 16  # reports of a pod that are
+OF_POD = 16  # reports of one pod that are read
 
 
 @dataclass
-class Pod:
+class WatchedPod:
     """A pod as the watch last reported it."""
 
     uid: str
@@ -59,7 +60,7 @@ class Pod:
     leaving: bool
 
     @classmethod
-    def of(cls, manifest: dict[str, Any]) -> Pod:
+    def of(cls, manifest: dict[str, Any]) -> WatchedPod:
         meta = manifest["metadata"]
         for what in ("labels", "annotations"):
             intake.table(meta.get(what) or {}, what, _any_text)
@@ -97,37 +98,38 @@ class Pod:
         )
 
     def times(self, which: str) -> list[float]:
-        found = []
-        for each in (self.manifest.get("status") or {}).get("containerStatuses") or ():
-            state = each.get("state") or {}
-            stamp = (state.get("terminated") or state.get("running") or {}).get(which)
-            if stamp:
-                found.append(objects.seconds(stamp))
-        return found
+        """``startedAt`` or ``finishedAt`` of its containers, where they have it."""
+        statuses = (self.manifest.get("status") or {}).get("containerStatuses") or ()
+        states = (each.get("state") or {} for each in statuses)
+        stamps = ((s.get("terminated") or s.get("running") or {}).get(which) for s in states)
+        return [objects.seconds(stamp) for stamp in stamps if stamp]
 
 
 @dataclass
 class Gang:
+    """Pods that are placed together, as one job."""
+
     id: str
     belongs: Membership
-    pods: dict[str, Pod] = field(default_factory=dict)
+    pods: dict[str, WatchedPod] = field(default_factory=dict)
     size: int | None = None  # how many pods it must have
     tasks: int = 0  # how many it had when it became a job; 0 before
     attempt: int = 0
     plan: dict[str, int] = field(default_factory=dict)
-    going: dict[str, str] = field(default_factory=dict)
+    binding: dict[str, str] = field(default_factory=dict)
     """Pods whose Binding is under way: uid → node."""
     cancelled: bool = False
-    why_off: str | None = None  # why it is being taken off its nodes, in words; None when it is not
+    removal_reason: str | None = None
+    """Why it is being taken off its nodes, in words; None when it is not."""
     cause: Cause = "released"  # why it is being taken off, or was last
     comes_back: bool = False  # all of its pods are gone, and their controller is to make new ones
     held: str = ""
     status: Status | None = None
     reports: dict[str, RankReport] = field(default_factory=dict)
-    read: dict[str, int] = field(default_factory=dict)
+    files_read: dict[str, int] = field(default_factory=dict)
     """Reports by pod; files that were read, and of what time they were."""
-    over: float = math.inf
-    asked: float = -math.inf
+    ended_at: float = math.inf
+    size_due: float = -math.inf
     """When it was over, and when its size may be asked for again; by the monotonic clock."""
 
     @property
@@ -136,7 +138,7 @@ class Gang:
         return None if self.status is None else self.status.phase
 
     @property
-    def live(self) -> list[Pod]:
+    def live(self) -> list[WatchedPod]:
         return [p for p in self.pods.values() if not p.ended]
 
     @property
@@ -146,9 +148,9 @@ class Gang:
         there = sum(p.ended or not p.leaving for p in self.pods.values())
         return there >= need if need else any(map(self.where, self.pods.values()))
 
-    def where(self, pod: Pod) -> str:
+    def where(self, pod: WatchedPod) -> str:
         """The node that a pod is bound to, or about to be."""
-        return pod.node or self.going.get(pod.uid, "")
+        return pod.node or self.binding.get(pod.uid, "")
 
 
 class ClusterCache:
@@ -160,7 +162,7 @@ class ClusterCache:
         self.scheduler, self.lost_after = scheduler, lost_after
         self.reports, self.watch = reports, watch
         self.lock = threading.RLock()
-        self.stirred = threading.Event()  # something changed that may need doing
+        self.wake_up = threading.Event()  # something changed that may need doing
         self.events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
         self.nodes: dict[str, dict[str, Any]] = {}
         self.up: dict[str, str] = {}  # node → why it takes no pods; empty where it does
@@ -191,7 +193,7 @@ class ClusterCache:
     def one_node(self, kind: str, node: Any) -> None:
         """Take in a change of a node; one that cannot be read stays as it was."""
         self.quarantine.read("node", _name(node), lambda: self._one_node(kind, node))
-        self.stirred.set()
+        self.wake_up.set()
 
     def _one_node(self, kind: str, node: Any) -> None:
         name = node["metadata"]["name"]
@@ -223,12 +225,11 @@ class ClusterCache:
                 self._described = None
                 self.taints = {taint for each in self.nodes.values() for taint in Taint.of(each)}
                 self._update_waiting()
-            if why and not before and before is not None:
+            if why and before == "":
                 self.events.put(EngineEvent("node_down", time.time(), node=name, detail=why))
-            elif not why and before:
-                self.events.put(EngineEvent("node_up", time.time(), node=name))
-            elif not why and before is None and self.opened:
-                self.events.put(EngineEvent("node_up", time.time(), node=name, detail="added"))
+            elif not why and (before or (before is None and self.opened)):
+                detail = "added" if before is None else ""
+                self.events.put(EngineEvent("node_up", time.time(), node=name, detail=detail))
 
     def described(self) -> list[EngineNode]:
         """Nodes as they are; made anew only when something of them has changed."""
@@ -264,12 +265,12 @@ class ClusterCache:
         since = self.silent.get(node)
         return since is not None and time.monotonic() - since >= self.lost_after
 
-    # ---------------------------------------------------------------------------------- pods, gangs
+    # Pods, gangs
 
     def all_pods(self, found: list[Any]) -> None:
         """Take in a list of all pods; those not listed are gone."""
 
-        def bound_first(pod: Pod) -> tuple[Any, ...]:
+        def bound_first(pod: WatchedPod) -> tuple[Any, ...]:
             return (
                 not pod.node,
                 pod.manifest["metadata"]["creationTimestamp"],
@@ -285,7 +286,9 @@ class ClusterCache:
             for uid in self.foreign.keys() - present:
                 self._keeps_away.pop(uid, None)
                 self._note(self.foreign.pop(uid), None)
-            for pod in sorted(self.quarantine.sift("pod", found, Pod.of, _name), key=bound_first):
+            for pod in sorted(
+                self.quarantine.read_all("pod", found, WatchedPod.of, _name), key=bound_first
+            ):
                 self.one_pod("ADDED", pod.manifest, whole=True)
             for gang in self.gangs.values():
                 self.update(gang)
@@ -295,7 +298,7 @@ class ClusterCache:
         self.quarantine.read("pod", _name(manifest), lambda: self._one_pod(kind, manifest, whole))
 
     def _one_pod(self, kind: str, manifest: Any, whole: bool) -> None:
-        pod = Pod.of(manifest)
+        pod = WatchedPod.of(manifest)
         with self.lock:
             self._note_rules(pod, there=kind != "DELETED" and bool(pod.node) and not pod.ended)
             if not self._ours(manifest):
@@ -310,7 +313,7 @@ class ClusterCache:
                         gang.pods[pod.uid] = last  # it ended before: its story stays
                         last.phase = last.phase if last.ended else "Failed"
                     self.update(gang)
-                    self.stirred.set()
+                    self.wake_up.set()
                 return
             gang = gang or self._gang_for(pod)
             if gang is None:
@@ -323,23 +326,22 @@ class ClusterCache:
             notes = pod.manifest["metadata"].get("annotations") or {}
             if (attempt := notes.get(f"{OURS}attempt")) is not None:
                 gang.attempt = max(gang.attempt, _number(attempt))
-                if pod.node and gang.why_off is None and not gang.plan:
+                if pod.node and gang.removal_reason is None and not gang.plan:
                     gang.plan = _plan(notes.get(f"{OURS}placement"))
             if not whole:
                 self.update(gang)
-        self.stirred.set()
+        self.wake_up.set()
 
-    def _note_rules(self, pod: Pod, there: bool) -> None:
-        """Which pods a pod on a node keeps away; on a change, look at all that wait again."""
+    def _note_rules(self, pod: WatchedPod, there: bool) -> None:
+        """Note which pods a pod on a node keeps away; a change concerns all gangs that wait."""
         rules = objects.keeps_away(pod.manifest) if there else []
         if rules == self._keeps_away.get(pod.uid, []):
             return
+        self._keeps_away.pop(pod.uid, None)
         if rules:
             self._keeps_away[pod.uid] = rules
-        else:
-            del self._keeps_away[pod.uid]
         self._update_waiting()
-        self.stirred.set()
+        self.wake_up.set()
 
     def _update_waiting(self) -> None:
         for gang in self.gangs.values():
@@ -348,13 +350,13 @@ class ClusterCache:
 
     def _ours(self, manifest: Any) -> bool:
         """Whether a pod is ours; where we only watch, all are but those that belong to nodes."""
-        if manifest["spec"].get("schedulerName") == self.scheduler or not self.watch:
+        if not self.watch or manifest["spec"].get("schedulerName") == self.scheduler:
             return bool(manifest["spec"].get("schedulerName") == self.scheduler)
         owner = objects.controller(manifest)
         of_node = owner is not None and owner["kind"] in ("DaemonSet", "Node")
         return not of_node and manifest["metadata"]["namespace"] != "kube-system"
 
-    def _other(self, kind: str, pod: Pod) -> None:
+    def _other(self, kind: str, pod: WatchedPod) -> None:
         """Take in another scheduler's pod: it only holds devices."""
         if kind == "DELETED" or pod.ended or not pod.node:
             self._note(self.foreign.pop(pod.uid, None), None)
@@ -381,30 +383,27 @@ class ClusterCache:
                 self._on.setdefault(p.node, {})[now.job.id] = now
 
     def holding(self, nodes: Iterable[str]) -> list[Status]:
+        """Jobs that hold devices of some nodes."""
         with self.lock:
             found = {name: row for n in nodes for name, row in self._on.get(n, {}).items()}
         return list(found.values())
 
-    def _gang_for(self, pod: Pod) -> Gang | None:
+    def _gang_for(self, pod: WatchedPod) -> Gang | None:
         """The gang of a pod that was not seen before, made where there is none.
 
         A pod that comes when its group is a job already is a job of its own.
         """
         belongs = Membership.of(pod.manifest)
         written = objects.own_value(pod.manifest, "job")
-        if pod.ended:
-            ends = pod.times("finishedAt")
-            if ends and time.time() - max(ends) > KEPT:
-                return None
+        ends = pod.times("finishedAt") if pod.ended else []
+        if ends and time.time() - max(ends) > KEPT:
+            return None
         if written.startswith(f"{pod.namespace}/"):  # what stands in others' names is not believed
-            gang = self.gangs.get(written)
-            if gang is None:
-                gang = self.gangs[written] = Gang(written, belongs)
             self._open.setdefault(belongs, written)
-            return gang
+            return self.gangs.setdefault(written, Gang(written, belongs))
         gang = self.gangs.get(self._open.get(belongs, ""))
         if gang is not None and not gang.cancelled and gang.phase not in ENDED:
-            if gang.why_off is not None or not gang.full:
+            if gang.removal_reason is not None or not gang.full:
                 return gang
             belongs = Membership(pod.namespace, "pod", pod.uid)
         name = pod.name if belongs.kind == "pod" else belongs.name
@@ -425,13 +424,13 @@ class ClusterCache:
         self._note(before, now)
         if before is not None and now.phase == before.phase:
             return
-        if now.phase in ON_NODES and gang.why_off is None:
+        if now.phase in ON_NODES and gang.removal_reason is None:
             gang.cause = "released"
         if now.phase == "pending":
             gang.reports.clear()
         if now.phase in ENDED:
             self.read_reports([gang])
-            gang.over = time.monotonic()
+            gang.ended_at = time.monotonic()
             gang.held = ""
         for event in events_between(before, now, lambda _: tuple(gang.reports.values())):
             self.events.put(event)
@@ -442,8 +441,8 @@ class ClusterCache:
         if before is not None and before.phase in ENDED:
             return before
         replaced = {objects.own_value(p.manifest, "replaces") for p in gang.pods.values()}
-        if replaced & gang.pods.keys() and gang.why_off is None and not self.watch:
-            gang.why_off = "half taken off by an earlier run"
+        if replaced & gang.pods.keys() and gang.removal_reason is None and not self.watch:
+            gang.removal_reason = "half taken off by an earlier run"
         bound = [p for p in gang.pods.values() if gang.where(p)]
         waiting = [p for p in gang.live if not gang.where(p) and not p.leaving]
         if not gang.pods:
@@ -454,23 +453,21 @@ class ClusterCache:
         if not bound:
             if gang.cancelled:
                 return before
-            gang.plan = {} if not gang.going else gang.plan
-            if gang.why_off is not None and before is not None and before.phase in ON_NODES:
-                before = replace(before, detail=gang.why_off)
-            gang.why_off = None
+            gang.plan = {} if not gang.binding else gang.plan
+            if gang.removal_reason is not None and before is not None and before.phase in ON_NODES:
+                before = replace(before, detail=gang.removal_reason)
+            gang.removal_reason = None
             return self._pending(gang, before, waiting)
         if self.watch and waiting and (before is None or before.phase == "pending"):
             # Somebody binds them, one by one.
             return self._pending(gang, before, [*bound, *waiting])
-        if gang.why_off is None and not self.watch and any(p.bounced for p in bound):
+        if gang.removal_reason is None and not self.watch and any(p.bounced for p in bound):
             first = next(p for p in bound if p.bounced)
             reason = first.manifest["status"]["reason"]
-            gang.why_off = f"node {first.node} would not run {first.name}: {reason}"
+            gang.removal_reason = f"node {first.node} would not run {first.name}: {reason}"
             gang.cause = "node_failed"
-            self.stirred.set()
-        counts: dict[str, int] = {}
-        for pod in bound:
-            counts[gang.where(pod)] = counts.get(gang.where(pod), 0) + 1
+            self.wake_up.set()
+        counts = Counter(map(gang.where, bound))
         placed = tuple(Placed(n, c) for n, c in sorted((gang.plan or counts).items()))
         job = before.job if before is not None and before.phase != "pending" else None
         job = job or replace(self._job(gang, bound), tasks=sum(gang.plan.values()) or len(bound))
@@ -486,7 +483,7 @@ class ClusterCache:
         short = not whole and not waiting and gang.belongs.kind != "job"
         short = short and not any(objects.controller(p.manifest) for p in bound)
         over = all(p.ended for p in bound) and (whole or short)
-        if gang.why_off is not None or gang.cancelled or not over:
+        if gang.removal_reason is not None or gang.cancelled or not over:
             going = all(p.phase in ("Running", "Succeeded", "Failed") for p in bound)
             was = before is not None and before.phase == "running"
             return replace(row, phase="running" if was or (going and whole) else "placed")
@@ -496,22 +493,20 @@ class ClusterCache:
         """Row of a gang whose pods are all gone: it waits for new ones, or has ended."""
         remade = gang.comes_back or gang.belongs.kind == "job"
         phase: Phase = "cancelled"
-        if gang.why_off is not None and not gang.cancelled:
+        if gang.removal_reason is not None and not gang.cancelled:
             if remade:
                 return self._pending(gang, before, [])
             phase = "failed"
-        why = gang.why_off or ""
+        why = gang.removal_reason or ""
         return replace(before, phase=phase, attempt=gang.attempt, ended=time.time(), detail=why)
 
-    def _pending(self, gang: Gang, before: Status | None, pods: list[Pod]) -> Status | None:
+    def _pending(self, gang: Gang, before: Status | None, pods: list[WatchedPod]) -> Status | None:
         gang.held, gang.comes_back = "", not pods
         try:
             if not pods:
                 raise EngineError("being made again by their controller: no pod is there yet")
-            size = gang.size
-            if gang.belongs.kind == "pod":
-                size = 1
-            elif size is None:
+            size = 1 if gang.belongs.kind == "pod" else gang.size
+            if size is None:
                 size = gang.size = objects.declared_size(pods[0].manifest)
             if size is None:
                 raise EngineError(
@@ -534,7 +529,7 @@ class ClusterCache:
         detail = before.detail if before is not None and before.phase in ON_NODES else ""
         return Status(job, "pending", gang.attempt, detail=detail, cause=gang.cause)
 
-    def _job(self, gang: Gang, pods: list[Pod]) -> EngineJob:
+    def _job(self, gang: Gang, pods: list[WatchedPod]) -> EngineJob:
         """The job of a gang; where its pods differ, each counts with the most that any asks for."""
         manifests = [pod.manifest for pod in pods]
         for manifest in manifests:
@@ -570,21 +565,16 @@ class ClusterCache:
         by_age = [(m["metadata"]["creationTimestamp"], m["metadata"]["name"]) for m in manifests]
         first = manifests[by_age.index(min(by_age))]
         created = objects.seconds(first["metadata"]["creationTimestamp"])
+        user = objects.own_value(first, "user") or gang.belongs.namespace
+        submitted = objects.note(first, "submitted", created)
+        per_node = objects.common(map(objects.per_node, manifests), "anti-affinity")
         limit = first["spec"].get("activeDeadlineSeconds")
-        return EngineJob(
-            gang.id,
-            objects.job_type(first),
-            objects.own_value(first, "user") or gang.belongs.namespace,
-            objects.note(first, "submitted", created),
-            len(pods),
-            needs,
-            objects.common(map(objects.per_node, manifests), "anti-affinity"),
-            wanted,
-            float(limit) if limit is not None else objects.note(first, "limit", math.inf),
-            objects.note(first, "deadline", math.inf),
-            float(first["spec"].get("priority") or 0),
-            work=objects.note(first, "work", math.nan),
-        )
+        limit = objects.note(first, "limit", math.inf) if limit is None else float(limit)
+        deadline = objects.note(first, "deadline", math.inf)
+        priority = float(first["spec"].get("priority") or 0)
+        work = objects.note(first, "work", math.nan)
+        asked = (objects.job_type(first), user, submitted, len(pods), needs, per_node, wanted)
+        return EngineJob(gang.id, *asked, limit, deadline, priority, work)
 
     def _forget_affinities(self) -> None:
         """Forget node affinities that no waiting gang requires."""
@@ -596,11 +586,11 @@ class ClusterCache:
 
     def note_lost(self, gang: Gang) -> None:
         """Mark a gang to be taken off where one of its pods is on a lost node."""
-        if gang.why_off is not None or gang.phase not in ON_NODES:
+        if gang.removal_reason is not None or gang.phase not in ON_NODES:
             return
         for pod in gang.live:
             if pod.node and self.silent_long(pod.node):
-                gang.why_off, gang.cause = f"node {pod.node} is lost", "node_failed"
+                gang.removal_reason, gang.cause = f"node {pod.node} is lost", "node_failed"
                 return
 
     def forget(self, gang: Gang) -> None:
@@ -630,11 +620,11 @@ class ClusterCache:
             fresh = []
             for uid in files.keys() & gang.pods.keys():
                 for name, written in files[uid]:
-                    if gang.read.get(name) == written:
+                    if gang.files_read.get(name) == written:
                         continue
                     if (report := read_report(self.reports / name, gang.pods[uid].user)) is None:
                         continue
-                    gang.read[name] = written
+                    gang.files_read[name] = written
                     gang.reports[uid] = report._replace(node=gang.where(gang.pods[uid]))
                     fresh.append(gang.reports[uid])
             if fresh and gang.phase == "running":
@@ -643,7 +633,7 @@ class ClusterCache:
                 )
 
 
-def _ended(row: Status, bound: list[Pod], size: int) -> Status:
+def _ended(row: Status, bound: list[WatchedPod], size: int) -> Status:
     """Row of a gang of ``size`` pods of which all that are there have ended."""
     ended = max((t for p in bound for t in p.times("finishedAt")), default=time.time())
     phase: Phase = "finished"
@@ -651,13 +641,16 @@ def _ended(row: Status, bound: list[Pod], size: int) -> Status:
     if len(bound) < size:
         phase, detail = "failed", f"{size - len(bound)} of its pods were deleted while it ran"
     elif failed := [p for p in bound if p.phase == "Failed"]:
-        reason = failed[0].manifest["status"].get("reason")
+        status = failed[0].manifest["status"]
+        reason = status.get("reason")
         phase = "killed" if reason == "DeadlineExceeded" else "failed"
-        detail = f"pod {failed[0].name}: {reason or f'exit {_exit_codes(failed[0])}'}"
+        states = [each.get("state") or {} for each in status.get("containerStatuses") or ()]
+        codes = [s["terminated"].get("exitCode", 0) for s in states if "terminated" in s]
+        detail = f"pod {failed[0].name}: {reason or f'exit {codes}'}"
     return replace(row, phase=phase, ended=ended, detail=detail)
 
 
-def successor(pod: Pod, gang: Gang) -> dict[str, Any]:
+def successor(pod: WatchedPod, gang: Gang) -> dict[str, Any]:
     """A pod that waits in the place of one that is to be deleted."""
     meta = pod.manifest["metadata"]
     spec = copy.deepcopy(pod.manifest["spec"])
@@ -699,7 +692,7 @@ def _described(node: Any) -> Any:
 
 def _any_text(value: Any, what: str) -> None:
     if not isinstance(value, str):
-        raise intake.Malformed(f"{what} is {intake.shown(value)}, not text")
+        raise intake.Malformed(f"{what} is {intake.quoted(value)}, not text")
 
 
 def _name(item: Any) -> str:
@@ -707,7 +700,7 @@ def _name(item: Any) -> str:
         meta = item["metadata"]
         return "/".join(intake.clean_text(meta[k]) for k in ("namespace", "name") if meta.get(k))
     except (KeyError, TypeError, AttributeError):
-        return intake.shown(item)
+        return intake.quoted(item)
 
 
 def _uid(item: Any) -> Any:
@@ -727,9 +720,3 @@ def _plan(text: str | None) -> dict[str, int]:
         return {str(node): int(tasks) for node, tasks in json.loads(text or "{}").items()}
     except (ValueError, AttributeError, TypeError):
         return {}
-
-
-def _exit_codes(pod: Pod) -> list[int]:
-    containers = pod.manifest["status"].get("containerStatuses") or ()
-    states = (each.get("state") or {} for each in containers)
-    return [s["terminated"].get("exitCode", 0) for s in states if "terminated" in s]

@@ -10,7 +10,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -81,23 +82,18 @@ def demand(pod: Mapping[str, Any]) -> dict[str, int]:
     before it where that is more; overhead comes on top, and the pod itself is one of ``pods``.
     """
     spec = pod["spec"]
-    total: dict[str, int] = {}
-    sidecars: dict[str, int] = {}
-    peak: dict[str, int] = {}
+    total, sidecars, peak = Counter[str](), Counter[str](), Counter[str]()
     for container in spec["containers"]:
-        _add(total, _asked(container))
+        total.update(_asked(container))
     for container in spec.get("initContainers") or ():
-        asked = _asked(container)
+        asked = Counter(_asked(container))
         if container.get("restartPolicy") == "Always":
-            _add(sidecars, asked)
-            asked = {}
-        for kind in sidecars.keys() | asked.keys():
-            most = sidecars.get(kind, 0) + asked.get(kind, 0)
-            peak[kind] = max(peak.get(kind, 0), most)
-    _add(total, sidecars)
-    total = {k: max(total.get(k, 0), peak.get(k, 0)) for k in total.keys() | peak.keys()}
-    overhead = spec.get("overhead") or {}
-    _add(total, {kind: thousandths(kind, text, up=True) for kind, text in overhead.items()})
+            sidecars.update(asked)
+            asked.clear()
+        peak |= sidecars + asked
+    total.update(sidecars)
+    total |= peak
+    total.update(_amounts(spec.get("overhead") or {}))
     total["pods"] = 1000
     total.update(ports(pod))
     return {DEVICES.get(kind, kind): amount for kind, amount in sorted(total.items()) if amount}
@@ -106,16 +102,14 @@ def demand(pod: Mapping[str, Any]) -> dict[str, int]:
 def _asked(container: Mapping[str, Any]) -> dict[str, int]:
     """The API server copies limits to requests where these are not given; so do we."""
     resources = container.get("resources") or {}
-    found = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {kind: thousandths(kind, text, up=True) for kind, text in found.items()}
+    return _amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 
 
-def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
-    for kind, amount in more.items():
-        total[kind] = total.get(kind, 0) + amount
+def _amounts(quantities: Mapping[str, Any]) -> dict[str, int]:
+    return {kind: thousandths(kind, text, up=True) for kind, text in quantities.items()}
 
 
-# ------------------------------------------------------------------------------------- where to run
+# Where to run
 
 
 class Taint(NamedTuple):
@@ -176,27 +170,25 @@ def check_affinity(terms: list[Any]) -> None:
 
 
 def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    has = labels.get(expression["key"])
-    values = list(expression.get("values") or ())
-    match expression["operator"]:
-        case "In":
-            return has in values
-        case "NotIn":
-            return has not in values
-        case "Exists":
-            return has is not None
-        case "DoesNotExist":
-            return has is None
-        case "Gt":
-            return _whole(has) > _whole(values[0])
-        case "Lt":
-            return _whole(has) < _whole(values[0])
-    raise EngineError(f"node affinity has the unknown operator {expression['operator']!r}")
+    holds = _OPERATORS.get(str(expression["operator"]))
+    if holds is None:
+        raise EngineError(f"node affinity has the unknown operator {expression['operator']!r}")
+    return holds(labels.get(expression["key"]), list(expression.get("values") or ()))
 
 
 def _whole(text: str | None) -> float:
     """A whole number; NaN for other text, which is neither more nor less than anything."""
     return float(text) if text and re.fullmatch(r"-?\d+", text) else math.nan
+
+
+_OPERATORS: dict[str, Callable[[str | None, list[str]], bool]] = {
+    "In": lambda has, values: has in values,
+    "NotIn": lambda has, values: has not in values,
+    "Exists": lambda has, values: has is not None,
+    "DoesNotExist": lambda has, values: has is None,
+    "Gt": lambda has, values: _whole(has) > _whole(values[0]),
+    "Lt": lambda has, values: _whole(has) < _whole(values[0]),
+}
 
 
 _OF_GANGS = ("job-name", "batch.kubernetes.io/job-name", "controller-uid")
@@ -281,7 +273,7 @@ def ports(pod: Mapping[str, Any]) -> dict[str, int]:
     return found
 
 
-# ------------------------------------------------------------------------------------------- gangs
+# Gangs
 
 
 class Membership(NamedTuple):

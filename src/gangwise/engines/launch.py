@@ -74,8 +74,7 @@ def main(folder: Path) -> int:
     attempt = json.loads((folder / "placed.json").read_text())
     ranks: list[subprocess.Popen[bytes]] = []
     begun = time.time()
-    state: str = "failed"
-    exits: list[Any] = []
+    state, exits = "failed", list[Any]()
     with open(folder / "output.txt", "ab") as output:
         try:
             for rank, (node, devices, speed) in enumerate(attempt["ranks"]):
@@ -89,16 +88,15 @@ def main(folder: Path) -> int:
                     "GANGWISE_SPEED": str(speed),
                     "CUDA_VISIBLE_DEVICES": ",".join(map(str, devices)),
                 }
-                ranks.append(
-                    subprocess.Popen(
-                        job["command"],
-                        env={**os.environ, **variables, **job.get("environment", {})},
-                        cwd=job.get("directory") or str(folder),
-                        stdin=subprocess.DEVNULL,
-                        stdout=output,
-                        stderr=output,
-                    )
+                process = subprocess.Popen(
+                    job["command"],
+                    env={**os.environ, **variables, **job.get("environment", {})},
+                    cwd=job.get("directory") or str(folder),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
                 )
+                ranks.append(process)
             write_json(folder / "started.json", {"time": begun, "ranks": [r.pid for r in ranks]})
             state, exits = wait_for(ranks, float(job.get("limit") or 0.0))
         except OSError as error:

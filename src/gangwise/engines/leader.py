@@ -149,8 +149,7 @@ class FolderLeader(Leader):
                 os.mkdir(self._folder(1), 0o700)
             elif not found.mine:
                 os.rename(self._folder(number), self._folder(number + 1))
-            if found is None or not found.mine:
-                number += 1
+            number += found is None or not found.mine
             self._beat(number, self.identity)
         except OSError as error:
             raise EngineError(
@@ -174,9 +173,6 @@ class FolderLeader(Leader):
         side = self._folder(self.number) / secrets.token_hex(8)
         try:
             side.write_text(json.dumps(content), encoding="utf-8")
-        except OSError as error:
-            raise StandingBy(f"standing by: {self.what} is lost ({error.strerror})") from error
-        try:
             os.link(side, path)
         except FileExistsError:
             raise Rejected(f"{path} is there already: somebody else was faster") from None

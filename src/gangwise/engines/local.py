@@ -28,7 +28,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +96,7 @@ class LocalEngine:
         """Place and take off only while this is the one leader of the cluster."""
         self._leader = FolderLeader(self.folder, identity)
 
-    # ------------------------------------------------------------------ as users and fate do it
+    # Making a cluster, submitting jobs
 
     @staticmethod
     def create(folder: Path | str, nodes: Sequence[Mapping[str, Any]]) -> None:
@@ -126,7 +128,7 @@ class LocalEngine:
         launch.write_json(jobs / str(number) / "job.json", content)
         return str(number)
 
-    # ------------------------------------------------------------------------------- the engine
+    # The engine
 
     def nodes(self) -> list[EngineNode]:
         try:
@@ -147,7 +149,7 @@ class LocalEngine:
             node = EngineNode(row["name"], devices, row.get("labels", {}), not why, why)
             return node, intake.number(row.get("speed", 1.0), "its speed", 1e-6, 1e6)
 
-        found = self.quarantine.sift("node", rows, read, lambda row: row["name"])
+        found = self.quarantine.read_all("node", rows, read, lambda row: row["name"])
         found = intake.distinct(found, lambda one: one[0].name, self.quarantine, "node")
         self._speeds = {node.name: speed for node, speed in found}
         return [node for node, _ in found]
@@ -165,11 +167,14 @@ class LocalEngine:
             if row is not None and row.phase in ENDED:
                 self._ended[name] = row
                 if row.ended < now - self.keep:
-                    self._put_away(name)
+                    (self.folder / "ended").mkdir(exist_ok=True)
+                    with contextlib.suppress(OSError):
+                        os.rename(self.folder / "jobs" / name, self.folder / "ended" / name)
+                        self._ended.pop(name, None)
                     return None
             return row
 
-        table = self.quarantine.sift("job", names, read, str, self._changes.table)
+        table = self.quarantine.read_all("job", names, read, str, self._changes.table)
         self._table, self._looked = {row.job.id: row for row in table}, time.monotonic()
         return table
 
@@ -193,17 +198,10 @@ class LocalEngine:
         if attempt <= row.attempt:
             raise Rejected(f"job {job} was placed {row.attempt} times; {attempt} is no new attempt")
         numbers = self._numbers(row.job, placed, table)
-        ranks = [
-            (p.node, ids, self._speeds[p.node])
-            for p, each in zip(placed, numbers, strict=True)
-            for ids in each
-        ]
+        pieces = list(zip(placed, numbers, strict=True))
         content = {
-            "ranks": ranks,
-            "placed": [
-                (p.node, p.tasks, sorted({d for ids in each for d in ids}))
-                for p, each in zip(placed, numbers, strict=True)
-            ],
+            "ranks": [(p.node, ids, self._speeds[p.node]) for p, each in pieces for ids in each],
+            "placed": [(p.node, p.tasks, sorted(set(chain(*each)))) for p, each in pieces],
             "time": time.time(),
         }
         self._write(here / "placed.json", content, fenced=True)
@@ -239,7 +237,7 @@ class LocalEngine:
         if self._leader is not None:
             self._leader.release()
 
-    # ------------------------------------------------------------------------------------ inside
+    # Inside
 
     def _look(self) -> list[EngineEvent]:
         nodes = self.nodes()
@@ -278,25 +276,21 @@ class LocalEngine:
         asked = intake.read_json(folder / "job.json", FILE_BYTES)
         if asked is None:
             return None
-        command, demand = asked["command"], asked["demand"]
+        command = asked["command"]
         if not isinstance(command, list) or not command:
             raise intake.Malformed("its command is not a list of words")
-        for word in command:
-            if not isinstance(word, str) or "\0" in word:
-                raise intake.Malformed(f"its command has {intake.shown(word)}, which is not a word")
-        demand = intake.table(demand, "what it asks for:", intake.thousandths)
+        for w in command:
+            if not isinstance(w, str) or "\0" in w:
+                raise intake.Malformed(f"its command has {intake.quoted(w)}, which is not a word")
+        demand = intake.table(asked["demand"], "what it asks for:", intake.thousandths)
+        same = ("job_type", "user", "submitted", "tasks", "per_node", "constraint")
         job = EngineJob(
-            name,
-            asked["job_type"],
-            asked["user"],
-            asked["submitted"],
-            asked["tasks"],
-            {k: intake.thousandths(v, k) for k, v in demand.items()},
-            asked["per_node"],
-            asked["constraint"],
-            math.inf if asked["limit"] is None else asked["limit"],
+            id=name,
+            demand={k: intake.thousandths(v, k) for k, v in demand.items()},
+            limit=math.inf if asked["limit"] is None else asked["limit"],
             priority=asked.get("priority", 0.0),
             work=asked.get("work", math.nan),
+            **{field: asked[field] for field in same},
         )
         inside = os.listdir(folder)
         attempts = [int(n) for n in inside if re.fullmatch("[0-9]{1,9}", n)]
@@ -308,12 +302,8 @@ class LocalEngine:
                 self._untouched[name] = stamp, Status(job, "pending")
             return Status(job, "pending")
         here = folder / str(latest)  # before the first placement none of these files is there
-        placed = tuple(
-            Placed(node, tasks, tuple(devices))
-            for node, tasks, devices in (self._read(here / "placed.json") or {"placed": ()})[
-                "placed"
-            ]
-        )
+        written = (self._read(here / "placed.json") or {"placed": ()})["placed"]
+        placed = tuple(Placed(node, tasks, tuple(devices)) for node, tasks, devices in written)
         unplaced, result = self._read(here / "unplaced.json"), self._read(here / "result.json")
         launched, started = self._read(here / "launched"), self._read(here / "started.json")
         since = float(started["time"]) if started else math.nan
@@ -325,7 +315,7 @@ class LocalEngine:
             return Status(job, "pending", latest, detail=unplaced["why"], cause=cause)
         if result is not None:
             if result["state"] not in ENDED:
-                raise intake.Malformed(f"its result is {intake.shown(result['state'])}")
+                raise intake.Malformed(f"its result is {intake.quoted(result['state'])}")
             detail = ", ".join(str(code) for code in result["exits"] if code)
             times = float(result["started"]), float(result["ended"])
             return Status(job, result["state"], latest, placed, *times, detail)
@@ -342,25 +332,24 @@ class LocalEngine:
     def _numbers(
         self, job: EngineJob, placed: Sequence[Placed], table: Sequence[Status]
     ) -> list[list[tuple[int, ...]]]:
-        """GPUs of each task of each piece, the first that nobody holds; none for shares of one."""
+        """GPUs of each task of each piece: the first that nobody holds, none for a share of one."""
         whole, share = divmod(job.demand.get("gpu", 0), 1000)
         if not whole or share:
             return [[()] * p.tasks for p in placed]
-        held: dict[str, set[int]] = {}
+        held = defaultdict[str, set[int]](set)
         for other in table:
             if other.phase in ("placed", "running"):
                 for p in other.placed:
-                    held.setdefault(p.node, set()).update(p.devices)
+                    held[p.node].update(p.devices)
         found = []
         for p in placed:
-            taken = held.setdefault(p.node, set())
-            free = [d for d in range(64) if d not in taken]
+            free = [d for d in range(64) if d not in held[p.node]]
             if len(free) < whole * p.tasks:
                 raise Rejected(
                     f"job {job.id} needs {whole * p.tasks} GPUs of {p.node}: free {free}"
                 )
             mine = [tuple(free[i * whole : (i + 1) * whole]) for i in range(p.tasks)]
-            taken.update(d for ids in mine for d in ids)
+            held[p.node].update(chain(*mine))
             found.append(mine)
         return found
 
@@ -370,15 +359,9 @@ class LocalEngine:
         command = [sys.executable, "-I", "-S", launch.__file__, str(here)]
         try:
             with open(here / "output.txt", "ab") as output:
-                _launchers.append(
-                    subprocess.Popen(
-                        command,
-                        start_new_session=True,
-                        stdin=subprocess.DEVNULL,
-                        stdout=output,
-                        stderr=output,
-                    )
-                )
+                pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output}
+                process = subprocess.Popen(command, start_new_session=True, stderr=output, **pipes)
+                _launchers.append(process)
         except OSError as error:
             raise EngineError(f"cannot launch {here}: {error.strerror}") from error
 
@@ -396,10 +379,7 @@ class LocalEngine:
             return
         started = self._read(here / "started.json") or {"ranks": []}
         leader = launched["pid"]
-        ours = launch.birth(leader) == launched["birth"] or any(
-            _group(pid) == leader for pid in started["ranks"]
-        )
-        if ours:
+        if launch.birth(leader) == launched["birth"] or leader in map(_group, started["ranks"]):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(leader, signal.SIGKILL)
         for _ in range(100):
@@ -409,12 +389,6 @@ class LocalEngine:
                 break
             time.sleep(0.01)
 
-    def _put_away(self, name: str) -> None:
-        (self.folder / "ended").mkdir(exist_ok=True)
-        with contextlib.suppress(OSError):
-            os.rename(self.folder / "jobs" / name, self.folder / "ended" / name)
-            self._ended.pop(name, None)
-
     def _read(self, path: Path) -> Any:
         return intake.read_json(path, FILE_BYTES)
 
@@ -422,10 +396,8 @@ class LocalEngine:
         """Into the folder of one job: what is wrong there is wrong with this job alone."""
         try:
             path.parent.mkdir(exist_ok=True)
-            if fenced and self._leader is not None:
-                self._leader.write(path, content)
-                return
-            launch.write_json(path, content)
+            led = self._leader if fenced else None
+            (launch.write_json if led is None else led.write)(path, content)
         except OSError as error:
             raise Rejected(f"{path}: {error.strerror}") from error
 

@@ -1,7 +1,7 @@
 """``gangwise rank -- command``: runs one rank of a gang and measures its speed from inside.
 
 The rank's report is one JSON file, replaced as a whole: units of work done and the seconds of the
-monotonic clock that they took. Where nothing tells the work, nothing is reported of it. Standard
+monotonic clock that they took. Where the amount of work is not known, it is not reported. Standard
 library only: this starts once for every rank of every job.
 
 The report goes into the folder of ``--report`` or ``GANGWISE_REPORTS``, which the service can read.
@@ -134,7 +134,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--report", help="folder for the report; default: $GANGWISE_REPORTS")
     p.add_argument("--every", type=float, default=5.0, help="seconds between reports")
     p.add_argument("--file", type=Path, help="the command writes its units done there, last")
-    p.add_argument("--match", help="lines of output that are a unit, or tell units in a group")
+    p.add_argument("--match", help="a matching line is a unit, or its group says how many are done")
     p.add_argument("--work", type=float, help="units that the whole command is")
     p.add_argument("--sleep", type=float, help="no command: pretend so many seconds of work")
     p.add_argument("command", nargs=argparse.REMAINDER, help="-- command and its arguments")

@@ -121,20 +121,20 @@ class SlurmEngine:
         self._leader: ReservationLeader | None = None  # None: nobody else acts here
         self._nodes_listed: Any = None
         self._changes = Changes(self._ranks)
-        self._runs: dict[str, JobDetails] = {}
+        self._details: dict[str, JobDetails] = {}
         self._where: dict[str, tuple[Placed, ...]] = {}
         self._table: dict[str, Status] = {}
         self._rows: dict[str, Mapping[str, Any]] = {}  # of the JSON
         self._read_as: dict[str, tuple[str, str]] = {}  # how they were listed then
-        self._behind = set[str]()  # jobs of which the JSON says something new
-        self._again = set[str]()  # to be looked at again, though they are listed as before
+        self._outdated = set[str]()  # jobs of which the JSON says something new
+        self._to_recheck = set[str]()  # to be looked at again, though they are listed as before
         self._listing = Listing(self._run)
         self._listing_cost, self._whole_cost, self._nodes_cost = Cost(), Cost(), Cost()
         self._looked = self._seen = self._nodes_looked = self._nodes_read = -math.inf
         self._nodes: list[EngineNode] = []
         self._lists: dict[str, frozenset[str]] = {}
         self._reserved: dict[str, str] = {}
-        self._left: dict[str, str] = {}
+        self._left_alone: dict[str, str] = {}
         self._unstarted: dict[str, int] = {}
         self.quarantine = intake.Quarantine()
         for program in ("squeue", "sinfo", "scontrol", "scancel"):
@@ -150,7 +150,7 @@ class SlurmEngine:
         """
         self._leader = ReservationLeader(self._run)
 
-    # ------------------------------------------------------------------------------- the engine
+    # The engine
 
     def nodes(self) -> list[EngineNode]:
         """Nodes by ``sinfo``: its JSON is read where a listing, of nodes that are alike, is new."""
@@ -171,11 +171,11 @@ class SlurmEngine:
         rows = self._json("sinfo", "nodes")
         if not self.watch:  # those outside the partition are not aimed at
             rows = [row for row in rows if self._ours(row)]
-        found = self.quarantine.sift("node", rows, self._node, lambda row: row["name"])
+        found = self.quarantine.read_all("node", rows, self._node, lambda row: row["name"])
         found = intake.distinct(found, lambda node: node.name, self.quarantine, "node")
         was, now_are = ([replace(n, up=True, reason="") for n in ns] for ns in (self._nodes, found))
         if was != now_are:
-            self._again.update(self._table)  # others fit now, perhaps
+            self._to_recheck.update(self._table)  # others fit now, perhaps
         self._nodes, self._nodes_listed, self._nodes_read = found, (listed, self._reserved), now
         return list(found)
 
@@ -196,7 +196,7 @@ class SlurmEngine:
 
     def _node(self, row: Mapping[str, Any]) -> EngineNode:
         if not re.fullmatch(r"[\w.-]+", str(row["name"]), re.ASCII):
-            raise intake.Malformed(f"{intake.shown(row['name'])} is not the name of a node")
+            raise intake.Malformed(f"{intake.quoted(row['name'])} is not the name of a node")
         devices = {"cpu": 1000 * number(row.get("cpus"), 0)}
         devices["memory"] = 1000 * number(row.get("real_memory"), 0)
         for kind, amount in gres(str(row.get("gres") or "")).items():
@@ -215,13 +215,13 @@ class SlurmEngine:
         return self._listed(EngineNode(str(row["name"]), devices, labels, not down, reason))
 
     def _listed(self, node: EngineNode) -> EngineNode:
-        """Nodes with labels for the node lists that contain them."""
+        """A node with labels for the node lists that contain it, and for those that do not."""
         labels = {k: v for k, v in node.labels.items() if not k.startswith(LISTED)}
         for text, names in self._lists.items():
             labels[LISTED[node.name not in names] + text] = "yes"
         return replace(node, labels=labels)
 
-    def _know(self, text: str) -> None:
+    def _add_node_list(self, text: str) -> None:
         """Add a node list, for which nodes carry a label from now on."""
         if text in self._lists:
             return
@@ -239,13 +239,14 @@ class SlurmEngine:
         return list(self._table.values())
 
     def held(self) -> dict[str, str]:
-        return dict(self._left)
+        """Jobs that are left alone, and why."""
+        return dict(self._left_alone)
 
     def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
         """Require the nodes, then release the job."""
         row = self._recent(job)
         if row is None or row.foreign:
-            why = self._left.get(job, f"there is no such job in partition {self.partition}")
+            why = self._left_alone.get(job, f"there is no such job in partition {self.partition}")
             raise Rejected(f"job {job} cannot be placed: {why}")
         wanted = {p.node for p in placed}
         if row.attempt == attempt and row.phase in ("placed", "running"):
@@ -255,18 +256,13 @@ class SlurmEngine:
         check_placement(row, placed, self._nodes, self._table.values())
         if attempt < row.attempt:
             raise Rejected(f"job {job} was placed {row.attempt} times; {attempt} is no new attempt")
-        run = self._runs[job]
+        run = self._details[job]
         request = run.request
         if request.nodes not in (0, len(wanted)):
             raise Rejected(f"job {job} gets {len(wanted)} nodes, and asks for {request.nodes}")
-        mark = Mark(
-            attempt,
-            run.restarts,
-            ",".join(f"{p.node}:{p.tasks}" for p in placed),
-            request.required,
-            request.nodes,
-            text=run.mark.text,
-        )
+        on, site_text = ",".join(f"{p.node}:{p.tasks}" for p in placed), run.mark.text
+        asked = request.required, request.nodes
+        mark = Mark(attempt, run.restarts, on, *asked, text=site_text)
         change = [f"admincomment={mark}", f"reqnodelist={','.join(sorted(wanted))}"]
         if run.restarts:  # it was given a time two minutes ahead
             change.append("starttime=now")
@@ -276,7 +272,7 @@ class SlurmEngine:
         except Rejected:
             self._unstarted[job] = self._unstarted.get(job, 0) + 1
             raise
-        self._runs[job] = run._replace(mark=mark)
+        self._details[job] = run._replace(mark=mark)
         self._table[job] = replace(row, phase="placed", attempt=attempt, placed=tuple(placed))
 
     def preempt(self, job: str) -> None:
@@ -309,16 +305,15 @@ class SlurmEngine:
         done: dict[str, str] = {}
         for row in self._json("squeue", "jobs", "--states=all"):
             mark = self.quarantine.read("job", str(row.get("job_id")), partial(Mark.of, row))
-            states = {word.upper() for word in words(row.get("job_state"))}
-            mine = mark is not None and not states.isdisjoint(("PENDING", "REQUEUED"))
-            if mark is None or not mine or states & set(ON_NODES):
+            states = set(_states(row))
+            if mark is None or states.isdisjoint(("PENDING", "REQUEUED")) or states & ON_NODES:
                 continue
             job, held = _id(row), number(row.get("priority"), 1) == 0
             by_hand = mark.by_hand or (held and mark.attempt > 0 and mark.state != "held")
             was = [f"reqnodelist={mark.required}"] if mark.attempt else []
             try:
                 if held and not by_hand:
-                    self._let_go(job, mark)
+                    self._release_untouched(job, mark)
                 self._change("update", f"jobid={job}", f"admincomment={mark.text}", *was)
                 done[job] = "held, as it was by hand" if by_hand else "released"
             except Rejected as error:
@@ -349,8 +344,7 @@ class SlurmEngine:
         for node, name in sorted(self._reservations().items()):
             remarks.append(f"no job is placed on node {node} while the reservation {name} holds")
         for row in self._json("squeue", "jobs"):
-            states = [word.upper() for word in words(row.get("job_state"))]
-            if "PENDING" in states and self.partition in words(row.get("partition")):
+            if "PENDING" in _states(row) and self.partition in words(row.get("partition")):
                 try:
                     why = self._would_leave(row)
                 except Exception as error:
@@ -388,7 +382,7 @@ class SlurmEngine:
         if self._leader is not None:
             self._leader.release()
 
-    # ------------------------------------------------------------------------------------ inside
+    # Inside
 
     @property
     def _pace(self) -> float:
@@ -400,7 +394,7 @@ class SlurmEngine:
         if time.monotonic() >= self._seen + self._pace or job not in self._table:
             self.nodes()
             self._read_table(whole=False)  # a decision does not wait for what is new
-        if job in self._behind:
+        if job in self._outdated:
             self._read_table(whole=True)
         return self._table.get(job)
 
@@ -417,17 +411,17 @@ class SlurmEngine:
             self.quarantine.clear("job", name)
             for known in (self._table, self._rows, self._read_as):
                 known.pop(name, None)
-        self._behind = {name for name in self._behind | changed if self._is_behind(name)}
-        wait = SHARE * self._whole_cost.seconds if self._behind else WHOLE
+        self._outdated = {name for name in self._outdated | changed if self._is_outdated(name)}
+        wait = SHARE * self._whole_cost.seconds if self._outdated else WHOLE
         if self._seen >= self._whole_cost.began + wait if whole is None else whole:
             return self._read_whole()
-        changed |= self._again | self._behind
-        self._again = set()
+        changed |= self._to_recheck | self._outdated
+        self._to_recheck = set()
         for name in changed & self._rows.keys() & self._listing.jobs.keys():
             self.quarantine.read("job", name, partial(self._take_listed, name), (EngineError,))
         return None
 
-    def _is_behind(self, name: str) -> bool:
+    def _is_outdated(self, name: str) -> bool:
         one = self._listing.jobs.get(name)
         if one is None or (one.what[0] in PHASES and name in self._rows):
             return False
@@ -452,7 +446,7 @@ class SlurmEngine:
 
     def _read_whole(self) -> None:
         """The table by the JSON; rows that are as they were are not looked at again."""
-        again, self._again = self._again, set()
+        again, self._to_recheck = self._to_recheck, set()
         rows: dict[str, Mapping[str, Any]] = {}
 
         def read(row: Mapping[str, Any]) -> Status | None:
@@ -464,12 +458,12 @@ class SlurmEngine:
 
         with self._whole_cost:
             listing = self._json("squeue", "jobs", "--states=all")
-            self.quarantine.sift("comment of job", listing, _work, _id)
-            found = self.quarantine.sift("job", listing, read, _id, self._changes.table)
+            self.quarantine.read_all("comment of job", listing, _work, _id)
+            found = self.quarantine.read_all("job", listing, read, _id, self._changes.table)
             found = intake.distinct(found, lambda row: row.job.id, self.quarantine, "job")
             self._table, self._rows = {row.job.id: row for row in found}, rows
         self._read_as = {name: listed.what for name, listed in self._listing.jobs.items()}
-        self._behind = set()
+        self._outdated = set()
 
     def _look(self) -> list[EngineEvent]:
         self.nodes()
@@ -478,15 +472,15 @@ class SlurmEngine:
         table = dict(self._table)
         up = {node.name: node.up for node in self._nodes}
         found = self._changes.look(table, up)
-        for name in list(self._runs):
+        for name in list(self._details):
             if name not in table:
-                for known in (self._runs, self._where, self._unstarted):
+                for known in (self._details, self._where, self._unstarted):
                     known.pop(name, None)
-        self._left = {name: why for name, why in self._left.items() if name in table}
+        self._left_alone = {name: why for name, why in self._left_alone.items() if name in table}
         return found
 
     def _ranks(self, row: Status) -> tuple[RankReport, ...]:
-        if self.reports is None or (run := self._runs.get(row.job.id)) is None:
+        if self.reports is None or (run := self._details.get(row.job.id)) is None:
             return ()
         return read_reports(self.reports, row.job.id, run.restarts, run.ranks, run.owner)
 
@@ -494,7 +488,7 @@ class SlurmEngine:
         """Status from a row of ``squeue``; None for a job that is not to be placed yet."""
         name = _id(row)
         foreign = str(row.get("partition")) != self.partition and not self.watch
-        states = [word.upper() for word in words(row.get("job_state"))]
+        states = _states(row)
         held = number(row.get("priority"), 1) == 0
         restarts = number(row.get("restart_cnt"), 0)
         mark = Mark.of(row) or NO_MARK
@@ -505,15 +499,15 @@ class SlurmEngine:
         except Exception:
             if (known := self._changes.table.get(name)) is None:
                 raise
-            job, request = known.job, self._runs[name].request  # as it was submitted
+            job, request = known.job, self._details[name].request  # as it was submitted
         ranks = request.ranks * request.tasks
-        self._runs[name] = JobDetails(restarts, ranks, _owner(row), request, mark)
+        self._details[name] = JobDetails(restarts, ranks, _owner(row), request, mark)
         started = float(number(row.get("start_time"), 0)) or math.nan
         ended = float(number(row.get("end_time"), 0)) or math.nan
         detail = " ".join(words(row.get("state_reason")))
         detail = "" if detail == "None" else detail
         if "PENDING" not in states:
-            self._left.pop(name, None)
+            self._left_alone.pop(name, None)
         if any(state in ON_NODES for state in states):
             placed = allocation(row, job) or self._where.get(name, ())
             self._where[name] = placed
@@ -532,10 +526,10 @@ class SlurmEngine:
                 return None if waits else Status(job, "pending", attempt, detail=detail)
             if foreign:
                 return Status(job, "pending", attempt, detail=detail, foreign=True)
-            if (why := self._alone(row, job, mark, held)) and (held or not attempt):
-                self._left[name] = f"left alone: {why}"
+            if (why := self._why_alone(row, job, mark, held)) and (held or not attempt):
+                self._left_alone[name] = f"left alone: {why}"
                 return Status(job, "pending", attempt, detail=why, foreign=True)
-            self._left.pop(name, None)
+            self._left_alone.pop(name, None)
             if held:
                 return Status(job, "pending", attempt, detail=detail)
             if restarts == mark.restarts:
@@ -553,12 +547,12 @@ class SlurmEngine:
         attempt = attempt or (1 if foreign or self.watch else 0)
         return Status(job, phase, attempt, placed, *times, why, foreign)
 
-    def _alone(self, row: Mapping[str, Any], job: EngineJob, mark: Mark, held: bool) -> str:
+    def _why_alone(self, row: Mapping[str, Any], job: EngineJob, mark: Mark, held: bool) -> str:
         """Why a pending job is left alone; empty where it is placed here, or is to be.
 
         One that only this engine or ``job_submit.lua`` holds is then released, untouched.
         """
-        left = self._left.get(job.id, "").removeprefix("left alone: ")
+        left = self._left_alone.get(job.id, "").removeprefix("left alone: ")
         left = left or "Slurm's own scheduler has it"
         if not held:
             return "" if mark.attempt else left
@@ -566,24 +560,24 @@ class SlurmEngine:
             return HELD_BY_HAND
         if mark.state == "left":  # whoever left it was killed before the release
             with contextlib.suppress(Rejected):
-                self._let_go(job.id, mark)
+                self._release_untouched(job.id, mark)
             return left
         if why := self._waits_for(row):
             return why
-        why = self._runs[job.id].request.why
+        why = self._details[job.id].request.why
         if not why and self._unstarted.get(job.id, 0) >= UNSTARTED:
             why = f"Slurm did not start it where it was placed, {UNSTARTED} times"
         if not why and self._nodes and not self._could_fit(job):
             why = "no nodes of the partition are large enough for it, as it is modelled"
         if why:
             with contextlib.suppress(Rejected):
-                self._let_go(job.id, mark)
+                self._release_untouched(job.id, mark)
             return f"{why}: Slurm's own scheduler has it"
         return ""
 
     def _waits_for(self, row: Mapping[str, Any]) -> str:
         if (why := waits_for(row, time.time())) == LATER:
-            self._again.add(_id(row))
+            self._to_recheck.add(_id(row))
         return why
 
     def _could_fit(self, job: EngineJob) -> bool:
@@ -598,16 +592,11 @@ class SlurmEngine:
         return False
 
     def job(self, name: str, row: Mapping[str, Any], request: TaskRequest) -> EngineJob:
-        minutes = number(row.get("time_limit"), 0)
-        comment, work = str(row.get("comment") or ""), math.nan
+        minutes, work = number(row.get("time_limit"), 0), math.nan
         with contextlib.suppress(intake.Malformed):
             work = _work(row)
-        kind = {
-            "name": row.get("name"),
-            "user": row.get("user_name"),
-            "account": row.get("account"),
-            "comment": comment,
-        }[self.job_type]
+        fields = {"name": "name", "user": "user_name", "account": "account", "comment": "comment"}
+        kind = row.get(fields[self.job_type])
         deadline = number(row.get("deadline"), 0)
         submitted, eligible = (number(row.get(f"{w}_time"), 0) for w in ("submit", "eligible"))
         if submitted < eligible <= time.time():  # held, or not to begin: no waiting
@@ -625,21 +614,13 @@ class SlurmEngine:
         if not self.watch:
             for label, text in zip(LISTED, (request.required, request.excluded), strict=True):
                 if text:
-                    self._know(text)
+                    self._add_node_list(text)
                     constraint[label + text] = "yes"
-        return EngineJob(
-            name,
-            str(kind or "job"),
-            str(row.get("user_name") or row.get("user_id") or ""),
-            float(submitted),
-            request.tasks,
-            {k: 1000 * v for k, v in request.demand.items()},
-            request.per_node,
-            constraint,
-            60.0 * minutes if minutes else math.inf,
-            float(deadline) if deadline else math.inf,
-            work=work,
-        )
+        user = str(row.get("user_name") or row.get("user_id") or "")
+        demand = {k: 1000 * v for k, v in request.demand.items()}
+        gang = (request.tasks, demand, request.per_node, constraint)
+        ends = (60.0 * minutes or math.inf, float(deadline) or math.inf)
+        return EngineJob(name, str(kind or "job"), user, float(submitted), *gang, *ends, work=work)
 
     def _json(self, program: str, key: str, *options: str) -> list[Mapping[str, Any]]:
         text = self._run(program, "--json", *options)
@@ -657,7 +638,7 @@ class SlurmEngine:
             raise Rejected(f"scontrol {words[0]} changes the cluster, which is only watched")
         if self._leader is not None:
             self._leader.check()
-        self._again.add(words[1].removeprefix("jobid="))
+        self._to_recheck.add(words[1].removeprefix("jobid="))
         try:
             self._run("scontrol", "--", *words)
         except _RefusedError as error:
@@ -665,17 +646,17 @@ class SlurmEngine:
 
     def _hold(self, job: str) -> None:
         """Hold a job that was placed; its request is as the user wrote it."""
-        mark = replace(self._runs[job].mark, state="held")
+        mark = replace(self._details[job].mark, state="held")
         was = f"reqnodelist={mark.required}"
         self._change("update", f"jobid={job}", "priority=0", f"admincomment={mark}", was)
 
     def _requeue(self, job: str) -> None:
         """Take a running job off its nodes, and hold it."""
-        mark = replace(self._runs[job].mark, state="held")
+        mark = replace(self._details[job].mark, state="held")
         self._change("update", f"jobid={job}", f"admincomment={mark}")
         self._change("requeuehold", job)
 
-    def _let_go(self, job: str, mark: Mark) -> None:
+    def _release_untouched(self, job: str, mark: Mark) -> None:
         """Leave a job to Slurm, as its user wrote it."""
         left = Mark(state="left", text=mark.text)
         was = [f"reqnodelist={mark.required}"] if mark.attempt else []
@@ -772,6 +753,10 @@ def _id(row: Mapping[str, Any]) -> str:
     return str(intake.whole(number(row.get("job_id"), 0), "its id", 1, 2**32))
 
 
+def _states(row: Mapping[str, Any]) -> list[str]:
+    return [word.upper() for word in words(row.get("job_state"))]
+
+
 def _owner(row: Mapping[str, Any]) -> int | None:
     uid = number(row.get("user_id"), -1)
     if uid < 0:
@@ -787,11 +772,12 @@ def _work(row: Mapping[str, Any]) -> float:
     if found is None:
         return math.nan
     if not re.fullmatch(r"\d{1,15}(\.\d{0,15})?", found[1], re.ASCII):
-        raise intake.Malformed(f"work={intake.shown(found[1])} is not a number of seconds")
+        raise intake.Malformed(f"work={intake.quoted(found[1])} is not a number of seconds")
     return float(found[1])
 
 
 def _exit_code(value: Any) -> int:
+    """The exit code: from 23.02 on in ``return_code``, before that in the upper byte."""
     if isinstance(value, Mapping) and "return_code" in value:
         return number(value["return_code"], 0)
     code = number(value, 0)

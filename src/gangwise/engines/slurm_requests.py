@@ -5,10 +5,10 @@ those that the job may have. Slurm still checks all that the job asks for. A job
 is not modelled is left to Slurm's own scheduler, untouched; the table is in docs/how-to/slurm.md.
 
 :class:`Listing` reads the table of jobs at the price of a listing. ``squeue --json`` of 10,000 jobs
-takes 1.6 s of a processor, a listing by format .08 s. So each look is a listing; the JSON is read
-for new jobs and changed requests, a tenth of the time at most, and now and then. What users write
-can look like anything, so fields end in a random word; ``squeue`` gets it through its environment,
-where users do not see it.
+takes 1.6 s of a processor, a listing by format 0.08 s. So each look is a listing; the JSON is read
+for new jobs and changed requests, for a tenth of the time at most, and every few minutes in any
+case. What users write can look like anything, so fields end in a random word; ``squeue`` gets it
+through its environment, where users do not see it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import re
 import resource
 import secrets
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -78,17 +79,9 @@ class Mark:
         found = MARK.fullmatch(str(row.get("admin_comment") or ""))
         if found is None:
             return None
-        by_hand, attempt, restarts, on, required, nodes, state, text = found.groups()
-        return cls(
-            int(attempt or 0),
-            int(restarts or 0),
-            on or "",
-            required or "",
-            int(nodes or 0),
-            (state or "").strip(),
-            bool(by_hand),
-            text or "",
-        )
+        by_hand, attempt, restarts, on, required, nodes, state, text = found.groups(default="")
+        latest = int(attempt or 0), int(restarts or 0), on
+        return cls(*latest, required, int(nodes or 0), state.strip(), bool(by_hand), text)
 
     def __str__(self) -> str:
         words = ["byhand"] * self.by_hand + ["gangwise"]
@@ -99,7 +92,7 @@ class Mark:
         return " ".join(words + ["|", self.text] * bool(self.text))
 
 
-def nothing(value: Any) -> bool:
+def is_unset(value: Any) -> bool:
     """Whether a field is unset, in either dialect of the JSON."""
     if isinstance(value, Mapping):
         return not number(value, 0)
@@ -127,7 +120,7 @@ class TaskRequest:
         A job with a fixed number of nodes, or with devices or memory by node, is placed in shares:
         as many tasks as nodes, one to a node. Other jobs are placed rank by rank.
         """
-        why = [text for key, text in NOT_MODELLED.items() if not nothing(row.get(key))]
+        why = [text for key, text in NOT_MODELLED.items() if not is_unset(row.get(key))]
         why += [f"its flag {f}" for f in words(row.get("flags")) if f.upper() in FLAGS]
         ranks = max(number(row.get("tasks"), 1), 1)
         least, most = number(row.get("node_count"), 1), number(row.get("max_nodes"), 0)
@@ -150,10 +143,9 @@ class TaskRequest:
         memory = row.get("memory_per_node")
         if memory is not None and row.get("memory_per_cpu") is None and number(memory, 1) == 0:
             why.append("it asks for all memory of its nodes")
-        if fixed == 0 and (by_node or number(memory, 0)) and ranks > 1:
-            shares = -(-ranks // per_node) if per_node else 1 if by_node else 0
-        else:
-            shares = fixed or (1 if by_node else 0)
+        shares = fixed or (1 if by_node else 0)
+        if not fixed and per_node and (by_node or number(memory, 0)) and ranks > 1:
+            shares = -(-ranks // per_node)
         if shares and ranks % shares:
             why.append(f"{ranks} tasks do not divide evenly among {shares} nodes")
         each = -(-ranks // shares) if shares else 1
@@ -167,27 +159,19 @@ class TaskRequest:
             demand["memory"] = by_cpu * cpus * each
         elif by_memory := number(memory, 0):
             demand["memory"] = by_memory  # of a share; of a rank, were it alone on its node
-        required = mark.required if mark is not None and mark.attempt else None
-        required = str(row.get("required_nodes") or "") if required is None else required
+        required, excluded = (str(row.get(f"{w}_nodes") or "") for w in ("required", "excluded"))
+        if mark is not None and mark.attempt:  # where it was placed stands there now
+            required = mark.required
         wanted = expand(required)
-        if wanted is None or expand(str(row.get("excluded_nodes") or "")) is None:
+        if wanted is None or expand(excluded) is None:
             why.append("it has a node list that cannot be read")
         elif len(wanted) > 1 and len(wanted) != fixed:
             why.append(f"it asks for {len(wanted)} nodes by name, and for others perhaps")
         features = str(row.get("features") or "")
         if not re.fullmatch(r"[\w.:/=-]*(&[\w.:/=-]+)*", features):
             why.append(f"it asks for features in a way that is not modelled: {features}")
-        return cls(
-            shares or ranks,
-            each,
-            cpus,
-            demand,
-            1 if shares else per_node,
-            fixed,
-            required,
-            str(row.get("excluded_nodes") or ""),
-            "; ".join(why),
-        )
+        most, reasons = 1 if shares else per_node, "; ".join(why)
+        return cls(shares or ranks, each, cpus, demand, most, fixed, required, excluded, reasons)
 
 
 def waits_for(row: Mapping[str, Any], now: float) -> str:
@@ -196,7 +180,7 @@ def waits_for(row: Mapping[str, Any], now: float) -> str:
     The start of a held job is what ``--begin`` said; of another it is Slurm's forecast. Slurm gives
     a requeued job a time of its own, for which no user has asked.
     """
-    if not nothing(row.get("dependency")):
+    if not is_unset(row.get("dependency")):
         return "it waits for its dependency"
     begin = number(row.get("eligible_time"), 0)
     if number(row.get("priority"), 1) == 0:
@@ -227,9 +211,9 @@ def types_of(text: str) -> dict[str, set[str]]:
     >>> types_of("gpu:a100:4(S:0-1),gpu:2") == {"gpu": {"a100", ""}}
     True
     """
-    found: dict[str, set[str]] = {}
+    found = defaultdict[str, set[str]](set)
     for device, kind, _ in gres_words(text):
-        found.setdefault(device, set()).add(kind)
+        found[device].add(kind)
     return found
 
 
@@ -239,10 +223,10 @@ def gres(text: str) -> dict[str, int]:
     >>> gres("gpu:a100:4(S:0-1),craynetwork:2")
     {'gpu': 4, 'craynetwork': 2}
     """
-    found: dict[str, int] = {}
+    found = Counter[str]()
     for device, _, amount in gres_words(text):
-        found[device] = found.get(device, 0) + amount
-    return found
+        found[device] += amount
+    return dict(found)
 
 
 def expand(text: str) -> frozenset[str] | None:
@@ -357,13 +341,10 @@ class Listing:
     def read(self) -> tuple[set[str], set[str]] | None:
         """Jobs that are new or not as before, and jobs that are gone; None where none is listed."""
         text = self._run("squeue", "--noheader", "--all", "--states=all", more=self._variables)
-        rows: dict[str, str] = {}
         *parts, rest = text.split(f"{self._end}\n")
         if rest:
             return None
-        for part in parts:
-            name, _, row = part.partition(self._field)
-            rows[name] = row
+        rows = {name: row for name, _, row in (part.partition(self._field) for part in parts)}
         gone = self._rows.keys() - rows.keys()
         changed = set()
         for name, row in rows.items():

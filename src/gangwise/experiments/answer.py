@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import finite
 from gangwise.experiments.statistics import (
@@ -73,9 +73,9 @@ def words(name: str) -> set[str]:
     return set(re.split("[^a-z=]+", name))
 
 
-# Work that was not done. A scheduler that has the long jobs killed would look fast by what is left:
-# so two schedulers are compared on the jobs that did their work under both, seed by seed, and none
-# is preferred to the base if it has more killed.
+# A scheduler under which long jobs are killed would look fast by the jobs that are left. So two
+# schedulers are compared on the jobs that did their work under both, seed by seed, and none is
+# preferred to the base if more is killed under it.
 
 
 def paired_times(
@@ -86,18 +86,17 @@ def paired_times(
     A single outcome, such as what a log recorded, stands for every seed. The number is the mean
     over seeds.
     """
-    mine, its, counts = [], [], []
+    times, counts = [], []
     for i in range(max(len(ours), len(theirs))):
         a, b = ours[i % len(ours)], theirs[i % len(theirs)]
         both = a.finished & b.finished
         counts.append(int(both.sum()))
-        mine.append(a.times(both))
-        its.append(b.times(both))
-
-    def column(times: Sequence[Mapping[str, float]], key: str) -> Floats:
-        return np.array([each[key] for each in times])
-
-    return {key: (column(mine, key), column(its, key)) for key in mine[0]}, float(np.mean(counts))
+        times.append((a.times(both), b.times(both)))
+    columns = {
+        key: (np.array([a[key] for a, _ in times]), np.array([b[key] for _, b in times]))
+        for key in times[0][0]
+    }
+    return columns, float(np.mean(counts))
 
 
 def ending_keys(summaries: Iterable[Mapping[str, float]]) -> list[str]:
@@ -112,7 +111,7 @@ def ending_keys(summaries: Iterable[Mapping[str, float]]) -> list[str]:
 
 
 def kills_more(ours: Sequence[Outcome], base: Sequence[Outcome]) -> bool:
-    """Whether killed jobs hold a larger share of the cluster under ours than under the base."""
+    """Whether killed jobs held a larger share of the cluster under ours than under the base."""
 
     def share(outcomes: Sequence[Outcome]) -> float:
         killed = [o.endings["killed"][1] / np.maximum(o.capacity, 1e-9) for o in outcomes]
@@ -139,7 +138,7 @@ def best_of(outcomes: Mapping[str, Sequence[Outcome]], names: Sequence[str], bas
 
 @dataclass(frozen=True)
 class IdleBesideWaiting:
-    """Share of idle device-hours at which a job waited that asked for no more than was idle.
+    """Share of idle device-hours during which a job waited that asked for no more than was idle.
 
     Devices of all nodes count together, so the job may not have fitted on any single node.
     ``recorded`` is as it happened, ``simulated`` under the base.
@@ -151,19 +150,13 @@ class IdleBesideWaiting:
 
     @property
     def telling(self) -> bool:
-        """Whether most idle hours lay beside waiting jobs, and fewer under the base alone."""
+        """Whether most idle hours passed beside waiting jobs, and fewer so under the base."""
         return self.recorded > max(TELLING, self.simulated)
-
-
-def _idle_share(outcome: Outcome, device: str, beside: float) -> float:
-    k = outcome.nodes.devices.index(device)
-    idle = float(outcome.capacity[k] * outcome.makespan - outcome.device_seconds[k])
-    return min(1.0, beside / idle) if idle > 0 else 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class LearnedRates:
-    """What a scheduler believed of rates at its end, and the truth where it is known.
+    """Rates that a scheduler had learned by the end of a run, and the true ones where known.
 
     ``mean`` and ``sd``, shape [L, N], are of the logarithm of the rate; ``true`` has rates;
     ``slow`` are nodes that are slower than their label says.
@@ -228,7 +221,7 @@ class Compared:
 
     @cached_property
     def base(self) -> str:
-        """What the others are compared with: the rules in force.
+        """The base scheduler, which the others are compared with: the rules in force.
 
         Where these are not given, the plain scheduler that explains most of the recorded waits, or
         the first scheduler where the log knows of none.
@@ -272,7 +265,8 @@ class Compared:
         if name == self.base:
             return UNKNOWN
         if self.blocks is not None and key in BY_BLOCKS:
-            return self._by_blocks(name, *BY_BLOCKS[key])
+            ours, counts = self.outcomes[name][0], BY_BLOCKS[key][1]
+            return self._by_blocks(key, ours, self.first, counts(ours) & counts(self.first))
         a, b = self.pair(name, key)
         if not np.isfinite([a, b]).all() or (b == 0).any():
             return UNKNOWN
@@ -301,20 +295,18 @@ class Compared:
                 return unit, block
         return None
 
-    def _by_blocks(
-        self,
-        name: str,
-        of_job: Callable[[Outcome], Floats],
-        counted: Callable[[Outcome], npt.NDArray[np.bool_]],
-    ) -> Estimate:
-        assert self.blocks is not None
-        a, b = self.outcomes[name][0], self.first
-        both, block = counted(a) & counted(b), self.blocks[1]
-        sums = (np.bincount(block[both], of_job(o)[both], block.max() + 1) for o in (a, b))
+    def _by_blocks(self, key: str, ours: Outcome, theirs: Outcome, jobs: Bools) -> Estimate:
+        """By how many per cent a mean over these jobs exceeds the other's: sums by week or day.
+
+        A block without such a job counts as well; without blocks there is no interval.
+        """
+        block = np.zeros(jobs.size, dtype=np.int64) if self.blocks is None else self.blocks[1]
+        of_job, many = BY_BLOCKS[key][0], int(block.max()) + 1
+        sums = (np.bincount(block[jobs], of_job(each)[jobs], many) for each in (ours, theirs))
         return change_by_blocks(*sums)
 
     def verdict(self, name: str) -> Verdict:
-        """What the interval of the change of mean completion says.
+        """The verdict that the interval of the change of mean completion allows.
 
         A scheduler whose killed jobs hold more device-hours than the base's is not better.
         """
@@ -344,7 +336,7 @@ class Compared:
         return float(jobs), float(share)
 
     def waits_more(self, name: str, groups: Sequence[Ints], g: int) -> Estimate:
-        """By how many seconds the jobs of a group wait longer than under the base: a mean.
+        """Mean seconds by which the jobs of a group wait longer than under the base.
 
         On those that started under both; with the interval over weeks or days, or over the seeds
         that have some. ``groups`` are those of each seed's jobs [J], or one for all seeds.
@@ -384,8 +376,8 @@ class Compared:
         return max(used, key=lambda name: used[name] if math.isfinite(used[name]) else -1.0)
 
     @property
-    def could(self) -> float | None:
-        """Per cent of the base's mean completion that no schedule could save more of.
+    def possible_saving(self) -> float | None:
+        """Per cent of the base's mean completion that a schedule could save at most: a bound.
 
         Killed jobs count until they were killed, as in the bound.
         """
@@ -396,7 +388,7 @@ class Compared:
 
     @cached_property
     def happened(self) -> Outcome | None:
-        """As it happened; None where the log does not say, or something else is played."""
+        """The recorded outcome; None where the log does not say, or something else is played."""
         if not self.as_logged or self.drawn:
             return None
         any_ = next(iter(self.outcomes.values()))[0]
@@ -415,16 +407,14 @@ class Compared:
         return retell(self.happened, self.first, self.partition)
 
     def error(self, key: str = OBJECTIVE) -> Estimate:
-        """By how many per cent a mean under the base exceeds what was recorded: the model's error.
+        """The model's error: by how many per cent a mean under the base exceeds the recorded one.
 
         With the interval over weeks or days.
         """
         then, now = self.happened, self.first
         if then is None or not self.waited:
             return UNKNOWN
-        of_job, both = BY_BLOCKS[key][0], then.ended & now.ended
-        block = np.zeros(both.size, dtype=np.int64) if self.blocks is None else self.blocks[1]
-        return change_by_blocks(*(np.bincount(block[both], of_job(o)[both]) for o in (now, then)))
+        return self._by_blocks(key, now, then, then.ended & now.ended)
 
     def beyond(self, name: str) -> bool | None:
         """Whether a change of mean completion is larger than the model's own error may be."""
@@ -437,14 +427,18 @@ class Compared:
     def idle(self) -> IdleBesideWaiting | None:
         if self.happened is None or not self.waited:
             return None
-        k, then = self.device, self.happened.idle_while_waiting(self.device)
-        now = 3600 * self.summaries[self.base][0][f"idle.{k}"]
-        shares = (_idle_share(self.happened, k, then), _idle_share(self.first, k, now))
-        return IdleBesideWaiting(k, *shares)
+        device, shares = self.device, []
+        recorded = self.happened.idle_while_waiting(device)
+        simulated = 3600 * self.summaries[self.base][0][f"idle.{device}"]
+        for outcome, beside in ((self.happened, recorded), (self.first, simulated)):
+            k = outcome.nodes.devices.index(device)
+            idle = float(outcome.capacity[k] * outcome.makespan - outcome.device_seconds[k])
+            shares.append(min(1.0, beside / idle) if idle > 0 else 0.0)
+        return IdleBesideWaiting(device, *shares)
 
     @property
     def intervals(self) -> str:
-        """What the ± of a change means: over weeks, days or seeds."""
+        """A sentence that says what the ± of a change means: over weeks, days or seeds."""
         if self.blocks is not None:
             unit, block = self.blocks
             many = int(block.max()) + 1
@@ -477,15 +471,13 @@ class Compared:
                 "retold": None if retold is None else retold.as_dict(),
                 "idle_beside_waiting": None if self.idle is None else vars(self.idle),
                 "not_modelled": list(self.ignored),
-                "could_save_percent": self.could,
+                "could_save_percent": self.possible_saving,
             }
         )
         return answer
 
 
-BY_BLOCKS: Mapping[
-    str, tuple[Callable[[Outcome], Floats], Callable[[Outcome], npt.NDArray[np.bool_]]]
-] = {
+BY_BLOCKS: Mapping[str, tuple[Callable[[Outcome], Floats], Callable[[Outcome], Bools]]] = {
     "waiting.mean": (lambda o: o.waiting, lambda o: o.started),
     "completion.mean": (lambda o: o.completion, lambda o: o.finished),
     "slowdown.mean": (lambda o: o.slowdown, lambda o: o.finished),
@@ -504,7 +496,7 @@ def source_in_words(name: str) -> str:
     return known.get(kind, name.rstrip("/").rpartition("/")[2])
 
 
-def retelling(n: Compared) -> str:
+def waits_explained(n: Compared) -> str:
     counts = [each["jobs"] for each in n.summaries[n.base]]
     jobs = f"{np.mean(counts):,.0f} jobs of {source_in_words(n.name)}"
     if len(set(counts)) > 1:
@@ -512,26 +504,27 @@ def retelling(n: Compared) -> str:
     retold = n.retold
     if retold is None:
         wait, took = (n.of(n.base, f"{what}.mean").mean for what in ("waiting", "completion"))
-        apart = ""
-        if n.as_logged and not n.drawn:
-            apart = " Starts are not recorded as distinct from submissions, so what the model "
-            apart += "explains of them is not known."
+        apart = (
+            " Starts are not recorded as distinct from submissions, so what the model explains of "
+            "them is not known."
+        )
         times = f"wait {period(wait)} and complete after {period(took)} on average"
-        return f"{jobs} {times} under the base, {n.base}.{apart}"
+        logged = n.as_logged and not n.drawn
+        return f"{jobs} {times} under the base, {n.base}.{apart if logged else ''}"
     chosen = not n.rules and len(n.plain) > 1
     rules = n.base + f" (of {len(n.plain)} plain rules none explains more)" * chosen
-    shares = [f"{number(100 * retold.explained)} % explained"]
-    shares.append(f"job by job {number(100 * retold.by_job)} %")
-    if math.isfinite(retold.order):
-        shares.append(f"order of starts τ = {number(retold.order, 2)}")
-    text = f"{jobs} waited {period(retold.recorded)} on average; in the model under the base, "
-    text += f"{rules}, they wait {period(retold.simulated)} ({'; '.join(shares)})"
+    order = f"; order of starts τ = {number(retold.order, 2)}" * math.isfinite(retold.order)
+    past = ""
     if retold.explained < ENOUGH:
-        text += ", so schedulers may be compared with one another below, and not with the past"
-    return f"{text}."
+        past = ", so schedulers may be compared with one another below, and not with the past"
+    return (
+        f"{jobs} waited {period(retold.recorded)} on average; in the model under the base, {rules},"
+        f" they wait {period(retold.simulated)} ({number(100 * retold.explained)} % explained; job "
+        f"by job {number(100 * retold.by_job)} %{order}){past}."
+    )
 
 
-def holding(n: Compared) -> str:
+def idle_beside_waiting(n: Compared) -> str:
     if n.idle is None or not n.idle.telling:
         return ""
     return (
@@ -542,7 +535,7 @@ def holding(n: Compared) -> str:
     )
 
 
-def comparing(n: Compared) -> str:
+def against_the_base(n: Compared) -> str:
     """Who is better than the base, who is worse, and who cannot be told apart from it."""
     if not n.others:
         return ""
@@ -556,16 +549,14 @@ def comparing(n: Compared) -> str:
         many = f"None of the {len(alike)} others can"
         one = f"{alike[0]} cannot" if len(alike) == 1 else many
         return f"{one} be told apart from the base ({_furthest(n, alike)})."
-    parts = []
+    parts, size = [], {name: _amount(n.change(name)) for name in n.others}
     if better:
         wait = period(n.of(better[0], "waiting.mean").mean)
-        first = f"{better[0]} completes jobs {_amount(n.change(better[0]))} sooner"
-        rest = [f"{name} {_amount(n.change(name))}" for name in better[1:]]
-        parts.append(_listed([f"{first} (mean wait {wait})", *rest]))
+        first = f"{better[0]} completes jobs {size[better[0]]} sooner (mean wait {wait})"
+        parts.append(_listed([first, *(f"{name} {size[name]}" for name in better[1:])]))
     costs: dict[Verdict, str] = {"kills more": "has more killed", "refuses": "not all of them"}
     for kind, but in costs.items():
-        for name in by.get(kind, []):
-            parts.append(f"{name} completes jobs {_amount(n.change(name))} sooner but {but}")
+        parts += [f"{x} completes jobs {size[x]} sooner but {but}" for x in by.get(kind, [])]
     if worse:
         complete = "complete" if len(worse) > 1 else "completes"
         parts.append(f"{_listed(worse)} {complete} {'them' if parts else 'jobs'} later")
@@ -574,7 +565,7 @@ def comparing(n: Compared) -> str:
     return f"Against the base, {'; '.join(parts)}."
 
 
-def doubting(n: Compared) -> str:
+def error_of_the_model(n: Compared) -> str:
     """The model's own error, beside what schedulers save in it."""
     if not n.others or not math.isfinite(n.error().mean):
         return ""
@@ -599,9 +590,7 @@ def _without_interval(n: Compared, names: Sequence[str]) -> str:
     change = n.change(least).mean
     if not math.isfinite(change):
         return f"{least} cannot be compared with the base."
-    why = "one seed has no interval"
-    if not n.drawn:
-        why = "jobs of so few days give no interval"
+    why = "one seed has no interval" if n.drawn else "jobs of so few days give no interval"
     of = f", the least of the {len(names)} others," if len(names) > 1 else ""
     if abs(change) < SMALL:
         return f"The mean completion under {least}{of} is the same as under the base."
@@ -627,7 +616,7 @@ def _listed(names: Sequence[str]) -> str:
     return enumerated(names if len(names) < 9 else [*names[:7], f"{len(names) - 7} others"])
 
 
-def killing(n: Compared) -> str:
+def killed_jobs(n: Compared) -> str:
     """How many jobs are killed at their limits, where schedulers differ in it.
 
     With the device-hours thrown away, of the device type of which they are the largest share.
@@ -654,7 +643,7 @@ def killing(n: Compared) -> str:
     )
 
 
-def refusing(n: Compared) -> str:
+def jobs_shut_out(n: Compared) -> str:
     """Jobs that a change shuts out, which no mean counts."""
     parts, more = [], ""
     shut_out = [0 if o.phase is None else (o.phase == SET_ASIDE).sum() for o in n.outcomes[n.base]]
@@ -669,19 +658,19 @@ def refusing(n: Compared) -> str:
     return f"Can never start, and are in no mean: {_listed(parts)}." if parts else ""
 
 
-def bounding(n: Compared) -> str:
-    if n.could is None:
+def lower_bound(n: Compared) -> str:
+    if n.possible_saving is None:
         return ""
-    if n.could < 0.05:
+    if n.possible_saving < 0.05:
         return "No schedule without migration could complete jobs sooner than the base."
     return (
         "No schedule without migration could complete jobs more than "
-        f"{number(n.could, 1)} % sooner than the base"
+        f"{number(n.possible_saving, 1)} % sooner than the base"
         f"{'' if n.priced else ', and likely less: prices were not searched'}."
     )
 
 
-def little(n: Compared) -> str:
+def little_waiting(n: Compared) -> str:
     waited, took = (n.of(n.base, f"{what}.mean").mean for what in ("waiting", "completion"))
     if n.drawn or waited >= 0.01 * took:
         return ""
@@ -703,15 +692,15 @@ def slow_nodes(n: Compared) -> str:
 
 
 SENTENCES: tuple[Callable[[Compared], str], ...] = (
-    retelling,
-    holding,
+    waits_explained,
+    idle_beside_waiting,
     lambda n: " ".join(f"{each[:1].upper()}{each[1:]}." for each in n.ignored),
-    comparing,
-    doubting,
-    killing,
-    refusing,
-    bounding,
-    little,
+    against_the_base,
+    error_of_the_model,
+    killed_jobs,
+    jobs_shut_out,
+    lower_bound,
+    little_waiting,
     slow_nodes,
 )
 """The answer, in this order; a sentence that does not apply is empty."""

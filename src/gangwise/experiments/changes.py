@@ -27,9 +27,7 @@ from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import toml_key, toml_text, toml_value
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-MOST_NAMED = 20
-"""An error names at most so many of what is there."""
+MOST_NAMED = 20  # at most so many of the parts that exist are named in an error
 
 _CHANGE = re.compile(r'\s*((?:"[^"]*"|[^"=+*])+?)\s*(\+=|-=|\*=|=)\s*(.+?)\s*', re.DOTALL)
 
@@ -66,7 +64,7 @@ class SettingChange(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What the change does.
+        """The change in words.
 
         >>> [one.words for one in changes_of("cap-=1,cap.1.most=4,nodes.all+=10,load*=1.1")]
         ['without cap 1', 'cap 1: most is 4', 'nodes: 10 more of all', 'load times 1.1']
@@ -127,15 +125,15 @@ def changed(document: Mapping[str, Any], changes: list[SettingChange]) -> dict[s
         for i, part in enumerate(path):
             key = _key(at, part, change, path[:i])
             if at[key] is None:  # a table that is not there yet: its model knows what it may hold
-                at[key] = _Free()
+                at[key] = _NewTable()
             at = at[key]
-        key = last if isinstance(at, _Free) else _key(at, last, change, path)
+        key = last if isinstance(at, _NewTable) else _key(at, last, change, path)
         at[key] = _value(change, at[key])
     return made
 
 
 def setting(document: Mapping[str, Any], path: str) -> Any:
-    """What a document has at a path; ScenarioError as :func:`changed` has it.
+    """The value at a path of a document; raises ScenarioError as :func:`changed` does.
 
     >>> setting({"pool": [{"name": "gpu", "most_time": 3600.0}]}, "pool.gpu.most_time")
     3600.0
@@ -147,7 +145,7 @@ def setting(document: Mapping[str, Any], path: str) -> Any:
     return at
 
 
-class _Free(dict[str, Any]):
+class _NewTable(dict[str, Any]):
     def __missing__(self, key: str) -> None:
         return None
 
@@ -175,7 +173,10 @@ def _key(at: Any, part: str, change: SettingChange, path: list[str]) -> Any:
 
 
 def _value(change: SettingChange, old: Any) -> Any:
-    given: Any = _given(change.given)
+    try:
+        given: Any = tomllib.loads(f"x = {change.given}")["x"]
+    except ValueError:  # no value of TOML: a text without its quotes
+        given = change.given
     if isinstance(old, list | tuple):
         if change.how == "+=":
             return [*old, given]
@@ -193,13 +194,6 @@ def _value(change: SettingChange, old: Any) -> Any:
         raise ScenarioError(f"change {change}: {change.path} is not set; write = to set it")
     made = old * given if change.how == "*=" else old + (given if change.how == "+=" else -given)
     return round(made) if isinstance(old, int) else made
-
-
-def _given(text: str) -> Any:
-    try:
-        return tomllib.loads(f"x = {text}")["x"]
-    except ValueError:  # no value of TOML: a text without its quotes
-        return text
 
 
 def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ opened as a comparison (:meth:`Comparison.open`), shown, extended and verified.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -33,8 +33,6 @@ from gangwise.experiments.runs import (
     RunSpec,
     ScenarioSource,
     named_source,
-    played_run,
-    stored_comparator,
 )
 from gangwise.experiments.statistics import Estimate, numbers
 from gangwise.experiments.store import Store, store_of
@@ -78,7 +76,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Described:
-    """A scenario as results describe it; it draws instances where they say how."""
+    """A scenario as stored results describe it; it draws instances where they name its source."""
 
     name: str
     family: str
@@ -151,26 +149,30 @@ class Comparison(PrintedTable):
 
     @cached_property
     def runs(self) -> Mapping[tuple[str, int], Run]:
-        store, draw = self.results.store, self.scenario.instance
-        return {
-            (who, seed): played_run(
-                store.rows(key), who, seed, store.about(key), partial(draw, seed)
-            )
-            for who, seed, key in self._stored(comparators=False)
-        }
+        """The runs by policy and seed, as :func:`gangwise.simulate` returned them."""
+        store, found = self.results.store, {}
+        for run in (run for run in self.results.runs if not run["comparator"]):
+            rows, (who, seed) = store.rows(run["key"]), (run["label"], run["seed"])
+            slots = {
+                n.removesuffix(".slot"): v for n, (_, v) in rows.items() if n.endswith(".slot")
+            }
+            rewards, nanoseconds = slots.pop("reward"), slots.pop("nanoseconds").astype(np.int64)
+            arguments = store.about(run["key"]).get("configuration") or {}
+            draw = partial(self.scenario.instance, seed)
+            found[who, seed] = Run(who, arguments, seed, draw, rewards, slots, nanoseconds)
+        return found
 
     @cached_property
     def comparators(self) -> Mapping[tuple[str, int], Comparator]:
-        rows = self.results.store.rows
-        return {
-            (who, seed): stored_comparator(rows(key), who)
-            for who, seed, key in self._stored(comparators=True)
-        }
-
-    def _stored(self, comparators: bool) -> Iterator[tuple[str, int, str]]:
-        for run in self.results.runs:
-            if run["comparator"] == comparators:
-                yield run["label"], run["seed"], run["key"]
+        """Comparators by name and seed, as :meth:`gangwise.Instance.comparator` returned them."""
+        found = {}
+        for run in (run for run in self.results.runs if run["comparator"]):
+            rows, name = self.results.store.rows(run["key"]), run["label"]
+            numbers = {n: float(v[0]) for n, (_, v) in rows.items() if n.startswith("bound.")}
+            bounds = {n.removeprefix("bound."): value for n, value in numbers.items()}
+            gap = float(rows["gap"][1][0])
+            found[name, run["seed"]] = Comparator(name, *rows["reward.slot"], gap, bounds)
+        return found
 
     def table(self) -> list[Row]:
         return self._table
@@ -180,7 +182,7 @@ class Comparison(PrintedTable):
         results, rows = self.results, []
         versus = {name: results.versus(name) for name in results.comparators}
         for at in results.ranked:
-            over = {other: results.over(other)[at] for other in self._others(at[1])}
+            over = {p: results.over(p)[at] for p in self.policies if p != at[1]}
             rows.append(
                 Row(
                     at[1],
@@ -193,9 +195,6 @@ class Comparison(PrintedTable):
                 )
             )
         return rows
-
-    def _others(self, policy: str) -> list[str]:
-        return [other for other in self.policies if other != policy]
 
     @property
     def fidelity(self) -> Mapping[str, Any] | None:
@@ -245,18 +244,18 @@ class Comparison(PrintedTable):
         ``behind``, ``behind.low``, ``behind.high``, how many per cent more the best policy has,
         paired by seed; ``share of NAME`` for each comparator; ``us_per_slot``.
         """
-        best, rows = self.table()[0], []
-        for row in self.table():
-            less = best.over.get(row.policy, (None, None, None))
-            rows.append(
-                {
-                    "policy": row.policy,
-                    **dict(zip(("reward", "low", "high"), row.reward)),
-                    **dict(zip(("behind", "behind.low", "behind.high"), less)),
-                    **{f"share of {name}": share.mean for name, share in row.share_of.items()},
-                    "us_per_slot": row.us_per_slot,
-                }
-            )
+        best, nothing = self.table()[0], (None, None, None)
+        behind = ("behind", "behind.low", "behind.high")
+        rows = [
+            {
+                "policy": row.policy,
+                **dict(zip(("reward", "low", "high"), row.reward)),
+                **dict(zip(behind, best.over.get(row.policy, nothing))),
+                **{f"share of {name}": share.mean for name, share in row.share_of.items()},
+                "us_per_slot": row.us_per_slot,
+            }
+            for row in self.table()
+        ]
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def gap(self, name: str) -> float:
@@ -283,7 +282,8 @@ class Comparison(PrintedTable):
                         key: finite(self.results.over(other)[(), row.policy][key])
                         for key in ("mean", "low", "high", "percent", "seeds")
                     }
-                    for other in self._others(row.policy)
+                    for other in self.policies
+                    if other != row.policy
                 },
                 "share_of": {name: numbers(e) for name, e in row.share_of.items()},
                 "share_of_optimum": finite(row.share_of[optimum].mean) if optimum else None,
@@ -319,15 +319,12 @@ class Comparison(PrintedTable):
 
     def frame(self) -> pl.DataFrame:
         """Per-slot rewards and metrics of all runs, tidy: one row per policy, seed and slot."""
-        parts = []
-        for (policy, seed), run in self.runs.items():
-            columns = {"reward": run.rewards, **run.metrics}
-            parts.append(
-                pl.DataFrame({"slot": np.arange(run.slots), **columns}).select(
-                    pl.lit(policy).alias("policy"), pl.lit(seed).alias("seed"), pl.all()
-                )
-            )
-        return pl.concat(parts)
+        return pl.concat(
+            pl.DataFrame(
+                {"slot": np.arange(run.slots), "reward": run.rewards, **run.metrics}
+            ).select(pl.lit(policy).alias("policy"), pl.lit(seed).alias("seed"), pl.all())
+            for (policy, seed), run in self.runs.items()
+        )
 
     def files(self) -> dict[str, Content]:
         return {
@@ -519,13 +516,6 @@ def _named(
         named[label] = text if isinstance(entry, str) else label, policy
     if not named:
         raise ScenarioError("no policies to compare")
-    for label, (_, policy) in named.items():
-        family = getattr(policy, "family", scenario.family)
-        if family != scenario.family:
-            raise ScenarioError(
-                f"policy {label!r} is for the family {family}; scenario {scenario.name!r} is of "
-                f"the family {scenario.family}"
-            )
     return named
 
 

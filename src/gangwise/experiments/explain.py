@@ -47,7 +47,7 @@ MOST_LISTED = 4  # at most so many nodes or jobs are listed in a sentence
 
 @dataclass
 class Explained:
-    """What explains how long a job waited, and where it ran.
+    """The explanation of how long a job waited, and where it ran.
 
     ``about`` is what was played: scenario, scheduler, seed, job and its times; ``rows`` has a row
     for each time that something changed for the job.
@@ -109,13 +109,10 @@ def explain_job(
     shape, n = played.jobs.shapes[played.jobs.shape[j]], int(played.jobs.tasks[j])
     demand = zip(shape.demand, played.jobs.devices)
     asks = " + ".join(f"{amount / 1000:g} {kind}" for amount, kind in demand if amount)
-    if math.isnan(start):
-        since = " and never started."
-    elif math.isnan(end):
-        since = f", started {period(start - submitted)} later and has not ended."
-    else:
-        since = f", started {period(start - submitted)} later"
-        since += f" and ended {period(end - start)} after that."
+    since = " and never started."
+    if not math.isnan(start):
+        ended = "has not ended" if math.isnan(end) else f"ended {period(end - start)} after that"
+        since = f", started {period(start - submitted)} later and {ended}."
     tasks = f"{n} task{'s' * (n != 1)} of {asks}"
     first_sentence = f"Job {job}, {tasks}, was submitted at {_seconds(submitted)}{since}"
     return Explained(about, simulation.job_rows, [first_sentence, *simulation.sentences])
@@ -152,20 +149,14 @@ class _Following(JobSimulation):
     def _waits(self, reason: Explanation, now: float, placed: set[str]) -> None:
         if reason.constraint == self._last:
             return
-        self._last = reason.constraint
+        self._last = why = reason.constraint
+        if reason.nodes:
+            why += f"; room for a task on {', '.join(reason.nodes[:MOST_LISTED])}"
+        if reason.frees:
+            why += f"; the end of {', '.join(reason.frees[:MOST_LISTED])} would let it start"
+        more = {"until": reason.until, "expected": reason.start}
         names = ", ".join(sorted(placed)[:MOST_LISTED])
-        room = (
-            f"; room for a task on {', '.join(reason.nodes[:MOST_LISTED])}" if reason.nodes else ""
-        )
-        freed = f"; the end of {', '.join(reason.frees[:MOST_LISTED])} would let it start"
-        self._note(
-            now,
-            "waits",
-            reason.constraint + room + (freed if reason.frees else ""),
-            until=reason.until,
-            expected=reason.start,
-            started_instead=names,
-        )
+        self._note(now, "waits", why, **more, started_instead=names)
 
     def _placed(
         self, job: Job, action: Place, books: Books, others: list[Place], now: float
@@ -191,11 +182,11 @@ class _Following(JobSimulation):
                 f"for {int(fits[second])} of its tasks."
             )
         elif rest:
+            room = ", ".join(f"{names[n]} (for {int(fits[n])})" for n in rest[:MOST_LISTED])
+            room += f" and {len(rest) - MOST_LISTED} more" if len(rest) > MOST_LISTED else ""
             self.sentences.append(
-                f"At {_seconds(now)} there was room as well on "
-                + ", ".join(f"{names[n]} (for {int(fits[n])})" for n in rest[:MOST_LISTED])
-                + (f" and {len(rest) - MOST_LISTED} more" if len(rest) > MOST_LISTED else "")
-                + f"; the choice, {getattr(choice, 'name', type(choice).__name__)}, preferred "
+                f"At {_seconds(now)} there was room as well on {room}; the choice, "
+                f"{getattr(choice, 'name', type(choice).__name__)}, preferred "
                 f"{names[action.tasks[0][0]]}."
             )
         else:
@@ -214,10 +205,8 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:,.0f} s"
 
 
-TRIED = 24
-"""Earlier instants whose forecasts correct one."""
-MOST_JUDGED = 200
-"""Waiting jobs of an instant that count in a calibration."""
+TRIED = 24  # earlier instants whose forecasts correct one
+MOST_JUDGED = 200  # waiting jobs of an instant, at most, that count in a calibration
 
 
 class Forecasts(NamedTuple):
@@ -269,7 +258,7 @@ class Past:
     def corrected(
         self, instants: Iterable[float], now: float, rng: np.random.Generator
     ) -> StartCalibration:
-        """What forecasts at earlier instants, in order, were worth, as is known by ``now``."""
+        """The calibration of forecasts at earlier instants, in order, as known by ``now``."""
         found = StartCalibration()
         for known in (self.known_at(each, rng) for each in instants):
             for w in rng.permutation(known.waiting.size)[:MOST_JUDGED].tolist():
@@ -356,8 +345,8 @@ def forecast_rows(
         job, now = jobs.job(j), known.now
         p50, p90 = calibration.quantiles(known.starts[:, w], now, (0.5, 0.9)) - now
         row = {"job": job.id, "user": job.user, "tasks": job.tasks, "limit": job.limit}
-        came = float(known.truth[w] - now)
+        started = float(known.truth[w] - now)
         row |= {"waited": now - job.submitted, "p50": float(p50), "p90": float(p90)}
-        row |= {"promised": float(known.promised[w] - now), "started": came if came > 0 else None}
-        rows.append(row)
+        row |= {"promised": float(known.promised[w] - now)}
+        rows.append(row | {"started": started if started > 0 else None})
     return rows

@@ -58,7 +58,7 @@ def _lost(left_out: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class NodeFindings:
-    """What a log says about its nodes: which are slow, and how sure that is."""
+    """The effects of a log's nodes on run times: which nodes are slow, and how sure that is."""
 
     trace: str  # registered name of the format
     names: tuple[str, ...]  # [N]
@@ -71,11 +71,12 @@ class NodeFindings:
     @property
     def line(self) -> str:
         e, lost = self.effects, _lost(self.left_out)
+        unnamed = f" ({self.unnamed:,} by user and request alone)" * bool(self.unnamed)
         return (
             f"{self.trace}: {percent_text(e.compared, self.read)} of {self.read:,} jobs are "
-            f"compared, runs of {e.programs:,} program{'s' * (e.programs != 1)}"
-            + f" ({self.unnamed:,} by user and request alone)" * bool(self.unnamed)
-            + f"; left out: {lost}" * bool(lost)
+            f"compared, runs of {e.programs:,} program{'s' * (e.programs != 1)}{unnamed}"
+            + f"; left out: {lost}"
+            * bool(lost)
         )
 
     @property
@@ -97,16 +98,12 @@ class NodeFindings:
 
     def as_dict(self) -> dict[str, Any]:
         e = self.effects
-        columns = {
-            "longer": np.expm1(e.mean),
-            "low": np.expm1(e.low),
-            "high": np.expm1(e.high),
-            "p": e.p,
-            "slow": e.slow,
-            "runs": e.runs,
-            "shrunk": np.expm1(e.shrunk),
-        }
+        columns = {"longer": np.expm1(e.mean), "low": np.expm1(e.low), "high": np.expm1(e.high)}
+        columns |= {"p": e.p, "slow": e.slow, "runs": e.runs, "shrunk": np.expm1(e.shrunk)}
         each = zip(*(values.tolist() for values in columns.values()))
+        changes = [change._asdict() | {"node": self.names[change.node]} for change in e.changes]
+        for change in changes:
+            change |= {key: float(np.expm1(change[key])) for key in ("before", "after")}
         return {
             "trace": self.trace,
             "line": self.line,
@@ -117,15 +114,7 @@ class NodeFindings:
             "nodes": [
                 {"node": name, **dict(zip(columns, row))} for name, row in zip(self.names, each)
             ],
-            "changes": [
-                {
-                    **change._asdict(),
-                    "node": self.names[change.node],
-                    "before": float(np.expm1(change.before)),
-                    "after": float(np.expm1(change.after)),
-                }
-                for change in e.changes
-            ],
+            "changes": changes,
         }
 
 
@@ -264,7 +253,7 @@ NODE_EVENTS = "node events"
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What was found in a log, and what of the log it was found from."""
+    """Rules of a site that were found in a log, and the record that they were found from."""
 
     source: str
     log: JobLog
@@ -274,22 +263,20 @@ class Calibrated:
 
     @property
     def headline(self) -> list[str]:
-        """What was left out and assumed; what the log contradicts; what of that is explained."""
+        """Lines: what was left out and assumed, what the log contradicts, how much is explained."""
         found, device = self.found, self.record.device
         clock = "; its clock has no known hour of the day" * (self.log.clock is None)
         share = 1 - found.left / found.contradicted if found.contradicted else 0.0
-        lines = [
-            self.log.played.line + clock,
-            "Nobody waited, or the log does not say how long"
-            if bool((self.record.start == self.record.submit).all())
-            else f"In {found.contradicted:,.0f} of {found.hours:,.0f} h every job that waited "
-            f"would have fitted into idle {device}s, and none was started for "
-            f"{period(found.patience)} or longer. No order of the queue does that; "
-            f"{found.refused:,} jobs came then.",
-        ]
-        if away := [
-            one.explains[0] for one in found.findings if one.entry.get("why") == NODE_EVENTS
-        ]:
+        waits = (
+            f"In {found.contradicted:,.0f} of {found.hours:,.0f} h every job that waited would "
+            f"have fitted into idle {device}s, and none was started for {period(found.patience)} "
+            f"or longer. No order of the queue does that; {found.refused:,} jobs came then."
+        )
+        if (self.record.start == self.record.submit).all():
+            waits = "Nobody waited, or the log does not say how long"
+        lines = [self.log.played.line + clock, waits]
+        of_events = [one for one in found.findings if one.entry.get("why") == NODE_EVENTS]
+        if away := [one.explains[0] for one in of_events]:
             lines.append(
                 f"{len(away):,} windows are those of node events, none is guessed: {sum(away):,} "
                 f"{device}-hours were not there; {self.unknown:,} nodes of the events are not in "
@@ -307,10 +294,9 @@ class Calibrated:
 
     def __str__(self) -> str:
         items = [f"{entry_text(one)}\n  {one.evidence}." for one in self.found.findings]
-        more = len(items) - MOST_PRINTED
-        return "\n".join(
-            [*self.headline, *items[:MOST_PRINTED], *[f"and {more:,} more"] * (more > 0)]
-        )
+        if (more := len(items) - MOST_PRINTED) > 0:
+            items[MOST_PRINTED:] = [f"and {more:,} more"]
+        return "\n".join([*self.headline, *items])
 
     def toml(self) -> str:
         lines = [f"# What {self.source} tells of its site, by gangwise {gangwise.__version__}."]

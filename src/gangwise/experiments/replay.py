@@ -37,17 +37,11 @@ from gangwise.jobs.rates import SlowNode
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.site import PRINTED
 
-NAME = "replay"
-"""Of the experiment, in a folder."""
+NAME = "replay"  # of the experiment, in a folder of results
 
-STEPS = 200
-"""Steps of the search for the prices of a lower bound."""
-
-BASE = "fcfs+easy+best-fit"
-"""The scheduler that others are compared with."""
-
-AUDITED = 20_000
-"""Up to so many jobs of all seeds the result has an audit; ``gangwise verify`` always has one."""
+STEPS = 200  # steps of the search for the prices of a lower bound
+BASE = "fcfs+easy+best-fit"  # the scheduler that others are compared with
+AUDITED = 20_000  # results of at most so many jobs, over all seeds, are audited
 
 WITHOUT_RATES = (
     BASE,
@@ -140,7 +134,7 @@ class Replayed(PrintedTable):
 
     @cached_property
     def scenarios(self) -> dict[str, ReplayScenario]:
-        """By name in results: the scenario itself, or with what a what-if changes of it."""
+        """The scenario of each name in the results; a what-if changes settings of it."""
         asked = self.results.experiment.get("changes", {})
         return {
             name: self.scenario.changed(**asked[name]) if asked.get(name) else self.scenario
@@ -152,7 +146,7 @@ class Replayed(PrintedTable):
 
     @cached_property
     def outcomes(self) -> dict[str, list[Outcome]]:
-        """What came of the jobs under each scheduler, one outcome for each seed."""
+        """The outcomes of each scheduler, one for each seed."""
         drawn = cache(lambda scenario, seed: scenario.draw(seed))
         return {
             name: [stored_outcome(self.rows(name, s), name, drawn(scenario, s)) for s in self.seeds]
@@ -175,29 +169,26 @@ class Replayed(PrintedTable):
         ]
 
     def learned(self) -> dict[str, LearnedRates]:
-        """What learners believed of rates at the end of the first seed, by scheduler."""
-        played, true, found = self.scenario.draw(self.seeds[0]), self.true_rates(), {}
-        names, shape = played.nodes.names, (len(played.jobs.types), len(played.nodes))
+        """Rates that schedulers had learned by the end of the first seed.
+
+        True rates [L, N] are those at the last submission.
+        """
+        jobs, nodes, hidden = self.scenario.draw(self.seeds[0])
+        true, found, shape = None, {}, (len(jobs.types), len(nodes))
+        if hidden.rates is not None:
+            factor = np.ones(len(nodes))
+            for time, n, value in sorted(hidden.factors):
+                if time <= float(jobs.submit.max()):
+                    factor[n] = value
+            true = np.asarray(hidden.rates) * factor
         for name in self.schedulers:
-            columns = {n: v for n, (_, v) in self.rows(name, self.seeds[0]).columns().items()}
+            columns = {n: v for n, (_, v) in self.rows(name, self.seeds[0]).items()}
             if "learned.mean" in columns:
                 of = (columns.get(f"slow.{k}", ()) for k in ("node", "slower", "low", "high"))
-                slow = [SlowNode(names[int(n)], *map(float, rest)) for n, *rest in zip(*of)]
+                slow = [SlowNode(nodes.names[int(n)], *map(float, rest)) for n, *rest in zip(*of)]
                 mean, sd = (columns[f"learned.{of}"].reshape(shape) for of in ("mean", "sd"))
-                found[name] = LearnedRates(played.jobs.types, mean, sd, true, slow)
+                found[name] = LearnedRates(jobs.types, mean, sd, true, slow)
         return found
-
-    def true_rates(self) -> Floats | None:
-        """Rates [L, N] of the first seed at the last submission; None where all are 1."""
-        played = self.scenario.draw(self.seeds[0])
-        hidden, last = played.conditions, float(played.jobs.submit.max())
-        if hidden.rates is None:
-            return None
-        factor = np.ones(len(played.nodes))
-        for time, n, value in sorted(hidden.factors):
-            if time <= last:
-                factor[n] = value
-        return np.asarray(np.asarray(hidden.rates) * factor)
 
     def bounds(
         self, steps: int | None = None, progress: Progress | None = None
@@ -223,16 +214,6 @@ class Replayed(PrintedTable):
         advance("lower bound", every, every)
         return found
 
-    def _audited(self, scheduler: str) -> dict[str, int] | None:
-        """How many starts an auditor looked at and what it found; None for many jobs."""
-        if len(self.scenario.draw(self.seeds[0]).jobs) * len(self.seeds) > AUDITED:
-            return None
-        reports = self.audits(scheduler, 100)
-        return {
-            "starts": sum(report.starts for report in reports),
-            "findings": sum(sum(report.counts.values()) for report in reports),
-        }
-
     def compared(self, bounds: Sequence[float] = (), priced: bool = True) -> Compared:
         scenario = self.scenario
         return Compared(
@@ -255,7 +236,13 @@ class Replayed(PrintedTable):
         completion and slowdown on the jobs that did their work under both.
         """
         compared = self.compared(bounds, priced)
-        happened = compared.happened
+        happened, schedulers = compared.happened, []
+        many = len(self.scenario.draw(self.seeds[0]).jobs) * len(self.seeds) > AUDITED
+        for name in self.schedulers:
+            reports = [] if many else self.audits(name, 100)
+            findings = sum(sum(report.counts.values()) for report in reports)
+            audited = {"starts": sum(each.starts for each in reports), "findings": findings}
+            schedulers.append(_scheduler(compared, name) | {"audited": None if many else audited})
         return {
             "format": "gangwise-replay-2",
             "version": gangwise.__version__,
@@ -265,10 +252,7 @@ class Replayed(PrintedTable):
             "seeds": list(self.seeds),
             "answer": compared.as_dict(),
             "as_it_happened": None if happened is None else finite(happened.summary()),
-            "schedulers": [
-                _scheduler(compared, name) | {"audited": self._audited(name)}
-                for name in self.schedulers
-            ],
+            "schedulers": schedulers,
             "lower_bounds": list(bounds),
             "prices_searched": bool(bounds) and priced,
         }
@@ -293,9 +277,8 @@ def _scheduler(compared: Compared, name: str) -> dict[str, Any]:
 def replay_source(source: Path | str, settings: Mapping[str, Any]) -> NamedSource:
     """The scenario of a replay: of a log, or of the folder of an earlier replay.
 
-    ``settings`` are fields of :class:`~gangwise.experiments.replay_scenario.ReplaySettings`
-    and win over those of the earlier replay. Raises
-    ScenarioError for a folder of results that are no replay.
+    ``settings`` are those of :class:`~gangwise.experiments.replay_scenario.ReplaySettings`, and
+    replace those of the earlier replay. Raises ScenarioError for results of something else.
     """
     folder = Path(source)
     if not any(folder.glob(f"*{PLAN}")):
@@ -363,16 +346,13 @@ def replay(
     if not names:
         names = WITH_RATES if played.drawn else WITHOUT_RATES
         if rules:  # under another name they are played once
-            mine = _parts_of(rules)
-            names = [name for name in names if _parts_of(name) != mine]
+            parts = cache(lambda name: repr(configuration(create_scheduler(name))))
+            names = [name for name in names if parts(name) != parts(rules)]
     listed = list(require_seeds(seeds or (5 if played.drawn else 1)))
     called = names if isinstance(names, Mapping) else {label_of(name): name for name in names}
     if rules and label_of(rules) not in called:
         called = {label_of(rules): rules, **called}
-    made = {
-        label: apart(IsolatedScheduler, "scheduler", each, isolated)
-        for label, each in called.items()
-    }
+    made = {k: apart(IsolatedScheduler, "scheduler", v, isolated) for k, v in called.items()}
     about = {"rules": label_of(rules)} if rules else {}
     return played_by(source, made, listed, out, Workers(jobs), progress, about)
 
@@ -414,10 +394,6 @@ def played_by(
     }
     results = perform(asked, specs, store_of(out), workers, progress)
     return Replayed(played, results, seeds, list(schedulers))
-
-
-def _parts_of(name: str) -> str:
-    return repr(configuration(create_scheduler(name)))
 
 
 def _source(scenario: Any, settings: Mapping[str, Any]) -> NamedSource | GivenSource:
@@ -463,12 +439,12 @@ COLUMNS: Mapping[str, tuple[str, float]] = {
     "bounded slowdown": ("slowdown.mean", 1.0),
     "worst users' waiting, h": ("worst users", 3600.0),
 }
-"""Of the table of a log: heading → metric and its unit."""
+"""Columns of the table of a log: heading → metric and its unit."""
 
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """What every entry made of every part of every log.
+    """The results of every entry on every part of every log.
 
     ``numbers`` are by log, entry and metric, one for each part; ``lines`` say how much of a log is
     played, ``chosen`` which of the rules' ``tuned`` was best on the other logs.
@@ -497,19 +473,17 @@ class Leaderboard:
 
     def markdown(self) -> str:
         base, ranked = self.rules["base"], self.ranked
+        shown = {e: f"*{e}*" if e == TUNED else f"`{e}`" for e in ranked}
         places = iter(range(1, len(ranked) + 1))
+        over = _texts([100 * (self.ratio(e, base) - 1) for e in ranked])
         columns = {
             "": ["" if e in self.rules["oracles"] else str(next(places)) for e in ranked],
-            "scheduler": [_name(e) for e in ranked],
+            "scheduler": list(shown.values()),
             "completion ÷ bound": _texts([self.ratio(e) for e in ranked]),
-            f"completion over `{base}`, %": _texts(
-                [100 * (self.ratio(e, base) - 1) for e in ranked]
-            ),
-            **{
-                f"gap on {log}, %": _texts([100 * of[e]["gap"] for e in ranked])
-                for log, of in self.numbers.items()
-            },
+            f"completion over `{base}`, %": over,
         }
+        for log, of in self.numbers.items():
+            columns[f"gap on {log}, %"] = _texts([100 * of[e]["gap"] for e in ranked])
         line = (
             f"{len(self.numbers)} logs, each cut into {self.rules['parts']} parts of whole weeks "
             "that begin with an empty cluster; ± is half a 95 % interval over parts. Nodes of a "
@@ -519,12 +493,11 @@ class Leaderboard:
         for log, of in self.numbers.items():
             order = sorted(ranked, key=lambda e: float(of[e]["gap"].mean()))
             [about] = [each["about"] for each in self.rules["logs"] if each["name"] == log]
-            shown = {"scheduler": [_name(e) for e in order]} | {
-                heading: _texts([of[e][metric] / unit for e in order])
-                for heading, (metric, unit) in COLUMNS.items()
-            }
+            columns = {"scheduler": [shown[e] for e in order]}
+            for heading, (metric, unit) in COLUMNS.items():
+                columns[heading] = _texts([of[e][metric] / unit for e in order])
             text = f"{about}. {self.lines[log]}. {TUNED.capitalize()}: `{self.chosen[log]}`."
-            parts.append(f"### {log}\n\n{text[0].upper()}{text[1:]}\n\n{_table(shown)}")
+            parts.append(f"### {log}\n\n{text[0].upper()}{text[1:]}\n\n{_table(columns)}")
         return "\n".join(parts)
 
 
@@ -584,10 +557,6 @@ def _numbers(replayed: Replayed) -> dict[str, dict[str, Floats]]:
         found[name] = {m: np.array([one[m] for one in each]) for m in metrics}
         found[name]["gap"] = found[name]["completion.mean"] / bound - 1
     return found
-
-
-def _name(entry: str) -> str:
-    return f"*{entry}*" if entry == TUNED else f"`{entry}`"
 
 
 def _texts(values: Sequence[Floats]) -> list[str]:

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.settings import checked
-from gangwise.experiments.changes import SettingChange, changed, changes_of
+from gangwise.experiments.changes import changed, changes_of
 from gangwise.experiments.findings import ESTIMATED, EstimatedWorld, find_slow_nodes
 from gangwise.experiments.runs import Rows
 from gangwise.jobs.books import Books
@@ -41,22 +41,16 @@ from gangwise.scenarios.jobs import ClusterOfJobs, is_cluster_of_jobs, read_clus
 from gangwise.traces import reader_arguments, reader_of, without_reader
 from gangwise.traces.jobs import JobLog, Lost, open_jobs
 
-TWIN = "twin:alibaba-gpu-v2023"
-"""Replayed by default: there is nothing to download."""
-
-OF_LOG = "log"
-"""In place of a site file: pools as the log shows them."""
-
-NO_LIMITS = "limits unknown: run times used"
-"""How a log without limits says so."""
+TWIN = "twin:alibaba-gpu-v2023"  # replayed by default: there is nothing to download
+OF_LOG = "log"  # in place of a site file: pools as the log shows them
+NO_LIMITS = "limits unknown: run times used"  # how a log without limits says so
 
 WEEK = 7 * 86400.0
 
-EVERY = "time of every job"
-"""Objective where rules are chosen: see :func:`time_of_every`."""
+EVERY = "time of every job"  # the objective where rules are tuned: see :func:`time_of_every`
 
 JOB_COLUMNS = ("start", "last_start", "end", "lost", "clean", "phase")
-"""What is stored of each job of an outcome."""
+"""Columns of the jobs of an outcome that are stored."""
 
 PIECES = tuple(each.name for each in fields(Pieces))
 
@@ -132,13 +126,14 @@ class ReplayInstance(NamedTuple):
     conditions: Conditions
 
 
-def _of_reader(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _reader_arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are arguments of the reader of the source."""
     source = Path(str(settings.get("source", TWIN)))
-    others = {name: settings[name] for name in settings.keys() - ReplaySettings.model_fields.keys()}
+    others = settings.keys() - ReplaySettings.model_fields.keys()
     if not others or not source.exists() or without_reader(source) or is_cluster_of_jobs(source):
         return {}
     accepted = reader_arguments(reader_of(source, str(settings.get("trace", ""))))
-    return {name: value for name, value in others.items() if name in accepted}
+    return {name: settings[name] for name in others if name in accepted}
 
 
 class ReplayScenario:
@@ -165,7 +160,7 @@ class ReplayScenario:
     minimise = True
 
     def __init__(self, log: JobLog | None = None, **settings: Any):
-        self._reader = {} if log is not None else _of_reader(settings)
+        self._reader = {} if log is not None else _reader_arguments(settings)
         own = {name: value for name, value in settings.items() if name not in self._reader}
         self.settings = checked(ReplaySettings, self.name, own)
         s = self.settings
@@ -210,16 +205,12 @@ class ReplayScenario:
         if site.nodes is not None and (s.nodes or s.world):
             raise ScenarioError(f"{site.path} says which nodes there are: drop nodes and world")
         site = site.with_hosts(log.jobs, log.nodes, log.host_from, log.host, log.clock)
-        return self._with_changes(site, changes) if changes else site
-
-    def _with_changes(self, site: Site, changes: list[SettingChange]) -> Site:
-        there = site.counts(self.site_nodes(site))
-        document = site.document(whole=True) | {"nodes": there}
-        made = changed(document, changes)
-        asked = site.rules.nodes
-        made["nodes"] = {k: n for k, n in made["nodes"].items() if k in asked or n != there[k]}
-        path = f"{site.path}, changed"
-        return replace(site, rules=Site.of(made, path).rules, path=path)
+        if not changes:
+            return site
+        there, path = site.counts(self.site_nodes(site)), f"{site.path}, changed"
+        made = changed(site.document(whole=True) | {"nodes": there}, changes)
+        given = {k: n for k, n in made["nodes"].items() if k in site.rules.nodes or n != there[k]}
+        return replace(site, rules=Site.of(made | {"nodes": given}, path).rules, path=path)
 
     def site_nodes(self, site: Site) -> Nodes:
         return site.nodes or self._draw(0, None).nodes
@@ -380,29 +371,23 @@ class ReplayScenario:
                 "digest": digest,
                 "drawn": "; ".join(self.cluster.lines()),
             }
-        files = dict(self.log.played.digests)
-        rates = self.estimate if self.estimated else self.world
-        site = {"site": Path(self.settings.site).name} if self.settings.site else {}
+        s, files = self.settings, dict(self.log.played.digests)
+        rates, world = self.estimate if self.estimated else self.world, s.world
+        if self.world is not None and self.world.digests:  # without the folder of its files
+            word, _, rest = world.partition(":")
+            path, *arguments = rest.split(",", 1)
+            world = f"{word}:{','.join([Path(path).name, *filter(None, arguments)])}"
         return {
             **{k: v for k, v in self.given.items() if k not in ("site", "change", "parts")},
-            **site,
-            **({"parts": self.settings.parts} if self.settings.parts else {}),
-            "source": Path(self.settings.source).name if files else self.settings.source,
+            **({"site": Path(s.site).name} if s.site else {}),
+            **({"parts": s.parts} if s.parts else {}),
+            "source": Path(s.source).name if files else s.source,
             "files": files,
             "digest": _digest(self.jobs, self.site),
-            "world": self._world_name(),
+            "world": world,
             "world_files": {} if self.world is None else dict(self.world.digests),
             "drawn": "" if rates is None else rates.describe(),
         }
-
-    def _world_name(self) -> str:
-        """Without the folder of its files, whose digests define it."""
-        name = self.settings.world
-        if self.world is None or not self.world.digests:
-            return name
-        word, _, rest = name.partition(":")
-        path, _, arguments = rest.partition(",")
-        return f"{word}:{Path(path).name}" + f",{arguments}" * bool(arguments)
 
     def fidelity(self) -> list[str]:
         """How much of the log is played; the first line comes before every result."""
@@ -413,7 +398,7 @@ class ReplayScenario:
         known = {
             what: n
             for what, n in played.assumed.items()
-            # What is drawn or given is told by :meth:`assumed`.
+            # What is drawn or given is listed by :meth:`assumed`.
             if not (self.drawn and what == NO_LIMITS)
             and not (nodes_given and what == played.nodes_assumed)
         }
@@ -432,21 +417,14 @@ class ReplayScenario:
                 lost={**played.lost, **aside},
                 assumed=known,
             )
-            asked = f"{len(jobs):,} were asked for of {played.played:,} that can be"
-            asked = f" ({asked})" if len(jobs) < played.played else ""
-            if self._too_large:
+            asked = f" ({len(jobs):,} were asked for of {played.played:,} that can be)"
+            asked = asked if len(jobs) < played.played else ""
+            if self.settings.nodes and (too_large := len(self._taken(log.jobs)) - len(jobs)):
                 of = f"{self.settings.devices} {self._device}"
-                asked += f" ({self._too_large:,} need more than a node of {of}, or none of it)"
+                asked += f" ({too_large:,} need more than a node of {of}, or none of it)"
             line = some.line.replace(" are played", f" are played{asked}", 1)
         line = "; ".join([line, *self.not_modelled])
         return [line, *(f"warning: {found.text}" for found in log.played.overused)]
-
-    @property
-    def _too_large(self) -> int:
-        """Jobs that other nodes than the log's cannot play."""
-        if not self.settings.nodes:
-            return 0
-        return len(self._taken(self.log.jobs)) - len(self.jobs)
 
     def _hours(self, of: Jobs) -> Floats:
         """Device-hours of each job [J], of the device that counts."""
@@ -460,12 +438,11 @@ class ReplayScenario:
         if self.site is None:
             return {}
         jobs = self.jobs
-        tables = Tables.of(*self.draw(0), self.options)
-        hours, place = self._hours(jobs), {row: j for j, row in enumerate(jobs.row.tolist())}
-        found = {}
+        tables, found = Tables.of(*self.draw(0), self.options), {}
+        hours = dict(zip(jobs.row.tolist(), self._hours(jobs).tolist()))
         for why, rows in tables.account.set_aside.items():
-            gone = [place[row] for row in rows.tolist()]
-            found[why] = Lost(len(gone), float(hours[gone].sum()), int(rows[0]))
+            lost = np.array([hours[row] for row in rows.tolist()])
+            found[why] = Lost(rows.size, float(lost.sum()), int(rows[0]))
         return found
 
     def assumed(self) -> list[str]:
@@ -497,10 +474,8 @@ class ReplayScenario:
 
     def compiled(self, decider: Any) -> bool:
         """Whether a run under it is compiled code: gangwise's own parts, combined."""
-        if type(decider) is not Composed:
-            return False
-        made_by = (type(decider.queue).__module__, type(decider.choice).__module__)
-        return all(name.startswith("gangwise.") for name in made_by)
+        parts = (decider.queue, decider.choice) if type(decider) is Composed else ()
+        return bool(parts) and all(type(p).__module__.startswith("gangwise.") for p in parts)
 
     def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
         played, decider = self.draw(seed), fresh(decider)
@@ -555,10 +530,8 @@ def _learned(rows: Rows, learner: Any, played: ReplayInstance) -> None:
     size = np.arange(len(played.jobs.types) * len(played.nodes))
     rows.add("learned.mean", np.concatenate([mean for mean, _ in every]), size)
     rows.add("learned.sd", np.concatenate([sd for _, sd in every]), size)
-    slow = learner.slow_nodes()
-    place = np.arange(len(slow))
-    if slow:
-        names = list(played.nodes.names)
+    if slow := learner.slow_nodes():
+        place, names = np.arange(len(slow)), list(played.nodes.names)
         rows.add("slow.node", np.array([float(names.index(s.node)) for s in slow]), place)
         for part in ("slower", "low", "high"):
             rows.add(f"slow.{part}", np.array([getattr(s, part) for s in slow]), place)
@@ -619,7 +592,7 @@ def only_jobs(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
 
 
 def _digest(jobs: Jobs, site: Site | None) -> str:
-    """Of everything that a simulation reads of jobs, and of the rules of a site."""
+    """SHA-256 of all that a simulation reads of jobs, and of the rules of a site: 16 digits."""
     made = hashlib.sha256()
     if site is not None:
         made.update(repr((site.digest, site.ran_on, jobs.pools, jobs.accounts)).encode())
@@ -688,7 +661,7 @@ def bounded(played: ReplayInstance, options: Options) -> BoundedJobs:
 
 def stored_outcome(rows: Rows, label: str, played: ReplayInstance) -> Outcome:
     """An outcome from the rows of its run; raises StoreError where they lack how jobs ended."""
-    columns = {name: values for name, (_, values) in rows.columns().items()}
+    columns = {name: values for name, (_, values) in rows.items()}
     if "job.phase" not in columns:
         raise StoreError(
             f"the stored run of {label} does not say which jobs were killed: an older gangwise "
@@ -698,7 +671,7 @@ def stored_outcome(rows: Rows, label: str, played: ReplayInstance) -> Outcome:
     if "piece.job" in columns:
         found: dict[str, Any] = {name: columns[f"piece.{name}"] for name in PIECES}
         whole = {name: found[name].astype(np.int64) for name in found.keys() - {"begin", "end"}}
-        pieces = Pieces(**{**found, **whole})
+        pieces = Pieces(**found | whole)
     return Outcome(
         label,
         played.jobs,

@@ -6,9 +6,9 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import polars as pl
@@ -28,7 +28,7 @@ from gangwise.experiments.statistics import (
 )
 from gangwise.experiments.store import Store
 
-FEW_CELLS = 4  # kinds of cells, at most, of which it is said how much of a log they play
+FEW_CELLS = 4  # at most so many kinds of cells are listed with how much of a log they play
 
 Place = tuple[Any, ...]
 """Values of the settings that vary, in the order of :attr:`Results.cells`."""
@@ -36,12 +36,14 @@ Place = tuple[Any, ...]
 At = tuple[Place, str]
 """A cell, and a policy or comparator."""
 
+T = TypeVar("T")
+
 Of = Mapping[At, Estimate]
 """An estimate over seeds for each cell and policy."""
 
 
 class Series(NamedTuple):
-    """What a run earned along its slots: where, and how much, by the name of the metric."""
+    """Rewards of a run along its slots: places and values, by the name of the metric."""
 
     slots: int
     columns: dict[str, tuple[Ints, Floats]]
@@ -55,9 +57,14 @@ class Series(NamedTuple):
 
 
 def _share_played(fidelity: Mapping[str, Any]) -> float:
-    """Share of the jobs of a log, or of their device-hours, whichever is less; 1 if not said."""
+    """Share of the jobs of a log, or of their device-hours, whichever is less; 1 where unknown."""
     parts = [fidelity.get(name) or {} for name in ("jobs", "device_hours")]
     return min(part["played"] / part["read"] if part.get("read") else 1.0 for part in parts)
+
+
+def _per_text(method: Callable[[Any, str], T]) -> cached_property[Callable[[str], T]]:
+    """A method of one text whose answers are kept as long as its object is."""
+    return cached_property(lambda self: cache(partial(method, self)))
 
 
 class PrintedTable(Tabular, Protocol):
@@ -137,7 +144,7 @@ class Results(PrintedTable):
         made = hashlib.sha256()
         for run in sorted(self.runs, key=lambda run: str(run["key"])):
             made.update(str(run["key"]).encode())
-            for name, (at, values) in sorted(self.store.rows(run["key"]).columns().items()):
+            for name, (at, values) in sorted(self.store.rows(run["key"]).items()):
                 if name not in TIMINGS:
                     made.update(name.encode() + at.tobytes() + values.tobytes())
         return made.hexdigest()
@@ -181,12 +188,12 @@ class Results(PrintedTable):
 
     @property
     def unit(self) -> str:
-        """What follows a difference of the objective: a mean over slots is per slot."""
+        """The unit of a difference of the objective: a mean over slots is per slot."""
         return " per slot" if self.slotwise and self.objective.endswith(".mean") else ""
 
     @cached_property
     def metrics(self) -> list[str]:
-        """What the environments measure in every slot, beside the reward."""
+        """Names of what the environments measure in every slot, beside the reward."""
         names = self._single["metric"].unique(maintain_order=True).to_list()
         means = [name.removesuffix(".mean") for name in names if name.endswith(".mean")]
         return [name for name in means if name != "reward"]
@@ -218,7 +225,7 @@ class Results(PrintedTable):
     def notes(self) -> list[str]:
         """Lines above all that is shown: how much of a log is played, with warnings.
 
-        Cells of which the same can be said share a line; of many, those of which least is played.
+        Cells with equal lines share them; of many kinds, those of which least is played are listed.
         """
         by_line: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
         for each in sorted(self.fidelity, key=_share_played):
@@ -377,18 +384,14 @@ class Results(PrintedTable):
 
     # By cell and policy, as tables and pages ask for them
 
-    @cached_property
-    def of(self) -> Callable[[str], Of]:
+    @_per_text
+    def of(self, metric: str) -> Of:
         """A metric of a single number per run: of each policy and comparator in each cell."""
-
-        def estimates(metric: str) -> Of:
-            found = self._numbers.filter(pl.col("metric") == metric)
-            return {
-                (group[:-1], str(group[-1])): mean_and_interval(part["value"].to_numpy())
-                for group, _, part in _grouped(found, [*self.cells, "policy"])
-            }
-
-        return cache(estimates)
+        found = self._numbers.filter(pl.col("metric") == metric)
+        return {
+            (group[:-1], str(group[-1])): mean_and_interval(part["value"].to_numpy())
+            for group, _, part in _grouped(found, [*self.cells, "policy"])
+        }
 
     @cached_property
     def places(self) -> list[Place]:
@@ -417,10 +420,10 @@ class Results(PrintedTable):
             for row in frame.iter_rows(named=True)
         }
 
-    @cached_property
-    def over(self) -> Callable[[str], Mapping[At, Mapping[str, Any]]]:
+    @_per_text
+    def over(self, base: str) -> Mapping[At, Mapping[str, Any]]:
         """The rows of :meth:`improvements` over a policy, by cell and policy."""
-        return cache(lambda base: self._by_place(self.improvements(base)))
+        return self._by_place(self.improvements(base))
 
     def lead(self, base: str, at: At) -> Estimate:
         """How many per cent more than another a policy earned; unknown where that says nothing."""
@@ -432,16 +435,12 @@ class Results(PrintedTable):
         row = self.over(other).get((cell, best))
         return turned(row) if row is not None and self.minimise else row
 
-    @cached_property
-    def versus(self) -> Callable[[str], tuple[Of, Of]]:
+    @_per_text
+    def versus(self, comparator: str) -> tuple[Of, Of]:
         """Regret against a comparator, and the share of its reward: see :meth:`standing`."""
-
-        def regret_and_share(comparator: str) -> tuple[Of, Of]:
-            rows = self._by_place(self.standing(comparator))
-            regret = {at: Estimate.of(row, "regret") for at, row in rows.items()}
-            return regret, {at: Estimate.of(row, "share") for at, row in rows.items()}
-
-        return cache(regret_and_share)
+        rows = self._by_place(self.standing(comparator))
+        regret = {at: Estimate.of(row, "regret") for at, row in rows.items()}
+        return regret, {at: Estimate.of(row, "share") for at, row in rows.items()}
 
     def share(self, at: At, comparator: str) -> Estimate:
         """Share of a comparator's reward; unknown where it earned nothing in some seed."""
@@ -452,15 +451,12 @@ class Results(PrintedTable):
 
     def bounds(self, comparator: str) -> dict[str, Of]:
         """Theoretical bounds on the regret against a comparator, by name."""
-        names = self._numbers["metric"].unique(maintain_order=True).to_list()
-        found = {
-            name.removeprefix("bound."): {
-                at: each for at, each in self.of(name).items() if at[1] == comparator
-            }
-            for name in names
-            if name.startswith("bound.")
-        }
-        return {name: of for name, of in found.items() if of}
+        found: dict[str, Of] = {}
+        names = self._numbers["metric"].unique(maintain_order=True)
+        for name in filter(lambda name: name.startswith("bound."), names):
+            if its := {at: each for at, each in self.of(name).items() if at[1] == comparator}:
+                found[name.removeprefix("bound.")] = its
+        return found
 
     @cached_property
     def series(self) -> Mapping[At, Mapping[int, Series]]:
@@ -499,7 +495,7 @@ class Results(PrintedTable):
 
     @cached_property
     def _about(self) -> dict[str, Mapping[str, Any]]:
-        """What the first run of each label is."""
+        """The description of the first run of each label."""
         first: dict[str, str] = {}
         for run in self.runs:
             first.setdefault(run["label"], run["key"])
@@ -511,7 +507,7 @@ class Results(PrintedTable):
 
     @property
     def deciders(self) -> tuple[str, str]:
-        """What those that decide are called: one, and many."""
+        """The word for those that decide, singular and plural."""
         return ("scheduler", "schedulers") if self.family == "jobs" else ("policy", "policies")
 
     def configuration(self, policy: str) -> tuple[str, Mapping[str, Any]]:
@@ -519,7 +515,7 @@ class Results(PrintedTable):
         return str(about["policy"]), about["configuration"] or {}
 
     def scenario(self) -> tuple[str, Mapping[str, Any]]:
-        """Name and settings of the scenario; what varies between cells is said to."""
+        """Name and settings of the scenario; of a setting that varies, all its values."""
         about = next(iter(self._about.values()))
         settings = dict(about["settings"])
         if "slots" in settings:  # what was played counts
@@ -571,22 +567,19 @@ class Results(PrintedTable):
 
     def sentences(self) -> list[str]:
         """For each cell, the best policy against the next one, in words."""
-        found = []
+        found, killed = [], self.of("killed") if "killed" in self.losses else None
         for cell in self.places:
             best, *others = self.ranking(cell)
             row = self.better(cell, best, others[0]) if others else None
-            if row is not None:
-                named = [f"{k} = {v}" for k, v in zip(self.cells, cell) if v is not None]
-                text = verdict(row, self.unit) + self._kills(best, others[0], cell)
-                found.append((f"{', '.join(named)}: " if named else "") + text)
+            if row is None:
+                continue
+            named = ", ".join(f"{k} = {v}" for k, v in zip(self.cells, cell) if v is not None)
+            text = f"{named}: " * bool(named) + verdict(row, self.unit)
+            kills, its = (killed[cell, who].mean if killed else 0.0 for who in (best, others[0]))
+            if kills != its:
+                text += f", and kills {number(kills)} jobs instead of {number(its)}"
+            found.append(text)
         return found
-
-    def _kills(self, best: str, other: str, cell: Place) -> str:
-        if "killed" not in self.losses:
-            return ""
-        killed = self.of("killed")
-        one, its = (killed[cell, policy].mean for policy in (best, other))
-        return "" if one == its else f", and kills {number(one)} jobs instead of {number(its)}"
 
 
 def _grouped(

@@ -37,7 +37,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -58,7 +58,7 @@ from gangwise.core.contracts import (
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.identity import PATHS, identify, key_of, plain
 from gangwise.core.registry import Entry, comparators, create, entries
-from gangwise.core.simulation import Run, Simulation
+from gangwise.core.simulation import Simulation
 
 TIMINGS = (
     "us_per_slot",
@@ -73,23 +73,14 @@ PLAN = ".plan.json"
 """Ending of the files in a folder of results that hold the plan of an experiment."""
 
 
-@dataclass
-class Rows:
-    """Rows of a run: each metric's name and number of rows, where its values are, the values."""
-
-    metrics: list[tuple[str, int]] = field(default_factory=list)
-    at: list[Ints] = field(default_factory=list)
-    values: list[Floats] = field(default_factory=list)
+class Rows(dict[str, tuple[Ints, Floats]]):
+    """Rows of a run: of each metric, where its values are (−1: of all the run), and the values."""
 
     def add(self, metric: str, value: Floats | float, at: Ints | None = None) -> None:
         """Add one number, or a column of values and their places ``at``."""
         values = np.atleast_1d(np.asarray(value, dtype=np.float64))
-        self.metrics.append((metric, values.size))
-        self.at.append(np.full(values.size, -1) if at is None else np.asarray(at, dtype=np.int64))
-        self.values.append(values)
-
-    def columns(self) -> dict[str, tuple[Ints, Floats]]:
-        return {n: (at, v) for (n, _), at, v in zip(self.metrics, self.at, self.values)}
+        places = np.full(values.size, -1) if at is None else np.asarray(at, dtype=np.int64)
+        self[metric] = places, values
 
 
 @runtime_checkable
@@ -241,7 +232,7 @@ def played_in(folder: Path, settings: Mapping[str, Any]) -> NamedSource:
         try:
             asked = json.loads(path.read_text(encoding="utf-8"))["experiment"]
             name, given = asked.get("scenario") or asked.get("trace"), asked.get("settings", {})
-            cells = [asked.get("grid", {}), *asked.get("cells", ())]
+            cells = [asked.get("grid", {}), *asked.get("cases", ())]
             varied = {key for cell in cells for key in cell} - settings.keys()
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreError(f"cannot read {path}: {error!r}; sweep again to mend it") from error
@@ -472,30 +463,3 @@ def _series(rows: Rows, columns: Mapping[str, Floats], played: Iterable[int]) ->
         rows.add(f"{name}.mean", column.mean())
         rows.add(f"{name}.total", column.sum())
         rows.add(f"{name}.cumulative", so_far[at - 1], at)
-
-
-def played_run(
-    rows: Rows, label: str, seed: int, about: Mapping[str, Any], draw: Callable[[], Instance]
-) -> Run:
-    """A stored run with every slot, as :func:`gangwise.simulate` returned it."""
-    columns = {n: v for n, (_, v) in rows.columns().items() if n.endswith(".slot")}
-    named = {n.removesuffix(".slot"): v for n, v in columns.items()}
-    rewards, nanoseconds = named.pop("reward"), named.pop("nanoseconds").astype(np.int64)
-    arguments = about.get("configuration") or {}
-    return Run(label, arguments, seed, draw, rewards, named, nanoseconds)
-
-
-def stored_comparator(rows: Rows, label: str) -> Comparator:
-    """A stored comparator, as :meth:`gangwise.Instance.comparator` returned it."""
-    columns = rows.columns()
-    slots, rewards = columns["reward.slot"]
-    bounds = {
-        n.removeprefix("bound."): v for n, (_, v) in columns.items() if n.startswith("bound.")
-    }
-    return Comparator(
-        label,
-        slots,
-        rewards,
-        float(columns["gap"][1][0]),
-        {n: float(v[0]) for n, v in bounds.items()},
-    )

@@ -25,7 +25,7 @@ class Estimate(NamedTuple):
 
     @classmethod
     def of(cls, row: Mapping[str, Any], name: str = "") -> Estimate:
-        """Of a row of a table: its ``mean``, ``low`` and ``high``, or those of a column.
+        """The estimate in a row of a table: ``mean``, ``low`` and ``high``, or those of a column.
 
         >>> Estimate.of({"reward": 2.0, "reward.low": 1.0, "reward.high": 3.0}, "reward")
         Estimate(mean=2.0, low=1.0, high=3.0)
@@ -44,7 +44,7 @@ class Estimate(NamedTuple):
 
 
 UNKNOWN = Estimate(math.nan, None, None)
-"""Where there is nothing to estimate from, or an estimate would say nothing."""
+"""An estimate from nothing, or one that would say nothing."""
 
 
 def _t(degrees: float) -> float:
@@ -178,8 +178,6 @@ def difference(values: npt.ArrayLike, others: npt.ArrayLike) -> dict[str, Any]:
 
 NOTHING = "–"  # written in place of a number that would mean nothing
 
-_SCALES = ((1e9, "billions"), (1e6, "millions"), (1e3, "thousands"))
-
 
 def number(value: float, decimals: int = 0, sign: bool = False) -> str:
     """A number with thousands separators and a true minus sign.
@@ -212,7 +210,7 @@ def enumerated(names: Sequence[str]) -> str:
 
 
 def over_seeds(seeds: int) -> str:
-    """What the ± in a table of means over seeds stands for."""
+    """A sentence that says what the ± in a table of means over seeds stands for."""
     if seeds == 1:
         return "One seed: no confidence interval."
     return f"± is half the 95 % confidence interval over {count(seeds, 'seed')}."
@@ -283,7 +281,7 @@ def scale_for(values: Sequence[float]) -> tuple[float, str]:
     ((1000.0, 'thousands'), (1.0, ''))
     """
     largest = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
-    for unit, name in _SCALES:
+    for unit, name in ((1e9, "billions"), (1e6, "millions"), (1e3, "thousands")):
         if largest >= 20 * unit:
             return unit, name
     return 1.0, ""

@@ -18,8 +18,6 @@ import platform
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,21 +43,25 @@ class Store:
         return self.files.lock()
 
     def path(self, key: str) -> Path:
-        return self.files.place(_name(key))
+        return self.files.place(f"runs/{key}.parquet")
 
     def checkpoint(self, key: str) -> Path | None:
         """Where an unfinished run is saved; None where nothing can be kept."""
         return self.files.checkpoint(key)
 
     def write(self, key: str, identity: Mapping[str, Any], rows: Rows) -> None:
-        about, seal = _about(key, identity), _seal_of(key, identity, rows)
+        texts, seal = _texts(key, identity), _seal_of(key, identity, rows)
+        columns = [  # what a run is, in every row: a data set of all runs reads as one table
+            pl.lit(text, pl.Int64 if name in ("seed", "slots") else pl.String).alias(name)
+            for name, text in texts.items()
+        ]
 
         def parquet(file: Any) -> None:
-            frame = _frame(rows).select(*_columns(key, identity), "metric", "at", "value")
+            frame = _frame(rows).select(*columns, "metric", "at", "value")
             frame.write_parquet(file, metadata=seal)
 
-        self.files.write(_name(key), parquet, replace=True)
-        self._remember(key, about, rows)
+        self.files.write(f"runs/{key}.parquet", parquet, replace=True)
+        self._remember(key, _about(key, identity), rows)
         self.forget_checkpoint(key)
 
     def _remember(self, key: str, about: Mapping[str, Any], rows: Rows) -> None:
@@ -96,7 +98,7 @@ class Store:
         return found
 
     def _load(self, key: str) -> tuple[Mapping[str, Any], Rows] | None:
-        """What a run is, and its numbers; None unless its file is there and whole."""
+        """The description and the rows of a run; None unless its file is there and whole."""
         mark = self._mark(key)
         if mark and key in self._seen and self._seen[key][0] == mark:
             return self._seen[key][1]
@@ -106,17 +108,27 @@ class Store:
             names = list(pl.read_parquet_schema(io.BytesIO(data)))
             # A large file column by column: most are one text a row, which takes room.
             parts = [names] if len(data) < LARGE else [[name] for name in names]
-            digest, numbers, about = hashlib.sha256(), dict[str, pl.Series](), dict[str, Any]()
+            digest, numbers, about = hashlib.sha256(), dict[str, Any](), dict[str, Any]()
+            sizes: list[tuple[int, str]] = []
             for part in parts:
                 for column in pl.read_parquet(io.BytesIO(data), columns=part).iter_columns():
-                    _feed(digest, column)
-                    if column.name in ("metric", "at", "value"):
-                        numbers[column.name] = column
-                    elif len(column):
-                        about[column.name] = column[0]
+                    if column.name in ("at", "value"):
+                        numbers[column.name] = column.fill_null(-1).to_numpy()
+                        digest.update(np.ascontiguousarray(numbers[column.name]).data)
+                        continue
+                    runs = column.rle().struct.unnest().rows()  # of a text, how often it stands
+                    digest.update(repr([column.name, runs]).encode())
+                    if column.name == "metric":
+                        sizes = runs
+                    elif runs:
+                        about[column.name] = runs[0][1]
             if not _sealed(key, digest).items() <= seal.items():
                 return None
-            rows = _rows(numbers["metric"], numbers["at"], numbers["value"])
+            rows, begin = Rows(), 0
+            for n, name in sizes:
+                of = slice(begin, begin + n)
+                rows.add(name, numbers["value"][of], numbers["at"][of])
+                begin += n
             about |= {name: json.loads(about[name]) for name in _JSON}
         except (OSError, KeyError, pl.exceptions.PolarsError):
             return None
@@ -124,7 +136,7 @@ class Store:
         return about, rows
 
     def about(self, key: str) -> dict[str, Any]:
-        """What a finished run is: scenario, settings, policy, configuration, seed, slots …"""
+        """Description of a finished run: scenario, settings, policy, configuration, seed …"""
         return dict(self._whole(key)[0])
 
     def scan(self, keys: Iterable[str]) -> pl.LazyFrame:
@@ -214,20 +226,11 @@ KEPT = 8  # runs whose rows stay in memory: a replay and its page ask for each s
 LARGE = 1 << 20  # bytes of a file that is read column by column
 
 
-def _name(key: str) -> str:
-    return f"runs/{key}.parquet"
-
-
 def _frame(rows: Rows) -> pl.DataFrame:
-    names = pl.Series([name for name, _ in rows.metrics], dtype=pl.String)
+    names, (at, values) = pl.Series(list(rows), dtype=pl.String), zip(*rows.values())
+    metric = [names.new_from_index(i, places.size) for i, places in enumerate(at)]
     frame = pl.DataFrame(
-        {
-            "metric": pl.concat(
-                [names.new_from_index(i, n) for i, (_, n) in enumerate(rows.metrics)]
-            ),
-            "at": np.concatenate(rows.at),
-            "value": np.concatenate(rows.values),
-        }
+        {"metric": pl.concat(metric), "at": np.concatenate(at), "value": np.concatenate(values)}
     )
     return frame.with_columns(pl.when(pl.col("at") >= 0).then(pl.col("at")))
 
@@ -238,26 +241,9 @@ def _about(key: str, identity: Mapping[str, Any]) -> dict[str, Any]:
     return {"key": key, **{name: identity.get(name) for name in (*names, *numbers)}}
 
 
-def _columns(key: str, identity: Mapping[str, Any]) -> list[pl.Expr]:
-    """What a run is, the same in every row: a data set of all runs can be read as one table."""
-    return [
-        pl.lit(text, pl.Int64 if name in ("seed", "slots") else pl.String).alias(name)
-        for name, text in _texts(key, identity).items()
-    ]
-
-
 def _texts(key: str, identity: Mapping[str, Any]) -> dict[str, Any]:
     found = _about(key, identity)
     return {name: json.dumps(v) if name in _JSON else v for name, v in found.items()}
-
-
-def _feed(digest: Any, column: pl.Series) -> None:
-    """Numbers as they are; of a text, how often it stands there."""
-    if column.name in ("at", "value"):
-        digest.update(np.ascontiguousarray(column.fill_null(-1).to_numpy()).data)
-    else:
-        runs = column.rle().struct.unnest()
-        digest.update(repr([column.name, runs.rows()]).encode())
 
 
 def _sealed(key: str, digest: Any) -> dict[str, str]:
@@ -266,35 +252,16 @@ def _sealed(key: str, digest: Any) -> dict[str, str]:
 
 def _seal_of(key: str, identity: Mapping[str, Any], rows: Rows) -> dict[str, str]:
     """The seal of a run that is not written yet: a digest of its content, however compressed."""
-    digest, total = hashlib.sha256(), sum(n for _, n in rows.metrics)
+    digest, total = hashlib.sha256(), sum(at.size for at, _ in rows.values())
     for name, text in _texts(key, identity).items():
         digest.update(repr([name, [(total, text)] * bool(total)]).encode())
-    runs = [
-        (sum(n for _, n in same), name)
-        for name, same in groupby((r for r in rows.metrics if r[1]), key=itemgetter(0))
-    ]
+    runs = [(at.size, name) for name, (at, _) in rows.items() if at.size]
     digest.update(repr(["metric", runs]).encode())
-    for at in rows.at:
+    for at, _ in rows.values():
         digest.update(np.ascontiguousarray(np.maximum(at, -1)).data)
-    for values in rows.values:
+    for _, values in rows.values():
         digest.update(np.ascontiguousarray(values).data)
     return _sealed(key, digest)
-
-
-def _rows(metric: pl.Series, at: pl.Series, value: pl.Series) -> Rows:
-    parts: dict[str, list[slice]] = {}
-    begin = 0
-    for n, name in metric.rle().struct.unnest().rows():
-        parts.setdefault(str(name), []).append(slice(begin, begin + n))
-        begin += n
-    rows, places, values = Rows(), at.fill_null(-1).to_numpy(), value.to_numpy()
-    for name, of in parts.items():
-        whole = [
-            np.concatenate([x[part] for part in of]) if of[1:] else x[of[0]]
-            for x in (values, places)
-        ]
-        rows.add(name, *whole)
-    return rows
 
 
 class Provenance(NamedTuple):
@@ -331,7 +298,7 @@ def write_provenance(folder: Path, name: str, command: str) -> Path:
 
 
 def read_provenance(folder: Path, name: str) -> Provenance | None:
-    """What :func:`write_provenance` wrote; None where nothing was, as by a sweep from Python."""
+    """The provenance of results; None where there is none, as of a sweep from Python."""
     path = folder / f"{name}.command.json"
     if not path.exists():
         return None

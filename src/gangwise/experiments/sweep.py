@@ -78,14 +78,12 @@ from gangwise.experiments.runs import (
 )
 from gangwise.experiments.store import Store
 
-_COLUMNS = (
-    "policy comparator seed seeds metric at value key mean low high over percent share regret"
-)
-COLUMNS = frozenset(_COLUMNS.split())
+COLUMNS = {"policy", "comparator", "seed", "seeds", "metric", "at", "value", "key"}
+COLUMNS |= {"mean", "low", "high", "over", "percent", "share", "regret"}
 """Columns of results, whose names no setting that varies can have."""
 
 
-def _differ(values: list[Any]) -> list[Any]:
+def _distinct(values: list[Any]) -> list[Any]:
     """Refuse to list something twice: it would count twice."""
     for i, value in enumerate(values):
         if value in values[:i]:
@@ -94,7 +92,7 @@ def _differ(values: list[Any]) -> list[Any]:
 
 
 Settings = dict[str, Any]
-Grid = dict[str, Annotated[list[Any], Field(min_length=1), AfterValidator(_differ)]]
+Grid = dict[str, Annotated[list[Any], Field(min_length=1), AfterValidator(_distinct)]]
 
 
 Seeds = (
@@ -182,8 +180,8 @@ class Experiment(_FrozenModel):
 
     @field_validator("seeds", "cases", "comparators")
     @classmethod
-    def _once(cls, listed: Any) -> Any:
-        return _differ(listed) if isinstance(listed, list) else listed
+    def _listed_once(cls, listed: Any) -> Any:
+        return _distinct(listed) if isinstance(listed, list) else listed
 
     @model_validator(mode="after")
     def _one_source(self) -> Experiment:
@@ -213,11 +211,11 @@ class Experiment(_FrozenModel):
         content = read_toml(path)
         settings = content.get("settings", {})
         if isinstance(settings, dict):
-            _near(settings, "folder", path.parent)
+            _make_relative(settings, "folder", path.parent)
             changes["settings"] = {**settings, **changes.get("settings", {})}
-        _near(content, "trace", path.parent)
+        _make_relative(content, "trace", path.parent)
         if str(content.get("scenario", "")).endswith(".toml"):
-            _near(content, "scenario", path.parent)
+            _make_relative(content, "scenario", path.parent)
         return cls.of({**content, **changes}, str(path))
 
     @classmethod
@@ -226,7 +224,9 @@ class Experiment(_FrozenModel):
         try:
             return cls(**content)
         except ValidationError as error:
-            first = max(error.errors(), key=_closeness)
+            first = max(  # the deepest error of a union is of the branch that was meant
+                error.errors(), key=lambda e: (len(e["loc"]), not e["type"].endswith("_type"))
+            )
             key = ".".join(str(part) for part in first["loc"] if part not in _BRANCHES)
             message = first["msg"].removeprefix("Value error, ")
             if first["type"] == "extra_forbidden":
@@ -293,11 +293,6 @@ class Experiment(_FrozenModel):
 _BRANCHES = ("str", "PolicyTable", "list[constrained-int]", "constrained-int")
 
 
-def _closeness(error: Any) -> tuple[int, bool]:
-    """The deepest error of a union is of the branch that was meant."""
-    return len(error["loc"]), not error["type"].endswith("_type")
-
-
 def schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -310,7 +305,7 @@ def _combinations(grid: Mapping[str, list[Any]]) -> list[Settings]:
     return [dict(zip(grid, values)) for values in product(*grid.values())]
 
 
-def _near(content: dict[str, Any], key: str, folder: Path) -> None:
+def _make_relative(content: dict[str, Any], key: str, folder: Path) -> None:
     if isinstance(content.get(key), str) and (folder / content[key]).exists():
         content[key] = str(folder / content[key])
 
@@ -364,9 +359,9 @@ class Workers:
     jobs : int
         How many at once; −1 for all cores, or all of the cluster. A single one is this process.
     backend : {"loky", "dask", "ray"}
-        Processes of this machine, or of a cluster.
+        Processes of this machine (loky), or of a cluster.
     address : str, optional
-        Of the Dask scheduler or Ray cluster.
+        Address of the Dask scheduler or Ray cluster.
     """
 
     jobs: int = -1
@@ -387,9 +382,9 @@ class Workers:
         """Whether this process plays so many runs itself, without workers."""
         if self.backend != "loky" or self.jobs == 1 or runs < 2:
             return self.backend == "loky"
-        from gangwise.experiments.workers import at_once  # joblib: a fifth of a second
+        from joblib import effective_n_jobs  # a fifth of a second
 
-        return at_once(self.jobs) == 1
+        return bool(effective_n_jobs(self.jobs) == 1)
 
 
 ATTEMPTS = 4  # dying workers are started again so often without finishing a single run
@@ -410,12 +405,8 @@ def sweep(
     out : path
         Folder of the results. Experiments may share one: a run that is part of several is played
         once.
-    jobs : int
-        Workers; −1 for all cores, or all of the cluster.
-    backend : {"loky", "dask", "ray"}
-        loky: processes on this machine.
-    address : str, optional
-        Of the Dask scheduler or Ray cluster.
+    jobs, backend, address : int, str, str
+        As of :class:`Workers`.
     progress : callable, optional
         ``progress(what, done, of)``, in runs.
 
@@ -503,24 +494,17 @@ def perform(
             _in_processes(left, store, workers, take)
         for key, spec in list(left.items()):
             take(key, _attempt(key, spec, store.checkpoint(key), report if slotwise else None)[1])
-    if failed:
-        raise _error_of(failed, wanted)
-    return Results.open(store, name)
-
-
-def _error_of(failed: Mapping[str, Failure], wanted: Mapping[str, RunSpec]) -> GangwiseError:
+    if not failed:
+        return Results.open(store, name)
     key, first = next(iter(failed.items()))
-    causes = {type(failure.cause) for failure in failed.values()}
-    if isinstance(first.cause, GangwiseError) and len(causes) == 1:
-        first.cause.add_note(f"in {wanted[key]}; {len(failed)} of {len(wanted)} runs failed")
-        return first.cause
-    error = GangwiseError(
-        f"{len(failed)} of {len(wanted)} runs failed, the others are stored; {wanted[key]}: "
-        f"{first.error}"
-    )
+    many = f"{len(failed)} of {len(wanted)} runs failed"
+    same = len({type(failure.cause) for failure in failed.values()}) == 1
+    if isinstance(first.cause, GangwiseError) and same:
+        first.cause.add_note(f"in {wanted[key]}; {many}")
+        raise first.cause
+    error = GangwiseError(f"{many}, the others are stored; {wanted[key]}: {first.error}")
     error.add_note(first.traceback)
-    error.__cause__ = first.cause
-    return error
+    raise error from first.cause
 
 
 def _in_threads(
@@ -548,7 +532,7 @@ def _in_processes(
     take: Callable[[str, Rows | Failure], None],
 ) -> None:
     """Have workers play what can travel, starting them again when they die."""
-    away = {key for key, spec in left.items() if _travels(spec)}
+    away = {key for key, spec in left.items() if _can_travel(spec)}
     if not away:
         return
     from gangwise.experiments.workers import WorkersLost, parallel
@@ -590,7 +574,7 @@ def check_names(spec: RunSpec, comparators: Sequence[str], metrics: Sequence[str
 
 
 class Failure(NamedTuple):
-    """Why a run failed, in words: not every exception survives the way back from a worker.
+    """Why a run failed, as text: not every exception can be sent back from a worker.
 
     ``cause`` is the exception itself, where the run was played in this process.
     """
@@ -600,7 +584,7 @@ class Failure(NamedTuple):
     cause: Exception | None = None
 
 
-def _travels(spec: RunSpec) -> bool:
+def _can_travel(spec: RunSpec) -> bool:
     if spec.policy is None and (judge := spec.registered) and not judge.built_in:
         return False  # this process alone knows a comparator that a user registered
     if spec.policy is not None and type(spec.policy).__module__ == "__main__":

@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -38,9 +38,6 @@ from gangwise.experiments.statistics import (
     verdict,
 )
 from gangwise.experiments.sweep import Experiment, PolicyTable, Progress, silent, sweep
-
-if TYPE_CHECKING:
-    from optuna.trial import Trial as OptunaTrial
 
 
 @dataclass(frozen=True)
@@ -106,13 +103,15 @@ class ParameterRange:
         known = isinstance(value, kind) and not isinstance(value, bool)
         return known and self.ends[0] <= value <= self.ends[1]
 
-    def suggest(self, trial: OptunaTrial) -> Any:
+    @property
+    def distribution(self) -> Any:
+        """The distribution of Optuna."""
+        from optuna import distributions as of
+
         if self.ends is None:
-            return trial.suggest_categorical(self.name, self.choices)
-        low, high = self.ends
-        if isinstance(low, int) and isinstance(high, int):
-            return trial.suggest_int(self.name, low, high, log=self.log)
-        return trial.suggest_float(self.name, low, high, log=self.log)
+            return of.CategoricalDistribution(self.choices)
+        kind: Any = of.IntDistribution if isinstance(self.low, int) else of.FloatDistribution
+        return kind(*self.ends, log=self.log)
 
     def __str__(self) -> str:
         if self.ends is None:
@@ -129,17 +128,14 @@ def _literal(text: str) -> Any:
     return value if isinstance(value, bool | int | float | str) or value is None else text
 
 
-DEFAULT = "default"
-"""Label of the policy with its own arguments."""
-
-TUNING = "tuning"
-"""Name of the experiment that plays the trials."""
+DEFAULT = "default"  # label of the policy with its own arguments
+TUNING = "tuning"  # name of the experiment that plays the trials
+FOUND = f"{TUNING}.json"  # the file of a finished tuning
 
 STUDY = f"{STATE}/study"
 """The study in a folder of results: what is tuned, and the finished trials."""
 
-SEED = 0
-"""Seed of the sampler: the same command gives the same study."""
+SEED = 0  # of the sampler: the same command gives the same study
 
 
 @dataclass(frozen=True)
@@ -161,7 +157,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What was found.
+    """The result of a tuning.
 
     Attributes
     ----------
@@ -216,16 +212,9 @@ class Tuning:
         """What ``--json`` prints, and ``tuning.json``: see docs/results.schema.json."""
 
         def of(trial: Trial) -> dict[str, Any]:
-            found = numbers(trial.estimate)
-            return {
-                "number": trial.number,
-                "arguments": dict(trial.arguments),
-                "value": found["mean"],
-                "low": found["low"],
-                "high": found["high"],
-                "values": list(trial.values),
-                "over": self.over_default(trial),
-            }
+            about = {"number": trial.number, "arguments": dict(trial.arguments)}
+            about |= dict(zip(("value", "low", "high"), numbers(trial.estimate).values()))
+            return {**about, "values": list(trial.values), "over": self.over_default(trial)}
 
         return {
             "format": "gangwise-tune-1",
@@ -243,10 +232,6 @@ class Tuning:
             "validation": None if self.row is None else dict(self.row),
             "sentence": self.sentence,
         }
-
-
-FOUND = f"{TUNING}.json"
-"""The file of a finished tuning."""
 
 
 def write_tuning(folder: Path, tuning: Tuning) -> Path:
@@ -304,7 +289,7 @@ def _seeds(seeds: Sequence[int]) -> str:
 
 
 def labels(tried: Sequence[Mapping[str, Any]], default: Mapping[str, Any]) -> list[str]:
-    """What the runs of each trial are labelled: trials that repeat one share its runs.
+    """Labels of the runs of each trial: trials that repeat one share its runs.
 
     >>> labels([{"steps": 1}, {"steps": 5}, {"steps": 1}, {"steps": 5}], {"steps": 1})
     ['default', 'trial 1: steps = 5', 'default', 'trial 1: steps = 5']
@@ -481,7 +466,7 @@ def tune(
 
 
 def _of_site(played: Any, ranges: Sequence[ParameterRange], seeds: Sequence[int]) -> dict[str, Any]:
-    """What the site file has where ranges are; ScenarioError where it has nothing, or may not."""
+    """Values of the site file that are tuned; ScenarioError where a range does not suit it."""
     if (rules := getattr(played, "site", None)) is None:
         raise ScenarioError(f"range {ranges[0]}: a setting of a site file, and none is given")
     for which in (0, -1):
@@ -501,14 +486,11 @@ def _search(
 ) -> None:
     direction = "minimize" if study.definition["minimise"] else "maximize"
     sampled = optuna.create_study(direction=direction)
+    asked = {parameter.name: parameter.distribution for parameter in parameters}
     for trial in study.trials:  # what the sampler learns from
-        asked = optuna.trial.FixedTrial(dict(trial.arguments))
-        for parameter in parameters:
-            parameter.suggest(asked)
+        params = dict(trial.arguments)
         sampled.add_trial(
-            optuna.trial.create_trial(
-                params=dict(trial.arguments), distributions=asked.distributions, value=trial.value
-            )
+            optuna.trial.create_trial(params=params, distributions=asked, value=trial.value)
         )
     while (done := len(study.trials)) < study.wanted:
         progress("tuning", done, study.wanted)
@@ -516,8 +498,8 @@ def _search(
         sampled.sampler = optuna.samplers.TPESampler(seed=SEED + done)
         if done == 0 and all(each.holds(study.default[each.name]) for each in parameters):
             sampled.enqueue_trial(study.default)
-        suggested = sampled.ask()
-        chosen = {parameter.name: parameter.suggest(suggested) for parameter in parameters}
+        suggested = sampled.ask(asked)
+        chosen = {name: suggested.params[name] for name in asked}
         label = labels([*(trial.arguments for trial in study.trials), chosen], study.default)[-1]
         values = _values(study, {label: chosen}, folder.path, jobs)[1][label]
         trial = Trial(done, chosen, values)
@@ -548,11 +530,12 @@ def _judge(
     validation: tuple[int, ...],
     jobs: int,
 ) -> Tuning:
-    called = labels([trial.arguments for trial in study.trials], study.default)
+    tried = [trial.arguments for trial in study.trials]
+    called = labels(tried, study.default)
     metric, minimise = study.definition["metric"], study.definition["minimise"]
     sign = 1.0 if minimise else -1.0
-    choices = dict(zip(called, (trial.arguments for trial in study.trials)))
-    results, found = _values(study, {DEFAULT: study.default} | choices, out, jobs)
+    choices = {DEFAULT: study.default} | dict(zip(called, tried))
+    results, found = _values(study, choices, out, jobs)
     number = called.index(DEFAULT) if DEFAULT in called else -1
     default = Trial(number, study.default, found[DEFAULT])
     every = [Trial(i, t.arguments, found[called[i]]) for i, t in enumerate(study.trials)]
@@ -563,19 +546,9 @@ def _judge(
         judged = sweep(study.experiment("validation", both, validation), out, jobs)
         row = judged.improvements(DEFAULT, metric).row(0, named=True)
         row = turned(row) if minimise else dict(row)
+    about = study.definition["policy"], metric, minimise, tuple(parameters), default
     seeds = tuple(study.definition["seeds"])
-    return Tuning(
-        study.definition["policy"],
-        metric,
-        minimise,
-        tuple(parameters),
-        default,
-        tuple(every),
-        seeds,
-        validation,
-        row,
-        results.fidelity,
-    )
+    return Tuning(*about, tuple(every), seeds, validation, row, results.fidelity)
 
 
 def _check(

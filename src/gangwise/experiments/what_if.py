@@ -94,7 +94,7 @@ def what_if(
         label = ",".join(map(str, parts := changes_of(text)))
         if label in names:
             raise ScenarioError(f"change {label} is given twice")
-        names[label], varied[label] = _contender(played, scheduler, parts)
+        names[label], varied[label] = _changed_rules(played, scheduler, parts)
         played.changed(**varied[label]).draw(0)  # finds mistakes
     for device in asked.prices or {}:
         if device not in (devices := played.draw(0).nodes.devices):
@@ -106,7 +106,7 @@ def what_if(
     return played_by(source, made, seeds, asked.out, asked.workers, progress, about)
 
 
-def _contender(
+def _changed_rules(
     played: ReplayScenario, scheduler: str, changes: Sequence[SettingChange]
 ) -> tuple[str, dict[str, Any]]:
     now = {"scheduler": scheduler, "load": played.settings.load}
@@ -117,8 +117,7 @@ def _contender(
     then = changed(now, own)
     settings: dict[str, Any] = {"load": then["load"]} if then["load"] != now["load"] else {}
     if of_site := [str(change) for change in changes if change not in own]:
-        before = played.settings.change
-        settings["change"] = ",".join([before] * bool(before) + of_site)
+        settings["change"] = ",".join(filter(None, [played.settings.change, *of_site]))
         if played.settings.site.startswith(SLURM) and scheduler == then["scheduler"]:
             site = played.changed(**settings).site
             then["scheduler"] = site.scheduler if site and site.edits else scheduler
@@ -126,7 +125,7 @@ def _contender(
 
 
 def lines_of(played: Replayed) -> dict[str, list[str]]:
-    """By change, the lines of the site's files that it replaces; of no what-if, nothing."""
+    """Lines of the site's files that each change replaces; empty for a plain replay."""
 
     def lines(scenario: ReplayScenario) -> list[str]:
         edits = list(scenario.site.edits) if scenario.site else []
@@ -176,7 +175,7 @@ def who_pays(n: Compared, changes: Sequence[str]) -> dict[str, list[GroupImpact]
     groups = groups_of(size, held, joined(lambda o: o.jobs.user), partition)
     groups["account"] = joined(lambda o: o.jobs.charged), list(n.first.jobs.accounts)
     waiting = joined(lambda o: o.waiting)
-    found = {}
+    found: dict[str, list[GroupImpact]] = {}
     for what, (of, names) in groups.items():
         hours = np.bincount(of, held, len(names)) / 3600
         jobs = np.bincount(of, minlength=len(names))
@@ -184,21 +183,16 @@ def who_pays(n: Compared, changes: Sequence[str]) -> dict[str, list[GroupImpact]
         group, left = [np.full(len(run.jobs), -1) for run in runs], of
         for each, run in zip(group, runs):
             each[run.ended], left = np.split(left, [int(run.ended.sum())])
-        found[what] = [
-            GroupImpact(
-                names[g],
-                int(jobs[g]),
-                float(hours[g]),
-                float(waiting[of == g].mean()),
-                {name: n.waits_more(name, group, g) for name in changes},
-            )
-            for g in (most if what == "account" else sorted(most))
-        ]
+        found[what] = []
+        for g in most if what == "account" else sorted(most):
+            longer = {name: n.waits_more(name, group, g) for name in changes}
+            about = names[g], int(jobs[g]), float(hours[g]), float(waiting[of == g].mean())
+            found[what].append(GroupImpact(*about, longer))
     return {what: rows for what, rows in found.items() if len(rows) > 1}
 
 
 def as_dict(played: Replayed) -> dict[str, Any]:
-    """What ``--json`` says of a what-if beside what it says of a replay; nothing of a replay."""
+    """What ``--json`` adds to a replay for a what-if; empty for a plain replay."""
     if CONFIGURED not in played.schedulers:
         return {}
     asked = played.results.experiment
@@ -220,7 +214,7 @@ def as_dict(played: Replayed) -> dict[str, Any]:
 _GATE = re.compile(r"\s*([\w. ]+?)\s*(<=|>=|<|>)\s*([+-]?)\s*([0-9.]+(?:[smhd0-9.]*)?)\s*(%?)\s*")
 
 TIMES = ("waiting", "completion", "makespan", "worst users")
-"""Numbers in seconds, of which a gate may speak in minutes, hours and days."""
+"""Metrics in seconds, for which a gate may give minutes, hours and days."""
 
 
 class Gate(NamedTuple):
@@ -273,14 +267,13 @@ class Gate(NamedTuple):
 
 
 def broken(compared: Compared, gates: Sequence[Gate]) -> list[str]:
-    """What holds of the conditions that must not, one line for each change."""
-    found = []
-    for gate in gates:
-        for name in compared.outcomes:
-            value = gate.of_run(compared, name)
-            if name != compared.base and gate.holds(value.mean):
-                found.append(f"{name}: {gate.metric} is {gate.describe(value)} ({gate.text})")
-    return found
+    """The conditions that must not hold and do, a line for each change."""
+    return [
+        f"{name}: {gate.metric} is {gate.describe(value)} ({gate.text})"
+        for gate in gates
+        for name in compared.outcomes
+        if name != compared.base and gate.holds((value := gate.of_run(compared, name)).mean)
+    ]
 
 
 # Capacity
@@ -303,8 +296,7 @@ class Needed(NamedTuple):
     played: float
 
 
-MOST_TIMES = 16
-"""Up to so many times the nodes that there are, and as many single ones, are tried."""
+MOST_TIMES = 16  # at most 16 (n + 1) nodes are tried of a kind that has n
 
 
 def capacity(
@@ -361,7 +353,7 @@ def capacity(
 def marginal_worth(
     played: Replayed, processors: bool, progress: Progress | None = None
 ) -> dict[str, float]:
-    """By kind of node, how many seconds of mean completion one more takes off the bound.
+    """Seconds of mean completion that one more node of each kind takes off the bound.
 
     The dual L(λ) takes back Σ capacity λ Δ: where node n costs λ[n, t] a device-second, another
     like it lowers L, at these prices, by its devices times Σ_t λ[n, t] Δ, over the jobs. Of the
@@ -379,7 +371,7 @@ def marginal_worth(
 
 
 class FillingSettings(BaseModel):
-    """What ``--set`` takes with ``--until-full``: how far to fill, and which nodes."""
+    """Settings of ``--until-full``: how far to fill, and which nodes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -391,7 +383,7 @@ class FillingSettings(BaseModel):
 
 @dataclass(frozen=True, eq=False)
 class Fillings:
-    """What every policy made of every seed's arrivals.
+    """The results of every policy on every seed's arrivals.
 
     ``line`` says what was played and left out, and comes first; ``filled`` has, by policy, one
     result for each seed.
@@ -416,7 +408,7 @@ class Fillings:
         return [round(float(x), 4) for x in np.mean(values, axis=0)]
 
     def as_dict(self) -> dict[str, Any]:
-        found = {}
+        found: dict[str, dict[str, Any]] = {}
         for policy, each in self.filled.items():
             found[policy] = {
                 what: {
@@ -425,7 +417,8 @@ class Fillings:
                     "curve": self.curve(policy, what),
                 }
                 for what in ("allocated", "fragmented")
-            } | {"turned_away": [one.turned_away for one in each]}
+            }
+            found[policy]["turned_away"] = [one.turned_away for one in each]
         settings = self.settings.model_dump()
         return {"line": self.line, "settings": settings, "seeds": self.seeds, "policies": found}
 
@@ -455,14 +448,13 @@ def fill_trace(
             filled[name].append(filling.play(name))
             if progress is not None:
                 progress("filling", done, len(seeds) * len(names))
-    lost = "; ".join(f"{rows.size:,} {why}" for why, rows in account.set_aside.items())
     line = (
         f"{log.played.trace}: {account.played:,} of {log.played.read:,} jobs come in random "
         f"order to {len(nodes):,} nodes, until they ask for {100 * s.until:g} % of the GPUs (drawn "
         "again if they are too few); none ends, and times play no part"
-        + f"; left out: {lost}"
-        * bool(lost)
     )
+    if lost := "; ".join(f"{rows.size:,} {why}" for why, rows in account.set_aside.items()):
+        line += f"; left out: {lost}"
     return Fillings(line, s, seeds, filled)
 
 

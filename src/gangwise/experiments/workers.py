@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from typing import Any, TypeVar
 
-from joblib import Parallel, delayed, effective_n_jobs, parallel_config
+from joblib import Parallel, delayed, parallel_config
 from joblib.externals.loky.backend import resource_tracker as loky_tracker
 from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownExecutorError
 from joblib.parallel import ParallelBackendBase
@@ -34,12 +34,7 @@ Cluster = tuple[Any, tuple[type[BaseException], ...]]
 
 
 class WorkersLost(Exception):  # noqa: N818 - the name says what it is
-    """Workers died; tasks that are not finished have to be started again."""
-
-
-def at_once(jobs: int) -> int:
-    """How many tasks this machine works on at once; −1 asks for all its cores."""
-    return int(effective_n_jobs(jobs))
+    """Workers died; tasks that are not finished must be started again."""
 
 
 def parallel(
@@ -80,12 +75,10 @@ def parallel(
                     results.close()
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """Not what a thread of loky logs when it hands out a task while the workers are ended."""
-    return not (record.exc_info and isinstance(record.exc_info[1], ShutdownExecutorError))
-
-
-logging.getLogger("concurrent.futures").addFilter(_is_news)
+# A thread of loky logs an error when it hands out a task while the workers are being ended.
+logging.getLogger("concurrent.futures").addFilter(
+    lambda record: not (record.exc_info and isinstance(record.exc_info[1], ShutdownExecutorError))
+)
 
 
 @contextmanager
@@ -93,15 +86,18 @@ def _cluster(backend: str, address: str | None) -> Iterator[Cluster]:
     if backend == "loky":
         yield backend, (BrokenProcessPool,)
         return
-    package = _package(backend)
+    try:
+        package = importlib.import_module({"dask": "distributed", "ray": "ray"}[backend])
+    except ImportError as error:
+        raise ScenarioError(f"backend {backend} is not installed; {to_install(backend)}") from error
     if not address:
         raise ScenarioError(f"backend {backend} needs the address of a cluster that is running")
     with (_dask if backend == "dask" else _ray)(package, address) as cluster:
         yield cluster
 
 
-def _knock(address: str) -> None:
-    """Check that something listens; Dask and Ray take minutes to notice that nothing does."""
+def _require_listener(address: str) -> None:
+    """Raise StoreError where nothing listens: Dask and Ray take minutes to notice that."""
     host, _, port = address.rpartition("//")[2].rpartition(":")
     if not (host and port.isdigit()):
         raise ScenarioError(f"address {address!r} has no port: write HOST:PORT")
@@ -113,7 +109,7 @@ def _knock(address: str) -> None:
 
 @contextmanager
 def _dask(package: Any, address: str) -> Iterator[Cluster]:
-    _knock(address)
+    _require_listener(address)
     try:
         client = package.Client(address, timeout=CONNECT, set_as_default=False)
     except (OSError, ValueError) as error:
@@ -133,13 +129,13 @@ def _dask(package: Any, address: str) -> Iterator[Cluster]:
 @contextmanager
 def _ray(package: Any, address: str) -> Iterator[Cluster]:
     if address != "auto":
-        _knock(address)
+        _require_listener(address)
     try:
         package.init(address=address, log_to_driver=False, ignore_reinit_error=True)
     except (ConnectionError, ValueError, RuntimeError, package.exceptions.RayError) as error:
         raise StoreError(f"no Ray cluster answers at {address}: {error}") from error
     try:
-        remote = package.remote(num_cpus=1, max_retries=3)(_called)
+        remote = package.remote(num_cpus=1, max_retries=3)(_call)
 
         def start(function: Callable[[], Any]) -> Future[Any]:
             future: Future[Any] = remote.remote(function).future()
@@ -151,16 +147,8 @@ def _ray(package: Any, address: str) -> Iterator[Cluster]:
         package.shutdown()
 
 
-def _called(function: Callable[[], Any]) -> Any:
+def _call(function: Callable[[], Any]) -> Any:
     return function()
-
-
-def _package(backend: str) -> Any:
-    name = {"dask": "distributed", "ray": "ray"}[backend]
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ScenarioError(f"backend {backend} is not installed; {to_install(backend)}") from error
 
 
 class ClusterBackend(ParallelBackendBase):  # type: ignore[misc]  # joblib ships no types

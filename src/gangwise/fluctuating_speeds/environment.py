@@ -85,38 +85,26 @@ class ChannelProblem(Protocol):
     def name(self, e: int) -> str: ...
 
 
-FINE, NO_SUCH_CHANNEL, TWICE, NOT_PENDING, OUT_OF_RANGE = 0, 1, 2, 3, 4
-
-
 @kernel
-def match_feedback(channels: Ints, utilities: Floats, pending: Ints, seen: Ints) -> int:
-    """Feedback matching: strike a slot's feedback off. Returns 0, or 8 · place + what is wrong.
+def match_feedback(channels: Ints, utilities: Floats, pending: Ints) -> int:
+    """Feedback matching: strike a slot's feedback off; −1, or the first place that is wrong.
 
     ``pending`` [E] counts uses of each channel whose feedback has not come, and stays as it is if
-    anything is wrong; ``seen`` [E] is work space, all zeros before and after.
+    anything is wrong.
     """
-    verdict, done, place = FINE, 0, 0
+    wrong = -1
+    done = channels.size
     for i in range(channels.size):
         e, u = channels[i], utilities[i]
-        if e < 0 or e >= pending.size:
-            verdict = NO_SUCH_CHANNEL
-        elif seen[e] != 0:
-            verdict = TWICE
-        elif pending[e] <= 0:
-            verdict = NOT_PENDING
-        elif not (u >= 0.0 and u <= 1.0):  # catches NaN as well
-            verdict = OUT_OF_RANGE
-        if verdict != FINE:
-            place = i
+        # Written so that NaN is refused as well.
+        if e < 0 or e >= pending.size or pending[e] <= 0 or not (u >= 0.0 and u <= 1.0):
+            wrong = done = i
             break
-        seen[e] = 1
-        done += 1
-    # All or nothing: the counts change only where the whole feedback makes sense.
+        pending[e] = -pending[e]  # a mark: the same channel once more in this feedback is wrong
     for i in range(done):
-        seen[channels[i]] = 0
-        if verdict == FINE:
-            pending[channels[i]] -= 1
-    return 8 * place + verdict
+        e = channels[i]
+        pending[e] = -pending[e] - (1 if wrong < 0 else 0)
+    return wrong
 
 
 class PendingFeedback:
@@ -127,7 +115,7 @@ class PendingFeedback:
 
     def __init__(self, problem: ChannelProblem):
         self._problem = problem
-        self._pending, self._seen = np.zeros(problem.E, np.int64), np.zeros(problem.E, np.int64)
+        self._pending = np.zeros(problem.E, np.int64)
         self.slot = -1
 
     def expect(self, slot: int, x: Bools) -> None:
@@ -151,19 +139,19 @@ class PendingFeedback:
             )
         if not 0 <= feedback.slot <= self.slot:
             raise ScenarioError(f"{where}: the last slot decided is {self.slot}")
-        found = match_feedback(channels, utilities, self._pending, self._seen)
-        if found != FINE:
-            raise ScenarioError(f"{where}: {self._wrong(channels, utilities, *divmod(found, 8))}")
+        wrong = match_feedback(channels, utilities, self._pending)
+        if wrong >= 0:
+            raise ScenarioError(f"{where}: {self._fault(channels, utilities, wrong)}")
         return channels, utilities
 
-    def _wrong(self, channels: Ints, utilities: Floats, place: int, verdict: int) -> str:
+    def _fault(self, channels: Ints, utilities: Floats, place: int) -> str:
         e = int(channels[place])
-        if verdict == NO_SUCH_CHANNEL:
+        if not 0 <= e < self._problem.E:
             return f"there is no channel {e}; there are {self._problem.E}"
         name = self._problem.name(e)
-        if verdict == TWICE:
+        if e in channels[:place]:
             return f"{name} is reported twice"
-        if verdict == NOT_PENDING:
+        if self._pending[e] <= 0:
             return f"{name} was not on, or was reported already"
         return f"{name} has utility {utilities[place]}; net utilities are normalised into [0, 1]"
 

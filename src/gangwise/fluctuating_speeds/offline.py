@@ -45,12 +45,6 @@ class Best(NamedTuple):
     paid: float = 0.0  # what it costs for sure
 
 
-def regimes(instance: SpeedsInstance, arrivals: Ints) -> Ints:
-    """Regime and arrivals of each slot, shape [T, 1 + L]: equal rows have the same x*(t)."""
-    regime = np.array([instance.speeds.regime(t) for t in range(len(arrivals))], dtype=np.int64)
-    return np.column_stack([regime, (arrivals != 0).astype(np.int64)])
-
-
 def play_the_means(
     instance: SpeedsInstance,
     slots: int,
@@ -61,12 +55,13 @@ def play_the_means(
     """Both omniscient comparators of any problem at fluctuating speeds.
 
     Slots with the same arrivals and the same means share one programme. ``at`` chooses the slots to
-    evaluate from :func:`regimes`; ``best`` finds the decision for ṽ(t) [E] and arrivals [L], 0 or
-    1.
+    evaluate from the regime and arrivals of each slot [T, 1 + L]; ``best`` finds the decision for
+    ṽ(t) [E] and arrivals [L], 0 or 1.
     """
     arrivals, utilities = instance.history(slots, seed)
     # x*(t) depends on the slot through ṽ(t) and who arrived only.
-    keys = regimes(instance, arrivals)
+    regime = np.array([instance.speeds.regime(t) for t in range(slots)], dtype=np.int64)
+    keys = np.column_stack([regime, (arrivals != 0).astype(np.int64)])
     chosen = at(keys)
     solved: dict[bytes, Best] = {}
     mean, realised, gap = np.empty(chosen.size), np.empty(chosen.size), 0.0
@@ -90,6 +85,19 @@ def play_the_means(
     )
 
 
+def _best_choices(instance: FluctuatingSpeedsInstance) -> Callable[[Floats, Ints], Best]:
+    """The best choice for known utilities [E] and arrivals [L], by branch and bound."""
+    problem = instance.problem
+    solver, nothing = P3Solver(problem.requests, problem.cluster.capacity), np.zeros(problem.E)
+
+    def best(v: Floats, arrivals: Ints) -> Best:
+        answer = solver.solve(v, nothing, available=problem.available(arrivals))
+        value = float(v[answer.x].sum())
+        return Best(answer.x.copy(), value, max(0.0, float(answer.bound) - value))
+
+    return best
+
+
 def omniscient(
     instance: FluctuatingSpeedsInstance, slots: int, seed: int, sample: int | None = None
 ) -> tuple[Comparator, Comparator]:
@@ -99,21 +107,13 @@ def omniscient(
     better the true optimum can be at most, over all slots. Where more than ``50 * sample``
     programmes would be needed, that many evenly spaced slots are evaluated.
     """
-    problem = instance.problem
-    solver = P3Solver(problem.requests, problem.cluster.capacity)
-    nothing = np.zeros(problem.E)
 
     def at(keys: Ints) -> Ints:
         if sample is None or len(np.unique(keys, axis=0)) <= PROGRAMMES_PER_SAMPLE * sample:
             return np.arange(slots)
         return evenly_spaced(slots, PROGRAMMES_PER_SAMPLE * sample)
 
-    def best(v: Floats, arrivals: Ints) -> Best:
-        answer = solver.solve(v, nothing, available=problem.available(arrivals))
-        value = float(v[answer.x].sum())
-        return Best(answer.x.copy(), value, max(0.0, float(answer.bound) - value))
-
-    return play_the_means(instance, slots, seed, at, best)
+    return play_the_means(instance, slots, seed, at, _best_choices(instance))
 
 
 I = TypeVar("I", bound=SpeedsInstance)
@@ -144,17 +144,13 @@ def clairvoyant(
 
     With ``sample``, at most ``50 * sample`` evenly spaced slots are evaluated.
     """
-    problem = instance.problem
-    solver, nothing = P3Solver(problem.requests, problem.cluster.capacity), np.zeros(problem.E)
-    arrivals, utilities = instance.history(slots, seed)
+    best, (arrivals, utilities) = _best_choices(instance), instance.history(slots, seed)
     at = evenly_spaced(slots, None if sample is None else PROGRAMMES_PER_SAMPLE * sample)
-    rewards, gap = np.empty(at.size), 0.0
-    for i, t in enumerate(at.tolist()):
-        available = problem.available(arrivals[t])
-        answer = solver.solve(utilities[t], nothing, available=available)
-        rewards[i] = utilities[t][answer.x].sum()
-        gap += max(0.0, float(answer.bound) - rewards[i])
-    return Comparator("clairvoyant", at, rewards, gap)
+    answers = [best(utilities[t], arrivals[t]) for t in at.tolist()]
+    gap = 0.0
+    for answer in answers:
+        gap += answer.gap
+    return Comparator("clairvoyant", at, np.array([answer.value for answer in answers]), gap)
 
 
 def pseudo_regret(

@@ -15,7 +15,7 @@ best then. Two more departures from Algorithm 1, without which its regret cannot
 Ω(t) instead of solving for all job types and switching off those that are absent; and channels
 never used come first, since +∞ in ESDP (10) hides every difference.
 
-The sequences g(t) of ESDP (10)–(11) and δ(t) of ESDP (14) go by name, or are one's own. Everywhere
+The sequences g(t) of ESDP (10)–(11) and δ(t) of ESDP (14) go by name, or are your own. Everywhere
 ln(t + 1) stands where ESDP (11) and ESDP (14) print ln t, as ESDP §4 has it: the two differ for
 tiny t only, where the printed ones make g(1) = 0.
 
@@ -56,14 +56,9 @@ from gangwise.fluctuating_speeds.environment import (
     PendingFeedback,
 )
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
-from gangwise.fluctuating_speeds.solver import P3Solver, WarmStart
+from gangwise.fluctuating_speeds.solver import P3Solution, P3Solver
 
 ProblemT = TypeVar("ProblemT", bound=ChannelProblem)
-
-
-def unplayed_first(untried: Bools, bonus: Floats | float = 0.0) -> Floats:
-    """σ̂² of ESDP (10): ``bonus`` where a channel was used, +∞ where it never was, shape [E]."""
-    return np.where(untried, np.inf, bonus)
 
 
 @dataclass
@@ -209,21 +204,22 @@ class Optimiser(Learner):
     def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
         super().start(problem, rng)
         self._solver = P3Solver(problem.requests, problem.cluster.capacity)
-        self._warm: WarmStart | None = None
+        self._last: P3Solution | None = None
         self.programmes = self.proved = 0
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
         worth = self._estimator.estimate(observation.slot)
-        return self._choose(worth, unplayed_first(self._estimator.untried), available)
+        # Channels never used have the width +∞ of ESDP (10), so that they come first.
+        return self._choose(worth, np.where(self._estimator.untried, np.inf, 0.0), available)
 
     def _choose(self, v: Floats, s: Floats, available: Bools) -> Bools:
         """Maximise v·x + √(s·x) over the channels available, subject to ESDP (2)."""
         solution = self._solver.solve(
-            v, s, available=available, gap=self.gap, nodes=self.nodes, warm=self._warm
+            v, s, available=available, gap=self.gap, nodes=self.nodes, warm=self._last
         )
         self.programmes += 1
         self.proved += solution.proved
-        self._warm = solution.warm  # the next slot differs by a few means only
+        self._last = solution  # the next slot differs by a few means only: a warm start
         return solution.x
 
 
@@ -239,7 +235,7 @@ class CUCB(Optimiser):
     estimator : str or Estimator
         Another estimate of each channel in the place of this bound: one of
         :data:`~gangwise.estimators.ESTIMATORS`, with ``gamma`` and ``tau``, ``discount``
-        as its κ and ``window``; or one's own. Only ``ucb1``, the bound above, is over ``memory``.
+        as its κ and ``window``; or your own. Only ``ucb1``, the bound above, is over ``memory``.
 
     Examples
     --------
@@ -589,7 +585,9 @@ class ESDP(Optimiser):
         counts = memory.counts
         # Looked up in every slot, for a policy that held a function of ours would not pickle.
         g = self.kappa * exploration(self.g)(memory.horizon(slot + 1.0), self.alpha * counts.size)
-        return memory.means, unplayed_first(counts == 0, 0.5 * g / np.maximum(counts, 1e-9))
+        # Never used: +∞, which the solver takes first.
+        width = np.where(counts == 0, np.inf, 0.5 * g / np.maximum(counts, 1e-9))
+        return memory.means, width
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
         v, s = self.scores(observation.slot)

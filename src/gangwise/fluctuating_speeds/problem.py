@@ -130,9 +130,6 @@ class FluctuatingSpeedsProblem:
     ... )
     >>> problem.check(np.array([0, 1]), np.array([0, 1]))
     array([False,  True])
-    >>> problem.check(np.array([1, 1]), np.array([1, 1]), slot=7)
-    Traceback (most recent call last):
-    gangwise.core.errors.InfeasibleDecision: slot 7: device type 'gpu': 2 of 1 devices are taken...
     """
 
     cluster: Pool

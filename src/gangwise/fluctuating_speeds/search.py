@@ -26,10 +26,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
 
 BLURRED = 1e-3
@@ -66,7 +63,10 @@ class Tree(NamedTuple):
     level: Floats  # [E + 2, 2 K + 5] path: point, Σ v, Σ s taken, bound, bound of the branch, room
     stage: Ints  # [E + 2, 3] path: branches tried, open items, value of the first branch
     best: Floats  # [4] value, bound at the root, largest bound pruned, bound
-    counts: Ints  # [4] items, depth, nodes, unplayed channels
+    counts: Ints  # [3] items, depth, nodes
+
+
+# The Lagrangian bound, and two ways down it
 
 
 @inlined_kernel
@@ -84,14 +84,8 @@ def lagrangian_bound(
     Writes a subgradient to ``slope`` [K + 1], reduced costs of the ``count`` open channels, and to
     ``small[6]`` the value of the relaxed choice {ρ > 0} and 1 if it fits, else 0.
     """
-    a, v, s, reduced, free, part = (
-        t.a,
-        t.number[0],
-        t.number[1],
-        t.number[2],
-        t.whole[1],
-        t.small[6],
-    )
+    a, v, s, reduced = t.a, t.number[0], t.number[1], t.number[2]
+    free, part = t.whole[1], t.small[6]
     K = a.shape[1]
     q, half = 0.0, 0.0  # q and 1/(2q); both stay 0 where every s is 0
     if point[K] > -math.inf:
@@ -184,7 +178,7 @@ def r_algorithm(t: Tree, step: float, evaluations: int, tolerance: float) -> flo
     point, lowest, slope, later = t.small[0], t.small[1], t.small[2], t.small[3]
     way, turn, part = t.small[4], t.small[5], t.small[6]
     f = lagrangian_bound(t, point, slope, n, 0.0, 0.0, c)
-    used, lame = 1, 0
+    used, short_steps = 1, 0
     while True:
         if f < best[1]:
             best[1] = f
@@ -195,9 +189,9 @@ def r_algorithm(t: Tree, step: float, evaluations: int, tolerance: float) -> flo
             record_relaxed(t, n)
         # The subgradient in the transformed space, Bᵀ g; the way back is B (Bᵀ g) / ‖Bᵀ g‖.
         norm = _transform(basis, slope, turn, K)
-        lame = lame + 1 if step * norm <= tolerance * (best[1] - best[0]) else 0
+        short_steps = short_steps + 1 if step * norm <= tolerance * (best[1] - best[0]) else 0
         # One short step may still turn a corner; after three in a row nothing more is to be had.
-        if used >= evaluations or norm <= 1e-13 * abs(f) or lame > 2:
+        if used >= evaluations or norm <= 1e-13 * abs(f) or short_steps > 2:
             return step
         _transform_back(basis, turn, norm, way, K)
         # Go on until F rises along the way, with longer steps where two were not enough.
@@ -279,6 +273,9 @@ def polyak_steps(t: Tree, d: int, gap: float, absolute: float, evaluations: int)
         if point[K] > -math.inf:
             point[K] = min(max(point[K], -300.0), 300.0)
     return lagrangian_bound(t, lowest, slope, count, v_in, s_in, room)
+
+
+# Greedy and local search
 
 
 @inner_kernel
@@ -397,6 +394,9 @@ def local_search(t: Tree, low: int, high: int, left: Floats, sums: Floats, passe
             return
 
 
+# The root
+
+
 @inner_kernel
 def _gather(t: Tree, given: P3Data) -> int:
     """Preprocessing: gather the channels that could be chosen; -1, or one with bad numbers."""
@@ -404,28 +404,23 @@ def _gather(t: Tree, given: P3Data) -> int:
     K = c.shape[0]
     for k in range(K):
         t.c[k] = c[k]
-    n, unplayed = 0, 0
+    n = 0
     for e in range(v_all.shape[0]):
         if not given.available[e]:
             continue
         # Comparisons that are false for NaN, so that it counts as bad.
-        small_enough = abs(v_all[e]) <= LARGEST_V and (
-            s_all[e] <= LARGEST_S or s_all[e] == math.inf
-        )
-        if not (small_enough and s_all[e] >= 0.0):
+        if not (abs(v_all[e]) <= LARGEST_V and 0.0 <= s_all[e] <= LARGEST_S):
             return e
         if not _fits(a_all, e, c):
             continue
-        if s_all[e] == math.inf:
-            unplayed += 1
-        elif v_all[e] > 0.0 or s_all[e] > 0.0:  # else it adds nothing to any choice
+        if v_all[e] > 0.0 or s_all[e] > 0.0:  # else it adds nothing to any choice
             t.whole[0, n] = e
             t.number[0, n] = v_all[e]
             t.number[1, n] = s_all[e]
             for k in range(K):
                 t.a[n, k] = a_all[e, k]
             n += 1
-    t.counts[0], t.counts[3] = n, unplayed
+    t.counts[0] = n
     return -1
 
 
@@ -465,11 +460,12 @@ def _starting_point(t: Tree) -> None:
 
 
 @inner_kernel
-def _greedy(t: Tree, warm: Bools, blur: float) -> None:
-    """Greedy and local search: improve ``best[0]`` from the prices ``small[1]`` and the warm start.
+def _primal_heuristic(t: Tree, warm: Bools, blur: float) -> None:
+    """Primal heuristic: improve ``best[0]`` by a greedy and local search.
 
-    ``blur`` changes the densities by up to this share, so that channels of equal density but
-    different requests take turns instead of coming kind by kind.
+    It starts from the prices ``small[1]`` and from the choice ``warm``. ``blur`` changes the
+    densities by up to this share, so that channels of equal density but different requests take
+    turns instead of coming kind by kind.
     """
     K, n, a = t.c.shape[0], t.counts[0], t.a
     v, s, density, trial = t.number[0], t.number[1], t.number[3], t.whole[5]
@@ -531,7 +527,6 @@ def root(t: Tree, given: P3Data, gap: float, absolute: float, evaluations: int) 
     """Root of the tree: bound and greedy choice; -1, or the first channel with senseless numbers.
 
     ``small[0]`` is the point to start from (NaN: none); ``small[7]`` receives the best one.
-    With unplayed channels, s = +inf, it counts them and stops.
     """
     small, matrix, best = t.small, t.matrix, t.best
     best[0], best[1], best[2], best[3] = 0.0, math.inf, 0.0, 0.0
@@ -539,7 +534,7 @@ def root(t: Tree, given: P3Data, gap: float, absolute: float, evaluations: int) 
     bad = _gather(t, given)
     K, n = t.c.shape[0], t.counts[0]
     small[7, K] = math.nan
-    if bad >= 0 or n == 0 or t.counts[3] > 0:
+    if bad >= 0 or n == 0:
         return bad
     for e in range(n):
         t.whole[1, e] = e
@@ -548,16 +543,16 @@ def root(t: Tree, given: P3Data, gap: float, absolute: float, evaluations: int) 
     _starting_point(t)
     step = 0.5 if cold else 0.05
     step = r_algorithm(t, step, evaluations // 3, 1e-3)
-    _greedy(t, given.warm, 0.0)
+    _primal_heuristic(t, given.warm, 0.0)
     if best[1] > close_enough(t, gap, absolute):
         for k in range(K + 1):
             small[0, k] = small[1, k]
         r_algorithm(t, step, evaluations, 0.02 if n <= 64 else 1e-5)
         if n > 64:
-            _greedy(t, given.warm[:0], 0.0)
+            _primal_heuristic(t, given.warm[:0], 0.0)
         blur = 1e-3
         while blur < 0.5 and best[1] > best[0] + max(gap * best[0], absolute, BLURRED * best[0]):
-            _greedy(t, given.warm[:0], blur)
+            _primal_heuristic(t, given.warm[:0], blur)
             blur *= 5.0
     # The metric B Bᵀ that the r-algorithm learned serves the Polyak steps of all nodes.
     for k in range(K + 1):
@@ -568,6 +563,9 @@ def root(t: Tree, given: P3Data, gap: float, absolute: float, evaluations: int) 
                 matrix[1, k, h] += matrix[0, k, j] * matrix[0, h, j]
     reset_tree(t, gap, absolute)
     return -1
+
+
+# The tree below it
 
 
 @inner_kernel
@@ -769,108 +767,3 @@ def core_search(
     t.stage[0, 1] = m
     search(t, gap, absolute, nodes, evaluations)
     reset_tree(t, gap, absolute)
-
-
-EVALUATIONS, NODE_EVALUATIONS = 300, 3
-"""How often the bound is evaluated at a root and at a node, at most."""
-
-CORE, CORE_NODES = 64, 400
-"""With more channels than the first number, a search of at most so many nodes among the most
-undecided ones improves the choice."""
-
-
-def check_statistics(v: Floats, s: Floats, mask: Bools) -> None:
-    """Raise ScenarioError for the first channel in ``mask`` with a v or s that makes no sense."""
-    good = (np.abs(v) <= LARGEST_V) & (s >= 0) & ((s <= LARGEST_S) | (s == np.inf))
-    for e in np.flatnonzero(mask & ~good)[:1].tolist():
-        raise ScenarioError(
-            f"channel {e}: v must be at most {LARGEST_V:g} either way, and s zero or larger and at "
-            f"most {LARGEST_S:g}, or +inf; got v = {v[e]}, s = {s[e]}"
-        )
-
-
-class BranchAndBound:
-    """Branch and bound for P3: the Lagrangian root, then the tree below it.
-
-    ``requests`` [E, K] are the devices that a channel takes, zero or larger.
-    """
-
-    def __init__(self, requests: Floats):
-        E, K = requests.shape
-        self.requests = requests
-        self._tree = Tree(
-            number=np.zeros((4, E)),
-            whole=np.zeros((6, E), dtype=np.int64),
-            a=np.zeros((E, K)),
-            c=np.zeros(K),
-            small=np.zeros((8, max(K + 1, 2))),
-            matrix=np.zeros((2, K + 1, K + 1)),
-            level=np.zeros((E + 2, 2 * K + 5)),
-            stage=np.zeros((E + 2, 3), dtype=np.int64),
-            best=np.zeros(4),
-            counts=np.zeros(4, dtype=np.int64),
-        )
-        self._nobody = np.zeros(0, dtype=np.bool_)
-
-    @property
-    def value(self) -> float:
-        return float(self._tree.best[0])
-
-    @property
-    def bound(self) -> float:
-        return float(self._tree.best[3])
-
-    @property
-    def items(self) -> int:
-        return int(self._tree.counts[0])
-
-    @property
-    def unplayed(self) -> int:
-        """How many available channels that fit alone have s = +inf; they are left out."""
-        return int(self._tree.counts[3])
-
-    @property
-    def nodes(self) -> int:
-        return int(self._tree.counts[2])
-
-    def point(self) -> Floats:
-        """Prices and ln q of the bound, shape [K + 1]; a copy."""
-        return np.array(self._tree.small[7])
-
-    @property
-    def finished(self) -> bool:
-        return bool(self._tree.counts[1] < 0)
-
-    def start(
-        self,
-        v: Floats,
-        s: Floats,
-        available: Bools,
-        capacity: Floats,
-        gap: float,
-        absolute: float = 0.0,
-        point: Floats | None = None,
-        x: Bools | None = None,
-    ) -> None:
-        """Solve the root for the available channels [E] and a capacity [K].
-
-        A bound within ``max(gap * value, absolute)`` of the value is close enough.
-        ``point`` [K + 1] is where to start from, and ``x`` [E] a choice to try. ScenarioError is as
-        of :func:`check_statistics`, for the channels that are available.
-        """
-        self._tree.small[0] = np.nan if point is None else point
-        warm = self._nobody if x is None else x
-        given = P3Data(v, s, available, self.requests, capacity, warm)
-        if root(self._tree, given, gap, absolute, EVALUATIONS) >= 0:
-            check_statistics(v, s, available)
-        if not self.finished and self.items > CORE:
-            core_search(self._tree, gap, absolute, CORE, CORE_NODES, NODE_EVALUATIONS)
-
-    def search(self, gap: float, absolute: float, nodes: int) -> None:
-        """Search on until the bound is close enough, or the nodes are used up."""
-        if not self.finished and nodes > 0:
-            search(self._tree, gap, absolute, nodes, NODE_EVALUATIONS)
-
-    def chosen(self, x: Bools) -> None:
-        n = self.items
-        x[self._tree.whole[0, :n][self._tree.whole[3, :n] != 0]] = True

@@ -33,7 +33,117 @@ import numpy.typing as npt
 from gangwise.core.arrays import Bools, Bytes, Floats, Ints, check_amount
 from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import kernel
-from gangwise.fluctuating_speeds.search import BranchAndBound, check_statistics
+from gangwise.fluctuating_speeds.search import (
+    LARGEST_S,
+    LARGEST_V,
+    P3Data,
+    Tree,
+    core_search,
+    root,
+    search,
+)
+
+EVALUATIONS, NODE_EVALUATIONS = 300, 3
+"""How often the bound is evaluated at a root and at a node, at most."""
+
+EXACT_UP_TO = 500
+"""Available channels up to which a search goes on to the gap asked for."""
+
+CORE, CORE_NODES = 64, 400
+"""With more channels than the first number, a search of at most so many nodes among the most
+undecided ones improves the choice."""
+
+
+def check_statistics(v: Floats, s: Floats, mask: Bools) -> None:
+    """Raise ScenarioError for the first channel in ``mask`` with a v or s that makes no sense."""
+    good = (np.abs(v) <= LARGEST_V) & (s >= 0) & ((s <= LARGEST_S) | (s == np.inf))
+    for e in np.flatnonzero(mask & ~good)[:1].tolist():
+        raise ScenarioError(
+            f"channel {e}: v must be at most {LARGEST_V:g} either way, and s zero or larger and at "
+            f"most {LARGEST_S:g}, or +inf; got v = {v[e]}, s = {s[e]}"
+        )
+
+
+class BranchAndBound:
+    """Branch and bound for P3: the Lagrangian root, then the tree below it.
+
+    ``requests`` [E, K] are the devices that a channel takes, zero or larger.
+    """
+
+    def __init__(self, requests: Floats):
+        E, K = requests.shape
+        self.requests = requests
+        self._tree = Tree(
+            number=np.zeros((4, E)),
+            whole=np.zeros((6, E), dtype=np.int64),
+            a=np.zeros((E, K)),
+            c=np.zeros(K),
+            small=np.zeros((8, max(K + 1, 2))),
+            matrix=np.zeros((2, K + 1, K + 1)),
+            level=np.zeros((E + 2, 2 * K + 5)),
+            stage=np.zeros((E + 2, 3), dtype=np.int64),
+            best=np.zeros(4),
+            counts=np.zeros(3, dtype=np.int64),
+        )
+        self._nobody = np.zeros(0, dtype=np.bool_)
+
+    @property
+    def value(self) -> float:
+        return float(self._tree.best[0])
+
+    @property
+    def bound(self) -> float:
+        return float(self._tree.best[3])
+
+    @property
+    def finished(self) -> bool:
+        return bool(self._tree.counts[1] < 0)
+
+    def point(self) -> Floats:
+        """Prices and ln q of the bound, shape [K + 1]; a copy."""
+        return np.array(self._tree.small[7])
+
+    def start(
+        self,
+        v: Floats,
+        s: Floats,
+        available: Bools,
+        capacity: Floats,
+        gap: float,
+        absolute: float = 0.0,
+        point: Floats | None = None,
+        x: Bools | None = None,
+    ) -> None:
+        """Solve the root for the available channels [E] and a capacity [K].
+
+        A bound within ``max(gap * value, absolute)`` of the value is close enough.
+        ``point`` [K + 1] is where to start from, and ``x`` [E] a choice to try. ScenarioError is as
+        of :func:`check_statistics`, for the channels that are available.
+        """
+        self._tree.small[0] = np.nan if point is None else point
+        warm = self._nobody if x is None else x
+        given = P3Data(v, s, available, self.requests, capacity, warm)
+        if root(self._tree, given, gap, absolute, EVALUATIONS) >= 0:
+            check_statistics(v, s, available)
+        if not self.finished and self._tree.counts[0] > CORE:
+            core_search(self._tree, gap, absolute, CORE, CORE_NODES, NODE_EVALUATIONS)
+
+    def most_nodes(self) -> int:
+        """Nodes to search by default in the tree that was started: a node costs O(n)."""
+        n = int(self._tree.counts[0])
+        return 200_000 if n <= EXACT_UP_TO else max(2_000, 10_000_000 // n)
+
+    def search(self, gap: float, absolute: float, nodes: int | None, x: Bools) -> int:
+        """Search on until the bound is close enough, or the nodes are used up.
+
+        Switches the chosen channels on in ``x`` [E]; returns how many nodes were searched.
+        """
+        t, most = self._tree, self.most_nodes() if nodes is None else nodes
+        if not self.finished and most > 0:
+            search(t, gap, absolute, most, NODE_EVALUATIONS)
+        n = t.counts[0]
+        x[t.whole[0, :n][t.whole[3, :n] != 0]] = True
+        return int(t.counts[2])
 
 
 class Items(NamedTuple):
@@ -177,9 +287,9 @@ class DynamicProgramme:
     def top(self, upsilon: Ints) -> int:
         """Bound on Υ̂·x, which s of ESDP (19) need not exceed."""
         root = BranchAndBound(self.a.astype(np.float64))
-        everyone = np.ones(upsilon.size, dtype=np.bool_)
-        v, s = upsilon.astype(np.float64), np.zeros(upsilon.size)
-        root.start(v, s, everyone, self.c.astype(np.float64), 0.0, 0.5)
+        everyone, no_width = np.ones(upsilon.size, dtype=np.bool_), np.zeros(upsilon.size)
+        capacity = self.c.astype(np.float64)
+        root.start(upsilon.astype(np.float64), no_width, everyone, capacity, 0.0, 0.5)
         return math.floor(root.bound * (1 + 1e-12) + 1e-9)
 
     def solve(self, upsilon: Ints, sigma: Floats, top: int | None = None) -> ValueTable:
@@ -203,35 +313,6 @@ class DynamicProgramme:
         return ValueTable(value[-1].copy(), upsilon, self.a @ self.stride, taken)
 
 
-def solve_whole(v: Floats, s: Floats, a: Floats, c: Floats) -> tuple[Bools, float, float]:
-    """P3 for whole v ≥ 0 by dynamic programme and ESDP (21): x [E], its value, and a bound.
-
-    ScenarioError for data that are not whole, or a table too large.
-    """
-    if v.size == 0:
-        return np.zeros(0, dtype=np.bool_), 0.0, 0.0
-    if not ((v >= 0) & (v == np.round(v))).all():
-        raise ScenarioError("the dynamic programme needs whole v, zero or larger")
-    # max_s s + √V(s) is max_x Υ̂·x + √(Σ̂²·x): s = Υ̂·x is among those tabulated.
-    table = DynamicProgramme(a, np.floor(c)).solve(v.astype(np.int64), s)
-    number, above = table.select()
-    x = table.choice(number)
-    value = float(v[x].sum()) + math.sqrt(float(s[x].sum()))
-    return x, value, max(above, value)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class WarmStart:
-    """Warm start: prices u and ln q [K + 1], and a choice [E], where the next slot's search starts.
-
-    It changes how long a solve takes and which of several equally good choices is found, never what
-    is feasible or proved. It saves little: a root takes some dozens of evaluations from anywhere.
-    """
-
-    point: Floats
-    x: Bools
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class P3Solution:
     """Certified solution of P3, ESDP (12): max v·x + √(s·x), A x ≤ c, x binary."""
@@ -243,7 +324,7 @@ class P3Solution:
     bound: float
     proved: bool  # the gap asked for was reached, and no x contains more unplayed channels
     nodes: int  # how many were searched, the root not counted
-    warm: WarmStart | None = None  # for the next slot
+    point: Floats | None = None  # prices u and ln q [K + 1] of the bound
     unplayed: int = 0  # how many channels with s = +inf are in x
 
     @property
@@ -251,22 +332,6 @@ class P3Solution:
         return max(self.bound - self.value, 0.0)
 
 
-def requests_and_capacity(A: npt.ArrayLike, c: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """Copies of requests [E, K] and capacities [K]; ScenarioError where they make no sense."""
-    requests = np.array(A, dtype=np.float64, order="C")
-    capacity = np.array(c, dtype=np.float64)
-    if requests.ndim != 2 or capacity.shape != requests.shape[1:] or not capacity.size:
-        raise ScenarioError(
-            f"requests must be an array [channels, device types] and capacities one number for "
-            f"each device type; got shapes {requests.shape} and {capacity.shape}"
-        )
-    check_amount(requests, lambda at: f"request {list(at)}")
-    check_amount(capacity, lambda k: f"capacity [{k}]")
-    return requests, capacity
-
-
-EXACT_UP_TO = 500
-"""Available channels up to which a search goes on to the gap asked for."""
 WIDE_GAP, LEAST_GAP = 1e-6, 1e-12
 COUNT_NODES = 20_000
 COUNT = 0.0, 0.7
@@ -274,24 +339,12 @@ COUNT = 0.0, 0.7
 most 1/4, so that a bound within 0.7 is proof."""
 
 
-_Part = tuple[float, float, bool, int, Floats | None]
-"""Value, bound, whether proved, nodes and point of an answer for some of the channels."""
-
-
-class _Options(NamedTuple):
-    gap: float
-    nodes: int | None
-    warm: WarmStart | None
-    programme: bool
-
-
 class P3Solver:
     """Solver of P3, ESDP (12): requests and capacities, and work space to solve slot after slot.
 
     ``A`` [E, K] are the devices of each type that a channel takes and ``c`` [K] the capacity of the
-    cluster, both zero or larger (ScenarioError). A solve depends on its arguments alone; pass
-    ``warm`` on for the speed of a warm start. The solver pickles, without anything that a later
-    solve depends on.
+    cluster, both zero or larger (ScenarioError). A solve depends on its arguments alone, and the
+    solver pickles without anything else.
 
     >>> solver = P3Solver([[1, 2], [2, 1], [1, 1]], [3, 3])
     >>> solution = solver.solve([2, 3, 1], [4, 1, 9])
@@ -307,7 +360,15 @@ class P3Solver:
     """
 
     def __init__(self, A: npt.ArrayLike, c: npt.ArrayLike):
-        self.requests, self.capacity = requests_and_capacity(A, c)
+        requests, capacity = np.array(A, dtype=np.float64, order="C"), np.array(c, dtype=np.float64)
+        if requests.ndim != 2 or capacity.shape != requests.shape[1:] or not capacity.size:
+            raise ScenarioError(
+                f"requests must be an array [channels, device types] and capacities one number for "
+                f"each device type; got shapes {requests.shape} and {capacity.shape}"
+            )
+        check_amount(requests, lambda at: f"request {list(at)}")
+        check_amount(capacity, lambda k: f"capacity [{k}]")
+        self.requests, self.capacity = requests, capacity
         # Sums of requests such as 0.1 + 0.2 may be a rounding error above the capacity.
         self._room = self.capacity * (1 + 1e-12)
         self._tree = BranchAndBound(self.requests)
@@ -323,7 +384,7 @@ class P3Solver:
         *,
         gap: float = 1e-9,
         nodes: int | None = None,
-        warm: WarmStart | None = None,
+        warm: P3Solution | None = None,
         programme: bool = False,
     ) -> P3Solution:
         """Solve P3 for the ``available`` channels [E], by default all.
@@ -334,9 +395,11 @@ class P3Solver:
         and 10⁻⁶ at least with more than 500 available channels. The search below the root has at
         most ``nodes`` nodes; with 0 the root alone gives a good choice and a certified gap. By
         default there are 200,000 for up to 500 available channels, and above that
-        max(2,000, 10⁷ / channels). ``warm`` is that of the solution of the slot before.
-        ``programme`` solves for the played channels by the dynamic programme of the paper. Then v
-        must be whole and not negative, and requests and capacities whole.
+        max(2,000, 10⁷ / channels). ``warm`` is the solution of the slot before, from whose prices
+        and choice the search starts. It changes how long that takes and which of several equally
+        good choices is found, never what is feasible or proved; it saves little. ``programme``
+        solves for the played channels by the dynamic programme of the paper. Then v must be whole
+        and not negative, and requests and capacities whole.
 
         Raises ScenarioError for arrays of wrong length or with numbers that make no sense.
         """
@@ -349,85 +412,62 @@ class P3Solver:
                 f"v and s must have one number for each of {E} channels, and available one truth "
                 f"value; got shapes {v.shape}, {s.shape} and {mask.shape} of {mask.dtype}"
             )
-        x = np.zeros(E, dtype=np.bool_)
-        options = _Options(gap, nodes, warm, programme)
-        if not programme:
-            close = self._start(v, s, mask, self._room, options)
-            if not self._tree.unplayed:
-                value, bound, proved, looked, point = self._search(x, close, options)
-                found = None if point is None else WarmStart(point, x)
-                return P3Solution(x, value, bound, proved, looked, found)
+        x, first, room = np.zeros(E, dtype=np.bool_), 0.0, self._room
+        finished, looked, unplayed = True, 0, 0
         # Lexicographic: first as many unplayed channels as fit, then P3 on what they leave.
-        unplayed, certain, looked = self._unplayed(v, s, mask, x, options)
-        room = np.maximum(self._room - self.requests[x].sum(axis=0), 0.0)
-        first = float(v[x].sum())  # their variances are infinite and stay out of the value
-        more = np.zeros(E, dtype=np.bool_)
-        value, bound, proved, searched, point = self._played(
-            v, s, mask & (s != np.inf), room, more, options
-        )
-        x |= more  # disjoint: the unplayed ones and those played
-        return P3Solution(
-            x,
-            first + value,
-            first + bound,
-            certain and proved,
-            looked + searched,
-            None if point is None else WarmStart(point, x),
-            unplayed,
-        )
+        new = mask & (s == np.inf)
+        if new.any():
+            check_statistics(v, s, new)
+            finished, looked = self._count(new, nodes, x)
+            first, unplayed = float(v[x].sum()), int(x.sum())  # their variances stay out of it
+            room = np.maximum(room - self.requests[x].sum(axis=0), 0.0)
+            mask = mask & ~new
+        point: Floats | None = None
+        if programme:
+            check_statistics(v, s, mask)
+            value, bound = self._tabulate(v, s, mask & (self.requests <= room).all(axis=1), room, x)
+            proved, more = bound - value <= (gap + 1e-12) * abs(value), 0
+        else:
+            close = max(gap, WIDE_GAP if mask.sum() > EXACT_UP_TO else LEAST_GAP)
+            start = (None, None) if warm is None or warm.point is None else (warm.point, warm.x)
+            self._tree.start(v, s, mask, room, close, 0.0, *start)
+            more = self._tree.search(close, 0.0, nodes, x)
+            value, bound, point = self._tree.value, self._tree.bound, self._tree.point()
+            proved = bound <= value + close * value  # value ≥ 0, for nothing chosen is worth 0
+            if np.isnan(point[-1]):  # a root without any channel to choose
+                point = None
+        proved, looked = finished and proved, looked + more
+        return P3Solution(x, first + value, first + bound, proved, looked, point, unplayed)
 
-    def _equal(self, mask: Bools) -> Floats:
-        """A worth of 1 for each channel, less a little for the devices it takes, shape [E].
+    def _count(self, new: Bools, nodes: int | None, x: Bools) -> tuple[bool, int]:
+        """Take as many unplayed channels as fit into x; whether no more fit, and nodes searched.
 
-        All in all at most 1/4 less, so that the largest worth has the largest number of channels.
+        A channel counts 1, less a little for the devices it takes: all in all at most 1/4 less, so
+        that the largest worth has the largest number of channels.
         """
         scale = np.where(self.capacity > 0, self.capacity, 1.0)
-        share = np.where(mask, (self.requests / scale).sum(axis=1), 0.0)
-        return np.asarray(1.0 - 0.25 * share / max(float(share.sum()), 1e-300))
+        share = np.where(new, (self.requests / scale).sum(axis=1), 0.0)
+        worth = np.asarray(1.0 - 0.25 * share / max(float(share.sum()), 1e-300))
+        self._tree.start(worth, np.zeros(new.size), new, self._room, *COUNT)
+        most = min(COUNT_NODES, self._tree.most_nodes()) if nodes is None else nodes
+        looked = self._tree.search(*COUNT, most, x)
+        return self._tree.finished, looked  # finished: no bound allows one more
 
-    def _limit(self) -> int:
-        """Nodes to search by default in the tree that was started."""
-        n = self._tree.items
-        return 200_000 if n <= EXACT_UP_TO else max(2_000, 10_000_000 // n)  # a node costs O(n)
-
-    def _start(self, v: Floats, s: Floats, mask: Bools, room: Floats, options: _Options) -> float:
-        """Solve the root; the relative gap to search for."""
-        gap = max(options.gap, WIDE_GAP if mask.sum() > EXACT_UP_TO else LEAST_GAP)
-        warm = options.warm
-        point, x = (None, None) if warm is None else (warm.point, warm.x)
-        self._tree.start(v, s, mask, room, gap, 0.0, point, x)
-        return gap
-
-    def _search(self, x: Bools, gap: float, options: _Options) -> _Part:
-        tree, nodes = self._tree, options.nodes
-        tree.search(gap, 0.0, self._limit() if nodes is None else nodes)
-        tree.chosen(x)
-        value, bound, point = tree.value, tree.bound, tree.point()
-        proved = bound <= value + gap * value  # value ≥ 0, for nothing chosen is worth 0
-        # A point that is not a number belongs to a root without any channel to choose.
-        return value, bound, proved, tree.nodes, None if np.isnan(point[-1]) else point
-
-    def _unplayed(
-        self, v: Floats, s: Floats, mask: Bools, x: Bools, options: _Options
-    ) -> tuple[int, bool, int]:
-        """Take as many unplayed channels as fit; how many, whether no more fit, and nodes."""
-        new = mask & (s == np.inf)
-        check_statistics(v, s, new)
-        if not new.any():
-            return 0, True, 0
-        tree, nodes = self._tree, options.nodes
-        tree.start(self._equal(new), np.zeros(v.size), new, self._room, *COUNT)
-        tree.search(*COUNT, min(COUNT_NODES, self._limit()) if nodes is None else nodes)
-        tree.chosen(x)
-        return int(x.sum()), tree.finished, tree.nodes  # finished: no bound allows one more
-
-    def _played(
-        self, v: Floats, s: Floats, mask: Bools, room: Floats, x: Bools, options: _Options
-    ) -> _Part:
-        if not options.programme:
-            return self._search(x, self._start(v, s, mask, room, options), options)
-        check_statistics(v, s, mask)
-        some = np.flatnonzero(mask & (self.requests <= room).all(axis=1))
-        taken, value, bound = solve_whole(v[some], s[some], self.requests[some], room)
+    def _tabulate(
+        self, v: Floats, s: Floats, mask: Bools, room: Floats, x: Bools
+    ) -> tuple[float, float]:
+        """P3 for whole v ≥ 0 by dynamic programme and ESDP (21), into x; its value, and a bound."""
+        some = np.flatnonzero(mask)
+        if not some.size:
+            return 0.0, 0.0
+        v, s = v[some], s[some]
+        if not ((v >= 0) & (v == np.round(v))).all():
+            raise ScenarioError("the dynamic programme needs whole v, zero or larger")
+        # max_s s + √V(s) is max_x Υ̂·x + √(Σ̂²·x): s = Υ̂·x is among those tabulated.
+        programme = DynamicProgramme(self.requests[some], np.floor(room))
+        table = programme.solve(v.astype(np.int64), s)
+        number, above = table.select()
+        taken = table.choice(number)
         x[some[taken]] = True
-        return value, bound, bound - value <= (options.gap + 1e-12) * abs(value), 0, None
+        value = float(v[taken].sum()) + math.sqrt(float(s[taken].sum()))
+        return value, max(above, value)

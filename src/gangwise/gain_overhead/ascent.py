@@ -22,7 +22,7 @@ from gangwise.gain_overhead.problem import GainOverheadProblem
 class Ascent:
     """Projected gradient ascent, OGASched (9)–(11): a decision y [E, K] that climbs the reward.
 
-    ``channels`` [E] says which channels of the problem these are; all by default. ``total`` [L, K]
+    ``channels`` [E] are their numbers in the problem; all channels by default. ``total`` [L, K]
     is Σ_r y, which the overhead is paid for, ``price`` [L, K] its derivative by device type, and
     ``gradient`` [E, K] the last one computed.
     """
@@ -44,7 +44,7 @@ class Ascent:
             self._terms = self._terms.reshape(5, *problem.shape)[:, e].reshape(5, -1)
         self._terms = read_only(self._terms)
         self.y = np.array(self.y, dtype=np.float64, order="C")
-        self.total = self._totals()
+        self.total = totals(self.job_type, self.y, problem.L)
         self.gradient = np.zeros_like(self.y)
         self.price = np.zeros_like(self.total)
         arrays = problem.requests, self.upper, problem.cluster.capacity, self.starts
@@ -60,11 +60,7 @@ class Ascent:
 
     def begin(self, y: Floats) -> None:
         self.y[:] = y
-        self.total = self._totals()
-
-    def _totals(self) -> Floats:
-        sums = [np.bincount(self.job_type, of, self.problem.L) for of in self.y.T]
-        return np.array(np.transpose(sums), np.float64, order="C")  # whole numbers of no channels
+        self.total = totals(self.job_type, self.y, self.problem.L)
 
     def among(self, active: Ints) -> Ascent:
         """The same ascent over the channels of the active job types, where those are few."""
@@ -101,6 +97,12 @@ class Ascent:
         """
         given = float(step), read_only(self._one if scale is None else scale), read_only(active)
         ascend(self.y, self.gradient, *given, self.layout, self.total, self._space)
+
+
+def totals(job_type: Ints, y: Floats, L: int) -> Floats:
+    """Devices of each job type, Σ_r y, shape [L, K], for y [E, K]."""
+    sums = [np.bincount(job_type, of, L) for of in y.T]
+    return np.array(np.transpose(sums), np.float64, order="C")  # whole numbers of no channels
 
 
 def channels_of(problem: GainOverheadProblem, active: Ints) -> Ints | None:

@@ -39,6 +39,9 @@ class ProblemArrays(NamedTuple):
     job_type: Ints
 
 
+# Reward and gradient, OGASched (5), OGASched (9)
+
+
 @kernel
 def overhead_prices(
     total: Floats, beta: Floats, active: Ints, smoothing: float, price: Floats
@@ -180,6 +183,9 @@ def evaluate(
     result[1] = overhead
     result[2] = used / blocks if blocks > 0 else 0.0
     return 0
+
+
+# Projection, OGASched (11)–(12), and as it is printed, OGASched (13)
 
 
 @kernel
@@ -381,6 +387,9 @@ def project_as_printed(z: Floats, layout: Any, y: Floats, order: Ints, work: Flo
             _project_block_as_printed(block[:n], a[:n], capacity[r, k], order[:n], out[:n])
             for i in range(n):
                 y[first + i, k] = out[i]
+
+
+# Baselines of OGASched §4, and the greedy
 
 
 @kernel

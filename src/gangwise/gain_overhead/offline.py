@@ -27,7 +27,7 @@ import numpy.typing as npt
 from gangwise.core.arrays import Floats, Ints, read_only
 from gangwise.core.contracts import Comparator, evenly_spaced
 from gangwise.core.jit import kernel
-from gangwise.gain_overhead.ascent import diameter, gradient_bound
+from gangwise.gain_overhead.ascent import diameter, gradient_bound, totals
 from gangwise.gain_overhead.kernels import curvature, gradient
 from gangwise.gain_overhead.problem import GainOverheadProblem
 
@@ -259,15 +259,7 @@ class _Programme:
 
     def _by_job_type(self, y: Floats) -> Floats:
         """Σ_r y of the job types with weight, shape [n, K]."""
-        K = y.shape[1]
-        total = np.stack(
-            [
-                np.bincount(self.problem.channels.job_type, y[:, k], minlength=self.problem.L)
-                for k in range(K)
-            ],
-            axis=1,
-        )
-        return np.asarray(total[self.rows])
+        return totals(self.problem.channels.job_type, y, self.problem.L)[self.rows]
 
     def _slope(self) -> Floats:
         """Slopes n f'(y), shape [E, K]."""

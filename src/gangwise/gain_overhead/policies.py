@@ -31,7 +31,7 @@ from gangwise.core.errors import UnknownName
 from gangwise.gain_overhead import kernels
 from gangwise.gain_overhead.ascent import Ascent, Step, channels_of, project, project_as_printed
 from gangwise.gain_overhead.environment import Feedback, Observation
-from gangwise.gain_overhead.problem import GainOverheadProblem
+from gangwise.gain_overhead.problem import GainOverheadProblem, relative_size
 
 
 class ListScheduling:
@@ -43,8 +43,7 @@ class ListScheduling:
         # Channels listed by job type, and where each job type begins.
         of_job_type = np.argsort(channels.job_type, kind="stable")
         first = np.searchsorted(channels.job_type[of_job_type], np.arange(problem.L + 1))
-        largest = np.maximum(capacity.max(axis=0), np.finfo(float).tiny)
-        self._size = (capacity / largest).sum(axis=1)
+        self._size = relative_size(capacity)
         self._left = np.empty_like(capacity)
         self._space = np.empty(len(capacity)), np.empty(len(channels), dtype=np.int64)
         # A copy, to be written like the others: a pickle keeps no array from being written, and for

@@ -416,6 +416,15 @@ class GainOverheadProblem:
         return full
 
 
+def relative_size(capacity: Floats, amounts: Floats | None = None) -> Floats:
+    """Sizes of servers, or of other ``amounts`` [n, K]: devices in units of the largest server's.
+
+    Ties between servers go by size, so that decisions do not depend on what servers are called.
+    """
+    largest = np.maximum(capacity.max(axis=0), np.finfo(float).tiny)
+    return np.asarray(((capacity if amounts is None else amounts) / largest).sum(axis=1))
+
+
 def gain_and_overhead(
     channels: Channels, utilities: Utilities, overhead: Floats, y: Floats
 ) -> tuple[Floats, Floats]:

@@ -1,6 +1,6 @@
-"""Inner loops of gangs: list scheduling, greedy, rounding, local search, and Lagrangian prices.
+"""Inner loops of gang search: a greedy, rounding, local search, and Lagrangian prices.
 
-:class:`GangArrays` holds the problem and never changes; :class:`Allocation` says who holds what.
+:class:`GangArrays` is the problem and never changes; :class:`Allocation` is what the jobs hold.
 Only ``put`` and ``take`` move a task, so the columns of the allocation always agree. Where servers
 tie, the larger one (``size``) wins, then the one with the smaller index.
 
@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.arrays import Floats, Ints
 from gangwise.core.jit import kernel
 
 
@@ -53,6 +53,9 @@ class Allocation(NamedTuple):
     placed: Ints  # [L] tasks placed
     state: Ints  # [E] number of the set of tasks on each channel
     saved: Ints  # [Q] channels to go back to
+
+
+# Moving one task
 
 
 @kernel
@@ -96,6 +99,9 @@ def fits(g: GangArrays, h: Allocation, q: int, e: int) -> bool:
     return True
 
 
+# What a job is worth, OGASched (5)
+
+
 @kernel
 def overhead(g: GangArrays, h: Allocation, l: int, q: int) -> float:
     """Overhead max_k β_k Σ y of OGASched (5) for a job, with task ``q`` if that is not -1."""
@@ -129,144 +135,7 @@ def job_reward(g: GangArrays, h: Allocation, l: int) -> float:
     return gain - overhead(g, h, l, -1)
 
 
-@kernel
-def used_share(g: GangArrays, h: Allocation, r: int) -> float:
-    """Mean over the device types that a server has of the share handed out."""
-    used, kinds = 0.0, 0
-    for k in range(g.beta.size):
-        if g.capacity[r, k] > 0.0:
-            used += 1.0 - h.left[r, k] / g.capacity[r, k]
-            kinds += 1
-    return used / kinds if kinds > 0 else 0.0
-
-
-@kernel
-def filled_share(g: GangArrays, h: Allocation, q: int, r: int) -> float:
-    """Mean over the device types that a task requests of the share handed out with it there."""
-    share, kinds = 0.0, 0
-    for k in range(g.beta.size):
-        if g.request[q, k] > 0.0:
-            share += (g.capacity[r, k] - h.left[r, k] + g.request[q, k]) / g.capacity[r, k]
-            kinds += 1
-    return share / kinds
-
-
-@kernel
-def best_server(
-    g: GangArrays, h: Allocation, q: int, sign: float, filled: bool, preference: Floats
-) -> int:
-    """Channel with room for a task: largest ``sign`` · share, then largest ``preference`` [R].
-
-    The share is :func:`filled_share` or, unless ``filled``, :func:`used_share`.
-    """
-    best, top = -1, 0.0
-    for i in range(g.pair_first[q], g.pair_first[q + 1]):
-        e = g.pair_channel[i]
-        r = g.server[e]
-        if not fits(g, h, q, e):
-            continue
-        score = 0.0
-        if sign != 0.0:
-            score = sign * (filled_share(g, h, q, r) if filled else used_share(g, h, r))
-        if best < 0 or score > top or (score == top and preference[r] > preference[g.server[best]]):
-            best, top = e, score
-    return best
-
-
-@kernel
-def list_schedule(
-    g: GangArrays,
-    h: Allocation,
-    order: Ints,
-    ends: Ints,
-    sign: float,
-    filled: bool,
-    preference: Floats,
-) -> None:
-    """List scheduling of gangs: the tasks of ``order`` one by one, in turns that end at ``ends``.
-
-    At the end of a turn the job furthest from its minimum is rolled back for good, and its room is
-    offered to the tasks of the turn that found no place; this repeats until all jobs that are left
-    can be launched. Servers are chosen by :func:`best_server`.
-    """
-    rolled_back = np.zeros(g.minimum.size, dtype=np.bool_)
-    begin = 0
-    for turn in range(ends.size):
-        while True:
-            for i in range(begin, ends[turn]):
-                q = order[i]
-                if h.channel[q] < 0 and not rolled_back[g.job_type[q]]:
-                    e = best_server(g, h, q, sign, filled, preference)
-                    if e >= 0:
-                        put(g, h, q, e)
-            # The job furthest from its minimum; of several the last in the turn.
-            worst, furthest = -1, 1.0
-            for i in range(begin, ends[turn]):
-                l = g.job_type[order[i]]
-                share = h.placed[l] / g.minimum[l]
-                if not rolled_back[l] and (share < furthest or (share == furthest and share < 1.0)):
-                    worst, furthest = l, share
-            if worst < 0:
-                break
-            rolled_back[worst] = True  # for good, so that the loop ends after at most L rounds
-            clear(g, h, worst)
-        begin = ends[turn]
-
-
-@kernel
-def first_in_queue(g: GangArrays, h: Allocation, done: Bools, priority: Ints, total: Floats) -> int:
-    """Volcano's first job: one short of its minimum, then by priority, then by dominant share."""
-    job, job_ready, job_share = -1, False, 0.0
-    for l in range(g.minimum.size):
-        if done[l]:
-            continue
-        ready = h.placed[l] >= g.minimum[l]
-        share = 0.0
-        for k in range(total.size):
-            if total[k] > 0.0:
-                share = max(share, h.total[l, k] / total[k])
-        first = job < 0  # strict comparisons below: of equals the one listed first stays
-        if not first and ready != job_ready:
-            first = not ready
-        elif not first and priority[l] != priority[job]:
-            first = priority[l] > priority[job]
-        elif not first:
-            first = share < job_share
-        if first:
-            job, job_ready, job_share = l, ready, share
-    return job
-
-
-@kernel
-def volcano_allocate(
-    g: GangArrays, h: Allocation, priority: Ints, arrivals: Ints, total: Floats, sign: float
-) -> None:
-    """Volcano's allocate: a queue of jobs, taken up again once they have their minimum.
-
-    The first of the queue (:func:`first_in_queue`, with ``priority`` [L] and shares of ``total``
-    [K]) places tasks until it is ready, that is, has its minimum; a ready job places one. A task
-    that finds no room ends its job, which keeps what it holds only if it is ready.
-    """
-    done = arrivals == 0
-    while True:
-        job = first_in_queue(g, h, done, priority, total)
-        if job < 0:
-            break
-        for q in range(g.first[job], g.first[job + 1]):
-            if h.channel[q] >= 0:
-                continue
-            e = best_server(g, h, q, sign, True, g.size)
-            if e < 0:
-                done[job] = True
-                break
-            put(g, h, q, e)
-            if h.placed[job] >= g.minimum[job]:
-                break  # ready: back into the queue, where jobs that are not go first
-        if h.placed[job] < g.minimum[job]:
-            clear(g, h, job)
-            done[job] = True
-        elif h.placed[job] == g.first[job + 1] - g.first[job]:
-            done[job] = True
+# Greedy, rounding and local search by reward
 
 
 UNREACHED = -1e300
@@ -478,6 +347,9 @@ def local_search(g: GangArrays, h: Allocation, active: Ints, passes: int) -> int
     return helped
 
 
+# Lagrangian prices: the dual D(λ), its subgradient steps, and gangs built under prices
+
+
 @kernel
 def price_of(g: GangArrays, price: Floats, q: int, r: int) -> float:
     """Rent λ_r · a_q: what a task pays on a server."""
@@ -596,6 +468,16 @@ def grow_at_prices(
 
 
 @kernel
+def total(g: GangArrays, h: Allocation, worth: Floats, first: int, last: int) -> float:
+    """Σ w_e n_e − Σ d_q of the tasks ``first`` … ``last`` − 1, those that are placed."""
+    value = 0.0
+    for q in range(first, last):
+        if h.channel[q] >= 0:
+            value += worth[h.channel[q]] - g.cost[q]
+    return value
+
+
+@kernel
 def build_gang(
     g: GangArrays, h: Allocation, l: int, worth: Floats, price: Floats, scale: float
 ) -> None:
@@ -611,11 +493,8 @@ def build_gang(
         grow_at_prices(g, h, l, worth, price, scale, True)
         if h.placed[l] < g.minimum[l]:
             clear(g, h, l)
-    value = 0.0  # without prices: rent steers the search, and nobody pays it
-    for q in range(g.first[l], g.first[l + 1]):
-        if h.channel[q] >= 0:
-            value += worth[h.channel[q]] - g.cost[q]
-    if value < 0.0:
+    # Without prices: rent steers the search, and nobody pays it.
+    if total(g, h, worth, g.first[l], g.first[l + 1]) < 0.0:
         clear(g, h, l)
 
 
@@ -630,16 +509,6 @@ def place_by_profit(
             break
         profit[job] = 0.0
         build_gang(g, h, job, worth, price, 1.0)
-
-
-@kernel
-def total(g: GangArrays, h: Allocation, worth: Floats) -> float:
-    """Σ w_e n_e − Σ d_q of what is placed."""
-    value = 0.0
-    for q in range(h.channel.size):
-        if h.channel[q] >= 0:
-            value += worth[h.channel[q]] - g.cost[q]
-    return value
 
 
 @kernel
@@ -680,7 +549,7 @@ def price_search(
             for l in range(g.minimum.size):
                 if arrivals[l] != 0:
                     build_gang(g, h, l, worth, price, 0.0)
-            value = total(g, h, worth)
+            value = total(g, h, worth, 0, h.channel.size)
             if value > top * (1.0 + 1e-12):
                 top = value
                 save(h)
@@ -689,6 +558,9 @@ def price_search(
             break
     restore_all(g, h)  # the best placement, which need not be the last
     return bound, price
+
+
+# Local search by worth
 
 
 @kernel
@@ -721,7 +593,7 @@ def keep_if_better(
     for l in range(g.minimum.size):
         if arrivals[l] != 0:
             build_gang(g, h, l, worth, price, 0.0)
-    after = total(g, h, worth)
+    after = total(g, h, worth, 0, h.channel.size)
     if after > now + 1e-9 * (1.0 + abs(now)):
         return after
     restore_all(g, h)
@@ -736,7 +608,7 @@ def insert_tasks(
 
     Kept where Σ w_e n_e rises, undone where not.
     """
-    now = total(g, h, worth)
+    now = total(g, h, worth, 0, h.channel.size)
     for _ in range(passes):
         before = now
         for q in range(g.job_type.size):
@@ -765,7 +637,7 @@ def rebuild_pairs(
 
     Kept where Σ w_e n_e rises, undone where not.
     """
-    L, now = g.minimum.size, total(g, h, worth)
+    L, now = g.minimum.size, total(g, h, worth, 0, h.channel.size)
     for _ in range(passes):
         before = now
         for one in range(L):

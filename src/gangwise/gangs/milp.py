@@ -8,7 +8,7 @@ where i runs over the *kinds* of tasks of job type l (tasks that request and cos
 alike, and |i| is how many there are), z_(i,r) is a whole number of tasks and y_l is binary: the
 rules of :mod:`gangwise.gangs.problem` with equal tasks merged.
 
-What a placement is worth is an :class:`Objective`: concave in z, and put below tangents in columns
+What a placement is worth is an :data:`Objective`: concave in z, and put below tangents in columns
 of its own. The programme with finitely many tangents is an upper bound; where its answer claims
 more than it is worth, a tangent is added there, and the next round begins, until the two agree.
 
@@ -21,7 +21,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -43,31 +42,6 @@ class GangSolution:
     def gap(self) -> float:
         """By how much the placement may fall short of the optimum, at most."""
         return max(self.bound - self.value, 0.0)
-
-
-class OwnColumns(NamedTuple):
-    """What an objective adds to the programme: coefficients of z, and variables below tangents."""
-
-    tasks: Floats  # objective of each z_(i,r), [size]
-    factor: Floats  # objective of each column of its own, [n]
-    upper: Floats  # [n]
-
-
-class Objective(Protocol):
-    def columns(self) -> OwnColumns:
-        """The linear objective; own columns are numbered from ``size + L`` on."""
-
-    def rows(self) -> Constraints:
-        """Rows that tie its own columns to z, with the tangents so far."""
-
-    def worth(self, placement: Ints) -> float:
-        """The true objective of a placement, without tangents."""
-
-    def limit(self) -> float:
-        """A bound that no placement exceeds, whatever the room."""
-
-    def refine(self, placement: Ints) -> bool:
-        """Add tangents at a placement; False when they were all there already."""
 
 
 class GangProgramme:
@@ -166,12 +140,12 @@ class GangProgramme:
         self, objective: Objective, arrived: Ints, seconds: float, gap: float, nodes: int | None
     ) -> tuple[Ints | None, float, bool]:
         """One round: a placement if one was found, an upper bound, and whether it is proved."""
-        L, own = self.problem.L, objective.columns()
+        L, (worth, factor, upper) = self.problem.L, objective.columns()
         called = (np.asarray(arrived) != 0).astype(np.float64)
         answer = maximise(
-            np.concatenate((own.tasks, np.zeros(L), own.factor)),
-            np.concatenate((self.count * called[self.job_type], called, own.upper)),
-            np.arange(self.size + L + own.upper.size) < self.size + L,
+            np.concatenate((worth, np.zeros(L), factor)),
+            np.concatenate((self.count * called[self.job_type], called, upper)),
+            np.arange(self.size + L + upper.size) < self.size + L,
             self._constraints.above(objective.rows()),
             relative_gap=gap,
             seconds=seconds,
@@ -256,11 +230,11 @@ class GainMinusOverhead:
         kind, alpha = u.kind[r, k : k + 1], u.alpha[r, k : k + 1]
         return float(u.each(what, np.array([point]), kind, alpha)[0])
 
-    def columns(self) -> OwnColumns:
+    def columns(self) -> tuple[Floats, Floats, Floats]:
         # u_l of each job type with weight, then g of each channel and device type.
         gains = [self.weight[self.problem.channels.job_type[e]] for e, _ in self._gain]
         factor = np.array([*(-self.weight[l] for l in self._worst), *gains])
-        return OwnColumns(np.zeros(self._programme.size), factor, np.full(factor.size, np.inf))
+        return np.zeros(self._programme.size), factor, np.full(factor.size, np.inf)
 
     def rows(self) -> Constraints:
         return Constraints.of(self._rows)
@@ -329,11 +303,11 @@ class OptimisticSum:
         self._touch = np.sqrt(float(width @ programme.problem.count(start)) or float(width.max()))
         self._points = [self._touch * f for f in FIRST_POINTS] if self._touch > 0 else []
 
-    def columns(self) -> OwnColumns:
+    def columns(self) -> tuple[Floats, Floats, Floats]:
         # w, which is 0 where no channel has any width.
         upper = np.array([np.inf if self._points else 0.0])
         g = self._programme
-        return OwnColumns(self.value[g.channel] - g.cost, np.ones(1), upper)
+        return self.value[g.channel] - g.cost, np.ones(1), upper
 
     def rows(self) -> Constraints:
         g = self._programme
@@ -368,6 +342,14 @@ class OptimisticSum:
             return False
         self._points.append(at)
         return True
+
+
+Objective = GainMinusOverhead | OptimisticSum
+"""What a programme maximises. ``columns`` has the linear objective of each z_(i,r) [size], then the
+objective and the upper bound of each column of its own, numbered from ``size + L`` on; ``rows`` tie
+these to z, with the tangents so far. ``worth`` is the true objective of a placement, ``limit`` a
+bound that no placement exceeds, whatever the room. ``refine`` adds tangents at a placement, and is
+False when they were all there already."""
 
 
 def solve(

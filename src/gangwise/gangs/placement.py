@@ -13,22 +13,158 @@ the answer gives the next one. The best is kept.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints, read_only
+from gangwise.core.arrays import Bools, Floats, Ints, read_only
 from gangwise.core.errors import ScenarioError
+from gangwise.core.jit import kernel
+from gangwise.gain_overhead.problem import relative_size
 from gangwise.gangs import kernels
-from gangwise.gangs.kernels import Allocation, GangArrays, job_reward, list_schedule
+from gangwise.gangs.kernels import Allocation, GangArrays, clear, fits, job_reward, put
 from gangwise.gangs.milp import ExactGangs
-from gangwise.gangs.problem import (
-    GangPlacementProblem,
-    GangProblem,
-    GangSpeedsProblem,
-    relative_size,
-)
+from gangwise.gangs.problem import GangPlacementProblem, GangProblem, GangSpeedsProblem
+
+# List scheduling, and the allocate action of Volcano
+
+
+@kernel
+def used_share(g: GangArrays, h: Allocation, r: int) -> float:
+    """Mean over the device types that a server has of the share handed out."""
+    used, kinds = 0.0, 0
+    for k in range(g.beta.size):
+        if g.capacity[r, k] > 0.0:
+            used += 1.0 - h.left[r, k] / g.capacity[r, k]
+            kinds += 1
+    return used / kinds if kinds > 0 else 0.0
+
+
+@kernel
+def filled_share(g: GangArrays, h: Allocation, q: int, r: int) -> float:
+    """Mean over the device types that a task requests of the share handed out with it there."""
+    share, kinds = 0.0, 0
+    for k in range(g.beta.size):
+        if g.request[q, k] > 0.0:
+            share += (g.capacity[r, k] - h.left[r, k] + g.request[q, k]) / g.capacity[r, k]
+            kinds += 1
+    return share / kinds
+
+
+@kernel
+def best_server(
+    g: GangArrays, h: Allocation, q: int, sign: float, filled: bool, preference: Floats
+) -> int:
+    """Channel with room for a task: largest ``sign`` · share, then largest ``preference`` [R].
+
+    The share is :func:`filled_share` or, unless ``filled``, :func:`used_share`.
+    """
+    best, top = -1, 0.0
+    for i in range(g.pair_first[q], g.pair_first[q + 1]):
+        e = g.pair_channel[i]
+        r = g.server[e]
+        if not fits(g, h, q, e):
+            continue
+        score = 0.0
+        if sign != 0.0:
+            score = sign * (filled_share(g, h, q, r) if filled else used_share(g, h, r))
+        if best < 0 or score > top or (score == top and preference[r] > preference[g.server[best]]):
+            best, top = e, score
+    return best
+
+
+@kernel
+def list_schedule(
+    g: GangArrays,
+    h: Allocation,
+    order: Ints,
+    ends: Ints,
+    sign: float,
+    filled: bool,
+    preference: Floats,
+) -> None:
+    """List scheduling of gangs: the tasks of ``order`` one by one, in turns that end at ``ends``.
+
+    At the end of a turn the job furthest from its minimum is rolled back for good, and its room is
+    offered to the tasks of the turn that found no place; this repeats until all jobs that are left
+    can be launched. Servers are chosen by :func:`best_server`.
+    """
+    rolled_back = np.zeros(g.minimum.size, dtype=np.bool_)
+    begin = 0
+    for turn in range(ends.size):
+        while True:
+            for i in range(begin, ends[turn]):
+                q = order[i]
+                if h.channel[q] < 0 and not rolled_back[g.job_type[q]]:
+                    e = best_server(g, h, q, sign, filled, preference)
+                    if e >= 0:
+                        put(g, h, q, e)
+            # The job furthest from its minimum; of several the last in the turn.
+            worst, furthest = -1, 1.0
+            for i in range(begin, ends[turn]):
+                l = g.job_type[order[i]]
+                share = h.placed[l] / g.minimum[l]
+                if not rolled_back[l] and (share < furthest or (share == furthest and share < 1.0)):
+                    worst, furthest = l, share
+            if worst < 0:
+                break
+            rolled_back[worst] = True  # for good, so that the loop ends after at most L rounds
+            clear(g, h, worst)
+        begin = ends[turn]
+
+
+@kernel
+def first_in_queue(g: GangArrays, h: Allocation, done: Bools, priority: Ints, total: Floats) -> int:
+    """Volcano's first job: one short of its minimum, then by priority, then by dominant share."""
+    job, best = -1, (True, 0, 0.0)
+    for l in range(g.minimum.size):
+        if done[l]:
+            continue
+        share = 0.0
+        for k in range(total.size):
+            if total[k] > 0.0:
+                share = max(share, h.total[l, k] / total[k])
+        key = (bool(h.placed[l] >= g.minimum[l]), -priority[l], share)
+        if job < 0 or key < best:  # of equals the one listed first stays
+            job, best = l, key
+    return job
+
+
+@kernel
+def volcano_allocate(
+    g: GangArrays, h: Allocation, priority: Ints, arrivals: Ints, total: Floats, sign: float
+) -> None:
+    """Volcano's allocate: a queue of jobs, taken up again once they have their minimum.
+
+    The first of the queue (:func:`first_in_queue`, with ``priority`` [L] and shares of ``total``
+    [K]) places tasks until it is ready, that is, has its minimum; a ready job places one. A task
+    that finds no room ends its job, which keeps what it holds only if it is ready.
+    """
+    done = arrivals == 0
+    while True:
+        job = first_in_queue(g, h, done, priority, total)
+        if job < 0:
+            break
+        for q in range(g.first[job], g.first[job + 1]):
+            if h.channel[q] >= 0:
+                continue
+            e = best_server(g, h, q, sign, True, g.size)
+            if e < 0:
+                done[job] = True
+                break
+            put(g, h, q, e)
+            if h.placed[job] >= g.minimum[job]:
+                break  # ready: back into the queue, where jobs that are not go first
+        if h.placed[job] < g.minimum[job]:
+            clear(g, h, job)
+            done[job] = True
+        elif h.placed[job] == g.first[job + 1] - g.first[job]:
+            done[job] = True
+
+
+# Placement
 
 
 def job_by_job(problem: GangPlacementProblem, jobs: Ints) -> tuple[Ints, Ints]:
@@ -64,10 +200,8 @@ class GainTable(NamedTuple):
 
 def gain_table(problem: GangProblem) -> GainTable:
     """Gain table of a problem; ScenarioError names a job type that makes it too large."""
-    K = problem.task_requests.shape[1]
     stride = np.zeros(problem.Q, dtype=np.int64)
-    sizes = np.zeros(problem.L, dtype=np.int64)
-    sums: list[Floats] = []
+    sums: list[Floats] = []  # of each job type: the devices that each set of its tasks holds
     degree = np.bincount(problem.channels.job_type, minlength=problem.L)
     entries = 0
     for l in range(problem.L):
@@ -75,9 +209,8 @@ def gain_table(problem: GangProblem) -> GainTable:
         kinds, of, count = np.unique(
             problem.task_requests[tasks], axis=0, return_inverse=True, return_counts=True
         )
-        sets = 1
-        for n in count.tolist():
-            sets *= n + 1
+        radix = (count + 1).tolist()
+        sets = math.prod(radix)
         entries += sets * int(degree[l])  # utilities differ by server, so a table per channel
         if entries > LARGEST_TABLE:
             raise ScenarioError(
@@ -86,25 +219,17 @@ def gain_table(problem: GangProblem) -> GainTable:
                 "same requests, or use a policy that does not weigh gains, such as gang-drf"
             )
         # Mixed radix: one more task of a kind moves on by the product of the radices before it.
-        step, total = 1, np.zeros((1, K))
-        steps = np.zeros(len(count), dtype=np.int64)
-        for kind, n in enumerate(count.tolist()):
-            steps[kind] = step
-            more = np.arange(n + 1)[:, None, None] * kinds[kind]
-            total = (more + total).reshape(-1, K)
-            step *= n + 1
-        stride[tasks] = steps[of.ravel()]
-        sizes[l] = sets
+        stride[tasks] = np.cumprod([1, *radix[:-1]])[of.ravel()]
+        total = np.zeros((1, kinds.shape[1]))
+        for kind, n in zip(kinds, radix):
+            total = (np.arange(n)[:, None, None] * kind + total).reshape(-1, kinds.shape[1])
         sums.append(total)
-    each = sizes[problem.channels.job_type]
-    offset = np.cumsum(each) - each
-    value = np.empty(int(each.sum()))
-    u = problem.utilities
-    for e, (l, r) in enumerate(zip(problem.channels.job_type, problem.channels.server)):
+    u, gains = problem.utilities, []
+    for l, r in zip(problem.channels.job_type, problem.channels.server):
         utility = (np.broadcast_to(of[r], sums[l].shape) for of in (u.kind, u.alpha))
-        gains = u.each("value", sums[l], *utility).sum(axis=1)
-        value[offset[e] : offset[e] + each[e]] = gains
-    return GainTable(stride, offset, value)
+        gains.append(u.each("value", sums[l], *utility).sum(axis=1))
+    each = np.array([gain.size for gain in gains], dtype=np.int64)
+    return GainTable(stride, np.cumsum(each) - each, np.concatenate(gains))
 
 
 @dataclass(eq=False)
@@ -187,12 +312,12 @@ class Placement:
         """List scheduling: place the tasks of ``order`` on empty servers and return the decision.
 
         Turns end at ``ends``: incomplete gangs are then rolled back, and their room is offered to
-        the others (:func:`gangwise.gangs.kernels.list_schedule`). ``sign`` is 1 for the most used
+        the others (:func:`list_schedule`). ``sign`` is 1 for the most used
         server that has room, -1 for the least used, 0 for neither; if ``filled``, use counts the
         task itself, over the device types that it requests. Ties go by ``preference`` [R].
         """
         self.reset()
-        list_schedule(self.arrays, self.held, order, ends, sign, filled, preference)
+        list_schedule(self.arrays, self.held, order, ends, sign, filled, read_only(preference))
         return self.decision()
 
     def greedy(self, arrivals: Ints) -> None:
@@ -241,8 +366,7 @@ class FastGangs:
         # are called. Of tasks worth the same the kernels take the first: let that be the smallest.
         self._order = problem.server_order
         inner, self._before = problem.relabelled(self._order)
-        largest = np.maximum(problem.cluster.capacity.max(axis=0), np.finfo(float).tiny)
-        size = (problem.task_requests / largest).sum(axis=1)
+        size = relative_size(problem.cluster.capacity, problem.task_requests)
         self._rank = np.lexsort((size, problem.task_cost, problem.task_job_type))
         inner = replace(
             inner,
@@ -260,7 +384,7 @@ class FastGangs:
         servers = self._servers
         g, h = servers.arrays, servers.held
         servers.reset()
-        worth = np.ascontiguousarray(worth[self._before])
+        arrivals, worth = read_only(arrivals), np.ascontiguousarray(worth[self._before])
         bound, price = kernels.price_search(g, h, arrivals, worth, self.steps)
         if self.passes:
             kernels.insert_tasks(g, h, arrivals, worth, price, self.passes)
@@ -269,7 +393,7 @@ class FastGangs:
         placement = np.empty(self.problem.Q, dtype=np.int64)
         inner = servers.decision()
         placement[self._rank] = np.where(inner >= 0, self._order[inner], -1)
-        return placement, max(bound, kernels.total(g, h, worth))
+        return placement, max(bound, kernels.total(g, h, worth, 0, self.problem.Q))
 
     def solve(self, value: Floats, width: Floats, arrivals: Ints) -> Ints:
         """A placement of large Σ v n + √(Σ s n) − Σ d; widths [E] are zero or larger."""

@@ -39,9 +39,15 @@ from gangwise.fluctuating_speeds.environment import Observation as ChannelObserv
 from gangwise.fluctuating_speeds.policies import ChannelLearner, Exploration, exploration
 from gangwise.gain_overhead.environment import Observation
 from gangwise.gain_overhead.policies import OGASchedReact, dominant_shares
-from gangwise.gangs.kernels import volcano_allocate
-from gangwise.gangs.placement import GangSolver, Placement, job_by_job, round_robin
-from gangwise.gangs.problem import GangProblem, GangSpeedsProblem, relative_size
+from gangwise.gain_overhead.problem import relative_size
+from gangwise.gangs.placement import (
+    GangSolver,
+    Placement,
+    job_by_job,
+    round_robin,
+    volcano_allocate,
+)
+from gangwise.gangs.problem import GangProblem, GangSpeedsProblem
 
 
 @dataclass
@@ -423,7 +429,9 @@ class GangVolcano(GangFirstFit):
             raise ScenarioError(f"score is binpack or least-requested, not {self.score!r}")
         for name, level in dict[str, Any](self.priority).items():
             if not isinstance(level, int):
-                raise ScenarioError(f"priority of job type {name!r} is {level!r}; a whole number")
+                raise ScenarioError(
+                    f"priority of job type {name!r} is {level!r}; it must be a whole number"
+                )
 
     def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
         super().start(problem, rng)

@@ -41,19 +41,11 @@ from gangwise.gain_overhead.problem import (
     GainOverheadProblem,
     Utilities,
     gain_and_overhead,
+    relative_size,
     require_rewards,
 )
 
 ProblemT = TypeVar("ProblemT", bound="GangPlacementProblem")
-
-
-def relative_size(capacity: Floats) -> Floats:
-    """Size of each server: its devices, each type in units of the largest server's; shape [R].
-
-    It breaks ties between servers, so that decisions do not depend on what servers are called.
-    """
-    largest = np.maximum(capacity.max(axis=0), np.finfo(float).tiny)
-    return np.asarray((capacity / largest).sum(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -364,10 +356,6 @@ class GangProblem(GangPlacementProblem):
     ... )
     >>> problem.reward([1], np.array([0, 1])).reward
     2.5
-    >>> problem.reward([1], np.array([0, -1]))
-    Traceback (most recent call last):
-    gangwise.core.errors.InfeasibleDecision: job type 'job-type-0' has 1 of its tasks placed and \
-needs at least 2 to be launched; place more or none
     """
 
     utilities: Utilities
@@ -445,10 +433,6 @@ class GangSpeedsProblem(GangPlacementProblem):
     ... )
     >>> problem.tasks_on(np.array([1]), np.array([0, 0, 1]))
     array([2, 1])
-    >>> problem.tasks_on(np.array([1]), np.array([0, -1, -1]), slot=7)
-    Traceback (most recent call last):
-    gangwise.core.errors.InfeasibleDecision: slot 7: job type 'job-type-0' has 1 of its tasks \
-placed and needs at least 2 to be launched; place more or none
     """
 
     cost: Floats

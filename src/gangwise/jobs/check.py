@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.errors import GangwiseError, InfeasibleDecision
-from gangwise.core.isolation import Isolated, IsolatedError, IsolatedProcess, LimitPassed
+from gangwise.core.isolation import Isolated, IsolatedError, IsolatedProcess
 from gangwise.core.registry import label_of
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
@@ -151,15 +151,14 @@ def _check_alone(
 ) -> None:
     """Compare what is decided alone with what is decided beside the world, this and another."""
     logs = [first.log, _played(_Watched, world.hidden(), original, where).log]
+    alone = list(map(_digest, logs))
     try:
-        beside = process.apply(_beside, drawn_by, where)
+        found = process.difference(alone, _beside, drawn_by, where, reads=READS)
     except IsolatedError as error:
-        why = "" if isinstance(error, LimitPassed) else f"; alone it does not: {READS}"
-        raise SchedulerCheckFailed(f"{where}: {error}{why}") from error
-    if beside != tuple(map(_digest, logs)):
-        by_chance = process.apply(_beside, drawn_by, where) != beside
+        raise SchedulerCheckFailed(f"{where}: {error}") from error
+    if found is not None:
         reads = f"its decisions change when it runs in one process with its world: {READS}"
-        raise SchedulerCheckFailed(f"{where}: {CHANCE if by_chance else reads}")
+        raise SchedulerCheckFailed(f"{where}: {CHANCE if found[1] else reads}")
 
 
 def _beside(scheduler: Any, drawn_by: list[int], where: str) -> list[str]:

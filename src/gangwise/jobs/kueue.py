@@ -64,48 +64,51 @@ class Holder:
                 for kind, of in flavor["quotas"].items():
                     self.quota[flavor["name"], kind] = Quota(**of)
         self.own: Amounts = {}
-        self._total: Amounts = {}
+        self._subtree_quota: Amounts = {}
 
     def limit(self, k: Key) -> Quota:
         return self.quota.get(k, Quota())
 
-    def total(self, k: Key) -> float:
+    def subtree_quota(self, k: Key) -> float:
         """Nominal quota, and what the children lend: what can be used here and below."""
-        if k not in self._total:
-            lent = sum(child.total(k) - child.kept(k) for child in self.children)
-            self._total[k] = self.limit(k).nominal + lent
-        return self._total[k]
+        if k not in self._subtree_quota:
+            lent = sum(child.subtree_quota(k) - child.guaranteed(k) for child in self.children)
+            self._subtree_quota[k] = self.limit(k).nominal + lent
+        return self._subtree_quota[k]
 
-    def kept(self, k: Key) -> float:
+    def guaranteed(self, k: Key) -> float:
         """The part of its total above the lending limit, which nobody else may borrow."""
-        return max(0.0, self.total(k) - self.limit(k).lending)
+        return max(0.0, self.subtree_quota(k) - self.limit(k).lending)
 
-    def used(self, k: Key) -> float:
-        below = (max(0.0, child.used(k) - child.kept(k)) for child in self.children)
+    def usage(self, k: Key) -> float:
+        below = (max(0.0, child.usage(k) - child.guaranteed(k)) for child in self.children)
         return self.own.get(k, 0.0) + sum(below)
 
-    def free(self, k: Key) -> float:
+    def available(self, k: Key) -> float:
         """What may be used in addition to what is in use: its own, and borrowed."""
         if self.parent is None:
-            return self.total(k) - self.used(k)
-        kept, used = self.kept(k), self.used(k)
-        there = self.total(k) - kept - max(0.0, used - kept) + self.limit(k).borrowing
-        return max(0.0, kept - used) + min(self.parent.free(k), there)
+            return self.subtree_quota(k) - self.usage(k)
+        kept, used = self.guaranteed(k), self.usage(k)
+        there = self.subtree_quota(k) - kept - max(0.0, used - kept) + self.limit(k).borrowing
+        return max(0.0, kept - used) + min(self.parent.available(k), there)
 
-    def most(self, k: Key) -> float:
+    def potential_available(self, k: Key) -> float:
         """What could be used if nobody else used anything."""
         if self.parent is None:
-            return self.total(k)
-        return min(self.kept(k) + self.parent.most(k), self.total(k) + self.limit(k).borrowing)
+            return self.subtree_quota(k)
+        return min(
+            self.guaranteed(k) + self.parent.potential_available(k),
+            self.subtree_quota(k) + self.limit(k).borrowing,
+        )
 
     def borrows(self, k: Key, more: float = 0.0) -> bool:
-        return self.parent is not None and self.used(k) + more > self.total(k) + SMALL
+        return self.parent is not None and self.usage(k) + more > self.subtree_quota(k) + SMALL
 
     def take(self, amounts: Amounts, sign: int = 1) -> None:
         for k, amount in amounts.items():
             self.own[k] = self.own.get(k, 0.0) + sign * amount
 
-    def share(self) -> float:
+    def dominant_share(self) -> float:
         """Dominant resource share: borrowed ÷ what the parent could lend ÷ weight, the largest.
 
         Amounts of a resource are summed over its flavors.
@@ -115,16 +118,16 @@ class Holder:
         over: dict[str, float] = {}
         lent: dict[str, float] = {}
         for k in keys_below(self.root):
-            over[k[1]] = over.get(k[1], 0.0) + max(0.0, self.used(k) - self.total(k))
-            lent[k[1]] = lent.get(k[1], 0.0) + self.parent.most(k)
+            over[k[1]] = over.get(k[1], 0.0) + max(0.0, self.usage(k) - self.subtree_quota(k))
+            lent[k[1]] = lent.get(k[1], 0.0) + self.parent.potential_available(k)
         most = max(
             (over[r] / lent[r] for r in over if over[r] > SMALL and lent[r] > 0), default=0.0
         )
         return most / self.weight if self.weight > 0 else math.inf if most > 0 else 0.0
 
-    def line(self) -> list[Holder]:
+    def ancestry(self) -> list[Holder]:
         """The queue or cohort itself, its parent, and so on up to the root."""
-        return [self, *(self.parent.line() if self.parent else ())]
+        return [self, *(self.parent.ancestry() if self.parent else ())]
 
     @property
     def root(self) -> Holder:
@@ -169,7 +172,7 @@ class QueuedWorkload:
     def fits(self, borrowing: bool = True) -> bool:
         queue = self.queue
         return all(
-            amount <= queue.free(k) + SMALL and (borrowing or not queue.borrows(k, amount))
+            amount <= queue.available(k) + SMALL and (borrowing or not queue.borrows(k, amount))
             for k, amount in self.needs.items()
         )
 
@@ -190,8 +193,8 @@ def assign(w: QueuedWorkload, fair: bool) -> int:
             for kind, amount in mine.items():
                 k = flavor, kind
                 borrows |= queue.borrows(k, amount)
-                if amount > queue.free(k) + SMALL:
-                    able = amount <= queue.most(k) + SMALL
+                if amount > queue.available(k) + SMALL:
+                    able = amount <= queue.potential_available(k) + SMALL
                     able &= amount <= queue.limit(k).nominal + SMALL or preempts
                     how = max(how, PREEMPT if able else NO_FIT)
             found = how, borrows, flavor
@@ -238,7 +241,7 @@ def candidates_of(w: QueuedWorkload, admitted: Iterable[QueuedWorkload]) -> list
     Those of other queues, which borrow, come first; then low priority, then the last admitted.
     """
     queue, priority = w.queue, w.job.priority
-    short = [k for k, amount in w.needs.items() if amount > queue.free(k) + SMALL]
+    short = [k for k, amount in w.needs.items() if amount > queue.available(k) + SMALL]
     within, reclaim = queue.rules["within"], queue.rules["reclaim"]
     found = []
     for other in admitted:
@@ -269,19 +272,19 @@ def targets_of(
         return _fair_targets(w, candidates, fair)
     own = [other for other in candidates if other.queue is w.queue]
     if len(own) == len(candidates):
-        return _fewest(w, own, True)
+        return _minimal_targets(w, own, True)
     under = all(not w.queue.borrows(k) for k in w.needs)
     if w.queue.rules["borrow"] != "Never":
         below = min(w.job.priority, w.queue.threshold + 1)
         if not under:
             candidates = [o for o in candidates if o.queue is w.queue or o.job.priority < below]
-        return _fewest(w, candidates, True, below)
-    if under and (found := _fewest(w, candidates, False)):
+        return _minimal_targets(w, candidates, True, below)
+    if under and (found := _minimal_targets(w, candidates, False)):
         return found
-    return _fewest(w, own, True)
+    return _minimal_targets(w, own, True)
 
 
-def _fewest(
+def _minimal_targets(
     w: QueuedWorkload,
     candidates: Sequence[QueuedWorkload],
     borrowing: bool,
@@ -298,10 +301,10 @@ def _fewest(
         gone.append(other)
         if w.fits(borrowing):
             break
-    return _settled(w, gone, borrowing)
+    return _restore_others(w, gone, borrowing)
 
 
-def _settled(
+def _restore_others(
     w: QueuedWorkload, gone: list[QueuedWorkload], borrowing: bool
 ) -> list[QueuedWorkload]:
     """Of the workloads whose quota was taken away those that must go; none where it does not fit.
@@ -343,19 +346,19 @@ def _fair_targets(
             chosen.queue.take(chosen.needs, -1)
             gone.append(chosen)
             left.remove(chosen)
-    return _settled(w, gone, True)
+    return _restore_others(w, gone, True)
 
 
 def _is_fair(w: QueuedWorkload, other: QueuedWorkload, strategy: str) -> bool:
     if other.queue is w.queue:
         return True
-    ours, theirs = w.queue.line(), other.queue.line()
+    ours, theirs = w.queue.ancestry(), other.queue.ancestry()
     common = next(h for h in ours if h in theirs)
     a, b = ours[ours.index(common) - 1], theirs[theirs.index(common) - 1]
-    before = b.share()
+    before = b.dominant_share()
     w.queue.take(w.needs)
     other.queue.take(other.needs, -1)
-    mine, after = a.share(), b.share()
+    mine, after = a.dominant_share(), b.dominant_share()
     w.queue.take(w.needs, -1)
     other.queue.take(other.needs)
     if strategy == "LessThanOrEqualToFinalShare":
@@ -367,7 +370,7 @@ def _largest_share(holder: Holder, among: set[int]) -> Holder | None:
     """The queue of ``among`` below the children of largest share, from the root on."""
     if not holder.children:
         return holder if id(holder) in among else None
-    for child in sorted(holder.children, key=lambda c: -c.share()):
+    for child in sorted(holder.children, key=lambda c: -c.dominant_share()):
         if (found := _largest_share(child, among)) is not None:
             return found
     return None
@@ -502,7 +505,7 @@ class Kueue:
         """One cycle: the workloads that it admits, in turn, each with those it preempts."""
         found, held, gone = [], [], set[str]()
         while entries:
-            w, out = entries.pop(next_of([w for w, _ in entries], bool(fair)))
+            w, out = entries.pop(next_head([w for w, _ in entries], bool(fair)))
             if gone & {other.job.id for other in out}:
                 continue  # in the next cycle
             for other in out:
@@ -510,9 +513,11 @@ class Kueue:
             if not w.fits():
                 for other in out:
                     other.queue.take(other.needs)
-                could = {k: max(0.0, min(x, room(w.queue, k, x))) for k, x in w.needs.items()}
-                w.queue.take(could)
-                held.append((w.queue, could))
+                reserved = {
+                    k: max(0.0, min(x, reservable(w.queue, k, x))) for k, x in w.needs.items()
+                }
+                w.queue.take(reserved)
+                held.append((w.queue, reserved))
                 continue
             for other in out:
                 gone.add(other.job.id)
@@ -524,8 +529,8 @@ class Kueue:
             w.admitted = now
             self._held[w.job.id] = w
             found.append((w, out))
-        for queue, could in held:
-            queue.take(could, -1)
+        for queue, reserved in held:
+            queue.take(reserved, -1)
         return found
 
     def explain(self, job: str) -> Explanation:
@@ -536,26 +541,27 @@ class Kueue:
         return Explanation(job, why, (), since, math.inf)
 
 
-def room(queue: Holder, k: Key, amount: float) -> float:
+def reservable(queue: Holder, k: Key, amount: float) -> float:
     """What a workload that stays pending may reserve in this cycle, so that others leave it.
 
     Up to the nominal quota, or where it would borrow, up to the borrowing limit.
     """
     limit = queue.limit(k).borrowing if queue.borrows(k, amount) else 0.0
-    return queue.limit(k).nominal + limit - queue.used(k)
+    return queue.limit(k).nominal + limit - queue.usage(k)
 
 
 def shortage(w: QueuedWorkload) -> str:
-    lacks = [
-        f"{amount:g} {kind} of flavor {flavor} asked for, {max(w.queue.free((flavor, kind)), 0):g} "
-        f"free (nominal quota {w.queue.limit((flavor, kind)).nominal:g})"
-        for (flavor, kind), amount in w.needs.items()
-        if amount > w.queue.free((flavor, kind)) + SMALL
-    ]
-    return f"ClusterQueue {w.queue.name}: {'; '.join(lacks)}; nobody there may be preempted for it"
+    """What a workload lacks that preemption does not give it."""
+    queue, lacks = w.queue, list[str]()
+    for k, amount in w.needs.items():
+        if amount > (free := queue.available(k)) + SMALL:
+            quota = f"nominal quota {queue.limit(k).nominal:g}"
+            asked = f"{amount:g} {k[1]} of flavor {k[0]} asked for"
+            lacks.append(f"{asked}, {max(free, 0):g} free ({quota})")
+    return f"ClusterQueue {queue.name}: {'; '.join(lacks)}; nobody there may be preempted for it"
 
 
-def next_of(heads: Sequence[QueuedWorkload], fair: bool) -> int:
+def next_head(heads: Sequence[QueuedWorkload], fair: bool) -> int:
     """Place of the head that is next in a cycle: no borrowing, then priority and age; or shares."""
     first = min(
         range(len(heads)),
@@ -576,7 +582,7 @@ def next_of(heads: Sequence[QueuedWorkload], fair: bool) -> int:
         for child in holder.children:
             if (i := winner(child)) is not None:
                 heads[i].queue.take(heads[i].needs)
-                found = child.share(), heads[i].rank, i
+                found = child.dominant_share(), heads[i].rank, i
                 heads[i].queue.take(heads[i].needs, -1)
                 best = found if best is None else min(best, found)
         return None if best is None else best[2]

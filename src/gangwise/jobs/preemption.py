@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from gangwise.core.arrays import Bools
+from gangwise.core.arrays import Bools, Ints
 from gangwise.core.jit import inlined_kernel, inner_kernel
 from gangwise.jobs.event_kernels import WHY_PREEMPTED, interrupt
 from gangwise.jobs.fit_kernels import copy_room, fits_of, take_piece
@@ -201,10 +201,10 @@ def until_it_fits(g: Given, x: State, p: Passing, j: int) -> int:
 
 
 @inlined_kernel
-def gave_way(p: Passing, j: int) -> bool:
-    """Job j is among those that were preempted and may still wait."""
-    for i in range(p.clock.gave):  # noqa: SIM110 - generators do not compile
-        if p.gave[i] == j:
+def among(items: Ints, count: int, j: int) -> bool:
+    """Job j is one of the first so many."""
+    for i in range(count):  # noqa: SIM110 - generators do not compile
+        if items[i] == j:
             return True
     return False
 
@@ -229,7 +229,7 @@ def give_way(g: Given, x: State, p: Passing, j: int) -> None:
         if x.jobs[o].begun < x.at.now:
             known.mark = clock.round
             clock.moved += 1
-        if x.jobs[o].begun < x.at.now or not gave_way(p, o):
+        if x.jobs[o].begun < x.at.now or not among(p.gave, clock.gave, o):
             p.gave[clock.gave] = o
             clock.gave += 1
         clock.events += 2  # it left, and came back
@@ -360,7 +360,7 @@ def meets(g: Given, x: State, p: Passing, j: int) -> bool:
     return False
 
 
-@inlined_kernel
+@inner_kernel
 def place_above(g: Given, x: State, p: Passing, j: int) -> int:
     """:func:`make_room` under gang scheduling: who may give way is who has one of its cores."""
     clock, rank = p.clock, float(p.classes[p.known[j].kind].rank)
@@ -385,7 +385,7 @@ def place_above(g: Given, x: State, p: Passing, j: int) -> int:
     return int(pieces)
 
 
-@inlined_kernel
+@inner_kernel
 def suspended_in_turn(x: State, p: Passing) -> int:
     """Those who are suspended, in `p.turns`, the highest tier first; their number."""
     count = int64(0)
@@ -417,7 +417,7 @@ def undisturbed(g: Given, x: State, p: Passing, j: int) -> bool:
     return True
 
 
-@inlined_kernel
+@inner_kernel
 def count_cores(g: Given, x: State, p: Passing) -> None:
     """Before a round: who holds which cores, and what is free to nobody, off `p.room`."""
     copy_room(x.room, p.room)
@@ -437,7 +437,7 @@ def count_cores(g: Given, x: State, p: Passing) -> None:
     show_cores(g.cluster, p.gangs, x.up, p.room, int64(0))
 
 
-@inlined_kernel
+@inner_kernel
 def release_ahead(g: Given, x: State, p: Passing, rank: float) -> int:
     """Those whom a job of a rank sees, in `leaving` by expected end; their number."""
     rows, now, count = p.gangs.leaving, x.at.now, int64(0)

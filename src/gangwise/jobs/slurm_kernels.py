@@ -11,6 +11,8 @@ the first in which a job fits is found by halving.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel, referenced
@@ -25,6 +27,7 @@ from gangwise.jobs.kernels import (
     WAITING,
     ClusterArrays,
     Given,
+    Rows,
     State,
     enter_row,
     following,
@@ -62,33 +65,32 @@ FIRST_WINDOW = 30.0
 
 
 @inlined_kernel
-def elapse(p: Passing, now: float) -> None:
+def elapse(clock: Any, interval: float, now: float) -> None:
     """Backfilling that was due has come by now."""
-    clock = p.clock
-    if clock.due and clock.passed + p.settings.interval < now:
-        clock.passed += p.settings.interval
+    if clock.due and clock.passed + interval < now:
+        clock.passed += interval
         clock.due = 0
 
 
 @inlined_kernel
-def happened(p: Passing, time: float) -> None:
+def happened(clock: Any, interval: float, time: float) -> None:
     """Something happened then, and nobody waited, or it did as the last round decided.
 
     Backfilling comes ``interval`` seconds after it last came, or later, as soon as anything has
     changed.
     """
-    elapse(p, time)
-    p.clock.due = time < p.clock.passed + p.settings.interval
-    if not p.clock.due:
-        p.clock.passed = time
+    elapse(clock, interval, time)
+    clock.due = time < clock.passed + interval
+    if not clock.due:
+        clock.passed = time
 
 
 @inlined_kernel
-def overdue(x: State, p: Passing) -> bool:
+def overdue(x: State, known: Rows) -> bool:
     """Someone runs past his limit, who may free nodes any time."""
     for i in range(x.at.running):
         j = x.running[i]
-        if x.jobs[j].expect - p.known[j].ran <= x.at.now:
+        if x.jobs[j].expect - known[j].ran <= x.at.now:
             return True
     return False
 
@@ -99,7 +101,7 @@ def unlike_before(g: Given, x: State, p: Passing) -> bool:
 
     Someone runs past his limit, who may free nodes any time; or the line is in another order.
     """
-    if not p.settings.gangs and overdue(x, p):
+    if not p.settings.gangs and overdue(x, p.known):
         return True
     i = 0
     for m in range(p.clock.lined if g.rules.keyed else 0):
@@ -264,7 +266,7 @@ def main_loop(g: Given, x: State, p: Passing, count: int) -> None:
             pieces = arrange(g.cluster, p.places, p.room, s, tasks, shut)
             if pieces == 0 and whole and p.places.how[s] == ANY:
                 note_too_large(g, x, j)
-        if pieces == 0:
+        if pieces == 0 and p.settings.preempts:  # asked here too: a call passes all arrays
             pieces = make_room(g, x, p, j)
             if pieces > 0:
                 give_way(g, x, p, j)
@@ -394,16 +396,17 @@ def cover_at(g: Given, p: Passing, j: int, after: float, w: int) -> None:
 
 
 @inlined_kernel
-def rounded(p: Passing, time: float) -> float:
+def rounded(time: float, resolution: float) -> float:
     """Times are multiples of the resolution."""
-    return time // p.settings.resolution * p.settings.resolution
+    return time // resolution * resolution
 
 
 @inlined_kernel
 def meets_any(g: Given, x: State, p: Passing, j: int, time: float, pieces: int) -> bool:
     """Job j, on the pieces tried from then on, would be on nodes that are reserved then."""
-    begins = rounded(p, time) if time > x.at.now else time
-    until = rounded(p, time + g.jobs[j].limit)
+    resolution = p.settings.resolution
+    begins = rounded(time, resolution) if time > x.at.now else time
+    until = rounded(time + g.jobs[j].limit, resolution)
     for i in range(pieces):
         p.on[x.tried[i].node] = True
     meets = False
@@ -482,7 +485,8 @@ def reserve(g: Given, x: State, p: Passing, j: int, time: float, pieces: int) ->
     clock = p.clock
     r = clock.reserved
     held = p.reserved[r]
-    held.begin, held.end = rounded(p, time), rounded(p, time + g.jobs[j].limit)
+    held.begin = rounded(time, p.settings.resolution)
+    held.end = rounded(time + g.jobs[j].limit, p.settings.resolution)
     held.first = clock.held
     for i in range(pieces):
         p.nodes[clock.held] = x.tried[i].node
@@ -579,7 +583,7 @@ def keep_line(g: Given, x: State, p: Passing) -> None:
 def prepare(g: Given, x: State, p: Passing) -> None:
     """Before a round: the order, who is preempted, and when running jobs are expected to end."""
     clock, at = p.clock, x.at
-    elapse(p, at.now)
+    elapse(clock, p.settings.interval, at.now)
     fresh, at.fresh = at.fresh, 0
     if g.rules.keyed and line_stays(g):
         stand_in_line(g, x, fresh)
@@ -620,7 +624,7 @@ def decide(g: Given, x: State, p: Passing) -> None:
     if clock.asleep > 0:
         resume(g, x, p, count)
     main_loop(g, x, p, min(count, rules.depth))
-    if rules.gangs and overdue(x, p):
+    if rules.gangs and overdue(x, p.known):
         clock.changed = 1
     if at.waiting > clock.moved and rules.tested > 0 and now >= clock.passed + rules.interval:
         clock.passed = now
@@ -686,7 +690,7 @@ def play(g: Given, x: State, p: Passing, instants: int) -> int:
                 return status
             if at.now > before:
                 for _ in range(min(clock.here, 2)):  # a second event finds it due again
-                    happened(p, before)
+                    happened(clock, p.settings.interval, before)
                 clock.here = 0
             clock.here += at.fed
             clock.events += at.fed
@@ -695,8 +699,8 @@ def play(g: Given, x: State, p: Passing, instants: int) -> int:
             at.half = 1
             return MORE_ROOM
         at.half = 0
-        for i in range(p.told.size):
-            happened(p, p.told[i])
+        for i in range(p.earlier.size):
+            happened(clock, p.settings.interval, p.earlier[i])
         if at.waiting > 0:
             decide(g, x, p)
         else:

@@ -101,8 +101,8 @@ class SlurmPasses(Composed):
         self._changed |= bool(books.events) or order != self._line
         jobs = [*order, *(running.job for running in books.running.values())]
         t, g, x = self._opened(jobs, books, now)
-        told = np.array([event.time for event in books.events if event.time < now])
-        p = passing_of(t, self, g, x, 4 * len(jobs))._replace(told=told)
+        earlier = np.array([event.time for event in books.events if event.time < now])
+        p = passing_of(t, self, g, x, 4 * len(jobs))._replace(earlier=earlier)
         self._enter(g, p, jobs)
         slurm_kernels.play(g, x, p, 1)
         actions = self._decided(jobs, replace(books, running=dict(books.running)), now, (g, x, p))
@@ -165,7 +165,7 @@ class SlurmPasses(Composed):
         """What is known from the last round."""
         place = {job.id: j for j, job in enumerate(jobs)}
         p.clock.passed, p.clock.due, p.clock.changed = self._passed, self._due, self._changed
-        p.clock.gave = len(self._gave_way)
+        p.clock.gave, p.clock.started = len(self._gave_way), len(jobs)
         for i, (name, (other, until, pieces)) in enumerate(self._gave_way.items()):
             j = p.gave[i] = place[name]
             known = p.known[j]
@@ -208,12 +208,12 @@ class SlurmPasses(Composed):
         clock = p.clock
         self._passed, self._due, self._changed = clock.passed, bool(clock.due), bool(clock.changed)
         if p.settings.gangs:
-            self._keep(jobs, parts)
+            self._remember_cores(jobs, parts)
             for name in last.ends:
                 last.ends[name] -= self._held[name].ran
         return actions
 
-    def _keep(self, jobs: Sequence[Job], parts: tuple[Given, State, Passing]) -> None:
+    def _remember_cores(self, jobs: Sequence[Job], parts: tuple[Given, State, Passing]) -> None:
         """Who holds which cores after a round, in the order in which they got them."""
         g, x, p = parts
         known, self._held = p.known, {}
@@ -230,8 +230,8 @@ class SlurmPasses(Composed):
         if pieces:
             mine, every = {n for n, _, _ in pieces}, last.books.running.values()
             ends = [last.ends[r.job.id] for r in every if mine & {n for n, _, _ in r.pieces}]
-            said = f"it is suspended for job {other}, and goes on where it was"
-            return said, max([last.now, *ends])
+            why = f"it is suspended for job {other}, and goes on where it was"
+            return why, max([last.now, *ends])
         if until > last.now:
             return f"it was preempted for job {other}, and may start again then", until
         return super()._held_back(job, last)
@@ -413,7 +413,7 @@ def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: 
         known=known,
         classes=classes,
         above=above,
-        told=np.zeros(0),
+        earlier=np.zeros(0),
         on=np.zeros(N, dtype=bool),
         every=np.ones(N, dtype=bool),
         reserved=np.zeros(tested, dtype=slurm_places.HELD),

@@ -166,7 +166,7 @@ class Passing(NamedTuple):
     gave: Ints  # [J] who was preempted and waits, in order
     before: Ints  # the line that backfilling saw last, where keys change
     acts: Rows  # DUE: what was done in a round (time: STARTED or the way) to which job, if not [0]
-    told: Floats  # when things happened before a round that is asked for from outside
+    earlier: Floats  # when things happened before a round that is asked for from outside
     shut: Ints  # [N] above 0: nodes that are not to be used
     none: Ints  # [N] no node is shut
     on: Bools  # [N] nodes of a choice

@@ -26,8 +26,7 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.registry import parse
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
-from gangwise.traces.formats.measured_speeds import GavelThroughputs
-from gangwise.traces.formats.measured_speeds import Job as GavelJob
+from gangwise.traces.formats.measured_speeds import GavelJob, GavelThroughputs
 
 
 class HiddenWorld(NamedTuple):

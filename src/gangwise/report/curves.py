@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from gangwise.core.arrays import Floats, Ints
 from gangwise.experiments.results import Place, Results, Series
 from gangwise.experiments.statistics import count, number, over_seeds
-from gangwise.report.page import Plot, cell_text, in_words, pictured, plain, words
+from gangwise.report.page import Plot, cell_text, in_words, phrase, pictured, plain
 from gangwise.report.plotting import (
     COLOURS,
     REFERENCE,
@@ -34,17 +35,17 @@ if TYPE_CHECKING:
     from gangwise.experiments.what_if import Fillings  # loads the simulation of jobs
 
 POINTS = 240
-"""Most points of a drawn line."""
+"""A line is drawn through at most this many points."""
 
 BANDS = 3
-"""More lines than this, and their bands lie on each other: a page shows the band of one at a time,
-and differences as dots."""
+"""The bands of more lines than this would hide each other: then a page shows the band of one line
+at a time, and differences as dots."""
 
 PANELS = 9
-"""Most cells of a figure."""
+"""A figure shows at most this many cells, a panel each."""
 
 SETTLED = 0.05
-"""Axes are fitted to what lies after this part of the slots: the first few averages jump."""
+"""Axes are fitted to what comes after this share of the slots, because the first averages jump."""
 
 ROOT, OF_LINES = "√t, for shape", "{band}"
 
@@ -79,30 +80,27 @@ def thin(length: int, points: int = POINTS) -> Ints:
     return np.unique(np.linspace(0, length - 1, points).round().astype(np.int64))
 
 
-def cumulative_reward(results: Results, cell: Place, label: str) -> Curve | None:
-    """Σ of the rewards so far; None where they are known on some of the slots only."""
-    return _of_sums(results, cell, label, lambda played, sums: sums)
-
-
-def average_reward(results: Results, cell: Place, label: str) -> Curve | None:
-    """(1/t) Σ of the rewards so far; of a comparator on a sample of the slots, their mean."""
-    curve = _of_sums(results, cell, label, lambda played, sums: sums / played)
-    if curve is not None or not (paths := results.series.get((cell, label))):
-        return curve
-    played = thin(max(path.slots for path in paths.values())) + 1
-    mean = np.mean([path.columns["reward.slot"][1].mean() for path in paths.values()])
-    return Curve(played, np.full(played.size, mean), None)
-
-
-def _of_sums(
-    results: Results, cell: Place, label: str, drawn: Callable[[Ints, Floats], Floats]
+def cumulative_reward(
+    results: Results, cell: Place, label: str, average: bool = False
 ) -> Curve | None:
+    """Σ of the rewards so far, or their mean; None where only some of the slots are known."""
     known = [path.sums() for path in results.series.get((cell, label), {}).values()]
     found = [each for each in known if each is not None]
     if not found or len(found) < len(known):
         return None
     at = thin(found[0][0].size)
-    return Curve.of(found[0][0][at], [drawn(played[at], sums[at]) for played, sums in found])
+    each = [sums[at] / slots[at] if average else sums[at] for slots, sums in found]
+    return Curve.of(found[0][0][at], each)
+
+
+def average_reward(results: Results, cell: Place, label: str) -> Curve | None:
+    """(1/t) Σ of the rewards so far; of a comparator on a sample of the slots, their mean."""
+    curve, paths = cumulative_reward(results, cell, label, True), results.series.get((cell, label))
+    if curve is not None or not paths:
+        return curve
+    played = thin(max(path.slots for path in paths.values())) + 1
+    mean = np.mean([path.columns["reward.slot"][1].mean() for path in paths.values()])
+    return Curve(played, np.full(played.size, mean), None)
 
 
 def _paired(results: Results, cell: Place, one: str, other: str) -> list[tuple[Series, Series]]:
@@ -274,11 +272,16 @@ def curves(results: Results) -> dict[str, Plot]:
             settled=True,
         )
     for i, versus in enumerate(names[:1] if one else names):
+        bounds = ""
+        for name, of in results.bounds(versus).items():
+            least = number(min(bound.mean for bound in of.values()))
+            more = ", outside the axes" if one else " or more"
+            bounds += f" The theoretical bound ({name}) at the last slot is {least}{more}."
         found[f"regret{'' if i == 0 else f'-{versus}'}"] = _drawn(
             results,
             f"{'Cumulative regret' if one else 'Regret so far'} against {versus}",
             f"Reward of the {plain(versus)} so far minus the policy's; below 0 is better. "
-            f"{OF_LINES}{_about_bounds(results, versus)}",
+            f"{OF_LINES}{bounds}",
             "regret, summed over slots",
             _lines(results, partial(regret, versus=versus), shown, root=one),
             level=0.0,
@@ -311,38 +314,28 @@ def bounded(results: Results) -> list[Plot]:
         }
         if above and limits:
             lines = {cell: above | limits | _root(above)}.__getitem__
-            title, caption = f"Regret against {versus} and its bound", words("captions")["bound"]
+            title, caption = f"Regret against {versus} and its bound", phrase("bound")
             unit = "regret, summed over slots"
             found.append(_drawn(results, title, caption, unit, lines, log=True))
     return [each for each in found if each is not None]
 
 
-def _about_bounds(results: Results, versus: str) -> str:
-    text = ""
-    for name, of in results.bounds(versus).items():
-        values = [bound.mean for bound in of.values()]
-        more = " or more" if len(results.places) > 1 else ", outside the axes"
-        text += f" The theoretical bound ({name}) at the last slot is {number(min(values))}{more}."
-    return text
-
-
 def _about_references(results: Results) -> str:
-    names, cell = results.comparators, results.places[0]
-    if not names:
+    if not (names := results.comparators):
         return ""
-    known = [(name, *results.evaluated(cell, name)) for name in names]
-    partial = [name for name, n, slots in known if n < slots]
-    sampled = f"; {' and '.join(partial)}: the mean over a sample of the slots" if partial else ""
+    known = [(name, *results.evaluated(results.places[0], name)) for name in names]
+    partial = " and ".join(name for name, n, slots in known if n < slots)
+    sampled = f"; {partial}: the mean over a sample of the slots" if partial else ""
     return f" Grey dashed lines are comparators{sampled}."
 
 
 def _band(results: Results, many: int = 0, shown: str = "bands") -> str:
     if len(results.seeds) == 1:
         return over_seeds(1)
-    text = f"Mean over {count(len(results.seeds), 'seed')}; "
+    intervals = f"{shown} are 95 % confidence intervals"
     if many > BANDS:
-        return text + "point at a name for the 95 % confidence interval of its line."
-    return text + f"{shown} are 95 % confidence intervals."
+        intervals = "point at a name for the 95 % confidence interval of its line"
+    return f"Mean over {count(len(results.seeds), 'seed')}; {intervals}."
 
 
 def _drawn(
@@ -367,7 +360,7 @@ def _drawn(
         panels.append(Panel(name, "slot", unit, "curve", log, log, level, first))
         for label, curve in lines(cell).items():
             mean = np.where(curve.mean > 0, curve.mean, np.nan) if log else curve.mean
-            half = np.full(mean.size, np.nan) if curve.half is None or log else curve.half
+            half = np.nan if curve.half is None or log else curve.half
             columns = (curve.slots, mean, mean - half, mean + half)
             rows += [(name, label, *each) for each in zip(*(c.tolist() for c in columns))]
     if not rows:
@@ -380,14 +373,14 @@ def _drawn(
 
 def _by_setting(results: Results) -> Plot:
     names, cells = results.cells, results.places
-    values: dict[int, set[Any]] = {i: {cell[i] for cell in cells} for i in range(len(names))}
-    numeric = {
-        i: len(each)
-        for i, each in values.items()
+    values = [{cell[i] for cell in cells} for i in range(len(names))]
+    numeric = [
+        i
+        for i, each in enumerate(values)
         if len(each) > 1
         and all(isinstance(v, int | float) and not isinstance(v, bool) for v in each)
-    }
-    along = max(numeric, key=lambda i: numeric[i]) if numeric else None
+    ]
+    along = max(numeric, key=lambda i: len(values[i]), default=None)
     rewards, rows = results.of(results.objective), []
     for policy in drawn_policies(results):
         for cell in cells:
@@ -427,8 +420,7 @@ def _limited(
 
 def filling_sheet(found: Fillings) -> Sheet:
     """Mean and standard deviation over seeds, per cent of the GPUs; best first."""
-    measured = [(what, at) for what in ("allocated", "fragmented") for at in (100.0, None)]
-    rows = []
+    measured, rows = [*product(("allocated", "fragmented"), (100.0, None))], []
     for policy in found.filled:
         cells = []
         for what, arrived in measured:
@@ -436,12 +428,8 @@ def filling_sheet(found: Fillings) -> Sheet:
             spread = f" ± {values.std(ddof=1):.2f}" if values.size > 1 else ""
             cells.append(Cell(f"{values.mean():.2f}{spread}", float(values.mean())))
         rows.append((policy, tuple(cells)))
-    rows.sort(key=lambda row: -float(row[1][1].value))
-    caption = (
-        f"Per cent of the GPUs, mean ± standard deviation over {len(found.seeds)} seeds, when what "
-        "had come asked for 100 % of them, and at the end. Fragmented: free and of no use to the "
-        "mean task."
-    )
+    rows.sort(key=lambda row: -row[1][1].value)
+    caption = phrase("filling", seeds=len(found.seeds))
     headings = [f"{what}\nat {'100 %' if at else 'the end'}" for what, at in measured]
     return Sheet("GPUs of a cluster that fills", tuple(headings), tuple(rows), (caption,), "choice")
 

@@ -8,7 +8,8 @@ first.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -51,6 +52,7 @@ from gangwise.report.page import (
     dots,
     glossary,
     in_words,
+    phrase,
     pictured,
     plain,
     sentence_case,
@@ -70,10 +72,10 @@ from gangwise.report.tables import (
 )
 
 MATRIX = 5
-"""More policies than this in one cell, and only the best is compared with each other one."""
+"""Of more policies than this in one cell, only the best is compared with each of the others."""
 
 MOST_SENTENCES = 12
-"""More cells than this, and sentences about single cells are folded away."""
+"""With more cells than this, the sentences about single cells are folded away."""
 
 Columns = list[tuple[str, list[Cell]]]
 
@@ -107,8 +109,8 @@ def metrics_sheet(results: Results) -> Sheet | None:
     means = "; ".join(f"{metric}: {meaning[metric]}" for metric in shown if metric in meaning)
     captions = [f"Means per slot. {sentence_case(means)}." if means else "Means per slot."]
     if results.family != "approximation_jobs":
-        captions.append(words("captions")["slots"])
-    return _policies_sheet("Beside the reward", results, at, columns, tuple(captions))
+        captions.append(phrase("slots"))
+    return _policies_sheet("Beside the reward", results, at, columns, captions)
 
 
 def result_sheet(results: Results) -> Sheet:
@@ -126,9 +128,9 @@ def result_sheet(results: Results) -> Sheet:
     if one:
         slots = f"{results.slots:,} slots, " if results.slotwise else ""
         title = f"{results.scenario()[0]}: {slots}{count(len(results.seeds), 'seed')}"
-        columns += _judged(results, at)
+        columns += _against_comparators(results, at)
         if names:
-            captions[0] += f" {words('captions')['below'].format(comparator='comparator')}"
+            captions[0] += f" {phrase('below', comparator='comparator')}"
     else:
         captions[0] += f" Best {results.deciders[0]} of each cell first."
         if len(results.policies) > 1:
@@ -143,16 +145,22 @@ def result_sheet(results: Results) -> Sheet:
         what, _, device = metric.partition(".")
         heading = f"{what}\n{device}-hours" if device else what
         columns.append((heading, estimate_cells([results.of(metric)[each] for each in at])))
-    columns.append(_times(results, at))
-    return _policies_sheet(title, results, at, columns, tuple(captions))
+    time, per = "microseconds per decision", "decision"
+    if results.slotwise:
+        time, per = "us_per_slot", "slot"
+    times = [time_cell(results.of(time).get(each, UNKNOWN)) for each in at]
+    columns.append((f"µs per\n{per}", times))
+    return _policies_sheet(title, results, at, columns, captions)
 
 
-def _judged(results: Results, at: Sequence[At]) -> Columns:
+def _against_comparators(results: Results, at: Sequence[At]) -> Columns:
     """Share of the last comparator, and regret against each that the policies can be held to."""
-    names = results.comparators
+    names, found = results.comparators, {}
     if not names:
         return []
-    found = dict(_against(results))
+    for name in names:
+        with suppress(StoreError):
+            found[name] = results.versus(name)[0]
     shares = [results.share(each, names[-1]) for each in at]
     cells = estimate_cells(shares, least=1, factor=100)
     columns = [(f"share of\n{plain(names[-1])}, %", cells)]
@@ -163,19 +171,10 @@ def _judged(results: Results, at: Sequence[At]) -> Columns:
     return columns
 
 
-def _against(results: Results) -> Iterator[tuple[str, Mapping[At, Estimate]]]:
-    for name in results.comparators:
-        try:
-            yield name, results.versus(name)[0]
-        except StoreError:
-            continue
-
-
 def improvement_sheet(results: Results) -> Sheet:
     """How much more each row has than each column in one cell; of the best only, when many."""
     (cell,) = results.places
-    ranking = results.ranking(cell)
-    best, *others = ranking
+    best, *others = ranking = results.ranking(cell)
     one, what = results.deciders[0], "Change" if results.minimise else "Improvement"
     every = {
         (p, q): results.lead(q, (cell, p)) if p != q else UNKNOWN for p in ranking for q in ranking
@@ -213,37 +212,25 @@ def regret_sheet(results: Results, comparator: str) -> Sheet:
         scaled = [b / scale for b in bound]
         columns.append((f"bound{inside}", [value_cell(b, 0 if b >= 10 else 2) for b in scaled]))
         used = [100 * regret[a].mean / b for a, b in zip(at, bound)]
-        columns.append((f"of bound\n{name}, %", [_used(each) for each in used]))
-    says = words("captions")
-    captions = [
-        f"{says['below'].format(comparator=plain(comparator))} {over_seeds(len(results.seeds))}"
-    ]
+        decimals = [decimals_for([Estimate(each, None, None)]) - 2 for each in used]
+        cells = [value_cell(each, max(0, d)) for each, d in zip(used, decimals)]
+        columns.append((f"of bound\n{name}, %", cells))
+    below = phrase("below", comparator=plain(comparator))
+    captions = [f"{below} {over_seeds(len(results.seeds))}"]
     if bounds:
-        captions.append(says["bounds"].format(bounds=", ".join(bounds)))
+        captions.append(phrase("bounds", bounds=", ".join(bounds)))
     title = f"Regret against {comparator}"
-    return _policies_sheet(title, results, at, columns, tuple(captions))
-
-
-def _used(percent: float) -> Cell:
-    return value_cell(percent, max(0, decimals_for([Estimate(percent, None, None)]) - 2))
-
-
-def _times(results: Results, at: Sequence[At]) -> tuple[str, list[Cell]]:
-    """The time that deciding takes."""
-    metric, heading = "us_per_slot", "µs per\nslot"
-    if not results.slotwise:
-        metric, heading = "microseconds per decision", "µs per\ndecision"
-    return heading, [time_cell(results.of(metric).get(each, UNKNOWN)) for each in at]
+    return _policies_sheet(title, results, at, columns, captions)
 
 
 def _policies_sheet(
-    title: str, results: Results, at: Sequence[At], columns: Columns, captions: tuple[str, ...]
+    title: str, results: Results, at: Sequence[At], columns: Columns, captions: Sequence[str]
 ) -> Sheet:
     settings = [
         (name, [setting_cell(cell[i]) for cell, _ in at]) for i, name in enumerate(results.cells)
     ]
-    names = [policy for _, policy in at]
-    return columns_sheet(title, names, [*settings, *columns], captions, results.deciders[0])
+    names, first = [policy for _, policy in at], results.deciders[0]
+    return columns_sheet(title, names, [*settings, *columns], tuple(captions), first)
 
 
 # Sentences
@@ -270,19 +257,13 @@ def byline(results: Results) -> str:
 
 def proved_text(results: Results) -> str:
     """Of which policies how many choices were proved best; empty where none searches for them."""
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[int]] = {}
     for (_, policy), share in results.of("proved").items():
-        found.setdefault(policy, []).append(share.mean)
-    if not found:
-        return ""
-    parts = (f"{policy} {_span(shares)} %" for policy, shares in found.items())
-    return f"Searches that proved their choice best: {', '.join(parts)}."
-
-
-def _span(shares: Sequence[float]) -> str:
-    """One share or several of different cells, in per cent, rounded down: 100 is all of them."""
-    low, high = (math.floor(100 * share + 1e-9) for share in (min(shares), max(shares)))
-    return f"{low}" if low == high else f"{low} to {high}"
+        # Rounded down: 100 % is all of them.
+        found.setdefault(policy, []).append(math.floor(100 * share.mean + 1e-9))
+    ends = {policy: sorted({min(shares), max(shares)}) for policy, shares in found.items()}
+    parts = [f"{policy} {' to '.join(map(str, shares))} %" for policy, shares in ends.items()]
+    return f"Searches that proved their choice best: {', '.join(parts)}." if parts else ""
 
 
 def lead(results: Results) -> str:
@@ -313,12 +294,15 @@ def _lead_of_cell(results: Results, cell: Place) -> str:
     names = results.comparators
     if names and math.isfinite((share := results.share((cell, best), names[-1])).mean):
         text += f", {number(100 * share.mean, 1)} % of the {plain(names[-1])}"
-    ahead = []
+    ahead, more = [], "less" if results.minimise else "more"
     for other in dict.fromkeys([*others[:1], *others[-1:]]):
         row = results.better(cell, best, other)
         if row is not None and row["percent"]:
+            of = Estimate.of(row)
+            decimals = 1 if of.half is None else max(1, decimals_for([of]))
+            half = "" if of.half is None else f" ± {number(of.half, decimals)}"
             last = f", the last of {1 + len(others)}" if other != others[0] else ""
-            ahead.append(f"{_ahead(row, results)}{last}")
+            ahead.append(f"{number(of.mean, decimals)} %{half} {more} than {row['over']}{last}")
     if ahead:
         paired = ", paired" if len(results.seeds) > 1 else ""
         text += f"; that is {' and '.join(ahead)} ({seeds}{paired})."
@@ -326,19 +310,8 @@ def _lead_of_cell(results: Results, cell: Place) -> str:
         text += f" ({seeds})."
     row = results.better(cell, best, others[0]) if others else None
     if row is not None and row["low"] is not None and row["low"] <= 0:
-        text += (
-            f" Over these seeds the lead of {best} over {others[0]} is within "
-            "the confidence interval: it may be chance."
-        )
+        text += f" {phrase('may be chance', best=best, other=others[0])}"
     return text
-
-
-def _ahead(row: Mapping[str, Any], results: Results) -> str:
-    of = Estimate.of(row)
-    decimals = 1 if of.half is None else max(1, decimals_for([of]))
-    half = "" if of.half is None else f" ± {number(of.half, decimals)}"
-    more = "less" if results.minimise else "more"
-    return f"{number(of.mean, decimals)} %{half} {more} than {row['over']}"
 
 
 def _won(results: Results, policy: str, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -355,17 +328,6 @@ def _won(results: Results, policy: str, rows: Sequence[Mapping[str, Any]]) -> st
     if clear == 0:
         return f"{text}, which may be chance"
     return f"{text}, in {clear} of them more than chance explains"
-
-
-def missing(results: Results) -> str:
-    if not results.missing:
-        return ""
-    of = len(results.runs) + len(results.missing)
-    are = "run is" if len(results.missing) == 1 else "runs are"
-    return (
-        f"{len(results.missing)} of {of} {are} not finished and not on this page. Start the same "
-        "command again to do the rest."
-    )
 
 
 def about_comparator(results: Results, comparator: str) -> str:
@@ -389,11 +351,9 @@ def about_comparator(results: Results, comparator: str) -> str:
         return text
     measured = [(regret[cells[0], p].mean, p) for p in results.ranking(cells[0])]
     for bound, of in results.bounds(name).items():
-        text += (
-            f" Theoretical bound on the regret against it ({bound}): {number(of[at].mean)}; "
-            f"measured: from {number(min(measured)[0])} ({min(measured)[1]}) "
-            f"to {number(max(measured)[0])} ({max(measured)[1]})."
-        )
+        ends = (f"{number(value)} ({policy})" for value, policy in (min(measured), max(measured)))
+        says = {"bound": bound, "value": number(of[at].mean), "measured": " to ".join(ends)}
+        text += f" {phrase('measured bound', **says)}"
     return text
 
 
@@ -434,8 +394,10 @@ def chapter(
     if not tied:
         parts.append(Text(lead(results), "lead"))
     parts.append(terms(glossary(results.family, settings, results.comparators)))
-    if text := missing(results):
-        parts.append(Text(text, "note"))
+    if left := len(results.missing):
+        says = {"missing": left, "of": len(results.runs) + left}
+        are = "run is" if left == 1 else "runs are"
+        parts.append(Text(phrase("missing", **says, are=are), "note"))
     verdicts = [] if tied else results.sentences()
     if len(verdicts) > MOST_SENTENCES:
         summary = f"The best policy of each cell against the next: {len(verdicts)} cells"
@@ -455,7 +417,7 @@ def chapter(
 def results_section(shown: ShownExperiment) -> Section:
     """Differences as dots, and what every policy earned."""
     results, one = shown.results, len(shown.results.places) == 1
-    result, times = result_sheet(results), words("captions")["times"]
+    result, times = result_sheet(results), phrase("times")
     sheets = [replace(result, captions=(*result.captions, times)), metrics_sheet(results)]
     if one and 2 < len(results.policies) <= MATRIX:
         sheets.append(improvement_sheet(results))
@@ -468,7 +430,7 @@ def differences(shown: ShownExperiment) -> list[Dots]:
     results = shown.results
     if len(results.policies) < 2:
         return []
-    caption = words("captions")["dots" if len(results.seeds) > 1 else "one seed"]
+    caption = phrase("dots" if len(results.seeds) > 1 else "one seed")
     if len(results.places) == 1:
         (cell,) = results.places
         best, *others = results.ranking(cell)
@@ -507,7 +469,7 @@ def regrets_section(shown: ShownExperiment) -> Section | None:
             parts.append(Text(str(error), "note"))
     if not parts:
         return None
-    says = Text(words("captions")["regret"])
+    says = Text(phrase("regret"))
     return Section("Regret and its bounds", [says, *parts])
 
 
@@ -515,17 +477,14 @@ def policies_section(shown: ShownExperiment) -> Section:
     results = shown.results
     page, address = documentation(results.family)
     says = Text(f"More about them in the documentation: `{page}`.", link=address)
-    folds = [_policy(shown, policy) for policy in results.policies]
+    describe = about_scheduler if results.family == "jobs" else about_policy
+    folds = []
+    for policy in results.policies:
+        kind, arguments = results.configuration(policy)
+        parts: list[Part] = [Text(about)] if (about := describe(policy)) else []
+        parts.append(Values({"class": kind, **arguments}, "Configuration"))
+        folds.append(Fold(policy, parts, shown.anchors[policy], shown.looks.get(policy)))
     return Section(sentence_case(results.deciders[1]), [says, *folds])
-
-
-def _policy(shown: ShownExperiment, policy: str) -> Fold:
-    results = shown.results
-    about = (about_scheduler if results.family == "jobs" else about_policy)(policy)
-    parts: list[Part] = [Text(about)] if about else []
-    kind, arguments = results.configuration(policy)
-    parts.append(Values({"class": kind, **arguments}, "Configuration"))
-    return Fold(policy, parts, shown.anchors[policy], shown.looks.get(policy))
 
 
 SECTIONS: list[Callable[[ShownExperiment], Section | None]] = [
@@ -536,11 +495,11 @@ SECTIONS: list[Callable[[ShownExperiment], Section | None]] = [
     lambda shown: Section("Scenario", [Values(shown.scenario)]) if shown.scenario else None,
     lambda shown: shown.made,
 ]
-"""Of a page about an experiment, in their order."""
+"""The sections of a page about an experiment, in their order."""
 
 
 EDGE = 0.05
-"""Values in this part of a range, at either end, are at its edge."""
+"""A value is at the edge of its range if it lies within this share of it from either end."""
 
 MARKS = {
     "trial": Style(-1, 5.0, order=2),
@@ -613,8 +572,7 @@ def tuning_figure(tuning: Tuning) -> Plot:
 def _position(arg: ParameterRange, value: Any) -> float | None:
     """Where a value is on the axis; a default outside the range would leave no room for trials."""
     if arg.ends is None:
-        places = {repr(choice): float(i) for i, choice in enumerate(arg.choices)}
-        return places.get(repr(value))
+        return {repr(choice): float(i) for i, choice in enumerate(arg.choices)}.get(repr(value))
     low, high = arg.ends
     return float(value) if isinstance(value, int | float) and low <= value <= high else None
 
@@ -632,11 +590,9 @@ def edges(tuning: Tuning) -> list[str]:
     for arg in tuning.ranges:
         value = tuning.best.arguments[arg.name]
         if end := _edge(arg, value):
+            span = f"{_text(arg.low)} to {_text(arg.high)}"
             best = arguments_text({arg.name: value})
-            found.append(
-                f"The best trial has {best}, at the {end} end of its range "
-                f"({_text(arg.low)} to {_text(arg.high)}): better values may lie beyond it."
-            )
+            found.append(phrase("at an end", best=best, end=end, span=span))
     if any(arg.ends for arg in tuning.ranges) and not found:
         found.append("No argument of the best trial is at an end of its range.")
     return found
@@ -675,11 +631,11 @@ def trials_sheet(tuning: Tuning, results: Results) -> Sheet:
     changes = [Estimate.of(row) if row and row["percent"] == percent else UNKNOWN for row in rows]
     metric = in_words(tuning.metric) + ", s" * (tuning.metric == EVERY)
     times = [results.of("us_per_slot").get(((), called[trial.number]), UNKNOWN) for trial in shown]
+    settings = [
+        (a.name, [setting_cell(t.arguments[a.name], 3) for t in shown]) for a in tuning.ranges
+    ]
     columns = [
-        *(
-            (a.name, [setting_cell(trial.arguments[a.name], 3) for trial in shown])
-            for a in tuning.ranges
-        ),
+        *settings,
         (metric, estimate_cells([trial.estimate for trial in shown])),
         (f"{'% ' * percent}better than\ndefault", estimate_cells(changes, sign=True, least=1)),
     ]
@@ -689,12 +645,9 @@ def trials_sheet(tuning: Tuning, results: Results) -> Sheet:
     default = tuning.default.number
     name[default] = "default" if default < 0 else f"{default}, the default"
     better = "Less" if tuning.minimise else "More"
-    caption = words("captions")["trials"].replace("seed", _each(tuning))
+    caption = phrase("trials").replace("seed", _each(tuning))
     caption += f" {better} of the metric is better."
-    title, names = (
-        f"{len(tuning.trials)} trials, best first",
-        [name[trial.number] for trial in shown],
-    )
+    title, names = f"{len(tuning.trials)} trials, best first", [name[t.number] for t in shown]
     return columns_sheet(title, names, columns, (caption,), "trial")
 
 

@@ -7,7 +7,7 @@ page is the list :data:`SECTIONS`: each is a function of :class:`JobResults`.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
@@ -35,7 +35,7 @@ from gangwise.experiments.store import versions
 from gangwise.experiments.what_if import GROUPS, lines_of, who_pays
 from gangwise.jobs.bounds import MOST_PRICED
 from gangwise.jobs.metrics import Outcome, by_group, size_groups, spread
-from gangwise.report.nodes import chart_of_nodes, figure_of_nodes
+from gangwise.report.nodes import chart_of_nodes, figure_of_nodes, span
 from gangwise.report.page import (
     Bullets,
     Chapter,
@@ -49,12 +49,13 @@ from gangwise.report.page import (
     Terms,
     Text,
     about_scheduler,
-    again,
     by_command,
     dots,
+    how_to_repeat,
     html,
     in_words,
     numbered,
+    phrase,
     pictured,
     sentence_case,
     terms,
@@ -74,13 +75,13 @@ from gangwise.report.tables import (
 HAPPENED = "as it happened"
 
 BINS, DOTS = 240, 120
-"""Bins of the figures over time, and nodes drawn with their rates."""
+"""Number of bins in figures over time, and of nodes in figures of learned rates."""
 
 USERS, DRAWN_USERS = 12, 6
-"""So many users, those with the most jobs, have a row, and a bar."""
+"""This many users, those with the most jobs, have a row of a table, or a bar of a figure."""
 
 FARTHEST = 12
-"""Of weeks or days, so many have a row beside what was recorded: those that are farthest off."""
+"""This many weeks or days have a row beside what was recorded: those that are farthest off."""
 
 GROUPED = {"size": "size of a job", "user": "class of its user"}
 
@@ -114,19 +115,18 @@ class JobResults(Compared):
         return html(self.document())
 
     def document(self) -> Page:
-        many = numbered(len(self.outcomes), "scheduler", "schedulers")
+        rows: Mapping[str, object] = self.outcomes
+        what = ("scheduler", "schedulers")
         if self.edits:
-            many = numbered(len(self.edits), "change", "changes")
+            rows, what = self.edits, ("change", "changes")
         jobs = f"{np.mean([len(each.jobs) for each in self.outcomes[self.base]]):,.0f} jobs"
-        title = f"{many} on {jobs} of {source_in_words(self.name)}"
+        title = f"{numbered(len(rows), *what)} on {jobs} of {source_in_words(self.name)}"
         nodes, devices = len(self.first.nodes), self.first.nodes.devices
         held = self.first.capacity[devices.index(self.device)]
         byline = [
             jobs,
             count(nodes, "node") if nodes > 1 else f"{held:,.0f} {in_words(self.device)}",
-            count(len(self.edits), "change")
-            if self.edits
-            else count(len(self.outcomes), "scheduler"),
+            count(len(rows), *what),
             count(self.seeds, "seed"),
             f"gangwise {gangwise.__version__}",
         ]
@@ -142,7 +142,7 @@ class JobResults(Compared):
 
 
 SHOWN = 12
-"""Up to so many changes stand in tables and figures."""
+"""Tables and figures show at most this many changes."""
 
 
 def results_of(
@@ -152,10 +152,7 @@ def results_of(
     if len(edits) > SHOWN:
         verdicts = Counter(of.verdict(name) for name in edits).items()
         each = ", ".join(f"{many:,} {verdict}" for verdict, many in verdicts)
-        counts = [
-            f"{len(edits):,} changes: {each}. Shown are the {SHOWN} that complete jobs soonest; "
-            "summary.json and --json have all"
-        ]
+        counts = [phrase("many changes", changes=f"{len(edits):,}", each=each, shown=SHOWN)]
         edits = {name: edits[name] for name in of.others[:SHOWN]}
         of = replace(of, outcomes={name: of.outcomes[name] for name in (of.base, *edits)})
     return JobResults(
@@ -173,7 +170,7 @@ def results_of(
 
 
 def _unit(values: Sequence[float]) -> tuple[float, str]:
-    """Of times in seconds: one that suits the middle, so that none far off decides it."""
+    """A unit for times in seconds; it suits the median, so that an outlier does not decide it."""
     known = [v for v in values if math.isfinite(v)] or [0.0]
     middle, largest = float(np.median(known)), max(known)
     for size, name, below in ((86400.0, "days", 24), (3600.0, "h", 60), (60.0, "min", 60)):
@@ -182,19 +179,23 @@ def _unit(values: Sequence[float]) -> tuple[float, str]:
     return 1.0, "s"
 
 
-def _column(n: Compared, key: str, least: int = 0, factor: float = 1.0) -> list[Cell]:
-    return estimate_cells([n.of(row, key) for row in n.outcomes], False, least, factor)
-
-
 Columns = list[tuple[str, list[Cell]]]
 
 
-def _sheet(n: Compared, title: str, columns: Columns, *captions: str) -> Sheet:
-    return columns_sheet(title, list(n.outcomes), columns, captions, _rows_are(n))
+def _column(n: Compared, heading: str, key: str, read: str = "") -> tuple[str, list[Cell]]:
+    """A metric of every row, read as a ``share`` in per cent, a ``time`` in a unit, or as it is."""
+    found = [n.of(row, key) for row in n.outcomes]
+    size, unit = (0.01, "%") if read == "share" else (1.0, "")
+    if read == "time":
+        size, unit = _unit([each.mean for each in found])
+    return heading + unit, estimate_cells(found, least=int(read == "share"), factor=1 / size)
 
 
-def _rows_are(n: Compared) -> str:
-    return "rules" if n.base == CONFIGURED else "scheduler"
+def _sheet(
+    n: Compared, title: str, columns: Columns, *captions: str, rows: Sequence[str] = ()
+) -> Sheet:
+    first = "rules" if n.base == CONFIGURED else "scheduler"
+    return columns_sheet(title, [*(rows or n.outcomes)], columns, captions, first)
 
 
 def _spread_columns(of: Callable[[str], list[Estimate]]) -> Columns:
@@ -211,27 +212,20 @@ def _times_sheet(n: Compared) -> list[Sheet]:
     columns = _spread_columns(lambda key: [n.of(row, key) for row in n.outcomes])
     captions = [f"{n.over_seeds} Waiting: to the first start. Completion: from submission to end."]
     if n.happened is not None and not n.waited:
-        captions.append(words("captions")["no waiting"])
+        captions.append(phrase("no waiting"))
     done = {row: n.of(row, "finished").mean for row in n.outcomes}
     if any(done[row] < n.of(row, "jobs").mean for row in n.outcomes):
         each = "; ".join(f"{row} {number(jobs)}" for row, jobs in done.items())
-        captions.append(
-            "Waiting is of the jobs that started, completion of those that did their work. Of "
-            f"{number(n.of(n.base, 'jobs').mean)} jobs these did: {each}."
-        )
+        jobs = number(n.of(n.base, "jobs").mean)
+        captions.append(phrase("not all done", jobs=jobs, each=each))
     if n.bounds:
         size, unit = _unit(n.bounds)
         bound = mean_and_interval(np.array(n.bounds) / size)
-        until = "; jobs that are killed count until then" if n.killed else ""
-        captions.append(
-            "Certified lower bound: no scheduler without migration has a mean completion below "
-            f"{estimate_text(bound)} {unit}{until}."
-        )
+        until = "; jobs that are killed count until then" * n.killed
+        captions.append(phrase("lower bound", bound=estimate_text(bound), unit=unit, until=until))
         if not n.priced:
-            captions.append(
-                f"Prices were not searched: {len(n.first.jobs):,} jobs are more than "
-                f"{MOST_PRICED:,}; --bound asks for it, and may find a higher bound."
-            )
+            jobs = f"{len(n.first.jobs):,}"
+            captions.append(phrase("no prices", jobs=jobs, most=f"{MOST_PRICED:,}"))
     return [_sheet(n, "Waiting and completion time", columns, *captions)]
 
 
@@ -241,25 +235,22 @@ def _recorded_sheet(n: Compared) -> list[Sheet]:
         return []
     both = then.ended & n.first.ended
     found = [
-        {
-            key: value
-            for what in ("waiting", "completion")
-            for key, value in spread(what, getattr(o, what)[both]).items()
-        }
+        spread("waiting", o.waiting[both]) | spread("completion", o.completion[both])
         for o in (then, n.first)
     ]
     columns = _spread_columns(lambda key: [Estimate(each[key], None, None) for each in found])
     beside = [Estimate(100 * share, None, None) for share in (idle.recorded, idle.simulated)]
     columns.append((f"idle {idle.device}-hours\nbeside waiting jobs, %", estimate_cells(beside)))
     shares = ("explained", "near", "by_job", "use")
-    says = words("captions")["retold"].format(
+    says = phrase(
+        "retold",
         jobs=f"{retold.jobs:,}",
         order=number(retold.order, 2),
         device=in_words(retold.device),
         waits=number(retold.waits, 2),
         **{name: number(100 * getattr(retold, name)) for name in shares},
     )
-    captions = (says, words("captions")["idle"])
+    captions = (says, phrase("idle"))
     rows = [HAPPENED, f"{n.base}, simulated"]
     return [columns_sheet("What happened, and what the model retells", rows, columns, captions, "")]
 
@@ -281,72 +272,60 @@ def _change_sheet(n: Compared) -> list[Sheet]:
     if min(both) < n.of(n.base, "jobs").mean:
         columns.append(("jobs done\nunder both", [value_cell(round(one)) for one in both]))
         caption += " Completion and slowdown: of the jobs that did their work under both."
-    title = f"More or less than {n.base}, %"
-    return [columns_sheet(title, rows, columns, (caption,), _rows_are(n))]
+    return [_sheet(n, f"More or less than {n.base}, %", columns, caption, rows=rows)]
 
 
-def _endings_sheet(n: Compared) -> list[Sheet]:
-    keys = ending_keys([{k: n.of(r, k).mean for k in n.summaries[r][0]} for r in n.outcomes])
-    if not keys:
-        return []
-    columns: Columns = []
-    for key in [*keys, *(f"thrown away.{device}" for device in n.first.nodes.devices)]:
-        name, _, device = key.partition(".")
-        columns.append((f"{name}\n{device}-hours" if device else name, _column(n, key)))
-    return [_sheet(n, "Work that was not done", columns, words("captions")["endings"])]
-
-
-def _cluster_sheet(n: Compared) -> list[Sheet]:
-    size, unit = _unit([n.of(row, "makespan").mean for row in n.outcomes])
-    columns = [(f"makespan,\n{unit}", _column(n, "makespan", factor=1 / size))]
-    for device in n.first.nodes.devices:
-        for key in ("utilisation", "goodput"):
-            columns.append((f"{key}\n{in_words(device)}, %", _column(n, f"{key}.{device}", 1, 100)))
-    spent = [n.of(row, "microseconds per decision").mean for row in n.outcomes]
-    columns.append(("µs per\ndecision", estimate_cells([Estimate(s, None, None) for s in spent])))
-    return [_sheet(n, "Cluster", columns, words("captions")["cluster"])]
-
-
-LOSSES = {"stragglers": "stragglers", "restarts": "restarts", "idle": "idle while\na job waits"}
-
-
-def _losses_sheet(n: Compared) -> list[Sheet]:
-    columns = [
-        (f"{heading}\n{device}-hours", _column(n, f"{key}.{device}"))
-        for device in n.first.nodes.devices
-        for key, heading in LOSSES.items()
-    ]
-    return [_sheet(n, "Device-hours lost", columns, words("captions")["losses"])]
-
-
-def _users_sheet(n: Compared) -> list[Sheet]:
-    size, unit = _unit([n.of(row, "worst users").mean for row in n.outcomes])
-    columns = [(f"slowdown\n{which}", _column(n, f"slowdown.{which}")) for which in SPREAD]
+def _metric_sheets(n: Compared) -> list[Sheet]:
+    """Tables of metrics: a column is its heading, the metric, and how it is read."""
+    devices = n.first.nodes.devices
+    endings = ending_keys([{k: n.of(r, k).mean for k in n.summaries[r][0]} for r in n.outcomes])
+    endings += [f"thrown away.{device}" for device in devices] * bool(endings)
+    parts = [(key, *key.partition(".")[::2]) for key in endings]
+    not_done = [(f"{what}\n{of}-hours" if of else what, key) for key, what, of in parts]
+    cluster = [("makespan,\n", "makespan", "time")]
+    for k in devices:
+        shares = ("utilisation", "goodput")
+        cluster += [(f"{key}\n{in_words(k)}, ", f"{key}.{k}", "share") for key in shares]
+    lost = [(f"{of}\n{k}-hours", f"{key}.{k}") for k in devices for key, of in LOSSES.items()]
+    users = [(f"slowdown\n{which}", f"slowdown.{which}") for which in SPREAD]
     if np.isfinite(n.first.jobs.deadline).any():
-        columns.append(("deadlines\nmissed", _column(n, "deadlines missed")))
-    columns += [
-        (f"waiting, worst\nusers, {unit}", _column(n, "worst users", factor=1 / size)),
-        ("unfairness", _column(n, "unfairness")),
-        ("jobs", [value_cell(round(n.of(row, "jobs").mean)) for row in n.outcomes]),
+        users.append(("deadlines\nmissed", "deadlines missed"))
+    waits = ("waiting, worst\nusers, ", "worst users", "time")
+    spent = [n.of(row, "microseconds per decision").mean for row in n.outcomes]
+    pace = ("µs per\ndecision", estimate_cells([Estimate(s, None, None) for s in spent]))
+    jobs = ("jobs", [value_cell(round(n.of(row, "jobs").mean)) for row in n.outcomes])
+    many = len(n.first.jobs.users)
+    worst = f"the tenth of the {many:,} users who wait longest on average"
+    if many < 20:
+        worst = "the user who waits longest on average" if many > 1 else "there is one user"
+    tables: list[tuple[str, list[Any], Columns, str]] = [
+        ("Work that was not done", not_done, [], phrase("endings")),
+        ("Cluster", cluster, [pace], phrase("cluster")),
+        ("Device-hours lost", lost, [], phrase("losses")),
+        (
+            "Slowdown, deadlines, users",
+            [*users, waits, ("unfairness", "unfairness")],
+            [jobs],
+            phrase("users", worst=worst),
+        ),
     ]
-    users = len(n.first.jobs.users)
-    worst_are = f"the tenth of the {users:,} users who wait longest on average"
-    if users < 20:
-        worst_are = "the user who waits longest on average" if users > 1 else "there is one user"
-    caption = words("captions")["users"].format(worst=worst_are)
-    return [_sheet(n, "Slowdown, deadlines, users", columns, caption)]
+    return [
+        _sheet(n, title, [*(_column(n, *each) for each in columns), *more], caption)
+        for title, columns, more, caption in tables
+        if columns
+    ]
 
 
 def _learned_sheets(n: Compared) -> list[Sheet]:
     sheets = []
+    caption = "As it believes at the end; ± is half the 95 % credible interval."
     for name, learned in n.learned.items():
         slow = sorted(learned.slow, key=lambda s: -s.slower)
         shares = [Estimate(100 * s.slower, 100 * s.low, 100 * s.high) for s in slow]
         cells = [Cell(estimate_text(e, 0), e.mean, half=e.half) for e in shares]
-        caption = "As it believes at the end; ± is half the 95 % credible interval."
         title = f"Nodes slower than their label says, as {name} has learned"
         nodes, columns = [s.node for s in slow], [("slower by, %", cells)]
-        sheets += [columns_sheet(title, nodes, columns, (caption,), "node")] if slow else []
+        sheets += [columns_sheet(title, nodes, columns, (caption,), "node")] * bool(slow)
     return sheets
 
 
@@ -363,12 +342,8 @@ def _groups_sheets(n: JobResults) -> list[Sheet]:
         for name in n.edits:
             each = [row.longer[name] for row in rows]
             columns.append((name, estimate_cells(each, True, 1, 1 / size)))
-        caption = (
-            f"Changes of the mean wait, in {unit}; below 0 a group wins, above 0 it pays. "
-            f"{n.intervals} Where that is more than the change, it may be chance; where it is "
-            f"less, it still is in one of twenty groups. At most {GROUPS} groups, those with the "
-            f"most {n.device}-hours."
-        )
+        says = {"unit": unit, "intervals": n.intervals, "most": GROUPS, "device": n.device}
+        caption = phrase("who pays", **says)
         title = f"Who wins and who pays, by {GROUPED.get(what, what)}"
         sheets.append(columns_sheet(title, [row.name for row in rows], columns, (caption,), what))
     return sheets
@@ -395,12 +370,11 @@ def _money_sheet(n: JobResults) -> list[Sheet]:
         ("job-hours\nof waiting", estimate_cells(longer, True)),
     ]
     prices = ", ".join(f"{k} {price:g}" for k, price in n.prices.items())
-    caption = (
-        f"Prices of a device-hour: {prices}. Devices cost over the {period(n.first.makespan)} that "
-        "the jobs take as configured, busy or idle; what jobs that did not do their work held is "
-        "part of it. Job-hours of waiting: more or less than as it is, of jobs that start in both."
-    )
+    caption = phrase("money", prices=prices, makespan=period(n.first.makespan))
     return [_sheet(n, "Money", columns, caption)]
+
+
+LOSSES = {"stragglers": "stragglers", "restarts": "restarts", "idle": "idle while\na job waits"}
 
 
 SHEETS: list[Callable[[JobResults], list[Sheet]]] = [
@@ -409,10 +383,7 @@ SHEETS: list[Callable[[JobResults], list[Sheet]]] = [
     _change_sheet,
     _groups_sheets,
     _money_sheet,
-    _endings_sheet,
-    _cluster_sheet,
-    _losses_sheet,
-    _users_sheet,
+    _metric_sheets,
     _learned_sheets,
 ]
 """The tables of page and terminal, in their order."""
@@ -439,14 +410,14 @@ def _groups(n: Compared, users: int = USERS) -> list[tuple[str, list[Ints], list
 def _group_means(
     n: Compared, group: Sequence[Ints]
 ) -> tuple[Mapping[str, Mapping[int, Estimate]], str]:
-    """Mean waiting by scheduler and group, in a unit that suits them all, and the unit."""
-    seen: dict[str, dict[int, list[float]]] = {row: {} for row in n.outcomes}
+    """Mean waiting by scheduler and group, in a unit that suits all of them, and that unit."""
+    seen: dict[str, defaultdict[int, list[float]]] = {}
     for row, each in n.outcomes.items():
+        seen[row] = defaultdict(list)
         for outcome, of in zip(each, group):
             for g, values in by_group(outcome, of, outcome.waiting).items():
-                seen[row].setdefault(g, []).append(values["of.mean"])
-    every = [float(np.mean(values)) for of in seen.values() for values in of.values()]
-    size, unit = _unit(every)
+                seen[row][g].append(values["of.mean"])
+    size, unit = _unit([float(np.mean(values)) for of in seen.values() for values in of.values()])
     return {
         row: {g: rescaled(mean_and_interval(values), 1 / size) for g, values in of.items()}
         for row, of in seen.items()
@@ -457,7 +428,8 @@ def _group_sheets(n: Compared) -> list[Sheet]:
     sheets = []
     for what, group, names in _groups(n):
         means, unit = _group_means(n, group)
-        columns = [("jobs", [value_cell(int((group[0] == g).sum())) for g in range(len(names))])]
+        jobs = np.bincount(group[0], minlength=len(names)).tolist()
+        columns = [("jobs", [value_cell(many) for many in jobs])]
         for row, of in means.items():
             columns.append((row, estimate_cells([of.get(g, UNKNOWN) for g in range(len(names))])))
         title = f"Mean waiting by {what}, {unit}"
@@ -473,13 +445,16 @@ Rows = list[tuple[Any, ...]]
 def change_dots(n: Compared) -> list[Dots]:
     caption = f"Less is better. {n.intervals}"
     if n.seeds > 1 or n.blocks is not None:
-        caption += " Where the line of an interval holds 0 the dot is hollow, and the difference "
-        caption += "may be chance."
-    found = []
-    for key, what in (("completion.mean", "Mean completion"), ("waiting.mean", "Mean waiting")):
-        of = {row: n.change(row, key) for row in n.outcomes if row != n.base}
-        found += dots(f"{what} against {n.base}, %", of, caption)
-    return found
+        caption += f" {phrase('hollow')}"
+    return [
+        drawn
+        for what in ("completion", "waiting")
+        for drawn in dots(
+            f"Mean {what} against {n.base}, %",
+            {row: n.change(row, f"{what}.mean") for row in n.outcomes if row != n.base},
+            caption,
+        )
+    ]
 
 
 def _group_figure(n: Compared) -> list[Plot]:
@@ -490,11 +465,11 @@ def _group_figure(n: Compared) -> list[Plot]:
             continue
         means, unit = _group_means(n, group)
         panels.append(Panel(what, "", f"mean waiting, {unit}", "bars"))
-        labels = _labels(names)
         for row, of in means.items():
-            for g in (g for g in range(len(names)) if g in of):
-                mean, low, high = of[g]
-                rows.append((what, row, labels[g], mean, low and max(low, 0.0), high))
+            for g, label in enumerate(_labels(names)):
+                if g in of:
+                    mean, low, high = of[g]
+                    rows.append((what, row, label, mean, low and max(low, 0.0), high))
     if not any(row[3] > 0 for row in rows):
         return []  # nobody waits
     return [pictured("Waiting by job size and user", rows, panels, n.over_seeds)]
@@ -516,9 +491,7 @@ def _labels(names: Sequence[str]) -> list[str]:
 
 
 def _lines_over_time(n: Compared, shown: Mapping[str, Outcome]) -> tuple[Rows, list[Panel], str]:
-    device = n.device
-    begin = min(o.span[0] for o in shown.values())
-    end = max(o.span[1] for o in shown.values())
+    device, (begin, end) = n.device, span(shown)
     edges = np.linspace(begin, max(end, begin + 1), BINS + 1)
     size, unit = _unit([end - begin])
     at = ((edges[:-1] - begin) / size).tolist()
@@ -549,23 +522,18 @@ def _learned_figures(n: Compared) -> list[Plot]:
             at = np.unique(np.linspace(0, len(order) - 1, DOTS).astype(int))
             true, mean, sd = (of[t][order[at]] for of in (learned.true, learned.mean, learned.sd))
             rows += [(panel, "true", x, y, None, None) for x, y in zip(at, true)]
-            ends = (np.exp(mean + half * sd) for half in (0, -1.96, 1.96))
-            rows += [(panel, "learned", x, *each) for x, *each in zip(at, *ends)]
+            known = np.isfinite(sd)  # nothing was learned of the others
+            ends = (np.exp(mean[known] + half * sd[known]) for half in (0, -1.96, 1.96))
+            rows += [(panel, "learned", x, *each) for x, *each in zip(at[known], *ends)]
             panels.append(Panel(panel, "nodes, the fastest first", "rate", "points"))
         inside = np.abs(learned.mean - np.log(learned.true)) <= 1.96 * learned.sd
-        caption = (
-            f"Bars are 95 % intervals; {number(100 * float(inside.mean()), 0)} % of all "
-            f"{inside.size:,} of them hold the true rate. At most {DOTS} nodes are drawn."
-        )
+        share, of = number(100 * float(inside.mean())), f"{inside.size:,}"
+        caption = phrase("learned rates", share=share, of=of, most=DOTS)
         figures.append(pictured(f"Learned and true rates, {name}", rows, panels, caption))
     return figures
 
 
 # Sections of the page
-
-
-def results_section(n: JobResults) -> Section:
-    return Section("Results", [*change_dots(n), *n.sheets])
 
 
 def retelling_section(n: JobResults) -> Section | None:
@@ -587,12 +555,14 @@ def retelling_section(n: JobResults) -> Section | None:
             shown = sorted(groups, key=lambda g: -abs(g.simulated - g.recorded) * g.jobs)[:FARTHEST]
         shown = [g for g in groups if g in shown]  # weeks in their order
         of = f"{len(shown)} of {len(groups)}, those farthest off. " * (len(shown) < len(groups))
-        sides = {HAPPENED: [g.recorded for g in shown], "retold": [g.simulated for g in shown]}
-        columns = [("jobs", [value_cell(g.jobs) for g in shown])]
-        for line, times in sides.items():
-            cells = estimate_cells([Estimate(seconds / size, None, None) for seconds in times])
-            columns.append((f"{line}, {unit}", cells))
-        columns.append(("explained, %", [value_cell(100 * g.explained) for g in shown]))
+        sides = ([g.recorded for g in shown], [g.simulated for g in shown])
+        then, now = ([Estimate(s / size, None, None) for s in times] for times in sides)
+        columns = [
+            ("jobs", [value_cell(g.jobs) for g in shown]),
+            (f"{HAPPENED}, {unit}", estimate_cells(then)),
+            (f"retold, {unit}", estimate_cells(now)),
+            ("explained, %", [value_cell(100 * g.explained) for g in shown]),
+        ]
         known = words("groups")[what]
         caption = f"{of}Explained group by group: {number(100 * retold.by(what))} %."
         first, names = known["rows"] or in_words(retold.device), [g.name for g in shown]
@@ -615,21 +585,18 @@ def nodes_section(n: JobResults) -> Section:
 
 
 def schedulers_section(n: JobResults) -> Section | None:
-    if n.edits:
-        return Section(
-            "Changes", [Terms({name: _in_words(name, n.edits[name]) for name in n.edits})]
-        )
-    return Section("Schedulers", [Terms({name: about_scheduler(name) for name in n.outcomes})])
-
-
-def _in_words(name: str, lines: Sequence[str]) -> str:
-    """What changes do, and what stood there before."""
-    parts = [
-        about_scheduler(one.given).rstrip(".") if one.path == "scheduler" else one.words
-        for one in changes_of(name)
-    ]
-    before = ", ".join(line[2:] for line in lines if line.startswith("- ") and " = " in line)
-    return f"{'; '.join(parts)}{f' (until now {before})' * bool(before)}."
+    """Every scheduler in a sentence; or what changes do, and what stood there before."""
+    if not n.edits:
+        return Section("Schedulers", [Terms({name: about_scheduler(name) for name in n.outcomes})])
+    meanings = {}
+    for name, lines in n.edits.items():
+        parts = [
+            about_scheduler(one.given).rstrip(".") if one.path == "scheduler" else one.words
+            for one in changes_of(name)
+        ]
+        before = ", ".join(line[2:] for line in lines if line.startswith("- ") and " = " in line)
+        meanings[name] = f"{'; '.join(parts)}{f' (until now {before})' * bool(before)}."
+    return Section("Changes", [Terms(meanings)])
 
 
 def edits_section(n: JobResults) -> Section | None:
@@ -641,20 +608,20 @@ def edits_section(n: JobResults) -> Section | None:
 
 
 def assumptions_section(n: JobResults) -> Section | None:
-    outcomes = [o for each in n.outcomes.values() for o in each[:1]]
-    lines = list(dict.fromkeys(o.description for o in outcomes if o.description))
-    return Section("What was assumed", [Bullets(lines)]) if lines else None
+    lines = dict.fromkeys(each[0].description for each in n.outcomes.values())
+    lines.pop("", None)
+    return Section("What was assumed", [Bullets([*lines])]) if lines else None
 
 
 def provenance_section(n: JobResults) -> Section:
     how = by_command(n.command, "schedules", "These results were made from Python.")
     digest = n.digest if isinstance(n.digest, str) else n.digest()
-    return again(how, versions(), digest=digest, of="the stored outcomes")
+    return how_to_repeat(how, versions(), digest=digest, of="the stored outcomes")
 
 
 SECTIONS: list[Callable[[JobResults], Section | None]] = [
     schedulers_section,
-    results_section,
+    lambda n: Section("Results", [*change_dots(n), *n.sheets]),
     retelling_section,
     figures_section,
     nodes_section,
@@ -662,4 +629,4 @@ SECTIONS: list[Callable[[JobResults], Section | None]] = [
     provenance_section,
     edits_section,
 ]
-"""Of the page, in their order."""
+"""The sections of the page, in their order."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,21 +20,20 @@ import gangwise
 from gangwise.core.arrays import Floats, Ints
 from gangwise.experiments.findings import NodeFindings
 from gangwise.experiments.statistics import number, period
-from gangwise.jobs import Jobs
 from gangwise.jobs.metrics import Outcome, Pieces, held_until
-from gangwise.report.page import Chapter, Page, Section, Text, html, in_words, pictured
+from gangwise.report.page import Chapter, Page, Section, Text, html, in_words, phrase, pictured
 from gangwise.report.plotting import Panel, Style
 from gangwise.report.tables import Cell, Sheet, columns_sheet, rich_tables, value_cell
 
 RECTANGLES = 12_000
-"""More than this, and the chart of nodes shows means over bins: a page stays below 1 MB."""
+"""Beyond this many the chart of nodes shows means over bins, so that a page stays below 1 MB."""
 
 CELLS, PRINTED, ROWS = 240_000, 30_000, 150
-"""Most bins of a chart of nodes on a page, in all, and of one in a figure; most rows: nodes share a
-row where there are more."""
+"""At most this many bins in all charts of nodes on a page, and in one in a figure; and at most this
+many rows: where there are more nodes, several share a row."""
 
 COLOURED = 9
-"""So many users, or job types, have a colour of their own: those with most work."""
+"""This many users, or job types, have a colour of their own: those with the most work."""
 
 
 class Lane(NamedTuple):
@@ -84,36 +83,32 @@ def _merged(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, Any]:
-    """Where and when jobs ran under each scheduler, for the script of the page."""
-    begin, end = _span(outcomes)
+    """Gantt chart: where and when jobs ran under each scheduler, for the script of the page."""
+    begin, end = span(outcomes)
     pieces = max(_pieces(outcome).job.size for outcome in outcomes.values())
     nodes = max(len(outcome.nodes) for outcome in outcomes.values())
-    exact, charts = pieces <= RECTANGLES and nodes <= 2 * ROWS, []
-    if exact:
+    charts: list[dict[str, Any]] = []
+    if pieces <= RECTANGLES and nodes <= 2 * ROWS:
         charts = [_rectangles(outcome, device, begin) for outcome in outcomes.values()]
-        exact = all(chart["count"] <= RECTANGLES for chart in charts)
-    if not exact:
-        charts = [
-            _cells(outcome, device, begin, end, len(outcomes)) for outcome in outcomes.values()
-        ]
+    if not (exact := bool(charts) and all(each["count"] <= RECTANGLES for each in charts)):
+        charts = []
+        most = CELLS // len(outcomes)
+        for outcome in outcomes.values():
+            rows, held = _shares(outcome, device, begin, end, most)
+            packed = _packed(np.rint(255 * held), "u1")
+            charts.append({"rows": rows, "bins": held.shape[1], "share": packed})
     jobs = next(iter(outcomes.values())).jobs
-    names, whose = _coloured(jobs)
+    # A colour for each user, or for each job type where there is one user.
+    names, whose = (jobs.users, jobs.user) if len(jobs.users) > 1 else (jobs.types, jobs.type)
     share = np.bincount(whose, jobs.tasks * jobs.run, minlength=len(names))
     order = np.argsort(-share, kind="stable")
     hue = np.full(len(names), COLOURED)
     hue[order[:COLOURED]] = np.arange(min(COLOURED, len(names)))
     of, by = in_words(device), "user" if len(jobs.users) > 1 else "job type"
-    caption = (
-        f"A rectangle is a job on the {of} that it holds, coloured by {by}; point at one, and its "
-        f"whole gang is lit. Which {of} of a node a job holds is not known; the chart chooses free "
-        "ones."
-    )
+    caption = phrase("rectangles", devices=of, by=by)
     if not exact:
         width = period((end - begin) / charts[0]["bins"])
-        caption = (
-            f"The share of the {of} of a node, or of a group of nodes, that is held: means over "
-            f"bins of {width}. There are too many jobs, or nodes, to draw each."
-        )
+        caption = phrase("shares of nodes", devices=of, width=width)
     return {
         "device": of,
         "exact": exact,
@@ -130,7 +125,7 @@ def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, An
 def figure_of_nodes(
     outcomes: Mapping[str, Outcome], device: str
 ) -> tuple[list[tuple[Any, ...]], list[Panel]]:
-    rows, (begin, end) = [], _span(outcomes)
+    rows, (begin, end) = [], span(outcomes)
     for scheduler, outcome in outcomes.items():
         names, share = _shares(outcome, device, begin, end, PRINTED)
         at = (np.arange(share.shape[1]) + 0.5) * (end - begin) / share.shape[1] / 3600
@@ -142,7 +137,8 @@ def figure_of_nodes(
     return rows, [Panel(name, "hours since the first submission", "", "map") for name in outcomes]
 
 
-def _span(outcomes: Mapping[str, Outcome]) -> tuple[float, float]:
+def span(outcomes: Mapping[str, Outcome]) -> tuple[float, float]:
+    """From the first submission to the last end under any scheduler, in seconds."""
     begins, ends = zip(*(outcome.span for outcome in outcomes.values()))
     return min(begins), max(ends)
 
@@ -150,11 +146,6 @@ def _span(outcomes: Mapping[str, Outcome]) -> tuple[float, float]:
 def _pieces(outcome: Outcome) -> Pieces:
     assert outcome.pieces is not None, "a simulated schedule has pieces"
     return outcome.pieces
-
-
-def _coloured(jobs: Jobs) -> tuple[Sequence[str], Ints]:
-    """Names, and of each job which: its user, or its type where there is one user."""
-    return (jobs.users, jobs.user) if len(jobs.users) > 1 else (jobs.types, jobs.type)
 
 
 def _rectangles(outcome: Outcome, device: str, begin: float) -> dict[str, Any]:
@@ -178,7 +169,7 @@ def _rectangles(outcome: Outcome, device: str, begin: float) -> dict[str, Any]:
         "begin": _packed(of.begin[p] - begin, "<f4"),
         "end": _packed(of.end[p] - begin, "<f4"),
         "job": _packed(jobs.row[of.job[p]], "<u4"),
-        "user": _packed(_coloured(jobs)[1][of.job[p]], "<u4"),
+        "user": _packed((jobs.user if len(jobs.users) > 1 else jobs.type)[of.job[p]], "<u4"),
     }
 
 
@@ -204,18 +195,13 @@ def _shares(
     return [a if a == b else f"{a} to {b}" for a, b in zip(first, last)], np.clip(share, 0, 1)
 
 
-def _cells(outcome: Outcome, device: str, begin: float, end: float, charts: int) -> dict[str, Any]:
-    rows, share = _shares(outcome, device, begin, end, CELLS // charts)
-    return {"rows": rows, "bins": share.shape[1], "share": _packed(np.rint(255 * share), "u1")}
-
-
 def _packed(values: npt.ArrayLike, kind: str) -> str:
     return base64.b64encode(np.asarray(values).astype(kind).tobytes()).decode()
 
 
-SHOWN = 10  # so many nodes have a row, even if none is slow; all slow ones have
+SHOWN = 10  # at least this many nodes have a row of the table, and all slow nodes have one
 MOST_DRAWN = 400
-WIDEST = np.log(100)  # of a node whose interval is wider, nothing is known
+WIDEST = np.log(100)  # nothing is known of a node whose interval is wider
 
 
 def _order(found: NodeFindings) -> list[int]:
@@ -224,27 +210,20 @@ def _order(found: NodeFindings) -> list[int]:
     return sorted(known.tolist(), key=lambda n: (not e.slow[n], -e.mean[n]))
 
 
-def _interval(low: float, high: float) -> Cell:
-    ends = " to ".join(number(100 * np.expm1(v), 1) for v in (low, high))
-    return Cell(ends, low)
-
-
 def node_sheets(found: NodeFindings) -> list[Sheet]:
     """Slow nodes, or the slowest ones; and nodes that changed."""
     e = found.effects
     order = _order(found)
     shown = order[: max(SHOWN, int(e.slow.sum()))]
+    longer = {n: [number(100 * np.expm1(v), 1) for v in (e.low[n], e.high[n])] for n in shown}
     columns = [
         ("longer\nrun times, %", [value_cell(100 * np.expm1(e.mean[n]), 1) for n in shown]),
-        ("95 %\ninterval", [_interval(e.low[n], e.high[n]) for n in shown]),
+        ("95 %\ninterval", [Cell(" to ".join(longer[n]), e.low[n]) for n in shown]),
         ("jobs", [value_cell(float(e.runs[n])) for n in shown]),
         ("p", [Cell(f"{e.p[n]:.2g}", e.p[n]) for n in shown]),
         ("named", [Cell("slow" if e.slow[n] else "", words=True) for n in shown]),
     ]
-    caption = (
-        "Than on the median node that runs the same programs. Named: Benjamini and Hochberg at "
-        f"5 %; the others of these {len(shown)} are the slowest that chance would explain."
-    )
+    caption = phrase("slow nodes", shown=len(shown))
     names = [found.names[n] for n in shown]
     sheets = [columns_sheet("Nodes", names, columns, (caption,), "node")] if shown else []
     if e.changes:

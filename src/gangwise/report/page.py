@@ -14,6 +14,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata
 from importlib.resources import files
@@ -155,24 +156,22 @@ class Page(NamedTuple):
 
 
 def html(page: Page) -> str:
-    parts = [part for chapter in page.chapters for part in walk(chapter.parts)]
-    once = {name: [p for p in parts if isinstance(p, kind)] for name, kind in _ONCE.items()}
-    text = _ENVIRONMENT.get_template("page.html").render(page=page, **once)
+    parts = [part for chapter in page.chapters for part in all_parts(chapter.parts)]
+    # These add to the style sheet or the script of a page.
+    choices, charts = ([p for p in parts if isinstance(p, kind)] for kind in (Choices, Chart))
+    template = _ENVIRONMENT.get_template("page.html")
+    text = template.render(page=page, choices=choices, charts=charts)
     # Empty lines go, except where they are part of a text.
     kept = re.split(r"(<pre>.*?</pre>)", text, flags=re.DOTALL)
     kept[::2] = [re.sub(r"\n\s*\n+", "\n", each) for each in kept[::2]]
     return "".join(kept)
 
 
-_ONCE = {"choices": Choices, "charts": Chart}
-"""Parts that add to the style sheet or the script of a page."""
-
-
-def walk(parts: Sequence[Part]) -> Iterator[Part]:
+def all_parts(parts: Sequence[Part]) -> Iterator[Part]:
     for part in parts:
         yield part
         if isinstance(part, Section | Fold):
-            yield from walk(part.parts)
+            yield from all_parts(part.parts)
 
 
 Format = Literal["csv", "markdown", "latex", "svg", "pdf", "png"]
@@ -184,49 +183,42 @@ def exported(page: Page, wanted: Format, width: float) -> dict[str, bytes]:
     """The tables or figures of a page as files, by their names; figures have a width in inches."""
     found: dict[str, bytes] = {}
     for chapter in page.chapters:
-        for part in walk(chapter.parts):
-            content = _exported(part, wanted, width)
-            if content is None:
+        for part in all_parts(chapter.parts):
+            if isinstance(part, Sheet) and wanted in TABLES:
+                content = TABLES[wanted](part).encode()
+            elif isinstance(part, Dots | Chart | Plot) and wanted in ("svg", "pdf", "png"):
+                content = image(_figure(part, width), wanted)
+            else:
                 continue
-            named = " ".join(filter(None, [chapter.name, part.title]))  # type: ignore[union-attr]  # tables and figures have one
-            stem = re.sub(r"[^a-z0-9]+", "-", named.lower()).strip("-")[:80]
+            named = f"{chapter.name} {part.title}".lower()
+            stem = re.sub(r"[^a-z0-9]+", "-", named).strip("-")[:80]
             same = sum(re.fullmatch(rf"{stem}(-\d+)?\..*", name) is not None for name in found)
             found[f"{stem}{f'-{same + 1}' if same else ''}.{ENDINGS.get(wanted, wanted)}"] = content
     return found
 
 
-def _exported(part: Part, wanted: Format, width: float) -> bytes | None:
-    if isinstance(part, Sheet) and wanted in TABLES:
-        return TABLES[wanted](part).encode()
-    if wanted not in ("svg", "pdf", "png"):
-        return None
-    if isinstance(part, Dots):
-        return image(_dots_figure(part, width), wanted)
+def _figure(part: Dots | Chart | Plot, width: float) -> Any:
+    """A part of a page as matplotlib's figure."""
     if isinstance(part, Chart):
         rows, panels = part.figure()
-        return image(plotting.draw(part.title, points(rows), panels, None, width), wanted)
+        return plotting.draw(part.title, points(rows), panels, None, width)
     if isinstance(part, Plot):
-        figure = plotting.draw(part.title, part.numbers, part.panels, part.key or None, width)
-        return image(figure, wanted)
-    return None
-
-
-def _dots_figure(plot: Dots, width: float) -> Any:
+        return plotting.draw(part.title, part.numbers, part.panels, part.key or None, width)
     from matplotlib.figure import Figure
 
-    with plotting.settled():
-        figure = Figure((width, 0.7 + 0.22 * len(plot.rows)), layout="constrained")
+    with plotting.plot_settings():
+        figure = Figure((width, 0.7 + 0.22 * len(part.rows)), layout="constrained")
         axes = figure.subplots()
-        plotting.dress(axes, "", "")
-        for place, row in enumerate(plot.rows):
-            colour = plot.looks[row.name].colour if row.name in plot.looks else INK
+        plotting.style_axes(axes, "", "")
+        for place, row in enumerate(part.rows):
+            colour = part.looks[row.name].colour if row.name in part.looks else INK
             axes.hlines(place, row.low, row.high, color=colour, linewidth=1.2)
             axes.plot(row.at, place, "o", color=colour, mfc=colour if row.clear else "white", ms=5)
-        axes.axvline(plot.zero, color=MUTED, linewidth=0.8)
-        axes.set_xticks([at for at, _ in plot.ticks], [label for _, label in plot.ticks])
-        axes.set_yticks(range(len(plot.rows)), [f"{r.name}{r.cut}" for r in plot.rows], fontsize=8)
+        axes.axvline(part.zero, color=MUTED, linewidth=0.8)
+        axes.set_xticks([at for at, _ in part.ticks], [label for _, label in part.ticks])
+        axes.set_yticks(range(len(part.rows)), [f"{r.name}{r.cut}" for r in part.rows], fontsize=8)
         axes.invert_yaxis()
-        figure.suptitle(plot.title, x=0.01, ha="left", fontsize=8.5, weight="bold", wrap=True)
+        figure.suptitle(part.title, x=0.01, ha="left", fontsize=8.5, weight="bold", wrap=True)
     return figure
 
 
@@ -249,10 +241,10 @@ def terms(meanings: Mapping[str, str]) -> Fold:
 
 
 MOST_DOTS = 40
-"""Rows of a dot plot."""
+"""A dot plot has at most this many rows."""
 
 OUTLIER = 4.0
-"""What reaches so many times as far from zero as the median row does is cut off and marked."""
+"""A row that reaches this many times as far from zero as the median row is cut off and marked."""
 
 
 def dots(
@@ -270,14 +262,11 @@ def dots(
     if not known:
         return []
     of = dict(sorted(known.items(), key=lambda item: item[1].mean)[:MOST_DOTS])
-    reach = {name: max(abs(end) for end in each if end is not None) for name, each in of.items()}
-    inside = [far for far in reach.values() if far <= OUTLIER * median(reach.values())]
+    reach = [max(abs(end) for end in each if end is not None) for each in of.values()]
+    inside = [far for far in reach if far <= OUTLIER * median(reach)]
     most = max(inside) if len(inside) < len(reach) else math.inf
-
-    def within(value: float) -> float:
-        return min(max(value, -most), most)
-
-    ends = [0.0, *(within(end) for each in of.values() for end in each if end is not None)]
+    ends = [0.0, *(end for each in of.values() for end in each if end is not None)]
+    ends = [min(max(end, -most), most) for end in ends]
     if max(map(abs, ends)) < 1e-9:
         ends = [-1.0, 1.0]
     from matplotlib.ticker import MaxNLocator  # here: a terminal shows no figures
@@ -285,9 +274,7 @@ def dots(
     ticks = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(min(ends), max(ends))
     values = [float(v) for v in ticks]
     low, high = values[0], values[-1]
-    decimals = next(
-        d for d in range(9) if d > 7 or all(abs(round(v, d) - v) < 1e-9 for v in values)
-    )
+    decimals = next((d for d in range(8) if all(abs(round(v, d) - v) < 1e-9 for v in values)), 8)
     digits = max(1, decimals_for(list(of.values())))
 
     def place(value: float) -> float:
@@ -344,8 +331,8 @@ def setting(value: Any) -> str:
 
 
 _LARGEST, _SMALLEST = 1.47, 0.93
-"""Pixels of the page per point of a drawing: letters neither grow with wide windows, nor shrink out
-of sight with narrow ones."""
+"""Most and fewest pixels of the page per point of a drawing, so that letters neither grow with a
+wide window nor become illegible in a narrow one."""
 
 
 def embedded(svg: str, prefix: str, title: str) -> Markup:
@@ -389,15 +376,6 @@ _VARIABLES = {
 }
 
 
-def _colours() -> Markup:
-    light, dark = (
-        " ".join(f"--c{i}: {shade};" for i, shade in enumerate(shades)) for shades in zip(*COLOURS)
-    )
-    return Markup(
-        f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
-    )
-
-
 _ENVIRONMENT = Environment(
     loader=PackageLoader("gangwise.report"),
     autoescape=True,
@@ -413,7 +391,12 @@ _ENVIRONMENT.filters |= {
     "embedded": embedded,
     "kind": lambda part: type(part).__name__,
 }
-_ENVIRONMENT.globals["colours"] = _colours
+_LIGHT, _DARK = (
+    " ".join(f"--c{i}: {shade};" for i, shade in enumerate(shades)) for shades in zip(*COLOURS)
+)
+_ENVIRONMENT.globals["colours"] = Markup(
+    f":root {{ {_LIGHT} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {_DARK} }} }}"
+)
 # Jinja's tojson escapes what could close the script element that the data stand in.
 _ENVIRONMENT.policies["json.dumps_kwargs"] = {
     "ensure_ascii": False,
@@ -428,6 +411,11 @@ def words(table: str) -> Mapping[str, Any]:
     text = (files("gangwise.report") / "words.toml").read_text(encoding="utf-8")
     found: Mapping[str, Any] = tomllib.loads(text)[table]
     return found
+
+
+def phrase(name: str, /, **values: object) -> str:
+    """A caption, or another text, with these values in it."""
+    return str(words("captions")[name]).format(**values)
 
 
 def numbered(n: int, one: str, many: str) -> str:
@@ -469,17 +457,8 @@ def glossary(
     if (known := words("families").get(family)) is not None:
         names = ("jobs", "ranked by") if jobs else ("slot", "reward")
         found = dict(zip(names, (known["slot"], known["reward"])))
-    found |= {name: meaning for name, meaning in words("terms").items() if name in settings}
-    if comparators:
-        found["comparator"] = (
-            "What policies are held to: it knows what they cannot, and its value is proved."
-        )
-        found["regret"] = "The comparator's total reward minus the policy's on the same slots."
-    if not jobs:
-        found["seed"] = (
-            "A drawn world: its instance, arrivals and noise, the same for all policies."
-        )
-    return found
+    used = [*settings, *("comparator", "regret") * bool(comparators), *("seed",) * (not jobs)]
+    return found | {name: meaning for name, meaning in words("terms").items() if name in used}
 
 
 def in_words(metric: str) -> str:
@@ -543,11 +522,10 @@ def about_scheduler(name: str) -> str:
 def documentation(family: str) -> tuple[str, str]:
     """The page of the documentation about a family: its path, and its address if one is known."""
     page = words("families").get(family, {"page": "reference"})["page"]
-    try:
+    known: list[str] = []
+    with suppress(PackageNotFoundError):  # used from a checkout without being installed
         known = metadata("gangwise").get_all("Project-URL") or []
-    except PackageNotFoundError:  # used from a checkout without being installed
-        known = []
-    address = dict(tuple(each.split(", ", 1)) for each in known).get("Documentation", "")
+    address = dict(each.split(", ", 1) for each in known).get("Documentation", "")
     return page, f"{address.rstrip('/')}/{page}/" if address else ""
 
 
@@ -561,14 +539,14 @@ def _sentence(text: str) -> str:
 
 
 def by_command(command: str, what: str, otherwise: str) -> list[Part]:
-    """What a command gives again; without one, what stands for it."""
+    """The command that gives these results again; ``otherwise`` says how, without a command."""
     if not command:
         return [Text(otherwise)]
     give = "commands give" if "\n" in command else "command gives"
     return [Text(f"The same {give} the same {what}:"), Code(command)]
 
 
-def again(
+def how_to_repeat(
     how: Sequence[Part],
     used: Mapping[str, object],
     caption: str = "Versions",
@@ -587,7 +565,7 @@ def again(
     return Section("How to get this again", parts)
 
 
-def made_in(
+def how_made(
     folder: Path,
     name: str,
     of: Sequence[str],
@@ -603,12 +581,9 @@ def made_in(
     known, how = read_provenance(folder, name), list[Part]()
     if known is not None and known.command:
         how += by_command(known.command, "rewards", "")
-        if file:
-            how.append(Text("As an experiment file, with all that the command changed:"))
+        how += [Text("As an experiment file, with all that the command changed:")] * bool(file)
     elif file:
-        says = "These results were made from Python. The same experiment as a file, "
-        says += f"`{name}.toml`, and the command that gives the same rewards:"
-        how.append(Text(says))
+        how.append(Text(phrase("made from Python", name=name)))
         how.append(Code(f"gangwise sweep {name}.toml --out {folder.name or 'results'}"))
     how += [Code(file.rstrip())] * bool(file)
     lines = [
@@ -616,7 +591,7 @@ def made_in(
         for each in sorted(set(of))
         if (path := folder / each).exists()
     ]
-    return again(
+    return how_to_repeat(
         how,
         {**(known.versions if known is not None else versions()), **(more or {})},
         "Versions" if known is not None else "Versions that wrote this page",

@@ -55,14 +55,14 @@ from gangwise.report.page import (
     Plot,
     Section,
     Text,
-    again,
     by_command,
     exported,
+    how_made,
+    how_to_repeat,
     html,
-    made_in,
+    phrase,
     pictured,
     sentence_case,
-    words,
 )
 from gangwise.report.plotting import COLUMN_WIDTH, COLUMNS, Panel
 from gangwise.report.tables import Cell, Sheet, value_cell
@@ -71,7 +71,7 @@ PAGE = "report.html"
 SUMMARY, BOUNDS = "summary.json", "bounds.json"
 
 KEYS = 500
-"""More runs than this, and their keys are not listed."""
+"""The keys of more runs than this are not listed."""
 
 
 def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
@@ -89,14 +89,12 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
     if out is not None:
         write_whole(out, html(document(folder)))
         return Path(out)
-    names = _names(folder)
     # A page of these is published with the numbers it shows: new numbers remove it.
-    if _compared(folder, names):
-        found = Comparison.open(folder, names[0])
-        write_comparison(found, folder, command_of(folder, names[0]))
-    elif names == [REPLAY]:
-        bounds = _stored(folder, BOUNDS)
-        write_replay(Replayed.open(folder), folder, bounds, command_of(folder, REPLAY))
+    found = _opened(folder)
+    if isinstance(found, Comparison):
+        write_comparison(found, folder, command_of(folder, found.results.experiment["name"]))
+    elif isinstance(found, Replayed):
+        write_replay(found, folder, _stored(folder, BOUNDS), command_of(folder, REPLAY))
     else:
         page = html(document(folder))
         with Folder(folder).publish("report") as new:
@@ -121,30 +119,28 @@ def write_files(
     return written
 
 
-def _names(folder: Path) -> list[str]:
+def _opened(folder: Path) -> Comparison | Replayed | list[str]:
+    """What a folder holds: a comparison, a replay, or experiments of these names."""
     if not folder.is_dir():
         raise StoreError(f"there is no folder {folder}")
     if (folder / "reproduction.json").exists():
         return []
-    return sorted(p.name.removesuffix(".plan.json") for p in folder.glob("*.plan.json"))
-
-
-def _compared(folder: Path, names: Sequence[str]) -> bool:
-    return len(names) == 1 and is_comparison(folder, names[0])
+    names = sorted(p.name.removesuffix(".plan.json") for p in folder.glob("*.plan.json"))
+    if len(names) == 1 and is_comparison(folder, names[0]):
+        return Comparison.open(folder, names[0])
+    return Replayed.open(folder) if names == [REPLAY] else names
 
 
 def document(folder: Path) -> Page:
     """The parts of the page about a folder; StoreError when it holds no results."""
-    names = _names(folder)
-    if _compared(folder, names):
-        found = Comparison.open(folder, names[0])
-        return comparison_page(found, command_of(folder, names[0]))
-    if names == [REPLAY]:
+    found = _opened(folder)
+    if isinstance(found, Comparison):
+        return comparison_page(found, command_of(folder, found.results.experiment["name"]))
+    if isinstance(found, Replayed):
         values, priced = _values(folder, _stored(folder, BOUNDS))
-        command = command_of(folder, REPLAY)
-        return results_of(Replayed.open(folder), values, command, priced).document()
-    if names:
-        return _experiments(folder, names)
+        return results_of(found, values, command_of(folder, REPLAY), priced).document()
+    if found:
+        return _experiments(folder, found)
     if (folder / "reproduction.json").exists():
         return reproduction_page(folder)
     raise StoreError(
@@ -176,7 +172,7 @@ def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> Chapter:
         what = "No run of a policy is" if results.runs else "None of its runs is"
         return Chapter(name, "", [Text(f"{what} finished.")], name)
     scenario, settings = results.scenario()
-    made = made_in(
+    made = how_made(
         results.store.folder,
         name,
         [f"runs/{run['key']}.parquet" for run in results.runs],
@@ -193,14 +189,11 @@ def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> Chapter:
 
 
 def _keys(results: Results) -> list[str]:
-    if len(results.runs) > KEYS:
-        return []
-    return [
-        f"{run['key']}  {run['label']}, "
-        + "".join(f"{k} = {v}, " for k, v in run["cell"].items())
-        + f"seed {run['seed']}"
-        for run in results.runs
-    ]
+    def about(run: Mapping[str, Any]) -> str:
+        cell = "".join(f"{k} = {v}, " for k, v in run["cell"].items())
+        return f"{run['key']}  {run['label']}, {cell}seed {run['seed']}"
+
+    return [] if len(results.runs) > KEYS else [about(run) for run in results.runs]
 
 
 # A comparison
@@ -237,7 +230,7 @@ def comparison_page(comparison: Comparison, command: str = "", digest: str = "")
         "as given on this page, define every reward in it.",
     )
     caption, keys = "Slots, seeds and versions", _keys(comparison.results)
-    made = again(how, played | versions(), caption, keys, digest, "rewards.parquet")
+    made = how_to_repeat(how, played | versions(), caption, keys, digest, "rewards.parquet")
     shown = experiments.ShownExperiment(
         comparison.results, "e0", made, comparison.scenario.describe()
     )
@@ -348,23 +341,20 @@ class ClaimResult:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> ClaimResult:
-        given = {name: plain[key] for name, key in _COLUMNS.items() if key in plain}
+        known = {each.name for each in fields(cls)}
+        given = {"number" if key == "the paper" else key: plain[key] for key in plain}
         mean = math.nan if plain["ours"] is None else plain["ours"]
-        return cls(**given, ours=Estimate(mean, plain["low"], plain["high"]))
+        given["ours"] = Estimate(mean, plain["low"], plain["high"])
+        return cls(**{name: value for name, value in given.items() if name in known})
 
     def as_dict(self) -> dict[str, Any]:
-        plain = {key: getattr(self, name) for name, key in _COLUMNS.items()}
-        ours = dict(zip(("ours", "low", "high"), self.ours))
-        first = ("paper", "artefact", "says", "version", "the paper")
-        return {key: plain.pop(key) for key in first} | ours | plain
-
-
-_COLUMNS = {
-    each.name: "the paper" if each.name == "number" else each.name
-    for each in fields(ClaimResult)
-    if each.name not in ("ours", "timed")
-}
-"""What the fields of a row are called in files."""
+        plain: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if name == "ours":
+                plain |= zip(("ours", "low", "high"), value)
+            elif name != "timed":
+                plain["the paper" if name == "number" else name] = value
+        return plain
 
 
 @dataclass(frozen=True)
@@ -396,7 +386,7 @@ def called(paper: str, name: str) -> str:
 
 
 PAPERS = {"ogasched": "OGASched", "esdp": "ESDP", "opm": "OPS and OPM", "field": "The field"}
-"""What papers are called."""
+"""The papers' names for readers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -460,7 +450,7 @@ def claims_by_word(rows: Iterable[ClaimResult]) -> Counter[str]:
 
 
 SMALL = ("agrees", "differs", "agrees in another reading", "not compared")
-"""What stands for each verdict at the small scale, at which nothing is judged."""
+"""The words in place of the verdicts at the quick scale, at which nothing is judged."""
 
 
 def verdict_text(verdict: Verdict, quick: bool) -> str:
@@ -484,51 +474,29 @@ def counts(rows: Iterable[ClaimResult], quick: bool = False) -> str:
     return f"{count(found.total(), 'claim')}: {each}"
 
 
-def _lead(found: Reproduced) -> str:
-    shown = count(len(found.artefacts), "artefact")
-    return (
-        f"{shown}, {counts(found.rows, found.quick)}."
-        if found.rows
-        else f"{shown}, without a claim."
-    )
-
-
 def overview_sheet(found: Reproduced) -> Sheet:
-    each = {
-        a.stem: claims_by_word(r for r in found.rows if r.stem == a.stem) for a in found.artefacts
-    }
-    return Sheet(
-        "Artefacts",
-        ("what it shows", *(verdict_text(each, found.quick) for each in VERDICTS)),
-        tuple(
-            (a.called, (Cell(a.title, words=True), *map(value_cell, each[a.stem].values())))
-            for a in found.artefacts
-        ),
-        (words("captions")["artefacts"],),
-        "artefact",
-        links=[artefact.stem for artefact in found.artefacts],
-    )
+    rows = []
+    for a in found.artefacts:
+        words = claims_by_word(row for row in found.rows if row.stem == a.stem)
+        rows.append((a.called, (Cell(a.title, words=True), *map(value_cell, words.values()))))
+    headings = ("what it shows", *(verdict_text(each, found.quick) for each in VERDICTS))
+    stems = [artefact.stem for artefact in found.artefacts]
+    says = (phrase("artefacts"),)
+    return Sheet("Artefacts", headings, tuple(rows), says, "artefact", links=stems)
 
 
 def claims_sheet(found: Reproduced) -> Sheet:
-    return Sheet(
-        "Every claim",
-        ("where", "the paper", "version", "ours", "verdict"),
-        tuple(
-            (
-                row.says,
-                (Cell(called(row.paper, row.artefact), words=True), *_cells(row, found.quick)),
-            )
-            for row in found.rows
-        ),
-        (words("captions")["claims"],),
-        "claim",
-        links=[row.stem for row in found.rows],
-        data=[
-            {"paper": row.paper, "verdict": verdict_text(row.verdict, found.quick)}
-            for row in found.rows
-        ],
-    )
+    rows, data = [], []
+    for row in found.rows:
+        where = Cell(called(row.paper, row.artefact), words=True)
+        rows.append((row.says, (where, *_cells(row, found.quick))))
+        data.append({"paper": row.paper, "verdict": verdict_text(row.verdict, found.quick)})
+    headings, links = ("where", *BESIDE), [row.stem for row in found.rows]
+    says = (phrase("claims"),)
+    return Sheet("Every claim", headings, tuple(rows), says, "claim", links=links, data=data)
+
+
+BESIDE = ("the paper", "version", "ours", "verdict")
 
 
 def artefact_section(folder: Path, artefact: ArtefactEntry, found: Reproduced) -> Section:
@@ -536,21 +504,15 @@ def artefact_section(folder: Path, artefact: ArtefactEntry, found: Reproduced) -
     picture = read_picture(folder, artefact)
     parts: list[Part] = [] if picture is None else [picture]
     if rows:
-        parts.append(
-            Sheet(
-                "What the paper says, and what we found",
-                ("the paper", "version", "ours", "verdict"),
-                tuple((row.says, _cells(row, found.quick)) for row in rows),
-                (),
-                "claim",
-            )
-        )
-    reasons: dict[str, dict[str, None]] = {}
+        cells = tuple((row.says, _cells(row, found.quick)) for row in rows)
+        title = "What the paper says, and what we found"
+        parts.append(Sheet(title, BESIDE, cells, first="claim"))
+    reasons: dict[str, list[str]] = {}
     for row in rows:
-        if row.why:
-            reasons.setdefault(row.why, {})[row.says] = None
+        reasons.setdefault(row.why, []).append(row.says)
+    reasons.pop("", None)
     if reasons:
-        each = [f"{'; '.join(of)}: {reason}." for reason, of in reasons.items()]
+        each = [f"{'; '.join(dict.fromkeys(of))}: {why}." for why, of in reasons.items()]
         parts += [Text("Where ours differs, or may, and why:"), Bullets(each)]
     title = artefact.called if picture is not None else f"{artefact.called}: {artefact.title}"
     return Section(title, parts, artefact.stem)
@@ -561,7 +523,9 @@ def reproduction_page(folder: Path) -> Page:
     papers = list(dict.fromkeys(a.paper for a in found.artefacts))
     named = ", ".join(PAPERS.get(paper, paper) for paper in papers)
     scale = "quick: fewer slots, seeds and cells than the papers" if found.quick else "full scale"
-    parts: list[Part] = [Text(_lead(found), "lead")]
+    claims = counts(found.rows, found.quick) if found.rows else "without a claim"
+    shown = count(len(found.artefacts), "artefact")
+    parts: list[Part] = [Text(f"{shown}, {claims}.", "lead")]
     if found.left_out:
         parts.append(Text("Left out:", "note"))
         parts.append(Bullets([f"{stem}: {why}" for stem, why in found.left_out.items()]))
@@ -571,29 +535,26 @@ def reproduction_page(folder: Path) -> Page:
         n = len(found.rows)
         by = "by verdict and paper" if len(papers) > 1 else "by verdict"
         verdicts = [verdict_text(each, found.quick) for each in VERDICTS]
-        claims: list[Part] = [Choices({"verdict": verdicts, "paper": papers}), claims_sheet(found)]
-        fold = Fold(f"{n} comparisons, {by}", claims, opened=n <= 20)
+        every: list[Part] = [Choices({"verdict": verdicts, "paper": papers}), claims_sheet(found)]
+        fold = Fold(f"{n} comparisons, {by}", every, opened=n <= 20)
         parts.append(Section("Side by side", [fold]))
     parts += [artefact_section(folder, a, found) for a in found.artefacts]
-    shown = [f"{a.stem}.{ending}" for a in found.artefacts for ending in ("parquet", "svg")]
-    parts.append(
-        made_in(folder, "reproduction", ["reproduction.json", "side-by-side.json", *shown])
-    )
+    files = [f"{a.stem}.{ending}" for a in found.artefacts for ending in ("parquet", "svg")]
+    files += ["reproduction.json", "side-by-side.json"]
+    parts.append(how_made(folder, "reproduction", files))
     title = "The papers' numbers beside ours"
     byline = "; ".join([named, scale, f"gangwise {gangwise.__version__}"])
     return Page(title, [Chapter(title, byline, parts)])
 
 
 _MARKS = {"reproduced": "agrees", "not reproduced": "differs"}
-"""Classes of verdicts, which have a sign beside their word on a page."""
+"""Style classes of the verdicts that have a sign beside their word on a page."""
 
 
 def _cells(row: ClaimResult, quick: bool) -> tuple[Cell, ...]:
-    given = row.number
-    if isinstance(given, str):
-        paper = Cell(given, mark="said")
-    else:
-        paper = Cell(f"{given:,.10g}".replace("-", "−"), given)  # as the paper prints it
+    paper = Cell(str(row.number), mark="said")
+    if not isinstance(row.number, str):  # as the paper prints it
+        paper = Cell(f"{row.number:,.10g}".replace("-", "−"), row.number)
     return (
         paper,
         Cell(row.version, words=True),

@@ -12,11 +12,10 @@ matplotlib is imported where something is drawn: a command that prints tables do
 from __future__ import annotations
 
 import io
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from textwrap import fill
+from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -44,7 +43,7 @@ COLOURS = (
     ("#6d7f1e", "#b3cc4f"),
     ("#7a5a48", "#c9a68f"),
 )
-"""Pairs: on white, on black."""
+"""Each colour twice: for a white background and for a black one."""
 
 RANKED: tuple[tuple[float, tuple[float, ...]], ...] = (
     (2.4, ()),
@@ -74,7 +73,7 @@ class Style:
 
 
 Looks = Mapping[str, Style]
-"""How lines are drawn, by their names, in the order of their tags."""
+"""The style of each line by its name; the position of a name is the number of its tag."""
 
 REFERENCE = Style(-1, 1.1, (7.0, 4.0), 90)
 """How comparators are drawn."""
@@ -102,12 +101,12 @@ COLUMNS = ("panel", "line", "x", "mean", "low", "high")
 WIDTH, HEIGHT, DPI = 4.3, 3.1, 150
 MOST_IN_A_ROW = 3
 LEGEND_ROW, LEGEND_ROWS = 0.19, 3
-"""Height of a row of the legend, in inches; how many there is room for at the usual height."""
+"""Height of a row of the legend in inches, and the rows that fit without a taller figure."""
 COLUMN_WIDTHS = {1: 3.45, 2: 7.1}
-"""Of a figure that takes one or both columns of a paper, in inches."""
+"""Width of a figure that fills one or both columns of a paper, in inches."""
 COLUMN_WIDTH = COLUMN_WIDTHS[1]
 PAGE_SIZE = 5.0, 3.1
-"""Of a plot on a page, in inches: it fits a narrow screen, for title and legend stand beside it."""
+"""Size of a plot on a page, in inches: small, because title and legend stand beside it."""
 
 
 @dataclass(frozen=True)
@@ -129,10 +128,6 @@ class Panel:
     settled: float | None = None  # the vertical axis fits the means from this x on
     ends: tuple[float, float] | None = None  # of the horizontal axis, whatever is drawn
     choices: tuple[str, ...] = ()  # names of the places 0, 1, … of the horizontal axis
-
-    @property
-    def fitted(self) -> bool:
-        return self.settled is not None or self.ends is not None or bool(self.choices)
 
 
 def points(rows: Iterable[Sequence[Any]]) -> pl.DataFrame:
@@ -162,7 +157,7 @@ def draw(
         across = 1 if width < COLUMN_WIDTHS[2] else min(len(panels), 2)
         size = (width, 0.72 * min(width / across, WIDTH))
     down = -(-len(panels) // across)
-    with settled():
+    with plot_settings():
         figure = Figure((size[0], down * size[1] + 0.9), facecolor="white", layout="constrained")
         grid = figure.subplots(down, across, squeeze=False).ravel()
         for axes, panel in zip(grid, panels):
@@ -183,25 +178,21 @@ def page_plots(numbers: pl.DataFrame, panels: Sequence[Panel], looks: Looks) -> 
     from matplotlib.figure import Figure
 
     found = []
-    with settled():
+    with plot_settings():
         for panel in panels:
             figure = Figure(PAGE_SIZE, facecolor="white", layout="constrained")
             axes = figure.subplots()
             _panel(axes, numbers, panel, looks, panel.name if len(panels) > 1 else "")
             text = image(figure, "svg").decode()
             if panel.kind not in ("bars", "map") and not panel.choices:
-                text = text.replace("<svg ", f'<svg data-axes="{_read_off(figure, axes)}" ', 1)
+                (width, height), box = 72 * figure.get_size_inches(), axes.get_position()
+                place = (*(width * box.intervalx), *(height * (1 - box.intervaly)))
+                scales = (axes.get_xscale(), axes.get_yscale())
+                read = [f"{end:.8g}" for end in (*axes.get_xlim(), *axes.get_ylim())]
+                read += [f"{at:.2f}" for at in place] + [f"{scale == 'log':d}" for scale in scales]
+                text = text.replace("<svg ", f'<svg data-axes="{" ".join(read)}" ', 1)
             found.append(text)
     return tuple(found)
-
-
-def _read_off(figure: Figure, axes: Axes) -> str:
-    width, height = 72 * figure.get_size_inches()
-    box = axes.get_position()
-    limits = [f"{end:.8g}" for end in (*axes.get_xlim(), *axes.get_ylim())]
-    place = (width * box.x0, width * box.x1, height * (1 - box.y0), height * (1 - box.y1))
-    log = (axes.get_xscale() == "log", axes.get_yscale() == "log")
-    return " ".join([*limits, *(f"{at:.2f}" for at in place), *(str(int(each)) for each in log)])
 
 
 def looks_of(numbers: pl.DataFrame, looks: Looks | None) -> Looks:
@@ -218,7 +209,7 @@ def _panel(
     part = numbers.filter(pl.col("panel") == panel.name)
     of_kind = {"bars": _bars, "map": _map}.get(panel.kind, _lines)
     of_kind(axes, part, looks_of(numbers, looks), panel)
-    dress(axes, panel.x, panel.y, title)
+    style_axes(axes, panel.x, panel.y, title)
     axes.grid(visible=panel.kind != "map", axis="y")
     if panel.log_x:
         axes.set_xscale("log")
@@ -226,7 +217,7 @@ def _panel(
         axes.set_yscale("log")
     if panel.level is not None:
         axes.axhline(panel.level, color=MUTED, linewidth=0.8, zorder=1)
-    if panel.fitted:
+    if panel.settled is not None or panel.ends is not None or panel.choices:
         _fit(axes, part, panel)
     elif panel.log_x and panel.kind == "points":
         at = part["x"].unique().sort().to_list()
@@ -311,7 +302,7 @@ def _name_lines(
     column = max(1.7, 0.7 + 0.07 * max(map(len, named), default=0))
     columns = max(min(len(named), int(width / column)), 1)
     further = max(0, -(-len(named) // columns) - LEGEND_ROWS)
-    lines = textwrap.wrap(caption, int(width * 14))
+    lines = wrap(caption, int(width * 14))
     figure.set_size_inches(width, height + LEGEND_ROW * further + 0.15 * len(lines))
     about: dict[str, Any] = {"title": "\n".join(lines), "title_fontsize": 8.2} if lines else {}
     about |= {"loc": "outside lower left", "frameon": False, "ncols": columns, "alignment": "left"}
@@ -348,10 +339,9 @@ def _lines(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
 def _bars(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
     places = part["x"].cast(pl.String).unique(maintain_order=True).to_list()
     names = set(part["line"].to_list())
-    shown = [tag for tag, name in enumerate(looks) if name in names]
+    shown = [(tag, *each) for tag, each in enumerate(looks.items()) if each[0] in names]
     width = 0.8 / max(len(shown), 1)
-    for i, tag in enumerate(shown):
-        name, look = list(looks.items())[tag]
+    for i, (tag, name, look) in enumerate(shown):
         line = part.filter(pl.col("line") == name)
         at = np.array([places.index(str(x)) for x in line["x"]]) + (i + 0.5) * width - 0.4
         how: dict[str, Any] = {"color": look.colour, "hatch": "////" if look.dashes else ""}
@@ -360,12 +350,10 @@ def _bars(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
         for place, low, high in zip(at, line["low"], line["high"]):
             if low is not None and high is not None:
                 axes.vlines(place, low, high, color=INK, linewidth=1.0, gid=f"ends{tag}")
-    shown_as = places
     if len("".join(places)) > 48 and "\n" not in "".join(places):  # they would meet
-        shown_as = [
-            fill(place, max(48 // len(places), 7), break_long_words=False) for place in places
-        ]
-    axes.set_xticks(range(len(places)), shown_as)
+        wide = max(48 // len(places), 7)
+        places = [fill(place, wide, break_long_words=False) for place in places]
+    axes.set_xticks(range(len(places)), places)
 
 
 def _map(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
@@ -386,7 +374,7 @@ def short(name: str) -> str:
     return name if len(name) <= 12 else f"{name[:5]}…{name[-6:]}"
 
 
-def dress(axes: Axes, x: str, y: str, title: str = "") -> None:
+def style_axes(axes: Axes, x: str, y: str, title: str = "") -> None:
     """Labels, spines, ticks and grid of axes: the horizontal axis is drawn, values have a grid."""
     if title:
         axes.set_title(title, loc="left", fontsize=10, color=INK, parse_math=False)
@@ -406,12 +394,12 @@ def image(figure: Figure, ending: Literal["png", "svg", "pdf"]) -> bytes:
     """A figure as a PNG, SVG or PDF document; without the date, the same numbers give the same."""
     buffer = io.BytesIO()
     undated = {"svg": {"Date": None, "Creator": None}, "pdf": {"CreationDate": None}}
-    with settled():
+    with plot_settings():
         figure.savefig(buffer, format=ending, dpi=DPI, metadata=undated.get(ending))
     return buffer.getvalue()
 
 
-def settled() -> AbstractContextManager[None]:
+def plot_settings() -> AbstractContextManager[None]:
     """Matplotlib's settings under which an SVG has no random names, and text that stays text."""
     from matplotlib import rc_context
 

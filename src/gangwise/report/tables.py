@@ -251,10 +251,5 @@ def _latex(text: str) -> str:
 
 
 _SIGNS = {"±": r"$\pm$", "−": "$-$", "–": "--", "µ": r"\textmu ", "√": r"$\surd$", "÷": r"$\div$"}
-_SIGNS |= {
-    "~": r"\textasciitilde ",
-    "^": r"\textasciicircum ",
-    "<": "$<$",
-    ">": "$>$",
-    "…": r"\dots ",
-}
+_SIGNS |= {"~": r"\textasciitilde ", "^": r"\textasciicircum ", "<": "$<$", ">": "$>$"}
+_SIGNS |= {"…": r"\dots "}

@@ -8,7 +8,6 @@ SVG, byte for byte.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,19 +18,21 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.files import write_whole
 from gangwise.experiments.statistics import enumerated
 from gangwise.jobs.metrics import held_until
-from gangwise.report.page import sentence_case
+from gangwise.report.page import phrase, sentence_case
 from gangwise.report.plotting import Panel, draw, image, plain_styles, points
 from gangwise.traces.tables import Tables, device_totals, period, work
 
 QUANTITIES = {"cpu": "CPU", "mem": "memory", "gpu": "GPUs"}
 HOUR, DAY = 3600.0, 86400.0
-WIDTHS = (1.0, 10.0, 60.0, 300.0, HOUR, DAY, 7 * DAY)
+WIDTHS = {1.0: "second", 10.0: "10 seconds", 60.0: "minute", 300.0: "5 minutes"}
+WIDTHS |= {HOUR: "hour", DAY: "day", 7 * DAY: "week"}
+"""Widths of the bins of arrivals, in seconds."""
+
 FEWEST_BINS, MOST_BINS = 48, 10_000
 FEWEST_DAYS = 2
 
 
-@dataclass(frozen=True, eq=False)
-class Arrivals:
+class ArrivalCounts(NamedTuple):
     """Requests created over time, and in each hour of a day."""
 
     width: float  # seconds of a bin
@@ -41,8 +42,7 @@ class Arrivals:
     days: int  # that `cycle` is a mean over, counted from the start of the trace
 
 
-@dataclass(frozen=True, eq=False)
-class Distribution:
+class Distribution(NamedTuple):
     """How often values up to a value occur: the share of the requests whose value is at most it."""
 
     values: Floats  # [n] distinct, ascending
@@ -55,8 +55,7 @@ class Distribution:
         return float(self.share[0]) if self.known and self.values[0] == 0 else 0.0
 
 
-@dataclass(frozen=True, eq=False)
-class Load:
+class Load(NamedTuple):
     """What is requested over time, while jobs run, in the units of the trace."""
 
     edges: Floats  # [n + 1] of the bins, in seconds since the start of the trace
@@ -64,7 +63,12 @@ class Load:
     capacity: dict[str, float]  # of all servers, where it is known
 
 
-def arrivals(tables: Tables) -> Arrivals | None:
+Rows = list[tuple[Any, ...]]
+Picture = tuple[Rows, list[Panel], str]
+"""Points, panels and caption."""
+
+
+def arrivals(tables: Tables) -> ArrivalCounts | None:
     """Requests created in each hour, or in shorter bins of a short trace; None without times."""
     created = tables.jobs["created"].drop_nulls().to_numpy()
     if not created.size:
@@ -78,7 +82,7 @@ def arrivals(tables: Tables) -> Arrivals | None:
     if days >= FEWEST_DAYS:
         whole = hours[(hours >= 24 * begin) & (hours < 24 * end)]
         cycle = (np.bincount(whole % 24, minlength=24) / days).astype(np.float64)
-    return Arrivals(width, float(place.min() * width), counts, cycle, days)
+    return ArrivalCounts(width, float(place.min() * width), counts, cycle, days)
 
 
 def sizes(tables: Tables) -> dict[str, Distribution]:
@@ -115,12 +119,11 @@ def load(tables: Tables, bins: int = 400) -> Load | None:
 
 def _width(span: float) -> float:
     """Seconds of a bin: hours and more where these give enough bins, else what is shorter."""
-    shorter = [width for width in WIDTHS if width < HOUR and span / HOUR < FEWEST_BINS]
-    for width in reversed(shorter):
-        if span / width >= FEWEST_BINS:
-            return width
-    longer = [width for width in WIDTHS if width >= HOUR and span / width <= MOST_BINS]
-    return shorter[0] if shorter else longer[0] if longer else span / MOST_BINS
+    if span / HOUR < FEWEST_BINS:
+        shorter = (width for width in reversed(WIDTHS) if width < HOUR)
+        return next((width for width in shorter if span / width >= FEWEST_BINS), 1.0)
+    longer = (width for width in WIDTHS if width >= HOUR)
+    return next((width for width in longer if span / width <= MOST_BINS), span / MOST_BINS)
 
 
 def _distribution(column: pl.Series) -> Distribution:
@@ -128,12 +131,6 @@ def _distribution(column: pl.Series) -> Distribution:
     values, counts = np.unique(known, return_counts=True)
     share = np.cumsum(counts) / max(known.size, 1)
     return Distribution(values.astype(np.float64), share, known.size, len(column) - known.size)
-
-
-class Picture(NamedTuple):
-    rows: list[tuple[Any, ...]]
-    panels: list[Panel]
-    caption: str
 
 
 def draw_trace(tables: Tables, directory: Path | str) -> tuple[dict[str, str], dict[str, str]]:
@@ -148,17 +145,15 @@ def draw_trace(tables: Tables, directory: Path | str) -> tuple[dict[str, str], d
         if isinstance(made, str):
             left_out[stem] = made
             continue
-        captions[stem] = made.caption
+        rows, panels, captions[stem] = made
         heading = f"{tables.trace}: {title}"
-        figure = draw(heading, points(made.rows), made.panels, looks, caption=made.caption)
+        figure = draw(heading, points(rows), panels, looks, caption=captions[stem])
         for ending in ("png", "svg"):
             write_whole(Path(directory, f"{stem}.{ending}"), image(figure, ending))
     return captions, left_out
 
 
-def _step_points(
-    panel: str, line: str, edges: Floats, values: Floats | Ints
-) -> list[tuple[Any, ...]]:
+def _steps(panel: str, line: str, edges: Floats, values: Floats | Ints) -> Rows:
     """Values [n] between edges [n + 1] as the points of steps; the last one is held to its edge."""
     held = np.append(values, values[-1])
     return [(panel, line, x, y, None, None) for x, y in zip(edges.tolist(), held.tolist())]
@@ -168,39 +163,30 @@ def _arrivals(tables: Tables) -> Picture | str:
     found = arrivals(tables)
     if found is None:
         return "no request has a time of creation"
-    bin_name = _NAMES.get(found.width, period(found.width))
-    caption = (
-        f"{_requests(tables)}; {found.counts.sum():,} have a time of creation and are counted here "
-        f"by {bin_name}."
-    )
-    bins = np.arange(found.counts.size + 1)
-    edges = np.asarray(found.first + found.width * bins, dtype=np.float64)
+    bin_name = WIDTHS.get(found.width, period(found.width))
+    known = f"{found.counts.sum():,}"
+    caption = phrase("arrivals", requests=_requests(tables), known=known, bin=bin_name)
+    edges = found.first + found.width * np.arange(found.counts.size + 1.0)
     scale, unit = _clock(edges[-1])
     panel = f"requests created per {bin_name}"
-    rows = _step_points(panel, "requests", edges / scale, found.counts)
+    rows = _steps(panel, "requests", edges / scale, found.counts)
     panels = [_panel(panel, f"{unit} since the start of the trace")]
     if found.cycle is None:
         caption += " No daily cycle: fewer than two whole days."
     else:
-        caption += (
-            f" The cycle is the mean over {found.days} whole days, counted from the start of the "
-            "trace, which need not be midnight."
-        )
+        caption += f" {phrase('daily cycle', days=found.days)}"
         panel = "requests created per hour, mean"
         hours = np.linspace(0.0, 24.0, 25)
-        rows += _step_points(panel, "requests", hours, found.cycle)
+        rows += _steps(panel, "requests", hours, found.cycle)
         panels.append(_panel(panel, "hour of each day of the trace", ends=(0.0, 24.0)))
-    return Picture(rows, panels, caption)
+    return rows, panels, caption
 
 
 def _sizes(tables: Tables) -> Picture | str:
     found = sizes(tables)
     if not found:
         return "no request says what it asks for"
-    caption = (
-        f"Share of {_requests(tables)} of which a task asks for at most so much; a request counts "
-        "once, however many tasks it has."
-    )
+    caption = phrase("sizes", requests=_requests(tables))
     names = {QUANTITIES[name]: each for name, each in found.items()}
     if unknown := [f"{d.unknown:,} do not say how much {n}" for n, d in names.items() if d.unknown]:
         caption += f" Left out: {enumerated(unknown)}."
@@ -214,17 +200,15 @@ def _sizes(tables: Tables) -> Picture | str:
         axis = f"{shown} of a task ({tables.units[name]})"
         panels.append(_panel(shown, axis, "share of requests", wide))
         rows += _distribution_steps(shown, shown, each, wide)
-    return Picture(rows, panels, caption)
+    return rows, panels, caption
 
 
-def _distribution_steps(
-    panel: str, line: str, found: Distribution, log: bool
-) -> list[tuple[Any, ...]]:
+def _distribution_steps(panel: str, line: str, found: Distribution, log: bool) -> Rows:
     """A distribution function as steps; on a logarithmic axis what is 0 is left of it."""
     positive = found.values > 0
     values, share = found.values[positive], found.share[positive]
     edges = np.concatenate([[values[0] / 1.3 if log else 0.0], values, [values[-1] * 1.05]])
-    return _step_points(panel, line, edges, np.concatenate([[found.zeros], share]))
+    return _steps(panel, line, edges, np.concatenate([[found.zeros], share]))
 
 
 def _lifetimes(tables: Tables) -> Picture | str:
@@ -233,12 +217,9 @@ def _lifetimes(tables: Tables) -> Picture | str:
         return "of no request it is known how long it ran"
     last = tables.jobs["deleted"].max()
     until_end = int((tables.jobs["deleted"] == last).sum())
+    says = {"requests": _requests(tables), "span": _span(tables), "last": f"{until_end:,}"}
     middle = float(found.values[np.searchsorted(found.share, 0.5)])
-    caption = (
-        f"Share of {_requests(tables)} that run at most so long, {_span(tables)}. Half last at "
-        f"most {period(middle)}. {until_end:,} end with the last deletion of all and may last "
-        "longer."
-    )
+    caption = phrase("lifetimes", **says, middle=period(middle))
     if found.unknown:
         caption += f" {found.unknown:,} that never ran, or whose times are not known, are left out."
     if found.zeros:
@@ -246,7 +227,7 @@ def _lifetimes(tables: Tables) -> Picture | str:
     panel = _panel("lifetimes", "lifetime in seconds", "share of requests", True)
     timed = found.values[-1] > 0
     rows = _distribution_steps(panel.name, "requests", found, True) if timed else []
-    return Picture(rows, [panel], caption)
+    return rows, [panel], caption
 
 
 def _load(tables: Tables) -> Picture | str:
@@ -255,28 +236,25 @@ def _load(tables: Tables) -> Picture | str:
         return "of no request it is known how long it ran"
     if not found.requested:
         return "no request says what it asks for"
-    bins = len(found.edges) - 1
-    caption = (
-        f"What {_requests(tables)} hold {_span(tables)}, as means over {bins} "
-        f"bins of {period(round(float(np.diff(found.edges)[0]), 1))}."
-    )
-    if totals := [
+    width = period(round(float(np.diff(found.edges)[0]), 1))
+    says = {"requests": _requests(tables), "span": _span(tables), "bins": len(found.edges) - 1}
+    caption = phrase("load", **says, width=width)
+    of = [
         f"{total:,.7g} {tables.units[n]} ({QUANTITIES[n]})" for n, total in found.capacity.items()
-    ]:
-        caption += (
-            f" Capacity is that of all {len(tables.servers):,} servers: {enumerated(totals)}."
-        )
+    ]
+    if of:
+        caption += f" Capacity is that of all {len(tables.servers):,} servers: {enumerated(of)}."
     if without := [QUANTITIES[name] for name in found.requested if name not in found.capacity]:
         caption += f" Capacity of {enumerated(without)} is not known here: amounts, not shares."
     scale, unit = _clock(found.edges[-1])
     rows, panels = [], []
     for name, requested in found.requested.items():
         total = found.capacity.get(name)
-        of = tables.units[name] if total is None else "% of capacity"
-        panels.append(_panel(QUANTITIES[name], f"{unit} since the start of the trace", of))
+        axis = tables.units[name] if total is None else "% of capacity"
+        panels.append(_panel(QUANTITIES[name], f"{unit} since the start of the trace", axis))
         shown = requested if total is None else 100 * requested / total
-        rows += _step_points(QUANTITIES[name], QUANTITIES[name], found.edges / scale, shown)
-    return Picture(rows, panels, caption)
+        rows += _steps(QUANTITIES[name], QUANTITIES[name], found.edges / scale, shown)
+    return rows, panels, caption
 
 
 PICTURES: dict[str, tuple[str, Callable[[Tables], Picture | str]]] = {
@@ -286,9 +264,6 @@ PICTURES: dict[str, tuple[str, Callable[[Tables], Picture | str]]] = {
     "load": ("load requested", _load),
 }
 """Each with its title, and what makes it, or says why there is none."""
-
-_NAMES = {1.0: "second", 60.0: "minute", HOUR: "hour", DAY: "day", 7 * DAY: "week"}
-_NAMES |= {10.0: "10 seconds", 300.0: "5 minutes"}
 
 
 def _panel(

@@ -19,7 +19,7 @@ OWN = ("ogasched", "esdp", "opm")
 """The papers that gangwise implements: each has a page of ten claims, and an appendix."""
 
 PAPERS = (*OWN, "field")
-"""These, and what others published in the field."""
+"""Those papers, and ``field``: results that others published."""
 
 
 @cache

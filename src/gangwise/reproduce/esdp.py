@@ -1,4 +1,4 @@
-"""Measures of ESDP's figures and theorems alone, see ``papers/esdp.toml``."""
+"""Measures that only ESDP's figures and theorems need, see ``papers/esdp.toml``."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ from gangwise.report.pages import ClaimResult, Verdict, claims_by_word, counts
 from gangwise.reproduce.papers import AT, Artefact, Claim
 
 
-def judged(artefact: Artefact, claim: Claim, version: str, ours: Estimate) -> ClaimResult:
-    """Our number for a claim, and whether it agrees; its word is found by :func:`settled`."""
+def claim_result(artefact: Artefact, claim: Claim, version: str, ours: Estimate) -> ClaimResult:
+    """Our number for a claim, and whether it agrees; its word is found by :func:`with_verdicts`."""
     return ClaimResult(
         artefact.paper,
         artefact.name,
@@ -88,7 +88,7 @@ class Readings:
         return "underdetermined" if any(self.found.values()) else "not reproduced"
 
 
-def settled(
+def with_verdicts(
     artefact: Artefact, rows: Sequence[ClaimResult]
 ) -> tuple[list[ClaimResult], Reading | None]:
     """Rows with the words of their claims, and the reading that fits the artefact best.
@@ -106,9 +106,8 @@ def settled(
 
     def fit(reading: Reading) -> tuple[int, float]:
         tested = [each for each in every.values() if each.found]
-        return sum(each.agrees(reading) for each in tested), -sum(
-            e.distance(reading) for e in tested
-        )
+        far = sum(each.distance(reading) for each in tested)
+        return sum(each.agrees(reading) for each in tested), -far
 
     best = max(whole, key=fit, default=None)
     words = {says: each.word(best or ("", "", "")) for says, each in every.items()}
@@ -133,22 +132,22 @@ def over_readings(rows: Iterable[ClaimResult]) -> list[ClaimResult]:
     for row in rows:
         version, at, _ = row.version.partition(AT)
         found.setdefault(replace(row, version=version).id if at else row.id, []).append(row)
-    return [_merged(group) if AT in group[0].version else group[0] for group in found.values()]
-
-
-def _merged(rows: Sequence[ClaimResult]) -> ClaimResult:
-    means = [row.ours.mean for row in rows]
-    return replace(
-        rows[0],
-        version=rows[0].version.partition(AT)[0],
-        ours=Estimate(sum(means) / len(means), min(means), max(means)),
-        readings=len(rows),
-        agreeing=sum(row.agrees is True for row in rows),
-    )
+    merged = []
+    for first, *others in found.values():
+        version, at, _ = first.version.partition(AT)
+        if at:
+            agreeing = sum(row.agrees is True for row in (first, *others))
+            means = [row.ours.mean for row in (first, *others)]
+            ours = Estimate(sum(means) / len(means), min(means), max(means))
+            first = replace(
+                first, version=version, ours=ours, readings=len(means), agreeing=agreeing
+            )
+        merged.append(first)
+    return merged
 
 
 FOLDER = Path(__file__).with_name("expected")
-"""Of the committed files: a line for each claim, experiment or rule."""
+"""The folder of committed results: JSON files with a line for each claim, experiment or rule."""
 
 
 def _committed(name: str) -> dict[str, Any]:
@@ -163,9 +162,7 @@ def _commit(name: str, entries: Mapping[str, Any]) -> Path:
     return FOLDER / f"{name}.json"
 
 
-def _scale(quick: bool) -> str:
-    return "quick" if quick else "full"
-
+SCALE = {True: "quick", False: "full"}
 
 Totals = Mapping[str, Mapping[str, Sequence[float]]]
 """Experiment → cell and policy → what was earned with each seed."""
@@ -183,12 +180,12 @@ def totals(results: Mapping[str, Results]) -> dict[str, dict[str, list[float]]]:
 
 def read_totals(quick: bool) -> Totals:
     """What is committed for each seed at a scale; no experiment that was not played since."""
-    return _committed(f"{_scale(quick)}-seeds")
+    return _committed(f"{SCALE[quick]}-seeds")
 
 
 def write_totals(found: Totals, quick: bool) -> Path:
     """Put what was earned in the place of what is committed; that of other experiments stays."""
-    return _commit(f"{_scale(quick)}-seeds", dict(sorted({**read_totals(quick), **found}.items())))
+    return _commit(f"{SCALE[quick]}-seeds", dict(sorted({**read_totals(quick), **found}.items())))
 
 
 def different_seeds(found: Totals, quick: bool) -> list[str]:
@@ -229,7 +226,7 @@ def rule_hash(claim: Claim) -> str:
 
 
 SETTLING = "best reading of the figure, 1"
-"""Version of :func:`settled`: raise it with every change of how words are given."""
+"""Version of :func:`with_verdicts`: raise it with every change of how words are given."""
 
 
 def read_stamps(name: Literal["rules", "played"]) -> dict[str, Stamp]:
@@ -280,7 +277,7 @@ def read(quick: bool) -> dict[str, Estimate]:
     """The committed results at a scale, by :attr:`Row.id`."""
     return {
         f"{claim} [{version}]": Estimate(*value)
-        for claim, versions in _committed(_scale(quick)).items()
+        for claim, versions in _committed(SCALE[quick]).items()
         for version, value in versions.items()
     }
 
@@ -288,7 +285,8 @@ def read(quick: bool) -> dict[str, Estimate]:
 def rows(artefacts: Iterable[Artefact], quick: bool) -> list[ClaimResult]:
     """The committed results as rows, in the order of the artefacts and their claims."""
     known = read(quick)
-    return [row for artefact in artefacts for row in settled(artefact, rows_of(artefact, known))[0]]
+    every = (with_verdicts(artefact, rows_of(artefact, known)) for artefact in artefacts)
+    return [row for rows, _ in every for row in rows]
 
 
 def rows_of(artefact: Artefact, known: Mapping[str, Estimate]) -> list[ClaimResult]:
@@ -297,7 +295,7 @@ def rows_of(artefact: Artefact, known: Mapping[str, Estimate]) -> list[ClaimResu
     for key, ours in known.items():
         says, _, version = key.removeprefix(start)[:-1].rpartition(" [")
         if key.startswith(start) and says in claims:
-            mine[says].append(judged(artefact, claims[says], version, ours))
+            mine[says].append(claim_result(artefact, claims[says], version, ours))
     return [row for says in claims for row in mine[says]]
 
 
@@ -311,7 +309,7 @@ def write(rows: Sequence[ClaimResult], quick: bool) -> Path:
         claim, _, version = key[:-1].rpartition(" [")
         digits = [None if v is None else float(f"{v:.9g}") for v in value]
         of_claims.setdefault(claim, {})[version] = digits
-    return _commit(_scale(quick), of_claims)
+    return _commit(SCALE[quick], of_claims)
 
 
 def differences(rows: Sequence[ClaimResult], quick: bool) -> list[str]:
@@ -341,14 +339,11 @@ def table(rows: Sequence[ClaimResult]) -> pl.DataFrame:
 
 def markdown(rows: Iterable[ClaimResult]) -> str:
     """For reading: a heading per artefact, a row per claim."""
-    parts = [
-        f"## {paper} {artefact}\n\n{of_one(list(mine))}"
-        for (paper, artefact), mine in groupby(rows, lambda row: (row.paper, row.artefact))
-    ]
-    return "\n".join(parts)
+    each = groupby(rows, lambda row: f"{row.paper} {row.artefact}")
+    return "\n".join(f"## {artefact}\n\n{artefact_markdown(list(mine))}" for artefact, mine in each)
 
 
-def of_one(rows: Sequence[ClaimResult]) -> str:
+def artefact_markdown(rows: Sequence[ClaimResult]) -> str:
     """The claims of an artefact, a row each, in Markdown."""
     rows = over_readings(rows)
     lines = ["| claim | the paper | ours; ✓ agrees | |", "|---|---|---|---|"]

@@ -24,7 +24,7 @@ from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import fresh
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.traces.formats.measured_speeds import GavelThroughputs, Job
+from gangwise.traces.formats.measured_speeds import GavelJob, GavelThroughputs
 
 # RLScheduler (Zhang et al., SC 2020)
 
@@ -141,7 +141,7 @@ class Sequences(ReplayScenario):
                 rows.add(name, value)
         else:
             rows = super().replay(decider, seed, slots, label)
-            start = rows.columns()["job.start"][1]
+            start = rows["job.start"][1]
         whole = processors * (start.max() - jobs.submit[0])
         held = float((jobs.run * jobs.tasks).sum())
         rows.add("utilisation until the last start", held / whole)
@@ -355,7 +355,7 @@ class Arrivals(Entities):
         jobs, rows = self.drawn(), Rows()
         models = self.table.models[::-1]
         speed = np.array(
-            [[self.table.throughput[m, Job(t, 1)] for m in models] for t in jobs.types]
+            [[self.table.throughput[m, GavelJob(t, 1)] for m in models] for t in jobs.types]
         )
         if isinstance(decider, Rounds):
             end = decider.end(jobs, speed, 36)

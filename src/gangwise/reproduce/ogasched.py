@@ -1,4 +1,4 @@
-"""Measures of OGASched's figures and theorem alone, see ``papers/ogasched.toml``."""
+"""Measures that only OGASched's figures and theorem need, see ``papers/ogasched.toml``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures of OPS's and OPM's figures and theorems, see ``papers/opm.toml``.
+"""Measures that only OPS's and OPM's figures and theorems need, see ``papers/opm.toml``.
 
 Constants that the paper leaves open in O(·) of its theorems are taken as 1.
 """

@@ -63,7 +63,7 @@ Found = Mapping[str, Results]
 """Results by the name of their experiment."""
 
 ON_ROWS = "-traces"
-"""What ends the name of an artefact that is played on rows of the traces."""
+"""The end of the name of an artefact that is played on rows of the traces."""
 
 AT = " @ "
 """Between a version and the reading of which rows of the traces the authors took."""
@@ -193,7 +193,7 @@ class Artefact:
 Table = Mapping[str, Any]
 
 ROWS_FOLDER = "alibaba-v2018"
-"""Of the traces' folder; that of gpu-v2020 stands beside it."""
+"""The folder of the trace; the folder of gpu-v2020 stands beside it."""
 
 CLAIM = {
     *("says", "paper", "number", "near", "above", "below", "why", "timed", "beside", "only"),
@@ -235,18 +235,11 @@ class Paper:
 
     def artefacts(self) -> tuple[Artefact, ...]:
         """Figures, tables and theorems in order; then those on rows of the traces."""
-        figures = [
-            filled
-            for figure in self.tables["figures"]
-            for filled in (self._sources(figure) if "each" in figure else [figure])
-        ]
+        figures = (each for figure in self.tables["figures"] for each in self._sources(figure))
         found = {figure["name"]: self._artefact(figure) for figure in figures}
         rows = self.tables.get("rows", {"slots": {}})
-        readings = [
-            reading
-            for reading in _read("traces")["readings"]
-            if reading.get("only", self.name) == self.name
-        ]
+        every = _read("traces")["readings"]
+        readings = [each for each in every if each.get("only", self.name) == self.name]
         instead = self.tables["defaults"].get("scenario", "")
         again = [
             traced(found[name], instead, rows["scenario"], readings, slots, rows["without"])
@@ -255,15 +248,11 @@ class Paper:
         return *found.values(), *again
 
     def _sources(self, figure: Table) -> Iterator[dict[str, Any]]:
-        for source in self.tables[figure["each"]]:
-            chosen = {
-                **figure,
-                "claims": [
-                    claim
-                    for claim in figure["claims"]
-                    if claim.get("only", source["source"]) == source["source"]
-                ],
-            }
+        """A figure, or one for each source: the entries of the table that it names."""
+        for source in self.tables[figure["each"]] if "each" in figure else [{}]:
+            name = source.get("source")
+            claims = [claim for claim in figure["claims"] if claim.get("only", name) == name]
+            chosen = {**figure, "claims": claims}
             for key, text in source.items():
                 chosen = _filled(chosen, key, text)
             yield chosen
@@ -443,6 +432,11 @@ class Paper:
             paper = round(100 * (ours / theirs - 1), paper["digits"])
         reasons = self.tables["reasons"]
         every = row.get("every", "")
+        versions, settings = {}, [""]
+        if "answers" not in row:
+            versions = self.lines(row.get("versions", "versions"))
+        if not row.get("join") and row.get("named", True):
+            settings = [place.label for place in self.places(row.get("on", [first]))]
         return Claim(
             row["says"],
             paper,
@@ -462,18 +456,10 @@ class Paper:
                     "" if every == "versions" else version,
                     "" if every == "on" else place,
                 )
-                for version, place in product(self._versions(row), self._settings(row, first))
+                for version, place in product(versions, settings)
             },
             row.get("sentence", ""),
         )
-
-    def _versions(self, row: Table) -> dict[str, dict[str, Any]]:
-        return {} if "answers" in row else self.lines(row.get("versions", "versions"))
-
-    def _settings(self, row: Table, first: str) -> list[str]:
-        if row.get("join") or not row.get("named", True):
-            return [""]
-        return [place.label for place in self.places(row.get("on", [first]))]
 
     def _ours(self, row: Table, first: str) -> Callable[[Found], dict[str, Estimate]]:
         measure, parameters = self._measure(row, CLAIM)
@@ -498,10 +484,8 @@ class Paper:
             }
             if row.get("join"):
                 results = [found[place.experiment] for place in played]
-                return {
-                    label: answer(line, LabelledExperiment("", ""), *results)
-                    for label, line in versions.items()
-                }
+                nowhere = LabelledExperiment("", "")
+                return {label: answer(v, nowhere, *results) for label, v in versions.items()}
             return {
                 _label(version, place.label if row.get("named", True) else ""): answer(
                     line, place, found[place.experiment]

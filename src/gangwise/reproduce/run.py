@@ -21,12 +21,12 @@ from gangwise.report.pages import PAGE, ArtefactEntry, ClaimResult, Reproduced, 
 from gangwise.report.plotting import COLUMNS, draw, image
 from gangwise.reproduce.expected import (
     Totals,
-    judged,
+    claim_result,
     markdown,
     over_readings,
-    settled,
     table,
     totals,
+    with_verdicts,
 )
 from gangwise.reproduce.papers import Artefact, Found, RunScale
 
@@ -77,11 +77,6 @@ def _claim_files(rows: Sequence[ClaimResult]) -> dict[str, Content]:
         "side-by-side.md": markdown(rows),
         "side-by-side.json": plain + "\n",
     }
-
-
-def _about(found: Reproduced) -> str:
-    about = {name: of for name, of in asdict(replace(found, rows=[])).items() if name != "rows"}
-    return json.dumps(about, indent=1, ensure_ascii=False) + "\n"
 
 
 def publish(out: Path, files: Mapping[str, Content], kept: Iterable[ArtefactEntry]) -> list[Path]:
@@ -156,12 +151,12 @@ def reproduce(
         found = {e.name: results[e.name] for e in experiments}
         files |= artefact_files(artefact, found)
         mine = [
-            judged(artefact, claim, *each)
+            claim_result(artefact, claim, *each)
             for claim in artefact.claims
             for each in claim.ours(found).items()
             if math.isfinite(each[1].mean)  # not an exponent of a loss, or a share of nothing
         ]
-        rows += settled(artefact, mine)[0]
+        rows += with_verdicts(artefact, mine)[0]
         axes = tuple(artefact.panels)
         shown.append(
             ArtefactEntry(artefact.paper, artefact.name, artefact.title, tuple(found), axes)
@@ -170,8 +165,9 @@ def reproduce(
     files |= _claim_files([*earlier.rows, *over_readings(rows)])
     kept = {artefact.stem for artefact in earlier.artefacts}
     missing = {k: why for k, why in {**earlier.left_out, **left_out}.items() if k not in kept}
-    every = replace(earlier, artefacts=[*earlier.artefacts, *shown], left_out=missing)
-    files["reproduction.json"] = _about(every)
+    every = replace(earlier, artefacts=[*earlier.artefacts, *shown], left_out=missing, rows=[])
+    about = {name: of for name, of in asdict(every).items() if name != "rows"}
+    files["reproduction.json"] = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
     written = publish(out, files, earlier.artefacts)
     store = Store(out / "runs")
     keys = {run["key"] for found in results.values() for run in found.runs}

@@ -27,9 +27,8 @@ from gangwise.core.settings import Count, SlotCount
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, ReplayedArrivals, Workload
 from gangwise.gain_overhead.environment import GainOverheadInstance
-from gangwise.scenarios.drawing import DrawnScenario, RewardSettings, Rho, Strict
-from gangwise.scenarios.esdp import ESDPScenario
-from gangwise.scenarios.esdp import Settings as ESDPSettings
+from gangwise.scenarios.drawing import DrawnScenario, RewardSettings, Rho, StrictSettings
+from gangwise.scenarios.esdp import ESDPScenario, ESDPSettings
 from gangwise.scenarios.ogasched import AUTHORS_MOST, OUR_MOST, draw_problem
 from gangwise.traces.formats.alibaba_v2018 import AlibabaV2018
 from gangwise.traces.formats.tabular import reader as tabular
@@ -43,7 +42,7 @@ FLOOR = 1e-3
 """Added to shares before their logarithm is taken, in which rows are near or far."""
 
 
-class RowSettings(Strict):
+class RowSettings(StrictSettings):
     """Which rows of the traces are played: what the papers do not publish."""
 
     folder: str = ""
@@ -53,7 +52,7 @@ class RowSettings(Strict):
     tasks: Literal["one", "whole"] = "one"
 
 
-class Rows(NamedTuple):
+class TraceRows(NamedTuple):
     """Machines [M, 3] and jobs [N, 3] of a trace: cores, GiB and GPUs; when jobs came, ascending"""
 
     machines: Floats
@@ -63,7 +62,7 @@ class Rows(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def rows_of(trace: str, folder: str) -> Rows:
+def rows_of(trace: str, folder: str) -> TraceRows:
     """All rows of a trace; what its files do not have is that of its synthetic twin."""
     place = Path(folder) / TRACES[trace]
     if not folder:
@@ -78,7 +77,7 @@ def rows_of(trace: str, folder: str) -> Rows:
     jobs = tables.jobs.drop_nulls(["created", *QUANTITIES]).filter(asks).sort("created", "row")
     if jobs.is_empty() or tables.servers.is_empty():
         raise ScenarioError(f"{place} has no machines, or no jobs of which the requests are known")
-    return Rows(
+    return TraceRows(
         tables.servers.sort("row").select(QUANTITIES).fill_null(0.0).to_numpy() * gib,
         jobs.select(QUANTITIES).to_numpy() * gib,
         np.maximum(jobs["tasks"].fill_null(1).to_numpy().astype(np.float64), 1.0),
@@ -92,12 +91,12 @@ def largest_machine(folder: str) -> Floats:
     return np.asarray(np.max(most, axis=0))
 
 
-def far_apart(points: Floats, weight: Ints, number: int) -> Ints:
+def k_centres(points: Floats, weight: Ints, number: int) -> Ints:
     """k-centre: the heaviest point, and then always the one that is farthest from those chosen.
 
     ``points`` are [N, D]; they are chosen again where there are fewer than ``number``.
 
-    >>> far_apart(np.array([[0.0], [1.0], [9.0], [5.0]]), np.array([1, 3, 1, 1]), 3).tolist()
+    >>> k_centres(np.array([[0.0], [1.0], [9.0], [5.0]]), np.array([1, 3, 1, 1]), 3).tolist()
     [1, 2, 3]
     """
     chosen = [int(np.argmax(weight))]
@@ -108,10 +107,10 @@ def far_apart(points: Floats, weight: Ints, number: int) -> Ints:
     return np.resize(np.array(chosen, dtype=np.int64), number)
 
 
-def of_each(which: str, number: int) -> dict[str, Ints]:
+def alternate_between(which: str, number: int) -> dict[str, Ints]:
     """Which of so many are of which trace: every other one where both are asked for.
 
-    >>> of_each("both", 5)
+    >>> alternate_between("both", 5)
     {'gpu-v2020': array([0, 2, 4]), 'v2018': array([1, 3])}
     """
     names = ["gpu-v2020", "v2018"] if which == "both" else [which]
@@ -121,7 +120,7 @@ def of_each(which: str, number: int) -> dict[str, Ints]:
 def select_machines(s: RowSettings, number: int, rng: np.random.Generator) -> Floats:
     """Cores, GiB and GPUs of the selected machines, shape [number, 3]."""
     found = np.zeros((number, 3))
-    for trace, places in of_each(s.machines, number).items():
+    for trace, places in alternate_between(s.machines, number).items():
         machines = rows_of(trace, s.folder).machines
         if s.rows == "varied":
             kinds = np.unique(machines, axis=0)
@@ -144,14 +143,14 @@ def select_jobs(
     requests = np.zeros((number, 3))
     counts = np.zeros((slots, number), dtype=np.int64)
     largest = largest_machine(s.folder)
-    for trace, places in of_each(s.jobs, number).items():
+    for trace, places in alternate_between(s.jobs, number).items():
         rows = rows_of(trace, s.folder)
         asked = rows.requests
         if s.tasks == "whole":
             asked = np.minimum(asked * rows.tasks[:, None], largest)
         if s.rows == "varied":
             distinct, count = np.unique(asked, axis=0, return_counts=True)
-            chosen = distinct[far_apart(_place(distinct, largest), count, places.size)]
+            chosen = distinct[k_centres(_place(distinct, largest), count, places.size)]
         elif s.rows == "uniform":
             chosen = asked[rng.permutation(len(asked))[: places.size]]
         else:
@@ -281,7 +280,7 @@ def bounds(values: Floats, low: float, high: float) -> Floats:
 
 
 def _described(settings: RowSettings) -> dict[str, Any]:
-    """With the number of rows that are there, so that twins and files are told apart."""
+    """Settings and the number of rows there are, so that twins and files are told apart."""
     there = {
         trace: [len(rows.machines), len(rows.requests), float(rows.requests.sum())]
         for trace in TRACES

@@ -40,18 +40,16 @@ class _Settings(Protocol):
     def model_dump(self, *, mode: str) -> dict[str, Any]: ...
 
 
-def _range(value: tuple[float, float], info: ValidationInfo) -> tuple[float, float]:
-    require_range(str(info.field_name), value)
-    return value
+def _in_order(*, positive: bool) -> AfterValidator:
+    def check(value: tuple[float, float], info: ValidationInfo) -> tuple[float, float]:
+        require_range(str(info.field_name), value, positive=positive)
+        return value
+
+    return AfterValidator(check)
 
 
-def _positive_range(value: tuple[float, float], info: ValidationInfo) -> tuple[float, float]:
-    require_range(str(info.field_name), value, positive=True)
-    return value
-
-
-Range = Annotated[tuple[float, float], AfterValidator(_range)]  # 0 ≤ low ≤ high, of finite numbers
-PositiveRange = Annotated[tuple[float, float], AfterValidator(_positive_range)]
+Range = Annotated[tuple[float, float], _in_order(positive=False)]  # 0 ≤ low ≤ high, finite
+PositiveRange = Annotated[tuple[float, float], _in_order(positive=True)]
 KINDS = ("linear", "log", "reciprocal", "poly")
 """Utilities that are built in, in the order of their numbers."""
 Rho = Annotated[float, Field(ge=0, le=1)]
@@ -62,7 +60,7 @@ DESCRIPTIONS = tomllib.loads(Path(__file__).with_name("settings.toml").read_text
 """What each setting means: sections are ``module.Class``, and ``shared``."""
 
 
-class Strict(BaseModel):
+class StrictSettings(BaseModel):
     """Settings, of which none is unknown and none is changed; ``settings.toml`` describes them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -78,7 +76,7 @@ class Strict(BaseModel):
             field.description = about.get(name, field.description)
 
 
-class FeedbackSettings(Strict):
+class FeedbackSettings(StrictSettings):
     delay: float = Field(0.0, ge=0)
     delay_kind: Literal["constant", "geometric"] = Field("constant")
     loss: float = Field(0.0, ge=0, le=1)
@@ -88,8 +86,8 @@ class FeedbackSettings(Strict):
         return Delivery(self.delay, self.delay_kind, self.loss)
 
 
-class JobDraws(Strict):
-    """What is drawn of approximation jobs and of the rates of machines."""
+class JobDraws(StrictSettings):
+    """Settings of drawn approximation jobs and rates of machines."""
 
     beta: float = Field(0.5, gt=0, le=1)
     q: PositiveRange = (2.0, 100.0)
@@ -99,7 +97,7 @@ class JobDraws(Strict):
     per_period: bool = False
 
 
-class RewardSettings(Strict):
+class RewardSettings(StrictSettings):
     """Settings of gain and overhead, of jobs and of gangs."""
 
     alpha: PositiveRange = (1.0, 1.5)
@@ -116,7 +114,7 @@ class RewardSettings(Strict):
 SettingsT = TypeVar("SettingsT", bound=_Settings)
 
 
-class Group(Strict):
+class Group(StrictSettings):
     """Servers or nodes of a file that have the same devices."""
 
     name: Name
@@ -193,7 +191,7 @@ class DrawnScenario(Generic[SettingsT]):
 GangCapacity = Annotated[tuple[Count, ...], Field(min_length=1)]
 
 
-class GangSettings(Strict):
+class GangSettings(StrictSettings):
     """Settings that all scenarios of gangs have; defaults that differ are each scenario's own."""
 
     job_types: Count

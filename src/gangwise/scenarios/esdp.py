@@ -51,19 +51,19 @@ from gangwise.scenarios.drawing import (
     GangSettings,
     PositiveRange,
     Rho,
-    Strict,
+    StrictSettings,
     arrivals_of,
     device_names,
     draw_channels,
     draw_gangs,
 )
 from gangwise.traces.formats.measured_speeds import MiniBatchTime
-from gangwise.traces.slots.fluctuating_speeds import pooled_instance, scarce
+from gangwise.traces.slots.fluctuating_speeds import limited_capacity, pooled_instance
 
 DEVICES = ("cpu", "mem", "gpu")
 
 
-class Settings(FeedbackSettings):
+class ESDPSettings(FeedbackSettings):
     job_types: Count = 8
     servers: Count = 40
     devices: Count = 3
@@ -85,19 +85,19 @@ class Settings(FeedbackSettings):
     slots: SlotCount = 2000
 
     @model_validator(mode="after")
-    def _ranges(self) -> Settings:
+    def _ranges(self) -> ESDPSettings:
         require_range("requests", self.requests, positive=True)
         if self.speeds in ("bernoulli", "beta") and self.mean[1] > 1:
             raise ValueError(f"mean must not exceed 1 where speeds are {self.speeds}")
         return self
 
 
-class ESDPScenario(DrawnScenario[Settings]):
-    """Scenario of ESDP §4: draws instances as :class:`Settings` says."""
+class ESDPScenario(DrawnScenario[ESDPSettings]):
+    """Scenario of ESDP §4: draws instances as :class:`ESDPSettings` says."""
 
     family = "fluctuating_speeds"
     version = "esdp-default-v1"
-    settings_model = Settings
+    settings_model = ESDPSettings
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
         s, rng = self.settings, Streams.of(seed).instance
@@ -114,20 +114,18 @@ class ESDPScenario(DrawnScenario[Settings]):
             "literal": np.floor(unit + 0.5),
         }[s.capacity]
         mean = rng.uniform(*s.mean, E)
-        cost = self._cost(rng, requests, float(mean.mean()))
+        price = np.maximum(rng.normal(0.5, 0.1, s.devices), 0.0)
+        each = np.maximum(rng.normal(0.5, 0.1, requests.shape), 0.0)
+        cost = linear_cost(requests, price) if s.cost == "linear" else each.sum(axis=1)
+        if s.cost_share is not None:
+            cost *= s.cost_share * float(mean.mean()) / cost.mean()
         speeds = self._speeds(rng, mean)
         servers = tuple(f"server-{r}" for r in range(R))
         problem = FluctuatingSpeedsProblem(
             Pool(capacity, device_names(DEVICES, s.devices), servers), requests, channels, cost
         )
-        return FluctuatingSpeedsInstance(
-            problem,
-            workload,
-            speeds,
-            Scale.of(s.normalise, speeds, cost),
-            s.delivery,
-            s.payment * float(mean.mean()),
-        )
+        scale, payment = Scale.of(s.normalise, speeds, cost), s.payment * float(mean.mean())
+        return FluctuatingSpeedsInstance(problem, workload, speeds, scale, s.delivery, payment)
 
     def _requests(self, rng: np.random.Generator, job_type: Ints) -> tuple[Floats, Workload]:
         """What the channels of these job types request, shape [E, K], and when jobs arrive."""
@@ -139,15 +137,6 @@ class ESDPScenario(DrawnScenario[Settings]):
     def _unit(self, rng: np.random.Generator) -> Floats:
         """Capacities between the bounds 1 and 2 of Table 3, shape [K]."""
         return rng.uniform(1.0, 2.0, self.settings.devices)
-
-    def _cost(self, rng: np.random.Generator, requests: Floats, mean: float) -> Floats:
-        s = self.settings
-        price = np.maximum(rng.normal(0.5, 0.1, s.devices), 0.0)
-        each = np.maximum(rng.normal(0.5, 0.1, requests.shape), 0.0)
-        cost = linear_cost(requests, price) if s.cost == "linear" else each.sum(axis=1)
-        if s.cost_share is None:
-            return cost
-        return np.asarray(cost * (s.cost_share * mean / cost.mean()))
 
     def _speeds(self, rng: np.random.Generator, mean: Floats) -> Speeds:
         s = self.settings
@@ -198,21 +187,16 @@ class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
         scale = Scale.of("clip", speeds, cost)
         share = (gangs.requests / np.maximum(gangs.capacity.max(axis=0), 1.0)).sum(axis=1)
         each = s.task_cost * speeds.mean.mean() / (scale.high - scale.low) * share / share.mean()
+        cluster, asked = Cluster(gangs.capacity, device_names(DEVICES, K)), gangs.requests
         problem = GangSpeedsProblem(
-            Cluster(gangs.capacity, device_names(DEVICES, K)),
-            gangs.job_type,
-            gangs.requests,
-            minimum,
-            channels,
-            cost,
-            task_cost=each,
+            cluster, gangs.job_type, asked, minimum, channels, cost, task_cost=each
         )
         return GangSpeedsInstance(
             problem, BernoulliArrivals(np.full(L, s.rho)), speeds, scale, time_limit=s.time_limit
         )
 
 
-class MiniBatchSettings(Strict):
+class MiniBatchSettings(StrictSettings):
     folder: str = ""
     fraction: float = Field(0.5, gt=0)
     rho: Rho = 0.9
@@ -267,7 +251,9 @@ class MiniBatchScenario(DrawnScenario[MiniBatchSettings]):
             else ReplayedSpeeds(series, s.blocks, s.slots)
         )
         requests = np.array([[w.gpus] for w in workers])
-        pool = Pool(scarce(requests, s.fraction), ("gpu",), tuple(w.name for w in workers))
+        pool = Pool(
+            limited_capacity(requests, s.fraction), ("gpu",), tuple(w.name for w in workers)
+        )
         return pooled_instance(
             pool,
             requests,

@@ -29,11 +29,11 @@ from gangwise.core.settings import (
 from gangwise.core.workload import BinomialArrivals
 from gangwise.gain_overhead.environment import GainOverheadInstance
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
-from gangwise.scenarios.drawing import Group, Strict, errors_of
+from gangwise.scenarios.drawing import Group, StrictSettings, errors_of
 from gangwise.traces.slots.opening import open_trace
 
 
-class JobTypeSpec(Strict):
+class JobTypeSpec(StrictSettings):
     name: Name
     requests: dict[str, float]
     arrival: float = Field(ge=0, le=1)
@@ -41,12 +41,12 @@ class JobTypeSpec(Strict):
     servers: list[str] | None = None
 
 
-class UtilitySpec(Strict):
+class UtilitySpec(StrictSettings):
     kind: Literal["linear", "log", "reciprocal", "poly"] = "log"
     alpha: PositiveFloat = 1.0
 
 
-class ClusterFile(Strict):
+class ClusterFile(StrictSettings):
     """A scenario file with a cluster and job types of its own."""
 
     name: Name

@@ -23,7 +23,7 @@ from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.settings import LARGEST_COUNT, Count, Name, read_toml, require_count
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.world import DrawnWorld
-from gangwise.scenarios.drawing import Group, Strict, errors_of
+from gangwise.scenarios.drawing import Group, StrictSettings, errors_of
 from gangwise.traces.slots.demand import seconds
 
 DAY = 86400.0
@@ -31,11 +31,8 @@ DAY = 86400.0
 DEMO = "demo:gangs"  # in place of a file: the cluster that gangwise demo plays
 
 
-def _seconds(value: Any) -> Any:
-    return seconds(value) if isinstance(value, str) else value
-
-
-Time = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
+_parsed = BeforeValidator(lambda value: seconds(value) if isinstance(value, str) else value)
+Time = Annotated[float, _parsed, Field(gt=0, allow_inf_nan=False)]
 """Seconds, or text with a unit."""
 
 
@@ -45,7 +42,7 @@ class NodeGroup(Group):
     rate: float | dict[str, float] = 1.0
 
 
-class Arrivals(Strict):
+class PoissonArrivals(StrictSettings):
     """A Poisson process, with a daily cycle if wanted."""
 
     per_hour: float = Field(gt=0, le=1e6)
@@ -60,7 +57,7 @@ class Arrivals(Strict):
         return np.asarray(times[keep])
 
 
-class Duration(Strict):
+class Duration(StrictSettings):
     """A distribution of how long jobs run, in seconds at rate 1."""
 
     fixed: Time | None = None
@@ -132,13 +129,13 @@ def _length(seconds: float) -> str:
     return f"{seconds / (size or 1):g} {unit}"
 
 
-class JobClass(Strict):
+class JobClass(StrictSettings):
     name: Name
     devices: dict[str, float] = Field(min_length=1)
     tasks: dict[int, float] = Field({1: 1.0})
     per_node: int = Field(0, ge=0)
     constraint: dict[str, str] = Field({})
-    arrivals: Arrivals
+    arrivals: PoissonArrivals
     duration: Duration
     limit: tuple[float, float] | None = None
     deadline: tuple[float, float] | None = None
@@ -166,8 +163,8 @@ class JobClass(Strict):
         return self
 
 
-class Hidden(Strict):
-    """What labels do not tell of rates, as of :class:`gangwise.jobs.world.DrawnWorld`."""
+class Hidden(StrictSettings):
+    """Hidden part of the rates, see :class:`gangwise.jobs.world.DrawnWorld`."""
 
     affinity: float = Field(0.0, ge=0, le=3)
     residual: float = Field(0.0, ge=0, le=3)
@@ -177,7 +174,7 @@ class Hidden(Strict):
     spell: Time | None = None
 
 
-class ClusterOfJobs(Strict):
+class ClusterOfJobs(StrictSettings):
     """A cluster and the jobs that are submitted to it."""
 
     name: Name
@@ -225,7 +222,7 @@ class ClusterOfJobs(Strict):
 
     @property
     def world(self) -> DrawnWorld:
-        """What is hidden, as a drawn world of one generation to each group of nodes."""
+        """The hidden rates as a drawn world, in which each group of nodes is a generation."""
         h, groups = self.hidden, self.nodes
         counts = np.array([group.count for group in groups])
         return DrawnWorld(
@@ -265,7 +262,8 @@ class ClusterOfJobs(Strict):
             J = submit.size
             run = job.duration.draw(J, rng)
             shares = np.array(list(job.tasks.values()), dtype=np.float64)
-            user = rng.choice(job.users, J, p=_zipf(job.users))
+            submits = 1.0 / np.arange(1, job.users + 1)  # Zipf's law
+            user = rng.choice(job.users, J, p=submits / submits.sum())
             part = {
                 "submit": submit,
                 "run": run,
@@ -294,7 +292,7 @@ class ClusterOfJobs(Strict):
         return Jobs.of(**ordered, demand=demand, constraint=[every[i] for i in order.tolist()])
 
     def lines(self) -> list[str]:
-        """What is drawn: a line for the whole, and one for each class."""
+        """Description of what is drawn: a line for the whole, and one for each class."""
         nodes = sum(group.count for group in self.nodes)
         lines = [
             f"{self.name}: {nodes} nodes in {len(self.nodes)} group{'s' * (len(self.nodes) > 1)}, "
@@ -324,12 +322,6 @@ class ClusterOfJobs(Strict):
                 f"their rate{moving}"
             )
         return lines
-
-
-def _zipf(users: int) -> Floats:
-    """Shares 1, 1/2, 1/3, …"""
-    weight = 1.0 / np.arange(1, users + 1)
-    return np.asarray(weight / weight.sum())
 
 
 def _file(path: Path | str) -> Path:

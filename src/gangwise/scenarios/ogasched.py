@@ -49,7 +49,7 @@ OUR_MOST = (24, 48, 16, 16, 16, 8)
 AUTHORS_MOST = (128, 512, 64, 8, 8, 4)
 
 
-class Settings(RewardSettings, FeedbackSettings):
+class OGASchedSettings(RewardSettings, FeedbackSettings):
     job_types: Count = 10
     servers: Count = 128
     most: tuple[Count, ...] = Field(OUR_MOST, min_length=1)
@@ -64,7 +64,7 @@ class Settings(RewardSettings, FeedbackSettings):
     slots: SlotCount = 2000
 
     @model_validator(mode="after")
-    def _ranges(self) -> Settings:
+    def _ranges(self) -> OGASchedSettings:
         if self.least and (
             len(self.least) != len(self.most)
             or any(low > high for low, high in zip(self.least, self.most))
@@ -77,12 +77,12 @@ class Settings(RewardSettings, FeedbackSettings):
         return self
 
 
-class OGASchedScenario(DrawnScenario[Settings]):
-    """Scenario of OGASched §4: draws instances as :class:`Settings` says."""
+class OGASchedScenario(DrawnScenario[OGASchedSettings]):
+    """Scenario of OGASched §4: draws instances as :class:`OGASchedSettings` says."""
 
     family = "gain_overhead"
     version = "ogasched-default-v1"
-    settings_model = Settings
+    settings_model = OGASchedSettings
 
     def instance(self, seed: int) -> GainOverheadInstance:
         s, rng = self.settings, Streams.of(seed).instance
@@ -111,21 +111,16 @@ def draw_problem(
     density: float,
     moving: float = 0.0,
 ) -> GainOverheadProblem:
-    """Channels, utilities and overhead, drawn as :class:`Settings` says.
+    """Channels, utilities and overhead, drawn as :class:`OGASchedSettings` says.
 
     ``capacity`` is of shape [R, K], and ``requests``, with contention, of shape [L, K].
     """
     (R, K), L = capacity.shape, len(requests)
     channels = draw_channels(rng, (L, R), density / L)
     kind = s.draw_kinds(rng, (R, K))
-    return GainOverheadProblem(
-        Cluster(capacity, device_names(DEVICES, K)),
-        requests,
-        channels,
-        Utilities(kind, rng.uniform(*s.alpha, (R, K))),
-        rng.uniform(*s.beta, (K,)),
-        moving=moving,
-    )
+    utilities, beta = Utilities(kind, rng.uniform(*s.alpha, (R, K))), rng.uniform(*s.beta, (K,))
+    cluster = Cluster(capacity, device_names(DEVICES, K))
+    return GainOverheadProblem(cluster, requests, channels, utilities, beta, moving=moving)
 
 
 class OGASchedGangSettings(GangSettings, RewardSettings):
@@ -152,13 +147,9 @@ class GangScenario(DrawnScenario[OGASchedGangSettings]):
         L, R, K = s.job_types, s.servers, len(s.most)
         gangs = draw_gangs(s, rng)
         kind = s.draw_kinds(rng, (R, K))
-        problem = GangProblem(
-            Cluster(gangs.capacity, device_names(DEVICES, K)),
-            gangs.job_type,
-            gangs.requests,
-            rng.integers(1, gangs.tasks + 1),
-            Channels.of_mask(gangs.mask),
-            Utilities(kind, rng.uniform(*s.alpha, (R, K))),
-            rng.uniform(*s.beta, K),
-        )
+        cluster = Cluster(gangs.capacity, device_names(DEVICES, K))
+        tasks = (gangs.job_type, gangs.requests, rng.integers(1, gangs.tasks + 1))
+        utilities = Utilities(kind, rng.uniform(*s.alpha, (R, K)))
+        beta, channels = rng.uniform(*s.beta, K), Channels.of_mask(gangs.mask)
+        problem = GangProblem(cluster, *tasks, channels, utilities, beta)
         return GangInstance(problem, arrivals_of(s.arrivals, s.rho, L), s.time_limit)

@@ -34,7 +34,7 @@ from gangwise.approximation_jobs.workloads import (
 )
 from gangwise.core.settings import Count, SlotCount
 from gangwise.core.simulation import Streams
-from gangwise.scenarios.drawing import DrawnScenario, JobDraws, PositiveRange, Strict
+from gangwise.scenarios.drawing import DrawnScenario, JobDraws, PositiveRange, StrictSettings
 
 
 class OPMSettings(JobDraws):
@@ -58,17 +58,9 @@ class OPMScenario(DrawnScenario[OPMSettings]):
         s = self.settings
         rates = GammaPeriods(s.machines, time_scale=s.time_scale, per_period=s.per_period)
         prices = price_machines(rates, s.pricing, s.slots, rate_generator(seed))
-        jobs = SyntheticJobs(
-            s.machines,
-            s.slots,
-            float(np.mean(prices)),
-            s.load,
-            s.arrivals,
-            beta=s.beta,
-            q=s.q,
-            value=s.value,
-            lifetime=s.lifetime,
-        )
+        drawn = s.model_dump(include={"beta", "q", "value", "lifetime"})
+        price = float(np.mean(prices))
+        jobs = SyntheticJobs(s.machines, s.slots, price, s.load, s.arrivals, **drawn)
         problem = ApproximationProblem(prices, horizon=s.slots, enforce=s.enforce)
         return ApproximationInstance(problem, rates, jobs, comparators=COMPARATORS)
 
@@ -82,7 +74,7 @@ def _at_most_one(value: tuple[float, float]) -> tuple[float, float]:
 PositiveShare = Annotated[PositiveRange, AfterValidator(_at_most_one)]
 
 
-class TheoremSettings(Strict):
+class TheoremSettings(StrictSettings):
     machines: Count = 20
     slots: SlotCount = 4000
     jobs: Count = 1
@@ -105,10 +97,10 @@ class OPMTheoremScenario(DrawnScenario[TheoremSettings]):
         means, prices = rng.uniform(*s.rate, s.machines), rng.uniform(*s.price, s.machines)
         values = rng.uniform(*s.value, s.jobs) if s.jobs > 1 else np.ones(1)
         budget = s.rho * s.machines * s.slots / s.jobs
-        jobs = [Job(n, 0, s.slots, budget, self._utility(float(v))) for n, v in enumerate(values)]
+        utilities: list[Utility] = [
+            Log(v, 1.0) if s.utility == "log" else Power(v, 0.5) for v in values.tolist()
+        ]
+        jobs = [Job(n, 0, s.slots, budget, f) for n, f in enumerate(utilities)]
         problem = ApproximationProblem(prices, horizon=s.slots, enforce=False)
         replayed = ReplayedJobs(jobs)
         return ApproximationInstance(problem, IidRates(means), replayed, comparators=COMPARATORS)
-
-    def _utility(self, v: float) -> Utility:
-        return Log(v, 1.0) if self.settings.utility == "log" else Power(v, 0.5)

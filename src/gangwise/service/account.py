@@ -50,6 +50,7 @@ MEASURED = 1000  # jobs that came last, among which those are found that nothing
 
 
 def monday(now: float) -> float:
+    """The last Monday, 0:00 local time."""
     day = datetime.datetime.fromtimestamp(now)
     day = day.replace(hour=0, minute=0, second=0, microsecond=0)
     return (day - datetime.timedelta(days=day.weekday())).timestamp()
@@ -124,9 +125,14 @@ def _simulated(
     for number in range(rounds):
         for who, decides in sides.items():
             rng = np.random.default_rng(number)  # the same draws on both sides
-            hold, late = _drawn_latencies(*delays[who], len(rows), rng)
+            # Every start holds its devices for the mean of a sample. A job whose room comes later
+            # is decided on late, too, by the least that this takes.
+            hold, late = delays[who]
+            least = float(np.quantile(late, 0.05))
+            latency = float(rng.choice(hold, hold.size).mean()) + least
+            late = np.maximum(rng.choice(late, len(rows)) - least, 0.0)
             jobs, conditions = drawn(ledger, rows, before, rng, late)
-            options = Options(latency=hold)
+            options = Options(latency=latency)
             s = simulate_jobs(jobs, ledger.open_books.nodes, fresh(decides), conditions, options)
             submit = jobs.submit - late[jobs.row]
             found = np.full((3, len(rows)), np.nan)
@@ -190,16 +196,6 @@ def latencies(
     return {"scheduler": (hold + declared, late), "baseline": (hold, late)}
 
 
-def _drawn_latencies(
-    hold: Floats, late: Floats, count: int, rng: np.random.Generator
-) -> tuple[float, Floats]:
-    """Mean of a sample, held by every start; and for each job, what comes before it."""
-    # A job whose room comes later is decided on so late, too.
-    least = float(np.quantile(late, 0.05))
-    sample = float(rng.choice(hold, hold.size).mean())
-    return sample + least, np.maximum(rng.choice(late, count) - least, 0.0)
-
-
 def _shape(ledger: Ledger, row: dict[str, Any]) -> Shape:
     b = row["body"]
     demand = tuple(b["demand"].get(k, 0) for k in ledger.open_books.nodes.devices)
@@ -209,12 +205,9 @@ def _shape(ledger: Ledger, row: dict[str, Any]) -> Shape:
 def present_rows(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Jobs that wait or run, as rows like those of the history, without those that are in it."""
     over = {row["job"] for row in rows}
-    asked = [known.asked for known in ledger.jobs.values() if known.asked.id not in over]
+    bodies = [asdict(known.asked) for name, known in ledger.jobs.items() if name not in over]
     same = "job_type", "user", "submitted"
-    return [
-        {"job": job.id, **{name: getattr(job, name) for name in same}, "body": asdict(job)}
-        for job in asked
-    ]
+    return [{"job": b["id"], **{name: b[name] for name in same}, "body": b} for b in bodies]
 
 
 def account_sentence(result: dict[str, Any], act: bool) -> str:
@@ -359,7 +352,7 @@ def _types(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _nodes(ledger: Ledger, row: dict[str, Any]) -> list[int]:
-    return [ledger.places[p[0]] for p in row["body"]["placed"] if p[0] in ledger.places]
+    return [ledger.node_index[p[0]] for p in row["body"]["placed"] if p[0] in ledger.node_index]
 
 
 def _day(time: float) -> str:
@@ -418,7 +411,10 @@ def speed_changes(
         on[j, : len(places)], b[j, : len(places)] = places, logs
     by_time = np.argsort(middles, kind="stable")
     rates, middles, on, b = rates[by_time], middles[by_time], on[by_time], b[by_time]
-    jobs_of = _jobs_of(on)
+    of, slots = np.nonzero(on >= 0)
+    pairs = np.unique(np.column_stack((on[of, slots], of)), axis=0)
+    names, first = np.unique(pairs[:, 0], return_index=True)
+    jobs_of = dict(zip(names.tolist(), np.split(pairs[:, 1], first[1:])))
     found: list[SpeedChange] = []
     sigma = max(1.4826 * float(np.median(np.abs(rates - b.min(axis=1)))), SURE) if J else SURE
     best = {n: _best(n, jobs, rates, middles, on, b, sigma) for n, jobs in jobs_of.items()}
@@ -434,13 +430,6 @@ def speed_changes(
         for other in set(on[early].ravel().tolist()) & best.keys():
             best[other] = _best(other, jobs_of[other], rates, middles, on, b, sigma)
     return found
-
-
-def _jobs_of(on: Ints) -> dict[int, Ints]:
-    jobs, slots = np.nonzero(on >= 0)
-    pairs = np.unique(np.column_stack((on[jobs, slots], jobs)), axis=0)
-    nodes, first = np.unique(pairs[:, 0], return_index=True)
-    return dict(zip(nodes.tolist(), np.split(pairs[:, 1], first[1:])))
 
 
 def _best(

@@ -54,7 +54,7 @@ SAFE = {
 }
 
 
-# ---------------------------------------------------------------------------------------- shapes
+# Shapes
 
 
 class ApiModel(BaseModel):
@@ -233,7 +233,7 @@ class WishShown(BaseModel):
     detail: str = ""
 
 
-# ---------------------------------------------------------------------------------------- the guard
+# The guard
 
 
 class Guard:
@@ -332,7 +332,7 @@ class Guard:
         return body, None
 
 
-# ------------------------------------------------------------------------------------------- app
+# App
 
 
 def create_app(
@@ -517,7 +517,7 @@ def _add_operating(app: FastAPI, state: ServiceState) -> None:
         return wish("every", asked.every)
 
 
-# ------------------------------------------------------------------------------------ what is shown
+# What is shown
 
 
 def _same(page: Response, _: Request) -> Response:
@@ -563,15 +563,13 @@ def _timeline(state: ServiceState, seconds: float) -> Timeline:
 
 
 class _Metrics:
+    """What Prometheus collects, read anew at each request."""
+
     def __init__(self, state: ServiceState):
         self._state = state
 
-    def describe(self) -> Iterator[Metric]:
-        return iter(())
-
     def collect(self) -> Iterator[Metric]:
         yield from self._of_service()
-        yield from self._of_jobs()
         yield from self._of_nodes()
 
     def _of_service(self) -> Iterator[Metric]:
@@ -583,7 +581,13 @@ class _Metrics:
         yield _gauge("age_seconds", "Since the service last said anything", {(): age})
         yield _gauge("jobs", "Jobs by phase", phases, "phase")
         yield _gauge("round_seconds", "The last round of decisions", {(): round_ms / 1000})
-        yield self._latencies()
+        about = "From a decision until the cluster accepts it, and until the job starts"
+        late = HistogramMetricFamily("gangwise_latency_seconds", about, labels=["until"])
+        for until in ("accepted", "started"):
+            within, total = self._state.latencies(until, LATENCIES)
+            names = [*map(str, LATENCIES), "+Inf"]
+            late.add_metric([until], list(zip(names, within, strict=True)), total)
+        yield late
         unreadable = health.get("unreadable") or {}
         about = "Since the service was started"
         counts = CounterMetricFamily("gangwise_events", about, labels=["kind"])
@@ -596,24 +600,14 @@ class _Metrics:
         kinds = [row["kind"] for row in _view(self._state, "unreadable")]
         left = {(kind,): kinds.count(kind) for kind in {*kinds, *unreadable}}
         yield _gauge("unreadable", "What is left alone, as it cannot be read", left, "kind")
-
-    def _latencies(self) -> Metric:
-        about = "From a decision until the cluster accepts it, and until the job starts"
-        late = HistogramMetricFamily("gangwise_latency_seconds", about, labels=["until"])
-        for until in ("accepted", "started"):
-            within, total = self._state.latencies(until, LATENCIES)
-            names = [*map(str, LATENCIES), "+Inf"]
-            late.add_metric([until], list(zip(names, within, strict=True)), total)
-        return late
-
-    def _of_jobs(self) -> Iterator[Metric]:
         about = "Mean time in which waiting jobs start, by forecast: even chance, nine in ten"
-        now, ahead = time.time(), {}
-        forecasts = [row for row in _view(self._state, "queue") if row.get("p50") is not None]
-        for name, quantile in (("p50", "0.5"), ("p90", "0.9")):
-            if forecasts:
-                left = sum(max(row[name] - now, 0.0) for row in forecasts)
-                ahead[quantile,] = left / len(forecasts)
+        now = time.time()
+        queue = [row for row in _view(self._state, "queue") if row.get("p50") is not None]
+        ahead = {
+            (quantile,): sum(max(row[name] - now, 0.0) for row in queue) / len(queue)
+            for name, quantile in (("p50", "0.5"), ("p90", "0.9"))
+            if queue
+        }
         yield _gauge("start_seconds", about, ahead, "quantile")
 
     def _of_nodes(self) -> Iterator[Metric]:

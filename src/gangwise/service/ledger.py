@@ -37,11 +37,12 @@ KINDS = {
     *("nodes", "job", "found", "started", "moved", "back", "rejected", "aside", "ended"),
     *("measured", "round", "pause", "every"),
 }
+"""Kinds of records; the method of that name with an underscore takes one in."""
 
 TYPES = 256  # so many job types are kept apart; later ones are one type, "other"
 NO_LIMIT = 86_400.0  # seconds assumed of a job that requested no limit
 FIRST = 3  # gangs of a job type that set the unit of its work
-NONSENSE = math.log(100.0)  # a log rate further from that of its node's label is no measurement
+IMPLAUSIBLE = math.log(100.0)  # a log rate further from that of its node's label is no measurement
 REMEMBERED = 50_000  # jobs that have ended and whose late events are still recognised
 BACKOFF = 2.0  # seconds that a job waits after its first rejection; each further one doubles them
 
@@ -70,6 +71,8 @@ class ActiveJob:
 
 @dataclass(frozen=True)
 class Intent:
+    """A decision: what the cluster is to do."""
+
     kind: Literal["place", "preempt"]
     job: str
     attempt: int
@@ -79,6 +82,8 @@ class Intent:
 
 @dataclass(frozen=True)
 class Ended:
+    """A job that is over, as a row of the history."""
+
     asked: EngineJob
     outcome: str
     attempt: int
@@ -103,27 +108,29 @@ class Ledger:
     act: bool = True  # whether jobs are placed here; otherwise they are only followed
     books: Books | None = None
     empty: Books | None = None  # of all nodes, up and free
-    places: dict[str, int] = field(default_factory=dict)  # node → its place in the books
+    node_index: dict[str, int] = field(default_factory=dict)  # node → its place in the books
     jobs: dict[str, ActiveJob] = field(default_factory=dict)
     hosts: dict[str, EngineNode] = field(default_factory=dict)
     types: list[str] = field(default_factory=list)
-    bound: int = -1  # how many job types the schedulers know of
-    over: OrderedDict[str, str] = field(default_factory=OrderedDict)
-    """Jobs that have ended, and how: their late events are recognised."""
-    asks: dict[str, float] = field(default_factory=dict)
+    types_bound: int = -1  # how many job types the schedulers know of
+    outcomes: OrderedDict[str, str] = field(default_factory=OrderedDict)
+    """How jobs ended, so that their late events are recognised."""
+    wake_times: dict[str, float] = field(default_factory=dict)
+    """When the scheduler wants to be asked again about a job."""
     scales: dict[str, float] = field(default_factory=dict)
     """Job type → units of its work per second at rate 1."""
-    held: dict[str, list[tuple[float, Rate]]] = field(default_factory=dict)
-    seen: dict[str, float] = field(default_factory=dict)
-    nonsense: int = 0  # measurements that were left out
+    unscaled: dict[str, list[tuple[float, Rate]]] = field(default_factory=dict)
+    """Job type → what its first gangs measured, until they set that scale."""
+    latest_rates: dict[str, float] = field(default_factory=dict)  # of running jobs
+    implausible: int = 0  # measurements that were left out
     rounds: int = 0  # recorded rounds applied
     diverged: int = 0  # those of them in which this scheduler decided otherwise
-    rows: int = 0
+    rows: int = 0  # jobs submitted so far
     now: float = 0.0
-    looked: float = 0.0
+    last_look: float = 0.0  # when running jobs could move last
     intents: list[Intent] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
-    changed: bool = False
+    changed: bool = False  # whether a round of decisions is due
     paused: bool = False
 
     def __post_init__(self) -> None:
@@ -137,17 +144,17 @@ class Ledger:
 
     @property
     def open_books(self) -> Books:
-        """The books; there are some once a node was seen."""
+        """The books, of which there are some once a node was seen."""
         assert self.books is not None
         return self.books
 
-    # ------------------------------------------------------------------------------ taking in
+    # Taking in
 
     def apply(self, record: Record) -> None:
         """Take in a record. What does not fit what is known (twice, late) changes nothing."""
         kind, now, *rest = record
         if kind not in KINDS:
-            raise intake.Malformed(f"there is no record of the kind {intake.shown(kind)}")
+            raise intake.Malformed(f"there is no record of the kind {intake.quoted(kind)}")
         self.now = max(self.now, intake.number(now, "its time"))
         getattr(self, f"_{kind}")(*rest)
 
@@ -176,7 +183,7 @@ class Ledger:
     def _job(self, row: Mapping[str, Any]) -> None:
         # Journals of 0.2.0 say a least number of tasks, too, by which nothing was ever decided.
         asked = EngineJob(**{name: value for name, value in row.items() if name != "minimum"})
-        if asked.id in self.jobs or asked.id in self.over:
+        if asked.id in self.jobs or asked.id in self.outcomes:
             return
         self.rows += 1
         self.jobs[asked.id] = ActiveJob(asked, self.rows)
@@ -242,7 +249,7 @@ class Ledger:
         known.why = f"the cluster refused it: {why}"
         known.until = self.now + BACKOFF * 2.0 ** min(known.rejected, 7)
         known.rejected += 1
-        self.asks[name] = known.until
+        self.wake_times[name] = known.until
         self.changed = True
 
     def _aside(self, name: str, until: float, why: str) -> None:
@@ -251,7 +258,7 @@ class Ledger:
         if known is not None and known.phase == "waiting":
             if known.until == math.inf > until:  # held until now: that is no waiting
                 known.asked, known.job = replace(known.asked, submitted=self.now), None
-            known.until = self.asks[name] = until
+            known.until = self.wake_times[name] = until
             known.why = f"left alone{' for a while' if until < math.inf else ''}: {why}"
             self.changed = True
 
@@ -284,27 +291,18 @@ class Ledger:
             rate = self._learn(known, ranks, ended=outcome == "finished")
             self._give_back(known, "finished" if outcome == "finished" else "killed")
         del self.jobs[name]
-        self.asks.pop(name, None)
-        self.seen.pop(name, None)
-        self.over[name] = outcome
-        while len(self.over) > REMEMBERED:
-            self.over.popitem(last=False)
+        self.wake_times.pop(name, None)
+        self.latest_rates.pop(name, None)
+        self.outcomes[name] = outcome
+        while len(self.outcomes) > REMEMBERED:
+            self.outcomes.popitem(last=False)
         start = known.begun if known.phase == "running" else math.nan
         start = start if started is None else started
-        self.ended.append(
-            Ended(
-                known.asked,
-                outcome,
-                known.attempt,
-                known.placed,
-                start,
-                self.now if ended is None else ended,
-                start if math.isnan(known.first) else known.first,
-                known.held if started is None else started,
-                known.by,
-                rate,
-            )
-        )
+        end = self.now if ended is None else ended
+        first = start if math.isnan(known.first) else known.first
+        held = known.held if started is None else started
+        what = (known.asked, outcome, known.attempt, known.placed)
+        self.ended.append(Ended(*what, start, end, first, held, known.by, rate))
         self.changed = True
 
     def _measured(self, name: str, attempt: int, ranks: Sequence[Sequence[Any]]) -> None:
@@ -363,8 +361,8 @@ class Ledger:
             self.scheduler.place(Queue([]), self.books, self.now)  # it hears the events
             self.books.events.clear()
             return
-        for name in [name for name, at in self.asks.items() if at <= self.now]:
-            del self.asks[name]
+        for name in [name for name, at in self.wake_times.items() if at <= self.now]:
+            del self.wake_times[name]
         for _ in range(len(self.jobs) + 1):
             if not self._decide():
                 break
@@ -383,7 +381,7 @@ class Ledger:
                 self._undone(action)  # its nodes may not be free before the cluster says so
                 continue
             if isinstance(action, Ask):
-                self.asks[action.job] = action.at
+                self.wake_times[action.job] = action.at
                 continue
             known = self.jobs.get(action.job)
             if known is None:
@@ -392,7 +390,7 @@ class Ledger:
                 self._unplace(known)
                 freeing = True
                 continue
-            if not self._by_baseline(known):
+            if self.every <= 0 or known.row % self.every:
                 self._place(known, action.tasks, "scheduler")
                 continue
             tasks = self.baseline.choice.place(self._as_job(known), self.open_books, self.now)
@@ -411,9 +409,9 @@ class Ledger:
     def _look_around(self) -> None:
         """While no job waits, running jobs may move."""
         look = float(getattr(self.scheduler, "look", math.inf))
-        if self.books is None or self.now < self.looked + look:
+        if self.books is None or self.now < self.last_look + look:
             return
-        self.looked = self.now
+        self.last_look = self.now
         actions = self.scheduler.migrations(self.books, self.now)
         self.books.events.clear()
         for action in actions:
@@ -424,19 +422,20 @@ class Ledger:
         """Time of the next round if nothing happens; inf for none."""
         look = float(getattr(self.scheduler, "look", math.inf))
         running = self.books is not None and bool(self.books.running)
-        looks = self.looked + look if running else math.inf
-        return min(min(self.asks.values(), default=math.inf), looks)
+        looks = self.last_look + look if running else math.inf
+        return min(min(self.wake_times.values(), default=math.inf), looks)
 
-    # ---------------------------------------------------------------------------- what is shown
+    # What is shown
 
     def explain(self, name: str) -> Explanation:
         """Why a job waits; raises UnknownName for a job that does not."""
         known = self.jobs.get(name)
         if known is not None and known.phase == "waiting":
             why, since, until = "", known.asked.submitted, math.inf
+            there = {k for host in self.hosts.values() for k, n in host.devices.items() if n}
             if self.paused:
                 why, since = "an operator has paused placing", self.now
-            elif cannot := [k for k in known.asked.demand if k not in self._offered()]:
+            elif cannot := [k for k in known.asked.demand if k not in there]:
                 why = f"no node has {', '.join(cannot)}"
             elif not known.possible:
                 why = "it is larger than the cluster, or than its nodes with the labels asked for"
@@ -445,8 +444,7 @@ class Ledger:
             if why:
                 return Explanation(name, why, (), since, until)
         self._bind()
-        found: Explanation = self.scheduler.explain(name)
-        return found
+        return self.scheduler.explain(name)  # type: ignore[no-any-return]  # schedulers are Any
 
     def would(self) -> dict[str, tuple[Placed, ...]]:
         """What the scheduler would start now, were it to decide. It hears nothing of it."""
@@ -476,20 +474,17 @@ class Ledger:
         self.intents, self.ended = [], []
         return intents, ended
 
-    # -------------------------------------------------------------------------------- inside
+    # Inside
 
     def _devices(self) -> tuple[str, ...]:
         return () if self.books is None else self.books.nodes.devices
-
-    def _offered(self) -> set[str]:
-        return {k for host in self.hosts.values() for k, amount in host.devices.items() if amount}
 
     def _open(self) -> None:
         """New books over the nodes as they are, with everyone who runs; none without a node."""
         if not self.hosts:
             return
         was = self.books
-        self.held.clear()  # they name nodes by their place
+        self.unscaled.clear()  # they name nodes by their place
         asked = {k: 0.0 for known in self.jobs.values() for k in known.asked.demand}
         nodes = Nodes.of(
             Node(
@@ -502,7 +497,7 @@ class Ledger:
         )
         self.books = Books.opened(nodes)
         self.empty = Books.opened(nodes)
-        self.places = {name: n for n, name in enumerate(nodes.names)}
+        self.node_index = {name: n for n, name in enumerate(nodes.names)}
         for known in self.jobs.values():
             known.job = None
         if was is not None:
@@ -520,21 +515,20 @@ class Ledger:
             pieces = self.pieces(known.placed)
             self._account(job, pieces, -1)
             self.books.running[name] = Running(job, pieces, known.begun, 0.0)
-        self.bound = -1
+        self.types_bound = -1
         self._bind()
 
     def _bind(self) -> None:
         """Give the schedulers nodes and job types: once a round, as it costs types × nodes."""
-        if self.books is not None and self.bound != len(self.types):
+        if self.books is not None and self.types_bound != len(self.types):
             for one in (self.scheduler, self.baseline):
                 one.resize(self.books.nodes, tuple(self.types))
-            self.bound = len(self.types)
+            self.types_bound = len(self.types)
 
     def _declared(self, host: EngineNode) -> float:
-        for label, value in host.labels.items():
-            if (rate := self.rates.get(f"{label}={value}")) is not None:
-                return float(rate)
-        return 1.0
+        """The declared rate of a node, by the first of its labels that has one; else 1."""
+        labels = (f"{label}={value}" for label, value in host.labels.items())
+        return float(next((self.rates[label] for label in labels if label in self.rates), 1.0))
 
     def _type(self, asked: EngineJob) -> str:
         known = asked.job_type in self.types or len(self.types) < TYPES
@@ -547,19 +541,8 @@ class Ledger:
         demand = tuple(a.demand.get(k, 0) for k in self._devices())
         shape = Shape(demand, a.per_node, tuple(sorted(a.constraint.items())))
         limit = a.limit if math.isfinite(a.limit) and a.limit > 0 else NO_LIMIT
-        known.job = Job(
-            a.id,
-            known.row,
-            a.submitted,
-            self._type(a),
-            a.user,
-            a.tasks,
-            shape,
-            limit,
-            a.deadline,
-            math.inf,
-            a.priority,
-        )
+        who = (a.id, known.row, a.submitted, self._type(a), a.user)
+        known.job = Job(*who, a.tasks, shape, limit, a.deadline, math.inf, a.priority)
         if self.empty is not None:
             known.possible = bool(self.empty.fits(shape).sum() >= a.tasks)
         return known.job
@@ -574,11 +557,8 @@ class Ledger:
             and known.possible
         ]
 
-    def _by_baseline(self, known: ActiveJob) -> bool:
-        return self.every > 0 and known.row % self.every == 0
-
     def pieces(self, placed: Sequence[Placed]) -> tuple[Piece, ...]:
-        at = self.places
+        at = self.node_index
         return tuple((at[p.node], p.tasks, 0) for p in placed if p.node in at)
 
     def _account(self, job: Job, pieces: Sequence[Piece], sign: int) -> None:
@@ -592,7 +572,7 @@ class Ledger:
         if up:
             for running in books.running.values():
                 books.take(running.job.shape, [p for p in running.pieces if p[0] == n])
-        books.events.append(Event("node_up" if up else "node_down", self.now, node=n))
+        self._report(Event("node_up" if up else "node_down", self.now, node=n))
 
     def _take(self, known: ActiveJob, placed: tuple[Placed, ...], by: str) -> None:
         job, pieces = self._as_job(known), self.pieces(placed)
@@ -639,7 +619,7 @@ class Ledger:
         if self.books is not None:
             self.books.events.append(event)
 
-    # ------------------------------------------------------------------------------ learning
+    # Learning
 
     def _learn(self, known: ActiveJob, ranks: Sequence[Sequence[Any]], ended: bool) -> float:
         """Pass on to the scheduler what ranks measured; return the gang's rate, NaN if unknown."""
@@ -652,21 +632,13 @@ class Ledger:
             gone = self.now - known.begun  # not wrapped: only what all of it took
             if gone > 0:
                 by_node[known.placed[0].node] = [declared / gone]
-        mine = {p.node for p in known.placed if p.node in self.places}
-        found = {self.places[name]: min(v) for name, v in by_node.items() if name in mine}
-        self.nonsense += len(by_node) - len(found)
+        mine = {p.node for p in known.placed if p.node in self.node_index}
+        found = {self.node_index[name]: min(v) for name, v in by_node.items() if name in mine}
+        self.implausible += len(by_node) - len(found)
         if not found or known.phase != "running":
             return math.nan
-        job = self._as_job(known)
-        rate = Rate(
-            job,
-            tuple(found),
-            tuple(found.values()),
-            known.begun,
-            self.now,
-            not known.measured,
-            ended,
-        )
+        nodes, rates, first = tuple(found), tuple(found.values()), not known.measured
+        rate = Rate(self._as_job(known), nodes, rates, known.begun, self.now, first, ended)
         known.measured = True
         if declared > 0:  # units are seconds at rate 1
             return self._observe(rate, 1.0)
@@ -681,13 +653,12 @@ class Ledger:
         if (scale := self.scales.get(kind)) is not None:
             return self._observe(rate, scale)
         logs = [math.log(r) - self._label(n) for n, r in zip(rate.nodes, rate.rates)]
-        held = self.held.setdefault(kind, [])
-        held.append((median(logs), rate))
-        if len({r.job.id for _, r in held}) < FIRST:
+        unscaled = self.unscaled.setdefault(kind, [])
+        unscaled.append((median(logs), rate))
+        if len({r.job.id for _, r in unscaled}) < FIRST:
             return math.nan
-        scale = self.scales[kind] = math.exp(median(log for log, _ in held))
-        values = [self._observe(late, scale) for _, late in self.held.pop(kind)]
-        return values[-1]
+        scale = self.scales[kind] = math.exp(median(log for log, _ in unscaled))
+        return [self._observe(late, scale) for _, late in self.unscaled.pop(kind)][-1]
 
     def _label(self, n: int) -> float:
         rate = self.open_books.nodes.rates[n]
@@ -698,18 +669,18 @@ class Ledger:
         pairs = [
             (n, r / scale)
             for n, r in zip(rate.nodes, rate.rates)
-            if n < there and abs(math.log(r / scale) - self._label(n)) < NONSENSE
+            if n < there and abs(math.log(r / scale) - self._label(n)) < IMPLAUSIBLE
         ]
-        self.nonsense += len(rate.nodes) - len(pairs)
+        self.implausible += len(rate.nodes) - len(pairs)
         if not pairs:
             return math.nan
-        self.seen[rate.job.id] = min(r for _, r in pairs)
+        self.latest_rates[rate.job.id] = min(r for _, r in pairs)
         if getattr(self.scheduler, "learns", True):
             self._bind()
             nodes, rates = tuple(n for n, _ in pairs), tuple(r for _, r in pairs)
             self.scheduler.observe(replace(rate, nodes=nodes, rates=rates))
             self.changed = True
-        return self.seen[rate.job.id]
+        return self.latest_rates[rate.job.id]
 
 
 def _rates_of(scheduler: Any) -> Any:

@@ -30,7 +30,7 @@ HEADERS = 10.0  # seconds for the head of a request, from the connection or the 
 REQUEST = 30.0  # seconds for the rest of it, and for taking the answer
 
 
-# ---------------------------------------------------------------------------- in the service
+# In the service
 
 
 class Listening:
@@ -93,7 +93,7 @@ class Listening:
         self._socket.close()
 
 
-# ------------------------------------------------------------------------------- in its own process
+# In its own process
 
 
 def server(app: Any) -> uvicorn.Server:

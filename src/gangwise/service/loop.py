@@ -5,11 +5,11 @@ on them. Killed at any line, the service restarts from checkpoint and journal, t
 again what it had not heard (placing an attempt twice starts it once), and holds its books against
 the cluster's table.
 
-A row, an event, a record or a wish that cannot be taken in is left alone and named, and the others
-count: nothing that users write ends the loop. What goes wrong is named in ``health``: a cluster
-that does not answer is asked again and nothing is decided meanwhile; while the file is locked or
-the disk full nothing is acted upon, and what happened is kept in memory; a clock that steps back
-does not.
+A row, an event, a record or a wish that cannot be read is left alone and listed, and the others
+count: nothing that users write ends the loop. ``health`` lists what goes wrong. A cluster that does
+not answer is asked again, and nothing is decided meanwhile. While the file is locked or the disk is
+full, nothing is acted upon, and what happened is kept in memory. The service's own clock never
+steps back.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ class MonotonicClock:
 
 
 class Helper:
-    """Another gangwise command, in a process of its own, every so many seconds (0: never)."""
+    """Another gangwise command, run in a process of its own every so many seconds (0: never)."""
 
     def __init__(self, every: float, *words: str):
         self._every, self._command = every, [sys.executable, "-m", "gangwise", *words]
@@ -124,7 +125,7 @@ class Helper:
 
 @dataclass(eq=False, repr=False)
 class Service:
-    """Runs a scheduler beside a cluster: takes in events, decides, writes down, and acts."""
+    """Runs a scheduler for a cluster: takes in events, decides, writes down, and acts."""
 
     engine: Engine
     folder: Path  # where it keeps what it knows; one service at a time
@@ -193,7 +194,7 @@ class Service:
         self._placers = ThreadPoolExecutor(at_once) if at_once > 1 else None
         self._accepted: dict[tuple[str, int], float] = {}
         self._late: set[tuple[str, int]] = set()
-        self._odd: dict[tuple[str, str, int], float] = {}
+        self._differences: dict[tuple[str, str, int], float] = {}
         self._gone: dict[str, tuple[float, EngineNode]] = {}
         self._compared = self._shown = self._saved = self._rated = -math.inf
         settings = {**self.run, "scheduler": self.scheduler, "baseline": str(baseline)}
@@ -206,7 +207,7 @@ class Service:
             here = os.fstat(self._lock)  # this folder, and no copy of it
             self.engine.lead(f"{socket.gethostname()}:{self.folder.absolute()}:{here.st_ino}")
 
-    # -------------------------------------------------------------------------------- living
+    # Living
 
     def tick(self, timeout: float = 0.5) -> None:
         """Once round: take in events, decide, write intents to the disk, and only then act."""
@@ -229,12 +230,11 @@ class Service:
     def _fulfil_wishes(self, now: float) -> None:
         """Do what operators wish; most wishes are records, so that a restart keeps them."""
         try:
-            open_now = self.wishes.open()
+            answered = {number for number, _, _ in self._answers}
+            open_now = [wish for wish in self.wishes.open() if wish.id not in answered]
         except StoreError as error:
             return self._trouble("wishes", error)
         for wish in open_now:
-            if wish.id in [number for number, _, _ in self._answers]:
-                continue
             try:
                 self._fulfil(wish, now)
                 answer = (wish.id, "done", "")
@@ -244,7 +244,7 @@ class Service:
                 self._trouble("engine", error)  # it stays to be done
                 continue
             except Exception as error:
-                answer = (wish.id, "refused", f"{type(error).__name__}: {error}")
+                answer = (wish.id, "refused", _named(error))
             self._answers.append(answer)
             came = " ".join(filter(None, answer[1:]))
             self._note(f"an operator: {wish.what} {wish.value}: {came}")
@@ -283,7 +283,7 @@ class Service:
             self.engine.close()
             os.close(self._lock)
 
-    # ------------------------------------------------------------------------------- recovery
+    # Recovery
 
     def _recover(self) -> None:
         """Read the checkpoint and the journal since; find intents that were perhaps not done."""
@@ -306,7 +306,7 @@ class Service:
             try:
                 self.ledger.apply(record)
             except Exception as error:
-                skip(seq, clean_text(f"{record[0]}: {type(error).__name__}: {error}"))
+                skip(seq, clean_text(f"{record[0]}: {_named(error)}"))
                 self.ledger.mend()
         self.store.commit(know=self.ledger.jobs)
         self.seq = max(after, self.store.last())
@@ -338,7 +338,7 @@ class Service:
         except Exception as error:  # also where a scheduler of the user's own has no pickle
             self._trouble("checkpoint", error)
 
-    # ------------------------------------------------------------------------------- taking in
+    # Taking in
 
     def _take_in(self, timeout: float) -> bool:
         """Take in events, and now and then the whole table; False when the cluster is silent."""
@@ -352,7 +352,7 @@ class Service:
             if nodes or compare:
                 self._take_in_nodes(self.engine.nodes(), now)
             if self.ledger.books is None:
-                raise EngineError("the cluster lists no node")
+                raise EngineError("the cluster lists no nodes")
             table = {row.job.id: row for row in self.engine.jobs()} if new or compare else {}
             for row in table.values():
                 if not self._is_known(row.job.id):
@@ -379,7 +379,7 @@ class Service:
         self.quarantine.read(kind, name, partial(do, *given), (EngineError, StoreError))
 
     def _is_known(self, job: str) -> bool:
-        return job in self.ledger.jobs or job in self.ledger.over or job in self._refused
+        return job in self.ledger.jobs or job in self.ledger.outcomes or job in self._refused
 
     def _apply(self, *record: Any) -> bool:
         """Apply a record to the ledger, to be saved; False where the books refuse it."""
@@ -473,7 +473,7 @@ class Service:
 
         def lasting(name: str, what: str, attempt: int) -> bool:
             key = name, what, attempt
-            odd[key] = self._odd.get(key, now)
+            odd[key] = self._differences.get(key, now)
             return now - odd[key] >= self.grace
 
         def one(known: ActiveJob, row: Status | None) -> None:
@@ -516,9 +516,9 @@ class Service:
         for known in list(self.ledger.jobs.values()):
             name = known.asked.id
             self._take_in_one("row of job", name, one, known, table.get(name))
-        self._odd = odd
+        self._differences = odd
 
-    # ------------------------------------------------------------------------------- deciding
+    # Deciding
 
     def _decide(self, now: float) -> None:
         began = time.process_time()
@@ -528,7 +528,13 @@ class Service:
         try:
             self.ledger.apply(("round", now))
         except Exception as error:
-            return self._round_failed(error, offered, now)
+            # Jobs that are new to a scheduler that failed are set aside, and come back one by one.
+            self.ledger.mend()
+            self._trouble("scheduler", error)
+            why = clean_text(f"the scheduler failed when it was offered: {_named(error)}")
+            for turn, name in enumerate(sorted(offered - self._sure), 1):
+                self._apply("aside", now, name, now + min(PAUSE * turn, 60 * PAUSE), why)
+            return
         self.seq += 1
         self._sure = offered
         self._recovered("scheduler")
@@ -541,21 +547,13 @@ class Service:
         self._unsaved.append((self.seq, ("round", now, decided)))
         for intent in intents:
             self._todo[intent.kind, intent.job, intent.attempt] = intent
-        return None
-
-    def _round_failed(self, error: Exception, offered: set[str], now: float) -> None:
-        """Set jobs aside that are new to a scheduler that failed; they come back one by one."""
-        self.ledger.mend()
-        self._trouble("scheduler", error)
-        why = f"the scheduler failed when it was offered: {type(error).__name__}: {error}"
-        for turn, name in enumerate(sorted(offered - self._sure), 1):
-            self._apply("aside", now, name, now + min(PAUSE * turn, 60 * PAUSE), clean_text(why))
 
     def _state(self, state: str, job: str, attempt: int, detail: str = "", kind: str = "") -> None:
+        """Note for the next commit that an intent came to a state."""
         kinds = [kind] if kind else ["place"] if state == "started" else ["place", "preempt"]
         self._states += [(state, self.ledger.now, each, job, attempt, detail) for each in kinds]
 
-    # --------------------------------------------------------------------- saving, then acting
+    # Saving, then acting
 
     def _save(self, now: float) -> bool:
         """Commit all that is new; False when it cannot be."""
@@ -604,7 +602,7 @@ class Service:
                 self._states.append(("accepted", now, intent.kind, intent.job, intent.attempt, ""))
             del self._todo[intent.kind, intent.job, intent.attempt]
         if "engine" not in self.troubles:
-            self._un_place_late()
+            self._take_back_late()
 
     def _carry_out(self, intent: Intent) -> EngineError | None:
         """Tell the cluster; returns why it refused or failed."""
@@ -617,9 +615,9 @@ class Service:
         except EngineError as error:
             return error
         except Exception as error:
-            return Rejected(f"{type(error).__name__}: {error}")
+            return Rejected(_named(error))
 
-    def _un_place_late(self) -> None:
+    def _take_back_late(self) -> None:
         """Take back placements that were accepted and did not start in time."""
         now = self.clock.now()
         for (job, attempt), since in list(self._accepted.items()):
@@ -635,22 +633,22 @@ class Service:
                     self._trouble("engine", error)
                     return
 
-    # -------------------------------------------------------------------------------- showing
+    # Showing
 
     def _trouble(self, what: str, error: Exception) -> None:
         since, _ = self.troubles.get(what, (self.clock.now(), ""))
         message = str(error)
         if not isinstance(error, GangwiseError):
-            message = f"{type(error).__name__}: {message}"
+            message = _named(error)
             if what not in self.troubles:
-                traceback.print_exception(error)  # of our own making, perhaps
+                traceback.print_exception(error)  # perhaps a fault of our own
         self.troubles[what] = since, clean_text(message)
 
     def _recovered(self, what: str) -> None:
         if what in self.troubles:
             since, message = self.troubles.pop(what)
             gone = self.clock.now() - since
-            self._note(f"{what}: {message}; well again after {gone:.0f} s")
+            self._note(f"{what}: {message}; recovered after {gone:.0f} s")
 
     def _note(self, what: str) -> None:
         self.notes = [*self.notes[-20:], clean_text(what)]
@@ -667,11 +665,11 @@ class Service:
         self._recovered("folder")
         return True
 
-    def _look_after_helpers(self, now: float) -> None:
+    def _poll_helpers(self, now: float) -> None:
         """Take in what processes of their own have counted or verified, and start them anew."""
         if (found := self._accountant.found()) is not None:
             self._put_view("account", now, found)
-        elif self._accountant.due(now) and self.ledger.over:
+        elif self._accountant.due(now) and self.ledger.outcomes:
             self._keep()
             self._accountant.start(now)
         if (found := self._forecaster.found()) is not None:
@@ -701,7 +699,7 @@ class Service:
         now = self.clock.now()
         if now < self._shown + 1.0 or not self._is_there():
             return
-        self._look_after_helpers(now)
+        self._poll_helpers(now)
         self._shown = now
         with contextlib.suppress(OSError):
             (self.folder / HEARTBEAT).touch(0o600)
@@ -748,12 +746,10 @@ class Service:
             "notes": list(self.notes),
             "paused": self.ledger.paused,
             "baseline_every": self.ledger.every,
-            "waiting": phases.count("waiting"),
-            "placed": phases.count("placed"),
-            "running": phases.count("running"),
+            **{phase: phases.count(phase) for phase in ("waiting", "placed", "running")},
             "counts": dict(self.counts),
             "round_ms": round(1000 * self.round_seconds, 1),
-            "left_out": self.ledger.nonsense,
+            "left_out": self.ledger.implausible,
             "unreadable": self.engine.quarantine.total + self.quarantine.total,
             "clock_ahead": round(ahead, 1) if abs(ahead := self.clock.ahead()) > 2 else 0.0,
             "records": self.seq,
@@ -765,11 +761,10 @@ class Service:
         books = self.ledger.books
         if books is None:
             return []
-        rates = self.ledger.learned
-        factors: dict[str, dict[str, float]] = {}
+        rates, factors = self.ledger.learned, dict[str, dict[str, float]]()
         if hasattr(rates, "node_factors") and rates.state is not None:
-            means, sds = rates.node_factors()
-            for name, m, s in zip(rates.nodes, means.tolist(), sds.tolist(), strict=True):
+            means, sds = (each.tolist() for each in rates.node_factors())
+            for name, m, s in zip(rates.nodes, means, sds, strict=True):
                 bounds = {"factor": m, "low": m - 1.96 * s, "high": m + 1.96 * s}
                 factors[name] = {k: math.exp(v) for k, v in bounds.items()}
         found = []
@@ -820,24 +815,16 @@ class Service:
         """
         known = self.ledger.jobs.get(job)
         if known is None:
-            if job in self.ledger.over:
-                return {"job": job, "phase": self.ledger.over[job]}
+            if job in self.ledger.outcomes:
+                return {"job": job, "phase": self.ledger.outcomes[job]}
             raise UnknownName("job", job, list(self.ledger.jobs))
         a = known.asked
-        about: dict[str, Any] = {
-            "job": job,
-            "phase": known.phase,
-            "job_type": a.job_type,
-            "user": a.user,
-            "tasks": a.tasks,
-            "demand": {k: v / 1000 for k, v in a.demand.items()},
-            "submitted": a.submitted,
-            "limit": a.limit,
-            "attempt": known.attempt,
-            "priority": a.priority,
-        }
+        about: dict[str, Any] = {"job": job, "phase": known.phase, "attempt": known.attempt}
+        same = ("job_type", "user", "tasks", "submitted", "limit", "priority")
+        about |= {name: getattr(a, name) for name in same}
+        about["demand"] = {k: v / 1000 for k, v in a.demand.items()}
         if known.phase != "waiting":
-            rate = self.ledger.seen.get(job)
+            rate = self.ledger.latest_rates.get(job)
             where = [[p.node, p.tasks] for p in known.placed]
             about |= {"nodes": where, "since": known.begun, "by": known.by, "rate": rate}
             return about
@@ -867,18 +854,17 @@ class Service:
         return found
 
     def running_now(self) -> list[dict[str, Any]]:
-        names = [name for name, known in self.ledger.jobs.items() if known.phase != "waiting"]
-        return [self.explanation(name) for name in names[: 10 * SHOWN]]
+        names = (name for name, known in self.ledger.jobs.items() if known.phase != "waiting")
+        return [self.explanation(name) for name in islice(names, 10 * SHOWN)]
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _as_row(found: Explanation) -> dict[str, Any]:
-    return {
-        "why": found.constraint,
-        "where": list(found.nodes[:20]),
-        "since": found.since,
-        "until": found.until,
-        "frees": list(found.frees[:20]),
-    }
+    row = {"why": found.constraint, "since": found.since, "until": found.until}
+    return row | {"where": list(found.nodes[:20]), "frees": list(found.frees[:20])}
 
 
 def _plain(value: Any) -> Any:

@@ -49,8 +49,8 @@ def replayed(folder: Path | str, schedulers: Sequence[str] = ()) -> dict[str, An
     names = list(dict.fromkeys([settings["scheduler"], *schedulers]))
     result: dict[str, Any] = {"jobs": jobs, "schedulers": {}}
     for name in names:
-        given = (settings[of] for of in ("baseline", "every", "rates", "act"))
-        ledger = Ledger(create_scheduler(name), *given)
+        given = {of: settings[of] for of in ("baseline", "every", "rates", "act")}
+        ledger = Ledger(create_scheduler(name), **given)
         for _, record in store.records():
             ledger.apply(record)
         result["rounds"] = ledger.rounds
@@ -60,9 +60,10 @@ def replayed(folder: Path | str, schedulers: Sequence[str] = ()) -> dict[str, An
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    found = [f"{result['rounds']} rounds and {result['jobs']} jobs that ended are recorded"]
+    rounds = result["rounds"]
+    found = [f"{rounds} rounds and {result['jobs']} jobs that ended are recorded"]
     for name, row in result["schedulers"].items():
-        found.append(f"{name}: decides as recorded in {row['same']} of {result['rounds']} rounds")
+        found.append(f"{name}: decides as recorded in {row['same']} of {rounds} rounds")
     return found
 
 

@@ -113,7 +113,7 @@ def _stored(path: Path) -> tuple[dict[str, list[Any]], str]:
 
 def _rows(file: sqlite3.Connection, table: str) -> list[Any]:
     columns = "type, name, tbl_name, sql" if table == "sqlite_master" else "*"
-    by = "type, name" if table == "sqlite_master" else "1"  # the primary key
+    by = "type, name" if table == "sqlite_master" else "1"  # by the primary key
     return file.execute(f"SELECT {columns} FROM {table} NOT INDEXED ORDER BY {by}").fetchall()
 
 

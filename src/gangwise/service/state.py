@@ -115,7 +115,7 @@ What = Literal["cancel", "pause", "every"]
 
 
 class Wish(NamedTuple):
-    """What an operator asked for; times in seconds since 1970."""
+    """What an operator asked for; times are in seconds since 1970."""
 
     id: int
     what: str
@@ -176,6 +176,7 @@ class Wishes:
                     self._put(wish._replace(state=state, told=time.time(), detail=detail))
 
     def damaged(self) -> list[str]:
+        """What is not as it was written: wishes by number, or the count of them."""
         rows = self._all("SELECT id, state, told, sealed FROM wishes ORDER BY id")
         last = self._all("SELECT MAX(seq) FROM sqlite_sequence")[0][0]
         there = {row[0] for row in rows}
@@ -202,6 +203,7 @@ class Wishes:
         return [f"wish {n}" for n in sorted({*range(max(first, 1), (last or 0) + 1)} - kept)]
 
     def whole(self) -> list[Wish]:
+        """Wishes that are as they were written, however much of the file can still be read."""
         found = []
         with suppress(*FAULTS), closing(self._db.execute("SELECT sealed FROM wishes")) as rows:
             found += [wish for (sealed,) in rows if (wish := _unsealed(sealed)) is not None]
@@ -245,6 +247,8 @@ def _unsealed(text: object) -> Wish | None:
     found = unsealed(text.encode(errors="replace")) if isinstance(text, str) else None
     return None if found is None else Wish(**found)
 
+
+# Who may ask: tokens of two roles, and clients on this host
 
 Role = Literal["reader", "operator"]
 

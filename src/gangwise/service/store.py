@@ -252,6 +252,7 @@ class ServiceStore:
             self._lines.close()
 
     def about(self, name: str) -> str | None:
+        """A setting that the service wrote down, or the version of the file."""
         row = self._db.execute("SELECT value FROM about WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
 
@@ -498,4 +499,5 @@ def _history(e: Ended) -> tuple[Any, ...]:
 
 
 def is_recording(path: Path | str) -> bool:
+    """Whether a service has run in this folder."""
     return (Path(path) / FILE).is_file()

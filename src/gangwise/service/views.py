@@ -1,4 +1,4 @@
-"""What the service is at, in words: the views of its file, for ``top`` and ``explain``."""
+"""The state of the service in words: the views of its file, for ``top`` and ``explain``."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ def expected(row: Mapping[str, Any], now: float) -> str:
 
 
 def in_terminal(views: Mapping[str, Any]) -> Iterator[Any]:
+    """Lines and tables of ``gangwise top``."""
     now = time.time()
     health = views.get("health") or {}
     mode = "acts on" if health.get("mode") == "act" else "watches"
@@ -55,7 +56,7 @@ def in_terminal(views: Mapping[str, Any]) -> Iterator[Any]:
         f"{health.get('waiting', 0)} wait"
     )
     for what, trouble in (health.get("troubles") or {}).items():
-        yield f"{what} is not well for {lasting(now - trouble['since'])}: {trouble['what']}"
+        yield f"{what} has been failing for {lasting(now - trouble['since'])}: {trouble['what']}"
     if account := views.get("account"):
         yield account["told"]
     if slow := views.get("slow"):
@@ -91,6 +92,7 @@ def in_terminal(views: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def explained(row: Mapping[str, Any]) -> str:
+    """Why a job waits, or where it runs or ran."""
     now = time.time()
     if "phase" not in row and "outcome" not in row:
         return f"job {row['job']} is held: {row['why']}"

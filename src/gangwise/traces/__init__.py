@@ -26,7 +26,7 @@ from gangwise.traces.twins import arguments, open_twin
 __all__ = ["open_reader", "open_tables"]
 
 TWIN = "twin:"
-"""How the name of a synthetic twin begins, where a path is expected."""
+"""Prefix that marks the name of a synthetic twin where a path is expected."""
 
 
 def open_tables(path: Path | str, *, trace: str = "", **knobs: Any) -> Tables:
@@ -50,7 +50,7 @@ def open_tables(path: Path | str, *, trace: str = "", **knobs: Any) -> Tables:
 
 
 def without_reader(path: Path) -> str:
-    """What a path is whose servers and jobs need no reader; empty for files of a trace."""
+    """The kind of a path that needs no reader (twin, saved tables); empty for files of a trace."""
     if path.name.startswith(TWIN) and not path.exists():  # scenario files prepend their folder
         return "a synthetic twin"
     return "tables that were saved" if (path / SAVED).is_file() else ""
@@ -80,7 +80,7 @@ def open_reader(path: Path | str, *, trace: str = "", **knobs: Any) -> Reader:
 
 
 def reader_arguments(reader: Any) -> list[str]:
-    """What a reader may be told beside where the files are."""
+    """Names of a reader's arguments, without the path."""
     return list(signature(reader).parameters)[1:]
 
 
@@ -147,16 +147,10 @@ def described() -> list[dict[str, Any]]:
     """
     found = []
     for name, summary, _, form in registered_traces():
-        tables = [
-            {
-                "name": table.name,
-                "gives": table.gives,
-                "needed": table.needed,
-                "parts": table.parts,
-                "columns": [column.name for column in table.schema.columns],
-            }
-            for table in form.tables
-        ]
+        tables: list[dict[str, Any]] = []
+        for table in form.tables:
+            entry = {key: getattr(table, key) for key in ("name", "gives", "needed", "parts")}
+            tables.append({**entry, "columns": [column.name for column in table.schema.columns]})
         keys = ("title", "published", "licence", "span", "size")
         about = {"name": name, "summary": summary, **{key: getattr(form, key) for key in keys}}
         digests = {"sha256": dict(form.sha256), "checksums": form.checksums}

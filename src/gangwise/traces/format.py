@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, NoReturn
 import polars as pl
 
 from gangwise.core.errors import TraceError, UnknownName
-from gangwise.traces.io.reading import Check, Column, Reading, Schema, Stage
-from gangwise.traces.io.text import beginning, first_lines, header_of, split_line, texts_of
+from gangwise.traces.io.reading import Check, Column, Schema, Stage, TableReader
+from gangwise.traces.io.text import beginning, fields_of_json, first_lines, header_of, split_line
 
 SAVED = "tables.json"
 """The file that makes a folder one of tables that were saved."""
@@ -63,14 +63,14 @@ class TableFile:
 class Format:
     """A trace as it is published: its tables, and where it comes from."""
 
-    name: str  # as it is registered
+    name: str  # registered name
     title: str
     published: str  # address of its description
     licence: str
     tables: tuple[TableFile, ...]
     span: str = ""  # how long it is, and how large its files are; empty where not known
     size: str = ""
-    sha256: Mapping[str, str] = field(default_factory=dict)  # by the publisher, by file name
+    sha256: Mapping[str, str] = field(default_factory=dict)  # as published, by file name
     checksums: str = ""  # where the publisher gives them, or others
     # What else its TOML file says: how its rows become jobs and servers.
     mapping: Mapping[str, Any] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Format:
 FORMATS = Path(__file__).parent / "formats"
 DAY, HOUR = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 TIMES = tuple(f"%Y-%m-%d{t}%H:%M:%S{zone}" for zone in ("%z", "Z", "") for t in "T ")
-"""How a column of the type ``time`` may be written."""
+"""Formats in which a column of the type ``time`` may be written."""
 
 
 @cache
@@ -167,7 +167,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def all_files(path: Path) -> list[Path]:
-    """As :func:`files_of`, whatever they are called; hidden ones are left out."""
+    """All files as in :func:`files_of`, whatever their names; hidden ones are left out."""
     if not path.is_dir():
         return [path]
     folders = [path, *(d for d in path.iterdir() if d.is_dir() and not (d / SAVED).is_file())]
@@ -176,7 +176,7 @@ def all_files(path: Path) -> list[Path]:
 
 
 def recognise(path: Path, formats: Iterable[Format]) -> list[tuple[Format, TableFile]]:
-    """What a file could be, judged by its first lines.
+    """Tables that a file could be, judged by its first lines.
 
     Of several, those of the usual name; else those whose header it has, since rows without one may
     read as many things.
@@ -211,7 +211,7 @@ def reads_as(schema: Schema, lines: list[str]) -> bool:
     if schema.json:
         rows = []
         for line in lines:
-            texts, why = texts_of(line, [*names, *schema.absent])
+            texts, why = fields_of_json(line, [*names, *schema.absent])
             rows.append(None if why or any(texts[len(names) :]) else texts[: len(names)])
     else:
         rows = [split_line(line, schema.separator) for line in lines]
@@ -245,7 +245,7 @@ NEAR = 0.5
 
 
 class Likeness(NamedTuple):
-    """How much of a table lines have, and what speaks against it.
+    """Likeness of lines to a table: the share that matches, and what speaks against it.
 
     ``share`` is that of the columns that are there, or that hold what they should.
     """
@@ -274,27 +274,28 @@ def likeness(schema: Schema, lines: Sequence[str]) -> Likeness:
         return Likeness(0.0, "there is no text")
     needed = [column.name for column in schema.columns if column.needed]
     if schema.json:
-        texts, why = texts_of(lines[0], needed)
+        texts, why = fields_of_json(lines[0], needed)
         if why is not None:
             return Likeness(0.0, "its lines are JSON objects, these are not")
-        return _lacking([name for name, text in zip(needed, texts) if not text], needed)
+        absent = [name for name, text in zip(needed, texts) if not text]
+        return _missing_columns(absent, needed)
     rows = [[field.strip() for field in split_line(line, schema.separator) or []] for line in lines]
     if not schema.header:
-        return _of_rows(schema, rows)
+        return _compare_rows(schema, rows)
     there = schema.place(rows[0])
     if missing := [name for name in needed if name not in there]:
-        return _lacking(missing, needed)
+        return _missing_columns(missing, needed)
     spare = [name for name in schema.absent if name in rows[0]]
     return Likeness(1.0, f"it has no column {', '.join(spare)}, and these have" if spare else "")
 
 
-def _lacking(missing: Sequence[str], needed: Sequence[str]) -> Likeness:
+def _missing_columns(missing: Sequence[str], needed: Sequence[str]) -> Likeness:
     some = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
     why = f"no column {some}" if len(missing) == 1 else f"no columns {some}"
     return Likeness(1 - len(missing) / len(needed), why)
 
 
-def _of_rows(schema: Schema, rows: Sequence[Sequence[str]]) -> Likeness:
+def _compare_rows(schema: Schema, rows: Sequence[Sequence[str]]) -> Likeness:
     """The first field that is wrong in most of the rows speaks against it."""
     columns, width = schema.columns, len(rows[0])
     wrong = [
@@ -340,7 +341,7 @@ def is_for_people(lines: Sequence[str]) -> bool:
 
 
 def looks_like(lines: Sequence[str]) -> str:
-    r"""What the start of a file is, in a word, where it is no table in text.
+    r"""Kind of a file that is no table in text, judged by its start; empty for text.
 
     >>> looks_like(["\x89PNG\x1a\x00"]), looks_like(["{", '"a": 1}']), looks_like(["a,b"])
     ('binary data', 'JSON', '')
@@ -360,7 +361,7 @@ PART = re.compile(r"part-(\d+)-of-(\d+)\.")
 
 @dataclass
 class Read:
-    """What was read of a table.
+    """Rows that were read of a table, with stages and digests.
 
     ``frame`` has ``part`` (number of the file, from 0), ``row`` (line of that file) and the columns
     of the schema: numbers as Float64, null where missing; text without surrounding blanks.
@@ -378,7 +379,7 @@ class Batches:
     ``stages`` and ``digests`` are of the files that were read to their end.
     """
 
-    def __init__(self, readings: list[Reading]):
+    def __init__(self, readings: list[TableReader]):
         self.readings = readings
         self.stages: list[Stage] = []
         self.digests: dict[str, str] = {}
@@ -391,7 +392,7 @@ class Batches:
             self.digests[reading.path.name] = reading.blocks.digest()
 
 
-class Source:
+class TraceFiles:
     """The files of one trace, in a folder, or one of them.
 
     Files that are ``named`` by table are read whatever is in them; with ``strict``, the first bad
@@ -457,7 +458,7 @@ class Source:
         return Read(frame, tuple(batches.stages), batches.digests)
 
     def batches(self, table: str) -> Batches:
-        files = self.files(table) or self._nearly(table)
+        files = self.files(table) or self._nearest_file(table)
         if not files:
             self.missing(table)
         return Batches([self.reading(table, file) for file in files])
@@ -479,7 +480,7 @@ class Source:
             self.path,
         )
 
-    def _nearly(self, table: str) -> list[Path]:
+    def _nearest_file(self, table: str) -> list[Path]:
         schema = self.form.table(table).schema
         if not (schema.header and schema.separator == ","):
             return []
@@ -489,10 +490,10 @@ class Source:
         known = most and any(t.layout(first_lines(most)) for t in self.form.tables)
         return [most] if most and not known and 2 * near[most] > needed else []
 
-    def reading(self, table: str, file: Path) -> Reading:
+    def reading(self, table: str, file: Path) -> TableReader:
         wanted = self.form.table(table)
         schema = wanted.layout(first_lines(file)) or wanted.schema
-        return Reading(file, schema, strict=self.strict)
+        return TableReader(file, schema, strict=self.strict)
 
 
 def _in_parts(files: list[Path]) -> list[Path]:

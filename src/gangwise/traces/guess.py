@@ -22,18 +22,18 @@ import polars as pl
 from gangwise.core.errors import TraceError
 from gangwise.traces import registered_traces
 from gangwise.traces.format import looks_like, recognise
-from gangwise.traces.formats.own_csv import NAME, WHITESPACE, OwnCsv, leaves
+from gangwise.traces.formats.own_csv import NAME, WHITESPACE, OwnCsv, json_paths
 from gangwise.traces.io.blocks import Blocks, with_points
 from gangwise.traces.io.reading import reasons
 from gangwise.traces.io.text import (
     CLOCK,
     QUANTITY,
+    fields_of_json,
     first_lines,
     key_of_records,
     read_records,
     split_line,
     start_of,
-    texts_of,
     toml_text,
 )
 from gangwise.traces.tables import amount_text, device_hours, period_of
@@ -54,8 +54,8 @@ TEXTS = ("name", "user", "status", "models", "type", "hosts")
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What comes out when the file is read in one way."""
+class MappingOutcome:
+    """The load that results when the file is read in one way."""
 
     # What is different from the draft, and the line of the mapping that makes the difference; both
     # are empty for the draft itself.
@@ -70,7 +70,7 @@ class Reading:
     left_out: str = ""  # why rows are not among the jobs
     problem: str = ""  # why the file cannot be read in this way
 
-    def line(self, draft: Reading | None = None) -> str:
+    def line(self, draft: MappingOutcome | None = None) -> str:
         """A line of a report, without the devices that are read as in the draft."""
         head = f"{self.what or 'as drafted'}" + f" ({self.change})" * bool(self.change)
         if self.problem:
@@ -93,7 +93,7 @@ class Guess:
 
     path: Path
     mapping: dict[str, Any]
-    readings: tuple[Reading, ...]
+    readings: tuple[MappingOutcome, ...]
     notes: tuple[str, ...]
 
     def toml(self, file: str = "") -> str:
@@ -177,7 +177,7 @@ def _sample(path: Path) -> _Sample:
 
 def _of_json(path: Path, start: str, lines: Sequence[str]) -> _Sample:
     """JSON: an object a line, or one document with a list of objects."""
-    if start.startswith("{") and len(lines) > 1 and leaves(lines[0]):
+    if start.startswith("{") and len(lines) > 1 and json_paths(lines[0]):
         records: Iterator[str] = iter(lines)
         layout: dict[str, Any] = {"format": "json-lines"}
     else:
@@ -186,10 +186,10 @@ def _of_json(path: Path, start: str, lines: Sequence[str]) -> _Sample:
         records = (json.dumps(record) for record in some)
         layout = {"format": "json", **({"records": key} if key else {})}
     texts = list(records)
-    names = list(dict.fromkeys(name for text in texts[:100] for name in leaves(text)))
+    names = list(dict.fromkeys(name for text in texts[:100] for name in json_paths(text)))
     if not names:
         raise TraceError("the records are no JSON objects", path)
-    rows = [texts_of(text, names)[0] for text in texts]
+    rows = [fields_of_json(text, names)[0] for text in texts]
     return _Sample(layout, {name: [row[n] for row in rows] for n, name in enumerate(names)})
 
 
@@ -212,14 +212,14 @@ def _is_number(text: str) -> bool:
     return re.fullmatch(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", text) is not None
 
 
-def _most(texts: Sequence[str], fits: Callable[[str], object]) -> bool:
+def _mostly(texts: Sequence[str], fits: Callable[[str], object]) -> bool:
     return 2 * sum(bool(fits(text)) for text in texts) > len(texts)
 
 
-def _plain(name: str) -> str:
+def _bare_name(name: str) -> str:
     """Letters and digits of a name; of a field in an object with that of the object, if known.
 
-    >>> _plain("GPU_num"), _plain("user.name"), _plain("resources.cpu")
+    >>> _bare_name("GPU_num"), _bare_name("user.name"), _bare_name("resources.cpu")
     ('gpunum', 'username', 'cpu')
     """
     *_, before, last = ["", *name.split(".")]
@@ -227,10 +227,10 @@ def _plain(name: str) -> str:
     return together if any(together in names for names in ROLES.values()) else alone
 
 
-def _without(name: str, words: frozenset[str]) -> str:
+def _name_without(name: str, words: frozenset[str]) -> str:
     """The last part of a name without some words.
 
-    >>> _without("jobStart_ts", IGNORED_WORDS["started"])
+    >>> _name_without("jobStart_ts", IGNORED_WORDS["started"])
     'start'
     """
     parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name.rpartition(".")[2])
@@ -248,7 +248,7 @@ class _Draft:
         self._roles()
         jobs: dict[str, Any] = {"file": str(self.path.resolve()), **self.sample.layout}
         self._times()
-        self._spans()
+        self._durations()
         self._devices()
         if "deleted" in self.entry and "duration" in self.entry:
             kept, left = (
@@ -258,7 +258,7 @@ class _Draft:
                 f"{self.role[left]} is not used: {self.role[kept]} says the same, without waiting"
             )
             del self.entry[left]
-        self._others()
+        self._other_roles()
         if "tasks" in self.entry and any(d in self.entry for d in DEVICES):
             jobs["per"] = "job"
         if nothing := self._nothing():
@@ -275,19 +275,21 @@ class _Draft:
             "say so with each command: replay --set nodes=16 --set devices=4 (16 nodes of 4), "
             "compare --set machines=16 --set shape=…"
         )
-        readings = [_read(mapping, "", "")]
-        readings += [_read(changed, what, line) for changed, what, line in self._otherwise(mapping)]
+        readings = [_outcome(mapping, "", "")]
+        readings += [
+            _outcome(changed, what, line) for changed, what, line in self._alternatives(mapping)
+        ]
         return Guess(self.path, mapping, tuple(readings), tuple(self.notes))
 
     def _roles(self) -> None:
-        plain = {_plain(name): name for name in reversed(self.sample.columns)}
+        plain = {_bare_name(name): name for name in reversed(self.sample.columns)}
         for role, names in ROLES.items():
             found = next((plain[n] for n in names if n in plain), None)
             if found is not None and found not in self.role.values():
                 self.role[role] = found
         for role in [role for role in ROLES if role in IGNORED_WORDS and role not in self.role]:
             left = [n for n in self.sample.columns if n not in self.role.values()]
-            bare = {_without(name, IGNORED_WORDS[role]): name for name in reversed(left)}
+            bare = {_name_without(name, IGNORED_WORDS[role]): name for name in reversed(left)}
             found = next((bare[n] for n in ROLES[role] if n in bare), None)
             if found is not None:
                 self.role[role] = found
@@ -301,16 +303,16 @@ class _Draft:
         cells = {text for role in roles for text in self.sample.columns[self.role[role]]}
         return sorted(text for text in cells if text.lower() in NOTHING)
 
-    def _filled(self, *roles: str) -> Iterator[tuple[str, list[str], dict[str, Any]]]:
-        """Those roles whose columns hold anything: their texts, and the entry of the mapping."""
+    def _roles_with_values(self, *roles: str) -> Iterator[tuple[str, list[str], dict[str, Any]]]:
+        """Roles whose columns hold anything, with their texts and the entry of the mapping."""
         for role in roles:
             if role in self.role and (texts := self._texts(role)):
                 yield role, texts, {"column": self.role[role]}
 
     def _times(self) -> None:
-        for role, texts, entry in self._filled("created", "started", "deleted"):
-            form = next((f for f in TIMES if _reads(texts, f)), "")
-            if _most(texts, _is_number):
+        for role, texts, entry in self._roles_with_values("created", "started", "deleted"):
+            form = next((f for f in TIMES if _matches_format(texts, f)), "")
+            if _mostly(texts, _is_number):
                 entry |= self._unit_of_time(role, texts)
             elif form:
                 entry["time"] = form
@@ -336,20 +338,20 @@ class _Draft:
                 return {"unit": unit}
         return {}
 
-    def _spans(self) -> None:
-        for role, texts, entry in self._filled("duration", "limit"):
+    def _durations(self) -> None:
+        for role, texts, entry in self._roles_with_values("duration", "limit"):
             unit = _named_unit(self.role[role], UNITS_OF_TIME)
-            if not _most(texts, _is_number):
-                if not _most(texts, re.compile(CLOCK).fullmatch):
+            if not _mostly(texts, _is_number):
+                if not _mostly(texts, re.compile(CLOCK).fullmatch):
                     continue
                 unit = "clock"
             self.entry[role] = {**entry, "unit": unit} if unit else entry
 
     def _devices(self) -> None:
-        for role, texts, entry in self._filled(*DEVICES):
-            name, plain = self.role[role], _plain(self.role[role])
-            if not _most(texts, _is_number):
-                if not _most(texts, re.compile(QUANTITY).fullmatch):
+        for role, texts, entry in self._roles_with_values(*DEVICES):
+            name, plain = self.role[role], _bare_name(self.role[role])
+            if not _mostly(texts, _is_number):
+                if not _mostly(texts, re.compile(QUANTITY).fullmatch):
                     self.notes.append(f"{name} is no amount, as {texts[0]!r:.40}")
                     continue
                 entry["unit"] = "quantity"
@@ -378,7 +380,7 @@ class _Draft:
             self.notes.append(f"{self.role['mem']} is read as {unit}, by its size")
         return {} if unit == "GiB" else {"unit": unit}
 
-    def _others(self) -> None:
+    def _other_roles(self) -> None:
         for role in ("name", "tasks", "user", "status", "models", "type", "hosts", "priority"):
             if role not in self.role:
                 continue
@@ -411,15 +413,15 @@ class _Draft:
             )
         return found
 
-    def _otherwise(self, mapping: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
+    def _alternatives(self, mapping: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
         if "per" in mapping["jobs"]:
             some = " and ".join(d for d in DEVICES if d in self.entry)
-            yield _with(mapping, per="task"), f"{some} of each task", 'per = "task"'
+            yield _changed(mapping, per="task"), f"{some} of each task", 'per = "task"'
         for role in ("deleted", "duration"):
             cells = self.sample.columns.get(self.role.get(role, ""), ())
             if role in self.entry and len(self._texts(role)) < len(cells):
                 what = "jobs without an end last until the last time in the file"
-                yield _with(mapping, open_end="last"), what, 'open_end = "last"'
+                yield _changed(mapping, open_end="last"), what, 'open_end = "last"'
         others = [("mem", "memory", unit) for unit in ("MiB", "GiB")]
         others += [("duration", "duration", unit) for unit in ("ms", "minutes")]
         for role, called, unit in others:
@@ -428,11 +430,11 @@ class _Draft:
             if now not in (unit, "quantity") and (role == "mem" or not now):
                 entry = {**entry, "unit": unit}
                 columns = {**mapping["jobs"]["columns"], role: entry}
-                changed = _with(mapping, columns=columns)
+                changed = _changed(mapping, columns=columns)
                 yield changed, f"{called} in {unit}", f"{role} = {toml_text(entry)}"
 
 
-def _with(mapping: dict[str, Any], **changed: Any) -> dict[str, Any]:
+def _changed(mapping: dict[str, Any], **changed: Any) -> dict[str, Any]:
     return {**mapping, "jobs": {**mapping["jobs"], **changed}}
 
 
@@ -445,7 +447,7 @@ def _named_unit(name: str, units: Sequence[str]) -> str:
     return alike.get(found, re.sub(r"^([KMGT])B$", r"\1iB", found))
 
 
-def _reads(texts: Sequence[str], form: str) -> bool:
+def _matches_format(texts: Sequence[str], form: str) -> bool:
     series = pl.Series(texts[:200], dtype=pl.String)
     try:
         read = series.str.to_datetime(form, strict=False, time_unit="us")
@@ -454,8 +456,8 @@ def _reads(texts: Sequence[str], form: str) -> bool:
     return read.null_count() <= len(series) / 10
 
 
-def _read(mapping: dict[str, Any], what: str, change: str) -> Reading:
-    reading = Reading(what, change)
+def _outcome(mapping: dict[str, Any], what: str, change: str) -> MappingOutcome:
+    reading = MappingOutcome(what, change)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "mapping.toml")
         file.write_text("\n".join(_toml(mapping)), encoding="utf-8")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -22,8 +22,8 @@ from gangwise.traces import (
 )
 from gangwise.traces.format import (
     Format,
-    Source,
     TableFile,
+    TraceFiles,
     all_files,
     likeness,
     looks_like,
@@ -33,8 +33,10 @@ from gangwise.traces.format import (
 from gangwise.traces.io.blocks import Blocks
 from gangwise.traces.io.reading import reason_lines, reasons_plain
 from gangwise.traces.io.text import first_lines
-from gangwise.traces.jobs import JobLog
 from gangwise.traces.tables import Fidelity, Tables, implied_load, of_tables, period, period_of
+
+if TYPE_CHECKING:  # it takes half a second, which inspecting files needs nothing of
+    from gangwise.traces.jobs import JobLog
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class FoundFile:
     name: str
     table: str
     stored: int
-    share: float  # of the bytes as they are stored: 1 where all of them were read
+    share: float  # share of the stored bytes that was read: 1 for all
     read: int | None  # rows; None where the reader of the whole trace counts them (``fidelity``)
     kept: int | None
     dropped: Mapping[str, tuple[int, int]]  # reason to (rows left out, the first of them)
@@ -214,11 +216,10 @@ def inspect(
     by_trace: dict[str, list[_Found]] = {}
     unknown = []
     for file in files:
-        tables = _tables_of(file, known)
-        for name, table, what in tables[:1]:
-            by_trace.setdefault(name, []).append(_Found(file, what, table))
-        if not tables:
+        if (found_as := _recognised(file, known)) is None:
             unknown.append(_unknown(file, path, known))
+        else:
+            by_trace.setdefault(found_as[0], []).append(found_as[1])
     total = sum(f.file.stat().st_size for found in by_trace.values() for f in found)
     everything = everything or total <= LARGE
     report = _Report(path, strict, everything, total, progress, knobs)
@@ -249,24 +250,18 @@ class _Report:
                     raise
                 problem = str(error)
         here = {item.name for item in found}
-        missing = [t for t in form.tables if t.name not in here]
-        return FoundTrace(
-            trace.name,
-            form.title,
-            form.published,
-            form.licence,
-            tuple(files),
-            tuple(MissingTable(t.name, t.needed, t.gives) for t in missing),
-            fidelity,
-            problem,
+        missing = tuple(
+            MissingTable(t.name, t.needed, t.gives) for t in form.tables if t.name not in here
         )
+        about = (trace.name, form.title, form.published, form.licence)
+        return FoundTrace(*about, tuple(files), missing, fidelity, problem)
 
     def _file(self, trace: RegisteredTrace, item: _Found) -> FoundFile:
         stored = item.file.stat().st_size
         name = item.file.name if item.file == self.path else str(item.file.relative_to(self.path))
         if item.table is None:
             return FoundFile(name, item.name, stored, 1.0, None, None, {})
-        source = Source(item.file, trace.form, strict=self.strict)
+        source = TraceFiles(item.file, trace.form, strict=self.strict)
         reading = source.reading(item.name, item.file)
         blocks, problem, whole = reading.blocks, "", False
         try:
@@ -283,33 +278,22 @@ class _Report:
             problem = str(error).removeprefix(f"{item.file}: ")
         self.done += stored
         digest, published = blocks.digest() if whole else "", trace.form.sha256.get(item.file.name)
-        return FoundFile(
-            name,
-            item.name,
-            stored,
-            1.0 if whole or not stored else blocks.stored / stored,
-            reading.read,
-            reading.kept,
-            reading.dropped,
-            digest,
-            published == digest if digest and published else None,
-            tuple(_unlike(item, trace.form)),
-            problem,
-        )
+        same = published == digest if digest and published else None
+        share = 1.0 if whole or not stored else blocks.stored / stored
+        rows = (reading.read, reading.kept, reading.dropped)
+        unlike = tuple(_unlike(item, trace.form))
+        return FoundFile(name, item.name, stored, share, *rows, digest, same, unlike, problem)
 
 
-def _tables_of(
-    file: Path, known: Sequence[RegisteredTrace]
-) -> list[tuple[str, TableFile | None, str]]:
+def _recognised(file: Path, known: Sequence[RegisteredTrace]) -> tuple[str, _Found] | None:
+    """The trace that a file is of, and its table."""
     lines = first_lines(file)
-    likely = recognise(file, [trace.form for trace in known])
-    if likely:
-        return [
-            (form.name, table if table.layout(lines) else None, table.name)
-            for form, table in likely
-        ]
-    readers = [trace for trace in known if trace.reader.recognise(file)]
-    return [(trace.name, None, "jobs" if trace.form.tables else "mapping") for trace in readers]
+    for form, table in recognise(file, [trace.form for trace in known]):
+        return form.name, _Found(file, table.name, table if table.layout(lines) else None)
+    for trace in known:
+        if trace.reader.recognise(file):
+            return trace.name, _Found(file, "jobs" if trace.form.tables else "mapping", None)
+    return None
 
 
 def _unlike(item: _Found, form: Format) -> Iterable[str]:
@@ -341,25 +325,18 @@ def _unknown(file: Path, path: Path, known: Sequence[RegisteredTrace]) -> Unknow
         text = (
             "throughputs as Gavel publishes them, no trace: --set speeds=FILE of a trace reads it"
         )
+    fields = lines[0].lstrip().startswith(("{", "["))  # JSON, or rows of as many fields
+    for separator in (",", ";", "\t", "|") if len(lines) > 1 else ():
+        widths = {line.count(separator) for line in lines[:3]}
+        fields |= len(widths) == 1 and separator in lines[0]
     hint = ""
-    if _has_fields(lines) and "Gavel" not in text:
+    if fields and "Gavel" not in text:
         hint = f"if it is a log of your own: gangwise trace guess {file} drafts a mapping"
     return UnknownFile(name, f"starts {lines[0]!r:.100}", text, hint)
 
 
-def _has_fields(lines: Sequence[str]) -> bool:
-    """Whether the first lines are rows of as many fields, or JSON."""
-    if lines[0].lstrip().startswith(("{", "[")):
-        return True
-    first = lines[:3]
-    return len(first) > 1 and any(
-        len({line.count(separator) for line in first}) == 1 and separator in first[0]
-        for separator in (",", ";", "\t", "|")
-    )
-
-
 def summary(log: JobLog, tables: Tables, bins: int = 12) -> dict[str, Any]:
-    """What is in a log made of ``tables``, ready for JSON: load, sizes, waits, run times, users.
+    """Statistics of a log made of ``tables``, ready for JSON: load, sizes, waits, runs, users.
 
     Times are in seconds; ``None`` where the log does not say. ``implied_load`` is that of the whole
     log (:func:`~gangwise.traces.tables.implied_load`), as ``gangwise trace inspect`` has it, and
@@ -367,6 +344,7 @@ def summary(log: JobLog, tables: Tables, bins: int = 12) -> dict[str, Any]:
     """
     rows, nodes = log.rows, log.nodes
     wait = (rows["start"] - rows["submit"]).drop_nulls()
+    waited, ran = float(wait.sum()), float(rows["run"].sum())
     device = log.played.device
     capacity = log.total(device)
     first, last = period_of(tables.jobs)
@@ -401,7 +379,7 @@ def summary(log: JobLog, tables: Tables, bins: int = 12) -> dict[str, Any]:
         "sizes": _sizes(size),
         "run": _spread(rows["run"]),
         "wait": _spread(wait),
-        "waiting_share": _share(float(wait.sum()), float(rows["run"].sum())) if len(wait) else None,
+        "waiting_share": None if wait.is_empty() else waited and waited / (waited + ran),
         "limit_over_run": _spread(asked.drop_nulls()),
         "users": by_user.height,
         "top_users": [
@@ -411,10 +389,6 @@ def summary(log: JobLog, tables: Tables, bins: int = 12) -> dict[str, Any]:
         "dependencies": int(log.jobs.after.size),
         "recorded_nodes": int((np.diff(log.host_from) > 0).sum()),
     }
-
-
-def _share(part: float, rest: float) -> float:
-    return part / (part + rest) if part else 0.0
 
 
 def _spread(values: pl.Series) -> dict[str, float] | None:
@@ -436,7 +410,7 @@ def _sizes(size: Floats) -> list[dict[str, float]]:
 
 
 def report(log: JobLog, tables: Tables) -> str:
-    """What is in a log, for a terminal; the first line is how much of it is played."""
+    """Statistics of a log as text for a terminal; the first line is how much of it is played."""
     found = summary(log, tables)
     first, last = found["from_s"], found["to_s"]
     named = {"mem": f"{tables.units.get('mem', '')} of memory".strip()}
@@ -458,13 +432,20 @@ def report(log: JobLog, tables: Tables) -> str:
             * (found["implied_load"] > 1 and found["wait"] is not None)
             + "; over time:"
         )
-        lines += _bars([load or 0.0 for load in found["load"]], np.array(found["load_edges_s"]))
+        loads = [load or 0.0 for load in found["load"]]
+        scale = 40 / max(1.0, *loads)
+        for at, share in zip(found["load_edges_s"], loads):
+            passed = period(round(at - found["load_edges_s"][0], 1))
+            lines.append(f"  {passed:>11s} {100 * share:6.1f} % " + "▇" * round(scale * share))
     lines.append(f"sizes ({found['device']} per job):")
     for size in found["sizes"]:
         lines.append(f"  up to {size['most']:<8g} {size['jobs']:>9,} jobs")
     for name, what in (("run", "run time"), ("wait", "wait")):
-        spread = found[name]
-        lines.append(f"{what:<9s} " + ("not recorded" if spread is None else _times(spread)))
+        spread, text = found[name], "not recorded"
+        if spread is not None:
+            shown = ("mean", "median", "p95", "most")
+            text = ", ".join(f"{each} {period(round(spread[each], 1))}" for each in shown)
+        lines.append(f"{what:<9s} {text}")
     if found["waiting_share"] is not None:
         lines.append(f"waiting is {100 * found['waiting_share']:.3g} % of the time in the system")
     if found["limit_over_run"] is not None:
@@ -484,17 +465,3 @@ def report(log: JobLog, tables: Tables) -> str:
         lines.append(f"nodes they ran on are known of {found['recorded_nodes']:,} jobs")
     lines += [f"note: {note}" for note in log.played.notes]
     return "\n".join(lines)
-
-
-def _times(spread: Mapping[str, float]) -> str:
-    shown = ("mean", "median", "p95", "most")
-    return ", ".join(f"{name} {period(round(spread[name], 1))}" for name in shown)
-
-
-def _bars(load: Sequence[float], edges: Floats) -> list[str]:
-    scale = 40 / max(1.0, *load)
-    return [
-        f"  {period(round(at - edges[0], 1)):>11s} {100 * share:6.1f} % "
-        + "▇" * round(scale * share)
-        for at, share in zip(edges[:-1].tolist(), load)
-    ]

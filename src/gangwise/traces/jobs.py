@@ -36,7 +36,15 @@ from gangwise.jobs.model import Jobs, Node, Nodes, Shape
 from gangwise.traces import open_tables
 from gangwise.traces.formats.swf import FIELDS
 from gangwise.traces.io.reading import reasons, reasons_plain
-from gangwise.traces.tables import UNITS, Tables, counted, left_out, period, played_text, work
+from gangwise.traces.tables import (
+    UNITS,
+    Tables,
+    counted_device,
+    left_out,
+    period,
+    played_text,
+    work,
+)
 
 QUANTITIES = tuple(UNITS)
 TYPES: Mapping[str, Sequence[str]] = {
@@ -52,7 +60,7 @@ REQUEST = "request"  # type of jobs that ask for the same GPUs, or cores where t
 NO_TYPE = {"row", "name", *QUANTITIES, "tasks", "created", "started", "deleted", "elapsed", "limit"}
 NO_TYPE |= {"unfinished", "hosts", "after", "preceding", "priority", "part", "terms", "late"}
 GROUPS = ("partition", "queue")
-"""Of which a replay says how many there are, since it does not model them."""
+"""Columns that a replay does not model without a site: it notes how many groups there are."""
 
 LATER = {"row", "name", "job", "user", "status", "models", "hosts", "after", "preceding"}
 LATER |= {"limit", "priority", "unfinished", "terms"}
@@ -63,7 +71,7 @@ NOTED = {
     "without a requested limit: the run time is taken for it": "limits unknown: run times used",
     "ran longer than they requested": "ran longer than they requested, and are not cut off",
 }
-"""What the account of jobs notes, in the words of the first line."""
+"""What :attr:`Jobs.account` notes, and how the line of what is played says it."""
 
 
 class Lost(NamedTuple):
@@ -131,7 +139,7 @@ def overused(jobs: Jobs, nodes: Nodes) -> tuple[Overused, ...]:
 
 @dataclass(frozen=True)
 class Played:
-    """How much of a log is played, and what had to be assumed."""
+    """Coverage of a log: how much of it is played, what is not and why, what had to be assumed."""
 
     trace: str  # registered name of the format
     read: int  # jobs of the log, and those that are played
@@ -158,7 +166,7 @@ class Played:
 
     @property
     def line(self) -> str:
-        """What comes first wherever a result of the log is shown.
+        """The coverage in one line, shown first with every result of the log.
 
         >>> Played(
         ...     "swf", 4, 3, "cpu", "core", 10.0, 9.0, {"with no task": Lost(1, 1.0, 7)}, {}
@@ -224,8 +232,8 @@ class JobLog:
     host_from: Ints
     host: Ints
     job_type: str  # the column that tells the type of a job
-    # Devices of ``nodes`` and ``jobs`` in a unit of the log: 1000 where the publisher gives shares
-    # of the largest machine, which thousandths would be too coarse for.
+    # Units of devices of ``nodes`` and ``jobs`` in one unit of the log: 1000 where the publisher
+    # gives shares of the largest machine, for which thousandths would be too coarse.
     scale: Mapping[str, float]
     played: Played
     clock: Clock | None = None  # where time 0 lies; None where the log does not say
@@ -264,7 +272,7 @@ def open_jobs(
     >>> print(log.played.line)
     swf: 50 % of 2 jobs and 33.3 % of 0.2 core-hours are played; left out: 1 larger than the ...
     """
-    made = _Making(open_tables(path, trace=trace, **knobs), job_type)
+    made = _LogBuilder(open_tables(path, trace=trace, **knobs), job_type)
     return made.log(nodes, rows)
 
 
@@ -284,10 +292,10 @@ def jobs_of(
     UnknownName
         For a column that does not exist.
     """
-    return _Making(tables, job_type).log(nodes, rows)
+    return _LogBuilder(tables, job_type).log(nodes, rows)
 
 
-class _Making:
+class _LogBuilder:
     def __init__(self, tables: Tables, job_type: str):
         if tables.jobs.is_empty():
             raise TraceError(f"there are no jobs in the files of {tables.trace} here")
@@ -311,7 +319,7 @@ class _Making:
         self.demand = {q: a for q, a in asked.items() if np.nan_to_num(a).any()}
         if not self.demand:
             raise TraceError(f"no job of {tables.trace} says what it asks for")
-        self.device, self.unit = counted(self.rows, tables.units)
+        self.device, self.unit = counted_device(self.rows, tables.units)
         with np.errstate(invalid="ignore"):
             amount = self.tasks * self.demand[self.device] / self.scale[self.device]
             hours = self.run * amount / 3600
@@ -331,7 +339,7 @@ class _Making:
             )
             self.assumed[what] = int(self.rows["terms"].str.contains("fewest=").sum())
         self.type_name, self.types = self._types(job_type)
-        self.ids = _unique(self.rows)
+        self.ids = _unique_ids(self.rows)
         # The others are not looked at again, and take more room than the jobs.
         kept = [c for c in self.rows.columns if c in (*LATER, *NAMED)]
         small = (pl.col(c).cast(pl.Categorical) if c in NAMED else c for c in kept)
@@ -359,7 +367,7 @@ class _Making:
     # ------------------------------------------------------------------------------------ nodes
 
     def _nodes(self) -> tuple[Nodes, str]:
-        """Those of the trace, or as many devices as were in use at once; and what is assumed."""
+        """The nodes of the trace, or as large as the peak use of the log; and what is assumed."""
         assumed = ""
         if not self.tables.servers.is_empty():
             nodes = self._nodes_of_servers()
@@ -402,8 +410,8 @@ class _Making:
 
     def _nodes_of_hosts(self) -> list[Node]:
         hosts = self.rows["hosts"].fill_null("").str.split("|")
-        each = self._held(hosts).explode("host")
-        peak = _peaks(each.filter(pl.col("host") != ""), list(self.demand), "host")
+        each = self._occupancy(hosts).explode("host")
+        peak = _peak_use(each.filter(pl.col("host") != ""), list(self.demand), "host")
         # The model of a node is known where all jobs that asked it for one asked for the same.
         asked = pl.DataFrame({"host": hosts, "model": self.rows["models"].fill_null("")})
         model = pl.col("model")
@@ -418,16 +426,16 @@ class _Making:
 
     def _pool(self) -> list[Node]:
         self.per_node = 0
-        whole = self._held(pl.lit("pool"))
+        whole = self._occupancy(pl.lit("pool"))
         whole = whole.with_columns(pl.col(q) * pl.col("tasks") for q in self.demand)
         if asking := int((self.rows["models"].fill_null("") != "").sum()):
             what = "ask for a GPU model, and take any: no node says which it has"
             self.assumed[what] = asking
             self.rows = self.rows.with_columns(models=pl.lit(""))
-        peak = _peaks(whole, list(self.demand), "host")
+        peak = _peak_use(whole, list(self.demand), "host")
         return [Node(name, dict(zip(self.demand, most))) for name, *most in peak.rows()]
 
-    def _held(self, hosts: pl.Series | pl.Expr) -> pl.DataFrame:
+    def _occupancy(self, hosts: pl.Series | pl.Expr) -> pl.DataFrame:
         begun = np.where(np.isnan(self.start), self.submit, self.start)
         held = pl.DataFrame(
             {"from": begun, "to": begun + self.run, "tasks": self.tasks, **self.demand}
@@ -467,18 +475,18 @@ class _Making:
             limit=self._column("limit")[keep],
             per_node=self.per_node,
             constraint=constraint,
-            type=_few(of(self.types)),
-            user=_few(of(self.rows["user"])) if "user" in columns else None,
+            type=_as_array(of(self.types)),
+            user=_as_array(of(self.rows["user"])) if "user" in columns else None,
             priority=np.nan_to_num(self._column("priority")[keep])
             if "priority" in columns
             else 0.0,
             after=self._after(keep),
             recorded_start=self.start[keep],
             recorded_end=np.where(self._unfinished(), np.nan, self.end)[keep],
-            charged=_few(of(self.rows["account"])) if "account" in columns else None,
-            pool=_few(of(self.rows[self._group])) if self._group else None,
-            qos=_few(of(self.rows["qos"])) if "qos" in columns else None,
-            terms=_few(of(self.rows["terms"])) if "terms" in columns else None,
+            charged=_as_array(of(self.rows["account"])) if "account" in columns else None,
+            pool=_as_array(of(self.rows[self._group])) if self._group else None,
+            qos=_as_array(of(self.rows["qos"])) if "qos" in columns else None,
+            terms=_as_array(of(self.rows["terms"])) if "terms" in columns else None,
         )
 
     @property
@@ -527,7 +535,7 @@ class _Making:
             lost["without a start"] = rows[self.never]
         keep = rows[~self.never]
         jobs = self._jobs(keep, nodes.devices)
-        beyond = jobs.tasks > _room(nodes, jobs.shapes)[jobs.shape]
+        beyond = jobs.tasks > _tasks_that_fit(nodes, jobs.shapes)[jobs.shape]
         for why, places in jobs.account.set_aside.items():
             lost[why] = keep[places]
         if beyond.any():
@@ -574,23 +582,11 @@ class _Making:
             assumed[nodes_assumed] = len(jobs)
         if running := int(self._unfinished()[place].sum()):
             assumed["had not ended when the log did, and end with it"] = running
-        return Played(
-            self.tables.trace,
-            read,
-            len(jobs),
-            self.device,
-            self.unit,
-            float(self.hours.sum()),
-            float(self.hours[place].sum()),
-            every,
-            assumed,
-            unread,
-            (*self.tables.notes, *self.notes),
-            self.tables.digests,
-            overused(jobs, nodes),
-            self._not_modelled(place),
-            nodes_assumed,
-        )
+        hours = (float(self.hours.sum()), float(self.hours[place].sum()))
+        counts = (self.tables.trace, read, len(jobs), self.device, self.unit, *hours)
+        sources = ((*self.tables.notes, *self.notes), self.tables.digests)
+        beyond = (overused(jobs, nodes), self._not_modelled(place))
+        return Played(*counts, every, assumed, unread, *sources, *beyond, nodes_assumed)
 
     def _not_modelled(self, place: Ints) -> tuple[str, ...]:
         found = []
@@ -647,7 +643,7 @@ class _Making:
         return np.concatenate([[0], np.cumsum(count)]).astype(np.int64), each["node"].to_numpy()
 
 
-def _room(nodes: Nodes, shapes: Sequence[Shape]) -> Ints:
+def _tasks_that_fit(nodes: Nodes, shapes: Sequence[Shape]) -> Ints:
     """Tasks of each shape that all nodes together hold when nothing runs."""
     first: dict[Any, Node] = {}
     number = Counter[Any]()
@@ -660,7 +656,7 @@ def _room(nodes: Nodes, shapes: Sequence[Shape]) -> Ints:
     return np.array([empty.fits(shape) @ np.array(many) for shape in shapes], dtype=np.int64)
 
 
-def _unique(rows: pl.DataFrame) -> pl.Series:
+def _unique_ids(rows: pl.DataFrame) -> pl.Series:
     name = pl.col("name").cast(pl.String)
     if "job" in rows.columns:
         job = pl.col("job").cast(pl.String)
@@ -673,7 +669,7 @@ def _unique(rows: pl.DataFrame) -> pl.Series:
     return ids.select(several.alias("id")).to_series()
 
 
-def _few(names: pl.Series) -> npt.NDArray[Any]:
+def _as_array(names: pl.Series) -> npt.NDArray[Any]:
     names = names.cast(pl.String).fill_null("")
     different = names.unique()
     codes = names.cast(pl.Enum(different)).to_physical().to_numpy()
@@ -681,11 +677,11 @@ def _few(names: pl.Series) -> npt.NDArray[Any]:
     return found
 
 
-def _peaks(held: pl.DataFrame, devices: Sequence[str], by: str) -> pl.DataFrame:
+def _peak_use(held: pl.DataFrame, devices: Sequence[str], by: str) -> pl.DataFrame:
     """The most of each device in use at once, by place; what ends at an instant is free then.
 
     >>> held = pl.DataFrame({"host": ["a", "a", "b"], "from": [0.0, 5, 0], "to": [5.0, 9, 9]})
-    >>> _peaks(held.with_columns(cpu=pl.lit(2.0)), ["cpu"], "host").sort("host").rows()
+    >>> _peak_use(held.with_columns(cpu=pl.lit(2.0)), ["cpu"], "host").sort("host").rows()
     [('a', 2.0), ('b', 2.0)]
     """
     starts = held.select(by, *devices, at="from")

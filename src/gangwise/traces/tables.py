@@ -22,7 +22,7 @@ import polars as pl
 from gangwise.core.arrays import Floats
 from gangwise.core.clock import Clock
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import SAVED, Format, Source, all_files, files_of, recognise
+from gangwise.traces.format import SAVED, Format, TraceFiles, all_files, files_of, recognise
 from gangwise.traces.io.reading import NO_JOBS, Stage, reason_lines, reasons_plain
 
 LOW_SHARE = 0.3  # a share of the jobs, or of their device-hours, below which there is a warning
@@ -53,10 +53,10 @@ def work(jobs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def waits_of(jobs: pl.DataFrame) -> Floats:
+def waiting_times(jobs: pl.DataFrame) -> Floats:
     """Seconds from creation to start of the jobs of which both are known; none where no start is.
 
-    >>> waits_of(pl.DataFrame({"created": [0.0, 4.0], "started": [9.0, None]}))
+    >>> waiting_times(pl.DataFrame({"created": [0.0, 4.0], "started": [9.0, None]}))
     array([9.])
     """
     if "started" not in jobs.columns:
@@ -65,10 +65,12 @@ def waits_of(jobs: pl.DataFrame) -> Floats:
     return jobs.select(waited.cast(pl.Float64)).to_series().drop_nulls().to_numpy()
 
 
-def counted(jobs: pl.DataFrame, units: Mapping[str, str]) -> tuple[str, str]:
+def counted_device(jobs: pl.DataFrame, units: Mapping[str, str]) -> tuple[str, str]:
     """The device that hours are counted of, and its unit: GPUs where half of the jobs ask for any.
 
-    >>> counted(pl.DataFrame({"cpu": [4.0, 1], "mem": [0.0, 0], "gpu": [1.0, 0]}), {"cpu": "cores"})
+    >>> counted_device(
+    ...     pl.DataFrame({"cpu": [4.0, 1], "mem": [0.0, 0], "gpu": [1.0, 0]}), {"cpu": "cores"}
+    ... )
     ('gpu', 'GPU')
     """
     known = jobs.select(pl.col("cpu", "mem", "gpu").cast(pl.Float64).fill_nan(0.0).fill_null(0.0))
@@ -120,7 +122,7 @@ def percent_text(part: float, whole: float) -> str:
 def played_text(
     trace: str, jobs: tuple[float, float], hours: tuple[float, float] | None, unit: str, known: bool
 ) -> str:
-    """How much of a log is played: (played, read) of jobs, and of device-hours where there are any.
+    """Text of the coverage: (played, read) of jobs, and of device-hours where there are any.
 
     ``known`` is whether the device-hours of all jobs are known.
     """
@@ -147,7 +149,7 @@ def period(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Kept:
-    """How much of a log a workload of slots keeps, and on what terms."""
+    """Coverage of a log by a workload of slots: how much of it is played, and on what terms."""
 
     trace: str  # registered name of the format
     unit: str  # what hours are counted of: GPU, core
@@ -173,7 +175,7 @@ class Kept:
     unread: int = 0  # jobs whose rows could not be read: nobody knows their device-hours
 
     def in_first(self, slots: int) -> Kept:
-        """What is played in so many slots: the beginning of the window, or all of it and more.
+        """The coverage of a run of ``slots``: the beginning of the window, or all of it and more.
 
         >>> of_slot = np.array([[60, 20.0, 9.0], [15, 10.0, 6.0]])
         >>> kept = Kept("t", "GPU", 100, 75, 40.0, 30.0, 15.0, None, None, (), (), of_slot)
@@ -199,7 +201,7 @@ are not known; the first 1 of 2 slots'
 
     @property
     def line(self) -> str:
-        """What comes first wherever a result of the log is shown.
+        """The coverage in one line, shown first with every result of the log.
 
         >>> kept = Kept("t", "GPU", 100, 75, 40.0, 30.0, 15.0, 90.0, 0.25, ("values are drawn",))
         >>> kept.line
@@ -253,12 +255,12 @@ are not known; the first 1 of 2 slots'
 
 UNITS = {"cpu": "cores", "mem": "GiB", "gpu": "GPUs"}
 NO_SERVERS = "no servers: "
-"""How the note begins that says what to do where the files list no servers."""
+"""Beginning of the note that says what to do where the files list no servers."""
 
 
 @dataclass(frozen=True)
 class Fidelity:
-    """What became of a trace: how much was read and left out, and the load that it implies."""
+    """Fidelity report of a trace: rows read and left out, and the load that it implies."""
 
     trace: str  # registered name of the format
     stages: tuple[Stage, ...]  # rows read, kept and dropped, file by file and step by step
@@ -277,7 +279,7 @@ class Fidelity:
 
     @property
     def lines(self) -> list[str]:
-        """What comes first wherever a result of the trace is shown; none of one as it was read."""
+        """Coverage and warnings, shown first with every result; none for a trace as it was read."""
         return [] if self.kept is None else self.kept.lines
 
     def to_dict(self) -> dict[str, Any]:
@@ -328,7 +330,7 @@ def device_totals(tables: Tables) -> dict[str, float]:
 
 
 def period_of(jobs: pl.DataFrame) -> tuple[float, float]:
-    """From the first creation of a job to the last deletion; both 0 where no job has both times."""
+    """First creation and last deletion of a job; both 0 where no job has both times."""
     if jobs.is_empty() or (timed := jobs.filter(_timed())).is_empty():
         return 0.0, 0.0
     return float(timed["created"].to_numpy().min()), float(timed["deleted"].to_numpy().max())
@@ -394,7 +396,7 @@ def of_tables(tables: Tables) -> Fidelity:
         if "started" in tables.jobs.columns:
             if never := int(work(timed)["run"].is_null().sum()):
                 notes.append(f"{never} jobs never started; they waited, and held no devices")
-            waited = waits_of(timed)
+            waited = waiting_times(timed)
             if waited.size:
                 notes.append(
                     f"mean wait {period(round(float(waited.mean()), 1))} from creation to start, "
@@ -417,19 +419,10 @@ def of_tables(tables: Tables) -> Fidelity:
             for name, count in unknown.items()
             if count
         ]
-    return Fidelity(
-        tables.trace,
-        tables.stages,
-        first,
-        last,
-        len(tables.servers),
-        len(tables.jobs),
-        device_totals(tables),
-        implied_load(tables, first, last),
-        (*tables.notes, *notes),
-        tables.digests,
-        tables.units,
-    )
+    counts = (first, last, len(tables.servers), len(tables.jobs))
+    load, notes = implied_load(tables, first, last), [*tables.notes, *notes]
+    found = Fidelity(tables.trace, tables.stages, *counts, device_totals(tables), load)
+    return replace(found, notes=tuple(notes), digests=tables.digests, units=tables.units)
 
 
 def left_out(tables: Tables) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]:
@@ -465,25 +458,17 @@ def kept_of(
     are played; the others are as of :class:`Kept`.
     """
     jobs = tables.jobs
-    device, unit = counted(jobs, tables.units)
-    waited = waits_of(jobs)
+    device, unit = counted_device(jobs, tables.units)
     ran = float(work(jobs)["run"].fill_null(0.0).clip(lower_bound=0.0).sum())
-    waiting = float(waited.sum())
+    wait = waiting = None
+    if (waited := waiting_times(jobs)).size:
+        total = float(waited.sum())
+        wait, waiting = float(waited.mean()), total / max(total + ran, 1e-9)
     unread = sum(count for count, _ in left_out(tables)[0].values())
-    return Kept(
-        tables.trace,
-        unit,
-        float((len(jobs) if read is None else read) + unread),
-        played,
-        float(device_hours(jobs, device).sum()),
-        hours,
-        given,
-        wait=float(waited.mean()) if waited.size else None,
-        waiting=waiting / max(waiting + ran, 1e-9) if waited.size else None,
-        terms=terms,
-        by_slot=by_slot,
-        unread=unread,
-    )
+    counts = (float((len(jobs) if read is None else read) + unread), played)
+    all_hours = (float(device_hours(jobs, device).sum()), hours)
+    account = (tables.trace, unit, *counts, *all_hours, given, wait, waiting, terms)
+    return Kept(*account, by_slot=by_slot, unread=unread)
 
 
 def _timed() -> pl.Expr:
@@ -568,7 +553,7 @@ class Reader(ABC):
     FORMAT: ClassVar[Format]
 
     def __init__(self, path: Path | str, *, strict: bool = False):
-        self.source = Source(path, self.FORMAT, strict=strict)
+        self.source = TraceFiles(path, self.FORMAT, strict=strict)
 
     @classmethod
     def recognise(cls, path: Path | str) -> bool:
@@ -586,7 +571,7 @@ class Reader(ABC):
         return self.tables
 
     def fidelity(self) -> Fidelity:
-        """What was read, what was left out, and what the trace asks of its cluster."""
+        """Fidelity report of all that was read."""
         return of_tables(self.tables)
 
     @abstractmethod

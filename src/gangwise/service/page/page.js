@@ -40,7 +40,7 @@ function tellHealth(health) {
   at("mode").textContent = health.engine
     ? `${verb} ${health.engine} with ${health.scheduler}${health.paused ? ", paused" : ""}` : "…";
   const troubles = Object.entries(health.troubles || {}).map(([what, t]) =>
-    make("p", `${what} is not well for ${lasting(Date.now() / 1000 - t.since)}: ${t.what}`));
+    make("p", `${what} has been failing for ${lasting(Date.now() / 1000 - t.since)}: ${t.what}`));
   if (health.age !== null && health.age > 15)
     troubles.push(make("p", `The service has said nothing for ${lasting(health.age)}.`));
   at("troubles").replaceChildren(...troubles);

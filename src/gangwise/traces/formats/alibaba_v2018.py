@@ -20,7 +20,7 @@ import polars as pl
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import Read, declared
-from gangwise.traces.formats.tabular import Section, Tabular
+from gangwise.traces.formats.tabular import TableMapping, TabularReader
 from gangwise.traces.io.reading import Stage, leave_out, reasons
 from gangwise.traces.tables import UNITS, Tables
 
@@ -44,7 +44,13 @@ class Dag:
         pairs = np.column_stack([np.asarray(child, np.int64), np.asarray(parent, np.int64)])
         if len(pairs) and (pairs.min() < 0 or pairs.max() >= tasks):
             raise ValueError(f"an edge names a task outside 0 to {tasks - 1}")
-        self.tasks, self.child, self.parent = tasks, *_sorted_once(pairs[:, 0], pairs[:, 1])
+        step = np.diff(pairs[:, 0])
+        if ((step < 0) | ((step == 0) & (np.diff(pairs[:, 1]) < 0))).any():
+            pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+        once = pairs[(np.diff(pairs, axis=0, prepend=-1) != 0).any(axis=1)]
+        self.tasks: int = tasks
+        self.child: Ints = once[:, 0].copy()
+        self.parent: Ints = once[:, 1].copy()
 
     @classmethod
     def of_jobs(cls, jobs: pl.DataFrame) -> Dag:
@@ -122,16 +128,6 @@ class Dag:
         return done
 
 
-def _sorted_once(child: Ints, parent: Ints) -> tuple[Ints, Ints]:
-    """Edges by child, then parent, each once."""
-    step = np.diff(child)
-    if ((step < 0) | ((step == 0) & (np.diff(parent) < 0))).any():
-        order = np.lexsort((parent, child))
-        child, parent = child[order], parent[order]
-    new = (np.diff(child, prepend=-1) != 0) | (np.diff(parent, prepend=-1) != 0)
-    return child[new], parent[new]
-
-
 FORMAT = declared("alibaba-v2018")
 LONGEST = 50
 TASK_NAME = r"^[A-Za-z]+(\d{1,18})(?:_\d{1,18})*_?$"
@@ -157,22 +153,22 @@ def edges_of(tasks: pl.DataFrame) -> tuple[pl.DataFrame, Mapping[str, int]]:
     """
     used = pl.col("used")
     tasks = tasks.with_columns(index=pl.when(used).then(used.cum_sum().cast(pl.Int64) - 1))
-    found = [_edges(tasks[rows]) for rows in by_job(tasks["job"])]
+    found = [_edges(tasks[rows]) for rows in parts_by_job(tasks["job"])]
     edges = pl.concat([some for some, _ in found])
     counts = {key: sum(each[key] for _, each in found) for key in found[0][1]}
     return edges, counts
 
 
 PART = 1 << 16
-"""Rows of whole jobs, about, that are looked at together: their tables stay in the cache."""
+"""Approximate number of rows of whole jobs in a part, so that its tables stay in the cache."""
 
 
-def by_job(jobs: pl.Series) -> list[Ints]:
+def parts_by_job(jobs: pl.Series) -> list[Ints]:
     """The rows of some jobs, of some others, and so on, each ascending: no job is in two parts.
 
     What is looked up job by job then costs the same for each row, however many there are.
 
-    >>> [rows.tolist() for rows in by_job(pl.Series(["j_7", "j_1", "j_7"]))]
+    >>> [rows.tolist() for rows in parts_by_job(pl.Series(["j_7", "j_1", "j_7"]))]
     [[0, 1, 2]]
     """
     every = np.arange(len(jobs))
@@ -225,7 +221,7 @@ def _edges(tasks: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
     return edges.filter("used").select("child", "parent"), counts
 
 
-def after(names: pl.Series, dag: Dag) -> pl.Series:
+def parent_names(names: pl.Series, dag: Dag) -> pl.Series:
     """Names of the parents of each task, in the order of their rows, joined by ``|``."""
     edges = pl.DataFrame({"child": dag.child, "name": names.gather(dag.parent)})
     edges = edges.with_columns(pl.col("child").set_sorted())  # as those of a graph are
@@ -237,7 +233,7 @@ def after(names: pl.Series, dag: Dag) -> pl.Series:
 
 
 def batch_jobs(
-    read: Read, section: Section, file: Path, strict: bool
+    read: Read, section: TableMapping, file: Path, strict: bool
 ) -> tuple[pl.DataFrame, list[Stage], list[str]]:
     """Jobs as :class:`~gangwise.traces.tables.Tables` has them, what was left out, and notes.
 
@@ -246,9 +242,11 @@ def batch_jobs(
     frame = read.frame.with_row_index("at")
     kept, stage = leave_out("batch tasks", frame, section.rules(frame))
     stages, notes = [stage], []
-    kept, stage = leave_out(
-        "task names", kept, [("its job has a task of this name already", pl.lit(_again(kept)))]
-    )
+    again, names = np.zeros(len(kept), dtype=bool), kept.select("job_name", "task_name")
+    for rows in parts_by_job(kept["job_name"]):
+        again[rows] = ~names[rows].select(pl.struct(pl.all()).is_first_distinct()).to_series()
+    why = "its job has a task of this name already"
+    kept, stage = leave_out("task names", kept, [(why, pl.lit(pl.Series(again)))])
     stages += [stage] * bool(stage.dropped)
     dag, counts = _graph(frame, kept)
     on = dag.on_circle
@@ -264,16 +262,8 @@ def batch_jobs(
     if kept.is_empty():
         why = reasons(*(stage.dropped for stage in stages))
         raise TraceError(f"no batch task can be used: {why}", file)
-    jobs = section.select(kept.with_columns(after=after(kept["task_name"], dag)))
+    jobs = section.select(kept.with_columns(after=parent_names(kept["task_name"], dag)))
     return jobs, stages, notes + section.notes(_facts(jobs, dag, counts))
-
-
-def _again(tasks: pl.DataFrame) -> pl.Series:
-    again = np.zeros(len(tasks), dtype=bool)
-    names = tasks.select("job_name", "task_name")
-    for rows in by_job(tasks["job_name"]):
-        again[rows] = ~names[rows].select(pl.struct(pl.all()).is_first_distinct()).to_series()
-    return pl.Series(again)
 
 
 def _graph(frame: pl.DataFrame, kept: pl.DataFrame) -> tuple[Dag, Mapping[str, int]]:
@@ -285,10 +275,10 @@ def _graph(frame: pl.DataFrame, kept: pl.DataFrame) -> tuple[Dag, Mapping[str, i
 
 
 def _facts(jobs: pl.DataFrame, dag: Dag, counts: Mapping[str, int]) -> pl.DataFrame:
-    """What the notes of ``[batch]`` count, in one row."""
+    """Counts for the notes of ``[batch]``, in one row."""
     start, end = jobs["created"].to_numpy(), jobs["deleted"].to_numpy()
     facts = {
-        "jobs": sum(jobs["job"][rows].n_unique() for rows in by_job(jobs["job"])),
+        "jobs": sum(jobs["job"][rows].n_unique() for rows in parts_by_job(jobs["job"])),
         "tasks": len(jobs),
         "edges": len(dag.child),
         "depth": int(dag.level.max()) + 1,
@@ -306,7 +296,7 @@ WORKLOADS = {
 }
 
 
-class AlibabaV2018(Tabular):
+class AlibabaV2018(TabularReader):
     """Reader of cluster-trace-v2018; without ``machine_meta`` there are no servers.
 
     ``workload`` says where jobs come from: ``batch``, ``containers`` or ``both``. Batch tasks whose
@@ -344,19 +334,11 @@ class AlibabaV2018(Tabular):
             digests |= read.digests
         notes.append("memory is in the publisher's units: 100 is that of the largest machine")
         units = {**UNITS, **FORMAT.mapping["units"]}
-        return Tables(
-            FORMAT.name,
-            servers,
-            pl.concat(jobs),
-            tuple(stages),
-            digests,
-            tuple(notes),
-            units,
-            events,
-        )
+        account = (tuple(stages), digests, tuple(notes), units)
+        return Tables(FORMAT.name, servers, pl.concat(jobs), *account, events)
 
 
-def _containers(read: Read, section: Section) -> tuple[pl.DataFrame, list[Stage], list[str]]:
+def _containers(read: Read, section: TableMapping) -> tuple[pl.DataFrame, list[Stage], list[str]]:
     """A job per container, from its first row to the row that says ``stopped``, if its last."""
     log = read.frame.sort("time_stamp", "part", "row")
     asked = pl.struct("cpu_request", "mem_size")

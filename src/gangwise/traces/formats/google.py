@@ -29,7 +29,7 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import declared
-from gangwise.traces.io.reading import Account, Stage, leave_out, reasons
+from gangwise.traces.io.reading import RowAccount, Stage, leave_out, reasons
 from gangwise.traces.tables import Reader, Tables, period, server_table
 
 OFFSET = 600_000_000  # microseconds at which both traces begin; time 0 is before
@@ -65,8 +65,8 @@ def in_files(stage: Stage, files: Sequence[str]) -> Stage:
 
 
 @dataclass
-class Order:
-    """Rows that are earlier than the row before them: how many, and where the first of them is."""
+class TimeOrder:
+    """Counts rows that are earlier than the row before them, and where the first of them is."""
 
     late: int = 0
     first: tuple[int, int] = (0, 0)
@@ -98,7 +98,7 @@ class Lives:
     keys: Sequence[str]
     codes: Codes
     end: int = NEVER - 1
-    order: Order = field(default_factory=Order)
+    order: TimeOrder = field(default_factory=TimeOrder)
     _known: list[pl.DataFrame] = field(default_factory=list)
     _new: list[pl.DataFrame] = field(default_factory=list)
 
@@ -111,7 +111,7 @@ class Lives:
         if events.is_empty():
             return
         self.order.add(events)
-        self._new.append(_combine(_lift(events, self.keys, self.codes, self.end), self.keys))
+        self._new.append(_combine(_summarise(events, self.keys, self.codes, self.end), self.keys))
         # Only when there is as much that is new as was known: a row is summed up log₂ times.
         if sum(map(len, self._new)) > sum(map(len, self._known)):
             self._join()
@@ -136,22 +136,12 @@ class Lives:
             | (pl.col("seen") > ended)
             | ((pl.col("submitted") == ended) & (pl.col("balance") > 0))
         ).fill_null(False)
-        return (
-            self._known[0]
-            .select(
-                *self.keys,
-                "place",
-                "created",
-                "submits",
-                "started",
-                deleted=pl.when(~there).then(ended),
-                code=pl.when(~there).then(pl.col("ended") % CODES),
-                cpu="cpu",
-                mem="mem",
-                changed="changed",
-            )
-            .sort(*self.keys)
+        known = self._known[0].select(
+            pl.col(*self.keys, "place", "created", "submits", "started", "cpu", "mem", "changed"),
+            deleted=pl.when(~there).then(ended),
+            code=pl.when(~there).then(pl.col("ended") % CODES),
         )
+        return known.sort(*self.keys)
 
 
 @dataclass
@@ -180,7 +170,7 @@ def _time() -> pl.Expr:
     return pl.col("time").clip(upper_bound=NEVER).cast(pl.Int64)
 
 
-def _lift(events: pl.DataFrame, keys: Sequence[str], codes: Codes, end: int) -> pl.DataFrame:
+def _summarise(events: pl.DataFrame, keys: Sequence[str], codes: Codes, end: int) -> pl.DataFrame:
     time, event = pl.col("time"), pl.col("event")
     inside, submit = time <= end, event == codes.submit
     stop = event.is_in(list(codes.ends))
@@ -228,7 +218,7 @@ def _combine(summaries: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
 THERE = 31  # instead of the code of an end, of what has not ended
 
 
-class Window(NamedTuple):
+class TraceWindow(NamedTuple):
     """A period of the trace, in microseconds, and what becomes of tasks that were there before."""
 
     begin: int
@@ -237,7 +227,7 @@ class Window(NamedTuple):
 
 
 def usable(
-    lives: pl.DataFrame, window: Window, what: str, files: Sequence[str]
+    lives: pl.DataFrame, window: TraceWindow, what: str, files: Sequence[str]
 ) -> tuple[pl.DataFrame, Stage, list[str]]:
     """Keep the lives of which a workload can be made.
 
@@ -274,7 +264,7 @@ def usable(
 
 
 def job_rows(
-    lives: pl.DataFrame, users: pl.DataFrame, window: Window, codes: Codes
+    lives: pl.DataFrame, users: pl.DataFrame, window: TraceWindow, codes: Codes
 ) -> pl.DataFrame:
     """A row per job and request, in seconds since the window began.
 
@@ -448,9 +438,9 @@ class GoogleReader(Reader):
     @abstractmethod
     def _events(self, frame: pl.DataFrame, table: str) -> pl.DataFrame: ...
 
-    def _beside(self, end: int, tasks: bool) -> None: ...
+    def _read_other_table(self, end: int, tasks: bool) -> None: ...
 
-    def _extra(self, jobs: pl.DataFrame) -> pl.DataFrame:
+    def _with_precedence(self, jobs: pl.DataFrame) -> pl.DataFrame:
         return jobs
 
     def _read(self) -> Tables:
@@ -464,22 +454,15 @@ class GoogleReader(Reader):
                 f"{self.TASKS} is not here: of how many tasks jobs are and what they request is "
                 "not known (cpu and mem are null)"
             )
-        jobs = self._extra(job_rows(kept, self.users.frame(), window, self.CODES))
+        jobs = self._with_precedence(job_rows(kept, self.users.frame(), window, self.CODES))
         found = Machines(server_table(), None, (), ("machine_events is not here",))
         if self.source.has("machine_events"):
             found = self._machines(window.end)
-        return Tables(
-            self.FORMAT.name,
-            found.servers,
-            jobs,
-            (*self.stages, *found.stages),
-            dict(self.digests),
-            (*self.notes, *found.notes),
-            dict(UNITS),
-            found.events,
-        )
+        stages, notes = (*self.stages, *found.stages), (*self.notes, *found.notes)
+        account = (stages, dict(self.digests), notes, dict(UNITS))
+        return Tables(self.FORMAT.name, found.servers, jobs, *account, found.events)
 
-    def lives_of(self, table: str) -> tuple[pl.DataFrame, Window]:
+    def lives_of(self, table: str) -> tuple[pl.DataFrame, TraceWindow]:
         """Tasks or jobs of which a workload can be made, out of the events of a table.
 
         What is read and left out is added to ``stages``, ``digests`` and ``notes``: read once.
@@ -488,8 +471,8 @@ class GoogleReader(Reader):
         what = "tasks" if tasks else "jobs"
         lives = self._lives(table, tasks)
         end = lives.end if self.hours is not None else max(lives.order.latest, self.first)
-        self._beside(end, tasks)
-        window = Window(self.first, end, self.present)
+        self._read_other_table(end, tasks)
+        window = TraceWindow(self.first, end, self.present)
         names = [file.name for file in self.files]
         kept, stage, notes = usable(lives.frame(), window, what, names)
         self.stages.append(stage)
@@ -502,7 +485,7 @@ class GoogleReader(Reader):
         return kept, window
 
     def _batches(self, table: str, enough: Callable[[], bool]) -> Iterator[pl.DataFrame]:
-        """Rows of a table; what is read is entered into the report.
+        """Rows of a table, batch by batch; stages and digests are entered into the report.
 
         After the part in which there is ``enough``, no other is read.
         """
@@ -582,16 +565,8 @@ class Google2011(GoogleReader):
 
     def _events(self, frame: pl.DataFrame, table: str) -> pl.DataFrame:
         requests = ["task", "cpu", "mem"] if table == self.TASKS else []
-        return frame.select(
-            "part",
-            "row",
-            "time",
-            "event",
-            "job",
-            "user",
-            *requests,
-            filled=pl.col("missing_info") != "",
-        )
+        columns = pl.col("part", "row", "time", "event", "job", "user", *requests)
+        return frame.select(columns, filled=pl.col("missing_info") != "")
 
     def _machines(self, end: int) -> Machines:
         events = pl.concat(list(self._batches("machine_events", lambda: False)))
@@ -626,23 +601,21 @@ class Google2019(GoogleReader):
         self._bound: set[int] = set()
         self._inside: set[int] = set()
         self._untyped, self._rows = 0, {self.TASKS: 0, self.JOBS: 0}
-        self._lost = {table: Account(self.source.path) for table in self._rows}
+        self._lost = {table: RowAccount(self.source.path) for table in self._rows}
 
     def _events(self, frame: pl.DataFrame, table: str) -> pl.DataFrame:
         tasks, kind = table == self.TASKS, pl.col("collection_type")
         self._rows[table] += len(frame)
         self._untyped += int(frame["collection_type"].null_count())
-        frame = self._lists(table, frame, "constraint" if tasks else FIRST)
-        frame = self._without(
+        frame = self._parse_lists(table, frame, "constraint" if tasks else FIRST)
+        frame = self._drop_rows(
             table, frame, "of an alloc set, which is no job", kind.fill_null(0) == ALLOC_SET
         )
         inside = frame.filter(pl.col("alloc_collection_id") > 0)
         self._inside.update(int(job) for job in inside["collection_id"].unique())
         requests = REQUESTS if tasks else {}
         return frame.select(
-            "part",
-            "row",
-            "time",
+            pl.col("part", "row", "time"),
             event="type",
             job="collection_id",
             user=pl.lit("") if tasks else pl.col("user"),
@@ -650,7 +623,7 @@ class Google2019(GoogleReader):
             **requests,
         )
 
-    def _without(
+    def _drop_rows(
         self, table: str, frame: pl.DataFrame, reason: str, broken: pl.Expr
     ) -> pl.DataFrame:
         lost = frame.filter(broken)
@@ -659,14 +632,14 @@ class Google2019(GoogleReader):
             self._lost[table].leave_out(part * ROWS + row, reason, len(lost))
         return frame.filter(~broken)
 
-    def _lists(self, table: str, frame: pl.DataFrame, column: str) -> pl.DataFrame:
-        read = {text: _items(text, column) for text in frame[column].unique()}
+    def _parse_lists(self, table: str, frame: pl.DataFrame, column: str) -> pl.DataFrame:
+        read = {text: _list_items(text, column) for text in frame[column].unique()}
         bad = pl.col(column).is_in([text for text, items in read.items() if items is None])
         reason = f"{column} is not a list of the right kind"
         if self.source.strict and len(wrong := frame.filter(bad)):
             part, row, text = wrong.select("part", "row", column).row(0)
             raise TraceError(f"{reason} ({column} = {text!r})", self.files[part], row)
-        frame = self._without(table, frame, reason, bad)
+        frame = self._drop_rows(table, frame, reason, bad)
         matching = frame.filter(
             pl.col(column).is_in([text for text, items in read.items() if items])
         )
@@ -677,9 +650,9 @@ class Google2019(GoogleReader):
                 self._bound.add(int(number))
         return frame
 
-    def _beside(self, end: int, tasks: bool) -> None:
+    def _read_other_table(self, end: int, tasks: bool) -> None:
         if tasks and self.source.has(self.JOBS):
-            order = Order()
+            order = TimeOrder()
             for frame in self._batches(self.JOBS, lambda: order.latest > end):
                 order.add(frame)
                 self.users.add(self._events(frame, self.JOBS))
@@ -698,13 +671,13 @@ class Google2019(GoogleReader):
                 stage = account.stage(f"{table}, of jobs", self._rows[table])
                 self.stages.append(in_files(stage, names))
 
-    def _extra(self, jobs: pl.DataFrame) -> pl.DataFrame:
+    def _with_precedence(self, jobs: pl.DataFrame) -> pl.DataFrame:
         here = set(jobs["name"].to_list())
         names = {str(job): sorted(map(str, first)) for job, first in self._after.items()}
         wanted = {job: first for job, first in names.items() if job in here}
         absent = sum(any(name not in here for name in first) for first in wanted.values())
         after = {job: [n for n in first if n in here] for job, first in wanted.items()}
-        whole = _together(sorted(here, key=int), after)
+        whole = _connected(sorted(here, key=int), after)
         inside, bound = (len(here & {*map(str, jobs)}) for jobs in (self._inside, self._bound))
         counts = {
             "start after a collection that is no job of the window; that is left out": absent,
@@ -722,7 +695,7 @@ class Google2019(GoogleReader):
         return machines_of(events, 1, 2, self.first, end, [f.name for f in self.files])
 
 
-def _together(names: list[str], after: dict[str, list[str]]) -> dict[str, str]:
+def _connected(names: list[str], after: dict[str, list[str]]) -> dict[str, str]:
     """For each name the first of those that it is linked to, directly or not."""
     from scipy.sparse import coo_array  # here: whoever recognises a trace imports every format
     from scipy.sparse.csgraph import connected_components
@@ -736,8 +709,8 @@ def _together(names: list[str], after: dict[str, list[str]]) -> dict[str, str]:
     return {name: names[first[group[n]]] for name, n in place.items()}
 
 
-def _items(text: str, column: str) -> list[Any] | None:
-    """What a list holds; None when it is not a list of what the column asks for."""
+def _list_items(text: str, column: str) -> list[Any] | None:
+    """Items of a JSON list; None when it is not a list of what the column asks for."""
     try:
         found = json.loads(text or "[]")
         if not isinstance(found, list):

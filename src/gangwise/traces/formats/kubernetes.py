@@ -17,8 +17,8 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import all_files, declared
-from gangwise.traces.formats.tabular import Section
-from gangwise.traces.io.reading import FIXED, Account, Stage, reasons
+from gangwise.traces.formats.tabular import TableMapping
+from gangwise.traces.io.reading import FIXED, RecordError, RowAccount, Stage, reasons
 from gangwise.traces.io.text import QUANTITY, SUFFIXES, beginning, read_records
 from gangwise.traces.tables import Reader, Tables, server_table
 
@@ -83,7 +83,7 @@ def _add_pod(pod: dict[str, Any], of: Mapping[str, str], values: list[tuple[floa
     elif name == "kube_pod_status_phase" and on:
         pod["phase"][of["phase"]] = on[0], on[-1]
     elif "resource" in of:
-        weak = name.endswith("limits")  # stands for a request that is not given
+        weak = name.endswith("limits")  # used where no request is given
         held = pod["asked"].setdefault(of.get("container", ""), ({}, {}))[weak]
         held[_resource(of["resource"])] = max(value for _, value in values)
     elif name == "kube_pod_owner" and of.get("owner_is_controller", "true") == "true":
@@ -128,9 +128,6 @@ GROUPS, OWNERS, MODELS = (FORMAT.mapping["names"][of] for of in ("groups", "owne
 GIB = 2.0**30
 
 
-class _BadError(ValueError): ...
-
-
 def amount(text: Any) -> float:
     """The number of a quantity.
 
@@ -139,7 +136,7 @@ def amount(text: Any) -> float:
     """
     found = re.fullmatch(QUANTITY, str(text))
     if found is None or isinstance(text, bool):
-        raise _BadError(f"{text!r:.40} is no quantity")
+        raise RecordError(f"{text!r:.40} is no quantity")
     unit = re.search(r"(?:[KMGTPE]i|[numkKMGTPE])$", str(text))
     number = str(text).removesuffix(unit[0]) if unit else str(text)
     return float(number) * SUFFIXES[unit[0] if unit else ""]
@@ -156,7 +153,7 @@ def seconds(text: Any) -> float | None:
     try:
         return datetime.fromisoformat(str(text)).timestamp()
     except ValueError:
-        raise _BadError(f"{text!r:.40} is no time") from None
+        raise RecordError(f"{text!r:.40} is no time") from None
 
 
 def resources(held: Mapping[str, Any]) -> tuple[float, float, float]:
@@ -170,7 +167,7 @@ def resources(held: Mapping[str, Any]) -> tuple[float, float, float]:
 
 
 @dataclass(frozen=True)
-class Pod:
+class PodRecord:
     """A pod: what it asks for, when it was there, and its gang (empty for none)."""
 
     row: int
@@ -189,8 +186,8 @@ class Pod:
     application: str
     priority: float
     queue: str = ""
-    spare: int = 0  # so many pods like it its workload can do without
-    share: float = 1.0  # of the pods like it that were admitted
+    spare: int = 0  # how many of its equal pods the workload can do without
+    share: float = 1.0  # share of its equal pods that was admitted
 
 
 Owners = Mapping[tuple[str, str], tuple[str, str]]
@@ -216,7 +213,7 @@ def application_of(meta: Mapping[str, Any], owners: Owners) -> str:
     return re.sub(r"(?:-\d+)+$", "", name) or name
 
 
-def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> Pod:
+def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> PodRecord:
     """Read one pod.
 
     Raises ValueError when it is not as the API has it.
@@ -224,30 +221,20 @@ def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> 
     meta, spec, status = record["metadata"], record["spec"], record.get("status") or {}
     created = seconds(meta.get("creationTimestamp"))
     if created is None:
-        raise _BadError("the pod has no creationTimestamp")
+        raise RecordError("the pod has no creationTimestamp")
     name, space = str(meta["name"]), str(meta.get("namespace") or "default")
     cpu, mem, gpu = requests_of(spec)
     phase = str(status.get("phase") or "Unknown")
     kind, owner = _owner(meta)
     ended = list(_ends(status))
     gang = f"{space}/{_gang(meta, kind, owner)}" if gangs and _gang(meta, kind, owner) else ""
-    return Pod(
-        row,
-        f"{space}/{name}",
-        space,
-        cpu,
-        mem,
-        gpu,
-        _models(spec) if gpu else "",
-        created,
-        seconds(status.get("startTime")) if spec.get("nodeName") else None,
-        max(ended, default=None) if phase in ENDED else seconds(status.get("lastSeen")),
-        phase,
-        str(spec.get("nodeName") or ""),
-        gang,
-        application_of(meta, owners),
-        float(spec.get("priority") or 0),
-    )
+    host, models = str(spec.get("nodeName") or ""), _models(spec) if gpu else ""
+    started = seconds(status.get("startTime")) if host else None
+    end = max(ended, default=None) if phase in ENDED else seconds(status.get("lastSeen"))
+    application, priority = application_of(meta, owners), float(spec.get("priority") or 0)
+    request, times = (cpu, mem, gpu, models), (created, started, end)
+    values = (*request, *times, phase, host, gang, application, priority)
+    return PodRecord(row, f"{space}/{name}", space, *values)
 
 
 PRIORITY = "kueue.x-k8s.io/priority-class"
@@ -260,7 +247,7 @@ def classes_of(records: list[Any]) -> dict[str, float]:
     return {str(each["metadata"]["name"]): float(each["value"]) for each in of}
 
 
-def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[Pod]:
+def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[PodRecord]:
     """Read a Workload of Kueue as its pods, which start together when it is admitted."""
     meta, spec, found = record["metadata"], record["spec"], []
     conditions = (record.get("status") or {}).get("conditions") or ()
@@ -289,7 +276,7 @@ def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[Pod
 
 
 def requests_of(spec: Mapping[str, Any]) -> tuple[float, float, float]:
-    """What the containers of a pod ask for together, or the largest init container alone."""
+    """Request of a pod: the sum of its containers, or its largest init container if larger."""
     together = [_asked(container) for container in spec.get("containers") or ()]
     alone: list[tuple[float, float, float]] = []
     for container in spec.get("initContainers") or ():
@@ -352,7 +339,7 @@ def _ends(status: Mapping[str, Any]) -> Iterator[float]:
     yield from (end for end in map(seconds, texts) if end is not None)
 
 
-class Kubernetes(Reader):
+class KubernetesDump(Reader):
     """Reader of a dump of pods, or of a folder with dumps of pods and nodes.
 
     ``gangs`` makes one job of the pods of a group, or of an owner whose pods start together.
@@ -368,8 +355,8 @@ class Kubernetes(Reader):
         path = self.source.path
         folder = path if path.is_dir() else path.parent
         files = [f for f in all_files(folder) if self.FORMAT.table("pods and nodes").fits(f)]
-        pods: list[Pod] = []
-        admitted: list[Pod] = []
+        pods: list[PodRecord] = []
+        admitted: list[PodRecord] = []
         ranked = dict[str, str]()
         classes: dict[str, float] = {}
         nodes: list[tuple[Any, ...]] = []
@@ -380,7 +367,7 @@ class Kubernetes(Reader):
             exported = '"resultType"' in beginning(file)
             found = read_records(file, "data.result" if exported else "items")
             digests[file.name] = found.digest
-            account = Account(file, self.source.strict)
+            account = RowAccount(file, self.source.strict)
             if exported:
                 series += _series(found.records, account)
                 stages.append(account.stage(file.name, len(found.records)))
@@ -408,7 +395,7 @@ class Kubernetes(Reader):
                         account.leave_out(row, what)
                     latest = max(latest, *_times(record))
                 except (KeyError, TypeError, AttributeError, ValueError) as error:
-                    why = str(error) if isinstance(error, _BadError) else "a field is missing"
+                    why = str(error) if isinstance(error, RecordError) else "a field is missing"
                     account.refuse(row, f"the record is not as the API has it: {why}")
             stages.append(account.stage(file.name, len(found.records)))
         for row, record in enumerate(records_of(series), 1):
@@ -436,13 +423,13 @@ class Kubernetes(Reader):
             "closed": closed,
             "no_nodes": not nodes,
         }
-        notes = Section(FORMAT.mapping["facts"]).notes(pl.DataFrame([facts]))
+        notes = TableMapping(FORMAT.mapping["facts"]).notes(pl.DataFrame([facts]))
         kinds = {"started": pl.Float64, "row": pl.Int64, "tasks": pl.Int64}
         jobs = pl.DataFrame(rows, schema_overrides=kinds, infer_schema_length=None)
         return Tables(NAME, server_table(nodes), jobs, (*stages, stage), digests, tuple(notes))
 
 
-def _series(records: list[Any], account: Account) -> list[Any]:
+def _series(records: list[Any], account: RowAccount) -> list[Any]:
     found = []
     for row, record in enumerate(records, 1):
         try:
@@ -502,10 +489,10 @@ def _times(record: Mapping[str, Any]) -> Iterator[float]:
             yield seconds(condition.get(key)) or 0.0
 
 
-def _jobs(pods: list[Pod], latest: float) -> tuple[list[dict[str, Any]], Stage]:
+def _jobs(pods: list[PodRecord], latest: float) -> tuple[list[dict[str, Any]], Stage]:
     first = min(pod.created for pod in pods)
-    groups: dict[tuple[Any, ...], list[Pod]] = {}
-    account = Account(Path(NAME))
+    groups: dict[tuple[Any, ...], list[PodRecord]] = {}
+    account = RowAccount(Path(NAME))
     for pod in pods:
         if pod.status in ("Succeeded", "Failed") and pod.started and pod.ended is None:
             account.leave_out(pod.row, "it has ended, and no container says when")
@@ -548,4 +535,4 @@ def _jobs(pods: list[Pod], latest: float) -> tuple[list[dict[str, Any]], Stage]:
 
 
 PHASES = ("Succeeded", "Unknown", "Pending", "Running", "Failed")
-"""Of the pods of a gang, the last of these is its status."""
+"""Phases in ascending order: the status of a gang is the highest of its pods."""

@@ -26,14 +26,14 @@ import numpy as np
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import TraceError, UnknownName
 from gangwise.traces.format import declared
-from gangwise.traces.io.reading import Table, read_table
+from gangwise.traces.io.reading import LoadedTable, read_table
 from gangwise.traces.io.text import document
 
 MODELS = ("k80", "p100", "v100")
 """GPU models, oldest first."""
 
 
-class Job(NamedTuple):
+class GavelJob(NamedTuple):
     name: str
     gpus: int
 
@@ -41,20 +41,25 @@ class Job(NamedTuple):
 class GavelThroughputs:
     """The table of ``simulation_throughputs.json``, plain or gzipped, or of a folder with it.
 
-    ``throughput`` maps (model, :class:`Job`) to steps per second alone, positive; a job that does
-    not run on a model is absent. ``models`` are oldest first, ``jobs`` those that run on at least
-    one, ``digests`` SHA-256 by name. Tables of workers spread over servers are left aside.
+    ``throughput`` maps (model, :class:`GavelJob`) to steps per second alone, positive; a job that
+    does not run on a model is absent. ``models`` are oldest first, ``jobs`` those that run on at
+    least one, ``digests`` SHA-256 by name. Tables of workers spread over servers are left aside.
     """
 
     def __init__(self, file: Path | str):
-        self.path = _find(Path(file))
+        self.path = path = Path(file)
+        if path.is_dir():
+            names = ("simulation_throughputs.json", "simulation_throughputs.json.gz")
+            if (found := next((path / n for n in names if (path / n).exists()), None)) is None:
+                raise TraceError(f"no {names[0]} here; found {_listing(path)}", path)
+            self.path = found
         tables, digest = document(self.path)
         if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
             raise TraceError("expected GPU models, and under each its jobs", self.path)
         self.digests = {self.path.name: digest}
         self.models = MODELS
-        self.throughput: dict[tuple[str, Job], float] = {}
-        jobs: dict[Job, None] = {}
+        self.throughput: dict[tuple[str, GavelJob], float] = {}
+        jobs: dict[GavelJob, None] = {}
         for model in MODELS:
             if model not in tables:
                 missing = UnknownName("GPU model", model, list(tables))
@@ -68,7 +73,7 @@ class GavelThroughputs:
             raise TraceError("no job runs on any GPU model", self.path)
         self.jobs = tuple(jobs)
 
-    def _entry(self, table: str, text: str, entry: Any) -> tuple[Job, float]:
+    def _entry(self, table: str, text: str, entry: Any) -> tuple[GavelJob, float]:
         where = f"{table}, key {text!r}: "
         try:
             key = ast.literal_eval(text)
@@ -85,17 +90,11 @@ class GavelThroughputs:
                 f"{where}the throughput is {speed!r}; it must be a finite number, zero or larger",
                 self.path,
             )
-        return Job(*key), float(speed)
+        return GavelJob(*key), float(speed)
 
 
-def _find(path: Path) -> Path:
-    if not path.is_dir():
-        return path
-    for name in ("simulation_throughputs.json", "simulation_throughputs.json.gz"):
-        if (path / name).exists():
-            return path / name
-    listed = ", ".join(sorted(p.name for p in path.iterdir())[:8]) or "nothing"
-    raise TraceError(f"no simulation_throughputs.json here; found {listed}", path)
+def _listing(folder: Path) -> str:
+    return ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,14 +127,13 @@ class MiniBatchTime:
             if (found := re.fullmatch(r"job_(\d+)_norm\.csv(?:\.gz)?", path.name))
         )
         if not files:
-            listed = ", ".join(sorted(p.name for p in folder.iterdir())[:8]) or "nothing"
-            raise TraceError(f"no job_N_norm.csv here; found {listed}", folder)
+            raise TraceError(f"no job_N_norm.csv here; found {_listing(folder)}", folder)
         for (number, path), (next_number, _) in itertools.pairwise(files):
             if number == next_number:
                 raise TraceError("this job is here twice, plain and gzipped; keep one", path)
         self.path = folder
         schema = declared("alibaba-gpu-v2020").table("mini_batch_times").schema
-        self.tables: dict[str, Table] = {
+        self.tables: dict[str, LoadedTable] = {
             f"job-{number}": read_table(path, schema, strict=strict) for number, path in files
         }
         self.digests = {table.file.name: table.digest for table in self.tables.values()}
@@ -144,7 +142,7 @@ class MiniBatchTime:
         )
 
 
-def _workers(job: str, table: Table) -> list[Worker]:
+def _workers(job: str, table: LoadedTable) -> list[Worker]:
     frame = table.frame.sort("worker", "time", "row")
     fastest = float(frame["batch_time_norm"].to_numpy().min())
     workers = []

@@ -18,7 +18,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from gangwise.core.errors import TraceError, UnknownName
-from gangwise.traces.formats.tabular import Section
+from gangwise.traces.formats.tabular import TableMapping
 from gangwise.traces.io.blocks import Blocks, Commented
 from gangwise.traces.io.reading import (
     Column,
@@ -57,15 +57,15 @@ WRITTEN = {"quantity": QUANTITY, "clock": CLOCK}
 WHITESPACE = "whitespace"
 LARGEST = 1e12  # more seconds or devices than that are a mistake
 MEANING = tomllib.loads(Path(__file__).parents[1].joinpath("own-csv.toml").read_text("utf-8"))
-"""How what is mapped becomes jobs and servers, as sections of :mod:`.formats.tabular`."""
+"""How mapped columns become jobs and servers, as sections of :mod:`.formats.tabular`."""
 
 
-class _Strict(BaseModel):
+class _MappingModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Mapped(_Strict):
-    """Where a value comes from: a column, or the same value for every row.
+class Mapped(_MappingModel):
+    """Source of a value: a column, or the same value for every row.
 
     ``scale`` multiplies a number; ``unit`` is what it counts (``MiB``, ``hours``), or how it is
     written (``quantity``: 500m, 16Gi; ``clock``: 1-02:03:04). ``time`` is how a time is written, as
@@ -114,7 +114,7 @@ class Mapped(_Strict):
         return self
 
 
-class _Columns(_Strict):
+class _Columns(_MappingModel):
     cpu: Mapped | None = None
     mem: Mapped | None = None
     gpu: Mapped | None = None
@@ -176,7 +176,7 @@ class ServerColumns(_Columns):
     model: Mapped | None = None
 
 
-class _File(_Strict):
+class _File(_MappingModel):
     file: str
     format: Literal["csv", "json-lines", "json"] = "csv"
     records: str = ""
@@ -224,7 +224,7 @@ class ServerFile(_File):
     columns: ServerColumns
 
 
-class MappingFile(_Strict):
+class MappingFile(_MappingModel):
     trace: str
     jobs: JobFile
     servers: ServerFile | None = None
@@ -289,7 +289,7 @@ class OwnCsv(Reader):
             absent = [d for d in DEVICES if table and d not in table.columns.given()]
             if absent:
                 notes.append(f"{what} have no {' and no '.join(absent)} in the mapping; it is 0")
-        notes += Section(MEANING["jobs"]).notes(jobs)
+        notes += TableMapping(MEANING["jobs"]).notes(jobs)
         if zones := {h.zone for h in mapping.jobs.columns.given().values() if h.zone}:
             notes.append(
                 f"times are of {' and '.join(sorted(zones))}; of an hour that comes twice, the "
@@ -319,8 +319,16 @@ class OwnCsv(Reader):
                     self.path,
                 )
         table = read_table(file, _schema(what, spec), strict=self.strict, blocks=spec.blocks(file))
-        frame, section = self._valued(table.frame, what, given), Section(MEANING[what])
-        bad = [*_times(spec), *section.rules(frame), *_negative(given)]
+        frame, section = self._valued(table.frame, what, given), TableMapping(MEANING[what])
+        bad: list[Rule] = [
+            (f"{key} is not a time as in {held.time!r}", pl.col(key).is_null())
+            for key, held in given.items()
+            if held.time and key != "started" and not _may_be_empty(key, held, spec)
+        ]
+        bad += section.rules(frame)
+        # Plain numbers were checked when they were read, those with a unit in the cell were not.
+        written = [key for key, held in given.items() if held.unit in WRITTEN]
+        bad += [(f"{key} is negative", pl.col(key) < 0) for key in written]
         if self.strict:
             refuse(file, frame, bad)
         kept, checked = leave_out(what, frame, bad)
@@ -329,7 +337,15 @@ class OwnCsv(Reader):
         stages = (table.stage, checked) if checked.dropped else (table.stage,)
         made = section.extended(kept)
         if isinstance(spec, JobFile):
-            made = _ended(_each_task(made, spec), spec)
+            if "tasks" in made.columns:  # devices of each task, where the file has totals
+                total = [q for q in DEVICES if q in given and (given[q].per or spec.per) == "job"]
+                made = made.with_columns(pl.col(q) / pl.col("tasks") for q in total)
+            if spec.open_end == "last":
+                times = [name for name in TIMES if name in made.columns]
+                made = made.with_columns(
+                    deleted=pl.col("deleted").fill_null(pl.max_horizontal(pl.col(times).max())),
+                    unfinished=pl.col("deleted").is_null(),
+                )
         return section.select(made), stages, {table.file.name: table.digest}
 
     def _valued(self, frame: pl.DataFrame, what: str, given: Mapping[str, Mapped]) -> pl.DataFrame:
@@ -356,16 +372,16 @@ def _header(file: Path, spec: _File) -> list[str]:
     rows = [line for line in first_lines(file) if line.strip()]
     first = next((line for line in rows if not line.lstrip().startswith(comment)), "")
     if spec.format == "json-lines":
-        return leaves(first)
+        return json_paths(first)
     if spec.separator == WHITESPACE:
         return first.split()
     return [field.strip() for field in split_line(first, spec.separator) or [] if first]
 
 
-def leaves(line: str) -> list[str]:
+def json_paths(line: str) -> list[str]:
     """Paths of the values of a JSON object, in its order; none of what is no object.
 
-    >>> leaves('{"id": 1, "size": {"cpu": 2, "mem": 3}, "tags": [1]}')
+    >>> json_paths('{"id": 1, "size": {"cpu": 2, "mem": 3}, "tags": [1]}')
     ['id', 'size.cpu', 'size.mem', 'tags']
     """
     try:
@@ -445,36 +461,3 @@ def _value(key: str, held: Mapped) -> pl.Expr:
         column = clock(column)
     number = column * (held.scale * UNITS.get(held.unit, 1.0))
     return number if held.empty is None else number.fill_null(float(held.empty))
-
-
-def _times(spec: JobFile | ServerFile) -> list[Rule]:
-    return [
-        (f"{key} is not a time as in {held.time!r}", pl.col(key).is_null())
-        for key, held in spec.columns.given().items()
-        if held.time and key != "started" and not _may_be_empty(key, held, spec)
-    ]
-
-
-def _negative(given: Mapping[str, Mapped]) -> list[Rule]:
-    """Plain numbers were looked at when they were read, those with a unit in the cell were not."""
-    written = (key for key, held in given.items() if held.unit in WRITTEN)
-    return [(f"{key} is negative", pl.col(key) < 0) for key in written]
-
-
-def _each_task(frame: pl.DataFrame, spec: JobFile) -> pl.DataFrame:
-    """Devices of each task, where the file has totals over all tasks of a job."""
-    if "tasks" not in frame.columns:
-        return frame
-    given = spec.columns.given()
-    whole = [q for q in DEVICES if q in given and (given[q].per or spec.per) == "job"]
-    return frame.with_columns(pl.col(q) / pl.col("tasks") for q in whole)
-
-
-def _ended(frame: pl.DataFrame, spec: JobFile) -> pl.DataFrame:
-    """Jobs without an end last until the last time in the file, where that is asked for."""
-    if spec.open_end == "drop":
-        return frame
-    last = pl.max_horizontal(pl.col([name for name in TIMES if name in frame.columns]).max())
-    return frame.with_columns(
-        deleted=pl.col("deleted").fill_null(last), unfinished=pl.col("deleted").is_null()
-    )

@@ -17,9 +17,9 @@ from typing import Any
 import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import Read, Source, all_files, declared
-from gangwise.traces.formats.tabular import Section
-from gangwise.traces.io.reading import Account
+from gangwise.traces.format import TraceFiles, all_files, declared
+from gangwise.traces.formats.tabular import TableMapping
+from gangwise.traces.io.reading import RecordError, RowAccount
 from gangwise.traces.io.text import read_records
 from gangwise.traces.tables import Reader, Tables, server_table
 
@@ -31,7 +31,7 @@ FORMAT = declared(NAME)
 
 
 @dataclass
-class Jobs:
+class PhillyJobs:
     """The jobs of the log, in seconds since 1970 as if their times were UTC."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -40,11 +40,11 @@ class Jobs:
     uneven: int = 0
     running: int = 0
 
-    def add(self, row: int, record: Any, account: Account) -> None:
+    def add(self, row: int, record: Any, account: RowAccount) -> None:
         try:
             job = _job(record)
-        except _BadError as bad:
-            account.refuse(row, bad.reason, bad.held)
+        except RecordError as bad:
+            account.refuse(row, str(bad), bad.held)
             return
         if job["name"] in self.ids:
             account.refuse(row, "jobid was used before", job["name"])
@@ -73,33 +73,28 @@ class Jobs:
         numbers = dict.fromkeys(["gpu", *times], pl.Float64)
         kinds = {"row": pl.Int64, "tasks": pl.Int64, **texts, **numbers}
         jobs = pl.DataFrame(self.rows, schema=kinds)
-        return Section(FORMAT.mapping["jobs"]).select(jobs)
-
-
-class _BadError(Exception):
-    def __init__(self, reason: str, held: object = ""):
-        self.reason, self.held = reason, held
+        return TableMapping(FORMAT.mapping["jobs"]).select(jobs)
 
 
 def _job(record: Any) -> dict[str, Any]:
     if not isinstance(record, dict):
-        raise _BadError("the record is not an object", record)
+        raise RecordError("the record is not an object", record)
     name, attempts = record.get("jobid"), record.get("attempts")
     if not isinstance(name, str) or not name:
-        raise _BadError("jobid is missing or no text", name)
+        raise RecordError("jobid is missing or no text", name)
     if record.get("status") not in STATUSES:
-        raise _BadError("status is not Pass, Killed or Failed", record.get("status"))
+        raise RecordError("status is not Pass, Killed or Failed", record.get("status"))
     if not isinstance(attempts, list) or not all(isinstance(a, dict) for a in attempts):
-        raise _BadError("attempts is not a list of objects", attempts)
+        raise RecordError("attempts is not a list of objects", attempts)
     created = _time(record, "submitted_time")
     spans = [(_time(a, "start_time"), _time(a, "end_time")) for a in attempts]
     details = [list(_detail(attempt)) for attempt in attempts]
     for start, end in spans:
         if start is not None and end is not None and end < start:
-            raise _BadError("an attempt ends before it starts", name)
+            raise RecordError("an attempt ends before it starts", name)
     known = [time for span in spans for time in span if time is not None]
     if created is not None and known and min(known) < created:
-        raise _BadError("an attempt is before submitted_time", name)
+        raise RecordError("an attempt is before submitted_time", name)
     held: Counter[str] = Counter()
     for ip, gpus in details[0] if details else []:
         held[ip] += len(gpus)
@@ -123,14 +118,14 @@ def _time(record: dict[str, Any], key: str) -> float | None:
     try:
         return (datetime.strptime(text, TIME) - EPOCH).total_seconds()
     except (TypeError, ValueError):
-        raise _BadError(f"{key} is not a time such as 2017-10-07 01:11:39", text) from None
+        raise RecordError(f"{key} is not a time such as 2017-10-07 01:11:39", text) from None
 
 
 def _detail(attempt: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     for part in attempt.get("detail") or []:
         ip, gpus = (part.get("ip"), part.get("gpus")) if isinstance(part, dict) else (None, None)
         if not isinstance(ip, str) or not isinstance(gpus, list):
-            raise _BadError("detail is not a list of servers with their GPUs", part)
+            raise RecordError("detail is not a list of servers with their GPUs", part)
         yield ip, [str(gpu) for gpu in gpus]
 
 
@@ -151,47 +146,39 @@ class Philly(Reader):
         self.capacity = capacity
 
     def _read(self) -> Tables:
-        log = read_records(_only(self.source.path, "job_log"))
-        account, jobs = Account(log.file, self.source.strict), Jobs()
+        log = read_records(_single_file(self.source.path, "job_log"))
+        account, jobs = RowAccount(log.file, self.source.strict), PhillyJobs()
         for row, record in enumerate(log.records, 1):
             jobs.add(row, record, account)
         account.require(len(jobs.rows), "job")
         stages = [account.stage(log.file.name, len(log.records))]
         digests = {log.file.name: log.digest}
-        servers = self._machines()
+        path, servers = self.source.path, None
+        folder = path if path.is_dir() else path.parent
+        if any(FORMAT.table("machines").fits(file) for file in all_files(folder)):
+            file = _single_file(folder, "machines")
+            servers = TraceFiles(file, FORMAT, strict=self.source.strict).read("machines")
         facts = {"uneven": jobs.uneven, "running": jobs.running, "no_list": servers is None}
         facts |= {"more": 0, "absent": 0}  # servers on which log and list disagree
+        here = server_table()
         if servers is not None:
             stages, digests = [*servers.stages, *stages], {**servers.digests, **digests}
             listed = dict(servers.frame.select("machineId", "number of GPUs").rows())
             for name, gpus in jobs.seen.items():
                 facts["more"] += name in listed and len(gpus) > listed[name]
                 facts["absent"] += name not in listed
-        found = Section(FORMAT.mapping["facts"], {"capacity": self.capacity})
+            seen = jobs.seen if self.capacity == "seen" else {}
+            has = servers.frame.select("row", "machineId", "number of GPUs", "single GPU mem")
+            here = server_table(
+                (row, name, memory or "gpu", 0.0, 0.0, max(gpus, float(len(seen.get(name, ())))))
+                for row, name, gpus, memory in has.rows()
+            )
+        found = TableMapping(FORMAT.mapping["facts"], {"capacity": self.capacity})
         notes = found.notes(pl.DataFrame([facts]))
-        here = _servers(servers, jobs.seen if self.capacity == "seen" else {})
         return Tables(NAME, here, jobs.table(), tuple(stages), digests, tuple(notes))
 
-    def _machines(self) -> Read | None:
-        path = self.source.path
-        folder = path if path.is_dir() else path.parent
-        if not any(FORMAT.table("machines").fits(file) for file in all_files(folder)):
-            return None
-        file = _only(folder, "machines")
-        return Source(file, FORMAT, strict=self.source.strict).read("machines")
 
-
-def _servers(machines: Read | None, seen: dict[str, set[str]]) -> pl.DataFrame:
-    if machines is None:
-        return server_table()
-    rows = machines.frame.select("row", "machineId", "number of GPUs", "single GPU mem").rows()
-    return server_table(
-        (row, name, memory or "gpu", 0.0, 0.0, max(gpus, float(len(seen.get(name, ())))))
-        for row, name, gpus, memory in rows
-    )
-
-
-def _only(path: Path, table: str) -> Path:
+def _single_file(path: Path, table: str) -> Path:
     found = [file for file in all_files(path) if FORMAT.table(table).fits(file)]
     what = FORMAT.table(table).schema.name
     if len(found) == 1:

@@ -11,26 +11,26 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import FOR_PEOPLE, Format, declared, holds, is_for_people, reads_as
+from gangwise.traces.format import FOR_PEOPLE, declared, holds, is_for_people, reads_as
 from gangwise.traces.formats.slurm_notation import (
-    Request,
+    TaskRequest,
     expand_nodes,
     read_nodes,
     request,
     with_terms,
 )
-from gangwise.traces.formats.tabular import Section
+from gangwise.traces.formats.tabular import TableMapping
 from gangwise.traces.io.blocks import Block, Blocks
 from gangwise.traces.io.reading import (
     EARLIER,
     STEP,
-    Account,
     Column,
+    RowAccount,
     Schema,
     Stage,
     leave_out,
@@ -54,7 +54,7 @@ OPEN_XDMOD = (
     "JobID|JobIDRaw|Cluster|Partition|QOS|Account|Group|GID|User|UID|Submit|Eligible|Start|End|"
     "Elapsed|ExitCode|State|NNodes|NCPUS|ReqCPUS|ReqMem|ReqTRES|AllocTRES|Timelimit|NodeList|JobName"
 )
-"""What Open XDMoD asks sacct for, which it stores without a header."""
+"""Columns that Open XDMoD asks sacct for, and stores without a header."""
 
 
 def listing_schema(columns: str) -> Schema:
@@ -93,19 +93,19 @@ def separator_of(first: str) -> str:
 
 WORDS = {"State": r"[A-Z_]*(?: by \S+)?", "Timelimit": r"[\w:-]*"}
 WORDS |= dict.fromkeys(("User", "Account", "Partition", "QOS", "NodeList"), r"[\w.@$+,\[\] ()-]*")
-"""What fields look like that are free in a listing, and have no separator in them."""
+"""Patterns of fields that hold free text, but never the separator of a listing."""
 
 
-class Mended(Blocks):
-    """The blocks of a listing; a row with more separators than columns is put right if it can be.
+class RepairedRows(Blocks):
+    """The blocks of a listing in which rows with too many separators are repaired if possible.
 
-    The surplus is taken to be inside the one field where then every field is as its column asks;
-    where there are several such fields, or none, the row stays as it is, and is counted as bad.
+    The surplus separators are taken to be inside the one field for which every field then matches
+    its column. With several such fields, or none, the row stays as it is and counts as bad.
     """
 
     def __init__(self, path: Path, schema: Schema, names: Sequence[str]):
         super().__init__(path)
-        self.schema, self.mended = schema, 0
+        self.schema, self.repaired = schema, 0
         place = {at: name for name, at in schema.place(names).items()}
         of = {
             c.name: replace(c, pattern=c.pattern or WORDS.get(c.name, "")) for c in schema.columns
@@ -121,11 +121,11 @@ class Mended(Blocks):
             lines = block.data.decode("utf-8", "surrogateescape").split("\n")
             for n, line in enumerate(lines):
                 if line.count(mark) > usual and '"' not in line:
-                    lines[n] = self._mend(line.split(mark), mark)
+                    lines[n] = self._repair(line.split(mark), mark)
             data = "\n".join(lines).encode("utf-8", "surrogateescape")
             yield block._replace(data=data)
 
-    def _mend(self, parts: list[str], mark: str) -> str:
+    def _repair(self, parts: list[str], mark: str) -> str:
         surplus, found = len(parts) - len(self.columns), []
         for n, held in enumerate(self.columns):
             if held is not None and held.pattern:
@@ -136,7 +136,7 @@ class Mended(Blocks):
                 found.append((n, inside))
         if len(found) != 1:
             return mark.join(parts)
-        self.mended, [(n, inside)] = self.mended + 1, found
+        self.repaired, [(n, inside)] = self.repaired + 1, found
         return mark.join([*parts[:n], f'"{inside}"', *parts[n + surplus + 1 :]])
 
 
@@ -157,11 +157,11 @@ def read_listing(
         schema = replace(SACCT, separator=separator_of(first))
         names = [name.strip() for name in split_line(first, schema.separator) or []]
         _require(names, "the listing", file)
-    blocks = Mended(file, schema, names)
+    blocks = RepairedRows(file, schema, names)
     table = read_table(file, schema, strict=strict, blocks=blocks)
     frame = table.frame
-    if blocks.mended:
-        why = f"{blocks.mended} rows have {schema.separator} inside a field"
+    if blocks.repaired:
+        why = f"{blocks.repaired} rows have {schema.separator} inside a field"
         notes.append(f"{why}: the only one in which all others are as their columns ask")
     given = {*frame.columns}
     texts = [column.name for column in SACCT.columns if not column.number]
@@ -215,14 +215,10 @@ def _require(names: Sequence[str], where: str, file: Path | None = None) -> None
         )
 
 
-def _format() -> Format:
-    form = declared(NAME)
-    jobs = replace(form.table("jobs"), also=(listing_schema(OPEN_XDMOD),))
-    return replace(form, tables=(jobs, form.table("nodes")))
-
-
-FORMAT = _format()
-JOBS = Section(FORMAT.mapping["jobs"])
+FORMAT = declared(NAME)
+_LISTING = replace(FORMAT.table("jobs"), also=(listing_schema(OPEN_XDMOD),))
+FORMAT = replace(FORMAT, tables=(_LISTING, FORMAT.table("nodes")))
+JOBS = TableMapping(FORMAT.mapping["jobs"])
 
 
 def _is_json(file: Path) -> bool:
@@ -241,7 +237,7 @@ def read_sacct_json(
 ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
     """Allocations of a JSON document, its stage, digest and notes."""
     found = read_records(file, "jobs")
-    account, rows, ids, steps = Account(file, strict), [], set(), 0
+    account, rows, ids, steps = RowAccount(file, strict), [], set(), 0
     for row, record in enumerate(found.records, 1):
         try:
             job = _job(record)
@@ -386,25 +382,29 @@ class SlurmSacct(Reader):
             if _is_json(file) or is_listing(file, self.columns)
         ]
         if not files:
-            self._none()
+            here = _files(self.source.path)
+            for file in here:
+                if is_for_people(first_lines(file, 2)):
+                    raise TraceError(FOR_PEOPLE, file)
+            found = ", ".join(f.name for f in here[:12]) or "nothing"
+            raise TraceError(
+                f"no sacct output here; make it with {COMMAND} > jobs.txt; found {found}",
+                self.source.path,
+            )
         strict = self.source.strict
-        raw, stages, digests, notes = self._together(files)
+        raw, stages, digests, notes = self._all_files(files)
         file = files[0] if len(files) == 1 else self.source.path
         raw, stage = _usable(raw, file, strict)
         raw, unclear = _named_hosts(raw, file, strict)
         raw = with_terms(raw)
         jobs, asked, more = self._requests(raw, file)
         servers, node_stages, node_digests, about = self._nodes(jobs)
-        return Tables(
-            NAME,
-            servers,
-            JOBS.select(jobs),
-            (*node_stages, *stages, stage, asked),
-            {**node_digests, **digests},
-            (*notes, *JOBS.notes(jobs), *unclear, *more, *about),
-        )
+        every_stage = (*node_stages, *stages, stage, asked)
+        notes = [*notes, *JOBS.notes(jobs), *unclear, *more, *about]
+        digests = {**node_digests, **digests}
+        return Tables(NAME, servers, JOBS.select(jobs), every_stage, digests, tuple(notes))
 
-    def _together(
+    def _all_files(
         self, files: Sequence[Path]
     ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
         """Allocations of all files; rows are counted through them, in the order of their names."""
@@ -475,7 +475,7 @@ class SlurmSacct(Reader):
             raise TraceError(
                 f"no job says what it asks for: {reasons(stage.dropped)}; run {COMMAND}", file
             )
-        asking = Section(FORMAT.mapping["requests"], {"tres": self.tres})
+        asking = TableMapping(FORMAT.mapping["requests"], {"tres": self.tres})
         return jobs, stage, asking.notes(jobs)
 
     def _nodes(
@@ -504,17 +504,6 @@ class SlurmSacct(Reader):
         notes = [f"{absent} nodes of NodeList are not in the node list"] if absent else []
         return servers, (stage,), {file.name: digest}, notes
 
-    def _none(self) -> NoReturn:
-        here = _files(self.source.path)
-        for file in here:
-            if is_for_people(first_lines(file, 2)):
-                raise TraceError(FOR_PEOPLE, file)
-        names = ", ".join(f.name for f in here[:12]) or "nothing"
-        raise TraceError(
-            f"no sacct output here; make it with {COMMAND} > jobs.txt; found {names}",
-            self.source.path,
-        )
-
 
 NOWHERE = ("None", "None assigned", "(null)")  # a NodeList of no nodes
 
@@ -542,7 +531,7 @@ def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, 
 
 
 def _request(text: str, nodes: int | None, memory: str) -> tuple[object, ...]:
-    nothing = (None,) * len(Request._fields)
+    nothing = (None,) * len(TaskRequest._fields)
     if not text:
         return (*nothing, "neither ReqTRES nor AllocTRES says what it asks for")
     try:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from gangwise.traces.io.reading import Account, Stage
+from gangwise.traces.io.reading import RowAccount, Stage
 from gangwise.traces.io.text import read_text, split_lines
 from gangwise.traces.tables import server_table
 
@@ -130,8 +130,8 @@ def tres(text: str) -> dict[str, str]:
     return found
 
 
-class Request(NamedTuple):
-    """What each of equal tasks asks for: cores, GiB, GPUs and the GPU models named."""
+class TaskRequest(NamedTuple):
+    """Request of each of equal tasks: cores, GiB, GPUs and the GPU models named."""
 
     cpu: float
     mem: float
@@ -140,7 +140,7 @@ class Request(NamedTuple):
     tasks: int
 
 
-def request(text: str, nodes: int | None = None, memory: str = "") -> Request:
+def request(text: str, nodes: int | None = None, memory: str = "") -> TaskRequest:
     """The request of a job: a task per node, each with an equal part of the total.
 
     ``text`` is ReqTRES or AllocTRES, totals over the nodes. ``nodes`` stand in for ``node=``, and
@@ -149,7 +149,7 @@ def request(text: str, nodes: int | None = None, memory: str = "") -> Request:
     ValueError: When there are no cores, no nodes, or an amount is none.
 
     >>> request("billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G,node=2")
-    Request(cpu=4.0, mem=32.0, gpu=2.0, models='a100', tasks=2)
+    TaskRequest(cpu=4.0, mem=32.0, gpu=2.0, models='a100', tasks=2)
     >>> request("cpu=8,node=2", memory="4000Mc").mem
     15.625
     """
@@ -171,7 +171,7 @@ def request(text: str, nodes: int | None = None, memory: str = "") -> Request:
     kinds = {name[9:]: _count(n) for name, n in held.items() if name.startswith("gres/gpu:")}
     gpu = _count(held["gres/gpu"]) if "gres/gpu" in held else sum(kinds.values())
     models = "|".join(sorted(name for name, n in kinds.items() if n)) if gpu else ""
-    return Request(cpu / tasks, mem / tasks, gpu / tasks, models, tasks)
+    return TaskRequest(cpu / tasks, mem / tasks, gpu / tasks, models, tasks)
 
 
 def _count(text: str) -> float:
@@ -190,7 +190,7 @@ def read_nodes(file: Path, strict: bool) -> tuple[pl.DataFrame, Stage, str]:
             nodes.append((row, line))
         else:
             nodes[-1] = (nodes[-1][0], f"{nodes[-1][1]} {line}")
-    account, names, rows = Account(file, strict), set(), []
+    account, names, rows = RowAccount(file, strict), set(), []
     for row, node in nodes:
         held = {
             key: re.search(rf"(?:^|\s){key}=(\S+)", node)

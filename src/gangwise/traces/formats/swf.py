@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +13,9 @@ import polars as pl
 from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.traces.format import all_files, declared
-from gangwise.traces.formats.tabular import Section
+from gangwise.traces.formats.tabular import TableMapping
 from gangwise.traces.io.blocks import Commented
-from gangwise.traces.io.reading import PART, Column, Reading, Schema, leave_out, reasons
+from gangwise.traces.io.reading import PART, Column, Schema, TableReader, leave_out, reasons
 from gangwise.traces.io.text import beginning
 from gangwise.traces.tables import Reader, Tables, server_table
 
@@ -32,7 +33,8 @@ HEADER = re.compile(r";\s*(\w+):\s*(.*?)\s*$")
 def is_swf(file: Path) -> bool:
     """Whether most lines at the start of a file that are no comments begin with 18 numbers."""
     rows = _rows(file)
-    good = [len(row) >= len(FIELDS) and all(map(_number, row[: len(FIELDS)])) for row in rows]
+    number, width = re.compile(r"[-+]?\d+(?:\.\d*)?"), len(FIELDS)
+    good = [len(row) >= width and all(map(number.fullmatch, row[:width])) for row in rows]
     return 2 * sum(good) > len(good)
 
 
@@ -40,10 +42,6 @@ def _rows(file: Path) -> list[list[str]]:
     lines = beginning(file).split("\n")
     rows = [line for line in lines[:-1] or lines if line.strip()[:1] not in ("", ";")]
     return [line.replace(";", " ").split() for line in rows[:20]]
-
-
-def _number(text: str) -> bool:
-    return re.fullmatch(r"[-+]?\d+(?:\.\d*)?", text) is not None
 
 
 class StandardWorkload(Reader):
@@ -64,13 +62,14 @@ class StandardWorkload(Reader):
                 path,
             )
         [file] = files
-        blocks, section = Commented(file, b";", squeeze=True), Section(self.FORMAT.mapping["jobs"])
+        blocks = Commented(file, b";", squeeze=True)
+        section = TableMapping(self.FORMAT.mapping["jobs"])
         widths = [len(row) for row in _rows(file)]
         wider = len({*widths}) == 1 and widths[0] < 100  # a log, and no list of numbers
         more = range(len(FIELDS) + 1, widths[0] + 1 if wider else 0)
         spare = tuple(Column(f"field {n}", number=False, empty=True) for n in more)
         schema = replace(SWF, columns=(*SWF.columns, *spare))
-        reading = Reading(file, schema, strict=self.source.strict, blocks=blocks)
+        reading = TableReader(file, schema, strict=self.source.strict, blocks=blocks)
         # Numbers take more room than jobs, which are made of each batch.
         jobs = pl.concat([section.select(frame) for frame in reading])
         stages = [reading.stage()]
@@ -90,15 +89,12 @@ class StandardWorkload(Reader):
             notes.append(f"rows have {more[-1]} fields, of which the first 18 are read")
         if header.get("Acknowledge"):
             notes.append(f"acknowledge: {header['Acknowledge']}")
-        return Tables(
-            NAME,
-            _pool(header),
-            jobs.drop("job", "allocated", "thinks"),
-            tuple(stages),
-            {file.name: reading.blocks.digest()},
-            tuple(notes),
-            clock=clock_of(header),
-        )
+        given = [header.get(name, "") for name in ("MaxProcs", "MaxNodes")]
+        size = [float(text) for text in given if text.isdecimal() and 0 < int(text) < 2**40]
+        pool = server_table((1, "pool", "", processors, 0.0, 0.0) for processors in size[:1])
+        account = (tuple(stages), {file.name: reading.blocks.digest()}, tuple(notes))
+        jobs = jobs.drop("job", "allocated", "thinks")
+        return Tables(NAME, pool, jobs, *account, clock=clock_of(header))
 
 
 def header_of(comments: Sequence[str]) -> dict[str, str]:
@@ -115,27 +111,18 @@ def header_of(comments: Sequence[str]) -> dict[str, str]:
 
 
 def clock_of(header: Mapping[str, str]) -> Clock | None:
-    """Where time 0 lies, in the zone of the site if the header has one that is known here.
+    """The clock of a log, in the time zone of the site where the header names a known one.
 
     >>> clock_of({"UnixStartTime": "345600", "TimeZone": "3600"})
     Clock(epoch=345600.0, zone='3600')
     """
     if not header.get("UnixStartTime", "").isdecimal():
         return None
-    clock = Clock(float(header["UnixStartTime"]), header.get("TimeZoneString") or "UTC")
-    try:
-        return clock if "TimeZoneString" in header and clock.tz else _by_offset(clock, header)
-    except ScenarioError:
-        return _by_offset(clock, header)
-
-
-def _by_offset(clock: Clock, header: Mapping[str, str]) -> Clock:
+    epoch = float(header["UnixStartTime"])
+    if "TimeZoneString" in header:
+        clock = Clock(epoch, header["TimeZoneString"] or "UTC")
+        with suppress(ScenarioError):
+            if clock.tz:  # raises where the zone is not known
+                return clock
     ahead = header.get("TimeZone", "")
-    return Clock(clock.epoch, ahead if ahead.lstrip("-").isdecimal() else "UTC")
-
-
-def _pool(header: Mapping[str, str]) -> pl.DataFrame:
-    for name in ("MaxProcs", "MaxNodes"):
-        if (text := header.get(name, "")).isdecimal() and 0 < int(text) < 2**40:
-            return server_table([(1, "pool", "", float(text), 0.0, 0.0)])
-    return server_table()
+    return Clock(epoch, ahead if ahead.lstrip("-").isdecimal() else "UTC")

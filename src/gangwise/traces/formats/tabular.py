@@ -47,9 +47,9 @@ import numpy as np
 import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import FORMATS, Format, Read, Source, declared, recognise
+from gangwise.traces.format import FORMATS, Format, Read, TraceFiles, declared, recognise
 from gangwise.traces.io.reading import Column, Rule, Stage, leave_out, reasons
-from gangwise.traces.io.text import named
+from gangwise.traces.io.text import split_names
 from gangwise.traces.tables import UNITS, Reader, Tables, server_table
 
 NUMBERS = ("cpu", "mem", "gpu", "created", "started", "deleted")
@@ -57,7 +57,7 @@ NEEDED: Mapping[str, Any] = {"cpu": 0.0, "mem": 0.0, "gpu": 0.0, "models": "", "
 """Columns that tables always have, and what stands there where the file does not say."""
 
 
-class Section:
+class TableMapping:
     """A section ``[jobs]`` or ``[servers]`` of a mapping, with the options of a reader."""
 
     def __init__(self, spec: Mapping[str, Any], options: Mapping[str, Any] | None = None):
@@ -67,12 +67,12 @@ class Section:
         """The expression; None where the frame lacks a column of it."""
         if text.isidentifier():
             return pl.col(text) if text in frame.columns else None
-        found = _of_options(text, self.options)
+        found = _with_options(text, self.options)
         return found if {*found.meta.root_names()} <= {*frame.columns} else None
 
     def holds(self, condition: str) -> bool:
         """Whether a condition is true of the options."""
-        return bool(pl.select(_of_options(condition, self.options)).item())
+        return bool(pl.select(_with_options(condition, self.options)).item())
 
     def make(
         self, frame: pl.DataFrame, path: Path
@@ -121,7 +121,10 @@ class Section:
                 value = value.cast(pl.Float64) if name in NUMBERS else value
                 columns.append(value.alias(name))
         made = frame.select(columns)
-        return made.with_columns(sorted_models()) if self.spec.get("sort_models") else made
+        if not self.spec.get("sort_models"):
+            return made
+        each = pl.col("models").str.split("|").list.eval(pl.element().str.strip_chars())
+        return made.with_columns(each.list.unique().list.sort().list.join("|").str.strip_chars("|"))
 
     def notes(self, frame: pl.DataFrame) -> list[str]:
         found = []
@@ -131,7 +134,8 @@ class Section:
                 continue
             texts = [entry["count"]] if "count" in entry else entry.get("counts", [])
             counts = [value for text in texts if (value := self.sql(text, frame)) is not None]
-            numbers = [_total(frame.select(count).to_series()) for count in counts]
+            totals = [frame.select(count).to_series() for count in counts]
+            numbers = [s.sum() if s.dtype == pl.Boolean else s[0] for s in totals]
             if len(numbers) < len(texts) or None in numbers:
                 continue
             if not texts or numbers[0] or entry.get("always"):
@@ -139,11 +143,7 @@ class Section:
         return found
 
 
-def _total(found: pl.Series) -> Any:
-    return found.sum() if found.dtype == pl.Boolean else found[0]
-
-
-def _of_options(text: str, options: Mapping[str, Any]) -> pl.Expr:
+def _with_options(text: str, options: Mapping[str, Any]) -> pl.Expr:
     values = {f"${name}": _literal(value) for name, value in options.items()}
     return _sql(re.sub(r"\$\w+", lambda found: values.get(found[0], found[0]), text))
 
@@ -157,12 +157,6 @@ def _literal(value: Any) -> str:
     return ", ".join(map(_literal, value)) if isinstance(value, tuple) else f"{value:.17g}"
 
 
-def sorted_models() -> pl.Expr:
-    """GPU models in ``models``, joined by ``|``: sorted, each once, none of them empty."""
-    each = pl.col("models").str.split("|").list.eval(pl.element().str.strip_chars())
-    return each.list.unique().list.sort().list.join("|").str.strip_chars("|").alias("models")
-
-
 def seconds(column: Column) -> pl.Expr:
     """Seconds since 1970 of a written time, without its fraction; as if it were UTC without a zone.
 
@@ -174,7 +168,7 @@ def seconds(column: Column) -> pl.Expr:
 
 
 def server_log(
-    frame: pl.DataFrame, log: Section
+    frame: pl.DataFrame, log: TableMapping
 ) -> tuple[pl.DataFrame, pl.DataFrame, tuple[Stage, ...]]:
     """Servers, and when they come and go, from a log of their states.
 
@@ -198,7 +192,7 @@ def server_log(
     return last, events.select(time=time, server=server, up="up"), (stage,)
 
 
-class Tabular(Reader):
+class TabularReader(Reader):
     """Reader of a trace that is described by a TOML file.
 
     ``path`` is a folder with the tables, or a file of one; ``options`` are those of the file, and
@@ -213,36 +207,40 @@ class Tabular(Reader):
             both = " and ".join(f"{name}=" for name in files)
             raise TraceError("give a directory" + f", or both {both}" * bool(files))
         path = Path(path or ".")
-        named = {self._kind(file, files[name]): file for name, file in given.items()}
+        named = {self._table_of(file, files[name]): file for name, file in given.items()}
         if self.FORMAT.mapping.get("beside") and path.is_file():
             every = [table.name for table in self.FORMAT.tables]
             jobs = self.FORMAT.mapping["jobs"]["table"]
-            named.setdefault(self._kind(path, sorted(every, key=lambda name: name != jobs)), path)
+            named.setdefault(
+                self._table_of(path, sorted(every, key=lambda name: name != jobs)), path
+            )
             path = path.parent
-        self.source = Source(path, self.FORMAT, named=named, strict=strict)
+        self.source = TraceFiles(path, self.FORMAT, named=named, strict=strict)
         self.options = checked(self.FORMAT, options)
 
-    def _kind(self, file: Path, tables: Sequence[str]) -> str:
+    def _table_of(self, file: Path, tables: Sequence[str]) -> str:
         """Which of some tables a file is; the first where it cannot be told."""
         here = [table.name for _, table in recognise(file, [self.FORMAT])]
         return next((name for name in tables if name in here), tables[0])
 
-    def section(self, name: str) -> Section:
-        return Section(self.FORMAT.mapping.get(name, {}), self.options)
+    def section(self, name: str) -> TableMapping:
+        return TableMapping(self.FORMAT.mapping.get(name, {}), self.options)
 
-    def _jobs(self) -> Section:
+    def _jobs(self) -> TableMapping:
         sections = [self.section(name) for name in ("jobs", *self.FORMAT.mapping.get("or", ()))]
         named = (each for each in sections if each.spec["table"] in self.source.named)
-        here = (each for each in sections if not self._absent(each))
-        return next((each for each in (*named, *here) if not self._absent(each)), sections[0])
+        here = (each for each in sections if not self._missing_tables(each))
+        return next(
+            (each for each in (*named, *here) if not self._missing_tables(each)), sections[0]
+        )
 
-    def _absent(self, section: Section) -> list[str]:
+    def _missing_tables(self, section: TableMapping) -> list[str]:
         joined = [join["table"] for join in section.spec.get("join", ()) if "unless" not in join]
         return [t for t in (*joined, section.spec["table"]) if not self.source.has(t)]
 
     def _read(self) -> Tables:
         jobs = self._jobs()
-        if (absent := self._absent(jobs)) and "alone" in self.FORMAT.mapping:
+        if (absent := self._missing_tables(jobs)) and "alone" in self.FORMAT.mapping:
             files = " and ".join(f"{table}.tar.gz" for table in absent)
             why = (
                 f"no {' and no '.join(absent)} here, so there are no jobs to play; download "
@@ -259,7 +257,7 @@ class Tabular(Reader):
                 raise TraceError(jobs.spec["why"], files_here[0], 1)
         return self.tables_of(jobs)
 
-    def tables_of(self, jobs: Section) -> Tables:
+    def tables_of(self, jobs: TableMapping) -> Tables:
         mapping, notes = self.FORMAT.mapping, list[str]()
         for other in mapping.get("or", ()):
             spec = mapping[other]
@@ -281,18 +279,12 @@ class Tabular(Reader):
         made, left_out, more = jobs.make(frame.with_columns(map(seconds, times)), self.source.path)
         notes += more
         first = mapping.get("servers", {}).get("notes_first")
-        return Tables(
-            self.FORMAT.name,
-            servers,
-            made,
-            (*stages, *read.stages, *left_out),
-            {**digests, **read.digests},
-            (*about, *notes) if first else (*notes, *about),
-            {**UNITS, **mapping.get("units", {})},
-            events,
-        )
+        every_note = (*about, *notes) if first else (*notes, *about)
+        account = ((*stages, *read.stages, *left_out), {**digests, **read.digests}, every_note)
+        units = {**UNITS, **mapping.get("units", {})}
+        return Tables(self.FORMAT.name, servers, made, *account, units, events)
 
-    def _joined(self, jobs: Section) -> Read:
+    def _joined(self, jobs: TableMapping) -> Read:
         reads, frames = [], []
         for join in jobs.spec.get("join", ()):
             needed = "unless" not in join or jobs.holds(join["unless"])
@@ -325,11 +317,11 @@ class Tabular(Reader):
         read = self.source.read(spec["table"])
         frame, events, stages = read.frame, None, read.stages
         if "log" in spec:
-            frame, events, more = server_log(frame, Section(spec["log"], self.options))
+            frame, events, more = server_log(frame, TableMapping(spec["log"], self.options))
             stages = (*stages, *more)
         notes = section.notes(frame)
         if "repeat" in spec:
-            number = frame.select(_of_options(spec["repeat"], self.options)).item()
+            number = frame.select(_with_options(spec["repeat"], self.options)).item()
             frame = pl.DataFrame({"row": np.arange(1, int(number) + 1)})
         return section.select(frame), events, stages, read.digests, notes
 
@@ -343,7 +335,7 @@ def checked(form: Format, options: Mapping[str, Any]) -> dict[str, Any]:
     for name, entry in form.mapping.get("options", {}).items():
         value = options.get(name, entry["default"])
         if isinstance(entry["default"], list):
-            value = named(value) or ("",)
+            value = split_names(value) or ("",)
         for one in value if isinstance(value, tuple) else (value,):
             if "choices" in entry and one not in entry["choices"]:
                 known = ", ".join(entry["choices"])
@@ -357,7 +349,7 @@ def checked(form: Format, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def reader(name: str) -> type[Tabular]:
+def reader(name: str) -> type[TabularReader]:
     """The reader of the trace that ``NAME.toml`` of this folder, or another file, describes."""
     form = declared(name)
     parameters = [inspect.Parameter("path", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
@@ -366,9 +358,9 @@ def reader(name: str) -> type[Tabular]:
     own: dict[str, Any] = {
         "FORMAT": form,
         "__signature__": inspect.Signature(parameters),
-        "__doc__": f"Reader of {form.title}; see :class:`Tabular`.",
+        "__doc__": f"Reader of {form.title}; see :class:`TabularReader`.",
     }
-    return type(form.name, (Tabular,), own)
+    return type(form.name, (TabularReader,), own)
 
 
 def __getattr__(name: str) -> Any:

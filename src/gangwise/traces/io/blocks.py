@@ -40,12 +40,12 @@ with suppress(ImportError):  # unpacks more than twice as fast, where it is inst
 
 
 BLOCK = 4 << 20
-"""Bytes of a block, unpacked."""
+"""Size of a block in unpacked bytes."""
 STORED = 1 << 16
 """Bytes read from the file at a time."""
 LONGEST_LINE = 64 << 20
 WHOLE = 4 << 30
-"""Bytes of text that are read in one piece."""
+"""Most bytes of text that are read in one piece."""
 BEHIND = "the {} file has bytes behind its check sum that cannot be unpacked"
 GZIP = b"\x1f\x8b"
 PACKED: Mapping[bytes, tuple[str, Callable[[], Any]]] = {
@@ -53,7 +53,7 @@ PACKED: Mapping[bytes, tuple[str, Callable[[], Any]]] = {
     b"BZh": ("bzip2", bz2.BZ2Decompressor),
     b"\xfd7zXZ": ("xz", lzma.LZMADecompressor),
 }
-"""How a packed file begins, and what unpacks it."""
+"""First bytes of a packed file: the kind of packing, and what unpacks it."""
 TABLE_ROWS = 50_000
 """Rows of a Parquet file that are written as CSV at a time."""
 
@@ -152,9 +152,7 @@ class Blocks:
     def _finish(self, file: IO[bytes], before: os.stat_result) -> None:
         while self._stored(file, STORED):
             pass
-        self._same(before, os.fstat(file.fileno()))
-
-    def _same(self, before: os.stat_result, after: os.stat_result) -> None:
+        after = os.fstat(file.fileno())
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or (
             self.stored != before.st_size
         ):
@@ -354,7 +352,7 @@ class _Pieces:
         over = total - size
         if over <= 0:
             data, self._have = b"".join(self._have), []
-        elif over < len(self._have[-1]):  # as a rule: of all pieces but the last
+        elif over < len(self._have[-1]):  # the usual case: all pieces and a part of the last
             last = self._have.pop()
             data = b"".join([*self._have, last[: len(last) - over]])
             self._have = [last[len(last) - over :]]

@@ -1,16 +1,17 @@
 """Reading CSV traces honestly: every row is either used or accounted for.
 
-A :class:`Schema` states what a file must hold. :func:`read_table` reads it, :class:`Reading` batch
-by batch in constant memory; a row that breaks the schema is left out and counted under its reason,
-or, with ``strict=True``, is an error that names the line. Nothing is filled in, guessed or
+A :class:`Schema` states what a file must hold. :func:`read_table` reads it, :class:`TableReader`
+batch by batch in constant memory; a row that breaks the schema is left out and counted under its
+reason, or, with ``strict=True``, is an error that names the line. Nothing is filled in, guessed or
 corrected. Rows are numbered as an editor numbers lines, from 1 with the header included, and every
 row is one line. The members of an archive are one file.
 
-A block of lines is read in one of two ways with the same result (:class:`Rows`). The fast way gives
-it to the CSV reader of polars with the types of the schema, where nothing can be read in two ways:
-valid UTF-8, quotes that polars reads as Python's ``csv`` does, as many separators as the rows need,
-every number a number. Otherwise the block is halved, until the lines that are at fault are few;
-those are taken apart one by one, and each gets its reason. JSON lines are always taken one by one.
+A block of lines is read in one of two ways with the same result (:class:`RowParser`). The fast way
+gives it to the CSV reader of polars with the types of the schema, where nothing can be read in two
+ways: valid UTF-8, quotes that polars reads as Python's ``csv`` does, as many separators as the rows
+need, every number a number. Otherwise the block is halved, until the lines that are at fault are
+few; those are taken apart one by one, and each gets its reason. JSON lines are always taken one by
+one.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import polars as pl
 from gangwise.core.arrays import Ints
 from gangwise.core.errors import TraceError
 from gangwise.traces.io.blocks import Block, Blocks
-from gangwise.traces.io.text import NOT_UTF8, listed, split_line, texts_of
+from gangwise.traces.io.text import NOT_UTF8, fields_of_json, listed, split_line
 
 STEP = "a step, whose job has a row of its own"
 PART = "a part of a job, which has a row for the whole"
@@ -97,7 +98,7 @@ def leave_out(name: str, frame: pl.DataFrame, rules: Sequence[Rule]) -> tuple[pl
     numbers = [pl.when(broken).then(pl.lit(n, pl.Int32)) for n, (_, broken) in enumerate(rules)]
     broke = frame.with_columns(pl.coalesce(*numbers, pl.lit(None, pl.Int32)).alias(BROKE))
     kept = broke[BROKE].is_null()
-    if kept.all():  # as a rule, and no copy
+    if kept.all():  # the usual case, without a copy
         return frame, Stage(name, len(frame), len(frame), {})
     chosen = [(reason, pl.col(BROKE) == n) for n, (reason, _) in enumerate(rules)]
     lost = broke.filter(~kept).rechunk()  # polars 2.1 fails on texts in several chunks here
@@ -124,9 +125,17 @@ def refuse(file: Path, frame: pl.DataFrame, rules: Sequence[Rule]) -> None:
         )
 
 
+class RecordError(ValueError):
+    """A record that cannot be used: why, and the value at fault."""
+
+    def __init__(self, reason: str, held: object = ""):
+        super().__init__(reason)
+        self.held = held
+
+
 @dataclass
-class Account:
-    """What became of each record or row: a reason to (how many, the first); ``strict`` raises."""
+class RowAccount:
+    """Rows left out: reason to (how many, the first of them); with ``strict``, raises instead."""
 
     file: Path
     strict: bool = False
@@ -157,13 +166,13 @@ class Account:
 
 @dataclass(frozen=True)
 class Column:
-    """What the cells of a column must hold, for a row to be used."""
+    """A column, and what its cells must hold for a row to be used."""
 
     name: str
     number: bool = True  # a finite number from ``least`` to ``most``; otherwise text
     whole: bool = False  # whole, though it may be written as ``1.0``
-    least: float = 0.0  # by default no negative ones,
-    most: float = 1e12  # and none that no quantity or time in a trace reaches
+    least: float = 0.0
+    most: float = 1e12  # more than any quantity or time in a trace
     empty: bool = False  # it may be empty: a missing number is null, a missing text is empty
     pattern: str = ""  # regular expression of a whole text, unless that is empty and may be
     needed: bool = True  # a file without the column is refused
@@ -226,7 +235,7 @@ class Schema:
         )
 
 
-class Rules:
+class RowValidator:
     """The rules of some columns of a schema, for frames in which a number is Float64.
 
     A frame has ``row``, counted from 0; one whose lines were taken apart one by one also
@@ -299,8 +308,8 @@ LAST = "last field of the line"
 BLANKS = (b" ", b"\t", b"\x0b", b"\x0c")
 
 
-class Layout(NamedTuple):
-    """Where the columns of a schema are in the lines of a file, and how many fields these have."""
+class FieldLayout(NamedTuple):
+    """Positions of the columns of a schema in the lines of a file, and their number of fields."""
 
     at: Mapping[str, int]
     width: int
@@ -334,16 +343,16 @@ def quotes_are_plain(data: bytes, separator: bytes) -> bool:
 
 
 def outside_quotes(data: bytes, character: bytes) -> int:
-    """How often a character is there outside of quotes."""
+    """Number of times that a character occurs outside quotes."""
     places = np.flatnonzero(np.frombuffer(data, np.uint8) == ord(character))
     return int((np.searchsorted(_quotes(data), places) % 2 == 0).sum())
 
 
-class Rows:
-    def __init__(self, schema: Schema, layout: Layout):
+class RowParser:
+    def __init__(self, schema: Schema, layout: FieldLayout):
         self.schema, self.layout = schema, layout
         self.columns = [column for column in schema.columns if column.name in layout.at]
-        self._rules = Rules(self.columns, schema.checks)
+        self._rules = RowValidator(self.columns, schema.checks)
 
     def read(self, data: bytes, rows: int, line: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The good rows of a block, ``row`` and the columns; and ``row reason`` of the others."""
@@ -459,7 +468,7 @@ class Rows:
     def _of_json(self, lines: list[str]) -> pl.DataFrame:
         names = [column.name for column in self.columns]
         paths = [column.also[0] if column.also else column.name for column in self.columns]
-        found = [texts_of(line, paths) for line in lines]
+        found = [fields_of_json(line, paths) for line in lines]
         texts = pl.DataFrame(
             [t for t, _ in found], schema=dict.fromkeys(names, pl.String), orient="row"
         )
@@ -467,8 +476,8 @@ class Rows:
         return texts.with_columns(pl.all().str.strip_chars()).with_columns(broken)
 
 
-class Table(NamedTuple):
-    """What was read of a file: the rows kept, the account of all, and the SHA-256 of the file.
+class LoadedTable(NamedTuple):
+    """A file that was read: the rows kept, the account of all, and the SHA-256 of the file.
 
     ``frame`` has ``row`` and the schema's columns: numbers as Float64, text without surrounding
     blanks.
@@ -480,7 +489,7 @@ class Table(NamedTuple):
     digest: str
 
 
-class Reading:
+class TableReader:
     """The reading of one file, batch by batch; raises as :func:`read_table` while iterating.
 
     With ``strict``, the first bad row is an error; ``blocks`` are those of the file, where they are
@@ -500,12 +509,12 @@ class Reading:
         self.read = self.kept = self.line = 0
         self.blocks = blocks or Blocks(self.path)
         self._seen = set[Any]()
-        self._account = Account(self.path)
-        self._rows: Rows | None = None
+        self._account = RowAccount(self.path)
+        self._rows: RowParser | None = None
 
     @property
     def dropped(self) -> dict[str, tuple[int, int]]:
-        """Rows left out so far, by reason; the reason whose first row comes first is first."""
+        """Rows left out so far, by reason, in the order of the first row of each."""
         lost = self._account.dropped.items()
         return dict(sorted(lost, key=lambda item: (item[1][1], item[0])))
 
@@ -542,7 +551,7 @@ class Reading:
         first = [field.strip() for field in split_line(text, schema.separator) or []]
         layout = _columns(self.path, schema, first)
         if self._rows is None:
-            self._rows = Rows(schema, layout)
+            self._rows = RowParser(schema, layout)
         elif layout != self._rows.layout:
             raise TraceError(
                 "the members of this archive have different columns; unpack it and keep the files "
@@ -620,31 +629,31 @@ class Reading:
 
 def read_table(
     path: Path | str, schema: Schema, *, strict: bool = False, blocks: Blocks | None = None
-) -> Table:
-    """Read a file: plain, gzipped, or a tar archive; arguments are those of :class:`Reading`.
+) -> LoadedTable:
+    """Read a file: plain, gzipped, or a tar archive; arguments are those of :class:`TableReader`.
 
     Raises TraceError when the file cannot be read, its columns are not the schema's, no row is
     left, or, with ``strict``, at the first bad row.
     """
-    reading = Reading(path, schema, strict=strict, blocks=blocks)
+    reading = TableReader(path, schema, strict=strict, blocks=blocks)
     frames = list(reading)
     frame = pl.concat(frames) if frames else pl.DataFrame()
-    return Table(reading.path, frame, reading.stage(), reading.blocks.digest())
+    return LoadedTable(reading.path, frame, reading.stage(), reading.blocks.digest())
 
 
-def _columns(path: Path, schema: Schema, first: list[str]) -> Layout:
+def _columns(path: Path, schema: Schema, first: list[str]) -> FieldLayout:
     if schema.json:
-        return Layout({column.name: i for i, column in enumerate(schema.columns)}, 0)
+        return FieldLayout({column.name: i for i, column in enumerate(schema.columns)}, 0)
     if schema.header or schema.matches(first):
         if not schema.matches(first):
             complain(path, schema, first)
         twice = sorted(name for name, times in Counter(first).items() if name and times > 1)
         if twice:
             raise TraceError(f"the header names column {twice[0]!r} twice", path, 1)
-        return Layout(schema.place(first), len(first))
+        return FieldLayout(schema.place(first), len(first))
     if len(first) != len(schema.columns):
         complain(path, schema, first)
-    return Layout({column.name: i for i, column in enumerate(schema.columns)}, len(first))
+    return FieldLayout({column.name: i for i, column in enumerate(schema.columns)}, len(first))
 
 
 def complain(path: Path, schema: Schema, first: list[str]) -> NoReturn:

@@ -23,13 +23,13 @@ from gangwise.traces.io.blocks import Block, Blocks
 SUFFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3}
 SUFFIXES |= {unit: float(1000**n) for n, unit in enumerate("KMGTPE", 1)}
 SUFFIXES |= {f"{unit}i": float(1024**n) for n, unit in enumerate("KMGTPE", 1)}
-"""Of Kubernetes' quantities: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/"""
+"""Suffixes of Kubernetes' quantities: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/"""
 UNITS = {"bytes": 2.0**-30}
 UNITS |= {f"{unit}B": 1000**n / 2.0**30 for n, unit in enumerate("KMGT", 1)}
 UNITS |= {f"{unit}iB": 1024**n / 2.0**30 for n, unit in enumerate("KMGT", 1)}
 UNITS |= {"milli": 1e-3, "percent": 1e-2, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 UNITS |= {"minutes": 60.0, "hours": 3600.0, "days": 86400.0}
-"""In GiB, seconds, and ones."""
+"""Size of each unit in GiB, seconds, or ones."""
 QUANTITY = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+|[KMGTPE]i|[numkKMGTPE])?"
 CLOCK = r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)"
 
@@ -135,10 +135,10 @@ def split_line(line: str, separator: str = ",") -> list[str] | None:
         return None
 
 
-def named(names: Sequence[str] | str) -> tuple[str, ...]:
+def split_names(names: Sequence[str] | str) -> tuple[str, ...]:
     """Names that were given as such, or in one text, separated by bars or commas.
 
-    >>> named("Terminated|Failed"), named(("Running",))
+    >>> split_names("Terminated|Failed"), split_names(("Running",))
     (('Terminated', 'Failed'), ('Running',))
     """
     given = re.split(r"[|,]", names) if isinstance(names, str) else names
@@ -172,7 +172,7 @@ class Records:
 
 
 def beginning(path: Path) -> str:
-    """How the text of a file begins, however long its lines are; empty when unreadable."""
+    """The beginning of a file's text, however long its lines are; empty when unreadable."""
     return start_of(path).decode("utf-8-sig", errors="replace").lstrip()
 
 
@@ -198,7 +198,7 @@ def read_records(path: Path, key: str = "") -> Records:
 
 
 def key_of_records(path: Path) -> str:
-    """Where the longest list of objects of a document is, as ``key`` of :func:`read_records`."""
+    """Key of the longest list of objects in a document, as :func:`read_records` takes it."""
     found, _ = document(path)
     lists: dict[str, int] = {}
     inside = [("", found)]
@@ -253,25 +253,25 @@ class RecordLines(Blocks):
             yield Block(data, len(some), first + 1, first == 0)
 
 
-RECORDS = 10_000  # of a block
+RECORDS = 10_000  # in a block
 NOT_UTF8 = "the text is not UTF-8"
 NOT_AN_OBJECT = "the line is not a JSON object"
 DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 """Leaves numbers as they are written."""
 
 
-def texts_of(line: str, names: Sequence[str]) -> tuple[list[str], str | None]:
+def fields_of_json(line: str, names: Sequence[str]) -> tuple[list[str], str | None]:
     """The text of each field, and why there are none.
 
     Field ``b`` of object ``a`` is named ``a.b``. What is absent or null is empty; truth values are
     ``true`` and ``false``; a list or an object is its JSON.
 
-    >>> texts_of(
+    >>> fields_of_json(
     ...     '{"time": 1e3, "size": {"cpus": "0.5"}, "after": [1, 2], "alloc": true}',
     ...     ["time", "size.cpus", "size.memory", "after", "alloc"],
     ... )
     (['1e3', '0.5', '', '[1,2]', 'true'], None)
-    >>> texts_of("[1]", ["time"])
+    >>> fields_of_json("[1]", ["time"])
     ([''], 'the line is not a JSON object')
     """
     found, why = _object(line)

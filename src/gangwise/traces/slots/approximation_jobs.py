@@ -51,13 +51,13 @@ from gangwise.core.simulation import Streams
 from gangwise.scenarios.drawing import JobDraws
 from gangwise.traces.formats.google import OFFSET, Google2011
 from gangwise.traces.io.reading import Stage, leave_out, reasons
-from gangwise.traces.slots.demand import MAX_SLOTS, Duration, OfTrace, Skip, seconds
+from gangwise.traces.slots.demand import MAX_SLOTS, Duration, Skip, TraceScenarioBase, seconds
 from gangwise.traces.tables import (
     Fidelity,
     Kept,
     Reader,
     Tables,
-    counted,
+    counted_device,
     device_hours,
     kept_of,
     of_tables,
@@ -67,7 +67,7 @@ from gangwise.traces.tables import (
 
 
 class MachineSettings(JobDraws):
-    """What is drawn, since no trace tells it: budgets, utilities, rates and prices."""
+    """Settings of what no trace tells and is drawn: budgets, utilities, rates and prices."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -160,7 +160,7 @@ def _whole_jobs(tables: Tables) -> pl.DataFrame:
     named = "job" if "job" in rows.columns else "name"
     whole = pl.col("job") if named == "job" else pl.int_range(pl.len())
     waits = "started" in rows.columns
-    device, _ = counted(rows, tables.units)
+    device, _ = counted_device(rows, tables.units)
     begun, ended = pl.col("begin"), pl.col("begin") + pl.col("run")
     return (
         rows.with_columns(work(rows).with_columns(hours=device_hours(rows, device)))
@@ -239,7 +239,7 @@ def outages_of(
 
 
 def _times_down(events: list[tuple[float, bool]]) -> list[tuple[float, float]]:
-    """From when to when a server is down, by its events (time, whether it is up then).
+    """Intervals in which a server is down, from its events (time, whether it is up from then on).
 
     >>> _times_down([(3.0, True), (5.0, False), (6.0, False), (7.0, True), (9.0, False)])
     [(-inf, 3.0), (5.0, 7.0), (9.0, inf)]
@@ -265,7 +265,7 @@ class ReplayedLifetimes:
     names: tuple[str | int, ...]
     arrival: Floats  # seconds since the window began, within it, shape [n]
     end: Floats
-    length: float  # of the window, in seconds
+    length: float  # seconds of the window
     slots: int
     machines: int
     settings: MachineSettings
@@ -314,20 +314,11 @@ class ReplayedLifetimes:
         if s.keep < 1:
             why = {f"thinned to {s.keep:g}, seed 0": (base.jobs - len(jobs), 1)}
             stages = (*stages, Stage("keep", base.jobs, len(jobs), why))
-        assert kept is not None and kept.by_slot is not None  # noqa: PT018  # as both callers make it
-        return replace(
-            base,
-            stages=stages,
-            servers=self.machines,
-            jobs=len(jobs),
-            notes=(*base.notes, *notes),
-            kept=replace(
-                kept,
-                played=kept.played * s.keep,
-                played_hours=kept.played_hours * s.keep,
-                by_slot=kept.by_slot * s.keep,
-            ),
-        )
+        assert kept is not None  # as both callers make it
+        thinned = ("played", "played_hours", "by_slot")
+        kept = replace(kept, **{name: getattr(kept, name) * s.keep for name in thinned})
+        base = replace(base, servers=self.machines, jobs=len(jobs), stages=stages, kept=kept)
+        return replace(base, notes=(*base.notes, *notes))
 
     def summary(self) -> dict[str, float]:
         a, d = self.span
@@ -342,11 +333,10 @@ class ReplayedLifetimes:
         }
 
 
-class JobsTraceScenario(OfTrace):
+class JobsTraceScenario(TraceScenarioBase):
     """A trace, played as approximation jobs; the seed draws what the trace does not tell.
 
-    It takes a reader, or what one has read, and fields of
-    :class:`JobsSettings`.
+    It takes a reader, or what one has read, and fields of :class:`JobsSettings`.
 
     Raises TraceError when the trace cannot be read, has no jobs with times, or does not say how
     many machines there are, and ScenarioError for a setting, which it names.
@@ -372,7 +362,7 @@ class JobsTraceScenario(OfTrace):
     def slots(self) -> int:
         return self.workload.slots
 
-    def _made(self) -> tuple[np.ndarray[Any, Any], ...]:
+    def _contents(self) -> tuple[np.ndarray[Any, Any], ...]:
         w = self.workload
         away = np.array([(o.machine, o.first, o.back) for o in self.outages], dtype=np.int64)
         return *w.span, away, np.array([w.slots, w.machines])
@@ -412,27 +402,12 @@ class GoogleScenario(JobsTraceScenario):
         first, last = OFFSET / 1e6, OFFSET / 1e6 + s.hours * 3600.0
         created = jobs["created"].cast(pl.Float64).to_numpy() / 1e6
         ended = jobs["deleted"].cast(pl.Float64).fill_null(np.inf).to_numpy() / 1e6
-        self.workload = ReplayedLifetimes(
-            tuple(jobs["job"].to_list()),
-            np.maximum(created - first, 0.0),
-            np.minimum(ended, last) - first,
-            s.hours * 3600.0,
-            s.slots,
-            s.machines,
-            s,
-        )
-        self._read = Fidelity(
-            Google2011.FORMAT.name,
-            tuple(reader.stages),
-            first,
-            last,
-            servers=0,
-            jobs=len(jobs),
-            capacity={},
-            load={},
-            notes=tuple(reader.notes),
-            digests=dict(reader.digests),
-        )
+        arrival, end = np.maximum(created - first, 0.0), np.minimum(ended, last) - first
+        names, length = tuple(jobs["job"].to_list()), s.hours * 3600.0
+        self.workload = ReplayedLifetimes(names, arrival, end, length, s.slots, s.machines, s)
+        no_servers: tuple[int, int, dict[str, float], dict[str, float]] = (0, len(jobs), {}, {})
+        read = (Google2011.FORMAT.name, tuple(reader.stages), first, last, *no_servers)
+        self._read = Fidelity(*read, tuple(reader.notes), dict(reader.digests))
 
     @classmethod
     def of_reader(cls, trace: Google2011, **settings: Any) -> GoogleScenario:

@@ -53,13 +53,13 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.cluster import Cluster
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.settings import Count
-from gangwise.scenarios.drawing import Strict
+from gangwise.scenarios.drawing import StrictSettings
 from gangwise.traces.io.reading import Stage, leave_out, reasons
 from gangwise.traces.tables import (
     NO_SERVERS,
     Fidelity,
     Tables,
-    counted,
+    counted_device,
     device_hours,
     device_totals,
     fingerprint,
@@ -89,16 +89,11 @@ def seconds(duration: str | float) -> float:
     return length
 
 
-def _duration(value: str | float) -> str | float:
-    seconds(value)
-    return value
-
-
-Duration = Annotated[str | float, AfterValidator(_duration)]
+Duration = Annotated[str | float, AfterValidator(lambda value: seconds(value) and value)]
 Skip = Annotated[float, Field(ge=0, lt=1)]
 
 
-class Steps(Strict):
+class Steps(StrictSettings):
     """The steps that every family with job types takes, see :mod:`gangwise.traces.slots.demand`."""
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -117,9 +112,7 @@ class Steps(Strict):
 
     @field_validator("shape")
     @classmethod
-    def _something(
-        cls, value: tuple[float, float, float] | None
-    ) -> tuple[float, float, float] | None:
+    def _positive(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
         if value is not None and not (min(value) >= 0 and 0 < max(value) < 1e12):
             raise ValueError("write (cpu, mem, gpu), none negative and at least one positive")
         return value
@@ -269,7 +262,7 @@ def sample_servers(tables: Tables, servers: int) -> Tables:
 def stated_servers(
     tables: Tables, machines: int | None, shape: tuple[float, float, float] | None, model: str
 ) -> Tables:
-    """So many equal servers instead of those of the trace.
+    """Tables with ``machines`` equal servers of one shape instead of those of the trace.
 
     Raises TraceError when one of the two numbers is not stated; says what to set.
     """
@@ -325,8 +318,10 @@ def in_units(
     return cluster, np.column_stack(want_all)
 
 
-def rivalry(cluster: Cluster, requests: Floats, mask: Bools, rate: Floats) -> dict[str, float]:
-    """What the jobs of a mean slot request of a server, as a share of what it has.
+def mean_contention(
+    cluster: Cluster, requests: Floats, mask: Bools, rate: Floats
+) -> dict[str, float]:
+    """Mean contention: the request of a mean slot's jobs from a server, as a share of what it has.
 
     The further below 1, the more jobs get all that they request, and the less policies can differ.
 
@@ -334,7 +329,7 @@ def rivalry(cluster: Cluster, requests: Floats, mask: Bools, rate: Floats) -> di
     By device type, the mean over the servers that have any.
 
     >>> cluster = Cluster(np.array([[8.0], [4.0]]), ("cpu",))
-    >>> rivalry(cluster, np.array([[2.0]]), np.array([[True, True]]), np.array([0.5]))
+    >>> mean_contention(cluster, np.array([[2.0]]), np.array([[True, True]]), np.array([0.5]))
     {'cpu': 0.1875}
     """
     asked = mask.T.astype(np.float64) @ (rate[:, None] * requests)
@@ -344,13 +339,13 @@ def rivalry(cluster: Cluster, requests: Floats, mask: Bools, rate: Floats) -> di
     return dict(zip(cluster.devices, mean.tolist()))
 
 
-def contested(cluster: Cluster, requests: Floats, mask: Bools, counts: Ints) -> float:
+def contested_share(cluster: Cluster, requests: Floats, mask: Bools, counts: Ints) -> float:
     """Share of the slots with arrivals in which jobs ask for more of some server than it has.
 
     ``requests`` are [L, K], ``mask`` the channels [L, R], ``counts`` jobs [slots, L].
 
     >>> cluster, channels = Cluster(np.array([[8.0], [4.0]]), ("cpu",)), np.array([[True, True]])
-    >>> contested(cluster, np.array([[3.0]]), channels, np.array([[1], [2], [0]]))
+    >>> contested_share(cluster, np.array([[3.0]]), channels, np.array([[1], [2], [0]]))
     0.5
     """
     busy = counts[counts.any(axis=1)]
@@ -376,12 +371,12 @@ CHANNELS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
-class Demand:
+class SlotDemand:
     """Job types of a trace, the servers that they fit on, and their arrivals."""
 
-    servers: pl.DataFrame  # as in :class:`~gangwise.traces.tables.Tables`, by name
+    servers: pl.DataFrame  # as in :class:`~gangwise.traces.tables.Tables`, sorted by name
     grouping: Grouping  # job types, and the job type of every job that is played
-    names: tuple[str, ...]  # of the job types
+    names: tuple[str, ...]  # names of the job types
     fits: Bools  # whether a server can hold a job of the type whole, shape [L, R]
     # Jobs of each job type created in each slot, before ``keep``; no slots where the files have no
     # jobs, so that each job type arrives in a slot with probability ``keep``, shape [slots, L].
@@ -406,21 +401,21 @@ class Demand:
         ]
 
 
-class OfTrace(ABC):
+class TraceScenarioBase(ABC):
     family: ClassVar[str]
     name: str
     settings: Any
     _fidelity: Fidelity
 
     @abstractmethod
-    def _made(self) -> tuple[np.ndarray[Any, Any], ...]: ...
+    def _contents(self) -> tuple[np.ndarray[Any, Any], ...]: ...
 
     def describe(self) -> dict[str, Any]:
         """The settings, and what they were applied to: the files, and what was made of them."""
         return {
             "trace": self._fidelity.trace,
             "files": dict(self._fidelity.digests),
-            "workload": fingerprint(*self._made()),
+            "workload": fingerprint(*self._contents()),
             **self.settings.model_dump(mode="json"),
         }
 
@@ -428,7 +423,7 @@ class OfTrace(ABC):
         return self._fidelity
 
 
-def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> Demand:
+def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> SlotDemand:
     """Take the steps.
 
     At most ``most`` jobs of one type may arrive in a slot, others are left out; None: as many as
@@ -468,7 +463,7 @@ def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> Demand:
     slot = ((jobs["created"].to_numpy() - start) // length).astype(np.int64)
     asked = np.zeros((slots, len(grouping.requests)), dtype=np.int64)
     np.add.at(asked, (slot, grouping.job_type), jobs["weight"].to_numpy())
-    limit = enough(asked, fit.sum(axis=1)) if most is None else most
+    limit = most_jobs_per_slot(asked, fit.sum(axis=1)) if most is None else most
     counts = np.minimum(asked, limit)
     over = jobs["row"].to_numpy()[(asked > limit)[slot, grouping.job_type]]
     _arrivals(asked, counts, limit, over, settings, account)
@@ -478,7 +473,7 @@ def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> Demand:
     if how == "one":
         share = share / jobs["tasks"].to_numpy()
     hours = jobs["hours"].to_numpy()
-    device, _ = counted(tables.jobs, tables.units)
+    device, _ = counted_device(tables.jobs, tables.units)
     given = counts @ grouping.requests[:, QUANTITIES.index(device)] * length / 3600
     by_slot = settings.keep * np.column_stack(
         [np.bincount(slot, share, slots), np.bincount(slot, hours * share, slots), given]
@@ -496,17 +491,10 @@ def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> Demand:
         notes=(*base.notes, *account.notes),
         kept=kept_of(tables, played, played_hours, by_slot, given=given_hours),
     )
-    run = jobs["run"].to_numpy()
-    return Demand(
-        here.servers,
-        grouping,
-        grouping.names,
-        fit,
-        counts,
-        length,
-        np.array([_median(run[grouping.job_type == l]) for l in range(len(fit))]),
-        fidelity,
-    )
+    run, types = jobs["run"].to_numpy(), grouping.job_type
+    lifetime = np.array([_median(run[types == l]) for l in range(len(fit))])
+    arrivals = (fit, counts, length, lifetime)
+    return SlotDemand(here.servers, grouping, grouping.names, *arrivals, fidelity)
 
 
 @dataclass
@@ -564,7 +552,7 @@ def _servers(tables: Tables, s: Steps, account: _Account) -> Tables:
 
 
 def _jobs(tables: Tables, how: str, account: _Account) -> pl.DataFrame:
-    """Rows of which it is known when they came and what they ask for.
+    """Rows whose time of creation and request are known.
 
     Columns are ``row``, ``created``, ``cpu``, ``mem``, ``gpu``, ``models``, ``tasks``; ``hours``,
     device-hours that all tasks of the row ran; ``run``, seconds, nan where it is not known; and
@@ -575,7 +563,7 @@ def _jobs(tables: Tables, how: str, account: _Account) -> pl.DataFrame:
     if tables.no_jobs:
         raise TraceError(tables.no_jobs)
     rows = tables.jobs
-    device, _ = counted(rows, tables.units)
+    device, _ = counted_device(rows, tables.units)
     tasks = pl.col("tasks").fill_null(1) if "tasks" in rows.columns else pl.lit(1)
     ran = work(rows)["run"]
     several_of = {name for name in ("job", "after") if name in rows.columns}
@@ -698,14 +686,14 @@ def slot_near(median: float, span: float) -> float:
     return float(min(able, key=lambda length: abs(np.log(length / median))))
 
 
-def enough(counts: Ints, fit: Ints) -> int:
+def most_jobs_per_slot(counts: Ints, fit: Ints) -> int:
     """The most jobs of a type in a slot that keep a problem within :data:`CHANNELS`.
 
     ``counts`` are jobs [slots, L], ``fit`` the channels of each type [L].
 
-    >>> enough(np.array([[1, 0], [9, 4]]), np.array([50, 50]))
+    >>> most_jobs_per_slot(np.array([[1, 0], [9, 4]]), np.array([50, 50]))
     9
-    >>> enough(np.array([[1, 0], [9, 4]]), np.array([25_000, 50]))
+    >>> most_jobs_per_slot(np.array([[1, 0], [9, 4]]), np.array([25_000, 50]))
     3
     """
     peak = counts.max(axis=0)

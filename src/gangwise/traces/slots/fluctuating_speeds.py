@@ -40,13 +40,13 @@ from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale, linear_cost
 from gangwise.fluctuating_speeds.speeds import NormalSpeeds, RecordedSpeeds, ReplayedSpeeds, Speeds
 from gangwise.scenarios.drawing import FeedbackSettings, PositiveRange
-from gangwise.traces.formats.measured_speeds import GavelThroughputs, Job, MiniBatchTime
+from gangwise.traces.formats.measured_speeds import GavelJob, GavelThroughputs, MiniBatchTime
 from gangwise.traces.slots.demand import (
     QUANTITIES,
-    Demand,
     Grouping,
-    OfTrace,
+    SlotDemand,
     Steps,
+    TraceScenarioBase,
     demand_of,
     fits,
     in_units,
@@ -96,7 +96,7 @@ def measured(trace: Reader | Tables, where: str) -> Measured | None:
     return MiniBatchTime(source.files("mini_batch_times")[0].parent)
 
 
-def relative_throughput(table: GavelThroughputs, jobs: Sequence[Job]) -> Floats:
+def relative_throughput(table: GavelThroughputs, jobs: Sequence[GavelJob]) -> Floats:
     """Throughput of jobs on each model of the table, 1 on their best, shape [jobs, models].
 
     It is 0 where a job does not run.
@@ -105,7 +105,7 @@ def relative_throughput(table: GavelThroughputs, jobs: Sequence[Job]) -> Floats:
     return np.asarray(speed / speed.max(axis=1, keepdims=True))
 
 
-def some_of(able: Bools, density: float, rng: np.random.Generator) -> Bools:
+def draw_possible_channels(able: Bools, density: float, rng: np.random.Generator) -> Bools:
     """Each possible channel [L, R] with a probability; a job type without any gets one, uniform."""
     mask = (rng.random(able.shape) < density) & able
     for l in np.flatnonzero(~mask.any(axis=1)):
@@ -113,7 +113,7 @@ def some_of(able: Bools, density: float, rng: np.random.Generator) -> Bools:
     return mask
 
 
-def scarce(requests: Floats, fraction: float) -> Floats:
+def limited_capacity(requests: Floats, fraction: float) -> Floats:
     """c_k = fraction · Σ_e a_k, at least the largest request; requests of shape [E, K]."""
     return np.asarray(np.maximum(fraction * requests.sum(axis=0), requests.max(axis=0)))
 
@@ -139,7 +139,7 @@ def pooled_instance(
     return FluctuatingSpeedsInstance(problem, workload, speeds, scale, delivery or Delivery())
 
 
-def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> Demand:
+def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> SlotDemand:
     """Recorded jobs as job types, on the servers that have GPUs, or a TraceError if none."""
     there = tables.servers.filter(pl.col("gpu") > 0)
     if there.is_empty():
@@ -160,27 +160,20 @@ def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> Demand:
     L = len(jobs)
     grouping = Grouping(requests, ("",) * L, np.arange(L), np.ones(L))
     capacity, model = tables.servers.select(QUANTITIES).to_numpy(), tables.servers["model"]
-    base = of_tables(tables)
-    return Demand(
-        tables.servers,
-        grouping,
-        jobs,
-        fits(requests, grouping.models, capacity, model.to_list()),
-        np.zeros((0, L), dtype=np.int64),
-        3600.0,
-        np.full(L, np.nan),
-        replace(base, notes=(*dict.fromkeys(base.notes), *notes)),
-    )
+    fit = fits(requests, grouping.models, capacity, model.to_list())
+    arrivals = (fit, np.zeros((0, L), dtype=np.int64), 3600.0, np.full(L, np.nan))
+    fidelity = of_tables(tables)
+    fidelity = replace(fidelity, notes=(*dict.fromkeys(fidelity.notes), *notes))
+    return SlotDemand(tables.servers, grouping, jobs, *arrivals, fidelity)
 
 
 RECORD = 1000  # values in the record of a drawn speed, where others have a record of measured ones
 
 
-class SpeedsTraceScenario(OfTrace):
+class SpeedsTraceScenario(TraceScenarioBase):
     """A trace, played with speeds that must be learned; the seed draws what it does not tell.
 
-    It takes a reader, or what one has read, and fields of
-    :class:`SpeedsSettings`.
+    It takes a reader, or what one has read, and fields of :class:`SpeedsSettings`.
 
     Raises TraceError when the trace cannot be read or no job of it can be played, and ScenarioError
     for a setting, which it names.
@@ -205,11 +198,16 @@ class SpeedsTraceScenario(OfTrace):
         self._cluster, self._requests = in_units(self.demand.servers, self.demand.grouping, 1.0)
         self._requests *= s.contention
         self._models = [m.lower() for m in self.demand.servers["model"].to_list()]
-        fidelity = self.demand.fidelity
+        fidelity, kept = self.demand.fidelity, self.demand.fidelity.kept
+        if kept is not None:
+            one = "one job of a type in a slot, on one server or several at once (gangwise replay "
+            drawn = "speeds and supply cost are drawn" if self.measured is None else "cost is drawn"
+            drawn += "; capacities are not those of the trace" * (s.fraction is not None)
+            kept = replace(kept, terms=(f"{one}places jobs whole)", drawn))
         self._fidelity = replace(
             fidelity,
             notes=(*fidelity.notes, *self._notes()),
-            kept=None if fidelity.kept is None else replace(fidelity.kept, terms=self._terms()),
+            kept=kept,
             digests={**fidelity.digests, **(self.measured.digests if self.measured else {})},
         )
 
@@ -218,7 +216,7 @@ class SpeedsTraceScenario(OfTrace):
         """Slots in the window; 2000 where the files have no jobs."""
         return len(self.demand.counts) or 2000
 
-    def _made(self) -> tuple[np.ndarray[Any, Any], ...]:
+    def _contents(self) -> tuple[np.ndarray[Any, Any], ...]:
         return self._cluster.capacity, self._requests, self.demand.fits, self.demand.counts
 
     def describe(self) -> dict[str, Any]:
@@ -241,34 +239,28 @@ class SpeedsTraceScenario(OfTrace):
             )
         drawn = rng.uniform(s.mean[0], s.mean[1], known.shape)
         mean = np.where(np.isnan(known), drawn, known)
-        channels = Channels.of_mask(some_of(able, s.density, rng))
+        channels = Channels.of_mask(draw_possible_channels(able, s.density, rng))
         there = self._cluster.capacity[channels.server]
         requests = self._requests[channels.job_type] * (there > 0)
         used: Bools = np.any(requests, axis=0)
         requests, total = requests[:, used], self._cluster.capacity.sum(axis=0)[used]
         speeds = self._speeds(channels, mean[channels.job_type, channels.server], rng)
-        capacity = total if s.fraction is None else scarce(requests, s.fraction)
+        if isinstance(speeds, NormalSpeeds):
+            mean_speed = float(np.mean(speeds.mean))
+        else:
+            mean_speed = float(np.mean([values.mean() for values in speeds.series]))
+        capacity = total if s.fraction is None else limited_capacity(requests, s.fraction)
         devices = tuple(name for name, use in zip(self._cluster.devices, used) if use)
-        return pooled_instance(
-            Pool(capacity, devices, self._cluster.servers),
-            requests,
-            channels,
-            demand.names,
-            speeds,
-            s.cost_share * _mean(speeds),
-            self._workload(),
-            s.delivery,
-        )
+        pool, cost = Pool(capacity, devices, self._cluster.servers), s.cost_share * mean_speed
+        workload: Workload = BernoulliArrivals(np.full(len(demand.names), s.keep))
+        if len(demand.counts):
+            workload = ReplayedArrivals(demand.counts, s.keep, s.repeat)
+        given = (demand.names, speeds, cost, workload, s.delivery)
+        return pooled_instance(pool, requests, channels, *given)
 
     @property
     def _with_gpus(self) -> Bools:
         return np.asarray(self.demand.grouping.requests[:, 2] > 0)
-
-    def _workload(self) -> Workload:
-        s, counts = self.settings, self.demand.counts
-        if not len(counts):
-            return BernoulliArrivals(np.full(len(self.demand.names), s.keep))
-        return ReplayedArrivals(counts, s.keep, s.repeat)
 
     def _columns(self, table: GavelThroughputs) -> Ints:
         """Column of the table for each server, -1 where its model was not measured."""
@@ -289,7 +281,9 @@ class SpeedsTraceScenario(OfTrace):
             known[l, column >= 0] = relative[column[column >= 0]]
         return known
 
-    def _speeds(self, channels: Channels, mean: Floats, rng: np.random.Generator) -> Speeds:
+    def _speeds(
+        self, channels: Channels, mean: Floats, rng: np.random.Generator
+    ) -> NormalSpeeds | RecordedSpeeds | ReplayedSpeeds:
         s = self.settings
         if not isinstance(self.measured, MiniBatchTime):
             return NormalSpeeds(mean, s.spread)
@@ -310,15 +304,6 @@ class SpeedsTraceScenario(OfTrace):
         if s.order == "recorded":
             return RecordedSpeeds.anywhere(series, channels.job_type, rng)
         return ReplayedSpeeds(series, s.blocks, max(self.slots, s.blocks))
-
-    def _terms(self) -> tuple[str, ...]:
-        drawn = "speeds and supply cost are drawn" if self.measured is None else "cost is drawn"
-        share = "" if self.settings.fraction is None else "; capacities are not those of the trace"
-        return (
-            "one job of a type in a slot, on one server or several at once (gangwise replay places "
-            "jobs whole)",
-            drawn + share,
-        )
 
     def _notes(self) -> list[str]:
         s, demand = self.settings, self.demand
@@ -361,10 +346,3 @@ class SpeedsTraceScenario(OfTrace):
         else:
             notes.append(f"speeds are {law}; nothing here is measured")
         return notes
-
-
-def _mean(speeds: Speeds) -> float:
-    if isinstance(speeds, ReplayedSpeeds | RecordedSpeeds):
-        return float(np.mean([values.mean() for values in speeds.series]))
-    assert isinstance(speeds, NormalSpeeds)
-    return float(np.mean(speeds.mean))

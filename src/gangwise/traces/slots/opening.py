@@ -31,7 +31,14 @@ from gangwise.traces import reader_of, ready_tables, without_reader
 from gangwise.traces.formats.google import Google2011
 from gangwise.traces.io.text import toml_text
 from gangwise.traces.slots.approximation_jobs import GoogleScenario, JobsTraceScenario
-from gangwise.traces.slots.demand import OfTrace, Steps, contested, demand_of, in_units, rivalry
+from gangwise.traces.slots.demand import (
+    Steps,
+    TraceScenarioBase,
+    contested_share,
+    demand_of,
+    in_units,
+    mean_contention,
+)
 from gangwise.traces.slots.fluctuating_speeds import SpeedsTraceScenario
 from gangwise.traces.tables import Reader, Tables, save_tables
 from gangwise.traces.twins import completed
@@ -52,7 +59,7 @@ class GainOverheadTraceSettings(RewardSettings, Steps):
     scale: float = Field(16.0, gt=0)
 
 
-class TraceScenario(OfTrace):
+class TraceScenario(TraceScenarioBase):
     """A trace, played as a scenario: the seed draws utilities, overhead and thinning.
 
     It takes a reader, or what one has read, and fields of :class:`GainOverheadTraceSettings`.
@@ -77,8 +84,8 @@ class TraceScenario(OfTrace):
         )
         self._requests *= s.contention
         rate = s.keep * self.counts.mean(axis=0)
-        share = rivalry(self._cluster, self._requests, self.mask, rate)
-        busy = contested(self._cluster, self._requests, self.mask, self.counts)
+        share = mean_contention(self._cluster, self._requests, self.mask, rate)
+        busy = contested_share(self._cluster, self._requests, self.mask, self.counts)
         competition = (
             "the jobs of a mean slot request, of a server's devices: "
             + ", ".join(f"{100 * x:.3g} % of {device}" for device, x in share.items())
@@ -104,7 +111,7 @@ class TraceScenario(OfTrace):
     def slots(self) -> int:
         return len(self.counts)
 
-    def _made(self) -> tuple[np.ndarray[Any, Any], ...]:
+    def _contents(self) -> tuple[np.ndarray[Any, Any], ...]:
         return self._cluster.capacity, self._requests, self.mask, self.counts
 
     def instance(self, seed: int) -> GainOverheadInstance:
@@ -130,36 +137,22 @@ FAMILIES: Mapping[str, Any] = {
 
 
 def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: Any) -> Scenario:
-    """A scenario from the files of a trace, whose format is recognised.
+    """A scenario from the files of a trace, whose format is recognised unless ``trace`` names it.
 
-    Job events of Google become the scenario of the OPM paper, unless another family is asked for.
+    ``path`` is a directory with the files of a trace, or one of them; tables that were saved
+    (:func:`~gangwise.traces.tables.save_tables`); or ``twin:NAME`` for a synthetic twin. ``family``
+    is ``gain_overhead`` (by default), ``fluctuating_speeds`` or ``approximation_jobs``; job events
+    of Google ClusterData 2011 become the scenario of the OPM paper, unless another is asked for.
 
-    Parameters
-    ----------
-    path : path
-        A directory with the files of a trace, or one of them; or tables that were saved by
-        :func:`~gangwise.traces.tables.save_tables`; or ``twin:NAME`` for a synthetic twin.
-    trace : str
-        The registered name of the format, when it is not to be recognised.
-    family : str
-        ``gain_overhead``, ``fluctuating_speeds`` or ``approximation_jobs``; ``gain_overhead`` when
-        empty, and ``approximation_jobs`` for events of Google ClusterData 2011.
-    **knobs
-        Arguments of the reader, or of the twin (its seed as ``twin_seed``); ``complete="servers"``
-        or ``"jobs"``, to take from the twin what the files have none of; and settings of the
-        scenario: fields of :class:`GainOverheadTraceSettings`,
-        :class:`~gangwise.traces.slots.fluctuating_speeds.SpeedsSettings` or
-        :class:`~gangwise.traces.slots.approximation_jobs.JobsSettings`.
+    ``knobs`` are arguments of the reader, or of the twin (its seed as ``twin_seed``);
+    ``complete="servers"`` or ``"jobs"``, to take from the twin what the files have none of; and
+    settings of the scenario: fields of :class:`GainOverheadTraceSettings`,
+    :class:`~gangwise.traces.slots.fluctuating_speeds.SpeedsSettings` or
+    :class:`~gangwise.traces.slots.approximation_jobs.JobsSettings`.
 
-    Raises
-    ------
-    TraceError
-        When nothing is recognised: says what was looked for and what was found.
-    UnknownName
-        For a format, family or setting that does not exist.
+    Raises TraceError when nothing is recognised: says what was looked for and what was found;
+    UnknownName for a format, family or setting that does not exist.
 
-    Examples
-    --------
     >>> scenario = open_trace("twin:alibaba-gpu-v2023", days=1, servers=20, slot="1h", job_types=4)
     >>> scenario.counts.shape, scenario.instance(seed=0).problem.cluster.capacity.shape[0]
     ((23, 4), 20)
@@ -201,7 +194,7 @@ class Outline:
 
 
 def outline(scenario: Scenario) -> Outline:
-    """What a scenario of a trace is made of.
+    """Summary of a scenario of a trace: numbers, job types, and its tables.
 
     Raises ScenarioError for a scenario that is not of a trace.
     """

@@ -70,7 +70,7 @@ class Cdf(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """So many equal machines; the GPUs are all of a model."""
+    """A number of equal machines, whose GPUs are all of one model."""
 
     number: int
     model: str
@@ -79,7 +79,7 @@ class Kind(NamedTuple):
     gpu: float = 0.0
 
 
-class Arrivals(NamedTuple):
+class ArrivalProcess(NamedTuple):
     """When jobs arrive: gaps drawn one by one, stretched by the hour, the weekday and the day.
 
     ``gaps`` are in any unit, since only their ratios count; None for exponential ones, a Poisson
@@ -96,7 +96,7 @@ class Arrivals(NamedTuple):
     def draw(self, rng: np.random.Generator, per_day: float, days: float) -> Floats:
         """Times in seconds, ascending, from 0 to ``days``.
 
-        >>> steady = Arrivals(Cdf((1.0,), (1.0,))).draw(np.random.default_rng(0), 4, 2.1)
+        >>> steady = ArrivalProcess(Cdf((1.0,), (1.0,))).draw(np.random.default_rng(0), 4, 2.1)
         >>> steady / 3600
         array([ 6., 12., 18., 24., 30., 36., 42., 48.])
         """
@@ -119,19 +119,19 @@ class Arrivals(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Calibration:
+class TwinParameters:
     """The numbers that the twin of a trace is drawn from, and what it is good for."""
 
     name: str  # registered name of the trace
-    units: Mapping[str, str]  # of ``cpu``, ``mem`` and ``gpu``
+    units: Mapping[str, str]  # units of ``cpu``, ``mem`` and ``gpu``
     machines: tuple[Kind, ...]  # all of them, as published
-    arrivals: Arrivals
+    arrivals: ArrivalProcess
     jobs_per_day: float  # with all of the machines
     tables: Mapping[str, Any]  # numbers of its requests, see :mod:`gangwise.traces.twins`
     reproduces: str
     leaves_out: str
     days: float  # length by default
-    servers: int | None = None  # so many by default; None for all of the machines
+    servers: int | None = None  # number by default; None for all of the machines
     whole: bool = True  # times are whole seconds
     # Settings of its own: the name of each, and what it is.
     options: Mapping[str, str] = field(default_factory=dict)
@@ -145,8 +145,8 @@ class Calibration:
 
 
 @cache
-def calibration(name: str) -> Calibration:
-    """What the twin of a trace is drawn from.
+def calibration(name: str) -> TwinParameters:
+    """Parameters of the twin of a trace.
 
     Raises UnknownName for a trace without a twin.
     """
@@ -157,7 +157,7 @@ def calibration(name: str) -> Calibration:
     arrivals = known.pop("arrivals", {})
     if "gaps" in arrivals:
         arrivals["gaps"] = Cdf.of(arrivals["gaps"])
-    return Calibration(name, machines=machines, arrivals=Arrivals(**arrivals), **known)
+    return TwinParameters(name, machines=machines, arrivals=ArrivalProcess(**arrivals), **known)
 
 
 def servers_of(machines: Sequence[Kind], servers: int) -> pl.DataFrame:
@@ -186,8 +186,8 @@ def choose(rng: np.random.Generator, weights: Sequence[float] | Floats, size: in
     return drawn
 
 
-def counted(rng: np.random.Generator, rows: Sequence[Sequence[float]], size: int) -> Floats:
-    """Rows drawn by their last number, how often each was counted; the others, [size, columns]."""
+def draw_rows(rng: np.random.Generator, rows: Sequence[Sequence[float]], size: int) -> Floats:
+    """Rows drawn by the weight in their last column, without it; shape [size, columns - 1]."""
     table = np.array(rows, dtype=np.float64)
     drawn: Floats = table[choose(rng, table[:, -1], size), :-1]
     return drawn
@@ -202,12 +202,12 @@ def _relative(rates: Sequence[float], at: Ints) -> Floats:
 Z90 = 1.2816  # the 90 % point of the standard normal distribution
 
 
-def gpu_v2020(made: Calibration, rng: np.random.Generator, created: Floats) -> pl.DataFrame:
+def gpu_v2020(made: TwinParameters, rng: np.random.Generator, created: Floats) -> pl.DataFrame:
     """Tasks: gangs and single instances, each on one GPU model, as with ``models = "assigned"``."""
     t, n = made.tables, len(created)
     gang = np.ceil(np.exp(rng.normal(t["gang"][0], t["gang"][1], n)))
     kinds = [kind for kind in made.machines if kind.gpu]
-    gpu = counted(rng, t["gpus"], n)[:, 0]
+    gpu = draw_rows(rng, t["gpus"], n)[:, 0]
     weight = [
         kind.number * kind.gpu * t["allocated"]["strong" if kind.model in t["strong"] else "weak"]
         for kind in kinds
@@ -231,8 +231,8 @@ def gpu_v2020(made: Calibration, rng: np.random.Generator, created: Floats) -> p
             "created": created,
             "wait": wait,
             "lifetime": wait + np.ceil(np.exp(rng.normal(log_mean, sigma, n))),
-            "cpu": np.minimum(counted(rng, t["cores"], n)[:, 0], cores),
-            "mem": counted(rng, t["gib"], n)[:, 0],
+            "cpu": np.minimum(draw_rows(rng, t["cores"], n)[:, 0], cores),
+            "mem": draw_rows(rng, t["gib"], n)[:, 0],
             "gpu": gpu,
             "tasks": np.where(rng.random(n) < single, 1.0, np.maximum(gang, 2.0)),
             "models": model,
@@ -241,14 +241,14 @@ def gpu_v2020(made: Calibration, rng: np.random.Generator, created: Floats) -> p
 
 
 def gpu_v2023(
-    made: Calibration, rng: np.random.Generator, created: Floats, *, constrained: float = 0.0
+    made: TwinParameters, rng: np.random.Generator, created: Floats, *, constrained: float = 0.0
 ) -> pl.DataFrame:
     """Pods: common requests, and others by class; a share with GPUs is ``constrained``."""
     if not (isinstance(constrained, int | float) and 0 <= constrained <= 1):
         raise ScenarioError(f"constrained is {constrained!r}; it must be a share, from 0 to 1")
     t, n = made.tables, len(created)
     asked, rare = _common(rng, t, n)
-    gpu = np.where(rare, counted(rng, t["gpus"], n)[:, 0], asked[:, 2])
+    gpu = np.where(rare, draw_rows(rng, t["gpus"], n)[:, 0], asked[:, 2])
     group = np.select([gpu == 0, gpu < 1, gpu == 1], [0, 1, 2], 3)
     classes = [t["classes"][name] for name in ("none", "part", "one", "several")]
 
@@ -278,7 +278,7 @@ def gpu_v2023(
     )
 
 
-def google_2011(made: Calibration, rng: np.random.Generator, created: Floats) -> pl.DataFrame:
+def google_2011(made: TwinParameters, rng: np.random.Generator, created: Floats) -> pl.DataFrame:
     """Jobs, each of which makes one request of equal tasks."""
     t, n = made.tables, len(created)
     table = {name: Cdf.of(points) for name, points in t["tables"].items()}
@@ -303,12 +303,12 @@ def google_2011(made: Calibration, rng: np.random.Generator, created: Floats) ->
 
 def _common(rng: np.random.Generator, t: Mapping[str, Any], n: int) -> tuple[Floats, Bools]:
     """A common request for each job, shape [n, 3], and whether the job makes another instead."""
-    asked = counted(rng, t["common"], n)
+    asked = draw_rows(rng, t["common"], n)
     return asked, rng.random(n) < t["others"] / (t["others"] + sum(row[-1] for row in t["common"]))
 
 
 def v2018(
-    made: Calibration, rng: np.random.Generator, created: Floats, *, sizes: str = "published"
+    made: TwinParameters, rng: np.random.Generator, created: Floats, *, sizes: str = "published"
 ) -> pl.DataFrame:
     """Tasks of jobs, some of them after others; rows of a job are numbered from 0."""
     t = made.tables
@@ -346,7 +346,7 @@ def _rows_of_v2018(rng: np.random.Generator, t: Mapping[str, Any], n: int) -> di
         return Cdf.of(t[name]).draw(rng, n, whole=True)
 
     tasks, one, many = draw("tasks"), draw("one"), draw("many")
-    asked = counted(rng, t["common"], n)
+    asked = draw_rows(rng, t["common"], n)
     return {
         "cpu": asked[:, 0],
         "mem": asked[:, 1],
@@ -407,33 +407,14 @@ def twin(
     jobs_per_day: float | None = None,
     **options: Any,
 ) -> Tables:
-    """A synthetic twin of a trace.
+    """A synthetic twin of a trace; the same seed and arguments give the same tables.
 
-    Parameters
-    ----------
-    name : str
-        One of :data:`NAMES`.
-    seed : int
-        The same seed and arguments give the same tables.
-    servers : int, optional
-        So many, each kind with its share. None: as many as the twin has by default.
-    days : float, optional
-        Its length. None: that of the twin by default.
-    jobs_per_day : float, optional
-        None: the rate of the trace times the share of its servers that there are, so that the load
-        stays the same.
-    **options
-        Settings of one twin, see its page.
+    ``name`` is one of :data:`NAMES`. ``servers`` are so many, each kind with its share, and
+    ``days`` the length; by default those of the twin. ``jobs_per_day`` is by default the rate of
+    the trace times the share of its servers that there are, so that the load stays the same.
+    ``options`` are settings of one twin, see its page. Raises UnknownName for a twin or option that
+    does not exist, ScenarioError for a number that makes no sense.
 
-    Raises
-    ------
-    UnknownName
-        For a twin or option that does not exist.
-    ScenarioError
-        For a number that makes no sense.
-
-    Examples
-    --------
     >>> tables = twin("alibaba-gpu-v2023", seed=1, servers=100, days=2)
     >>> len(tables.servers), tables.jobs.columns[:6]
     (100, ['row', 'name', 'cpu', 'mem', 'gpu', 'models'])
@@ -459,19 +440,18 @@ def twin(
         )
     jobs = _finish(DRAWN[made.name](made, rng, created, **options), days * DAY, made.whole)
     label = f"twin of {name}, seed {seed}"
+    distances = "how far its jobs are from the trace is not known: it is not tested against files"
+    if made.within:
+        distances = (
+            "distance to the real trace at most, Kolmogorov-Smirnov for numbers and total "
+            "variation for categories, by test: "
+        ) + ", ".join(f"{quantity} {value:g}" for quantity, value in made.within.items())
     notes = (
         f"a synthetic twin, no real trace: {made.reproduces}; it leaves out {made.leaves_out}",
-        _distances(made),
+        distances,
     )
-    tables = Tables(
-        f"twin-{name}",
-        servers_of(made.machines, servers),
-        jobs,
-        (Stage(label, len(jobs), len(jobs), {}),),
-        {},
-        notes,
-        dict(made.units),
-    )
+    stage, here = Stage(label, len(jobs), len(jobs), {}), servers_of(made.machines, servers)
+    tables = Tables(f"twin-{name}", here, jobs, (stage,), {}, notes, dict(made.units))
     return replace(tables, digests={label: digest(tables)})
 
 
@@ -493,7 +473,7 @@ def _check(name: str, seed: int, servers: int, days: float, jobs_per_day: float)
 
 
 def _finish(rows: pl.DataFrame, end: float, whole: bool) -> pl.DataFrame:
-    """Rows as a loader gives them: jobs that are still there end with the trace."""
+    """Rows as a reader gives them: jobs that have not ended end with the trace."""
     if whole:  # a row may start long after its job, yet before the end
         start = pl.min_horizontal(pl.col("created").floor(), pl.lit(end - 1.0))
         rows = rows.with_columns(created=start.clip(lower_bound=0.0))
@@ -510,16 +490,6 @@ def _finish(rows: pl.DataFrame, end: float, whole: bool) -> pl.DataFrame:
     )
     left = () if "after" in rows.columns else ("job",)  # where every row is a job
     return rows.select(name for name in COLUMNS if name in rows.columns and name not in left)
-
-
-def _distances(made: Calibration) -> str:
-    if not made.within:
-        return "how far its jobs are from the trace is not known: it is not tested against files"
-    found = ", ".join(f"{name} {value:g}" for name, value in made.within.items())
-    return (
-        "distance to the real trace at most, Kolmogorov-Smirnov for numbers and total variation "
-        f"for categories, by test: {found}"
-    )
 
 
 def digest(tables: Tables) -> str:
