@@ -9,7 +9,7 @@ import pytest
 
 from gangwise.core.registry import entries
 from gangwise.traces.format import FORMATS, declared
-from gangwise.traces.formats.tabular import _of_options, reader
+from gangwise.traces.formats.tabular import _with_options, reader
 
 NAMES = sorted(file.stem for file in FORMATS.glob("*.toml"))
 TABLES = [name for name in NAMES if "reader" not in declared(name).mapping]
@@ -49,11 +49,11 @@ def test_a_mapping_is_about_columns_of_its_table(name):
             texts += [text] if isinstance(text, str) else text
         texts += [entry["where"] for entry in spec.get("fill", ())]
         for text in texts:
-            plain = pl.col(text) if text.isidentifier() else _of_options(text, options)
+            plain = pl.col(text) if text.isidentifier() else _with_options(text, options)
             assert {*plain.meta.root_names()} <= known, text
 
 
-def test_a_condition_of_options_alone_is_sql_too(tmp_path):
+def test_a_condition_with_options_alone_is_sql_too(tmp_path):
     (tmp_path / "small.toml").write_text(SMALL)
     (tmp_path / "rows.csv").write_text("id,n,t\na,1,5\nb,2,9\n")
     made = reader(str(tmp_path / "small.toml"))
