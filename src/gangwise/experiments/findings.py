@@ -25,8 +25,8 @@ import gangwise
 from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.settings import json_text
-from gangwise.jobs.caps import ALWAYS
 from gangwise.jobs.model import Conditions, Jobs
+from gangwise.jobs.tenancy import ALWAYS
 from gangwise.traces import open_tables
 from gangwise.traces.formats.slurm_notation import fold_nodes
 from gangwise.traces.jobs import JobLog, jobs_of
