@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from gangwise.cli import app
 from gangwise.core.errors import GangwiseError, ScenarioError
 from gangwise.experiments.answer import CONFIGURED
+from gangwise.experiments.changes import changed, changed_lines, changes_of
 from gangwise.experiments.replay import Replayed, replay
 from gangwise.experiments.replay_scenario import EVERY, ReplayScenario, bounded
 from gangwise.experiments.statistics import change_by_blocks
@@ -25,9 +26,6 @@ from gangwise.experiments.what_if import (
     Gate,
     broken,
     capacity,
-    changed,
-    changed_lines,
-    changes_of,
     lines_of,
     marginal_worth,
     what_if,

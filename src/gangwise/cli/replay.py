@@ -185,8 +185,8 @@ def forecast_command(
     For each job: the time by which it starts with an even chance (p50) and in nine cases of ten
     (p90), and when it would start if all jobs took as long as requested and no other came.
     """
+    from gangwise.experiments.changes import seconds_of
     from gangwise.experiments.explain import forecast_log
-    from gangwise.experiments.what_if import seconds_of
     from gangwise.service.state import lasting
     from gangwise.service.store import is_recording
 

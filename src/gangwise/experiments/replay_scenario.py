@@ -24,9 +24,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.settings import checked
+from gangwise.experiments.changes import changed, changes_of
 from gangwise.experiments.findings import ESTIMATED, EstimatedWorld, find_slow_nodes
 from gangwise.experiments.runs import Rows
-from gangwise.experiments.what_if import changed, changes_of
 from gangwise.jobs.books import Books
 from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound
 from gangwise.jobs.metrics import Outcome, Pieces, held_devices

@@ -25,6 +25,7 @@ from gangwise.core.errors import GangwiseError, ScenarioError, StoreError, to_in
 from gangwise.core.files import STATE, Folder, sealed_line, unsealed, write_whole
 from gangwise.core.registry import create
 from gangwise.core.settings import require_options, toml_value
+from gangwise.experiments.changes import setting
 from gangwise.experiments.replay_scenario import EVERY
 from gangwise.experiments.results import Results
 from gangwise.experiments.runs import NamedSource, Replay, deciders
@@ -37,7 +38,6 @@ from gangwise.experiments.statistics import (
     verdict,
 )
 from gangwise.experiments.sweep import Experiment, PolicyTable, Progress, silent, sweep
-from gangwise.experiments.what_if import setting
 
 
 @dataclass(frozen=True)

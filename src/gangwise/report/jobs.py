@@ -20,6 +20,7 @@ from rich.text import Text as Line
 import gangwise
 from gangwise.core.arrays import Ints
 from gangwise.experiments.answer import CONFIGURED, Compared, ending_keys, source_in_words
+from gangwise.experiments.changes import changes_of
 from gangwise.experiments.replay import Replayed
 from gangwise.experiments.statistics import (
     UNKNOWN,
@@ -31,7 +32,7 @@ from gangwise.experiments.statistics import (
     period,
 )
 from gangwise.experiments.store import versions
-from gangwise.experiments.what_if import GROUPS, changes_of, lines_of, who_pays
+from gangwise.experiments.what_if import GROUPS, lines_of, who_pays
 from gangwise.jobs.bounds import MOST_PRICED
 from gangwise.jobs.metrics import Outcome, by_group, size_groups, spread
 from gangwise.report.nodes import chart_of_nodes, figure_of_nodes, span

@@ -1,0 +1,226 @@
+"""Changes of a document, such as a site file: ``pool.gpu.most_time=1d``, ``nodes.h100+=8``.
+
+A path goes through tables by their keys, and through lists by the ``name`` of an entry or by its
+place, from 1 on. What is given is a TOML value, a time such as ``1d6h`` where a number was, or a
+text as it stands. Whatever the document holds can be changed: its model checks the result.
+
+==============================  ====================================================
+``cap.3.most=16``               another value
+``nodes.h100+=8``, ``-=``       more or less
+``load*=1.1``                   times as much
+``cap+={scope="user", …}``      one more entry of a list
+``cap-=3``                      without the third, or the one of that name
+==============================  ====================================================
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches, unified_diff
+from typing import Any, NamedTuple
+
+from gangwise.core.errors import ScenarioError
+from gangwise.core.settings import toml_key, toml_text, toml_value
+
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+MOST_NAMED = 20  # at most so many of the parts that exist are named in an error
+
+_CHANGE = re.compile(r'\s*((?:"[^"]*"|[^"=+*])+?)\s*(\+=|-=|\*=|=)\s*(.+?)\s*', re.DOTALL)
+
+
+def seconds_of(text: str, what: str = "--at") -> float:
+    """A time on the log's clock.
+
+    >>> seconds_of("90"), seconds_of("2d6h")
+    (90.0, 194400.0)
+    """
+    parts = re.findall(r"([0-9.]+)([smhd])", text)
+    try:
+        if "".join(number + unit for number, unit in parts) == text and parts:
+            return sum(float(number) * UNITS[unit] for number, unit in parts)
+        return float(text)
+    except ValueError:
+        raise ScenarioError(f"{what} {text}: give seconds, or a time such as 12d6h30m") from None
+
+
+class SettingChange(NamedTuple):
+    """One change: where, how (``=``, ``+=``, ``-=``, ``*=``) and what, as written."""
+
+    path: str
+    how: str
+    given: str
+
+    def __str__(self) -> str:
+        return f"{self.path}{self.how}{self.given}"
+
+    @property
+    def parts(self) -> list[str]:
+        """The parts of the path between dots; quotes keep one whole."""
+        return [part.strip('"') for part in re.findall(r'"[^"]*"|[^.]+', self.path)]
+
+    @property
+    def words(self) -> str:
+        """The change in words.
+
+        >>> [one.words for one in changes_of("cap-=1,cap.1.most=4,nodes.all+=10,load*=1.1")]
+        ['without cap 1', 'cap 1: most is 4', 'nodes: 10 more of all', 'load times 1.1']
+        """
+        *of, last = self.parts
+        where = f"{' '.join(of)}: " if of else ""
+        if self.how == "=":
+            return f"{where}{last} is {self.given}"
+        if self.how == "*=":
+            return f"{where}{last} times {self.given}"
+        if of:
+            return f"{where}{self.given} {'more' if self.how == '+=' else 'fewer'} of {last}"
+        return f"{'one more' if self.how == '+=' else 'without'} {last} {self.given}"
+
+
+def changes_of(text: str) -> list[SettingChange]:
+    """The changes of a text, separated by commas outside of quotes and brackets.
+
+    >>> [str(one) for one in changes_of('cap.1.only=["a", "b"], load *= 1.1')]
+    ['cap.1.only=["a", "b"]', 'load*=1.1']
+    """
+    pieces, depth, quoted = [""], 0, False
+    for letter in text:
+        quoted ^= letter == '"'
+        depth += 0 if quoted else (letter in "[{") - (letter in "]}")
+        if letter == "," and depth == 0 and not quoted:
+            pieces.append("")
+        else:
+            pieces[-1] += letter
+    found = []
+    for piece in pieces:
+        if (parts := _CHANGE.fullmatch(piece)) is None:
+            raise ScenarioError(
+                f"change {piece.strip()!r}: write PATH=VALUE, PATH+=VALUE, PATH-=VALUE or "
+                "PATH*=VALUE, such as pool.gpu.most_time=1d"
+            )
+        found.append(SettingChange(*parts.groups()))
+    return found
+
+
+def changed(document: Mapping[str, Any], changes: list[SettingChange]) -> dict[str, Any]:
+    """A document after changes.
+
+    ScenarioError for a path that does not exist, with what is there; for a value that is no number
+    where one is needed.
+
+    >>> site = {"pool": [{"name": "gpu", "most_time": 3600.0}], "nodes": {"h100": 4}}
+    >>> changed(site, changes_of("pool.gpu.most_time=1d,nodes.h100+=8"))
+    {'pool': [{'name': 'gpu', 'most_time': 86400.0}], 'nodes': {'h100': 12}}
+    >>> changed(site, changes_of("nodes.v100+=8"))
+    Traceback (most recent call last):
+    gangwise.core.errors.ScenarioError: change nodes.v100+=8: nodes has no 'v100'; it has h100
+    """
+    made = copy.deepcopy(dict(document))
+    for change in changes:
+        at: Any = made
+        *path, last = change.parts
+        for i, part in enumerate(path):
+            key = _key(at, part, change, path[:i])
+            if at[key] is None:  # a table that is not there yet: its model knows what it may hold
+                at[key] = _NewTable()
+            at = at[key]
+        key = last if isinstance(at, _NewTable) else _key(at, last, change, path)
+        at[key] = _value(change, at[key])
+    return made
+
+
+def setting(document: Mapping[str, Any], path: str) -> Any:
+    """The value at a path of a document; raises ScenarioError as :func:`changed` does.
+
+    >>> setting({"pool": [{"name": "gpu", "most_time": 3600.0}]}, "pool.gpu.most_time")
+    3600.0
+    """
+    at: Any = document
+    parts = (change := SettingChange(path, "", "")).parts
+    for i, part in enumerate(parts):
+        at = at[_key(at, part, change, parts[:i])]
+    return at
+
+
+class _NewTable(dict[str, Any]):
+    def __missing__(self, key: str) -> None:
+        return None
+
+
+def _key(at: Any, part: str, change: SettingChange, path: list[str]) -> Any:
+    if isinstance(at, Mapping):
+        known: dict[str, Any] = {str(key): key for key in at}
+    elif isinstance(at, list | tuple):
+        names = [each.get("name") if isinstance(each, Mapping) else None for each in at]
+        known = {str(name or i + 1): i for i, name in enumerate(names)}
+        if part not in known and part.isdecimal() and 1 <= int(part) <= len(at):
+            return int(part) - 1
+    else:
+        known = {}
+    if part in known:
+        return known[part]
+    where = ".".join(path) or "the site file"
+    if not isinstance(at, Mapping | list | tuple):
+        raise ScenarioError(f"change {change}: {where} is {at!r}, which has no parts")
+    some = [*known][:MOST_NAMED]
+    there = ", ".join(some) + ", …" * (len(known) > len(some)) if known else "nothing"
+    near = get_close_matches(part, known, 1)
+    hint = f"; did you mean {near[0]}?" if near and len(known) > 3 else ""
+    raise ScenarioError(f"change {change}: {where} has no {part!r}; it has {there}{hint}")
+
+
+def _value(change: SettingChange, old: Any) -> Any:
+    try:
+        given: Any = tomllib.loads(f"x = {change.given}")["x"]
+    except ValueError:  # no value of TOML: a text without its quotes
+        given = change.given
+    if isinstance(old, list | tuple):
+        if change.how == "+=":
+            return [*old, given]
+        if change.how == "-=":
+            entry = given if given in old else old[_key(old, str(given), change, [change.path])]
+            return [each for each in old if each is not entry and each != entry]
+    number = isinstance(old, int | float) and not isinstance(old, bool)
+    if number and isinstance(given, str):
+        given = seconds_of(given, f"change {change}:")
+    if change.how == "=":
+        return given
+    if not number or not isinstance(given, int | float):
+        raise ScenarioError(f"change {change}: {change.path} is {old!r}, no number; write =")
+    if not math.isfinite(old):
+        raise ScenarioError(f"change {change}: {change.path} is not set; write = to set it")
+    made = old * given if change.how == "*=" else old + (given if change.how == "+=" else -given)
+    return round(made) if isinstance(old, int) else made
+
+
+def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """The lines that differ, each with the table it is in: ``-`` as it was, ``+`` as changed.
+
+    >>> changed_lines({"start": {"a": 1, "b": 2}}, {"start": {"a": 3, "b": 2}})
+    ['  [start]', '- a = 1', '+ a = 3']
+    """
+    found: list[str] = []
+    old, new = (  # what it has of Kueue is deep: a path and a value on each line
+        _paths("kueue", of.get("kueue", {})) + toml_text({**of, "kueue": 0}).split("\n")
+        for of in (before, after)
+    )
+    heading = ""
+    for line in list(unified_diff(old, new, n=len(old) + len(new)))[3:]:
+        shown = f"{line[0]} {line[1:]}"
+        if line[1:].startswith("["):
+            heading = shown
+        if line[0] in "-+" and line[1:]:
+            found += [heading] * (heading not in ("", shown)) + [shown]
+            heading = ""
+    return found
+
+
+def _paths(path: str, value: Any) -> list[str]:
+    if isinstance(value, list | tuple) and any(isinstance(each, Mapping) for each in value):
+        value = {each.get("name") or i: each for i, each in enumerate(value, 1)}
+    if not isinstance(value, Mapping):
+        return [f"{path} = {toml_value(value)}"]
+    return [x for key, of in value.items() for x in _paths(f"{path}.{toml_key(str(key))}", of)]
