@@ -369,6 +369,13 @@ class _ReferenceModel(PrimitiveModel):
         model: Any = super()
         model.__init__(dmm, fe_type, dmm.lookup(fe_type.fields).get_value_type().as_pointer())
 
+    def from_argument(self, builder: Any, argument: Any) -> Any:
+        """Tell LLVM that the memory is nobody else's, and is not written to."""
+        set.update(argument.attributes, _UNCHANGED)  # llvmlite knows but two of them
+        size = numbas.registry.cpu_target.target_context.get_abi_sizeof(argument.type.pointee)
+        argument.attributes.dereferenceable = size
+        return argument
+
 
 @numbas.pythonapi.unbox(Reference)  # type: ignore[untyped-decorator]
 def _put_in_memory(of: Any, value: Any, c: Any) -> Any:
@@ -395,10 +402,6 @@ class _ReferenceFields(numbas.typing.templates.AttributeTemplate):  # type: igno
 @numbas.imputils.lower_getattr_generic(Reference)  # type: ignore[untyped-decorator]
 def _field(context: Any, builder: Any, of: Any, there: Any, name: str) -> Any:
     i, member = of.member(name)
-    for argument in builder.function.args:  # the memory is nobody else's, and is not written to
-        if argument.type == there.type:
-            set.update(argument.attributes, _UNCHANGED)  # llvmlite knows but two of them
-            argument.attributes.dereferenceable = context.get_abi_sizeof(there.type.pointee)
     field = numbas.cgutils.gep_inbounds(builder, there, 0, i)
     if isinstance(member, Reference):
         return field
