@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from gangwise.core.clock import Clock
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
+from gangwise.core.settings import Clock
 from gangwise.jobs import Conditions, Jobs, Nodes
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import create_scheduler

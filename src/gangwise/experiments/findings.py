@@ -22,9 +22,8 @@ import numpy as np
 import polars as pl
 
 import gangwise
-from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, TraceError
-from gangwise.core.settings import json_text
+from gangwise.core.settings import Clock, json_text
 from gangwise.jobs.model import Conditions, Jobs
 from gangwise.jobs.tenancy import ALWAYS
 from gangwise.traces import open_tables

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.stats import binom
 
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.clock import DAYS, Clock
+from gangwise.core.settings import DAYS, Clock
 from gangwise.jobs.retelling import (
     HOUR,
     HOURS,

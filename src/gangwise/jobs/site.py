@@ -17,9 +17,8 @@ import numpy as np
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from gangwise.core.arrays import Ints, distinct_pairs
-from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.settings import read_toml
+from gangwise.core.settings import Clock, read_toml
 from gangwise.jobs.kueue import read_kueue
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes, Shape, terms_of
 from gangwise.jobs.schedule import Options

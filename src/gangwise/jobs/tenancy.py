@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from gangwise.core.arrays import Bools, Floats, Ints, distinct_pairs, numbered
-from gangwise.core.clock import DAY, DAYS, Clock
+from gangwise.core.settings import DAY, DAYS, Clock
 from gangwise.jobs.kernels import Standing
 from gangwise.jobs.model import Job, Jobs, Nodes, Shape, terms_of
 
