@@ -55,14 +55,14 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "core.check": "PolicyCheckFailed check_policy",
-    "core.cluster": "Channels Cluster JobType Server",
     "core.contracts": "Comparator Environment Instance Outcome Policy PolicyBase Scenario clone "
     "configuration",
     "core.errors": "GangwiseError InfeasibleDecision ScenarioError StoreError TraceError "
     "UnknownName",
     "core.registry": "register",
     "core.simulation": "Interrupted Run Simulation Streams simulate",
-    "core.workload": "BernoulliArrivals BinomialArrivals OnOffArrivals ReplayedArrivals Workload",
+    "core.workload": "BernoulliArrivals BinomialArrivals Channels Cluster JobType OnOffArrivals "
+    "ReplayedArrivals Server Workload",
     "experiments.compare": "Comparison compare",
     "experiments.replay": "Replayed replay",
     "experiments.results": "Results",

@@ -113,7 +113,7 @@ def find(label: str) -> tuple[str, list[Place]]:
     Raises UnknownName for a label that no docstring names; says what was probably meant.
 
     >>> find("ogasched(9)")[1][0].symbol
-    'gain_overhead.ascent:Ascent'
+    'gain_overhead.kernels:gradient'
     """
     plain = {"".join(known.lower().split()): known for known in index()}
     wanted = "".join(label.lower().split())
