@@ -29,10 +29,10 @@ import numpy as np
 from gangwise.experiments.replay_scenario import load_of
 from gangwise.jobs import Jobs, Node, Nodes, simulate_jobs
 from gangwise.jobs.calibration import Calibration, calibrate
-from gangwise.jobs.caps import weekly
 from gangwise.jobs.metrics import held_devices
 from gangwise.jobs.retelling import Record
 from gangwise.jobs.site import OwnClock, Rules, Site
+from gangwise.jobs.tenancy import weekly
 from gangwise.jobs.world import stretched
 from gangwise.traces.formats.slurm_notation import expand_nodes
 from gangwise.traces.jobs import open_jobs

@@ -18,7 +18,7 @@ import polars as pl
 
 from gangwise import create_policy, create_scenario, simulate
 from gangwise.experiments.statistics import mean_and_interval
-from gangwise.fluctuating_speeds.offline import pseudo_regret
+from gangwise.fluctuating_speeds.environment import pseudo_regret
 
 POLICIES = ("esdp", "esdp:kappa=0.25", "thompson-beta", "hauf-channel", "esdp-as-printed")
 

@@ -16,10 +16,9 @@ import numpy as np
 from gangwise.experiments.answer import paired_times
 from gangwise.experiments.replay_scenario import TWIN, ReplayInstance, ReplayScenario
 from gangwise.experiments.statistics import estimate_text, mean_and_interval
-from gangwise.jobs.choice import ByRate
+from gangwise.jobs.choice import ByRate, Constants, SharedFactors
 from gangwise.jobs.kernels import KILLED
 from gangwise.jobs.metrics import Outcome
-from gangwise.jobs.rates import Constants, SharedFactors
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import Composed, create_scheduler
 from gangwise.jobs.simulation import simulate_jobs

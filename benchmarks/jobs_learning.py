@@ -22,10 +22,17 @@ from pathlib import Path
 import numpy as np
 
 from gangwise.jobs.bounds import BoundedJobs, lower_bound
-from gangwise.jobs.choice import BestFit, ByRate
+from gangwise.jobs.choice import (
+    UNLABELLED,
+    BestFit,
+    ByRate,
+    Constants,
+    Labels,
+    MeanRates,
+    SharedFactors,
+)
 from gangwise.jobs.model import Jobs
 from gangwise.jobs.queues import FirstCome, by_formula
-from gangwise.jobs.rates import UNLABELLED, Constants, Labels, MeanRates, SharedFactors
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.simulation import simulate_jobs

@@ -23,8 +23,8 @@ from tests.engines.slurm_cluster import SlurmCluster
 
 from gangwise.core.errors import ScenarioError
 from gangwise.engines.slurm import SlurmEngine
+from gangwise.service.account import forecast_live
 from gangwise.service.loop import Service
-from gangwise.service.recording import forecast_live
 
 NODES, GPUS = 8, 4
 EVERY = 15.0

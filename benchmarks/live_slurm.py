@@ -45,9 +45,8 @@ from tests.engines.slurm_cluster import SlurmCluster
 from gangwise.engines import rank
 from gangwise.engines.slurm import SlurmEngine
 from gangwise.jobs import Composed, Conditions, Jobs, Node, Nodes, Options
-from gangwise.jobs.choice import BestFit, ByRate
+from gangwise.jobs.choice import BestFit, ByRate, Constants, Labels, SharedFactors
 from gangwise.jobs.model import Job
-from gangwise.jobs.rates import Constants, Labels, SharedFactors
 from gangwise.jobs.schedule import Tables
 from gangwise.jobs.simulation import JobSimulation
 from gangwise.service.account import account

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gangwise.equations import index
+from gangwise.catalogue import index
 
 HEAD = """# Equations
 

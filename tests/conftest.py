@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from gangwise.core.cluster import Channels, Cluster
+from gangwise.core.workload import Channels, Cluster
 from gangwise.gain_overhead import GainOverheadProblem, Utilities
 
 # Without a deadline, since kernels are compiled within an example. `--hypothesis-profile thorough`

@@ -9,9 +9,9 @@ import pytest
 from docs.equations import page
 from typer.testing import CliRunner
 
+from gangwise.catalogue import find, index
 from gangwise.cli import app
 from gangwise.core.errors import UnknownName
-from gangwise.equations import find, index
 
 TESTS = Path(__file__).parent
 
@@ -43,7 +43,7 @@ def test_a_wrong_label_is_answered_with_the_closest():
 
 def test_show_prints_where_it_is_and_what_it_says():
     shown = CliRunner().invoke(app, ["show", "OGASched (9)"]).output
-    assert "gain_overhead/ascent.py:" in shown
+    assert "gain_overhead/policies.py:" in shown
     assert "Gradient ∇q of OGASched (9)" in shown
     assert "gain_overhead.kernels:gradient" in shown
     asked = json.loads(CliRunner().invoke(app, ["show", "esdp (27)", "--json"]).output)

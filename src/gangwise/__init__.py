@@ -15,7 +15,6 @@ from gangwise import catalogue as _catalogue  # noqa: F401 - registers the built
 
 if TYPE_CHECKING:
     from gangwise.core.check import PolicyCheckFailed, check_policy
-    from gangwise.core.cluster import Channels, Cluster, JobType, Server
     from gangwise.core.contracts import (
         Comparator,
         Environment,
@@ -40,8 +39,12 @@ if TYPE_CHECKING:
     from gangwise.core.workload import (
         BernoulliArrivals,
         BinomialArrivals,
+        Channels,
+        Cluster,
+        JobType,
         OnOffArrivals,
         ReplayedArrivals,
+        Server,
         Workload,
     )
     from gangwise.experiments.compare import Comparison, compare

@@ -1,13 +1,19 @@
-"""Registers the built-in names of ``catalogue.toml``, and the traces of ``traces/formats``.
+"""Registers the built-in names of ``catalogue.toml``, and finds which docstrings name an equation.
 
-Nothing is imported until it is used.
+Nothing that a name stands for is imported until it is used.
 """
 
 from __future__ import annotations
 
+import ast
+import re
 import tomllib
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
+from gangwise.core.errors import UnknownName
 from gangwise.core.registry import register
 
 
@@ -33,3 +39,84 @@ def _register_all() -> None:
 
 
 _register_all()
+
+
+_LABEL = re.compile(r"(OGASched|ESDP|OPS|OPM) (Algorithm \d|§\d(?:\.\d)?|\(P?\d+\)(?:–\(\d+\))?)")
+
+
+class Place(NamedTuple):
+    """A class or function: ``module:name`` below the folder, where it is, its docstring."""
+
+    symbol: str
+    file: str
+    line: int
+    docstring: str
+
+
+def labels(text: str) -> list[str]:
+    """The equations that a text names.
+
+    >>> labels("Scaling, ESDP (18)–(19), for ESDP Algorithm 2.")
+    ['ESDP (18)', 'ESDP (19)', 'ESDP Algorithm 2']
+    """
+    found = []
+    for paper, what in _LABEL.findall(" ".join(text.split())):
+        first, _, last = what.partition("–")
+        numbers = range(int(first[1:-1]), int(last[1:-1]) + 1) if last else ()
+        found += [f"{paper} ({i})" for i in numbers] or [f"{paper} {what}"]
+    return list(dict.fromkeys(found))
+
+
+def _documented(
+    tree: ast.Module | ast.ClassDef, prefix: str = ""
+) -> Iterator[tuple[str, int, str]]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield prefix + node.name, node.lineno, ast.get_docstring(node) or ""
+        if isinstance(node, ast.ClassDef):
+            yield from _documented(node, f"{prefix}{node.name}.")
+
+
+@cache
+def index(folder: Path = Path(__file__).parent) -> dict[str, list[Place]]:
+    """Equations, paper by paper, and the code below a folder that implements them."""
+    first: dict[str, list[Place]] = {}
+    anywhere: dict[str, list[Place]] = {}
+    for path in sorted(folder.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if path == Path(__file__) or _LABEL.search(text) is None:
+            continue
+        module = ".".join(path.relative_to(folder).with_suffix("").parts)
+        for name, line, docstring in _documented(ast.parse(text)):
+            place = Place(f"{module}:{name}", str(path), line, docstring)
+            for label in labels(docstring):
+                anywhere.setdefault(label, []).append(place)
+            for label in labels(docstring.partition("\n\n")[0]):
+                first.setdefault(label, []).append(place)
+    return {label: first.get(label, anywhere[label]) for label in sorted(anywhere, key=_order)}
+
+
+def _order(label: str) -> tuple[str, str, int, str]:
+    paper, _, what = label.partition(" ")
+    number = re.search(r"\d+", what)
+    return (
+        paper.replace("OPS", "OPM"),
+        re.sub(r"[\d.]+", "", what),
+        int(number[0] if number else 0),
+        label,
+    )
+
+
+def find(label: str) -> tuple[str, list[Place]]:
+    """A label as papers have it, and the code that implements it; case and blanks do not matter.
+
+    Raises UnknownName for a label that no docstring names; says what was probably meant.
+
+    >>> find("ogasched(9)")[1][0].symbol
+    'gain_overhead.ascent:Ascent'
+    """
+    plain = {"".join(known.lower().split()): known for known in index()}
+    wanted = "".join(label.lower().split())
+    if wanted not in plain:
+        raise UnknownName("equation", label, list(index()))
+    return plain[wanted], index()[plain[wanted]]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gangwise import Channels, Cluster, JobType, ScenarioError, Server
-from gangwise.core.cluster import request_matrix
+from gangwise.core.workload import request_matrix
 from gangwise.gain_overhead import GainOverheadProblem, Utilities
 from tests.conftest import tiny
 

@@ -16,8 +16,14 @@ from typing import Any
 import pytest
 
 from gangwise.core.errors import EngineError
-from gangwise.engines.engine import Engine, Placed
-from gangwise.engines.leader import DURATION, FolderLeader, Leader, ReservationLeader
+from gangwise.engines.engine import (
+    DURATION,
+    Engine,
+    FolderLeader,
+    Leader,
+    Placed,
+    ReservationLeader,
+)
 from gangwise.engines.local import LocalEngine
 from gangwise.service.loop import Service
 from tests.engines.local_lab import LocalLab

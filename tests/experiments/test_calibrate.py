@@ -15,8 +15,8 @@ from benchmarks import calibration as planted
 from typer.testing import CliRunner
 
 from gangwise.cli import app
-from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, TraceError
+from gangwise.core.settings import Clock
 from gangwise.experiments.findings import by_local_time, calibrate_log
 from gangwise.jobs import simulate_jobs
 from gangwise.jobs.calibration import calibrate

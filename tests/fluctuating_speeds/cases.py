@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from gangwise import BernoulliArrivals
-from gangwise.core.cluster import Channels
+from gangwise.core.workload import Channels
 from gangwise.fluctuating_speeds import (
     FluctuatingSpeedsInstance,
     FluctuatingSpeedsProblem,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gangwise import InfeasibleDecision, ScenarioError
-from gangwise.core.cluster import Channels
+from gangwise.core.workload import Channels
 from gangwise.fluctuating_speeds import (
     FluctuatingSpeedsProblem,
     NormalSpeeds,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangwise.gain_overhead import GainOverheadFamily, project, project_as_printed
-from gangwise.gain_overhead.ascent import Ascent
+from gangwise.gain_overhead.policies import Ascent
 from tests.conftest import tiny
 from tests.reference.gain_overhead import Plain, project_block, project_block_as_printed
 

@@ -20,7 +20,7 @@ from gangwise.gain_overhead import (
     Utility,
     project,
 )
-from gangwise.gain_overhead.ascent import Ascent
+from gangwise.gain_overhead.policies import Ascent
 from tests.conftest import tiny
 from tests.reference.gain_overhead import Plain
 

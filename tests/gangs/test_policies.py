@@ -7,7 +7,7 @@ from gangwise import ScenarioError, check_policy, create_policy, create_scenario
 from gangwise.core.registry import entries
 from gangwise.core.workload import BernoulliArrivals, BinomialArrivals
 from gangwise.gain_overhead import Utilities
-from gangwise.gain_overhead.environment import Observation
+from gangwise.gain_overhead.problem import Observation
 from gangwise.gangs import GangFamily, GangInstance, solve
 from tests.gangs.cases import fuzzed, problem
 from tests.reference.gangs import feasible

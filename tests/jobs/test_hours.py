@@ -8,14 +8,14 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from gangwise.core.clock import Clock
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
+from gangwise.core.settings import Clock
 from gangwise.jobs import Conditions, Jobs, Nodes
-from gangwise.jobs.caps import Cap, Closing, Opening, weekly
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
 from gangwise.jobs.site import ClosedHours, MaintenanceWindow, Rules, Site
+from gangwise.jobs.tenancy import Cap, Closing, Opening, weekly
 from gangwise.traces.formats.swf import clock_of
 from tests.jobs.middle import SiteCase
 from tests.jobs.played import Careless, starts

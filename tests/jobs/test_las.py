@@ -7,7 +7,7 @@ import pytest
 
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import Conditions, Jobs, Nodes, Options, simulate_jobs
-from gangwise.jobs.las import LeastAttained
+from gangwise.jobs.gavel import LeastAttained
 from gangwise.jobs.scheduler import create_scheduler
 
 

@@ -11,10 +11,9 @@ import pytest
 
 from gangwise.core.errors import GangwiseError
 from gangwise.jobs import rate_kernels
-from gangwise.jobs.choice import ByRate
+from gangwise.jobs.choice import ByRate, Constants, Labels, MeanRates, SharedFactors
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.rate_kernels import JobRequest
-from gangwise.jobs.rates import Constants, Labels, MeanRates, SharedFactors
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.simulation import simulate_jobs

@@ -8,8 +8,7 @@ import pytest
 from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options
 from gangwise.jobs.audit import Violation, audit
 from gangwise.jobs.books import Books, Event
-from gangwise.jobs.gavel import Gavel
-from gangwise.jobs.las import LeastAttained
+from gangwise.jobs.gavel import Gavel, LeastAttained
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.queues import FairShare
 from gangwise.jobs.schedule import Schedule, Tables

@@ -16,7 +16,6 @@ from gangwise.core.errors import ScenarioError
 from gangwise.experiments.replay import replay
 from gangwise.jobs import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.audit import audit
-from gangwise.jobs.caps import Cap
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.queue_kernels import hold, priority_key, tick
 from gangwise.jobs.schedule import Options, Tables
@@ -24,7 +23,7 @@ from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.site import CapRule, Rules, Site
 from gangwise.jobs.slurm_passes import SlurmPasses
 from gangwise.jobs.slurm_site import SlurmReading, in_own_words
-from gangwise.jobs.tenancy import standing_of
+from gangwise.jobs.tenancy import Cap, standing_of
 from gangwise.traces.jobs import open_jobs
 
 TRUTH = Path(__file__).with_name("slurm_truth")

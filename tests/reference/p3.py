@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from gangwise.core.highs import Constraints, maximise
+from gangwise.gangs.milp import Constraints, maximise
 
 
 def worth(v, s, x) -> float:

@@ -19,11 +19,10 @@ import numpy as np
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.registry import create
 from gangwise.jobs.books import Ask, Books, Piece, Place, Preempt, Queue, Running
-from gangwise.jobs.caps import Tally, having
 from gangwise.jobs.choice import Tasks, fill
 from gangwise.jobs.model import Job, Nodes, terms_of
 from gangwise.jobs.scheduler import Action, Composed
-from gangwise.jobs.tenancy import Tenancy
+from gangwise.jobs.tenancy import Tally, Tenancy, having
 
 
 @dataclass

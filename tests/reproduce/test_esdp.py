@@ -11,12 +11,12 @@ import pytest
 from gangwise import create_policy, create_scenario, simulate
 from gangwise.experiments.statistics import Estimate
 from gangwise.experiments.sweep import Experiment, sweep
-from gangwise.fluctuating_speeds.offline import pseudo_regret
+from gangwise.fluctuating_speeds.environment import pseudo_regret
 from gangwise.report.pages import ClaimResult
 from gangwise.reproduce import artefacts, esdp, expected, measures
 from gangwise.reproduce.esdp import ESDPByProgramme, numbers_s, smallest_gap
+from gangwise.reproduce.expected import reproduce
 from gangwise.reproduce.papers import RunScale
-from gangwise.reproduce.run import reproduce
 
 SEEDS, SLOTS, FRACTIONS = (3, 4), 40, (0.2, 0.4, 0.8)
 

@@ -11,8 +11,8 @@ import pytest
 from gangwise.experiments.statistics import Estimate
 from gangwise.report.pages import ClaimResult
 from gangwise.reproduce import PAPERS, artefacts, expected, measures
+from gangwise.reproduce.expected import reproduce
 from gangwise.reproduce.papers import Artefact, Claim, Rule, RunScale
-from gangwise.reproduce.run import reproduce
 
 AGAIN = {"ogasched": "figure-7", "esdp": "figure-9", "opm": "table-1-synthetic"}
 

@@ -12,7 +12,7 @@ from gangwise import GangwiseError, ScenarioError, UnknownName
 from gangwise.cli import app
 from gangwise.experiments.statistics import Estimate
 from gangwise.report.plotting import Panel, points
-from gangwise.reproduce import run
+from gangwise.reproduce import expected
 from gangwise.reproduce.papers import Artefact, Claim, Rule, RunScale
 from tests.report.pages import read
 
@@ -41,9 +41,11 @@ def kept(folder: Path) -> dict[str, float]:
 
 @pytest.mark.full
 def test_artefacts_of_two_commands_share_a_table(tmp_path):
-    first = run.reproduce([artefact("figure-2"), artefact("figure-3")], RunScale(True), tmp_path)
+    first = expected.reproduce(
+        [artefact("figure-2"), artefact("figure-3")], RunScale(True), tmp_path
+    )
     assert not first.joined
-    second = run.reproduce(
+    second = expected.reproduce(
         [artefact("figure-3", 7.0), artefact("figure-4")], RunScale(True), tmp_path
     )
     assert second.joined
@@ -53,34 +55,36 @@ def test_artefacts_of_two_commands_share_a_table(tmp_path):
 
 @pytest.mark.parametrize("other", [RunScale(False), RunScale(True, (1, 2))])
 def test_what_was_made_at_another_scale_or_with_other_seeds_does_not_stay(tmp_path, other):
-    run.reproduce([artefact("figure-2")], RunScale(True), tmp_path)
-    assert not run.reproduce([artefact("figure-3")], other, tmp_path).joined
+    expected.reproduce([artefact("figure-2")], RunScale(True), tmp_path)
+    assert not expected.reproduce([artefact("figure-3")], other, tmp_path).joined
     assert kept(tmp_path) == {"figure-3": 5.0}
 
 
 def test_of_another_version_or_torn_nothing_stays(tmp_path, monkeypatch):
-    run.reproduce([artefact("figure-2")], RunScale(True), tmp_path)
+    expected.reproduce([artefact("figure-2")], RunScale(True), tmp_path)
     with monkeypatch.context() as later:
         later.setattr("gangwise.__version__", "9.9")
-        run.reproduce([artefact("figure-3")], RunScale(True), tmp_path)
+        expected.reproduce([artefact("figure-3")], RunScale(True), tmp_path)
     assert kept(tmp_path) == {"figure-3": 5.0}
     (tmp_path / "side-by-side.json").write_text('[{"paper"')
-    assert not run.reproduce([artefact("figure-4")], RunScale(True), tmp_path).joined
+    assert not expected.reproduce([artefact("figure-4")], RunScale(True), tmp_path).joined
     assert kept(tmp_path) == {"figure-4": 5.0}
 
 
 def test_what_was_left_out_is_told_until_it_is_done(tmp_path):
-    run.reproduce([artefact("figure-2", trace="t"), artefact("figure-3")], RunScale(True), tmp_path)
-    run.reproduce([artefact("figure-4")], RunScale(True), tmp_path)
+    expected.reproduce(
+        [artefact("figure-2", trace="t"), artefact("figure-3")], RunScale(True), tmp_path
+    )
+    expected.reproduce([artefact("figure-4")], RunScale(True), tmp_path)
     about = json.loads((tmp_path / "reproduction.json").read_text())
     assert "give the folder that holds it with --traces" in about["left_out"]["made-figure-2"]
     traced, traces = [artefact("figure-2", trace="t")], tmp_path / "traces"
-    there = run.reproduce(traced, RunScale(True, None, traces), tmp_path)
+    there = expected.reproduce(traced, RunScale(True, None, traces), tmp_path)
     assert there.left_out == {"made-figure-2": f"needs the trace t: there is no folder {traces}/t"}
     (traces / "t").mkdir(parents=True)
-    run.reproduce(traced, RunScale(True, None, traces), tmp_path)
+    expected.reproduce(traced, RunScale(True, None, traces), tmp_path)
     assert json.loads((tmp_path / "reproduction.json").read_text())["left_out"] == {}
-    run.reproduce(traced, RunScale(True), tmp_path)  # what was done with the trace stays
+    expected.reproduce(traced, RunScale(True), tmp_path)  # what was done with the trace stays
     assert json.loads((tmp_path / "reproduction.json").read_text())["left_out"] == {}
     assert kept(tmp_path) == {"figure-3": 5.0, "figure-4": 5.0, "figure-2": 5.0}
 

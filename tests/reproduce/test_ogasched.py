@@ -9,9 +9,9 @@ from gangwise import create_policy, create_scenario, simulate
 from gangwise.experiments.sweep import Experiment, PolicyTable, sweep
 from gangwise.gain_overhead.offline import best_fixed, regret_bound
 from gangwise.reproduce import artefacts, measures, ogasched
+from gangwise.reproduce.expected import reproduce
 from gangwise.reproduce.ogasched import BEST_FIXED, BOUND, OPTIMUM
 from gangwise.reproduce.papers import Paper, RunScale
-from gangwise.reproduce.run import reproduce
 
 SEEDS, SLOTS, SERVERS = (3, 4), 40, (8, 16)
 SCENARIO = "ogasched-default-v1"

@@ -12,8 +12,8 @@ from gangwise.experiments.results import Results
 from gangwise.experiments.runs import Rows
 from gangwise.experiments.store import Store
 from gangwise.reproduce import artefacts
+from gangwise.reproduce.expected import reproduce
 from gangwise.reproduce.papers import RunScale
-from gangwise.reproduce.run import reproduce
 
 PAPER = {artefact.name: artefact for artefact in artefacts("opm")}
 

@@ -10,8 +10,8 @@ import pytest
 from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import json_text
 from gangwise.engines.engine import EngineNode
+from gangwise.service.account import forecast_live
 from gangwise.service.loop import Service
-from gangwise.service.recording import forecast_live
 from tests.service.pretend import Pretend
 from tests.service.test_faults import Time, ticks
 

@@ -12,8 +12,8 @@ import pytest
 from gangwise.engines import rank
 from gangwise.engines.engine import Placed
 from gangwise.engines.local import LocalEngine
+from gangwise.service.account import replayed
 from gangwise.service.loop import Service
-from gangwise.service.recording import replayed
 from gangwise.service.store import ServiceStore
 
 SPEEDS = {"n0": 1.0, "n1": 1.0, "n2": 0.5}

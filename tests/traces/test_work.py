@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gangwise.cli import app
-from gangwise.core.cluster import Cluster
+from gangwise.core.workload import Cluster
 from gangwise.experiments.compare import Comparison, compare
 from gangwise.report.pages import write_report
 from gangwise.traces.formats.slurm import SlurmSacct

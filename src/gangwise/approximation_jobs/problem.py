@@ -23,8 +23,8 @@ import numpy as np
 
 from gangwise.approximation_jobs import kernels
 from gangwise.core.arrays import Floats, Ints, check_amount, check_numbers, keep, read_only
-from gangwise.core.cluster import Cluster
 from gangwise.core.errors import ScenarioError
+from gangwise.core.workload import Cluster
 
 POWER, LOG, SATURATING = range(3)
 """Codes of the forms in the kernels."""

@@ -15,6 +15,7 @@ from gangwise.cli.options import (
     after_stop,
     command_line,
     comparator_names,
+    json_text,
     lead_text,
     progress,
     say,
@@ -24,7 +25,6 @@ from gangwise.cli.options import (
     table,
 )
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.settings import json_text
 
 if TYPE_CHECKING:
     from gangwise.core.contracts import Comparator
@@ -243,8 +243,8 @@ if TYPE_CHECKING:
     from gangwise.experiments.results import Results
     from gangwise.experiments.tune import Tuning
     from gangwise.report.pages import ClaimResult
+    from gangwise.reproduce.expected import Reproduction
     from gangwise.reproduce.papers import Artefact
-    from gangwise.reproduce.run import Reproduction
 
 
 def sweep_command(
@@ -533,8 +533,8 @@ def reproduce_command(
     If it is stopped, start it again: it continues where it was.
     """
     from gangwise.experiments.store import read_provenance, write_provenance
+    from gangwise.reproduce.expected import reproduce
     from gangwise.reproduce.papers import RunScale
-    from gangwise.reproduce.run import reproduce
 
     if traces is not None and not traces.is_dir():
         raise ScenarioError(f"--traces {traces}: there is no such folder")

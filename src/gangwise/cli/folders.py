@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from gangwise.cli.options import command_line, say, screen, table
+from gangwise.cli.options import command_line, json_text, say, screen, table
 from gangwise.cli.serve import HERE
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.settings import json_text
 
 
 def list_command(family: str | None = None, as_json: bool = False) -> None:
@@ -73,7 +72,7 @@ def list_command(family: str | None = None, as_json: bool = False) -> None:
 
 def show_command(equation: str, as_json: bool = False) -> None:
     """Show an equation of the papers: the code that implements it."""
-    from gangwise.equations import find
+    from gangwise.catalogue import find
 
     label, code = find(equation)
     if as_json:
@@ -325,8 +324,8 @@ def explain_command(
 
 
 def _explain_live(job: str, state: Path, as_json: bool) -> None:
+    from gangwise.service.state import explained
     from gangwise.service.store import ServiceStore
-    from gangwise.service.views import explained
 
     store = ServiceStore(state / "service.sqlite", read_only=True)
     rows = [

@@ -174,6 +174,13 @@ def comparator_names(text: str | None) -> list[str] | None:
     return [name for name in names if name not in ("", "none")]
 
 
+def json_text(value: Any) -> str:
+    """JSON, by a module that takes a tenth of a second to import: only where it is asked for."""
+    from gangwise.core import settings
+
+    return settings.json_text(value)
+
+
 def say(text: str) -> None:
     print(text, file=sys.stderr)
 

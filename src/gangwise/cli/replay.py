@@ -12,6 +12,7 @@ import typer
 from gangwise.cli.options import (
     after_stop,
     command_line,
+    json_text,
     progress,
     say,
     screen,
@@ -22,7 +23,6 @@ from gangwise.cli.options import (
 )
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.registry import names_of
-from gangwise.core.settings import finite, json_text
 
 if TYPE_CHECKING:
     from gangwise.experiments.what_if import Gate, Needed
@@ -78,7 +78,7 @@ def replay_command(
         from gangwise.service.store import is_recording
 
         if is_recording(source):
-            from gangwise.service.recording import lines, replayed
+            from gangwise.service.account import lines, replayed
 
             found = replayed(source, names)
             print(json_text(found) if as_json else "\n".join(lines(found)))
@@ -187,13 +187,13 @@ def forecast_command(
     """
     from gangwise.experiments.changes import seconds_of
     from gangwise.experiments.explain import forecast_log
+    from gangwise.service.state import lasting
     from gangwise.service.store import is_recording
-    from gangwise.service.views import lasting
 
     if not 10 <= draws <= 10_000:
         raise ScenarioError(f"--draws {draws}: give 10 to 10000")
     if is_recording(source):
-        from gangwise.service.recording import forecast_live
+        from gangwise.service.account import forecast_live
 
         if at:
             raise ScenarioError(f"{source} is of a live service: leave out --at")
@@ -273,7 +273,7 @@ def what_if_command(
     if as_json:
         answer = as_dict(played) | {"fails": why}
         answer |= {"capacity": [each._asdict() for each in needed]} if target else {}
-        print(json_text(finite(played.as_dict() | answer)))
+        print(json_text(played.as_dict() | answer))
     else:
         screen().print(results.terminal())
         for each in needed:

@@ -9,9 +9,8 @@ from typing import Any
 
 import typer
 
-from gangwise.cli.options import say, screen, settings_of
+from gangwise.cli.options import json_text, say, screen, settings_of
 from gangwise.core.errors import ScenarioError
-from gangwise.core.settings import json_text
 
 HERE = Path("gangwise-state")
 ALIVE = 5.0  # seconds within which a service that works has touched its heartbeat
@@ -69,7 +68,7 @@ def serve_command(
     rates = rates_of(rate)
     demo = None
     if engine == "local" and "folder" not in given:
-        from gangwise.service.demo import Demo
+        from gangwise.engines.local import Demo
 
         given["folder"] = str(state / "cluster")
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -201,8 +200,8 @@ def listen(http: str, tokens: Path | None, state: Path) -> Any:
 
 def top_command(state: Path = HERE, as_json: bool = False) -> None:
     """Show the cluster now: nodes slower than their label, who runs, who waits and why."""
+    from gangwise.service.state import VIEWS, in_terminal
     from gangwise.service.store import ServiceStore
-    from gangwise.service.views import VIEWS, in_terminal
 
     store = ServiceStore(state / "service.sqlite", read_only=True)
     found = {name: view[1] for name in VIEWS if (view := store.view(name)) is not None}

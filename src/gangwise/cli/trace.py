@@ -7,9 +7,17 @@ from typing import Any
 
 import typer
 
-from gangwise.cli.options import add_command, progress, say, screen, settings_of, table, writing
+from gangwise.cli.options import (
+    add_command,
+    json_text,
+    progress,
+    say,
+    screen,
+    settings_of,
+    table,
+    writing,
+)
 from gangwise.core.errors import ScenarioError, StoreError
-from gangwise.core.settings import json_text
 
 
 def inspect_command(

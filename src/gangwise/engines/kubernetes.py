@@ -41,6 +41,8 @@ from gangwise.engines.engine import (
     Capabilities,
     EngineEvent,
     EngineNode,
+    Leader,
+    Lease,
     Placed,
     Status,
     check_placement,
@@ -56,7 +58,6 @@ from gangwise.engines.kubernetes_gangs import (
     successor,
 )
 from gangwise.engines.kubernetes_objects import OURS, Membership, controller, natural, own_value
-from gangwise.engines.leader import Leader, Lease
 
 
 @dataclass(eq=False, repr=False)

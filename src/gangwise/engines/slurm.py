@@ -44,11 +44,11 @@ from gangwise.engines.engine import (
     Phase,
     Placed,
     RankReport,
+    ReservationLeader,
     Status,
     check_placement,
     read_reports,
 )
-from gangwise.engines.leader import ReservationLeader
 from gangwise.engines.slurm_requests import (
     LATER,
     ON_NODES,

@@ -38,9 +38,9 @@ from gangwise.experiments.statistics import (
     over_seeds,
     period,
 )
+from gangwise.jobs.choice import SlowNode
 from gangwise.jobs.kernels import SET_ASIDE
 from gangwise.jobs.metrics import ENDINGS, Outcome
-from gangwise.jobs.rates import SlowNode
 from gangwise.jobs.retelling import Retelling, explains, retell
 
 Verdict = Literal["better", "kills more", "refuses", "worse", "cannot be told apart", "no interval"]

@@ -22,11 +22,10 @@ import numpy as np
 import polars as pl
 
 import gangwise
-from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, TraceError
-from gangwise.core.settings import json_text
-from gangwise.jobs.caps import ALWAYS
+from gangwise.core.settings import Clock, json_text
 from gangwise.jobs.model import Conditions, Jobs
+from gangwise.jobs.tenancy import ALWAYS
 from gangwise.traces import open_tables
 from gangwise.traces.formats.slurm_notation import fold_nodes
 from gangwise.traces.jobs import JobLog, jobs_of

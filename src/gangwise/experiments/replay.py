@@ -32,8 +32,8 @@ from gangwise.experiments.sweep import Progress, Workers, perform, silent
 from gangwise.jobs.audit import Audit, audit
 from gangwise.jobs.bounds import MOST_PRICED, LowerBound
 from gangwise.jobs.check import IsolatedScheduler
+from gangwise.jobs.choice import SlowNode
 from gangwise.jobs.metrics import Outcome
-from gangwise.jobs.rates import SlowNode
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.site import PRINTED
 

@@ -11,8 +11,9 @@ from gangwise.fluctuating_speeds.environment import (
     FluctuatingSpeedsFamily,
     FluctuatingSpeedsInstance,
     Observation,
+    omniscient,
+    pseudo_regret,
 )
-from gangwise.fluctuating_speeds.offline import omniscient, pseudo_regret
 from gangwise.fluctuating_speeds.policies import (
     CUCB,
     DELTAS,

@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.arrays import Bools, Floats, Ints, check_amount, check_names, first, frozen, keep
-from gangwise.core.cluster import Channels
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
+from gangwise.core.workload import Channels
 from gangwise.fluctuating_speeds.speeds import Speeds
 
 

@@ -4,14 +4,6 @@ Jobs hold devices on many servers for one slot. More devices on a server add gai
 returns; the device type that dominates a job's communication costs overhead. Arrivals are unknown.
 """
 
-from gangwise.gain_overhead.ascent import diameter, gradient_bound, project, project_as_printed
-from gangwise.gain_overhead.environment import (
-    Feedback,
-    GainOverheadEnvironment,
-    GainOverheadFamily,
-    GainOverheadInstance,
-    Observation,
-)
 from gangwise.gain_overhead.offline import best_fixed, per_slot_optimum, regret_bound, solve
 from gangwise.gain_overhead.policies import (
     DRF,
@@ -24,8 +16,12 @@ from gangwise.gain_overhead.policies import (
     OGASchedReserve,
     RandomOrder,
     Spreading,
+    diameter,
     dominant_shares,
+    gradient_bound,
     marginal_greedy,
+    project,
+    project_as_printed,
     proportional_shares,
 )
 from gangwise.gain_overhead.problem import (
@@ -33,7 +29,12 @@ from gangwise.gain_overhead.problem import (
     LOG,
     POLY,
     RECIPROCAL,
+    Feedback,
+    GainOverheadEnvironment,
+    GainOverheadFamily,
+    GainOverheadInstance,
     GainOverheadProblem,
+    Observation,
     Reward,
     Utilities,
     Utility,

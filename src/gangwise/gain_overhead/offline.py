@@ -27,8 +27,8 @@ import numpy.typing as npt
 from gangwise.core.arrays import Floats, Ints, read_only
 from gangwise.core.contracts import Comparator, evenly_spaced
 from gangwise.core.jit import kernel
-from gangwise.gain_overhead.ascent import diameter, gradient_bound, totals
 from gangwise.gain_overhead.kernels import curvature, gradient
+from gangwise.gain_overhead.policies import diameter, gradient_bound, totals
 from gangwise.gain_overhead.problem import GainOverheadProblem
 
 

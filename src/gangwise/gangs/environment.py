@@ -18,22 +18,27 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.contracts import Comparator, InstanceBase, Outcome, evenly_spaced
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import (
     ArrivalStream,
     BernoulliArrivals,
+    Channels,
+    Cluster,
     Delivery,
     OnOffArrivals,
     Workload,
     first_slots,
     require_single_arrivals,
 )
-from gangwise.fluctuating_speeds import offline as speeds
+from gangwise.fluctuating_speeds import environment as speeds
+from gangwise.fluctuating_speeds.environment import (
+    Best,
+    SpeedsEnvironment,
+    SpeedsInstance,
+    play_the_means,
+)
 from gangwise.fluctuating_speeds.environment import Feedback as ChannelFeedback
-from gangwise.fluctuating_speeds.environment import SpeedsEnvironment, SpeedsInstance
-from gangwise.fluctuating_speeds.offline import Best, play_the_means
 from gangwise.fluctuating_speeds.problem import Scale
 from gangwise.fluctuating_speeds.speeds import (
     BernoulliSpeeds,
@@ -42,9 +47,8 @@ from gangwise.fluctuating_speeds.speeds import (
     PermutedSpeeds,
     Speeds,
 )
-from gangwise.gain_overhead.environment import ArrivalsEnvironment, Feedback
 from gangwise.gain_overhead.offline import in_run, optimum_of_each_slot
-from gangwise.gain_overhead.problem import Utilities
+from gangwise.gain_overhead.problem import ArrivalsEnvironment, Feedback, Utilities
 from gangwise.gangs.milp import ExactGangs, solve
 from gangwise.gangs.placement import FastGangs
 from gangwise.gangs.problem import GangProblem, GangSpeedsProblem

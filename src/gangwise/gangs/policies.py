@@ -37,9 +37,8 @@ from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.estimators import UCB1, Estimator, Mean, make_memory
 from gangwise.fluctuating_speeds.environment import Observation as ChannelObservation
 from gangwise.fluctuating_speeds.policies import ChannelLearner, Exploration, exploration
-from gangwise.gain_overhead.environment import Observation
 from gangwise.gain_overhead.policies import OGASchedReact, dominant_shares
-from gangwise.gain_overhead.problem import relative_size
+from gangwise.gain_overhead.problem import Observation, relative_size
 from gangwise.gangs.placement import (
     GangSolver,
     Placement,

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.jobs.caps import of_arrays, weekly
 from gangwise.jobs.kernels import SET_ASIDE
 from gangwise.jobs.metrics import PREEMPTED, Outcome
 from gangwise.jobs.model import Conditions, terms_of
 from gangwise.jobs.schedule import Options
+from gangwise.jobs.tenancy import of_arrays, weekly
 
 LISTED = 20  # findings of each rule that are listed; the others are only counted
 TOLERANCE = (

@@ -12,9 +12,8 @@ from typing import Literal, Self
 import numpy as np
 
 from gangwise.core.arrays import Bools, Ints
-from gangwise.jobs.caps import Cap, Opening, Tally, allowed_on
 from gangwise.jobs.model import Job, Nodes, Shape
-from gangwise.jobs.tenancy import Tenancy
+from gangwise.jobs.tenancy import Cap, Opening, Tally, Tenancy, allowed_on
 
 Piece = tuple[int, int, int]
 """Node, tasks on it, and a mask of the shared devices they use (0 if not told apart)."""

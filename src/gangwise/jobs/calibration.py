@@ -24,8 +24,7 @@ import numpy as np
 from scipy.stats import binom
 
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.clock import DAYS, Clock
-from gangwise.jobs.caps import ALWAYS, Cap, Closing
+from gangwise.core.settings import DAYS, Clock
 from gangwise.jobs.retelling import (
     HOUR,
     HOURS,
@@ -38,6 +37,7 @@ from gangwise.jobs.retelling import (
     WeeklyClosing,
     sweep,
 )
+from gangwise.jobs.tenancy import ALWAYS, Cap, Closing
 from gangwise.traces.formats.slurm_notation import fold_nodes
 
 CHANCE = 1e-3  # highest probability that chance alone gives the evidence of a rule

@@ -16,12 +16,11 @@ import numpy as np
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Books, Explanation, Piece, Running
-from gangwise.jobs.caps import allowed_on
 from gangwise.jobs.choice import BestFit, pieces_of
 from gangwise.jobs.kernels import Standing
 from gangwise.jobs.model import Job
 from gangwise.jobs.queue_kernels import decayed, formula_key, hold, priority_key, tick
-from gangwise.jobs.tenancy import standing_of
+from gangwise.jobs.tenancy import allowed_on, standing_of
 
 Change = tuple[float, int, Job, tuple[Piece, ...]]
 """A change of what is free: when, 0 for given back or 1 for taken, the job and its pieces."""

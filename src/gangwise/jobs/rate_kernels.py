@@ -1,7 +1,7 @@
 """Compiled parts of what is believed about rates, and of the decisions that rest on it.
 
 The state of a learner is one named tuple of arrays, ``Beliefs``, that these functions change in
-place; :mod:`gangwise.jobs.rates` makes it, documents it and asks it. Job types are l, nodes n with
+place; :mod:`gangwise.jobs.choice` makes it, documents it and asks it. Job types are l, nodes n with
 generation g[n]; all rates are logarithms. The model of shared factors and its recursive least
 squares are derived in ``docs/jobs/learning.md``: a[·, g] ~ N(μ_g, Σ_g), and given a, f[n] is
 N(m_n - h_n·a[·, g[n]], v_n).

@@ -41,9 +41,9 @@ import numpy.typing as npt
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import inlined_kernel, kernel
-from gangwise.jobs.caps import allowed_on
 from gangwise.jobs.metrics import Outcome, held_devices, over_bins, size_groups
 from gangwise.jobs.model import Jobs, Nodes
+from gangwise.jobs.tenancy import allowed_on
 
 NEAR = (600.0, 0.1)
 """A start is near its record within so many seconds, or this share of the recorded wait."""

@@ -15,11 +15,19 @@ from gangwise.core.arrays import Floats, Ints, distinct_pairs, numbered
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Books
-from gangwise.jobs.caps import Bounds, Cap, Closing, Opening, allowed_on, claims, fewest_of
 from gangwise.jobs.choice import ByRate
 from gangwise.jobs.model import Account, Conditions, Job, Jobs, Nodes, Shape
 from gangwise.jobs.scheduler import Composed
-from gangwise.jobs.tenancy import Tenancy
+from gangwise.jobs.tenancy import (
+    Bounds,
+    Cap,
+    Closing,
+    Opening,
+    Tenancy,
+    allowed_on,
+    claims,
+    fewest_of,
+)
 
 
 @dataclass(frozen=True)
@@ -126,7 +134,7 @@ class Claims(NamedTuple):
 
     @classmethod
     def of(cls, caps: Sequence[Cap], of_caps: list[tuple[Ints, Ints]], J: int) -> Claims:
-        """Number the different claims of jobs on caps, see :func:`gangwise.jobs.caps.claims`."""
+        """Number the different claims of jobs on caps, see :func:`gangwise.jobs.tenancy.claims`."""
         claim, counters = np.zeros(J if caps else 1, dtype=np.int64), 0
         rows: list[list[tuple[int, int, int]]] = [[]]
         for cap, (counter, amount) in zip(caps, of_caps):

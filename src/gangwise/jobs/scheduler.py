@@ -21,8 +21,18 @@ from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.registry import ANY, create, entries, parse
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate, Running
-from gangwise.jobs.caps import Tally
-from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit, pieces_of
+from gangwise.jobs.choice import (
+    FGD,
+    UNLABELLED,
+    BestFit,
+    ByRate,
+    FirstFit,
+    Labels,
+    MeanRates,
+    SharedFactors,
+    WorstFit,
+    pieces_of,
+)
 from gangwise.jobs.model import Job, Nodes
 from gangwise.jobs.queues import (
     FORMULAS,
@@ -37,8 +47,8 @@ from gangwise.jobs.queues import (
     no_room,
     reservation,
 )
-from gangwise.jobs.rates import UNLABELLED, Labels, MeanRates, SharedFactors
 from gangwise.jobs.run_times import Expectations, RunTimes, expect, nothing, state_of
+from gangwise.jobs.tenancy import Tally
 
 Action = Place | Preempt | Ask
 Part = Literal["queue", "backfilling", "choice"]

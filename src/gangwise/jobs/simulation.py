@@ -32,7 +32,6 @@ from gangwise.jobs.books import (
     Rate,
     Running,
 )
-from gangwise.jobs.caps import of_arrays
 from gangwise.jobs.choice import ByRate
 from gangwise.jobs.compiled import (
     built_in,
@@ -51,6 +50,7 @@ from gangwise.jobs.scheduler import Composed, create_scheduler
 from gangwise.jobs.site import Site
 from gangwise.jobs.slurm_passes import compiles
 from gangwise.jobs.slurm_passes import play as play_passes
+from gangwise.jobs.tenancy import of_arrays
 
 # Of what the feed reports: of jobs up to WAS_PREEMPTED, then of nodes, in the order of the numbers.
 _KINDS: tuple[EventKind, ...] = ("submitted", "finished", "killed", "cancelled", "failed")

@@ -17,24 +17,30 @@ import numpy as np
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from gangwise.core.arrays import Ints, distinct_pairs
-from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.settings import read_toml
-from gangwise.jobs.caps import ALWAYS, Bounds, Cap, Closing, Scope, having, merged, weekly
+from gangwise.core.settings import Clock, read_toml
 from gangwise.jobs.kueue import read_kueue
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes, Shape, terms_of
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.slurm_site import read_slurm
 from gangwise.jobs.tenancy import (
+    ALWAYS,
     AccountRule,
+    Bounds,
+    Cap,
+    Closing,
     Preemption,
     PriorityWeights,
     Qos,
     Ranked,
+    Scope,
     StrictModel,
     Tenancy,
     below,
     check_tree,
+    having,
+    merged,
+    weekly,
 )
 from gangwise.traces.formats.slurm_notation import expand_nodes
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel
-from gangwise.jobs.caps import having
 from gangwise.jobs.fit_kernels import block_misses, fits_of
 from gangwise.jobs.kernels import BLOCK, ClusterArrays, Room, Rows, int64, put_piece, record
 from gangwise.jobs.model import Nodes, Shape
+from gangwise.jobs.tenancy import having
 
 ANY, ALL_OF_ONE, SO_MANY_OF_EACH = range(3)
 """What a job asks of features: nodes with them; in brackets, all of one; numbers of each."""

@@ -1,18 +1,411 @@
-"""Who comes first at a site: tiers of pools, QOS, a tree of accounts, and weights of priority."""
+"""Who may use how much at a site, when, and who comes first.
+
+Caps of users, accounts and pools; closed hours; tiers of pools, QOS, a tree of accounts and weights
+of priority.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from gangwise.core.arrays import Floats, Ints, numbered
-from gangwise.jobs.caps import fewest_of
+from gangwise.core.arrays import Bools, Floats, Ints, distinct_pairs, numbered
+from gangwise.core.settings import DAY, DAYS, Clock
 from gangwise.jobs.kernels import Standing
+from gangwise.jobs.model import Job, Jobs, Nodes, Shape, terms_of
+
+Scope = Literal["user", "account", "pool", "qos", "all", "job", "array"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """How much may be in use at once.
+
+    Attributes
+    ----------
+    scope : {"user", "account", "pool", "qos", "all", "job", "array"}
+        Each user, account, pool or QOS by itself, all jobs together, each job, or each array of
+        which that many jobs may run at once.
+    of : str
+        A device type, ``license/NAME``, ``"jobs"`` that run, or ``"nodes"``: the fewest that could
+        hold each job.
+    most : float
+    only : tuple of str
+        These users, accounts, pools or QOS alone; empty for every one.
+    pool, qos : str
+        Jobs of this pool, or QOS, alone; empty for all jobs.
+    accounts : tuple of str
+        Jobs of these accounts alone: one and those below it; empty for all jobs.
+    """
+
+    scope: Scope
+    of: str
+    most: float
+    only: tuple[str, ...] = ()
+    pool: str = ""
+    qos: str = ""
+    accounts: tuple[str, ...] = ()
+
+    def name(self, job: Job) -> str | None:
+        """Whose use the job counts in; None where the cap is not about it, or about it alone."""
+        if self.scope == "job":
+            return None
+        if self.scope == "array":
+            return self.of_array(job.terms)
+        mine = "" if self.scope == "all" else str(getattr(job, self.scope))
+        able = self.pool in ("", job.pool) and self.qos in ("", job.qos)
+        able = able and job.account in (self.accounts or (job.account,))
+        return mine if able and mine in (self.only or (mine,)) else None
+
+    def of_array(self, terms: str) -> str | None:
+        """The array whose cap this is, where a job is of one."""
+        mine = terms_of(terms).get("array", "")
+        return mine if mine.endswith(f"%{self.most:g}") else None
+
+    def describe(self, name: str) -> str:
+        """What is allowed, in words.
+
+        >>> Cap("user", "gpu", 64).describe("alice")
+        'cap on user alice: 64 gpu at once'
+        """
+        whose = f"{self.scope} {name}" if name else f"each {self.scope}"
+        whose = "all jobs" if self.scope == "all" else whose
+        within = f" in pool {self.pool}" if self.pool else ""
+        within += f" of QOS {self.qos}" if self.qos else ""
+        within += f" of account {self.accounts[0]}" if self.accounts else ""
+        return f"cap on {whose}{within}: {self.most:g} {self.of} at once"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a job of a pool, or of a QOS, may ask for: seconds, and nodes, 0 for any number."""
+
+    pool: str
+    most_time: float = np.inf
+    most_nodes: int = 0
+    fewest_nodes: int = 0
+    qos: str = ""
+
+    def refuses(self, jobs: Jobs, nodes: Ints) -> dict[str, Bools]:
+        """Why jobs cannot be in the pool; ``nodes`` [J] are the fewest that hold each."""
+        if self.qos:
+            what, mine = f"QOS {self.qos}", np.array([n == self.qos for n in jobs.qoses])[jobs.qos]
+        else:
+            mine = np.array([name == self.pool for name in jobs.pools])[jobs.pool]
+            what = f"pool {self.pool}"
+        return {
+            f"that ask for more time than {what} allows": mine & (jobs.limit > self.most_time),
+            f"that need more nodes than {what} allows": mine
+            & (self.most_nodes > 0)
+            & (nodes > self.most_nodes),
+            f"that need fewer nodes than {what} asks for": mine & (nodes < self.fewest_nodes),
+        }
+
+
+def having(asked: str, features: str) -> bool:
+    """Whether a node has the features that a job asks for, in Slurm's ``--constraint``.
+
+    ``&`` and ``|`` count from left to right; of nodes in brackets, or in numbers, any will do.
+
+    >>> [having(asked, "rack1,fast") for asked in ("rack1&fast", "(a|rack1)&b", "[a*2&fast*1]")]
+    [True, False, True]
+    """
+    if "*" in asked:
+        asked = re.sub(r"\*\d+", "", asked).replace("&", "|")
+    asked = asked.translate(str.maketrans("[]", "()"))
+    while "(" in asked:
+        once = re.sub(r"\(([^()]*)\)", lambda m: "1" if having(m[1], features) else "0", asked)
+        if once == asked:
+            break
+        asked = once
+    found, names = True, {"1", *features.split(",")}
+    for how, name in re.findall(r"(^|[&|])([^&|]+)", asked):
+        found = found and name in names if how != "|" else found or name in names
+    return found
+
+
+def allowed_on(nodes: Nodes, shape: Shape) -> Bools:
+    """Nodes that a task may use: those of its pool whose labels are as asked [N]."""
+    if not shape.constraint:
+        return nodes.of_pool(shape.pool)
+    labels = [all(has.get(k) == v for k, v in shape.constraint) for has in nodes.labels]
+    return np.array(labels) & nodes.of_pool(shape.pool)
+
+
+def fewest_nodes(nodes: Nodes, shape: Shape, tasks: int) -> int:
+    """How few nodes could hold so many tasks, if nothing else ran."""
+    demand = np.array(shape.demand, dtype=np.int64)
+    asked = demand > 0
+    room = (nodes.capacity[:, asked] // demand[asked]).min(axis=1, initial=tasks)
+    room = np.where(allowed_on(nodes, shape), np.minimum(room, shape.per_node or tasks), 0)
+    held = np.cumsum(np.sort(room)[::-1])
+    return int(np.searchsorted(held, tasks)) + 1
+
+
+def fewest_of(jobs: Jobs, nodes: Nodes, demand: Ints) -> Ints:
+    """:func:`fewest_nodes` of every job [J]; ``demand`` [S, K] is over the nodes' device types."""
+    kinds, place = distinct_pairs(jobs.shape, jobs.tasks)
+    shapes = [shape._replace(demand=tuple(d)) for shape, d in zip(jobs.shapes, demand.tolist())]
+    few = [fewest_nodes(nodes, shapes[s], t) for s, t in kinds.T.tolist()]
+    return np.array(few, dtype=np.int64)[place]
+
+
+class Tally:
+    """What is in use of each cap, in thousandths, as jobs start one after another."""
+
+    def __init__(self, caps: Sequence[Cap], nodes: Nodes, running: Iterable[Job] = ()):
+        self.caps, self.nodes = caps, nodes
+        self.used: dict[tuple[int, str], int] = {}
+        self._fewest: dict[tuple[Shape, int], int] = {}
+        for job in running if caps else ():
+            self.take(job)
+
+    def amount(self, cap: Cap, job: Job) -> int:
+        """How much of a cap a job takes while it runs, in thousandths."""
+        if cap.of == "jobs":
+            return 1000
+        if cap.of == "nodes":
+            kind = job.shape, job.tasks
+            if kind not in self._fewest:
+                self._fewest[kind] = fewest_nodes(self.nodes, *kind)
+            return 1000 * self._fewest[kind]
+        if cap.of.startswith("license/"):
+            return licences(job.terms, cap.of)
+        if cap.of not in self.nodes.devices:
+            return 0
+        return job.tasks * job.shape.demand[self.nodes.devices.index(cap.of)]
+
+    def take(self, job: Job, sign: int = 1) -> None:
+        """Count a job that starts; with ``sign=-1`` one that has ended."""
+        for i, cap in enumerate(self.caps):
+            if (name := cap.name(job)) is not None:
+                self.used[i, name] = self.used.get((i, name), 0) + sign * self.amount(cap, job)
+
+    def holds(self, job: Job) -> Cap | None:
+        """The first cap that keeps a job from starting, None for none."""
+        for i, cap in enumerate(self.caps):
+            name = cap.name(job)
+            amount = 0 if name is None else self.amount(cap, job)
+            if amount and self.used.get((i, str(name)), 0) + amount > round(1000 * cap.most):
+                return cap
+        return None
+
+
+def licences(terms: str, name: str) -> int:
+    """Thousandths of ``license/NAME`` that a job holds."""
+    return round(1000 * float(terms_of(terms).get(name, 0)))
+
+
+def of_arrays(jobs: Jobs) -> tuple[Cap, ...]:
+    """A cap for each number of jobs of an array that may run at once."""
+    names = [terms_of(text).get("array", "") for text in jobs.terms]
+    return tuple(
+        Cap("array", "jobs", n) for n in sorted({float(x.split("%")[1]) for x in names if x})
+    )
+
+
+def claims(caps: Sequence[Cap], jobs: Jobs, nodes: Nodes, demand: Ints) -> list[tuple[Ints, Ints]]:
+    """Of each cap: whose use each job counts in, −1 for none [J], and how much it takes [J].
+
+    ``demand`` [S, K] is over the device types of the nodes.
+    """
+    found = []
+    one = np.zeros(len(jobs), dtype=np.int64), ("",)
+    of = {
+        "user": (jobs.user, jobs.users),
+        "account": (jobs.charged, jobs.accounts),
+        "pool": (jobs.pool, jobs.pools),
+        "qos": (jobs.qos, jobs.qoses),
+        "all": one,
+        "job": one,
+    }
+    for cap in caps:
+        if cap.scope == "array":
+            arrays = [cap.of_array(text) for text in jobs.terms]
+            number = {name: i for i, name in enumerate(dict.fromkeys(filter(None, arrays)))}
+            codes = np.array([number.get(str(name), -1) for name in arrays])[jobs.term]
+            found.append((codes, np.where(codes >= 0, 1000, 0)))
+            continue
+        (codes, _), counts = of[cap.scope], np.ones(len(jobs), dtype=bool)
+        filters = (cap.scope, cap.only), ("account", cap.accounts)
+        for what, wanted in (*filters, ("pool", (cap.pool,)), ("qos", (cap.qos,))):
+            if any(wanted):
+                place, names = of[what]
+                counts &= np.array([name in wanted for name in names])[place]
+        amount = np.full(len(jobs), 1000, dtype=np.int64)
+        if cap.of == "nodes":
+            amount = 1000 * fewest_of(jobs, nodes, demand)
+        elif cap.of.startswith("license/"):
+            amount = np.array([licences(text, cap.of) for text in jobs.terms])[jobs.term]
+        elif cap.of != "jobs":
+            k = nodes.devices.index(cap.of) if cap.of in nodes.devices else -1
+            amount = demand[jobs.shape, k] * jobs.tasks if k >= 0 else np.zeros_like(amount)
+        counts = counts & (amount > 0)
+        alone = counts & (cap.scope != "job")  # one that is about each job takes of no counter
+        found.append((np.where(alone, codes, -1), np.where(counts, amount, 0)))
+    return found
+
+
+YEARS = 5  # hours are known for so long after the last submission; from then on all are open
+ALWAYS = "Mon-Sun 00:00-24:00"
+_TIME = r"(\d\d):(\d\d)(?::(\d\d))?"
+_SPAN = re.compile(rf"([\w,-]+) {_TIME}-{_TIME}")
+
+
+def weekly(text: str) -> list[tuple[int, int, int]]:
+    """Days of the week (0 is Monday), and seconds of the day from and to, of hours in words.
+
+    Raises ValueError, which says what was not understood.
+
+    >>> weekly("Mon-Tue,Sun 08:00-18:30")
+    [(0, 28800, 66600), (1, 28800, 66600), (6, 28800, 66600)]
+    >>> weekly("Fri 22:00-06:00")  # until the next morning
+    [(4, 79200, 86400), (5, 0, 21600)]
+    """
+    if (match := _SPAN.fullmatch(text.strip())) is None:
+        raise ValueError(f"hours are {text!r}; write them like 'Mon-Fri 08:00-18:00'")
+    days: list[int] = []
+    for part in match[1].split(","):
+        first, _, last = part.partition("-")
+        if {first, last or first} - set(DAYS):
+            raise ValueError(
+                f"{part!r} is not a day of the week, or two; there are {', '.join(DAYS)}"
+            )
+        low, high = DAYS.index(first), DAYS.index(last or first)
+        days += [(low + i) % 7 for i in range((high - low) % 7 + 1)]
+    h, m, s, *then = (int(x or 0) for x in match.groups()[1:])
+    since, to = (3600 * h + 60 * m + s for h, m, s in ((h, m, s), then))
+    if max(since, to) > DAY or since in (to, DAY) or max(m, s, *then[1:]) > 59:
+        raise ValueError(f"{text!r} are not hours of a day, from 00:00 to 24:00")
+    if since < to:
+        return [(day, since, to) for day in days]
+    nights = [((day, since, DAY), ((day + 1) % 7, 0, to)) for day in days]
+    return [span for night in nights for span in night if span[1] < span[2]]
+
+
+@dataclass(frozen=True)
+class Closing:
+    """Hours in which jobs do not start that ask for more time, or more devices, than allowed."""
+
+    hours: tuple[str, ...]  # in words, see :func:`weekly`
+    clock: Clock
+    longer_than: float  # seconds
+    cap: Cap  # what counts, of whom, and how much of it a job may take in these hours
+    since: float = -np.inf  # in force from then on, seconds on the log's clock …
+    to: float = np.inf  # … and until then
+    exempt: tuple[str, ...] = ()  # users whose jobs start all the same
+
+    def about(self, jobs: Jobs, nodes: Nodes, demand: Ints) -> Bools:
+        """Jobs that do not start then [J]; ``demand`` [S, K] is over the nodes' device types."""
+        [(counts, amount)] = claims([self.cap], jobs, nodes, demand)
+        more = (counts >= 0) & (amount > round(1000 * self.cap.most))
+        more &= ~np.array([name in self.exempt for name in jobs.users])[jobs.user]
+        return np.asarray(more & (jobs.limit > self.longer_than))
+
+    def times(self, first: float, last: float) -> list[tuple[float, float]]:
+        """From when to when these hours are, between two times of the log and days around."""
+        day = self.clock.date(first).replace(hour=0, minute=0, second=0, microsecond=0)
+        week = [span for text in self.hours for span in weekly(text)]
+        found = []
+        for _ in range(int((last - first) // DAY) + 3):
+            for weekday, since, to in week:
+                if weekday == day.weekday():
+                    low, high = (self.clock.at(day + timedelta(seconds=s)) for s in (since, to))
+                    found.append((max(low, self.since), min(high, self.to)))
+            day += timedelta(days=1)
+        return merged([(low, high) for low, high in found if low < high])
+
+    @property
+    def whose(self) -> str:
+        """The jobs that do not start, in words: what they ask for, of which pool and users."""
+        cap, asks = self.cap, []
+        if self.longer_than >= 0:
+            asks.append(f"for longer than {self.longer_than / 3600:.4g} h")
+        if cap.most:
+            asks.append(f"for more than {cap.most:g} {cap.of}")
+        whose = "jobs" + f" of pool {cap.pool}" * bool(cap.pool)
+        whose += f" that ask {' and '.join(asks)}" * bool(asks)
+        return whose + f" but those of user {', '.join(self.exempt)}" * bool(self.exempt)
+
+    @property
+    def description(self) -> str:
+        return f"closed hours of {self.whose}: {', '.join(self.hours)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Opening:
+    """When jobs may start: those with the same rules are of a class, of which 0 is never closed.
+
+    Class c is closed from ``since[i]`` to ``to[i]``, i from ``starts[c]`` to ``starts[c + 1]``.
+    """
+
+    closings: tuple[Closing, ...]
+    about: Bools  # [R, J] or [0, 0]
+    of_job: Ints  # [J] or one value for all
+    starts: Ints
+    since: Floats
+    to: Floats
+
+    @classmethod
+    def of(cls, closings: Sequence[Closing], jobs: Jobs, nodes: Nodes, demand: Ints) -> Opening:
+        """Lay out closed hours from the first submission until :data:`YEARS` after the last."""
+        if not closings or not len(jobs):
+            none, zero = np.zeros(0), np.zeros(1, dtype=np.int64)
+            return cls((), np.zeros((0, 0), bool), zero, np.zeros(2, dtype=np.int64), none, none)
+        about = np.stack([c.about(jobs, nodes, demand) for c in closings])
+        first, last = float(jobs.submit.min()), float(jobs.submit.max()) + YEARS * 366 * DAY
+        times = [c.times(first, last) for c in closings]
+        nobody = np.zeros((len(closings), 1), dtype=bool)
+        kinds, of_job = np.unique(np.hstack([nobody, about]), axis=1, return_inverse=True)
+        each = []
+        for kind in kinds.T:
+            mine = merged([span for c in np.flatnonzero(kind) for span in times[c]])
+            if mine and mine[-1][1] - mine[-1][0] > 8 * DAY and mine[-1][1] > last - DAY:
+                mine[-1] = mine[-1][0], np.inf  # it never opens again
+            each.append(mine)
+        flat = np.array([span for mine in each for span in mine]).reshape(-1, 2)
+        starts = np.concatenate([[0], np.cumsum([len(mine) for mine in each])])
+        since, to = np.ascontiguousarray(flat[:, 0]), np.ascontiguousarray(flat[:, 1])
+        return cls(tuple(closings), about, of_job.ravel()[1:], starts, since, to)
+
+    def opens(self, row: int, at: float) -> float:
+        """The first time from then on at which the job of a row may start."""
+        if not self.closings:
+            return at
+        c = self.of_job[row]
+        i = bisect_right(self.since, at, int(self.starts[c]), int(self.starts[c + 1])) - 1
+        return float(self.to[i]) if i >= self.starts[c] and at < self.to[i] else at
+
+    def why(self, row: int, at: float) -> str:
+        """The closed hours that keep a job from starting then."""
+        for c in np.flatnonzero(self.about[:, row]):
+            if any(low <= at < high for low, high in self.closings[c].times(at - DAY, at)):
+                return self.closings[c].description
+        return "closed hours"
+
+
+def merged(given: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Spans of time without overlaps.
+
+    >>> merged([(5, 9), (0, 2), (1, 6)])
+    [(0, 9)]
+    """
+    found: list[tuple[float, float]] = []
+    for since, to in sorted(given):
+        if found and since <= found[-1][1]:
+            found[-1] = found[-1][0], max(to, found[-1][1])
+        else:
+            found.append((since, to))
+    return found
+
 
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 

@@ -2,7 +2,8 @@
 
 An :class:`~gangwise.reproduce.papers.Artefact` is one of them: the experiments it needs, the
 numbers it shows, the picture, and the paper's claims about it. They are rows of a table for each
-paper, see :mod:`~gangwise.reproduce.papers`; :func:`~gangwise.reproduce.run.reproduce` runs them.
+paper, see :mod:`~gangwise.reproduce.papers`; :func:`~gangwise.reproduce.expected.reproduce` runs
+them.
 """
 
 from __future__ import annotations

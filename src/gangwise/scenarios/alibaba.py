@@ -26,7 +26,7 @@ from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import Count, SlotCount
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, ReplayedArrivals, Workload
-from gangwise.gain_overhead.environment import GainOverheadInstance
+from gangwise.gain_overhead.problem import GainOverheadInstance
 from gangwise.scenarios.drawing import DrawnScenario, RewardSettings, Rho, StrictSettings
 from gangwise.scenarios.esdp import ESDPScenario, ESDPSettings
 from gangwise.scenarios.ogasched import AUTHORS_MOST, OUR_MOST, draw_problem

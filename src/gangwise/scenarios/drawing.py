@@ -27,10 +27,9 @@ from pydantic import (
 )
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.cluster import Channels
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.settings import Count, Name, SlotCount, checked, require_range
-from gangwise.core.workload import BernoulliArrivals, Delivery, OnOffArrivals, Workload
+from gangwise.core.workload import BernoulliArrivals, Channels, Delivery, OnOffArrivals, Workload
 
 
 class _Settings(Protocol):

@@ -24,11 +24,10 @@ import numpy as np
 from pydantic import Field, PositiveFloat, model_validator
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import Count, SlotCount, require_range
 from gangwise.core.simulation import Streams
-from gangwise.core.workload import BernoulliArrivals, Workload
+from gangwise.core.workload import BernoulliArrivals, Channels, Cluster, Workload
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale, linear_cost
 from gangwise.fluctuating_speeds.speeds import (

@@ -13,7 +13,6 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, PositiveFloat
 
-from gangwise.core.cluster import Channels, Cluster, JobType, Server, request_matrix
 from gangwise.core.contracts import Scenario
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.registry import create
@@ -26,9 +25,15 @@ from gangwise.core.settings import (
     require_count,
     require_memory,
 )
-from gangwise.core.workload import BinomialArrivals
-from gangwise.gain_overhead.environment import GainOverheadInstance
-from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
+from gangwise.core.workload import (
+    BinomialArrivals,
+    Channels,
+    Cluster,
+    JobType,
+    Server,
+    request_matrix,
+)
+from gangwise.gain_overhead.problem import GainOverheadInstance, GainOverheadProblem, Utilities
 from gangwise.scenarios.drawing import Group, StrictSettings, errors_of
 from gangwise.traces.slots.opening import open_trace
 

@@ -22,12 +22,10 @@ import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
 
 from gangwise.core.arrays import Floats
-from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.settings import Count, SlotCount
 from gangwise.core.simulation import Streams
-from gangwise.core.workload import BinomialArrivals
-from gangwise.gain_overhead.environment import GainOverheadInstance
-from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
+from gangwise.core.workload import BinomialArrivals, Channels, Cluster
+from gangwise.gain_overhead.problem import GainOverheadInstance, GainOverheadProblem, Utilities
 from gangwise.gangs.environment import GangInstance
 from gangwise.gangs.problem import GangProblem
 from gangwise.scenarios.drawing import (

@@ -28,8 +28,8 @@ import numpy.typing as npt
 import polars as pl
 
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.clock import Clock
 from gangwise.core.errors import StoreError, TraceError, UnknownName
+from gangwise.core.settings import Clock
 from gangwise.jobs.books import Books
 from gangwise.jobs.metrics import held_devices, longer_by
 from gangwise.jobs.model import Jobs, Node, Nodes, Shape

@@ -20,8 +20,8 @@ import numpy as np
 import polars as pl
 
 from gangwise.core.arrays import Floats
-from gangwise.core.clock import Clock
 from gangwise.core.errors import TraceError
+from gangwise.core.settings import Clock
 from gangwise.traces.format import SAVED, Format, TraceFiles, all_files, files_of, recognise
 from gangwise.traces.io.reading import NO_JOBS, Stage, reason_lines, reasons_plain
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import polars as pl
 
-from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError, TraceError
+from gangwise.core.settings import Clock
 from gangwise.traces.format import all_files, declared
 from gangwise.traces.formats.tabular import TableMapping
 from gangwise.traces.io.blocks import Commented

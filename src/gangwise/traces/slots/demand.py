@@ -50,9 +50,9 @@ import polars as pl
 from pydantic import AfterValidator, ConfigDict, Field, field_validator
 
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.cluster import Cluster
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.settings import Count
+from gangwise.core.workload import Cluster
 from gangwise.scenarios.drawing import StrictSettings
 from gangwise.traces.io.reading import Stage, leave_out, reasons
 from gangwise.traces.tables import (

@@ -31,11 +31,10 @@ import polars as pl
 from pydantic import Field
 
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.cluster import Channels
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.settings import Count, checked
 from gangwise.core.simulation import Streams
-from gangwise.core.workload import BernoulliArrivals, Delivery, ReplayedArrivals, Workload
+from gangwise.core.workload import BernoulliArrivals, Channels, Delivery, ReplayedArrivals, Workload
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale, linear_cost
 from gangwise.fluctuating_speeds.speeds import NormalSpeeds, RecordedSpeeds, ReplayedSpeeds, Speeds

@@ -18,14 +18,12 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
-from gangwise.core.cluster import Channels
 from gangwise.core.contracts import Scenario
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.settings import Count, checked
 from gangwise.core.simulation import Streams
-from gangwise.core.workload import ReplayedArrivals
-from gangwise.gain_overhead.environment import GainOverheadInstance
-from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
+from gangwise.core.workload import Channels, ReplayedArrivals
+from gangwise.gain_overhead.problem import GainOverheadInstance, GainOverheadProblem, Utilities
 from gangwise.scenarios.drawing import RewardSettings
 from gangwise.traces import reader_of, ready_tables, without_reader
 from gangwise.traces.formats.google import Google2011
