@@ -370,10 +370,11 @@ class _ReferenceModel(PrimitiveModel):
         model.__init__(dmm, fe_type, dmm.lookup(fe_type.fields).get_value_type().as_pointer())
 
     def from_argument(self, builder: Any, argument: Any) -> Any:
-        """Tell LLVM that the memory is nobody else's, and is not written to."""
+        """Tell LLVM that it may read the memory early: nobody writes to it meanwhile."""
         set.update(argument.attributes, _UNCHANGED)  # llvmlite knows but two of them
-        size = numbas.registry.cpu_target.target_context.get_abi_sizeof(argument.type.pointee)
-        argument.attributes.dereferenceable = size
+        target = numbas.registry.cpu_target.target_context
+        argument.attributes.dereferenceable = target.get_abi_sizeof(argument.type.pointee)
+        argument.attributes.align = target.get_abi_alignment(argument.type.pointee)
         return argument
 
 

@@ -22,7 +22,7 @@ from gangwise.jobs.kernels import (
 )
 from gangwise.jobs.queue_kernels import capped, keys, nobody_waits
 from gangwise.jobs.rate_kernels import Beliefs
-from gangwise.jobs.start_kernels import arrange, expected_ends, start
+from gangwise.jobs.start_kernels import arrange_on, expected_ends, start
 
 
 @inlined_kernel
@@ -151,7 +151,7 @@ def earliest(g: Given, x: State, b: Beliefs, j: int, size: int, before: float) -
                 walked += 1
             if tasks_in(g, then, j) >= job.tasks:
                 lowest(g, x, j, i, size, time + limit)
-                pieces = arrange(g, x, b, x.ahead, j)
+                pieces = arrange_on(g, x, b, x.ahead, j)
                 if pieces > 0:
                     x.at.planned = time
                     return pieces

@@ -84,7 +84,7 @@ DONE, PAUSED, MORE_ROOM = range(3)
 WHY_FAILED, WHY_PREEMPTED = range(2)
 
 
-@inner_kernel
+@inlined_kernel
 def leave(g: Given, x: State, b: Beliefs | None, j: int) -> None:
     """Job j gives its devices back, for whatever reason."""
     job, run = g.jobs[j], x.jobs[j]

@@ -171,7 +171,7 @@ def unused_devices(room: Room, n: int, count: int) -> int:
     return int(mask)
 
 
-@inner_kernel
+@inlined_kernel
 def tasks_in(g: Given, room: Room, j: int) -> int:
     """How many tasks of the shape of job j fit in a room."""
     s = int64(g.jobs[j].shape)

@@ -62,7 +62,7 @@ from gangwise.jobs.queue_kernels import (
 from gangwise.jobs.rate_kernels import Beliefs, migrate, remaining
 from gangwise.jobs.run_times import corrected
 from gangwise.jobs.start_kernels import (
-    arrange,
+    arrange_on,
     expected_ends,
     find,
     holds_off,
@@ -119,7 +119,7 @@ def correct(g: Given, x: State) -> bool:
     return bool(at.entered > size)
 
 
-@inner_kernel
+@inlined_kernel
 def give_back(g: Given, x: State, room: Room, j: int, o: int) -> int:
     """Running job o gives its devices back in a room; how many more tasks of job j fit by it."""
     h, s = int64(g.jobs[j].shape), int64(g.jobs[o].shape)
@@ -131,7 +131,7 @@ def give_back(g: Given, x: State, room: Room, j: int, o: int) -> int:
     return more
 
 
-@inner_kernel
+@inlined_kernel
 def promise(g: Given, x: State, q: int, j: int, ends: Rows, size: int) -> None:
     """Make promise q: the first instant at which job j fits if running jobs end as ends[:size] say.
 
@@ -233,7 +233,7 @@ def give_up(g: Given, x: State, room: Room, j: int, count: int) -> None:
         take_piece(g.cluster, room, int64(g.jobs[j].shape), x.tried, i, GIVE_BACK)
 
 
-@inner_kernel
+@inlined_kernel
 def hold_for(g: Given, x: State, b: Beliefs, j: int, p: int) -> bool:
     """Job j is the first of line p that cannot start; whether jobs behind it are tried.
 
@@ -261,6 +261,12 @@ def hold_for(g: Given, x: State, b: Beliefs, j: int, p: int) -> bool:
     if alone:
         x.promised[j] = min(x.promised[j], x.promises[p].time)
     return True
+
+
+@inner_kernel
+def hold_for_closed(g: Given, x: State, b: Beliefs, j: int, p: int) -> bool:
+    """As :func:`hold_for`, compiled once: for what is not called all the time."""
+    return hold_for(g, x, b, j, p)
 
 
 @inlined_kernel
@@ -540,7 +546,7 @@ def decide(g: Given, x: State, b: Beliefs) -> None:
         if opens(g, j, at.now) > at.now:
             p = pool_of(g, j) + (x.heads.size >> 1)  # the line of those that are closed
             easy = g.rules.backfilling == EASY and x.heads[p] < 0
-            if easy and not hold_for(g, x, b, j, p):
+            if easy and not hold_for_closed(g, x, b, j, p):
                 break
             continue
         kind = kind_of(g, b, j)
@@ -613,7 +619,7 @@ def look_around(g: Given, x: State, b: Beliefs) -> None:
         limit, restart = g.jobs[j].limit, g.rules.restart
         if remaining(b, limit, done) <= seen * restart:
             continue
-        pieces = arrange(g, x, b, x.room, j)
+        pieces = arrange_on(g, x, b, x.room, j)
         if pieces == 0:
             continue
         p = g.jobs[j].piece_from

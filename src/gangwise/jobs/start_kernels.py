@@ -166,7 +166,7 @@ def expected_ends(g: Given, x: State, b: Beliefs) -> None:
 # ----------------------------------------------------------------------------------------- starts
 
 
-@inner_kernel
+@inlined_kernel
 def start(g: Given, x: State, j: int, count: int) -> None:
     """Job j begins on the ``count`` pieces tried."""
     job, run = g.jobs[j], x.jobs[j]
@@ -270,7 +270,7 @@ def find(g: Given, x: State, b: Beliefs, j: int) -> int:
     return count
 
 
-@inner_kernel
+@inlined_kernel
 def arrange(g: Given, x: State, b: Beliefs, room: Room, j: int) -> int:
     """Place job j by the rule in a room: pieces in `x.tried`; 0 where it does not fit."""
     job = g.jobs[j]
@@ -292,6 +292,12 @@ def arrange(g: Given, x: State, b: Beliefs, room: Room, j: int) -> int:
     if count > 0 and g.cluster.shared >= 0 and shape.fraction + shape.whole > 0:
         count = tell_apart(g.cluster, x, room, s, count, choice)
     return count
+
+
+@inner_kernel
+def arrange_on(g: Given, x: State, b: Beliefs, room: Room, j: int) -> int:
+    """As :func:`arrange`, compiled once: for what is not called all the time."""
+    return arrange(g, x, b, room, j)
 
 
 @inner_kernel
