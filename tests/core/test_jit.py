@@ -16,6 +16,7 @@ from numba.core.compiler import CompilerBase
 from numba.core.dispatcher import Dispatcher
 from numba.core.typing import typeof
 
+from gangwise.core import jit
 from gangwise.core.jit import PART, KernelFiles, kernel
 
 
@@ -108,6 +109,16 @@ def test_numba_is_as_these_overrides_know_it(part):
 def test_kernels_use_it():
     assert isinstance(kernel(same)._cache._cache_file, KernelFiles)
     assert not isinstance(numba.njit(cache=True)(same)._cache._cache_file, KernelFiles)
+
+
+def test_kernels_are_compiled_anew_where_the_compiler_of_jit_py_has_changed(monkeypatch):
+    def stamp():
+        return kernel(same)._cache._cache_file._source_stamp
+
+    before, plain = stamp(), jit._source
+    assert stamp() == before
+    monkeypatch.setattr(jit, "_source", lambda path: b"" if path == jit.__file__ else plain(path))
+    assert stamp() != before
 
 
 def test_a_damaged_file_counts_as_absent(two, tmp_path):

@@ -48,8 +48,8 @@ def _as_bytes(stamp: Any) -> bytes:
 
 
 def _stamp(dispatcher: Any, source: bytes) -> bytes:
-    """Digest of a kernel's source, its options, and the same of the kernels that it may call."""
-    called = {source, repr(sorted(dispatcher.targetoptions.items())).encode()}
+    """Digest of a kernel's source and options, of this file, and of the kernels it may call."""
+    called = {source, _source(__file__), repr(sorted(dispatcher.targetoptions.items())).encode()}
     for other in dispatcher.py_func.__globals__.values():
         if isinstance(other, Dispatcher):
             files = getattr(vars(other)["_cache"], "_cache_file", None)

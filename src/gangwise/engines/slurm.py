@@ -58,7 +58,7 @@ from gangwise.engines.slurm_requests import (
     Cost,
     Listing,
     Mark,
-    TaskRequest,
+    SlurmRequest,
     expand,
     gres,
     number,
@@ -360,7 +360,7 @@ class SlurmEngine:
             return "it names several partitions"
         if number(row.get("priority"), 1) == 0 and (mark is None or mark.by_hand):
             return HELD_BY_HAND
-        return TaskRequest.of(row, mark).why or waits_for(row, time.time())
+        return SlurmRequest.of(row, mark).why or waits_for(row, time.time())
 
     def events(self, timeout: float) -> list[EngineEvent]:
         if self._leader is not None and not self._leader.held:
@@ -494,7 +494,7 @@ class SlurmEngine:
         mark = Mark.of(row) or NO_MARK
         attempt = mark.attempt
         try:
-            request = TaskRequest.of(row, mark)
+            request = SlurmRequest.of(row, mark)
             job = self.job(name, row, request)
         except Exception:
             if (known := self._changes.table.get(name)) is None:
@@ -591,7 +591,7 @@ class SlurmEngine:
                 return True
         return False
 
-    def job(self, name: str, row: Mapping[str, Any], request: TaskRequest) -> EngineJob:
+    def job(self, name: str, row: Mapping[str, Any], request: SlurmRequest) -> EngineJob:
         minutes, work = number(row.get("time_limit"), 0), math.nan
         with contextlib.suppress(intake.Malformed):
             work = _work(row)
@@ -692,7 +692,7 @@ class JobDetails(NamedTuple):
     restarts: int  # how often it was restarted
     ranks: int
     owner: int | None  # uid of its user
-    request: TaskRequest
+    request: SlurmRequest
     mark: Mark
 
 

@@ -100,7 +100,7 @@ def is_unset(value: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class TaskRequest:
+class SlurmRequest:
     """Tasks of a job, as they are placed: ranks, or shares of nodes."""
 
     tasks: int
@@ -114,7 +114,7 @@ class TaskRequest:
     why: str  # what of the request is not modelled; empty where all of it is
 
     @classmethod
-    def of(cls, row: Mapping[str, Any], mark: Mark | None) -> TaskRequest:
+    def of(cls, row: Mapping[str, Any], mark: Mark | None) -> SlurmRequest:
         """The request in a row of ``squeue``.
 
         A job with a fixed number of nodes, or with devices or memory by node, is placed in shares:

@@ -57,7 +57,7 @@ class Runs(NamedTuple):
     nodes: int  # how many there are
 
 
-class SpeedChange(NamedTuple):
+class NodeChange(NamedTuple):
     """A node that became slower or faster: when, in seconds, and by how much it was slower."""
 
     node: int
@@ -84,7 +84,7 @@ class Effects(NamedTuple):
     spread: tuple[float, float, float]  # standard deviation over nodes, and its 95 % interval
     shrunk: Floats
     left: Floats
-    changes: tuple[SpeedChange, ...]
+    changes: tuple[NodeChange, ...]
     compared: int  # runs that were compared, and the programs they are of
     programs: int
     noise: float  # median over runs of the standard deviation of their program
@@ -456,7 +456,7 @@ def _spread(mean: Floats, sd: Floats, most: int) -> tuple[float, float, float]:
 
 def _changes(
     u: _Units, cells: _Cells, score: Floats, variance: Floats, fit: _Fit, sigma: Floats
-) -> tuple[SpeedChange, ...]:
+) -> tuple[NodeChange, ...]:
     """Nodes whose residuals drift: the largest deviation of their sum from a Brownian bridge.
 
     The time is where the means before and after differ most; its interval is where they differ so
@@ -496,7 +496,7 @@ def _changes(
             for some in (of[early], of[~early])
         ]
         low, high = float(times[near[0]]), float(times[min(near[-1] + 1, times.size - 1)])
-        found.append(SpeedChange(n, change, low, high, *levels))
+        found.append(NodeChange(n, change, low, high, *levels))
     return tuple(found)
 
 
