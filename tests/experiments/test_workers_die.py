@@ -303,3 +303,28 @@ def test_a_what_if_that_was_killed_does_only_the_rest_and_says_the_same(log, whe
     ours, theirs = ({key: answer[key] for key in ("answer", "what_if")} for answer in answers)
     assert ours == theirs
     assert "Shown are the 12" in (tmp_path / "report.html").read_text()
+
+
+STOPPED_AT_THE_START = """
+import os, signal
+from pathlib import Path
+from gangwise.experiments.workers import parallel
+
+def tasks():
+    os.kill(os.getpid(), signal.SIGINT)  # waits until the workers have been started
+    yield from ((number,) for number in range(20))
+
+try:
+    parallel(abs, tasks(), print, 2, "loky", None)
+except KeyboardInterrupt as error:
+    kept = error  # as a command does that says how to go on
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    print(sum(b"LokyProcess" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children))
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="asks the kernel for children")
+def test_a_ctrl_c_while_workers_are_started_ends_them_at_once():
+    command = [sys.executable, "-c", STOPPED_AT_THE_START]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIME)
+    assert (done.returncode, done.stdout.splitlines()[:1], done.stderr) == (0, ["0"], "")

@@ -322,16 +322,16 @@ class Study:
         write_whole(folder / STUDY, sealed_line(plain))
 
     def resume(self, folder: Path) -> None:
-        """Take over the trials of an earlier call.
+        """Take over the trials of an earlier call; without them they follow from the stored runs.
 
-        StoreError for another study, or one that cannot be read.
+        StoreError for another study, or one that cannot be read; a damaged one counts as none.
         """
         if not (folder / STUDY).exists():
             return
         try:
             found = unsealed((folder / STUDY).read_bytes().strip())
             if found is None:
-                raise ValueError("it is damaged; remove it, and its trials follow from the runs")
+                return
             before = TypeAdapter(Study).validate_python(found)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(f"cannot read the study {folder / STUDY}: {error}") from error

@@ -57,13 +57,15 @@ def parallel(
             if chosen == "loky":  # these two processes, when they are started, unblock signals
                 for tracker in (resource_tracker, loky_tracker):
                     tracker.ensure_running()
-            with children_left_alone():
-                results = Parallel(return_as="generator_unordered", batch_size=1)(
-                    delayed(function)(*task) for task in tasks
-                )
-            # The loop stands in the frame that closes what it loops over: a Ctrl-C may strike
-            # between two frames, and workers would then be left to the end of the interpreter.
+            # Calling and looping stand in the frame that closes what it loops over: a Ctrl-C that
+            # waits until the workers are started strikes as soon as it may, and they would then be
+            # left to the end of the interpreter.
+            results: Any = None
             try:
+                with children_left_alone():
+                    results = Parallel(return_as="generator_unordered", batch_size=1)(
+                        delayed(function)(*task) for task in tasks
+                    )
                 for result in results:
                     take(result)
             except lost as error:
@@ -72,7 +74,8 @@ def parallel(
             finally:
                 with warnings.catch_warnings():  # joblib's advice to users who stop early
                     warnings.simplefilter("ignore", UserWarning)
-                    results.close()
+                    if results is not None:
+                        results.close()
 
 
 # A thread of loky logs an error when it hands out a task while the workers are being ended.
