@@ -378,7 +378,7 @@ class _ReferenceModel(PrimitiveModel):
         return argument
 
 
-@numbas.pythonapi.unbox(Reference)  # type: ignore[untyped-decorator]
+@numbas.pythonapi.unbox(Reference)  # type: ignore[untyped-decorator]  # numba ships no types
 def _put_in_memory(of: Any, value: Any, c: Any) -> Any:
     native = c.unbox(of.fields, value)
     there = numbas.cgutils.alloca_once_value(c.builder, native.value)
@@ -392,6 +392,7 @@ def _put_in_memory(of: Any, value: Any, c: Any) -> Any:
     return numbas.pythonapi.NativeValue(there, is_error=native.is_error, cleanup=give_back)
 
 
+# numba ships no types
 @numbas.typing.templates.infer_getattr
 class _ReferenceFields(numbas.typing.templates.AttributeTemplate):  # type: ignore[misc]
     key = Reference
@@ -400,7 +401,7 @@ class _ReferenceFields(numbas.typing.templates.AttributeTemplate):  # type: igno
         return of.member(name)[1] if name in of.fields.fields else None
 
 
-@numbas.imputils.lower_getattr_generic(Reference)  # type: ignore[untyped-decorator]
+@numbas.imputils.lower_getattr_generic(Reference)  # type: ignore[untyped-decorator]  # likewise
 def _field(context: Any, builder: Any, of: Any, there: Any, name: str) -> Any:
     i, member = of.member(name)
     field = numbas.cgutils.gep_inbounds(builder, there, 0, i)
