@@ -29,6 +29,7 @@ from gangwise.experiments.findings import ESTIMATED, EstimatedWorld, find_slow_n
 from gangwise.experiments.runs import Rows
 from gangwise.jobs.books import Books
 from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound
+from gangwise.jobs.choice import ByRate
 from gangwise.jobs.metrics import Outcome, Pieces, held_devices
 from gangwise.jobs.model import Conditions, Jobs, Nodes, reordered
 from gangwise.jobs.schedule import Options, Tables
@@ -498,9 +499,10 @@ class ReplayScenario:
                 rows.add(f"{what}.{name}", column, np.arange(column.size))
         rows.add("decisions", float(outcome.decisions))
         rows.add("scheduler.seconds", outcome.seconds)
-        learner = getattr(getattr(decider, "choice", None), "rates", None)
-        if isinstance(decider, Composed) and hasattr(learner, "slow_nodes"):
-            _learned(rows, learner, played)
+        choice = getattr(decider, "choice", None)
+        # A choice among one node believes nothing: the engine has no need to ask it.
+        if isinstance(choice, ByRate) and choice.state and hasattr(choice.rates, "slow_nodes"):
+            _learned(rows, choice.rates, played)
         return rows
 
     def bound(

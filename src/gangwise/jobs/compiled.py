@@ -48,11 +48,11 @@ def built_in(scheduler: Any, nodes: Nodes, options: Options) -> kernels.PlayRule
     rates = {"labels": kernels.LABELS, "oracle": kernels.ORACLE}.get(
         rates if isinstance(rates, str) else "", kernels.LEARNED
     )
-    waits = bool(getattr(scheduler.choice, "waits", False))
+    waits, look = bool(getattr(scheduler.choice, "waits", False)), scheduler.look
     if choice == kernels.BY_RATE and len(nodes) == 1 and options.limits == "wall-clock":
-        choice, rates, waits = kernels.BEST_FIT, kernels.LABELS, False  # nothing to choose from
-    half_life = float(getattr(scheduler.queue, "half_life", math.inf))
-    depth, look = int(scheduler.depth), scheduler.look
+        # Nothing to choose from: no beliefs are made, so no kernel may look at any.
+        choice, rates, waits, look = kernels.BEST_FIT, kernels.LABELS, False, math.inf
+    half_life, depth = float(getattr(scheduler.queue, "half_life", math.inf)), int(scheduler.depth)
     ends, passing = scheduler.expects
     shortest = passing == "shortest" and backfilling == kernels.EASY
     keyed = queue >= kernels.FAIR_SHARE or (queue == kernels.SJF and ends != "requested")
