@@ -248,7 +248,9 @@ def test_every_table_is_told_by_its_rows(tmp_path, table):
     assert [(form.name, kind.name) for form, kind in found] == [("alibaba-v2018", table)]
 
 
-TASKS_2017 = "100,160,1,1,2,Terminated,1,0.01\n120,0,1,2,,Waiting,,\n120,90,1,3,1,Terminated,1,0\n"
+TASKS_2017 = (
+    "100,160,1,1,2,Terminated,100,0.01\n120,0,1,2,,Waiting,,\n120,90,1,3,1,Terminated,1,0\n"
+)
 
 
 def test_v2017_is_told_apart_and_read(tmp_path):

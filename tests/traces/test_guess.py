@@ -5,7 +5,11 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -255,3 +259,102 @@ def test_what_is_wrong_with_rows_or_file_is_said_of_the_draft(tmp_path):
     (tmp_path / "log.csv.gz").write_bytes(packed)
     with pytest.raises(TraceError, match="the gzip file is damaged"):
         guess(tmp_path / "log.csv.gz")
+
+
+TABLES = tomllib.loads(Path(__file__).with_name("public_tables.toml").read_text("utf-8"))
+FORMS = {"iso": "%Y-%m-%d %H:%M:%S", "zone": "%Y-%m-%d %H:%M:%S+00:00"}
+IN_SECONDS = {"s": 1, "ms": 1000, "zero": 1, "min": 1 / 60}
+EPOCH = 1_700_000_000
+
+
+def drawn_jobs(number=40, seed=3):
+    """Jobs by what a table may say of them, times in seconds."""
+    rng = np.random.default_rng(seed)
+    submit = EPOCH
+    for job in range(number):
+        submit += int(rng.exponential(600))
+        start = submit + int(rng.exponential(3000))
+        run, nodes, gpus = (
+            int(rng.exponential(4000)) + 60,
+            int(rng.integers(1, 5)),
+            int(rng.integers(0, 3)),
+        )
+        limit = 60 * (run // 60 + int(rng.integers(10, 300)))
+        yield {
+            "submit": submit,
+            "start": start,
+            "end": start + run,
+            "run": run,
+            "limit": limit,
+            "id": f"j{job}",
+            "nodes": nodes,
+            "cores": 8 * nodes,
+            "gpus": gpus,
+            "-": "x",
+            "state": "COMPLETED",
+            "mem": 32768 * nodes,
+            "tres": f'"cpu={8 * nodes},gres/gpu={gpus},mem={32 * nodes}G,node={nodes}"',
+        }
+
+
+def written(job, meaning):
+    what, _, form = meaning.partition(".")
+    value = job[what]
+    if form in FORMS:
+        return datetime.fromtimestamp(value, UTC).strftime(FORMS[form])
+    if form == "clock":
+        return f"{value // 3600:02d}:{value // 60 % 60:02d}:{value % 60:02d}"
+    return (
+        round((value - EPOCH * (form == "zero")) * IN_SECONDS[form])
+        if form in IN_SECONDS
+        else value
+    )
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_public_tables(tmp_path, name):
+    """Headers of other people: each column is taken for what it means, in its unit."""
+    columns = dict(text.rsplit(":", 1) for text in TABLES[name]["columns"].split())
+    rows = list(drawn_jobs())
+    text = ",".join(columns) + "\n"
+    text += "".join(",".join(str(written(r, m)) for m in columns.values()) + "\n" for r in rows)
+    found, tables = drafted(tmp_path, text)
+    chosen, jobs = found.mapping["jobs"]["columns"], tables.jobs
+
+    def meaning(role):
+        entry = chosen.get(role)
+        column = entry.get("column") if isinstance(entry, dict) else entry
+        return columns.get(column, "").partition(".")[0]
+
+    there = {what.partition(".")[0] for what in columns.values()}
+    for role, what in {
+        "created": "submit",
+        "started": "start",
+        "limit": "limit",
+        "tasks": "nodes",
+        "cpu": "cores",
+        "gpu": "gpus",
+        "name": "id",
+    }.items():
+        if what in there:
+            assert meaning(role) == what, (role, found.notes)
+        elif role in ("started", "limit"):
+            assert role not in chosen
+    ran = jobs["deleted"] - jobs["started" if "started" in jobs.columns else "created"]
+    assert ran.to_list() == pytest.approx([row["run"] for row in rows], abs=1)
+    if "limit" in there:
+        assert jobs["limit"].to_list() == [row["limit"] for row in rows]
+    if "tres" in there:
+        tasks = jobs["tasks"] if "tasks" in jobs.columns else 1
+        assert (jobs["gpu"] * tasks).to_list() == [row["gpus"] for row in rows]
+
+
+def test_a_length_of_time_that_may_be_a_limit_is_said(tmp_path):
+    found, _ = drafted(tmp_path, "id,submit,walltime,cores\na,0,100,2\nb,50,70,1\n")
+    assert any("walltime" in note and "limit" in note for note in found.notes)
+
+
+def test_times_out_of_order_are_said(tmp_path):
+    rows = "".join(f"j{n},{100 * n},{100 * n - 50},{100 * n + 70},4\n" for n in range(1, 20))
+    found = guess_of(tmp_path, "id,submit,start,end,cores\n" + rows, "jobs.csv")
+    assert any("order" in note for note in found.notes)

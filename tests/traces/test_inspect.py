@@ -20,7 +20,7 @@ from gangwise.traces.io.reading import Column, Schema
 
 from .csvs import NODE_HEADER, NODES, pod, write
 
-V2017 = "100,160,1,1,2,Terminated,1,0.01\n120,200,1,2,1,Failed,1,0.01\n"
+V2017 = "100,160,1,1,2,Terminated,100,0.01\n120,200,1,2,1,Failed,1,0.01\n"
 V2018 = "M1,2,j_1,1,Terminated,100,160,50,0.4\nR2_1,1,j_1,1,Terminated,90,80,100,0.2\n"
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20
 

@@ -24,7 +24,7 @@ def test_v2018_says_when_tasks_started_and_not_since_when_they_waited(tmp_path):
 
 
 def test_v2017_says_when_tasks_were_created_and_ended(tmp_path):
-    rows = ["100,160,1,1,2,Terminated,1,0.01", "130,200,1,2,1,Terminated,2,0.02"]
+    rows = ["100,160,1,1,2,Terminated,100,0.01", "130,200,1,2,1,Terminated,200,0.02"]
     (tmp_path / "batch_task.csv").write_text("\n".join(rows) + "\n")
     log = open_jobs(tmp_path, trace="alibaba-v2017")
     assert log.played.assumed[UNKNOWN] == 2

@@ -218,7 +218,10 @@ def reads_as(schema: Schema, lines: list[str]) -> bool:
         first = [field.strip() for field in rows[0] or []]
         if schema.header:
             return schema.matches(first)
-        rows = rows[1:] if schema.matches(first) else rows
+        if schema.matches(first):
+            rows = rows[1:]
+        elif _names_columns(rows):
+            return False
     good = [
         row is not None
         and len(row) == len(columns)
@@ -226,6 +229,22 @@ def reads_as(schema: Schema, lines: list[str]) -> bool:
         for row in rows
     ]
     return 2 * sum(good) > len(good)
+
+
+def _names_columns(rows: Sequence[Sequence[str] | None]) -> bool:
+    """Whether the first of some rows is a header: names, over a column that holds numbers.
+
+    >>> _names_columns([["id", "end"], ["1", "20"]]), _names_columns([["a", "3"], ["b", "20"]])
+    (True, False)
+    """
+    names = [field.strip() for field in rows[0] or []]
+    below = [row for row in rows[1:] if row is not None and len(row) == len(names)]
+    if not below or not all(re.fullmatch(r"[A-Za-z_][\w .()/-]*", name) for name in names):
+        return False
+    number = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
+    return len(set(names)) == len(names) and any(
+        all(number.fullmatch(row[place].strip()) for row in below) for place in range(len(names))
+    )
 
 
 def holds(column: Column, field: str) -> bool:

@@ -13,12 +13,14 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import combinations, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
+from gangwise.core.arrays import Floats
 from gangwise.core.errors import TraceError
 from gangwise.traces import registered_traces
 from gangwise.traces.format import looks_like, recognise
@@ -28,9 +30,11 @@ from gangwise.traces.io.reading import reasons
 from gangwise.traces.io.text import (
     CLOCK,
     QUANTITY,
+    UNITS,
+    clock,
     fields_of_json,
     first_lines,
-    key_of_records,
+    lists_of_records,
     read_records,
     split_line,
     start_of,
@@ -48,9 +52,18 @@ IGNORED_WORDS: Mapping[str, frozenset[str]] = {
 }
 NOTHING, TIMES = WORDS["cells"]["nothing"], WORDS["cells"]["times"]
 DEVICES = ("cpu", "mem", "gpu")
+TIME_ROLES = ("created", "started", "deleted")
+AMBIGUOUS = frozenset(WORDS["ambiguous"]["limit"].split())
+"""Names of a run time in some systems and of a limit in others: the values decide."""
 UNITS_OF_TIME = ("ns", "us", "ms", "min", "mins", "minutes", "h", "hour", "hours", "days")
-TEXTS = ("name", "user", "status", "models", "type", "hosts")
+TEXTS = (*("name", "user", "status", "models", "type", "hosts", "partition", "account", "qos"),)
 """Roles of columns that are no numbers."""
+LIST_OF_DEVICES = re.compile(
+    r"(?:[\w/:.-]+=[\d.]+[KMGTPE]?(?:,|$))+$|gpu:(?:[^,:]+:)?\d+(?:,|$|\()"
+)
+"""How Slurm lists what a job has: TRES, or GRES."""
+YEAR = 31_557_600.0
+"""Numbers larger than a year in seconds count from 1970, and 0 among them is no time."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +176,8 @@ def _sample(path: Path) -> _Sample:
     width = max({len(row) for row in fields}, key=[len(row) for row in fields].count)
     fields = [[f.strip() for f in row] for row in fields if len(row) == width]
     first, rest = fields[0], fields[1:]
-    named = len(set(first)) == width and not any(map(_is_number, first)) and all(first)
+    # pandas writes its index as a first column without a name.
+    named = len(set(first)) == width and not any(map(_is_number, first)) and all(first[1:])
     if rest and any(_is_number(field) for row in rest for field in row) and not named:
         first, rest = [f"field_{n}" for n in range(1, width + 1)], fields
         layout["header"] = first
@@ -181,7 +195,7 @@ def _of_json(path: Path, start: str, lines: Sequence[str]) -> _Sample:
         records: Iterator[str] = iter(lines)
         layout: dict[str, Any] = {"format": "json-lines"}
     else:
-        key = key_of_records(path)
+        key = _key_of_jobs(path)
         some = read_records(path, key).records[:SAMPLE]
         records = (json.dumps(record) for record in some)
         layout = {"format": "json", **({"records": key} if key else {})}
@@ -191,6 +205,19 @@ def _of_json(path: Path, start: str, lines: Sequence[str]) -> _Sample:
         raise TraceError("the records are no JSON objects", path)
     rows = [fields_of_json(text, names)[0] for text in texts]
     return _Sample(layout, {name: [row[n] for row in rows] for n, name in enumerate(names)})
+
+
+def _key_of_jobs(path: Path) -> str:
+    """Key of the list whose objects have most of what a job has; of equal ones the longest."""
+    words = {word for role in ROLES for word in ROLES[role]}
+
+    def likeness(key: str) -> tuple[int, int]:
+        records = lists[key]
+        names = json_paths(json.dumps(records[0]))
+        return sum(_bare_name(name) in words for name in names), len(records)
+
+    lists = lists_of_records(path)
+    return max(lists, key=likeness)
 
 
 def _separator(rows: Sequence[str]) -> str:
@@ -237,18 +264,29 @@ def _name_without(name: str, words: frozenset[str]) -> str:
     return "".join(part.lower() for part in parts if part.lower() not in words)
 
 
+class _Times(NamedTuple):
+    """A column read as points in time: its entry in a mapping, and seconds, NaN where empty."""
+
+    column: str
+    entry: dict[str, Any]
+    seconds: Floats
+    note: str = ""
+
+
 class _Draft:
     def __init__(self, path: Path, sample: _Sample):
         self.path, self.sample = path, sample
         self.notes = list(sample.notes)
         self.role: dict[str, str] = {}
         self.entry: dict[str, dict[str, Any]] = {}
+        self.candidates = {role: self._named_like(role) for role in ROLES}
+        self.times: dict[str, _Times] = {}
 
     def guess(self) -> Guess:
-        self._roles()
         jobs: dict[str, Any] = {"file": str(self.path.resolve()), **self.sample.layout}
         self._times()
         self._durations()
+        self._roles()
         self._devices()
         if "deleted" in self.entry and "duration" in self.entry:
             kept, left = (
@@ -259,6 +297,7 @@ class _Draft:
             )
             del self.entry[left]
         self._other_roles()
+        self._say_second()
         if "tasks" in self.entry and any(d in self.entry for d in DEVICES):
             jobs["per"] = "job"
         if nothing := self._nothing():
@@ -281,22 +320,27 @@ class _Draft:
         ]
         return Guess(self.path, mapping, tuple(readings), tuple(self.notes))
 
+    def _named_like(self, role: str) -> list[str]:
+        """Columns that the words of a role name and that hold anything, the likeliest first."""
+        filled = [name for name, cells in self.sample.columns.items() if any(map(_holds, cells))]
+        ignored = IGNORED_WORDS.get(role, frozenset())
+        by_name = [{_bare_name(name): name for name in reversed(filled)}]
+        if ignored:
+            by_name.append({_name_without(name, ignored): name for name in reversed(filled)})
+        named = [names[word] for names in by_name for word in ROLES[role] if word in names]
+        return list(dict.fromkeys(named))
+
     def _roles(self) -> None:
-        plain = {_bare_name(name): name for name in reversed(self.sample.columns)}
-        for role, names in ROLES.items():
-            found = next((plain[n] for n in names if n in plain), None)
-            if found is not None and found not in self.role.values():
-                self.role[role] = found
-        for role in [role for role in ROLES if role in IGNORED_WORDS and role not in self.role]:
-            left = [n for n in self.sample.columns if n not in self.role.values()]
-            bare = {_name_without(name, IGNORED_WORDS[role]): name for name in reversed(left)}
-            found = next((bare[n] for n in ROLES[role] if n in bare), None)
-            if found is not None:
-                self.role[role] = found
+        """The roles that no values decide, by name alone; a column has one role."""
+        for role in ROLES:
+            free = [c for c in self.candidates[role] if c not in self.role.values()]
+            if role == "name":  # names tell jobs apart
+                free.sort(key=lambda c: -len(set(self.sample.columns[c])))
+            if free and role not in (*TIME_ROLES, "duration", "limit"):
+                self.role[role] = free[0]
 
     def _texts(self, role: str) -> list[str]:
-        every = self.sample.columns[self.role[role]]
-        return [text for text in every if text and text.lower() not in NOTHING]
+        return [text for text in self.sample.columns[self.role[role]] if _holds(text)]
 
     def _nothing(self) -> list[str]:
         roles = [role for role in self.entry if role not in TEXTS and role in self.role]
@@ -310,45 +354,172 @@ class _Draft:
                 yield role, texts, {"column": self.role[role]}
 
     def _times(self) -> None:
-        for role, texts, entry in self._roles_with_values("created", "started", "deleted"):
+        """Submission, start and end: columns so named whose times are in this order.
+
+        The order of the vocabulary decides; a later column counts where the times of more rows are
+        in order with it.
+        """
+        readings = {role: self._readings_of_times(role) for role in TIME_ROLES}
+        named = [some for some in readings.values() if some]
+        choices = [list(choice) for choice in product(*named)] if named else []
+        choices = [c for c in choices if len({reading.column for reading in c}) == len(c)]
+        if not choices:  # one column for two roles, and no other
+            choices = [[some[0]] for some in named[:1]]
+        best = max(choices, key=lambda choice: min(round(_in_order(choice), 2), 0.95), default=[])
+        for role, some in readings.items():
+            for reading in some:
+                if any(reading is r for r in best) and reading.column not in self.role.values():
+                    self._use(role, reading)
+        share = _in_order(best)
+        if share < 0.99:
+            self.notes.append(
+                f"{', '.join(reading.column for reading in best)} are not in this order in "
+                f"{100 * (1 - share):.0f} % of the rows: check what they mean"
+            )
+
+    def _use(self, role: str, reading: _Times) -> None:
+        self.role[role], self.entry[role], self.times[role] = reading.column, reading.entry, reading
+        self.notes += [reading.note] * bool(reading.note)
+
+    def _say_second(self) -> None:
+        """The columns that would have been chosen next, where no other role has them."""
+        used = {str(entry.get("column")) for entry in self.entry.values()}
+        for role, entry in self.entry.items():
+            others = [c for c in self.candidates.get(role, ()) if c not in used]
+            if others and "column" in entry:
+                self.notes.append(f"{role} is {entry['column']}; the second choice is {others[0]}")
+
+    def _readings_of_times(self, role: str) -> list[_Times]:
+        """At most four columns that may have a role, read as points in time."""
+        found = []
+        for column in self.candidates[role][:4]:
+            cells = self.sample.columns[column]
+            texts = [text for text in cells if _holds(text)]
             form = next((f for f in TIMES if _matches_format(texts, f)), "")
             if _mostly(texts, _is_number):
-                entry |= self._unit_of_time(role, texts)
+                unit, note = self._unit_of_time(column, texts)
+                seconds = _numbers(cells) * UNITS[unit or "s"]
+                seconds[seconds <= 0] = np.nan if np.nanmedian(seconds) > YEAR else 0.0
+                entry = {"column": column, **({"unit": unit} if unit else {})}
+                found.append(_Times(column, entry, seconds, note))
             elif form:
-                entry["time"] = form
+                note = ""
                 if not form.endswith(("%z", "Z")) and role == "created":
-                    self.notes.append(
+                    note = (
                         f'times such as {texts[0]!r:.40} have no zone: add zone = "…" where the '
                         "clocks change"
                     )
-            else:
-                self.notes.append(
-                    f"{self.role[role]} is no time that is known, as {texts[0]!r:.40}"
+                times = pl.Series(cells, dtype=pl.String).str.to_datetime(
+                    form, strict=False, time_unit="us"
                 )
-                continue
-            self.entry[role] = entry
+                seconds = times.dt.epoch("ms").cast(pl.Float64).fill_null(np.nan).to_numpy() / 1e3
+                found.append(_Times(column, {"column": column, "time": form}, seconds, note))
+            else:
+                self.notes.append(f"{column} is no time that is known, as {texts[0]!r:.40}")
+        return found
 
-    def _unit_of_time(self, role: str, texts: Sequence[str]) -> dict[str, Any]:
-        if unit := _named_unit(self.role[role], UNITS_OF_TIME):
-            return {"unit": unit}
+    def _unit_of_time(self, column: str, texts: Sequence[str]) -> tuple[str, str]:
+        if unit := _named_unit(column, UNITS_OF_TIME):
+            return unit, ""
         middle = float(np.median([abs(float(t)) for t in texts if _is_number(t)]))
         for unit, least in (("ns", 1e17), ("us", 1e14), ("ms", 1e11)):
             if middle > least:
-                self.notes.append(f"{self.role[role]} is read as {unit} since 1970, by its size")
-                return {"unit": unit}
-        return {}
+                return unit, f"{column} is read as {unit} since 1970, by its size"
+        return "", ""
 
     def _durations(self) -> None:
-        for role, texts, entry in self._roles_with_values("duration", "limit"):
-            unit = _named_unit(self.role[role], UNITS_OF_TIME)
-            if not _mostly(texts, _is_number):
-                if not _mostly(texts, re.compile(CLOCK).fullmatch):
-                    continue
-                unit = "clock"
-            self.entry[role] = {**entry, "unit": unit} if unit else entry
+        """Run time and limit, told apart by their values.
+
+        A run time is the end less the start; a limit is as long or longer. Where the log has no
+        start or no end, names decide, and a name that means either is a limit beside a run time.
+        """
+        columns = list(dict.fromkeys([*self.candidates["duration"], *self.candidates["limit"]]))
+        columns = [c for c in columns if c not in self.role.values() and self._units_of(c)]
+        run = self._run_times()
+        taken = None if run is None else self._matching_unit(columns, run)
+        if taken is None and run is None:
+            named = [c for c in columns if c in self.candidates["duration"]]
+            sure = [
+                c for c in named if _name_without(c, IGNORED_WORDS["duration"]) not in AMBIGUOUS
+            ]
+            taken = next(((c, self._units_of(c)[0]) for c in (*sure, *named)), None)
+            if taken is not None and not sure:
+                self.notes.append(
+                    f"{taken[0]} may be the limit that was asked for: no column says how long jobs "
+                    "ran, so it counts as the run time"
+                )
+        if taken is not None:
+            self.role["duration"], unit = taken
+            self.entry["duration"] = {"column": taken[0], **({"unit": unit} if unit else {})}
+            if run is None:
+                run = self._lengths(*taken)
+        limits = [c for c in columns if c not in self.role.values()]
+        for column in sorted(limits, key=lambda c: c not in self.candidates["limit"]):
+            unit_of_limit = self._unit_of_limit(column, run)
+            if unit_of_limit is None:
+                self.notes.append(f"{column} is neither how long jobs ran nor a limit: not used")
+                continue
+            self.role["limit"] = column
+            self.entry["limit"] = {"column": column}
+            if unit_of_limit:
+                self.entry["limit"]["unit"] = unit_of_limit
+            break
+
+    def _run_times(self) -> Floats | None:
+        if not {"started", "deleted"} <= set(self.times):
+            return None
+        run = self.times["deleted"].seconds - self.times["started"].seconds
+        return run if np.isfinite(run).sum() > 1 else None
+
+    def _units_of(self, column: str) -> list[str]:
+        """Units in which a length of time may be written, the likeliest first."""
+        texts = [text for text in self.sample.columns[column] if _holds(text)]
+        if not _mostly(texts, _is_number):
+            return ["clock"] if _mostly(texts, re.compile(CLOCK).fullmatch) else []
+        if unit := _named_unit(column, UNITS_OF_TIME):
+            return [unit]
+        fine = self.times["created"].entry.get("unit") if "created" in self.times else None
+        return [fine] if fine in ("ms", "us", "ns") else ["", "minutes", "hours", "ms"]
+
+    def _lengths(self, column: str, unit: str) -> Floats:
+        cells = self.sample.columns[column]
+        if unit == "clock":
+            read = pl.DataFrame({"text": cells}).select(clock(pl.col("text"))).to_series()
+            return read.fill_null(np.nan).to_numpy()
+        return _numbers(cells) * UNITS[unit or "s"]
+
+    def _matching_unit(self, columns: Sequence[str], run: Floats) -> tuple[str, str] | None:
+        """The column, and its unit, that is the end less the start in nine of ten rows."""
+        for column in columns:
+            for unit in self._units_of(column):
+                lengths = self._lengths(column, unit)
+                both = np.isfinite(lengths) & np.isfinite(run)
+                # Minutes and hours are rounded, at most by one.
+                rounding = UNITS[unit] if unit in ("minutes", "hours") else 1.0
+                near = np.abs(lengths - run) <= np.maximum(rounding, 0.01 * run)
+                if both.any() and near[both].mean() >= 0.9:
+                    return column, unit
+        return None
+
+    def _unit_of_limit(self, column: str, run: Floats | None) -> str | None:
+        """The smallest unit in which four of five jobs stay within their limit; None in none."""
+        units = self._units_of(column)
+        if run is None:
+            return units[0]
+        for unit in [u for u in units if u != "ms"] or units:
+            lengths = self._lengths(column, unit)
+            both = np.isfinite(lengths) & np.isfinite(run) & (lengths > 0)
+            if not both.any() or (lengths[both] >= 0.95 * run[both] - 60).mean() >= 0.8:
+                if unit in ("minutes", "hours") and unit != units[0]:
+                    self.notes.append(f"{column} is read in {unit}: in seconds jobs outlived it")
+                return unit
+        return None
 
     def _devices(self) -> None:
+        self._in_lists()
         for role, texts, entry in self._roles_with_values(*DEVICES):
+            if role in self.entry:
+                continue
             name, plain = self.role[role], _bare_name(self.role[role])
             if not _mostly(texts, _is_number):
                 if not _mostly(texts, re.compile(QUANTITY).fullmatch):
@@ -356,7 +527,7 @@ class _Draft:
                     continue
                 entry["unit"] = "quantity"
             elif role == "mem":
-                entry |= self._unit_of_memory(max(float(t) for t in texts if _is_number(t)))
+                entry |= self._unit_of_memory(np.array([float(t) for t in texts if _is_number(t)]))
             elif plain.endswith("milli"):
                 entry["unit"] = "milli"
             elif plain.startswith("plan"):
@@ -369,19 +540,44 @@ class _Draft:
             self.entry["cpu"] = {"value": 1}
             self.notes.append("no column of devices is known: every job counts as one core")
 
-    def _unit_of_memory(self, most: float) -> dict[str, Any]:
+    def _in_lists(self) -> None:
+        """Devices that no column has for itself, out of Slurm's lists (``cpu=4,gres/gpu=2``)."""
+        for column, cells in self.sample.columns.items():
+            texts = [text for text in cells if _holds(text)]
+            if column in self.role.values() or not _mostly(texts, LIST_OF_DEVICES.match):
+                continue
+            for role, listed in (("cpu", "cpu"), ("mem", "mem"), ("gpu", "gres/gpu")):
+                kind = re.compile(
+                    rf"(?:^|,){listed}[:=]|(?:^|,)gpu:" if role == "gpu" else rf"(?:^|,){listed}="
+                )
+                if role not in self.role and any(map(kind.search, texts)):
+                    self.role[role] = column
+                    self.entry[role] = {"column": column, "listed": listed, "empty": 0}
+                    self.notes.append(f"{role} is {listed} in the lists of {column}")
+
+    def _unit_of_memory(self, sizes: Floats) -> dict[str, Any]:
+        """The unit in its name, else the one that gives a core some 4 GiB."""
         named = _named_unit(
             self.role["mem"], ("KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB", "bytes")
         )
-        unit = named or next(
-            (u for u, least in (("bytes", 1e9), ("KiB", 1e7), ("MiB", 5e3)) if most >= least), "GiB"
+        cores = np.array([1.0])
+        if "cpu" in self.entry and "column" in self.entry["cpu"]:
+            cores = _numbers(self.sample.columns[self.entry["cpu"]["column"]])
+        some = sizes[sizes > 0]
+        ratio = float(np.median(some) / np.nanmedian(cores)) if some.size else 4.0
+        unit = named or min(
+            ("GiB", "MiB", "KiB", "bytes"),
+            key=lambda u: abs(np.log(max(ratio * UNITS.get(u, 1.0), 1e-12) / 4.0)),
         )
         if not named:
             self.notes.append(f"{self.role['mem']} is read as {unit}, by its size")
         return {} if unit == "GiB" else {"unit": unit}
 
     def _other_roles(self) -> None:
-        for role in ("name", "tasks", "user", "status", "models", "type", "hosts", "priority"):
+        for role in (
+            *("name", "tasks", "user", "status", "models", "type", "hosts", "priority"),
+            *("partition", "account", "qos"),
+        ):
             if role not in self.role:
                 continue
             numbers = [t for t in self._texts(role) if _is_number(t)]
@@ -423,11 +619,13 @@ class _Draft:
                 what = "jobs without an end last until the last time in the file"
                 yield _changed(mapping, open_end="last"), what, 'open_end = "last"'
         others = [("mem", "memory", unit) for unit in ("MiB", "GiB")]
-        others += [("duration", "duration", unit) for unit in ("ms", "minutes")]
+        # A unit that its name gives, or the end less the start, is no guess.
+        sure = "started" in self.entry or _named_unit(self.role.get("duration", ""), UNITS_OF_TIME)
+        others += [("duration", "duration", unit) for unit in ("s", "ms", "minutes") if not sure]
         for role, called, unit in others:
             entry = self.entry.get(role, {"unit": "quantity"})
-            now = entry.get("unit", "GiB" if role == "mem" else "")
-            if now not in (unit, "quantity") and (role == "mem" or not now):
+            now = entry.get("unit", "GiB" if role == "mem" else "s")
+            if now not in (unit, "quantity", "clock"):
                 entry = {**entry, "unit": unit}
                 columns = {**mapping["jobs"]["columns"], role: entry}
                 changed = _changed(mapping, columns=columns)
@@ -445,6 +643,23 @@ def _named_unit(name: str, units: Sequence[str]) -> str:
     found = next((u for u in units if u.lower() == end[1].lower()), "")
     alike = {"min": "minutes", "mins": "minutes", "h": "hours", "hour": "hours"}
     return alike.get(found, re.sub(r"^([KMGT])B$", r"\1iB", found))
+
+
+def _holds(text: str) -> bool:
+    """Whether a cell holds anything."""
+    return bool(text) and text.lower() not in NOTHING
+
+
+def _numbers(cells: Sequence[str]) -> Floats:
+    return np.array([float(text) if _is_number(text) else np.nan for text in cells])
+
+
+def _in_order(times: Sequence[_Times]) -> float:
+    """Share of rows in which no time is before one that should precede it."""
+    broken = np.zeros(len(times[0].seconds) if times else 1, dtype=bool)
+    for before, after in combinations(times, 2):
+        broken |= after.seconds < before.seconds - 1.0  # seconds may be rounded
+    return 1.0 - float(broken.mean())
 
 
 def _matches_format(texts: Sequence[str], form: str) -> bool:

@@ -6,6 +6,7 @@ The page ``docs/traces/own-csv.md`` shows one; ``gangwise trace guess FILE`` dra
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -70,7 +71,8 @@ class Mapped(_MappingModel):
     ``scale`` multiplies a number; ``unit`` is what it counts (``MiB``, ``hours``), or how it is
     written (``quantity``: 500m, 16Gi; ``clock``: 1-02:03:04). ``time`` is how a time is written, as
     in ``strptime``, and ``zone`` the time zone that it is of. ``empty`` is what an empty cell
-    stands for. ``per`` says whether devices are of a task or of all tasks of the job.
+    stands for. ``per`` says whether devices are of a task or of all tasks of the job. ``listed`` is
+    the device's name in a list such as Slurm's ``cpu=4,mem=16G,gres/gpu=2`` or ``gpu:a100:2``.
     """
 
     column: str = ""
@@ -80,6 +82,7 @@ class Mapped(_MappingModel):
     zone: str = ""
     unit: str = ""
     empty: float | str | None = None
+    listed: str = ""
     per: Literal["", "task", "job"] = ""
 
     @model_validator(mode="before")
@@ -109,6 +112,8 @@ class Mapped(_MappingModel):
                 ZoneInfo(self.zone)
             except (ZoneInfoNotFoundError, ValueError, OSError):
                 raise ValueError(f"{self.zone!r} is no time zone, as in Europe/Berlin") from None
+        if self.listed and (self.time or self.unit or not self.column):
+            raise ValueError("listed names a device in the lists of a column, without time or unit")
         if self.empty is not None and (self.time or not self.column):
             raise ValueError("empty is for the cells of a column, and not of a time")
         return self
@@ -135,8 +140,9 @@ class _Columns(_MappingModel):
                 raise ValueError(f"{name} is {value!r}; it must be a number, zero or larger")
             if held.time and name not in TIMES:
                 raise ValueError(f"{name} is no point in time, so time = means nothing there")
-            if held.per and name not in DEVICES:
-                raise ValueError(f"{name} is no device, so per = means nothing there")
+            if (held.per or held.listed) and name not in DEVICES:
+                key = "per" if held.per else "listed"
+                raise ValueError(f"{name} is no device, so {key} = means nothing there")
             if name in NUMBERS and isinstance(held.empty, str):
                 raise ValueError(f"empty is {held.empty!r}; {name} is a number")
             if name not in NUMBERS and held.unit:
@@ -364,6 +370,39 @@ class OwnCsv(Reader):
         return frame.select(fields)
 
 
+def amount_listed(text: pl.Expr, name: str, *, mem: bool = False) -> pl.Expr:
+    """The amount of a device in lists as Slurm writes them; null where a list lacks it.
+
+    The total counts where it is listed beside its types, else the sum of the types. Memory is in
+    GiB, of a number without a unit in MiB.
+
+    >>> frame = pl.DataFrame(
+    ...     {"t": ["cpu=4,gres/gpu=3,gres/gpu:a=3", "gpu:a:2,gpu:b:1", "mem=512M"]}
+    ... )
+    >>> frame.select(amount_listed(pl.col("t"), "gres/gpu")).to_series().to_list()
+    [3.0, 3.0, None]
+    >>> frame.select(amount_listed(pl.col("t"), "mem", mem=True)).to_series().to_list()
+    [None, None, 0.5]
+    """
+    bare = re.escape(name.removeprefix("gres/"))
+    start = rf"(?:^|,)(?:gres[/:])?{bare}"
+    if mem:
+        parts = text.str.extract_groups(rf"{start}[=:]([\d.]+)([KMGTPE]?)").struct
+        unit = parts.field("2").replace_strict(
+            {k: v / 2**30 for k, v in BINARY.items()}, default=2.0**-10, return_dtype=pl.Float64
+        )
+        return parts.field("1").cast(pl.Float64, strict=False) * unit
+    total = text.str.extract(rf"{start}[=:](\d+(?:\.\d+)?)(?:,|\(|$)", 1)
+    typed = text.str.extract_all(rf"{bare}:[A-Za-z_][\w.-]*[=:]\d+").list.eval(
+        pl.element().str.extract(r"(\d+)$", 1).cast(pl.Float64)
+    )
+    kinds = pl.when(typed.list.len() > 0).then(typed.list.sum())
+    return pl.coalesce(total.cast(pl.Float64, strict=False), kinds)
+
+
+BINARY = {unit: 1024.0**power for power, unit in enumerate("KMGTPE", 1)}
+
+
 def _header(file: Path, spec: _File) -> list[str]:
     """Names of the columns; none where a JSON document is one long line."""
     if spec.header is not None or spec.format == "json":
@@ -407,7 +446,7 @@ def _may_be_empty(key: str, held: Mapped, spec: _File) -> bool:
 def _schema(what: str, spec: JobFile | ServerFile) -> Schema:
     columns: dict[str, Column] = {}
     for key, held in spec.columns.given().items():
-        written = bool(held.time) or held.unit in WRITTEN
+        written = bool(held.time or held.listed) or held.unit in WRITTEN
         number, name = key in NUMBERS and not written, _stored(held.column)
         if name in columns and columns[name].number != number:
             raise TraceError(
@@ -455,7 +494,9 @@ def _value(key: str, held: Mapped) -> pl.Expr:
     if key not in NUMBERS:
         given = str(held.empty) if held.empty is not None else ""
         return pl.when(column == "").then(pl.lit(given)).otherwise(column)
-    if held.unit == "quantity":
+    if held.listed:
+        column = amount_listed(column, held.listed, mem=key == "mem")
+    elif held.unit == "quantity":
         column = quantity(column) * (UNITS["bytes"] if key == "mem" else 1.0)
     elif held.unit == "clock":
         column = clock(column)

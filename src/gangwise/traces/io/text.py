@@ -197,20 +197,20 @@ def read_records(path: Path, key: str = "") -> Records:
     return Records(path, digest, found)
 
 
-def key_of_records(path: Path) -> str:
-    """Key of the longest list of objects in a document, as :func:`read_records` takes it."""
+def lists_of_records(path: Path) -> dict[str, list[Any]]:
+    """The lists of objects in a document, by their keys as :func:`read_records` takes them."""
     found, _ = document(path)
-    lists: dict[str, int] = {}
+    lists: dict[str, list[Any]] = {}
     inside = [("", found)]
     while inside:
         key, held = inside.pop()
         if isinstance(held, list) and held and isinstance(held[0], dict):
-            lists[key] = len(held)
+            lists[key] = held
         elif isinstance(held, dict):
             inside += [(f"{key}.{name}" if key else name, value) for name, value in held.items()]
     if not lists:
         raise TraceError("there is no list of objects in the JSON document", path)
-    return max(lists, key=lambda key: lists[key])
+    return lists
 
 
 def document(path: Path) -> tuple[Any, str]:
