@@ -21,8 +21,8 @@ from gangwise.jobs.queue_kernels import hold, priority_key, tick
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.site import CapRule, Rules, Site
+from gangwise.jobs.slurm_files import SlurmReading, in_own_words
 from gangwise.jobs.slurm_passes import SlurmPasses
-from gangwise.jobs.slurm_site import SlurmReading, in_own_words
 from gangwise.jobs.tenancy import Cap, standing_of
 from gangwise.traces.jobs import open_jobs
 
@@ -73,7 +73,7 @@ def test_what_the_files_say_becomes_rules(folder):
     site = Site.read(f"slurm:{folder}")
     pools = {pool.name: pool for pool in site.rules.pool}
     assert (pools["batch"].nodes, pools["batch"].most_time, pools["batch"].tier) == (
-        *("c[1-4]", 86_400),
+        *("c1,c2,c3,c4", 86_400),
         2,
     )
     assert (pools["debug"].most_time, pools["debug"].most_nodes) == (1800, 1)
@@ -174,6 +174,76 @@ def test_settings_change_in_slurms_own_words_where_they_stand(folder):
         with pytest.raises(ScenarioError, match=said):
             Site.read(f"slurm:{folder}", [(path, how, given)])
     assert Site.read(f"slurm:{folder}").digest == before.digest != site.digest
+
+
+def site_of(folder, conf: str, **files: str) -> Site:
+    for name, text in {"slurm.conf": conf, **files}.items():
+        (folder / name.replace("_", ".")).write_text(text)
+    return Site.read(f"slurm:{folder}")
+
+
+def test_a_continued_line_is_joined_as_it_is_written(tmp_path):
+    conf = "NodeName=a[1-4] CPUs=4\nPartitionName=p Nodes=a1,\\  \na2,a3 MaxTime=60\n"
+    site = site_of(tmp_path, conf + "PartitionName=q Nodes=a1,\\\n   a2\n")
+    assert [(pool.nodes, pool.most_time) for pool in site.rules.pool] == [
+        ("a1,a2,a3", 3600),
+        ("a1", np.inf),  # a blank ends a list, to Slurm as well
+    ]
+    assert site.notes == ("slurm.conf, line 5: 'a2' is no setting, and is left out",)
+
+
+def test_included_files_are_found_by_pattern_and_cluster(tmp_path):
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d" / "lab_nodes.conf").write_text("NodeName=a[1-2] CPUs=4\n")
+    (tmp_path / "conf.d" / "lab_parts.conf").write_text("PartitionName=p Nodes=ALL\n")
+    conf = "ClusterName=lab\nInclude /etc/slurm/conf.d/%c_*.conf\ninclude lost.conf\n"
+    site = site_of(tmp_path, conf, cgroup_conf="ConstrainCores=yes\n")
+    assert [pool.nodes for pool in site.rules.pool] == ["a1,a2"]
+    assert site.notes == ("slurm.conf, line 3: lost.conf is not in the folder, and is left out",)
+
+
+def test_nodes_are_those_that_slurm_would_have(tmp_path):
+    site = site_of(
+        tmp_path,
+        "NodeName=DEFAULT RealMemory=4096\n"
+        "NodeName=r[0-1]n[1-2] Procs=8 Feature=cpu NodeHostName=h[0-1]x[1-2]\n"
+        "nodename=k1 cpus=16 threadspercore=2 corespeccount=1 memspeclimit=1024 feature=big\n"
+        "NodeName=k2 CPUs=16 CpuSpecList=0-2\nNodeName=new[1-9] CPUs=4 State=FUTURE\n"
+        "NodeSet=some Feature=big Nodes=r0n1\n"
+        "PartitionName=DEFAULT Priority=7\n"
+        "PartitionName=p,q Nodes=some,k2,new3\nPartitionName=r Nodes=ALL PriorityTier=2\n",
+    )
+    assert site.nodes.names == ("r0n1", "r0n2", "r1n1", "r1n2", "k1", "k2")
+    assert (site.nodes.capacity[:, 0] / 1000).tolist() == [8, 8, 8, 8, 14, 13]
+    assert (site.nodes.capacity[:, 1] / 1000).tolist() == [4, 4, 4, 4, 3, 4]
+    pools = [(p.name, p.nodes, p.tier, p.priority) for p in site.rules.pool]
+    assert pools == [
+        ("p", "r0n1,k1,k2", 7, 7),
+        ("q", "r0n1,k1,k2", 7, 7),
+        ("r", "r0n1,r0n2,r1n1,r1n2,k1,k2", 2, 7),
+    ]
+    assert "partition p has nodes that no file describes, and that are left out: new3" in str(
+        site.notes
+    )
+    printed = "NodeName=a1 CPUTot=8\n   CPUEfctv=6 CoreSpecCount=2 State=IDLE\n\n"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "nodes.txt").write_text(printed)
+    assert Site.read(f"slurm:{tmp_path}/other").nodes.capacity[0, 0] == 6000
+
+
+def test_a_list_goes_on_and_only_slips_are_guessed(tmp_path):
+    site = site_of(
+        tmp_path,
+        "SchedulerParameters=bf_interval=60\nSchedulerParameters+=max_job_bf=77\nFastSchedul=1\n"
+        "Fast=1\nNodeName=a CPUs=1\nPartitionName=p Nodes=a Shared=FORCE:2\n",
+    )
+    assert (site.scheduler, len(site.notes)) == ("slurm:interval=60,tested=77", 3)
+    for part in (
+        "unknown: FastSchedul=1 (did you mean FastSchedule?), slurm.conf, line 3",
+        "unknown: Fast=1, slurm.conf, line 4",
+        "not modelled: OverSubscribe=FORCE:2 (",
+    ):
+        assert part in str(site.notes)
 
 
 @pytest.mark.parametrize(

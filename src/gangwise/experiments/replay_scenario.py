@@ -36,7 +36,7 @@ from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.site import SLURM, Rules, Site
-from gangwise.jobs.slurm_site import in_own_words
+from gangwise.jobs.slurm_files import in_own_words
 from gangwise.jobs.world import World, rescaled, stretched, world_of
 from gangwise.scenarios.jobs import ClusterOfJobs, is_cluster_of_jobs, read_cluster_of_jobs
 from gangwise.traces import reader_arguments, reader_of, without_reader

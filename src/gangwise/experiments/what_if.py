@@ -41,7 +41,7 @@ from gangwise.jobs.model import Nodes
 from gangwise.jobs.retelling import groups_of
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.site import PRINTED, SLURM, Rules, Site, kinds_of
-from gangwise.jobs.slurm_site import in_own_words
+from gangwise.jobs.slurm_files import in_own_words
 from gangwise.traces import open_tables, reader_arguments, reader_of, without_reader
 from gangwise.traces.jobs import JobLog, jobs_of
 

@@ -1,66 +1,23 @@
-"""A site as Slurm prints it: ``slurm.conf``, ``scontrol show``, ``sacctmgr -P show``.
-
-A folder has any of these files, under any names but the first; each is known by what it begins
-with. What the running controller prints counts before ``slurm.conf``::
-
-    slurm.conf                         # with what it includes
-    scontrol show config > config.txt
-    scontrol show partition -o > partitions.txt
-    scontrol show node -o > nodes.txt
-    scontrol show res -o > reservations.txt
-    sacctmgr -P show qos > qos.txt
-    sacctmgr -P show assoc format=Cluster,Account,User,ParentName,… > assoc.txt
-
-What becomes of each setting is data, ``slurm_settings.toml``; nothing is dropped silently.
-"""
+"""A site as Slurm prints it: what its files (:mod:`.slurm_files`) come to, as rules."""
 
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from difflib import get_close_matches
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from gangwise.core.errors import ScenarioError
 from gangwise.jobs.model import Node, Nodes
+from gangwise.jobs.slurm_files import SettingRow, SlurmReading
 from gangwise.jobs.slurm_passes import SlurmPasses
 from gangwise.traces.formats.slurm_notation import expand_nodes, gib, gpus, tres
 
-SCONTROL = {"PartitionName=": "partition", "NodeName=": "node", "ReservationName=": "reservation"}
-"""How entries begin, in slurm.conf as well."""
-NEEDED = "slurm.conf, or what `scontrol show partition -o` and `scontrol show node -o` print"
-NAMED_BY = {"partition": "PartitionName", "qos": "Name", "node": "NodeName", "config": ""}
 FOREVER = ("INFINITE", "UNLIMITED", "NONE", "-1")
 REQUEUED = 121.0
 """Seconds before a job that was requeued may start: what its credential lives, and one more."""
 NO_AMOUNTS: Any = {}  # of a list that is not given
-SHOWN = 4  # so many places of a setting are named
-T = TypeVar("T")
-
-
-@dataclass
-class SettingRow:
-    """An entry: its settings, under the names that ``slurm_settings.toml`` has."""
-
-    kind: str
-    where: str
-    values: dict[str, str] = field(default_factory=dict)
-    places: dict[str, str] = field(default_factory=dict)  # of a setting, where not `where`
-
-
-@cache
-def settings() -> dict[str, Any]:
-    """``slurm_settings.toml``, by kind of entry: settings modelled, irrelevant, not modelled."""
-    found = tomllib.loads(Path(__file__).with_name("slurm_settings.toml").read_text())
-    for kind in found.values():
-        kind |= {what: kind[what].split() for what in ("modelled", "irrelevant")}
-    return found
 
 
 def seconds(text: str) -> float:
@@ -86,6 +43,11 @@ def count(text: str) -> int:
     return 0 if text.upper() in FOREVER else int(text)
 
 
+def numbers(text: str) -> list[str]:
+    """Of a list of numbers and ranges: ``0-3,8``."""
+    return expand_nodes(f"[{text}]")
+
+
 def amounts(text: str) -> dict[str, float]:
     """Devices of a TRES list, memory in GiB.
 
@@ -98,7 +60,7 @@ def amounts(text: str) -> dict[str, float]:
 
 
 def weights(text: str) -> dict[str, float]:
-    """Weights of a unit of each device, those of memory of a GiB.
+    """Weights of a unit of each device, as in TRESBillingWeights: those of memory of a GiB.
 
     >>> weights("CPU=1,Mem=0.5G,GRES/gpu=16")
     {'cpu': 1.0, 'mem': 0.5, 'gpu': 16.0}
@@ -111,6 +73,15 @@ def weights(text: str) -> dict[str, float]:
     return found
 
 
+def shares(text: str) -> dict[str, float]:
+    """Weights of a share of each device, as in PriorityWeightTRES: they have no units.
+
+    >>> shares("CPU=1000,Mem=2000,GRES/gpu=3000")
+    {'cpu': 1000.0, 'mem': 2000.0, 'gpu': 3000.0}
+    """
+    return {n.lower().removeprefix("gres/"): float(weight) for n, weight in tres(text).items()}
+
+
 def _licences(text: str) -> dict[str, float]:
     """How many there are of each: ``ansys:4,matlab=2``.
 
@@ -119,226 +90,6 @@ def _licences(text: str) -> dict[str, float]:
     """
     parts = (re.split("[:=]", part) for part in text.split(",") if part)
     return {f"license/{name}": float(number[0]) if number else 1.0 for name, *number in parts}
-
-
-class SlurmReading:
-    """The files of a site, entry by entry, and notes on what in them is at fault or left out."""
-
-    def __init__(self, folder: Path):
-        self.folder, self.rows, self.notes = folder, list[SettingRow](), list[str]()
-        self.left_out: dict[str, list[str]] = {}
-        self.asked: dict[str, str] = {}  # changed values → the change
-        self.included: set[Path] = set()
-        if not folder.is_dir():
-            raise ScenarioError(f"{folder} is not a folder; give one with {NEEDED}")
-        if (folder / "slurm.conf").exists():
-            self._conf(folder / "slurm.conf")
-        for file in sorted(folder.iterdir()):
-            if file.is_file() and file not in self.included:
-                self._printed(file)
-        if not any(row.kind in ("partition", "node") for row in self.rows):
-            raise ScenarioError(f"{folder} names no partition and no node; add {NEEDED}")
-
-    # -------------------------------------------------------------------------- what is written
-
-    def _text(self, file: Path) -> str:
-        try:
-            return file.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ScenarioError(f"{file}: {error}") from error
-
-    def _conf(self, file: Path) -> None:
-        """A file in the notation of slurm.conf, with what it includes."""
-        if file in self.included:
-            raise ScenarioError(f"{file} includes itself")
-        self.included.add(file)
-        held = ""
-        for number, line in enumerate(self._text(file).splitlines(), 1):
-            line = held + re.sub(r"(?<!\\)#.*", "", line).strip()
-            held = line[:-1] + " " if line.endswith("\\") else ""
-            where = f"{file.relative_to(self.folder)}, line {number}"
-            if held or not line:
-                continue
-            if match := re.fullmatch(r"include\s+(\S+)", line, re.IGNORECASE):
-                inner = self.folder / Path(match[1]).name
-                if inner.exists():
-                    self._conf(inner)
-                else:
-                    self.notes.append(f"{where}: {match[1]} is not in the folder, and is left out")
-                continue
-            kind = self._kind(line)
-            self.enter(kind, where, re.findall(r'([\w\[\]]+)\s*\+?=\s*("[^"]*"|\S*)', line))
-            if "=" not in line:
-                self.notes.append(f"{where}: {line!r} is no setting, and is left out")
-
-    def _kind(self, line: str) -> str:
-        low = line.lower()
-        return next((kind for at, kind in SCONTROL.items() if low.startswith(at.lower())), "config")
-
-    def _printed(self, file: Path) -> None:
-        if file.name == "site.toml":
-            return
-        lines = self._text(file).splitlines()
-        first = next((line for line in lines if line.strip()), "")
-        columns = first.split("|")
-        table = {"Name": "qos", "Cluster": "assoc"}.get(columns[0]) if "|" in first else None
-        if first.startswith("Configuration data"):
-            for number, line in enumerate(lines, 1):
-                name, equals, value = line.partition("=")
-                if equals:
-                    where = f"{file.name}, line {number}"
-                    self.enter("config", where, [(name.strip(), value)], True)
-        elif self._kind(first) != "config":
-            for number, line in enumerate(lines, 1):
-                pairs = re.findall(r"(?:^|\s)(\w+)=(\S*)", line)
-                self.enter(self._kind(line), f"{file.name}, line {number}", pairs, True)
-        elif table:
-            for number, line in enumerate(lines[1:], 2):
-                where, fields = f"{file.name}, line {number}", line.split("|")
-                if len(fields) != len(columns):
-                    self.notes.append(f"{where}: {len(fields)} fields under {len(columns)} columns")
-                else:
-                    self.enter(table, where, list(zip(columns, fields)), True)
-        elif first and not first.startswith("No reservations"):
-            self.notes.append(f"{file.name} is not what scontrol or sacctmgr prints: left out")
-
-    def enter(
-        self, kind: str, where: str, pairs: Iterable[tuple[str, str]], printed: bool = False
-    ) -> SettingRow:
-        """Note an entry, and what of it a replay does not do or does not know."""
-        known = settings()[kind]
-        reasons = known["not_modelled"]
-        names = {n.lower(): n for n in (*known["modelled"], *known["irrelevant"], *reasons)}
-        row = SettingRow(kind, where)
-        for given, value in pairs:
-            bare, value = re.sub(r"\[\d+\]$", "", given), value.strip('" ')
-            value = "" if value in ("(null)", "N/A") else value
-            name = names.get(bare.lower())
-            if name is None:
-                near = [] if printed else get_close_matches(bare, names.values(), 1)
-                hint = f" (did you mean {near[0]}?)" if near else ""
-                self._leave(f"unknown: {bare}={value}{hint}".replace("= ", " "), where)
-                continue
-            row.values[name] = value
-            why, *harmless = reasons.get(name, ("", value))
-            if not {value.upper(), value.upper().partition(" ")[0]} & {h.upper() for h in harmless}:
-                self._leave(f"not modelled: {name}={value} ({why})".replace("= ", " "), where)
-        if row.values:
-            self.rows.append(row)
-        return row
-
-    def _leave(self, what: str, where: str) -> None:
-        self.left_out.setdefault(what, []).append(where)
-
-    def change(self, path: Sequence[str], how: str, given: str) -> list[str]:
-        """Change a setting, or one in its list, as :func:`in_own_words` has it; the lines then.
-
-        Of a setting that several files have, the lines are those of the first.
-        """
-        change, (kind, name, setting, *item) = ".".join(path) + how + given, _whole(path)
-        rows = [row for row in self.rows if row.kind == kind]
-        rows = [row for row in rows if row.values.get(NAMED_BY[kind], "") == name]
-        if not rows:
-            raise ScenarioError(f"change {change}: the files have no {kind} {name}".rstrip())
-        have = [row for row in rows if setting in row.values] or rows[-1:]
-        before = have[-1].values.get(setting, "")
-        parts = dict(part.partition("=")[::2] for part in before.split(",") if part)
-        old, new = parts.get(item[0], "") if item else before, given.strip('"')
-        if how != "=":
-            try:
-                number, by = float(old), float(given)
-            except ValueError:
-                raise ScenarioError(f"change {change}: {old!r} is no number; write =") from None
-            changed = {"*=": number * by, "+=": number + by}.get(how, number - by)
-            new = f"{changed:.12g}"
-        if item:
-            parts[item[0]] = new
-            new = ",".join(f"{n}={value}" if value else n for n, value in parts.items())
-        for row in have:
-            row.values[setting] = new
-        self.asked[new] = change
-        where = have[0].where if name or before else "slurm.conf"
-        where += f", {NAMED_BY[kind]}={name}" * bool(name)
-        return [f"  {where}", *[f"- {setting}={before}"] * bool(before), f"+ {setting}={new}"]
-
-    # -------------------------------------------------------------------------- what it comes to
-
-    def lines(self) -> list[str]:
-        """What is not modelled, unknown, at fault or contradictory, with where it stands."""
-        found = []
-        for what, places in self.left_out.items():
-            more = f" and {len(places) - SHOWN} more" * (len(places) > SHOWN)
-            found.append(f"{what}, {'; '.join(places[:SHOWN])}{more}")
-        return sorted(found) + self.notes
-
-    def value(self, row: SettingRow, name: str, read: Callable[[str], T], default: T) -> T:
-        """A setting of an entry; the default where there is none, or where it makes no sense."""
-        text = row.values.get(name, "")
-        if not text:
-            return default
-        try:
-            return read(text)
-        except ValueError:
-            where = row.places.get(name, row.where)
-            if text in self.asked:
-                raise ScenarioError(f"change {self.asked[text]}: {text} makes no sense") from None
-            self.notes.append(f"{where}: {name}={text} makes no sense; {default!r} is taken")
-            return default
-
-    def config(self) -> SettingRow:
-        """All settings of the whole cluster; what is printed counts before slurm.conf."""
-        merged = SettingRow("config", "slurm.conf")
-        for row in self.rows:
-            for name, value in row.values.items() if row.kind == "config" else ():
-                before = merged.values.get(name, "")
-                same = before.lower().replace(" ", "") == value.lower().replace(" ", "")
-                modelled = name in settings()["config"]["modelled"]
-                if before and modelled and not same and not row.where.startswith("slurm.conf"):
-                    self.notes.append(f"{row.where}: {name}={value} is taken, not {before}")
-                merged.values[name], merged.places[name] = value, row.where
-        return merged
-
-    def entries(self, kind: str, name: str) -> dict[str, SettingRow]:
-        """Entries by name, lists of nodes written out, upon what the DEFAULT lines before say."""
-        found: dict[str, SettingRow] = {}
-        default: dict[str, str] = {}
-        for row in self.rows:
-            if row.kind != kind:
-                continue
-            given = row.values.get(name, "")
-            if given.upper() == "DEFAULT":
-                default = {**default, **row.values}
-                continue
-            try:
-                names = expand_nodes(given) if kind == "node" else given.split(",")
-            except ValueError as error:
-                self.notes.append(f"{row.where}: {error}; left out")
-                continue
-            for each in names:
-                before = found[each].values if each in found else default
-                found[each] = SettingRow(kind, row.where, {**before, **row.values, name: each})
-        return found
-
-
-# -------------------------------------------------------------------------- as a site's rules
-
-
-def _whole(path: Sequence[str]) -> list[str]:
-    """Kind of entry, its name, and a setting, perhaps with one in its list."""
-    return [*path] if path[0] in NAMED_BY else ["config", "", *path]
-
-
-def in_own_words(path: Sequence[str]) -> bool:
-    """Whether a path is of Slurm's own settings: those of a site file are in small letters.
-
-    >>> in_own_words(["PriorityWeightAge"]), in_own_words(["qos", "long", "priority"])
-    (True, False)
-    >>> in_own_words(["qos", "long", "GrpTRES", "gres/gpu"])
-    True
-    """
-    kind, _, setting, *_ = [*_whole(path), "", ""]
-    known = settings().get(kind if kind in NAMED_BY else "", {})
-    return setting in {*known.get("modelled", ()), *known.get("not_modelled", ())}
 
 
 def read_slurm(
@@ -357,7 +108,8 @@ def read_slurm(
     config = r.config()
     nodes = _nodes(r)
     partitions = r.entries("partition", "PartitionName")
-    pools = [_pool(r, row, nodes) for row in partitions.values()]
+    sets = _node_sets(r, nodes)
+    pools = [_pool(r, row, _of_partition(r, row, nodes, sets)) for row in partitions.values()]
     several = config.values.get("PriorityType", "").endswith("multifactor")
     preemption = _preemption(r, config)
     priority = {"priority": _priority(r, config)} if several else {}
@@ -410,15 +162,13 @@ def _nodes(r: SlurmReading) -> Nodes | None:
     """The nodes in the order in which Slurm takes them: those of small weight first."""
     found = []
     for name, row in r.entries("node", "NodeName").items():
-        number = {n: r.value(row, n, float, 0.0) for n in ("CPUTot", "CPUs", "RealMemory")}
-        cores = 1.0
-        for part in ("Boards", "SocketsPerBoard", "Sockets", "CoresPerSocket", "ThreadsPerCore"):
-            if part != "Boards" or "SocketsPerBoard" in row.values:
-                cores *= r.value(row, part, float, 1.0)
         kinds = r.value(row, "Gres", gpus, NO_AMOUNTS)
+        if row.values.get("State", "").upper().startswith("FUTURE"):
+            continue  # it need not exist
+        kept = r.value(row, "MemSpecLimit", float, 0.0)
         has = {
-            "cpu": number["CPUTot"] or number["CPUs"] or cores,
-            "mem": number["RealMemory"] / 1024,
+            "cpu": _cores(r, row),
+            "mem": max(r.value(row, "RealMemory", float, 1.0) - kept, 0.0) / 1024,
         }
         model = next(iter(kinds), "")
         if len(kinds) > 1:
@@ -429,7 +179,7 @@ def _nodes(r: SlurmReading) -> Nodes | None:
             has["gpu"] = float(sum(kinds.values()))
         weight = r.value(row, "Weight", int, 1)
         labels = {"model": model, "weight": str(weight)}
-        for setting in ("AvailableFeatures", "Feature", "Features"):
+        for setting in ("AvailableFeatures", "Features"):
             labels["features"] = row.values.get(setting, "") or labels.get("features", "")
         found.append((weight, name, has, labels))
     found.sort(key=lambda node: node[0])
@@ -441,12 +191,59 @@ def _nodes(r: SlurmReading) -> Nodes | None:
     return Nodes.of(made) if found else None
 
 
-def _pool(r: SlurmReading, row: SettingRow, nodes: Nodes | None) -> dict[str, Any]:
-    name, given = row.values["PartitionName"], row.values.get("Nodes", "")
-    every = ",".join(nodes.names) if nodes else ""
+def _cores(r: SlurmReading, row: SettingRow) -> float:
+    """Processors of a node that jobs may have: those kept for the system are not among them."""
+    if (free := r.value(row, "CPUEfctv", float, 0.0)) > 0:
+        return free
+    cores = 1.0
+    for part in ("Boards", "SocketsPerBoard", "Sockets", "CoresPerSocket", "ThreadsPerCore"):
+        if part != "Boards" or "SocketsPerBoard" in row.values:
+            cores *= r.value(row, part, float, 1.0)
+    cores = r.value(row, "CPUTot", float, 0.0) or r.value(row, "CPUs", float, 0.0) or cores
+    threads = r.value(row, "ThreadsPerCore", float, 1.0)
+    kept = r.value(row, "CoreSpecCount", float, 0.0) * threads
+    if (named := row.values.get("CPUSpecList", "")) and not kept:
+        kept = len(r.value(row, "CPUSpecList", numbers, [named]))
+    return max(cores - kept, 0.0)
+
+
+def _node_sets(r: SlurmReading, nodes: Nodes | None) -> dict[str, list[str]]:
+    """Nodes of each NodeSet, by feature and by name, and of ALL."""
+    nobody: list[str] = []
+    found = {"ALL": [*nodes.names] if nodes else nobody}
+    for name, row in r.entries("nodeset", "NodeSet").items():
+        wanted = row.values.get("Feature", "")
+        has = zip(nodes.names, nodes.labels) if nodes and wanted else ()
+        found[name] = [*r.value(row, "Nodes", expand_nodes, nobody)]
+        found[name] += [node for node, of in has if wanted in of.get("features", "").split(",")]
+    return found
+
+
+def _of_partition(
+    r: SlurmReading, row: SettingRow, nodes: Nodes | None, sets: dict[str, list[str]]
+) -> str:
+    """The nodes of a partition, without those that no file describes."""
+    nobody: list[str] = []
+    given = [
+        each
+        for name in r.value(row, "Nodes", expand_nodes, nobody)
+        for each in sets.get(name.upper() if name.upper() == "ALL" else name, [name])
+    ]
+    known = {*nodes.names} if nodes else {*given}
+    if lost := [name for name in given if name not in known]:
+        more = f" and {len(lost) - 3:,} more" * (len(lost) > 3)
+        r.notes.append(
+            f"{row.where}: partition {row.values['PartitionName']} has nodes that no file "
+            f"describes, and that are left out: {', '.join(lost[:3])}{more}"
+        )
+    return ",".join(dict.fromkeys(name for name in given if name in known))
+
+
+def _pool(r: SlurmReading, row: SettingRow, nodes: str) -> dict[str, Any]:
+    name = row.values["PartitionName"]
     pool: dict[str, Any] = {
         "name": name,
-        "nodes": every if given.upper() == "ALL" else given,
+        "nodes": nodes,
         "most_time": r.value(row, "MaxTime", seconds, np.inf),
         "most_nodes": r.value(row, "MaxNodes", count, 0),
         "fewest_nodes": r.value(row, "MinNodes", count, 0),
@@ -472,7 +269,7 @@ def _priority(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
     names |= {"pool": "Partition", "qos": "QOS"}
     return {
         **{name: r.value(row, f"PriorityWeight{n}", float, 0.0) for name, n in names.items()},
-        "tres": r.value(row, "PriorityWeightTRES", weights, NO_AMOUNTS),
+        "tres": r.value(row, "PriorityWeightTRES", shares, NO_AMOUNTS),
         "max_age": r.value(row, "PriorityMaxAge", seconds, 604_800.0),
         "half_life": r.value(row, "PriorityDecayHalfLife", seconds, 604_800.0) or np.inf,
         "period": r.value(row, "PriorityCalcPeriod", seconds, 300.0),
@@ -605,7 +402,7 @@ def _scheduler(r: SlurmReading, row: SettingRow, order: str) -> str:
     kind = row.values.get("SchedulerType", "sched/backfill")
     parts = (p.partition("=") for p in row.values.get("SchedulerParameters", "").split(",") if p)
     where = row.places.get("SchedulerParameters", row.where)
-    asked = r.enter("SchedulerParameters", where, [(name, value) for name, _, value in parts])
+    asked = r.enter("SchedulerParameters", where, [(name, "", value) for name, _, value in parts])
     if kind not in ("sched/backfill", "sched/builtin"):
         r.notes.append(f"{row.where}: SchedulerType={kind} is not known: sched/backfill is taken")
     names = {"interval": "bf_interval", "resolution": "bf_resolution", "window": "bf_window"}
