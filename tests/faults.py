@@ -19,10 +19,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from gangwise.core import files
+from gangwise.core import files, handles
 
 FAULTS = ("no space", "I/O error", "killed", "torn", "power cut", "lost flush")
-COUNTED = ("open", "write", "fsync", "replace", "unlink", "makedirs")
+COUNTED = ("open", "write", "fsync", "replace", "unlink", "makedirs", "mkdir")
 
 
 class Killed(BaseException):
@@ -51,6 +51,9 @@ class FailingOs:
         return call
 
     def _call(self, name: str, real: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        if name == "open" and given[1] & os.O_DIRECTORY and not self.dead:
+            handle: int = real(*given, **named)  # as part of reaching a file, and not counted
+            return handle
         if self.dead:
             if name == "close":
                 return real(*given)
@@ -75,18 +78,18 @@ class FailingOs:
                 self.unflushed.pop(os.fstat(given[0]).st_ino, None)
             return None
         found = real(*given, **named)
-        self._remember(name, found, given)
+        self._remember(name, found, given, named)
         return found
 
-    def _remember(self, name: str, found: Any, given: tuple[Any, ...]) -> None:
+    def _remember(self, name: str, found: Any, given: tuple[Any, ...], named: Any) -> None:
         if name == "open":
-            self.opened[found] = Path(given[0])
+            self.opened[found] = _path(found)
         elif name == "write":
             self.unflushed[os.fstat(given[0]).st_ino] = self.opened[given[0]]
         elif name == "replace":
-            inode = os.stat(given[1]).st_ino
-            if inode in self.unflushed:
-                self.unflushed[inode] = Path(given[1])
+            path = _path(named["dst_dir_fd"]) / given[1]
+            if os.stat(path).st_ino in self.unflushed:
+                self.unflushed[os.stat(path).st_ino] = path
 
     def cut_the_power(self) -> None:
         """What was not flushed is gone: files written since are empty."""
@@ -99,18 +102,22 @@ class FailingOs:
                 )
 
 
+def _path(handle: int) -> Path:
+    return Path(os.readlink(f"/proc/self/fd/{handle}"))
+
+
 @contextmanager
 def failing(fault: str = "", at: int = -1) -> Iterator[FailingOs]:
     """Let the calls of the file layer fail; a process that is killed ends the block silently."""
     disk = FailingOs(fault, at)
     held = set(files.Folder._held)
-    files.os = disk
+    files.os = handles.os = disk
     try:
         yield disk
     except Killed:
         pass
     finally:
-        files.os = os
+        files.os = handles.os = os
         files.Folder._held.clear()
         files.Folder._held.update(held)
         for handle in list(disk.opened):  # the kernel closes the files of a dead process

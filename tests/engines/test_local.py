@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -43,3 +45,25 @@ def test_jobs_that_wait_are_read_once_and_changes_are_seen(
     assert phases[names[1]] == ("pending", 4)
     assert phases[names[2]][0] != "pending"
     engine.cancel(names[2])
+
+
+def test_ids_never_return(tmp_path: Path) -> None:
+    """Not when ended jobs leave the table, nor when their folders are removed; and by two users."""
+    LocalEngine.create(tmp_path, [{"name": "n0", "devices": {"cpu": 4}}])
+    engine, given = LocalEngine(tmp_path, keep=0.0), []
+    for _ in range(3):
+        given.append(LocalEngine.submit(tmp_path, ["true"]))
+        engine.cancel(given[-1])
+        assert engine.jobs() == []
+    assert os.listdir(tmp_path / "jobs") == []
+    shutil.rmtree(tmp_path / "ended")
+    (tmp_path / "jobs" / "7").mkdir()  # by hand
+    for lost in (False, True):
+        given.append(LocalEngine.submit(tmp_path, ["true"]))
+        if lost:
+            (tmp_path / "last-id").write_text("\0\0")
+    with ThreadPoolExecutor(8) as users:
+        both = users.map(lambda _: LocalEngine.submit(tmp_path, ["true"]), range(40))
+        given += list(both)
+    assert given[:5] == ["1", "2", "3", "8", "9"]
+    assert len(set(given)) == len(given)

@@ -98,6 +98,8 @@ def new_command(
     folder: Path = Path(),
 ) -> None:
     """Write a small policy or scheduler that works, and its test, as a start."""
+    from gangwise.core.files import write_whole
+
     words = [word for word in re.split(r"[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])", name) if word]
     title = "".join(word[0].upper() + word[1:] for word in words)
     module = "_".join(word.lower() for word in words)
@@ -107,17 +109,16 @@ def new_command(
     file, test = folder / f"{module}.py", folder / f"test_{module}.py"
     written = {file: family if kind == "policy" else "scheduler", test: f"{kind}_test"}
     for path in written:
-        if path.exists():
+        if os.path.lexists(path):
             raise ScenarioError(f"{path} is there already; choose another name")
     starters = files("gangwise.cli") / "starters"
     marks = {"CLASS": title, "FILE": file.name, "MODULE": module}
     marks |= {"SCENARIO": scenario, "OTHER": other}
-    folder.mkdir(parents=True, exist_ok=True)
     for path, starter in written.items():
         text = (starters / f"{starter}.py.txt").read_text(encoding="utf-8")
         for mark, value in marks.items():
             text = text.replace(mark, value)
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text)
     say(f"wrote {file} and {test}; try: pytest {test}")
 
 
@@ -251,7 +252,7 @@ def clean_command(folder: Path, everything: bool = False, as_json: bool = False)
         with each.lock(command=command_line()):
             cleaned[each] = each.clean(everything)
     if as_json:
-        about = [{"folder": str(each.path), **vars(what)} for each, what in cleaned.items()]
+        about = [{"folder": str(each.path), **what._asdict()} for each, what in cleaned.items()]
         print(json_text({"folders": about}))
         return
     for each, what in cleaned.items():

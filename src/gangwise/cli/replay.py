@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,7 +20,6 @@ from gangwise.cli.options import (
     seed_list,
     settings_of,
     table,
-    writing,
 )
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.registry import names_of
@@ -155,6 +155,7 @@ def calibrate_command(
     as_json: bool = False,
 ) -> None:
     """Find the pools, caps, closing hours and missing capacity that explain a log's waits."""
+    from gangwise.core.files import write_whole
     from gangwise.experiments.findings import FILE, calibrate_log
 
     with progress("nothing is kept") as advance:
@@ -162,12 +163,10 @@ def calibrate_command(
     print(json_text(found.as_dict()) if as_json else found)
     if out is not None:
         file = out / FILE
-        if file.exists():
+        if os.path.lexists(file):
             what = f"{file} is there already, perhaps corrected by hand; give another --out"
             raise StoreError(what)
-        with writing(file):
-            out.mkdir(parents=True, exist_ok=True)
-            file.write_text(found.toml(), encoding="utf-8")
+        write_whole(file, found.toml())
         say(f"wrote {file}; read it, correct it; then: gangwise replay {path} --site {out}")
 
 

@@ -68,10 +68,13 @@ def serve_command(
     rates = rates_of(rate)
     demo = None
     if engine == "local" and "folder" not in given:
+        from gangwise.core.handles import Tree
         from gangwise.engines.local import Demo
+        from gangwise.service.store import own_folder
 
         given["folder"] = str(state / "cluster")
-        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        own_folder(state)
+        Tree(state).check_folder("cluster")
         demo = Demo(state / "cluster", served=not act)
         rates = rates or rates_of(list(Demo.rates))
         say(f"a simulated cluster of 6 nodes with users, in {state / 'cluster'}")

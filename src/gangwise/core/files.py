@@ -8,7 +8,8 @@
   that was cut short.
 - ``.gangwise/`` in the folder holds the registry of its own files with their digests, its locks and
   its checkpoints. A file that is read is compared with its digest (:meth:`Folder.read`). Only
-  registered files are ever replaced or removed.
+  registered files are ever replaced or removed, and nothing is reached through a link
+  (:mod:`gangwise.core.handles`): all of this may have come out of an archive.
 - A lock (:meth:`Folder.lock`) admits one writer. The kernel releases it when its holder dies; the
   holder's process, host and command are kept beside it.
 """
@@ -23,6 +24,7 @@ import os
 import re
 import secrets
 import socket
+import stat
 import sys
 import threading
 import time
@@ -34,6 +36,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, ClassVar, NamedTuple
 
 from gangwise.core.errors import StoreError
+from gangwise.core.handles import Tree
 
 STATE = ".gangwise"  # the folder, in a folder of results, of what is not a result
 
@@ -45,6 +48,9 @@ Content = bytes | str | Callable[[IO[bytes]], object]
 ORPHAN = re.compile(r"\.gangwise-([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.part")
 """An unfinished file: host, process and a random number."""
 
+REGISTRY = f"{STATE}/files"
+ANNOUNCED = f"{STATE}/publication"
+LOCKS = f"{STATE}/locks"
 LONGEST_NAME = 240  # longest file name, in bytes; systems take 255
 REGISTRY_TIMEOUT = 60.0  # seconds to wait for another process that writes a line into the registry
 
@@ -58,23 +64,33 @@ def write_whole(path: Path | str, content: Content, mode: int = 0o666) -> None:
 
     Raises StoreError when it cannot be written; what was there before is still there.
     """
-    path = Path(path)
     data = _bytes(content)
-    with _as_store_error("write", path):
-        os.makedirs(path.parent, exist_ok=True)
-        _rename_into_place(write_side_file(path.parent, data, mode), path)
+    with _as_store_error("write", Path(path)):
+        tree, name = _rooted(Path(path))
+        side = write_side_file(tree, str(PurePosixPath(name).parent), data, mode)
+        _rename_into_place(tree, side, name)
 
 
-def remove_orphans(folder: Path) -> list[Path]:
+def read_whole(path: Path | str) -> bytes:
+    """The content of a regular file; raises StoreError where it cannot be read."""
+    with _as_store_error("read", Path(path)):
+        tree, name = _rooted(Path(path))
+        return tree.read(name)
+
+
+def _rooted(path: Path) -> tuple[Tree, str]:
+    """The folder that a user named, and what lies below it: of a state, the folder of results."""
+    above = path.parts.index(STATE) if STATE in path.parts[:-1] else len(path.parts) - 1
+    return Tree(Path(*path.parts[:above])), "/".join(path.parts[above:])
+
+
+def _remove_orphans(tree: Tree, folder: str) -> None:
     """Remove unfinished files of processes of this machine that are dead."""
-    removed = []
-    with _as_store_error("clean", folder):
-        for name in _names(folder):
+    with _as_store_error("clean", tree.path / folder):
+        for name in tree.names(folder):
             if _orphaned(name):
                 with suppress(FileNotFoundError):
-                    os.unlink(folder / name)
-                    removed.append(folder / name)
-    return removed
+                    tree.unlink(f"{folder}/{name}")
 
 
 class Seal(NamedTuple):
@@ -123,7 +139,7 @@ class Cleaned(NamedTuple):
 class Publication:
     folder: Folder
     name: str
-    staged: dict[str, tuple[Path, Seal]] = field(default_factory=dict)
+    staged: dict[str, tuple[str, Seal]] = field(default_factory=dict)
 
     def write(self, name: str, content: Content) -> str:
         """Stage a file; returns its digest."""
@@ -131,8 +147,7 @@ class Publication:
         place = self.folder.place(name)
         self.folder.refuse_to_replace(name)
         with _as_store_error("write", place):
-            os.makedirs(self.folder.state, exist_ok=True)
-            side = write_side_file(self.folder.state, data)
+            side = write_side_file(self.folder.tree, STATE, data)
         self.staged[name] = side, Seal.of(data, self.name)
         return self.staged[name][1].sha256
 
@@ -154,7 +169,7 @@ class Folder:
 
     def __init__(self, path: Path | str):
         self.path = Path(path)
-        self.state = self.path / STATE
+        self.tree = Tree(self.path)
         self._known = _Registry()
 
     # Locks
@@ -169,19 +184,17 @@ class Folder:
 
         Raises StoreError when another process holds it; names process, host and command.
         """
-        path = self.state / "locks" / f"{digest_of(name.encode())[:16]}.lock"
-        mine = (os.path.abspath(path), os.getpid(), threading.get_ident())
+        stem = f"{LOCKS}/{digest_of(name.encode())[:16]}"
+        mine = (os.path.abspath(self.path / stem), os.getpid(), threading.get_ident())
         if mine in self._held:
             yield
             return
         with _as_store_error("lock", self.path):
-            os.makedirs(path.parent, exist_ok=True)
-            handle = lock_file(path)
-        holder = path.with_suffix(".json")
+            handle = _locked(self.tree.open(f"{stem}.lock", os.O_RDWR | os.O_CREAT))
         if handle is None:
+            holder = self._lock_holder(f"{stem}.json")
             raise StoreError(
-                f"{self.path} is in use{_lock_holder(holder)}; wait for it to end, or give "
-                "another folder"
+                f"{self.path} is in use{holder}; wait for it to end, or give another folder"
             )
         self._held.add(mine)
         try:
@@ -191,19 +204,29 @@ class Folder:
                 "command": command or " ".join(sys.argv[:4]),
                 "since": time.strftime("%Y-%m-%d %H:%M:%S"),
             }
-            write_whole(holder, json.dumps(about))
-            for folder in (path.parent, self.path / CHECKPOINTS):
-                remove_orphans(folder)
+            write_whole(self.path / f"{stem}.json", json.dumps(about))
+            for folder in (LOCKS, CHECKPOINTS):
+                _remove_orphans(self.tree, folder)
             if name == "folder":
                 self.recover()
-            if not self._announced.exists():
-                remove_orphans(self.state)
+            if self.tree.status(ANNOUNCED) is None:
+                _remove_orphans(self.tree, STATE)
             yield
         finally:
             self._held.discard(mine)
-            with suppress(OSError):
-                os.unlink(holder)
+            with suppress(OSError, StoreError):
+                self.tree.unlink(f"{stem}.json")
             os.close(handle)
+
+    def _lock_holder(self, name: str) -> str:
+        try:
+            about = json.loads(self.tree.read(name))
+            return (
+                f" by process {about['pid']} on {about['host']} ({about['command']}), since "
+                f"{about['since']}"
+            )
+        except (OSError, StoreError, ValueError, KeyError, TypeError):
+            return " by another process"
 
     # The registry of own files
 
@@ -212,15 +235,23 @@ class Folder:
 
     def place(self, name: str) -> Path:
         """Where a file is; names are relative, with slashes, and stay inside the folder."""
-        parts = PurePosixPath(name)
-        long = any(len(part.encode()) > LONGEST_NAME for part in parts.parts)
-        if not parts.parts or parts.is_absolute() or ".." in parts.parts or "\n" in name or long:
+        if not _is_name(name):
             raise StoreError(f"{name[:LONGEST_NAME]!r} cannot be the name of a file in {self.path}")
-        return self.path / parts
+        return self.path / name
 
     def checkpoint(self, name: str) -> Path:
         self.place(name)
         return self.path / CHECKPOINTS / name
+
+    def forget_checkpoint(self, name: str) -> None:
+        path = self.checkpoint(name)
+        with _as_store_error("remove", path), suppress(FileNotFoundError):
+            self.tree.unlink(f"{CHECKPOINTS}/{name}")
+
+    def is_there(self, name: str) -> bool:
+        """Whether there is anything by this name: a file, or a link, which is never followed."""
+        self.place(name)
+        return self.tree.status(name) is not None
 
     def refuse_to_replace(self, name: str) -> None:
         """Raise StoreError where a file that gangwise did not write would be lost.
@@ -228,7 +259,7 @@ class Folder:
         Where the registry has lost entries, the file may be gangwise's own: it is renamed instead.
         """
         path = self.place(name)
-        if name in self._registry() or not os.path.lexists(path):
+        if name in self._registry() or not self.is_there(name):
             return
         if not self._lost_entries():
             raise StoreError(
@@ -236,31 +267,28 @@ class Folder:
                 "there; move it away, or give another folder"
             )
         with _as_store_error("set aside", path):
-            os.replace(path, path.with_name(f"{path.name}.set-aside-{secrets.token_hex(4)}"))
-            _flush_folder(path.parent)
+            self.tree.replace(name, f"{name}.set-aside-{secrets.token_hex(4)}")
+            self.tree.flush(_above(name))
 
     def _lost_entries(self) -> bool:
         """Whether the registry is empty, or has lines that were torn or flipped."""
-        path = self.state / "files"
-        if not path.exists():
+        if self.tree.status(REGISTRY) is None:
             return False
-        with self._registry_lock(), _as_store_error("read", path):
-            lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
-        return not lines or any(unsealed(line) is None for line in lines)
+        with self._registry_lock(), _as_store_error("read", self.path / REGISTRY):
+            lines = [line for line in self.tree.read(REGISTRY).split(b"\n") if line.strip()]
+        return not lines or any(_entry(line) is None for line in lines)
 
     def _registry(self) -> dict[str, list[Seal]]:
         """All seals of each file, the last one last.
 
         A seal is written before its file is in place, so an earlier one may be the true one.
         """
-        path = self.state / "files"
-        try:
-            with path.open("rb") as file:
-                self._known.follow(file)
-        except FileNotFoundError:
-            self._known = _Registry()
-        except OSError as error:
-            raise StoreError(f"cannot read {path}: {error.strerror}") from error
+        with _as_store_error("read", self.path / REGISTRY):
+            try:
+                with os.fdopen(self.tree.open(REGISTRY), "rb") as file:
+                    self._known.follow(file)
+            except FileNotFoundError:
+                self._known = _Registry()
         return self._known.seals
 
     def _enter(self, entries: Iterable[tuple[str, Seal | None]]) -> None:
@@ -268,27 +296,27 @@ class Folder:
         lines = [
             sealed_line({"file": name, "seal": seal and seal._asdict()}) for name, seal in entries
         ]
-        path = self.state / "files"
-        with self._registry_lock(), _as_store_error("write", path):
-            new = not path.exists()
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        with self._registry_lock(), _as_store_error("write", self.path / REGISTRY):
+            new = self.tree.status(REGISTRY) is None
+            handle = self.tree.open(REGISTRY, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             try:
                 _write(handle, b"".join(b"\n" + line for line in lines) + b"\n")  # a torn line ends
                 os.fsync(handle)
             finally:
                 os.close(handle)
             if new:
-                _flush_folder(self.state)
+                self.tree.flush(STATE)
 
     @contextmanager
     def _registry_lock(self) -> Iterator[None]:
-        path = self.state / "files.lock"
+        name = f"{REGISTRY}.lock"
         until = time.monotonic() + REGISTRY_TIMEOUT
         with _as_store_error("lock", self.path):
-            os.makedirs(self.state, exist_ok=True)
-            while (handle := lock_file(path)) is None:
+            while (handle := _locked(self.tree.open(name, os.O_RDWR | os.O_CREAT))) is None:
                 if time.monotonic() > until:
-                    raise StoreError(f"{path} stays locked; see which process uses {self.path}")
+                    raise StoreError(
+                        f"{self.path / name} stays locked; see which process uses {self.path}"
+                    )
                 time.sleep(0.01)
         try:
             yield
@@ -309,16 +337,14 @@ class Folder:
             self.refuse_to_replace(name)
         data = _bytes(content)
         with _as_store_error("write", path):
-            os.makedirs(path.parent, exist_ok=True)
-            os.makedirs(self.state, exist_ok=True)
-            side = write_side_file(self.state, data)
+            side = write_side_file(self.tree, STATE, data)
             try:
                 self._enter([(name, Seal.of(data))])
             except BaseException:
                 with suppress(OSError):
-                    os.unlink(side)
+                    self.tree.unlink(side)
                 raise
-            _rename_into_place(side, path)
+            _rename_into_place(self.tree, side, name)
         return path
 
     def read(self, name: str) -> bytes:
@@ -327,10 +353,8 @@ class Folder:
         Raises StoreError when it is missing, or its digest is not what was written.
         """
         path = self.place(name)
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise StoreError(f"cannot read {path}: {error.strerror}") from error
+        with _as_store_error("read", path):
+            data = self.tree.read(name)
         seals = self._registry().get(name)
         if seals and not any(seal.fits(data) for seal in seals):
             raise StoreError(
@@ -359,7 +383,7 @@ class Folder:
         path, there = self.place(name), True
         with _as_store_error("remove", path):
             try:
-                os.unlink(path)
+                self.tree.unlink(name)
             except FileNotFoundError:
                 there = False
             self._enter([(name, None)])
@@ -381,10 +405,10 @@ class Folder:
                     self._announce(new)
             except BaseException:
                 with suppress(FileNotFoundError):
-                    os.unlink(self._announced)
+                    self.tree.unlink(ANNOUNCED)
                 for side, _ in new.staged.values():
                     with suppress(OSError):
-                        os.unlink(side)
+                        self.tree.unlink(side)
                 raise
             self.recover()
 
@@ -395,49 +419,54 @@ class Folder:
             for name, seal in self.own().items()
             if seal.part_of == new.name and name not in new.staged
         ]
-        files = {n: {"side": side.name, "seal": s._asdict()} for n, (side, s) in new.staged.items()}
-        write_whole(self._announced, sealed_line({"files": files, "stale": stale}))
-
-    @property
-    def _announced(self) -> Path:
-        return self.state / "publication"
+        files = {
+            name: {"side": PurePosixPath(side).name, "seal": seal._asdict()}
+            for name, (side, seal) in new.staged.items()
+        }
+        write_whole(self.path / ANNOUNCED, sealed_line({"files": files, "stale": stale}))
 
     def recover(self) -> bool:
         """Complete a publication that was cut short, if there was one. Needs the lock."""
-        path = self._announced
-        if not path.exists():
-            return False
-        plan = unsealed(path.read_bytes())
-        if plan is None:
-            raise StoreError(
-                f"{path} is damaged while results were being published; remove it, "
-                "and run the command again"
-            )
-        seals = {name: Seal(**about["seal"]) for name, about in plan["files"].items()}
-        waiting = {name: self.state / about["side"] for name, about in plan["files"].items()}
-        waiting = {n: side for n, side in waiting.items() if _fits(seals[n], side)}
-        in_place = {name for name in seals if _fits(seals[name], self.place(name))}
         with _as_store_error("publish", self.path):
+            try:
+                written = self.tree.read(ANNOUNCED)
+            except FileNotFoundError:
+                return False
+            if (plan := _plan(written)) is None:
+                raise StoreError(
+                    f"{self.path / ANNOUNCED} is damaged while results were being published; "
+                    "remove it, and run the command again"
+                )
+            sides, seals, stale = plan
+            waiting = {n: side for n, side in sides.items() if self._fits(seals[n], side)}
+            in_place = {name for name in seals if self._fits(seals[name], name)}
             if waiting.keys() | in_place == seals.keys():
+                for name in waiting.keys() - in_place:
+                    self.refuse_to_replace(name)
                 self._enter(seals.items())
-                self._complete(waiting, in_place, plan["stale"])
-            os.unlink(path)  # otherwise the disk lost some of it, and nothing was replaced yet
+                self._complete(waiting, in_place, [name for name in stale if name in self.own()])
+            self.tree.unlink(ANNOUNCED)  # else the disk lost some, and nothing was replaced yet
         return True
 
-    def _complete(self, waiting: dict[str, Path], in_place: set[str], stale: list[str]) -> None:
+    def _fits(self, seal: Seal, name: str) -> bool:
+        try:
+            return seal.fits(self.tree.read(name))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def _complete(self, waiting: dict[str, str], in_place: set[str], stale: list[str]) -> None:
         going = [*stale, *(name for name in waiting if name not in in_place)]
         if len(going) > 1:  # first all that is old, then all that is new
             for name in going:
                 with suppress(FileNotFoundError):
-                    os.unlink(self.place(name))
-            for folder in {self.place(name).parent for name in going}:
-                if folder.is_dir():
-                    _flush_folder(folder)
+                    self.tree.unlink(name)
+            for folder in {_above(name) for name in going}:
+                with suppress(FileNotFoundError):
+                    self.tree.flush(folder)
         for name, side in waiting.items():
-            os.makedirs(self.place(name).parent, exist_ok=True)
-            os.replace(side, self.place(name))
-        for folder in {self.place(name).parent for name in waiting}:
-            _flush_folder(folder)
+            self.tree.replace(side, name)
+        for folder in {_above(name) for name in waiting}:
+            self.tree.flush(folder)
         if stale:
             self._enter([(name, None) for name in stale])
 
@@ -446,7 +475,7 @@ class Folder:
     def verify(self) -> Verification:
         """Compare every own file with its seal; changes nothing."""
         own = self.own()
-        there = [name for name in sorted(own) if self.place(name).exists()]
+        there = [name for name in sorted(own) if self.is_there(name)]
         whole = [name for name in there if self.whole(name)]
         damaged, missing = sorted(set(there) - set(whole)), sorted(set(own) - set(there))
         unknown = [name for name in self._files() if name not in own]
@@ -462,7 +491,7 @@ class Folder:
             with _as_store_error("clean", self.path):
                 for name in self._unfinished():
                     with suppress(FileNotFoundError):
-                        os.unlink(self.path / name)
+                        self.tree.unlink(name)
                         removed.append(name)
                 if everything:
                     self._remove_state({above for name in own for above in Path(name).parents})
@@ -470,42 +499,105 @@ class Folder:
 
     def _remove_state(self, folders: set[Path]) -> None:
         """Remove ``.gangwise``, and folders of own files that are empty now."""
-        for name in ("files", "files.lock", "study", "study.db"):  # the last two of a tuning
+        names = [REGISTRY, f"{REGISTRY}.lock", f"{STATE}/study", f"{STATE}/study.db"]  # of a tuning
+        for name in names + self._inside(LOCKS):
             with suppress(FileNotFoundError):
-                os.unlink(self.state / name)
-        for name in _names(self.state / "locks"):
-            os.unlink(self.state / "locks" / name)
-        state = {Path(CHECKPOINTS), Path(STATE, "locks"), Path(STATE)}
-        for folder in sorted(folders | state | {Path()}, key=lambda p: -len(p.parts)):
+                self.tree.unlink(name)
+        state = {Path(CHECKPOINTS), Path(LOCKS), Path(STATE)}
+        for folder in sorted((folders | state) - {Path()}, key=lambda p: -len(p.parts)):
             with suppress(OSError):  # not empty, or not there
-                os.rmdir(self.path / folder)
+                self.tree.rmdir(folder.as_posix())
+        with suppress(OSError):
+            os.rmdir(self.path)
 
     def _files(self) -> list[str]:
         """Names of the files that are no state, sorted, without folders of results inside it."""
         found = []
         for base, folders, files in os.walk(self.path):
             here = Path(base)
+            links = [f for f in folders if os.path.islink(here / f)]
             folders[:] = [f for f in folders if f != STATE and not (here / f / STATE).is_dir()]
-            found += [(here / name).relative_to(self.path).as_posix() for name in files]
+            found += [(here / name).relative_to(self.path).as_posix() for name in files + links]
         return sorted(found)
 
+    def _inside(self, folder: str) -> list[str]:
+        """Files in a folder of the state; folders there are nothing of gangwise's."""
+        names = [f"{folder}/{name}" for name in self.tree.names(folder)]
+        about = {name: self.tree.status(name) for name in names}
+        return [n for n, status in about.items() if status and not stat.S_ISDIR(status.st_mode)]
+
     def _unfinished(self) -> list[str]:
-        checkpoints = [f"{CHECKPOINTS}/{name}" for name in _names(self.path / CHECKPOINTS)]
-        sides = [f"{STATE}/{name}" for name in _names(self.state) if _orphaned(name)]
-        return checkpoints + sides + [f"{STATE}/publication"] * self._announced.exists()
+        sides = [name for name in self._inside(STATE) if _orphaned(PurePosixPath(name).name)]
+        announced = [ANNOUNCED] * (self.tree.status(ANNOUNCED) is not None)
+        return self._inside(CHECKPOINTS) + sides + announced
 
 
 def find_folders(path: Path) -> list[Folder]:
-    """A folder of results and those inside it, outermost first; raises StoreError for none."""
+    """A folder of results and those inside it, outermost first; raises StoreError for none.
+
+    Folders behind links are not looked for.
+    """
     if not path.is_dir():
         raise StoreError(f"{path} is not a folder")
-    states = sorted(p.parent for p in path.rglob(STATE) if p.is_dir())
+    states = sorted(Path(base) for base, folders, _ in os.walk(path) if STATE in folders)
     if not states:
         raise StoreError(
             f"{path} is not a folder of results: it has no {STATE}; if it is a copy, copy "
             f"{STATE} too"
         )
     return [Folder(each) for each in states]
+
+
+def _above(name: str) -> str:
+    return str(PurePosixPath(name).parent)
+
+
+def _is_name(name: object) -> bool:
+    """Whether a name is relative and stays inside the folder, and files can be called so."""
+    if not isinstance(name, str) or "\n" in name or "\0" in name:
+        return False
+    path = PurePosixPath(name)
+    if not path.parts or path.is_absolute() or ".." in path.parts:
+        return False
+    return all(len(os.fsencode(part)) <= LONGEST_NAME for part in path.parts)
+
+
+def _seal(value: object) -> Seal | None:
+    """A seal out of JSON; None where it is none."""
+    if not isinstance(value, dict) or not {"sha256", "size"} <= value.keys() <= set(Seal._fields):
+        return None
+    seal = Seal(**value)
+    fits = isinstance(seal.sha256, str) and isinstance(seal.size, int)
+    return seal if fits and isinstance(seal.part_of, str) else None
+
+
+def _entry(line: bytes) -> tuple[str, Seal | None] | None:
+    """A line of the registry: a file, and its seal or None; None where it is no such line."""
+    entry = unsealed(line)
+    if entry is None or not _is_name(name := entry.get("file")):
+        return None
+    seal = _seal(entry.get("seal"))
+    return (str(name), seal) if seal or entry.get("seal", 0) is None else None
+
+
+def _plan(line: bytes) -> tuple[dict[str, str], dict[str, Seal], list[str]] | None:
+    """An announced publication: the side file and the seal of each file, and files that go.
+
+    None where it is damaged, or names what no publication has staged.
+    """
+    plan = unsealed(line) or {}
+    files, stale = plan.get("files"), plan.get("stale")
+    if not isinstance(files, dict) or not isinstance(stale, list):
+        return None
+    sides, seals = dict[str, str](), dict[str, Seal]()
+    for name, about in files.items():
+        side = about.get("side") if isinstance(about, dict) else None
+        if not isinstance(side, str) or not ORPHAN.fullmatch(side) or not _is_name(name):
+            return None
+        if (seal := _seal(about.get("seal"))) is None:
+            return None
+        sides[name], seals[name] = f"{STATE}/{side}", seal
+    return (sides, seals, stale) if all(map(_is_name, stale)) else None
 
 
 class _Registry:
@@ -524,13 +616,14 @@ class _Registry:
         end = new.rfind(b"\n") + 1
         self._read += end
         for line in new[:end].split(b"\n"):
-            entry = unsealed(line)
+            entry = _entry(line)
             if entry is None:  # torn or flipped: the file that it names becomes an unknown one
                 continue
-            if entry["seal"] is None:
-                self.seals.pop(entry["file"], None)
+            name, seal = entry
+            if seal is None:
+                self.seals.pop(name, None)
             else:
-                self.seals.setdefault(entry["file"], []).append(Seal(**entry["seal"]))
+                self.seals.setdefault(name, []).append(seal)
 
 
 # What is done to the disk
@@ -550,10 +643,10 @@ def _host() -> str:
     return digest_of(socket.gethostname().encode())[:8]
 
 
-def write_side_file(folder: Path, data: bytes, mode: int = 0o666) -> Path:
-    """Write and flush a file beside those of a folder, to be renamed into place."""
-    side = folder / f".gangwise-{_host()}-{os.getpid()}-{secrets.token_hex(4)}.part"
-    handle = os.open(side, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+def write_side_file(tree: Tree, folder: str, data: bytes, mode: int = 0o666) -> str:
+    """Write and flush a file beside those of a folder, to be renamed into place; its name."""
+    side = f"{folder}/.gangwise-{_host()}-{os.getpid()}-{secrets.token_hex(4)}.part"
+    handle = tree.open(side, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         try:
             _write(handle, data)
@@ -562,7 +655,7 @@ def write_side_file(folder: Path, data: bytes, mode: int = 0o666) -> Path:
             os.close(handle)
     except BaseException:
         with suppress(OSError):
-            os.unlink(side)
+            tree.unlink(side)
         raise
     return side
 
@@ -576,34 +669,14 @@ def _write(handle: int, data: bytes) -> None:
         left = left[written:]
 
 
-def _rename_into_place(side: Path, path: Path) -> None:
+def _rename_into_place(tree: Tree, side: str, name: str) -> None:
     try:
-        os.replace(side, path)
+        tree.replace(side, name)
     except BaseException:
         with suppress(OSError):
-            os.unlink(side)
+            tree.unlink(side)
         raise
-    _flush_folder(path.parent)
-
-
-def _flush_folder(folder: Path) -> None:
-    if sys.platform == "win32":  # which flushes names by itself
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network disks cannot
-            raise
-    finally:
-        os.close(handle)
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    tree.flush(_above(name))
 
 
 def _orphaned(name: str) -> bool:
@@ -627,7 +700,10 @@ def lock_file(path: Path, mode: int = 0o666) -> int | None:
 
     The kernel lets go of it when the process dies.
     """
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, mode)
+    return _locked(Tree(path.parent).open(path.name, os.O_RDWR | os.O_CREAT, mode))
+
+
+def _locked(handle: int) -> int | None:
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -645,17 +721,6 @@ def lock_file(path: Path, mode: int = 0o666) -> int | None:
     return handle
 
 
-def _lock_holder(holder: Path) -> str:
-    try:
-        about = json.loads(holder.read_bytes())
-        return (
-            f" by process {about['pid']} on {about['host']} ({about['command']}), since "
-            f"{about['since']}"
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        return " by another process"
-
-
 def sealed_line(entry: Mapping[str, Any]) -> bytes:
     text = json.dumps(entry).encode()
     return b"%08x " % zlib.crc32(text) + text
@@ -665,15 +730,11 @@ def unsealed(line: bytes) -> dict[str, Any] | None:
     check, _, text = line.strip().partition(b" ")
     if not text or check != b"%08x" % zlib.crc32(text):
         return None
-    found: dict[str, Any] = json.loads(text)
-    return found
-
-
-def _fits(seal: Seal, path: Path) -> bool:
     try:
-        return seal.fits(path.read_bytes())
-    except FileNotFoundError:
-        return False
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 @contextmanager

@@ -45,7 +45,8 @@ from gangwise import __version__
 from gangwise.core.arrays import Floats, Tabular
 from gangwise.core.contracts import Comparator, Environment, Instance, Policy, clone, configuration
 from gangwise.core.errors import InfeasibleDecision, ScenarioError, StoreError
-from gangwise.core.files import digest_of, write_side_file, write_whole
+from gangwise.core.files import digest_of, read_whole, write_side_file, write_whole
+from gangwise.core.handles import Tree
 from gangwise.core.identity import identify
 from gangwise.core.registry import check_arguments
 from gangwise.core.settings import require_memory
@@ -386,7 +387,7 @@ def user_key() -> bytes:
 def _make_key(path: Path) -> None:
     """Make a key; of two processes that make one at the same time, the first counts."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    side = write_side_file(path.parent, secrets.token_bytes(32), 0o600)
+    side = path.parent / write_side_file(Tree(path.parent), ".", secrets.token_bytes(32), 0o600)
     try:
         os.link(side, path)
     except FileExistsError:
@@ -437,10 +438,7 @@ def check_checkpoint(path: Path) -> tuple[dict[str, Any], bytes]:
 
     Raises StoreError when the file is no checkpoint, damaged, or another user's.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise StoreError(f"cannot read the checkpoint {path}: {error.strerror}") from error
+    content = read_whole(path)
     marker, _, rest = content.partition(b"\n")
     sealed, _, body = rest.partition(b"\n")
     if marker != FORMAT:

@@ -530,9 +530,11 @@ class FolderLeader(Leader):
             names = os.listdir(self.cluster)
         except OSError as error:
             raise EngineError(f"{self.cluster}: {error.strerror}") from error
-        return max(
-            (int(name[7:]) for name in names if re.fullmatch(r"leader\.\d+", name)), default=0
-        )
+        leaders = [name for name in names if re.fullmatch(r"leader\.\d{1,18}", name)]
+        for name in leaders:
+            if os.path.islink(self.cluster / name):
+                raise EngineError(f"{self.cluster / name} is a link; remove it")
+        return max((int(name[7:]) for name in leaders), default=0)
 
     def read(self) -> Lease | None:
         if (number := self._newest()) == 0:

@@ -7,14 +7,16 @@ each written as a whole: ``launched`` (a lock: an attempt is launched once, ever
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 
 def birth(pid: int) -> str:
@@ -29,8 +31,21 @@ def birth(pid: int) -> str:
 def write_json(path: Path, content: Any) -> None:
     """Write to a temporary file and rename it, so that readers see all or nothing."""
     side = path.with_name(f".{path.name}.{os.getpid()}")
-    side.write_text(json.dumps(content), encoding="utf-8")
+    side.unlink(missing_ok=True)
+    with open(side, "x", encoding="utf-8") as file:  # and never through a link
+        file.write(json.dumps(content))
     os.replace(side, path)
+
+
+def open_output(folder: Path) -> BinaryIO:
+    """What the ranks of an attempt print; OSError where it is no file of this folder alone."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    handle = os.open(folder / "output.txt", flags, 0o666)
+    about = os.fstat(handle)
+    if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+        os.close(handle)
+        raise OSError(errno.EMLINK, "it is no file of this folder alone")
+    return os.fdopen(handle, "ab")
 
 
 class TimeLimitReached(Exception):  # noqa: N818 - no error: the job's time is over
@@ -75,7 +90,7 @@ def main(folder: Path) -> int:
     ranks: list[subprocess.Popen[bytes]] = []
     begun = time.time()
     state, exits = "failed", list[Any]()
-    with open(folder / "output.txt", "ab") as output:
+    with open_output(folder) as output:
         try:
             for rank, (node, devices, speed) in enumerate(attempt["ranks"]):
                 variables = {

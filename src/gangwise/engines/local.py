@@ -4,6 +4,7 @@ A cluster is a folder, so that it outlives whoever looks at it::
 
     nodes.json                  name, devices, labels, speed of each node
     down/NODE                   there while the node is down
+    last-id                     the last id that was given to a job: none is given twice
     leader.N/beat               of leader number N: the folder is renamed by whoever is the next
     jobs/ID/job.json            what was submitted
     jobs/ID/cancelled
@@ -12,6 +13,7 @@ A cluster is a folder, so that it outlives whoever looks at it::
     jobs/ID/K/unplaced.json     taken off its nodes, and why
     jobs/ID/K/result.json       how it ended
     jobs/ID/K/ID.K.RANK.json    what a rank reports of itself
+    ended/ID                    jobs that ended some time ago
 
 Every file is written as a whole and never changed; so what a job is at can be read off at any
 moment, whoever was killed at which line.
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import math
 import os
 import re
@@ -38,6 +41,7 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.errors import EngineError, Rejected
+from gangwise.core.handles import Tree
 from gangwise.engines import intake, launch, rank
 from gangwise.engines.engine import (
     ENDED,
@@ -56,6 +60,8 @@ from gangwise.engines.engine import (
     tasks_by_node,
 )
 from gangwise.service.loop import Service
+
+_NUMBER = re.compile("[0-9]{1,18}").fullmatch
 
 _launchers: list[subprocess.Popen[bytes]] = []
 """Started by this process, whichever client it was: they must be waited for when they end."""
@@ -94,6 +100,8 @@ class LocalEngine:
         self._untouched: dict[str, tuple[tuple[float, float], Status]] = {}  # by times of files
         self._leader: FolderLeader | None = None
         self.quarantine = intake.Quarantine()
+        for below in ("jobs", "down", "ended"):
+            Tree(self.folder).check_folder(below)
         self.nodes()
 
     def lead(self, identity: str) -> None:
@@ -117,20 +125,25 @@ class LocalEngine:
         ``asked`` are ``demand``, devices of a task; ``job_type``, ``user``, ``limit`` in seconds,
         ``per_node``, ``constraint``, ``priority`` and ``work``.
         """
-        jobs = Path(folder) / "jobs"
-        number = max((int(p.name) for p in jobs.iterdir() if p.name.isdigit()), default=0)
-        while True:
-            number += 1
-            try:
-                (jobs / str(number)).mkdir()
-                break
-            except FileExistsError:
-                continue
+        jobs, number = Path(folder) / "jobs", LocalEngine._new_id(Path(folder))
+        (jobs / str(number)).mkdir()
         usual: dict[str, Any] = {"demand": {"cpu": 1}, "job_type": "job", "user": str(os.getuid())}
         usual |= {"submitted": time.time(), "limit": None, "per_node": 0, "constraint": {}}
         content = {"command": list(command), "tasks": tasks, **usual, **asked}
         launch.write_json(jobs / str(number) / "job.json", content)
         return str(number)
+
+    @staticmethod
+    def _new_id(folder: Path) -> int:
+        """An id that no job has had, even if the folders of earlier ones are gone."""
+        with open(Tree(folder).open("last-id", os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
+            names = [n for below in ("jobs", "ended") for n in Tree(folder).names(below)]
+            given = [n for n in [*names, file.read(32).decode("latin-1").strip()] if _NUMBER(n)]
+            last = max(map(int, given), default=0) + 1
+            file.seek(0)
+            file.write(b"%d\n" % last)
+        return last
 
     # The engine
 
@@ -272,6 +285,8 @@ class LocalEngine:
     def _status(self, name: str) -> Status | None:
         """Status of a job by its files; None while it is being written."""
         folder = self.folder / "jobs" / name
+        if os.path.islink(folder):
+            raise intake.Malformed("its folder is a link")
         stamp = _changed(f"{folder}"), _changed(f"{folder}/job.json")
         seen = self._untouched.pop(name, None)
         if seen is not None and seen[0] == stamp:
@@ -362,7 +377,11 @@ class LocalEngine:
             return
         command = [sys.executable, "-I", "-S", launch.__file__, str(here)]
         try:
-            with open(here / "output.txt", "ab") as output:
+            output = launch.open_output(here)
+        except OSError as error:
+            raise Rejected(f"{here}/output.txt: {error.strerror}") from error
+        try:
+            with output:
                 pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output}
                 process = subprocess.Popen(command, start_new_session=True, stderr=output, **pipes)
                 _launchers.append(process)
@@ -400,6 +419,8 @@ class LocalEngine:
         """Into the folder of one job: what is wrong there is wrong with this job alone."""
         try:
             path.parent.mkdir(exist_ok=True)
+            if os.path.islink(path.parent):
+                raise Rejected(f"{path.parent} is a link; remove it")
             led = self._leader if fenced else None
             (launch.write_json if led is None else led.write)(path, content)
         except OSError as error:

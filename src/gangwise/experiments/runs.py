@@ -56,6 +56,7 @@ from gangwise.core.contracts import (
     evenly_spaced,
 )
 from gangwise.core.errors import ScenarioError, StoreError
+from gangwise.core.files import read_whole
 from gangwise.core.identity import PATHS, identify, key_of, plain
 from gangwise.core.registry import Entry, comparators, create, entries
 from gangwise.core.simulation import Simulation
@@ -230,11 +231,11 @@ def played_in(folder: Path, settings: Mapping[str, Any]) -> NamedSource:
     found: dict[NamedSource, str] = {}
     for path in sorted(folder.glob(f"*{PLAN}")):
         try:
-            asked = json.loads(path.read_text(encoding="utf-8"))["experiment"]
+            asked = json.loads(read_whole(path))["experiment"]
             name, given = asked.get("scenario") or asked.get("trace"), asked.get("settings", {})
             cells = [asked.get("grid", {}), *asked.get("cases", ())]
             varied = {key for cell in cells for key in cell} - settings.keys()
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreError(f"cannot read {path}: {error!r}; sweep again to mend it") from error
         if varied:
             some = ", ".join(sorted(varied))

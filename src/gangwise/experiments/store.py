@@ -26,7 +26,7 @@ import polars as pl
 
 import gangwise
 from gangwise.core.errors import StoreError
-from gangwise.core.files import Folder
+from gangwise.core.files import Folder, read_whole
 from gangwise.core.registry import ANY, entries
 from gangwise.experiments.runs import PLAN, Rows
 
@@ -73,15 +73,14 @@ class Store:
     def _mark(self, key: str) -> tuple[int, ...]:
         """Changes whenever the file does; empty where there is none."""
         try:
-            found = self.path(key).stat()
-        except OSError:
+            found = self.files.tree.status(f"runs/{key}.parquet")
+        except (OSError, StoreError):
             return ()
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return (found.st_ino, found.st_size, found.st_mtime_ns) if found else ()
 
     def forget_checkpoint(self, key: str) -> None:
-        checkpoint = self.checkpoint(key)
-        if checkpoint is not None:
-            checkpoint.unlink(missing_ok=True)
+        if (checkpoint := self.checkpoint(key)) is not None:
+            self.files.forget_checkpoint(checkpoint.name)
 
     def finished(self, key: str) -> bool:
         return self._load(key) is not None
@@ -103,7 +102,7 @@ class Store:
         if mark and key in self._seen and self._seen[key][0] == mark:
             return self._seen[key][1]
         try:
-            data = self.path(key).read_bytes()
+            data = read_whole(self.path(key))
             seal = pl.read_parquet_metadata(io.BytesIO(data))
             names = list(pl.read_parquet_schema(io.BytesIO(data)))
             # A large file column by column: most are one text a row, which takes room.
@@ -130,7 +129,7 @@ class Store:
                 rows.add(name, numbers["value"][of], numbers["at"][of])
                 begin += n
             about |= {name: json.loads(about[name]) for name in _JSON}
-        except (OSError, KeyError, pl.exceptions.PolarsError):
+        except (StoreError, OSError, KeyError, pl.exceptions.PolarsError):
             return None
         self._remember(key, about, rows)
         return about, rows
@@ -300,7 +299,7 @@ def write_provenance(folder: Path, name: str, command: str) -> Path:
 def read_provenance(folder: Path, name: str) -> Provenance | None:
     """The provenance of results; None where there is none, as of a sweep from Python."""
     path = folder / f"{name}.command.json"
-    if not path.exists():
+    if not Folder(folder).is_there(path.name):
         return None
     try:
         return Provenance(**json.loads(Folder(folder).read_text(path.name)))

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 import gangwise
 from gangwise.core.contracts import configuration
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError, to_install
-from gangwise.core.files import STATE, Folder, sealed_line, unsealed, write_whole
+from gangwise.core.files import STATE, Folder, read_whole, sealed_line, unsealed, write_whole
 from gangwise.core.registry import create
 from gangwise.core.settings import require_options, toml_value
 from gangwise.experiments.changes import setting
@@ -329,7 +329,7 @@ class Study:
         if not (folder / STUDY).exists():
             return
         try:
-            found = unsealed((folder / STUDY).read_bytes().strip())
+            found = unsealed(read_whole(folder / STUDY).strip())
             if found is None:
                 return
             before = TypeAdapter(Study).validate_python(found)

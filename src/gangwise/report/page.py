@@ -27,6 +27,7 @@ import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from gangwise.core.files import Folder, digest_of, read_whole
 from gangwise.core.registry import Kind, entries
 from gangwise.experiments.statistics import (
     Estimate,
@@ -586,10 +587,11 @@ def how_made(
         how.append(Text(phrase("made from Python", name=name)))
         how.append(Code(f"gangwise sweep {name}.toml --out {folder.name or 'results'}"))
     how += [Code(file.rstrip())] * bool(file)
+    inside = Folder(folder)
     lines = [
-        f"{each} {hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+        f"{each} {digest_of(read_whole(inside.place(each)))}\n"
         for each in sorted(set(of))
-        if (path := folder / each).exists()
+        if inside.is_there(each)
     ]
     return how_to_repeat(
         how,

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 
 import gangwise
 from gangwise.core.errors import ScenarioError, StoreError
-from gangwise.core.files import Folder, write_whole
+from gangwise.core.files import Folder, read_whole, write_whole
 from gangwise.core.settings import finite
 from gangwise.experiments.compare import COMPARISON, Comparison, is_comparison
 from gangwise.experiments.replay import NAME as REPLAY
@@ -242,7 +242,8 @@ def comparison_page(comparison: Comparison, command: str = "", digest: str = "")
 
 
 def _stored(folder: Path, name: str) -> Any:
-    return json.loads(Folder(folder).read_text(name)) or None if (folder / name).exists() else None
+    files = Folder(folder)
+    return json.loads(files.read_text(name)) or None if files.is_there(name) else None
 
 
 def _values(
@@ -274,7 +275,7 @@ def write_replay(
         new.write(BOUNDS, json.dumps(dict(zip(map(str, played.seeds), values))) + "\n")
         if isinstance(bounds, Mapping):
             for path in sorted(folder.path.glob("prices-*.parquet")):
-                new.write(path.name, path.read_bytes())
+                new.write(path.name, read_whole(path))
         elif priced:
             for seed, bound in zip(played.seeds, bounds or []):
                 new.write(f"prices-{seed}.parquet", partial(_write_prices, bound))
@@ -403,9 +404,9 @@ def read_reproduction(folder: Path) -> Reproduced:
     """Read a folder; StoreError when a file is torn, or is no such file."""
     path = folder / "reproduction.json"
     try:
-        found = TypeAdapter(Reproduced).validate_json(path.read_bytes())
+        found = TypeAdapter(Reproduced).validate_json(read_whole(path))
         path = folder / "side-by-side.json"
-        rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        rows = json.loads(read_whole(path)) if path.exists() else []
         return replace(found, rows=[ClaimResult.of(row) for row in rows])
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise _torn(path, error) from error
@@ -414,11 +415,11 @@ def read_reproduction(folder: Path) -> Reproduced:
 def read_picture(folder: Path, artefact: ArtefactEntry) -> Plot | None:
     """The picture of an artefact, drawn from its numbers; None without, StoreError when torn."""
     caption = f"The numbers are in {artefact.stem}.csv and {artefact.stem}.parquet."
-    path = folder / f"{artefact.stem}.parquet"
+    path = Folder(folder).place(f"{artefact.stem}.parquet")
     if not (artefact.panels and path.exists()):
         return None
     try:
-        numbers = pl.read_parquet(path, columns=[*COLUMNS])
+        numbers = pl.read_parquet(read_whole(path), columns=[*COLUMNS])
         if numbers["low"].is_not_null().any():
             many = numbers["line"].n_unique() > BANDS
             caption += " Bands and bars are 95 % confidence intervals"

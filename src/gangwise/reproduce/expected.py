@@ -439,7 +439,7 @@ def publish(out: Path, files: Mapping[str, Content], kept: Iterable[ArtefactEntr
     with folder.publish("reproduction") as new:
         for artefact in kept:
             for ending in ENDINGS:
-                if folder.place(name := f"{artefact.stem}.{ending}").exists():
+                if folder.is_there(name := f"{artefact.stem}.{ending}"):
                     new.write(name, folder.read(name))
         for name, content in files.items():
             new.write(name, content)

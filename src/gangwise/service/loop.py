@@ -58,7 +58,7 @@ from gangwise.jobs.books import Explanation
 from gangwise.service.ledger import ActiveJob, Intent, Ledger, Record
 from gangwise.service.sound import CHECKPOINTS, mend
 from gangwise.service.state import Wish, Wishes
-from gangwise.service.store import FILE, ServiceStore, as_store_error
+from gangwise.service.store import FILE, ServiceStore, as_store_error, own_folder
 
 CHECKPOINT, BEFORE = CHECKPOINTS
 HEARTBEAT = "heartbeat"  # a file that is as old as the service has been silent
@@ -159,10 +159,10 @@ class Service:
         self._forecaster = Helper(self.forecast, "forecast", folder, "--json")
         self._verifier = Helper(DAY, "verify", folder, "--json")
         self._starts: dict[str, Any] = {}
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        mended = own_folder(self.folder)
         self._lock = locked(self.folder / "lock")
         try:
-            self.notes = mend(self.folder)
+            self.notes = mended + mend(self.folder)
             self.store = ServiceStore(self.folder / FILE)
         except BaseException:
             os.close(self._lock)

@@ -28,6 +28,7 @@ from gangwise.service.store import (
     START,
     ChainLine,
     ServiceStore,
+    check_files,
     merged,
     read_file,
     write_file,
@@ -66,6 +67,7 @@ def is_state(folder: Path | str) -> bool:
 
 def examine(folder: Path | str) -> Report:
     """Look whether all is as it was written; raises StoreError when files cannot be read at all."""
+    check_files(folder)
     report = Report(Path(folder))
     stored, failed = _stored(report.folder / FILE)
     lines = read_file(report.folder / LINES)

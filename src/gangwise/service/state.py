@@ -25,7 +25,7 @@ from rich.table import Table
 
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.core.files import sealed_line, unsealed
-from gangwise.service.store import FAULTS, FILE, ServiceStore, as_store_error
+from gangwise.service.store import FAULTS, FILE, ServiceStore, as_store_error, check_files
 
 
 class ServiceState:
@@ -137,6 +137,7 @@ class Wishes:
     def __init__(self, folder: Path | str):
         self.path = Path(folder) / WISHES_FILE
         with as_store_error(self.path):
+            check_files(folder)
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._db = sqlite3.connect(
                 self.path, timeout=1.0, isolation_level=None, check_same_thread=False

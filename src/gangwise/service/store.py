@@ -21,7 +21,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sqlite3
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -30,7 +32,8 @@ from pathlib import Path
 from typing import Any
 
 from gangwise.core.errors import StoreError
-from gangwise.core.files import sealed_line, unsealed, write_whole
+from gangwise.core.files import read_whole, sealed_line, unsealed, write_whole
+from gangwise.core.handles import Tree
 from gangwise.service.ledger import Ended, Intent, Record
 
 # Lines in a chain: each carries its own digest and names the one before it. A line that was changed
@@ -96,7 +99,7 @@ class ChainFile:
 
     def __init__(self, path: Path):
         self.path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = Tree(path.parent).open(path.name, os.O_RDWR | os.O_CREAT, 0o600)
         self._end = self._was = os.fstat(self._file).st_size
 
     def append(self, line: ChainLine) -> None:
@@ -124,12 +127,9 @@ class ChainFile:
 
 def read_file(path: Path) -> list[ChainLine | None]:
     """Lines of a file, without one that was cut off while it was written."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return []
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+    data = read_whole(path)
     return [ChainLine.of(text) for text in data.decode(errors="replace").split("\n")[:-1]]
 
 
@@ -167,6 +167,48 @@ def merged(*copies: Iterable[ChainLine | None]) -> tuple[list[ChainLine], list[t
         chain.append(lines[0])
         number = at + 1
     return chain, lost
+
+
+# The folder
+
+OWN = re.compile(
+    r"(service|wishes)\.sqlite(-wal|-shm|-journal)?|journal\.log|lock|heartbeat"
+    r"|ledger\.checkpoint(\.1)?"
+)
+"""Files of a service. SQLite opens some by their names, and follows links."""
+
+
+def check_files(folder: Path | str) -> None:
+    """Raise StoreError where a file of a service's folder is a link, or not a regular file."""
+    tree = Tree(folder)
+    with as_store_error(tree.path):
+        for name in tree.names():
+            if OWN.fullmatch(name):
+                tree.check(name)
+
+
+def own_folder(folder: Path) -> list[str]:
+    """Make the folder of a service, or see that not everybody may write into it; what was done.
+
+    Raises StoreError where that cannot be mended.
+    """
+    with as_store_error(folder):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        about = folder.stat()
+        mode = stat.S_IMODE(about.st_mode)
+        if not mode & stat.S_IWOTH:
+            return []
+        others = sorted(
+            name.name for name in folder.iterdir() if name.lstat().st_uid != about.st_uid
+        )
+        if about.st_uid != os.getuid() or others:
+            whose = f"holds {others[0]} of another user" if others else "is another user's"
+            raise StoreError(
+                f"{folder} can be written by everybody (mode {mode:04o}) and {whose}: name a "
+                "folder of your own with --state, such as one below it"
+            )
+        folder.chmod(mode & ~(stat.S_IWGRP | stat.S_IWOTH))
+        return [f"{folder} could be written by everybody (mode {mode:04o}); now by its owner alone"]
 
 
 # The two copies
@@ -216,6 +258,7 @@ class ServiceStore:
             if str(path) == ":memory:":
                 where = "file::memory:"
             else:
+                check_files(self.path.parent)
                 if not read_only:
                     os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
                 where = f"{self.path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"

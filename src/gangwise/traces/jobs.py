@@ -28,7 +28,8 @@ import numpy.typing as npt
 import polars as pl
 
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.errors import StoreError, TraceError, UnknownName
+from gangwise.core.errors import TraceError, UnknownName
+from gangwise.core.files import write_whole
 from gangwise.core.settings import Clock
 from gangwise.jobs.books import Books
 from gangwise.jobs.metrics import held_devices, longer_by
@@ -748,7 +749,4 @@ def save_swf(log: JobLog, path: Path) -> None:
     lines = [f"; {name}: {value}" for name, value in header.items()]
     lines += [f"; Note: {' '.join(note.split())}" for note in notes]
     data = ("\n".join([*lines, *text]) + "\n").encode()
-    try:
-        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror or error}") from error
+    write_whole(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)

@@ -21,6 +21,7 @@ import polars as pl
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import TraceError
+from gangwise.core.files import write_whole
 from gangwise.core.settings import Clock
 from gangwise.traces.format import SAVED, Format, TraceFiles, all_files, files_of, recognise
 from gangwise.traces.io.reading import NO_JOBS, Stage, reason_lines, reasons_plain
@@ -596,13 +597,12 @@ def fingerprint(*arrays: np.ndarray[Any, Any]) -> str:
 
 def save_tables(tables: Tables, folder: Path) -> list[Path]:
     """Write tables to a folder, so that :func:`load_tables` gives the same ones; which files."""
-    folder.mkdir(parents=True, exist_ok=True)
     frames = {"servers": tables.servers, "jobs": tables.jobs, "events": tables.events}
     written = []
     for name, frame in frames.items():
         if frame is not None:
             written.append(folder / f"{name}.parquet")
-            frame.write_parquet(written[-1])
+            write_whole(written[-1], frame.write_parquet)
     manifest = {
         "version": VERSION,
         "trace": tables.trace,
@@ -614,7 +614,7 @@ def save_tables(tables: Tables, folder: Path) -> list[Path]:
         "clock": tables.clock and [tables.clock.epoch, tables.clock.zone],
     }
     written.append(folder / SAVED)
-    written[-1].write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    write_whole(written[-1], json.dumps(manifest, indent=2) + "\n")
     return written
 
 

@@ -20,6 +20,7 @@ from pydantic import Field
 
 from gangwise.core.contracts import Scenario
 from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.files import write_whole
 from gangwise.core.settings import Count, checked
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import Channels, ReplayedArrivals
@@ -263,11 +264,10 @@ def write_outline(
     ``settings`` are the arguments that the trace at ``path`` was opened with; the folder ``out`` is
     made if it is not there.
     """
-    out.mkdir(parents=True, exist_ok=True)
     written = []
     for name, frame in found.frames.items():
         written.append(out / f"workload-{name}.parquet")
-        frame.write_parquet(written[-1])
+        write_whole(written[-1], frame.write_parquet)
     tables = getattr(scenario, "tables", None)
     family = str(scenario.family)
     if tables is None:
@@ -286,5 +286,5 @@ def write_outline(
     lines += ["", "[settings]"]
     lines += [f"{key} = {toml_text(value)}" for key, value in given.items() if value is not None]
     written.append(out / "scenario.toml")
-    written[-1].write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_whole(written[-1], "\n".join(lines) + "\n")
     return written
