@@ -9,6 +9,7 @@ import pytest
 from gangwise.core.registry import entries
 from gangwise.traces.format import recognise
 
+from . import test_accounting as accounting
 from . import test_alibaba_2025_2026 as newest
 from . import test_alibaba_gpu_v2020 as v2020
 from . import test_alibaba_v2018 as v2018
@@ -79,6 +80,7 @@ TABLES = {
     "slurm-sacct": {"sacct": [slurm.HEADER, *slurm.ROWS]},
     "swf": {"jobs": ["; MaxProcs: 64", *(swf.line(job, job) for job in range(1, 4))]},
     "csv": {"mapping": own.MAPPING.split("\n")},
+    **{name: {"log": text.split("\n")} for name, text in accounting.LOGS.items()},
 }
 EVERY = [(name, table) for name, tables in TABLES.items() for table in tables]
 
@@ -94,7 +96,7 @@ def test_a_table_by_any_name_is_of_one_format(tmp_path, name, table):
         ".toml"
         if name == "csv"
         else ".json"
-        if name in ("google-2019", "kubernetes", "philly")
+        if name in ("google-2019", "kubernetes", "philly", "htcondor", "flux", "oar", "batsim")
         else ".csv"
     )
     file = tmp_path / f"x{ending}"

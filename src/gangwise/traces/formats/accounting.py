@@ -1,0 +1,576 @@
+"""Accounting logs of batch systems, whose records are no rows of a table.
+
+Each system has its own words for when a job was submitted, could start, started and ended, and for
+what it asked for. A parser here says which; ``NAME.toml`` says how its files are recognised. PBS
+Professional, OpenPBS and Torque, LSF, Grid Engine, HTCondor, Flux, OAR and Batsim.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import isfinite
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from gangwise.core.errors import TraceError
+from gangwise.core.settings import Clock
+from gangwise.traces.format import Format, all_files, declared
+from gangwise.traces.formats.slurm_notation import expand_nodes
+from gangwise.traces.io.reading import EARLIER, PART, RecordError, RowAccount
+from gangwise.traces.io.text import document, read_text
+from gangwise.traces.tables import Reader, Tables, server_table
+
+Record = Mapping[str, Any]
+TEXTS = ("name", "user", "account", "partition", "status", "application", "hosts")
+TIMES = ("created", "started", "deleted")
+COLUMNS = {"row": pl.Int64, "tasks": pl.Int64, **dict.fromkeys(("cpu", "mem", "gpu"), pl.Float64)}
+COLUMNS |= dict.fromkeys((*TIMES, "limit", "elapsed"), pl.Float64) | dict.fromkeys(TEXTS, pl.String)
+GIB_OF = {"": 2.0**-30, "b": 2.0**-30, "k": 2.0**-20, "m": 2.0**-10, "g": 1.0, "t": 2.0**10}
+
+
+@dataclass
+class Jobs:
+    """Jobs of a log by id, and counts of what was read otherwise than it is written.
+
+    ``events`` are records that are no jobs of their own.
+    """
+
+    account: RowAccount
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    facts: Counter[str] = field(default_factory=Counter)
+    servers: int = 0  # processors of the cluster, where the log says so
+    read: int = 0
+    events: int = 0
+
+    def add(self, row: int, job: Mapping[str, Any]) -> None:
+        """Add the record of a job; a later record of the same run is the one that counts.
+
+        Raises RecordError where its times or amounts are none.
+        """
+        filled = {name: job.get(name) for name in COLUMNS} | {"row": row}
+        times = [filled[name] for name in TIMES if filled[name] is not None]
+        if filled["created"] is None:
+            raise RecordError("no time of submission", job.get("name"))
+        if any(after < before for before, after in pairwise(times)):
+            raise RecordError("submission, start and end are not in this order", job.get("name"))
+        amounts = [filled[name] or 0.0 for name in ("cpu", "mem", "gpu")]
+        if not all(isfinite(amount) and amount >= 0 for amount in amounts) or not any(amounts):
+            raise RecordError("it asks for no devices that are known", job.get("name"))
+        if not filled["tasks"] or filled["tasks"] < 1:
+            raise RecordError("it has no tasks", job.get("name"))
+        key = f"{filled['name']} {filled['created']}"  # numbers come round again
+        if key in self.rows:
+            self.account.leave_out(self.rows[key]["row"], EARLIER)
+        self.rows[key] = filled | {text: str(job.get(text) or "") for text in TEXTS}
+
+
+# Amounts and times as these systems write them
+
+
+def seconds(text: Any) -> float | None:
+    """Seconds of ``[[H:]M:]S``, ``D-H:M:S`` or a number; None of what is none.
+
+    >>> seconds("02:00:00"), seconds("90"), seconds("1-00:00:01"), seconds("")
+    (7200.0, 90.0, 86401.0, None)
+    """
+    match = re.fullmatch(r"(?:(\d+)-)?((?:\d+:)*\d+(?:\.\d+)?)", str(text or "").strip())
+    if not match:
+        return None
+    total = 0.0
+    for part in match[2].split(":"):
+        total = 60 * total + float(part)
+    return total + 86400 * int(match[1] or 0)
+
+
+def gib(text: Any) -> float:
+    """GiB of ``4gb``, ``512mb`` or bytes; 0 of what is none.
+
+    >>> gib("4gb"), gib("1024mb"), gib("")
+    (4.0, 1.0, 0.0)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", str(text or "").strip().lower())
+    return float(match[1]) * GIB_OF[match[2]] if match else 0.0
+
+
+def number(value: Any) -> float | None:
+    """A positive number, or None: 0 and −1 stand for what has not happened."""
+    try:
+        read = float(value)
+    except (TypeError, ValueError):
+        return None
+    return read if isfinite(read) and read > 0 else None
+
+
+# PBS Professional, OpenPBS, Torque
+
+PBS_RECORD = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;([A-Z]);([^;]+);(.*)")
+PBS_FIELD = re.compile(r'(\S+?)=("[^"]*"|\S*)')
+
+
+def parse_pbs(text: str, jobs: Jobs) -> None:
+    """``E`` records are runs that ended; ``D`` and ``A`` without one are jobs that never started.
+
+    A job that was run again (``R``) has the run that ended last; ``S`` without an end still runs.
+    """
+    open_runs: dict[str, tuple[int, dict[str, Any]]] = {}
+    for row, line in _lines(text, jobs):
+        match = PBS_RECORD.fullmatch(line.strip())
+        if not match:
+            jobs.account.refuse(row, "the line is no record: date;type;job;fields", line)
+            continue
+        kind, name, rest = match.groups()
+        given = {key: value.strip('"') for key, value in PBS_FIELD.findall(rest)}
+        if kind == "E":
+            open_runs.pop(name, None)
+            _try(jobs, row, lambda given=given, name=name: _pbs_job(name, given, jobs))
+        else:
+            jobs.events += 1
+            if kind == "S":
+                open_runs[name] = row, given
+            elif kind in "DA" and open_runs.pop(name, None) is None:
+                jobs.facts["withdrawn"] += 1
+            elif kind == "R":
+                open_runs.pop(name, None)
+                jobs.facts["again"] += 1
+    for name, (row, given) in open_runs.items():
+        jobs.events -= 1
+        jobs.facts["running"] += 1
+        _try(jobs, row, lambda given=given, name=name: _pbs_job(name, given, jobs))
+
+
+def _pbs_job(name: str, given: Record, jobs: Jobs) -> dict[str, Any]:
+    hosts = _pbs_hosts(given.get("exec_vnode") or given.get("exec_host") or "")
+    asked = {key.removeprefix("Resource_List."): v for key, v in given.items() if "List." in key}
+    chunks = list(_pbs_chunks(asked.get("select") or asked.get("nodes") or ""))
+    tasks = sum(count for count, _ in chunks) or len(hosts) or 1
+    cores = (
+        number(asked.get("ncpus")) or sum(hosts.values()) or sum(n * c["cpu"] for n, c in chunks)
+    )
+    if len(chunks) > 1 and len({tuple(chunk.items()) for _, chunk in chunks}) > 1:
+        jobs.facts["uneven"] += 1
+    gpus = number(asked.get("ngpus")) or sum(n * chunk["gpu"] for n, chunk in chunks)
+    memory = gib(asked.get("mem")) or sum(n * chunk["mem"] for n, chunk in chunks)
+    return {
+        "name": name,
+        "user": given.get("user"),
+        "partition": given.get("queue"),
+        "account": given.get("account") or given.get("project") or given.get("group"),
+        "application": given.get("jobname"),
+        "hosts": "|".join(hosts),
+        "created": number(given.get("ctime")) or number(given.get("qtime")),
+        "started": number(given.get("start")),
+        "deleted": number(given.get("end")),
+        "limit": seconds(asked.get("walltime")),
+        "tasks": tasks,
+        "cpu": cores / tasks,
+        "gpu": gpus / tasks,
+        "mem": memory / tasks,
+        "status": _exit_status(given.get("Exit_status")),
+    }
+
+
+def _exit_status(text: Any) -> str:
+    return "" if text is None else "completed" if str(text) == "0" else "failed"
+
+
+def _pbs_hosts(text: str) -> dict[str, float]:
+    """Cores by host, of ``n1/0*8+n2/0*8``, ``n1/0-7+n2/3`` or ``(n1:ncpus=8)+(n2:ncpus=8)``.
+
+    >>> _pbs_hosts("n1/0*8+n2/0-3+n2/7"), _pbs_hosts("(n1:ncpus=8:ngpus=2)+(n2:ncpus=4)")
+    ({'n1': 8.0, 'n2': 5.0}, {'n1': 8.0, 'n2': 4.0})
+    """
+    found: Counter[str] = Counter()
+    for part in filter(None, re.split(r"[+()]+", text)):
+        host, _, rest = part.replace(":", "/", 1).partition("/")
+        if cores := re.search(r"ncpus=(\d+)", rest):
+            found[host] += int(cores[1])
+        elif "*" in rest:
+            found[host] += int(rest.rpartition("*")[2])
+        elif "=" not in rest:
+            for some in filter(None, rest.split(",")):
+                first, _, last = some.partition("-")
+                found[host] += int(last or first) - int(first) + 1
+    return {host: float(cores) for host, cores in found.items()}
+
+
+def _pbs_chunks(text: str) -> Iterator[tuple[int, dict[str, float]]]:
+    """Chunks of ``2:ncpus=8:ngpus=2+1:ncpus=4`` or ``nodes=2:ppn=8``, and how many of each.
+
+    >>> list(_pbs_chunks("2:ncpus=8:ngpus=2:mem=4gb"))
+    [(2, {'cpu': 8.0, 'gpu': 2.0, 'mem': 4.0})]
+    """
+    for part in filter(None, text.split("+")):
+        count, *fields = part.split(":")
+        if not count.isdecimal():  # the name of a node, or a chunk without a number
+            count, fields = "1", part.split(":")
+        given = dict(field.split("=", 1) for field in fields if "=" in field)
+        cores = given.get("ncpus") or given.get("ppn") or "1"
+        gpus = given.get("ngpus") or given.get("gpus") or "0"
+        size = {"cpu": float(cores), "gpu": float(gpus), "mem": gib(given.get("mem"))}
+        yield int(count), size
+
+
+# LSF: lsb.acct, JOB_FINISH
+
+
+def parse_lsf(text: str, jobs: Jobs) -> None:
+    """``JOB_FINISH`` of ``lsb.acct(5)``: fields in quotes and numbers, by their place.
+
+    The lists of hosts make later places move; what is read stands before them, or directly after.
+    """
+    for row, line in _lines(text, jobs):
+        fields = next(csv.reader([line], delimiter=" ", doublequote=True), [])
+        if fields[:1] != ["JOB_FINISH"]:
+            jobs.events += 1
+            continue
+        _try(jobs, row, lambda fields=fields: _lsf_job(fields))
+
+
+def _lsf_job(fields: list[str]) -> dict[str, Any]:
+    if len(fields) < 25:
+        raise RecordError("the record of JOB_FINISH is cut short", fields[:4])
+    ended, job, _, _, slots, submitted, _, _, started = fields[2:11]
+    user, queue = fields[11:13]
+    asked_hosts = int(fields[22])
+    at = 23 + asked_hosts
+    hosts = fields[at + 1 : at + 1 + int(fields[at])]
+    status, rest = fields[at + 1 + len(hosts)], fields[at + 2 + len(hosts) :]
+    cores = number(slots) or len(hosts)
+    kept = list(dict.fromkeys(host.rpartition("*")[2] for host in hosts))
+    begun = number(started)
+    title = rest[1] if len(rest) > 1 else ""
+    element = re.search(r"\[\d+\]$", title)  # of an array, whose elements share a number
+    return {
+        "name": job + (element[0] if element else ""),
+        "user": user,
+        "partition": queue,
+        "tasks": int(cores),
+        "cpu": 1.0,
+        "created": number(submitted),
+        "started": begun,
+        "deleted": number(ended),
+        "hosts": "|".join(kept),
+        "application": re.sub(r"\[.*\]$", "", title),
+        "status": {"64": "completed", "32": "failed"}.get(status, ""),
+    }
+
+
+# Grid Engine: accounting(5)
+
+
+def parse_sge(text: str, jobs: Jobs) -> None:
+    """Rows of ``accounting(5)``, 45 or more fields between colons; later ones count."""
+    for row, line in _lines(text, jobs):
+        if line.startswith("#"):
+            jobs.events += 1
+            continue
+        fields = line.split(":")
+        if len(fields) > 41 and fields[41] not in ("NONE", ""):  # pe_taskid
+            jobs.account.leave_out(row, PART)
+            continue
+        _try(jobs, row, lambda fields=fields: _sge_job(fields))
+
+
+def _sge_job(fields: list[str]) -> dict[str, Any]:
+    if len(fields) < 40:
+        raise RecordError("fewer than the 45 fields of accounting(5)", fields[0])
+    queue, host, group, user, program, job = fields[:6]
+    created, started, ended = (number(text) for text in fields[8:11])
+    # Univa writes milliseconds.
+    created, started, ended = (
+        t / 1000 if t is not None and t > 1e11 else t for t in (created, started, ended)
+    )
+    asked = fields[39]
+    limit = re.search(r"h_rt=([\d:.]+)", asked)
+    gpus = re.search(r"(?:^|[, ])(?:gpu|gpus|ngpus)=(\d+)", asked)
+    slots = int(number(fields[34]) or 1)
+    task = fields[35]
+    return {
+        "name": job if task in ("0", "") else f"{job}.{task}",
+        "user": user,
+        "account": fields[31] if fields[31] not in ("NONE", "") else group,
+        "partition": queue,
+        "application": program,
+        "hosts": host,
+        "created": created,
+        "started": started,
+        "deleted": ended,
+        "limit": seconds(limit[1]) if limit else None,
+        "tasks": slots,
+        "cpu": 1.0,
+        "gpu": int(gpus[1]) if gpus else 0,
+        "status": _exit_status(fields[12]),
+    }
+
+
+# JSON: HTCondor, Flux, OAR, Batsim
+
+
+def parse_condor(found: Any, jobs: Jobs) -> None:
+    """``condor_history -json``: a list of job ads."""
+    for row, ad in enumerate(_objects(found, "ClusterId"), 1):
+        jobs.read += 1
+        _try(jobs, row, lambda ad=ad: _condor_job(ad))
+
+
+def _condor_job(ad: Record) -> dict[str, Any]:
+    started = number(ad.get("JobCurrentStartDate")) or number(ad.get("JobStartDate"))
+    left = number(ad.get("CompletionDate")) or number(ad.get("EnteredCurrentStatus"))
+    ran = number(ad.get("RemoteWallClockTime"))
+    machines = int(number(ad.get("MaxHosts")) or 1)  # of the parallel universe
+    host = str(ad.get("LastRemoteHost") or "").rpartition("@")[2]
+    status = {"4": "completed", "3": "cancelled"}.get(str(ad.get("JobStatus")), "")
+    return {
+        "name": f"{ad['ClusterId']}.{ad.get('ProcId', 0)}",
+        "user": ad.get("Owner"),
+        "account": ad.get("AccountingGroup") or ad.get("AcctGroup"),
+        "status": status,
+        "created": number(ad.get("QDate")),
+        "started": started,
+        "deleted": left,
+        "tasks": machines,
+        "cpu": number(ad.get("RequestCpus")) or 1.0,
+        "hosts": host,
+        "gpu": number(ad.get("RequestGPUs") or ad.get("RequestGpus")) or 0.0,
+        "mem": (number(ad.get("RequestMemory")) or 0.0) / 1024,  # MiB
+        # Several runs after evictions are longer together than the last of them.
+        "elapsed": ran if started and left and ran and ran < left - started else None,
+    }
+
+
+def parse_flux(found: Any, jobs: Jobs) -> None:
+    """``flux jobs -a --json``: ``duration`` is the limit, ``runtime`` how long a job ran."""
+    for row, job in enumerate(_objects(found, "t_submit"), 1):
+        jobs.read += 1
+        _try(jobs, row, lambda job=job: _flux_job(job))
+
+
+def _flux_job(job: Record) -> dict[str, Any]:
+    started, ran = number(job.get("t_run")), number(job.get("runtime"))
+    ended = number(job.get("t_inactive")) or number(job.get("t_cleanup"))
+    if started is not None and job.get("state") == "INACTIVE":
+        ended = started + (ran or 0.0)
+    nodes = int(number(job.get("nnodes")) or 1)
+    cores = number(job.get("ncores")) or number(job.get("ntasks")) or 1.0
+    gpus = number(job.get("ngpus")) or 0.0
+    return {
+        "name": str(job.get("id", "")),
+        "user": job.get("username") or job.get("userid"),
+        "account": job.get("bank"),
+        "partition": job.get("queue"),
+        "application": job.get("name"),
+        "status": str(job.get("status") or "").lower(),
+        "created": number(job.get("t_submit")),
+        "started": started,
+        "deleted": ended if job.get("state") == "INACTIVE" else None,
+        "limit": number(job.get("duration")),
+        "tasks": nodes,
+        "cpu": cores / nodes,
+        "gpu": gpus / nodes,
+        "hosts": "|".join(expand_nodes(str(job.get("nodelist") or ""))),
+    }
+
+
+def parse_oar(found: Any, jobs: Jobs) -> None:
+    """``oarstat -J``: an object of jobs by their number, or a list of them."""
+    for row, job in enumerate(_objects(found, "submissionTime", "submission_time"), 1):
+        jobs.read += 1
+        _try(jobs, row, lambda job=job: _oar_job({_snake(k): v for k, v in job.items()}))
+
+
+def _snake(name: str) -> str:
+    """A name with underscores.
+
+    >>> _snake("submissionTime"), _snake("Job_Id")
+    ('submission_time', 'job_id')
+    """
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+def _oar_job(job: Record) -> dict[str, Any]:
+    used = job.get("assigned_resources") or job.get("resources") or []
+    count = len(used) if isinstance(used, list) else 0
+    count = count or int(number(job.get("resource_count")) or 0)
+    wanted = re.search(r"(\d+(?::\d+){0,2})\s*$", str(job.get("wanted_resources") or ""))
+    limit = seconds(job.get("walltime")) or (seconds(wanted[1]) if wanted else None)
+    addresses = job.get("assigned_network_address") or []
+    status = str(job.get("state") or "").lower()
+    return {
+        "name": str(job.get("job_id") or job.get("id") or ""),
+        "tasks": count,
+        "cpu": 1.0,
+        "user": job.get("owner") or job.get("job_user"),
+        "account": job.get("project"),
+        "partition": job.get("queue") or job.get("queue_name"),
+        "created": number(job.get("submission_time")),
+        "limit": limit,
+        "started": number(job.get("start_time")),
+        "deleted": number(job.get("stop_time")),
+        "status": {"terminated": "completed", "error": "failed"}.get(status, status),
+        "hosts": "|".join(map(str, addresses)) if isinstance(addresses, list) else "",
+    }
+
+
+def parse_batsim(found: Any, jobs: Jobs) -> None:
+    """A workload of Batsim: jobs run for the delay of their profile, and not beyond walltime.
+
+    Profiles that compute or communicate take as long as the simulated platform makes them: such
+    jobs have no run time, and are left out.
+    """
+    if not isinstance(found, dict) or not isinstance(found.get("profiles"), dict):
+        raise TraceError("a workload of Batsim has jobs and profiles", jobs.account.file)
+    jobs.servers = int(number(found.get("nb_res")) or 0)
+    for row, job in enumerate(_objects(found, "subtime"), 1):
+        jobs.read += 1
+        _try(jobs, row, lambda job=job: _batsim_job(job, found["profiles"], jobs))
+
+
+def _batsim_job(job: Record, profiles: Record, jobs: Jobs) -> dict[str, Any]:
+    profile, submitted = profiles.get(job.get("profile")), float(job["subtime"])
+    delay = profile.get("delay") if isinstance(profile, dict) else None
+    if not isinstance(delay, int | float) or delay < 0:
+        raise RecordError("its profile has no delay: it takes as long as a platform makes it", job)
+    limit = number(job.get("walltime"))
+    ran = min(float(delay), limit or float(delay))
+    jobs.facts["walltime"] += ran < delay
+    return {
+        "name": str(job.get("id")),
+        "tasks": int(number(job.get("res")) or 0),
+        "cpu": 1.0,
+        "created": submitted,
+        "deleted": submitted + ran,
+        "limit": limit,
+        "elapsed": ran,
+        "application": job.get("profile"),
+        "user": job.get("user"),
+        "status": "completed" if ran == delay else "failed",
+    }
+
+
+def _objects(found: Any, *keys: str) -> list[Record]:
+    """The objects with one of some keys: of a list, of a list under a name, or by a name each."""
+    inside = [found]
+    while inside:
+        held = inside.pop(0)
+        some = list(held.values()) if isinstance(held, dict) else held
+        if not isinstance(some, list):
+            continue
+        here = [each for each in some if isinstance(each, dict) and any(k in each for k in keys)]
+        if here:
+            return here
+        inside += some
+    return []
+
+
+# The reader
+
+
+class System(NamedTuple):
+    """How the log of a batch system is parsed, and whether it is JSON."""
+
+    parse: Callable[[Any, Jobs], None]
+    json: bool = False
+
+
+SYSTEMS = {
+    "pbs": System(parse_pbs),
+    "lsf": System(parse_lsf),
+    "sge": System(parse_sge),
+    "htcondor": System(parse_condor, json=True),
+    "flux": System(parse_flux, json=True),
+    "oar": System(parse_oar, json=True),
+    "batsim": System(parse_batsim, json=True),
+}
+
+
+def _lines(text: str, jobs: Jobs) -> Iterator[tuple[int, str]]:
+    for row, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            jobs.read += 1
+            yield row, line
+
+
+def _try(jobs: Jobs, row: int, job: Callable[[], dict[str, Any]]) -> None:
+    """Add a job; one that cannot be read is left out, with its reason."""
+    try:
+        jobs.add(row, job())
+    except RecordError as bad:
+        jobs.account.refuse(row, str(bad), bad.held)
+    except (KeyError, TypeError, ValueError, IndexError):
+        jobs.account.refuse(row, "a field of the record is not what the system writes there")
+
+
+class Accounting(Reader):
+    """Reader of the accounting log of one batch system, in one file or in a file a day."""
+
+    def _read(self) -> Tables:
+        system, form = SYSTEMS[self.FORMAT.name], self.FORMAT
+        [table] = form.tables
+        path = self.source.path
+        files = [f for f in all_files(path) if f == path or table.fits(f)]
+        if not files:
+            raise TraceError(f"no {table.schema.name} here", path)
+        stages, digests, rows = [], {}, dict[str, dict[str, Any]]()
+        facts: Counter[str] = Counter()
+        servers = 0
+        for file in files:
+            found, digest = document(file) if system.json else read_text(file)
+            jobs = Jobs(RowAccount(file, self.source.strict))
+            system.parse(found, jobs)
+            stages.append(jobs.account.stage(file.name, jobs.read - jobs.events))
+            digests[file.name] = digest
+            rows |= jobs.rows
+            facts += jobs.facts
+            servers = max(servers, jobs.servers)
+        if not rows:
+            raise TraceError("no job can be used" + _why(stages), path)
+        return self._tables(form, rows.values(), servers, tuple(stages), digests, facts)
+
+    def _tables(
+        self,
+        form: Format,
+        rows: Iterable[Record],
+        processors: int,
+        stages: tuple[Any, ...],
+        digests: Mapping[str, str],
+        facts: Counter[str],
+    ) -> Tables:
+        jobs = pl.DataFrame(list(rows), schema=COLUMNS).sort("created", "row")
+        first = float(jobs["created"].min())  # type: ignore[arg-type]  # numbers
+        last = jobs.select(pl.max_horizontal(pl.col(TIMES).max())).item()
+        jobs = jobs.with_columns(
+            pl.col("cpu", "mem", "gpu").fill_null(0.0),
+            unfinished=pl.col("deleted").is_null() & pl.col("started").is_not_null(),
+            models=pl.lit(""),
+        ).with_columns(deleted=pl.when("unfinished").then(last).otherwise(pl.col("deleted")))
+        jobs = jobs.with_columns(pl.col(name) - first for name in TIMES)
+        notes = [
+            entry["text"].format(facts[entry["count"]])
+            for entry in form.mapping.get("facts", {}).get("notes", ())
+            if facts[entry["count"]]
+        ]
+        pool = server_table([(1, "pool", "", float(processors), 0.0, 0.0)] if processors else ())
+        if not processors:
+            notes.append("the log does not list the nodes: set nodes, and devices of each")
+        clock = Clock(first, "UTC") if first > 1e8 else None
+        return Tables(form.name, pool, jobs, stages, digests, tuple(notes), clock=clock)
+
+
+def _why(stages: Iterable[Any]) -> str:
+    dropped = [f"{why} ({count})" for stage in stages for why, (count, _) in stage.dropped.items()]
+    return f": {'; '.join(dropped)}" if dropped else ""
+
+
+def __getattr__(name: str) -> type[Accounting]:
+    """The reader of one batch system, as ``module:attribute`` of its TOML file asks for it."""
+    if name not in SYSTEMS:
+        raise AttributeError(name)
+    form = declared(name)
+    doc = f"Reader of {form.title}; see :class:`Accounting`."
+    return type(name, (Accounting,), {"FORMAT": form, "__doc__": doc})

@@ -1,0 +1,169 @@
+"""Accounting logs of batch systems: records made by hand from the systems' manuals."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gangwise import TraceError
+from gangwise.traces import open_tables
+from gangwise.traces.formats.accounting import SYSTEMS, Jobs, parse_pbs
+from gangwise.traces.formats.tabular import reader
+from gangwise.traces.io.reading import RowAccount
+
+COLUMNS = ("name", "tasks", "cpu", "gpu", "created", "started", "deleted", "limit")
+S = 1_709_539_200
+
+PBS = "\n".join(
+    [
+        "03/04/2024 08:00:00;Q;7.srv;queue=workq",
+        f"03/04/2024 08:00:05;E;7.srv;user=u1 group=g project=p jobname=a queue=workq ctime={S} "
+        f"qtime={S} etime={S} start={S + 5} exec_host=n1/0*8+n2/0*8 Resource_List.ncpus=16 "
+        "Resource_List.ngpus=4 Resource_List.select=2:ncpus=8:ngpus=2:mem=16gb "
+        f"Resource_List.walltime=02:00:00 end={S + 3605} Exit_status=0",
+        # Torque's words, and a job that was started again.
+        f"03/04/2024 09:00:00;R;8.srv;user=u2 ctime={S + 60}",
+        f"03/04/2024 09:30:00;E;8.srv;user=u2 group=g queue=q ctime={S + 60} qtime={S + 60} "
+        f"start={S + 4000} exec_host=n3/0-3+n4/0-3 Resource_List.nodes=2:ppn=4 "
+        f"Resource_List.walltime=01:00:00 end={S + 5000} Exit_status=271",
+        f"03/04/2024 09:31:00;S;9.srv;user=u2 ctime={S + 70} start={S + 5000} exec_host=n3/0*2 "
+        "Resource_List.ncpus=2 Resource_List.walltime=00:10:00",
+        "03/04/2024 09:32:00;D;10.srv;requestor=u1@n1",
+    ]
+)
+LSF = "\n".join(
+    f'"JOB_FINISH" "10.1" {S + 900} 41 1001 33554 4 {S} 0 0 {S + 100} "u1" "normal" "span[ptile=2]" "" '
+    f'"" "login" "dir" "" "" "" "file" 0 4 "h1" "h1" "h2" "h2" 64 1.0 "arr[{n}]" "./a.out" 0.5 0.1'
+    for n in (1, 2)
+)
+
+
+def sge(job, task=0, pe_task="NONE", slots=4, category="-l h_rt=3600,gpu=2"):
+    fields = ["all.q", "h1", "grp", "u1", "app", str(job), "sge", "0", str(S), str(S + 50)]
+    fields += [str(S + 650), "0", "0", "600", *["0"] * 17, "proj", "dep", "mpi", str(slots)]
+    fields += [str(task), "1", "1", "0", category, "0", pe_task, "0", "0", "0"]
+    return ":".join(fields)
+
+
+SGE = "\n".join(["# Version: 8.1", sge(5), sge(6, task=3), sge(5, pe_task="1.h2")])
+CONDOR = [
+    {
+        "ClusterId": 3,
+        "ProcId": 1,
+        "Owner": "u1",
+        "QDate": S,
+        "JobStatus": 4,
+        "JobStartDate": S + 10,
+        "JobCurrentStartDate": S + 40,
+        "CompletionDate": S + 100,
+        "RequestCpus": 2,
+        "RequestMemory": 2048,
+        "RequestGPUs": 1,
+        "RemoteWallClockTime": 90.0,
+    },
+    {"ClusterId": 4, "ProcId": 0, "Owner": "u1", "QDate": S, "JobStatus": 3, "RequestCpus": 1}
+    | {"CompletionDate": 0, "EnteredCurrentStatus": S + 30},
+]
+FLUX = {
+    "jobs": [
+        {"id": "f1", "username": "u1", "t_submit": S + 0.5, "t_run": S + 2.5, "t_inactive": S + 70}
+        | {"runtime": 60.0, "duration": 300.0, "ncores": 8, "nnodes": 2, "nodelist": "c[1-2]"}
+        | {"state": "INACTIVE", "status": "COMPLETED", "bank": "b", "queue": "q"}
+    ]
+}
+OAR = {
+    "11": {"Job_Id": 11, "owner": "u1", "project": "p", "queue": "default", "state": "Terminated"}
+    | {"submissionTime": S, "startTime": S + 5, "stopTime": S + 65, "walltime": 3600}
+    | {"assigned_resources": [1, 2, 3, 4], "assigned_network_address": ["n1"]}
+}
+BATSIM = {
+    "nb_res": 8,
+    "jobs": [
+        {"id": "a", "subtime": 0, "walltime": 300, "res": 4, "profile": "d"},
+        {"id": "b", "subtime": 20.5, "walltime": 60, "res": 2, "profile": "d"},
+        {"id": "c", "subtime": 30, "res": 2, "profile": "msg"},
+    ],
+    "profiles": {"d": {"type": "delay", "delay": 100}, "msg": {"type": "parallel", "cpu": [1]}},
+}
+LOGS = {
+    "pbs": PBS,
+    "lsf": LSF,
+    "sge": SGE,
+    "htcondor": json.dumps(CONDOR),
+    "flux": json.dumps(FLUX),
+    "oar": json.dumps(OAR),
+    "batsim": json.dumps(BATSIM),
+}
+RIGHT = {
+    "pbs": [
+        ("7.srv", 2, 8, 2, 0, 5, 3605, 7200),
+        ("8.srv", 2, 4, 0, 60, 4000, 5000, 3600),
+        ("9.srv", 1, 2, 0, 70, 5000, 5000, 600),
+    ],
+    "lsf": [(f"41[{n}]", 4, 1, 0, 0, 100, 900, None) for n in (1, 2)],
+    # gpu=2 is of each slot
+    "sge": [("5", 4, 1, 2, 0, 50, 650, 3600), ("6.3", 4, 1, 2, 0, 50, 650, 3600)],
+    "htcondor": [("3.1", 1, 2, 1, 0, 40, 100, None), ("4.0", 1, 1, 0, 0, None, 30, None)],
+    "flux": [("f1", 2, 4, 0, 0, 2, 62, 300)],
+    "oar": [("11", 4, 1, 0, 0, 5, 65, 3600)],
+    "batsim": [("a", 4, 1, 0, 0, None, 100, 300), ("b", 2, 1, 0, 20.5, None, 80.5, 60)],
+}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_log_is_recognised_and_read(tmp_path, name):
+    file = tmp_path / "20240304"
+    file.write_text(LOGS[name])
+    tables = open_tables(file)
+    assert tables.trace == name
+    assert tables.jobs.select(COLUMNS).rows() == RIGHT[name]
+
+
+def test_what_is_not_a_job_is_counted(tmp_path):
+    file = tmp_path / "20240304"
+    file.write_text(PBS)
+    notes = "\n".join(open_tables(file).notes)
+    assert "1 jobs were deleted before they started" in notes
+    assert "1 runs ended early" in notes
+    assert "1 jobs had started and not ended" in notes
+    (tmp_path / "w.json").write_text(LOGS["batsim"])
+    tables = open_tables(tmp_path / "w.json")
+    assert tables.servers["cpu"].to_list() == [8]
+    (reason,) = tables.stages[0].dropped
+    assert "no delay" in reason
+    (tmp_path / "sge").write_text(SGE)
+    assert sum(n for n, _ in open_tables(tmp_path / "sge").stages[0].dropped.values()) == 1
+
+
+def test_days_of_a_log_are_one_log(tmp_path):
+    first, second = PBS.split("03/04/2024 09:00:00")
+    (tmp_path / "20240304").write_text(first)
+    (tmp_path / "20240305").write_text("03/04/2024 09:00:00" + second)
+    assert reader("pbs").FORMAT.name == "pbs"
+    assert open_tables(tmp_path).jobs["name"].to_list() == ["7.srv", "8.srv", "9.srv"]
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
+@given(data=st.data())
+def test_damaged_records_are_left_out_or_refused(tmp_path, name, data):
+    """A piece of the log is lost or replaced: no other error, and no time that is none."""
+    text = LOGS[name]
+    at, length = data.draw(st.integers(0, len(text) - 1)), data.draw(st.integers(1, 40))
+    text = text[:at] + data.draw(st.text(max_size=5)) + text[at + length :]
+    (tmp_path / "log").write_text(text, encoding="utf-8", errors="replace")
+    try:
+        tables = open_tables(tmp_path / "log", trace=name)
+    except TraceError:
+        return
+    assert tables.jobs["created"].is_finite().all()
+
+
+def test_a_strict_reading_names_the_row(tmp_path):
+    account = RowAccount(tmp_path / "x", strict=True)
+    with pytest.raises(TraceError) as error:
+        parse_pbs("03/04/2024 08:00:00;E;1.srv;user=a\n", Jobs(account))
+    assert error.value.row == 1
