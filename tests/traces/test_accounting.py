@@ -35,8 +35,8 @@ PBS = "\n".join(
     ]
 )
 LSF = "\n".join(
-    f'"JOB_FINISH" "10.1" {S + 900} 41 1001 33554 4 {S} 0 0 {S + 100} "u1" "normal" "span[ptile=2]" "" '
-    f'"" "login" "dir" "" "" "" "file" 0 4 "h1" "h1" "h2" "h2" 64 1.0 "arr[{n}]" "./a.out" 0.5 0.1'
+    f'"JOB_FINISH" "10.1" {S + 900} 41 1001 33554 4 {S} 0 0 {S + 100} "u1" "normal" "" '
+    f'"" "" "login" "d" "" "" "" "f" 0 4 "h1" "h1" "h2" "h2" 64 1.0 "arr[{n}]" "./a.out" 0.5 0.1'
     for n in (1, 2)
 )
 
