@@ -16,7 +16,8 @@ from gangwise import TraceError
 from gangwise.core.errors import UnknownName
 from gangwise.experiments.replay_scenario import ReplayScenario
 from gangwise.traces.formats.slurm import OPEN_XDMOD, SlurmSacct
-from gangwise.traces.formats.slurm_notation import expand_nodes, gib, request, tres
+from gangwise.traces.formats.slurm_notation import expand_nodes, gib, tres
+from gangwise.traces.formats.slurm_submit import request, submitted
 from gangwise.traces.inspect import inspect
 from gangwise.traces.io.text import clock
 from gangwise.traces.slots.opening import open_trace
@@ -82,8 +83,8 @@ COLUMNS = [
     "status",
 ]
 TABLE = [
-    (2, "100", 4, 32, 2, "a100", 2, 0, 30, 120, "COMPLETED"),
-    (5, "101_7", 1, 0.5, 0, "", 1, 60, 60, 300, "CANCELLED"),
+    (2, "100", 24, 64, 2, "a100", 2, 0, 30, 120, "COMPLETED"),
+    (5, "101_7", 2, 0.5, 0, "", 1, 60, 60, 300, "CANCELLED"),
     (6, "102+1", 4, 1024, 1, "", 1, 120, 180, 240, "TIMEOUT"),
     (7, "103", 1, 1000 / 1024, 0, "", 3, 180, None, 360, "CANCELLED"),
     (8, "104", 1, 1, 0, "", 1, 240, 600, 600, "RUNNING"),
@@ -123,12 +124,14 @@ def test_tables_by_hand(tmp_path):
     assert set(tables.digests) == {"jobs.txt", "nodes.txt"}
 
 
-def test_allocated_whole_nodes_instead(tmp_path):
+def test_allocated_or_requested_instead_of_held(tmp_path):
+    asked = SlurmSacct(write(tmp_path), tres="requested").scan().jobs
+    assert asked.select("cpu", "mem", "gpu").rows()[:2] == [(4, 32, 2), (1, 0.5, 0)]
     tables = SlurmSacct(write(tmp_path), tres="allocated").scan()
     assert tables.jobs.select("cpu", "mem", "gpu").rows()[:2] == [(24, 64, 2), (2, 0.5, 0)]
     assert tables.jobs["cpu"].to_list()[2:] == [4, 1, 1]  # nothing allocated: as requested
     assert "3 jobs have an empty AllocTRES" in "\n".join(tables.notes)
-    with pytest.raises(TraceError, match="choose requested or allocated"):
+    with pytest.raises(TraceError, match="choose held, requested or allocated"):
         SlurmSacct(tmp_path, tres="used")
 
 
@@ -253,7 +256,6 @@ def test_json_of_old_and_new_versions(tmp_path):
         ({"time": {}}, "time.submission"),
         ({"time": None}, "fields of a job"),
         ({"job_id": None}, "job_id"),
-        ({"job_id": 100}, "used before"),
         ({"tres": {"requested": [{"count": 1}]}}, "fields of a job"),
         ({"allocation_nodes": "two"}, "number where 'two' is"),
     ],
@@ -280,7 +282,6 @@ def test_bad_json_records(tmp_path, change, reason):
         (row("9", "FAILED", "10:00:00", "None", "11:04:00", "mem=1G,node=1"), "names no cpu"),
         (row("9", "FAILED", "10:00:00", "None", "11:04:00", "cpu=1,cpu=2"), "is no TRES"),
         (row("9", "FAILED", "10:00:00", "None", "11:04:00"), "neither ReqTRES nor"),
-        (row("100", "FAILED", "10:00:00", "None", "11:04:00", "cpu=1,node=1"), "used before"),
         (row("train|2", "FAILED", "10:00:00", "None", "11:04:00", "cpu=1,node=1"), "number of fi"),
         (row("job", "FAILED", "10:00:00", "None", "11:04:00", "cpu=1,node=1"), "JobID does not"),
     ],
@@ -297,7 +298,7 @@ def test_bad_rows_are_counted_and_named(tmp_path, bad, reason):
 def test_missing_columns_say_what_to_ask_for(tmp_path):
     write(tmp_path, ["1|COMPLETED|4"], "JobID|State|NCPUS")
     assert SlurmSacct.recognise(tmp_path)
-    wanted = r"no Submit and no Start and no End and no ReqTRES; run sacct .*--format=JobID"
+    wanted = r"no Submit and no Start and no End; run sacct .*--format=JobID"
     with pytest.raises(TraceError, match=wanted):
         open_trace(tmp_path)
     with pytest.raises(TraceError, match=r"no sacct output here; make it with sacct"):
@@ -416,7 +417,7 @@ def test_files_by_month_are_one_log(tmp_path):
     assert tables.jobs.select("row", "name", "created", "started", "deleted").rows() == [
         (2, "100", 0, 30, 120),
         (5, "104", 240, 600, 1800),
-        (6, "100", 3600, 3600, 3660),  # ids may begin again
+        (6, "100#2", 3600, 3600, 3660),  # ids may begin again
     ]
     stages = {stage.name: stage for stage in tables.stages}
     assert dict(stages["records"].dropped) == {"a record of a job, which has a later one": (1, 3)}
@@ -453,7 +454,7 @@ def test_files_by_month_with_bad_rows_are_one_log(tmp_path, header):
     tables = SlurmSacct(site).scan()
     read = [stage[:3] for stage in tables.stages if stage.name.endswith(".log")]
     assert read == [(f"{month}.log", 3, 2) for month in ("01", "02", "03")]
-    assert tables.jobs["name"].to_list() == ["7", "8", "7"]
+    assert tables.jobs["name"].to_list() == ["7", "8", "7#2"]
     (trace,) = inspect(site).traces
     assert [file.read for file in trace.files if file.table == "jobs"] == [3] * 4
 

@@ -168,12 +168,16 @@ class Shape(NamedTuple):
         Labels that a node must have.
     pool : str
         Name of the pool in ``Nodes.pools`` whose nodes alone it may use; empty for all nodes.
+    nodes : tuple of (int, int)
+        Fewest and most nodes that a job takes under ``slurm``; 0 for any number. Other schedulers
+        do not look at it.
     """
 
     demand: tuple[int, ...]
     per_node: int = 0
     constraint: tuple[tuple[str, str], ...] = ()
     pool: str = ""
+    nodes: tuple[int, int] = (0, 0)
 
 
 @cache
@@ -212,7 +216,10 @@ class Job:
         What else must hold at its start, see :func:`terms_of`: ``array=NAME%N``, at most N jobs of
         that name at once; ``license/NAME=N`` licences held; ``features=…`` of its nodes;
         ``queued=T``: its place in line is that of a job submitted then; ``fewest=N``: it may be
-        started with so few of its tasks, and then takes longer by as much as it has fewer.
+        started with so few of its tasks, and then takes longer by as much as it has fewer;
+        ``nodes=A-B``: fewest and most nodes, 0 for any number; ``on=``, ``not=`` nodes by name,
+        bars between them; ``whole=1``: it has its nodes alone; ``size=CxN``: cores and nodes that
+        multifactor priority counts; ``reservation=NAME``.
     """
 
     id: str

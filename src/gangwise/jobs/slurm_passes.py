@@ -263,10 +263,16 @@ def rules_of(t: Tables, scheduler: SlurmPasses) -> kernels.PlayRules:
 
 
 def ranked(t: Tables, given: Given) -> Given:
-    """Without priorities, who was not eligible at first kept its place in line."""
+    """Without priorities, who was not eligible at first kept its place in line.
+
+    Each job has one point less than the one before it, and those that ``--nice`` takes.
+    """
     queued = [float(terms_of(text).get("queued", "nan")) for text in t.jobs.terms]
     place = np.array(queued)[t.jobs.term]
     by_rank = np.argsort(np.where(np.isnan(place), t.jobs.submit, place), kind="stable")
+    if t.jobs.priority.any():
+        points = np.arange(by_rank.size) - t.jobs.priority[by_rank]
+        by_rank = by_rank[np.argsort(points, kind="stable")]
     given.jobs["rank"][by_rank] = np.arange(by_rank.size)
     return given._replace(by_rank=by_rank)
 
@@ -329,7 +335,7 @@ def _places(t: Tables, x: State) -> Places:
         x.up,
         x.tried,
         np.unique(weight, return_inverse=True)[1].astype(np.int64),
-        *slurm_places.asked_features(t.jobs.shapes, t.nodes),
+        *slurm_places.asked_of_nodes(t.jobs.shapes, t.nodes),
         np.zeros(weight.size, dtype=np.int64),
         np.zeros(weight.size // 2 + 1, dtype=slurm_places.RUN_OF_NODES),
     )

@@ -1,9 +1,10 @@
 """Which nodes Slurm takes for a gang, compiled; and what its passes keep and try things on.
 
-Of runs of nodes side by side that hold the gang, that with least free, its first nodes; a single
-task takes the node of the run with least free. Where no run holds all, all of the one with most
-free is taken, and so on. As select/cons_tres does without a topology. Nodes of the smallest weight
-are taken first, then those of the next.
+Of runs of nodes side by side that hold the gang, that with least free, its first nodes; a gang that
+one node of the run holds takes the one with least free. Where no run holds all, all of the one with
+most free is taken, and so on. As select/cons_tres does without a topology. Nodes of the smallest
+weight are taken first, then those of the next. A gang that asks for some number of nodes leaves a
+task for each of those to come.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from gangwise.jobs.kernels import BLOCK, ClusterArrays, Room, Rows, int64, put_p
 from gangwise.jobs.model import Nodes, Shape
 from gangwise.jobs.tenancy import having
 
-ANY, ALL_OF_ONE, SO_MANY_OF_EACH = range(3)
-"""What a job asks of features: nodes with them; in brackets, all of one; numbers of each."""
+ANY, ALL_OF_ONE, SO_MANY_OF_EACH, SO_MANY_NODES = range(4)
+"""What a job asks of nodes: with features; in brackets, all of one; so many of each; a number."""
 
 CLOCK = record(
     passed=np.float64,  # when backfilling last came
@@ -97,9 +98,10 @@ class Places(NamedTuple):
     tried: Rows  # PIECE: State.tried
     weight: Ints  # [N] from 0: nodes of the smallest are taken first
     features: Bools  # [F, N] nodes that have what is asked for
-    how: Ints  # [S] ANY, ALL_OF_ONE or SO_MANY_OF_EACH
+    how: Ints  # [S] ANY, ALL_OF_ONE, SO_MANY_OF_EACH or SO_MANY_NODES
     parts: Ints  # those of shape s are the rows from parts_from[s] on: feature, and how many tasks
     parts_from: Ints  # [S + 1]
+    wanted: Ints  # [S, 3] how many nodes to take, at most and at least; 0 for any number
     fit: Ints  # [N] tasks that fit on each
     runs: Rows  # RUN_OF_NODES
 
@@ -183,8 +185,8 @@ class Passing(NamedTuple):
     kept: Ints  # nodes of a choice
 
 
-def asked_features(shapes: tuple[Shape, ...], nodes: Nodes) -> tuple[Bools, Ints, Ints, Ints]:
-    """What shapes ask of features: `features`, `how`, `parts` and `parts_from` of `Places`."""
+def asked_of_nodes(shapes: tuple[Shape, ...], nodes: Nodes) -> tuple[Bools, Ints, Ints, Ints, Ints]:
+    """What shapes ask: `features`, `how`, `parts`, `parts_from` and `wanted` of `Places`."""
     names, how, parts, starts = dict[str, int](), [], list[tuple[int, int]](), [0]
     for shape in shapes:
         asked = next((k for k, _ in shape.constraint if "*" in k or "[" in k), "")
@@ -193,15 +195,18 @@ def asked_features(shapes: tuple[Shape, ...], nodes: Nodes) -> tuple[Bools, Ints
             each = re.findall(r"([^\[\]&|*]+)(?:\*(\d+))?", asked)
         elif inside:
             each = [(name, "") for name in inside[1].split("|")]
-        how.append(SO_MANY_OF_EACH if "*" in asked else ALL_OF_ONE if inside else ANY)
+        bounded = SO_MANY_NODES if any(shape.nodes) else ANY
+        how.append(SO_MANY_OF_EACH if "*" in asked else ALL_OF_ONE if inside else bounded)
         parts += [(names.setdefault(name, len(names)), int(count or 1)) for name, count in each]
         starts.append(len(parts))
     has = [[having(name, labels.get("features", "")) for labels in nodes.labels] for name in names]
+    wanted = [(max(shape.nodes), shape.nodes[1], shape.nodes[0]) for shape in shapes]
     return (
         np.array(has, dtype=bool).reshape(len(names), len(nodes)),
         np.array(how, dtype=np.int64),
         np.array(parts, dtype=np.int64).reshape(-1, 2),
         np.array(starts, dtype=np.int64),
+        np.array(wanted, dtype=np.int64).reshape(-1, 3),
     )
 
 
@@ -254,7 +259,26 @@ def arrange(cluster: ClusterArrays, q: Places, room: Room, s: int, tasks: int, s
             q.fit[q.tried[m].node] = 0
     if tasks == 0:
         return int(count)
-    return lightest(q, free, tasks, int64(-1), count)
+    if how != SO_MANY_NODES:
+        return lightest(q, free, tasks, int64(-1), count)
+    while True:  # without the nodes that take fewest, where those taken were too many
+        count = on_so_many(q, free, tasks, s)
+        if count > 0 or not without_least(q):
+            return int(count)
+
+
+@inner_kernel
+def without_least(q: Places) -> bool:
+    """No task on the nodes that take fewest; whether any other takes some."""
+    least, most = int64(0), int64(0)
+    for n in range(q.fit.size):
+        if q.fit[n] > 0:
+            least = q.fit[n] if least == 0 else min(least, q.fit[n])
+            most = max(most, q.fit[n])
+    for n in range(q.fit.size):
+        if q.fit[n] == least:
+            q.fit[n] = 0
+    return bool(most > least)
 
 
 @inlined_kernel
@@ -308,28 +332,46 @@ def find_runs(q: Places, free: Ints, feature: int, weight: int) -> int:
 
 
 @inlined_kernel
+def best_run(q: Places, runs: int, tasks: int, nodes: int) -> int:
+    """The run with least free of those that hold so many tasks on so many nodes.
+
+    Where none does that with most free; −1 where all are taken.
+    """
+    best, enough = int64(-1), False
+    for r in range(runs):
+        run = q.runs[r]
+        if run.fits == 0:  # taken
+            continue
+        holds = run.fits >= tasks and run.last - run.first >= nodes
+        if best < 0 or holds > enough:
+            best, enough = r, holds
+        elif holds == enough:
+            most = q.runs[best].free
+            if run.free < most if enough else run.free > most:
+                best = r
+    return int(best)
+
+
+@inlined_kernel
+def fullest(q: Places, free: Ints, tasks: int, first: int, last: int) -> int:
+    """Of the nodes from first to last that hold all tasks the one with least free, −1 for none."""
+    best = int64(-1)
+    for n in range(first, last):
+        if q.fit[n] >= tasks and (best < 0 or free[n] < free[best]):
+            best = n
+    return int(best)
+
+
+@inlined_kernel
 def consecutive(q: Places, free: Ints, tasks: int, runs: int, count: int) -> int:
     """Of the runs, those that hold so many tasks, which is no more than all of them hold."""
     while tasks > 0:
-        # The one with least free of those that hold all that is left; else that with most free.
-        best, enough = int64(-1), False
-        for r in range(runs):
-            run = q.runs[r]
-            if run.fits == 0:  # taken
-                continue
-            holds = run.fits >= tasks
-            if best < 0 or holds > enough:
-                best, enough = r, holds
-            elif holds == enough:
-                most = q.runs[best].free
-                if run.free < most if enough else run.free > most:
-                    best = r
+        best = best_run(q, runs, tasks, int64(1))
         first, last = q.runs[best].first, q.runs[best].last
         q.runs[best].fits = 0
-        if tasks == 1:
-            for n in range(first + 1, last):
-                if free[n] < free[first]:
-                    first = n
+        one = fullest(q, free, tasks, first, last)
+        if one >= 0:
+            first, last = int64(one), int64(one + 1)
         for n in range(first, last):
             if tasks > 0:
                 some = min(q.fit[n], tasks)
@@ -337,3 +379,35 @@ def consecutive(q: Places, free: Ints, tasks: int, runs: int, count: int) -> int
                 count += 1
                 tasks -= some
     return count
+
+
+@inner_kernel
+def on_so_many(q: Places, free: Ints, tasks: int, s: int) -> int:
+    """Nodes for so many tasks of a shape that asks for a number of nodes: pieces, 0 for no room.
+
+    As many nodes are taken as are wanted, each with as many tasks as it holds and the others leave.
+    """
+    wanted, most, fewest = q.wanted[s, 0], q.wanted[s, 1], q.wanted[s, 2]
+    count, heaviest = int64(0), int64(0)
+    for n in range(free.size):
+        heaviest = max(heaviest, q.weight[n])
+    for weight in range(heaviest + 1):
+        runs = find_runs(q, free, int64(-1), int64(weight))
+        while tasks > 0 and (most == 0 or count < most):
+            best = best_run(q, runs, tasks, max(fewest - count, 1))
+            if best < 0:
+                break
+            first, last = q.runs[best].first, q.runs[best].last
+            q.runs[best].fits = 0
+            one = int64(-1)
+            if wanted - count <= 1:
+                one = fullest(q, free, tasks, first, last)
+            if one >= 0:
+                first, last = int64(one), int64(one + 1)
+            for n in range(first, last):
+                if tasks > 0 and (most == 0 or count < most):
+                    some = min(q.fit[n], max(tasks - max(wanted - count - 1, 0), 1))
+                    put_piece(q.tried, count, n, some, int64(0))
+                    count += 1
+                    tasks -= some
+    return int(count) if tasks == 0 and count >= fewest else 0

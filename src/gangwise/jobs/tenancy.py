@@ -540,6 +540,10 @@ def standing_of(t: Any) -> Standing:
     tier = np.array([tiers.index(pool.tier if pool else 1) for pool in of_pool], dtype=np.int64)
     share = amount[:, cpu] / max(nodes.capacity[:, cpu].sum() / 1000.0, 1.0)
     size = (fewest_of(jobs, nodes, demand) / len(nodes) + share) / 2 if w.job_size else share
+    asked = [terms_of(text).get("size", "nanxnan").split("x") for text in jobs.terms]
+    counted = np.array(asked, dtype=np.float64)[jobs.term]  # [J, 2]: cores, nodes
+    there = nodes.capacity[:, cpu].sum() / 1000.0, len(nodes)
+    size = np.where(np.isnan(counted[:, 0]), size, (counted / there).mean(axis=1))
     score = w.job_size * (1.0 - size if w.favor_small else size) + jobs.priority
     most = max((pool.priority for pool in tenancy.pools), default=0.0) or 1.0
     score += (

@@ -60,11 +60,12 @@ TYPES: Mapping[str, Sequence[str]] = {
 REQUEST = "request"  # type of jobs that ask for the same GPUs, or cores where they ask for none
 NO_TYPE = {"row", "name", *QUANTITIES, "tasks", "created", "started", "deleted", "elapsed", "limit"}
 NO_TYPE |= {"unfinished", "hosts", "after", "preceding", "priority", "part", "terms", "late"}
+NO_TYPE |= {"per_node"}
 GROUPS = ("partition", "queue")
 """Columns that a replay does not model without a site: it notes how many groups there are."""
 
 LATER = {"row", "name", "job", "user", "status", "models", "hosts", "after", "preceding"}
-LATER |= {"limit", "priority", "unfinished", "terms"}
+LATER |= {"limit", "priority", "unfinished", "terms", "per_node"}
 """Columns that are still needed when times, demand and type are known."""
 NAMED = (*GROUPS, "account", "qos")  # such columns of few names
 ONE_A_NODE = ("slurm-sacct", "philly")  # formats in which a task is what a job had on one node
@@ -474,7 +475,7 @@ class _LogBuilder:
             {q: self.demand.get(q, zero)[keep] for q in devices},
             id=of(self.ids).to_numpy(),
             limit=self._column("limit")[keep],
-            per_node=self.per_node,
+            per_node=self._per_node(keep),
             constraint=constraint,
             type=_as_array(of(self.types)),
             user=_as_array(of(self.rows["user"])) if "user" in columns else None,
@@ -489,6 +490,11 @@ class _LogBuilder:
             qos=_as_array(of(self.rows["qos"])) if "qos" in columns else None,
             terms=_as_array(of(self.rows["terms"])) if "terms" in columns else None,
         )
+
+    def _per_node(self, keep: Ints) -> npt.ArrayLike:
+        """Most tasks of each job on one node: of a log that says it, as the log says."""
+        own = self.per_node and "per_node" in self.rows.columns
+        return self._column("per_node")[keep] if own else self.per_node
 
     @property
     def _group(self) -> str:

@@ -1,8 +1,8 @@
 """Slurm accounting (``slurm-sacct.toml``): what ``sacct`` prints, as text or as JSON.
 
-A record of an allocation is a job; steps (``123.batch``) are counted and left out. A task is a
-node of the job, and asks for an equal part of the total, since accounting does not say how uneven
-the parts were.
+A record of an allocation is a run of a job; steps (``123.batch``) are counted and left out. Of a
+job that was requeued each run comes after the one before it. What a job asks for is in
+:mod:`~gangwise.traces.formats.slurm_submit`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,8 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import FOR_PEOPLE, declared, holds, is_for_people, reads_as
-from gangwise.traces.formats.slurm_notation import (
-    TaskRequest,
-    expand_nodes,
-    read_nodes,
-    request,
-    with_terms,
-)
+from gangwise.traces.formats.slurm_notation import expand_nodes, read_nodes
+from gangwise.traces.formats.slurm_submit import TaskRequest, request, with_terms
 from gangwise.traces.formats.tabular import TableMapping
 from gangwise.traces.io.blocks import Block, Blocks
 from gangwise.traces.io.reading import (
@@ -79,6 +74,20 @@ def is_listing(file: Path, columns: str = OPEN_XDMOD) -> bool:
     """Whether the first line names columns of sacct, with bars between them; or has these."""
     first = beginning(file).split("\n", 1)[0]
     return _names_columns(first) or reads_as(listing_schema(columns), [first])
+
+
+def looks_like_one(lines: Sequence[str]) -> bool:
+    """Whether lines have the fields of sacct, in any order: a job, a state, dates, a TRES list.
+
+    >>> looks_like_one(["7|ann|COMPLETED|2025-01-06T08:10:00|billing=8,cpu=8,node=1"])
+    True
+    """
+    patterns = {column.name: column.pattern for column in SACCT.columns}
+    kinds = [patterns["JobID"], patterns["Submit"], "[A-Z_]{4,}(?: by .*)?"]
+    kinds.append("(?:billing|cpu|mem|node|gres/[^=]+)=[^,]+(?:,.*)?")
+    row = next((line for line in lines if line), "")
+    fields = row.split(separator_of(row))
+    return all(any(re.fullmatch(kind, field) for field in fields) for kind in kinds)
 
 
 def separator_of(first: str) -> str:
@@ -166,24 +175,27 @@ def read_listing(
     given = {*frame.columns}
     texts = [column.name for column in SACCT.columns if not column.number]
     frame = frame.with_columns(pl.lit("").alias(name) for name in texts if name not in given)
-    if "NNodes" not in given:
-        frame = frame.with_columns(NNodes=pl.lit(None, pl.Float64))
-    elif not {"ReqTRES", "AllocTRES"} & given:  # as FastSim dumps a log: whole nodes
-        one = pl.format("cpu={},node={}", *[pl.col("NNodes").cast(pl.Int64)] * 2)
-        some = pl.col("NNodes") > 0
-        frame = frame.with_columns(ReqTRES=pl.when(some).then(one).otherwise(pl.lit("")))
+    numbers = [column.name for column in SACCT.columns if column.number]
+    blank = (pl.lit(None, pl.Float64).alias(name) for name in numbers if name not in given)
+    frame = frame.with_columns(blank)
+    if not {"ReqTRES", "AllocTRES"} & given:
+        frame = frame.with_columns(ReqTRES=_in_words("Req"), AllocTRES=_in_words("Alloc"))
     step = pl.col("JobID").str.contains(".", literal=True)
     frame, steps = leave_out("allocations", frame, [(STEP, step)])
-    ran = pl.when(pl.col("Elapsed") != "").then(clock(pl.col("Elapsed")))
-    end = pl.coalesce(_seconds("End"), _seconds("Start") + pl.when(pl.col("End") == "").then(ran))
+    frame = frame.with_columns(
+        _seconds(frame[name]) for name in ("Submit", "Eligible", "Start", "End")
+    )
+    ran = pl.coalesce(clock(pl.col("Elapsed")), "ElapsedRaw")
+    over = "End" not in given or ~pl.col("State").is_in(NOT_OVER)
+    end = pl.coalesce("End", pl.when(over).then(pl.col("Start") + ran))
     nodes = pl.col("NNodes").cast(pl.Int64)
     frame = frame.select(
         "row",
         name="JobID",
         user="User",
         status=pl.col("State").str.split(" ").list.first(),
-        submit=_seconds("Submit"),
-        start=_seconds("Start"),
+        submit="Submit",
+        start="Start",
         end=end,
         req="ReqTRES",
         alloc="AllocTRES",
@@ -191,8 +203,10 @@ def read_listing(
         nodes=pl.when(nodes > 0).then(nodes),
         hosts="NodeList",
         elapsed=ran,
-        limit=clock(pl.col("Timelimit")),
-        eligible=_seconds("Eligible"),
+        limit=pl.coalesce(
+            clock(pl.col("Timelimit")), 60.0 * pl.col("TimelimitRaw").cast(pl.Float64, strict=False)
+        ),
+        eligible="Eligible",
         features="Constraints",
         line="SubmitLine",
         **{name: pl.col(column) for column, name in TYPES.items()},
@@ -203,9 +217,9 @@ def read_listing(
 def _require(names: Sequence[str], where: str, file: Path | None = None) -> None:
     there = SACCT.place(names)
     missing = [c.name for c in SACCT.columns if c.needed and c.name not in there]
-    if "End" not in names and "Elapsed" not in names:
+    if not {"End", "Elapsed", "ElapsedRaw"} & {*names}:
         missing.append("End")
-    if not {"ReqTRES", "AllocTRES"} & set(names) and "NNodes" not in there:
+    if not {"ReqTRES", "AllocTRES"} & set(names) and not {"NNodes", "NCPUS"} & there.keys():
         missing.append("ReqTRES")
     if missing:
         raise TraceError(
@@ -225,11 +239,50 @@ def _is_json(file: Path) -> bool:
     return FORMAT.table("jobs").is_begun(beginning(file))
 
 
-def _seconds(column: str) -> pl.Expr:
-    """Seconds since 1970 of a local time, as if it were UTC, or of seconds since 1970."""
-    time = pl.col(column).str.to_datetime("%Y-%m-%dT%H:%M:%S", strict=False, time_unit="ms")
-    number = pl.col(column).cast(pl.Float64, strict=False)
-    return pl.coalesce(time.dt.epoch("s").cast(pl.Float64), pl.when(number > 0).then(number))
+NOT_OVER = ("RUNNING", "SUSPENDED", "PENDING", "COMPLETING", "CONFIGURING", "STOPPED")
+"""States of jobs whose end is to come."""
+
+
+def _in_words(kind: str) -> pl.Expr:
+    """A TRES list of what columns of older versions count; a node is a core where none does.
+
+    ``AllocGRES`` and ``ReqGRES`` are of each node.
+    """
+    nodes = pl.col("NNodes").cast(pl.Int64).fill_null(0)
+    first, second = ("ReqCPUS", "NCPUS") if kind == "Req" else ("NCPUS", "ReqCPUS")
+    cores = pl.coalesce(first, second, pl.when(nodes > 0).then(nodes)).cast(pl.Int64)
+    each = pl.col(f"{kind}GRES").str.extract(r"gpu:(?:[^:,()]+:)?(\d+)").cast(pl.Int64)
+    text = pl.format("cpu={}", cores)
+    text += pl.when(nodes > 0).then(pl.format(",node={}", nodes)).otherwise(pl.lit(""))
+    gpus = pl.format(",gres/gpu={}", each * nodes.clip(1))
+    return (text + pl.when(each > 0).then(gpus).otherwise(pl.lit(""))).fill_null("")
+
+
+DATE = "%Y-%m-%dT%H:%M:%S"
+
+
+def _seconds(times: pl.Series) -> pl.Series:
+    """Seconds since 1970 of a local time, as if it were UTC; of one with its offset from UTC; or
+    of seconds since 1970.
+
+    >>> _seconds(pl.Series(["1970-01-01T00:01:00", "1970/01/01-01:01:00+01:00", "60"])).to_list()
+    [60.0, 60.0, 60.0]
+    """
+    times = times.cast(pl.String)
+    number = times.cast(pl.Float64, strict=False)
+    number = number.to_frame().select(pl.when(pl.first() > 0).then(pl.first())).to_series()
+    read = times.str.to_datetime(DATE, strict=False, time_unit="ms").dt.epoch("s")
+    if (read.is_null() & number.is_null() & times.str.contains(r"^\d")).any():
+        parts = times.str.extract_groups(
+            r"^(\d{4})[-/](\d\d)[-/](\d\d)[T -](\d\d:\d\d:\d\d)(?:([+-])(\d\d):?(\d\d)|Z)?$"
+        ).struct.unnest()
+        date = pl.format("{}-{}-{}T{}", *parts.columns[:4])
+        date = date.str.to_datetime(DATE, strict=False, time_unit="ms").dt.epoch("s")
+        hours, minutes = (pl.col(c).cast(pl.Int64).fill_null(0) for c in parts.columns[5:])
+        ahead = pl.when(pl.col(parts.columns[4]) == "-").then(-1).otherwise(1)
+        read = parts.select(date - ahead * (3600 * hours + 60 * minutes)).to_series()
+    read = read.cast(pl.Float64)
+    return pl.select(pl.coalesce(read, number)).to_series().alias(times.name)
 
 
 def read_sacct_json(
@@ -237,7 +290,7 @@ def read_sacct_json(
 ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
     """Allocations of a JSON document, its stage, digest and notes."""
     found = read_records(file, "jobs")
-    account, rows, ids, steps = RowAccount(file, strict), [], set(), 0
+    account, rows, steps = RowAccount(file, strict), [], 0
     for row, record in enumerate(found.records, 1):
         try:
             job = _job(record)
@@ -245,10 +298,6 @@ def read_sacct_json(
             missing = error if isinstance(error, _MissingError) else "fields of a job"
             account.refuse(row, f"the record has no usable {missing}")
             continue
-        if job["name"] in ids:
-            account.refuse(row, "job_id was used before", job["name"])
-            continue
-        ids.add(job["name"])
         held = record.get("steps")
         steps += len(held) if isinstance(held, list) else 0
         rows.append({"row": row, **job})
@@ -344,13 +393,14 @@ def _tres(items: Any) -> str:
 class SlurmSacct(Reader):
     """Reader of ``sacct`` output, with the nodes of ``scontrol show node`` where they are given.
 
-    The jobs of several files in a folder (by month, say) are put together; of a job that is in
-    several, the last record is used. ``nodes`` is the output of ``scontrol show node`` (with or
-    without ``-o``), by default the one file beside the jobs that is such; accounting lists none.
-    ``tres`` says what a job asks for: ReqTRES (``requested``) or AllocTRES (``allocated``; whole
-    nodes, where they are given whole). Where the one is empty, the other is taken, and the report
-    says how often; so are GPUs that ReqTRES does not name (old versions never do). ``columns`` are
-    those of a listing without a header, as given to ``--format``.
+    The jobs of several files in a folder (by month, say) are put together. A job is its number
+    and its submission; of its records without a run the last is used, and of those that ran each,
+    one after the other. ``nodes`` is the output of ``scontrol show node`` (with or without
+    ``-o``), by default the one file beside the jobs that is such; accounting lists none. ``tres``
+    says what a job asks for: what it holds (``held``: ReqTRES, what AllocTRES has beyond that, and
+    SubmitLine), ReqTRES alone (``requested``) or AllocTRES alone (``allocated``), in equal parts
+    on its nodes. Where the one is empty, the other is taken, and the report says how often.
+    ``columns`` are those of a listing without a header, as given to ``--format``.
     """
 
     FORMAT = FORMAT
@@ -360,12 +410,12 @@ class SlurmSacct(Reader):
         path: Path | str,
         *,
         nodes: Path | str | None = None,
-        tres: str = "requested",
+        tres: str = "held",
         columns: str = OPEN_XDMOD,
         strict: bool = False,
     ):
-        if tres not in ("requested", "allocated"):
-            raise TraceError(f"tres is {tres!r}; choose requested or allocated")
+        if tres not in ("held", "requested", "allocated"):
+            raise TraceError(f"tres is {tres!r}; choose held, requested or allocated")
         super().__init__(path, strict=strict)
         self.nodes, self.tres = None if nodes is None else Path(nodes), tres
         self.columns = columns
@@ -386,6 +436,12 @@ class SlurmSacct(Reader):
             for file in here:
                 if is_for_people(first_lines(file, 2)):
                     raise TraceError(FOR_PEOPLE, file)
+                if looks_like_one(first_lines(file, 20)):
+                    raise TraceError(
+                        "these look like rows of sacct without a header, in an order that is not "
+                        f"known; name their columns: --set trace={NAME} --set columns=JobID,User,…",
+                        file,
+                    )
             found = ", ".join(f.name for f in here[:12]) or "nothing"
             raise TraceError(
                 f"no sacct output here; make it with {COMMAND} > jobs.txt; found {found}",
@@ -396,11 +452,16 @@ class SlurmSacct(Reader):
         file = files[0] if len(files) == 1 else self.source.path
         raw, stage = _usable(raw, file, strict)
         raw, unclear = _named_hosts(raw, file, strict)
-        raw = with_terms(raw)
+        hosts = pl.col("hosts").str.count_matches("|", literal=True).cast(pl.Int64) + 1
+        raw = raw.with_columns(
+            nodes=pl.coalesce("nodes", pl.when(pl.col("hosts") != "").then(hosts)),
+            partition=pl.col("partition").str.split(",").list.first(),
+        )
+        raw, named = with_terms(raw)
         jobs, asked, more = self._requests(raw, file)
         servers, node_stages, node_digests, about = self._nodes(jobs)
         every_stage = (*node_stages, *stages, stage, asked)
-        notes = [*notes, *JOBS.notes(jobs), *unclear, *more, *about]
+        notes = [*notes, *JOBS.notes(jobs), *unclear, *named, *more, *about]
         digests = {**node_digests, **digests}
         return Tables(NAME, servers, JOBS.select(jobs), every_stage, digests, tuple(notes))
 
@@ -438,32 +499,29 @@ class SlurmSacct(Reader):
         every = pl.concat(frames, how="diagonal_relaxed")
         if len(files) > 1:
             notes.append(f"rows are counted through the files: {', '.join(begins)}")
-            later = pl.struct("name", "submit").is_last_distinct()
-            every, again = leave_out("records", every, [(EARLIER, ~later)])
+        if every.select("name", "submit").is_duplicated().any():
+            # A run has a start and an end; of what has none, the last record says most.
+            run = pl.when(pl.col("end").is_not_null()).then("start")
+            ran = run.is_not_null().any().over("name", "submit")
+            last = pl.struct("name", "submit", run.alias("run")).is_last_distinct()
+            every, again = leave_out("records", every, [(EARLIER, ~last | (ran & run.is_null()))])
             stages.append(again)
         return every, tuple(stages), digests, notes
 
     def _requests(self, raw: pl.DataFrame, file: Path) -> tuple[pl.DataFrame, Stage, list[str]]:
-        first, second = ("req", "alloc") if self.tres == "requested" else ("alloc", "req")
-        hosts = pl.col("hosts").str.count_matches("|", literal=True).cast(pl.Int64) + 1
-        gpus = pl.col("alloc").str.extract_all(r"gres/gpu(?::[^=,|]+)?=\d+")
+        first, second = ("alloc", "req") if self.tres == "allocated" else ("req", "alloc")
         silent = (pl.col("req") != "") & ~pl.col("req").str.contains("gres/", literal=True)
-        gpus_given = silent & (gpus.list.len() > 0) & (first == "req")
+        held = self.tres == "held"
         raw = raw.with_columns(
-            asked=pl.when(pl.col(first) == "")
-            .then(second)
-            .when(gpus_given)
-            .then(pl.concat_str(first, pl.lit(","), gpus.list.join(",")))
-            .otherwise(first),
-            gpus_given=gpus_given,
+            gpus_given=silent & pl.col("alloc").str.contains("gres/gpu", literal=True) & held,
             other=(pl.col(first) == "") & (pl.col(second) != ""),
-            nodes=pl.coalesce("nodes", pl.when(pl.col("hosts") != "").then(hosts)),
         )
-        key = ["asked", "nodes", "memory"]
+        key = ["req", "alloc", "nodes", "memory", "sizes"]
         kinds = raw.select(key).unique(maintain_order=True)
-        found = [_request(*row) for row in kinds.rows()]
-        dtypes = [pl.Float64, pl.Float64, pl.Float64, pl.String, pl.Int64, pl.String]
-        names = ["cpu", "mem", "gpu", "models", "tasks", "why"]
+        found = [_request(self.tres, *row) for row in kinds.rows()]
+        number, text = pl.Float64, pl.String
+        dtypes = [number, number, number, text, pl.Int64, pl.Int64, text, pl.Boolean, text]
+        names = ["cpu", "mem", "gpu", "models", "tasks", "per_node", "more", "beyond", "why"]
         kinds = kinds.hstack(pl.DataFrame(found, schema=dict(zip(names, dtypes)), orient="row"))
         jobs = raw.join(kinds, on=key, how="left", nulls_equal=True, maintain_order="left")
         unclear = kinds["why"].drop_nulls().unique().to_list()
@@ -475,6 +533,10 @@ class SlurmSacct(Reader):
             raise TraceError(
                 f"no job says what it asks for: {reasons(stage.dropped)}; run {COMMAND}", file
             )
+        both = pl.concat_list("terms", "more").list.eval(pl.element().filter(pl.element() != ""))
+        jobs = jobs.with_columns(terms=both.list.join(","))
+        if not (jobs["terms"] != "").any():
+            jobs = jobs.drop("terms")
         asking = TableMapping(FORMAT.mapping["requests"], {"tres": self.tres})
         return jobs, stage, asking.notes(jobs)
 
@@ -530,14 +592,28 @@ def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, 
     return kept, stage
 
 
-def _request(text: str, nodes: int | None, memory: str) -> tuple[object, ...]:
-    nothing = (None,) * len(TaskRequest._fields)
-    if not text:
-        return (*nothing, "neither ReqTRES nor AllocTRES says what it asks for")
-    try:
-        return (*request(text, nodes, memory), None)
-    except ValueError as error:
-        return (*nothing, str(error))
+def _request(
+    tres: str, req: str, alloc: str, nodes: int | None, memory: str, sizes: str
+) -> tuple[object, ...]:
+    """What a job asks for, whether it holds more cores than that, and why that is not known."""
+    if not (req or alloc):
+        why: str | None = "neither ReqTRES nor AllocTRES says what it asks for"
+    else:
+        try:
+            if tres == "held":
+                found = request(req, alloc, nodes, memory, sizes)
+                asked = request(req or alloc, "", nodes, memory)
+                return (*found, found.cpu * found.tasks > asked.cpu * asked.tasks, None)
+            return (
+                *request(
+                    (req or alloc) if tres == "requested" else (alloc or req), "", nodes, memory
+                ),
+                False,
+                None,
+            )
+        except ValueError as error:
+            why = str(error)
+    return (*(None,) * len(TaskRequest._fields), None, why)
 
 
 def _named_hosts(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, list[str]]:
