@@ -17,7 +17,7 @@ from gangwise.core.errors import UnknownName
 from gangwise.experiments.replay_scenario import ReplayScenario
 from gangwise.traces.formats.slurm import OPEN_XDMOD, SlurmSacct
 from gangwise.traces.formats.slurm_notation import expand_nodes, gib, tres
-from gangwise.traces.formats.slurm_submit import request, submitted
+from gangwise.traces.formats.slurm_submit import request, sizes_of, submitted
 from gangwise.traces.inspect import inspect
 from gangwise.traces.io.text import clock
 from gangwise.traces.slots.opening import open_trace
@@ -482,3 +482,138 @@ def test_declared_columns_play_wherever_a_log_is_named(tmp_path):
     assert open_trace(tmp_path, machines=2, shape=(48, 128, 4), model="a100", **told).slots
     with pytest.raises(UnknownName, match="'colums'"):
         ReplayScenario(source=str(tmp_path), trace="slurm-sacct", colums=HEADER)
+
+
+# ------------------------------------------------------------ what was asked for, and was given
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "line", "expected"),
+    [  # tasks, at most so many on a node, cores of each, terms
+        ("cpu=12,node=1", "cpu=12,node=2", "-n 12", (12, 0, 1, "size=12x1")),
+        ("cpu=12,node=1", "cpu=12,node=2", "run.sh", (12, 0, 1, "size=12x1")),
+        ("cpu=24,node=1", "cpu=24,node=3", "-n 12 -c2", (12, 0, 2, "size=24x1")),
+        ("cpu=12,node=1", "", "-n 12", (12, 0, 1, "size=12x1")),  # waits still
+        ("cpu=12,node=1", "cpu=12,node=1", "run.sh", (1, 1, 12, "")),
+        ("cpu=4,node=2", "cpu=4,node=2", "-N 2 -n 4", (4, 3, 1, "nodes=2-2,size=4x2")),
+        ("cpu=6,node=2", "cpu=6,node=4", "-N 2-4 -n 6", (6, 5, 1, "nodes=2-4,size=6x2")),
+        ("cpu=15,node=3", "cpu=15,node=3", "-N3 --ntasks-per-node=5", (3, 1, 5, "")),
+        ("cpu=10,node=1", "cpu=12,node=3", "-n10 --ntasks-per-node=4", (3, 1, 4, "size=10x1")),
+        ("cpu=1,node=1", "cpu=8,node=1", "--exclusive -n1", (1, 1, 8, "whole=1,size=1x1")),
+        ("cpu=1,node=1", "cpu=2,node=1", "-n1", (1, 1, 2, "size=1x1")),  # both threads of a core
+        ("cpu=4,node=2", "cpu=4,node=2", "-N 2 -n 4 --mem=9G", (2, 1, 2, "")),
+    ],
+)
+def test_tasks_of_what_was_asked_for_and_given(asked, given, line, expected):
+    found = request(asked, given, sizes=sizes_of(submitted(f"sbatch {line}")))
+    assert (found.tasks, found.per_node, found.cpu, found.terms) == expected
+
+
+def test_models_are_those_asked_for():
+    def models(asked, given):
+        return request(asked, given).models
+
+    assert models("cpu=1,gres/gpu=2,node=1", "cpu=1,gres/gpu=2,gres/gpu:a100=2,node=1") == ""
+    assert models("cpu=1,gres/gpu:a100=2,node=1", "cpu=1,gres/gpu:a100=2,node=1") == "a100"
+    assert models("", "cpu=2,gres/gpu=4,gres/gpu:a100=2,gres/gpu:v100=2,node=2") == ""
+    assert models("", "cpu=2,gres/gpu=2,gres/gpu:a100=2,node=2") == "a100"
+
+
+LINES = "JobID|User|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|ReqTRES|AllocTRES|NodeList"
+
+
+def listing(folder, *rows):
+    (folder / "jobs.txt").write_text("\n".join([f"{LINES}|SubmitLine", *rows]) + "\n")
+    return SlurmSacct(folder).scan()
+
+
+def test_options_are_played_or_named_job_by_job(tmp_path):
+    times = f"{DAY}10:00:00|{DAY}10:00:00|{DAY}11:00:00|3600|120|cpu=1,node=1|cpu=1,node=1|n1"
+    asks = "-p a,b --nice=70 -w n1 -x n[2-3] --reservation=res --switches=1 --deadline=now+2hours"
+    tables = listing(tmp_path, *(f"{i}|ann|COMPLETED|{times}|sbatch {asks} r.sh" for i in (1, 2)))
+    assert tables.jobs["terms"].to_list() == ["on=n1,not=n2|n3,reservation=res"] * 2
+    assert tables.jobs["priority"].to_list() == [-70, -70]
+    notes = "\n".join(tables.notes)
+    for named in ("several partitions", "--reservation", "--switches", "--deadline"):
+        assert f"2 jobs ask for {named}" in notes
+
+
+def test_a_job_that_was_requeued_runs_again_after_its_first_run(tmp_path):
+    """Its number is again that of another job a year later; the later record of a run counts."""
+
+    def run(user, state, submit, start, end, nodes="n1"):
+        return f"5|{user}|{state}|{submit}|{start}|{end}||120|cpu=8,node=1|cpu=8,node=1|{nodes}|"
+
+    tables = listing(
+        tmp_path,
+        run("ann", "NODE_FAIL", f"{DAY}08:00:00", f"{DAY}08:00:00", f"{DAY}09:00:00"),
+        run("ann", "RUNNING", f"{DAY}09:00:00", f"{DAY}09:30:00", "Unknown"),
+        run("ann", "COMPLETED", f"{DAY}09:00:00", f"{DAY}09:30:00", f"{DAY}12:30:00"),
+        run("bob", "COMPLETED", *(f"2025-02-01T0{h}:00:00" for h in (0, 0, 1))),
+    )
+    assert tables.jobs["name"].to_list() == ["5", "5#2", "5#3"]
+    assert tables.jobs["preceding"].to_list() == ["", "5", ""]
+    assert dict(tables.stages[2].dropped) == {"a record of a job, which has a later one": (1, 3)}
+    assert any("1 runs are of jobs that were requeued" in note for note in tables.notes)
+
+
+def test_raw_columns_offsets_and_cores_without_tres(tmp_path):
+    header = "JobID|Submit|Start|End|State|ElapsedRaw|TimelimitRaw|NNodes|NCPUS|AllocGRES"
+    rows = [
+        "1|2024-03-01T08:00:00+01:00|2024-03-01T09:00:00+01:00|Unknown|RUNNING|86400|2880|2|32|",
+        "2|2024/03/01-07:30:00|2024-03-01T08:00:00Z|2024-03-01T09:00:00Z|COMPLETED|3600|60|2|8|gpu:2",
+    ]
+    jobs = SlurmSacct(write(tmp_path, rows, header)).scan().jobs
+    columns = ["name", "cpu", "gpu", "tasks", "created", "started", "deleted", "elapsed", "limit"]
+    assert jobs.select(columns).rows() == [
+        ("1", 16, 0, 2, 0, 3600, 3600 + 86400, 86400, 172800),
+        ("2", 4, 2, 2, 1800, 3600, 7200, 3600, 3600),
+    ]
+
+
+def test_rows_without_a_header_say_how_to_name_their_columns(tmp_path):
+    row = "51|51|u1|acc|COMPLETED|2025-01-06T08:10:00|3600|0:0|8|n1|normal|cpu=8,mem=16G,node=1|job"
+    (tmp_path / "jobs.txt").write_text(row + "\n")
+    with pytest.raises(TraceError, match="slurm-sacct --set columns="):
+        SlurmSacct(tmp_path).scan()
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_what_waits_and_runs_by_squeue(tmp_path, new):
+    """As of 22.05, and as of 23.02 and later: numbers with ``set``, states in lists."""
+
+    def number(n):
+        return {"set": True, "infinite": False, "number": n} if new else n
+
+    def job(i, state, start, **more):
+        return {
+            "job_id": i,
+            "array_job_id": number(0),
+            "array_task_id": {"set": False, "infinite": False, "number": 0} if new else None,
+            "job_state": [state] if new else state,
+            "user_name": "ann",
+            "submit_time": number(1000),
+            "start_time": number(start),
+            "end_time": number(start + 600),
+            "time_limit": number(10),
+            "node_count": number(3),  # a guess of squeue, of what waits
+            "tasks": number(12),
+            "cpus_per_task": number(1),
+            "tres_req_str": "cpu=12,mem=1200M,node=1,billing=12",
+            "tres_alloc_str": "",
+            **more,
+        }
+
+    ran = {"tres_alloc_str": "cpu=12,mem=1200M,node=2", "nodes": "n[1-2]", "node_count": number(2)}
+    jobs = [job(1, "RUNNING", 1100, **ran), job(2, "PENDING", 1700), job(3, "PENDING", 0)]
+    jobs[2] |= {"shared": ["none"] if new else "none", "nice": 40, "required_nodes": "n1"}
+    file = tmp_path / "queue.json"
+    file.write_text(json.dumps({"meta": {}, "last_update": number(1400), "jobs": jobs}))
+    tables = SlurmSacct(file).scan()
+    columns = ["name", "tasks", "per_node", "cpu", "started", "elapsed", "limit", "terms"]
+    assert tables.jobs.select(columns).rows() == [
+        ("1", 12, 0, 1, 100, 300, 600, "size=12x1"),
+        ("2", 12, 0, 1, None, None, 600, "size=12x1"),
+        ("3", 12, 0, 1, None, None, 600, "on=n1,whole=1,size=12x1"),
+    ]
+    assert tables.jobs["priority"].to_list() == [0, 0, -40]

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.settings import checked
-from gangwise.experiments.changes import changed, changes_of
+from gangwise.experiments.changes import SettingChange, changed, changes_of
 from gangwise.experiments.findings import ESTIMATED, EstimatedWorld, find_slow_nodes
 from gangwise.experiments.runs import Rows
 from gangwise.jobs.books import Books
@@ -185,8 +185,21 @@ class ReplayScenario:
 
     @cached_property
     def log(self) -> JobLog:
+        s, nodes = self.settings, None
+        if s.site.startswith(SLURM):  # what a job was given is there, whoever ran in the log
+            nodes = self._given_site[0].nodes_given_out
+        return open_jobs(
+            s.source, trace=s.trace, job_type=s.job_type, nodes=nodes, rows=False, **self._reader
+        )
+
+    @cached_property
+    def _given_site(self) -> tuple[Site, list[SettingChange]]:
+        """What the site's files say, and changes that are not in the site's own words."""
         s = self.settings
-        return open_jobs(s.source, trace=s.trace, job_type=s.job_type, rows=False, **self._reader)
+        changes = changes_of(s.change) if s.change else []
+        theirs = [c for c in changes if s.site.startswith(SLURM) and in_own_words(c.parts)]
+        own = [(change.parts, change.how, change.given) for change in theirs]
+        return Site.read(s.site, own), [change for change in changes if change not in theirs]
 
     @cached_property
     def site(self) -> Site | None:
@@ -198,11 +211,10 @@ class ReplayScenario:
             raise ScenarioError("site is of logs; a cluster file has no pools")
         log, site = self.log, Site(Rules(), "no site file")
         changes = changes_of(s.change) if s.change else []
-        if s.site:
-            theirs = [c for c in changes if s.site.startswith(SLURM) and in_own_words(c.parts)]
-            changes = [change for change in changes if change not in theirs]
-            own = [(change.parts, change.how, change.given) for change in theirs]
-            site = Site.of_log(log.jobs) if s.site == OF_LOG else Site.read(s.site, own)
+        if s.site == OF_LOG:
+            site = Site.of_log(log.jobs)
+        elif s.site:
+            site, changes = self._given_site
         if site.nodes is not None and (s.nodes or s.world):
             raise ScenarioError(f"{site.path} says which nodes there are: drop nodes and world")
         site = site.with_hosts(log.jobs, log.nodes, log.host_from, log.host, log.clock)

@@ -20,6 +20,9 @@ from gangwise.core.arrays import Bools, Floats, Ints, Tabular
 from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import require_options
 
+ALONE = "node"
+"""Device type of which a job that has its nodes alone takes all, see :mod:`~.whole_nodes`."""
+
 # ----------------------------------------------------------------------------------------- nodes
 
 

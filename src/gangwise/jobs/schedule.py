@@ -16,7 +16,7 @@ from gangwise.core.errors import ScenarioError
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Books
 from gangwise.jobs.choice import ByRate
-from gangwise.jobs.model import Account, Conditions, Job, Jobs, Nodes, Shape
+from gangwise.jobs.model import ALONE, Account, Conditions, Job, Jobs, Nodes, Shape
 from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.tenancy import (
     Bounds,
@@ -259,7 +259,8 @@ def _cluster(jobs: Jobs, nodes: Nodes, closes: bool) -> kernels.ClusterArrays:
     shapes["whole"] = of_shared // 1000
     shapes["per_node"] = [s.per_node or most for s in jobs.shapes]
     shapes["constraint"] = [constraints[pair] for pair in where]
-    shapes["dominant"] = np.argmax(demand / total, axis=1) if S else 0
+    counts = np.array([name != ALONE for name in nodes.devices])
+    shapes["dominant"] = np.argmax(demand / total * counts, axis=1) if S else 0
     shapes["total"] = total[shapes["dominant"]]
     shapes["pool"] = [pools[s.pool] for s in jobs.shapes]
     shared = -1 if nodes.shared is None else nodes.devices.index(nodes.shared)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -16,11 +16,11 @@ from typing import Annotated, Any, Self, get_args
 import numpy as np
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from gangwise.core.arrays import Ints, distinct_pairs
+from gangwise.core.arrays import Ints
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.settings import Clock, read_toml
 from gangwise.jobs.kueue import read_kueue
-from gangwise.jobs.model import Conditions, Jobs, Node, Nodes, Shape, terms_of
+from gangwise.jobs.model import Conditions, Jobs, Node, Nodes, terms_of
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.slurm_site import read_slurm
 from gangwise.jobs.tenancy import (
@@ -38,10 +38,10 @@ from gangwise.jobs.tenancy import (
     Tenancy,
     below,
     check_tree,
-    having,
     merged,
     weekly,
 )
+from gangwise.jobs.whole_nodes import on_asked_nodes, split_jobs, with_nodes_alone
 from gangwise.traces.formats.slurm_notation import expand_nodes
 
 FILE = "site.toml"  # in a folder
@@ -68,6 +68,7 @@ class Pool(_OnNodes, Ranked):
     most_time: float = Field(np.inf, gt=0)
     most_nodes: int = Field(0, ge=0)
     fewest_nodes: int = Field(0, ge=0)
+    whole: bool = False  # a job has its nodes alone
 
 
 class CapRule(StrictModel):
@@ -214,6 +215,15 @@ class Site:
         except ValidationError as error:
             raise ScenarioError(f"{path}: {_fault(error)}") from error
 
+    @property
+    def nodes_given_out(self) -> Nodes | None:
+        """Its nodes with the devices that jobs are given, None where it does not name them."""
+        if self.nodes is None:
+            return None
+        keep = [k for k, name in enumerate(self.nodes.devices) if name not in self.ignored]
+        devices = tuple(self.nodes.devices[k] for k in keep)
+        return replace(self.nodes, devices=devices, capacity=self.nodes.capacity[:, keep])
+
     def document(self, whole: bool = False) -> dict[str, Any]:
         """The content of the file; ``whole``: with what is as by default."""
         return self.rules.model_dump(by_alias=True, exclude_defaults=not whole)
@@ -233,13 +243,14 @@ class Site:
         late: Any = {  # came later: without it a digest is what it was
             "preemption": True,
             "kueue": True,
-            "pool": {"__all__": {"preempted"}},
+            "pool": {"__all__": {"preempted", "whole"}},
             "qos": {"__all__": {"preempts", "preempted", "exempt"}},
             "closed": {"__all__": {"exempt"}},
         }
         text = self.rules.model_dump_json(exclude=late)
         r = self.rules
-        if r.preemption.by or r.kueue or any(rule.exempt for rule in r.closed):
+        exempt, whole = any(rule.exempt for rule in r.closed), any(pool.whole for pool in r.pool)
+        if r.preemption.by or r.kueue or exempt or whole:
             text += self.rules.model_dump_json(include=late)
         dates = [t for w in self.rules.window for t in (w.since, w.to) if isinstance(t, datetime)]
         if self.rules.closed or dates:
@@ -363,7 +374,7 @@ class Site:
         nodes = replace(nodes, pools={**nodes.pools, **of_pool})
         if named:
             names = [name if name in named else "" for name in jobs.pools]
-            jobs = _split(jobs, jobs.pool, lambda shape, p: shape._replace(pool=names[p]))
+            jobs = split_jobs(jobs, jobs.pool, lambda shape, p: shape._replace(pool=names[p]))
         drains, ups = list(conditions.drains), list(conditions.ups)
         for n, spans in of_window.items():
             for since, to in merged(spans):
@@ -376,28 +387,8 @@ class Site:
             rates = np.repeat(rates, len(nodes), axis=1)
         conditions = replace(conditions, drains=drains, ups=ups, rates=rates)
         nodes, conditions = self._resized(nodes, conditions, whole)
-        return *self._featured(jobs, nodes), conditions
-
-    @staticmethod
-    def _featured(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
-        """What jobs ask of the features of nodes becomes a label of those that have them.
-
-        Nodes that are asked for in brackets, all of one feature or so many of each, are those of
-        any; the scheduler ``slurm`` chooses among them as asked.
-        """
-        asked = [terms_of(text).get("features", "") for text in jobs.terms]
-        if not any(asked) or not any("features" in has for has in nodes.labels):
-            return jobs, nodes
-        labels = tuple(
-            {**has, **{e: e for e in asked if e and having(e, has.get("features", ""))}}
-            for has in nodes.labels
-        )
-
-        def with_features(shape: Shape, t: int) -> Shape:
-            more = ((asked[t], asked[t]),) if asked[t] else ()
-            return shape._replace(constraint=(*shape.constraint, *more))
-
-        return _split(jobs, jobs.term, with_features), replace(nodes, labels=labels)
+        alone = [pool.name for pool in self.rules.pool if pool.whole]
+        return *with_nodes_alone(*on_asked_nodes(jobs, nodes), alone), conditions
 
     def _resized(
         self, nodes: Nodes, conditions: Conditions, whole: bool
@@ -586,13 +577,6 @@ class Site:
             if name not in place:
                 raise UnknownName(f"node of {what} of {self.path}", name, names)
         return sorted({place[name] for name in wanted})
-
-
-def _split(jobs: Jobs, code: Ints, change: Callable[[Shape, int], Shape]) -> Jobs:
-    """Jobs whose shapes are told apart by a code [J] as well, each changed by its own."""
-    kinds, place = distinct_pairs(jobs.shape, code)
-    shapes = tuple(change(jobs.shapes[s], c) for s, c in kinds.T.tolist())
-    return replace(jobs, shape=place, shapes=shapes)
 
 
 def _processors(cells: Nodes) -> Ints:

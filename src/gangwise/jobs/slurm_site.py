@@ -110,6 +110,8 @@ def read_slurm(
     partitions = r.entries("partition", "PartitionName")
     sets = _node_sets(r, nodes)
     pools = [_pool(r, row, _of_partition(r, row, nodes, sets)) for row in partitions.values()]
+    for pool in pools:  # select/linear gives out nodes
+        pool["whole"] |= config.values.get("SelectType", "").lower().endswith("linear")
     several = config.values.get("PriorityType", "").endswith("multifactor")
     preemption = _preemption(r, config)
     priority = {"priority": _priority(r, config)} if several else {}
@@ -251,6 +253,7 @@ def _pool(r: SlurmReading, row: SettingRow, nodes: str) -> dict[str, Any]:
         "priority": r.value(row, "PriorityJobFactor", float, 1.0),
         "billing": r.value(row, "TRESBillingWeights", weights, NO_AMOUNTS),
         "preempted": r.value(row, "PreemptMode", way, ""),
+        "whole": row.values.get("OverSubscribe", "").upper() == "EXCLUSIVE",
     }
     if 0 < pool["most_nodes"] < pool["fewest_nodes"]:
         r.notes.append(

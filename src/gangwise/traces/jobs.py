@@ -334,12 +334,13 @@ class _LogBuilder:
         if "late" in self.rows.columns:
             what = "were held, or waited otherwise: submitted when they became eligible"
             self.assumed[what] = int(self.rows["late"].sum())
-        if "terms" in self.rows.columns:
+        terms = self.rows["terms"] if "terms" in self.rows.columns else pl.Series([""])
+        if fewer := int(terms.str.contains("fewest=").sum()):
             what = (
                 "may start with fewer tasks: under kueue they do, and take longer by as much as "
                 "tasks are fewer; other schedulers, and the lower bound, have them whole"
             )
-            self.assumed[what] = int(self.rows["terms"].str.contains("fewest=").sum())
+            self.assumed[what] = fewer
         self.type_name, self.types = self._types(job_type)
         self.ids = _unique_ids(self.rows)
         # The others are not looked at again, and take more room than the jobs.
@@ -412,7 +413,11 @@ class _LogBuilder:
 
     def _nodes_of_hosts(self) -> list[Node]:
         hosts = self.rows["hosts"].fill_null("").str.split("|")
-        each = self._occupancy(hosts).explode("host")
+        each = self._occupancy(hosts)
+        if "per_node" in self.rows.columns:  # which node had how many tasks is not known
+            of_one = (pl.col("tasks") / pl.col("host").list.len()).ceil()
+            each = each.with_columns(pl.col(q) * of_one for q in self.demand)
+        each = each.explode("host")
         peak = _peak_use(each.filter(pl.col("host") != ""), list(self.demand), "host")
         # The model of a node is known where all jobs that asked it for one asked for the same.
         asked = pl.DataFrame({"host": hosts, "model": self.rows["models"].fill_null("")})
@@ -543,6 +548,10 @@ class _LogBuilder:
         keep = rows[~self.never]
         jobs = self._jobs(keep, nodes.devices)
         beyond = jobs.tasks > _tasks_that_fit(nodes, jobs.shapes)[jobs.shape]
+        if given and "per_node" in self.rows.columns:
+            # A job that ran was not larger: whole nodes that it was given may be unlike, and the
+            # site's rules say what it holds there.
+            beyond &= np.isnan(jobs.recorded_start)
         for why, places in jobs.account.set_aside.items():
             lost[why] = keep[places]
         if beyond.any():
@@ -597,11 +606,12 @@ class _LogBuilder:
 
     def _not_modelled(self, place: Ints) -> tuple[str, ...]:
         found = []
-        if (
-            "terms" in self.rows.columns
-            and self.rows["terms"].str.contains("license/|features=").any()
-        ):
-            found.append("licences and features are not modelled (--site slurm:FOLDER models them)")
+        terms = self.rows["terms"] if "terms" in self.rows.columns else pl.Series([""])
+        if terms.str.contains("license/|features=|(?:^|,)(?:on|not)=").any():
+            found.append(
+                "licences, features and nodes by name are not modelled (--site slurm:FOLDER models "
+                "them)"
+            )
         for column in GROUPS:
             if column in self.rows.columns:
                 named = self.rows[column][place].drop_nulls().unique()

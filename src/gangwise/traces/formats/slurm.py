@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import FOR_PEOPLE, declared, holds, is_for_people, reads_as
+from gangwise.traces.formats.slurm_json import NOT_OVER, read_sacct_json
 from gangwise.traces.formats.slurm_notation import expand_nodes, read_nodes
 from gangwise.traces.formats.slurm_submit import TaskRequest, request, with_terms
 from gangwise.traces.formats.tabular import TableMapping
@@ -25,7 +25,6 @@ from gangwise.traces.io.reading import (
     EARLIER,
     STEP,
     Column,
-    RowAccount,
     Schema,
     Stage,
     leave_out,
@@ -33,7 +32,7 @@ from gangwise.traces.io.reading import (
     reasons,
     refuse,
 )
-from gangwise.traces.io.text import beginning, clock, first_lines, read_records, split_line
+from gangwise.traces.io.text import beginning, clock, first_lines, split_line
 from gangwise.traces.tables import NO_SERVERS, Reader, Tables, server_table
 
 NAME = "slurm-sacct"
@@ -239,10 +238,6 @@ def _is_json(file: Path) -> bool:
     return FORMAT.table("jobs").is_begun(beginning(file))
 
 
-NOT_OVER = ("RUNNING", "SUSPENDED", "PENDING", "COMPLETING", "CONFIGURING", "STOPPED")
-"""States of jobs whose end is to come."""
-
-
 def _in_words(kind: str) -> pl.Expr:
     """A TRES list of what columns of older versions count; a node is a core where none does.
 
@@ -283,111 +278,6 @@ def _seconds(times: pl.Series) -> pl.Series:
         read = parts.select(date - ahead * (3600 * hours + 60 * minutes)).to_series()
     read = read.cast(pl.Float64)
     return pl.select(pl.coalesce(read, number)).to_series().alias(times.name)
-
-
-def read_sacct_json(
-    file: Path, strict: bool
-) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
-    """Allocations of a JSON document, its stage, digest and notes."""
-    found = read_records(file, "jobs")
-    account, rows, steps = RowAccount(file, strict), [], 0
-    for row, record in enumerate(found.records, 1):
-        try:
-            job = _job(record)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            missing = error if isinstance(error, _MissingError) else "fields of a job"
-            account.refuse(row, f"the record has no usable {missing}")
-            continue
-        held = record.get("steps")
-        steps += len(held) if isinstance(held, list) else 0
-        rows.append({"row": row, **job})
-    account.require(len(rows), "job")
-    texts = ["name", "user", "status", "req", "alloc", "memory", "hosts", *TYPES.values()]
-    texts += ["features", "line"]
-    schema = {
-        "row": pl.Int64,
-        "nodes": pl.Int64,
-        **dict.fromkeys(["submit", "start", "end", "elapsed", "limit", "eligible"], pl.Float64),
-        **dict.fromkeys(texts, pl.String),
-    }
-    notes = [f"{steps} steps are inside their jobs, and not read"] if steps else []
-    stage = account.stage(file.name, len(found.records))
-    return pl.DataFrame(rows, schema=schema), (stage,), {file.name: found.digest}, notes
-
-
-class _MissingError(ValueError): ...
-
-
-def _job(record: dict[str, Any]) -> dict[str, Any]:
-    time, lists = record["time"], record["tres"]
-    submit = _number(time.get("submission"))
-    if not submit:
-        raise _MissingError("time.submission")
-    state = (record.get("state") or {}).get("current") or ""
-    memory = (record.get("required") or {}).get("memory")
-    limit = _number(time.get("limit"))  # minutes
-    return {
-        "name": _name(record),
-        "user": str(record.get("user") or (record.get("association") or {}).get("user") or ""),
-        "status": "+".join(state) if isinstance(state, list) else str(state).split(" ")[0],
-        "submit": submit,
-        "start": _number(time.get("start")) or None,
-        "end": _number(time.get("end")) or None,
-        "eligible": _number(time.get("eligible")) or None,
-        "features": str(record.get("constraints") or ""),
-        "line": str(record.get("submit_line") or ""),
-        "req": _tres(lists.get("requested")),
-        "alloc": _tres(lists.get("allocated")),
-        "memory": f"{memory:d}" if isinstance(memory, int) and 0 < memory < 2**62 else "",
-        "nodes": int(_number(record.get("allocation_nodes")) or 0) or None,
-        "hosts": str(record.get("nodes") or ""),
-        "elapsed": _number(time.get("elapsed")),
-        "limit": None if limit is None else 60 * limit,
-        "partition": str(record.get("partition") or ""),
-        "qos": str(record.get("qos") or ""),
-        "account": str(record.get("account") or ""),
-        "application": str(record.get("name") or ""),
-    }
-
-
-def _name(record: dict[str, Any]) -> str:
-    """The id as sacct prints it: ``7``, ``7_3`` of an array, ``7+1`` of a heterogeneous job."""
-    array, het = record.get("array") or {}, record.get("het") or {}
-    if _number(array.get("job_id")):
-        task = _number(array.get("task_id"))
-        of = int(_number(array["job_id"]) or 0)
-        if task is not None:
-            return f"{of}_{int(task)}"
-        if array.get("task"):
-            return f"{of}_[{array['task']}]"
-    if _number(het.get("job_id")):
-        offset = int(_number(het.get("job_offset")) or 0)
-        return f"{int(_number(het['job_id']) or 0)}+{offset}"
-    job = _number(record.get("job_id"))
-    if not job:
-        raise _MissingError("job_id")
-    return str(int(job))
-
-
-def _number(held: Any) -> float | None:
-    if isinstance(held, dict):
-        held = held.get("number") if held.get("set") and not held.get("infinite") else None
-    if held is None:
-        return None
-    if isinstance(held, bool) or not isinstance(held, int | float) or not 0 <= held < 2**53:
-        raise _MissingError(f"number where {held!r:.20} is")
-    return float(held)
-
-
-def _tres(items: Any) -> str:
-    found = []
-    for item in items or []:
-        count = _number(item.get("count"))
-        if count is not None and item["type"] != "energy":
-            name = f"{item['type']}/{item['name']}" if item.get("name") else item["type"]
-            unit = "M" if name == "mem" else ""
-            found.append(f"{name}={count:.0f}{unit}")
-    return ",".join(found)
 
 
 class SlurmSacct(Reader):

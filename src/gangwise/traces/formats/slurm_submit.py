@@ -215,6 +215,8 @@ def request(
     )
     options = dict(part.split("=", 1) for part in sizes.split(";") if part)
     tasks, per_node, bounds = _tasks(first, second, bool(given), options)
+    if asked and not first.gpu and ("exclusive" in options or held.gpu % tasks):
+        held = held._replace(gpu=0.0, models=())  # those of whole nodes, that it did not ask for
     terms = []
     if "exclusive" in options and not options["exclusive"]:
         terms.append("whole=1")

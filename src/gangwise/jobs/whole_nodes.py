@@ -1,0 +1,127 @@
+"""Jobs that have their nodes alone, and jobs on nodes that they name.
+
+Where all nodes that such a job may use are alike, it asks each for all its cores: every job asks
+for some. Where they are not, nodes get a device more: a job that shares its nodes takes a small
+part of it, one that does not takes all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from gangwise.core.arrays import Bools, Ints, distinct_pairs
+from gangwise.jobs.model import ALONE, Jobs, Nodes, Shape, terms_of
+from gangwise.jobs.tenancy import allowed_on, having
+
+WHOLE = 1_000_000  # thousandths of it on each node: more than jobs that could ever share one
+
+
+def split_jobs(jobs: Jobs, code: Ints, change: Callable[[Shape, int], Shape]) -> Jobs:
+    """Jobs whose shapes are told apart by a code [J] as well, each changed by its own."""
+    kinds, place = distinct_pairs(jobs.shape, code)
+    shapes = tuple(change(jobs.shapes[s], c) for s, c in kinds.T.tolist())
+    return replace(jobs, shape=place, shapes=shapes)
+
+
+def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
+    """What jobs ask of the nodes they run on becomes a label of those that are so.
+
+    That are features, nodes by name and all but some. Nodes that are asked for in brackets, all of
+    one feature or so many of each, are those of any; the scheduler ``slurm`` chooses among them as
+    asked, and as many nodes as a job asks for.
+    """
+    terms = [terms_of(text) for text in jobs.terms]
+    features = any("features" in has for has in nodes.labels)
+    asked: list[list[tuple[str, str]]] = []  # of each text of terms: a label, and its value
+    for term in terms:
+        mine = [(f"{kind}={term[kind]}", "yes") for kind in ("on", "not") if kind in term]
+        own = term.get("features", "") if features else ""
+        asked.append([*mine, *[(own, own)] * bool(own)])
+    bounds = [_bounds(term.get("nodes", "0-0")) for term in terms]
+    if not any(asked) and not any(map(any, bounds)):
+        return jobs, nodes
+    every = dict(label for some in asked for label in some)
+
+    def holds(label: str, name: str, has: str) -> bool:
+        kind, equals, names = label.partition("=")
+        if equals and kind in ("on", "not"):
+            return (name in names.split("|")) == (kind == "on")
+        return having(label, has)
+
+    labels = tuple(
+        {**has, **{k: v for k, v in every.items() if holds(k, name, has.get("features", ""))}}
+        for name, has in zip(nodes.names, nodes.labels)
+    )
+
+    def changed(shape: Shape, t: int) -> Shape:
+        return shape._replace(constraint=(*shape.constraint, *asked[t]), nodes=bounds[t])
+
+    return split_jobs(jobs, jobs.term, changed), replace(nodes, labels=labels)
+
+
+def _bounds(text: str) -> tuple[int, int]:
+    low, _, high = text.partition("-")
+    return int(low), int(high)
+
+
+class _Alone(NamedTuple):
+    """How a job that has its nodes alone is played: its nodes, and what it asks each for."""
+
+    nodes: int
+    demand: tuple[int, ...]
+    unlike: bool  # the nodes that it may use are not alike
+
+
+def with_nodes_alone(jobs: Jobs, nodes: Nodes, pools: Sequence[str]) -> tuple[Jobs, Nodes]:
+    """Jobs of these pools, and those that ask for it, each with its nodes to itself."""
+    own = np.array(["whole" in terms_of(text) for text in jobs.terms])[jobs.term]
+    alone: Bools = own | np.array([name in pools for name in jobs.pools])[jobs.pool]
+    if not alone.any() or "cpu" not in jobs.devices or "cpu" not in nodes.devices:
+        return jobs, nodes
+    rows = np.flatnonzero(alone)
+    sizes = [terms_of(text).get("size", "") for text in jobs.terms]
+    size = np.array([round(1000 * float(text.partition("x")[0] or 0)) for text in sizes])
+    pairs, of_pair = distinct_pairs(jobs.shape[rows], jobs.tasks[rows])
+    kinds, place = distinct_pairs(of_pair, size[jobs.term[rows]])
+    played = [
+        _alone(jobs.shapes[pairs[0, k]], int(pairs[1, k]), jobs.devices.index("cpu"), nodes, cores)
+        for k, cores in kinds.T.tolist()
+    ]
+    tasks = jobs.tasks.copy()
+    tasks[rows] = np.array([each.nodes for each in played])[place]
+    code = np.full(len(jobs), -1)
+    code[rows] = place
+    unlike = any(each.unlike for each in played)
+
+    def changed(shape: Shape, c: int) -> Shape:
+        if c < 0:
+            return shape._replace(demand=(*shape.demand, *[1] * unlike))
+        demand = (*played[c].demand, *[WHOLE] * unlike)
+        return shape._replace(demand=demand, per_node=1, nodes=(0, 0))
+
+    jobs = replace(split_jobs(jobs, code, changed), tasks=tasks)
+    if unlike:
+        capacity = np.column_stack([nodes.capacity, np.full(len(nodes), WHOLE)])
+        nodes = replace(nodes, devices=(*nodes.devices, ALONE), capacity=capacity)
+        jobs = replace(jobs, devices=(*jobs.devices, ALONE))
+    return jobs, nodes
+
+
+def _alone(shape: Shape, tasks: int, cpu: int, nodes: Nodes, asked: int) -> _Alone:
+    """``asked`` are the thousandths of cores that it asked for, 0 where that is not known."""
+    cores = nodes.capacity[allowed_on(nodes, shape), nodes.devices.index("cpu")]
+    total = np.array(shape.demand) * tasks
+    unlike = bool(cores.size and (cores != cores[0]).any())
+    if unlike and asked:  # it was given all cores of nodes that others need not be as large as
+        total[cpu] = min(total[cpu], asked)
+    most = int(cores.max(initial=1))
+    fewest = max(-(-int(total[cpu]) // most), 1)
+    several = max(tasks, fewest) if shape.per_node == 1 else max(fewest, shape.nodes[0])
+    demand = -(-total // several)
+    if not unlike and cores.size:
+        demand[cpu] = max(int(demand[cpu]), most)
+    return _Alone(several, tuple(demand.tolist()), unlike)
