@@ -23,7 +23,7 @@ from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.site import CapRule, Rules, Site
 from gangwise.jobs.slurm_files import SlurmReading, in_own_words
 from gangwise.jobs.slurm_passes import SlurmPasses
-from gangwise.jobs.tenancy import Cap, standing_of
+from gangwise.jobs.tenancy import Cap, Tally, standing_of
 from gangwise.traces.jobs import open_jobs
 
 TRUTH = Path(__file__).with_name("slurm_truth")
@@ -33,6 +33,7 @@ CONF = r"""
 SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=60,bf_max_job_user=4,bf_continu
 SelectTypeParameters=CR_Core
+AccountingStorageEnforce=limits,qos
 PriorityWeigthAge=100
 TopologyPlugin=topology/tree
 Include nodes.conf
@@ -86,18 +87,18 @@ def test_what_the_files_say_becomes_rules(folder):
         "normal": (0, np.inf),
         "small": (10, 7200),
     }
-    found = {(c.scope, c.of, c.most, c.only, c.pool, c.qos, c.account) for c in site.rules.cap}
+    found = {
+        (c.scope, c.of, c.most, c.only, c.qos, c.account, c.alone, c.or_pools)
+        for c in site.rules.cap
+    }
     assert found == {
-        ("user", "cpu", 16, (), "", "normal", ""),
-        ("all", "gpu", 4, (), "", "small", ""),
-        ("all", "nodes", 2, (), "", "small", ""),
-        ("all", "gpu", 4, (), "debug", "", ""),  # its partition's QOS
-        ("all", "nodes", 2, (), "debug", "", ""),
-        ("user", "jobs", 5, (), "", "", "science"),
-        ("all", "cpu", 40, (), "", "", "physics"),
-        ("user", "jobs", 5, ("ann",), "", "", "physics"),  # from the account above
-        ("user", "jobs", 2, ("bob",), "", "", "physics"),
-        ("user", "jobs", 1, ("bob",), "", "", "physics"),
+        ("user", "cpu", 16, (), "normal", "", False, ()),
+        ("all", "gpu", 4, (), "small", "", False, ("debug",)),  # also its partition's QOS
+        ("all", "nodes", 2, (), "small", "", False, ("debug",)),
+        ("all", "cpu", 40, (), "", "physics", False, ()),
+        ("user", "jobs", 5, ("ann",), "", "physics", True, ()),  # from the account above
+        ("user", "jobs", 2, ("bob",), "", "physics", True, ()),
+        ("user", "jobs", 1, ("bob",), "", "physics", True, ()),
     }
     tree = {a.name: (a.parent, a.shares, dict(a.users)) for a in site.rules.account}
     users = {"ann": 4, "bob": 1}  # who has no job counts in the rank of the fair tree, too
@@ -110,13 +111,13 @@ def test_what_is_not_modelled_unknown_or_wrong_is_named_with_file_and_line(folde
     for part in (
         "not modelled: bf_max_job_user=4 (",
         "unknown: bf_continu (did you mean bf_continue?)",
-        "unknown: PriorityWeigthAge=100 (did you mean PriorityWeightAge?), slurm.conf, line 6",
+        "unknown: PriorityWeigthAge=100 (did you mean PriorityWeightAge?), slurm.conf, line 7",
         "not modelled: TopologyPlugin=topology/tree (nodes are taken without regard to switches), "
-        "slurm.conf, line 7",
-        "not modelled: State=DRAIN (it is played as if it were up), slurm.conf, line 12",
-        "slurm.conf, line 13: MaxTime=tomorrow makes no sense; inf is taken",
-        "slurm.conf, line 13: partition odd has MinNodes=3 above MaxNodes=2: no job may run there",
-        "not modelled: Flags=NoReserve (flags of a QOS are left out), qos.txt, line 2",
+        "slurm.conf, line 8",
+        "not modelled: State=DRAIN (it is played as if it were up), slurm.conf, line 13",
+        "slurm.conf, line 14: MaxTime=tomorrow makes no sense; inf is taken",
+        "slurm.conf, line 14: partition odd has MinNodes=3 above MaxNodes=2: no job may run there",
+        "not modelled: Flags=NoReserve (it is left out), qos.txt, line 2",
         "notes.txt is not what scontrol or sacctmgr prints: left out",
         "assoc.txt, line 6: not modelled: Share=parent (1 is taken)",
     ):
@@ -159,7 +160,7 @@ def test_settings_change_in_slurms_own_words_where_they_stand(folder):
         "  qos.txt, line 3, Name=small",
         "- GrpTRES=gres/gpu=4,node=2",
         "+ GrpTRES=gres/gpu=8,node=2",
-        "  slurm.conf, line 12, PartitionName=debug",
+        "  slurm.conf, line 13, PartitionName=debug",
         "- MaxTime=30",
         "+ MaxTime=01:00:00",
         "  slurm.conf",
@@ -244,6 +245,84 @@ def test_a_list_goes_on_and_only_slips_are_guessed(tmp_path):
         "not modelled: OverSubscribe=FORCE:2 (",
     ):
         assert part in str(site.notes)
+
+
+LIMITED = """Name|Priority|Flags|MaxJobsPU|GrpTRES|MaxTRESPU
+normal|0||||gres/gpu:a100=2
+wide|0|OverPartQOS|2||
+part|0||1|cpu=4|
+"""
+USERS = """Cluster|Account|User|Partition|ParentName|Share|GrpTRES|GrpJobs|MaxJobs|MaxTRES
+lab|root||||1||||
+lab|top|||root|1|cpu=6||3|cpu=3
+lab|low|||top|1||||
+lab|low|ann|||1||||cpu=2
+lab|low|bob|p||1|||1|
+"""
+
+
+def test_the_first_limit_that_is_set_counts(tmp_path):
+    """Who may start beside whom: what each pair of jobs may do is counted by hand."""
+    conf = (
+        "AccountingStorageEnforce=limits\nNodeName=n1 CPUs=9 Gres=gpu:a100:4\n"
+        "PartitionName=p Nodes=n1 QOS=part\nPartitionName=r Nodes=n1\n"
+    )
+    site = site_of(tmp_path, conf, qos_txt=LIMITED, assoc_txt=USERS)
+    caps = site.options(Options()).caps
+
+    def started(*jobs: tuple[str, str, str, str], cpu: float = 1.0, gpu: float = 0.0) -> list[int]:
+        """Those of jobs (user, account, pool, QOS) that may start, one after another."""
+        user, account, pool, qos = (list(of) for of in zip(*jobs))
+        given = Jobs.of(
+            [0] * len(jobs),
+            9,
+            1,
+            {"cpu": cpu, "mem": 0.0, "gpu": gpu},
+            user=user,
+            charged=account,
+            pool=pool,
+            qos=qos,
+            constraint=[{"model": "a100"} if gpu else {} for _ in jobs],
+        )
+        placed = site.placed(given, site.nodes, Conditions())
+        tables = Tables.of(*placed, site.options(Options()))
+        tally, able = Tally(caps, site.nodes), list[int]()
+        flat, used = tables.claims.caps, np.zeros(tables.claims.counters + 1, dtype=np.int64)
+        for j, job in enumerate(tables.jobs.job(j) for j in range(len(jobs))):
+            c = tables.claims.of_job[j if tables.claims.of_job.size > 1 else 0]
+            mine = slice(flat.starts[c], flat.starts[c + 1])
+            fits = (used[flat.counter[mine]] + flat.amount[mine] <= flat.most[mine]).all()
+            assert fits == (tally.holds(job) is None)
+            if fits and not tables.aside[j]:
+                able.append(j)
+                tally.take(job)
+                np.add.at(used, flat.counter[mine], flat.amount[mine])
+        return able
+
+    ann, bob, cid = ("ann", "low"), ("bob", "low"), ("cid", "top")
+    # The partition's QOS says one job a user; elsewhere nothing does but the account: three.
+    assert started(*[(*ann, "p", "normal")] * 2) == [0]
+    assert started(*[(*ann, "r", "normal")] * 4) == [0, 1, 2]
+    # OverPartQOS: its own two jobs count, though the partition's QOS counts them, too.
+    assert started(*[(*ann, "p", "wide")] * 3) == [0, 1]
+    assert started((*ann, "p", "wide"), (*ann, "p", "normal")) == [0]
+    # GrpTRES of the partition's QOS stands before that of the account above; else that counts.
+    assert started(*[(f"u{i}", "low", "p", "normal") for i in range(6)]) == [0, 1, 2, 3]
+    assert started(*[(f"u{i}", "low", "r", "normal") for i in range(8)]) == [*range(6)]
+    # MaxTRES of the user before that of the account; MaxJobs of bob is for one partition.
+    assert started((*ann, "r", "normal"), cpu=3) == []
+    assert started((*cid, "r", "normal"), cpu=3) == [0]
+    # A limit of a GPU's model counts jobs that ask for it.
+    assert started(*[(*bob, "r", "normal")] * 3, gpu=1) == [0, 1]
+
+
+def test_limits_count_where_they_are_enforced(tmp_path):
+    conf = "NodeName=n1 CPUs=9 Gres=gpu:a100:4\nPartitionName=p Nodes=n1 QOS=part\n"
+    for given, caps in (("", 0), ("none", 0), ("associations,qos", 0), ("safe", 9), ("3", 9)):
+        line = f"AccountingStorageEnforce={given}\n" if given else ""
+        site = site_of(tmp_path, line + conf, qos_txt=LIMITED, assoc_txt=USERS)
+        assert len(site.rules.cap) == caps, given
+        assert ("not in force" in str(site.notes)) == (not caps)
 
 
 @pytest.mark.parametrize(

@@ -191,8 +191,8 @@ class _Auditor:
         text = "takes devices that others have"
         self.found("devices", over, np.tile(job, 2)[order], at, time[order], text)
 
-    def in_caps(self) -> list[tuple[float, list[str | None], Ints]]:
-        """Of each cap: the most at once, whose use each job counts in, and how much it takes."""
+    def in_caps(self) -> list[tuple[float, list[str | None], Ints, list[bool]]]:
+        """Of each cap: the most at once, whose use each job counts in, how much, who is held."""
         jobs, found = self.jobs, []
         terms = [terms_of(jobs.terms[i]) for i in jobs.term.tolist()]
         names = {
@@ -213,7 +213,7 @@ class _Auditor:
                 if name in (cap.only or (name,))
                 and account in (cap.accounts or (account,))
                 and cap.pool in ("", pool)
-                and cap.qos in ("", qos)
+                and (cap.qos in ("", qos) or pool in cap.or_pools)
                 and (cap.scope != "array" or name.endswith(f"%{cap.most:g}"))
                 else None
                 for name, (account, pool, qos) in zip(names[cap.scope], others)
@@ -222,13 +222,18 @@ class _Auditor:
             if cap.of.startswith("license/"):
                 amount = np.array([1000 * int(each.get(cap.of, 0)) for each in terms], np.int64)
             elif cap.of != "jobs":
-                amount = self.demand[:, self.outcome.nodes.devices.index(cap.of)] * jobs.tasks
-            found.append((1000 * cap.most, who, amount))
+                kind, _, model = cap.of.partition(":")
+                amount = self.demand[:, self.outcome.nodes.devices.index(kind)] * jobs.tasks
+                asks = [dict(shape.constraint).get("model", "") for shape in jobs.shapes]
+                amount *= np.array([model in ("", asks[s]) for s in jobs.shape.tolist()])
+            pairs = zip(names["pool"], names["qos"])
+            holds = [not any(x in ((p, q), (p, ""), ("", q)) for x in cap.spares) for p, q in pairs]
+            found.append((1000 * cap.most, who, amount, holds))
         return found
 
     def caps_hold(self) -> None:
         """What counts in a cap never exceeds it."""
-        for most, who, amount in self.caps:
+        for most, who, amount, holds in self.caps:
             mine = [
                 a for a in np.flatnonzero(self.until > self.from_) if who[self.of[a]] is not None
             ]
@@ -238,7 +243,7 @@ class _Auditor:
             for _, begins, a in sorted(moves):
                 name, takes = who[self.of[a]], int(amount[self.of[a]])
                 used[name] = used.get(name, 0) + (takes if begins else -takes)
-                if begins and takes and used[name] > most:
+                if begins and takes and holds[self.of[a]] and used[name] > most:
                     over.append(a)
             self.bad_attempts("cap", np.array(over, dtype=np.int64), "is more than a cap allows")
 
@@ -271,8 +276,8 @@ class _Auditor:
 
     def held(self, j: int, running: Ints) -> bool:
         """Whether a cap keeps a job from starting beside others that run."""
-        for most, who, amount in self.caps:
-            if who[j] is not None and amount[j]:
+        for most, who, amount, holds in self.caps:
+            if who[j] is not None and amount[j] and holds[j]:
                 used = sum(int(amount[i]) for i in running.tolist() if who[i] == who[j])
                 if used + int(amount[j]) > most:
                     return True

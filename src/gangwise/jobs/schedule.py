@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Floats, Ints, distinct_pairs, numbered
+from gangwise.core.arrays import Bools, Floats, Ints, distinct_pairs, numbered
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Books
@@ -122,6 +122,10 @@ class Schedule:
         return list(zip(self.piece_node[p : p + c].tolist(), self.piece_tasks[p : p + c].tolist()))
 
 
+NO_CAP = 1 << 62
+"""What a counter may reach where it does not hold a job."""
+
+
 class Claims(NamedTuple):
     """What jobs take of caps; those that take the same of the same have one *claim*.
 
@@ -133,18 +137,20 @@ class Claims(NamedTuple):
     counters: int
 
     @classmethod
-    def of(cls, caps: Sequence[Cap], of_caps: list[tuple[Ints, Ints]], J: int) -> Claims:
+    def of(cls, caps: Sequence[Cap], of_caps: list[tuple[Ints, Ints, Bools]], J: int) -> Claims:
         """Number the different claims of jobs on caps, see :func:`gangwise.jobs.tenancy.claims`."""
         claim, counters = np.zeros(J if caps else 1, dtype=np.int64), 0
         rows: list[list[tuple[int, int, int]]] = [[]]
-        for cap, (counter, amount) in zip(caps, of_caps):
+        for cap, (counter, amount, holds) in zip(caps, of_caps):
             size = int(counter.max(initial=-1)) + 1
             place = np.where(counter >= 0, counter + counters, -1)
-            mine, kind = distinct_pairs(place, amount)
+            mine, kind = distinct_pairs(place, 2 * amount + holds)
+            mine[1], holding = np.divmod(mine[1], 2)
             both, claim = numbered(claim * mine.shape[1] + kind)
             most, counters = round(1000 * cap.most), counters + size
             rows = [
-                rows[before] + [(*mine[:, k].tolist(), most)] * bool(mine[0, k] >= 0)
+                rows[before]
+                + [(*mine[:, k].tolist(), most if holding[k] else NO_CAP)] * bool(mine[0, k] >= 0)
                 for before, k in zip(*(x.tolist() for x in np.divmod(both, mine.shape[1])))
             ]
         flat = np.array([row for each in rows for row in each], dtype=np.int64).reshape(-1, 3)
@@ -277,7 +283,11 @@ def _cluster(jobs: Jobs, nodes: Nodes, closes: bool) -> kernels.ClusterArrays:
 
 
 def _set_aside(
-    jobs: Jobs, nodes: Nodes, demand: Ints, options: Options, of_caps: list[tuple[Ints, Ints]]
+    jobs: Jobs,
+    nodes: Nodes,
+    demand: Ints,
+    options: Options,
+    of_caps: list[tuple[Ints, Ints, Bools]],
 ) -> tuple[npt.NDArray[np.bool_], Account]:
     """Jobs that can never run on the nodes, and why; by what the empty cluster takes."""
     books, most = Books.opened(nodes), int(jobs.tasks.max(initial=1))
@@ -301,9 +311,9 @@ def _set_aside(
     few = fewest_of(jobs, nodes, demand) if options.bounds else jobs.tasks
     for bounds in options.bounds:
         reasons |= bounds.refuses(jobs, few)
-    for cap, (_, amount) in zip(options.caps, of_caps):
+    for cap, (_, amount, holds) in zip(options.caps, of_caps):
         why = f"that alone ask for more than the {cap.describe('')}"
-        reasons[why] = reasons.get(why, unknown & False) | (amount > 1000 * cap.most)
+        reasons[why] = reasons.get(why, unknown & False) | (holds & (amount > 1000 * cap.most))
     for reason, bad in list(reasons.items())[3:]:
         reasons[reason], aside = bad & ~aside, aside | bad
     set_aside = {reason: jobs.row[bad] for reason, bad in reasons.items() if bad.any()}

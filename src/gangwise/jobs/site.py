@@ -79,6 +79,9 @@ class CapRule(StrictModel):
     pool: str = ""
     qos: str = ""
     account: str = ""
+    alone: bool = False
+    or_pools: tuple[str, ...] = ()
+    spares: tuple[tuple[str, str], ...] = ()
 
 
 class _Between(StrictModel):
@@ -246,11 +249,13 @@ class Site:
             "pool": {"__all__": {"preempted", "whole"}},
             "qos": {"__all__": {"preempts", "preempted", "exempt"}},
             "closed": {"__all__": {"exempt"}},
+            "cap": {"__all__": {"alone", "or_pools", "spares"}},
         }
         text = self.rules.model_dump_json(exclude=late)
         r = self.rules
-        exempt, whole = any(rule.exempt for rule in r.closed), any(pool.whole for pool in r.pool)
-        if r.preemption.by or r.kueue or exempt or whole:
+        late_rules = any(pool.whole for pool in r.pool) or any(rule.exempt for rule in r.closed)
+        late_rules |= any(cap.alone or cap.or_pools or cap.spares for cap in r.cap)
+        if r.preemption.by or r.kueue or late_rules:
             text += self.rules.model_dump_json(include=late)
         dates = [t for w in self.rules.window for t in (w.since, w.to) if isinstance(t, datetime)]
         if self.rules.closed or dates:
@@ -440,8 +445,9 @@ class Site:
         bounds = tuple(b for b in asks if b != Bounds(b.pool, qos=b.qos))  # that ask for anything
         caps = tuple(
             Cap(
-                **cap.model_dump(exclude={"account"}),
-                accounts=below(r.account, cap.account) if cap.account else (),
+                **cap.model_dump(exclude={"account", "alone"}),
+                accounts=(cap.account,) * cap.alone
+                or (below(r.account, cap.account) if cap.account else ()),
             )
             for cap in r.cap
         )
@@ -467,7 +473,8 @@ class Site:
         counts = {"cap": [cap.of for cap in r.cap], "closed": [rule.of for rule in r.closed]}
         for table, kinds in counts.items():
             for kind in kinds:
-                if kind not in counted and not kind.startswith("license/"):
+                bare = kind.partition(":")[0]
+                if bare not in counted and not kind.startswith("license/"):
                     raise UnknownName(f"device type of [[{table}]] in {self.path}", kind, counted)
         if self.nodes is not None:
             return  # what Slurm prints may weigh devices of which the log says nothing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,85 +10,21 @@ import numpy as np
 
 from gangwise.jobs.model import Node, Nodes
 from gangwise.jobs.slurm_files import SettingRow, SlurmReading
+from gangwise.jobs.slurm_limits import caps_of_associations, caps_of_qos, enforced
 from gangwise.jobs.slurm_passes import SlurmPasses
-from gangwise.traces.formats.slurm_notation import expand_nodes, gib, gpus, tres
+from gangwise.jobs.slurm_values import (
+    NO_AMOUNTS,
+    count,
+    licences,
+    numbers,
+    seconds,
+    shares,
+    weights,
+)
+from gangwise.traces.formats.slurm_notation import expand_nodes, gpus
 
-FOREVER = ("INFINITE", "UNLIMITED", "NONE", "-1")
 REQUEUED = 121.0
 """Seconds before a job that was requeued may start: what its credential lives, and one more."""
-NO_AMOUNTS: Any = {}  # of a list that is not given
-
-
-def seconds(text: str) -> float:
-    """Seconds of a time: minutes, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M``, ``D-H:M:S``; or inf.
-
-    >>> [seconds(text) for text in ("90", "1:30", "2:00:00", "1-12", "UNLIMITED", "30 sec")]
-    [5400.0, 90.0, 7200.0, 129600.0, inf, 30.0]
-    """
-    if text.upper() in FOREVER:
-        return np.inf
-    if match := re.fullmatch(r"(\d+) sec", text):
-        return float(match[1])
-    days, dash, rest = text.rpartition("-")
-    parts = [float(part) for part in rest.split(":")]
-    units = (3600, 60, 1) if dash or len(parts) == 3 else (60, 1)
-    if len(parts) > len(units):
-        raise ValueError(f"{text!r} is not a time")
-    return 86400 * float(days or 0) + sum(n * unit for n, unit in zip(parts, units))
-
-
-def count(text: str) -> int:
-    """A count of nodes; 0 where there may be any number."""
-    return 0 if text.upper() in FOREVER else int(text)
-
-
-def numbers(text: str) -> list[str]:
-    """Of a list of numbers and ranges: ``0-3,8``."""
-    return expand_nodes(f"[{text}]")
-
-
-def amounts(text: str) -> dict[str, float]:
-    """Devices of a TRES list, memory in GiB.
-
-    >>> amounts("cpu=8,gres/gpu=2,mem=512G,node=4")
-    {'cpu': 8.0, 'gpu': 2.0, 'mem': 512.0, 'nodes': 4.0}
-    """
-    given = {name.lower().removeprefix("gres/"): amount for name, amount in tres(text).items()}
-    names = {"node": "nodes"}
-    return {names.get(n, n): gib(x) if n == "mem" else float(x) for n, x in given.items()}
-
-
-def weights(text: str) -> dict[str, float]:
-    """Weights of a unit of each device, as in TRESBillingWeights: those of memory of a GiB.
-
-    >>> weights("CPU=1,Mem=0.5G,GRES/gpu=16")
-    {'cpu': 1.0, 'mem': 0.5, 'gpu': 16.0}
-    """
-    found = {}
-    for name, amount in tres(text).items():
-        number, unit = amount.rstrip("KMGTP"), amount.lstrip("0123456789.")
-        each = gib(f"1{unit}") if name.lower() == "mem" else 1.0
-        found[name.lower().removeprefix("gres/")] = float(number) / each
-    return found
-
-
-def shares(text: str) -> dict[str, float]:
-    """Weights of a share of each device, as in PriorityWeightTRES: they have no units.
-
-    >>> shares("CPU=1000,Mem=2000,GRES/gpu=3000")
-    {'cpu': 1000.0, 'mem': 2000.0, 'gpu': 3000.0}
-    """
-    return {n.lower().removeprefix("gres/"): float(weight) for n, weight in tres(text).items()}
-
-
-def _licences(text: str) -> dict[str, float]:
-    """How many there are of each: ``ansys:4,matlab=2``.
-
-    >>> _licences("ansys:4,matlab")
-    {'license/ansys': 4.0, 'license/matlab': 1.0}
-    """
-    parts = (re.split("[:=]", part) for part in text.split(",") if part)
-    return {f"license/{name}": float(number[0]) if number else 1.0 for name, *number in parts}
 
 
 def read_slurm(
@@ -116,23 +51,29 @@ def read_slurm(
     preemption = _preemption(r, config)
     priority = {"priority": _priority(r, config)} if several else {}
     qos = r.entries("qos", "Name")
-    of_qos, caps = list[dict[str, Any]](), list[dict[str, Any]]()
-    for name, row in qos.items():
-        of_qos.append(_qos(r, row))
-        caps += _caps_of_qos(r, row, {"qos": name})
-    for row in partitions.values():
-        own = row.values.get("QoS", "")
-        if own in qos:
-            caps += _caps_of_qos(r, qos[own], {"pool": row.values["PartitionName"]})
-        elif own:
-            r.notes.append(f"{row.where}: QoS={own} is not among the QOS printed: left out")
-    accounts = _accounts(r, caps, config.values.get("ClusterName", ""))
-    for of, amount in r.value(config, "Licenses", _licences, NO_AMOUNTS).items():
+    of_qos = [_qos(r, row) for row in qos.values()]
+    caps, limited = caps_of_qos(r, qos, partitions)
+    rows = _associations(r, config.values.get("ClusterName", ""))
+    accounts = _accounts(r, rows)
+    parents = {account["name"]: account["parent"] for account in accounts}
+    caps += caps_of_associations(rows, r, parents, limited)
+    if caps and not enforced(r, config):
+        where = config.places.get("AccountingStorageEnforce", "where it is not set")
+        r.notes.append(
+            f"{len(caps)} limits of QOS and associations are not in force: "
+            f"AccountingStorageEnforce has neither limits nor safe, {where}"
+        )
+        caps, of_qos = [], [{**each, "most_time": np.inf} for each in of_qos]
+    for of, amount in r.value(config, "Licenses", licences, NO_AMOUNTS).items():
         caps.append({"scope": "all", "of": of, "most": amount})
     memory = "MEMORY" in config.values.get("SelectTypeParameters", "").upper()
     ignored = () if memory else ("mem",)
     given = {*nodes.devices, "nodes", "jobs"} - {*ignored} if nodes else {cap["of"] for cap in caps}
-    lost = [c for c in caps if c["of"] not in given and not c["of"].startswith("license/")]
+    lost = [
+        cap
+        for cap in caps
+        if cap["of"].partition(":")[0] not in given and not cap["of"].startswith("license/")
+    ]
     r.notes += [f"a cap of {cap['of']} is left out: the nodes give out none" for cap in lost]
     caps = [cap for cap in caps if cap not in lost]
     order = "multifactor" if several or len({pool["tier"] for pool in pools}) > 1 else "fcfs"
@@ -149,6 +90,9 @@ def read_slurm(
 
 
 def _qos(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
+    for flag in row.values.get("Flags", "").split(","):
+        if flag.upper() not in ("", "OVERPARTQOS", "DENYONLIMIT", "NODECAY"):
+            r.notes.append(f"not modelled: Flags={flag} (it is left out), {row.where}")
     return {
         "name": row.values["Name"],
         "priority": r.value(row, "Priority", float, 0.0),
@@ -320,84 +264,44 @@ def _preemption(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
     }
 
 
-def _caps_of_qos(r: SlurmReading, row: SettingRow, of: dict[str, str]) -> list[dict[str, Any]]:
-    """Caps of a QOS, on the jobs of it, or of a partition that it is set for."""
-    devices = {"GrpTRES": "all", "MaxTRES": "job", "MaxTRESPU": "user", "MaxTRESPA": "account"}
-    jobs = {"GrpJobs": "all", "MaxJobsPU": "user", "MaxJobsPA": "account"}
-    return _caps(r, row, devices, jobs, of)
-
-
-def _caps(
-    r: SlurmReading,
-    row: SettingRow,
-    devices: dict[str, str],
-    jobs: dict[str, str],
-    about: dict[str, Any],
-) -> list[dict[str, Any]]:
-    """Caps that an entry sets ``about`` some jobs: settings of devices, and of jobs, by scope."""
-    found: list[dict[str, Any]] = []
-    for name, scope in devices.items():
-        for of, amount in r.value(row, name, amounts, NO_AMOUNTS).items():
-            found.append({"scope": scope, "of": of, "most": amount, **about})
-    for name, scope in jobs.items():
-        if (amount := r.value(row, name, float, -1.0)) >= 0:
-            found.append({"scope": scope, "of": "jobs", "most": amount, **about})
-    return found
-
-
-def _accounts(r: SlurmReading, caps: list[dict[str, Any]], cluster: str) -> list[dict[str, Any]]:
-    """The tree of accounts; what limits them and their users is added to the caps."""
-    found: dict[str, dict[str, Any]] = {}
+def _associations(r: SlurmReading, cluster: str) -> list[SettingRow]:
+    """Associations of this cluster."""
     rows = [row for row in r.rows if row.kind == "assoc"]
-    if any(row.values["Cluster"] == cluster for row in rows):
-        rows = [row for row in rows if row.values["Cluster"] == cluster]
+    if any(row.values.get("Cluster") == cluster for row in rows):
+        rows = [row for row in rows if row.values.get("Cluster") == cluster]
     if rows and "ParentName" not in rows[0].values:
         r.notes.append(
             f"{rows[0].where}: no ParentName is printed: every account is below the root"
         )
-    of_user = [row for row in rows if row.values.get("User")]
-    own: dict[str, dict[str, str]] = {}
+    return rows
+
+
+def _accounts(r: SlurmReading, rows: Sequence[SettingRow]) -> list[dict[str, Any]]:
+    """The tree of accounts, parents first, with the shares of their users."""
+    found: dict[str, dict[str, Any]] = {}
     for row in rows:
-        name, shares = row.values.get("Account", ""), row.values.get("Share", "1")
-        if shares == "parent":
+        name, given = row.values.get("Account", ""), row.values.get("Share", "1")
+        if given == "parent":
             r.notes.append(f"{row.where}: not modelled: Share=parent (1 is taken)")
             row.values["Share"] = "1"
         if row.values.get("User"):
             if name == "root":  # a leaf of the tree like any other
                 found[name] = {"name": name, "parent": "", "shares": 1.0, "users": {}}
-            continue
-        if name == "root" and not row.values.get("ParentName"):
-            continue
-        parent = row.values.get("ParentName", "").replace("root", "")
-        number = r.value(row, "Share", float, 1.0)
-        found[name] = {"name": name, "parent": parent, "shares": number, "users": {}}
-        own[name] = {n: row.values.get(n, "") for n in ("MaxTRES", "MaxJobs")}
+        elif name != "root" or row.values.get("ParentName"):
+            parent = row.values.get("ParentName", "").replace("root", "")
+            number = r.value(row, "Share", float, 1.0)
+            found[name] = {"name": name, "parent": parent, "shares": number, "users": {}}
     for row in rows:
         name, user = row.values.get("Account", ""), row.values.get("User", "")
-        within = {"account": name} if name in found else {}
-        if user:
-            if name in found:  # also who has no job: Slurm's rank is one among all
-                found[name]["users"][user] = r.value(row, "Share", float, 1.0)
-            alone = {**within, "only": (user,), "pool": row.values.get("Partition", "")}
-            jobs = {"GrpJobs": "user", "MaxJobs": "user"}
-            caps += _caps(r, row, {"GrpTRES": "user"}, jobs, alone)
-            if row.values.get("MaxTRES", "") not in ("", own.get(name, {}).get("MaxTRES")):
-                of = f"MaxTRES={row.values['MaxTRES']} of user {user} alone"
-                r.notes.append(f"{row.where}: not modelled: {of} (that of his account counts)")
-            continue
-        caps += _caps(r, row, {"GrpTRES": "all"}, {"GrpJobs": "all"}, within)
-        at = name  # what it does not say of its users, an account above it may
-        for _ in found:
-            for setting, value in own.get(found.get(at, {}).get("parent", ""), {}).items():
-                row.values[setting] = row.values.get(setting, "") or value
-            at = found.get(at, {}).get("parent", "")
-        mine = [u for u in of_user if u.values.get("Account") == name]
-        others = tuple(u.values["User"] for u in mine if not u.values.get("MaxJobs"))
-        caps += _caps(r, row, {"MaxTRES": "job"}, {}, within)
-        if others or not mine:  # some user has no limit of his own
-            only = {} if len(others) == len(mine) else {"only": others}
-            caps += _caps(r, row, {}, {"MaxJobs": "user"}, {**within, **only})
-    return list(found.values())
+        if user and name in found:  # also who has no job: Slurm's rank is one among all
+            found[name]["users"][user] = r.value(row, "Share", float, 1.0)
+    for account in found.values():
+        if account["parent"] not in found:
+            account["parent"] = ""
+    order = [""]
+    for name in order:
+        order += [each["name"] for each in found.values() if each["parent"] == name]
+    return [found[name] for name in order[1:]]
 
 
 def _scheduler(r: SlurmReading, row: SettingRow, order: str) -> str:

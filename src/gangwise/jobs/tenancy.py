@@ -35,15 +35,19 @@ class Cap:
         Each user, account, pool or QOS by itself, all jobs together, each job, or each array of
         which that many jobs may run at once.
     of : str
-        A device type, ``license/NAME``, ``"jobs"`` that run, or ``"nodes"``: the fewest that could
-        hold each job.
+        A device type, also ``gpu:MODEL``, of jobs that ask for that model; ``license/NAME``;
+        ``"jobs"`` that run; or ``"nodes"``: the fewest that could hold each job.
     most : float
     only : tuple of str
-        These users, accounts, pools or QOS alone; empty for every one.
+        These users, accounts, pools or QOS alone (of each job: its user); empty for every one.
     pool, qos : str
         Jobs of this pool, or QOS, alone; empty for all jobs.
     accounts : tuple of str
         Jobs of these accounts alone: one and those below it; empty for all jobs.
+    or_pools : tuple of str
+        Beside jobs of the QOS, those of these pools.
+    spares : tuple of (pool, qos)
+        Jobs that count and that it does not hold, as another cap does; empty for any.
     """
 
     scope: Scope
@@ -53,6 +57,12 @@ class Cap:
     pool: str = ""
     qos: str = ""
     accounts: tuple[str, ...] = ()
+    or_pools: tuple[str, ...] = ()
+    spares: tuple[tuple[str, str], ...] = ()
+
+    def spared(self, pool: str, qos: str) -> bool:
+        """Whether jobs of a pool and a QOS count, and are not held."""
+        return any(p in ("", pool) and q in ("", qos) for p, q in self.spares)
 
     def name(self, job: Job) -> str | None:
         """Whose use the job counts in; None where the cap is not about it, or about it alone."""
@@ -61,7 +71,8 @@ class Cap:
         if self.scope == "array":
             return self.of_array(job.terms)
         mine = "" if self.scope == "all" else str(getattr(job, self.scope))
-        able = self.pool in ("", job.pool) and self.qos in ("", job.qos)
+        able = self.qos in ("", job.qos) or job.pool in self.or_pools
+        able = able and self.pool in ("", job.pool)
         able = able and job.account in (self.accounts or (job.account,))
         return mine if able and mine in (self.only or (mine,)) else None
 
@@ -79,7 +90,7 @@ class Cap:
         whose = f"{self.scope} {name}" if name else f"each {self.scope}"
         whose = "all jobs" if self.scope == "all" else whose
         within = f" in pool {self.pool}" if self.pool else ""
-        within += f" of QOS {self.qos}" if self.qos else ""
+        within += f" of QOS {' or of pool '.join([self.qos, *self.or_pools])}" if self.qos else ""
         within += f" of account {self.accounts[0]}" if self.accounts else ""
         return f"cap on {whose}{within}: {self.most:g} {self.of} at once"
 
@@ -179,9 +190,11 @@ class Tally:
             return 1000 * self._fewest[kind]
         if cap.of.startswith("license/"):
             return licences(job.terms, cap.of)
-        if cap.of not in self.nodes.devices:
+        device, _, model = cap.of.partition(":")
+        other = model and ("model", model) not in job.shape.constraint
+        if device not in self.nodes.devices or other:
             return 0
-        return job.tasks * job.shape.demand[self.nodes.devices.index(cap.of)]
+        return job.tasks * job.shape.demand[self.nodes.devices.index(device)]
 
     def take(self, job: Job, sign: int = 1) -> None:
         """Count a job that starts; with ``sign=-1`` one that has ended."""
@@ -193,7 +206,8 @@ class Tally:
         """The first cap that keeps a job from starting, None for none."""
         for i, cap in enumerate(self.caps):
             name = cap.name(job)
-            amount = 0 if name is None else self.amount(cap, job)
+            held = name is not None and not cap.spared(job.pool, job.qos)
+            amount = self.amount(cap, job) if held else 0
             if amount and self.used.get((i, str(name)), 0) + amount > round(1000 * cap.most):
                 return cap
         return None
@@ -212,8 +226,11 @@ def of_arrays(jobs: Jobs) -> tuple[Cap, ...]:
     )
 
 
-def claims(caps: Sequence[Cap], jobs: Jobs, nodes: Nodes, demand: Ints) -> list[tuple[Ints, Ints]]:
-    """Of each cap: whose use each job counts in, −1 for none [J], and how much it takes [J].
+def claims(
+    caps: Sequence[Cap], jobs: Jobs, nodes: Nodes, demand: Ints
+) -> list[tuple[Ints, Ints, Bools]]:
+    """Of each cap: whose use each job counts in, −1 for none [J], how much it takes [J], and
+    whether it is held by it [J].
 
     ``demand`` [S, K] is over the device types of the nodes.
     """
@@ -232,26 +249,42 @@ def claims(caps: Sequence[Cap], jobs: Jobs, nodes: Nodes, demand: Ints) -> list[
             arrays = [cap.of_array(text) for text in jobs.terms]
             number = {name: i for i, name in enumerate(dict.fromkeys(filter(None, arrays)))}
             codes = np.array([number.get(str(name), -1) for name in arrays])[jobs.term]
-            found.append((codes, np.where(codes >= 0, 1000, 0)))
+            found.append((codes, np.where(codes >= 0, 1000, 0), codes >= 0))
             continue
         (codes, _), counts = of[cap.scope], np.ones(len(jobs), dtype=bool)
-        filters = (cap.scope, cap.only), ("account", cap.accounts)
+        filters = ("user" if cap.scope == "job" else cap.scope, cap.only), ("account", cap.accounts)
         for what, wanted in (*filters, ("pool", (cap.pool,)), ("qos", (cap.qos,))):
             if any(wanted):
                 place, names = of[what]
-                counts &= np.array([name in wanted for name in names])[place]
+                among = np.array([name in wanted for name in names])[place]
+                if what == "qos" and cap.or_pools:
+                    among |= np.array([name in cap.or_pools for name in jobs.pools])[jobs.pool]
+                counts &= among
         amount = np.full(len(jobs), 1000, dtype=np.int64)
         if cap.of == "nodes":
             amount = 1000 * fewest_of(jobs, nodes, demand)
         elif cap.of.startswith("license/"):
             amount = np.array([licences(text, cap.of) for text in jobs.terms])[jobs.term]
         elif cap.of != "jobs":
-            k = nodes.devices.index(cap.of) if cap.of in nodes.devices else -1
+            kind, _, model = cap.of.partition(":")
+            k = nodes.devices.index(kind) if kind in nodes.devices else -1
             amount = demand[jobs.shape, k] * jobs.tasks if k >= 0 else np.zeros_like(amount)
+            asks = [not model or ("model", model) in shape.constraint for shape in jobs.shapes]
+            amount = np.where(np.array(asks, dtype=bool)[jobs.shape], amount, 0)
         counts = counts & (amount > 0)
         alone = counts & (cap.scope != "job")  # one that is about each job takes of no counter
-        found.append((np.where(alone, codes, -1), np.where(counts, amount, 0)))
+        held = counts & ~_spared(cap, jobs)
+        found.append((np.where(alone, codes, -1), np.where(counts, amount, 0), held))
     return found
+
+
+def _spared(cap: Cap, jobs: Jobs) -> Bools:
+    """Jobs that a cap counts and does not hold [J]."""
+    if not cap.spares:
+        return np.zeros(len(jobs), dtype=bool)
+    pairs, place = numbered(jobs.pool * len(jobs.qoses) + jobs.qos)
+    names = [(jobs.pools[p], jobs.qoses[q]) for p, q in zip(*np.divmod(pairs, len(jobs.qoses)))]
+    return np.array([cap.spared(*pair) for pair in names], dtype=bool)[place]
 
 
 YEARS = 5  # hours are known for so long after the last submission; from then on all are open
@@ -305,7 +338,7 @@ class Closing:
 
     def about(self, jobs: Jobs, nodes: Nodes, demand: Ints) -> Bools:
         """Jobs that do not start then [J]; ``demand`` [S, K] is over the nodes' device types."""
-        [(counts, amount)] = claims([self.cap], jobs, nodes, demand)
+        [(counts, amount, _)] = claims([self.cap], jobs, nodes, demand)
         more = (counts >= 0) & (amount > round(1000 * self.cap.most))
         more &= ~np.array([name in self.exempt for name in jobs.users])[jobs.user]
         return np.asarray(more & (jobs.limit > self.longer_than))
