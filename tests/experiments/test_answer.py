@@ -13,6 +13,7 @@ from gangwise.experiments.answer import SENTENCES, Compared, _listed
 from gangwise.experiments.replay import WITHOUT_RATES, replay
 from gangwise.experiments.statistics import change_by_blocks
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
+from gangwise.jobs.bounds import Certified
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.retelling import retell
 
@@ -163,11 +164,13 @@ def test_blocks_are_weeks_or_days_or_none() -> None:
 
 def test_the_base_is_named_once_and_the_rest_is_counted_against_it() -> None:
     rng = np.random.default_rng(5)
-    cases = [three(), three(bounds=[10 * HOUR]), three(drawn=True)]
+    cases = [three(), three(bounds=Certified([10 * HOUR], [9 * HOUR])), three(drawn=True)]
     cases += [made(rng.normal(shift, 600, 800), 20) for shift in (-1800, 0, 1800)]
     for found in cases:
         assert found.text.count(EASY) == 1
-    assert three(bounds=[10 * HOUR]).possible_saving == pytest.approx(100 * (1 - 10 / (34 / 3)))
+    assert three(bounds=Certified([10 * HOUR], [9 * HOUR])).possible_saving == pytest.approx(
+        100 * (1 - 10 / (34 / 3))
+    )
 
 
 def test_a_sentence_may_be_added(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from gangwise.experiments.replay_scenario import ReplayScenario, bounded
 from gangwise.experiments.sweep import Experiment, sweep
 from gangwise.experiments.tune import tune
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
+from gangwise.jobs.bounds import Certified
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.world import DrawnWorld
 from gangwise.report.pages import write_replay, write_report
@@ -113,6 +114,7 @@ def test_pages_and_bounds(tmp_path: Path) -> None:
     assert "<b>" not in page
     summary = json.loads((out / "summary.json").read_text())
     assert summary["lower_bounds"] == [bounds[0].mean_completion]
+    assert summary["preemptive_lower_bounds"] == [bounds[0].preemptive]
     # The prices in the file prove the bound to someone who has nothing else of it.
     jobs = bounded(found.scenario.draw(3), found.scenario.options)
     table = pl.read_parquet(out / "prices-3.parquet")
@@ -125,6 +127,30 @@ def test_pages_and_bounds(tmp_path: Path) -> None:
     (out / "report.html").unlink()
     write_report(out)
     assert "fcfs+easy+best-fit" in (out / "report.html").read_text()
+
+
+def test_a_bound_holds_for_every_scheduler_and_depends_on_none(tmp_path: Path) -> None:
+    """``las`` preempts: it stands below the bound of schedules that do not, and is told so."""
+    file = tmp_path / "preempted.swf"
+    rows = "1 0 0 1000000 1 -1 -1 1 1000000", "2 200000 800000 1000 1 -1 -1 1 1000"
+    file.write_text("; MaxProcs: 1\n" + "".join(f"{row} -1 1 1 1 -1 1 1 -1 -1\n" for row in rows))
+    plain, out = replay(str(file), ["fcfs"]), tmp_path / "out"
+    with_las = replay(str(file), ["las", "sjf"], out=out, rules="fcfs")
+    (bound,) = with_las.bounds()
+    assert plain.bounds()[0].mean_completion == bound.mean_completion
+    las = with_las.outcomes["las"][0].until_left
+    assert bound.preemptive <= las < bound.mean_completion
+    texts = [found.compared(Certified.of([bound])).text for found in (plain, with_las)]
+    assert all(
+        "without preemption or migration could complete jobs more than 4" in t for t in texts
+    )
+    then = (
+        "; under las jobs are interrupted, and no schedule at all could complete them more than 4"
+    )
+    assert [then in text for text in texts] == [False, True]
+    write_replay(with_las, out, [bound])
+    write_report(out)  # again, from what is stored
+    assert "Jobs are interrupted under las" in (out / "report.html").read_text()
 
 
 def test_other_nodes_than_those_of_the_log(swf: Path) -> None:
@@ -274,7 +300,7 @@ def test_prices_are_not_searched_of_many_jobs_unless_asked_for(
     found = replay("twin:alibaba-gpu-v2023", ["fcfs+easy+best-fit"], [3], tmp_path, **SMALL)
     few, many = found.bounds()[0], found.bounds(steps=30)[0]
     assert (few.searched, few.dual, many.searched) == (False, few.alone, True)
-    assert few.mean_completion == max(many.alone, many.busy_time) <= many.mean_completion
+    assert few.mean_completion == few.preemptive == many.preemptive <= many.mean_completion
     write_replay(found, tmp_path, [few])
     write_report(tmp_path)  # again, from what is stored
     assert "Prices were not searched" in (tmp_path / "report.html").read_text()

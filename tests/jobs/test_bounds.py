@@ -11,8 +11,8 @@ import pytest
 from gangwise.core.errors import ScenarioError
 from gangwise.experiments.replay_scenario import ReplayInstance, bounded
 from gangwise.jobs import Conditions, Jobs, Nodes, Options, simulate_jobs
-from gangwise.jobs.bounds import BoundedJobs, alone_bound, busy_time_bound, lower_bound
-from tests.reference.bounds import best_mean_completion, dual_value
+from gangwise.jobs.bounds import BoundedJobs, alone_bound, busy_time_bound, lower_bound, srpt_bound
+from tests.reference.bounds import best_mean_completion, best_preemptive_completion, dual_value
 
 
 def drawn(seed: int, J: int = 4, N: int = 2) -> BoundedJobs:
@@ -47,8 +47,43 @@ def test_no_bound_exceeds_the_optimum(seed: int) -> None:
     jobs = drawn(seed)
     optimum = best_mean_completion(jobs)
     bound = lower_bound(jobs, period=2.0, steps=60, above=optimum)
-    for value in (bound.alone, bound.busy_time, bound.dual, bound.mean_completion):
+    for value in (bound.preemptive, bound.dual, bound.mean_completion):
         assert value <= optimum + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_no_preemptive_schedule_beats_the_bounds_of_all_schedules(seed: int) -> None:
+    """Chains, gangs and unlike rates; jobs stop and move in every second, or twice in it."""
+    jobs = drawn(seed, J=4 if seed % 3 else 3)
+    jobs = replace(jobs, work=1.0 + jobs.work // 2)
+    found = best_preemptive_completion(jobs, 1.0 if seed % 3 else 0.5)
+    bound = lower_bound(jobs, steps=0)
+    assert max(bound.alone, bound.srpt, bound.busy_time) == bound.preemptive <= found + 1e-9
+
+
+def test_shortest_remaining_time_is_the_optimum_of_one_device() -> None:
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        ones = np.ones(4, dtype=np.int64)
+        submit, work = rng.integers(0, 9, 4).astype(float), rng.integers(1, 7, 4).astype(float)
+        one = np.ones((1, 1))
+        jobs = BoundedJobs(submit, work, ones, 1.0 * ones, 0 * ones, one, ones[:1, None], one[0])
+        assert srpt_bound(jobs) == pytest.approx(best_preemptive_completion(jobs), rel=1e-8)
+        assert srpt_bound(jobs) <= best_preemptive_completion(jobs)
+        assert max(alone_bound(jobs), busy_time_bound(jobs)) <= srpt_bound(jobs) + 1e-6
+
+
+def test_a_schedule_with_preemption_beats_the_bound_of_those_without() -> None:
+    """One node; a short job comes while a long one runs. 43.6 % and 40.6 % sooner than FCFS."""
+    jobs = Jobs.of([0, 20_000], [100_000, 1_000], 1)
+    bound = lower_bound(bounded(ReplayInstance(jobs, Nodes.pool(1), Conditions()), Options()))
+    taken = {
+        name: (simulate_jobs(jobs, Nodes.pool(1), name).end - jobs.submit).mean()
+        for name in ("fcfs", "las")
+    }
+    assert taken["fcfs"] == 90_500
+    assert bound.preemptive == pytest.approx(51_000) == taken["las"]
+    assert taken["las"] < bound.mean_completion == pytest.approx(0.594 * 90_500, rel=1e-3)
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -138,6 +173,10 @@ def test_no_schedule_beats_the_bound(seed: int, limits: Any) -> None:
         schedule = simulate_jobs(jobs, nodes, name, hidden, options)
         ended = np.isfinite(schedule.end)
         assert (schedule.end - jobs.submit)[ended].mean() >= bound.mean_completion
+    for name in ("las", "las:thresholds=(9,99)", "gavel:seconds=7", "fcfs+easy+oracle-moving"):
+        schedule = simulate_jobs(jobs, nodes, name, hidden, options)
+        ended = np.isfinite(schedule.end)
+        assert (schedule.end - jobs.submit)[ended].mean() >= bound.preemptive
     chained = alone_bound(bounded(ReplayInstance(jobs, nodes, hidden), options))
     free = replace(
         bounded(ReplayInstance(jobs, nodes, hidden), options), after_from=None, after=None

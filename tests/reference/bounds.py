@@ -1,11 +1,12 @@
 """The dual bound evaluated from its prices alone, and the optimum of tiny cases by brute force.
 
-Both read like their definitions and share nothing with the kernels.
+They read like their definitions and share nothing with the kernels.
 """
 
 from __future__ import annotations
 
 import math
+from functools import cache
 from itertools import permutations, product
 from typing import Any
 
@@ -67,6 +68,56 @@ def dual_value(jobs: Any, prices: Any, origin: float, period: float) -> float:
     return float((total - earned) / len(jobs.submit))
 
 
+def _gangs(jobs: Any, j: int) -> list[tuple[int, ...]]:
+    """Tasks on each node [N], in every way in which job j fits."""
+    room = [range(int(n) + 1) for n in jobs.room[jobs.kind[j]]]
+    return [g for g in product(*room) if sum(g) == jobs.tasks[j]]
+
+
+def best_preemptive_completion(jobs: Any, slot: float = 1.0) -> float:
+    """The least mean completion where jobs stop and move at every multiple of ``slot``, for free.
+
+    All sets of gangs that fit are tried in each slot. Submissions are multiples of it.
+    """
+    J, N = len(jobs.submit), len(jobs.capacity)
+    gangs = [_gangs(jobs, j) for j in range(J)]
+
+    @cache
+    def rest(t: int, left: tuple[float, ...]) -> float:
+        """Σ of the ends, less ``t`` slots, of jobs that have so much work left."""
+        now = t * slot
+        waits = [
+            j
+            for j in range(J)
+            if left[j] > 0 and jobs.submit[j] <= now and not any(left[i] for i in before[j])
+        ]
+        undone = sum(1 for work in left if work > 0)
+        if not undone:
+            return 0.0
+        best = math.inf
+        for chosen in product(*([None, *gangs[j]] for j in waits)):
+            running = [(j, g) for j, g in zip(waits, chosen) if g is not None]
+            used = [sum(g[n] * jobs.devices[j] for j, g in running) for n in range(N)]
+            if any(u > c + 1e-9 for u, c in zip(used, jobs.capacity)):
+                continue
+            then, spent = list(left), 0.0
+            for j, g in running:
+                rate = min(jobs.rate[jobs.kind[j], n] for n in range(N) if g[n])
+                spent += min(left[j] / rate, slot) if left[j] <= rate * slot else 0.0
+                then[j] = max(left[j] - rate * slot, 0.0)
+            if not running and all(jobs.submit[j] <= now for j in range(J)):
+                continue  # to wait is of no use any more
+            # Jobs that are not done by then count the whole slot.
+            on = sum(1 for work in then if work > 0)
+            best = min(best, spent + on * slot + rest(t + 1, tuple(then)))
+        return best
+
+    before = [comes_after(jobs, j) for j in range(J)]
+    instant = [j for j in range(J) if jobs.work[j] == 0]
+    assert not any(set(instant) & {j, *before[j]} for j in range(J)), "every job has work"
+    return float((rest(0, tuple(map(float, jobs.work))) - jobs.submit.sum()) / J)
+
+
 def best_mean_completion(jobs: Any) -> float:
     """The optimum without migration: every order of the jobs, every gang, each as early as it fits.
 
@@ -74,13 +125,8 @@ def best_mean_completion(jobs: Any) -> float:
     out of placing the jobs one by one, in some order, at the earliest start.
     """
     J, N = len(jobs.submit), len(jobs.capacity)
-
-    def gangs(j: int) -> list[tuple[int, ...]]:
-        room = [range(int(jobs.room[jobs.kind[j], n]) + 1) for n in range(N)]
-        return [g for g in product(*room) if sum(g) == jobs.tasks[j]]
-
     best = math.inf
-    choices = [gangs(j) for j in range(J)]
+    choices = [_gangs(jobs, j) for j in range(J)]
     for order in permutations(range(J)):
         if any(order.index(i) > order.index(j) for j in order for i in comes_after(jobs, j)):
             continue

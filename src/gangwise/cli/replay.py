@@ -63,6 +63,7 @@ def replay_command(
     """Replay a log's jobs under schedulers: waiting, completion time, and what is left to gain."""
     from gangwise.experiments.replay import STEPS, replay, replay_source
     from gangwise.experiments.replay_scenario import TWIN
+    from gangwise.jobs.bounds import Certified
     from gangwise.jobs.site import PRINTED
     from gangwise.report.jobs import results_of
     from gangwise.scenarios.jobs import DEMO
@@ -98,12 +99,11 @@ def replay_command(
     with progress("start again with the same --out to go on") as advance:
         played = replay(scenario, names, chosen, out, jobs, advance, isolated, rules)
         bounds = [] if bound is False else played.bounds(steps, advance)
-    values = [found.mean_completion for found in bounds]
-    priced = all(found.searched for found in bounds)
+    certified = Certified.of(bounds)
     if as_json:
-        print(json_text(played.as_dict(values, priced)))
+        print(json_text(played.as_dict(certified)))
     else:
-        results = results_of(played, values, command_line(), priced)
+        results = results_of(played, certified, command_line())
         screen().print(results.terminal())
     if out is not None:
         from gangwise.report.pages import write_replay

@@ -38,6 +38,7 @@ from gangwise.experiments.statistics import (
     over_seeds,
     period,
 )
+from gangwise.jobs.bounds import NO_BOUNDS, Certified
 from gangwise.jobs.choice import SlowNode
 from gangwise.jobs.kernels import SET_ASIDE
 from gangwise.jobs.metrics import ENDINGS, Outcome
@@ -185,9 +186,8 @@ class Compared:
         Whether seeds differ: intervals are then over seeds alone.
     as_logged : bool
         Whether jobs, times and nodes are the log's, so that the record is of the same.
-    bounds : sequence of float
-        Certified lower bounds on mean completion, one for each seed, or none; ``priced`` if prices
-        were searched for them.
+    bounds : Certified
+        Lower bounds on mean completion, one for each seed, or none.
     ignored : sequence of str
         What the log has and the replay does not model.
     partition : ndarray of str, shape [J], optional
@@ -199,10 +199,9 @@ class Compared:
     rules: str = ""
     drawn: bool = False
     as_logged: bool = True
-    bounds: Sequence[float] = ()
+    bounds: Certified = NO_BOUNDS
     learned: Mapping[str, LearnedRates] = field(default_factory=dict)
     ignored: Sequence[str] = ()
-    priced: bool = True
     partition: npt.NDArray[np.str_] | None = None
 
     def __post_init__(self) -> None:
@@ -375,15 +374,37 @@ class Compared:
         used = self.first.utilisation
         return max(used, key=lambda name: used[name] if math.isfinite(used[name]) else -1.0)
 
+    @cached_property
+    def interrupt(self) -> list[str]:
+        """The schedulers under which work was interrupted and went on later, or elsewhere.
+
+        Under these a bound of schedules without preemption need not hold.
+        """
+        ways = "preempted", "failed"
+        return [
+            name
+            for name, each in self.summaries.items()
+            if any(of[way] > 0 for of in each for way in ways)
+        ]
+
     @property
     def possible_saving(self) -> float | None:
         """Per cent of the base's mean completion that a schedule could save at most: a bound.
 
-        Killed jobs count until they were killed, as in the bound.
+        Of schedules without preemption and migration. Killed jobs count until they were killed, as
+        in the bound.
         """
-        if not self.bounds:
+        return self._saving(self.bounds.values)
+
+    @property
+    def possible_saving_preemptive(self) -> float | None:
+        """As :attr:`possible_saving`, of all schedules."""
+        return self._saving(self.bounds.preemptive)
+
+    def _saving(self, bounds: Sequence[float]) -> float | None:
+        if not bounds:
             return None
-        each = zip(self.outcomes[self.base], self.bounds)
+        each = zip(self.outcomes[self.base], bounds)
         return max(float(np.mean([100 * (1 - low / o.until_left) for o, low in each])), 0.0)
 
     @cached_property
@@ -472,6 +493,7 @@ class Compared:
                 "idle_beside_waiting": None if self.idle is None else vars(self.idle),
                 "not_modelled": list(self.ignored),
                 "could_save_percent": self.possible_saving,
+                "could_save_preemptive_percent": self.possible_saving_preemptive,
             }
         )
         return answer
@@ -659,15 +681,23 @@ def jobs_shut_out(n: Compared) -> str:
 
 
 def lower_bound(n: Compared) -> str:
-    if n.possible_saving is None:
+    saving, of_all = n.possible_saving, n.possible_saving_preemptive
+    if saving is None:
         return ""
-    if n.possible_saving < 0.05:
-        return "No schedule without migration could complete jobs sooner than the base."
-    return (
-        "No schedule without migration could complete jobs more than "
-        f"{number(n.possible_saving, 1)} % sooner than the base"
-        f"{'' if n.priced else ', and likely less: prices were not searched'}."
-    )
+
+    def sooner(share: float) -> str:
+        return "sooner" if share < 0.05 else f"more than {number(share, 1)} % sooner"
+
+    text = "No schedule without preemption or migration could complete jobs "
+    text += f"{sooner(saving)} than the base"
+    if saving >= 0.05 and not n.bounds.priced:
+        text += ", and likely less: prices were not searched"
+    if n.interrupt and of_all is not None:
+        text += (
+            f"; under {_listed(n.interrupt)} jobs are interrupted, and no schedule at all could "
+        )
+        text += f"complete them {sooner(of_all)}"
+    return f"{text}."
 
 
 def little_waiting(n: Compared) -> str:

@@ -30,7 +30,7 @@ from gangwise.experiments.statistics import difference, estimate_text, mean_and_
 from gangwise.experiments.store import Store, store_of
 from gangwise.experiments.sweep import Progress, Workers, perform, silent
 from gangwise.jobs.audit import Audit, audit
-from gangwise.jobs.bounds import MOST_PRICED, LowerBound
+from gangwise.jobs.bounds import MOST_PRICED, NO_BOUNDS, Certified, LowerBound
 from gangwise.jobs.check import IsolatedScheduler
 from gangwise.jobs.choice import SlowNode
 from gangwise.jobs.metrics import Outcome
@@ -201,7 +201,6 @@ class Replayed(PrintedTable):
         if steps is None:
             steps = STEPS if len(self.outcomes[self.schedulers[0]][0].jobs) <= MOST_PRICED else 0
         advance, every = progress or silent, len(self.seeds) * steps or 1
-        same = [name for name, scenario in self.scenarios.items() if scenario is self.scenario]
         found = []
         for i, seed in enumerate(self.seeds):
 
@@ -209,12 +208,11 @@ class Replayed(PrintedTable):
                 advance("lower bound", before + step, every)
 
             taken(0)
-            least = min(self.outcomes[name][i].until_left for name in same)
-            found.append(self.scenario.bound(seed, least, steps, taken))
+            found.append(self.scenario.bound(seed, steps, taken))
         advance("lower bound", every, every)
         return found
 
-    def compared(self, bounds: Sequence[float] = (), priced: bool = True) -> Compared:
+    def compared(self, bounds: Certified = NO_BOUNDS) -> Compared:
         scenario = self.scenario
         return Compared(
             str(scenario.describe()["source"]),
@@ -225,17 +223,16 @@ class Replayed(PrintedTable):
             bounds,
             self.learned(),
             scenario.not_modelled,
-            priced,
             scenario.partition,
         )
 
-    def as_dict(self, bounds: Sequence[float] = (), priced: bool = True) -> dict[str, Any]:
+    def as_dict(self, bounds: Certified = NO_BOUNDS) -> dict[str, Any]:
         """What ``--json`` prints: see docs/results.schema.json.
 
         Means and intervals over seeds, and paired differences from the base; those of
         completion and slowdown on the jobs that did their work under both.
         """
-        compared = self.compared(bounds, priced)
+        compared = self.compared(bounds)
         happened, schedulers = compared.happened, []
         many = len(self.scenario.draw(self.seeds[0]).jobs) * len(self.seeds) > AUDITED
         for name in self.schedulers:
@@ -253,8 +250,9 @@ class Replayed(PrintedTable):
             "answer": compared.as_dict(),
             "as_it_happened": None if happened is None else finite(happened.summary()),
             "schedulers": schedulers,
-            "lower_bounds": list(bounds),
-            "prices_searched": bool(bounds) and priced,
+            "lower_bounds": list(bounds.values),
+            "preemptive_lower_bounds": list(bounds.preemptive),
+            "prices_searched": bool(bounds.values) and bounds.priced,
         }
 
 
@@ -547,7 +545,8 @@ def leaderboard(
 
 
 def _numbers(replayed: Replayed) -> dict[str, dict[str, Floats]]:
-    bound = np.array([found.mean_completion for found in replayed.bounds()])
+    bounds = Certified.of(replayed.bounds())
+    interrupt = replayed.compared().interrupt
     found: dict[str, dict[str, Floats]] = {}
     for name, outcomes in replayed.outcomes.items():
         if any(not outcome.finished.all() for outcome in outcomes):
@@ -555,7 +554,8 @@ def _numbers(replayed: Replayed) -> dict[str, dict[str, Floats]]:
         each = [outcome.summary() for outcome in outcomes]
         metrics = [metric for metric, _ in COLUMNS.values() if metric != "gap"]
         found[name] = {m: np.array([one[m] for one in each]) for m in metrics}
-        found[name]["gap"] = found[name]["completion.mean"] / bound - 1
+        holds = np.array(bounds.preemptive if name in interrupt else bounds.values)
+        found[name]["gap"] = found[name]["completion.mean"] / holds - 1
     return found
 
 

@@ -518,15 +518,24 @@ class ReplayScenario:
         return rows
 
     def bound(
-        self,
-        seed: int,
-        above: float | None = None,
-        steps: int = 200,
-        progress: Callable[[int], None] | None = None,
+        self, seed: int, steps: int = 200, progress: Callable[[int], None] | None = None
     ) -> LowerBound:
-        """Certified lower bound on the mean completion time of a seed."""
-        jobs = bounded(self.draw(seed), self.options)
-        return lower_bound(jobs, steps=steps, above=above, progress=progress)
+        """Certified lower bound on the mean completion time of a seed.
+
+        How far prices go in a step depends on a schedule, always of :data:`NEAR`, so that the bound
+        is the same whichever schedulers it is compared with.
+        """
+        played, above = self.draw(seed), None
+        if steps:
+            near = simulate_jobs(played.jobs, played.nodes, NEAR, played.conditions, self.options)
+            above = Outcome.of(near, NEAR).until_left
+        return lower_bound(
+            bounded(played, self.options), steps=steps, above=above, progress=progress
+        )
+
+
+NEAR = "sjf+easy+oracle"
+"""A scheduler without preemption whose mean completion is near that of the best schedule."""
 
 
 def time_of_every(outcome: Outcome) -> float:

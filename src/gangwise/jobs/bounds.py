@@ -1,16 +1,23 @@
-"""Lower bounds on mean completion time: what no scheduler without migration can beat.
+"""Lower bounds on mean completion time: what no scheduler can beat.
 
-Three bounds, and the largest counts. Completion time is from submission to end, C_j - r_j. A job
-that comes after others counts as submitted at the end of the longest chain of best run times p*
-before it, and has waited until then.
+Four bounds. The first three hold for every schedule, with preemption and migration, too; the last
+for schedules without. The largest that holds counts. Completion time is from submission to end,
+C_j - r_j. A job that comes after others counts as submitted at the end of the longest chain of best
+run times p* before it, and has waited until then.
 
 *Alone*: every job by itself on its best nodes, Σ_j p_j* / J.
 
-*Busy time*: on one fast machine of the speed of all nodes together, the mean busy times M_j of the
-jobs obey Σ_{j∈S} u_j M_j ≥ u(S) (min r(S) + u(S) / 2V) for every set S of jobs, with u_j device-
-seconds of work and V device-seconds of work per second, and C_j ≥ M_j + p_j*/2. That linear
-programme is a polymatroid, so serving the smallest u_j first, with preemption, solves it
-(Goemans, Queyranne, Schulz, Skutella, Wang 2002).
+*Shortest remaining processing time (SRPT)*: one fast machine of the speed V of all nodes together
+serves what has least left, with preemption. At every moment it has ended as many jobs as any
+schedule can have (Schrage 1968), so that its k-th end is no later than the k-th end of any
+schedule; nor is the k-th of the ends r_j + p_j*. So Σ_k max of the two is below Σ_j C_j.
+
+*Busy time*: on that machine the mean busy times M_j of the jobs obey
+Σ_{j∈S} u_j M_j ≥ u(S) (min r(S) + u(S) / 2V) for every set S of jobs, with u_j device-seconds of
+work and V device-seconds of work per second. That linear programme is a polymatroid, so serving the
+smallest u_j first, with preemption, solves it (Goemans, Queyranne, Schulz, Skutella, Wang 2002).
+And C_j ≥ M_j + p_j*/2: no job works faster than on its best nodes, so M_j is largest, for a given
+C_j, where all its work is done in the last p_j* seconds.
 
 *Lagrangian dual*: a device-second on node n in period t costs λ[n, t] ≥ 0. Every job picks its
 start and nodes by itself, and what all devices would have earned is taken back:
@@ -20,15 +27,14 @@ start and nodes by itself, and what all devices would have earned is taken back:
 
 A feasible schedule pays for at most all devices, so L(λ) is below its Σ (C_j - r_j), whatever the
 prices. They are found by a subgradient method: more where devices were overbooked, less where
-they were free. With λ = 0 the dual is the first bound.
-
-A gang runs at the rate of its slowest task; it never moves, is never preempted, and its nodes never
-fail: where a schedule has any of these, the bound is of the best schedule without them.
+they were free. With λ = 0 the dual is the first bound. A gang runs at the rate of its slowest task
+from its start to its end: it is never preempted, never moves, and its nodes never fail. Where a
+schedule has any of these, the dual is of the best schedule without them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -113,7 +119,8 @@ class LowerBound:
     from origin + t · period to origin + (t + 1) · period.
     """
 
-    alone: float  # the three bounds
+    alone: float  # the four bounds
+    srpt: float
     busy_time: float
     dual: float
     prices: Floats  # [N, T]; T = 0 where none were searched: all are 0
@@ -127,8 +134,30 @@ class LowerBound:
 
     @property
     def mean_completion(self) -> float:
-        """The largest of the three bounds, in seconds."""
-        return max(self.alone, self.busy_time, self.dual)
+        """The largest of all, in seconds: of schedules without preemption and migration."""
+        return max(self.preemptive, self.dual)
+
+    @property
+    def preemptive(self) -> float:
+        """The largest of those that hold for every schedule, in seconds."""
+        return max(self.alone, self.srpt, self.busy_time)
+
+
+class Certified(NamedTuple):
+    """Lower bounds on mean completion time, in seconds: one for each seed, or none."""
+
+    values: Sequence[float] = ()  # of schedules without preemption and migration
+    preemptive: Sequence[float] = ()  # of all schedules; none where an older gangwise stored them
+    priced: bool = True  # whether prices were searched
+
+    @classmethod
+    def of(cls, bounds: Sequence[LowerBound]) -> Certified:
+        values = [bound.mean_completion for bound in bounds]
+        searched = all(bound.searched for bound in bounds)
+        return cls(values, [bound.preemptive for bound in bounds], searched)
+
+
+NO_BOUNDS = Certified()
 
 
 def alone_bound(jobs: BoundedJobs) -> float:
@@ -136,35 +165,58 @@ def alone_bound(jobs: BoundedJobs) -> float:
     return float((jobs.release - jobs.submit + jobs.work / jobs.best_rates).mean())
 
 
+def srpt_bound(jobs: BoundedJobs) -> float:
+    """Shortest remaining processing time on one fast machine, and every job alone, end by end."""
+    done, _ = _served(jobs, shrinks=True)
+    alone = jobs.release + jobs.work / jobs.best_rates
+    found = float((np.maximum(np.sort(done), np.sort(alone)) - np.sort(jobs.submit)).mean())
+    return found - 1e-9 * (abs(found) + 1.0)  # less what sums of floating-point numbers may lose
+
+
 def busy_time_bound(jobs: BoundedJobs) -> float:
     """The busy-time linear programme, solved by smallest work first with preemption."""
+    _, busy = _served(jobs, shrinks=False)
+    return float((busy + 0.5 * jobs.work / jobs.best_rates - jobs.submit).mean())
+
+
+def _served(jobs: BoundedJobs, shrinks: bool) -> tuple[Floats, Floats]:
+    """Ends and mean busy times [J] on one machine of the speed of all nodes together."""
     # A device works at no more than the highest rate of its node.
     fastest = np.where(jobs.room > 0, jobs.rate, 0.0).max(axis=0)
     speed = float(jobs.capacity @ fastest)
     volume = jobs.tasks * jobs.devices * jobs.work
     release = jobs.release
-    moment = np.zeros(volume.size)  # ∫ t over the work done, in work units
+    moment, done = np.zeros(volume.size), release.copy()
     order, heap = np.argsort(release, kind="stable"), np.zeros(volume.size, dtype=DUE)
-    _serve(release, order, volume.copy(), speed, heap, moment)
-    alone = jobs.work / jobs.best_rates
+    _serve(release, order, volume.copy(), speed, shrinks, heap, moment, done)
     busy = np.where(volume > 0, moment / np.where(volume > 0, volume, 1.0), release)
-    return float((busy + 0.5 * alone - jobs.submit).mean())
+    return done, busy
 
 
 @lean_kernel
 def _serve(
-    release: Floats, order: Ints, left: Floats, speed: float, heap: Rows, moment: Floats
+    release: Floats,
+    order: Ints,
+    left: Floats,
+    speed: float,
+    shrinks: bool,
+    heap: Rows,
+    moment: Floats,
+    done: Floats,
 ) -> None:
     """Serve the jobs, in ``order`` of release: the smallest first, of equal ones the first.
 
-    A job that comes interrupts a larger one. ``left`` [J] is worked off; ``moment`` [J] becomes
-    ∫ t over the work done.
+    A job that comes interrupts a larger one; how large that is, is its work in all, or what is left
+    of it if it ``shrinks``. ``left`` [J] is worked off; ``moment`` [J] becomes ∫ t over the work
+    done, in work units, ``done`` [J] when a job ends.
     """
     waiting = int64(0)
     now, i = 0.0, 0
     while i < order.size or waiting > 0:
         if waiting == 0:
             now = max(now, release[order[i]])
+        elif shrinks:  # what was served last is first in the heap, and stays so with less left
+            heap[0].time = left[heap[0].item]
         while i < order.size and release[order[i]] <= now:
             waiting = push(heap, waiting, left[order[i]], order[i])
             i += 1
@@ -174,6 +226,7 @@ def _serve(
         if left[j] / speed <= until - now:
             moment[j] += left[j] * (now + 0.5 * left[j] / speed)
             left[j] = 0.0
+            done[j] = end
             waiting = pop(heap, waiting)
         else:
             moment[j] += (end - now) * speed * 0.5 * (now + end)
@@ -197,8 +250,9 @@ def lower_bound(
     steps : int
         Subgradient steps. With none, prices are not searched: the dual bound is the first one.
     above : float, optional
-        Mean completion time of any schedule, which sets the length of the steps; without it they
-        are guessed. No step is taken once the prices prove it but for a millionth.
+        Mean completion time of any schedule without preemption and migration, which sets the
+        length of the steps; without it they are guessed. No step is taken once the prices prove it
+        but for a millionth.
     progress : callable, optional
         Called with the number of steps taken.
 
@@ -213,10 +267,11 @@ def lower_bound(
     >>> bound.alone, bound.busy_time, bool(14.5 < bound.mean_completion <= 15)
     (10.0, 15.0, True)
     """
-    origin = float(jobs.submit.min())
+    origin, alone = float(jobs.submit.min()), alone_bound(jobs)
+    all_schedules = alone, srpt_bound(jobs), busy_time_bound(jobs)
     if steps == 0:
-        alone, none = alone_bound(jobs), np.zeros((jobs.capacity.size, 0))
-        return LowerBound(alone, busy_time_bound(jobs), alone, none, origin, period, 0)
+        none = np.zeros((jobs.capacity.size, 0))
+        return LowerBound(*all_schedules, alone, none, origin, period, 0)
     # Prices reach as far as the last job may run, and the work left then takes.
     longest = (jobs.work / jobs.best_rates).max()
     backlog = (jobs.tasks * jobs.devices * jobs.work / jobs.best_rates).sum()
@@ -224,7 +279,7 @@ def lower_bound(
     prices = np.zeros((jobs.capacity.size, int(np.ceil(horizon / period)) + 1))
     priced = _priced(jobs, prices, origin, period)
     top, steps = _search(priced, jobs, steps, above, progress)
-    return LowerBound(alone_bound(jobs), busy_time_bound(jobs), top, prices, origin, period, steps)
+    return LowerBound(*all_schedules, top, prices, origin, period, steps)
 
 
 def _priced(jobs: BoundedJobs, prices: Floats, origin: float, period: float) -> _Priced:

@@ -33,7 +33,7 @@ from gangwise.experiments.statistics import (
 )
 from gangwise.experiments.store import versions
 from gangwise.experiments.what_if import GROUPS, lines_of, who_pays
-from gangwise.jobs.bounds import MOST_PRICED
+from gangwise.jobs.bounds import MOST_PRICED, NO_BOUNDS, Certified
 from gangwise.jobs.metrics import Outcome, by_group, size_groups, spread
 from gangwise.report.nodes import chart_of_nodes, figure_of_nodes, span
 from gangwise.report.page import (
@@ -145,10 +145,8 @@ SHOWN = 12
 """Tables and figures show at most this many changes."""
 
 
-def results_of(
-    played: Replayed, bounds: Sequence[float] = (), command: str = "", priced: bool = True
-) -> JobResults:
-    of, edits, counts = played.compared(bounds, priced), lines_of(played), []
+def results_of(played: Replayed, bounds: Certified = NO_BOUNDS, command: str = "") -> JobResults:
+    of, edits, counts = played.compared(bounds), lines_of(played), []
     if len(edits) > SHOWN:
         verdicts = Counter(of.verdict(name) for name in edits).items()
         each = ", ".join(f"{many:,} {verdict}" for verdict, many in verdicts)
@@ -218,12 +216,16 @@ def _times_sheet(n: Compared) -> list[Sheet]:
         each = "; ".join(f"{row} {number(jobs)}" for row, jobs in done.items())
         jobs = number(n.of(n.base, "jobs").mean)
         captions.append(phrase("not all done", jobs=jobs, each=each))
-    if n.bounds:
-        size, unit = _unit(n.bounds)
-        bound = mean_and_interval(np.array(n.bounds) / size)
+    for key, bounds in ("lower bound", n.bounds.values), ("of all", n.bounds.preemptive):
+        if not bounds or (key == "of all" and not n.interrupt):
+            continue
+        size, unit = _unit(bounds)
+        bound = mean_and_interval(np.array(bounds) / size)
         until = "; jobs that are killed count until then" * n.killed
-        captions.append(phrase("lower bound", bound=estimate_text(bound), unit=unit, until=until))
-        if not n.priced:
+        names = ", ".join(n.interrupt)
+        about = {"bound": estimate_text(bound), "unit": unit, "until": until, "names": names}
+        captions.append(phrase(key, **about))
+        if not n.bounds.priced and key == "lower bound":
             jobs = f"{len(n.first.jobs):,}"
             captions.append(phrase("no prices", jobs=jobs, most=f"{MOST_PRICED:,}"))
     return [_sheet(n, "Waiting and completion time", columns, *captions)]

@@ -40,7 +40,7 @@ from gangwise.experiments.store import command_of, provenance_text, versions
 from gangwise.experiments.sweep import experiment_toml
 from gangwise.experiments.tune import TUNING, Tuning, read_tuning
 from gangwise.experiments.what_if import as_dict as what_if
-from gangwise.jobs.bounds import LowerBound
+from gangwise.jobs.bounds import Certified, LowerBound
 from gangwise.report import experiments
 from gangwise.report.curves import BANDS, figure_files
 from gangwise.report.jobs import results_of
@@ -137,8 +137,8 @@ def document(folder: Path) -> Page:
     if isinstance(found, Comparison):
         return comparison_page(found, command_of(folder, found.results.experiment["name"]))
     if isinstance(found, Replayed):
-        values, priced = _values(folder, _stored(folder, BOUNDS))
-        return results_of(found, values, command_of(folder, REPLAY), priced).document()
+        certified = _certified(folder, _stored(folder, BOUNDS))
+        return results_of(found, certified, command_of(folder, REPLAY)).document()
     if found:
         return _experiments(folder, found)
     if (folder / "reproduction.json").exists():
@@ -246,19 +246,23 @@ def _stored(folder: Path, name: str) -> Any:
     return json.loads(files.read_text(name)) or None if files.is_there(name) else None
 
 
-def _values(
-    folder: Path, bounds: Mapping[str, float] | Sequence[LowerBound] | None
-) -> tuple[list[float], bool]:
-    if isinstance(bounds, Mapping):
-        return list(bounds.values()), (_stored(folder, SUMMARY) or {}).get("prices_searched", True)
-    found = list(bounds or [])
-    return [bound.mean_completion for bound in found], all(bound.searched for bound in found)
+Stored = Mapping[str, float | list[float]]
+"""By seed, the two bounds as ``bounds.json`` has them; one number where it is of gangwise 0.3."""
+
+
+def _certified(folder: Path, bounds: Stored | Sequence[LowerBound] | None) -> Certified:
+    if not isinstance(bounds, Mapping):
+        return Certified.of(bounds or [])
+    pairs = [of if isinstance(of, list) else [of] for of in bounds.values()]
+    preemptive = [of[1] for of in pairs if len(of) > 1]
+    searched = (_stored(folder, SUMMARY) or {}).get("prices_searched", True)
+    return Certified([of[0] for of in pairs], preemptive, searched)
 
 
 def write_replay(
     played: Replayed,
     directory: Path | str,
-    bounds: Mapping[str, float] | Sequence[LowerBound] | None = None,
+    bounds: Stored | Sequence[LowerBound] | None = None,
     command: str = "",
 ) -> list[Path]:
     """Write ``summary.json``, the prices that prove the bounds, and ``report.html``, as a whole.
@@ -267,16 +271,17 @@ def write_replay(
     StoreError when files cannot be written; what was there before is still there.
     """
     folder = Folder(directory)
-    values, priced = _values(folder.path, bounds)
+    certified = _certified(folder.path, bounds)
     with folder.publish(REPLAY) as new:
-        results = results_of(played, values, command, priced)
-        summary = finite(played.as_dict(values, priced) | what_if(played))
+        results = results_of(played, certified, command)
+        summary = finite(played.as_dict(certified) | what_if(played))
         new.write(SUMMARY, json.dumps(summary, indent=2) + "\n")
-        new.write(BOUNDS, json.dumps(dict(zip(map(str, played.seeds), values))) + "\n")
+        pairs = [list(of) for of in zip(*filter(None, certified[:2]))]
+        new.write(BOUNDS, json.dumps(dict(zip(map(str, played.seeds), pairs))) + "\n")
         if isinstance(bounds, Mapping):
             for path in sorted(folder.path.glob("prices-*.parquet")):
                 new.write(path.name, read_whole(path))
-        elif priced:
+        elif certified.priced:
             for seed, bound in zip(played.seeds, bounds or []):
                 new.write(f"prices-{seed}.parquet", partial(_write_prices, bound))
         if command:
