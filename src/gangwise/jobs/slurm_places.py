@@ -388,9 +388,11 @@ def on_so_many(q: Places, free: Ints, tasks: int, s: int) -> int:
     As many nodes are taken as are wanted, each with as many tasks as it holds and the others leave.
     """
     wanted, most, fewest = q.wanted[s, 0], q.wanted[s, 1], q.wanted[s, 2]
-    count, heaviest = int64(0), int64(0)
+    count, heaviest, able = int64(0), int64(0), int64(0)
     for n in range(free.size):
         heaviest = max(heaviest, q.weight[n])
+        able += int64(q.fit[n] > 0)
+    wanted = min(wanted, able)
     for weight in range(heaviest + 1):
         runs = find_runs(q, free, int64(-1), int64(weight))
         while tasks > 0 and (most == 0 or count < most):

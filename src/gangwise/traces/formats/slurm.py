@@ -18,7 +18,7 @@ from gangwise.core.errors import TraceError
 from gangwise.traces.format import FOR_PEOPLE, declared, holds, is_for_people, reads_as
 from gangwise.traces.formats.slurm_json import NOT_OVER, read_sacct_json
 from gangwise.traces.formats.slurm_notation import expand_nodes, read_nodes
-from gangwise.traces.formats.slurm_submit import TaskRequest, request, with_terms
+from gangwise.traces.formats.slurm_submit import TaskRequest, request, with_array_tasks, with_terms
 from gangwise.traces.formats.tabular import TableMapping
 from gangwise.traces.io.blocks import Block, Blocks
 from gangwise.traces.io.reading import (
@@ -386,7 +386,7 @@ class SlurmSacct(Reader):
                 "times are local times of the cluster; some that are compared across a change "
                 "of the clocks are an hour off (SLURM_TIME_FORMAT=%s avoids it)"
             )
-        every = pl.concat(frames, how="diagonal_relaxed")
+        every = with_array_tasks(pl.concat(frames, how="diagonal_relaxed"))
         if len(files) > 1:
             notes.append(f"rows are counted through the files: {', '.join(begins)}")
         if every.select("name", "submit").is_duplicated().any():
@@ -472,7 +472,7 @@ def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, 
     if strict:
         refuse(file, raw, bad)
     array = (
-        "a part of an array that has not started: one record of several jobs",
+        "a part of an array that has not started, of which not all tasks are told",
         pl.col("name").str.contains("[", literal=True),
     )
     kept, stage = leave_out("jobs", raw, [array, *bad])

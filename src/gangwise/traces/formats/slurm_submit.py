@@ -243,10 +243,13 @@ def _tasks(
     if a_node and ntasks and not low:  # as many on each node, however few were asked for
         return (second.nodes if started else max(first.nodes, -(-ntasks // a_node))), 1, (0, 0)
     shared = first.gpu > 0 and "gpus-per-task" not in options
-    if second.cpu > first.cpu or shared or a_node or not (anywhere or ntasks > low > 0):
+    # More than a core a node that was not asked for: whole nodes, not both threads of a core.
+    whole = second.cpu > first.cpu + second.nodes or "exclusive" in options
+    if (whole and started) or shared or a_node or not (anywhere or ntasks > low > 0):
         return second.nodes, 1, (0, 0)
-    tasks = ntasks if ntasks * cores == first.cpu else int(first.cpu // cores)
-    if tasks * cores != first.cpu or tasks <= max(low, 1):
+    cpu = max(first.cpu, second.cpu)
+    tasks = int(cpu // (1 if cpu % cores else cores))
+    if tasks <= max(low, 1):
         return second.nodes, 1, (0, 0)
     if "mem" in options and low == high > 0:  # memory of a node: in equal parts
         return second.nodes, 1, (0, 0)
@@ -323,6 +326,40 @@ def _not_played(asked: dict[str, str], nodes: int | None) -> list[str]:
     if named and (nodes or 1) > named.count("|") + 1:
         found.append("--nodelist of fewer nodes than the job has (it may have others alone)")
     return found
+
+
+MOST_TASKS = 1 << 16
+"""Tasks of an array in one record that are told apart."""
+
+
+def _array_tasks(name: str) -> list[str]:
+    """The tasks of a record of those that have not started; none where that does not tell them.
+
+    >>> _array_tasks("7_[1,3-7:2%2]")
+    ['7_1', '7_3', '7_5', '7_7']
+    """
+    job, _, inside = name.partition("_[")
+    found: list[int] = []
+    for part in inside.rstrip("]").partition("%")[0].split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
+        if match is None or len(found) > MOST_TASKS:
+            return []
+        found += range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1))
+    return [f"{job}_{task}" for task in found] if len(found) <= MOST_TASKS else []
+
+
+def with_array_tasks(raw: pl.DataFrame) -> pl.DataFrame:
+    """Jobs with a row for each task of an array that has not started: sacct prints one for all."""
+    together = raw["name"].str.contains("_[", literal=True)
+    if not together.any():
+        return raw
+    rows = raw.filter(together)
+    names = pl.Series([_array_tasks(name) or [name] for name in rows["name"]])
+    most = pl.col("name").str.extract(r"(%\d+)\]$")
+    unsaid = (pl.col("line").fill_null("") == "") & most.is_not_null()
+    line = pl.when(unsaid).then(pl.format("sbatch --array=0{}", most)).otherwise("line")
+    rows = rows.with_columns(line=line).with_columns(name=names).explode("name")
+    return pl.concat([raw.filter(~together), rows]).sort("row", maintain_order=True)
 
 
 AGAIN = 600.0
