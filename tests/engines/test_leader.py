@@ -16,14 +16,9 @@ from typing import Any
 import pytest
 
 from gangwise.core.errors import EngineError
-from gangwise.engines.engine import (
-    DURATION,
-    Engine,
-    FolderLeader,
-    Leader,
-    Placed,
-    ReservationLeader,
-)
+from gangwise.engines.background import BackgroundLoop
+from gangwise.engines.engine import Engine, Placed
+from gangwise.engines.leader import DURATION, FolderLeader, Leader, ReservationLeader
 from gangwise.engines.local import LocalEngine
 from gangwise.service.loop import Service
 from tests.engines.local_lab import LocalLab
@@ -78,7 +73,7 @@ def test_who_was_stopped_in_the_middle_of_a_placement_changes_nothing(lab: Local
     first, second = lab.engine(), lab.engine()
     first.lead("first")
     assert first._leader is not None
-    first._leader._over.set()  # it renews no more
+    first._leader.loop.end()  # it renews no more
     second.lead("second")
     until(lambda: second._leader and second._leader.held, "the second to lead")
     first._leader._until = float("inf")  # as it was when it looked
@@ -95,7 +90,7 @@ def test_who_was_stopped_in_the_middle_of_a_placement_changes_nothing(lab: Local
 
 
 def test_of_many_who_take_it_at_once_one_has_it(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(FolderLeader, "_keep", lambda self: None)
+    monkeypatch.setattr(BackgroundLoop, "start", lambda self, after: None)
     leaders = [FolderLeader(tmp_path, str(i)) for i in range(8)]
     rng = random.Random(3)
     for _ in range(200):
@@ -114,7 +109,7 @@ def test_of_many_who_take_it_at_once_one_has_it(tmp_path: Path, monkeypatch):
 
 
 def test_who_looked_long_ago_does_not_become_a_second_leader(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(FolderLeader, "_keep", lambda self: None)
+    monkeypatch.setattr(BackgroundLoop, "start", lambda self, after: None)
     first = FolderLeader(tmp_path, "first")
     late = FolderLeader(tmp_path, "late")
     first.take(first.read()._replace(mine=False))  # type: ignore[union-attr]
@@ -149,7 +144,7 @@ class Slurm:
 
 
 def test_reservations_have_one_leader_too(monkeypatch):
-    monkeypatch.setattr(ReservationLeader, "_keep", lambda self: None)
+    monkeypatch.setattr(BackgroundLoop, "start", lambda self, after: None)
     slurm = Slurm()
     leaders = [ReservationLeader(slurm.run) for _ in range(6)]
     assert [leader.held for leader in leaders] == [True] + [False] * 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from pathlib import Path
@@ -48,6 +49,7 @@ def serve_command(
     account_every: float = 600.0,
     forecast_every: float = 60.0,
     keep_days: float = 30.0,
+    clock_is_right: bool = False,
     settings: list[str] | None = None,
 ) -> None:
     """Run beside a cluster: watch what it does, or place its jobs.
@@ -91,6 +93,7 @@ def serve_command(
         account=account_every,
         forecast=forecast_every,
         keep=keep_days * 86_400.0,
+        clock_is_right=clock_is_right,
     )
     for note in service.notes:
         say(note)
@@ -127,14 +130,13 @@ def detach_command(
     This needs only the cluster, not the service or its folder. Run it from cron with
     --if-silent 600, and it releases held jobs if the service is gone.
     """
-    import time
-
     from gangwise.core.registry import create
+    from gangwise.engines.background import age
     from gangwise.service.loop import HEARTBEAT
 
     try:
-        silent = time.time() - (state / HEARTBEAT).stat().st_mtime
-    except OSError:
+        silent = age(json.loads((state / HEARTBEAT).read_text(encoding="ascii")))
+    except (OSError, ValueError, TypeError):
         silent = math.inf  # there is no such service
     if silent < (if_silent or ALIVE):
         if if_silent:

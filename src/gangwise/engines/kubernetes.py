@@ -19,36 +19,41 @@ import os
 import queue
 import secrets
 import socket
-import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
-from urllib3.exceptions import HTTPError
 
-from gangwise.core.errors import EngineError, Rejected
+from gangwise.core.errors import EngineError, Rejected, StandingBy
+from gangwise.engines.background import BackgroundLoop
 from gangwise.engines.engine import (
     ENDED,
     Capabilities,
     EngineEvent,
     EngineNode,
-    Leader,
-    Lease,
     Placed,
     Status,
     check_placement,
     tasks_by_node,
 )
-from gangwise.engines.intake import name, whole
+from gangwise.engines.intake import name, number, quoted
+from gangwise.engines.kubernetes_api import (
+    PATIENCE,
+    Connection,
+    Follower,
+    at,
+    group_size,
+    job_size,
+    refusal,
+    refusals,
+)
 from gangwise.engines.kubernetes_gangs import (
     KEPT,
     ON_NODES,
@@ -58,6 +63,10 @@ from gangwise.engines.kubernetes_gangs import (
     successor,
 )
 from gangwise.engines.kubernetes_objects import OURS, Membership, controller, natural, own_value
+from gangwise.engines.leader import Leader, Lease
+
+CHORES = 180.0  # seconds that a round of chores may take: a call waits for up to 30
+ASKED_AGAIN = 8  # of so many objects that a list no longer has, the API server is asked by name
 
 
 @dataclass(eq=False, repr=False)
@@ -92,26 +101,23 @@ class KubernetesEngine:
         folder = None if self.reports is None else Path(self.reports)
         table = ClusterCache(self.scheduler, self.lost_after, folder, self.watch)
         self._table, self.quarantine = table, table.quarantine
+        self._reports_read = -math.inf
         self._api = api = Connection(self.kubeconfig, self.context, self.threads)
+        table.now = api.now
         if self.lease and not self.watch:
             identity = f"gangwise-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
             api.lease = KubernetesLeader(api, self.lease, identity)
-        listed = threading.Event(), threading.Event()
         pods = api.core.list_pod_for_all_namespaces
-        watches = [
-            (api.core.list_node, table.all_nodes, table.one_node, listed[0]),
-            (pods, table.all_pods, table.one_pod, listed[1]),
-        ]
-        for each in watches:
-            threading.Thread(target=api.follow, args=each, daemon=True).start()
+        Follower(api, "nodes", api.core.list_node, self._all_nodes, table.one_node)
+        Follower(api, "pods", pods, self._all_pods, table.one_pod)
         begun = time.monotonic()
-        for what, event in zip(("nodes", "pods"), listed, strict=True):
-            while not event.wait(0.25):  # as long as pages of a long list come
-                if time.monotonic() < (begun if api.trouble else api.heard) + sum(PATIENCE):
+        for follower in api.followers:
+            while not follower.ready.wait(0.25):  # as long as pages of a long list come
+                if time.monotonic() < (begun if api.trouble() else api.heard) + sum(PATIENCE):
                     continue
                 self.close()
-                why = api.trouble or "it is silent"
-                raise EngineError(f"{api.server} does not list {what}: {why}")
+                why = api.trouble() or "it is silent"
+                raise EngineError(f"{api.server} does not list {follower.what}: {why}")
         table.opened = True
         try:
             with refusals(f"{api.server} refuses"):
@@ -119,7 +125,14 @@ class KubernetesEngine:
         except EngineError:
             self.close()
             raise
-        threading.Thread(target=self._chores, daemon=True).start()
+        self._chores = BackgroundLoop("the chores", self._do_chores, CHORES)
+        self._chores.start()
+
+    @property
+    def loops(self) -> list[BackgroundLoop]:
+        """Loops in the background, for whoever watches them."""
+        lease = [] if self._api.lease is None else [self._api.lease.loop]
+        return [*lease, *(follower.loop for follower in self._api.followers), self._chores]
 
     # The boundary
 
@@ -201,7 +214,7 @@ class KubernetesEngine:
                 return
             bare = [pod.name for pod in gang.live if controller(pod.manifest) is None]
             if bare and not self.recreate:
-                raise EngineError(
+                raise Rejected(
                     f"job {job} cannot be preempted: nobody would make pod {bare[0]} again, "
                     "and recreate is off"
                 )
@@ -224,7 +237,7 @@ class KubernetesEngine:
                 owners.add(("Job", gang.belongs.name))
             strange = sorted(f"{kind} {name}" for kind, name in owners if kind != "Job")
             if strange:
-                raise EngineError(f"job {job} belongs to {strange[0]}, which would make it again")
+                raise Rejected(f"job {job} belongs to {strange[0]}, which would make it again")
             gang.cancelled, gang.removal_reason = True, None
         delete, namespace = self._api.batch.delete_namespaced_job, gang.belongs.namespace
         with refusals(f"job {job} not cancelled"):
@@ -275,38 +288,43 @@ class KubernetesEngine:
 
     def close(self) -> None:
         self._api.close()
-        self._table.wake_up.set()
+        if hasattr(self, "_chores"):
+            self._chores.end()
+            self._table.wake_up.set()
+            self._chores.join()
 
     # Chores
 
-    def _chores(self) -> None:
+    def _do_chores(self) -> float:
         """Do what takes time: look up sizes of gangs, take gangs off, read reports of ranks."""
         table, closing = self._table, self._api.closing
-        looked = -math.inf
-        while not closing.is_set():
-            table.wake_up.wait(0.25)
-            table.wake_up.clear()
-            with table.lock:
-                gangs = list(table.gangs.values())
-                for gang in gangs:
-                    table.note_lost(gang)
-                    if time.monotonic() - gang.ended_at > KEPT:
-                        table.forget(gang)
-                acts = self._api.lease is None or self._api.lease.held
-                leaving = [g for g in gangs if acts and g.removal_reason is not None and g.pods]
-                if time.monotonic() > looked + 0.5:
-                    looked = time.monotonic()
-                    table.read_reports(g for g in gangs if g.phase == "running")
-            chores: list[Callable[[], None]] = [partial(self._take_off, gang) for gang in leaving]
-            for chore in (self._look_up_sizes, *chores):
-                try:
-                    chore()
-                except (Exception, CancelledError) as error:  # of one gang, perhaps; others go on
-                    if closing.is_set():  # no more calls are taken
-                        return
-                    self._api.trouble = f"{type(error).__name__}: {error}"
-                    closing.wait(0.5)
-            closing.wait(0.05)  # many changes are one round of chores
+        table.wake_up.wait(0.25)
+        table.wake_up.clear()
+        with table.lock:
+            gangs = list(table.gangs.values())
+            for gang in gangs:
+                table.note_lost(gang)
+                if time.monotonic() - gang.ended_at > KEPT:
+                    table.forget(gang)
+            acts = self._api.lease is None or self._api.lease.held
+            leaving = [g for g in gangs if acts and g.removal_reason is not None and g.pods]
+            if time.monotonic() > self._reports_read + 0.5:
+                self._reports_read = time.monotonic()
+                table.read_reports(g for g in gangs if g.phase == "running")
+        chores: list[Callable[[], None]] = [partial(self._take_off, gang) for gang in leaving]
+        failed: Exception | None = None
+        for chore in (self._look_up_sizes, *chores):
+            try:
+                chore()
+            except (Exception, CancelledError) as error:  # of one gang, perhaps; others go on
+                if closing.is_set():  # no more calls are taken
+                    self._chores.end()
+                    return 0.0
+                failed = error
+            self._chores.beat()
+        if failed is not None:
+            raise failed
+        return 0.05  # many changes are one round of chores
 
     def _look_up_sizes(self) -> None:
         """Sizes of gangs, from PodGroups or batch Jobs; by one listing where many are missing."""
@@ -320,8 +338,9 @@ class KubernetesEngine:
         with table.lock:
             unsized = [g for g in table.gangs.values() if g.size is None and g.held]
             due = [g for g in unsized if g.belongs.kind != "pod" and time.monotonic() >= g.size_due]
-            for gang in due:
-                gang.size_due = time.monotonic() + 0.5
+            for gang in due:  # a PodGroup may come later than its pods, or never
+                gang.size_due = time.monotonic() + gang.size_wait
+                gang.size_wait = min(2 * gang.size_wait, 30.0)
         by_api = defaultdict[str, list[Gang]](list)
         for gang in due:
             by_api[gang.belongs.api].append(gang)
@@ -356,6 +375,20 @@ class KubernetesEngine:
                 self._api.call(self._api.core.create_namespaced_pod, pod.namespace, body)
         self._api.delete([p for p in pods if not p.leaving or self._is_lost(p)], self._is_lost)
 
+    def _all_nodes(self, found: list[Any]) -> None:
+        self._table.all_nodes(self._believed("node", found, self._table.nodes_missing(found)))
+
+    def _all_pods(self, found: list[Any]) -> None:
+        self._table.all_pods(self._believed("pod", found, self._table.pods_missing(found)))
+
+    def _believed(self, kind: str, found: list[Any], missing: list[Any]) -> list[Any]:
+        """A list, unless it lacks what the API server has: some that are missing are asked for."""
+        for item in missing[:ASKED_AGAIN]:
+            if self._api.exists(kind, item):
+                where = item["metadata"]["name"]
+                raise EngineError(f"a list of {len(found)} {kind}s lacks {where}, which is there")
+        return found
+
     def _is_lost(self, pod: WatchedPod) -> bool:
         return self._table.silent_long(pod.node)
 
@@ -370,227 +403,6 @@ class KubernetesEngine:
         free = [p for p in gang.pods.values() if not gang.where(p) and not p.leaving]
         free = sorted((p for p in free if not p.ended), key=lambda pod: natural(pod.name))
         return list(zip(free, seats, strict=False))
-
-
-# Talking to the API server: calls with their failures named, watches that go on, Bindings
-
-PATIENCE = (3.0, 6.0)  # seconds to connect, and to wait for an answer
-_QUIET = 2.0  # seconds without a word after which the API server is asked whether it is there
-_MISTRUST = 10.0  # seconds for which a watch may fail before its picture counts as out of date
-
-
-class Binding(NamedTuple):
-    """Outcome of binding a pod: it is bound where no reason is given."""
-
-    why: str = ""
-    unsure: bool = False  # nobody answered for good: it may have been bound all the same
-
-
-class Connection:
-    """Connection to an API server; raises EngineError without a usable kubeconfig."""
-
-    def __init__(self, kubeconfig: str | Path | None, context: str | None, threads: int):
-        settings = client.Configuration()
-        try:
-            if kubeconfig is None and not Path(config.KUBE_CONFIG_DEFAULT_LOCATION).exists():
-                config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]  # the client has no types
-            else:
-                where = None if kubeconfig is None else str(kubeconfig)
-                config.load_kube_config(where, context, client_configuration=settings)  # type: ignore[no-untyped-call]  # the client has no types
-        except (config.ConfigException, OSError) as error:
-            raise EngineError(f"no kubeconfig that works ({error}); give its path") from error
-        settings.retries = False
-        settings.connection_pool_maxsize = threads + 8
-        self.server = settings.host
-        api = client.ApiClient(settings)
-        self.core = client.CoreV1Api(api)
-        self.batch = client.BatchV1Api(api)
-        self.custom = client.CustomObjectsApi(api)
-        self.coordination = client.CoordinationV1Api(api)
-        self.lease: KubernetesLeader | None = None
-        self.pool = ThreadPoolExecutor(threads, "gangwise-kubernetes")
-        self.heard = time.monotonic()
-        self.closing = threading.Event()
-        self.trouble = ""
-        self._streams: list[Any] = []
-        self.failing: dict[Any, float] = {}  # listings that have failed, since when
-
-    def close(self) -> None:
-        """End all watches, and drop calls that have not begun."""
-        self.closing.set()
-        if self.lease is not None:
-            self.lease.release()
-        for stream in list(self._streams):
-            with suppress(OSError, RuntimeError, ValueError):
-                stream.shutdown()
-        self.pool.shutdown(wait=False, cancel_futures=True)
-
-    def call(
-        self, call: Callable[..., Any], *args: Any, missing_is_fine: bool = False, **kw: Any
-    ) -> Any:
-        """Make a call and return the JSON of its answer; None for 404 where that is fine.
-
-        The client's own decoding is not used: it fails on the Status that answers a Binding.
-        """
-        try:
-            answer = call(*args, **kw, _preload_content=False, _request_timeout=PATIENCE)
-            self.heard = time.monotonic()
-            return json.loads(answer.data)
-        except ApiException as error:  # an answer, too
-            self.heard = time.monotonic()
-            if error.status == 404 and missing_is_fine:
-                return None
-            raise
-        except (HTTPError, OSError, ValueError) as error:
-            raise EngineError(f"{self.server} does not answer: {_short(error)}") from error
-
-    def check(self) -> None:
-        """Ask the API server for a sign of life where it has been quiet."""
-        if self.closing.is_set():
-            raise EngineError("the engine is closed")
-        if self.lease is not None:
-            self.lease.check()
-        now = time.monotonic()
-        if any(now - since > _MISTRUST for since in self.failing.values()):
-            raise EngineError(f"{self.server} cannot be followed: {self.trouble}")
-        if now - self.heard <= _QUIET:
-            return
-        with refusals(f"{self.server} refuses"):
-            self.call(self.core.list_node, limit=1)
-
-    @contextmanager
-    def _open_while(self, stream: Any) -> Iterator[None]:
-        """While a watch is read; :meth:`close` ends it from another thread."""
-        self._streams.append(stream)
-        try:
-            with stream:
-                yield
-        finally:
-            self._streams.remove(stream)
-
-    def _note(self, listing: Any, trouble: str) -> None:
-        self.trouble = trouble
-        self.failing.setdefault(listing, time.monotonic())
-
-    def follow(
-        self,
-        listing: Callable[..., Any],
-        everything: Callable[[list[Any]], None],
-        one: Callable[[str, Any], None],
-        ready: threading.Event,
-    ) -> None:
-        """List, then watch from there; list again when the version has expired (410)."""
-        version = ""
-        while not self.closing.is_set():
-            try:
-                if not version:
-                    found, version = self._listed(listing)
-                    everything(found)
-                    ready.set()
-                    self.failing.pop(listing, None)
-                stream = listing(
-                    watch=True,
-                    resource_version=version,
-                    timeout_seconds=60,
-                    allow_watch_bookmarks=True,
-                    _preload_content=False,
-                    _request_timeout=(PATIENCE[0], 75.0),
-                )
-                with self._open_while(stream):
-                    for line in stream:
-                        if self.closing.is_set():
-                            return
-                        self.heard = time.monotonic()
-                        event = json.loads(line)
-                        if event["type"] == "ERROR":
-                            version = ""
-                            break
-                        version = event["object"]["metadata"]["resourceVersion"]
-                        if event["type"] != "BOOKMARK":
-                            one(event["type"], event["object"])
-            except ApiException as error:
-                version = ""
-                self._note(listing, message_of(error))
-                self.closing.wait(1.0 if error.status != 410 else 0.0)
-            except Exception as error:  # whatever an object holds, the watch goes on
-                version = ""  # a cut within a line may have lost it
-                self._note(listing, _short(error))
-                self.closing.wait(0.5)
-
-    def _listed(self, listing: Callable[..., Any]) -> tuple[list[Any], str]:
-        items: list[Any] = []
-        page = ""
-        while True:
-            more: dict[str, Any] = {"_continue": page} if page else {}
-            answer = self.call(listing, limit=1000, **more)
-            items += answer["items"]
-            page = answer["metadata"].get("continue") or ""
-            if not page:
-                return items, answer["metadata"]["resourceVersion"]
-
-    def items(self, listing: Callable[..., Any], *args: Any) -> list[Any]:
-        """Items of a listing; none where the cluster does not know their kind."""
-        found = self.call(listing, *args, missing_is_fine=True)
-        return [] if found is None else list(found["items"])
-
-    def bind(self, pod: WatchedPod, node: str, marks: dict[str, str]) -> Binding:
-        body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": pod.name, "uid": pod.uid, "annotations": marks},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        }
-        where, why = (pod.name, pod.namespace), ""
-        for pause in (0.0, 0.2, 1.0):
-            self.closing.wait(pause)
-            try:
-                self.call(self.core.create_namespaced_pod_binding, *where, body)
-                return Binding()
-            except ApiException as error:
-                why = message_of(error)
-                if error.status == 404:
-                    return Binding("it is gone")
-                if error.status < 500 and error.status not in (409, 429):
-                    return Binding(why)
-                lost = False
-            except EngineError as error:
-                why, lost = str(error), True
-            try:
-                now = self.call(self.core.read_namespaced_pod, *where, missing_is_fine=True)
-            except (ApiException, EngineError):
-                continue
-            if now is None or now["metadata"]["uid"] != pod.uid:
-                return Binding("it is gone")
-            bound = now["spec"].get("nodeName")
-            if bound:
-                return Binding("" if bound == node else f"it is on {bound} already")
-            if not lost and now["metadata"].get("deletionTimestamp"):
-                return Binding("it is being deleted")
-        return Binding(why, unsure=True)
-
-    def delete(self, pods: Iterable[WatchedPod], by_force: Callable[[WatchedPod], bool]) -> None:
-        """Delete pods; those of lost nodes without waiting for their kubelet."""
-
-        def one(pod: WatchedPod) -> None:
-            body: dict[str, Any] = {"preconditions": {"uid": pod.uid}}
-            if by_force(pod):
-                body["gracePeriodSeconds"] = 0
-            where, delete = (pod.name, pod.namespace), self.core.delete_namespaced_pod
-            with refusals(f"pod {pod.name} not deleted", 409):  # there is another of this name
-                self.call(delete, *where, body=body, missing_is_fine=True)
-
-        list(self.pool.map(one, pods))
-
-    def read_size(self, of: Membership) -> int | None:
-        """How many pods a group or batch Job has; None where it is not there."""
-        where = of.name, of.namespace
-        if of.kind == "job":
-            job = self.call(self.batch.read_namespaced_job, *where, missing_is_fine=True)
-            return None if job is None else job_size(job)[1]
-        which = (*of.api.split("/"), of.namespace, "podgroups", of.name)
-        read = self.custom.get_namespaced_custom_object
-        group = self.call(read, *which, missing_is_fine=True)
-        return None if group is None else group_size(group)[1]
 
 
 class KubernetesLeader(Leader):
@@ -615,10 +427,14 @@ class KubernetesLeader(Leader):
         if found is None:
             return None
         spec = found.get("spec") or {}
+        if not isinstance(spec, dict) or not isinstance(found.get("metadata"), dict):
+            raise EngineError(f"{self.what} is {quoted(found)}")
         holder = spec.get("holderIdentity") or ""
-        duration = float(spec.get("leaseDurationSeconds") or self.duration)
+        name(holder, f"the holder of {self.what}", empty=True)
+        duration = spec.get("leaseDurationSeconds") or self.duration
+        number(duration, f"the duration of {self.what}", 1.0, 86_400.0)
         renewal = holder, spec.get("renewTime")
-        return Lease(holder, holder == self.identity, renewal, duration, found)
+        return Lease(holder, holder == self.identity, renewal, float(duration), found)
 
     def take(self, found: Lease | None) -> None:
         spec = (found.state.get("spec") or {}) if found else {}
@@ -637,7 +453,7 @@ class KubernetesLeader(Leader):
 
     def _put(self, found: Lease | None, spec: dict[str, Any]) -> None:
         api = self._api
-        with refusals(self.what):  # 409: somebody else was faster
+        try:
             if found is None:
                 body = {"metadata": {"name": self.name}, "spec": spec}
                 api.call(api.coordination.create_namespaced_lease, self.namespace, body)
@@ -645,47 +461,12 @@ class KubernetesLeader(Leader):
                 body = {**found.state, "spec": spec}
                 where = self.name, self.namespace
                 api.call(api.coordination.replace_namespaced_lease, *where, body)
+        except ApiException as error:
+            if error.status == 409:
+                raise StandingBy(f"{self.what}: somebody else was faster") from error
+            raise refusal(self.what, error) from error
 
     def give_up(self) -> None:
         if (found := self.read()) is not None and found.mine:
             free = {"holderIdentity": "", "leaseDurationSeconds": 1}
             self._put(found, found.state["spec"] | free)
-
-
-@contextmanager
-def refusals(what: str, allowed: int = 0) -> Iterator[None]:
-    """Raise EngineError where the API server refuses, unless with the ``allowed`` status."""
-    try:
-        yield
-    except ApiException as error:
-        if error.status != allowed:
-            raise EngineError(f"{what}: {message_of(error)}") from error
-
-
-def at(item: Any) -> tuple[str, str]:
-    meta = item["metadata"]
-    return name(meta["namespace"], "its namespace"), name(meta["name"], "its name")
-
-
-def group_size(group: Any) -> tuple[tuple[str, str], int]:
-    """Namespace and name of a PodGroup, and how many pods it must have."""
-    least = (group.get("spec") or {}).get("minMember", 1)
-    return at(group), max(whole(least, "minMember"), 1)
-
-
-def job_size(job: Any) -> tuple[tuple[str, str], int]:
-    """Namespace and name of a batch Job, and how many of its pods run at once."""
-    spec = job.get("spec") or {}
-    most = whole(spec.get("parallelism", 1), "parallelism")
-    return at(job), max(min(most, whole(spec.get("completions") or most, "completions")), 1)
-
-
-def message_of(error: ApiException) -> str:
-    try:
-        return f"{error.status} {json.loads(error.body or '{}')['message']}"
-    except (ValueError, KeyError, TypeError):
-        return f"{error.status} {error.reason}"
-
-
-def _short(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:300]

@@ -16,7 +16,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -131,6 +131,7 @@ class Gang:
     ended_at: float = math.inf
     size_due: float = -math.inf
     """When it was over, and when its size may be asked for again; by the monotonic clock."""
+    size_wait: float = 0.5  # seconds after the next question for its size; doubled each time
 
     @property
     def phase(self) -> Phase | None:
@@ -180,6 +181,20 @@ class ClusterCache:
         self._gang_of: dict[str, str] = {}
         self._open: dict[Membership, str] = {}
         self.quarantine = intake.Quarantine()
+        self.now: Callable[[], float] = time.time  # by the cluster's clock
+
+    def nodes_missing(self, found: list[Any]) -> list[Any]:
+        """Nodes that a list of all no longer has."""
+        there = set(map(_name, found))
+        with self.lock:
+            return [node for name, node in self.nodes.items() if name not in there]
+
+    def pods_missing(self, found: list[Any]) -> list[Any]:
+        """Pods of gangs, not ended, that a list of all no longer has."""
+        there = set(map(_uid, found))
+        with self.lock:
+            live = [pod for gang in self.gangs.values() for pod in gang.live]
+        return [pod.manifest for pod in live if pod.uid not in there]
 
     def all_nodes(self, found: list[Any]) -> None:
         """Take in a list of all nodes; those not listed are gone."""
@@ -396,7 +411,7 @@ class ClusterCache:
         belongs = Membership.of(pod.manifest)
         written = objects.own_value(pod.manifest, "job")
         ends = pod.times("finishedAt") if pod.ended else []
-        if ends and time.time() - max(ends) > KEPT:
+        if ends and self.now() - max(ends) > KEPT:
             return None
         if written.startswith(f"{pod.namespace}/"):  # what stands in others' names is not believed
             self._open.setdefault(belongs, written)

@@ -43,6 +43,7 @@ import numpy as np
 from gangwise.core.errors import EngineError, Rejected
 from gangwise.core.handles import Tree
 from gangwise.engines import intake, launch, rank
+from gangwise.engines.background import BackgroundLoop
 from gangwise.engines.engine import (
     ENDED,
     Capabilities,
@@ -51,7 +52,6 @@ from gangwise.engines.engine import (
     EngineEvent,
     EngineJob,
     EngineNode,
-    FolderLeader,
     Placed,
     RankReport,
     Status,
@@ -59,6 +59,7 @@ from gangwise.engines.engine import (
     read_reports,
     tasks_by_node,
 )
+from gangwise.engines.leader import FolderLeader
 from gangwise.service.loop import Service
 
 _NUMBER = re.compile("[0-9]{1,18}").fullmatch
@@ -107,6 +108,11 @@ class LocalEngine:
     def lead(self, identity: str) -> None:
         """Place and take off only while this is the one leader of the cluster."""
         self._leader = FolderLeader(self.folder, identity)
+
+    @property
+    def loops(self) -> list[BackgroundLoop]:
+        """Loops in the background, for whoever watches them."""
+        return [] if self._leader is None else [self._leader.loop]
 
     # Making a cluster, submitting jobs
 

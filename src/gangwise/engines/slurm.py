@@ -24,7 +24,6 @@ import os
 import pwd
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, replace
@@ -34,6 +33,7 @@ from typing import Any, NamedTuple
 
 from gangwise.core.errors import EngineError, Rejected, ScenarioError
 from gangwise.engines import intake
+from gangwise.engines.background import BackgroundLoop
 from gangwise.engines.engine import (
     ENDED,
     Capabilities,
@@ -44,11 +44,12 @@ from gangwise.engines.engine import (
     Phase,
     Placed,
     RankReport,
-    ReservationLeader,
     Status,
     check_placement,
     read_reports,
 )
+from gangwise.engines.leader import ReservationLeader
+from gangwise.engines.slurm_answers import DENIED, PHASES, Refused, ends_of, run
 from gangwise.engines.slurm_requests import (
     LATER,
     ON_NODES,
@@ -71,21 +72,9 @@ NOT_UP = {
     *("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "MAINT"),
     *("RESERVED", "UNKNOWN", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "FUTURE", "ERROR"),
 }
-_NO_ANSWER = ("contact slurm", "timed out", "connect")
-"""Where a program of Slurm's says one of these, slurmctld did not answer; it has no code for it."""
-PHASES: dict[str, Phase] = {
-    "COMPLETED": "finished",
-    "FAILED": "failed",
-    "OUT_OF_MEMORY": "failed",
-    "BOOT_FAIL": "failed",
-    "NODE_FAIL": "failed",
-    "PREEMPTED": "failed",
-    "TIMEOUT": "killed",
-    "DEADLINE": "killed",
-    "CANCELLED": "cancelled",
-    "REVOKED": "cancelled",
-}
 UNSTARTED = 3  # placements that Slurm refuses, or does not start, before it is left the job
+CERTAIN = 5.0  # seconds for which a job must ask for what is not modelled, before it is left alone
+UNFIT = 300.0  # seconds for which all nodes must be too small for it
 LISTS = 1000  # node lists of waiting jobs that are kept apart
 LISTED = ("among:", "not among:")
 """Nodes carry labels of these kinds: which lists they are in, that jobs ask for or exclude."""
@@ -136,6 +125,7 @@ class SlurmEngine:
         self._reserved: dict[str, str] = {}
         self._left_alone: dict[str, str] = {}
         self._unstarted: dict[str, int] = {}
+        self._doubts: dict[str, tuple[str, float]] = {}  # why a job may have to be given away
         self.quarantine = intake.Quarantine()
         for program in ("squeue", "sinfo", "scontrol", "scancel"):
             if shutil.which(program, path=self._environment.get("PATH")) is None:
@@ -149,6 +139,11 @@ class SlurmEngine:
         choose other nodes for a job that waits.
         """
         self._leader = ReservationLeader(self._run)
+
+    @property
+    def loops(self) -> list[BackgroundLoop]:
+        """Loops in the background, for whoever watches them."""
+        return [] if self._leader is None else [self._leader.loop]
 
     # The engine
 
@@ -182,7 +177,7 @@ class SlurmEngine:
     def _reservations(self) -> dict[str, str]:
         """Node → reservation that holds now; ``sinfo`` says so only some seconds later."""
         found: dict[str, str] = {}
-        with contextlib.suppress(_RefusedError):
+        with contextlib.suppress(Refused):
             for line in self._run("scontrol", "-o", "show", "reservation").splitlines():
                 fields = dict(word.partition("=")[::2] for word in line.split())
                 if fields.get("State") == "ACTIVE":
@@ -293,7 +288,7 @@ class SlurmEngine:
             raise Rejected(f"there is no job {job} to cancel in partition {self.partition}")
         try:
             self._run("scancel", "--", job)
-        except _RefusedError as error:
+        except Refused as error:
             raise Rejected(str(error)) from None
 
     def detach(self) -> dict[str, str]:
@@ -339,7 +334,7 @@ class SlurmEngine:
                     )
         try:
             self._run("scontrol", "-o", "show", "partition", self.partition)
-        except _RefusedError:
+        except Refused:
             remarks.append(f"there is no partition {self.partition}: give --set partition=NAME")
         for node, name in sorted(self._reservations().items()):
             remarks.append(f"no job is placed on node {node} while the reservation {name} holds")
@@ -401,15 +396,16 @@ class SlurmEngine:
     def _read_table(self, whole: bool | None = None) -> None:
         """The table as it is listed; by the JSON where that is asked for, or due."""
         listing = None
-        with self._listing_cost, contextlib.suppress(_RefusedError):  # an unknown field
+        with self._listing_cost, contextlib.suppress(Refused):  # an unknown field
             listing = self._listing.read()
         self._seen = time.monotonic()
         if listing is None:
             return self._read_whole()
         changed, gone = listing
+        self._take_out(self._listing.jobs)
         for name in gone:
             self.quarantine.clear("job", name)
-            for known in (self._table, self._rows, self._read_as):
+            for known in (self._rows, self._read_as):
                 known.pop(name, None)
         self._outdated = {name for name in self._outdated | changed if self._is_outdated(name)}
         wait = SHARE * self._whole_cost.seconds if self._outdated else WHOLE
@@ -420,6 +416,16 @@ class SlurmEngine:
         for name in changed & self._rows.keys() & self._listing.jobs.keys():
             self.quarantine.read("job", name, partial(self._take_listed, name), (EngineError,))
         return None
+
+    def _take_out(self, there: Mapping[str, Any]) -> None:
+        """Take jobs out of the table that are no longer listed; first it says how they ended."""
+        lost = [n for n, row in self._table.items() if n not in there and row.phase not in ENDED]
+        ends = ends_of(lost, len(there), self._run) if lost else {}
+        for name in self._table.keys() - there.keys():
+            row = self._table.pop(name)
+            if name in ends:
+                phase, when = ends[name]
+                self._table[name] = replace(row, phase=phase, ended=when, detail="")
 
     def _is_outdated(self, name: str) -> bool:
         one = self._listing.jobs.get(name)
@@ -451,6 +457,8 @@ class SlurmEngine:
 
         def read(row: Mapping[str, Any]) -> Status | None:
             name = _id(row)
+            if (listed := self._listing.jobs.get(name)) is not None:  # what a job is at, twice read
+                row = {**row, **listed.at}
             rows[name] = row
             if name in self._table and name not in again and row == self._rows.get(name):
                 return self._table[name]
@@ -460,8 +468,12 @@ class SlurmEngine:
             listing = self._json("squeue", "jobs", "--states=all")
             self.quarantine.read_all("comment of job", listing, _work, _id)
             found = self.quarantine.read_all("job", listing, read, _id, self._changes.table)
-            found = intake.distinct(found, lambda row: row.job.id, self.quarantine, "job")
-            self._table, self._rows = {row.job.id: row for row in found}, rows
+            once = intake.distinct(found, lambda row: row.job.id, self.quarantine, "job")
+            table = {row.job.id: row for row in once}
+            self._take_out(rows)
+            twice = {row.job.id for row in found} - table.keys()
+            kept = {n: r for n, r in self._table.items() if n not in rows or n in twice}
+            self._table, self._rows = kept | table, rows
         self._read_as = {name: listed.what for name, listed in self._listing.jobs.items()}
         self._outdated = set()
 
@@ -474,7 +486,7 @@ class SlurmEngine:
         found = self._changes.look(table, up)
         for name in list(self._details):
             if name not in table:
-                for known in (self._details, self._where, self._unstarted):
+                for known in (self._details, self._where, self._unstarted, self._doubts):
                     known.pop(name, None)
         self._left_alone = {name: why for name, why in self._left_alone.items() if name in table}
         return found
@@ -537,7 +549,9 @@ class SlurmEngine:
             with contextlib.suppress(Rejected):
                 self._hold(name)  # Slurm requeued it after a node died, on its old nodes
             return Status(job, "pending", attempt, detail="a node died", cause="node_failed")
-        phase: Phase = next((PHASES[state] for state in states if state in PHASES), "failed")
+        phase: Phase | None = next((PHASES[state] for state in states if state in PHASES), None)
+        if phase is None:
+            raise intake.Malformed(f"its state is {intake.quoted(row.get('job_state'))}")
         began = attempt > 0 and started <= ended
         placed = self._where.get(name, ())
         code = _exit_code(row.get("exit_code"))
@@ -564,16 +578,34 @@ class SlurmEngine:
             return left
         if why := self._waits_for(row):
             return why
-        why = self._details[job.id].request.why
+        why, patience = self._details[job.id].request.why, CERTAIN
         if not why and self._unstarted.get(job.id, 0) >= UNSTARTED:
-            why = f"Slurm did not start it where it was placed, {UNSTARTED} times"
+            why, patience = f"Slurm did not start it where it was placed, {UNSTARTED} times", 0.0
         if not why and self._nodes and not self._could_fit(job):
             why = "no nodes of the partition are large enough for it, as it is modelled"
-        if why:
+            patience = UNFIT
+        if not why:
+            self._doubts.pop(job.id, None)
+        elif self._is_certain(job.id, why, patience):
             with contextlib.suppress(Rejected):
                 self._release_untouched(job.id, mark)
             return f"{why}: Slurm's own scheduler has it"
-        return ""
+        return why
+
+    def _is_certain(self, job: str, why: str, patience: float) -> bool:
+        """Whether a reason to give a job away has been read again, after so many seconds.
+
+        Once released, the job is Slurm's: one reply that is wrong must not do it.
+        """
+        now = time.monotonic()
+        first, since = self._doubts.get(job, ("", now))
+        since = since if first == why else now
+        self._doubts[job] = why, since
+        if now >= since + patience:
+            return True
+        self._to_recheck.add(job)
+        self._read_as.pop(job, None)  # so that the JSON is read again
+        return False
 
     def _waits_for(self, row: Mapping[str, Any]) -> str:
         if (why := waits_for(row, time.time())) == LATER:
@@ -633,7 +665,10 @@ class SlurmEngine:
         return rows
 
     def _change(self, *words: str) -> None:
-        """Run ``scontrol``; a job that is not there any more, or refused, is a rejection."""
+        """Run ``scontrol``; a job that is not there any more, or refused, is a rejection.
+
+        Where this user may change no jobs, that is an EngineError.
+        """
         if self.watch:
             raise Rejected(f"scontrol {words[0]} changes the cluster, which is only watched")
         if self._leader is not None:
@@ -641,7 +676,9 @@ class SlurmEngine:
         self._to_recheck.add(words[1].removeprefix("jobid="))
         try:
             self._run("scontrol", "--", *words)
-        except _RefusedError as error:
+        except Refused as error:
+            if error.code == DENIED:  # whatever the job is
+                raise
             raise Rejected(str(error)) from None
 
     def _hold(self, job: str) -> None:
@@ -664,26 +701,7 @@ class SlurmEngine:
         self._change("release", job)
 
     def _run(self, *command: str, more: Mapping[str, str] | None = None) -> str:
-        try:
-            done = subprocess.run(
-                command,
-                env={**self._environment, **more} if more else self._environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",  # Slurm hands on whatever bytes a user gave
-                timeout=30.0,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise EngineError(f"{command[0]} timed out after 30 s: is slurmctld busy?") from None
-        except OSError as error:
-            raise EngineError(f"{command[0]}: {error.strerror}") from error
-        if done.returncode:
-            message = done.stderr.strip() or f"exit code {done.returncode}"
-            silent = any(each in message.lower() for each in _NO_ANSWER)
-            raise (EngineError if silent else _RefusedError)(f"{' '.join(command[:3])}: {message}")
-        return done.stdout
+        return run(command, {**self._environment, **more} if more else self._environment)
 
 
 class JobDetails(NamedTuple):
@@ -697,10 +715,6 @@ class JobDetails(NamedTuple):
 
 
 NO_MARK = Mark()
-
-
-class _RefusedError(EngineError):
-    """Slurm answered, and refused."""
 
 
 def labels_of(labels: Mapping[str, Sequence[str]] | str | None) -> Mapping[str, Sequence[str]]:

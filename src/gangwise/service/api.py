@@ -34,9 +34,8 @@ from gangwise import __version__
 from gangwise.core.errors import StoreError, UnknownName
 from gangwise.core.settings import finite
 from gangwise.engines.intake import NAME, clean_text
-from gangwise.service.state import Role, ServiceState, What, digest, is_loopback
+from gangwise.service.state import STALE, Role, ServiceState, What, digest, is_loopback
 
-STALE = 15.0  # seconds without a word after which a service is not well, whatever it said last
 PAGE = {"": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
 BODY = 64 * 1024  # bytes of a request's body
 SLOW = 10.0  # seconds for sending it

@@ -35,7 +35,7 @@ from gangwise.jobs.scheduler import Composed, copy_of, create_scheduler
 Record = tuple[Any, ...]  # Kind, time, and what the kind says; plain values, which JSON keeps
 KINDS = {
     *("nodes", "job", "found", "started", "moved", "back", "rejected", "aside", "ended"),
-    *("measured", "round", "pause", "every"),
+    *("measured", "round", "pause", "every", "again"),
 }
 """Kinds of records; the method of that name with an underscore takes one in."""
 
@@ -196,6 +196,12 @@ class Ledger:
         if was is not None:
             self._report(Event("submitted", self.now, self._as_job(self.jobs[asked.id])))
         self.changed = True
+
+    def _again(self, row: Mapping[str, Any], attempt: int) -> None:
+        """A job is there although it had ended: a wrong end is taken back, or it was requeued."""
+        if self.outcomes.pop(row["id"], None) is not None:
+            self._job(row)
+            self.jobs[row["id"]].attempt = attempt
 
     def _found(self, name: str, attempt: int, placed: Sequence[Sequence[Any]]) -> None:
         """The cluster placed a job, or had placed it before the service began."""

@@ -7,7 +7,8 @@ the cluster's table.
 
 A row, an event, a record or a wish that cannot be read is left alone and listed, and the others
 count: nothing that users write ends the loop. ``health`` lists what goes wrong. A cluster that does
-not answer is asked again, and nothing is decided meanwhile. While the file is locked or the disk is
+not answer is asked again, and nothing is decided meanwhile. What the cluster lists again has not
+ended, whatever was written before. While the file is locked or the disk is
 full, nothing is acted upon, and what happened is kept in memory. The service's own clock never
 steps back.
 """
@@ -26,6 +27,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, InitVar, dataclass
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -44,6 +46,7 @@ from gangwise.core.errors import (
 )
 from gangwise.core.files import lock_file
 from gangwise.core.simulation import read_checkpoint, write_checkpoint
+from gangwise.engines.background import Backoff, moment
 from gangwise.engines.engine import (
     ENDED,
     Cause,
@@ -65,13 +68,19 @@ HEARTBEAT = "heartbeat"  # a file that is as old as the service has been silent
 SHOWN = 200  # waiting jobs whose explanation is kept for whoever looks
 RATES = 20_000  # believed rates that are shown
 EXPLAINING = 0.05  # seconds a second spent on explanations, at most
+ACTS = 5.0  # seconds of the longest back-off, without jitter, before acts that failed are repeated
 PAUSE = 60.0  # seconds between two jobs that are offered again to a scheduler that failed
 DAY = 86_400.0
+FAR = 7 * DAY  # seconds without a record after which the machine's clock may be wrong
 FORGET = 7 * DAY  # seconds after which a node that is gone is forgotten
 
 
 class MonotonicClock:
-    """Seconds since 1970 that never go back, whatever the machine's clock does."""
+    """Seconds since 1970 that never go back, whatever the machine's clock does.
+
+    A machine's clock that is ``FAR`` ahead of the last record (``not_before``) is not believed
+    until it is corrected, or :meth:`believe` is called.
+    """
 
     def __init__(
         self,
@@ -80,8 +89,31 @@ class MonotonicClock:
         monotonic: Callable[[], float] = time.monotonic,
     ):
         self._wall, self._monotonic = wall, monotonic
-        self._start = max(wall(), not_before)
-        self._zero = monotonic()
+        self._start, self._zero, self._last = not_before, monotonic(), not_before
+        self._in_doubt = True
+        if not not_before or not self.doubt():
+            self.believe()
+
+    def doubt(self) -> str:
+        """Why the machine's clock is not believed; empty where it is."""
+        if not self._in_doubt:
+            return ""
+        if self._wall() <= self.now() + FAR:
+            self.believe()
+            return ""
+        times = (datetime.fromtimestamp(at) for at in (self._wall(), self._last))
+        wall, last = (f"{at:%Y-%m-%d %H:%M}" for at in times)
+        return (
+            f"this machine's clock says {wall}, and the last record is of {last}: nothing is taken "
+            "in or placed before the clock is corrected; if it is right, start once with "
+            "--clock-is-right"
+        )
+
+    def believe(self) -> None:
+        """Go on from the machine's clock, though not back."""
+        if self._in_doubt:
+            self._start, self._zero = max(self._wall(), self.now()), self._monotonic()
+            self._in_doubt = False
 
     def now(self) -> float:
         return self._start + self._monotonic() - self._zero
@@ -146,9 +178,16 @@ class Service:
     forecast: float = 0.0
     keep: float = 30 * 86_400.0  # seconds for which the journal and the history are kept
     clock: Any = MonotonicClock
+    clock_is_right: InitVar[bool] = False
+    """Believe a clock of the machine that is far ahead of the last record."""
 
     def __post_init__(
-        self, act: bool, baseline: Any, every: int, rates: Mapping[str, float] | None
+        self,
+        act: bool,
+        baseline: Any,
+        every: int,
+        rates: Mapping[str, float] | None,
+        clock_is_right: bool,
     ) -> None:
         scheduler = self.scheduler
         if not isinstance(scheduler, str):
@@ -196,12 +235,16 @@ class Service:
         self._late: set[tuple[str, int]] = set()
         self._differences: dict[tuple[str, str, int], float] = {}
         self._gone: dict[str, tuple[float, EngineNode]] = {}
+        self._backoff, self._acts_again = Backoff(longest=ACTS), -math.inf
+        self._failed: Exception | None = None  # what an act of this tick came to
         self._compared = self._shown = self._saved = self._rated = -math.inf
         settings = {**self.run, "scheduler": self.scheduler, "baseline": str(baseline)}
         settings["start_latency"] = self.engine.capabilities.start_latency
         self.store.commit(about=[("settings", json.dumps(settings))])
         self._recover()
         self.clock = self.clock(self.ledger.now)
+        if clock_is_right:
+            self.clock.believe()
         self._verifier.began = self.clock.now()  # all was verified just now
         if act and hasattr(self.engine, "lead"):
             here = os.fstat(self._lock)  # this folder, and no copy of it
@@ -211,23 +254,50 @@ class Service:
 
     def tick(self, timeout: float = 0.5) -> None:
         """Once round: take in events, decide, write intents to the disk, and only then act."""
+        if doubt := self.clock.doubt():
+            self._trouble("clock", StoreError(doubt))
+            time.sleep(min(timeout, 1.0))
+            return self._publish()
+        self._recovered("clock")
         reachable = self._take_in(timeout)
         now = self.clock.now()
-        self._fulfil_wishes(now)
+        may_act, self._failed = reachable and now >= self._acts_again, None
+        self._fulfil_wishes(now, may_act)
         due = self.ledger.changed or self.ledger.due() <= now
         if reachable and due and self._is_there() and "database" not in self.troubles:
             self._decide(now)
         if self._save(now):
             self._answer()
-            if reachable:
+            if may_act:
                 self._act()
-        self._publish()
+        if may_act:
+            self._judge_acts(now)
+        self._watch_loops()
+        return self._publish()
 
     def serve(self, stop: Callable[[], bool], timeout: float = 0.5) -> None:
         while not stop():
             self.tick(timeout)
 
-    def _fulfil_wishes(self, now: float) -> None:
+    def _judge_acts(self, now: float) -> None:
+        """After an act that got no answer, wait longer each time before the next ones."""
+        if self._failed is None:
+            self._recovered("acting")
+            self._backoff.reset()
+        else:
+            self._trouble("acting", self._failed)
+            self._acts_again = now + self._backoff.wait(self._failed)
+
+    def _watch_loops(self) -> None:
+        """See that each loop in the background comes round."""
+        loops = getattr(self.engine, "loops", ())
+        told = [f"{loop.name}: {trouble}" for loop in loops if (trouble := loop.trouble_now())]
+        if told:
+            self._trouble("background", EngineError("; ".join(told)))
+        else:
+            self._recovered("background")
+
+    def _fulfil_wishes(self, now: float, may_act: bool) -> None:
         """Do what operators wish; most wishes are records, so that a restart keeps them."""
         try:
             answered = {number for number, _, _ in self._answers}
@@ -235,13 +305,15 @@ class Service:
         except StoreError as error:
             return self._trouble("wishes", error)
         for wish in open_now:
+            if wish.what == "cancel" and not may_act and self.ledger.act:
+                continue
             try:
                 self._fulfil(wish, now)
                 answer = (wish.id, "done", "")
             except (Rejected, UnknownName) as error:
                 answer = (wish.id, "refused", str(error))
             except EngineError as error:
-                self._trouble("engine", error)  # it stays to be done
+                self._failed = error  # it stays to be done
                 continue
             except Exception as error:
                 answer = (wish.id, "refused", _named(error))
@@ -355,7 +427,7 @@ class Service:
                 raise EngineError("the cluster lists no nodes")
             table = {row.job.id: row for row in self.engine.jobs()} if new or compare else {}
             for row in table.values():
-                if not self._is_known(row.job.id):
+                if not self._is_known(row.job.id) or self._is_back(row):
                     self._take_in_one("job", row.job.id, self._take_in_new, row, now)
             for event in events:
                 self._take_in_one("event of job", event.job, self._take_in_event, event, now)
@@ -381,14 +453,20 @@ class Service:
     def _is_known(self, job: str) -> bool:
         return job in self.ledger.jobs or job in self.ledger.outcomes or job in self._refused
 
+    def _is_back(self, row: Status) -> bool:
+        """Whether a job is there that counts as ended."""
+        ours = not (self.ledger.act and row.foreign)
+        return row.job.id in self.ledger.outcomes and row.phase not in ENDED and ours
+
     def _apply(self, *record: Any) -> bool:
         """Apply a record to the ledger, to be saved; False where the books refuse it."""
         try:
             self.ledger.apply(record)
         except Exception as error:
             kind, _, *rest = record
-            name = rest[0]["id"] if kind == "job" else str(rest[0])[:100] if kind != "nodes" else ""
-            if kind == "job":
+            is_job = kind in ("job", "again")
+            name = rest[0]["id"] if is_job else str(rest[0])[:100] if kind != "nodes" else ""
+            if is_job:
                 self.ledger.jobs.pop(name, None)
                 self._refused.add(name)
             self.quarantine.put(kind, name, error)
@@ -420,7 +498,11 @@ class Service:
             return
         if row.phase in ENDED and (self.ledger.act or math.isnan(row.started)):
             return
-        if not self._apply("job", now, _plain(vars(row.job))):
+        if (outcome := self.ledger.outcomes.get(name)) is not None:
+            self._note(f"job {name} is there again: that it has {outcome} is taken back")
+            if not self._apply("again", now, _plain(vars(row.job)), row.attempt):
+                return
+        elif not self._apply("job", now, _plain(vars(row.job))):
             return
         if row.phase != "pending":
             self._apply("found", now, name, row.attempt, _plain(row.placed))
@@ -585,12 +667,15 @@ class Service:
                 due.append(intent)
         each = map if self._placers is None else self._placers.map
         for intent, refusal in zip(due, each(self._carry_out, due), strict=True):
-            if isinstance(refusal, Rejected):
+            if isinstance(refusal, Rejected) and intent.kind == "preempt":  # it runs on
+                self._state("rejected", intent.job, intent.attempt, str(refusal), "preempt")
+            elif isinstance(refusal, Rejected):
                 self.counts["rejected"] += 1
                 self._apply("rejected", self.clock.now(), intent.job, intent.attempt, str(refusal))
                 self._state("rejected", intent.job, intent.attempt, str(refusal), "place")
             elif refusal is not None:  # stays to be done
-                self._trouble("engine", refusal)
+                if not isinstance(refusal, StandingBy):
+                    self._failed = refusal
                 if self._placers is None:
                     return
                 continue
@@ -601,7 +686,7 @@ class Service:
                     self.counts["placed"] += 1
                 self._states.append(("accepted", now, intent.kind, intent.job, intent.attempt, ""))
             del self._todo[intent.kind, intent.job, intent.attempt]
-        if "engine" not in self.troubles:
+        if self._failed is None:
             self._take_back_late()
 
     def _carry_out(self, intent: Intent) -> EngineError | None:
@@ -630,7 +715,7 @@ class Service:
                     self.engine.preempt(job)
                     self._accepted[job, attempt] = now
                 except EngineError as error:
-                    self._trouble("engine", error)
+                    self._failed = error
                     return
 
     # Showing
@@ -702,7 +787,7 @@ class Service:
         self._poll_helpers(now)
         self._shown = now
         with contextlib.suppress(OSError):
-            (self.folder / HEARTBEAT).touch(0o600)
+            (self.folder / HEARTBEAT).write_text(json.dumps(moment()), encoding="ascii")
         shown: dict[str, Callable[[], Any]] = {
             "nodes": self.nodes_now,
             "queue": self.queue_now,
@@ -734,12 +819,13 @@ class Service:
     def health(self) -> dict[str, Any]:
         now = self.clock.now()
         phases = [known.phase for known in self.ledger.jobs.values()]
+        loops = getattr(self.engine, "loops", ())
         return {
             "version": __version__,
             "mode": "act" if self.ledger.act else "shadow",
             "engine": self.engine.name,
             "scheduler": self.scheduler,
-            "well": self.troubles.keys() <= {"leader"},  # to stand by is to be well
+            "well": self.troubles.keys() <= {"leader"},  # another acts, and that is well
             "troubles": {
                 k: {"since": since, "what": what} for k, (since, what) in self.troubles.items()
             },
@@ -747,7 +833,8 @@ class Service:
             "paused": self.ledger.paused,
             "baseline_every": self.ledger.every,
             **{phase: phases.count(phase) for phase in ("waiting", "placed", "running")},
-            "counts": dict(self.counts),
+            "counts": {**self.counts, "loop_failures": sum(loop.failures for loop in loops)},
+            "heard": list(moment()),
             "round_ms": round(1000 * self.round_seconds, 1),
             "left_out": self.ledger.implausible,
             "unreadable": self.engine.quarantine.total + self.quarantine.total,

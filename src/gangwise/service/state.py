@@ -25,6 +25,7 @@ from rich.table import Table
 
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.core.files import sealed_line, unsealed
+from gangwise.engines.background import age
 from gangwise.service.store import FAULTS, FILE, ServiceStore, as_store_error, check_files
 
 
@@ -45,10 +46,10 @@ class ServiceState:
         return None if found is None else found[1]
 
     def age(self) -> float:
-        """Seconds since the service last said anything; inf where it never did."""
-        with self._lock:
-            found = self._store.view("health")
-        return float("inf") if found is None else max(time.time() - found[0], 0.0)
+        """Seconds since the service last said anything; inf where it never did, or not since the
+        machine was started. No change of a clock changes them.
+        """
+        return silence(self.view("health"))
 
     def decisions(self, limit: int) -> list[dict[str, Any]]:
         """The latest decisions, newest first."""
@@ -104,6 +105,11 @@ class ServiceState:
             return self._store.rows(query, *values)
 
 
+def silence(health: Mapping[str, Any] | None) -> float:
+    """Seconds since a service showed its health; inf where it has not since the machine started."""
+    return age((health or {}).get("heard") or ())
+
+
 WISHES_FILE = "wishes.sqlite"
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS wishes(
@@ -111,7 +117,7 @@ CREATE TABLE IF NOT EXISTS wishes(
 CREATE INDEX IF NOT EXISTS wishes_by_state ON wishes(state);
 """
 OPEN_WISHES = 1000  # so many may wait for their answer
-KEPT = 30 * 86_400.0  # seconds for which answers are kept
+KEPT = 10_000  # wishes that are kept, counted from the latest; by no clock
 
 What = Literal["cancel", "pause", "every"]
 
@@ -155,10 +161,8 @@ class Wishes:
         now = time.time()
         if self._all("SELECT COUNT(*) FROM wishes WHERE state = 'accepted'")[0][0] >= OPEN_WISHES:
             raise StoreError(f"{OPEN_WISHES} wishes wait for their answer; does the service run?")
-        kept = "told IS NULL OR told >= ? OR id = (SELECT MAX(id) FROM wishes)"  # no gaps
-        self._all(
-            f"DELETE FROM wishes WHERE id < (SELECT MIN(id) FROM wishes WHERE {kept})", now - KEPT
-        )
+        kept = "state = 'accepted' OR id > (SELECT MAX(id) FROM wishes) - ?"  # no gaps
+        self._all(f"DELETE FROM wishes WHERE id < (SELECT MIN(id) FROM wishes WHERE {kept})", KEPT)
         with self._change():
             new = "INSERT INTO wishes(state, sealed) VALUES('accepted', '') RETURNING id"
             wish = Wish(int(self._all(new)[0][0]), what, value, "accepted", now, None, "")
@@ -302,6 +306,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+STALE = 12.0  # seconds without a word after which a service is not well, whatever it said last
 VIEWS = ("health", "nodes", "queue", "running", "slow", "held", "unreadable", "account")
 
 
@@ -349,6 +354,8 @@ def in_terminal(views: Mapping[str, Any]) -> Iterator[Any]:
         f"{health.get('running', 0) + health.get('placed', 0)} run, "
         f"{health.get('waiting', 0)} wait"
     )
+    if health and (silent := silence(health)) > STALE:
+        yield f"the service has said nothing for {lasting(silent)}"
     for what, trouble in (health.get("troubles") or {}).items():
         yield f"{what} has been failing for {lasting(now - trouble['since'])}: {trouble['what']}"
     if account := views.get("account"):

@@ -382,9 +382,12 @@ class ServiceStore:
                 "WHERE job = ? AND attempt = ? AND kind = ? AND ended IS NULL",
                 (state, at, detail, detail, job, attempt, kind),
             )
+        ends = [(kind, rest[0]) for _, _, kind, rest in records if kind in ("ended", "again")]
+        latest = {what if kind == "ended" else what["id"]: kind for kind, what in ends}
+        again = [(job,) for job, kind in latest.items() if kind == "again"]
         ended = body.get("ended", ())
         self._db.executemany(
-            f"INSERT OR IGNORE INTO history VALUES({_MARKS}, ?)",
+            f"INSERT OR REPLACE INTO history VALUES({_MARKS}, ?)",
             ((line.number * ROWS + n, *row) for n, row in enumerate(ended)),
         )
         if (know := body.get("know")) is not None:
@@ -393,6 +396,8 @@ class ServiceStore:
         new = [(r[3][0]["id"],) for r in records if r[2] == "job"]
         self._db.executemany("INSERT OR IGNORE INTO known VALUES(?)", new)
         self._db.executemany("DELETE FROM known WHERE job = ?", ((row[0],) for row in ended))
+        self._db.executemany("DELETE FROM history WHERE job = ?", again)
+        self._db.executemany("INSERT OR IGNORE INTO known VALUES(?)", again)
         self._db.executemany("INSERT OR REPLACE INTO about VALUES(?, ?)", body.get("about", ()))
         self._end = line.number, line.link, last, time
 

@@ -41,8 +41,9 @@ function tellHealth(health) {
     ? `${verb} ${health.engine} with ${health.scheduler}${health.paused ? ", paused" : ""}` : "…";
   const troubles = Object.entries(health.troubles || {}).map(([what, t]) =>
     make("p", `${what} has been failing for ${lasting(Date.now() / 1000 - t.since)}: ${t.what}`));
-  if (health.age !== null && health.age > 15)
-    troubles.push(make("p", `The service has said nothing for ${lasting(health.age)}.`));
+  if (!health.well && !troubles.length)
+    troubles.push(make("p", health.age === null ? "The service has said nothing since its machine was started."
+      : `The service has said nothing for ${lasting(health.age)}.`));
   at("troubles").replaceChildren(...troubles);
 }
 

@@ -1,0 +1,472 @@
+"""The API server of Kubernetes: calls with their failures named, watches that go on, Bindings.
+
+The server is asked as its own clients ask it: failures are followed by :class:`.Backoff`, what it
+says in ``Retry-After`` holds for all calls, long lists come in pages, and a list that only brings a
+picture up to date may come from the server's cache. Replies are bounded in size and in time: a
+server that sends a byte now and then is one that does not answer.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from email.utils import parsedate_to_datetime
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import urllib3
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import HTTPError
+
+from gangwise.core.errors import EngineError
+from gangwise.engines.background import TOLERATED, BackgroundLoop, TryLater, clock, short
+from gangwise.engines.intake import Malformed, name, quoted, whole
+from gangwise.engines.kubernetes_gangs import WatchedPod
+from gangwise.engines.kubernetes_objects import Membership
+
+PATIENCE = (3.0, 6.0)  # seconds to connect, and to wait for an answer
+REPLY = 30.0  # seconds in which a reply must be there as a whole
+BYTES = 256 * 2**20  # size of a reply; a page of pods has some megabytes
+LINE_BYTES = 16 * 2**20  # size of an event of a watch; etcd stores objects of at most 1.5 MiB
+LINE = 6.0  # seconds in which the rest of an event must come
+PAGE = 500  # objects of a page, as of Kubernetes' own clients
+LONGEST_PAUSE = 30.0  # seconds for which a Retry-After is kept at most
+WATCH = 60  # seconds after which the server is to end a watch
+BRIEF = 1.0  # seconds: a watch that ends earlier without an event has failed
+_QUIET = 2.0  # seconds without a word after which the API server is asked whether it is there
+
+
+class Binding(NamedTuple):
+    """Outcome of binding a pod: it is bound where no reason is given."""
+
+    why: str = ""
+    unsure: bool = False  # no final answer came: it may have been bound all the same
+
+
+class Connection:
+    """Connection to an API server; raises EngineError without a usable kubeconfig."""
+
+    def __init__(self, kubeconfig: str | Path | None, context: str | None, threads: int):
+        settings = client.Configuration()
+        try:
+            if kubeconfig is None and not Path(config.KUBE_CONFIG_DEFAULT_LOCATION).exists():
+                config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]  # the client has no types
+            else:
+                where = None if kubeconfig is None else str(kubeconfig)
+                config.load_kube_config(where, context, client_configuration=settings)  # type: ignore[no-untyped-call]  # the client has no types
+        except (config.ConfigException, OSError) as error:
+            raise EngineError(f"no kubeconfig that works ({error}); give its path") from error
+        settings.retries = False
+        settings.connection_pool_maxsize = threads + 8
+        self.server = settings.host
+        api = client.ApiClient(settings)
+        pools = api.rest_client.pool_manager
+        pools.request = _bounded(pools.request)  # type: ignore[method-assign]  # of all calls
+        self.core = client.CoreV1Api(api)
+        self.batch = client.BatchV1Api(api)
+        self.custom = client.CustomObjectsApi(api)
+        self.coordination = client.CoordinationV1Api(api)
+        self.lease: Any = None  # a Leader, where one is needed
+        self.pool = ThreadPoolExecutor(threads, "gangwise-kubernetes")
+        self.heard = time.monotonic()
+        self.closing = threading.Event()
+        self.followers: list[Follower] = []
+        self._streams: list[Any] = []
+        self._pause_until = -float("inf")
+        self._asked, self._answer = -float("inf"), ""
+        self._ahead: float | None = None  # the server's time less that of our clock
+
+    def close(self) -> None:
+        """End all watches and their threads, and drop calls that have not begun."""
+        self.closing.set()
+        if self.lease is not None:
+            self.lease.release()
+        for stream in list(self._streams):
+            with suppress(OSError, RuntimeError, ValueError):
+                stream.shutdown()
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        for follower in self.followers:
+            follower.loop.join()
+
+    def call(
+        self, call: Callable[..., Any], *args: Any, missing_is_fine: bool = False, **kw: Any
+    ) -> Any:
+        """Make a call and return the JSON object of its answer; None for 404 where that is fine.
+
+        The client's own decoding is not used: it fails on the Status that answers a Binding.
+        """
+        if (pause := self.pause()) > 0:
+            raise TryLater(f"{self.server} asks for a pause of {pause:.0f} s more", pause)
+        try:
+            answer = call(*args, **kw, _preload_content=False, _request_timeout=PATIENCE)
+            self.heard = time.monotonic()
+            self._note_time(answer.headers.get("Date"))
+            found = json.loads(answer.data)
+        except ApiException as error:  # an answer, too
+            self.heard = time.monotonic()
+            if error.status == 404 and missing_is_fine:
+                return None
+            if not error.status:  # by the client: no answer came
+                raise EngineError(f"{self.server} does not answer: {error.reason}") from error
+            self.note_pause(error)
+            raise
+        except (HTTPError, OSError, ValueError, RecursionError) as error:
+            raise EngineError(f"{self.server} does not answer: {short(error)}") from error
+        if not isinstance(found, dict):
+            raise EngineError(f"{self.server} answers {quoted(found)}, which is no JSON object")
+        return found
+
+    def _note_time(self, date: str | None) -> None:
+        with suppress(ValueError, TypeError):
+            self._ahead = parsedate_to_datetime(date or "").timestamp() - clock()
+
+    def now(self) -> float:
+        """Seconds since 1970 by the clock of the API server, as it last said in a reply."""
+        return time.time() if self._ahead is None else clock() + self._ahead
+
+    def pause(self) -> float:
+        """Seconds for which the server wants no calls."""
+        return max(self._pause_until - clock(), 0.0)
+
+    def note_pause(self, error: ApiException) -> None:
+        seconds = retry_after(error)
+        self._pause_until = max(self._pause_until, clock() + min(seconds, LONGEST_PAUSE))
+
+    def check(self) -> None:
+        """Ask the API server for a sign of life where it has been quiet."""
+        if self.closing.is_set():
+            raise EngineError("the engine is closed")
+        if self.lease is not None:
+            self.lease.check()
+        for follower in self.followers:
+            if follower.failing() > TOLERATED:
+                why = follower.loop.trouble
+                raise EngineError(f"{follower.what} of {self.server} cannot be followed: {why}")
+        now = time.monotonic()
+        if now - self.heard <= _QUIET and not self._answer:
+            return
+        if now >= self._asked + _QUIET:
+            self._asked = now
+            try:
+                with refusals(f"{self.server} refuses"):
+                    self.call(self.core.list_node, limit=1)
+                self._answer = ""
+            except EngineError as error:
+                self._answer = str(error)
+        if self._answer:
+            raise EngineError(self._answer)
+
+    def trouble(self) -> str:
+        return next((f.loop.trouble for f in self.followers if f.loop.trouble), "")
+
+    @contextmanager
+    def open_while(self, stream: Any) -> Iterator[None]:
+        """While a watch is read; :meth:`close` ends it from another thread."""
+        self._streams.append(stream)
+        try:
+            with stream:
+                if self.closing.is_set():
+                    raise EngineError("the engine is closed")
+                yield
+        finally:
+            self._streams.remove(stream)
+
+    def listed(
+        self, listing: Callable[..., Any], since: str = "", beat: Callable[[], Any] = bool
+    ) -> tuple[list[Any], str]:
+        """Items of a listing, and its version; ``beat`` is called after each page.
+
+        A picture ``since`` a version is brought up to date from the server's cache, by a reply that
+        is not older than it. Otherwise the pages of one consistent reading come.
+        """
+        if since:
+            newer: dict[str, Any] = {"resource_version_match": "NotOlderThan"}
+            try:
+                return _items_of(self.call(listing, resource_version=since, **newer))
+            except ApiException as error:
+                if error.status not in (400, 410, 504):  # it has no version so new, or old
+                    raise
+        items: list[Any] = []
+        page = ""
+        while True:
+            more: dict[str, Any] = {"_continue": page} if page else {}
+            answer = self.call(listing, limit=PAGE, **more)
+            part, version = _items_of(answer)
+            items += part
+            page = answer["metadata"].get("continue") or ""
+            beat()
+            if not page:
+                return items, version
+
+    def items(self, listing: Callable[..., Any], *args: Any) -> list[Any]:
+        """Items of a listing; none where the cluster does not know their kind."""
+        found = self.call(listing, *args, missing_is_fine=True)
+        return [] if found is None else list(found["items"])
+
+    def exists(self, kind: str, item: Any) -> bool:
+        """Whether a node or a pod that a list no longer has is there after all."""
+        meta = item["metadata"]
+        read = self.core.read_node if kind == "node" else self.core.read_namespaced_pod
+        where = (meta["name"],) if kind == "node" else (meta["name"], meta["namespace"])
+        there = self.call(read, *where, missing_is_fine=True)
+        return there is not None and (there.get("metadata") or {}).get("uid") == meta.get("uid")
+
+    def bind(self, pod: WatchedPod, node: str, marks: dict[str, str]) -> Binding:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.name, "uid": pod.uid, "annotations": marks},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        where, why = (pod.name, pod.namespace), ""
+        for pause in (0.0, 0.2, 1.0):
+            self.closing.wait(max(pause, self.pause()))
+            try:
+                self.call(self.core.create_namespaced_pod_binding, *where, body)
+                return Binding()
+            except ApiException as error:
+                why = message_of(error)
+                if error.status == 404:
+                    return Binding("it is gone")
+                if error.status < 500 and error.status not in (409, 429):
+                    return Binding(why)
+                lost = False
+            except EngineError as error:
+                why, lost = str(error), True
+            self.closing.wait(self.pause())
+            try:
+                now = self.call(self.core.read_namespaced_pod, *where, missing_is_fine=True)
+                if now is None or now["metadata"]["uid"] != pod.uid:
+                    return Binding("it is gone")
+                bound, leaving = now["spec"].get("nodeName"), now["metadata"]
+            except (ApiException, EngineError, KeyError, TypeError, AttributeError):
+                continue
+            if bound:
+                return Binding("" if bound == node else f"it is on {bound} already")
+            if not lost and leaving.get("deletionTimestamp"):
+                return Binding("it is being deleted")
+        return Binding(why, unsure=True)
+
+    def delete(self, pods: Iterable[WatchedPod], by_force: Callable[[WatchedPod], bool]) -> None:
+        """Delete pods; those of lost nodes without waiting for their kubelet."""
+
+        def one(pod: WatchedPod) -> None:
+            body: dict[str, Any] = {"preconditions": {"uid": pod.uid}}
+            if by_force(pod):
+                body["gracePeriodSeconds"] = 0
+            where, delete = (pod.name, pod.namespace), self.core.delete_namespaced_pod
+            with refusals(f"pod {pod.name} not deleted", 409):  # there is another of this name
+                self.call(delete, *where, body=body, missing_is_fine=True)
+
+        list(self.pool.map(one, pods))
+
+    def read_size(self, of: Membership) -> int | None:
+        """How many pods a group or batch Job has; None where it is not there."""
+        where = of.name, of.namespace
+        if of.kind == "job":
+            job = self.call(self.batch.read_namespaced_job, *where, missing_is_fine=True)
+            return None if job is None else job_size(job)[1]
+        which = (*of.api.split("/"), of.namespace, "podgroups", of.name)
+        read = self.custom.get_namespaced_custom_object
+        group = self.call(read, *which, missing_is_fine=True)
+        return None if group is None else group_size(group)[1]
+
+
+class Follower:
+    """All objects of a kind: listed, and kept up to date by a watch.
+
+    ``everything`` takes in a list of all, ``one`` a change of one. An event ERROR, also 410 where
+    the version has expired, means that the list is read again.
+    """
+
+    def __init__(
+        self,
+        api: Connection,
+        what: str,
+        listing: Callable[..., Any],
+        everything: Callable[[list[Any]], None],
+        one: Callable[[str, Any], None],
+    ):
+        self.what, self.ready = what, threading.Event()
+        self._api, self._listing, self._everything, self._one = api, listing, everything, one
+        self._version = self._known = ""  # where to watch from; the last version that was seen
+        self._opened = float("inf")  # since when a watch has been open
+        patience = WATCH + 3 * REPLY
+        self.loop = BackgroundLoop(f"the watch of {what}", self._step, patience, probe=self._probe)
+        api.followers.append(self)
+        self.loop.start()
+
+    def failing(self) -> float:
+        """Seconds for which the picture has not been kept up to date; 0 where it is."""
+        if clock() > self._opened + BRIEF:  # and no ERROR has come
+            self.loop.came_round()
+        return self.loop.failing()
+
+    def _step(self) -> float:
+        api = self._api
+        if not self._version:
+            items, version = api.listed(self._listing, self._known, self.loop.beat)
+            self._everything(items)
+            self._version = self._known = version
+            self.ready.set()
+        began, events = clock(), 0
+        try:
+            for event in self._events(self._version, WATCH, follows=True):
+                events += 1
+                self._version = self._known = _version_of(event)
+                if event["type"] != "BOOKMARK":
+                    self._one(event["type"], event["object"])
+                self.loop.came_round()
+                if api.closing.is_set():
+                    return 0.0
+        except ApiException as error:
+            if error.status == 410:
+                self._version = ""
+            raise refusal(f"the watch of {self.what}", error) from error
+        except TryLater:
+            raise
+        except BaseException:
+            self._version = ""  # a cut within a line may have lost an event
+            raise
+        finally:
+            self._opened = float("inf")
+        if not events and clock() < began + BRIEF and not api.closing.is_set():
+            raise EngineError(f"the watch of {self.what} ended at once")
+        return 0.0
+
+    def _probe(self) -> None:
+        """Ask for one object, and watch for a second; raises while either fails."""
+        _, version = _items_of(self._api.call(self._listing, limit=1))
+        for event in self._events(version, 1):
+            _version_of(event)
+
+    def _events(self, version: str, seconds: int, follows: bool = False) -> Iterator[Any]:
+        """Events of a watch from a version on; raises EngineError for ERROR."""
+        api = self._api
+        if (pause := api.pause()) > 0:
+            raise TryLater(f"{api.server} asks for a pause of {pause:.0f} s more", pause)
+        try:
+            stream = self._listing(
+                watch=True,
+                resource_version=version,
+                timeout_seconds=seconds,
+                allow_watch_bookmarks=True,
+                _preload_content=False,
+                _request_timeout=(PATIENCE[0], seconds + 15.0),
+            )
+        except ApiException as error:
+            api.note_pause(error)
+            raise
+        with api.open_while(stream):
+            self._opened = clock() if follows else self._opened
+            for line in _lines(stream):
+                api.heard = time.monotonic()
+                event = json.loads(line)
+                if not isinstance(event, dict):
+                    raise Malformed(f"an event of the watch is {quoted(event)}, not an object")
+                if event.get("type") == "ERROR":
+                    raise EngineError(f"the watch of {self.what} says {quoted(event)}")
+                yield event
+
+
+def _lines(stream: Any) -> Iterator[bytes]:
+    """Lines of a reply that goes on; raises EngineError for one that is too long, or dripped."""
+    rest, began = b"", clock()
+    for chunk in stream.stream(2**16):
+        if not rest:
+            began = clock()
+        *whole_lines, rest = (rest + chunk).split(b"\n")
+        for line in whole_lines:
+            if line.strip():
+                yield line
+            began = clock()
+        if rest and (len(rest) > LINE_BYTES or clock() > began + LINE):
+            raise EngineError(f"an event has {len(rest)} bytes after {clock() - began:.0f} s")
+
+
+def _bounded(request: Callable[..., Any]) -> Callable[..., Any]:
+    """A request whose reply is read as a whole, within bounds of size and time; not of a watch."""
+
+    def bounded(method: str, url: str, **more: Any) -> Any:
+        response = request(method, url, **more)
+        if "watch=True" in url and 200 <= response.status < 300:
+            return response
+        until, body = clock() + REPLY, BytesIO()
+        with response:
+            for chunk in response.stream(2**16):
+                body.write(chunk)
+                if body.tell() > BYTES:
+                    raise HTTPError(f"a reply of more than {BYTES} bytes")
+                if clock() > until:
+                    raise HTTPError(f"a reply that takes more than {REPLY:g} s")
+        body.seek(0)
+        as_it_is: dict[str, Any] = {"decode_content": False, "enforce_content_length": False}
+        head = {"headers": response.headers, "status": response.status, "reason": response.reason}
+        return urllib3.HTTPResponse(body, **head, **as_it_is)
+
+    return bounded
+
+
+def _items_of(answer: Any) -> tuple[list[Any], str]:
+    """Items and version of a list; raises Malformed for what is none."""
+    items, meta = answer.get("items"), answer.get("metadata")
+    if not isinstance(items, list) or not isinstance(meta, dict):
+        raise Malformed(f"a list has the items {quoted(items)} and the metadata {quoted(meta)}")
+    return items, name(meta.get("resourceVersion"), "the version of a list")
+
+
+def _version_of(event: dict[str, Any]) -> str:
+    meta = (event.get("object") or {}).get("metadata") or {}
+    return name(meta.get("resourceVersion"), "the version of an event")
+
+
+@contextmanager
+def refusals(what: str, allowed: int = 0) -> Iterator[None]:
+    """Raise EngineError where the API server refuses, unless with the ``allowed`` status."""
+    try:
+        yield
+    except ApiException as error:
+        if error.status != allowed:
+            raise refusal(what, error) from error
+
+
+def refusal(what: str, error: ApiException) -> EngineError:
+    seconds, message = retry_after(error), f"{what}: {message_of(error)}"
+    return TryLater(message, seconds) if seconds else EngineError(message)
+
+
+def retry_after(error: ApiException) -> float:
+    """Seconds of a refusal's ``Retry-After``; 0 where there is none."""
+    text = str((error.headers or {}).get("Retry-After") or "")
+    return min(float(text), LONGEST_PAUSE) if text.isascii() and text.isdigit() else 0.0
+
+
+def at(item: Any) -> tuple[str, str]:
+    meta = item["metadata"]
+    return name(meta["namespace"], "its namespace"), name(meta["name"], "its name")
+
+
+def group_size(group: Any) -> tuple[tuple[str, str], int]:
+    """Namespace and name of a PodGroup, and how many pods it must have."""
+    least = (group.get("spec") or {}).get("minMember", 1)
+    return at(group), max(whole(least, "minMember"), 1)
+
+
+def job_size(job: Any) -> tuple[tuple[str, str], int]:
+    """Namespace and name of a batch Job, and how many of its pods run at once."""
+    spec = job.get("spec") or {}
+    most = whole(spec.get("parallelism", 1), "parallelism")
+    return at(job), max(min(most, whole(spec.get("completions") or most, "completions")), 1)
+
+
+def message_of(error: ApiException) -> str:
+    try:
+        return f"{error.status} {json.loads(error.body or '{}')['message']}"
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return f"{error.status} {error.reason}"

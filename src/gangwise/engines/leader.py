@@ -1,0 +1,251 @@
+"""The lead of a cluster: a lease that one service holds at a time, in a folder or on Slurm.
+
+That of Kubernetes is in :mod:`gangwise.engines.kubernetes`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import secrets
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gangwise.core.errors import EngineError, Rejected, StandingBy
+from gangwise.engines import launch
+from gangwise.engines.background import BackgroundLoop, Backoff, clock
+
+DURATION = 10.0  # seconds after which others may take the lead; at most 15 with the time of a look
+
+
+FASTER = (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY)
+"""Errors of the file system by which another service is seen to have taken the lead."""
+END = "now+60minutes"
+"""End of a reservation, by Slurm's clock: a time of day is off by an hour where clocks change."""
+
+
+class Lease(NamedTuple):
+    """A lease as the cluster has it."""
+
+    holder: str  # empty where anybody may take it
+    mine: bool
+    renewal: object  # another one after each renewal
+    duration: float  # seconds for which it holds without a renewal
+    state: Any = None  # what is to be changed; a change that comes second is refused
+
+
+class Leader(ABC):
+    """A lease that is kept by a loop in the background: ``held`` says whether we may act.
+
+    Where another service leads, :meth:`check` raises StandingBy, which is no fault; where the lease
+    cannot be asked for, it raises EngineError.
+    """
+
+    what = "the lead"
+    duration = DURATION
+
+    def __init__(self) -> None:
+        self._until = -float("inf")
+        self._seen: tuple[object, float] = (None, -float("inf"))
+        self.why = f"{self.what} is not held yet"
+        backoff = Backoff(self.duration / 5, self.duration / 4)
+        self.loop = BackgroundLoop(self.what, self._renew, 6 * self.duration, backoff)
+        self.loop.start(after=self.loop.once())
+
+    @abstractmethod
+    def read(self) -> Lease | None:
+        """The lease as the cluster has it; None where it has none."""
+
+    @abstractmethod
+    def take(self, found: Lease | None) -> None:
+        """Take or renew it; raises StandingBy when another service was faster."""
+
+    @abstractmethod
+    def give_up(self) -> None:
+        """Free the lease, so that others can take it at once."""
+
+    @property
+    def held(self) -> bool:
+        return clock() < self._until
+
+    def check(self) -> None:
+        """Raise unless we may act."""
+        if self.held:
+            return
+        if trouble := self.loop.trouble:
+            raise EngineError(f"{self.what} cannot be asked for: {trouble}")
+        raise StandingBy(f"standing by: {self.why}")
+
+    def release(self) -> None:
+        """Stop acting, and let another service act at once."""
+        self.loop.join()
+        if self.held:
+            self._until = -float("inf")
+            with contextlib.suppress(EngineError):
+                self.give_up()
+
+    def _renew(self) -> float:
+        try:
+            # The lease runs from before the question: the answer may have been long under way.
+            asked, found = clock(), self.read()
+            if found is None or not found.holder:  # a lease is not lost by one reply without it
+                found = self.read()
+            if found is not None and found.holder and not found.mine:
+                if self._seen[0] != found.renewal:
+                    self._seen = found.renewal, asked
+                if asked < self._seen[1] + found.duration:
+                    self._until = -float("inf")
+                    self.why = f"{found.holder} holds {self.what}"
+                    return self.duration / 5
+            self.take(found)
+            self._until = asked + self.duration * 2 / 3
+        except StandingBy as error:
+            self.why = str(error)
+        return self.duration / 5
+
+
+class FolderLeader(Leader):
+    """The lead of a cluster of local processes: a folder in it whose name has the leader's number.
+
+    Whoever takes the lead renames the folder, and only one can. A leader changes the cluster by
+    linking files out of its own folder, which it no longer finds when another has taken the lead:
+    the kernel refuses, however long the leader had been stopped before. One that was stopped and
+    comes back by the same ``identity`` need not wait.
+    """
+
+    def __init__(self, cluster: Path, identity: str):
+        self.cluster, self.identity, self.number = cluster, identity, 0
+        self.what = f"the lead of {cluster}"
+        super().__init__()
+
+    def _folder(self, number: int) -> Path:
+        return self.cluster / f"leader.{number}"
+
+    def _newest(self) -> int:
+        try:
+            names = os.listdir(self.cluster)
+        except OSError as error:
+            raise EngineError(f"{self.cluster}: {error.strerror}") from error
+        leaders = [name for name in names if re.fullmatch(r"leader\.\d{1,18}", name)]
+        for name in leaders:
+            if os.path.islink(self.cluster / name):
+                raise EngineError(f"{self.cluster / name} is a link; remove it")
+        return max((int(name[7:]) for name in leaders), default=0)
+
+    def read(self) -> Lease | None:
+        if (number := self._newest()) == 0:
+            return None
+        beat: dict[str, Any] = {}
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            beat = dict(json.loads((self._folder(number) / "beat").read_bytes()))
+        mine, holder = number == self.number, str(beat.get("holder", "whoever took it"))
+        if holder == self.identity and not mine:  # an earlier life of ours, or one that lost it
+            holder = "" if not self.number else "another by our name"
+        return Lease(holder, mine, (number, beat.get("beat")), self.duration, number)
+
+    def take(self, found: Lease | None) -> None:
+        number = found.state if found else 0
+        try:
+            if found is None:
+                os.mkdir(self._folder(1), 0o700)
+            elif not found.mine:
+                os.rename(self._folder(number), self._folder(number + 1))
+            number += found is None or not found.mine
+            self._beat(number, self.identity)
+        except OSError as error:
+            raise self._lost("somebody else was faster", error) from error
+        if self._newest() != number:  # it was that of an older leader: we had looked too long ago
+            raise StandingBy(f"{self.what}: somebody else was faster")
+        self.number = number
+
+    def _lost(self, how: str, error: OSError) -> EngineError:
+        """Another service leads, where a folder is not there or there already; else a fault."""
+        kind = StandingBy if error.errno in FASTER else EngineError
+        return kind(f"{self.what}: {how} ({error.strerror})")
+
+    def _beat(self, number: int, holder: str) -> None:
+        beat = {"holder": holder, "beat": secrets.token_hex(4)}
+        launch.write_json(self._folder(number) / "beat", beat)
+
+    def give_up(self) -> None:
+        with contextlib.suppress(OSError):
+            self._beat(self.number, "")
+
+    def write(self, path: Path, content: Any) -> None:
+        """Write a file if we lead at that moment; raises Rejected where there is one already."""
+        self.check()
+        side = self._folder(self.number) / secrets.token_hex(8)
+        try:
+            side.write_text(json.dumps(content), encoding="utf-8")
+            os.link(side, path)
+        except FileExistsError:
+            raise Rejected(f"{path} is there already: somebody else was faster") from None
+        except OSError as error:
+            if error.errno in FASTER:
+                self._until = -float("inf")
+            raise self._lost("standing by: it is lost", error) from error
+        finally:
+            side.unlink(missing_ok=True)
+
+
+class ReservationLeader(Leader):
+    """The lead of a Slurm cluster: a reservation of no nodes whose name has the leader's number.
+
+    slurmctld refuses a second reservation of a name, so that one alone gets each number. Renewals
+    put off its end, an hour from now by no calendar; after that slurmctld removes it. ``run`` runs
+    a command of Slurm's and gives its output.
+    """
+
+    prefix = "gangwise-leader-"
+
+    def __init__(self, run: Callable[..., str]):
+        self._run, self.number = run, 0
+        super().__init__()
+
+    def read(self) -> Lease | None:
+        numbers = self._numbers()
+        if not numbers:
+            return None
+        newest = max(numbers)
+        holder, mine = f"{self.prefix}{newest}", newest == self.number
+        return Lease(holder, mine, numbers[newest], self.duration, newest)
+
+    def _numbers(self) -> dict[int, str]:
+        printed = self._run("scontrol", "-o", "show", "reservation")
+        pattern = rf"(?m)^ReservationName={self.prefix}(\d+) .*?EndTime=(\S+)"
+        return {int(m[1]): m[2] for m in re.finditer(pattern, printed)}
+
+    def take(self, found: Lease | None) -> None:
+        if found is not None and found.mine:
+            name = f"ReservationName={self.prefix}{self.number}"
+            self._run("scontrol", "update", name, f"EndTime={END}")
+            return
+        number = 1 + (found.state if found else int(time.time()))
+        what = ("StartTime=now", f"EndTime={END}", "Users=root", "Flags=ANY_NODES", "BurstBuffer=1")
+        name = f"ReservationName={self.prefix}{number}"
+        try:
+            self._run("scontrol", "create", "reservation", name, *what)
+        except EngineError as error:
+            if "Duplicate reservation name" in str(error):
+                raise StandingBy(f"{self.what}: somebody else was faster") from error
+            raise
+        numbers = self._numbers()
+        if max(numbers, default=0) != number:  # another leads: we had looked too long ago
+            self._delete(number)
+            raise StandingBy(f"{self.what}: somebody else was faster")
+        self.number = number
+        for older in numbers.keys() - {number}:
+            self._delete(older)
+
+    def _delete(self, number: int) -> None:
+        with contextlib.suppress(EngineError):
+            self._run("scontrol", "delete", f"ReservationName={self.prefix}{number}")
+
+    def give_up(self) -> None:
+        self._delete(self.number)

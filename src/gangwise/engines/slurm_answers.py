@@ -1,0 +1,188 @@
+"""What Slurm's programs answer: which of their errors are refusals, and what became of lost jobs.
+
+A program of Slurm's has one exit code for all that fails, and says the rest in words. Only an error
+of the table below is a refusal, which concerns one job; whatever else goes wrong is *no answer*,
+after which nothing is given away and nothing has ended. A job that the queue no longer lists is
+asked for by its number, and its end is read from the accounting, where there is one.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from gangwise.core.errors import EngineError
+from gangwise.engines.engine import Phase
+from gangwise.engines.intake import quoted
+
+REFUSALS = {
+    2000: "Invalid partition name specified",
+    2002: "Access/permission denied",
+    2003: "User's group not permitted to use this partition",
+    2004: "Requested nodes not in this partition",
+    2005: "More processors requested than permitted",
+    2006: "Node count specification invalid",
+    2014: "Requested node configuration is not available",
+    2015: "Requested partition configuration not available now",
+    2016: "Requested nodes are busy",
+    2017: "Invalid job id specified",
+    2018: "Invalid node name specified",
+    2021: "Job/step already completing or completed",
+    2024: "Job is pending execution",
+    2025: "Task count specification invalid",
+    2029: "Invalid feature specification",
+    2037: "Requested operation is presently disabled",
+    2041: "Requested more tasks than available processors",
+    2044: "Memory required by task is not available",
+    2045: "Invalid account or account/partition combination specified",
+    2050: "Job violates accounting/QOS policy",
+    2051: "Requested time limit is invalid",
+    2052: "Access denied to requested reservation",
+    2053: "Requested reservation is invalid",
+    2056: "Requested reservation not usable now",
+    2066: "Invalid qos specification",
+    2068: "Required node not available (down, drained or reserved)",
+    2069: "CPU count specification invalid",
+    2070: "Required partition not available (inactive or drain)",
+    2072: "Invalid generic resource (gres) specification",
+    2073: "Job is no longer pending execution",
+    2077: "Job is current suspended, requested operation disabled",
+    2082: "Duplicate reservation name",
+    2083: "Job has already started",
+    2084: "Job has already finished",
+    2085: "Job is not running",
+    2086: "Job is not pending nor running",
+    2096: "Cannot modify scrontab jobs through scontrol",
+    2101: "Partition in DOWN state",
+    2118: "Job can not start due to maintenance reservation",
+}
+"""Error codes by which Slurm refuses a request, and its words for them (slurm/slurm_errno.h)."""
+UNKNOWN_JOB, DENIED = 2017, 2002
+BAD_FORMAT = "Invalid job format specification"  # by squeue itself: it does not know a field
+COMMAND = 30.0  # seconds that a program may take
+ASKED_AGAIN = 8  # of so many jobs that the queue no longer lists, slurmctld is asked by number
+
+PHASES: dict[str, Phase] = {
+    "COMPLETED": "finished",
+    "FAILED": "failed",
+    "OUT_OF_MEMORY": "failed",
+    "BOOT_FAIL": "failed",
+    "NODE_FAIL": "failed",
+    "PREEMPTED": "failed",
+    "TIMEOUT": "killed",
+    "DEADLINE": "killed",
+    "CANCELLED": "cancelled",
+    "REVOKED": "cancelled",
+}
+"""States of a job that has ended."""
+
+
+class Refused(EngineError):  # noqa: N818 - what Slurm did
+    """A refusal by Slurm; ``code`` is its own, 0 for one of a program itself."""
+
+    def __init__(self, message: str, code: int):
+        super().__init__(message)
+        self.code = code
+
+
+def run(command: Sequence[str], environment: Mapping[str, str] | None) -> str:
+    """What a program of Slurm's prints.
+
+    Raises Refused for a refusal that is known, and EngineError for all else that fails.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",  # Slurm hands on whatever bytes a user gave
+            timeout=COMMAND,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        busy = f"{command[0]} timed out after {COMMAND:g} s: is slurmctld busy?"
+        raise EngineError(busy) from None
+    except OSError as error:
+        raise EngineError(f"{command[0]}: {error.strerror}") from error
+    if not done.returncode:
+        return done.stdout
+    said = done.stderr.strip()
+    about = said or (
+        f"exit code {done.returncode}"
+        if done.returncode > 0
+        else f"ended by signal {-done.returncode}"
+    )
+    message = f"{' '.join(command[:3])}: {about}"
+    code = refusal(said) if done.returncode > 0 else None
+    raise EngineError(message) if code is None else Refused(message, code)
+
+
+def refusal(said: str) -> int | None:
+    """Code of the refusal that a program printed; None for an error that is no known refusal.
+
+    Its last line counts: those before it may tell of a connection that broke down.
+
+    >>> refusal("slurm_update error: Invalid job id specified")
+    2017
+    >>> refusal("slurm_load_jobs error: Zero Bytes were transmitted or received") is None
+    True
+    """
+    last = said.strip().rpartition("\n")[2]
+    if BAD_FORMAT in last:
+        return 0
+    return next((code for code, words in REFUSALS.items() if words in last), None)
+
+
+class End(NamedTuple):
+    """How a job ended, as far as Slurm remembers; ``time`` is NaN where it does not."""
+
+    phase: Phase
+    time: float
+
+
+def ends_of(lost: Iterable[str], listed: int, ask: Callable[..., str]) -> dict[str, End]:
+    """How jobs ended that the queue no longer lists, by their numbers.
+
+    ``ask`` runs a program of Slurm's. Raises EngineError where slurmctld still shows one of them as
+    waiting or running: then the list was wrong, and none has ended.
+    """
+    names = list(lost)
+    found: dict[str, End] = {}
+    for name in names[:ASKED_AGAIN]:
+        state = _state_of(name, ask)
+        if state in PHASES:
+            found[name] = End(PHASES[state], float("nan"))
+        elif state:
+            raise EngineError(
+                f"squeue lists {listed} jobs without job {name}, which scontrol shows as {state}"
+            )
+    try:
+        what = ("--format=JobIDRaw,State,End", f"--jobs={','.join(names)}")
+        more = {"SLURM_TIME_FORMAT": "%s"}
+        rows = ask("sacct", "--noheader", "--parsable2", "--allocations", *what, more=more)
+    except EngineError:  # there is no accounting, or it does not answer
+        return found
+    for row in rows.splitlines():
+        name, _, about = row.partition("|")
+        state, _, end = about.partition("|")
+        state = state.partition(" ")[0]  # "CANCELLED by 0"
+        if name in names and state in PHASES and end.isascii() and end.isdigit():
+            found[name] = End(PHASES[state], float(end))
+    return found
+
+
+def _state_of(name: str, ask: Callable[..., str]) -> str:
+    """State of a job by slurmctld; empty where it does not know the job."""
+    try:
+        shown = ask("scontrol", "-o", "show", "job", name)
+    except Refused as error:
+        if error.code == UNKNOWN_JOB:
+            return ""
+        raise
+    fields = dict(word.partition("=")[::2] for word in shown.split() if "=" in word)
+    if fields.get("JobId") != name or not fields.get("JobState"):
+        raise EngineError(f"scontrol says of job {name} {quoted(shown)}")
+    return fields["JobState"]
