@@ -395,7 +395,7 @@ def _bounded(request: Callable[..., Any]) -> Callable[..., Any]:
 
     def bounded(method: str, url: str, **more: Any) -> Any:
         response = request(method, url, **more)
-        if "watch=True" in url and 200 <= response.status < 300:
+        if "watch=true" in url.lower() and 200 <= response.status < 300:
             return response
         until, body = clock() + REPLY, BytesIO()
         with response:
