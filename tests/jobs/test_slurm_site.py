@@ -316,6 +316,36 @@ def test_the_first_limit_that_is_set_counts(tmp_path):
     assert started(*[(*bob, "r", "normal")] * 3, gpu=1) == [0, 1]
 
 
+def test_nodes_that_were_down_take_no_jobs(tmp_path):
+    events = (
+        "Cluster|NodeName|TimeStart|TimeEnd|State|Reason|User\n"
+        "lab||2026-01-01T00:00:00|Unknown||Cluster Registered TRES|\n"
+        "lab|n[1-2]|2026-01-02T10:00:00|2026-01-02T11:00:00|DOWN|power|root(0)\n"
+        "lab|n3|2026-01-02T10:30:00|Unknown|DRAIN|disk|root(0)\n"
+        "lab|n1|2025-12-01T10:30:00|2025-12-02T10:30:00|DOWN*|old|root(0)\n"
+    )
+    conf = "NodeName=n[1-3] CPUs=1\nPartitionName=p Nodes=ALL\n"
+    site = site_of(tmp_path, conf, events_txt=events)
+    (tmp_path / "log").mkdir()
+    log = tmp_path / "log" / "jobs.txt"
+    columns = "JobID|State|Submit|Eligible|Start|End|Timelimit|ReqTRES|AllocTRES|NNodes|NodeList"
+    row = "{0}|COMPLETED|{1}|{1}|{1}|2026-01-02T12:00:00|01:00:00|cpu=1,node=1|cpu=1,node=1|1|n1"
+    times = ["2026-01-02T09:00:00", "2026-01-02T10:15:00", "2026-01-02T10:45:00"]
+    log.write_text("\n".join([columns, *(row.format(i, t) for i, t in enumerate(times))]))
+    read = open_jobs(log, rows=False)
+    assert read.clock.date(0.0).isoformat() == "2026-01-02T09:00:00+00:00"
+    site = site.with_hosts(read.jobs, read.nodes, read.host_from, read.host, read.clock)
+    assert "2 of 3 times in which nodes were down or drained are played" in str(site.notes)
+    _, _, conditions = site.placed(read.jobs, site.nodes, Conditions())
+    assert sorted(conditions.drains) == [(3600.0, 0), (3600.0, 1), (5400.0, 2)]
+    assert sorted(conditions.ups) == [(7200.0, 0), (7200.0, 1)]
+    swf = site_of(tmp_path, conf, events_txt=events).with_hosts(
+        read.jobs, read.nodes, read.host_from, read.host, None
+    )
+    assert swf.rules.window == ()
+    assert "does not say at which date" in str(swf.notes)
+
+
 def test_limits_count_where_they_are_enforced(tmp_path):
     conf = "NodeName=n1 CPUs=9 Gres=gpu:a100:4\nPartitionName=p Nodes=n1 QOS=part\n"
     for given, caps in (("", 0), ("none", 0), ("associations,qos", 0), ("safe", 9), ("3", 9)):

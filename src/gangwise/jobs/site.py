@@ -274,7 +274,31 @@ class Site:
             for i, name in enumerate(jobs.pools)
             if (pool == i).any()
         }
-        return replace(self, ran_on=ran_on, log_clock=clock)
+        site = replace(self, ran_on=ran_on, log_clock=clock)
+        return site if self.nodes is None else site._in_time(jobs)
+
+    def _in_time(self, jobs: Jobs) -> Site:
+        """Of what a site printed, windows in which jobs come; how many, in a note."""
+        windows = self.rules.window
+        if not windows:
+            return self
+        kept, text = list[MaintenanceWindow](), "the log does not say at which date it begins"
+        if (clock := self.clock) is not None:
+            last = clock.date(float(jobs.submit.max(initial=0.0)))
+            first = clock.date(float(jobs.submit.min(initial=0.0)))
+            zone = first.tzinfo
+            for window in windows:
+                since, to = (
+                    t.replace(tzinfo=t.tzinfo or zone) if isinstance(t, datetime) else None
+                    for t in (window.since, window.to)
+                )
+                if (since is None or since <= last) and (to is None or to > first):
+                    kept.append(window)
+            text = "the others are not while jobs come"
+        some = f"{len(kept):,} of {len(windows):,} times in which nodes were down or drained"
+        notes = (*self.notes, f"{some} are played" + f": {text}" * (len(kept) < len(windows)))
+        rules = self.rules.model_copy(update={"window": tuple(kept)})
+        return replace(self, rules=rules, notes=notes)
 
     @property
     def clock(self) -> Clock | None:

@@ -8,6 +8,7 @@ with. What the running controller prints counts before ``slurm.conf``::
     scontrol show partition -o > partitions.txt
     scontrol show node -o > nodes.txt
     scontrol show res -o > reservations.txt
+    sacctmgr -P show event start=2026-01-01 > events.txt
     sacctmgr -P show qos > qos.txt
     sacctmgr -P show assoc format=Cluster,Account,User,ParentName,… > assoc.txt
 
@@ -89,7 +90,7 @@ def entries_of(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 def table_of(columns: Sequence[str]) -> str:
     """What sacctmgr prints under these columns: entries of a kind; empty for none."""
-    known = {"NodeName": "event", "Account": "assoc", "Name": "qos"}
+    known = {"TimeStart": "event", "Account": "assoc", "Name": "qos"}
     return next((kind for name, kind in known.items() if name in columns), "")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,8 @@ def read_slurm(
     r.notes += [f"a cap of {cap['of']} is left out: the nodes give out none" for cap in lost]
     caps = [cap for cap in caps if cap not in lost]
     order = "multifactor" if several or len({pool["tier"] for pool in pools}) > 1 else "fcfs"
-    rules = {"pool": pools, "qos": of_qos, "cap": caps, "preemption": preemption}
+    rules: dict[str, Any] = {"pool": pools, "qos": of_qos, "cap": caps, "preemption": preemption}
+    rules["window"] = _events(r, nodes)
     scheduler = _scheduler(r, config, order)
     return {
         "rules": {**rules, **priority, "account": accounts},
@@ -135,6 +137,23 @@ def _nodes(r: SlurmReading) -> Nodes | None:
         for _, name, has, labels in found
     )
     return Nodes.of(made) if found else None
+
+
+def _events(r: SlurmReading, nodes: Nodes | None) -> list[dict[str, Any]]:
+    """When nodes were down, drained or failing: windows in which they take no jobs."""
+    there, found = {*nodes.names} if nodes else set(), []
+    for row in r.rows:
+        if row.kind != "event" or not row.values.get("NodeName"):
+            continue  # of the cluster: what it has in all
+        since = r.value(row, "TimeStart", datetime.fromisoformat, datetime.max)
+        ended = row.values.get("TimeEnd", "") not in ("", "Unknown")
+        to = r.value(row, "TimeEnd", datetime.fromisoformat, since) if ended else None
+        names = [n for n in r.value(row, "NodeName", expand_nodes, [""]) if n in there]
+        if names and (to is None or to > since):
+            why = f"{row.values.get('State', '')} {row.values.get('Reason', '')}".strip()
+            window = {"from": since, "to": to or np.inf, "nodes": ",".join(names), "why": why}
+            found.append(window)
+    return found
 
 
 def _cores(r: SlurmReading, row: SettingRow) -> float:

@@ -15,6 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from gangwise.core.errors import TraceError
+from gangwise.core.settings import UNIX, Clock
 from gangwise.traces.format import FOR_PEOPLE, declared, holds, is_for_people, reads_as
 from gangwise.traces.formats.slurm_json import NOT_OVER, read_sacct_json
 from gangwise.traces.formats.slurm_notation import expand_nodes, read_nodes
@@ -348,12 +349,16 @@ class SlurmSacct(Reader):
             partition=pl.col("partition").str.split(",").list.first(),
         )
         raw, named = with_terms(raw)
+        first = float(raw["submit"].min())  # type: ignore[arg-type]  # a number: rows have times
         jobs, asked, more = self._requests(raw, file)
         servers, node_stages, node_digests, about = self._nodes(jobs)
         every_stage = (*node_stages, *stages, stage, asked)
         notes = [*notes, *JOBS.notes(jobs), *unclear, *named, *more, *about]
         digests = {**node_digests, **digests}
-        return Tables(NAME, servers, JOBS.select(jobs), every_stage, digests, tuple(notes))
+        # Local times are taken as they are printed: so are those of the site's own files.
+        of_log = Clock(first, "UTC") if first > UNIX else None
+        done = JOBS.select(jobs)
+        return Tables(NAME, servers, done, every_stage, digests, tuple(notes), clock=of_log)
 
     def _all_files(
         self, files: Sequence[Path]
