@@ -197,6 +197,11 @@ def test_marks_are_read_as_they_are_written(mark: Mark) -> None:
     assert Mark.of({"admin_comment": str(mark)}) == mark
 
 
-@pytest.mark.parametrize("text", ["n[", "n[1-", "n[a]", "n[1-999999999]", "n[1][2]", "n1 n2"])
+@pytest.mark.parametrize("text", ["n[", "n[1-", "n[a]", "n[1-999999999]", "n[1-2", "n1 n2"])
 def test_a_list_of_nodes_that_is_none(text: str) -> None:
     assert expand(text) is None
+
+
+def test_a_list_of_nodes_with_brackets_in_the_middle() -> None:
+    assert expand("r[1-2]n[1,3]") == {"r1n1", "r1n3", "r2n1", "r2n3"}
+    assert expand("n[09-10]-ib,login") == {"n09-ib", "n10-ib", "login"}

@@ -300,3 +300,46 @@ def test_groups_and_percentiles() -> None:
     found = by_group(outcome, np.array([0, 0, 1]), outcome.completion)
     assert found[0] == {**spread("of", np.array([1.0, 2.0])), "jobs": 2.0}
     assert found[1]["of.mean"] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("rules", "starts"), [("fcfs+none", 60), ("fcfs+easy", 60), ("sjf+none", 20)]
+)
+def test_a_job_that_was_withdrawn_waits_in_line_until_then_and_is_in_no_mean(rules, starts):
+    # On 4 processors: the second asks for all of them, and leaves the line at 60. The third would
+    # run beside the first, but not while the second is before it.
+    jobs = Jobs.of(
+        submit=[0, 10, 20],
+        run=[100, 0, 50],
+        tasks=[3, 4, 1],
+        limit=[100, 1000, 200],
+        withdrawn=[np.inf, 60, np.inf],
+        recorded_start=[0, np.nan, 60],
+        recorded_end=[100, np.nan, 110],
+    )
+    played = simulate_jobs(jobs, Nodes.pool(4), rules)
+    outcome = Outcome.of(played, rules)
+    assert played.start[2] == starts
+    assert outcome.started.tolist() == outcome.finished.tolist() == [True, False, True]
+    summary = outcome.summary()
+    assert (summary["finished"], summary["cancelled"]) == (2, 1)
+    assert summary["waiting.mean"] == (starts - 20) / 2
+    assert summary["completion.mean"] == (100 + starts + 50 - 20) / 2
+    assert Outcome.recorded(jobs, Nodes.pool(4)).started.tolist() == [True, False, True]
+
+
+def test_where_there_is_room_a_job_that_was_withdrawn_only_leaves_the_line():
+    jobs = Jobs.of([0, 1, 2], [9, 0, 9], [1, 4, 1], limit=9, withdrawn=[np.inf, 500, np.inf])
+    outcome = Outcome.of(simulate_jobs(jobs, Nodes.pool(4), "fcfs+none"), "fcfs+none")
+    assert outcome.start[2] == 9  # after the first, and not at 500
+    assert outcome.finished.tolist() == [True, False, True]
+
+
+def test_a_job_that_ran_when_the_log_ended_holds_devices_and_has_no_completion():
+    jobs = Jobs.of([0, 5], [50, 20], [4, 4], censored=[True, False])
+    outcome = Outcome.of(simulate_jobs(jobs, Nodes.pool(4), "fcfs+none"), "fcfs+none")
+    summary = outcome.summary()
+    assert (summary["finished"], summary["unfinished"]) == (1, 1)
+    assert summary["completion.mean"] == 65
+    assert summary["waiting.mean"] == 22.5  # both started
+    assert summary["unfinished.cpu"] == pytest.approx(4 * 50 / 3600)

@@ -11,6 +11,7 @@ from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
 from gangwise.jobs.site import CapRule, MaintenanceWindow, Pool, Rules, Site, Start
+from gangwise.jobs.tenancy import AccountRule
 from tests.jobs.played import Careless, starts
 
 
@@ -138,6 +139,21 @@ def test_what_a_pool_does_not_allow_is_set_aside_and_said():
     assert "1 jobs are of a pool that the site does not name (c)" in " ".join(
         site.lines(Jobs.of(submit=[0, 0], run=1, pool=["a", "c"]))
     )
+
+
+def test_accounts_and_users_of_whom_the_log_has_no_job_are_named():
+    jobs = Jobs.of([0, 1], 9, user=["alice", "bob"], charged=["physics", "chemistry"])
+    cap = CapRule(scope="user", of="cpu", most=1, only=("alcie", "bob"))
+    tree = AccountRule(name="science"), AccountRule(name="physics", parent="science")
+    site = Site(Rules(cap=(cap,), account=(*tree, AccountRule(name="biology", users={"zoe": 2.0}))))
+    said = "\n".join(site.lines(jobs))
+    assert "cap 1: no job is of user 'alcie'; the nearest of the log is 'alice'" in said
+    assert "its shares: no job is of account 'biology'" in said
+    assert "no job is of user 'zoe'" in said
+    assert said.count("no job is of") == 3
+    nobody = Site(Rules(cap=(CapRule(scope="account", of="cpu", most=1, only=("physics",)),)))
+    without = "\n".join(nobody.lines(Jobs.of([0, 1], 9)))
+    assert "cap 1: the log names no accounts, so none is 'physics'" in without
 
 
 def test_caps_within_a_qos_an_account_tree_and_on_each_job(tmp_path):

@@ -299,18 +299,18 @@ def test_a_listing_without_a_header(tmp_path):
     ]
     (tmp_path / "log").write_text("\n".join(rows) + "\n")
     log = open_jobs(tmp_path / "log")
-    assert log.jobs.id.tolist() == ["7", "12", "14", "8"]
-    assert log.jobs.run.tolist() == [60, 10, 10, 60]
-    assert log.rows["limit"].to_list() == [86520, 86520, 86520, None]
-    assert log.rows["mem"].to_list() == [1000 / 1024, 1000 / 1024, 12.0, 8.0]
+    assert log.jobs.id.tolist() == ["7", "12", "14", "8", "9", "10"]
+    assert log.jobs.run.tolist() == [60, 10, 10, 60, 0, 0]
+    assert log.jobs.withdrawn.tolist() == [np.inf] * 4 + [90, 90]  # cancelled before a start
+    assert log.rows["limit"].to_list() == [86520, 86520, 86520, None, 86520, 86520]
+    assert log.rows["mem"].to_list() == [1000 / 1024, 1000 / 1024, 12.0, 8.0] + [1000 / 1024] * 2
     assert [shape.per_node for shape in log.jobs.shapes] == [1] * len(log.jobs.shapes)
     assert log.nodes.names == ("n01", "n02")
     ran = [log.host[a:b].tolist() for a, b in pairwise(log.host_from)]
-    assert ran == [[0, 1], [], [0], [0]]
+    assert ran == [[0, 1], [], [0], [0], [], []]
     assert {why: (n, row) for why, (n, _, row) in log.played.lost.items()} == {
         "because the number of fields is not that of the columns": (1, 9),
         "because End is before Start": (1, 5),
-        "without a start": (2, 3),
         "because the number of nodes is not known": (1, 7),
     }
     assert log.played.read == 9  # a step is no job
@@ -452,15 +452,19 @@ def test_jobs_of_philly(tmp_path):
         ("uneven", 2, 8, 120, 120, 120),
         ("uneven#2", 1, 2, 120, 120, 120),
         ("running", 1, 1, 180, 300, 1500),
+        ("no start", 1, 1, 240, None, 0),
     ]
-    assert log.rows["end"].to_list() == [120, 600, 240, 240, None]
+    assert log.rows["end"].to_list() == [120, 600, 240, 240, None, None]
+    assert log.jobs.censored.tolist() == [False] * 4 + [True, False]
     assert [log.host[a:b].tolist() for a, b in pairwise(log.host_from)][:2] == [[0], [1]]
     assert (log.nodes.names, log.nodes.devices) == (("m1", "m2", "m3"), ("gpu",))
     line = log.played.line
-    assert "1 without a start (row 7)" in line
+    assert (
+        "never started: in line until they were withdrawn or the log ended, in no mean: 1" in line
+    )
     assert "1 because no submitted_time is recorded (row 8)" in line
     assert "of jobs that ask for several kinds of tasks, each a job of its own: 2" in line
-    assert "had not ended when the log did, and end with it: 1" in line
+    assert "still ran when the log ended: held until then, in no mean of completion: 1" in line
     assert log.played.read == 9  # eight jobs, one of which is two
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,7 +107,7 @@ def test_pods_gangs_and_nodes_by_hand(tmp_path):
 
 def test_as_jobs_and_what_inspect_says(tmp_path):
     log = open_jobs(write(tmp_path))
-    assert log.played.lost["without a start"].jobs == 1
+    assert np.isfinite(log.jobs.withdrawn).sum() == 1  # pending until the dump
     assert log.played.read == 8  # with the two that cannot be read, without the DaemonSet's
     assert dict(zip(log.jobs.id, log.jobs.run))["ml/a"] == 1200
     found = inspect(tmp_path)

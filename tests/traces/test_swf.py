@@ -215,3 +215,24 @@ def test_real_logs(traces, name, jobs, processors, load):
     if load is not None:  # as the archive states it
         span = max(int(row[1]) for row in rows) - min(int(row[1]) for row in rows)
         assert 3600 * hours / processors / span == pytest.approx(load, abs=0.005)
+
+
+def test_a_job_that_was_cancelled_before_its_start_and_the_account_of_each(tmp_path):
+    # Status 5 with run time 0: waited 50 s and was cancelled; status 5 with 7 s: cancelled then.
+    file = tmp_path / "log.swf"
+    file.write_text(
+        "; MaxProcs: 4\n"
+        "1 0 0 1000 3 -1 -1 3 1000 -1 1 1 11 -1 1 1 -1 -1\n"
+        "2 10 50 0 -1 -1 -1 4 1000 -1 5 2 12 -1 1 1 -1 -1\n"
+        "3 100 0 7 1 -1 -1 1 1000 -1 5 3 11 -1 1 1 -1 -1\n"
+        "4 101 -1 0 -1 -1 -1 1 1000 -1 5 3 11 -1 1 1 -1 -1\n"
+    )
+    log = open_jobs(file)
+    assert log.jobs.withdrawn.tolist() == [np.inf, 60, np.inf]
+    assert log.jobs.recorded_start.tolist()[::2] == [0, 100]
+    assert np.isnan(log.jobs.recorded_start[1])
+    assert [log.jobs.accounts[i] for i in log.jobs.charged] == ["11", "12", "11"]
+    # Nobody knows when the fourth left the line.
+    assert log.played.lost["without a start"].jobs == 1
+    save_swf(log, tmp_path / "again.swf")
+    assert open_jobs(tmp_path / "again.swf").jobs.withdrawn.tolist() == [np.inf, 60, np.inf]

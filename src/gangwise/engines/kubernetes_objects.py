@@ -10,13 +10,13 @@ import hashlib
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from gangwise.core.errors import EngineError
+from gangwise.traces.formats.kubernetes import pod_total
 
 OURS = "gangwise.io/"  # prefix of annotations and labels that are read or written here
 DEVICES = {"nvidia.com/gpu": "gpu"}  # what resources are called here; others keep their name
@@ -76,33 +76,11 @@ def seconds(time: str | None) -> float:
 
 
 def demand(pod: Mapping[str, Any]) -> dict[str, int]:
-    """Thousandths that a pod takes of its node.
-
-    The sum over containers and sidecars, or a start-up container together with the sidecars
-    before it where that is more; overhead comes on top, and the pod itself is one of ``pods``.
-    """
-    spec = pod["spec"]
-    total, sidecars, peak = Counter[str](), Counter[str](), Counter[str]()
-    for container in spec["containers"]:
-        total.update(_asked(container))
-    for container in spec.get("initContainers") or ():
-        asked = Counter(_asked(container))
-        if container.get("restartPolicy") == "Always":
-            sidecars.update(asked)
-            asked.clear()
-        peak |= sidecars + asked
-    total.update(sidecars)
-    total |= peak
-    total.update(_amounts(spec.get("overhead") or {}))
+    """Thousandths that a pod takes of its node; the pod itself is one of ``pods``."""
+    total = pod_total(pod["spec"], _amounts)
     total["pods"] = 1000
     total.update(ports(pod))
     return {DEVICES.get(kind, kind): amount for kind, amount in sorted(total.items()) if amount}
-
-
-def _asked(container: Mapping[str, Any]) -> dict[str, int]:
-    """The API server copies limits to requests where these are not given; so do we."""
-    resources = container.get("resources") or {}
-    return _amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 
 
 def _amounts(quantities: Mapping[str, Any]) -> dict[str, int]:

@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from gangwise.traces.formats.slurm_notation import expand_nodes
+
 NOT_MODELLED = {
     "array_job_id": "it is a task of a job array",
     "het_job_id": "it is a part of a heterogeneous job",
@@ -51,7 +53,6 @@ NOT_MODELLED = {
 FLAGS = {"SPREAD_JOB", "USE_MIN_NODES", "GRES_ENFORCE_BIND", "GRES_DISABLE_BIND"}
 """Flags of a job that choose its nodes."""
 LATER = "it is not to begin yet"
-LONGEST = 100_000  # most nodes of a list
 
 MARK = re.compile(
     r"(byhand )?gangwise(?: attempt=(\d+) restarts=(\d+) on=(\S*)(?: for=(\S*) nodes=(\d+))?)?"
@@ -232,28 +233,16 @@ def gres(text: str) -> dict[str, int]:
 def expand(text: str) -> frozenset[str] | None:
     """Nodes of a list; None where it cannot be read.
 
-    >>> sorted(expand("n[1-2,08],gpu-3"))
-    ['gpu-3', 'n08', 'n1', 'n2']
+    >>> sorted(expand("n[1-2,08]-ib,gpu-3"))
+    ['gpu-3', 'n08-ib', 'n1-ib', 'n2-ib']
     >>> expand("n[1-") is None
     True
     """
-    found: set[str] = set()
-    for word in re.findall(r"(?:[^,\[]|\[[^\]]*\]?)+", text):
-        parts = re.fullmatch(r"([\w.-]*)(?:\[([0-9,-]+)\])?", word, re.ASCII)
-        if parts is None:
-            return None
-        for span in (parts[2] or "").split(","):
-            first, _, last = span.partition("-")
-            if not span and parts[2] is None:
-                found.add(parts[1])
-            elif not first.isdigit() or (last and not last.isdigit()):
-                return None
-            else:
-                numbers = range(int(first), int(last or first) + 1)
-                if len(numbers) + len(found) > LONGEST:
-                    return None
-                found.update(f"{parts[1]}{i:0{len(first)}}" for i in numbers)
-    return frozenset(found)
+    try:
+        names = frozenset(expand_nodes(text))
+    except ValueError:
+        return None
+    return names if all(re.fullmatch(r"[\w.-]+", name, re.ASCII) for name in names) else None
 
 
 def number(value: Any, missing: int) -> int:

@@ -626,6 +626,9 @@ def _digest(jobs: Jobs, site: Site | None) -> str:
         made.update(repr((jobs.terms, jobs.term.tolist())).encode())
     for name in SIMULATED:
         made.update(np.ascontiguousarray(getattr(jobs, name)).tobytes())
+    for name, some in (("withdrawn", np.isfinite(jobs.withdrawn)), ("censored", jobs.censored)):
+        if some.any():
+            made.update(getattr(jobs, name).tobytes())
     kinds = repr((jobs.devices, jobs.shapes, jobs.types))
     made.update(kinds.replace(", pool=''", "").encode())  # as folders of 0.2 have it
     return made.hexdigest()[:16]
@@ -663,7 +666,7 @@ def bounded(played: ReplayInstance, options: Options) -> BoundedJobs:
     if options.enforced and options.limits == "wall-clock":
         slowest = np.where(fits > 0, rates[kinds[0]], np.inf).min(axis=1)
         work = np.minimum(work, jobs.limit * slowest[kind])
-    can = ~tables.aside
+    can = ~tables.aside & np.isinf(jobs.withdrawn)
     later = np.repeat(np.arange(len(jobs)), np.diff(jobs.after_from))
     waits = can[later] & can[jobs.after]
     row = np.cumsum(can) - 1

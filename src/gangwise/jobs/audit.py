@@ -119,11 +119,11 @@ class _Auditor:
         events = sorted((t, kind, n) for kind, of_kind in kinds for t, n in of_kind)
         self.closed = [(c, c.about(jobs, nodes, demand)) for c in options.closed]
         self.nodes_events = [(float(t), kind, int(n)) for t, kind, n in events]
-        self.withdrawn = np.full(len(jobs), np.inf)
+        self.withdrawn = np.array(jobs.withdrawn)
         for t, j in given.cancels:
             self.withdrawn[j] = min(self.withdrawn[j], t)
         # Since when those after a job need not wait for it.
-        self.gone = np.minimum(np.where(outcome.ended, outcome.end, np.inf), self.withdrawn)
+        self.gone = np.minimum(np.where(np.isnan(outcome.end), np.inf, outcome.end), self.withdrawn)
 
     def found(self, rule: str, bad: Any, job: Any, node: Any, time: Any, text: str) -> None:
         """Note where a rule was broken: ``bad`` is a mask of the other arrays, or indices."""

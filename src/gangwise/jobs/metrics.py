@@ -7,7 +7,8 @@ happened* is measured alike.
 
 ======================  ============================================================================
 waiting                 first start − submission, of all jobs that started
-completion              end − submission, of the jobs that did their work
+completion              end − submission, of the jobs that did their work: not of those that still
+                        ran when the log ended, whose work is not known
 bounded slowdown        max(1, completion / max(run, 10 s)), run = end − last start; of these too
 makespan                last end − first submission
 utilisation             device-seconds held / (devices · makespan), of a device type
@@ -136,7 +137,7 @@ class Outcome(Tabular):
             pieces,
             lost,
             (schedule.phase == FINISHED) & (schedule.attempts == 1),
-            schedule.phase,
+            _phase(schedule),
             schedule.counts["rounds"],
             schedule.seconds,
             schedule.description,
@@ -157,7 +158,7 @@ class Outcome(Tabular):
     @cached_property
     def ended(self) -> Bools:
         """Jobs that started and ended, in whichever way, [J]."""
-        found: Bools = np.isfinite(self.start) & np.isfinite(self.end)
+        found: Bools = self.started & np.isfinite(self.end)
         return found
 
     @cached_property
@@ -167,8 +168,13 @@ class Outcome(Tabular):
 
     @cached_property
     def started(self) -> Bools:
-        """Jobs that started, [J]; waiting is defined for them."""
-        return np.isfinite(self.start)
+        """Jobs that started, [J]; waiting is defined for them.
+
+        A job that was withdrawn before its start, as recorded, never does: where there was room for
+        it earlier, it only leaves the line, for how long it would have run is not known.
+        """
+        found: Bools = np.isfinite(self.start) & np.isinf(self.jobs.withdrawn)
+        return found
 
     @property
     def ended_as(self) -> npt.NDArray[np.str_]:
@@ -461,6 +467,13 @@ class Outcome(Tabular):
             found[f"goodput.{device}"] = goodput[device]
             found |= {f"{name}.{device}": float(of[k]) / 3600 for name, of in seconds.items()}
         return found
+
+
+def _phase(schedule: Schedule) -> npt.NDArray[np.int8]:
+    """How each job ended [J], where the log says that it was withdrawn, or ran on."""
+    phase, jobs = schedule.phase, schedule.jobs
+    phase = np.where(np.isfinite(jobs.withdrawn) & (phase == FINISHED), CANCELLED, phase)
+    return np.where(jobs.censored & (phase == FINISHED), RUNNING, phase).astype(np.int8)
 
 
 def held_devices(jobs: Jobs, nodes: Nodes) -> Floats:

@@ -308,6 +308,8 @@ class Columns(TypedDict, total=False):
     after: Mapping[Any, Sequence[Any]] | None
     recorded_start: npt.ArrayLike
     recorded_end: npt.ArrayLike
+    withdrawn: npt.ArrayLike
+    censored: npt.ArrayLike
     charged: npt.ArrayLike | None
     pool: npt.ArrayLike | None
     qos: npt.ArrayLike | None
@@ -323,7 +325,7 @@ _NAMED = {  # columns of names: the fields for the place of each name and for th
     "terms": ("term", "terms", ""),
 }
 _USUAL = {"limit": np.nan, "per_node": 0.0, "deadline": np.inf, "budget": np.inf, "priority": 0.0}
-_USUAL |= {"recorded_start": np.nan, "recorded_end": np.nan}
+_USUAL |= {"recorded_start": np.nan, "recorded_end": np.nan, "withdrawn": np.inf, "censored": 0.0}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -344,6 +346,10 @@ class Jobs(Tabular):
         Job j comes after the jobs ``after[after_from[j]:after_from[j+1]]``.
     recorded_start, recorded_end : ndarray
         As it happened, NaN where the log does not say.
+    withdrawn : ndarray
+        Seconds: when a job that never started left the line; inf for all others.
+    censored : ndarray
+        Whether a job still ran when the log ended: its run time is what is known of it.
     requested : ndarray
         Whether the limit was asked for; where it was not, it is the run time.
     """
@@ -364,6 +370,8 @@ class Jobs(Tabular):
     after: Ints
     recorded_start: Floats
     recorded_end: Floats
+    withdrawn: Floats
+    censored: npt.NDArray[np.bool_]
     devices: tuple[str, ...]
     shapes: tuple[Shape, ...]
     types: tuple[str, ...]
@@ -411,6 +419,9 @@ class Jobs(Tabular):
             Names; what is learned is learned by type.
         after : mapping, optional
             Id → ids of jobs that must have ended before.
+        withdrawn, censored : array_like
+            Seconds, inf for a job that was not withdrawn before it started; whether a job still ran
+            when the log ended.
         charged, pool, qos, terms : array_like, optional
             Names of accounts, of pools (partitions) and of QOS; and what :class:`Job` has.
 
@@ -466,6 +477,8 @@ class Jobs(Tabular):
             after=np.zeros(0, dtype=np.int64),
             recorded_start=none,
             recorded_end=none,
+            withdrawn=np.full(len(jobs), np.inf),
+            censored=np.zeros(len(jobs), dtype=bool),
             devices=devices,
             account=Account(len(jobs), {}, {}),
         )
@@ -610,6 +623,7 @@ class _Log:
         for name, (place, several, default) in _NAMED.items():
             c[place], c[several] = _names(names.get(name), J, order, default)
         c |= {"limit": limit, "tasks": np.asarray(c["tasks"], dtype=np.int64)}
+        c["censored"] = np.asarray(c["censored"], dtype=bool)
         c["run"] = np.array(run) if run.strides == (0,) else run
         c["requested"] = ~missing if missing.any() else np.broadcast_to(True, missing.shape)
         account = Account(J, self.set_aside, self.noted)

@@ -211,7 +211,7 @@ class Tables:
             hours=hours,
             log_rates=log_rates,
             log_noise=log_noise,
-            events=_events(conditions, len(nodes), aside, hours),
+            events=_events(jobs, conditions, len(nodes), aside, hours),
             wants=wants,
         )
 
@@ -341,7 +341,7 @@ def _log_rates(jobs: Jobs, nodes: Nodes, conditions: Conditions) -> tuple[Floats
 
 
 def _events(
-    conditions: Conditions, N: int, aside: npt.NDArray[np.bool_], hours: Opening
+    jobs: Jobs, conditions: Conditions, N: int, aside: npt.NDArray[np.bool_], hours: Opening
 ) -> npt.NDArray[np.void]:
     """What happens to nodes and jobs, as records of :data:`kernels.EVENT` in order of time."""
     given = conditions
@@ -359,6 +359,8 @@ def _events(
         if not (0 <= j < aside.size and math.isfinite(t) and t >= 0):
             raise ScenarioError(f"job {j} is cancelled at {t} s: there are {aside.size} jobs")
     happens += [(t, 0.0, j, kernels.CANCEL) for t, j in given.cancels if not aside[j]]
+    left = np.flatnonzero(np.isfinite(jobs.withdrawn) & ~aside)
+    happens += [(float(jobs.withdrawn[j]), 0.0, j, kernels.CANCEL) for j in left.tolist()]
     edges = np.unique([*hours.since, *hours.to])
     happens += [(t, 0.0, 0, kernels.HOURS) for t in edges[np.isfinite(edges)].tolist()]
     events = np.array(happens, dtype=kernels.EVENT)

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
@@ -47,6 +48,7 @@ from gangwise.traces.formats.slurm_notation import expand_nodes
 FILE = "site.toml"  # in a folder
 SLURM, KUEUE = "slurm:", "kueue:"  # before a folder of what Slurm, or kubectl of Kueue, prints
 PRINTED = SLURM, KUEUE
+STRANGERS = 8  # rules about accounts and users of whom the log has none that are listed
 PROCESSOR = "p"  # processors of a log that has no nodes are called p1, p2, … in a site file
 
 
@@ -374,6 +376,7 @@ class Site:
                 f"does not name ({names}): they{' have no quota, and' * bool(r.kueue)} may use "
                 "every node"
             )
+        lines += self._strangers(jobs)
         for pool in r.pool:
             if not (pool.nodes or pool.count) and pool.name not in self.ran_on:
                 lines.append(f"pool {pool.name} may use every node: its own are not known")
@@ -388,6 +391,42 @@ class Site:
                         f"{last:,.10g} s"
                     )
         return lines
+
+    def _strangers(self, jobs: Jobs) -> list[str]:
+        """Rules about accounts and users of whom the log has no job, with the nearest name."""
+        r, asked = self.rules, dict[tuple[str, str], str]()
+        for i, cap in enumerate(r.cap, 1):
+            names = [(cap.scope, name) for name in cap.only]
+            for of in [
+                *names,
+                *[("account", name) for name in below(r.account, cap.account)[:1] if name],
+            ]:
+                asked.setdefault(of, f"cap {i}")
+        for i, rule in enumerate(r.closed, 1):
+            for name in rule.exempt:
+                asked.setdefault(("user", name), f"closed {i}")
+        for account in r.account:
+            if (
+                len(below(r.account, account.name)) == 1
+            ):  # jobs are of those at the ends of the tree
+                asked.setdefault(("account", account.name), "its shares")
+            for name in account.users:
+                asked.setdefault(("user", name), f"its shares in account {account.name}")
+        several = {"user": jobs.users, "account": jobs.accounts}
+        here = {what: set(names) for what, names in several.items()}
+        lines = []
+        for (what, name), where in asked.items():
+            if what in here and here[what].isdisjoint(
+                below(r.account, name) if what == "account" else (name,)
+            ):
+                if not any(here[what]):
+                    lines.append(f"{where}: the log names no {what}s, so none is {name!r}")
+                    continue
+                close = get_close_matches(name, [*here[what]], 1, 0.5)
+                near = f"; the nearest of the log is {close[0]!r}" if close else ""
+                lines.append(f"{where}: no job is of {what} {name!r}{near}")
+        more = len(lines) - STRANGERS
+        return lines[:STRANGERS] + [f"and {more:,} more such rules"] * (more > 0)
 
     def placed(
         self, jobs: Jobs, nodes: Nodes, conditions: Conditions

@@ -334,7 +334,9 @@ def stretched(jobs: Jobs, span: float) -> Jobs:
     first, last = (float(jobs.submit[i]) for i in (0, -1))
     if last <= first:
         raise ScenarioError("all jobs are submitted at one instant; there is nothing to stretch")
-    return replace(jobs, submit=(jobs.submit - first) * (span / (last - first)))
+    submit = (jobs.submit - first) * (span / (last - first))
+    # A job is withdrawn after having waited for as long as in the log.
+    return replace(jobs, submit=submit, withdrawn=submit + (jobs.withdrawn - jobs.submit))
 
 
 def throughput_rates(

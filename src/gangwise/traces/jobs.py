@@ -4,8 +4,8 @@
 any format. Waiting is not work: a job is submitted when it was created, and its work is the time
 from its start to its end, or what the log says it ran. Steps, each told in :class:`Played`:
 
-1. jobs without a start, or that cannot be played (no time, no request, no task, a circle of
-   dependencies), are set aside;
+1. jobs that cannot be played (no time, no request, no task, a circle of dependencies) are set
+   aside; those that were withdrawn before they started wait in line until then;
 2. nodes are those of the trace; without any, those that node lists name, or one pool, as large as
    what was in use at once;
 3. jobs that do not fit on all of these nodes together are set aside.
@@ -69,6 +69,8 @@ LATER |= {"limit", "priority", "unfinished", "terms", "per_node"}
 """Columns that are still needed when times, demand and type are known."""
 NAMED = (*GROUPS, "account", "qos")  # such columns of few names
 ONE_A_NODE = ("slurm-sacct", "philly")  # formats in which a task is what a job had on one node
+WAITED = "(?i)^(cancel|withdrawn|killed|pending|waiting)"
+"""Statuses of jobs that, without a start, waited until they were withdrawn or the log ended."""
 NOTED = {
     "without a requested limit: the run time is taken for it": "limits unknown: run times used",
     "ran longer than they requested": "ran longer than they requested, and are not cut off",
@@ -314,6 +316,12 @@ class _LogBuilder:
         self.end = np.where(np.isnan(self.start), np.nan, self._column("deleted"))
         self.never = np.isnan(self.start) & np.isnan(self.run) & self.waits
         self.never &= ~np.isnan(self.submit)
+        left = self._column("deleted")
+        with np.errstate(invalid="ignore"):
+            withdrawn = self.never & (left >= self.submit) & self._in_line()
+        self.withdrawn = np.where(withdrawn, left, np.inf)
+        self.never &= ~withdrawn
+        self.run = np.where(withdrawn, 0.0, self.run)
         self.tasks = (
             self._column("tasks") if "tasks" in self.rows.columns else np.ones(len(self.rows))
         )
@@ -352,6 +360,13 @@ class _LogBuilder:
         if name not in self.rows.columns:
             return np.full(len(self.rows), np.nan)
         return self.rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
+
+    def _in_line(self) -> Bools:
+        """Rows whose status says that they waited until ``deleted``: others may have run."""
+        if "status" not in self.rows.columns:
+            return np.zeros(len(self.rows), dtype=bool)
+        status = self.rows["status"].cast(pl.String).fill_null("")
+        return status.str.contains(WAITED).to_numpy()
 
     def _types(self, wanted: str) -> tuple[str, pl.Series]:
         text = [c for c in self.rows.columns if c not in NO_TYPE]
@@ -490,6 +505,8 @@ class _LogBuilder:
             after=self._after(keep),
             recorded_start=self.start[keep],
             recorded_end=np.where(self._unfinished(), np.nan, self.end)[keep],
+            withdrawn=self.withdrawn[keep],
+            censored=self._unfinished()[keep],
             charged=_as_array(of(self.rows["account"])) if "account" in columns else None,
             pool=_as_array(of(self.rows[self._group])) if self._group else None,
             qos=_as_array(of(self.rows["qos"])) if "qos" in columns else None,
@@ -587,7 +604,7 @@ class _LogBuilder:
         assumed = {NOTED.get(what, what): n for what, n in noted} | self.assumed
         if not self.waits:
             assumed["waits are not known: all the time from submission to end is work"] = len(jobs)
-        elif no_start := int(np.isnan(jobs.recorded_start).sum()):
+        elif no_start := int((np.isnan(jobs.recorded_start) & np.isinf(jobs.withdrawn)).sum()):
             assumed["the log does not say how long they waited"] = no_start
         elif len(jobs) and bool((jobs.recorded_start == jobs.submit).all()):
             assumed["waits are not known: jobs are submitted when they started"] = len(jobs)
@@ -596,8 +613,12 @@ class _LogBuilder:
             assumed[what] = behind
         if nodes_assumed:
             assumed[nodes_assumed] = len(jobs)
-        if running := int(self._unfinished()[place].sum()):
-            assumed["had not ended when the log did, and end with it"] = running
+        if withdrawn := int(np.isfinite(jobs.withdrawn).sum()):
+            what = "never started: in line until they were withdrawn or the log ended, in no mean"
+            assumed[what] = withdrawn
+        if running := int(jobs.censored.sum()):
+            what = "still ran when the log ended: held until then, in no mean of completion"
+            assumed[what] = running
         hours = (float(self.hours.sum()), float(self.hours[place].sum()))
         counts = (self.tables.trace, read, len(jobs), self.device, self.unit, *hours)
         sources = ((*self.tables.notes, *self.notes), self.tables.digests)
@@ -731,16 +752,28 @@ def save_swf(log: JobLog, path: Path) -> None:
     after = [place[str(jobs.id[jobs.after[i]])] if last > i else -1 for i, last in spans]
     number = {"completed": 1, "failed": 0, "cancelled": 5, "COMPLETED": 1, "FAILED": 0}
     number |= {"CANCELLED": 5, "TIMEOUT": 0, "Pass": 1, "Failed": 0, "Killed": 5, "Succeeded": 1}
+    status = rows["status"].replace_strict(number, default=-1, return_dtype=pl.Int64)
+    # Cancelled after no time means cancelled before the start: who started is not written so.
+    gone = pl.Series(np.isfinite(jobs.withdrawn))
+    left = pl.select(
+        pl.when(gone).then(pl.Series(jobs.withdrawn)).otherwise(rows["start"])
+    ).to_series()
     table = pl.DataFrame(
         {
             "job": np.arange(1, len(rows) + 1),
             "submit": rows["submit"] - rows["submit"].min(),
-            "wait": rows["start"] - rows["submit"],
+            "wait": left - rows["submit"],
             "run": rows["run"],
             "processors": size,
             "requested_processors": size,
             "requested_time": rows["limit"],
-            "status": rows["status"].replace_strict(number, default=-1, return_dtype=pl.Int64),
+            "status": pl.select(
+                pl.when(gone)
+                .then(5)
+                .when((status == 5) & (rows["run"] < 0.5))
+                .then(-1)
+                .otherwise(status)
+            ).to_series(),
             "user": rows["user"].rank("dense").cast(pl.Int64),
             "application": rows["type"].rank("dense").cast(pl.Int64),
             "preceding": np.array(after, dtype=np.int64),

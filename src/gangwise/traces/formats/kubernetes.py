@@ -7,7 +7,8 @@ A file of kube-state-metrics is Prometheus' answer to ``/api/v1/query_range`` (a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -162,8 +163,21 @@ def resources(held: Mapping[str, Any]) -> tuple[float, float, float]:
     >>> resources({"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "2", "pods": "110"})
     (4.0, 8.0, 2.0)
     """
-    gpus = sum(amount(n) for name, n in held.items() if name.endswith("/gpu"))
-    return amount(held.get("cpu", 0)), amount(held.get("memory", 0)) / GIB, gpus
+    return _cores_gib_gpus(_amounts(held))
+
+
+def _amounts(held: Mapping[str, Any]) -> dict[str, float]:
+    counted = {name: n for name, n in held.items() if name in ("cpu", "memory") or _is_gpu(name)}
+    return {name: amount(n) for name, n in counted.items()}
+
+
+def _is_gpu(name: str) -> bool:
+    return name.endswith("/gpu")
+
+
+def _cores_gib_gpus(of: Mapping[str, float]) -> tuple[float, float, float]:
+    gpus = sum(n for name, n in of.items() if _is_gpu(name))
+    return of.get("cpu", 0.0), of.get("memory", 0.0) / GIB, gpus
 
 
 @dataclass(frozen=True)
@@ -276,23 +290,47 @@ def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[Pod
 
 
 def requests_of(spec: Mapping[str, Any]) -> tuple[float, float, float]:
-    """Request of a pod: the sum of its containers, or its largest init container if larger."""
-    together = [_asked(container) for container in spec.get("containers") or ()]
-    alone: list[tuple[float, float, float]] = []
+    """Request of a pod: cores, GiB and GPUs, see :func:`pod_total`."""
+    return _cores_gib_gpus(pod_total(spec, _amounts))
+
+
+def pod_total(
+    spec: Mapping[str, Any], amounts: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+) -> Counter[str]:
+    """Request of a pod by resource, in the numbers that ``amounts`` makes of quantities.
+
+    Init containers run one by one before the others, but one that restarts always (a sidecar) goes
+    on beside all that come later. So a pod asks for its containers and sidecars together, or for an
+    init container with the sidecars before it where that is more, and for its overhead on top.
+
+    >>> def cpus(number, **more):
+    ...     return {"resources": {"requests": {"cpu": number}}, **more}
+    >>> spec = {
+    ...     "initContainers": [cpus(2, restartPolicy="Always"), cpus(6)],
+    ...     "containers": [cpus(1)],
+    ... }
+    >>> pod_total(spec, dict)["cpu"]
+    8
+    """
+    total, sidecars, peak = Counter[str](), Counter[str](), Counter[str]()
+
+    def asked(container: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The API server copies limits to requests where these are not given; so do we."""
+        held = container.get("resources") or {}
+        return amounts({**(held.get("limits") or {}), **(held.get("requests") or {})})
+
+    for container in spec.get("containers") or ():
+        total.update(asked(container))
     for container in spec.get("initContainers") or ():
-        # One that is restarted always goes on beside the others; the rest run one by one before.
-        beside = container.get("restartPolicy") == "Always"
-        (together if beside else alone).append(_asked(container))
-    extra = resources(spec.get("overhead") or {})
-    nothing = (0.0, 0.0, 0.0)
-    both = zip(zip(nothing, *together), zip(nothing, *alone), extra)
-    cpu, mem, gpu = (max(sum(column), *largest) + more for column, largest, more in both)
-    return cpu, mem, gpu
-
-
-def _asked(container: Mapping[str, Any]) -> tuple[float, float, float]:
-    held = container.get("resources") or {}
-    return resources({**(held.get("limits") or {}), **(held.get("requests") or {})})
+        if container.get("restartPolicy") == "Always":
+            sidecars.update(asked(container))
+            peak |= sidecars
+        else:
+            peak |= sidecars + Counter(asked(container))
+    total.update(sidecars)
+    total |= peak
+    total.update(amounts(spec.get("overhead") or {}))
+    return total
 
 
 def _owner(meta: Mapping[str, Any]) -> tuple[str, str]:
