@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.traces import reader_of
+from gangwise.traces import open_tables, reader_of
 from gangwise.traces.formats.kubernetes import KubernetesDump, amount, requests_of
 from gangwise.traces.inspect import inspect
 from gangwise.traces.jobs import open_jobs
@@ -259,3 +260,78 @@ def test_range_exports_of_kube_state_metrics_by_hand(tmp_path):
     assert sorted(lost.values()) == [1, 1]
     apart = KubernetesDump(tmp_path, gangs=False).scan().jobs
     assert dict(apart.select("name", "deleted").rows())["ml/llm-0"] == 1100
+
+
+def pod_record(name, day, *, owner="", group="", phase="Succeeded", hours=1.0, at="08:00", gpus=2):
+    """A pod of a day in March: it starts a minute after its creation and runs for some hours."""
+    created = datetime.fromisoformat(f"2025-03-{day:02d}T{at}:00+00:00")
+    started = created + timedelta(minutes=1)
+    meta = {"name": name, "namespace": "team", "uid": f"{name}-{day}-{at}"}
+    meta |= {"creationTimestamp": created.isoformat()}
+    if owner:
+        kind = {"kind": "PyTorchJob", "name": "train", "uid": owner, "controller": True}
+        meta["ownerReferences"] = [kind]
+    if group:
+        meta["labels"] = {"scheduling.x-k8s.io/pod-group": group}
+    state: dict = {"running": {"startedAt": started.isoformat()}}
+    if phase in ("Succeeded", "Failed"):
+        over = {"finishedAt": (started + timedelta(hours=hours)).isoformat()}
+        state = {"terminated": over}
+    status = {"phase": phase, "startTime": started.isoformat()}
+    return {
+        "kind": "Pod",
+        "metadata": meta,
+        "spec": {
+            "nodeName": "n1",
+            "containers": [{"resources": {"requests": {"cpu": "4", "nvidia.com/gpu": str(gpus)}}}],
+        },
+        "status": status | {"containerStatuses": [{"state": state}]},
+    }
+
+
+def kept(folder, **dumps):
+    """Jobs, tasks, wait and hours that they ran, of dumps by the names of their files."""
+    for name, items in dumps.items():
+        (folder / f"{name}.json").write_text(json.dumps({"kind": "List", "items": items}))
+    jobs = open_tables(folder).jobs.sort("created", "name")
+    ran = jobs["deleted"] - jobs["started"]
+    if "elapsed" in jobs.columns:
+        ran = jobs["elapsed"].fill_null(ran)
+    return list(zip(jobs["tasks"], jobs["started"] - jobs["created"], ran / 3600))
+
+
+def test_a_name_that_is_used_again_is_another_job(tmp_path):
+    items = [pod_record(f"t-{n}", day, owner=f"uid{day}") for day in (3, 4, 5) for n in range(2)]
+    assert kept(tmp_path, dump=items) == [(2, 60, 1)] * 3
+    groups = [pod_record(f"t-{day}-{n}", day, group="night") for day in (3, 4) for n in range(2)]
+    assert kept(tmp_path, dump=groups) == [(2, 60, 1)] * 2
+
+
+def test_dumps_of_several_days_are_one_log(tmp_path):
+    """Whatever the names of the files: the record of a pod in the last dump counts."""
+    node = {"kind": "Node", "metadata": {"name": "n1"}, "spec": {}, "status": {}}
+    node["status"] = {"allocatable": {"cpu": "32", "nvidia.com/gpu": "8"}}
+    monday = [node, pod_record("a", 3, phase="Running"), pod_record("b", 3, phase="Running")]
+    monday.append(pod_record("c", 3, at="20:01"))
+    tuesday = [node, pod_record("a", 3, hours=24), pod_record("d", 5)]
+    # b is gone on Tuesday: it ran at least until Monday's dump, of which 21:02 is the last instant.
+    right = [(1, 60, 24), (1, 60, 13 + 1 / 60), (1, 60, 1), (1, 60, 1)]
+    assert kept(tmp_path, zz=monday, aa=tuesday) == [pytest.approx(row) for row in right]
+    assert len(open_tables(tmp_path).servers) == 1
+    assert len(open_tables(tmp_path / "zz.json").jobs) == 3
+
+
+def test_a_worker_that_is_replaced_keeps_its_gang(tmp_path):
+    items = [
+        pod_record("w0", 3, owner="u", hours=4),
+        pod_record("w1", 3, owner="u", hours=2, phase="Failed"),
+        pod_record("w1b", 3, owner="u", hours=1.5, at="10:20"),
+    ]
+    assert kept(tmp_path, dump=items) == [(2, 60, 4)]
+
+
+def test_devices_that_are_not_read_are_named(tmp_path):
+    pod = pod_record("a", 3)
+    pod["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "4", "google.com/tpu": "8"}
+    (tmp_path / "dump.json").write_text(json.dumps({"kind": "List", "items": [pod]}))
+    assert any("8 google.com/tpu" in note for note in open_tables(tmp_path).notes)

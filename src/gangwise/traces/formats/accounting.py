@@ -29,7 +29,11 @@ from gangwise.traces.tables import Reader, Tables, server_table
 Record = Mapping[str, Any]
 TEXTS = ("name", "user", "account", "partition", "status", "application", "hosts")
 TIMES = ("created", "started", "deleted")
-COLUMNS = {"row": pl.Int64, "tasks": pl.Int64, **dict.fromkeys(("cpu", "mem", "gpu"), pl.Float64)}
+COLUMNS: dict[str, Any] = {
+    "row": pl.Int64,
+    "tasks": pl.Int64,
+    **dict.fromkeys(("cpu", "mem", "gpu"), pl.Float64),
+}
 COLUMNS |= dict.fromkeys((*TIMES, "limit", "elapsed"), pl.Float64) | dict.fromkeys(TEXTS, pl.String)
 GIB_OF = {"": 2.0**-30, "b": 2.0**-30, "k": 2.0**-20, "m": 2.0**-10, "g": 1.0, "t": 2.0**10}
 
@@ -53,7 +57,7 @@ class Jobs:
 
         Raises RecordError where its times or amounts are none.
         """
-        filled = {name: job.get(name) for name in COLUMNS} | {"row": row}
+        filled: dict[str, Any] = {name: job.get(name) for name in COLUMNS} | {"row": row}
         times = [filled[name] for name in TIMES if filled[name] is not None]
         if filled["created"] is None:
             raise RecordError("no time of submission", job.get("name"))
@@ -128,7 +132,7 @@ def parse_pbs(text: str, jobs: Jobs) -> None:
         given = {key: value.strip('"') for key, value in PBS_FIELD.findall(rest)}
         if kind == "E":
             open_runs.pop(name, None)
-            _try(jobs, row, lambda given=given, name=name: _pbs_job(name, given, jobs))
+            _try(jobs, row, _pbs_job, name, given, jobs)
         else:
             jobs.events += 1
             if kind == "S":
@@ -141,7 +145,7 @@ def parse_pbs(text: str, jobs: Jobs) -> None:
     for name, (row, given) in open_runs.items():
         jobs.events -= 1
         jobs.facts["running"] += 1
-        _try(jobs, row, lambda given=given, name=name: _pbs_job(name, given, jobs))
+        _try(jobs, row, _pbs_job, name, given, jobs)
 
 
 def _pbs_job(name: str, given: Record, jobs: Jobs) -> dict[str, Any]:
@@ -229,7 +233,7 @@ def parse_lsf(text: str, jobs: Jobs) -> None:
         if fields[:1] != ["JOB_FINISH"]:
             jobs.events += 1
             continue
-        _try(jobs, row, lambda fields=fields: _lsf_job(fields))
+        _try(jobs, row, _lsf_job, fields)
 
 
 def _lsf_job(fields: list[str]) -> dict[str, Any]:
@@ -274,7 +278,7 @@ def parse_sge(text: str, jobs: Jobs) -> None:
         if len(fields) > 41 and fields[41] not in ("NONE", ""):  # pe_taskid
             jobs.account.leave_out(row, PART)
             continue
-        _try(jobs, row, lambda fields=fields: _sge_job(fields))
+        _try(jobs, row, _sge_job, fields)
 
 
 def _sge_job(fields: list[str]) -> dict[str, Any]:
@@ -316,7 +320,7 @@ def parse_condor(found: Any, jobs: Jobs) -> None:
     """``condor_history -json``: a list of job ads."""
     for row, ad in enumerate(_objects(found, "ClusterId"), 1):
         jobs.read += 1
-        _try(jobs, row, lambda ad=ad: _condor_job(ad))
+        _try(jobs, row, _condor_job, ad)
 
 
 def _condor_job(ad: Record) -> dict[str, Any]:
@@ -348,7 +352,7 @@ def parse_flux(found: Any, jobs: Jobs) -> None:
     """``flux jobs -a --json``: ``duration`` is the limit, ``runtime`` how long a job ran."""
     for row, job in enumerate(_objects(found, "t_submit"), 1):
         jobs.read += 1
-        _try(jobs, row, lambda job=job: _flux_job(job))
+        _try(jobs, row, _flux_job, job)
 
 
 def _flux_job(job: Record) -> dict[str, Any]:
@@ -381,7 +385,7 @@ def parse_oar(found: Any, jobs: Jobs) -> None:
     """``oarstat -J``: an object of jobs by their number, or a list of them."""
     for row, job in enumerate(_objects(found, "submissionTime", "submission_time"), 1):
         jobs.read += 1
-        _try(jobs, row, lambda job=job: _oar_job({_snake(k): v for k, v in job.items()}))
+        _try(jobs, row, _oar_job, {_snake(k): v for k, v in job.items()})
 
 
 def _snake(name: str) -> str:
@@ -428,11 +432,11 @@ def parse_batsim(found: Any, jobs: Jobs) -> None:
     jobs.servers = int(number(found.get("nb_res")) or 0)
     for row, job in enumerate(_objects(found, "subtime"), 1):
         jobs.read += 1
-        _try(jobs, row, lambda job=job: _batsim_job(job, found["profiles"], jobs))
+        _try(jobs, row, _batsim_job, job, found["profiles"], jobs)
 
 
 def _batsim_job(job: Record, profiles: Record, jobs: Jobs) -> dict[str, Any]:
-    profile, submitted = profiles.get(job.get("profile")), float(job["subtime"])
+    profile, submitted = profiles.get(str(job.get("profile"))), float(job["subtime"])
     delay = profile.get("delay") if isinstance(profile, dict) else None
     if not isinstance(delay, int | float) or delay < 0:
         raise RecordError("its profile has no delay: it takes as long as a platform makes it", job)
@@ -461,7 +465,9 @@ def _objects(found: Any, *keys: str) -> list[Record]:
         some = list(held.values()) if isinstance(held, dict) else held
         if not isinstance(some, list):
             continue
-        here = [each for each in some if isinstance(each, dict) and any(k in each for k in keys)]
+        here: list[Record] = [
+            each for each in some if isinstance(each, dict) and any(k in each for k in keys)
+        ]
         if here:
             return here
         inside += some
@@ -496,10 +502,10 @@ def _lines(text: str, jobs: Jobs) -> Iterator[tuple[int, str]]:
             yield row, line
 
 
-def _try(jobs: Jobs, row: int, job: Callable[[], dict[str, Any]]) -> None:
+def _try(jobs: Jobs, row: int, read: Callable[..., dict[str, Any]], *given: Any) -> None:
     """Add a job; one that cannot be read is left out, with its reason."""
     try:
-        jobs.add(row, job())
+        jobs.add(row, read(*given))
     except RecordError as bad:
         jobs.account.refuse(row, str(bad), bad.held)
     except (KeyError, TypeError, ValueError, IndexError):

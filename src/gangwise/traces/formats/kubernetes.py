@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import polars as pl
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import all_files, declared
 from gangwise.traces.formats.tabular import TableMapping
-from gangwise.traces.io.reading import FIXED, RecordError, RowAccount, Stage, reasons
+from gangwise.traces.io.reading import EARLIER, FIXED, RecordError, RowAccount, Stage, reasons
 from gangwise.traces.io.text import QUANTITY, SUFFIXES, beginning, read_records
 from gangwise.traces.tables import Reader, Tables, server_table
 
@@ -200,6 +201,8 @@ class PodRecord:
     application: str
     priority: float
     queue: str = ""
+    uid: str = ""
+    owner: str = ""  # uid of the object that controls it; names are used again, uids are not
     spare: int = 0  # how many of its equal pods the workload can do without
     share: float = 1.0  # share of its equal pods that was admitted
 
@@ -248,7 +251,8 @@ def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> 
     application, priority = application_of(meta, owners), float(spec.get("priority") or 0)
     request, times = (cpu, mem, gpu, models), (created, started, end)
     values = (*request, *times, phase, host, gang, application, priority)
-    return PodRecord(row, f"{space}/{name}", space, *values)
+    pod = PodRecord(row, f"{space}/{name}", space, *values)
+    return replace(pod, uid=str(meta.get("uid") or ""), owner=_owner_uid(meta))
 
 
 PRIORITY = "kueue.x-k8s.io/priority-class"
@@ -279,7 +283,7 @@ def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[Pod
         asked = {**each["template"]["spec"], "priority": spec.get("priority")}
         pod = pod_of(row, {"metadata": meta, "spec": asked}, False, owners)
         queue = f"{pod.namespace}/{spec['queueName']}" if spec.get("queueName") else ""
-        pod = replace(pod, gang=pod.name, queue=queue)
+        pod = replace(pod, gang=pod.name, queue=queue, owner=str(meta.get("uid") or ""))
         pod = replace(pod, started=started, ended=ended, status=phase)
         count = int(each.get("count", 1))
         if "minCount" in each:
@@ -343,6 +347,11 @@ def _owner(meta: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
+def _owner_uid(meta: Mapping[str, Any]) -> str:
+    uids = (o.get("uid") for o in meta.get("ownerReferences") or () if o.get("controller"))
+    return str(next(uids, None) or "")
+
+
 def _gang(meta: Mapping[str, Any], kind: str, owner: str) -> str:
     for held in (meta.get("labels") or {}, meta.get("annotations") or {}):
         for label in GROUPS:
@@ -391,16 +400,12 @@ class KubernetesDump(Reader):
 
     def _read(self) -> Tables:
         path = self.source.path
-        folder = path if path.is_dir() else path.parent
-        files = [f for f in all_files(folder) if self.FORMAT.table("pods and nodes").fits(f)]
-        pods: list[PodRecord] = []
-        admitted: list[PodRecord] = []
-        ranked = dict[str, str]()
-        classes: dict[str, float] = {}
-        nodes: list[tuple[Any, ...]] = []
-        stages, digests, closed, latest = [], {}, 0, 0.0
+        files = [
+            f for f in all_files(path) if f == path or self.FORMAT.table("pods and nodes").fits(f)
+        ]
+        dumps, series = list[_Dump](), list[Any]()
         owners: dict[tuple[str, str], tuple[str, str]] = {}
-        series: list[Any] = []
+        accounts, digests = list[tuple[RowAccount, str, int]](), {}
         for file in files:
             exported = '"resultType"' in beginning(file)
             found = read_records(file, "data.result" if exported else "items")
@@ -408,42 +413,20 @@ class KubernetesDump(Reader):
             account = RowAccount(file, self.source.strict)
             if exported:
                 series += _series(found.records, account)
-                stages.append(account.stage(file.name, len(found.records)))
-                continue
-            owners |= dict(_owned(found.records))
-            classes |= classes_of(found.records)
-            for row, record in enumerate(found.records, 1):
-                try:
-                    kind = _kind(record)
-                    if kind == "Node":
-                        nodes.append(_node(row, record))
-                        closed += bool(record["spec"].get("unschedulable"))
-                    elif kind == "Pod" and _fixed(record):
-                        account.leave_out(row, FIXED)
-                    elif kind == "Pod":
-                        pods.append(pod_of(row, record, self.gangs, owners))
-                        label = (record["metadata"].get("labels") or {}).get(PRIORITY, "")
-                        ranked[pods[-1].name] = label
-                    elif kind == "Workload":
-                        admitted += workload_of(row, record, owners)
-                    elif kind == "WorkloadPriorityClass":
-                        continue
-                    else:
-                        what = f"a {kind or 'record'}, which is no pod, workload or node"
-                        account.leave_out(row, what)
-                    latest = max(latest, *_times(record))
-                except (KeyError, TypeError, AttributeError, ValueError) as error:
-                    why = str(error) if isinstance(error, RecordError) else "a field is missing"
-                    account.refuse(row, f"the record is not as the API has it: {why}")
-            stages.append(account.stage(file.name, len(found.records)))
-        for row, record in enumerate(records_of(series), 1):
-            if record["kind"] == "Node":
-                nodes.append(_node(row, record))
-            elif not _fixed(record):
-                pods.append(pod_of(row, record, self.gangs, owners))
-        pods = [replace(p, priority=classes.get(ranked.get(p.name, ""), p.priority)) for p in pods]
+            else:
+                owners |= dict(_owned(found.records))
+                dumps.append(_Dump(found.records, account))
+                dumps[-1].read(self.gangs, owners)
+            accounts.append((account, file.name, len(found.records)))
+        if series:
+            dumps.append(_Dump(list(records_of(series)), RowAccount(path)))
+            dumps[-1].read(self.gangs, owners)
+            dumps[-1].latest = max(time for each in series for time, _ in samples(each))
+        latest = max((dump.latest for dump in dumps), default=0.0)
+        dumps.sort(key=lambda dump: dump.latest)
+        pods, admitted = (_joined(dumps, of) for of in ("pods", "workloads"))
+        stages = [account.stage(name, records) for account, name, records in accounts]
         replaced, pods = len(pods) * bool(admitted), admitted or pods
-        latest = max([latest, *(time for each in series for time, _ in samples(each))])
         if not pods:
             why = reasons(*(stage.dropped for stage in stages))
             raise TraceError(
@@ -452,19 +435,115 @@ class KubernetesDump(Reader):
                 path,
             )
         rows, stage = _jobs(pods, latest)
+        nodes = {node[1]: node for dump in dumps for node in dump.nodes}  # the latest of a name
         facts = {
             "dumped": not series,
             "exported": bool(series),
             "replaced": replaced,
             "alike": sum(row["tasks"] > 1 for row in rows),
             "running": sum(row["unfinished"] for row in rows),
-            "closed": closed,
+            "closed": len({name for dump in dumps for name in dump.closed}),
             "no_nodes": not nodes,
         }
         notes = TableMapping(FORMAT.mapping["facts"]).notes(pl.DataFrame([facts]))
+        others = sum((dump.others for dump in dumps), Counter[str]())
+        for resource, amount_asked in sorted(others.items()):
+            notes.append(f"pods ask for {amount_asked:g} {resource}, which is not read")
         kinds = {"started": pl.Float64, "row": pl.Int64, "tasks": pl.Int64}
         jobs = pl.DataFrame(rows, schema_overrides=kinds, infer_schema_length=None)
-        return Tables(NAME, server_table(nodes), jobs, (*stages, stage), digests, tuple(notes))
+        read = (*stages, stage), digests, tuple(notes)
+        return Tables(NAME, server_table(nodes.values()), jobs, *read)
+
+
+@dataclass
+class _Dump:
+    """Pods, workloads and nodes of one file, and the last instant that it knows of."""
+
+    records: list[Any]
+    account: RowAccount
+    pods: list[PodRecord] = field(default_factory=list)
+    workloads: list[PodRecord] = field(default_factory=list)
+    nodes: list[tuple[Any, ...]] = field(default_factory=list)
+    closed: set[str] = field(default_factory=set)  # names of nodes that take no new pods
+    others: Counter[str] = field(default_factory=Counter)  # devices that are not read
+    latest: float = 0.0
+
+    def read(self, gangs: bool, owners: Owners) -> None:
+        classes, ranked = classes_of(self.records), dict[str, str]()
+        for row, record in enumerate(self.records, 1):
+            try:
+                self._add(row, record, gangs, owners, ranked)
+                self.latest = max(self.latest, *_times(record))
+            except (KeyError, TypeError, AttributeError, ValueError) as error:
+                why = str(error) if isinstance(error, RecordError) else "a field is missing"
+                self.account.refuse(row, f"the record is not as the API has it: {why}")
+        self.pods = [
+            replace(pod, priority=classes.get(ranked.get(pod.name, ""), pod.priority))
+            for pod in self.pods
+        ]
+
+    def _add(
+        self, row: int, record: Any, gangs: bool, owners: Owners, ranked: dict[str, str]
+    ) -> None:
+        kind = _kind(record)
+        if kind == "Node":
+            self.nodes.append(_node(row, record))
+            if record["spec"].get("unschedulable"):
+                self.closed.add(self.nodes[-1][1])
+        elif kind == "Pod" and _fixed(record):
+            self.account.leave_out(row, FIXED)
+        elif kind == "Pod":
+            pod = pod_of(row, record, gangs, owners)
+            self.pods.append(pod)
+            ranked[pod.name] = (record["metadata"].get("labels") or {}).get(PRIORITY, "")
+            self.others.update(_unread(record["spec"]))
+        elif kind == "Workload":
+            self.workloads += workload_of(row, record, owners)
+            for each in record["spec"]["podSets"]:
+                self.others.update(_unread(each["template"]["spec"]))
+        elif kind != "WorkloadPriorityClass":
+            what = f"a {kind or 'record'}, which is no pod, workload or node"
+            self.account.leave_out(row, what)
+
+
+def _unread(spec: Mapping[str, Any]) -> Counter[str]:
+    """Devices that a pod asks for and that count as none: MIG slices, TPUs, NPUs.
+
+    >>> _unread({"containers": [{"resources": {"limits": {"google.com/tpu": "4"}}}]})
+    Counter({'google.com/tpu': 4.0})
+    """
+
+    def devices(held: Mapping[str, Any]) -> dict[str, float]:
+        vendors = (name for name in held if "/" in name and not _is_gpu(name))
+        return {name: amount(held[name]) for name in vendors if ".kubernetes.io/" not in name}
+
+    return pod_total(spec, devices)
+
+
+def _joined(dumps: Sequence[_Dump], of: str) -> list[PodRecord]:
+    """Pods (or workloads) of dumps in order of time: of one pod the last dump's record counts.
+
+    A pod without an end that a later dump does not have ended in between: it ends when it was last
+    seen.
+    """
+    pods: dict[tuple[Any, ...], tuple[_Dump, list[PodRecord]]] = {}
+    for dump in dumps:
+        here: dict[tuple[Any, ...], list[PodRecord]] = {}
+        for pod in getattr(dump, of):  # a workload is several pods in one record
+            here.setdefault((pod.uid,) if pod.uid else (pod.name, pod.created), []).append(pod)
+        for key, some in here.items():
+            if key in pods:
+                before, records = pods[key]
+                before.account.leave_out(records[0].row, EARLIER)
+            pods[key] = dump, some
+    last = max((dump.latest for dump in dumps if getattr(dump, of)), default=0.0)
+    return [
+        replace(pod, ended=dump.latest)
+        if pod.ended is None and pod.started is not None and dump.latest < last
+        else pod
+        for dump, some in pods.values()
+        for pod in some
+    ]
 
 
 def _series(records: list[Any], account: RowAccount) -> list[Any]:
@@ -527,49 +606,103 @@ def _times(record: Mapping[str, Any]) -> Iterator[float]:
             yield seconds(condition.get(key)) or 0.0
 
 
+def _runs(pods: Sequence[PodRecord]) -> Iterator[list[list[PodRecord]]]:
+    """The runs of a group: for each of its tasks the pods that did it, one after another.
+
+    A pod that was created after another of its group had ended takes its place. When all have ended
+    before the next is created, the group's name is used again for another run, unless all are of
+    one object by its uid.
+    """
+    tasks: list[list[PodRecord]] = []
+    for pod in sorted(pods, key=lambda p: (p.created, p.row)):
+        over = [t for t in tasks if t[-1].ended is not None and t[-1].ended <= pod.created]
+        if tasks and len(over) == len(tasks) and not pod.owner:
+            yield tasks
+            tasks, over = [], []
+        if over:
+            over[0].append(pod)
+        else:
+            tasks.append([pod])
+    if tasks:
+        yield tasks
+
+
+def _time_in_use(pods: Sequence[PodRecord], latest: float) -> float:
+    """Seconds in which any of some pods ran."""
+    total, until = 0.0, -inf
+    for start, end in sorted(
+        (pod.started, latest if pod.ended is None else pod.ended)
+        for pod in pods
+        if pod.started is not None
+    ):
+        total += max(end - max(start, until), 0.0)
+        until = max(until, end)
+    return total
+
+
 def _jobs(pods: list[PodRecord], latest: float) -> tuple[list[dict[str, Any]], Stage]:
     first = min(pod.created for pod in pods)
     groups: dict[tuple[Any, ...], list[PodRecord]] = {}
     account = RowAccount(Path(NAME))
     for pod in pods:
-        if pod.status in ("Succeeded", "Failed") and pod.started and pod.ended is None:
+        if pod.status in ENDED and pod.started and pod.ended is None:
             account.leave_out(pod.row, "it has ended, and no container says when")
             continue
         shape = (pod.cpu, pod.mem, pod.gpu, pod.models)
-        groups.setdefault((pod.gang, *shape) if pod.gang else (pod.name,), []).append(pod)
+        alone = (pod.name, pod.uid or pod.created)
+        key = (pod.gang, pod.owner, *shape) if pod.gang else alone
+        groups.setdefault(key, []).append(pod)
     rows = []
+    used: dict[str, list[tuple[str, int]]] = {}  # by name, the objects and runs that had it
     for group in groups.values():
-        one = group[0]
-        started = [pod.started for pod in group if pod.started is not None]
-        all_start = len(started) == len(group)
-        ends = [latest if pod.ended is None else pod.ended for pod in group]
-        spare, share = max(p.spare for p in group), sum(p.share for p in group) / len(group)
-        ran_fewer = share < 1 and all_start  # its work is what it did, with all pods done sooner
-        rows.append(
-            {
-                "row": one.row,
-                "name": one.gang or one.name,
-                "cpu": one.cpu,
-                "mem": one.mem,
-                "gpu": one.gpu,
-                "tasks": len(group),
-                "models": one.models,
-                "created": min(pod.created for pod in group) - first,
-                "started": max(started) - first if all_start else None,
-                "deleted": max(ends) - first,
-                "job": one.gang or one.name,
-                "status": max((pod.status for pod in group), key=PHASES.index),
-                "user": one.namespace,
-                "application": one.application,
-                "priority": max(pod.priority for pod in group),
-                **({"queue": one.queue} if one.queue else {}),
-                **({"terms": f"fewest={len(group) - spare}"} if spare > 0 else {}),
-                **({"elapsed": share * (max(ends) - max(started))} if ran_fewer else {}),
-                "hosts": "|".join(sorted({pod.host for pod in group if pod.host})),
-                "unfinished": any(pod.ended is None for pod in group),
-            }
-        )
+        for number, tasks in enumerate(_runs(group)):
+            row = _job_of(tasks, latest, first)
+            runs, this = used.setdefault(row["name"], []), (group[0].owner, number)
+            if this not in runs:
+                runs.append(this)
+            if place := runs.index(this):
+                row["job"] = f"{row['name']}#{place + 1}"
+            rows.append(row)
     return rows, account.stage("pods", len(pods))
+
+
+def _job_of(tasks: list[list[PodRecord]], latest: float, first: float) -> dict[str, Any]:
+    """A run of a group as one job: it starts with the last of its first pods."""
+    group = [pod for task in tasks for pod in task]
+    one, begun = group[0], [task[0].started for task in tasks]
+    started = None if None in begun else max(begun)  # type: ignore[type-var]  # none is None
+    end = max(latest if pod.ended is None else pod.ended for pod in group)
+    spare, share = max(p.spare for p in group), sum(p.share for p in group) / len(group)
+    name = one.gang or one.name
+    row: dict[str, Any] = {
+        "row": one.row,
+        "name": name,
+        "cpu": one.cpu,
+        "mem": one.mem,
+        "gpu": one.gpu,
+        "models": one.models,
+        "tasks": len(tasks),
+        "created": min(task[0].created for task in tasks) - first,
+        "started": None if started is None else started - first,
+        "deleted": end - first,
+        "job": name,
+        "status": max((task[-1].status for task in tasks), key=PHASES.index),
+        "user": one.namespace,
+        "application": one.application,
+        "priority": max(pod.priority for pod in group),
+        "hosts": "|".join(sorted({pod.host for pod in group if pod.host})),
+        "unfinished": any(task[-1].ended is None for task in tasks),
+    }
+    if one.queue:
+        row["queue"] = one.queue
+    if spare > 0:
+        row["terms"] = f"fewest={len(tasks) - spare}"
+    if started is not None:
+        ran = _time_in_use(group, latest) if len(group) > len(tasks) else end - started
+        ran *= share  # its work is what it did, with all pods done sooner
+        if abs(ran - (end - started)) > 1:
+            row["elapsed"] = ran
+    return row
 
 
 PHASES = ("Succeeded", "Unknown", "Pending", "Running", "Failed")
