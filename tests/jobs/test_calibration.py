@@ -132,6 +132,28 @@ def test_planted_closing_hours_are_found_and_nothing_else(whose: str) -> None:
     assert {*named.values()} & one.entry.keys() == {*[named.get(whose)]} - {None}
 
 
+@pytest.mark.parametrize("seed", [5, 7])
+def test_a_closing_whose_bound_is_not_among_the_common_requests_is_found(seed: int) -> None:
+    """Most ask for one of twenty round limits; the longest, for seconds of their own."""
+    jobs, nodes = drawn(20 + seed, 4000, total=60)
+    rng = np.random.default_rng(seed)
+    own = np.maximum(jobs.run * rng.uniform(1.05, 3, len(jobs)), 60).round()
+    usual = 1800.0 * np.ceil(own / 1800)
+    jobs = replace(
+        jobs, limit=np.where((usual <= 36_000) | (rng.random(len(jobs)) < 0.2), usual, own)
+    )
+    over = float(np.quantile(jobs.limit, {5: 0.94, 7: 0.95}[seed])) + 0.5
+    about = jobs.limit > over
+
+    def may(j: int, running: dict[int, float], now: float) -> bool:
+        hour = int(now // 3600) % 168
+        return not (about[j] and hour < 120 and 8 <= hour % 24 < 18)
+
+    (one,) = calibrate(planted(jobs, nodes, may)).findings
+    assert one.between[0] <= over <= one.between[1]
+    assert ((one.rule.asks > one.rule.over) != about).sum() <= 10
+
+
 def test_days_that_one_user_has_for_himself_are_found_and_nothing_else() -> None:
     jobs, nodes = drawn(9, 3000, total=60)
     begin, end = 40 * DAY, 42 * DAY

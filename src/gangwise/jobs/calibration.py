@@ -16,7 +16,7 @@ No rule is fitted to waiting times. Where nothing contradicts the plain model no
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -50,6 +50,7 @@ SELDOM = 0.1
 """Of the weeks in which a job waits through an hour that may be closed, the share with a start."""
 FREED = 0.5
 """Of the jobs that a cap held back, the least share that starts when one of the same user ends."""
+GRID = 30  # bounds of closed hours that are tried at once
 ROUNDS = 24  # rules looked for, at most
 
 
@@ -412,13 +413,7 @@ def _tail(hits: int, of: int, rate: float) -> float:
 def _asked(record: Record) -> Iterator[tuple[dict[str, Any], str, Floats, Floats]]:
     """What closed hours may be about: entry, setting of the bound, what jobs ask for, bounds."""
     for key, asks in (("longer_than", record.limit), ("more_than", record.size)):
-        bounds, many = np.unique(asks, return_counts=True)
-        # People ask for round numbers. All that are asked for equally often are in, or none:
-        # which of them a sort takes first is not the same on every machine.
-        usual = np.flatnonzero(many >= np.sort(many)[-min(30, many.size)])
-        if many[usual].sum() < len(record) / 2:
-            usual = np.linspace(0, bounds.size - 1, 30).astype(np.int64)
-        bounds = bounds[usual]
+        bounds = np.unique(asks)
         of = {"of": record.device} if key == "more_than" else {}
         # Every job asks for more than -1.
         yield of, key, asks, np.concatenate([[-1.0] * (not of), bounds])
@@ -459,8 +454,9 @@ def _closings(record: Record, site: SiteConstraints, s: Swept, t: Trials) -> Ite
             np.maximum.at(most, at, asks[of])
         np.maximum.at(went, starts, asks)
         weeks, worth = table.reshape(3, -1, HOURS), {}
-        for over in bounds:
+        for over in _bounds_in_turn(bounds, asks, worth):
             on = weeks > over
+            worth[over] = -1
             hours = _hours(on[0], on[1], on[2], tried)
             if hours is None:
                 continue
@@ -472,10 +468,11 @@ def _closings(record: Record, site: SiteConstraints, s: Swept, t: Trials) -> Ite
             worth[rule.over] = by_it - passed
             if by_it - passed > best[0]:
                 bound = {key: rule.over} if key and over >= 0 else {}
-                best = by_it - passed, (rule, hours, by_it, {**bound, **entry}, worth, bounds)
+                best = by_it - passed, (rule, hours, by_it, {**bound, **entry}, worth)
     if best[1] is not None:
-        rule, hours, by_it, entry, worth, bounds = best[1]
+        rule, hours, by_it, entry, worth = best[1]
         good = [over for over, jobs in worth.items() if jobs >= 0.8 * best[0]]
+        bounds = np.array(list(worth))
         below, above = bounds[bounds < min(good)], bounds[bounds > max(good)]
         cap = Cap("all", record.device, entry.get("more_than", 0), pool=entry.get("pool", ""))
         exempt = tuple(entry.get("except", ()))
@@ -493,6 +490,28 @@ def _closings(record: Record, site: SiteConstraints, s: Swept, t: Trials) -> Ite
             (by_it, by_it, int(t.refused.sum())),
             rule,
         )
+
+
+def _bounds_in_turn(bounds: Floats, asks: Floats, worth: Mapping[float, int]) -> Iterator[float]:
+    """Bounds to be tried: a grid over what jobs ask for, then ever finer ones about the best.
+
+    ``worth`` is what those tried so far have brought. The grid has the commonest requests, and
+    quantiles of all of them, so that between two of its bounds there are few jobs.
+    """
+    values, many = np.unique(asks, return_counts=True)
+    common = values[many >= np.sort(many)[-min(GRID, many.size)]]
+    even = np.quantile(asks, np.linspace(0, 1, GRID), method="nearest")
+    grid = bounds[np.isin(bounds, np.concatenate([common, even])) | (bounds < values[0])]
+    while grid.size:
+        yield from grid.tolist()
+        best = max(worth, key=lambda over: worth[over])
+        if worth[best] < 0:
+            return
+        tried = np.sort(np.fromiter(worth, np.float64))
+        low = tried[tried < best].max(initial=-np.inf)
+        high = tried[tried > best].min(initial=np.inf)
+        grid = np.setdiff1d(bounds[(bounds > low) & (bounds < high)], tried)
+        grid = grid[np.unique(np.linspace(0, grid.size - 1, min(GRID, grid.size)).astype(np.int64))]
 
 
 class _Hours(NamedTuple):
