@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangwise.core.errors import StoreError
+from gangwise.core.errors import EngineError, StoreError
 from gangwise.engines.engine import EngineJob, EngineNode, RankReport
 from gangwise.service.ledger import Ledger
 from gangwise.service.loop import MonotonicClock, Service
@@ -594,3 +594,132 @@ def test_a_journal_of_0_2_0_is_read() -> None:
     ledger = Ledger("fcfs+easy+best-fit")
     ledger.apply(("job", 1.0, {**asdict(job), "minimum": 0}))
     assert ledger.jobs["7"].asked == job
+
+
+# Clocks
+
+
+def test_a_start_far_ahead_of_the_last_record_waits_for_a_word(engine, time, tmp_path):
+    service = opened(engine, time, tmp_path)
+    engine.submit("1")
+    ticks(service, time, 3)
+    engine.end("1")
+    ticks(service, time, 2)
+    service.close()
+    rows = service.folder / "service.sqlite"
+    engine.submit("2")
+    time.wall += 400 * 86_400.0  # a boot with a wrong clock
+    again = opened(engine, time, tmp_path)
+    ticks(again, time, 3)
+    told = again.health()
+    assert "--clock-is-right" in told["troubles"]["clock"]["what"]
+    assert not told["well"]
+    assert "2" not in again.ledger.jobs
+    again._keep()
+    with sqlite3.connect(rows) as db:
+        assert db.execute("SELECT job FROM history").fetchall() == [("1",)], "nothing is forgotten"
+    time.wall -= 400 * 86_400.0  # it is corrected while the service waits
+    ticks(again, time, 4)
+    assert again.health()["well"]
+    assert again.health()["clock_ahead"] == 0.0
+    assert again.ledger.jobs["2"].phase == "running"
+    again.close()
+    time.wall += 30 * 86_400.0  # a month out of service, and an operator says so
+    with_word = Service(engine, tmp_path / "state", act=True, clock=time.clock, clock_is_right=True)
+    ticks(with_word, time, 3)
+    assert with_word.health()["well"]
+    assert with_word.clock.now() == pytest.approx(time.wall, abs=1.0)
+    with_word.close()
+
+
+@pytest.mark.parametrize("jump", [3600.0, -3600.0])
+def test_age_is_by_no_wall_clock(engine, time, tmp_path, monkeypatch, jump):
+    from gangwise.engines import background
+    from gangwise.service.api import _health
+    from gangwise.service.state import STALE, ServiceState
+
+    service = opened(engine, time, tmp_path)
+    steady = 50_000.0
+    monkeypatch.setattr(background, "clock", lambda: steady)
+    ticks(service, time, 3)
+    state = ServiceState(tmp_path / "state")
+    assert _health(state)["well"]
+    real = __import__("time").time
+    monkeypatch.setattr("time.time", lambda: real() + jump)
+    assert _health(state)["well"], "a clock that jumps is no silence"
+    steady += STALE + 1.0  # the service is frozen
+    assert not _health(state)["well"]
+    service.close()
+    state.close()
+
+
+# What the cluster lists again
+
+
+def test_a_wrong_end_is_taken_back(engine, time, tmp_path):
+    service = opened(engine, time, tmp_path)
+    ticks(service, time)
+    engine.submit("1", tasks=2)
+    engine.submit("2")
+    ticks(service, time, 3)
+    rows, engine.table = engine.table, {}  # a table that empties at once
+    ticks(service, time, 12)
+    assert dict(service.ledger.outcomes) == {"1": "failed", "2": "failed"}
+    engine.table = rows
+    ticks(service, time, 5)
+    assert {name: known.phase for name, known in service.ledger.jobs.items()} == {
+        "1": "running",
+        "2": "running",
+    }
+    assert any("taken back" in note for note in service.notes)
+    assert not service.store.rows("SELECT job FROM history")
+    balanced(service.ledger)
+    engine.end("1")
+    ticks(service, time, 3)
+    (row,) = service.store.rows("SELECT job, outcome FROM history")
+    assert row == {"job": "1", "outcome": "finished"}
+    assert engine.calls == [("place", "1", 1), ("place", "2", 1)], "nothing is placed twice"
+    service.close()
+    again = opened(engine, time, tmp_path)
+    assert list(again.ledger.jobs) == ["2"]
+    assert dict(again.ledger.outcomes) == {"1": "finished"}
+    again.close()
+
+
+def test_a_preemption_that_is_refused_leaves_the_job_where_it_runs(engine, service, time):
+    from gangwise.core.errors import Rejected
+    from gangwise.service.ledger import Intent
+
+    ticks(service, time)
+    engine.submit("1")
+    ticks(service, time, 2)
+
+    def refuses(job):
+        raise Rejected("Requested operation is presently disabled")
+
+    engine.preempt = refuses
+    known = service.ledger.jobs["1"]
+    service._todo["preempt", "1", 1] = Intent("preempt", "1", 1, known.placed, "scheduler")
+    ticks(service, time, 2)
+    assert known.phase == "running"
+    assert not service._todo
+    balanced(service.ledger)
+
+
+def test_acts_without_an_answer_are_repeated_less_and_less_often(engine, service, time):
+    ticks(service, time)
+    tries = []
+
+    def silent(*given):
+        tries.append(time.monotonic)
+        raise EngineError("Zero Bytes were transmitted or received")
+
+    real, engine.place = engine.place, silent
+    engine.submit("1")
+    ticks(service, time, 60, seconds=0.5)
+    assert 4 <= len(tries) <= 14, "30 s, in waits of .8 to 6 s"
+    assert not service.health()["well"], "it could not place, whatever else answers"
+    engine.place = real
+    ticks(service, time, 15, seconds=0.5)
+    assert service.health()["well"]
+    assert engine.calls == [("place", "1", 1)]

@@ -463,7 +463,7 @@ class KubernetesLeader(Leader):
                 api.call(api.coordination.replace_namespaced_lease, *where, body)
         except ApiException as error:
             if error.status == 409:
-                raise StandingBy(f"{self.what}: somebody else was faster") from error
+                raise StandingBy(f"{self.what}: another service was faster") from error
             raise refusal(self.what, error) from error
 
     def give_up(self) -> None:

@@ -31,7 +31,7 @@ from gangwise.engines.kubernetes_gangs import WatchedPod
 from gangwise.engines.kubernetes_objects import Membership
 
 PATIENCE = (3.0, 6.0)  # seconds to connect, and to wait for an answer
-REPLY = 30.0  # seconds in which a reply must be there as a whole
+REPLY = 15.0  # seconds in which a reply must be there as a whole
 BYTES = 256 * 2**20  # size of a reply; a page of pods has some megabytes
 LINE_BYTES = 16 * 2**20  # size of an event of a watch; etcd stores objects of at most 1.5 MiB
 LINE = 6.0  # seconds in which the rest of an event must come
@@ -297,7 +297,7 @@ class Follower:
         self._api, self._listing, self._everything, self._one = api, listing, everything, one
         self._version = self._known = ""  # where to watch from; the last version that was seen
         self._opened = float("inf")  # since when a watch has been open
-        patience = WATCH + 3 * REPLY
+        patience = WATCH + 6 * REPLY
         self.loop = BackgroundLoop(f"the watch of {what}", self._step, patience, probe=self._probe)
         api.followers.append(self)
         self.loop.start()

@@ -26,8 +26,8 @@ DURATION = 10.0  # seconds after which others may take the lead; at most 15 with
 
 FASTER = (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY)
 """Errors of the file system by which another service is seen to have taken the lead."""
-END = "now+60minutes"
-"""End of a reservation, by Slurm's clock: a time of day is off by an hour where clocks change."""
+END = "now+2hours"
+"""End of a reservation, by no calendar, with a margin where our clock is an hour behind Slurm's."""
 
 
 class Lease(NamedTuple):
@@ -54,7 +54,7 @@ class Leader(ABC):
         self._until = -float("inf")
         self._seen: tuple[object, float] = (None, -float("inf"))
         self.why = f"{self.what} is not held yet"
-        backoff = Backoff(self.duration / 5, self.duration / 4)
+        backoff = Backoff(self.duration / 5, self.duration / 5)
         self.loop = BackgroundLoop(self.what, self._renew, 6 * self.duration, backoff)
         self.loop.start(after=self.loop.once())
 
@@ -159,9 +159,9 @@ class FolderLeader(Leader):
             number += found is None or not found.mine
             self._beat(number, self.identity)
         except OSError as error:
-            raise self._lost("somebody else was faster", error) from error
+            raise self._lost("another service was faster", error) from error
         if self._newest() != number:  # it was that of an older leader: we had looked too long ago
-            raise StandingBy(f"{self.what}: somebody else was faster")
+            raise StandingBy(f"{self.what}: another service was faster")
         self.number = number
 
     def _lost(self, how: str, error: OSError) -> EngineError:
@@ -185,7 +185,7 @@ class FolderLeader(Leader):
             side.write_text(json.dumps(content), encoding="utf-8")
             os.link(side, path)
         except FileExistsError:
-            raise Rejected(f"{path} is there already: somebody else was faster") from None
+            raise Rejected(f"{path} is there already: another service was faster") from None
         except OSError as error:
             if error.errno in FASTER:
                 self._until = -float("inf")
@@ -198,7 +198,7 @@ class ReservationLeader(Leader):
     """The lead of a Slurm cluster: a reservation of no nodes whose name has the leader's number.
 
     slurmctld refuses a second reservation of a name, so that one alone gets each number. Renewals
-    put off its end, an hour from now by no calendar; after that slurmctld removes it. ``run`` runs
+    put off its end, two hours from now; after that slurmctld removes it. ``run`` runs
     a command of Slurm's and gives its output.
     """
 
@@ -233,12 +233,15 @@ class ReservationLeader(Leader):
             self._run("scontrol", "create", "reservation", name, *what)
         except EngineError as error:
             if "Duplicate reservation name" in str(error):
-                raise StandingBy(f"{self.what}: somebody else was faster") from error
+                raise StandingBy(f"{self.what}: another service was faster") from error
             raise
         numbers = self._numbers()
-        if max(numbers, default=0) != number:  # another leads: we had looked too long ago
+        newest = max(numbers, default=0)
+        if newest != number:  # another leads: we had looked too long ago
             self._delete(number)
-            raise StandingBy(f"{self.what}: somebody else was faster")
+            if newest < number:
+                raise EngineError(f"{self.what}: {name} was made, and is not listed")
+            raise StandingBy(f"{self.what}: another service was faster")
         self.number = number
         for older in numbers.keys() - {number}:
             self._delete(older)

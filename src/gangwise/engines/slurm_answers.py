@@ -60,7 +60,7 @@ REFUSALS = {
 """Error codes by which Slurm refuses a request, and its words for them (slurm/slurm_errno.h)."""
 UNKNOWN_JOB, DENIED = 2017, 2002
 BAD_FORMAT = "Invalid job format specification"  # by squeue itself: it does not know a field
-COMMAND = 30.0  # seconds that a program may take
+COMMAND = 12.0  # seconds that a program may take; its own wait for slurmctld is 10 s by default
 ASKED_AGAIN = 8  # of so many jobs that the queue no longer lists, slurmctld is asked by number
 
 PHASES: dict[str, Phase] = {

@@ -1,0 +1,274 @@
+"""Replies of both engines that are no answers: nothing ends, nothing is given away."""
+
+from __future__ import annotations
+
+import ctypes
+import glob
+import json
+import random
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gangwise.core.errors import EngineError, StandingBy
+from gangwise.engines import kubernetes_api, slurm_answers
+from gangwise.engines.background import BackgroundLoop, Backoff, TryLater
+from gangwise.engines.engine import ENDED
+from gangwise.engines.kubernetes import KubernetesEngine
+from gangwise.engines.leader import Leader, Lease
+from gangwise.engines.slurm_answers import REFUSALS, Refused, refusal
+from tests.engines.garbled import FAULTS, GarblingServer, InMemory
+from tests.engines.test_slurm_dialects import NODES_OLD, Listed, old
+from tests.waiting import until
+
+# Kubernetes: an API server in memory, over real sockets.
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[GarblingServer]:
+    monkeypatch.setattr(kubernetes_api, "PATIENCE", (0.5, 1.0))
+    monkeypatch.setattr(kubernetes_api, "LINE", 0.3)
+    monkeypatch.setattr(kubernetes_api, "REPLY", 0.5)
+    monkeypatch.setattr(kubernetes_api, "_QUIET", 0.2)
+    plain = Backoff.__init__
+    monkeypatch.setattr(Backoff, "__init__", lambda self, *_: plain(self, 0.05, 0.4))
+    server = GarblingServer(InMemory(nodes=4, pods=8, running=5))
+    yield server
+    server.close()
+
+
+def phases(engine: KubernetesEngine) -> dict[str, str]:
+    return {row.job.id: row.phase for row in engine.jobs()}
+
+
+def test_no_reply_of_the_api_server_ends_a_job_or_a_thread(
+    server: GarblingServer, tmp_path: Path
+) -> None:
+    engine = KubernetesEngine(server.kubeconfig(tmp_path / "k"), lease="a/b", threads=2)
+    until(lambda: engine._api.lease.held, "the lease is held")
+    before, modes = phases(engine), list(FAULTS)
+    assert sorted(before.values()) == 3 * ["pending"] + 5 * ["running"]
+    random.Random(3).shuffle(modes)
+    for mode in modes:
+        server.mode = mode
+        time.sleep(0.3)
+
+    def well() -> bool:
+        try:
+            return phases(engine) == before
+        except EngineError:
+            return False
+
+    server.mode = ""
+    until(well, "as before", 30.0)
+    kinds = {event.kind for event in engine.events(0.0)}
+    assert not kinds & ENDED
+    assert "preempted" not in kinds
+    assert sum(loop.failures for loop in engine.loops) > 10
+    assert all(loop._thread.is_alive() for loop in engine.loops)  # type: ignore[union-attr]
+    names = {loop.name for loop in engine.loops}
+    engine.close()
+    assert not names & {thread.name for thread in threading.enumerate()}, "none is left at the end"
+
+
+@pytest.mark.parametrize("mode", ["error", "at once", "503"])
+def test_a_watch_that_fails_is_not_followed_by_a_storm(
+    server: GarblingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.undo()  # the figures of Kubernetes' own clients
+    engine = KubernetesEngine(server.kubeconfig(tmp_path / "k"), threads=2)
+    server.mode = mode
+    before = server.requests.total()
+    time.sleep(3.0)
+    # In 3 s two watches fail at once, after .8 to 1.6 s, and after 1.6 to 3.2 s more.
+    assert server.requests.total() - before <= 2 * 3 * 2 + 2
+    engine.close()
+
+
+def test_a_pause_that_the_server_asks_for_is_kept(server: GarblingServer, tmp_path: Path) -> None:
+    engine = KubernetesEngine(server.kubeconfig(tmp_path / "k"), threads=2)
+    server.mode = "429"
+    api = engine._api
+    with pytest.raises(Exception, match="429"):
+        api.call(api.core.list_node, limit=1)
+    before = server.requests.total()
+    for _ in range(20):
+        with pytest.raises(TryLater, match="pause"):
+            api.call(api.core.list_node, limit=1)
+    assert server.requests.total() <= before + 2
+    engine.close()
+
+
+def test_back_off_is_that_of_kubernetes_clients() -> None:
+    backoff = Backoff()
+    waits = [backoff.wait() for _ in range(9)]
+    for wait, base in zip(waits, (0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0, 30.0), strict=True):
+        assert base <= wait <= 2 * base
+    assert backoff.wait(TryLater("", 70.0)) == 70.0
+
+
+def test_a_loop_goes_on_whatever_it_raises() -> None:
+    turns: list[int] = []
+
+    def step() -> float:
+        turns.append(1)
+        if len(turns) < 4:
+            raise (SystemExit, MemoryError, AttributeError)[len(turns) - 1]
+        return 0.01
+
+    loop = BackgroundLoop("a loop", step, 5.0, Backoff(0.01, 0.02))
+    loop.start()
+    until(lambda: len(turns) > 6, "it goes on")
+    assert loop.failures == 3
+    assert not loop.trouble_now()
+    loop.join()
+    assert not loop._thread.is_alive()  # type: ignore[union-attr]
+
+
+class Told(Leader):
+    """A leader that reads what a test gives it."""
+
+    reply: Any = None
+
+    def read(self) -> Lease | None:
+        if isinstance(self.reply, Exception):
+            raise self.reply
+        return self.reply  # type: ignore[no-any-return]
+
+    def take(self, found: Lease | None) -> None:
+        return
+
+    def give_up(self) -> None:
+        return
+
+
+def test_another_leads_is_no_fault_and_cannot_ask_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BackgroundLoop, "start", lambda self, after: None)
+    monkeypatch.setattr(Told, "reply", Lease("another", False, 1, 10.0))
+    leader = Told()
+    with pytest.raises(StandingBy):
+        leader.check()
+    for fault in (EngineError("refused"), AttributeError("no get"), TypeError("null")):
+        leader.reply = fault
+        leader.loop.once()
+        with pytest.raises(EngineError, match="cannot be asked for") as caught:
+            leader.check()
+        assert not isinstance(caught.value, StandingBy)
+
+
+# Slurm: its programs' own words and rows
+
+
+def test_refusals_are_worded_as_slurm_words_them() -> None:
+    libraries = glob.glob("/usr/lib/*/slurm*/libslurmfull.so")
+    if not libraries:
+        pytest.skip("Slurm is not installed here")
+    strerror = ctypes.CDLL(libraries[0]).slurm_strerror
+    strerror.restype = ctypes.c_char_p
+    for code, words in REFUSALS.items():
+        assert words in strerror(code).decode(), code
+    faults = (*range(1000, 1014), *range(1800, 1804), 2020, 2027, 2131, *range(5000, 5006), 6000)
+    for code in (*faults, 7000):
+        assert refusal(f"slurm_update error: {strerror(code).decode()}") is None, code
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "refused"),
+    [
+        (1, "slurm_update error: Requested node configuration is not available", True),
+        (1, "error: Zero Bytes were transmitted or received", False),
+        (1, "Unspecified error", False),
+        (1, "", False),
+        (-11, "slurm_update error: Invalid job id specified", False),
+        (1, "Invalid job id specified\nerror: Unable to contact slurm controller", False),
+    ],
+)
+def test_only_a_known_refusal_is_one(
+    monkeypatch: pytest.MonkeyPatch, code: int, said: str, refused: bool
+) -> None:
+    done = subprocess.CompletedProcess([], code, "", said)
+    monkeypatch.setattr(slurm_answers.subprocess, "run", lambda *_, **__: done)
+    with pytest.raises(EngineError) as caught:
+        slurm_answers.run(["scontrol", "release", "7"], None)
+    assert isinstance(caught.value, Refused) == refused
+
+
+class Lying(Listed):
+    """Slurm whose replies a test replaces; ``scontrol show job`` says what is there."""
+
+    fault, accounting = "", ""
+
+    def __init__(self, rows: list[dict[str, Any]], rng: random.Random):
+        self.rng = rng
+        super().__init__(rows, [{**n, "state": "idle", "state_flags": []} for n in NODES_OLD])
+
+    def _is_certain(self, job: str, why: str, patience: float) -> bool:
+        return False  # a fault lasts for less than that
+
+    def _run(self, *command: str, more: Any = None) -> str:
+        if command[:4] == ("scontrol", "-o", "show", "job"):
+            rows = {str(row["job_id"]): row for row in self.answers["squeue"]["jobs"]}
+            if self.fault == "gone" or command[4] not in rows:
+                raise Refused("Invalid job id specified", 2017)
+            return f"JobId={command[4]} JobState={rows[command[4]]['job_state']} Reason=None\n"
+        if command[0] == "sacct":
+            return self.accounting
+        text = super()._run(*command, more=more)
+        if command[0] != "squeue" or not self.fault:
+            return text
+        if self.fault == "error":
+            raise EngineError("Zero Bytes were transmitted or received")
+        replies = {"empty": "", "gone": "", "html": "<html>", "cut": text[: len(text) // 2]}
+        replies |= {"null": "null", "10 MB": 10 * 2**20 * "x"}
+        if more is None and self.fault in ("empty", "gone"):
+            return '{"jobs": []}'
+        if self.fault == "nulls":
+            words = json.loads(text) if more is None else text.split(self._listing._field)
+            row = self.rng.choice(words["jobs"]) if more is None else words
+            key = self.rng.choice(list(row)) if more is None else self.rng.randrange(len(row))
+            row[key] = None if more is None else ""
+            return json.dumps(words) if more is None else self._listing._field.join(words)
+        return replies[self.fault]
+
+
+def rows() -> list[dict[str, Any]]:
+    mark = "gangwise attempt=1 restarts=0 on=n1:1,n2:1 for= nodes=2"
+    where = {"allocated_nodes": [{"nodename": n, "cpus_used": 1} for n in ("n1", "n2")]}
+    runs = {"admin_comment": mark, "priority": 9, "start_time": 2000, "job_resources": where}
+    return [old(1, "RUNNING", **runs), old(2, "PENDING"), old(3, "RUNNING", **runs)]
+
+
+@pytest.mark.parametrize("fault", ["error", "empty", "html", "cut", "null", "nulls", "10 MB"])
+def test_no_reply_of_slurm_ends_a_job_or_gives_it_away(fault: str) -> None:
+    engine = Lying(rows(), random.Random(5))
+    engine._look()
+    before = {row.job.id: row.phase for row in engine.jobs()}
+    assert before == {"1": "running", "2": "pending", "3": "running"}
+    engine.fault = fault
+    for turn in range(40):
+        engine._whole_cost.seconds = 0.0 if turn % 2 else 1e6
+        try:
+            events = engine._look()
+        except EngineError:
+            continue
+        assert not {event.kind for event in events} & (ENDED | {"preempted"})
+    engine.fault = ""
+    events = engine._look()
+    assert not {event.kind for event in events} & (ENDED | {"preempted"})
+    assert {row.job.id: row.phase for row in engine.jobs()} == before
+    assert engine.said == [], "nothing was changed on the cluster"
+
+
+def test_the_accounting_says_how_a_job_ended_that_slurm_has_forgotten() -> None:
+    engine = Lying(rows(), random.Random(5))
+    engine._look()
+    engine.fault, engine.accounting = "gone", "1|COMPLETED|2100\n3|CANCELLED by 0|2200\n"
+    ended = {event.job: (event.kind, event.time) for event in engine._look()}
+    assert ended["1"] == ("finished", 2100.0)
+    assert ended["3"] == ("cancelled", 2200.0)
+    assert ended["2"][0] == "failed", "it is in no table and not in the accounting"
