@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gangwise.core.errors import ScenarioError
+from gangwise.experiments.explain import forecast_log
 from gangwise.jobs import Conditions, Jobs, Nodes, Options
 from gangwise.jobs.forecast import (
     DAY,
@@ -197,3 +199,26 @@ def test_starts_outside_of_all_futures_are_learned() -> None:
     for start in rng.uniform(0.0, 500.0, 4000):  # before the first of all futures
         early.learn(drawn, 0.0, start, np.inf, rng)
     assert early.quantiles(drawn, 0.0, [0.5, 0.9]) == pytest.approx([250, 450], abs=25)
+
+
+DUMP = """JobID|User|State|Submit|Start|End|Elapsed|Timelimit|ReqTRES|NodeList
+1|ana|COMPLETED|DT08:00:00|DT08:00:00|DT09:00:00|01:00:00|02:00:00|cpu=4,node=1|n1
+2|ben|CANCELLED|DT08:10:00|Unknown|DT08:20:00|00:00:00|01:00:00|cpu=4,node=1|None assigned
+3|ben|RUNNING|DT08:30:00|DT09:00:00|Unknown|01:30:00|04:00:00|cpu=4,node=1|n1
+4|cyd|PENDING|DT09:30:00|Unknown|Unknown|00:00:00|02:00:00|cpu=4,node=1|None assigned
+5|ana|PENDING|DT10:00:00|Unknown|Unknown|00:00:00|01:00:00|cpu=4,node=1|None assigned
+""".replace("DT", "2024-03-01T")
+
+
+def test_a_print_of_sacct_says_when_jobs_that_wait_will_start(tmp_path) -> None:
+    """Now is 10:30, to which job 3 has run; by requests it ends at 13:00, and job 4 at 15:00."""
+    (tmp_path / "jobs.txt").write_text(DUMP)
+    found = forecast_log(str(tmp_path / "jobs.txt"), None, draws=10)
+    assert found.now == 2.5 * 3600
+    assert [(row["job"], row["waited"], row["promised"]) for row in found.rows] == [
+        ("4", 3600, 2.5 * 3600),
+        ("5", 1800, 4.5 * 3600),
+    ]
+    assert all(0 < row["p50"] <= row["p90"] and row["started"] is None for row in found.rows)
+    with pytest.raises(ScenarioError, match="the log is from 0 to 9000 s"):
+        forecast_log(str(tmp_path / "jobs.txt"), 9001.0)

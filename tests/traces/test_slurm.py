@@ -20,6 +20,7 @@ from gangwise.traces.formats.slurm_notation import expand_nodes, gib, tres
 from gangwise.traces.formats.slurm_submit import request, sizes_of, submitted
 from gangwise.traces.inspect import inspect
 from gangwise.traces.io.text import clock
+from gangwise.traces.jobs import open_jobs
 from gangwise.traces.slots.opening import open_trace
 
 HEADER = "JobID|User|State|Submit|Start|End|ReqTRES|AllocTRES|NNodes|NodeList"
@@ -424,8 +425,6 @@ def test_files_by_month_are_one_log(tmp_path):
     notes = "\n".join(tables.notes)
     assert "jobs-2024-01.txt from 1, jobs-2024-02.txt from 4" in notes
     assert set(tables.digests) == {"jobs-2024-01.txt", "jobs-2024-02.txt"}
-    from gangwise.traces.jobs import open_jobs
-
     assert open_jobs(tmp_path).played.read == 3
 
 
@@ -570,6 +569,18 @@ def test_raw_columns_offsets_and_cores_without_tres(tmp_path):
         ("1", 16, 0, 2, 0, 3600, 3600 + 86400, 86400, 172800),
         ("2", 4, 2, 2, 1800, 3600, 7200, 3600, 3600),
     ]
+
+
+def test_no_node_grows_by_a_job_that_was_suspended(tmp_path):
+    """It was on its node for four hours, and ran for two; others had its cores in between."""
+    header = "JobID|State|Submit|Start|End|Elapsed|AllocTRES|NodeList"
+    span = f"{DAY}08:00:00|{DAY}08:00:00|{DAY}12:00:00|02:00:00"
+    between = f"{DAY}09:00:00|{DAY}09:00:00|{DAY}11:00:00|02:00:00"
+    rows = (f"{i}|COMPLETED|{t}|cpu=8,node=1|n1" for i, t in enumerate((span, between), 1))
+    log = open_jobs(write(tmp_path, rows, header))
+    assert log.nodes.capacity.tolist() == [[8000]]
+    assert log.jobs.run.tolist() == [7200, 7200]
+    assert any("1 jobs were suspended" in note for note in log.played.notes)
 
 
 def test_rows_without_a_header_say_how_to_name_their_columns(tmp_path):

@@ -179,10 +179,11 @@ def forecast_command(
     settings: list[str] | None = None,
     as_json: bool = False,
 ) -> None:
-    """Say when waiting jobs will start: at a time of a log, or on a live cluster now.
+    """Say when waiting jobs will start: at the end of a log, at a time of it, or on a live cluster.
 
-    For each job: the time by which it starts with an even chance (p50) and in nine cases of ten
-    (p90), and when it would start if all jobs took as long as requested and no other came.
+    A log that sacct or squeue print now, with jobs that still wait, ends now. For each job: the
+    time by which it starts with an even chance (p50) and in nine cases of ten (p90), and when it
+    would start if all jobs took as long as requested and no other came.
     """
     from gangwise.experiments.changes import seconds_of
     from gangwise.experiments.explain import forecast_log
@@ -197,12 +198,11 @@ def forecast_command(
         if at:
             raise ScenarioError(f"{source} is of a live service: leave out --at")
         found = forecast_live(source)
-    elif not at:
-        raise ScenarioError("name the time with --at, on the log's clock, such as --at 12d6h")
     else:
         with progress("nothing is kept") as advance:
+            time = seconds_of(at) if at else None
             found = forecast_log(
-                source, seconds_of(at), scheduler, recorded, draws, settings_of(settings), advance
+                source, time, scheduler, recorded, draws, settings_of(settings), advance
             )
     if as_json:
         print(json_text(found.as_dict()))

@@ -35,6 +35,7 @@ from gangwise.jobs.forecast import (
     Moment,
     StartCalibration,
     moment_of,
+    waiting_at,
 )
 from gangwise.jobs.kernels import RUNNING
 from gangwise.jobs.model import Job, Jobs
@@ -234,6 +235,8 @@ class Past:
         self.schedule: Schedule | None = None
         if self.recorded:
             self.begun, self.end = jobs.recorded_start, jobs.recorded_end
+            still = np.isfinite(self.begun) & np.isnan(self.end)  # ran when the log ended
+            self.end = np.where(still, np.inf, self.end)
             if not np.isfinite(self.begun).any():
                 raise ScenarioError("the log does not say when its jobs started: omit --recorded")
         else:
@@ -253,7 +256,9 @@ class Past:
     def forecast(self, moment: Moment, rng: np.random.Generator) -> Forecasts:
         starts = self.forecaster.starts(moment, self.history, self.draws, rng)
         promised = self.forecaster.promised(moment)
-        return Forecasts(moment.now, moment.waiting, starts, promised, self.begun[moment.waiting])
+        truth = self.begun[moment.waiting]
+        truth = np.where(np.isnan(truth), np.inf, truth)
+        return Forecasts(moment.now, moment.waiting, starts, promised, truth)
 
     def corrected(
         self, instants: Iterable[float], now: float, rng: np.random.Generator
@@ -262,6 +267,8 @@ class Past:
         found = StartCalibration()
         for known in (self.known_at(each, rng) for each in instants):
             for w in rng.permutation(known.waiting.size)[:MOST_JUDGED].tolist():
+                if self.played.jobs.withdrawn[known.waiting[w]] < now:
+                    continue  # when it would have started is not known
                 found.learn(known.starts[:, w], known.now, float(known.truth[w]), now, rng)
         return found
 
@@ -285,7 +292,7 @@ class ForecastOfLog:
 
 def forecast_log(
     source: str,
-    at: float,
+    at: float | None,
     scheduler: str = NO_RULES,
     recorded: bool = False,
     draws: int = DRAWS,
@@ -295,21 +302,22 @@ def forecast_log(
     """When the jobs that wait ``at`` a time of a log, seconds on its clock, will start.
 
     The log is played under the ``scheduler`` up to then, or taken as ``recorded``, and under it
-    from then on. ScenarioError for a time outside of the log, or when nobody waits then.
+    from then on. Without a time it is the end of the log, as recorded. ScenarioError for a time
+    outside of the log, or when nobody waits then.
     """
     scenario = replay_source(source, dict(settings or {})).scenario()
     assert isinstance(scenario, ReplayScenario)
     played = scenario.draw(0)
-    submit = played.jobs.submit
-    if not submit[0] <= at <= submit[-1]:
+    submit, last = played.jobs.submit, end_of(played.jobs)
+    if at is None:
+        at, recorded = last, True
+    if not submit[0] <= at <= last:
         raise ScenarioError(
-            f"--at {at:g}: jobs are submitted from {submit[0]:g} to {submit[-1]:g} s "
-            f"(day {submit[0] / DAY:.1f} to {submit[-1] / DAY:.1f}) of {source}"
+            f"--at {at:g}: the log is from {submit[0]:g} to {last:g} s "
+            f"(day {submit[0] / DAY:.1f} to {last / DAY:.1f}) of {source}"
         )
     past = Past(played, scheduler, scenario.options, recorded, draws)
-    with np.errstate(invalid="ignore"):
-        waits = (submit <= at) & ~(past.begun <= at) & ~past.forecaster.tables.aside
-        waits &= ~(past.end <= at)
+    waits = waiting_at(played.jobs, at, past.begun, past.end) & ~past.forecaster.tables.aside
     if not waits.any():
         later = np.flatnonzero((past.begun > submit) & (submit > at))
         then = f"; the next one waits at {submit[later[0]]:.0f} s" if later.size else ""
@@ -337,6 +345,12 @@ def forecast_log(
     return ForecastOfLog(at, line, rows)
 
 
+def end_of(jobs: Jobs) -> float:
+    """The last time that a log tells of, on its clock."""
+    told = [jobs.submit, jobs.recorded_start + jobs.run, jobs.withdrawn]
+    return max(float(times[np.isfinite(times)].max(initial=-np.inf)) for times in told)
+
+
 def forecast_rows(
     jobs: Jobs, known: Forecasts, calibration: StartCalibration
 ) -> list[dict[str, Any]]:
@@ -348,5 +362,5 @@ def forecast_rows(
         started = float(known.truth[w] - now)
         row |= {"waited": now - job.submitted, "p50": float(p50), "p90": float(p90)}
         row |= {"promised": float(known.promised[w] - now)}
-        rows.append(row | {"started": started if started > 0 else None})
+        rows.append(row | {"started": started if 0 < started < np.inf else None})
     return rows

@@ -49,6 +49,16 @@ class Moment(NamedTuple):
     books: Books  # what is free, and which nodes are up
 
 
+def waiting_at(jobs: Jobs, now: float, begun: Floats, end: Floats) -> Bools:
+    """Jobs that wait at a time [J]: submitted, neither begun nor withdrawn before it.
+
+    Those that waited when the log ended wait at that time, too.
+    """
+    with np.errstate(invalid="ignore"):
+        gone = (begun <= now) | (end <= now) | (jobs.withdrawn < now)
+    return np.asarray((jobs.submit <= now) & ~gone)
+
+
 def moment_of(
     jobs: Jobs,
     nodes: Nodes,
@@ -65,7 +75,7 @@ def moment_of(
     """
     with np.errstate(invalid="ignore"):
         runs = playable & (begun <= now) & (end > now)
-        waits = playable & (jobs.submit <= now) & ~(begun <= now) & ~(end <= now)
+        waits = playable & waiting_at(jobs, now, begun, end)
     books = Books.opened(nodes)
     rows = np.flatnonzero(runs)
     kept: list[int] = []
@@ -189,7 +199,8 @@ class Forecaster:
     def __init__(
         self, jobs: Jobs, nodes: Nodes, scheduler: Any = NO_RULES, options: Options | None = None
     ):
-        self.tables = Tables.of(jobs, nodes, Conditions(), options or Options())
+        staying = replace(jobs, withdrawn=np.full(len(jobs), np.inf))
+        self.tables = Tables.of(staying, nodes, Conditions(), options or Options())
         made = create_scheduler(scheduler)
         rules = built_in(made, nodes, self.tables.options)
         self.assumed = name_of(made)

@@ -71,6 +71,8 @@ NAMED = (*GROUPS, "account", "qos")  # such columns of few names
 ONE_A_NODE = ("slurm-sacct", "philly")  # formats in which a task is what a job had on one node
 WAITED = "(?i)^(cancel|withdrawn|killed|pending|waiting)"
 """Statuses of jobs that, without a start, waited until they were withdrawn or the log ended."""
+SUSPENDED = 60.0
+"""Seconds by which a job was longer on its nodes than it ran, if it was suspended there."""
 NOTED = {
     "without a requested limit: the run time is taken for it": "limits unknown: run times used",
     "ran longer than they requested": "ran longer than they requested, and are not cut off",
@@ -432,8 +434,11 @@ class _LogBuilder:
         if "per_node" in self.rows.columns:  # which node had how many tasks is not known
             of_one = (pl.col("tasks") / pl.col("host").list.len()).ceil()
             each = each.with_columns(pl.col(q) * of_one for q in self.demand)
-        each = each.explode("host")
-        peak = _peak_use(each.filter(pl.col("host") != ""), list(self.demand), "host")
+        each = each.explode("host").filter(pl.col("host") != "")
+        peak = _peak_use(each.filter(~pl.col("asleep")), list(self.demand), "host")
+        # Others had the cores of a job that was suspended: it counts by itself, as each of them.
+        alone = each.filter("asleep").select("host", *self.demand)
+        peak = pl.concat([peak, alone]).group_by("host").max()
         # The model of a node is known where all jobs that asked it for one asked for the same.
         asked = pl.DataFrame({"host": hosts, "model": self.rows["models"].fill_null("")})
         model = pl.col("model")
@@ -463,7 +468,10 @@ class _LogBuilder:
             {"from": begun, "to": begun + self.run, "tasks": self.tasks, **self.demand}
         )
         sound = pl.all_horizontal(pl.col(held.columns).is_finite())
-        return held.with_columns(host=hosts).filter(sound & (pl.col("to") > pl.col("from")))
+        with np.errstate(invalid="ignore"):
+            asleep = self.run + SUSPENDED < self.end - self.start
+        some = held.with_columns(host=hosts, asleep=pl.Series(asleep & bool(self.per_node)))
+        return some.filter(sound & (pl.col("to") > pl.col("from")))
 
     def _labels(self, model: str) -> dict[str, str]:
         if not model:
