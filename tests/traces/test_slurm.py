@@ -210,7 +210,13 @@ JSON_NEW = {
     "state": {"current": ["CANCELLED"], "reason": "None"},
     "array": {"job_id": 200, "task_id": {"set": True, "infinite": False, "number": 5}, "task": ""},
     "het": {"job_id": 0, "job_offset": NO},
-    "time": {"submission": 1060, "start": 0, "end": 1300, "limit": {**NO, "infinite": True}},
+    "time": {
+        "submission": 1060,
+        "eligible": 1060,
+        "start": 0,
+        "end": 1300,
+        "limit": {**NO, "infinite": True},
+    },
     "required": {"CPUs": 1, "memory_per_cpu": NO},
     "allocation_nodes": 0,
     "steps": [],
@@ -629,3 +635,19 @@ def test_what_waits_and_runs_by_squeue(tmp_path, new):
         ("3", 12, 0, 1, None, None, 600, "on=n1,whole=1,size=12x1"),
     ]
     assert tables.jobs["priority"].to_list() == [0, 0, -40]
+
+
+def test_who_never_was_eligible_was_never_in_line(tmp_path):
+    """Job 2 was held; jobs 1 and 3 stood in line until they were withdrawn, or the log ended."""
+    header = "JobID|State|Submit|Eligible|Start|End|Timelimit|ReqTRES|NodeList|Elapsed"
+    rows = [
+        f"1|CANCELLED|{DAY}08:00:00|{DAY}08:00:00|Unknown|{DAY}09:00:00|UNLIMITED|cpu=8,node=1||",
+        f"2|CANCELLED|{DAY}08:00:00|Unknown|Unknown|{DAY}09:00:00|10:00|cpu=8,node=1||",
+        f"3|PENDING|{DAY}08:00:00|{DAY}08:00:00|Unknown|Unknown|10:00|cpu=8,node=1||",
+        f"4|RUNNING|{DAY}08:00:00|{DAY}08:00:00|{DAY}09:30:00|Unknown|10:00|cpu=8,node=1|n1|30:00",
+    ]
+    log = open_jobs(write(tmp_path, rows, header))
+    assert log.jobs.id.tolist() == ["1", "3", "4"]
+    assert log.jobs.withdrawn.tolist() == [3600, 7200, float("inf")]
+    assert log.jobs.limit[0] == 365 * 86400
+    assert any("1 jobs never became eligible" in note for note in log.played.notes)

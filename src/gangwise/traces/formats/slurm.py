@@ -18,7 +18,7 @@ from gangwise.core.errors import TraceError
 from gangwise.core.settings import UNIX, Clock
 from gangwise.traces.format import FOR_PEOPLE, declared, holds, is_for_people, reads_as
 from gangwise.traces.formats.slurm_json import NOT_OVER, read_sacct_json
-from gangwise.traces.formats.slurm_notation import expand_nodes, read_nodes
+from gangwise.traces.formats.slurm_notation import YEAR, expand_nodes, read_nodes
 from gangwise.traces.formats.slurm_submit import TaskRequest, request, with_array_tasks, with_terms
 from gangwise.traces.formats.tabular import TableMapping
 from gangwise.traces.io.blocks import Block, Blocks
@@ -204,7 +204,9 @@ def read_listing(
         hosts="NodeList",
         elapsed=ran,
         limit=pl.coalesce(
-            clock(pl.col("Timelimit")), 60.0 * pl.col("TimelimitRaw").cast(pl.Float64, strict=False)
+            pl.when(pl.col("Timelimit") == "UNLIMITED").then(YEAR),
+            clock(pl.col("Timelimit")),
+            60.0 * pl.col("TimelimitRaw").cast(pl.Float64, strict=False),
         ),
         eligible="Eligible",
         features="Constraints",
@@ -358,6 +360,9 @@ class SlurmSacct(Reader):
         # Local times are taken as they are printed: so are those of the site's own files.
         of_log = Clock(first, "UTC") if first > UNIX else None
         done = JOBS.select(jobs)
+        if (out := jobs["out_of_line"]).any():
+            done = done.with_columns(deleted=pl.when(~out).then("deleted"))
+            notes.append(f"{int(out.sum())} jobs never became eligible, and were never in line")
         return Tables(NAME, servers, done, every_stage, digests, tuple(notes), clock=of_log)
 
     def _all_files(

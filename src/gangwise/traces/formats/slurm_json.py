@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from gangwise.traces.formats.slurm_notation import YEAR
 from gangwise.traces.io.reading import RowAccount, Stage
 from gangwise.traces.io.text import beginning, read_records
 
@@ -74,7 +75,7 @@ def _job(record: dict[str, Any]) -> dict[str, Any]:
         raise _MissingError("time.submission")
     state = (record.get("state") or {}).get("current") or ""
     memory = (record.get("required") or {}).get("memory")
-    limit = _number(time.get("limit"))  # minutes
+    limit = _limit(time.get("limit"))
     return {
         "name": _name(record),
         "user": str(record.get("user") or (record.get("association") or {}).get("user") or ""),
@@ -91,7 +92,7 @@ def _job(record: dict[str, Any]) -> dict[str, Any]:
         "nodes": int(_number(record.get("allocation_nodes")) or 0) or None,
         "hosts": str(record.get("nodes") or ""),
         "elapsed": _number(time.get("elapsed")),
-        "limit": None if limit is None else 60 * limit,
+        "limit": limit,
         "partition": str(record.get("partition") or ""),
         "qos": str(record.get("qos") or ""),
         "account": str(record.get("account") or ""),
@@ -139,7 +140,7 @@ def _queued(record: dict[str, Any], now: float | None) -> dict[str, Any]:
     shared = str([record.get("exclusive"), record.get("shared")]).lower()
     if re.search(r"'(exclusive|true|none)'", shared):  # shared with none, as 22.05 says it
         words.append("--exclusive")
-    limit = _number(record.get("time_limit"))
+    limit = _limit(record.get("time_limit"))
     return {
         "name": _name(
             {
@@ -169,7 +170,7 @@ def _queued(record: dict[str, Any], now: float | None) -> dict[str, Any]:
         "nodes": (low if waits else count) or None,
         "hosts": "" if waits else hosts,
         "elapsed": now - start if now and start and not over else None,
-        "limit": None if limit is None else 60 * limit,
+        "limit": limit,
         "partition": str(record.get("partition") or ""),
         "qos": str(record.get("qos") or ""),
         "account": str(record.get("account") or ""),
@@ -186,6 +187,14 @@ def _number_or_none(held: Any) -> float:
     except _MissingError:
         found = None
     return math.nan if found is None else found
+
+
+def _limit(minutes: Any) -> float | None:
+    """Seconds of a limit in minutes, a year for none."""
+    if isinstance(minutes, dict) and minutes.get("infinite"):
+        return YEAR
+    number = _number(minutes)
+    return None if number is None else 60 * number
 
 
 def _name(record: dict[str, Any]) -> str:

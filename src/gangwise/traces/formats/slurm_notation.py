@@ -22,6 +22,8 @@ from gangwise.traces.io.text import read_text, split_lines
 from gangwise.traces.tables import server_table
 
 MAX_NODES = 1 << 16
+YEAR = 365 * 86_400.0
+"""Seconds for which Slurm plans a job without a limit."""
 GIB = {"": 1 / 1024, "K": 1 / 1024**2, "M": 1 / 1024, "G": 1.0, "T": 1024.0, "P": 1024.0**2}
 """GiB in a unit; without one, memory is in MiB."""
 PER_CORE = 2.0**31 / 1024

@@ -101,8 +101,8 @@ def submitted(line: str, component: int = 0) -> dict[str, str]:
     return found
 
 
-SIZES = ("nodes", "ntasks", "cpus-per-task", "ntasks-per-node", "exclusive", "mem")
-SIZES += ("gpus-per-task",)
+SIZES: tuple[str, ...] = ("nodes", "ntasks", "cpus-per-task", "ntasks-per-node", "exclusive")
+SIZES += ("mem", "gpus-per-task")
 """Options that say how many tasks a job has, and how many of them a node takes."""
 
 
@@ -441,7 +441,10 @@ def with_terms(raw: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     for i in late.arg_true().to_list():
         if not held[i]:  # one that was held goes to the end of the line
             own[i] += "," * bool(own[i]) + f"queued={came[i] - first:g}"
-    raw = raw.with_columns(late=late, terms=pl.Series(own)).drop("eligible", "line", "features")
+    # Who never was eligible was never in line: held, or after a job that failed.
+    out = raw["start"].is_null() & raw["eligible"].is_null() & raw["eligible"].is_not_null().any()
+    raw = raw.with_columns(late=late, terms=pl.Series(own), out_of_line=out)
+    raw = raw.drop("eligible", "line", "features")
     raw = raw.with_columns(priority=pl.Series(nice)) if any(nice) else raw
     blank = [] if (raw["preceding"] != "").any() else ["preceding"]
     notes = [f"{n} jobs ask for {what}" for what, n in named.items() if n]
