@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import math
 import os
 import pwd
 import re
@@ -33,9 +34,11 @@ import sys
 import tarfile
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.stats import kendalltau
@@ -71,9 +74,9 @@ PRINTED = {
     "config.txt": "scontrol show config",
     "partitions.txt": "scontrol show partition -o",
     "nodes.txt": "scontrol show node -o",
-    "reservations.txt": "scontrol show res -o",
     "qos.txt": "sacctmgr -P show qos",
     "assoc.txt": "sacctmgr -P show assoc",
+    "events.txt": "sacctmgr -P show event start=now-7days",
 }
 
 SITE = """\
@@ -382,11 +385,33 @@ def table(folder: Path) -> None:
 # --------------------------------------------------------------------------- a Slurm of its own
 
 
-class Truth:
-    """A private Slurm under a case, within a faked clock; started by its constructor."""
+@dataclass(frozen=True)
+class Cluster:
+    """What a private Slurm is started with."""
 
-    def __init__(self, root: Path, case: Case, port: int):
-        self.root, self.case, self.port = root, case, port
+    conf: str  # slurm.conf, without nodes
+    nodes: tuple[tuple[str, str], ...]  # names, and what slurm.conf says of them
+    accounts: tuple[str, ...] = ()  # commands of sacctmgr
+    files: Mapping[str, str] = field(default_factory=dict)  # further ones, by name
+    begin: tuple[str, ...] = ()  # commands before the first submission
+
+
+@dataclass(frozen=True)
+class Action:
+    """A command at a time, in seconds; ``{3}`` is the number that the fourth sbatch was given."""
+
+    at: float
+    words: tuple[str, ...]
+    user: str = "root"
+
+
+class Truth:
+    """A private Slurm within a faked clock."""
+
+    def __init__(self, root: Path, cluster: Cluster, port: int):
+        self.root, self.cluster, self.port = root, cluster, port
+        self.names = [(n, more) for names, more in cluster.nodes for n in expand_nodes(names)]
+        self.refused: list[str] = []
         for name in ("site", "log", "run", "state", "db", "munge", "socket", "devices"):
             (root / name).mkdir(parents=True)
         root.chmod(0o755)
@@ -402,20 +427,18 @@ class Truth:
 
     def _write(self) -> None:
         root, host = self.root, socket.gethostname().split(".")[0]
-        sort = (
-            f"CPUs={CORES} Boards=1 SocketsPerBoard=1 CoresPerSocket={CORES} ThreadsPerCore=1 "
-            "RealMemory=32000 State=UNKNOWN"
-        )
-        features = self.case.features or ((f"c[01-{NODES}]", ""),)
-        nodes = "".join(f"NodeName={names} {sort} {more}\n" for names, more in features)
-        (root / "site/slurm.conf").write_text(SITE + self.case.conf)
+        nodes = "".join(f"NodeName={names} {more}\n" for names, more in self.cluster.nodes)
+        (root / "site/slurm.conf").write_text(self.cluster.conf)
         (root / "site/nodes.conf").write_text(nodes)
-        each = [(name, more) for names, more in features for name in expand_nodes(names)]
         here = "".join(
             f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 "
-            f"Port={self.port + 1 + i} {sort} {more}\n"
-            for i, (name, more) in enumerate(each)
+            f"Port={self.port + 1 + i} {more}\n"
+            for i, (name, more) in enumerate(self.names)
         )
+        for name, text in self.cluster.files.items():
+            (root / "site" / name).write_text(text)
+            (root / name).write_text(text)
+        self._devices()
         (root / "run.conf").write_text(
             f"ClusterName=lab\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={self.port}\n"
             "SlurmUser=root\nSlurmdUser=root\nAuthType=auth/munge\n"
@@ -430,7 +453,7 @@ class Truth:
             f"AccountingStoragePort={self.port + 80}\nAccountingStoragePass={root}/socket/m\n"
             "SlurmdParameters=config_overrides\nReturnToService=1\nSlurmctldTimeout=300\n"
             "SlurmdTimeout=3000\nMinJobAge=86400\nKillWait=2\nInactiveLimit=0\nWaittime=0\n"
-            "TmpFS=/tmp\n" + SITE.replace("Include nodes.conf\n", here) + self.case.conf
+            "TmpFS=/tmp\n" + self.cluster.conf.replace("Include nodes.conf\n", here)
         )
         (root / "slurmdbd.conf").write_text(
             f"AuthType=auth/munge\nAuthInfo=socket={root}/socket/m\nDbdHost=localhost\n"
@@ -445,10 +468,29 @@ class Truth:
         key.write_bytes(secrets.token_bytes(1024))
         key.chmod(0o400)
 
-    def call(self, *words: str, check: bool = True) -> str:
+    def _devices(self) -> None:
+        """GPUs: a file of a device each, whose trailing number is its index."""
+        lines = []
+        for name, more in self.names:
+            for model, count in re.findall(r"gpu:(\w+):(\d+)", more):
+                for k in range(int(count)):
+                    (self.root / "devices" / f"{name}-{model}{k}").symlink_to("/dev/null")
+                last = f"[0-{int(count) - 1}]" if int(count) > 1 else "0"
+                file = f"{self.root}/devices/{name}-{model}{last}"
+                lines.append(f"NodeName={name} Name=gpu Type={model} File={file}\n")
+        if lines:
+            (self.root / "gres.conf").write_text("".join(lines))
+
+    def call(self, *words: str, check: bool = True, user: str | None = None) -> str:
         """The output of a command."""
+        who: dict[str, Any] = {}
+        if user not in (None, "root"):
+            one = pwd.getpwnam(str(user))
+            who = {"user": one.pw_uid, "group": one.pw_gid, "extra_groups": [], "cwd": "/"}
         for _ in range(4):
-            done = subprocess.run(words, env=self.environment, capture_output=True, text=True)
+            done = subprocess.run(
+                words, env=self.environment, capture_output=True, text=True, **who
+            )
             if not done.returncode or done.stdout or done.stderr:
                 break  # else the faked clock cost it its connection: nothing was said, or done
         if check and done.returncode:
@@ -470,10 +512,10 @@ class Truth:
         self.daemons.append(one)
 
     def until(self, *words: str, says: int = 0) -> None:
-        """Try a command until it succeeds, and prints so many words."""
+        """Try a command until it succeeds, and prints so many different words."""
         for _ in range(600):
             done = subprocess.run(words, env=self.environment, capture_output=True, text=True)
-            if not done.returncode and len(done.stdout.split()) >= says:
+            if not done.returncode and len({*done.stdout.split()}) >= says:
                 return
             self.call("env", "-u", "LD_PRELOAD", "sleep", "0.1")
         raise RuntimeError(f"{' '.join(words)}: {done.stdout} {done.stderr}")
@@ -515,35 +557,40 @@ class Truth:
             self.call("sacctmgr", "-i", "add", "account", account)
         for user, account in USERS.items():
             self.call("sacctmgr", "-i", "add", "user", user, f"account={account}")
-        for line in self.case.accounts:
+        for line in self.cluster.accounts:
             self.call("sacctmgr", "-i", *line.split())
         self.daemon("slurmctld", "-D")
-        for i in range(NODES):
-            self.daemon("slurmd", "-D", "-N", f"c{i + 1:02d}")
-        self.until(*["sinfo", "-h", "-N", "-t", "idle", "-o", "%N"], says=NODES)
+        for name, _ in self.names:
+            self.daemon("slurmd", "-D", "-N", name)
+        self.until("sinfo", "-h", "-N", "-t", "idle", "-o", "%N", says=len(self.names))
+        for line in self.cluster.begin:
+            self.call(*line.split())
+        standing = self.call("scontrol", "show", "res", "-o")
+        (root / "site/reservations.txt").write_text(standing)
 
-    def play(self, jobs: list[Asked]) -> None:
-        """Submit as asked, and wait until nobody is left."""
-        begun, number, held = time.time(), list[str](), list[tuple[float, str]]()
-        for i, job in enumerate(jobs):
-            time.sleep(max(0.0, begun + job.at - time.time()))
-            while held and held[0][0] < time.time() - begun:
-                self.call("scontrol", "release", held.pop(0)[1])
-            work = WORKS % job.run if "SUSPEND" in self.case.conf else f"sleep {job.run}"
-            told = self.call(
-                *f"sbatch --parsable -o /dev/null --chdir=/ --uid={job.user} -J j{i} "
-                f"-N {job.nodes} --ntasks-per-node=1 -c {job.cores} -t {job.limit} "
-                f"-p {job.partition} -A {USERS[job.user]} -q {job.qos} "
-                f"{job.option.format(*number)} --kill-on-invalid-dep=yes --wrap".split(),
-                f"{work}; false" if job.fails else f"exec {work}",
-            )
-            number.append(told.strip())
-            if job.option == "--hold":
-                held.append((job.at + HELD, number[-1]))
-        for _, name in held:
-            self.call("scontrol", "release", name)
-        while self.call("squeue", "-h", "-o", "%i").strip():
-            time.sleep(30)
+    def play(self, actions: Sequence[Action], patience: float = math.inf) -> None:
+        """Submit as asked, and wait until nobody is left; who waits for longer is cancelled."""
+        begun, number, at = time.time(), list[str](), 0.0
+        for action in sorted(actions, key=lambda action: action.at):
+            at = action.at
+            time.sleep(max(0.0, begun + at - time.time()))
+            words = [re.sub(r"\{(\d+)\}", lambda m: number[int(m[1])], w) for w in action.words]
+            try:
+                said = self.call(*words, user=action.user).strip()
+            except RuntimeError as error:
+                self.refused.append(str(error))
+                said = "0"
+            if words[0] == "sbatch":
+                number.append(said.partition(";")[0])
+        still = 0
+        while left := self.call("squeue", "-h", "-o", "%t %i").splitlines():
+            time.sleep(20)
+            still = 0 if any(line[:2] != "PD" for line in left) else still + 1
+            if time.time() - begun > at + patience or still > 15:  # none runs for five minutes
+                self.call(
+                    "scancel",
+                    *(line.split()[1].partition("_")[0] for line in left if line[:2] == "PD"),
+                )
         time.sleep(60)
 
     def write(self, file: Path) -> None:
@@ -573,14 +620,43 @@ class Truth:
                 one.kill()
 
 
+def cluster_of(case: Case) -> Cluster:
+    """Twelve alike nodes of 8 cores under a case."""
+    sort = (
+        f"CPUs={CORES} Boards=1 SocketsPerBoard=1 CoresPerSocket={CORES} ThreadsPerCore=1 "
+        "RealMemory=32000 State=UNKNOWN"
+    )
+    features = case.features or ((f"c[01-{NODES}]", ""),)
+    nodes = tuple((names, f"{sort} {more}") for names, more in features)
+    return Cluster(SITE + case.conf, nodes, case.accounts)
+
+
+def actions_of(case: Case, jobs: Sequence[Asked]) -> list[Action]:
+    """The submissions of a mix, and releases of what was submitted held."""
+    found = []
+    for i, job in enumerate(jobs):
+        work = WORKS % job.run if "SUSPEND" in case.conf else f"sleep {job.run}"
+        words = (
+            f"sbatch --parsable -o /dev/null --chdir=/ --uid={job.user} -J j{i} "
+            f"-N {job.nodes} --ntasks-per-node=1 -c {job.cores} -t {job.limit} "
+            f"-p {job.partition} -A {USERS[job.user]} -q {job.qos} "
+            f"{job.option} --kill-on-invalid-dep=yes --wrap"
+        ).split()
+        what = f"{work}; false" if job.fails else f"exec {work}"
+        found.append(Action(job.at, (*words, what)))
+        if job.option == "--hold":
+            found.append(Action(job.at + HELD, ("scontrol", "release", f"{{{i}}}")))
+    return found
+
+
 def play_one(name: str, run: int, jobs: int, out: Path) -> None:
     """Play a case, within the faked clock."""
     root = Path(tempfile.mkdtemp(prefix=f"truth-{name}-"))
     order = list(CASES).index(name)
-    truth = Truth(root, CASES[name], 21_000 + 400 * order + 100 * (run % 4))
+    truth = Truth(root, cluster_of(CASES[name]), 21_000 + 400 * order + 100 * (run % 4))
     try:
         truth.start()
-        truth.play(mix(CASES[name], order, jobs))
+        truth.play(actions_of(CASES[name], mix(CASES[name], order, jobs)))
         truth.write(out / f"{name}-{run}.tar.xz")
         shutil.copy(root / "log/slurmctld.log", out / f"{name}-{run}.log")
     finally:
