@@ -1,0 +1,47 @@
+"""Sites that were drawn and played by a real Slurm, replayed from what that Slurm printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks.slurm_sites import Drawing, compared, drawn_as, share, within
+
+KEPT = Path(__file__).with_name("slurm_sites")
+NUMBERS = sorted(int(file.name.partition(".")[0]) for file in KEPT.glob("*.tar.xz"))
+
+
+@pytest.fixture(scope="module")
+def found():
+    return {number: compared(number, KEPT).numbers() for number in NUMBERS}
+
+
+@pytest.mark.full
+def test_no_job_that_slurm_ran_is_left_out(found):
+    assert len(found) == 20
+    assert {number: of["left out"] for number, of in found.items() if of["left out"]} == {}
+
+
+@pytest.mark.full
+def test_waits_and_order_are_as_near_to_slurm_as_it_is_to_itself(found):
+    near = [number for number, of in found.items() if within(of)]
+    assert len(near) >= 0, near
+    mean = {name: np.mean([of[name] for of in found.values()]) for name in found[NUMBERS[0]]}
+    assert mean["tau"] > mean["own tau"] - 0.03
+    assert mean["share"] > mean["own share"] - 0.03
+
+
+def test_a_number_draws_one_site():
+    one, again, other = Drawing(3), Drawing(3), Drawing(4)
+    assert (one.cluster, one.actions()) == (again.cluster, again.actions())
+    assert one.cluster != other.cluster
+    lines = [" ".join(action.words) for action in one.actions() if action.words[0] == "sbatch"]
+    assert len(lines) >= 60
+    assert sum(" -N " in line for line in lines) < len(lines) / 2
+
+
+def test_the_same_submission_is_found_in_two_plays():
+    line = "sbatch --parsable -J j7 -n 3 --array=1-2 -J same"
+    assert drawn_as({"SubmitLine": line, "JobID": "31_2"}) == "7_2"
+    assert share(np.array([4.0, 6.0]), np.array([6.0, 4.0])) == pytest.approx(0.6)
