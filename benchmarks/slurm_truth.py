@@ -586,8 +586,8 @@ class Truth:
         still = 0
         while left := self.call("squeue", "-h", "-o", "%t %i").splitlines():
             time.sleep(20)
-            still = 0 if any(line[:2] != "PD" for line in left) else still + 1
-            stuck = [line.split()[1].partition("_")[0] for line in left if line[:2] == "PD"]
+            still = 0 if any(line[:2] in ("R ", "CG") for line in left) else still + 1
+            stuck = [line.split()[1].partition("_")[0] for line in left if line[:2] != "R "]
             if stuck and (time.time() - begun > at + patience or still > 15):  # 5 min: none runs
                 self.call("scancel", *stuck, check=False)
         time.sleep(60)
