@@ -54,7 +54,7 @@ case "$fault" in
   null) echo null ;;
   hang) sleep 40; exit 1 ;;
   drip) for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do printf x; sleep 2; done ;;
-  nulls) $real "$@" | sed 's/: "[^"]*"/: null/3; s/: [0-9][0-9]*/: null/2' ;;
+  nulls) $real "$@" | sed '5~7s/: .*,$/: null,/' ;;
 esac
 """
 GARBLED = ("zero", "unknown", "killed", "empty", "html", "cut", "null", "hang", "drip", "nulls")
@@ -253,7 +253,7 @@ class OnSlurm(Soak):
             "slurmctld stopped": self.controller_stopped,
             **{f"replies {mode}": self._garbled(mode) for mode in GARBLED},
         }
-        self.silent = frozenset({"an hour ahead", "an hour back"})
+        self.silent = frozenset({"an hour ahead", "an hour back", "replies nulls"})
 
     def _garbled(self, mode: str) -> Callable[[bool], None]:
         return lambda begins: (self.mode.write_text(mode if begins else ""), None)[1]

@@ -18,7 +18,7 @@ import pytest
 from gangwise.core.errors import EngineError, StandingBy
 from gangwise.engines import kubernetes_api, slurm_answers
 from gangwise.engines.background import BackgroundLoop, Backoff, TryLater
-from gangwise.engines.engine import ENDED
+from gangwise.engines.engine import ENDED, Placed
 from gangwise.engines.kubernetes import KubernetesEngine
 from gangwise.engines.leader import Leader, Lease
 from gangwise.engines.slurm_answers import REFUSALS, Refused, refusal
@@ -101,6 +101,19 @@ def test_a_pause_that_the_server_asks_for_is_kept(server: GarblingServer, tmp_pa
         with pytest.raises(TryLater, match="pause"):
             api.call(api.core.list_node, limit=1)
     assert server.requests.total() <= before + 2
+    engine.close()
+
+
+def test_a_binding_counts_only_where_the_server_says_so(
+    server: GarblingServer, tmp_path: Path
+) -> None:
+    engine = KubernetesEngine(server.kubeconfig(tmp_path / "k"), threads=2)
+    job = next(row.job.id for row in engine.jobs() if row.phase == "pending")
+    server.mode = "10 MB"  # an object, and no answer to a Binding; watches go on
+    with pytest.raises(EngineError, match=r"Binding is answered|does not answer"):
+        engine.place(job, 1, [Placed("n3", 1)])
+    server.mode = ""
+    assert server.upstream.log == []  # type: ignore[attr-defined]  # no pod was bound
     engine.close()
 
 

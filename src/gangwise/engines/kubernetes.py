@@ -125,7 +125,7 @@ class KubernetesEngine:
         except EngineError:
             self.close()
             raise
-        self._chores = BackgroundLoop("the chores", self._do_chores, CHORES)
+        self._chores = BackgroundLoop("the chores", self._do_chores, CHORES, probe=api.ask)
         self._chores.start()
 
     @property

@@ -40,6 +40,7 @@ LONGEST_PAUSE = 30.0  # seconds for which a Retry-After is kept at most
 WATCH = 60  # seconds after which the server is to end a watch
 BRIEF = 1.0  # seconds: a watch that ends earlier without an event has failed
 _QUIET = 2.0  # seconds without a word after which the API server is asked whether it is there
+_UNASKED = 5.0  # the same, since it answered a call: a watch may go on where calls fail
 
 
 class Binding(NamedTuple):
@@ -74,7 +75,7 @@ class Connection:
         self.coordination = client.CoordinationV1Api(api)
         self.lease: Any = None  # a Leader, where one is needed
         self.pool = ThreadPoolExecutor(threads, "gangwise-kubernetes")
-        self.heard = time.monotonic()
+        self.heard = self._answered = time.monotonic()  # anything; an answer to a call
         self.closing = threading.Event()
         self.followers: list[Follower] = []
         self._streams: list[Any] = []
@@ -120,6 +121,7 @@ class Connection:
             raise EngineError(f"{self.server} does not answer: {short(error)}") from error
         if not isinstance(found, dict):
             raise EngineError(f"{self.server} answers {quoted(found)}, which is no JSON object")
+        self._answered = time.monotonic()
         return found
 
     def _note_time(self, date: str | None) -> None:
@@ -149,20 +151,26 @@ class Connection:
                 why = follower.loop.trouble
                 raise EngineError(f"{follower.what} of {self.server} cannot be followed: {why}")
         now = time.monotonic()
-        if now - self.heard <= _QUIET and not self._answer:
+        fresh = now - self.heard <= _QUIET and now - self._answered <= _UNASKED
+        if fresh and not self._answer:
             return
         if now >= self._asked + _QUIET:
             self._asked = now
             try:
-                with refusals(f"{self.server} refuses"):
-                    self.call(self.core.list_node, limit=1)
+                self.ask()
                 self._answer = ""
             except EngineError as error:
                 self._answer = str(error)
         if self._answer:
             raise EngineError(self._answer)
 
+    def ask(self) -> None:
+        """Ask for one node; raises EngineError where that is not answered."""
+        with refusals(f"{self.server} refuses"):
+            _items_of(self.call(self.core.list_node, limit=1))
+
     def trouble(self) -> str:
+        """What is wrong with a watch; empty where nothing is."""
         return next((f.loop.trouble for f in self.followers if f.loop.trouble), "")
 
     @contextmanager
@@ -228,8 +236,10 @@ class Connection:
         for pause in (0.0, 0.2, 1.0):
             self.closing.wait(max(pause, self.pause()))
             try:
-                self.call(self.core.create_namespaced_pod_binding, *where, body)
-                return Binding()
+                reply = self.call(self.core.create_namespaced_pod_binding, *where, body)
+                if reply.get("kind") == "Status" and reply.get("status") != "Failure":
+                    return Binding()
+                why, lost = f"a Binding is answered with {quoted(reply)}", True
             except ApiException as error:
                 why = message_of(error)
                 if error.status == 404:
