@@ -26,7 +26,7 @@ NO_INTS = np.zeros(0, dtype=np.int64)
 COUNTED = "instants", "rounds", "tests", "kills", "requeues", "preemptions", "cancellations"
 
 _BACKFILLING = {"none": kernels.NO_BACKFILLING, "easy": kernels.EASY}
-_BACKFILLING |= {"conservative": kernels.CONSERVATIVE}
+_BACKFILLING |= dict.fromkeys(("conservative", "kamelot"), kernels.CONSERVATIVE)
 _CHOICES: dict[type, int] = {FirstFit: kernels.FIRST_FIT, BestFit: kernels.BEST_FIT}
 _CHOICES |= {WorstFit: kernels.WORST_FIT, ByRate: kernels.BY_RATE, FGD: kernels.FGD}
 
@@ -58,7 +58,8 @@ def built_in(scheduler: Any, nodes: Nodes, options: Options) -> kernels.PlayRule
     keyed = queue >= kernels.FAIR_SHARE or (queue == kernels.SJF and ends != "requested")
     weight, slack = float(getattr(scheduler.queue, "weight", 0.0)), float(scheduler.slack)
     slack = slack if backfilling == kernels.EASY and ends != "requested" else math.inf
-    order = queue, weight, keyed, shortest, slack, backfilling
+    anew = scheduler.backfilling == "kamelot"
+    order = queue, weight, keyed, shortest, slack, backfilling, anew
     return kernels.PlayRules(
         *order, choice, rates, waits, depth, half_life, look, **_of_options(options)
     )
@@ -67,7 +68,7 @@ def built_in(scheduler: Any, nodes: Nodes, options: Options) -> kernels.PlayRule
 def outside(options: Options, learns: bool, look: float) -> kernels.PlayRules:
     """Rules of a simulation whose scheduler decides in Python."""
     rates = kernels.LEARNED if learns else kernels.LABELS
-    order = kernels.FCFS, 0.0, False, False, math.inf, kernels.NO_BACKFILLING
+    order = kernels.FCFS, 0.0, False, False, math.inf, kernels.NO_BACKFILLING, False
     parts = *order, kernels.BY_RATE, rates
     return kernels.PlayRules(*parts, True, 1, math.inf, look, **_of_options(options))
 

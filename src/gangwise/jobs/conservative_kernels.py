@@ -198,22 +198,53 @@ def same_pieces(g: Given, x: State, j: int, pieces: int) -> bool:
     return True
 
 
+@inlined_kernel
+def kamelot_ends(g: Given, x: State) -> None:
+    """Ends of running jobs as Kamelot reads them, in `x.changes`: see :func:`.queues.kamelot_ends`.
+
+    Rows are in the order of submission, so that ties of starts are taken in that order.
+    """
+    for i in range(x.at.running):
+        put(x.changes, i, x.jobs[x.running[i]].begun, x.running[i])
+    merge_sort(x.changes, x.spare_rows, 0, x.at.running)
+    soonest = latest = x.at.now
+    moved = False
+    for i in range(x.at.running):
+        j = x.changes[i].item
+        end = x.jobs[j].expect
+        if end > x.at.now:
+            if soonest <= x.at.now:
+                soonest = latest = end
+            elif end >= latest:
+                latest, moved = end, True
+            else:
+                soonest = end = min(end, soonest)
+                if not moved:
+                    latest = end
+        put(x.changes, i, end, j)
+
+
 @inner_kernel
 def lay_out(g: Given, x: State, count: int) -> int:
     """All changes of what is free that are planned for, in order; their number."""
     at = x.at
+    if g.rules.anew:
+        kamelot_ends(g, x)
+    else:
+        for i in range(at.running):
+            put(x.changes, i, x.jobs[x.running[i]].expect, x.running[i])
     shadow = referenced(room_of(x.shadow, 0))
     copy_room(x.room, shadow)
     for k in range(x.total.size):
         x.profile[0, k] = x.total[k]
     size = 0
     for i in range(at.running):
-        j = x.running[i]
-        if x.jobs[j].expect <= at.now:  # past its request: expected to end now
+        time, j = x.changes[i].time, x.changes[i].item
+        if time <= at.now:  # past its request: expected to end now
             shift(g, x, shadow, j)
             shift_profile(g, x, j, int64(g.jobs[j].tasks))
         else:
-            put(x.changes, size, x.jobs[j].expect, j)
+            put(x.changes, size, time, j)
             size += 1
     for i in range(count):
         j = x.sequence[i].item
@@ -324,6 +355,8 @@ def plan_round(g: Given, x: State, b: Beliefs) -> None:
         if g.rules.limits_of_work:
             expected_ends(g, x, b)
         count = keys(g, x)
+        if g.rules.anew:
+            x.at.void = 1
         conservative(g, x, b, count)
         if x.at.void:
             conservative(g, x, b, count)

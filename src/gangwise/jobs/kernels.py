@@ -221,6 +221,7 @@ class PlayRules(NamedTuple):
     shortest: bool  # those who may pass are tried shortest first
     slack: float  # seconds by which who is first in line may be delayed; inf: any
     backfilling: int
+    anew: bool  # conservative: planned anew in every round, as Kamelot does
     choice: int
     rates: int
     waits: bool

@@ -7,7 +7,7 @@ then to the earlier row of the log. Backfilling decides who may start past a job
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -283,6 +283,34 @@ class Reservations:
             if place == len(changes):
                 return math.inf, None, ()
             time = changes[place][0]
+
+
+def kamelot_ends(books: Books, ends: Mapping[str, float], now: float) -> dict[str, float]:
+    """When running jobs end in the plan of Kamelot, OAR's scheduler.
+
+    Kamelot keeps the time ahead as slots, and enters running jobs into them in the order of their
+    starts. Where it looks for the slots of a job, it goes on from the last slot of the job that was
+    entered before. So a job which ends sooner than one that began before it is entered into the
+    first slot alone, which lasts until the soonest end so far: its devices count as free from then
+    on, though it runs. Real runs start jobs accordingly, see ``docs/jobs/oar.md``. Jobs past their
+    requests are expected to end now and change no slot.
+    """
+    seen = dict(ends)
+    soonest, latest, moved = now, now, False
+    by_start = sorted(books.running.values(), key=lambda r: (r.begun, r.job.submitted))
+    for running in by_start:
+        end = ends[running.job.id]
+        if end <= now:
+            continue
+        if soonest <= now:
+            soonest = latest = end
+        elif end >= latest:
+            latest, moved = end, True
+        else:
+            seen[running.job.id] = soonest = min(end, soonest)
+            if not moved:  # the last slot is still the first one, which was made shorter
+                latest = soonest
+    return seen
 
 
 # ------------------------------------------------------------------------------- explanations

@@ -44,6 +44,7 @@ from gangwise.jobs.queues import (
     Reservations,
     Round,
     by_formula,
+    kamelot_ends,
     no_room,
     reservation,
 )
@@ -83,7 +84,9 @@ _parts: dict[Part, dict[str, Callable[[], Any]]] = {
         **{name: partial(by_formula, name) for name in FORMULAS},
         "multifactor": Multifactor,
     },
-    "backfilling": {name: partial(str, name) for name in ("none", "easy", "conservative")},
+    "backfilling": {
+        name: partial(str, name) for name in ("none", "easy", "conservative", "kamelot")
+    },
     "choice": {
         "first-fit": FirstFit,
         "best-fit": BestFit,
@@ -186,7 +189,9 @@ class Composed:
     Parameters
     ----------
     queue : Order
-    backfilling : {"none", "easy", "conservative"}
+    backfilling : {"none", "easy", "conservative", "kamelot"}
+        ``kamelot`` plans for every waiting job, as conservative backfilling does, but plans anew in
+        each round, and reads the ends of running jobs as OAR does (:func:`.queues.kamelot_ends`).
     choice : Choice
     depth : int
         How many jobs behind the first that cannot start backfilling looks at.
@@ -249,7 +254,9 @@ class Composed:
         self.slack = float(self.slack)
         if not self.slack >= 0.0:
             raise ScenarioError(f"slack is {self.slack}; it must be zero or more, or inf")
-        if self.ends in ("learned", "true") and self.backfilling == "conservative":
+        if self.backfilling == "kamelot" and not isinstance(self.queue, FirstCome):
+            raise ScenarioError("kamelot plans in the order of submission: take fcfs with it")
+        if self.ends in ("learned", "true") and self.plans_all:
             raise ScenarioError(
                 "conservative backfilling promises a start to everybody, which ends that are not "
                 "requested cannot keep: take easy, or ends=requested"
@@ -257,10 +264,15 @@ class Composed:
         self._times = Expectations.of(self.times, self.correction == "steps")
 
     @property
+    def plans_all(self) -> bool:
+        """Whether every waiting job has a planned start."""
+        return self.backfilling in ("conservative", "kamelot")
+
+    @property
     def expects(self) -> tuple[str, str]:
         """What ends and passing are, where they were not given."""
         learns = isinstance(self.choice, ByRate) and type(self.choice.rates) is SharedFactors
-        able = self.limits == "wall-clock" and self.backfilling != "conservative"
+        able = self.limits == "wall-clock" and not self.plans_all
         ends = str(self.ends or ("learned" if learns and able else "requested"))
         if getattr(self.queue, "name", "") == "qssf" and ends == "requested" and able:
             ends = "learned"
@@ -361,7 +373,7 @@ class Composed:
         tested, waiting = 0, len(order)
         self._last = last = _Round(trial, now, ends, order)
         tally = trial.tally()
-        if self.backfilling == "conservative":
+        if self.plans_all:
             return self._conservative(order, trial, ends, now, tally)
         for job in last.in_turn(passing == "shortest" and self.backfilling == "easy"):
             if tally.holds(job) is not None:
@@ -524,7 +536,11 @@ class Composed:
         """
         actions: list[Action] = []
         stuck = False
-        changes = self._plan.ahead(order, books, ends, now)
+        seen = ends
+        if self.backfilling == "kamelot":
+            self._plan.slots.clear()
+            seen = kamelot_ends(books, ends, now)
+        changes = self._plan.ahead(order, books, seen, now)
         self._plan.slots = {j.id: self._plan.slots[j.id] for j in order if j.id in self._plan.slots}
         opened = books.copy()  # what was free as the round began; the changes hold the rest
         for job in order[: self.depth]:
@@ -649,6 +665,11 @@ def create_scheduler(name: str | Any, **options: Any) -> Any:
     gangwise.core.errors.UnknownName: there is no scheduler or part of one named 'esay'; did...
     """
     return create("scheduler", name, **options) if isinstance(name, str) else name
+
+
+def oar(depth: int = 10_000) -> Composed:
+    """OAR as Grid'5000 had it with Kamelot: first come, first served; the first nodes that fit."""
+    return Composed(FirstCome(), "kamelot", FirstFit(), depth)
 
 
 def fresh(value: Any) -> Any:
