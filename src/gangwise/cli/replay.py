@@ -176,6 +176,8 @@ def forecast_command(
     scheduler: str = "fcfs+easy+best-fit",
     recorded: bool = False,
     draws: int = 100,
+    from_history: bool = False,
+    judge: bool = False,
     settings: list[str] | None = None,
     as_json: bool = False,
 ) -> None:
@@ -190,6 +192,11 @@ def forecast_command(
     from gangwise.service.state import lasting
     from gangwise.service.store import is_recording
 
+    if from_history:
+        _forecast_from_history(source, at, judge, settings, as_json)
+        return
+    if judge:
+        raise ScenarioError("--judge goes with --from-history")
     if not 10 <= draws <= 10_000:
         raise ScenarioError(f"--draws {draws}: give 10 to 10000")
     if is_recording(source):
@@ -218,6 +225,26 @@ def forecast_command(
     console = screen()
     console.print(found.basis, markup=False)
     console.print(table(["job", "user", "tasks", *seconds.values()], rows, (0, 1)))
+
+
+def _forecast_from_history(
+    source: str, at: str, judge: bool, settings: list[str] | None, as_json: bool
+) -> None:
+    from gangwise.experiments.from_history import forecast_from_history
+    from gangwise.service.state import lasting
+
+    with progress("nothing is kept") as advance:
+        made = forecast_from_history(source, at, judge, settings_of(settings), advance)
+    if as_json:
+        print(json_text(made.as_dict()))
+        return
+    heads = {"waited": "waited", "p50": "p50", "p90": "p90", "started": "started after"}
+    rows = [[row["job"], *(lasting(row[n]) for n in heads)] for row in made.found.rows]
+    console = screen()
+    console.print(made.found.basis, markup=False)
+    if made.judged is not None:
+        console.print(str(made.judged), markup=False)
+    console.print(table(["job", *heads.values()], rows, (0,)))
 
 
 def what_if_command(
