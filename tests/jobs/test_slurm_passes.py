@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import pytest
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.jobs.site import AccountRule, CapRule, Pool, Rules, Site
-from gangwise.jobs.slurm_passes import SlurmPasses
+from gangwise.jobs.site import AccountRule, CapRule, Pool, ReservedNodes, Rules, Site
+from gangwise.jobs.slurm_passes import PER, SlurmPasses
 from gangwise.jobs.tenancy import Preemption, PriorityWeights, Qos
 from tests.reference.slurm_passes import PlainPasses
 
@@ -155,6 +156,17 @@ def drawn(seed: int, gangs: bool) -> tuple[tuple[Any, ...], Site, dict[str, Any]
         "tested": int(rng.choice([0, 3, 500], p=[0.05, 0.15, 0.8])),
         "depth": int(rng.choice([1, 5, 100], p=[0.1, 0.2, 0.7])),
     }
+    more = np.random.default_rng(seed + 10**6)
+    for name in (*PER, "starts", "main_starts", "part_depth"):
+        parameters[name] = int(more.integers(1, 4)) if more.random() < 0.15 else 0
+    parameters["least_wait"] = float(more.choice([0, 0, 0, 0, 100]))
+    kept = []
+    for i in range(int(more.choice([0, 0, 1, 2]))):
+        since = float(np.round(more.uniform(0, last)))
+        on = ",".join(f"n{n}" for n in more.permutation(len(nodes))[: 1 + len(nodes) // 3])
+        to = since + float(more.choice([300, 1000]))
+        kept.append(ReservedNodes(name=f"k{i}", since=since, to=to, nodes=on))
+    site = replace(site, rules=site.rules.model_copy(update={"reservation": tuple(kept)}))
     return (jobs, nodes, conditions, options), site, parameters
 
 

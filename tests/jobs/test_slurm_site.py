@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tarfile
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from benchmarks.slurm_truth import compared
 from scipy.stats import kendalltau
 
 from gangwise.core.errors import ScenarioError
+from gangwise.core.settings import Clock
 from gangwise.experiments.replay import replay
 from gangwise.jobs import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.audit import audit
@@ -20,7 +22,7 @@ from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.queue_kernels import hold, priority_key, tick
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.jobs.site import CapRule, Rules, Site
+from gangwise.jobs.site import CapRule, ReservedNodes, Rules, Site
 from gangwise.jobs.slurm_files import SlurmReading, in_own_words
 from gangwise.jobs.slurm_passes import SlurmPasses
 from gangwise.jobs.tenancy import Cap, Tally, standing_of
@@ -109,7 +111,6 @@ def test_what_the_files_say_becomes_rules(folder):
 def test_what_is_not_modelled_unknown_or_wrong_is_named_with_file_and_line(folder):
     said = "\n".join(Site.read(f"slurm:{folder}").notes)
     for part in (
-        "not modelled: bf_max_job_user=4 (",
         "unknown: bf_continu (did you mean bf_continue?)",
         "unknown: PriorityWeigthAge=100 (did you mean PriorityWeightAge?), slurm.conf, line 7",
         "not modelled: TopologyPlugin=topology/tree (nodes are taken without regard to switches), "
@@ -346,6 +347,35 @@ def test_nodes_that_were_down_take_no_jobs(tmp_path):
     assert "does not say at which date" in str(swf.notes)
 
 
+def test_reservations_and_what_backfilling_looks_at_are_read(tmp_path):
+    reservations = (
+        "ReservationName=fix StartTime=2026-01-02T10:00:00 EndTime=2026-01-02T11:00:00 "
+        "Duration=01:00:00 Nodes=n[1-2] NodeCnt=2 Flags=MAINT,SPEC_NODES Users=root\n"
+        "ReservationName=week StartTime=2026-01-03T10:00:00 EndTime=2026-01-03T11:00:00 "
+        "Nodes=n3 Flags=WEEKLY Users=root\n"
+    )
+    given = "bf_max_job_user=4,bf_max_job_part=5,bf_max_job_assoc=6,bf_max_job_user_part=7"
+    given += ",bf_max_job_start=8,sched_max_job_start=9,partition_job_depth=10"
+    conf = f"SchedulerParameters={given},bf_min_age_reserve=60\n"
+    conf += "NodeName=n[1-3] CPUs=1\nPartitionName=p Nodes=ALL\n"
+    site = site_of(tmp_path, conf, reservations_txt=reservations)
+    assert [(r.name, r.nodes, r.since.hour, r.to.hour) for r in site.rules.reservation] == [
+        ("fix", "n1,n2", 10, 11),
+        ("week", "n3", 10, 11),
+    ]
+    assert site.scheduler == (
+        "slurm:per_user=4,per_pool=5,per_user_pool=7,per_account=6,starts=8,main_starts=9,"
+        "part_depth=10,least_wait=60"
+    )
+    assert "not modelled: Flags=WEEKLY of reservation week" in str(site.notes)
+    jobs = Jobs.of([0, 9 * 3600], 1)
+    at = Clock(datetime(2026, 1, 2, 8, tzinfo=UTC).timestamp())
+    placed = site.with_hosts(jobs, site.nodes, np.zeros(3, int), np.zeros(0, int), at)
+    [kept] = placed.options(Options()).tenancy.reservations
+    assert (kept.begin, kept.end, kept.on) == (7200, 10_800, ("n1", "n2"))
+    assert "1 of 2 reservations are played: the others are not while" in str(placed.notes)
+
+
 def test_limits_count_where_they_are_enforced(tmp_path):
     conf = "NodeName=n1 CPUs=9 Gres=gpu:a100:4\nPartitionName=p Nodes=n1 QOS=part\n"
     for given, caps in (("", 0), ("none", 0), ("associations,qos", 0), ("safe", 9), ("3", 9)):
@@ -435,6 +465,38 @@ def test_a_reservation_holds_whole_nodes():
         600,
         2,
     ]
+
+
+def test_nobody_starts_on_reserved_nodes_whose_limit_reaches_into_the_reservation():
+    # Node n1 is kept from 100 to 400. Job 1 would run until 201: it waits for n0. Job 2 names the
+    # reservation, and has the node with the first round after its beginning; job 3 waits behind 1.
+    kept = ReservedNodes(name="k", since=100.0, to=400.0, nodes="n1")
+    jobs = Jobs.of(
+        [0, 1, 2, 3],
+        [50, 200, 50, 50],
+        limit=[60, 200, 60, 90],
+        terms=["", "", "reservation=k", ""],
+    )
+    site = Site(Rules(reservation=(kept,)))
+    played = simulate_jobs(jobs, Nodes.alike(2, {"cpu": 1}), SlurmPasses(), site=site)
+    assert played.start.tolist() == [0, 50, 120, 250]
+    assert [played.placed(j)[0][0] for j in range(4)] == [0, 0, 1, 0]
+
+
+def test_backfilling_looks_at_so_many_jobs_of_a_user():
+    # One node of two cores: job 0 has one until 300, job 1 waits for both; the others would pass,
+    # where backfilling looks at one job of a user: at 30 job 3 of the other user, then job 2.
+    jobs = Jobs.of(
+        [0, 1, 2, 3],
+        [300, 60, 60, 60],
+        demand={"cpu": [1.0, 2.0, 1.0, 1.0]},
+        limit=[300, 60, 60, 60],
+        user=["a", "a", "a", "b"],
+    )
+    nodes = Nodes.alike(1, {"cpu": 2})
+    for most, starts in ((0, [0, 300, 30, 90]), (1, [0, 300, 360, 30])):
+        played = simulate_jobs(jobs, nodes, SlurmPasses(per_user=most))
+        assert played.start.tolist() == starts
 
 
 # ------------------------------------------------------- arrays, licences, features, dependencies

@@ -146,6 +146,14 @@ class PlainPasses(Composed):
     resolution: float = 60.0
     window: float = 86_400.0
     tested: int = 500
+    per_user: int = 0
+    per_pool: int = 0
+    per_user_pool: int = 0
+    per_account: int = 0
+    starts: int = 0
+    main_starts: int = 0
+    part_depth: int = 0
+    least_wait: float = 0.0
     _passed: float = field(default=-np.inf, init=False, repr=False)
     _due: bool = field(default=False, init=False, repr=False)
     _changed: bool = field(default=True, init=False, repr=False)
@@ -154,6 +162,7 @@ class PlainPasses(Composed):
     _gave_way: dict[str, tuple[str, float, tuple[Piece, ...]]] = field(
         default_factory=dict, init=False, repr=False
     )
+    _site: int = field(default=0, init=False, repr=False)
     _rows: Rows = field(default_factory=lambda: Rows(), init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -185,6 +194,8 @@ class PlainPasses(Composed):
         )  # past its limit: it may free nodes any time
         # A pass on the same jobs as the last finds nothing that it did not: time only runs out.
         self._changed |= bool(books.events) or late or order != self._line
+        ends_of = (t for r in self._of_site(books) for t in (r.begin, r.end))
+        self._changed |= any(self._passed < t <= now for t in ends_of) or self.least_wait > 0
         if left and self.tested and now >= self._passed + self.interval:
             self._passed, self._line = now, order
             if self._changed:
@@ -246,30 +257,60 @@ class PlainPasses(Composed):
                     actions.append(self._start(job, tasks, books, ends, now, tally, pieces))
         return actions
 
-    def _may_start(self, job: Job, now: float, tally: Tally) -> bool:
+    def _may_start(self, job: Job, books: Books, now: float, tally: Tally) -> bool:
         _, until, pieces = self._gave_way.get(job.id, ("", now, ()))
+        if (own := self._own(job, books)) and not own.begin <= now < own.end:
+            return False
         return until <= now and not pieces and tally.holds(job) is None
+
+    def _of_site(self, books: Books) -> list[Reserved]:
+        names = np.array(books.nodes.names)
+        kept = books.tenancy.reservations if books.tenancy else ()
+        return [Reserved(r.begin, r.end, np.isin(names, r.on)) for r in kept]
+
+    def _own(self, job: Job, books: Books) -> Reserved | None:
+        """The reservation that a job names."""
+        names = terms_of(job.terms).get("reservation", "").split("|")
+        kept = books.tenancy.reservations if books.tenancy else ()
+        mine = [i for i, r in enumerate(kept) if r.name in names]
+        return self._of_site(books)[mine[-1]] if mine else None
+
+    def _kept_off(self, job: Job, books: Books, now: float) -> Bools:
+        """Nodes that the site keeps from a job that starts now [N]."""
+        own, busy = self._own(job, books), np.zeros(len(books.free), dtype=bool)
+        for r in self._of_site(books):
+            mine = own is not None and (r.nodes == own.nodes).all() and r[:2] == own[:2]
+            if not mine and r.begin < now + job.limit and r.end > now:
+                busy |= r.nodes
+        return busy | ~own.nodes if own is not None else busy
 
     def _main_loop(
         self, order: Sequence[Job], books: Books, ends: dict[str, float], now: float, tally: Tally
     ) -> list[Action]:
         actions: list[Action] = []
         closed = np.zeros(len(books.free), dtype=bool)
+        looked, started = Counter[str](), 0
         for job in order[: self.depth]:
             mine = books.nodes.of_pool(job.shape.pool)
-            able = not (closed | ~mine).all() and self._may_start(job, now, tally)
+            looked[job.shape.pool] += 1
+            if 0 < self.part_depth < looked[job.shape.pool]:
+                continue
+            able = not (closed | ~mine).all() and self._may_start(job, books, now, tally)
             if not able or job.id in books.running:
                 continue
-            open_ = replace(books, up=books.up & ~closed)
+            open_ = replace(books, up=books.up & ~closed & ~self._kept_off(job, books, now))
             chosen = self.choice.place(job, open_, now)
             if chosen is None:
                 room = self._make_room(job, open_, now)
                 chosen, others = room or (None, [])
                 actions += self._give_way(job, others, books, ends, now, tally)
-            if chosen is None:
-                closed |= mine
-            else:
+            if chosen is not None:
                 actions.append(self._start(job, chosen, books, ends, now, tally))
+                started += 1
+                if started == self.main_starts:
+                    break
+            elif self._own(job, books) is None and now - job.submitted >= self.least_wait:
+                closed |= mine
         return actions
 
     def _make_room(self, job: Job, books: Books, now: float) -> tuple[Any, list[Running]] | None:
@@ -333,11 +374,18 @@ class PlainPasses(Composed):
     ) -> list[Action]:
         """One pass: start what fits now beside reservations made before it, reserve for others."""
         actions: list[Action] = []
-        reserved: list[Reserved] = []
+        reserved = self._of_site(books)
+        self._site, looked, started = len(reserved), Counter[Any](), 0
         ahead: list[tuple[float, Books]] = []
         for job in order:
-            if not self._may_start(job, now, tally):
+            own = self._own(job, books) is not None
+            if own or not self._may_start(job, books, now, tally):
                 continue
+            of = (job.user, job.pool, (job.user, job.pool), (job.user, job.account))
+            most = (self.per_user, self.per_pool, self.per_user_pool, self.per_account)
+            if any(0 < n <= looked[i, name] for i, (n, name) in enumerate(zip(most, of))):
+                continue
+            looked.update(enumerate(of))
             ahead = ahead or windows(books, ends, now, self._rows)
             found = self._first_time(job, ahead, reserved, now)
             room = None
@@ -358,6 +406,11 @@ class PlainPasses(Composed):
             if time <= now:
                 actions.append(self._start(job, chosen, books, ends, now, tally))
                 ahead = []
+                started += 1
+                if started == self.starts:
+                    break
+            elif now - job.submitted < self.least_wait:
+                continue
             elif time <= now + self.window:
                 nodes = np.isin(np.arange(len(books.free)), [n for n, _ in chosen])
                 times = self._rounded(time), self._rounded(time + job.limit)
@@ -381,8 +434,11 @@ class PlainPasses(Composed):
             if chosen is not None and time <= later:
                 on, until = [n for n, _ in chosen], self._rounded(time + job.limit)
                 begin = self._rounded(time) if time > now else time
+                exact, inner = (time, time + job.limit), (begin, until)  # the site's are exact
+                spans = [exact if i < self._site else inner for i in range(len(reserved))]
                 if not any(
-                    r.nodes[on].any() and r.begin < until and r.end > begin for r in reserved
+                    r.nodes[on].any() and r.begin < b and r.end > a
+                    for r, (a, b) in zip(reserved, spans)
                 ):
                     return time, chosen
                 later = time if time > after else later

@@ -34,6 +34,7 @@ from gangwise.jobs.tenancy import (
     PriorityWeights,
     Qos,
     Ranked,
+    Reservation,
     Scope,
     StrictModel,
     Tenancy,
@@ -132,6 +133,13 @@ class MaintenanceWindow(_Between, _OnNodes):
         return self
 
 
+class ReservedNodes(_Between):
+    """Nodes that are kept for jobs that name the reservation (under the scheduler ``slurm``)."""
+
+    name: str = Field(min_length=1)
+    nodes: str = Field(min_length=1)
+
+
 class Start(StrictModel):
     latency: float = Field(0.0, ge=0, allow_inf_nan=False)
 
@@ -143,6 +151,7 @@ class Rules(StrictModel):
     cap: tuple[CapRule, ...] = ()
     window: tuple[MaintenanceWindow, ...] = ()
     closed: tuple[ClosedHours, ...] = ()
+    reservation: tuple[ReservedNodes, ...] = ()
     start: Start = Start()
     clock: OwnClock = OwnClock()
     priority: PriorityWeights | None = None
@@ -161,7 +170,7 @@ class Rules(StrictModel):
             for name in names:
                 if names.count(name) > 1:
                     raise ValueError(f"two {what}{'s' * (what != 'qos')} are called {name!r}")
-            for rule in (*self.cap, *self.window, *self.closed):
+            for rule in (*self.cap, *self.window, *self.closed, *self.reservation):
                 asked = getattr(rule, what, "")
                 if names and asked not in ("", *names):
                     raise ValueError(f"there is no {what} {asked!r}; there are {', '.join(names)}")
@@ -251,13 +260,14 @@ class Site:
             "pool": {"__all__": {"preempted", "whole"}},
             "qos": {"__all__": {"preempts", "preempted", "exempt"}},
             "closed": {"__all__": {"exempt"}},
+            "reservation": True,
             "cap": {"__all__": {"alone", "or_pools", "spares"}},
         }
         text = self.rules.model_dump_json(exclude=late)
         r = self.rules
         late_rules = any(pool.whole for pool in r.pool) or any(rule.exempt for rule in r.closed)
         late_rules |= any(cap.alone or cap.or_pools or cap.spares for cap in r.cap)
-        if r.preemption.by or r.kueue or late_rules:
+        if r.preemption.by or r.kueue or r.reservation or late_rules:
             text += self.rules.model_dump_json(include=late)
         dates = [t for w in self.rules.window for t in (w.since, w.to) if isinstance(t, datetime)]
         if self.rules.closed or dates:
@@ -280,27 +290,30 @@ class Site:
         return site if self.nodes is None else site._in_time(jobs)
 
     def _in_time(self, jobs: Jobs) -> Site:
-        """Of what a site printed, windows in which jobs come; how many, in a note."""
-        windows = self.rules.window
-        if not windows:
-            return self
-        kept, text = list[MaintenanceWindow](), "the log does not say at which date it begins"
-        if (clock := self.clock) is not None:
-            last = clock.date(float(jobs.submit.max(initial=0.0)))
-            first = clock.date(float(jobs.submit.min(initial=0.0)))
-            zone = first.tzinfo
-            for window in windows:
-                since, to = (
-                    t.replace(tzinfo=t.tzinfo or zone) if isinstance(t, datetime) else None
-                    for t in (window.since, window.to)
-                )
-                if (since is None or since <= last) and (to is None or to > first):
-                    kept.append(window)
-            text = "the others are not while jobs come"
-        some = f"{len(kept):,} of {len(windows):,} times in which nodes were down or drained"
-        notes = (*self.notes, f"{some} are played" + f": {text}" * (len(kept) < len(windows)))
-        rules = self.rules.model_copy(update={"window": tuple(kept)})
-        return replace(self, rules=rules, notes=notes)
+        """Of what a site printed, times in which jobs come; how many, in a note."""
+        update, notes = dict[str, Any](), [*self.notes]
+        text = "the log does not say at which date it begins"
+        names = {"window": "times in which nodes were down or drained"}
+        for name, what in {**names, "reservation": "reservations"}.items():
+            given = getattr(self.rules, name)
+            kept = []
+            if (clock := self.clock) is not None:
+                text = "the others are not while jobs come"
+                first, last = (clock.date(float(t)) for t in (jobs.submit.min(), jobs.submit.max()))
+                for rule in given:
+                    since, to = (
+                        t.replace(tzinfo=t.tzinfo or first.tzinfo) if isinstance(t, datetime) else d
+                        for t, d in ((rule.since, first), (rule.to, last))
+                    )
+                    if since <= last and to >= first:
+                        kept.append(rule)
+            update[name] = tuple(kept)
+            some = f"{len(kept):,} of {len(given):,} {what} are played"
+            notes += [some + f": {text}" * (len(kept) < len(given))] * bool(given)
+        if kept:
+            notes.append("reservations hold jobs off under the scheduler slurm, not under others")
+        rules = self.rules.model_copy(update=update)
+        return replace(self, rules=rules, notes=tuple(notes))
 
     @property
     def clock(self) -> Clock | None:
@@ -323,7 +336,7 @@ class Site:
         always = rule.hours == (ALWAYS,)
         return self.clock or Clock(0.0) if always else self._known_clock("hours are closed")
 
-    def _span(self, rule: MaintenanceWindow | ClosedHours, what: str) -> tuple[float, float]:
+    def _span(self, rule: _Between, what: str) -> tuple[float, float]:
         """From when to when a rule is in force, on the log's clock."""
         since, to = (
             self._known_clock(f"{what} has dates").at(t) if isinstance(t, datetime) else t
@@ -523,9 +536,16 @@ class Site:
             )
             for i, rule in enumerate(r.closed, 1)
         )
-        tenancy = Tenancy(
-            r.priority or PriorityWeights(), r.pool, r.qos, r.account, r.preemption, r.kueue
+        kept = tuple(
+            Reservation(
+                each.name,
+                *self._span(each, f"reservation {each.name}"),
+                tuple(expand_nodes(each.nodes)),
+            )
+            for each in r.reservation
         )
+        priority = r.priority or PriorityWeights()
+        tenancy = Tenancy(priority, r.pool, r.qos, r.account, r.preemption, r.kueue, kept)
         options = replace(options, closed=closed, tenancy=tenancy, latency=r.start.latency)
         return replace(options, caps=caps, bounds=bounds)
 

@@ -52,7 +52,7 @@ from gangwise.jobs.preemption import (
     undisturbed,
 )
 from gangwise.jobs.queue_kernels import capped, keys, line_stays, nobody_waits, stand_in_line
-from gangwise.jobs.slurm_places import ANY, Ahead, Passing, WaitingLine, arrange, count_room
+from gangwise.jobs.slurm_places import ANY, GROUPS, Ahead, Passing, WaitingLine, arrange, count_room
 from gangwise.jobs.start_kernels import put_in_order, set_timer, start, work_done
 
 __all__ = ["DONE", "MORE_ROOM", "play"]
@@ -146,7 +146,36 @@ def may_start(g: Given, x: State, p: Passing, j: int) -> bool:
     """Neither a cap nor closed hours hold job j, nor that it was preempted."""
     now = x.at.now
     held = p.known[j].until > now or p.known[j].asleep or x.jobs[j].phase != WAITING
+    own = p.known[j].reservation
+    if own >= 0:
+        held = held or p.reserved[own].begin > now or p.reserved[own].end <= now
     return not (held or capped(g, x, j) or opens(g, j, now) > now)
+
+
+@inlined_kernel
+def keep_off(g: Given, x: State, p: Passing, j: int, sign: int) -> bool:
+    """Shut nodes that the site reserves for others while job j would run (sign 1), or no longer.
+
+    A job that names a reservation has its nodes alone.
+    """
+    own, some = p.known[j].reservation, False
+    for r in range(p.clock.site):
+        held = p.reserved[r]
+        mine = r == own
+        if not mine and (held.begin >= x.at.now + g.jobs[j].limit or held.end <= x.at.now):
+            continue
+        for i in range(held.first, held.last):
+            if mine:
+                p.on[p.nodes[i]] = True
+            else:
+                p.shut[p.nodes[i]] += 2 * sign
+                some = True
+    if own >= 0:
+        some = True
+        for n in range(p.shut.size):
+            p.shut[n] += 0 if p.on[n] else 2 * sign
+            p.on[n] = False
+    return some
 
 
 @inlined_kernel
@@ -255,23 +284,36 @@ def main_loop(g: Given, x: State, p: Passing, count: int) -> None:
     whole = True  # no nodes are shut
     for q in range(p.open.size):
         p.open[q] = 1
+        p.of_pool[q] = 0
+    started = 0
     for i in range(count):
         j = p.line.front[i]
         pool = g.cluster.shapes[g.jobs[j].shape].pool
+        if p.settings.part_depth > 0:
+            p.of_pool[pool] += 1
+            if p.of_pool[pool] > p.settings.part_depth:
+                continue
         if p.open[pool] == 0 or not may_start(g, x, p, j):
             continue
+        apart = keep_off(g, x, p, j, 1)
         pieces = int64(0)
         if p.settings.gangs or not known_too_large(g, x, j):
             s, tasks = int64(g.jobs[j].shape), int64(g.jobs[j].tasks)
             pieces = arrange(g.cluster, p.places, p.room, s, tasks, shut)
-            if pieces == 0 and whole and p.places.how[s] == ANY:
+            if pieces == 0 and whole and not apart and p.places.how[s] == ANY:
                 note_too_large(g, x, j)
         if pieces == 0 and p.settings.preempts:  # asked here too: a call passes all arrays
             pieces = make_room(g, x, p, j)
             if pieces > 0:
                 give_way(g, x, p, j)
+        keep_off(g, x, p, j, -1)
         if pieces > 0:
             begin(g, x, p, j, pieces)
+            started += 1
+            if started == p.settings.main_starts:
+                return
+            continue
+        if p.known[j].reservation >= 0 or x.at.now - g.jobs[j].submit < p.settings.least_wait:
             continue
         if shut_pool(p, pool) == 0:
             return
@@ -412,7 +454,8 @@ def meets_any(g: Given, x: State, p: Passing, j: int, time: float, pieces: int) 
     meets = False
     for r in range(p.clock.reserved):
         held = p.reserved[r]
-        if held.begin < until and held.end > begins:
+        ends = time + g.jobs[j].limit if r < p.clock.site else until  # the site's are exact
+        if held.begin < ends and held.end > (time if r < p.clock.site else begins):
             for i in range(held.first, held.last):
                 meets = meets or p.on[p.nodes[i]]
     for i in range(pieces):
@@ -498,6 +541,18 @@ def reserve(g: Given, x: State, p: Passing, j: int, time: float, pieces: int) ->
 
 
 @inlined_kernel
+def too_many(p: Passing, j: int) -> bool:
+    """As many of its user, partition or association were looked at as may be; else one more is."""
+    for k in range(GROUPS):
+        if 0 < p.most[k] <= p.looked[k, p.group[k, j]]:
+            return True
+    for k in range(GROUPS):
+        if p.most[k] > 0:
+            p.looked[k, p.group[k, j]] += 1
+    return False
+
+
+@inlined_kernel
 def last_able(g: Given, x: State, p: Passing, first: int, last: int) -> int:
     """The last in line up to ``last`` who fits now beside what is reserved so far.
 
@@ -520,7 +575,14 @@ def last_able(g: Given, x: State, p: Passing, first: int, last: int) -> int:
 def backfill(g: Given, x: State, p: Passing, count: int) -> None:
     """One pass: start what fits now beside reservations made before it, reserve for others."""
     clock, now = p.clock, x.at.now
-    clock.reserved = clock.held = 0
+    clock.reserved, clock.held, started = 0, clock.site_nodes, 0
+    for r in range(clock.site):
+        enter_row(p.begins, int64(0), int64(r), p.reserved[r].begin, int64(r))
+        enter_row(p.ends, int64(0), int64(r), p.reserved[r].end, int64(r))
+        clock.reserved += 1
+    for k in range(GROUPS):
+        if p.most[k] > 0:
+            p.looked[k, :] = 0
     ready, again = False, not p.settings.preempts
     last = count - 1
     i = 0
@@ -532,7 +594,8 @@ def backfill(g: Given, x: State, p: Passing, count: int) -> None:
             return
         j = p.line.front[i]
         i += 1
-        if not may_start(g, x, p, j):
+        # A job of a reservation is left to the main loop: nobody else is on its nodes.
+        if not may_start(g, x, p, j) or p.known[j].reservation >= 0 or too_many(p, j):
             continue
         rank = -NEVER
         while True:
@@ -559,6 +622,11 @@ def backfill(g: Given, x: State, p: Passing, count: int) -> None:
         if time <= now:
             begin(g, x, p, j, pieces)
             ready, again = False, not p.settings.preempts
+            started += 1
+            if started == p.settings.starts:
+                return
+        elif now - g.jobs[j].submit < p.settings.least_wait:
+            continue
         elif time <= now + p.settings.window and time < NEVER:
             reserve(g, x, p, j, time, pieces)
             again = not p.settings.preempts
@@ -610,6 +678,12 @@ def prepare(g: Given, x: State, p: Passing) -> None:
     if p.settings.gangs:
         count_cores(g, x, p)
     clock.changed = clock.changed or clock.events > 0 or unlike_before(g, x, p)
+    for r in range(clock.site):  # nodes that were kept are free again, or a job may use them
+        held = p.reserved[r]
+        new = clock.passed < held.begin <= at.now or clock.passed < held.end <= at.now
+        clock.changed = clock.changed or new
+    if p.settings.least_wait > 0:  # more may hold nodes than before
+        clock.changed = 1
     clock.events = clock.moved = clock.acts = 0
     clock.round += 1
 
@@ -658,6 +732,8 @@ def ask(g: Given, x: State, p: Passing, first: int) -> None:
             time = min(time, until)
     over = at.running == 0 and at.next_event == g.events.size and at.next_job == g.jobs.size
     over = over and clock.changed == 0 and p.acts.size == 0 and j < 0
+    for r in range(clock.site):
+        over = over and p.reserved[r].end < now
     if first >= 0 and not over:
         j, time = first, min(time, clock.passed + p.settings.interval)
     clock.asked, clock.at = j, time

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gangwise.core.arrays import numbered
+from gangwise.core.arrays import Ints, numbered
 from gangwise.core.errors import ScenarioError
 from gangwise.core.registry import create
 from gangwise.jobs import kernels, slurm_kernels, slurm_places
@@ -60,6 +60,16 @@ class SlurmPasses(Composed):
         Jobs that backfilling looks at (``bf_max_job_test``); 0: there is none.
     depth : int
         Jobs that the main loop looks at (``default_queue_depth``).
+    per_user, per_pool, per_user_pool, per_account : int
+        Of them, those of a user, a partition, both, or an association that backfilling looks at
+        (``bf_max_job_user``, ``_part``, ``_user_part``, ``_assoc``); 0 for any number.
+    starts, main_starts : int
+        Most jobs that a pass of backfilling, or of the main loop, starts (``bf_max_job_start``,
+        ``sched_max_job_start``); 0 for any number.
+    part_depth : int
+        Jobs of a partition that the main loop looks at (``partition_job_depth``).
+    least_wait : float
+        Seconds that a job must have waited to hold nodes for later (``bf_min_age_reserve``).
     """
 
     choice: Any = field(default=None, init=False)  # compiled code has its own
@@ -69,6 +79,14 @@ class SlurmPasses(Composed):
     resolution: float = 60.0
     window: float = 86_400.0
     tested: int = 500
+    per_user: int = 0
+    per_pool: int = 0
+    per_user_pool: int = 0
+    per_account: int = 0
+    starts: int = 0
+    main_starts: int = 0
+    part_depth: int = 0
+    least_wait: float = 0.0
     _passed: float = field(default=-math.inf, init=False, repr=False)
     _due: bool = field(default=False, init=False, repr=False)
     _changed: bool = field(default=True, init=False, repr=False)
@@ -326,6 +344,10 @@ def _settings(scheduler: SlurmPasses, tenancy: Tenancy) -> PassSettings:
         rules.youngest_first,
         rules.strict,
         rules.reorder,
+        int(scheduler.starts),
+        int(scheduler.main_starts),
+        int(scheduler.part_depth),
+        float(scheduler.least_wait),
     )
 
 
@@ -373,6 +395,31 @@ def _gangs(t: Tables, x: State, gangs: bool) -> Gangs:
     )
 
 
+PER = ("per_user", "per_pool", "per_user_pool", "per_account")
+"""Of whom backfilling looks at so many jobs."""
+
+
+def _groups(jobs: Jobs) -> Ints:
+    """Whose each job is, by :data:`PER`, [4, J]."""
+    both = numbered(jobs.user * len(jobs.pools) + jobs.pool)[1]
+    association = numbered(jobs.user * len(jobs.accounts) + jobs.charged)[1]
+    return np.stack([jobs.user, jobs.pool, both, association]).astype(np.int64)
+
+
+def _reserved(t: Tables) -> tuple[Ints, Any, list[int]]:
+    """The site's reservation that each job names, −1 for none [J]; all of them; their nodes."""
+    kept, place = t.options.tenancy.reservations, {n: i for i, n in enumerate(t.nodes.names)}
+    number = {each.name: r for r, each in enumerate(kept)}
+    asked = [terms_of(text).get("reservation", "") for text in t.jobs.terms]
+    own = [max((number.get(name, -1) for name in text.split("|")), default=-1) for text in asked]
+    rows, nodes = np.zeros(len(kept), dtype=slurm_places.HELD), list[int]()
+    for r, each in enumerate(kept):
+        first = len(nodes)
+        nodes += [place[name] for name in each.on if name in place]
+        rows[r] = each.begin, each.end, first, len(nodes)
+    return np.array(own, dtype=np.int64)[t.jobs.term], rows, nodes
+
+
 def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: int = 0) -> Passing:
     """What passes go by, before any of them."""
     jobs, nodes, J, N = t.jobs, t.nodes, len(t.jobs), len(t.nodes)
@@ -389,22 +436,28 @@ def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: 
         name: np.zeros(size, dtype=kernels.DUE)
         for name, size in {
             "acts": acts,
-            **dict.fromkeys(("begins", "ends"), tested),
+            **dict.fromkeys(("begins", "ends"), tested + len(t.options.tenancy.reservations)),
             **dict.fromkeys(("able", "turns", "ranked", "others"), size),
         }.items()
     }
     known = np.zeros(J, dtype=slurm_places.KNOWN)
     known["until"], known["kind"] = -math.inf, kind
+    known["reservation"], of_site, nodes_of_site = _reserved(t)
+    reserved = np.zeros(tested + len(of_site), dtype=slurm_places.HELD)
+    reserved[: len(of_site)] = of_site
+    clock.site, clock.site_nodes = len(of_site), len(nodes_of_site)
+    groups = _groups(jobs)
     classes, above = classes_of(t.options.tenancy, names)
     ints = {
         **dict.fromkeys(("shut", "none"), N),
         "open": len(pools),
         "gave": J if preempts else 0,
         "before": J if given.rules.keyed else 0,
-        "nodes": tested * gang,
+        "nodes": tested * gang + len(nodes_of_site),
         "kept": x.tried.size,
     }
     arrays: dict[str, Any] = {name: np.zeros(n, dtype=np.int64) for name, n in ints.items()}
+    arrays["nodes"][: len(nodes_of_site)] = nodes_of_site
     front = np.zeros(max(tested, settings.depth, J if preempts else 0) + 1, dtype=np.int64)
     state = given.by_rank, x.words, x.summary, x.sequence, x.jobs
     return Passing(
@@ -422,7 +475,11 @@ def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: 
         earlier=np.zeros(0),
         on=np.zeros(N, dtype=bool),
         every=np.ones(N, dtype=bool),
-        reserved=np.zeros(tested, dtype=slurm_places.HELD),
+        most=np.array([getattr(scheduler, name) for name in PER], dtype=np.int64),
+        group=groups,
+        looked=np.zeros((len(PER), int(groups.max(initial=0)) + 1), dtype=np.int64),
+        of_pool=np.zeros(len(pools), dtype=np.int64),
+        reserved=reserved,
         found=np.zeros(x.tried.size, dtype=kernels.PIECE),
         **rows,
         **arrays,

@@ -21,6 +21,8 @@ from gangwise.jobs.kernels import BLOCK, ClusterArrays, Room, Rows, int64, put_p
 from gangwise.jobs.model import Nodes, Shape
 from gangwise.jobs.tenancy import having
 
+GROUPS = 4
+"""Jobs are counted by user, by partition, by user and partition, and by association."""
 ANY, ALL_OF_ONE, SO_MANY_OF_EACH, SO_MANY_NODES = range(4)
 """What a job asks of nodes: with features; in brackets, all of one; so many of each; a number."""
 
@@ -49,6 +51,8 @@ CLOCK = record(
     stamp=np.int64,  # how often windows were made
     reserved=np.int64,  # reservations
     held=np.int64,  # nodes of all of them
+    site=np.int64,  # of reservations, the first so many are the site's own
+    site_nodes=np.int64,  # and so many of their nodes
     # of one job in it
     added=np.int64,  # reservations that begin before it would end
     dropped=np.int64,  # reservations that end before it would begin
@@ -70,6 +74,7 @@ KNOWN = record(  # of a job
     mark=np.int64,  # the round in which it was preempted last
     turn=np.int64,  # how many starts there had been at its start
     kind=np.int64,  # place in `Passing.classes`
+    reservation=np.int64,  # of the site, that it may use; −1 for none
 )
 
 
@@ -88,6 +93,10 @@ class PassSettings(NamedTuple):
     youngest_first: bool
     strict: bool
     reorder: int
+    starts: int  # that backfilling makes at most in a pass; 0 for any number
+    main_starts: int  # the same of the main loop
+    part_depth: int  # jobs of a partition that the main loop looks at; 0 for any number
+    least_wait: float  # seconds that a job must have waited to hold nodes it does not start on
 
 
 @by_reference
@@ -169,6 +178,10 @@ class Passing(NamedTuple):
     before: Ints  # the line that backfilling saw last, where keys change
     acts: Rows  # DUE: what was done in a round (time: STARTED or the way) to which job, if not [0]
     earlier: Floats  # when things happened before a round that is asked for from outside
+    most: Ints  # [GROUPS] jobs of a user, … that backfilling looks at; 0 for any number
+    group: Ints  # [GROUPS, J] whose user, … a job is
+    looked: Ints  # [GROUPS, …] how many of each were looked at in this pass
+    of_pool: Ints  # [P] the same in a pass of the main loop
     shut: Ints  # [N] above 0: nodes that are not to be used
     none: Ints  # [N] no node is shut
     on: Bools  # [N] nodes of a choice

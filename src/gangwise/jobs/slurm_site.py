@@ -79,7 +79,7 @@ def read_slurm(
     caps = [cap for cap in caps if cap not in lost]
     order = "multifactor" if several or len({pool["tier"] for pool in pools}) > 1 else "fcfs"
     rules: dict[str, Any] = {"pool": pools, "qos": of_qos, "cap": caps, "preemption": preemption}
-    rules["window"] = _events(r, nodes)
+    rules |= {"window": _events(r, nodes), "reservation": _reservations(r, nodes)}
     scheduler = _scheduler(r, config, order)
     return {
         "rules": {**rules, **priority, "account": accounts},
@@ -153,6 +153,28 @@ def _events(r: SlurmReading, nodes: Nodes | None) -> list[dict[str, Any]]:
             why = f"{row.values.get('State', '')} {row.values.get('Reason', '')}".strip()
             window = {"from": since, "to": to or np.inf, "nodes": ",".join(names), "why": why}
             found.append(window)
+    return found
+
+
+def _reservations(r: SlurmReading, nodes: Nodes | None) -> list[dict[str, Any]]:
+    """Reservations of whole nodes, as they were when they were printed."""
+    there, found = {*nodes.names} if nodes else set(), []
+    for row in r.rows:
+        if row.kind != "reservation":
+            continue
+        name, given = row.values["ReservationName"], row.values.get("Nodes", "")
+        since = r.value(row, "StartTime", datetime.fromisoformat, datetime.max)
+        to = r.value(row, "EndTime", datetime.fromisoformat, since)
+        on = [*there] if given.upper() == "ALL" else r.value(row, "Nodes", expand_nodes, [""])
+        on = [node for node in on if node in there]
+        flags = {*row.values.get("Flags", "").upper().split(",")}
+        if on and to > since:
+            found.append({"name": name, "from": since, "to": to, "nodes": ",".join(on)})
+        else:
+            r.notes.append(f"{row.where}: reservation {name} names no nodes: left out")
+        if again := flags & {"DAILY", "HOURLY", "WEEKDAY", "WEEKEND", "WEEKLY", "FLEX"}:
+            text = f"not modelled: Flags={','.join(sorted(again))} of reservation {name}"
+            r.notes.append(f"{text} (it is played once, as printed), {row.where}")
     return found
 
 
@@ -333,6 +355,10 @@ def _scheduler(r: SlurmReading, row: SettingRow, order: str) -> str:
         r.notes.append(f"{row.where}: SchedulerType={kind} is not known: sched/backfill is taken")
     names = {"interval": "bf_interval", "resolution": "bf_resolution", "window": "bf_window"}
     names |= {"tested": "bf_max_job_test", "depth": "default_queue_depth"}
+    names |= {"per_user": "bf_max_job_user", "per_pool": "bf_max_job_part"}
+    names |= {"per_user_pool": "bf_max_job_user_part", "per_account": "bf_max_job_assoc"}
+    names |= {"starts": "bf_max_job_start", "main_starts": "sched_max_job_start"}
+    names |= {"part_depth": "partition_job_depth", "least_wait": "bf_min_age_reserve"}
     usual, given = SlurmPasses(), dict[str, Any](order=order)
     for name, setting in names.items():
         unit = 60 if name == "window" else 1  # Slurm says it in minutes

@@ -518,6 +518,19 @@ class PriorityWeights(StrictModel):
 
 
 @dataclass(frozen=True)
+class Reservation:
+    """Nodes that are kept from ``begin`` to ``end`` for jobs that name it.
+
+    No other job starts there whose limit reaches into that time.
+    """
+
+    name: str
+    begin: float  # seconds on the log's clock
+    end: float
+    on: tuple[str, ...]  # names of nodes
+
+
+@dataclass(frozen=True)
 class Tenancy:
     """All of this at a site; by default all weights are 0, and the first to come is first."""
 
@@ -527,6 +540,7 @@ class Tenancy:
     accounts: tuple[AccountRule, ...] = ()
     preemption: Preemption = field(default_factory=Preemption)
     quotas: Mapping[str, Any] = field(default_factory=dict)  # Kueue's, see jobs.kueue
+    reservations: tuple[Reservation, ...] = ()
 
 
 def check_tree(accounts: tuple[AccountRule, ...]) -> None:
