@@ -1,28 +1,348 @@
-"""Every registered scheduler, typed as a user types it: an answer, or a plain refusal."""
+"""Every registered scheduler, typed as a user types it: an answer, or one sentence of refusal.
+
+Names come from the catalogue and the registered parts, so that a new one is in it by itself. The
+short test plays a set in which every two of order, backfilling, choice, ends, passing, log and
+command meet; the long one plays every combination on every log.
+"""
 
 from __future__ import annotations
 
+import inspect
+import itertools
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from gangwise.cli import app
+from gangwise.core.errors import GangwiseError
+from gangwise.core.registry import ANY, create, entries
+from gangwise.core.settings import toml_text
+from gangwise.jobs import simulation
 from gangwise.jobs.scheduler import parts
 
-POOL = """; MaxProcs: 4
-1 0 0 1000 2 -1 -1 2 2000 -1 1 1 1 -1 1 1 -1 -1
-2 10 90 100 4 -1 -1 4 200 -1 1 2 1 -1 1 1 -1 -1
-3 20 0 5000 1 -1 -1 1 9000 -1 1 3 1 -1 1 1 -1 -1
-4 30 0 3000 3 -1 -1 3 4000 -1 1 3 1 -1 1 1 -1 -1
-"""
+WHOLE = [name for name in entries("scheduler") if name != ANY]
+ENDS = "", "requested", "learned", "true"
+PASSING = "", "queue", "shortest"
+JOBS = 60
 
 
-@pytest.mark.parametrize("choice", [c for c in parts("choice") if c != "fgd"])
-def test_a_choice_of_nodes_plays_a_log_of_one_pool(choice: str, tmp_path: Path) -> None:
-    file = tmp_path / "pool.swf"
-    file.write_text(POOL)
-    names = f"{choice},sjf+conservative+{choice}"
-    done = CliRunner().invoke(app, ["replay", str(file), "--policies", names])
-    assert done.exit_code == 0, done.exception
-    assert "4 jobs of pool.swf waited" in done.stdout
+def drawn() -> Iterator[tuple[int, int, int, int, int]]:
+    """Submission, start, run time, tasks and user of some jobs that have to wait now and then."""
+    rng, time, free = random.Random(7), 0, [0] * 4
+    for j in range(JOBS):
+        time += rng.randrange(900)
+        tasks, run = rng.choice([1, 1, 2, 4]), rng.randrange(30, 4000)
+        free.sort()
+        start = max(time, free[tasks - 1])
+        free[:tasks] = [start + run] * tasks
+        yield time, start, run, tasks, j % 5
+
+
+def clock(seconds: int, days: str = "2024-01-15") -> str:
+    return f"{days}T{seconds // 3600 % 24:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+
+
+def pool(folder: Path) -> list[str]:
+    rows = ["; MaxProcs: 4\n; MaxNodes: 4\n; UnixStartTime: 1700000000"]
+    rows += [
+        f"{j} {t} {s - t} {r} {n} -1 -1 {n} {2 * r} -1 1 {u + 1} {u % 2 + 1} -1 {u % 2} 1 -1 -1"
+        for j, (t, s, r, n, u) in enumerate(drawn(), 1)
+    ]
+    (folder / "pool.swf").write_text("\n".join(rows) + "\n")
+    return [str(folder / "pool.swf")]
+
+
+def site(folder: Path) -> list[str]:
+    rules = "[[pool]]\nname = '0'\n[[pool]]\nname = '1'\n"
+    rules += "[[cap]]\nscope = 'user'\nof = 'cpu'\nmost = 3\n"
+    (folder / "site.toml").write_text(rules)
+    return [*pool(folder), "--set", f"site={folder / 'site.toml'}"]
+
+
+def sacct(folder: Path) -> list[str]:
+    head = "JobID|User|Account|State|Submit|Start|End|Timelimit|AllocTRES|NNodes|NodeList|Partition"
+    rows = [head]
+    for j, (t, s, r, n, u) in enumerate(drawn(), 100):
+        days = [f"2024-01-{15 + at // 86400:02d}" for at in (t, s, s + r)]
+        times = "|".join(clock(at, day) for at, day in zip((t, s, s + r), days))
+        rows.append(
+            f"{j}|u{u}|a{u % 2}|COMPLETED|{times}|02:30:00|cpu={4 * n},node={n}|{n}|n[1-{n}]|main"
+        )
+    (folder / "sacct.txt").write_text("\n".join(rows) + "\n")
+    return [str(folder / "sacct.txt")]
+
+
+def pods(folder: Path) -> list[str]:
+    items: list[Any] = []
+    for j, (t, s, r, n, u) in enumerate(drawn()):
+        for i in range(n):
+            owner = {"kind": "Job", "name": f"j{j}", "controller": True, "apiVersion": "batch/v1"}
+            meta = {"name": f"j{j}-{i}", "namespace": f"u{u}", "ownerReferences": [owner]}
+            end = {"terminated": {"finishedAt": clock(s + r) + "Z"}}
+            status: dict[str, Any] = {"phase": "Succeeded", "startTime": clock(s) + "Z"}
+            requests = {"requests": {"cpu": "4", "memory": "1Gi"}}
+            items.append(
+                {
+                    "kind": "Pod",
+                    "metadata": meta | {"creationTimestamp": clock(t) + "Z"},
+                    "status": status | {"containerStatuses": [{"state": end}]},
+                    "spec": {"nodeName": f"n{i}", "containers": [{"resources": requests}]},
+                }
+            )
+    held = {"allocatable": {"cpu": "4", "memory": "64Gi"}, "conditions": []}
+    nodes = [{"kind": "Node", "metadata": {"name": f"n{i}"}, "status": held} for i in range(4)]
+    for name, of in ("pods", items), ("nodes", nodes):
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": of})
+        (folder / f"{name}.json").write_text(text)
+    return [str(folder)]
+
+
+def csv(folder: Path, gpu: str = "gpus", servers: str = "a,6\nb,3\nc,3\n") -> list[str]:
+    """Unlike nodes: one of 6 devices, and two of 3."""
+    rows = ["id,gpus,submit,begin,stop,tasks,user,asked"]
+    rows += [
+        f"{j},{1 + j % 3},{t},{s},{s + r},{n},u{u},{2 * r}"
+        for j, (t, s, r, n, u) in enumerate(drawn())
+    ]
+    (folder / "jobs.csv").write_text("\n".join(rows) + "\n")
+    (folder / "servers.csv").write_text(f"host,gpus\n{servers}")
+    columns = {"name": "id", "gpu": gpu, "created": "submit", "started": "begin"}
+    columns |= {"deleted": "stop", "tasks": "tasks", "user": "user", "limit": "asked"}
+    mapping = {
+        "trace": "csv",
+        "jobs": {"file": "jobs.csv", "columns": columns},
+        "servers": {"file": "servers.csv", "columns": {"name": "host", "gpu": "gpus"}},
+    }
+    (folder / "mapping.toml").write_text(toml_text(mapping))
+    return [str(folder / "mapping.toml")]
+
+
+def twin(folder: Path) -> list[str]:
+    """Parts of GPUs, on a drawn sample."""
+    settings = "--set", f"first={JOBS}", "--set", "nodes=2", "--set", "load=3"
+    return ["twin:alibaba-gpu-v2023", *settings]
+
+
+def world(folder: Path) -> list[str]:
+    """Hidden speeds that are drawn; limits are of work."""
+    settings = {"world": "unlike", "nodes": 3, "load": 3, "first": JOBS, "limits": "work"}
+    pairs = itertools.chain.from_iterable(("--set", f"{k}={v}") for k, v in settings.items())
+    return ["twin:alibaba-gpu-v2023", *pairs]
+
+
+LOGS: dict[str, Callable[[Path], list[str]]] = {
+    each.__name__: each for each in (pool, site, sacct, pods, csv, twin, world)
+}
+
+
+def composed(order: str, backfilling: str, choice: str, ends: str, passing: str) -> str:
+    given = [f"{k}={v}" for k, v in (("ends", ends), ("passing", passing)) if v]
+    return f"{order}+{backfilling}+{choice}" + (":" + ",".join(given) if given else "")
+
+
+def replay(where: list[str], names: Sequence[str], folder: Path) -> list[str]:
+    return ["replay", *where, "--policies", ",".join(names), "--no-bound", "--jobs", "1"]
+
+
+def what_if(where: list[str], names: Sequence[str], folder: Path) -> list[str]:
+    changes = itertools.chain.from_iterable(("--change", f"scheduler={name}") for name in names)
+    return ["what-if", *where, "--as", "sjf+easy", *changes, "--jobs", "1"]
+
+
+def forecast(where: list[str], names: Sequence[str], folder: Path) -> list[str]:
+    return ["forecast", *where, "--at", "2h", "--scheduler", names[0], "--draws", "10"]
+
+
+def tune(where: list[str], names: Sequence[str], folder: Path) -> list[str]:
+    source, *settings = where
+    return [
+        *("tune", "replay", names[0], "--set", f"source={source}", *settings, "--trials", "2"),
+        *("--seeds", "0,1", "--validation", "2,3", "--range", _range_of(names[0])),
+        *("--out", str(folder / "tuned"), "--jobs", "1"),
+    ]
+
+
+def _range_of(name: str) -> str:
+    whole = {"gavel": "seconds=100:900", "las": "thresholds=(9,99)|(100,1000)"}
+    return whole.get(name, "interval=10:90" if name == "slurm" else "depth=5:50:int")
+
+
+def leaderboard(where: list[str], names: Sequence[str], folder: Path) -> list[str]:
+    entered = itertools.chain.from_iterable(("--with", name) for name in names)
+    return ["leaderboard", str(folder), "--out", str(folder / "board"), *entered, "--jobs", "1"]
+
+
+COMMANDS = replay, what_if, forecast, tune, leaderboard
+"""They take a log, the names of some schedulers, of which forecast and tune take the first."""
+
+
+class Played:
+    """Runs commands; knows whether anything was played, and whether it was answered."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, folder: Path):
+        self.folder, self.count, self.calls = folder, 0, itertools.count()
+        for name in "play_compiled", "play_passes":
+            patch.setattr(simulation, name, self._counted(getattr(simulation, name)))
+        run = self._counted(simulation.JobSimulation.run)
+        patch.setattr(simulation.JobSimulation, "run", lambda *given: run(*given))
+        rules = {
+            "parts": 1,
+            "base": "fcfs+easy",
+            "schedulers": [],
+            "oracles": [],
+            "tuned": ["sjf+easy"],
+        }
+        log = {"name": "pool", "about": "made", "settings": {"source": "pool.swf"}}
+        (folder / "rules.toml").write_text(toml_text({**rules, "logs": [log]}))
+        patch.setattr("gangwise.experiments.replay.RULES", folder / "rules.toml")
+        self.where = {}
+        for name, make in LOGS.items():
+            (folder / name).mkdir()
+            self.where[name] = make(folder / name)
+
+    def _counted(self, play: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*given: Any) -> Any:
+            self.count += 1
+            return play(*given)
+
+        return counted
+
+    def check(self, command: Callable[..., list[str]], log: str, *names: str) -> str:
+        """What refuses a command; empty where it ended with an answer."""
+        folder = self.folder / f"call-{next(self.calls)}"
+        folder.mkdir()
+        if command is leaderboard:
+            pool(folder)
+        self.count = 0
+        typed = command(self.where[log], names, folder)
+        done = CliRunner().invoke(app, typed)
+        if done.exit_code == 0:
+            assert done.stdout.strip(), typed
+            assert "nan" not in done.stdout.split(), typed
+            return ""
+        refusal = str(done.exception)
+        assert isinstance(done.exception, GangwiseError), (typed, repr(done.exception))
+        late = f"refused after something was played: {refusal}"
+        assert self.count == 0 or "no job waits then" in refusal, (typed, late)
+        assert "\n" not in refusal, (typed, refusal)
+        assert len(refusal) < 400, (typed, refusal)
+        _, _, meant = refusal.partition("did you mean ")
+        assert not any(f"named '{name}'" in refusal and name in meant for name in names), refusal
+        return refusal
+
+    def check_all(self, log: str, names: Sequence[str]) -> int:
+        """Check a replay of all at once, or, where that is refused, of halves; how many are."""
+        if not names or not self.check(replay, log, *names):
+            return 0
+        if len(names) == 1:
+            return 1
+        middle = len(names) // 2
+        return self.check_all(log, names[:middle]) + self.check_all(log, names[middle:])
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield Played(patch, tmp_path_factory.mktemp("logs"))
+
+
+def pairwise(*factors: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Rows in which every two values of two factors meet; greedy, always the same."""
+    rng, columns = random.Random(1), list(itertools.combinations(range(len(factors)), 2))
+    open_ = {(a, b, x, y) for a, b in columns for x in factors[a] for y in factors[b]}
+    while open_:
+        best: tuple[Any, ...] = ()
+        covers: set[Any] = set()
+        a, b, x, y = min(open_, key=repr)
+        for _ in range(30):
+            row = [rng.choice(of) for of in factors]
+            row[a], row[b] = x, y
+            met = {(a, b, row[a], row[b]) for a, b in columns} & open_
+            if len(met) > len(covers):
+                best, covers = tuple(row), met
+        open_ -= covers
+        yield best
+
+
+FACTORS = parts("queue"), parts("backfilling"), parts("choice"), ENDS, PASSING
+
+
+def test_every_two_parts_meet_and_meet_every_log(played: Played) -> None:
+    by_log: dict[str, list[str]] = {log: list(WHOLE) for log in LOGS}
+    for *of, log in pairwise(*FACTORS, list(LOGS)):
+        by_log[log].append(composed(*of))
+    refused = sum(played.check_all(log, names) for log, names in by_log.items())
+    assert 0 < refused < sum(map(len, by_log.values())) / 3
+
+
+def test_every_command_takes_every_kind_of_scheduler_on_every_log(played: Played) -> None:
+    kinds = [*WHOLE, "fcfs+easy+learned", "sjf+conservative+learned-moving", "aged+easy+fgd"]
+    kinds.append("fair-share+easy+ucb:ends=learned")
+    answers = sum(
+        not played.check(command, log, name)
+        for command, log, name in pairwise(COMMANDS[1:], list(LOGS), kinds)
+    )
+    assert answers > 30
+
+
+OTHER: dict[str, Any] = {
+    "depth": 7,
+    "limits": "work",
+    "restart": 60.0,
+    "ends": "learned",
+    "passing": "shortest",
+    "times": "last-two",
+    "correction": "steps",
+    "slack": 60.0,
+    "objective": "fifo",
+    "seconds": 90.0,
+    "thresholds": (100.0, 1000.0),
+    "pause": 9.0,
+    "order": "sjf",
+    "interval": 15.0,
+    "resolution": 30.0,
+    "window": 3600.0,
+    "tested": 5,
+}
+"""A value of every option of every scheduler that is not the default."""
+
+
+def test_every_option_is_taken_as_typed_and_played(played: Played) -> None:
+    typed = []
+    for name, entry in entries("scheduler").items():
+        for option, of in inspect.signature(entry.load()).parameters.items():
+            if option in ("queue", "backfilling", "choice"):  # parts, which have names
+                continue
+            value = OTHER[option]
+            typed.append(f"{'fcfs+easy' if name == ANY else name}:{option}={value}")
+            made = create("scheduler", typed[-1])
+            assert getattr(made, option) == value != of.default
+    assert "las:thresholds=(100.0, 1000.0)" in typed
+    assert played.check_all("pool", typed) == 0
+    for wrong in "(1000,100)", "100", "(a,b)", "fast":
+        assert "rising numbers" in played.check(replay, "pool", f"las:thresholds={wrong}")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("log", LOGS)
+def test_every_combination_is_played_on_every_log(played: Played, log: str) -> None:
+    names = [composed(*of) for of in itertools.product(*FACTORS)]
+    for few in (names[i : i + 100] for i in range(0, len(names), 100)):
+        played.check_all(log, few)
+    for command, *of in pairwise(COMMANDS[1:], *FACTORS):
+        played.check(command, log, composed(*of))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", [*WHOLE, "fcfs+easy+learned-moving", "sjf+conservative+ucb"])
+def test_the_live_service_takes_every_kind_of_scheduler(name: str, tmp_path: Path) -> None:
+    typed = ["serve", "--engine", "local", "--shadow", "--scheduler", name, "--seconds", "3"]
+    done = CliRunner().invoke(app, [*typed, "--state", str(tmp_path / "state")])
+    if done.exit_code:
+        assert isinstance(done.exception, GangwiseError), repr(done.exception)
+        assert name in str(done.exception)

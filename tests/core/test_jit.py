@@ -294,3 +294,32 @@ def test_code_that_is_there_is_loaded_without_all_that_could_compile_it(tmp_path
         for more in ([], [], ["compile"])
     ]
     assert said == ["True\n", "False\n", "False\n"]
+
+
+BEYOND = """
+import numpy as np
+from gangwise.core.jit import inlined_kernel, lean_kernel
+
+@inlined_kernel
+def put(x, i):
+    x[i] = 1.0
+
+@lean_kernel
+def play(x, i):
+    put(x, i)
+
+def test():
+    play(np.zeros(9)[:3], 3)
+"""
+
+
+def test_bounds_are_checked_in_kernels_that_become_part_of_others(tmp_path):
+    """With NUMBA_BOUNDSCHECK, as .ci/run sets it; code without checks is not taken for it."""
+    (tmp_path / "beyond.py").write_text(BEYOND)
+    said = []
+    for checks in "0", "1":
+        environment = os.environ | {"NUMBA_BOUNDSCHECK": checks, "PYTHONPATH": str(tmp_path)}
+        command = [sys.executable, "-c", "import beyond; beyond.test()"]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        said.append("IndexError" in done.stderr)
+    assert said == [False, True]

@@ -343,3 +343,14 @@ def test_a_job_that_ran_when_the_log_ended_holds_devices_and_has_no_completion()
     assert summary["completion.mean"] == 65
     assert summary["waiting.mean"] == 22.5  # both started
     assert summary["unfinished.cpu"] == pytest.approx(4 * 50 / 3600)
+
+
+def test_devices_are_held_while_a_job_is_about_to_start() -> None:
+    """Two jobs of 100 s, one after the other, each 100 s in starting: 400 of 400 s are held."""
+    jobs = Jobs.of([0, 0], [100, 100], 1, {"gpu": 1}, limit=100)
+    played = simulate_jobs(jobs, Nodes.alike(1, {"gpu": 1}), "fcfs", None, Options(latency=100.0))
+    outcome = Outcome.of(played, "fcfs")
+    assert outcome.end.tolist() == [200, 400]
+    assert outcome.utilisation == {"gpu": 1.0}
+    assert outcome.goodput == {"gpu": 0.5}
+    assert outcome.over_time("gpu", np.array([0.0, 100.0, 400.0])).tolist() == [1, 1]

@@ -167,3 +167,16 @@ def test_ends_that_move_there_and_back_have_room():
     while playing.step():
         assert playing.state.at.ends <= playing.state.ends.size
     assert playing.schedule().end.tolist() == [1000, 510]
+
+
+@pytest.mark.parametrize("rate", [4.0, 0.1, 0.75, 1.0, 3.3])
+def test_ends_at_one_instant_are_one_instant(rate: float) -> None:
+    """Two jobs end at 100 s in exact arithmetic, so that the third goes where first-fit says."""
+    jobs = Jobs.of([0, 0, 1], [100, 100 * rate, 50], 1, {"gpu": [4, 8, 4]}, limit=1000)
+    nodes = Nodes.of([Node("a", {"gpu": 4}), Node("b", {"gpu": 8})])
+    hidden = Conditions(rates=np.array([[1.0, rate]]))
+    for engine in "auto", "plain":
+        schedule = simulate_jobs(jobs, nodes, "fcfs+none+first-fit", hidden, engine=engine)
+        assert schedule.end[:2].tolist() == [100, 100]
+        assert schedule.start[2] == 100
+        assert schedule.placed(2) == [(0, 1)]

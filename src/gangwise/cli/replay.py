@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -68,7 +69,8 @@ def replay_command(
     from gangwise.report.jobs import results_of
     from gangwise.scenarios.jobs import DEMO
 
-    given, names = settings_of(settings), names_of((policies or "").replace(" ", ","))
+    given = settings_of(settings)
+    names = names_of(re.sub(r"\s+(?![^(\[]*[)\]])", ",", policies or ""))  # blanks part names, too
     if until_full:
         other = {"--world": world, "--load": load, "--as": rules or None}
         if refused := [name for name, value in other.items() if value is not None]:

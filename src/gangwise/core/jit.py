@@ -49,7 +49,9 @@ def _as_bytes(stamp: Any) -> bytes:
 
 def _stamp(dispatcher: Any, source: bytes) -> bytes:
     """Digest of a kernel's source and options, of this file, and of the kernels it may call."""
-    called = {source, _source(__file__), repr(sorted(dispatcher.targetoptions.items())).encode()}
+    # Code that checks bounds (NUMBA_BOUNDSCHECK=1) is not taken for code that does not.
+    options = numba.config.BOUNDSCHECK, sorted(dispatcher.targetoptions.items())
+    called = {source, _source(__file__), repr(options).encode()}
     for other in dispatcher.py_func.__globals__.values():
         if isinstance(other, Dispatcher):
             files = getattr(vars(other)["_cache"], "_cache_file", None)

@@ -21,7 +21,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal
 
-from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.errors import GangwiseError, ScenarioError, UnknownName
 
 Kind = Literal["policy", "scenario", "trace", "family", "scheduler", "comparator", "engine"]
 
@@ -133,6 +133,7 @@ def first_entry(kind: Kind, target: str) -> Entry | None:
 
 
 _WORDS = {"true": True, "false": False, "inf": math.inf}
+_OUTSIDE_BRACKETS = r"(?![^(\[]*[)\]])"  # a list is written (1,2) or [1,2], here as in TOML
 
 
 def parse(specification: str) -> tuple[str, dict[str, Any]]:
@@ -145,15 +146,19 @@ def parse(specification: str) -> tuple[str, dict[str, Any]]:
     """
     name, _, rest = specification.strip().partition(":")
     arguments: dict[str, Any] = {}
-    for item in filter(None, (part.strip() for part in re.split(r",(?![^(\[]*[)\]])", rest))):
+    for item in filter(None, (part.strip() for part in re.split(f",{_OUTSIDE_BRACKETS}", rest))):
         key, equals, text = item.partition("=")
         if not equals:
             raise ScenarioError(f"{specification!r}: write arguments as name:key=value,key=value")
-        try:
-            arguments[key.strip()] = ast.literal_eval(text.strip())
-        except (ValueError, SyntaxError):  # a word; of TOML's, all but nan, which nothing takes
-            arguments[key.strip()] = _WORDS.get(text.strip(), text.strip())
+        arguments[key.strip()] = _value(text.strip())
     return name, arguments
+
+
+def _value(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):  # a word; of TOML's, all but nan, which nothing takes
+        return _WORDS.get(text, text)
 
 
 def names_of(text: str) -> list[str]:
@@ -161,9 +166,12 @@ def names_of(text: str) -> list[str]:
 
     >>> names_of("drf,ogasched-react:steps=5,fraction=0.2, my_policies.py:EqualShares")
     ['drf', 'ogasched-react:steps=5,fraction=0.2', 'my_policies.py:EqualShares']
+    >>> names_of("fcfs,las:thresholds=(100, 1000),pause=9,sjf")
+    ['fcfs', 'las:thresholds=(100, 1000),pause=9', 'sjf']
     """
     names: list[str] = []
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
+    pieces = re.split(f",{_OUTSIDE_BRACKETS}", text)
+    for part in filter(None, (piece.strip() for piece in pieces)):
         if names and "=" in part.split(":")[0]:  # a further argument of the name before it
             names[-1] += f",{part}"
         else:
@@ -279,14 +287,17 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
             raise UnknownName(kind, name, list(known))
         entry = known[name]
     factory = entry.load()
-    given = {**entry.preset, **given, **arguments}
+    lists = {k: _value(v) for k, v in arguments.items() if isinstance(v, str) and v[:1] in "(["}
+    given = {**entry.preset, **given, **arguments, **lists}
     _check_given(f"{kind} {name!r}", inspect.signature(factory).parameters, given)
     try:
         made = factory(**given)
         if kind == "policy":
             check_arguments(made)
         return made
-    except TypeError as error:
+    except GangwiseError:
+        raise
+    except (TypeError, ValueError) as error:  # such as a word where a list of numbers belongs
         raise ScenarioError(f"{kind} {name!r} with {given}: {error}") from error
 
 

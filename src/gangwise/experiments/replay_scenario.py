@@ -34,7 +34,7 @@ from gangwise.jobs.metrics import Outcome, Pieces, held_devices
 from gangwise.jobs.model import Conditions, Jobs, Nodes, reordered
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import Composed, fresh
-from gangwise.jobs.simulation import simulate_jobs
+from gangwise.jobs.simulation import require_playable, simulate_jobs
 from gangwise.jobs.site import SLURM, Rules, Site
 from gangwise.jobs.slurm_files import in_own_words
 from gangwise.jobs.world import World, rescaled, stretched, world_of
@@ -490,6 +490,14 @@ class ReplayScenario:
         parts = (decider.queue, decider.choice) if type(decider) is Composed else ()
         return bool(parts) and all(type(p).__module__.startswith("gangwise.") for p in parts)
 
+    def require_playable(self, deciders: Sequence[Any], seed: int) -> None:
+        """Raise ScenarioError where a scheduler cannot play these jobs."""
+        combined = [fresh(decider) for decider in deciders if isinstance(decider, Composed)]
+        if combined:
+            nodes = self.draw(seed).nodes
+            for decider in combined:
+                require_playable(decider, nodes, self.options)
+
     def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
         played, decider = self.draw(seed), fresh(decider)
         outcome = Outcome.of(  # the schedule itself is not kept
@@ -695,8 +703,11 @@ def stored_outcome(rows: Rows, label: str, played: ReplayInstance) -> Outcome:
         )
     pieces = None
     if "piece.job" in columns:
-        found: dict[str, Any] = {name: columns[f"piece.{name}"] for name in PIECES}
-        whole = {name: found[name].astype(np.int64) for name in found.keys() - {"begin", "end"}}
+        begin = columns["piece.begin"]  # stored before 0.4: without the start latency
+        found: dict[str, Any] = {name: columns.get(f"piece.{name}", begin) for name in PIECES}
+        whole = {
+            name: found[name].astype(np.int64) for name in found.keys() - {"begin", "end", "held"}
+        }
         pieces = Pieces(**found | whole)
     return Outcome(
         label,

@@ -42,7 +42,7 @@ import pickle
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from multiprocessing.pool import ThreadPool
@@ -473,6 +473,7 @@ def perform(
         for key in wanted.keys() - left.keys():
             store.forget_checkpoint(key)  # a run that was killed between the two leaves it behind
 
+        _require_playable(left.values())
         done, of = sum(size[key] for key in wanted.keys() - left.keys()), sum(size.values())
 
         def report(slots: int = 0) -> None:
@@ -505,6 +506,19 @@ def perform(
     error = GangwiseError(f"{many}, the others are stored; {wanted[key]}: {first.error}")
     error.add_note(first.traceback)
     raise error from first.cause
+
+
+def _require_playable(specs: Iterable[RunSpec]) -> None:
+    """Refuse what cannot be played before anything is, rather than after what comes before it."""
+    first: dict[Any, dict[str, RunSpec]] = {}  # by source and label
+    for spec in specs:
+        if spec.policy is not None:
+            first.setdefault(spec.source, {}).setdefault(spec.label, spec)
+    for source, by_label in first.items():
+        if (require := getattr(source.scenario(), "require_playable", None)) is not None:
+            require(
+                [spec.policy for spec in by_label.values()], min(s.seed for s in by_label.values())
+            )
 
 
 def _in_threads(

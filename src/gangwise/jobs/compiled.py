@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.arrays import Ints, read_only
-from gangwise.core.errors import ScenarioError
 from gangwise.jobs import kernels, rate_kernels, round_kernels, run_times
 from gangwise.jobs.books import Books
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
@@ -42,8 +41,6 @@ def built_in(scheduler: Any, nodes: Nodes, options: Options) -> kernels.PlayRule
         return None
     if getattr(scheduler.choice, "classes", ()):  # kernels count what was submitted
         return None
-    if choice == kernels.FGD and nodes.shared is None:
-        raise ScenarioError("fgd looks at single devices: build Nodes with shared='gpu'")
     rates = getattr(scheduler.choice, "rates", "labels")
     rates = {"labels": kernels.LABELS, "oracle": kernels.ORACLE}.get(
         rates if isinstance(rates, str) else "", kernels.LEARNED
@@ -135,7 +132,7 @@ def outcome(t: Tables, piece_from: Ints, x: kernels.State, text: str, seconds: f
     x.start[x.start == np.inf] = np.nan
     phase = runs["phase"].astype(np.int8)
     attempts = runs["attempts"].astype(np.int64)
-    begun = np.where(attempts > 0, runs["begun"], np.nan)
+    held = begun = np.where(attempts > 0, runs["begun"], np.nan)
     if late := t.options.latency:  # what is kept are decisions; a job may be gone before it starts
         begun = np.fmin(begun + late, np.where(attempts > 0, x.end, np.nan))
         x.start[:] = np.where(attempts == 1, begun, x.start + late)
@@ -156,13 +153,14 @@ def outcome(t: Tables, piece_from: Ints, x: kernels.State, text: str, seconds: f
         x.out["node"].astype(np.int64),
         x.out["tasks"].astype(np.int64),
         {name: cuts[name].copy() for name in ("job", "end", "why")}
-        | {"begun": np.minimum(cuts["begun"] + late, cuts["end"])}
+        | {"begun": np.minimum(cuts["begun"] + late, cuts["end"]), "held": cuts["begun"].copy()}
         | {"from": x.cuts["first"][: at.cuts + 1].copy()}
         | {name: cut_pieces[name].astype(np.int64) for name in ("node", "tasks")},
         {name: int(at[name]) for name in COUNTED},
         seconds,
         t.account,
         text,
+        held,
     )
 
 
@@ -190,8 +188,9 @@ def inputs(t: Tables, rules: kernels.PlayRules) -> tuple[kernels.Given, int]:
         *_dependents(t),
         t.events,
         np.zeros((0, 0)),
+        t.rates,
         t.log_rates,
-        t.log_noise,
+        t.noise,
     )
     return given, pieces
 
@@ -253,6 +252,7 @@ def initial_state(
         room=kernels.Room(books.free, books.device, top),
         total=books.free.sum(axis=0),
         up=np.ones(N, dtype=bool),
+        factor=np.ones(N),
         log_factor=np.zeros(N),
         jobs=runs,
         start=np.full(J, np.inf),

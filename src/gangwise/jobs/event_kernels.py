@@ -69,7 +69,7 @@ from gangwise.jobs.run_times import ended, expect
 from gangwise.jobs.start_kernels import (
     change_use,
     hear,
-    log_rate,
+    rate_on,
     schedule_end,
     set_timer,
     speed_of,
@@ -122,10 +122,10 @@ def measure(g: Given, x: State, b: Beliefs | None, j: int, first: bool, ended: b
     else:
         slowest = NEVER
         for i in range(count):
-            rate = math.exp(log_rate(g, x, j, x.out[p + i].node))
+            seen = rate_on(g, x, j, x.out[p + i].node)
             x.rated[i] = x.out[p + i].node
-            x.log_rates[i] = math.log(rate)
-            slowest = min(slowest, rate)
+            x.log_rates[i] = math.log(seen)
+            slowest = min(slowest, seen)
         x.looks[j].seen = slowest
         observe(b, int64(job.type), x.rated, x.log_rates, count, first, x.at.now)
 
@@ -139,7 +139,7 @@ def report_rates(g: Given, x: State, j: int, first: bool, ended: bool) -> None:
         report(x, MEASURED, j)
         p = g.jobs[j].piece_from
         for i in range(p, p + x.jobs[j].pieces):
-            x.fed_rates[x.at.fed_rates] = math.exp(log_rate(g, x, j, x.out[i].node))
+            x.fed_rates[x.at.fed_rates] = rate_on(g, x, j, x.out[i].node)
             x.at.fed_rates += 1
 
 
@@ -345,7 +345,7 @@ def next_instant(g: Given, x: State) -> float:
 
 @inner_kernel
 def node_event(g: Given, x: State, b: Beliefs | None, n: int, kind: int, value: float) -> None:
-    """A node fails, drains, comes back, or changes its rate by a factor (value: its logarithm).
+    """A node fails, drains, comes back, or changes its rate by a factor (value).
 
     What is free on a node that drains is what is free less all it has: as jobs there end, nothing.
     """
@@ -353,7 +353,8 @@ def node_event(g: Given, x: State, b: Beliefs | None, n: int, kind: int, value: 
     at.again = 1
     if kind in (DOWN, FACTOR):
         if kind == FACTOR:
-            x.log_factor[n] = value
+            x.factor[n] = value
+            x.log_factor[n] = math.log(value)
         count = 0
         for m in range(at.running):
             j = x.running[m]

@@ -462,11 +462,15 @@ class LeastAttained:
     _waits: Waits = field(default_factory=Waits, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.thresholds = tuple(float(t) for t in self.thresholds)
-        if list(self.thresholds) != sorted(self.thresholds) or min(self.thresholds, default=1) <= 0:
-            raise ScenarioError(
-                f"las: thresholds are {self.thresholds}; give rising numbers above 0"
-            )
+        given = self.thresholds
+        try:
+            self.thresholds = tuple(map(float, given))
+            rise = list(self.thresholds) == sorted(self.thresholds)
+        except (TypeError, ValueError):
+            rise = False
+        if not rise or not min(self.thresholds, default=1) > 0:
+            how = "a list of rising numbers above 0, such as (3600,36000)"
+            raise ScenarioError(f"las: thresholds are {given!r}; give {how}")
         if not self.pause > 0:
             raise ScenarioError(f"las: a pause of {self.pause} s; it must be positive")
 

@@ -270,8 +270,9 @@ class Given(NamedTuple):
     next_from: Ints  # [J + 1] or [0]
     events: Rows  # EVENT, in order of time
     labels: Floats  # [L, N] logarithms of declared rates
-    log_rates: Floats  # [L, N] true ones, hidden; [0, 0] where all are 1
-    log_noise: Floats  # [J] or [0]
+    rates: Floats  # [L, N] true ones, hidden; [0, 0] where all are 1
+    log_rates: Floats  # their logarithms
+    noise: Floats  # [J] or [0]
 
 
 @by_reference
@@ -322,6 +323,7 @@ class State(NamedTuple):
     room: Room  # free now
     total: Ints  # [K] free in all
     up: Bools
+    factor: Floats  # [N] of the rates now
     log_factor: Floats
     # jobs
     jobs: Rows  # RUN [J]

@@ -65,6 +65,7 @@ class Pieces:
     begin: Floats  # seconds
     end: Floats
     why: Ints  # LAST of the last attempt; the others were cut short: FAILED or PREEMPTED
+    held: Floats  # seconds, since when devices are held: the start latency before they begin
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -234,7 +235,7 @@ class Outcome(Tabular):
         """Device-seconds [K] that the chosen pieces [P] held."""
         of = self.pieces
         assert of is not None
-        seconds = of.tasks * (of.end - of.begin)
+        seconds = of.tasks * (of.end - of.held)
         return np.asarray((chosen * seconds) @ self.per_task[of.job])
 
     @cached_property
@@ -260,9 +261,14 @@ class Outcome(Tabular):
     def goodput(self) -> dict[str, float]:
         """Share of each device type that was held for work that was done and kept.
 
-        What was held, less what was thrown away and less what stragglers cost.
+        What was held, less what was thrown away, less what stragglers cost, and less what was held
+        while jobs that did their work were about to start.
         """
-        return self._shares(self.device_seconds - self.stragglers() - self.thrown_away)
+        lost = self.stragglers() + self.thrown_away
+        if (of := self.pieces) is not None and (of.held < of.begin).any():
+            seconds = self.finished[of.job] * of.tasks * (of.begin - of.held)
+            lost = lost + seconds @ self.per_task[of.job]
+        return self._shares(self.device_seconds - lost)
 
     def _shares(self, device_seconds: Floats) -> dict[str, float]:
         whole = self.capacity * self.makespan
@@ -391,7 +397,7 @@ class Outcome(Tabular):
             on = np.flatnonzero(self.ended)
             return self.last_start[on], self.end[on], (self.demand[:, k] / self._longer)[on]
         of = self.pieces
-        return of.begin, of.end, of.tasks * self.per_task[of.job, k]
+        return of.held, of.end, of.tasks * self.per_task[of.job, k]
 
     # Over time
 
@@ -583,6 +589,7 @@ def _pieces(schedule: Schedule) -> Pieces:
         np.concatenate([begun[last], cuts["begun"][cut]]),
         np.concatenate([end[last], cuts["end"][cut]]),
         np.concatenate([np.full(last.size, LAST), cuts["why"][cut]]).astype(np.int64),
+        np.concatenate([schedule.held[last], cuts["held"][cut]]),
     )
 
 

@@ -75,6 +75,8 @@ class Schedule:
         Seconds: first start, and end; NaN for what never came to it.
     last_start : ndarray [J]
         Start of the last attempt, the only one of most jobs.
+    held : ndarray [J]
+        Since when it has held its devices: the start latency before.
     phase : ndarray [J]
         As in :mod:`gangwise.jobs.kernels`: finished, killed, cancelled, waiting, set aside, …
     attempts : ndarray [J]
@@ -85,8 +87,8 @@ class Schedule:
     piece_from, piece_count, piece_node, piece_tasks : ndarray
         Last attempt of job j: pieces ``piece_from[j] … + piece_count[j]``.
     cuts : dict of ndarray
-        Attempts cut short: ``job``, ``begun``, ``end``, ``why`` (0 node failed, 1 preempted) and
-        their pieces ``from``, ``node``, ``tasks``.
+        Attempts cut short: ``job``, ``held``, ``begun``, ``end``, ``why`` (0 node failed, 1
+        preempted) and their pieces ``from``, ``node``, ``tasks``.
     counts : dict
         instants, rounds, tests, kills, requeues, preemptions, cancellations.
     seconds : float
@@ -115,6 +117,7 @@ class Schedule:
     seconds: float
     account: Account
     description: str
+    held: Floats
 
     def placed(self, j: int) -> list[tuple[int, int]]:
         """Nodes of job j's last attempt, and tasks on each."""
@@ -174,8 +177,9 @@ class Tables:
     cluster: kernels.ClusterArrays  # its demand is over the nodes' device types
     claims: Claims
     hours: Opening
+    rates: Floats
     log_rates: Floats
-    log_noise: Floats
+    noise: Floats
     events: npt.NDArray[np.void]  # kernels.EVENT, in order of time
     wants: Ints  # [J] how many jobs each comes after
 
@@ -196,7 +200,7 @@ class Tables:
         if options.enforced and options.limits == "work":
             doomed = jobs.run > jobs.limit
             work = np.minimum(jobs.run, jobs.limit)
-        log_rates, log_noise = _log_rates(jobs, nodes, conditions)
+        rates, noise = _rates(jobs, nodes, conditions)
         return cls(
             jobs=jobs,
             nodes=nodes,
@@ -209,8 +213,9 @@ class Tables:
             cluster=cluster,
             claims=Claims.of(options.caps, of_caps, J),
             hours=hours,
-            log_rates=log_rates,
-            log_noise=log_noise,
+            rates=rates,
+            log_rates=np.log(rates),
+            noise=noise,
             events=_events(jobs, conditions, len(nodes), aside, hours),
             wants=wants,
         )
@@ -322,8 +327,8 @@ def _set_aside(
     return aside, Account(len(jobs), set_aside, noted)
 
 
-def _log_rates(jobs: Jobs, nodes: Nodes, conditions: Conditions) -> tuple[Floats, Floats]:
-    """Logarithms of true rates [L, N] and of noise [J]; empty where all rates are 1 for good."""
+def _rates(jobs: Jobs, nodes: Nodes, conditions: Conditions) -> tuple[Floats, Floats]:
+    """True rates [L, N] and noise [J]; empty where all rates are 1 for good."""
     given, J = conditions, len(jobs)
     if given.rates is None and given.noise is None and not len(given.factors):
         return np.zeros((0, 0)), np.zeros(0)
@@ -337,7 +342,7 @@ def _log_rates(jobs: Jobs, nodes: Nodes, conditions: Conditions) -> tuple[Floats
         )
     if not ((rates > 0).all() and (noise > 0).all() and np.isfinite(rates).all()):
         raise ScenarioError("a rate is not positive; a node that stands still is down")
-    return np.log(rates), np.log(noise)
+    return rates.astype(np.float64), noise.astype(np.float64)
 
 
 def _events(
@@ -351,7 +356,7 @@ def _events(
     happens = [(t, 0.0, n, kernels.DOWN) for t, n in given.downs]
     happens += [(t, 0.0, n, kernels.DRAIN) for t, n in given.drains]
     happens += [(t, 0.0, n, kernels.UP) for t, n in given.ups]
-    happens += [(t, math.log(factor), n, kernels.FACTOR) for t, n, factor in given.factors]
+    happens += [(t, float(factor), n, kernels.FACTOR) for t, n, factor in given.factors]
     for t, _, n, _ in happens:
         if not (0 <= n < N and math.isfinite(t) and t >= 0):
             raise ScenarioError(f"an event at {float(t)} s of node {n}: there are {N} nodes")

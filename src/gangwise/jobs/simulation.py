@@ -32,7 +32,7 @@ from gangwise.jobs.books import (
     Rate,
     Running,
 )
-from gangwise.jobs.choice import ByRate
+from gangwise.jobs.choice import FGD, ByRate
 from gangwise.jobs.compiled import (
     built_in,
     initial_state,
@@ -106,10 +106,7 @@ def simulate_jobs(
         jobs, nodes, conditions = site.placed(jobs, nodes, conditions)
         options = site.options(options)
     options = replace(options, caps=(*options.caps, *of_arrays(jobs)))
-    if isinstance(scheduler, Composed):
-        scheduler.limits = options.limits
-        scheduler.restart = options.restart
-        scheduler.enforced = options.enforced
+    require_playable(scheduler, nodes, options)
     tables = Tables.of(jobs, nodes, conditions, options)
     if engine != "plain" and compiles(scheduler):
         return play_passes(tables, scheduler, progress)
@@ -119,6 +116,21 @@ def simulate_jobs(
     if engine != "plain" and rules is not None:
         return play_compiled(tables, scheduler, rules, progress)
     return JobSimulation(tables, scheduler).run(progress)
+
+
+def require_playable(scheduler: Any, nodes: Nodes, options: Options) -> None:
+    """Give a scheduler the options of a simulation; ScenarioError where it cannot be played."""
+    if not isinstance(scheduler, Composed):
+        return
+    scheduler.limits = options.limits
+    scheduler.restart = options.restart
+    scheduler.enforced = options.enforced
+    _ = scheduler.expects
+    if type(scheduler.choice) is FGD and nodes.shared is None:
+        raise ScenarioError(
+            "fgd looks at single devices, of which tasks take parts; here no task does, so choose "
+            "best-fit (in Python: build Nodes with shared='gpu')"
+        )
 
 
 class JobSimulation:

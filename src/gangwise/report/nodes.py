@@ -186,7 +186,7 @@ def _shares(
         mine = of.node // per_row == row
         capacity = outcome.nodes.capacity[row * per_row : (row + 1) * per_row, k].sum() / 1000
         if capacity > 0:
-            held = held_until(edges, of.begin[mine], amount[mine])
+            held = held_until(edges, of.held[mine], amount[mine])
             held -= held_until(edges, of.end[mine], amount[mine])
             share[row] = np.diff(held) / np.diff(edges) / capacity
     names = outcome.nodes.names
