@@ -82,15 +82,6 @@ def test_what_is_foretold_covers_what_it_says() -> None:
     assert 0.86 <= p90 <= 0.94
 
 
-def test_jobs_that_never_start_are_foretold_as_late_as_any_and_no_later() -> None:
-    """Half of all wait for ever: p90 is beyond what is known, and is no longest cell of all."""
-    pending = drawn(8, days=14, a_day=80)
-    never = np.random.default_rng(9).random(len(pending)) < 0.5
-    pending = replace(pending, start=np.where(never, np.inf, pending.start))
-    told = [one.quantiles for one in forecast_in_order(pending)]
-    assert np.concatenate(told).max() < 100 * DAY
-
-
 def test_what_a_log_tells_of_an_instant_is_counted_one_by_one() -> None:
     rng = np.random.default_rng(5)
     n = 80
