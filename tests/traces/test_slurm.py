@@ -87,7 +87,7 @@ TABLE = [
     (2, "100", 24, 64, 2, "a100", 2, 0, 30, 120, "COMPLETED"),
     (5, "101_7", 2, 0.5, 0, "", 1, 60, 60, 300, "CANCELLED"),
     (6, "102+1", 4, 1024, 1, "", 1, 120, 180, 240, "TIMEOUT"),
-    (7, "103", 1, 1000 / 1024, 0, "", 3, 180, None, 360, "CANCELLED"),
+    (7, "103", 1, 0.976, 0, "", 3, 180, None, 360, "CANCELLED"),
     (8, "104", 1, 1, 0, "", 1, 240, 600, 600, "RUNNING"),
     *((9, f"105_{i}", 1, 1, 0, "", 1, 300, None, 600, "PENDING") for i in range(2, 10)),
 ]
@@ -508,6 +508,9 @@ def test_declared_columns_play_wherever_a_log_is_named(tmp_path):
         ("cpu=1,node=1", "cpu=2,node=1", "-N1 -n1", (1, 1, 2, "size=1x1")),  # threads of a core
         ("cpu=21,node=1", "cpu=22,node=3", "-n 21", (22, 0, 1, "size=21x1")),
         ("cpu=4,node=2", "cpu=4,node=2", "-N 2 -n 4 --mem=9G", (2, 1, 2, "")),
+        ("cpu=4,mem=4G,node=1", "cpu=4,mem=24G,node=2", "-n4", (2, 1, 2, "whole=memory,size=4x1")),
+        ("cpu=4,mem=4G,node=1", "cpu=4,mem=8G,node=2", "-n4 --mem=4G", (4, 0, 1, "size=4x1")),
+        ("cpu=4,mem=4G,node=1", "cpu=8,mem=8G,node=2", "-n4", (2, 1, 4, "size=4x1")),
     ],
 )
 def test_tasks_of_what_was_asked_for_and_given(asked, given, line, expected):

@@ -214,12 +214,22 @@ def request(
         second.nodes,
     )
     options = dict(part.split("=", 1) for part in sizes.split(";") if part)
+    # Without --mem, and without a default of the site, a job has all memory of its nodes: more
+    # than was asked for, of each node and of each core.
+    memory_too = second.mem * first.nodes > 1.001 * first.mem * second.nodes
+    memory_too &= second.mem * first.cpu > 1.001 * first.mem * second.cpu
     tasks, per_node, bounds = _tasks(first, second, bool(given), options)
+    if memory_too and per_node != 1:
+        tasks, per_node, bounds = second.nodes, 1, (0, 0)
     if asked and not first.gpu and ("exclusive" in options or held.gpu % tasks):
         held = held._replace(gpu=0.0, models=())  # those of whole nodes, that it did not ask for
     terms = []
     if "exclusive" in options and not options["exclusive"]:
         terms.append("whole=1")
+    elif memory_too:
+        terms.append("whole=memory")
+    if terms:  # nobody is beside it, whatever else it is given
+        held = held._replace(mem=first.mem)
     if bounds != (0, 0):
         terms.append(f"nodes={bounds[0]}-{bounds[1]}")
     if asked and (per_node != 1 or held.cpu > first.cpu or tasks != first.nodes):
