@@ -504,6 +504,7 @@ def test_declared_columns_play_wherever_a_log_is_named(tmp_path):
         ("cpu=6,node=2", "cpu=6,node=4", "-N 2-4 -n 6", (6, 5, 1, "nodes=2-4,size=6x2")),
         ("cpu=15,node=3", "cpu=15,node=3", "-N3 --ntasks-per-node=5", (3, 1, 5, "")),
         ("cpu=10,node=1", "cpu=12,node=3", "-n10 --ntasks-per-node=4", (3, 1, 4, "size=10x1")),
+        ("cpu=3,node=1", "cpu=3,node=3", "-n3 --spread-job", (3, 0, 1, "nodes=0-3,size=3x1")),
         ("cpu=1,node=1", "cpu=8,node=1", "--exclusive -n1", (1, 1, 8, "whole=1,size=1x1")),
         ("cpu=1,node=1", "cpu=2,node=1", "-N1 -n1", (1, 1, 2, "size=1x1")),  # threads of a core
         ("cpu=21,node=1", "cpu=22,node=3", "-n 21", (22, 0, 1, "size=21x1")),

@@ -37,7 +37,7 @@ ALONE = re.compile(
 NOT_PLAYED = {
     "switches": "nodes are taken without regard to it",
     "contiguous": "nodes need not be side by side",
-    "spread-job": "as few nodes are taken as without it",
+    "spread-job": "a task a node while there are nodes, but not on those that Slurm takes",
     "use-min-nodes": "nodes are chosen as without it",
     "hint": "which cores of a node is not played",
     "gres-flags": "which cores and devices of a node is not played",
@@ -102,7 +102,7 @@ def submitted(line: str, component: int = 0) -> dict[str, str]:
 
 
 SIZES: tuple[str, ...] = ("nodes", "ntasks", "cpus-per-task", "ntasks-per-node", "exclusive")
-SIZES += ("mem", "gpus-per-task")
+SIZES += ("mem", "gpus-per-task", "spread-job")
 """Options that say how many tasks a job has, and how many of them a node takes."""
 
 
@@ -264,6 +264,7 @@ def _tasks(
     if "mem" in options and low == high > 0:  # memory of a node: in equal parts
         return second.nodes, 1, (0, 0)
     low = low or (first.nodes if first.nodes > 1 else 0)
+    high = high or tasks * ("spread-job" in options)
     if low < 2 and not high:
         return tasks, 0, (0, 0)
     return tasks, tasks - low + 1 if low > 1 else 0, (low, high)
