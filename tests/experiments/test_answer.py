@@ -85,14 +85,19 @@ def test_the_error_of_the_model_stands_beside_what_is_saved() -> None:
 
 
 def test_weeks_without_a_job_that_ended_count_in_the_error_of_the_model() -> None:
-    """Of 20 weeks, the record of the last two is cut off: they are two of the 20 blocks."""
+    """Of 20 weeks, the record of the last two is cut off: the last of the 13 stretches is empty."""
     model = made(np.zeros(800), 20)
     week, late = np.repeat(np.arange(20), 40), np.repeat(60.0 * (1 + np.arange(20) % 3), 40)
     end = np.where(week < 18, model.first.end + late, np.nan)
     jobs = replace(model.first.jobs, recorded_start=model.first.start + late, recorded_end=end)
     again = replace(model, outcomes={EASY: [replace(model.first, jobs=jobs)]})
     took = np.nan_to_num([end - jobs.submit, np.where(week < 18, model.first.completion, 0)])
-    then, now = took.reshape(2, 20, 40).sum(axis=2)
+    share = jobs.submit / jobs.submit.max()
+    then, now = (
+        [float(took[i][(share * 13 // 1).clip(0, 12) == k].sum()) for k in range(13)]
+        for i in (0, 1)
+    )
+    assert then[-1] == now[-1] == 0
     assert again.error() == pytest.approx(change_by_blocks(now, then))
 
 
@@ -144,16 +149,22 @@ def test_better_is_said_only_where_the_interval_excludes_zero() -> None:
     assert change.mean == pytest.approx(100 * (noise.mean() - 1800) / (2 * HOUR))
     assert found.verdict("same") == "cannot be told apart"
     assert found.as_dict()["verdicts"] == {"other": "better", "same": "cannot be told apart"}
-    assert (found.as_dict()["intervals_over"], found.as_dict()["blocks"]) == ("weeks", 20)
+    assert (found.as_dict()["intervals_over"], found.as_dict()["blocks"]) == ("stretches", 13)
 
 
-def test_blocks_are_weeks_or_days_or_none() -> None:
-    assert made(np.zeros(320), 8).blocks[0] == "weeks"  # type: ignore[index]
-    assert made(np.zeros(280), 7).blocks[0] == "days"  # type: ignore[index]
-    few = made(np.zeros(40), 1)  # 40 hours
+def test_stretches_grow_with_the_log_and_two_weeks_have_none() -> None:
+    found = made(np.zeros(400), 10).blocks
+    assert found is not None
+    assert np.bincount(found).size == 13
+    few = made(np.zeros(80), 2)
     assert few.blocks is None
     assert few.verdict("other") == "no interval"
-    assert made(np.zeros(320), 8, twice=True).blocks is None  # two seeds say it themselves
+    assert "it needs 8 weeks of submissions" in few.intervals
+    # Two runs of the same are one: the interval is that of the log, and not ± 0 over two seeds.
+    noise = np.repeat(np.random.default_rng(5).normal(-1800, 600, 20), 40)
+    once, twice = (made(noise, 20, twice=again) for again in (False, True))
+    assert once.change("other") == twice.change("other")
+    assert "One seed" not in few.intervals + few.over_seeds + once.over_seeds
     # Sixty weeks of which one has nearly all jobs are no sixty weeks.
     jobs = Jobs.of(
         submit=np.concatenate([np.arange(60) * WEEK, np.arange(1000.0)]), run=[1.0] * 1060, tasks=1

@@ -227,6 +227,13 @@ def test_wrong_settings_are_named(
         replay("twin:alibaba-gpu-v2023", ["fcfs"], [0], **settings)
 
 
+def test_several_seeds_of_what_is_not_drawn_are_refused(swf: Path) -> None:
+    """Five runs of the same were once "8.0 % ± 0.0 sooner", and better."""
+    with pytest.raises(ScenarioError, match="5 runs that are the same, for nothing is drawn"):
+        replay(swf, ["fcfs", "sjf"], 5)
+    assert len(replay(swf, ["fcfs", "sjf"], [3]).seeds) == 1
+
+
 def test_an_empty_folder_holds_no_replay(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no results"):
         Replayed.open(tmp_path)

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import math
+import random
+
 import numpy as np
 import pytest
+from benchmarks.intervals import by_day, row
 from scipy.special import stdtrit
 
 from gangwise.experiments.statistics import (
@@ -9,7 +13,6 @@ from gangwise.experiments.statistics import (
     batch_means,
     change_by_blocks,
     mean_and_interval,
-    stationary_bootstrap,
 )
 
 
@@ -37,57 +40,54 @@ def test_the_interval_covers_the_truth_as_often_as_it_says():
     assert hits / 2000 == pytest.approx(0.95, abs=0.02)
 
 
-def resampled(x: np.ndarray, rng: np.random.Generator, many: int) -> np.ndarray:
-    """Means of stationary bootstrap samples, drawn value by value (Politis and Romano 1994)."""
-    means = []
+def resampled(a: list[float], b: list[float], many: int) -> tuple[float, float]:
+    """Ends of the studentised bootstrap of log Σa/Σb, resample by resample; jackknife-free s."""
+
+    def moments(pairs: list[tuple[float, float]]) -> tuple[float, float]:
+        A, B = (sum(column) for column in zip(*pairs))
+        squares = sum((x / A - y / B) ** 2 for x, y in pairs)
+        return math.log(A / B), math.sqrt(len(pairs) / (len(pairs) - 1) * squares)
+
+    rng, pairs = random.Random(4), list(zip(a, b))
+    at, error = moments(pairs)
+    t = []
     for _ in range(many):
-        at, total = int(rng.integers(x.size)), 0.0
-        for _ in range(x.size):
-            total += x[at]
-            new = rng.random() < 1 / np.sqrt(x.size)
-            at = int(rng.integers(x.size)) if new else (at + 1) % x.size
-        means.append(total / x.size)
-    return np.array(means)
+        again, errors = moments(rng.choices(pairs, k=len(pairs)))
+        t.append((again - at) / errors)
+    t.sort()
+    student = stdtrit(len(a) - 1, 0.975)
+    few, most = min(t[many // 100], -student), max(t[-many // 100], student)
+    return 100 * (math.exp(at - most * error) - 1), 100 * (math.exp(at - few * error) - 1)
 
 
-@pytest.mark.full
-def test_the_stationary_bootstrap_needs_no_resampling():
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=16).cumsum()
-    drawn = resampled(x, rng, 20_000).std()
-    n, length = 16, 4.0
-    half = stdtrit(n / length - 1, 0.975) * drawn * np.sqrt(n / (n - length))
-    assert stationary_bootstrap(x).half == pytest.approx(half, rel=0.02)
-    assert stationary_bootstrap(x[:7]).half is None
-
-
-@pytest.mark.parametrize(("rho", "least"), [(0.0, 0.94), (0.3, 0.92), (0.5, 0.88)])
-def test_it_covers_the_mean_of_an_autoregression(rho, least):
-    """x_t = ρ x_{t−1} + ε_t of mean 0, 40 long; Student's interval of ρ = 0.5 covers 75 %."""
-    rng = np.random.default_rng(2)
-    x = np.zeros(1500)
-    series = []
-    for _ in range(140):
-        x = rho * x + rng.normal(size=1500)
-        series.append(x)
-    found = [stationary_bootstrap(each) for each in np.array(series[100:]).T]
-    covered = np.mean([e.low <= 0 <= e.high for e in found])
-    assert least < covered < 0.985
-
-
-def test_changes_by_blocks_weigh_blocks_by_what_they_hold():
+def test_changes_by_stretches_are_those_of_a_plain_studentised_bootstrap():
     rng = np.random.default_rng(3)
-    b = rng.uniform(1, 9, 30)
-    exact = change_by_blocks(0.8 * b, b)
-    assert exact.mean == pytest.approx(-20)
-    assert exact.half == pytest.approx(0, abs=1e-9)
-    a = b * (1 + rng.normal(0, 0.1, 30))
+    b = rng.lognormal(0, 1, 13)
+    a = b * (0.6 + 0.2 * rng.uniform(size=13)) + 0.3
     found = change_by_blocks(a, b)
     assert found.mean == pytest.approx(100 * (a.sum() / b.sum() - 1))
-    # Blocks that all hold as much: the mean of the differences and its interval.
-    equal = change_by_blocks(a, np.full(30, 5.0))
-    assert equal.half == pytest.approx(stationary_bootstrap(20 * a).half)
-    assert change_by_blocks(a, np.zeros(30)).half is None
+    low, high = resampled(a.tolist(), b.tolist(), 20_000)
+    assert found.low == pytest.approx(low, rel=0.12)
+    assert found.high == pytest.approx(high, abs=0.15 * abs(found.mean))
+    assert found.low > -100
+    # What all stretches save alike is sure; a sum of nothing, or few stretches, are not.
+    assert change_by_blocks(0.8 * b, b).half == pytest.approx(0, abs=1e-9)
+    assert change_by_blocks(a, np.zeros(13)).half is None
+    assert change_by_blocks(a[:7], b[:7]).half is None
+    # Differences that may be negative: seconds more or less, and not a share.
+    fewer = change_by_blocks(b - 3 * b, b, logarithm=False)
+    assert fewer.mean == pytest.approx(-300)
+
+
+@pytest.mark.parametrize("heavy", [0.5, 1.0])
+def test_intervals_of_heavy_stretches_hold_the_truth(heavy):
+    """The saving grows with the load of a stretch, so that estimate and error go together."""
+    rng = np.random.default_rng(5)
+    b = rng.lognormal(0, heavy, (400, 13))
+    a = 0.7 * b**0.8
+    truth = 100 * (0.7 * math.exp(0.32 * heavy**2) / math.exp(heavy**2 / 2) - 1)
+    found = [change_by_blocks(*each) for each in zip(a, b)]
+    assert 0.92 <= np.mean([e.low <= truth <= e.high for e in found]) <= 0.99
 
 
 def test_batch_means_are_an_interval_around_the_mean_where_batches_differ_in_length():
@@ -100,3 +100,12 @@ def test_batch_means_are_an_interval_around_the_mean_where_batches_differ_in_len
     assert (found.low + found.high) / 2 == pytest.approx(values.mean(), abs=1e-12)
     batches = [part.mean() for part in np.array_split(values, 20)]
     assert abs(np.mean(batches) - values.mean()) > 0.01
+
+
+@pytest.mark.full
+def test_intervals_of_logs_of_a_drawn_site_hold_the_truth():
+    """A row of the table in docs/how-to/replay.md, on other draws."""
+    days = np.array([by_day("small", 26, seed) for seed in range(1000, 1080)])
+    _, held, width, oracle = row(days[:, 1], days[:, 0])
+    assert 0.86 <= held <= 1
+    assert width < 1.7 * oracle

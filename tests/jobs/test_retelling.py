@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks.intervals import draw
 
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
@@ -145,3 +146,34 @@ def test_what_cannot_be_compared_is_said() -> None:
     told = retell(Outcome.recorded(atonce, nodes), then)  # type: ignore[arg-type]
     assert np.isnan([told.explained, told.order]).all()
     assert "partition" not in told.groups
+
+
+RULES = (
+    "fcfs+none",
+    "fcfs+easy",
+    "sjf+easy",
+    "saf+easy",
+    "wfp3+easy",
+    "fcfs+conservative:depth=50",
+)
+
+
+def test_wrong_rules_are_doubted_and_the_true_ones_are_not() -> None:
+    """30 pairs of a rule in force and another that is assumed, on logs that set no limit."""
+    for kind, seed in (("terms", 931), ("gangs", 932)):
+        jobs, nodes = draw(kind, 4, seed)
+        played = {rule: simulate_jobs(jobs, nodes, rule) for rule in RULES}
+        doubted = by_the_mean = 0
+        for true, schedule in played.items():
+            log = replace(jobs, recorded_start=schedule.start, recorded_end=schedule.end)
+            then = Outcome.recorded(log, nodes)
+            for assumed in RULES:
+                found = retell(then, Outcome.of(played[assumed], assumed))
+                if assumed == true:
+                    assert found.explained == found.by_job == found.order == found.busy == 1
+                    assert not found.doubtful
+                else:
+                    doubted += found.doubtful
+                    by_the_mean += found.explained < 0.8
+        assert doubted >= 27
+        assert doubted > by_the_mean

@@ -5,10 +5,10 @@ with simulated, always with one scheduler, the base: the rules in force. What wa
 apart, as :class:`~gangwise.jobs.retelling.Retelling`: how much of it the model explains under them.
 
 Where rates or jobs are drawn, intervals are Student's over seeds, paired. Where nothing is drawn,
-they are of the stationary bootstrap over weeks of submissions, paired, or over days where the log
-has fewer than eight weeks; fewer than eight days have none. A log in which a few days have nearly
-all jobs counts as one of few days. A scheduler is called better or worse than the base only where
-the interval of the change of mean completion excludes zero.
+the log is cut into stretches of equal length, and intervals are of the studentised bootstrap over
+them, paired; a log of fewer than eight weeks, or one in which a few stretches have nearly all jobs,
+has none, and the answer gives the reason. A scheduler is called better or worse than the base only
+where the interval of the change of mean completion excludes zero.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import finite
 from gangwise.experiments.statistics import (
     LEAST_BLOCKS,
+    STRETCHES,
     UNKNOWN,
     Estimate,
     change_by_blocks,
@@ -52,12 +53,12 @@ ORACLES = {"oracle", "ends=true"}
 GUIDED = {"label", "labels", "learned", "ends=learned", "ucb", *ORACLES}
 """Words in names of schedulers that go by rates or by what they learn: no plain rules."""
 
-ENOUGH = 0.8  # from this share of the recorded mean wait on, rows may be compared with the past
+WARM_UP = 8  # of a log of more days the first is not counted in what is explained
 TELLING = 0.5  # share of idle device-hours beside waiting jobs above which the answer mentions it
 SMALL = 0.05  # per cent: a smaller change is shown as none
 
-BLOCKS = (("weeks", 7 * 86400.0), ("days", 86400.0))
-"""Periods (seconds) that group jobs by their submissions where nothing is drawn."""
+DAY, LEAST_WEEKS = 86400.0, 8
+"""Seconds; a log of fewer weeks of submissions has no interval: no method was found to cover."""
 
 OBJECTIVE = "completion.mean"  # what schedulers are judged by; the less the better
 UNITS = {"cpu": "core", "gpu": "GPU"}  # names of device types in device-hours
@@ -281,25 +282,45 @@ class Compared:
         return any(o.endings["killed"][0] > 0 for each in self.outcomes.values() for o in each)
 
     @cached_property
-    def blocks(self) -> tuple[str, Ints] | None:
-        """The unit that groups jobs, and the group of each; None where intervals are over seeds."""
-        if self.drawn or self.seeds > 1:
-            return None
+    def blocks(self) -> Ints | None:
+        """The stretch of time in which each job was submitted [J]; None without an interval."""
+        return None if self.drawn or self.no_interval else self._stretch
+
+    @cached_property
+    def _stretch(self) -> Ints:
         since = self.first.jobs.submit - self.first.jobs.submit.min()
-        for unit, seconds in BLOCKS:
-            block = (since // seconds).astype(np.int64)
-            jobs = np.bincount(block)
-            # Blocks of unlike numbers of jobs tell no more than so many alike (Kish).
-            if jobs.sum() ** 2 >= LEAST_BLOCKS * (jobs**2).sum():
-                return unit, block
-        return None
+        share = since / max(float(since.max()), 1.0)
+        return np.minimum((share * STRETCHES).astype(np.int64), STRETCHES - 1)
+
+    @cached_property
+    def days(self) -> float:
+        """Days between the first submission and the last."""
+        submit = self.first.jobs.submit
+        return float(submit.max() - submit.min()) / DAY
+
+    @cached_property
+    def no_interval(self) -> str:
+        """The reason for which no interval can be had; empty where one can."""
+        if self.drawn:
+            return "one seed has no interval" if self.seeds == 1 else ""
+        jobs = np.bincount(self._stretch)
+        # The last week of a log is hardly ever whole: its seventh day may be missing.
+        if self.days < 7 * LEAST_WEEKS - 2:
+            return (
+                f"no interval can be had of {period(self.days * DAY)}, for what other weeks would "
+                f"show is not in them; it needs {LEAST_WEEKS} weeks of submissions"
+            )
+        # Stretches of unlike numbers of jobs tell no more than so many alike (Kish).
+        if jobs.sum() ** 2 < LEAST_BLOCKS * (jobs**2).sum():
+            return "no interval can be had where a few days have nearly all jobs"
+        return ""
 
     def _by_blocks(self, key: str, ours: Outcome, theirs: Outcome, jobs: Bools) -> Estimate:
         """By how many per cent a mean over these jobs exceeds the other's: sums by week or day.
 
         A block without such a job counts as well; without blocks there is no interval.
         """
-        block = np.zeros(jobs.size, dtype=np.int64) if self.blocks is None else self.blocks[1]
+        block = np.zeros(jobs.size, dtype=np.int64) if self.blocks is None else self.blocks
         of_job, many = BY_BLOCKS[key][0], int(block.max()) + 1
         sums = (np.bincount(block[jobs], of_job(each)[jobs], many) for each in (ours, theirs))
         return change_by_blocks(*sums)
@@ -346,11 +367,11 @@ class Compared:
             each.append((on, ours.waiting[on] - base.waiting[on]))
         if self.blocks is None:
             return mean_and_interval([of.mean() for _, of in each if of.size] or [math.nan])
-        (on, more), block = each[0], self.blocks[1]
+        (on, more), block = each[0], self.blocks
         jobs = np.bincount(block[on], minlength=block.max() + 1).astype(np.float64)
         longer = np.bincount(block[on], more, jobs.size)
         # A ratio of sums over blocks, as those of changes: 100 ((n + d) / n - 1) is 100 d / n.
-        found = change_by_blocks(jobs + longer, jobs)
+        found = change_by_blocks(jobs + longer, jobs, logarithm=False)
         return Estimate(*(None if each is None else each / 100 for each in found))  # type: ignore[arg-type]  # the mean is a number
 
     @cached_property
@@ -425,7 +446,10 @@ class Compared:
     def retold(self) -> Retelling | None:
         if self.happened is None or not self.waited:
             return None
-        return retell(self.happened, self.first, self.partition)
+        submit = self.first.jobs.submit
+        # In its first day a log fills a cluster that was not empty: jobs from before are not in it.
+        warm = submit >= submit.min() + DAY if self.days > WARM_UP else None
+        return retell(self.happened, self.first, self.partition, warm)
 
     def error(self, key: str = OBJECTIVE) -> Estimate:
         """The model's error: by how many per cent a mean under the base exceeds the recorded one.
@@ -459,15 +483,18 @@ class Compared:
 
     @property
     def intervals(self) -> str:
-        """A sentence that says what the ± of a change means: over weeks, days or seeds."""
+        """A sentence that says what the ± of a change means: over stretches of time or seeds."""
         if self.blocks is not None:
-            unit, block = self.blocks
-            many = int(block.max()) + 1
-            return f"± is half the 95 % interval over {many} {unit} of submissions, in blocks."
+            each = f"{STRETCHES} stretches of {number(self.days / STRETCHES, 1)} days"
+            return f"± is half the 95 % interval over {each}; in brackets the interval itself."
+        if self.no_interval:
+            return f"{self.no_interval[:1].upper()}{self.no_interval[1:]}."
         return self.over_seeds
 
     @property
     def over_seeds(self) -> str:
+        if not self.drawn:
+            return "Nothing is drawn: a level is what the log gives, and has no interval."
         return over_seeds(self.seeds)
 
     @cached_property
@@ -477,7 +504,7 @@ class Compared:
     def as_dict(self) -> dict[str, Any]:
         unit, many = ("seeds", self.seeds) if self.seeds > 1 else (None, 0)
         if self.blocks is not None:
-            unit, many = self.blocks[0], int(self.blocks[1].max()) + 1
+            unit, many = "stretches", STRETCHES
         retold, errors = self.retold, ("waiting.mean", OBJECTIVE)
         compared = [name for name in self.outcomes if name != self.base]
         answer: dict[str, Any] = finite(
@@ -486,6 +513,7 @@ class Compared:
                 "base": self.base,
                 "intervals_over": unit,
                 "blocks": many,
+                "no_interval": self.no_interval,
                 "verdicts": {name: self.verdict(name) for name in compared},
                 "model_error_percent": {key: numbers(self.error(key)) for key in errors},
                 "beyond_model_error": {name: self.beyond(name) for name in compared},
@@ -536,13 +564,15 @@ def waits_explained(n: Compared) -> str:
     chosen = not n.rules and len(n.plain) > 1
     rules = n.base + f" (of {len(n.plain)} plain rules none explains more)" * chosen
     order = f"; order of starts τ = {number(retold.order, 2)}" * math.isfinite(retold.order)
-    past = ""
-    if retold.explained < ENOUGH:
+    past, least = "", retold.weakest[0]
+    if retold.doubtful:
         past = ", so schedulers may be compared with one another below, and not with the past"
+    weakest = f"; explained least: {least}" * (retold.weakest[1] < 0.995)
     return (
         f"{jobs} waited {period(retold.recorded)} on average; in the model under the base, {rules},"
         f" they wait {period(retold.simulated)} ({number(100 * retold.explained)} % explained; job "
-        f"by job {number(100 * retold.by_job)} %{order}){past}."
+        f"by job {number(100 * retold.by_job)} %{order}; busy devices while jobs wait "
+        f"{number(100 * retold.busy)} %{weakest}){past}."
     )
 
 
@@ -612,15 +642,20 @@ def _without_interval(n: Compared, names: Sequence[str]) -> str:
     change = n.change(least).mean
     if not math.isfinite(change):
         return f"{least} cannot be compared with the base."
-    why = "one seed has no interval" if n.drawn else "jobs of so few days give no interval"
     of = f", the least of the {len(names)} others," if len(names) > 1 else ""
     if abs(change) < SMALL:
         return f"The mean completion under {least}{of} is the same as under the base."
     size = f"{number(abs(change), 1)} % {'below' if change < 0 else 'above'} that under the base"
-    return f"The mean completion under {least}{of} is {size}, which may be chance: {why}."
+    return f"The mean completion under {least}{of} is {size}, which may be chance: {n.no_interval}."
 
 
 def _amount(change: Estimate) -> str:
+    if change.lopsided:
+        # Of a change whose sign the sentence gives in a word, and of one that may be of either.
+        toward = math.copysign(1.0, change.mean)
+        ends = sorted(toward * end for end in change[1:] if end is not None)
+        low, high = (number(end, 1) for end in ends)
+        return f"{number(abs(change.mean), 1)} % ({low} to {high})"
     half = "" if change.half is None else f" ± {number(change.half, 1)}"
     return f"{number(abs(change.mean), 1)} %{half}"
 

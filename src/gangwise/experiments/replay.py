@@ -346,13 +346,25 @@ def replay(
         if rules:  # under another name they are played once
             parts = cache(lambda name: repr(configuration(create_scheduler(name))))
             names = [name for name in names if parts(name) != parts(rules)]
-    listed = list(require_seeds(seeds or (5 if played.drawn else 1)))
+    listed = seeds_of(played, seeds)
     called = names if isinstance(names, Mapping) else {label_of(name): name for name in names}
     if rules and label_of(rules) not in called:
         called = {label_of(rules): rules, **called}
     made = {k: apart(IsolatedScheduler, "scheduler", v, isolated) for k, v in called.items()}
     about = {"rules": label_of(rules)} if rules else {}
     return played_by(source, made, listed, out, Workers(jobs), progress, about)
+
+
+def seeds_of(played: ReplayScenario, seeds: Sequence[int] | int) -> list[int]:
+    """Seeds that are played; ScenarioError for several where all would play the same."""
+    listed = list(require_seeds(seeds or (5 if played.drawn else 1)))
+    if len(listed) > 1 and not played.drawn:
+        raise ScenarioError(
+            f"{len(listed)} seeds would play {len(listed)} runs that are the same, for nothing is "
+            "drawn: jobs, nodes and rates are those of the log. Drop --seeds; the interval of a "
+            "log is over its weeks. Seeds count with --world, --set overestimate, or a cluster file"
+        )
+    return listed
 
 
 def played_by(

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError
-from gangwise.core.settings import checked, require_seeds, toml_key
+from gangwise.core.settings import checked, toml_key
 from gangwise.experiments.answer import CONFIGURED, Compared
 from gangwise.experiments.changes import (
     SettingChange,
@@ -30,7 +30,7 @@ from gangwise.experiments.changes import (
     changes_of,
     seconds_of,
 )
-from gangwise.experiments.replay import BASE, Replayed, played_by, replay_source
+from gangwise.experiments.replay import BASE, Replayed, played_by, replay_source, seeds_of
 from gangwise.experiments.replay_scenario import ReplayScenario, bounded, load_of
 from gangwise.experiments.statistics import UNKNOWN, Estimate, number, numbers, period
 from gangwise.experiments.store import Store, store_of
@@ -100,7 +100,7 @@ def what_if(
         if device not in (devices := played.draw(0).nodes.devices):
             raise ScenarioError(f"price {device}: the nodes have {', '.join(devices)}")
     made = {label: create_scheduler(name) for label, name in names.items()}
-    seeds = list(require_seeds(asked.seeds or (5 if played.drawn else 1)))
+    seeds = seeds_of(played, asked.seeds)
     about = {"rules": CONFIGURED, "changes": varied, "schedulers": names}
     about |= {"prices": dict(asked.prices)} if asked.prices else {}
     return played_by(source, made, seeds, asked.out, asked.workers, progress, about)

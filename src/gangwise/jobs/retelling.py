@@ -11,6 +11,7 @@ by group            1 − Σ n \|wₛ − wᵣ\| / Σ n wᵣ over groups of n jo
                     above, since what is too much in one group does not make up for another;
                     *job by job* is the finest of them
 use, queue          the same of devices held, and of jobs waiting, by the hour
+busy                that of devices held, over the hours in which a job waited, as recorded
 near                share of the jobs that start within 10 minutes, or 10 % of the recorded wait, of
                     when they did
 order               Kendall's τ of starts over pairs of jobs that, as recorded, waited at once, at
@@ -53,6 +54,16 @@ HOUR, WEEK = 3600.0, 7 * 86400.0
 APART = 64  # pairs of jobs whose order of starts is compared are at most so many submissions apart
 LEAST_WEEKS = 8  # jobs of fewer weeks are grouped by day
 
+JUDGED = {
+    "mean wait": "explained",
+    "job by job": "by_job",
+    "order of starts": "order",
+    "busy devices while jobs wait": "busy",
+}
+"""What a model must explain, each by itself, and the field of it: under a wrong rule the mean may
+be right by chance, and then jobs, or their order, are not."""
+ENOUGH = 0.8  # of each of these; of less, a model may not be compared with the past
+
 HEAVY = (0.5, 0.9)
 """Heavy users are the fewest that hold half of the device-hours, light ones hold the last tenth."""
 
@@ -84,14 +95,28 @@ class Retelling(GroupWaits):
     light) and ``week`` or ``day`` of submission.
     """
 
-    by_job: float  # these six as above; NaN where they are not defined
+    by_job: float  # these seven as above; NaN where they are not defined
     near: float
     order: float
     waits: float
     use: float
     queue: float
+    busy: float
     device: str  # of which ``use`` is: the one of which the largest share was held
     groups: Mapping[str, Sequence[GroupWaits]]
+
+    @property
+    def weakest(self) -> tuple[str, float]:
+        """What of :data:`JUDGED` is explained least, and how much of it is."""
+        shares = {what: getattr(self, field) for what, field in JUDGED.items()}
+        known = {what: share for what, share in shares.items() if math.isfinite(share)}
+        what = min(known, key=lambda each: known[each])  # the mean wait at least is known
+        return what, known[what]
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether too little is explained of one thing for a comparison with the past."""
+        return self.weakest[1] < ENOUGH
 
     def by(self, what: str) -> float:
         """Explained share of waiting by one of ``groups``."""
@@ -107,7 +132,9 @@ class Retelling(GroupWaits):
             }
             for what, each in self.groups.items()
         }
-        return {"under": self.name, "explained": self.explained, **plain, "by": groups}
+        weakest = dict(zip(("what", "explained"), self.weakest))
+        found = {"under": self.name, "explained": self.explained, **plain, "by": groups}
+        return {**found, "weakest": weakest, "doubtful": self.doubtful}
 
 
 def retell(
@@ -242,19 +269,23 @@ def _groups(of: Ints, names: Sequence[str], then: Floats, now: Floats) -> list[G
     return [GroupWaits(name, n, a / n, b / n) for name, n, a, b in rows if n]
 
 
-def _by_hour(recorded: Outcome, simulated: Outcome, both: Ints, k: int) -> tuple[float, float]:
-    """Explained shares of devices held, and of jobs waiting, by the hour."""
+def _by_hour(
+    recorded: Outcome, simulated: Outcome, both: Ints, k: int
+) -> tuple[float, float, float]:
+    """Explained shares of devices held, of jobs waiting, and of the first while some waited."""
     submit, ones = recorded.jobs.submit[both], np.ones(both.size)
     first = float(submit.min())
     last = max(float(each.end[both].max()) for each in (recorded, simulated))
     edges = first + HOUR * np.arange(math.ceil((last - first) / HOUR) + 1.0)
     if edges.size < 2:
-        return math.nan, math.nan
+        return math.nan, math.nan, math.nan
     use, queue = [], []
     for each in (simulated, recorded):
         use.append(over_bins(edges, each.last_start[both], each.end[both], each.demand[both, k]))
         queue.append(over_bins(edges, submit, each.start[both], ones))
-    return share_explained(*use), share_explained(*queue)
+    waited = queue[1] > 0
+    busy = share_explained(use[0][waited], use[1][waited])
+    return share_explained(*use), share_explained(*queue), busy
 
 
 def _order(submit: Floats, then: Floats, now: Floats) -> float:
