@@ -277,7 +277,7 @@ def test_every_two_parts_meet_and_meet_every_log(played: Played) -> None:
     for *of, log in pairwise(*FACTORS, list(LOGS)):
         by_log[log].append(composed(*of))
     refused = sum(played.check_all(log, names) for log, names in by_log.items())
-    assert 0 < refused < sum(map(len, by_log.values())) / 3
+    assert 0 < refused < sum(map(len, by_log.values())) * 2 / 3
 
 
 def test_every_command_takes_every_kind_of_scheduler_on_every_log(played: Played) -> None:
@@ -308,6 +308,9 @@ OTHER: dict[str, Any] = {
     "resolution": 30.0,
     "window": 3600.0,
     "tested": 5,
+    **dict.fromkeys(("per_user", "per_pool", "per_user_pool", "per_account"), 3),
+    **dict.fromkeys(("starts", "main_starts", "part_depth"), 3),
+    "least_wait": 60.0,
 }
 """A value of every option of every scheduler that is not the default."""
 
