@@ -25,7 +25,8 @@ from gangwise.core.settings import toml_text
 from gangwise.jobs import simulation
 from gangwise.jobs.scheduler import parts
 
-WHOLE = [name for name in entries("scheduler") if name != ANY]
+TYPED = {ANY: "fcfs+easy", "gavel": "gavel:seconds=7200"}  # it solves a programme every so often
+WHOLE = [TYPED.get(name, name) for name in entries("scheduler") if name != ANY]
 ENDS = "", "requested", "learned", "true"
 PASSING = "", "queue", "shortest"
 JOBS = 60
@@ -168,7 +169,7 @@ def tune(where: list[str], names: Sequence[str], folder: Path) -> list[str]:
 
 
 def _range_of(name: str) -> str:
-    whole = {"gavel": "seconds=100:900", "las": "thresholds=(9,99)|(100,1000)"}
+    whole = {"gavel:seconds=7200": "seconds=4000:9000", "las": "thresholds=(9,99)|(100,1000)"}
     return whole.get(name, "interval=10:90" if name == "slurm" else "depth=5:50:int")
 
 
@@ -281,13 +282,12 @@ def test_every_two_parts_meet_and_meet_every_log(played: Played) -> None:
 
 
 def test_every_command_takes_every_kind_of_scheduler_on_every_log(played: Played) -> None:
-    kinds = [*WHOLE, "fcfs+easy+learned", "sjf+conservative+learned-moving", "aged+easy+fgd"]
-    kinds.append("fair-share+easy+ucb:ends=learned")
+    kinds = [*WHOLE, "aged+easy+learned", "sjf+conservative+fgd"]
     answers = sum(
         not played.check(command, log, name)
         for command, log, name in pairwise(COMMANDS[1:], list(LOGS), kinds)
     )
-    assert answers > 30
+    assert answers > 20
 
 
 OTHER: dict[str, Any] = {
@@ -300,7 +300,7 @@ OTHER: dict[str, Any] = {
     "correction": "steps",
     "slack": 60.0,
     "objective": "fifo",
-    "seconds": 90.0,
+    "seconds": 9000.0,
     "thresholds": (100.0, 1000.0),
     "pause": 9.0,
     "order": "sjf",
@@ -322,7 +322,8 @@ def test_every_option_is_taken_as_typed_and_played(played: Played) -> None:
             if option in ("queue", "backfilling", "choice"):  # parts, which have names
                 continue
             value = OTHER[option]
-            typed.append(f"{'fcfs+easy' if name == ANY else name}:{option}={value}")
+            before = TYPED.get(name, name) if option != "seconds" else name
+            typed.append(f"{before}{',' if ':' in before else ':'}{option}={value}")
             made = create("scheduler", typed[-1])
             assert getattr(made, option) == value != of.default
     assert "las:thresholds=(100.0, 1000.0)" in typed

@@ -116,6 +116,10 @@ def drawn_jobs(rng: np.random.Generator, nodes: Nodes, site: Site, J: int) -> Jo
         if common and r() < 0.4:  # else such a job might never start
             has.append(f"features={rng.choice(ASKED)}")
             tasks[i] = 3 if "*" in has[-1] else min(tasks[i], 3)
+        elif r() < 0.2:
+            low = int(rng.integers(1, 4))
+            tasks[i] = max(tasks[i], low)
+            has.append(f"nodes={low}-{rng.choice([0, low, low + 2])}")
         terms.append(",".join(has + [f"queued={max(0.0, submit[i] - 200)}"] * (r() < 0.1)))
     return Jobs.of(
         *(submit, run, tasks, demand),

@@ -29,9 +29,9 @@ from gangwise.jobs.tenancy import Tally, Tenancy, having
 class Consecutive:
     """Of runs of nodes side by side that hold the gang, that with least free, its first nodes.
 
-    A single task takes the node of the run with least free. Where no run holds all, all of the one
-    with most free is taken, and so on. As select/cons_tres does without a topology. Nodes of the
-    smallest weight are taken first, then those of the next.
+    A gang that one node of the run holds takes the one with least free. Where no run holds all, all
+    of the one with most free is taken, and so on. As select/cons_tres does without a topology.
+    Nodes of the smallest weight are taken first, then those of the next.
     """
 
     name: ClassVar[str] = "consecutive"
@@ -42,6 +42,13 @@ class Consecutive:
             return None
         free, nodes = books.free[:, books.dominant(job.shape)], books.nodes
         asked = next((k for k, _ in job.shape.constraint if "*" in k or "[" in k), "")
+        if any(job.shape.nodes) and not asked:
+            fits = np.minimum(fits, job.tasks)
+            while fits.any():  # without the nodes that take fewest, again and again
+                if found := _so_many(job, fits, free, nodes):
+                    return found
+                fits = np.where(fits > fits[fits > 0].min(), fits, 0)
+            return None
         if "*" not in asked:
             inside = re.fullmatch(r"\[([^\[\]()&]*)\]", asked)  # all of one feature, the first
             for feature in inside[1].split("|") if inside else ():
@@ -96,10 +103,38 @@ def _consecutive(tasks: int, fits: Ints, free: Ints) -> Tasks:
         run = min(enough, key=lambda r: r[0]) if enough else max(runs, key=lambda r: r[0])
         runs.remove(run)
         among = range(run[1], run[2])
-        tightest = sorted(among, key=lambda n: int(free[n]))
-        chosen += fill(left, fits, tightest if left == 1 else among)
+        able = [n for n in among if fits[n] >= left]
+        chosen += fill(left, fits, [min(able, key=lambda n: int(free[n]))] if able else among)
         left = tasks - sum(count for _, count in chosen)
     return chosen
+
+
+def _so_many(job: Job, fits: Ints, free: Ints, nodes: Nodes) -> Tasks | None:
+    """As many nodes as a job wants, each with all that it holds but a task for each to come."""
+    fewest, most = job.shape.nodes
+    wanted = min(max(job.shape.nodes), int((fits > 0).sum()))
+    left, chosen = job.tasks, dict[int, int]()
+    for mine in _weights(nodes):
+        runs: list[list[int]] = []
+        for n in range(len(nodes)):
+            if mine[n] and fits[n] > 0:
+                if n > 0 and mine[n - 1] and fits[n - 1] > 0:
+                    runs[-1].append(n)
+                else:
+                    runs.append([n])
+        while runs and left > 0 and len(chosen) != (most or -1):
+            need = max(fewest - len(chosen), 1)
+            enough = [run for run in runs if len(run) >= need and int(fits[run].sum()) >= left]
+            best = min(enough, key=lambda run: int(free[run].sum())) if enough else None
+            best = best or max(runs, key=lambda run: int(free[run].sum()))
+            runs.remove(best)
+            able = [n for n in best if fits[n] >= left and wanted - len(chosen) <= 1]
+            for n in [min(able, key=lambda n: int(free[n]))] if able else best:
+                if left > 0 and len(chosen) != (most or -1):
+                    keep = max(wanted - len(chosen) - 1, 0)
+                    chosen[n] = min(int(fits[n]), max(left - keep, 1))
+                    left -= chosen[n]
+    return Tasks(chosen.items()) if left == 0 and len(chosen) >= fewest else None
 
 
 def windows(

@@ -87,7 +87,7 @@ TABLE = [
     (2, "100", 24, 64, 2, "a100", 2, 0, 30, 120, "COMPLETED"),
     (5, "101_7", 2, 0.5, 0, "", 1, 60, 60, 300, "CANCELLED"),
     (6, "102+1", 4, 1024, 1, "", 1, 120, 180, 240, "TIMEOUT"),
-    (7, "103", 1, 1000 / 1024, 0, "", 3, 180, None, 360, "CANCELLED"),
+    (7, "103", 1, 0.976, 0, "", 3, 180, None, 360, "CANCELLED"),
     (8, "104", 1, 1, 0, "", 1, 240, 600, 600, "RUNNING"),
     *((9, f"105_{i}", 1, 1, 0, "", 1, 300, None, 600, "PENDING") for i in range(2, 10)),
 ]
@@ -504,10 +504,14 @@ def test_declared_columns_play_wherever_a_log_is_named(tmp_path):
         ("cpu=6,node=2", "cpu=6,node=4", "-N 2-4 -n 6", (6, 5, 1, "nodes=2-4,size=6x2")),
         ("cpu=15,node=3", "cpu=15,node=3", "-N3 --ntasks-per-node=5", (3, 1, 5, "")),
         ("cpu=10,node=1", "cpu=12,node=3", "-n10 --ntasks-per-node=4", (3, 1, 4, "size=10x1")),
+        ("cpu=3,node=1", "cpu=3,node=3", "-n3 --spread-job", (3, 0, 1, "nodes=0-3,size=3x1")),
         ("cpu=1,node=1", "cpu=8,node=1", "--exclusive -n1", (1, 1, 8, "whole=1,size=1x1")),
         ("cpu=1,node=1", "cpu=2,node=1", "-N1 -n1", (1, 1, 2, "size=1x1")),  # threads of a core
         ("cpu=21,node=1", "cpu=22,node=3", "-n 21", (22, 0, 1, "size=21x1")),
         ("cpu=4,node=2", "cpu=4,node=2", "-N 2 -n 4 --mem=9G", (2, 1, 2, "")),
+        ("cpu=4,mem=4G,node=1", "cpu=4,mem=24G,node=2", "-n4", (2, 1, 2, "whole=memory,size=4x1")),
+        ("cpu=4,mem=4G,node=1", "cpu=4,mem=8G,node=2", "-n4 --mem=4G", (4, 0, 1, "size=4x1")),
+        ("cpu=4,mem=4G,node=1", "cpu=8,mem=8G,node=2", "-n4", (2, 1, 4, "size=4x1")),
     ],
 )
 def test_tasks_of_what_was_asked_for_and_given(asked, given, line, expected):

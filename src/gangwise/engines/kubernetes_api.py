@@ -351,10 +351,14 @@ class Follower:
         return 0.0
 
     def _probe(self) -> None:
-        """Ask for one object, and watch for a second; raises while either fails."""
+        """Ask for one object, and watch for two seconds; raises while either fails."""
         _, version = _items_of(self._api.call(self._listing, limit=1))
-        for event in self._events(version, 1):
+        began, events = clock(), 0
+        for event in self._events(version, 2):
             _version_of(event)
+            events += 1
+        if not events and clock() < began + BRIEF:
+            raise EngineError(f"the watch of {self.what} ended at once")
 
     def _events(self, version: str, seconds: int, follows: bool = False) -> Iterator[Any]:
         """Events of a watch from a version on; raises EngineError for ERROR."""

@@ -221,8 +221,8 @@ class Job:
         ``queued=T``: its place in line is that of a job submitted then; ``fewest=N``: it may be
         started with so few of its tasks, and then takes longer by as much as it has fewer;
         ``nodes=A-B``: fewest and most nodes, 0 for any number; ``on=``, ``not=`` nodes by name,
-        bars between them; ``whole=1``: it has its nodes alone; ``size=CxN``: cores and nodes that
-        multifactor priority counts; ``reservation=NAME``.
+        bars between them; ``whole=1``: it has its nodes alone, ``whole=memory``: all their memory;
+        ``size=CxN``: cores and nodes that multifactor priority counts; ``reservation=NAME``.
     """
 
     id: str

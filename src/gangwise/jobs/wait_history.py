@@ -91,7 +91,9 @@ class _Calibration:
             place.append((low + (at - cell) * (high - low))[use])
             came.append(known[use].astype(float))
             weight.append(np.full(int(use.sum()), 0.5 ** ((now - made) / HALF) / rows.size))
-        return np.clip(_censored(*map(np.concatenate, (place, came, weight)), LEVELS), 0.0, 1.0)
+        found = _censored(*map(np.concatenate, (place, came, weight)), LEVELS)
+        # At level 1 a distribution says nothing: its last cell is that of any wait.
+        return np.clip(found, 0.005, 0.995)
 
 
 def forecast_in_order(

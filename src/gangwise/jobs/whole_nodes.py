@@ -14,9 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from gangwise.core.arrays import Bools, Ints, distinct_pairs
+from gangwise.jobs.books import Books
 from gangwise.jobs.model import ALONE, Jobs, Nodes, Shape, terms_of
 from gangwise.jobs.tenancy import allowed_on, having
 
+MEMORY = "memory"
+"""In the term ``whole``: a job that has all memory of its nodes, so that no other fits there."""
 WHOLE = 1_000_000  # thousandths of it on each node: more than jobs that could ever share one
 
 
@@ -60,7 +63,25 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
     def changed(shape: Shape, t: int) -> Shape:
         return shape._replace(constraint=(*shape.constraint, *asked[t]), nodes=bounds[t])
 
-    return split_jobs(jobs, jobs.term, changed), replace(nodes, labels=labels)
+    nodes = replace(nodes, labels=labels)
+    return _without_numbers_too_small(split_jobs(jobs, jobs.term, changed), nodes), nodes
+
+
+def _without_numbers_too_small(jobs: Jobs, nodes: Nodes) -> Jobs:
+    """Jobs that their number of nodes could never hold take any: equal parts may need more."""
+    kinds, place = distinct_pairs(jobs.shape, jobs.tasks)
+    empty, shapes = Books.opened(nodes), jobs.shapes_on(nodes.devices)
+    never = np.zeros(kinds.shape[1], dtype=np.int64)
+    for k, (s, tasks) in enumerate(kinds.T.tolist()):
+        fewest, most = shapes[s].nodes
+        if fewest or most:
+            fits = np.sort(np.minimum(empty.fits(shapes[s]), tasks))[::-1]
+            never[k] = (fits > 0).sum() < fewest or fits[: most or None].sum() < tasks
+
+    def changed(shape: Shape, c: int) -> Shape:
+        return shape._replace(nodes=(0, 0)) if c else shape
+
+    return split_jobs(jobs, never[place], changed) if never.any() else jobs
 
 
 def _bounds(text: str) -> tuple[int, int]:
@@ -78,15 +99,22 @@ class _Alone(NamedTuple):
 
 def with_nodes_alone(jobs: Jobs, nodes: Nodes, pools: Sequence[str]) -> tuple[Jobs, Nodes]:
     """Jobs of these pools, and those that ask for it, each with its nodes to itself."""
-    own = np.array(["whole" in terms_of(text) for text in jobs.terms])[jobs.term]
-    alone: Bools = own | np.array([name in pools for name in jobs.pools])[jobs.pool]
+    terms = [terms_of(text).get("whole", "") for text in jobs.terms]
+    own, memory = (np.array([text == word for text in terms])[jobs.term] for word in ("1", MEMORY))
+    if "mem" in jobs.devices:  # where memory is given out
+        place = jobs.devices.index("mem")
+        memory &= np.array([shape.demand[place] > 0 for shape in jobs.shapes])[jobs.shape]
+    of_pool = np.array([name in pools for name in jobs.pools])[jobs.pool]
+    memory &= ~of_pool
+    alone: Bools = own | memory | of_pool
     if not alone.any() or "cpu" not in jobs.devices or "cpu" not in nodes.devices:
         return jobs, nodes
     rows = np.flatnonzero(alone)
     sizes = [terms_of(text).get("size", "") for text in jobs.terms]
     size = np.array([round(1000 * float(text.partition("x")[0] or 0)) for text in sizes])
+    size = np.where(memory, -1, size[jobs.term])
     pairs, of_pair = distinct_pairs(jobs.shape[rows], jobs.tasks[rows])
-    kinds, place = distinct_pairs(of_pair, size[jobs.term[rows]])
+    kinds, place = distinct_pairs(of_pair, size[rows])
     played = [
         _alone(jobs.shapes[pairs[0, k]], int(pairs[1, k]), jobs.devices.index("cpu"), nodes, cores)
         for k, cores in kinds.T.tolist()
@@ -112,16 +140,21 @@ def with_nodes_alone(jobs: Jobs, nodes: Nodes, pools: Sequence[str]) -> tuple[Jo
 
 
 def _alone(shape: Shape, tasks: int, cpu: int, nodes: Nodes, asked: int) -> _Alone:
-    """``asked`` are the thousandths of cores that it asked for, 0 where that is not known."""
+    """``asked`` are the thousandths of cores that it asked for, 0 where that is not known.
+
+    −1 for a job that has all memory of its nodes, and of their cores what it holds.
+    """
     cores = nodes.capacity[allowed_on(nodes, shape), nodes.devices.index("cpu")]
     total = np.array(shape.demand) * tasks
-    unlike = bool(cores.size and (cores != cores[0]).any())
-    if unlike and asked:  # it was given all cores of nodes that others need not be as large as
+    unlike = asked < 0 or bool(cores.size and (cores != cores[0]).any())
+    if unlike and asked > 0:  # it was given all cores of nodes that others need not be as large as
         total[cpu] = min(total[cpu], asked)
-    most = int(cores.max(initial=1))
+    most, least = int(cores.max(initial=1)), int(cores.min(initial=10**9))
     fewest = max(-(-int(total[cpu]) // most), 1)
     several = max(tasks, fewest) if shape.per_node == 1 else max(fewest, shape.nodes[0])
     demand = -(-total // several)
     if not unlike and cores.size:
         demand[cpu] = max(int(demand[cpu]), most)
+    elif several > 1:  # some have more than their part, where others have too little
+        demand[cpu] = min(int(demand[cpu]), least)
     return _Alone(several, tuple(demand.tolist()), unlike)

@@ -37,7 +37,7 @@ ALONE = re.compile(
 NOT_PLAYED = {
     "switches": "nodes are taken without regard to it",
     "contiguous": "nodes need not be side by side",
-    "spread-job": "as few nodes are taken as without it",
+    "spread-job": "a task a node while there are nodes, but not on those that Slurm takes",
     "use-min-nodes": "nodes are chosen as without it",
     "hint": "which cores of a node is not played",
     "gres-flags": "which cores and devices of a node is not played",
@@ -102,7 +102,7 @@ def submitted(line: str, component: int = 0) -> dict[str, str]:
 
 
 SIZES: tuple[str, ...] = ("nodes", "ntasks", "cpus-per-task", "ntasks-per-node", "exclusive")
-SIZES += ("mem", "gpus-per-task")
+SIZES += ("mem", "gpus-per-task", "spread-job")
 """Options that say how many tasks a job has, and how many of them a node takes."""
 
 
@@ -214,12 +214,22 @@ def request(
         second.nodes,
     )
     options = dict(part.split("=", 1) for part in sizes.split(";") if part)
+    # Without --mem, and without a default of the site, a job has all memory of its nodes: more
+    # than was asked for, of each node and of each core.
+    memory_too = second.mem * first.nodes > 1.001 * first.mem * second.nodes
+    memory_too &= second.mem * first.cpu > 1.001 * first.mem * second.cpu
     tasks, per_node, bounds = _tasks(first, second, bool(given), options)
+    if memory_too and per_node != 1:
+        tasks, per_node, bounds = second.nodes, 1, (0, 0)
     if asked and not first.gpu and ("exclusive" in options or held.gpu % tasks):
         held = held._replace(gpu=0.0, models=())  # those of whole nodes, that it did not ask for
     terms = []
     if "exclusive" in options and not options["exclusive"]:
         terms.append("whole=1")
+    elif memory_too:
+        terms.append("whole=memory")
+    if terms:  # nobody is beside it, whatever else it is given
+        held = held._replace(mem=first.mem)
     if bounds != (0, 0):
         terms.append(f"nodes={bounds[0]}-{bounds[1]}")
     if asked and (per_node != 1 or held.cpu > first.cpu or tasks != first.nodes):
@@ -254,6 +264,7 @@ def _tasks(
     if "mem" in options and low == high > 0:  # memory of a node: in equal parts
         return second.nodes, 1, (0, 0)
     low = low or (first.nodes if first.nodes > 1 else 0)
+    high = high or tasks * ("spread-job" in options)
     if low < 2 and not high:
         return tasks, 0, (0, 0)
     return tasks, tasks - low + 1 if low > 1 else 0, (low, high)
