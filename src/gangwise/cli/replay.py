@@ -86,7 +86,11 @@ def replay_command(
             found = replayed(source, names)
             print(json_text(found) if as_json else "\n".join(lines(found)))
             return
-    if rules.startswith(PRINTED) and site is None:
+    if rules.startswith(PRINTED):
+        if site not in (None, rules):
+            raise ScenarioError(
+                f"--as {rules} and --site {site} both say the rules of the site: give one of them"
+            )
         site = rules
     named = {"world": world, "load": load, "site": site}
     given |= {key: value for key, value in named.items() if value is not None}

@@ -261,13 +261,15 @@ class Site:
             "qos": {"__all__": {"preempts", "preempted", "exempt"}},
             "closed": {"__all__": {"exempt"}},
             "reservation": True,
+            "priority": {"flags"},
             "cap": {"__all__": {"alone", "or_pools", "spares"}},
         }
         text = self.rules.model_dump_json(exclude=late)
         r = self.rules
         late_rules = any(pool.whole for pool in r.pool) or any(rule.exempt for rule in r.closed)
         late_rules |= any(cap.alone or cap.or_pools or cap.spares for cap in r.cap)
-        if r.preemption.by or r.kueue or r.reservation or late_rules:
+        late_rules |= bool(r.reservation or (r.priority and r.priority.flags))
+        if r.preemption.by or r.kueue or late_rules:
             text += self.rules.model_dump_json(include=late)
         dates = [t for w in self.rules.window for t in (w.since, w.to) if isinstance(t, datetime)]
         if self.rules.closed or dates:

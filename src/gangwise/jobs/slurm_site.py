@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from gangwise.jobs.slurm_values import (
     shares,
     weights,
 )
+from gangwise.jobs.tenancy import PriorityFlag
 from gangwise.traces.formats.slurm_notation import expand_nodes, gpus
 
 REQUEUED = 121.0
@@ -67,7 +68,7 @@ def read_slurm(
         caps, of_qos = [], [{**each, "most_time": np.inf} for each in of_qos]
     for of, amount in r.value(config, "Licenses", licences, NO_AMOUNTS).items():
         caps.append({"scope": "all", "of": of, "most": amount})
-    memory = "MEMORY" in config.values.get("SelectTypeParameters", "").upper()
+    memory = any("Memory" in name for name in _listed(r, config, "SelectTypeParameters").values)
     ignored = () if memory else ("mem",)
     given = {*nodes.devices, "nodes", "jobs"} - {*ignored} if nodes else {cap["of"] for cap in caps}
     lost = [
@@ -127,7 +128,7 @@ def _nodes(r: SlurmReading) -> Nodes | None:
             has["gpu"] = float(sum(kinds.values()))
         weight = r.value(row, "Weight", int, 1)
         labels = {"model": model, "weight": str(weight)}
-        for setting in ("AvailableFeatures", "Features"):
+        for setting in ("Features", "AvailableFeatures"):  # what is printed counts
             labels["features"] = row.values.get(setting, "") or labels.get("features", "")
         found.append((weight, name, has, labels))
     found.sort(key=lambda node: node[0])
@@ -248,11 +249,17 @@ def _pool(r: SlurmReading, row: SettingRow, nodes: str) -> dict[str, Any]:
     return pool
 
 
+def _listed(r: SlurmReading, row: SettingRow, name: str) -> SettingRow:
+    """A list of words, or of settings, as an entry of its own; what is not played is named."""
+    parts = (part.partition("=") for part in row.values.get(name, "").split(",") if part.strip())
+    where = row.places.get(name, row.where)
+    return r.enter(name, where, [(word.strip(), "", value) for word, _, value in parts])
+
+
 def _priority(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
-    flags = row.values.get("PriorityFlags", "").upper().split(",")
-    for flag in flags:
-        if flag not in ("", "FAIR_TREE", "NO_FAIR_TREE"):
-            r.notes.append(f"not modelled: PriorityFlags={flag} (it is left out), {row.where}")
+    flags = {name.lower() for name in _listed(r, row, "PriorityFlags").values}
+    if "no_normal_all" in flags:
+        flags |= {"no_normal_part", "no_normal_qos", "no_normal_tres"}
     names = {"age": "Age", "fair_share": "FairShare", "job_size": "JobSize"}
     names |= {"pool": "Partition", "qos": "QOS"}
     return {
@@ -262,7 +269,9 @@ def _priority(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
         "half_life": r.value(row, "PriorityDecayHalfLife", seconds, 604_800.0) or np.inf,
         "period": r.value(row, "PriorityCalcPeriod", seconds, 300.0),
         "favor_small": row.values.get("PriorityFavorSmall", "").upper() in ("YES", "TRUE", "1"),
-        "fair": "classic" if "NO_FAIR_TREE" in flags else "tree",
+        "fair": "classic" if "no_fair_tree" in flags else "tree",
+        "damping": r.value(row, "FairShareDampeningFactor", float, 1.0) or 1.0,
+        "flags": tuple(sorted(flags & {*get_args(PriorityFlag)})),
     }
 
 
@@ -348,9 +357,7 @@ def _accounts(r: SlurmReading, rows: Sequence[SettingRow]) -> list[dict[str, Any
 def _scheduler(r: SlurmReading, row: SettingRow, order: str) -> str:
     """Who decides as the main loop and the backfilling of Slurm do."""
     kind = row.values.get("SchedulerType", "sched/backfill")
-    parts = (p.partition("=") for p in row.values.get("SchedulerParameters", "").split(",") if p)
-    where = row.places.get("SchedulerParameters", row.where)
-    asked = r.enter("SchedulerParameters", where, [(name, "", value) for name, _, value in parts])
+    asked = _listed(r, row, "SchedulerParameters")
     if kind not in ("sched/backfill", "sched/builtin"):
         r.notes.append(f"{row.where}: SchedulerType={kind} is not known: sched/backfill is taken")
     names = {"interval": "bf_interval", "resolution": "bf_resolution", "window": "bf_window"}

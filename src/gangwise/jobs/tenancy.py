@@ -499,6 +499,12 @@ class AccountRule(StrictModel):
     users: Mapping[str, Amount] = Field(default_factory=dict)
 
 
+PriorityFlag = Literal[
+    "max_tres", "small_relative_to_time", "no_normal_part", "no_normal_qos", "no_normal_tres"
+]
+"""Slurm's PriorityFlags that are played."""
+
+
 class PriorityWeights(StrictModel):
     """Weights of the order ``multifactor``, named as Slurm's, and how use is counted."""
 
@@ -515,6 +521,7 @@ class PriorityWeights(StrictModel):
     half_life: float = Field(604_800.0, gt=0)
     period: float = Field(300.0, gt=0)
     billing: Mapping[str, Amount] = Field(default_factory=dict)
+    flags: tuple[PriorityFlag, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -591,26 +598,37 @@ def standing_of(t: Any) -> Standing:
     counted = np.array(asked, dtype=np.float64)[jobs.term]  # [J, 2]: cores, nodes
     there = nodes.capacity[:, cpu].sum() / 1000.0, len(nodes)
     size = np.where(np.isnan(counted[:, 0]), size, (counted / there).mean(axis=1))
+    if "small_relative_to_time" in w.flags:  # whole nodes, by minute of the limit
+        fewest = np.where(np.isnan(counted[:, 1]), fewest_of(jobs, nodes, demand), counted[:, 1])
+        whole = np.maximum(fewest * there[0] / there[1], share * there[0])
+        size = whole / (jobs.limit / 60.0) / there[0]
     score = w.job_size * (1.0 - size if w.favor_small else size) + jobs.priority
     most = max((pool.priority for pool in tenancy.pools), default=0.0) or 1.0
+    most = 1.0 if "no_normal_part" in w.flags else most
     score += (
         w.pool * np.array([pool.priority / most if pool else 0.0 for pool in of_pool])[jobs.pool]
     )
     most = max((each.priority for each in tenancy.qos), default=0.0) or 1.0
+    most = 1.0 if "no_normal_qos" in w.flags else most
     score += w.qos * np.array([each.priority / most if each else 0.0 for each in of_qos])[jobs.qos]
     for kind, weight in w.tres.items():
         if kind not in devices:  # a site file is refused before
             continue
         k = devices.index(kind)
-        there = [
+        in_pool = [
             nodes.capacity[nodes.of_pool(n if n in nodes.pools else ""), k].sum() / 1000.0
             for n in jobs.pools
         ]
-        score += weight * amount[:, k] / np.maximum(there, 1.0)[jobs.pool]
+        counts = amount[:, k] / np.maximum(in_pool, 1.0)[jobs.pool]
+        if "no_normal_tres" in w.flags:  # memory in MiB
+            counts = amount[:, k] * (1024.0 if kind == "mem" else 1.0)
+        score += weight * counts
     billing = np.zeros((len(jobs.pools), len(devices)))
     for i, pool in enumerate(of_pool):
-        counted = (pool.billing if pool else {}) or w.billing or {devices[cpu]: 1.0}
-        billing[i] = [counted.get(kind, 0.0) for kind in devices]
+        billed = (pool.billing if pool else {}) or w.billing or {devices[cpu]: 1.0}
+        billing[i] = [billed.get(kind, 0.0) for kind in devices]
+    by_device = amount * billing[jobs.pool]
+    use = by_device.max(axis=1) if "max_tres" in w.flags else by_device.sum(axis=1)
     factor = np.array([each.usage_factor if each else 1.0 for each in of_qos])
     leaf, leaves, parent, shares, path = _tree(tenancy.accounts, jobs)
     return Standing(
@@ -624,7 +642,7 @@ def standing_of(t: Any) -> Standing:
         tier[jobs.pool],
         score,
         leaf,
-        (amount * billing[jobs.pool]).sum(axis=1) * factor[jobs.qos],
+        use * factor[jobs.qos],
         np.zeros(len(jobs)),
         parent,
         shares,
