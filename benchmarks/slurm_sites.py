@@ -493,9 +493,8 @@ def write(truth: Truth, out: Path) -> None:
     shutil.copytree(site, out / "site")
     for file in (out / "site").iterdir():
         file.write_text(file.read_text().replace(str(truth.root), "/slurm"))
-    for name, option in (("jobs.txt", ""), ("duplicates.txt", "--duplicates")):
-        words = f"sacct -a -X -P {option} --delimiter=^ -S now-7days --format={COLUMNS}"
-        (out / name).write_text(truth.call(*words.split()))
+    words = f"sacct -a -X -P --duplicates --delimiter=^ -S now-7days --format={COLUMNS}"
+    (out / "jobs.txt").write_text(truth.call(*words.split()))
     (out / "refused.txt").write_text("\n".join(truth.refused) + "\n")
     shutil.copy(truth.root / "log/slurmctld.log", out / "slurmctld.log")
 
@@ -575,9 +574,9 @@ def freed_later(text: str) -> str:
     return "\n".join(found) + "\n"
 
 
-def replayed(folder: Path, listing: str = "jobs.txt") -> Run:
-    """What is kept of a play, replayed as docs/how-to/slurm-rules.md says."""
-    text = (folder / listing).read_text()
+def replayed(folder: Path) -> Run:
+    """What is kept of a play, replayed as docs/how-to/slurm-rules.md says; first runs of jobs."""
+    text = (folder / "jobs.txt").read_text()
     heading, *lines = text.splitlines()
     names = heading.split("^")
     rows = [dict(zip(names, line.split("^"))) for line in lines]
@@ -591,14 +590,18 @@ def replayed(folder: Path, listing: str = "jobs.txt") -> Run:
         done = replay(log, [site.scheduler], rules=rules)
         jobs = done.jobs()
         notes = done.scenario.fidelity()
-    name = {row["JobID"]: drawn_as(row) for row in rows}  # two plays number tasks of arrays apart
-    ran = [row for row in rows if row["NodeList"] not in ("None assigned", "")]
-    real = {name[row["JobID"]]: time_of(row["Start"]) for row in ran}
-    submit = {name[row["JobID"]]: time_of(row["Submit"]) for row in rows}
-    played = [(name[str(job)], *of) for job, *of in jobs.select("id", "submit", "start").rows()]
+    first = {row["JobID"]: row for row in reversed(rows)}  # of those that were requeued
+    name = {job: drawn_as(row) for job, row in first.items()}  # plays number array tasks apart
+    real, submit = {}, {}
+    for job, row in first.items():
+        submit[name[job]] = time_of(row["Submit"])
+        if row["NodeList"] not in ("None assigned", ""):
+            real[name[job]] = time_of(row["Start"])
+    told = jobs.select("id", "submit", "start").rows()
+    played = [(name[str(job)], *of) for job, *of in told if str(job) in name]
     zero = float(np.median([submit[job] - at for job, at, _ in played]))
     model = {job: start + zero for job, _, start in played if start == start}
-    return Run({name[row["JobID"]]: row for row in rows}, submit, real, model, notes)
+    return Run({name[job]: row for job, row in first.items()}, submit, real, model, notes)
 
 
 def drawn_as(row: Mapping[str, str]) -> str:
@@ -690,7 +693,7 @@ def table(numbers: Sequence[int], out: Path) -> None:
         try:
             site = compared(number, out)
             found = site.numbers()
-        except (GangwiseError, FileNotFoundError) as error:
+        except Exception as error:  # of one site, in a long table
             print(f"| {number} | {type(error).__name__}: {error} |", flush=True)
             continue
         every.append(found)
