@@ -34,7 +34,6 @@ from scipy.stats import kendalltau
 
 from benchmarks.slurm_truth import COLUMNS, FREES, PRINTED, USERS, Action, Cluster, Truth
 from gangwise.core.arrays import Floats
-from gangwise.core.errors import GangwiseError
 from gangwise.experiments.replay import replay
 from gangwise.jobs.site import Site
 
