@@ -453,7 +453,8 @@ def _closings(record: Record, site: SiteConstraints, s: Swept, t: Trials) -> Ite
         for most, at, of in ((barred, cell[long], job[long]), (waits, cell[free], job[free])):
             np.maximum.at(most, at, asks[of])
         np.maximum.at(went, starts, asks)
-        weeks, worth = table.reshape(3, -1, HOURS), {}
+        weeks = table.reshape(3, -1, HOURS)
+        worth: dict[float, int] = {}
         for over in _bounds_in_turn(bounds, asks, worth):
             on = weeks > over
             worth[over] = -1

@@ -23,9 +23,9 @@ CELLS = 160
 
 
 @inlined_kernel
-def draw(state: int) -> int:
+def draw(state: np.uint64) -> np.uint64:
     """Next state of a linear congruential generator (Knuth's MMIX); its high bits are random."""
-    return state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)  # type: ignore[no-any-return]
+    return state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
 
 
 @kernel

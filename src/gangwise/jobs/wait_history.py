@@ -48,12 +48,14 @@ class PendingJobs:
         return self.now.size
 
     def at(self, rows: Ints | Bools) -> PendingJobs:
-        parts = {
-            name: {key: each[rows] for key, each in getattr(self, name).items()}
-            for name in ("features", "groups")
-        }
-        columns = (getattr(self, name)[rows] for name in ("id", "now", "start", "gone"))
-        return PendingJobs(*columns, **parts)
+        return PendingJobs(
+            self.id[rows],
+            self.now[rows],
+            self.start[rows],
+            self.gone[rows],
+            {name: each[rows] for name, each in self.features.items()},
+            {name: each[rows] for name, each in self.groups.items()},
+        )
 
     @property
     def left(self) -> Floats:
@@ -91,7 +93,8 @@ class _Calibration:
             place.append((low + (at - cell) * (high - low))[use])
             came.append(known[use].astype(float))
             weight.append(np.full(int(use.sum()), 0.5 ** ((now - made) / HALF) / rows.size))
-        found = _censored(*map(np.concatenate, (place, came, weight)), LEVELS)
+        places, starts, weights = map(np.concatenate, (place, came, weight))
+        found = _censored(places, starts, weights, LEVELS)
         # At level 1 a distribution says nothing: its last cell is that of any wait.
         return np.clip(found, 0.005, 0.995)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -65,7 +66,11 @@ def open_pending(files: Sequence[Path]) -> PendingJobs:
             f"{int(np.isnan(now + submit).sum())} rows lack an instant or a submission"
         )
     waits = ~(start <= now) & (submit <= now)
-    features = {"waited": now - submit, "weekday": now // 86400 % 7, "hour": now % 86400 // 3600}
+    features: dict[str, Any] = {
+        "waited": now - submit,
+        "weekday": now // 86400 % 7,
+        "hour": now % 86400 // 3600,
+    }
     if eligible := _first(columns, ELIGIBLE):
         # When a job that waits for another, or for a time, will be eligible nobody knows yet.
         since = now - _seconds(table, eligible)
