@@ -302,7 +302,7 @@ def test_a_listing_without_a_header(tmp_path):
     assert log.jobs.id.tolist() == ["7", "12", "14", "8", "9", "10"]
     assert log.jobs.run.tolist() == [60, 10, 10, 60, 0, 0]
     assert log.jobs.withdrawn.tolist() == [np.inf] * 4 + [90, 90]  # cancelled before a start
-    assert log.rows["limit"].to_list() == [86520, 86520, 86520, None, 86520, 86520]
+    assert log.rows["limit"].to_list() == [86520, 86520, 86520, 365 * 86400, 86520, 86520]
     assert log.rows["mem"].to_list() == [1000 / 1024, 1000 / 1024, 12.0, 8.0] + [1000 / 1024] * 2
     assert [shape.per_node for shape in log.jobs.shapes] == [1] * len(log.jobs.shapes)
     assert log.nodes.names == ("n01", "n02")

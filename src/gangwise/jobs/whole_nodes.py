@@ -64,22 +64,27 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
         return shape._replace(constraint=(*shape.constraint, *asked[t]), nodes=bounds[t])
 
     nodes = replace(nodes, labels=labels)
-    return _without_numbers_too_small(split_jobs(jobs, jobs.term, changed), nodes), nodes
+    return _without_what_never_holds(split_jobs(jobs, jobs.term, changed), nodes), nodes
 
 
-def _without_numbers_too_small(jobs: Jobs, nodes: Nodes) -> Jobs:
-    """Jobs that their number of nodes could never hold take any: equal parts may need more."""
+def _without_what_never_holds(jobs: Jobs, nodes: Nodes) -> Jobs:
+    """Jobs that their number of nodes could never hold take any: equal parts may need more.
+
+    So do jobs of which the nodes that they name hold a part alone: they have others beside.
+    """
     kinds, place = distinct_pairs(jobs.shape, jobs.tasks)
     empty, shapes = Books.opened(nodes), jobs.shapes_on(nodes.devices)
     never = np.zeros(kinds.shape[1], dtype=np.int64)
     for k, (s, tasks) in enumerate(kinds.T.tolist()):
         fewest, most = shapes[s].nodes
-        if fewest or most:
+        named = any(label.startswith("on=") for label, _ in shapes[s].constraint)
+        if fewest or most or named:
             fits = np.sort(np.minimum(empty.fits(shapes[s]), tasks))[::-1]
             never[k] = (fits > 0).sum() < fewest or fits[: most or None].sum() < tasks
 
     def changed(shape: Shape, c: int) -> Shape:
-        return shape._replace(nodes=(0, 0)) if c else shape
+        kept = tuple(pair for pair in shape.constraint if not pair[0].startswith("on="))
+        return shape._replace(nodes=(0, 0), constraint=kept) if c else shape
 
     return split_jobs(jobs, never[place], changed) if never.any() else jobs
 

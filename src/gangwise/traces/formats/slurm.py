@@ -434,7 +434,11 @@ class SlurmSacct(Reader):
                 f"no job says what it asks for: {reasons(stage.dropped)}; run {COMMAND}", file
             )
         # Parts are not to be more than the whole: thousandths, as they are counted, rounded down.
-        whole = ((pl.col(c) * 1000 + 1e-6).floor() / 1000 for c in ("cpu", "mem"))
+        several = pl.col("per_node") != 1
+        whole = (
+            pl.when(several).then((pl.col(c) * 1000 + 1e-6).floor() / 1000).otherwise(c).alias(c)
+            for c in ("cpu", "mem")
+        )
         jobs = jobs.with_columns(whole)
         both = pl.concat_list("terms", "more").list.eval(pl.element().filter(pl.element() != ""))
         jobs = jobs.with_columns(terms=both.list.join(","))
