@@ -37,7 +37,7 @@ from gangwise.cli.folders import (
     show_command,
     verify_command,
 )
-from gangwise.cli.options import add_command, say
+from gangwise.cli.options import add_command, echo, say
 from gangwise.cli.replay import (
     calibrate_command,
     demo_command,
@@ -103,7 +103,7 @@ def _root(
         if "extra ==" not in needed:
             name = re.split(r"[^A-Za-z0-9._-]", needed)[0]
             found[name] = version_of(name)
-    print(json_text(found) if as_json else gangwise.__version__)
+    echo(json_text(found) if as_json else gangwise.__version__)
     raise typer.Exit
 
 

@@ -15,10 +15,12 @@ from gangwise.cli.options import (
     after_stop,
     command_line,
     comparator_names,
+    echo,
     json_text,
     lead_text,
     progress,
     say,
+    screen,
     seed_list,
     settings_of,
     source_of,
@@ -67,14 +69,12 @@ def compare_command(
         how = CompareOptions(progress=advance, jobs=workers, isolated=isolated)
         comparison = compare(source, policies, slots, listed, judges, optimum_slots, out, **how)
     if as_json:
-        print(json_text(comparison.as_dict()))
+        echo(json_text(comparison.as_dict()))
     else:
-        from rich.console import Console
-
         from gangwise.report.experiments import terminal_sheets
         from gangwise.report.tables import rich_tables
 
-        console = Console()
+        console = screen(wide=False)
         for line in comparison.notes:
             console.print(line, highlight=False, markup=False)
         console.print(rich_tables(terminal_sheets(comparison.results)))
@@ -137,13 +137,13 @@ def run_command(
         _write_pages(comparison, out)
     summary = _run_summary(comparison, versus)
     if as_json:
-        print(json_text(summary))
+        echo(json_text(summary))
         return
     for line in comparison.notes:
-        print(line)
+        echo(line)
     for key, value in summary.items():
         if key not in ("fidelity", "format", "version", "regret", "versus"):
-            print(f"{key:>14}  {value:,.4f}" if isinstance(value, float) else f"{key:>14}  {value}")
+            echo(f"{key:>14}  {value:,.4f}" if isinstance(value, float) else f"{key:>14}  {value}")
     if versus is not None:
         (run,) = comparison.runs.values()
         _print_versus(run, comparison.comparators[versus, seed])
@@ -177,8 +177,6 @@ def _run_summary(comparison: Comparison, versus: str | None) -> dict[str, Any]:
 
 
 def _print_versus(run: Run, judge: Comparator) -> None:
-    from rich.console import Console
-
     from gangwise.experiments.statistics import BATCHES, batch_means, decimals_for, estimate_text
 
     own = run.rewards[judge.slots]
@@ -189,7 +187,7 @@ def _print_versus(run: Run, judge: Comparator) -> None:
         (judge.name, estimate_text(rows[1], digits), "100"),
         ("difference, paired", estimate_text(rows[2], digits, sign=True), ""),
     ]
-    console = Console(highlight=False)
+    console = screen(wide=False)
     console.print()
     console.print(table(["", "reward per slot", f"share of {judge.name}, %"], cells))
     parts = f"{BATCHES} batches of {judge.slots.size // BATCHES} slots"
@@ -267,7 +265,7 @@ def sweep_command(
     from gangwise.experiments.sweep import schema as schema_of_files
 
     if schema:
-        print(json_text(schema_of_files()))
+        echo(json_text(schema_of_files()))
         return
     if file is None:
         raise ScenarioError("name an experiment file; --schema says what may be in one")
@@ -288,7 +286,7 @@ def sweep_command(
         results = sweep(experiment, folder, jobs, backend, address, advance)
     write_provenance(folder, experiment.name, again)
     if as_json:
-        print(json_text(_summary(results, over)))
+        echo(json_text(_summary(results, over)))
         return
     _print_sweep(results, experiment.metrics, over)
     say(f"{len(results.runs)} runs in {folder}")
@@ -317,13 +315,11 @@ def _summary(results: Results, over: str) -> dict[str, Any]:
 
 
 def _print_sweep(results: Results, metrics: list[str], over: str) -> None:
-    from rich.console import Console
-
     from gangwise.experiments.statistics import NOTHING, decimals_for, estimate_text
     from gangwise.report.tables import Breakable
 
     for line in results.notes:
-        print(line)
+        echo(line)
     names = [results.objective, *(f"{name}.mean" for name in metrics), *results.losses]
     columns = [[results.of(name)[at] for at in results.ranked] for name in names]
     texts = [[estimate_text(each, decimals_for(of)) for each in of] for of in columns]
@@ -338,7 +334,7 @@ def _print_sweep(results: Results, metrics: list[str], over: str) -> None:
     ]
     first = "reward per slot" if results.rewarded else results.objective
     headings = [*results.cells, "policy", first, *metrics, *results.losses, f"% over {over}"]
-    console = Console()
+    console = screen(wide=False)
     console.print(table(headings, shown, range(len(results.cells) + 1)))
     for sentence in results.sentences():
         console.print(f"{sentence}.", highlight=False, markup=False, soft_wrap=True)
@@ -395,13 +391,13 @@ def tune_command(
         if (folder / f"{name}.plan.json").exists():
             write_provenance(folder, name, again)
     if as_json:
-        print(json_text(tuning.as_dict()))
+        echo(json_text(tuning.as_dict()))
         return
     for line in Results.open(folder, TUNING).notes:
-        print(line)
+        echo(line)
     _print_tuning(tuning)
     if site:
-        print(_bound_sentence(folder, tuning, given))
+        echo(_bound_sentence(folder, tuning, given))
     say(f"{len(tuning.trials)} trials in {folder}; gangwise report {folder} shows all")
 
 
@@ -438,8 +434,6 @@ def _bound_sentence(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> s
 
 
 def _print_tuning(tuning: Tuning) -> None:
-    from rich.console import Console
-
     from gangwise.experiments.statistics import UNKNOWN, Estimate, decimals_for, estimate_text
 
     shown = list(tuning.trials[:SHOWN])
@@ -455,7 +449,7 @@ def _print_tuning(tuning: Tuning) -> None:
         lead = lead_text(Estimate.of(row) if row else UNKNOWN)
         rows.append([name, *values, estimate_text(trial.estimate, decimals), lead])
     ahead = f"{'% ' * percent}better than default"
-    console = Console()
+    console = screen(wide=False)
     console.print(table(["trial", *tuning.default.arguments, tuning.metric, ahead], rows))
     text = tuning.sentence
     console.print(f"{text[0].upper()}{text[1:]}.", highlight=False, markup=False, soft_wrap=True)
@@ -504,7 +498,7 @@ def leaderboard_command(
 
     with progress(after_stop(out)) as advance:
         found = leaderboard(traces, out, own or [], Workers(jobs, backend, address), advance)
-    print(found.markdown())
+    echo(found.markdown())
     say(f"the runs of each log are in a folder of {out}; gangwise report makes a page of one")
 
 
@@ -562,7 +556,7 @@ def reproduce_command(
         say(f"left out {stem}: {why}")
     if as_json:
         rows = [row.as_dict() for row in done.rows]
-        print(json_text({"rows": rows, "left_out": done.left_out}))
+        echo(json_text({"rows": rows, "left_out": done.left_out}))
     else:
         _print_reproduced(done.rows, quick)
         say(f"{len(done.written)} files in {out}; gangwise report {out} makes a page of them")
@@ -612,7 +606,6 @@ def _compare_with_committed(done: Reproduction, quick: bool, accept: bool) -> No
 
 
 def _print_reproduced(rows: Sequence[ClaimResult], quick: bool) -> None:
-    from rich.console import Console
     from rich.text import Text
 
     from gangwise.report.pages import counts, verdict_text
@@ -631,7 +624,9 @@ def _print_reproduced(rows: Sequence[ClaimResult], quick: bool) -> None:
         for row in rows
     ]
     headings = ["where", "what", "the paper", "version", "ours", ""]
-    Console().print(table(headings, shown, (0, 1, 3, 5)))
+    screen(wide=False).print(table(headings, shown, (0, 1, 3, 5)))
     for why in dict.fromkeys(row.why for row in rows if row.agrees is False and row.why):
-        Console().print(f"why not: {why}", markup=False, highlight=False, soft_wrap=True)
-    Console().print(f"{counts(rows, quick)}.", markup=False, highlight=False, soft_wrap=True)
+        screen(wide=False).print(f"why not: {why}", markup=False, highlight=False, soft_wrap=True)
+    screen(wide=False).print(
+        f"{counts(rows, quick)}.", markup=False, highlight=False, soft_wrap=True
+    )

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from gangwise.cli.options import command_line, json_text, say, screen, table
+from gangwise.cli.options import command_line, echo, json_text, say, screen, table
 from gangwise.cli.serve import HERE
 from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.terminal import one_line
 
 
 def list_command(family: str | None = None, as_json: bool = False) -> None:
@@ -43,9 +44,9 @@ def list_command(family: str | None = None, as_json: bool = False) -> None:
             ]
             for kind, rows in found.items()
         }
-        print(json_text(mine))
+        echo(json_text(mine))
         return
-    from rich.markup import escape
+    from rich.text import Text
 
     console = screen()
     indent = 2 + max(len(row["name"]) for rows in found.values() for row in rows)
@@ -55,15 +56,16 @@ def list_command(family: str | None = None, as_json: bool = False) -> None:
             console.print(f"  {plural[kind]}")
         for row in rows:
             name = "(any other)" if row["name"] == "*" else row["name"]
-            console.print(f"    [cyan]{name:<{indent}}[/cyan]{escape(row['summary'])}")
+            console.print(Text.assemble("    ", (f"{name:<{indent}}", "cyan"), row["summary"]))
 
     for each in found["family"]:
         if family in (None, each["name"]):
-            console.print(f"\n[bold]{each['name']}[/bold]  {escape(each['summary'])}")
+            console.print(Text.assemble("\n", (each["name"], "bold"), f"  {each['summary']}"))
             for kind in ("scenario", "policy", "comparator"):
                 rows_of(kind, [row for row in found[kind] if row["family"] == each["name"]])
     if family in (None, "jobs"):
-        console.print("\n[bold]jobs[/bold]  a log or a drawn world of jobs: gangwise replay")
+        what = "  a log or a drawn world of jobs: gangwise replay"
+        console.print(Text.assemble("\n", ("jobs", "bold"), what))
         rows_of("scenario", [row for row in found["scenario"] if row["family"] == "jobs"])
         rows_of("scheduler", found["scheduler"])
         rows_of("trace", found["trace"])
@@ -76,11 +78,11 @@ def show_command(equation: str, as_json: bool = False) -> None:
 
     label, code = find(equation)
     if as_json:
-        print(json_text({"label": label, "code": [place._asdict() for place in code]}))
+        echo(json_text({"label": label, "code": [place._asdict() for place in code]}))
         return
     for place in code:
-        print(f"{place.symbol}\n    {place.file}:{place.line}\n")
-        print("\n".join(f"    {line}".rstrip() for line in place.docstring.splitlines()) + "\n")
+        echo(f"{place.symbol}\n    {place.file}:{place.line}\n")
+        echo("\n".join(f"    {line}".rstrip() for line in place.docstring.splitlines()) + "\n")
 
 
 FAMILIES = {
@@ -152,11 +154,11 @@ def check_command(
     if as_json:
         answer: dict[str, Any] = {"name": what, "kind": kind, "cases": cases, "seed": seed}
         answer |= {"isolated": isolated, "sound": not fault, "fault": fault or None}
-        print(json_text(answer))
+        echo(json_text(answer))
     elif fault:
         say(f"gangwise: {fault}")
     else:
-        print(f"{what} keeps to the contract of a {kind}: tried on {cases} random cases, {where}")
+        echo(f"{what} keeps to the contract of a {kind}: tried on {cases} random cases, {where}")
     if fault:
         raise typer.Exit(1)
 
@@ -221,22 +223,22 @@ def verify_command(folder: Path, repair: bool = False, as_json: bool = False) ->
             }
             of = {"folder": str(each.path), **vars(what), "older": older[each]}
             about.append({**of, "audits": audited_runs})
-        print(json_text({"sound": sound, "kept": kept, "folders": about}))
+        echo(json_text({"sound": sound, "kept": kept, "folders": about}))
     else:
         unfinished = "unfinished: the same command goes on with it, or gangwise clean"
         for each, what in found.items():
-            print(f"{each.path}: {len(what.whole)} files are as they were written")
+            echo(f"{each.path}: {len(what.whole)} files are as they were written")
             _print_names("damaged: not what was written", each, what.damaged)
             _print_names("missing", each, what.missing)
             _print_names(unfinished, each, what.unfinished)
             _print_names("not written by gangwise", each, what.unknown)
             for decider, runs in older[each].items():
                 many = count(len(runs), "run was", "runs were")
-                print(f"  {many} played by {decider}: play them again")
+                echo(f"  {many} played by {decider}: play them again")
             for run, report in audits[each].items():
-                print(f"  {run}: {report if isinstance(report, str) else report.line}")
+                echo(f"  {run}: {report if isinstance(report, str) else report.line}")
                 for finding in [] if isinstance(report, str) else report.findings[:MOST_NAMES]:
-                    print(f"    {finding}")
+                    echo(f"    {finding}")
     if not sound:
         say("run the command that made them again; it repeats only what is damaged or missing")
     if not (sound and kept):
@@ -253,10 +255,10 @@ def clean_command(folder: Path, everything: bool = False, as_json: bool = False)
             cleaned[each] = each.clean(everything)
     if as_json:
         about = [{"folder": str(each.path), **what._asdict()} for each, what in cleaned.items()]
-        print(json_text({"folders": about}))
+        echo(json_text({"folders": about}))
         return
     for each, what in cleaned.items():
-        print(f"{each.path}: removed {len(what.removed)} files")
+        echo(f"{each.path}: removed {len(what.removed)} files")
         _print_names("removed", each, what.removed)
         _print_names("left, for gangwise did not write it", each, what.left)
 
@@ -276,25 +278,25 @@ def _verify_state(folder: Path, repair: bool, as_json: bool) -> None:
         os.close(lock)
     if as_json:
         about = {"damaged": report.damaged, "lost": report.lost, "restored": done}
-        print(json_text({"sound": report.sound, "commits": report.commits, **about}))
+        echo(json_text({"sound": report.sound, "commits": report.commits, **about}))
     else:
-        print(f"{folder}: {report.commits} commits of a service are as they were written")
+        echo(f"{folder}: {report.commits} commits of a service are as they were written")
         for what, found in (("damaged", report.damaged), ("restored", done), ("lost", report.lost)):
             for name in found[:MOST_NAMES]:
-                print(f"  {what}: {name}")
+                echo(f"  {what}: {name}")
         if report.lost:
-            print("  when it starts, the service reads from the cluster who waits and who runs")
+            echo("  when it starts, the service reads from the cluster who waits and who runs")
         if report.damaged and not repair:
-            print("  stop the service, and run the same with --repair")
+            echo("  stop the service, and run the same with --repair")
     if report.lost or (report.damaged and not repair):
         raise typer.Exit(1)
 
 
 def _print_names(what: str, folder: Folder, names: list[str]) -> None:
     for name in names[:MOST_NAMES]:
-        print(f"  {what}: {folder.path / name}")
+        echo(f"  {what}: {one_line(str(folder.path / name))}")
     if len(names) > MOST_NAMES:
-        print(f"  {what}: {len(names) - MOST_NAMES} more")
+        echo(f"  {what}: {len(names) - MOST_NAMES} more")
 
 
 def explain_command(
@@ -319,7 +321,7 @@ def explain_command(
 
     explained = explain_job(what, job, scheduler, seed)
     if as_json:
-        print(json_text(explained.as_dict()))
+        echo(json_text(explained.as_dict()))
     else:
         _print_explanation(explained)
 
@@ -340,7 +342,7 @@ def _explain_live(job: str, state: Path, as_json: bool) -> None:
     if not rows:
         names = [r["job"] for r in (store.view("queue") or (0.0, []))[1]]
         raise UnknownName("job", job, names[:50])
-    print(json_text(rows[0]) if as_json else explained(rows[0]))
+    echo(json_text(rows[0]) if as_json else explained(one_line(rows[0])))
 
 
 def _print_explanation(explained: Explained) -> None:

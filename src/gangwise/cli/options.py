@@ -22,6 +22,7 @@ import typer
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.registry import ANY, Kind, entries
 from gangwise.core.stopping import exit_code, stops_kept
+from gangwise.core.terminal import json_shown, shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -178,11 +179,15 @@ def json_text(value: Any) -> str:
     """JSON, by a module that takes a tenth of a second to import: only where it is asked for."""
     from gangwise.core import settings
 
-    return settings.json_text(value)
+    return json_shown(settings.json_text(value))
+
+
+def echo(text: object = "", end: str = "\n") -> None:
+    print(shown(str(text)), end=end)
 
 
 def say(text: str) -> None:
-    print(text, file=sys.stderr)
+    print(shown(text), file=sys.stderr)
 
 
 @contextmanager
@@ -197,12 +202,28 @@ def writing(to: Path) -> Iterator[None]:
 WIDE = 120  # columns where output is not a terminal's
 
 
-def screen() -> Console:
-    """A console as wide as the terminal, or :data:`WIDE` where there is none."""
-    from rich.console import Console
+def screen(wide: bool = True, stderr: bool = False) -> Console:
+    """A console that shows what strangers wrote: texts have no markup and no control characters.
 
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=WIDE)
+    It is as wide as the terminal; where there is none, ``wide`` is :data:`WIDE`, else 80.
+    """
+    from rich.console import Console
+    from rich.segment import Segment
+    from rich.text import Text
+
+    class Screen(Console):
+        def render_str(self, text: str, **how: Any) -> Text:
+            kept = {key: how[key] for key in ("style", "justify", "overflow") if how.get(key)}
+            return Text(shown(text), **kept)
+
+        def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+            for text, style, control in super().render(renderable, options):
+                yield Segment(text if control else shown(text), style, control)
+
+    console = Screen(highlight=False, stderr=stderr)
+    if console.is_terminal or not wide:
+        return console
+    return Screen(highlight=False, stderr=stderr, width=WIDE)
 
 
 def table(
@@ -218,11 +239,11 @@ def table(
     made = Table(box=None, pad_edge=False)
     for i, heading in enumerate(headings):
         if i in left:
-            made.add_column(Text(heading), justify="left", overflow="fold")
+            made.add_column(Text(shown(heading)), justify="left", overflow="fold")
         else:
-            made.add_column(Text(heading), justify="right", overflow="ellipsis")
+            made.add_column(Text(shown(heading)), justify="right", overflow="ellipsis")
     for row in rows:
-        made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+        made.add_row(*(Text(shown(cell)) if isinstance(cell, str) else cell for cell in row))
     return made
 
 
@@ -255,9 +276,7 @@ def progress(when_stopped: str, compiles: bool = True) -> Iterator[Progress]:
     ``when_stopped`` is what to say after Ctrl-C: what is stored, and how to go on. A command that
     ``compiles`` nothing need not load the compiler.
     """
-    from rich.console import Console
-
-    console, reported = Console(stderr=True), set[str]()
+    console, reported = screen(wide=False, stderr=True), set[str]()
     if compiles:
         from gangwise.core.jit import on_compile
 
@@ -288,7 +307,8 @@ def _bar(console: Console) -> Iterator[Progress]:
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as ProgressBar
 
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %")
+    description = TextColumn("{task.description}", markup=False)
+    columns = description, BarColumn(), TextColumn("{task.percentage:>3.0f} %")
     with ProgressBar(
         *columns, TimeRemainingColumn(), console=console, transient=True, speed_estimate_period=HOUR
     ) as bar:

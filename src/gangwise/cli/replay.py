@@ -14,6 +14,7 @@ import typer
 from gangwise.cli.options import (
     after_stop,
     command_line,
+    echo,
     json_text,
     progress,
     say,
@@ -84,7 +85,7 @@ def replay_command(
             from gangwise.service.account import lines, replayed
 
             found = replayed(source, names)
-            print(json_text(found) if as_json else "\n".join(lines(found)))
+            echo(json_text(found) if as_json else "\n".join(lines(found)))
             return
     if rules.startswith(PRINTED):
         if site not in (None, rules):
@@ -107,7 +108,7 @@ def replay_command(
         bounds = [] if bound is False else played.bounds(steps, advance)
     certified = Certified.of(bounds)
     if as_json:
-        print(json_text(played.as_dict(certified)))
+        echo(json_text(played.as_dict(certified)))
     else:
         results = results_of(played, certified, command_line())
         screen().print(results.terminal())
@@ -136,7 +137,7 @@ def _fill(
     with progress("nothing is kept") as advance:
         found = fill_trace(source, names, seed_list(seeds) if seeds else (), given, advance)
     if as_json:
-        print(json_text(found.as_dict()))
+        echo(json_text(found.as_dict()))
     else:
         screen().print(found.line, rich_tables([filling_sheet(found)]), sep="\n")
     if out is not None:
@@ -166,7 +167,7 @@ def calibrate_command(
 
     with progress("nothing is kept") as advance:
         found = calibrate_log(path, trace, advance, events, **settings_of(settings))
-    print(json_text(found.as_dict()) if as_json else found)
+    echo(json_text(found.as_dict()) if as_json else found)
     if out is not None:
         file = out / FILE
         if os.path.lexists(file):
@@ -218,7 +219,7 @@ def forecast_command(
                 source, time, scheduler, recorded, draws, settings_of(settings), advance
             )
     if as_json:
-        print(json_text(found.as_dict()))
+        echo(json_text(found.as_dict()))
         return
     seconds = {"limit": "asked", "waited": "waited", "p50": "p50", "p90": "p90"}
     seconds["promised"] = "by requests"
@@ -305,14 +306,14 @@ def what_if_command(
     if as_json:
         answer = as_dict(played) | {"fails": why}
         answer |= {"capacity": [each._asdict() for each in needed]} if target else {}
-        print(json_text(played.as_dict() | answer))
+        echo(json_text(played.as_dict() | answer))
     else:
         screen().print(results.terminal())
         for each in needed:
-            print(f"\n{_needed(each, Gate.of(target))}")
+            echo(f"\n{_needed(each, Gate.of(target))}")
         for name, lines in results.edits.items() if not target else ():
             head = "in the site's files:" if lines else "no line of a site's files"
-            print("\n".join([f"\n{name} changes {head}", *lines]))
+            echo("\n".join([f"\n{name} changes {head}", *lines]))
     if out is not None:
         from gangwise.report.pages import write_replay
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import typer
 
-from gangwise.cli.options import json_text, say, screen, settings_of
+from gangwise.cli.options import echo, json_text, say, screen, settings_of
 from gangwise.core.errors import ScenarioError
+from gangwise.core.terminal import one_line
 
 HERE = Path("gangwise-state")
 ALIVE = 5.0  # seconds within which a service that works has touched its heartbeat
@@ -150,7 +151,7 @@ def detach_command(
         raise ScenarioError(f"--engine {engine}: its jobs cannot be given back")
     done = cluster.detach()
     for job, what in done.items():
-        say(f"{job}: {what}")
+        say(one_line(f"{job}: {what}"))
     say(f"{len(done)} jobs given back")
 
 
@@ -179,15 +180,16 @@ def doctor_command(
     waiting = {row.job.id for row in jobs if row.phase == "pending"} | set(alone)
     if as_json:
         about = {"nodes": len(nodes), "waiting": len(waiting), "left_alone": alone}
-        print(json_text({**about, "remarks": remarks}))
+        echo(json_text({**about, "remarks": remarks}))
         return
-    print(f"{len(nodes)} nodes; {len(waiting)} jobs wait, {len(alone)} of them would be left alone")
+    echo(f"{len(nodes)} nodes; {len(waiting)} jobs wait, {len(alone)} of them would be left alone")
+    remarks, alone = one_line(remarks), one_line(alone)
     for remark in remarks:
-        print(f"  {remark}")
+        echo(f"  {remark}")
     for why in dict.fromkeys(alone.values()):
         names = [job for job, each in alone.items() if each == why]
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        print(f"  {why}: {', '.join(names[:5])}{more}")
+        echo(f"  {why}: {', '.join(names[:5])}{more}")
 
 
 def listen(http: str, tokens: Path | None, state: Path) -> Any:
@@ -211,10 +213,10 @@ def top_command(state: Path = HERE, as_json: bool = False) -> None:
     store = ServiceStore(state / "service.sqlite", read_only=True)
     found = {name: view[1] for name in VIEWS if (view := store.view(name)) is not None}
     if as_json:
-        print(json_text(found))
+        echo(json_text(found))
         return
     console = screen()
-    for part in in_terminal(found):
+    for part in in_terminal(one_line(found)):
         console.print(part)
 
 
@@ -229,7 +231,7 @@ def account_command(since: str = "", state: Path = HERE, as_json: bool = False) 
     except ValueError:
         raise ScenarioError(f"--since {since}: write a date and time, 2026-11-16T08:00") from None
     found = account(state, begin)
-    print(json_text(found) if as_json else found["told"])
+    echo(json_text(found) if as_json else found["told"])
 
 
 def rank_command(context: typer.Context) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from gangwise.cli.options import (
     add_command,
+    echo,
     json_text,
     progress,
     say,
@@ -34,7 +35,7 @@ def inspect_command(
         found = inspect(
             path, strict=strict, everything=everything, progress=advance, **settings_of(settings)
         )
-    print(json_text(found.to_dict()) if as_json else found)
+    echo(json_text(found.to_dict()) if as_json else found)
     if not found.usable:
         say("gangwise: nothing here can be used")
         raise typer.Exit(1)
@@ -55,7 +56,7 @@ def convert_command(
 
         log = open_jobs(path, trace=trace, strict=strict, **given)
         save_swf(log, out)
-        print(json_text(log.played.to_dict()) if as_json else log.played.line)
+        echo(json_text(log.played.to_dict()) if as_json else log.played.line)
         say(f"wrote {len(log.jobs):,} jobs to {out}")
         return
     from gangwise.traces import open_tables
@@ -68,7 +69,7 @@ def convert_command(
         if here and SAVED not in here:
             raise StoreError(f"{out} holds something else ({here[0]}); choose an empty folder")
         written = save_tables(tables, out)
-    print(json_text(of_tables(tables).to_dict()) if as_json else of_tables(tables))
+    echo(json_text(of_tables(tables).to_dict()) if as_json else of_tables(tables))
     say(f"wrote {', '.join(file.name for file in written)} to {out}")
 
 
@@ -78,25 +79,25 @@ def list_command(as_json: bool = False) -> None:
 
     found = described()
     if as_json:
-        print(json_text({"traces": found}))
+        echo(json_text({"traces": found}))
         return
     for trace in found:
-        print(f"{trace['name']}: {trace['title']}\n  what       {trace['summary']}")
+        echo(f"{trace['name']}: {trace['title']}\n  what       {trace['summary']}")
         for key in ("published", "licence", "span", "size"):
-            print(f"  {key:<11s}{trace[key] or 'not stated'}")
+            echo(f"  {key:<11s}{trace[key] or 'not stated'}")
         checksums = trace["checksums"] or "not published"
         if trace["licence"] == "your own":
             checksums = "none: the files are your own"
         elif trace["sha256"]:
             checksums = f"SHA-256, from {trace['checksums']}"
-        print(f"  checksums  {checksums}")
+        echo(f"  checksums  {checksums}")
         for file, digest in trace["sha256"].items():
-            print(f"    {digest}  {file}")
+            echo(f"    {digest}  {file}")
         for each in trace["tables"]:
             about = [each["gives"] or "not used yet"] + ["needed"] * each["needed"]
             about += ["in parts"] * each["parts"]
-            print(f"  table      {each['name']}: {'; '.join(about)}")
-        print()
+            echo(f"  table      {each['name']}: {'; '.join(about)}")
+        echo()
 
 
 def plot_command(
@@ -115,7 +116,7 @@ def plot_command(
         out.mkdir(parents=True, exist_ok=True)
         captions, left_out = draw_trace(tables, out)
     for stem, caption in captions.items():
-        print(f"{stem}: {caption}")
+        echo(f"{stem}: {caption}")
     for stem, why in left_out.items():
         say(f"left out {stem}: {why}")
     say(f"wrote {len(captions)} pictures, as PNG and SVG, to {out}")
@@ -129,8 +130,6 @@ def workload_command(
     as_json: bool = False,
 ) -> None:
     """Show the workload that a trace becomes: job types, channels, arrivals, lifetimes, load."""
-    from rich.console import Console
-
     from gangwise.traces.slots.opening import open_trace, outline, write_outline
 
     given = settings_of(settings, family)
@@ -138,16 +137,16 @@ def workload_command(
     found = outline(scenario)
     about = found.to_dict()
     if as_json:
-        print(json_text(about))
+        echo(json_text(about))
     else:
-        console = Console()
+        console = screen(wide=False)
         console.print(f"{about['scenario']}: {about['family']}")
         for key, value in about["numbers"].items():
             console.print(f"  {key.replace('_', ' '):<24s}{_text(value)}", highlight=False)
         if types := about["job_types"]:
             rows = [[*map(_text, row.values())] for row in types]
             console.print(table([name.replace("_", " ") for name in types[0]], rows))
-        print(scenario.fidelity())  # type: ignore[attr-defined]  # every scenario of a trace has one
+        echo(scenario.fidelity())  # type: ignore[attr-defined]  # every scenario of a trace has one
     if out is not None:
         with writing(out):
             written = write_outline(scenario, found, path, given, out)
@@ -170,10 +169,10 @@ def guess_command(file: Path, out: Path | None = None, as_json: bool = False) ->
 
     found = guess(file)
     if as_json:
-        print(json_text(found.to_dict()))
+        echo(json_text(found.to_dict()))
     if out is None:
         if not as_json:
-            print(found.toml(), end="")
+            echo(found.toml(), end="")
         return
     text = found.toml(os.path.relpath(file.resolve(), out.resolve().parent))
     with writing(out):
@@ -208,9 +207,9 @@ def jobs_command(
     tables = open_tables(path, trace=trace, strict=strict, **settings_of(settings))
     log = jobs_of(tables, job_type=job_type)
     if as_json:
-        print(json_text({"played": log.played.to_dict(), **summary(log, tables)}))
+        echo(json_text({"played": log.played.to_dict(), **summary(log, tables)}))
     else:
-        print(report(log, tables))
+        echo(report(log, tables))
 
 
 def nodes_command(
@@ -234,7 +233,7 @@ def nodes_command(
         found = find_slow_nodes(path, trace=trace, by=by, progress=advance, strict=strict, **knobs)
     text = json_text(found.as_dict())
     if as_json:
-        print(text)
+        echo(text)
     else:
         screen().print(node_text(found))
     if out is not None:
