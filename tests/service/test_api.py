@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -355,3 +355,28 @@ def test_the_page_asks_nobody_else(served: str) -> None:
     folder = Path(__file__).parents[2] / "src" / "gangwise" / "service" / "page"
     for file in folder.iterdir():
         assert not re.search(r"https?://|//[a-z]+\.", file.read_text()), file
+
+
+def test_what_is_no_http_leaves_no_traceback(served: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Also behind a head that is right, where the application has begun to answer."""
+    port = int(served.rstrip("/").rpartition(":")[2])
+    head = b"HTTP/1.1\r\nHost: localhost\r\n"
+    wrong = [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"POST /api/pause " + head + b"Transfer-Encoding: chunked\r\n\r\nZZ\r\n",
+        b"GET /api/jobs " + head + b"Transfer-Encoding: chunked\r\n\r\nZZ\r\n",
+        b"GET /api/jobs " + head + b"\r\n\x00\x00\r\n\r\n",
+        b"POST /api/pause " + head + b"Content-Length: 5\r\nContent-Length: 7\r\n\r\nhello",
+    ]
+    for request in wrong:
+        for pieces in ([request], request.partition(b"\r\n\r\n")):
+            with socket.create_connection(("127.0.0.1", port), 10.0) as client:
+                for piece in pieces:
+                    client.sendall(piece)
+                    time.sleep(0.02 if len(pieces) > 1 else 0.0)
+                with suppress(OSError):
+                    while client.recv(1 << 16):
+                        pass
+    assert httpx.get(served + "api/health").status_code == 200
+    assert [record for record in caplog.records if record.exc_info] == []

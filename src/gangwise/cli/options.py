@@ -8,7 +8,7 @@ import time
 import tomllib
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from functools import cache
 from glob import glob, has_magic
@@ -23,6 +23,7 @@ from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.registry import ANY, Kind, entries
 from gangwise.core.stopping import exit_code, stops_kept
 from gangwise.core.terminal import json_shown, shown
+from gangwise.core.watching import watched
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -289,12 +290,9 @@ def progress(when_stopped: str, compiles: bool = True) -> Iterator[Progress]:
 
         on_compile(compiling)
     try:
-        with stops_kept():
-            if console.is_terminal:
-                with _bar(console) as advance:
-                    yield advance
-            else:
-                yield progress_lines(say)
+        shows = _bar(console) if console.is_terminal else nullcontext(progress_lines(say))
+        with stops_kept(), shows as by, watched(by):
+            yield by
     except KeyboardInterrupt as stop:
         where = f": {stop}" if str(stop) else ""
         say(f"gangwise: interrupted{where}")

@@ -20,6 +20,8 @@ from gangwise.cli.options import (
 )
 from gangwise.core.errors import ScenarioError, StoreError
 
+NOTHING_KEPT = "nothing is kept"
+
 
 def inspect_command(
     path: Path,
@@ -31,10 +33,8 @@ def inspect_command(
     """Recognise a trace: its tables, rows and load, what is missing and what was left out."""
     from gangwise.traces.inspect import inspect
 
-    with progress("nothing is kept", compiles=False) as advance:
-        found = inspect(
-            path, strict=strict, everything=everything, progress=advance, **settings_of(settings)
-        )
+    with progress(NOTHING_KEPT, compiles=False):
+        found = inspect(path, strict=strict, everything=everything, **settings_of(settings))
     echo(json_text(found.to_dict()) if as_json else found)
     if not found.usable:
         say("gangwise: nothing here can be used")
@@ -54,7 +54,8 @@ def convert_command(
     if out.name.endswith((".swf", ".swf.gz")):
         from gangwise.traces.jobs import open_jobs, save_swf
 
-        log = open_jobs(path, trace=trace, strict=strict, **given)
+        with progress(NOTHING_KEPT, compiles=False):
+            log = open_jobs(path, trace=trace, strict=strict, **given)
         save_swf(log, out)
         echo(json_text(log.played.to_dict()) if as_json else log.played.line)
         say(f"wrote {len(log.jobs):,} jobs to {out}")
@@ -63,7 +64,8 @@ def convert_command(
     from gangwise.traces.format import SAVED
     from gangwise.traces.tables import of_tables, save_tables
 
-    tables = open_tables(path, trace=trace, strict=strict, **given)
+    with progress(NOTHING_KEPT, compiles=False):
+        tables = open_tables(path, trace=trace, strict=strict, **given)
     with writing(out):
         here = sorted(item.name for item in out.iterdir()) if out.exists() else []
         if here and SAVED not in here:
@@ -111,7 +113,8 @@ def plot_command(
     from gangwise.report.traces import draw_trace
     from gangwise.traces import open_tables
 
-    tables = open_tables(path, trace=trace, strict=strict, **settings_of(settings))
+    with progress(NOTHING_KEPT, compiles=False):
+        tables = open_tables(path, trace=trace, strict=strict, **settings_of(settings))
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         captions, left_out = draw_trace(tables, out)
@@ -133,8 +136,9 @@ def workload_command(
     from gangwise.traces.slots.opening import open_trace, outline, write_outline
 
     given = settings_of(settings, family)
-    scenario = open_trace(path, **given)
-    found = outline(scenario)
+    with progress(NOTHING_KEPT, compiles=False):
+        scenario = open_trace(path, **given)
+        found = outline(scenario)
     about = found.to_dict()
     if as_json:
         echo(json_text(about))
@@ -204,7 +208,8 @@ def jobs_command(
     from gangwise.traces.inspect import report, summary
     from gangwise.traces.jobs import jobs_of
 
-    tables = open_tables(path, trace=trace, strict=strict, **settings_of(settings))
+    with progress(NOTHING_KEPT, compiles=False):
+        tables = open_tables(path, trace=trace, strict=strict, **settings_of(settings))
     log = jobs_of(tables, job_type=job_type)
     if as_json:
         echo(json_text({"played": log.played.to_dict(), **summary(log, tables)}))

@@ -98,6 +98,7 @@ class Listening:
 
 def server(app: Any) -> uvicorn.Server:
     """A server of an application, with limits on connections and time."""
+    import h11
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -131,6 +132,16 @@ def server(app: Any) -> uvicorn.Server:
             super().data_received(data)
             if self._works and not worked:
                 self._arm()
+
+        def send_400_response(self, msg: str) -> None:
+            """Answer what is no HTTP, in place of the application if it works at the head."""
+            if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+                self.transport.abort()  # it has an answer already, or a part of one
+                return
+            if self.cycle is not None:
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
+            super().send_400_response(msg)
 
         def on_response_complete(self) -> None:
             super().on_response_complete()

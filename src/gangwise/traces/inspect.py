@@ -48,19 +48,28 @@ class FoundFile:
     stored: int
     share: float  # share of the stored bytes that was read: 1 for all
     read: int | None  # rows; None where the reader of the whole trace counts them (``fidelity``)
-    kept: int | None
+    kept: int | None  # None as well where lines of a sample were counted
     dropped: Mapping[str, tuple[int, int]]  # reason to (rows left out, the first of them)
     sha256: str = ""  # empty unless all of it was read
     as_published: bool | None = None  # whether the publisher gives it; None where none is given
     unlike: tuple[str, ...] = ()  # other tables that it is like, and what speaks against each
     problem: str = ""  # why it could not be read
 
+    @property
+    def rows(self) -> float:
+        """Rows in all; of a sample, as many as the share of the bytes suggests."""
+        return float("nan") if self.read is None else self.read / max(self.share, 1e-9)
+
     def lines(self) -> list[str]:
         text = f"  {self.name}: {self.table}, {_size(self.stored)}"
         if self.share < 1:
             text += f", of which {100 * self.share:.2g} % was read"
         if self.read is not None:
-            text += f"; {self.read:,} rows read, {self.kept:,} kept"
+            text += f"; {self.read:,} rows read" + f", {self.kept or 0:,} kept" * (
+                self.kept is not None
+            )
+        if self.share < 1 and self.read:
+            text += f"; by this sample about {float(f'{self.rows:.2g}'):,.0f} rows in all"
         found = [text, *reason_lines(self.dropped)]
         found += [f"    not {other}" for other in self.unlike]
         if self.as_published is not None:
@@ -136,7 +145,10 @@ class Inspection:
     @property
     def usable(self) -> bool:
         return bool(self.kind) or any(
-            any(file.kept and not file.problem for file in trace.files)
+            any(
+                (file.read if file.kept is None else file.kept) and not file.problem
+                for file in trace.files
+            )
             or (trace.fidelity is not None and trace.fidelity.jobs + trace.fidelity.servers > 0)
             for trace in self.traces
         )
@@ -173,6 +185,7 @@ def _size(stored: int) -> str:
 
 
 LARGE = 128 << 20  # bytes of files, as they are stored, above which a sample is read
+LONG = 1 << 30  # bytes of their text, unpacked, above which a sample is read
 SAMPLE = 32 << 20  # bytes of text that are read of a large file
 Progress = Callable[[str, int, int], None]
 
@@ -221,7 +234,8 @@ def inspect(
         else:
             by_trace.setdefault(found_as[0], []).append(found_as[1])
     total = sum(f.file.stat().st_size for found in by_trace.values() for f in found)
-    everything = everything or total <= LARGE
+    packed = [f.file for found in by_trace.values() for f in found]
+    everything = everything or (total <= LARGE and text_bytes(packed, LONG) <= LONG)
     report = _Report(path, strict, everything, total, progress, knobs)
     traces = [report.trace(t, by_trace[t.name]) for t in known if t.name in by_trace]
     return Inspection(path, "", everything, tuple(traces), tuple(unknown))
@@ -256,11 +270,26 @@ class _Report:
         about = (trace.name, form.title, form.published, form.licence)
         return FoundTrace(*about, tuple(files), missing, fidelity, problem)
 
+    def _lines(self, name: str, item: _Found, stored: int) -> FoundFile:
+        """A file whose rows the reader of the whole trace counts; of a sample, its lines."""
+        if self.everything:
+            return FoundFile(name, item.name, stored, 1.0, None, None, {})
+        blocks, rows, problem = Blocks(item.file), 0, ""
+        try:
+            for block in blocks:
+                rows += block.rows
+                if blocks.unpacked >= SAMPLE:
+                    break
+        except TraceError as error:
+            problem = str(error).removeprefix(f"{item.file}: ")
+        share = min(blocks.stored / stored, 1.0 - 1e-6) if blocks.unpacked >= SAMPLE else 1.0
+        return FoundFile(name, item.name, stored, share, rows, None, {}, problem=problem)
+
     def _file(self, trace: RegisteredTrace, item: _Found) -> FoundFile:
         stored = item.file.stat().st_size
         name = item.file.name if item.file == self.path else str(item.file.relative_to(self.path))
         if item.table is None:
-            return FoundFile(name, item.name, stored, 1.0, None, None, {})
+            return self._lines(name, item, stored)
         source = TraceFiles(item.file, trace.form, strict=self.strict)
         reading = source.reading(item.name, item.file)
         blocks, problem, whole = reading.blocks, "", False
@@ -280,9 +309,29 @@ class _Report:
         digest, published = blocks.digest() if whole else "", trace.form.sha256.get(item.file.name)
         same = published == digest if digest and published else None
         share = 1.0 if whole or not stored else blocks.stored / stored
+        share = share if whole else min(share, 1.0 - 1e-6)  # all of a bomb is soon taken in
         rows = (reading.read, reading.kept, reading.dropped)
         unlike = tuple(_unlike(item, trace.form))
         return FoundFile(name, item.name, stored, share, *rows, digest, same, unlike, problem)
+
+
+def text_bytes(files: Iterable[Path], most: int) -> float:
+    """Bytes of the text of files, about, by the start of each that is packed; stops at ``most``."""
+    total = 0.0
+    for file in files:
+        stored = file.stat().st_size
+        blocks = Blocks(file)
+        text = float(stored)
+        if blocks.packed:
+            read = len(blocks.start(SAMPLE))
+            if read == SAMPLE:  # what is all taken in for so little text has no known end
+                text = read * stored / blocks.stored if blocks.stored < stored else 2 * most
+            else:
+                text = read
+        total += text
+        if total > most:
+            break
+    return total
 
 
 def _recognised(file: Path, known: Sequence[RegisteredTrace]) -> tuple[str, _Found] | None:

@@ -33,6 +33,7 @@ import numpy as np
 import polars as pl
 
 from gangwise.core.errors import TraceError
+from gangwise.core.watching import tell
 
 inflate: Any = zlib
 with suppress(ImportError):  # unpacks more than twice as fast, where it is installed
@@ -41,11 +42,21 @@ with suppress(ImportError):  # unpacks more than twice as fast, where it is inst
 
 BLOCK = 4 << 20
 """Size of a block in unpacked bytes."""
-STORED = 1 << 16
+STORED = 1 << 14
 """Bytes read from the file at a time."""
 LONGEST_LINE = 64 << 20
 WHOLE = 4 << 30
 """Most bytes of text that are read in one piece."""
+FREE = 1 << 30
+"""Bytes of text up to which a file may unpack to any multiple of its size."""
+EXPANSION = "GANGWISE_MOST_EXPANSION"
+MOST_EXPANSION = 200
+"""How many times as large as the file its text may be; logs are packed to a tenth or a fiftieth."""
+ROWS = "GANGWISE_MOST_ROWS"
+MOST_ROWS = 500_000_000
+"""Most rows of a file. Environment variables of these two names raise them."""
+SHOWN = 64 << 20
+"""Bytes of text after which reading a file is reported: it takes a second or so."""
 BEHIND = "the {} file has bytes behind its check sum that cannot be unpacked"
 GZIP = b"\x1f\x8b"
 PACKED: Mapping[bytes, tuple[str, Callable[[], Any]]] = {
@@ -66,6 +77,14 @@ def regular(path: Path) -> Path:
             kind = "a pipe (FIFO)" if stat.S_ISFIFO(mode) else "a device or a socket"
             raise TraceError(f"this is {kind} and no file: write it to a file, and name that", path)
     return path
+
+
+def limit_of(name: str, usual: int) -> int:
+    """A limit that the user has raised; TraceError where that is no whole number."""
+    text = os.environ.get(name, "") or str(usual)
+    if not text.isdecimal():
+        raise TraceError(f"{name}={text}: give a whole number, such as {usual}")
+    return int(text)
 
 
 class Block(NamedTuple):
@@ -115,11 +134,20 @@ class Blocks:
         self.stored = self.unpacked = self.torn = 0
         self.damage = ""
         self._line = 1
+        self._reported = 0
+        self._most_rows = limit_of(ROWS, MOST_ROWS)
+        self._most_expansion = limit_of(EXPANSION, MOST_EXPANSION)
         self._digest = hashlib.sha256()
 
     def digest(self) -> str:
         """SHA-256 of the bytes of the file read so far; after the last block, of the file."""
         return self._digest.hexdigest()
+
+    @property
+    def packed(self) -> bool:
+        with self._open() as file:
+            start = file.read(6)
+        return any(start.startswith(magic) for magic in PACKED)
 
     def start(self, size: int) -> bytes:
         """The first bytes of the text, without cutting them into blocks."""
@@ -136,7 +164,8 @@ class Blocks:
             for text in self._texts(file):
                 while piece := text.read(self.size):
                     pieces.append(piece)
-                    if (total := total + len(piece)) > WHOLE:
+                    self._check_expansion(total := total + len(piece), before.st_size)
+                    if total > WHOLE:
                         what = f"the file unpacks to more than {WHOLE >> 30} GiB of text, and is "
                         raise TraceError(f"{what}a document that must be read whole", self.path)
             self._finish(file, before)
@@ -146,8 +175,28 @@ class Blocks:
         with self._open() as file:
             before = os.fstat(file.fileno())
             for text in self._texts(file):
-                yield from self._cut(text)
+                for block in self._cut(text):
+                    self._check_expansion(self.unpacked, before.st_size)
+                    if self._line - 1 > self._most_rows:
+                        raise TraceError(
+                            f"the file has more than {self._most_rows:,} rows; if all are wanted, "
+                            f"set {ROWS} to more",
+                            self.path,
+                        )
+                    if self.unpacked > self._reported + SHOWN:
+                        self._reported = self.unpacked
+                        tell(f"reading {self.path.name}", self.stored, before.st_size)
+                    yield block
             self._finish(file, before)
+
+    def _check_expansion(self, unpacked: int, stored: int) -> None:
+        if unpacked > max(FREE, self._most_expansion * stored):
+            raise TraceError(
+                f"the file has {stored:,} bytes and unpacks to more than "
+                f"{self._most_expansion} times as many, which logs do not and bombs do; if it is "
+                f"to be read, set {EXPANSION} to more",
+                self.path,
+            )
 
     def _finish(self, file: IO[bytes], before: os.stat_result) -> None:
         while self._stored(file, STORED):
@@ -220,6 +269,8 @@ class Blocks:
     def _members(self) -> Iterator[_Bytes]:
         try:
             with zipfile.ZipFile(self.path) as archive:
+                total = sum(member.file_size for member in archive.infolist())
+                self._check_expansion(total, self.path.stat().st_size)
                 for member in archive.infolist():
                     hidden = member.filename.rsplit("/", 1)[-1].startswith((".", "__MACOSX"))
                     if member.file_size and not (hidden or "__MACOSX/" in member.filename):
@@ -230,6 +281,9 @@ class Blocks:
             raise TraceError(f"the zip archive cannot be unpacked ({error})", self.path) from error
 
     def _lines(self) -> Iterator[bytes]:
+        # polars unpacks it as a whole, so that the size that its head gives is looked at first.
+        with self.path.open("rb") as file:
+            self._check_expansion(_zstd_size(file.read(18)), os.fstat(file.fileno()).st_size)
         one: Any = {"has_header": False, "separator": "\x1f", "quote_char": None}
         try:
             lines = pl.read_csv(self.path, **one, new_columns=["line"], infer_schema=False)
@@ -261,9 +315,11 @@ class Blocks:
             return
         kind, opened = packed
         member, begun = opened(), True
-        while data:
+        # A piece of gzip unpacks to a thousand times its size at most; others are cut.
+        most = () if kind == "gzip" else (self.size,)
+        while data or not getattr(member, "needs_input", True):
             try:
-                piece = member.decompress(data)
+                piece = member.decompress(data, *most)
             except (zlib.error, inflate.error, lzma.LZMAError, OSError) as error:
                 if begun:
                     raise TraceError(
@@ -284,7 +340,8 @@ class Blocks:
                 if not data:
                     return
                 member, begun = opened(), False
-            data = data or self._stored(file, STORED)
+            if getattr(member, "needs_input", True):
+                data = data or self._stored(file, STORED)
         self.damage = f"the {kind} file is cut short" if begun else BEHIND.format(kind)
 
     def _cut(self, text: _Bytes) -> Iterator[Block]:
@@ -334,6 +391,15 @@ class Blocks:
                 )
         if self.damage and carried.strip():
             self.torn = self._line + b"".join(blank).count(b"\n") + carried.rstrip().count(b"\n")
+
+
+def _zstd_size(head: bytes) -> int:
+    """Size of the text of a zstd frame, by its first 18 bytes (RFC 8878); 0 where none is given."""
+    described, kind = head[4], head[4] >> 6
+    single = described >> 5 & 1
+    width = (single, 2, 4, 8)[kind]
+    begin = 5 + (not single) + (0, 1, 2, 4)[described & 3]
+    return int.from_bytes(head[begin : begin + width], "little") + 256 * (width == 2)
 
 
 class _Pieces:
