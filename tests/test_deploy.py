@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
 import subprocess
+import sys
+import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -30,25 +34,42 @@ def known_options() -> set[str]:
     return {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
 
 
-def rendered() -> list[dict[str, Any]]:
-    """As kubectl renders it, or the same by hand: a base of resources in one namespace."""
+def rendered(overlay: str) -> list[dict[str, Any]]:
+    """As kubectl renders it, or the same by hand: resources, patched, in one namespace."""
     if shutil.which("kubectl"):
         done = subprocess.run(
-            ["kubectl", "kustomize", str(DEPLOY / "kubernetes")],
+            ["kubectl", "kustomize", str(DEPLOY / "kubernetes" / overlay)],
             capture_output=True,
             text=True,
             check=True,
         )
         return list(yaml.safe_load_all(done.stdout))
-    base = yaml.safe_load((DEPLOY / "kubernetes/kustomization.yaml").read_text())
     found: list[dict[str, Any]] = []
-    for name in base["resources"]:
-        for item in yaml.safe_load_all((DEPLOY / "kubernetes" / name).read_text()):
-            found += item["items"] if item["kind"] == "List" else [item]
+    for kind in ("watch", overlay)[: 1 + (overlay == "act")]:
+        folder = DEPLOY / "kubernetes" / kind
+        base = yaml.safe_load((folder / "kustomization.yaml").read_text())
+        for name in base["resources"]:
+            for item in yaml.safe_load_all((folder / name).read_text()) if ".." not in name else ():
+                found += item["items"] if item["kind"] == "List" else [item]
+        for patch in base.get("patches", ()):
+            change = yaml.safe_load((folder / patch["path"]).read_text())
+            merge(next(i for i in found if i["kind"] == change["kind"]), change)
     for item in found:
         if "Cluster" not in item["kind"] and item["kind"] != "Namespace":
-            item["metadata"]["namespace"] = base["namespace"]
+            item["metadata"]["namespace"] = "gangwise"
     return found
+
+
+def merge(old: dict[str, Any], new: dict[str, Any]) -> None:
+    """A strategic merge: tables by their keys, lists by the names of their entries."""
+    for key, value in new.items():
+        if isinstance(value, dict) and key in old:
+            merge(old[key], value)
+        elif isinstance(value, list) and key in old:
+            for entry in value:
+                merge(next(each for each in old[key] if each["name"] == entry["name"]), entry)
+        else:
+            old[key] = value
 
 
 def test_the_unit_starts_what_there_is_and_is_confined(tmp_path: Path):
@@ -69,11 +90,13 @@ def test_the_unit_starts_what_there_is_and_is_confined(tmp_path: Path):
         assert not wrong, wrong
 
 
-def test_the_base_names_what_there_is():
-    items = {(item["kind"], item["metadata"]["name"]): item for item in rendered()}
+@pytest.mark.parametrize("overlay", ["", "act"])
+def test_the_manifests_name_what_there_is(overlay: str):
+    items = {(item["kind"], item["metadata"]["name"]): item for item in rendered(overlay)}
     pod = items["StatefulSet", "gangwise"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    assert options_of(container["args"][0]) <= known_options()
+    (mode,) = (v["value"] for v in container["env"] if v["name"] == "GANGWISE_MODE")
+    assert options_of(container["args"][0].replace("$GANGWISE_MODE", mode)) <= known_options()
     assert items["ServiceAccount", pod["serviceAccountName"]]["metadata"]["namespace"] == "gangwise"
     mounts = {mount["name"] for mount in container["volumeMounts"]}
     claims = items["StatefulSet", "gangwise"]["spec"]["volumeClaimTemplates"]
@@ -85,16 +108,96 @@ def test_the_base_names_what_there_is():
         for rule in item["rules"]
         for verb in rule["verbs"]
     }
-    assert verbs <= {"get", "list", "watch", "create", "delete", "update"}
+    watching = {"get", "list", "watch"}
+    if overlay == "act":
+        assert (mode, verbs) == (
+            "--act --set lease=gangwise/leader",
+            watching | {"create", "delete", "update"},
+        )
+    else:
+        assert (mode, verbs) == ("--shadow", watching)
+        assert items["StatefulSet", "gangwise"]["spec"]["replicas"] == 1
+
+
+DIGEST = "docker.io/library/python@sha256:" + "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize("printed", [DIGEST, "docker.io/library/python:3.12-slim", ""])
+def test_the_image_is_built_on_a_digest_or_not_at_all(printed: str, tmp_path: Path):
+    """With a stand-in for podman; a second build keeps the base of the first."""
+    shutil.copytree(DEPLOY, tmp_path / "deploy")
+    shutil.copy(DEPLOY.parent / "pyproject.toml", tmp_path)
+    (tmp_path / "deploy" / "base").unlink(missing_ok=True)
+    tool = tmp_path / "podman"
+    tool.write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n'
+        f'[ "$2" = inspect ] && echo "{printed}"\nexit 0\n'
+    )
+    tool.chmod(0o755)
+    for _ in range(2):
+        done = subprocess.run(
+            [tmp_path / "deploy" / "build"],
+            env={"TOOL": str(tool), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode == 0) == (printed == DIGEST), done.stderr
+    calls = (tmp_path / "calls").read_text().splitlines()
+    builds = [call for call in calls if call.startswith("build")]
+    assert len(builds) == 2 * (printed == DIGEST)
+    assert all(f"--build-arg BASE={DIGEST} ." in call for call in builds)
+    assert sum(call.startswith("pull") for call in calls) == (1 if printed == DIGEST else 2)
+
+
+def test_the_image_installs_what_the_tests_were_run_with():
+    """All that gangwise needs is pinned with digests, to the versions of constraints.txt."""
+    text = (DEPLOY / "requirements.txt").read_text().replace("\\\n", "")
+    pinned = dict(re.findall(r"(?m)^(\S+)==(\S+)(?=(?:\s+--hash=sha256:[0-9a-f]{64})+$)", text))
+    assert len(pinned) == sum("==" in line for line in text.splitlines())
+    constraints = (DEPLOY.parent / "constraints.txt").read_text()
+    known = dict(re.findall(r"(?m)^([^#=\s]+)==(\S+)$", constraints))
+    known = {canonical(name): version for name, version in known.items()}
+    assert {n: v for n, v in pinned.items() if v != known.get(canonical(n), v)} == {}
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())
+    wanted = project["project"]["dependencies"] + project["build-system"]["requires"]
+    wanted += project["project"]["optional-dependencies"]["live"]
+    names = {canonical(re.split(r"[<>=;\[ ]", each)[0]) for each in wanted}
+    assert names <= {canonical(name) for name in pinned}
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_a_bill_of_materials_is_what_cyclonedx_takes(tmp_path: Path):
+    """By the schema of its own library; with the digest of the wheel, and every pinned part."""
+    library = pytest.importorskip("cyclonedx.validation.json", reason="comes with pip-audit")
+    from cyclonedx.schema import SchemaVersion
+
+    wheel = tmp_path / "gangwise-9.9-py3-none-any.whl"
+    about = (
+        "Metadata-Version: 2.4\nName: gangwise\nVersion: 9.9\nLicense-Expression: Apache-2.0\n\n"
+    )
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("gangwise-9.9.dist-info/METADATA", about)
+    command = [sys.executable, str(DEPLOY / "sbom.py"), str(wheel)]
+    subprocess.run(command, check=True, capture_output=True)
+    text = wheel.with_suffix(".cdx.json").read_text()
+    assert library.JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    bill = json.loads(text)
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    assert bill["metadata"]["component"]["hashes"] == [{"alg": "SHA-256", "content": digest}]
+    pinned = (DEPLOY / "requirements.txt").read_text().count("==")
+    assert len(bill["components"]) == pinned > 30
 
 
 @pytest.mark.full
-def test_the_base_is_taken_by_the_api_server(tmp_path_factory):
+def test_the_manifests_are_taken_by_the_api_server(tmp_path_factory):
     from tests.engines.kubernetes_lab import KubernetesLab
 
     lab = KubernetesLab(tmp_path_factory.mktemp("kubernetes"))
     try:
-        for item in rendered():
+        for item in rendered("act"):
             group = item["apiVersion"]
             start = f"/apis/{group}" if "/" in group else f"/api/{group}"
             space = item["metadata"].get("namespace")

@@ -32,7 +32,8 @@ from typing import Any
 
 from tests.waiting import until
 
-RIGHTS = Path(__file__).parents[2] / "deploy" / "kubernetes" / "rbac.json"
+KUBERNETES = Path(__file__).parents[2] / "deploy" / "kubernetes"
+RIGHTS = [KUBERNETES / kind / "rbac.json" for kind in ("watch", "act")]
 OF_THIS_ONE = ("apiVersion", "clientConnection")
 UNITS = {
     "m": 1e-3,
@@ -282,7 +283,7 @@ class ControlPlane:
 
     def grant(self) -> None:
         """Give the restricted user the rights of the how-to, and no other."""
-        for item in json.loads(RIGHTS.read_text())["items"]:
+        for item in [each for file in RIGHTS for each in json.loads(file.read_text())["items"]]:
             item["subjects"] = (
                 [{"kind": "User", "name": "gangwise"}] if "subjects" in item else None
             )

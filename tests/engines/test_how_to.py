@@ -190,6 +190,7 @@ def test_the_how_to_to_the_letter_and_back_out(tmp_path: Path, plane: ControlPla
         assert "2 nodes; 0 jobs wait" in typist.type("gangwise doctor")
         typist.type("gangwise serve --engine kubernetes --shadow")
         typist.stop(signal.SIGTERM)
+        assert "gangwise-act created" in typist.type("kubectl apply -f")
         typist.type("gangwise serve --engine kubernetes --act")
         submitted("train")
         until(lambda: phases() == {"Succeeded"}, "run by gangwise", 120.0)
@@ -200,6 +201,7 @@ def test_the_how_to_to_the_letter_and_back_out(tmp_path: Path, plane: ControlPla
         typist.instead["from-file=tokens"] = f"from-file={tmp_path}/tokens"
         typist.type("kubectl -n gangwise create secret")
         assert "statefulset.apps/gangwise created" in typist.type("kubectl apply -k")
+        assert "statefulset.apps/gangwise configured" in typist.type("kubectl apply -k")
         assert "deployment.apps/gangwise-stand-by created" in typist.type("kubectl apply -k")
         stand_in_scheduler(plane)
         cordon(True)  # so that all that comes now waits
