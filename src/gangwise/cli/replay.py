@@ -243,7 +243,7 @@ def _forecast_from_history(
     with progress("nothing is kept") as advance:
         made = forecast_from_history(source, at, judge, settings_of(settings), advance)
     if as_json:
-        print(json_text(made.as_dict()))
+        echo(json_text(made.as_dict()))
         return
     heads = {"waited": "waited", "p50": "p50", "p90": "p90", "started": "started after"}
     rows = [[row["job"], *(lasting(row[n]) for n in heads)] for row in made.found.rows]
