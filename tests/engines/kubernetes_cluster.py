@@ -192,7 +192,7 @@ class ControlPlane:
         (keys / "tokens.csv").write_text("\n".join(lines) + "\n")
         (keys / "tokens.csv").chmod(0o600)
 
-    def start(self, wait: float = 60.0, grant: bool = True) -> ControlPlane:
+    def start(self, wait: float = 180.0, grant: bool = True) -> ControlPlane:
         client, peer, secure = self._ports
         at, to = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
         self._spawn(
