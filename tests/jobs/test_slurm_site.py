@@ -376,6 +376,30 @@ def test_reservations_and_what_backfilling_looks_at_are_read(tmp_path):
     assert "1 of 2 reservations are played: the others are not while" in str(placed.notes)
 
 
+def test_weights_and_flags_of_priority_by_hand(tmp_path):
+    """One job of 2 of 8 cores and 4000 of 16,000 MiB on one of two nodes, for ten minutes."""
+    conf = "PriorityType=priority/multifactor\nSelectTypeParameters=CR_Core_Memory\n"
+    conf += "NodeName=a[1-2] CPUs=4 RealMemory=8000\n"
+    conf += "PartitionName=p Nodes=ALL PriorityJobFactor=5 TRESBillingWeights=CPU=1,Mem=1G\n"
+    conf += "PartitionName=q Nodes=ALL PriorityJobFactor=10\n"
+    jobs = Jobs.of(0, 60, 1, {"cpu": 2.0, "mem": 4000 / 1024}, limit=600, pool=["p"])
+    for lines, score, rate in (
+        ("PriorityWeightTRES=CPU=0,Mem=1000", 250, 2 + 4000 / 1024),
+        ("PriorityWeightTRES=CPU=100,Mem=1\nPriorityFlags=NO_NORMAL_TRES", 4200, 2 + 4000 / 1024),
+        ("PriorityWeightPartition=100", 50, 2 + 4000 / 1024),
+        ("PriorityWeightPartition=100\nPriorityFlags=NO_NORMAL_ALL", 500, 2 + 4000 / 1024),
+        ("PriorityWeightJobSize=1000", 375, 2 + 4000 / 1024),  # (1/2 + 2/8) / 2
+        # One node is half of all cores; a tenth of that for ten minutes.
+        ("PriorityWeightJobSize=1000\nPriorityFlags=SMALL_RELATIVE_TO_TIME", 50, 2 + 4000 / 1024),
+        ("PriorityFlags=MAX_TRES", 0, 4000 / 1024),
+    ):
+        site = site_of(tmp_path, f"{lines}\n{conf}")
+        placed = site.placed(jobs, site.nodes, Conditions())
+        standing = standing_of(Tables.of(*placed, site.options(Options())))
+        assert standing.score[0] == pytest.approx(score, rel=1e-3), lines
+        assert standing.bill[0] == pytest.approx(rate, rel=1e-3), lines
+
+
 def test_limits_count_where_they_are_enforced(tmp_path):
     conf = "NodeName=n1 CPUs=9 Gres=gpu:a100:4\nPartitionName=p Nodes=n1 QOS=part\n"
     for given, caps in (("", 0), ("none", 0), ("associations,qos", 0), ("safe", 9), ("3", 9)):

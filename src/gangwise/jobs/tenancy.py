@@ -601,7 +601,7 @@ def standing_of(t: Any) -> Standing:
     if "small_relative_to_time" in w.flags:  # whole nodes, by minute of the limit
         fewest = np.where(np.isnan(counted[:, 1]), fewest_of(jobs, nodes, demand), counted[:, 1])
         whole = np.maximum(fewest * there[0] / there[1], share * there[0])
-        size = whole / (jobs.limit / 60.0) / there[0]
+        size = whole / np.maximum(jobs.limit / 60.0, 1.0) / there[0]
     score = w.job_size * (1.0 - size if w.favor_small else size) + jobs.priority
     most = max((pool.priority for pool in tenancy.pools), default=0.0) or 1.0
     most = 1.0 if "no_normal_part" in w.flags else most
