@@ -131,9 +131,12 @@ def test_what_the_controller_prints_counts_before_slurm_conf(folder):
     (folder / "config.txt").write_text(
         "Configuration data as of 2026-11-23\n"
         "SelectTypeParameters    = CR_CORE_MEMORY\nSchedulerParameters     = bf_interval=60\n"
+        "PriorityMaxAge          = 7-00:00:00\n"
     )
+    (folder / "slurm.conf").write_text((folder / "slurm.conf").read_text() + "PriorityMaxAge=7-0\n")
     site = Site.read(f"slurm:{folder}")
     assert site.ignored == ()
+    assert "PriorityMaxAge" not in str(site.notes)  # the same, written otherwise
     assert "config.txt, line 2: SelectTypeParameters=CR_CORE_MEMORY is taken, not CR_Core" in (
         "\n".join(site.notes)
     )

@@ -20,12 +20,14 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gangwise.core.errors import ScenarioError
+from gangwise.jobs.slurm_values import seconds
 from gangwise.traces.formats.slurm_notation import expand_nodes
 
 BEGINS = {
@@ -313,6 +315,8 @@ class SlurmReading:
                 before = merged.values.get(name, "")
                 value = f"{before},{value}" if before and name in row.more else value
                 same = before.lower().replace(" ", "") == value.lower().replace(" ", "")
+                with suppress(ValueError):  # 7-0 is printed as 7-00:00:00
+                    same = same or seconds(before) == seconds(value)
                 modelled = name in settings()["config"]["modelled"]
                 if before and modelled and not same and not row.where.startswith("slurm.conf"):
                     self.notes.append(f"{row.where}: {name}={value} is taken, not {before}")
