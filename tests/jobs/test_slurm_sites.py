@@ -20,13 +20,13 @@ def found():
 
 @pytest.mark.full
 def test_a_replay_is_no_farther_from_slurm_than_when_last_measured(found):
-    # What must hold one day: none left out, 19 of 20 within, and .03 in place of .06 and .12.
+    # What must hold one day: none left out, 19 of 20 within, and .03 in place of 0.05 and 0.08.
     assert len(found) == HELD_OUT
-    assert sum(of["left out"] for of in found.values()) <= 6
-    assert len([number for number, of in found.items() if within(of)]) >= 4
+    assert sum(of["left out"] for of in found.values()) <= 2
+    assert len([number for number, of in found.items() if within(of)]) >= 5
     mean = {name: np.mean([of[name] for of in found.values()]) for name in found[NUMBERS[0]]}
-    assert mean["tau"] > mean["own tau"] - 0.06
-    assert mean["share"] > mean["own share"] - 0.12
+    assert mean["tau"] > mean["own tau"] - 0.05
+    assert mean["share"] > mean["own share"] - 0.08
 
 
 def test_a_number_draws_one_site():
