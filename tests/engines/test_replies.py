@@ -20,9 +20,11 @@ from gangwise.engines import kubernetes_api, slurm_answers
 from gangwise.engines.background import BackgroundLoop, Backoff, TryLater
 from gangwise.engines.engine import ENDED, Placed
 from gangwise.engines.kubernetes import KubernetesEngine
+from gangwise.engines.kubernetes_gangs import ClusterCache
 from gangwise.engines.leader import Leader, Lease
 from gangwise.engines.slurm_answers import REFUSALS, Refused, refusal
 from tests.engines.garbled import FAULTS, GarblingServer, InMemory
+from tests.engines.hostile import node, pod
 from tests.engines.test_slurm_dialects import NODES_OLD, Listed, old
 from tests.waiting import until
 
@@ -115,6 +117,21 @@ def test_a_binding_counts_only_where_the_server_says_so(
     server.mode = ""
     assert server.upstream.log == []  # type: ignore[attr-defined]  # no pod was bound
     engine.close()
+
+
+def test_a_list_without_a_rank_that_has_ended_is_asked_about_too() -> None:
+    """The other rank of its gang runs: without the first, the gang would have failed."""
+    pods = [pod(f"w-{rank}", "a") for rank in range(2)]
+    for one, phase in zip(pods, ("Succeeded", "Running"), strict=True):
+        one["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = "w"
+        notes = {"tasks": "2", "attempt": "1", "placement": '{"n1": 2}'}
+        one["metadata"]["annotations"] |= {f"gangwise.io/{k}": v for k, v in notes.items()}
+        one["spec"]["nodeName"], one["status"]["phase"] = "n1", phase
+    cache = ClusterCache("gangwise", 30.0, None)
+    cache.all_nodes([node("n1", "a")])
+    cache.all_pods(pods)
+    assert [gang.phase for gang in cache.gangs.values()] == ["running"]
+    assert [p["metadata"]["name"] for p in cache.pods_missing(pods[1:])] == ["w-0"]
 
 
 def test_back_off_is_that_of_kubernetes_clients() -> None:

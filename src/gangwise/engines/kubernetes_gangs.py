@@ -190,11 +190,12 @@ class ClusterCache:
             return [node for name, node in self.nodes.items() if name not in there]
 
     def pods_missing(self, found: list[Any]) -> list[Any]:
-        """Pods of gangs, not ended, that a list of all no longer has."""
+        """Pods that a list of all no longer has, of gangs that have not ended."""
         there = set(map(_uid, found))
         with self.lock:
-            live = [pod for gang in self.gangs.values() for pod in gang.live]
-        return [pod.manifest for pod in live if pod.uid not in there]
+            gangs = [gang for gang in self.gangs.values() if gang.phase not in ENDED]
+            pods = [pod for gang in gangs for pod in gang.pods.values()]
+        return [pod.manifest for pod in pods if pod.uid not in there]
 
     def all_nodes(self, found: list[Any]) -> None:
         """Take in a list of all nodes; those not listed are gone."""
