@@ -261,6 +261,21 @@ def test_a_placement_names_nodes_and_then_releases():
         engine.place("1", 3, [Placed("n2", 2)])
 
 
+def test_a_placement_that_stopped_before_the_release_is_completed():
+    """Killed, or without an answer, between the two commands: the job is held, and not by hand."""
+    mark = "gangwise attempt=1 restarts=0 on=n2:1,n1:1 for= nodes=2"
+    nodes = [dict(row, state="idle", state_flags=[], gres="gpu:4") for row in NODES_OLD]
+    where = [Placed("n2", 1), Placed("n1", 1)]
+    engine = Recorded([old(1, "PENDING", admin_comment=mark)], nodes)
+    engine.place("1", 1, where)
+    assert engine.said[-1] == "scontrol -- release 1"
+    by_hand = Recorded([old(1, "PENDING", admin_comment=f"byhand {mark}")], nodes)
+    with pytest.raises(Rejected, match="holds it"):
+        by_hand.place("1", 1, where)
+    with pytest.raises(Rejected, match="holds it"):
+        Recorded([old(1, "PENDING", admin_comment=mark)], nodes).place("1", 2, where)
+
+
 @pytest.mark.parametrize(
     ("script", "raised"),
     [

@@ -240,7 +240,7 @@ class SlurmEngine:
     def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
         """Require the nodes, then release the job."""
         row = self._recent(job)
-        if row is None or row.foreign:
+        if row is None or (row.foreign and not self._is_half_placed(job, attempt)):
             why = self._left_alone.get(job, f"there is no such job in partition {self.partition}")
             raise Rejected(f"job {job} cannot be placed: {why}")
         wanted = {p.node for p in placed}
@@ -268,7 +268,17 @@ class SlurmEngine:
             self._unstarted[job] = self._unstarted.get(job, 0) + 1
             raise
         self._details[job] = run._replace(mark=mark)
-        self._table[job] = replace(row, phase="placed", attempt=attempt, placed=tuple(placed))
+        ours: dict[str, Any] = {"attempt": attempt, "placed": tuple(placed), "foreign": False}
+        self._table[job] = replace(row, phase="placed", **ours)
+
+    def _is_half_placed(self, job: str, attempt: int) -> bool:
+        """Whether this attempt was written into a job that was then not released.
+
+        It looks as if it were held by hand, but a hold by hand has a mark of its own.
+        """
+        mark = self._details[job].mark if job in self._details else NO_MARK
+        by_hand = self._left_alone.get(job, "").endswith(HELD_BY_HAND)
+        return by_hand and mark.attempt == attempt and not (mark.state or mark.by_hand)
 
     def preempt(self, job: str) -> None:
         self._read_table()
