@@ -352,7 +352,7 @@ def test_the_command_prints_why_and_exits_with_1(asked: CurrentRules) -> None:
     assert fine.exit_code == 0
     told = checked(json.loads(fine.stdout))
     assert told["fails"] == []
-    assert set(told["what_if"]["groups"]) == {"partition", "size", "user"}
+    assert set(told["what_if"]["groups"]) == {"partition", "account", "size", "user"}
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_what_cannot_be_compared_is_said() -> None:
     assert "partition" not in told.groups
 
 
-RULES = (
+PAIRED = (
     "fcfs+none",
     "fcfs+easy",
     "sjf+easy",
@@ -162,12 +162,12 @@ def test_wrong_rules_are_doubted_and_the_true_ones_are_not() -> None:
     """30 pairs of a rule in force and another that is assumed, on logs that set no limit."""
     for kind, seed in (("terms", 931), ("gangs", 932)):
         jobs, nodes = draw(kind, 4, seed)
-        played = {rule: simulate_jobs(jobs, nodes, rule) for rule in RULES}
+        played = {rule: simulate_jobs(jobs, nodes, rule) for rule in PAIRED}
         doubted = by_the_mean = 0
         for true, schedule in played.items():
             log = replace(jobs, recorded_start=schedule.start, recorded_end=schedule.end)
             then = Outcome.recorded(log, nodes)
-            for assumed in RULES:
+            for assumed in PAIRED:
                 found = retell(then, Outcome.of(played[assumed], assumed))
                 if assumed == true:
                     assert found.explained == found.by_job == found.order == found.busy == 1

@@ -118,7 +118,7 @@ def change_by_blocks(
     are drawn with replacement, t* = (log r* − log r) / s* is found of each resample, and the
     interval is log r − t*₉₉ s … log r − t*₁ s, or Student's where that reaches further. Where heavy
     stretches decide the mean, r and s go together, and the interval is longer on that side. It
-    never falls below −100 %. Without ``logarithm`` the same of r, for sums that may be negative.
+    never falls below −100 %. Without ``logarithm`` Student's of r, for sums that may be negative.
 
     No interval of fewer than :data:`LEAST_BLOCKS` stretches, or where a sum is 0.
 
@@ -151,7 +151,7 @@ def change_by_blocks(
     t = t[np.isfinite(t)] if error > 0 else np.zeros(1)
     if not t.size:
         return Estimate(mean, None, None)
-    few, many = np.quantile(t, TAILS)
+    few, many = np.quantile(t, TAILS) if logarithm else (0.0, 0.0)
     student = _t(n - 1)
     low, high = float(at - max(many, student) * error), float(at - min(few, -student) * error)
     if logarithm:
