@@ -7,7 +7,6 @@ gangwise. :func:`state_of` is what a folder outside looks like, byte for byte.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
@@ -147,6 +146,10 @@ def _odd_names(path: Path, out: Path) -> None:
         (path / CHECKPOINTS / name).write_text("mine")
 
 
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
 LONG = "../" * 20 + "etc/passwd"
 TAMPERED: dict[str, Spoil] = {
     "registered behind a link": _registered_behind_a_link,
@@ -163,8 +166,6 @@ TAMPERED: dict[str, Spoil] = {
     "stale elsewhere": _announced(
         ".gangwise-00000000-1-00000000.part", stale=["../out/letter.txt", LONG, 7]
     ),
-    "files of a publication that are a list": lambda path, out: json.dump(  # type: ignore[arg-type]
-        [], (path / ANNOUNCED).open("w")
-    ),
+    "a publication that is a list": lambda path, out: write(path / ANNOUNCED, "[]"),
     "odd names": _odd_names,
 }

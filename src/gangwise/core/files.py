@@ -559,7 +559,10 @@ def _is_name(name: object) -> bool:
     path = PurePosixPath(name)
     if not path.parts or path.is_absolute() or ".." in path.parts:
         return False
-    return all(len(os.fsencode(part)) <= LONGEST_NAME for part in path.parts)
+    try:
+        return all(len(os.fsencode(part)) <= LONGEST_NAME for part in path.parts)
+    except UnicodeEncodeError:  # half of a surrogate
+        return False
 
 
 def _seal(value: object) -> Seal | None:
