@@ -50,7 +50,7 @@ def _as_bytes(stamp: Any) -> bytes:
 def _stamp(dispatcher: Any, source: bytes) -> bytes:
     """Digest of a kernel's source and options, of this file, and of the kernels it may call."""
     # Code that checks bounds (NUMBA_BOUNDSCHECK=1) is not taken for code that does not.
-    options = numba.config.BOUNDSCHECK, sorted(dispatcher.targetoptions.items())
+    options = numbas.config.BOUNDSCHECK, sorted(dispatcher.targetoptions.items())
     called = {source, _source(__file__), repr(options).encode()}
     for other in dispatcher.py_func.__globals__.values():
         if isinstance(other, Dispatcher):

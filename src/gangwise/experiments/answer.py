@@ -290,7 +290,8 @@ class Compared:
     def _stretch(self) -> Ints:
         since = self.first.jobs.submit - self.first.jobs.submit.min()
         share = since / max(float(since.max()), 1.0)
-        return np.minimum((share * STRETCHES).astype(np.int64), STRETCHES - 1)
+        stretch: Ints = np.minimum((share * STRETCHES).astype(np.int64), STRETCHES - 1)
+        return stretch
 
     @cached_property
     def days(self) -> float:
@@ -322,8 +323,10 @@ class Compared:
         """
         block = np.zeros(jobs.size, dtype=np.int64) if self.blocks is None else self.blocks
         of_job, many = BY_BLOCKS[key][0], int(block.max()) + 1
-        sums = (np.bincount(block[jobs], of_job(each)[jobs], many) for each in (ours, theirs))
-        return change_by_blocks(*sums)
+        our_sums, their_sums = (
+            np.bincount(block[jobs], of_job(each)[jobs], many) for each in (ours, theirs)
+        )
+        return change_by_blocks(our_sums, their_sums)
 
     def verdict(self, name: str) -> Verdict:
         """The verdict that the interval of the change of mean completion allows.

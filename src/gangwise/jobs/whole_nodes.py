@@ -107,8 +107,8 @@ def with_nodes_alone(jobs: Jobs, nodes: Nodes, pools: Sequence[str]) -> tuple[Jo
     terms = [terms_of(text).get("whole", "") for text in jobs.terms]
     own, memory = (np.array([text == word for text in terms])[jobs.term] for word in ("1", MEMORY))
     if "mem" in jobs.devices:  # where memory is given out
-        place = jobs.devices.index("mem")
-        memory &= np.array([shape.demand[place] > 0 for shape in jobs.shapes])[jobs.shape]
+        of_memory = jobs.devices.index("mem")
+        memory &= np.array([shape.demand[of_memory] > 0 for shape in jobs.shapes])[jobs.shape]
     of_pool = np.array([name in pools for name in jobs.pools])[jobs.pool]
     memory &= ~of_pool
     alone: Bools = own | memory | of_pool
