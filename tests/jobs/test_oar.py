@@ -73,7 +73,7 @@ def test_it_retells_real_runs(traces, name: str) -> None:  # type: ignore[no-unt
     submit, wait, run, size, limit = rows[:, [1, 2, 3, 4, 8]].T
     jobs = Jobs.of(submit, run, limit=limit, tasks=size.astype(int))
     nodes = Nodes.of(Node(f"n{n}", {"cpu": 1.0}) for n in range(32))
-    played = simulate_jobs(jobs, nodes, create_scheduler("oar"), Options(latency=1.45))
+    played = simulate_jobs(jobs, nodes, create_scheduler("oar"), options=Options(latency=1.45))
     waits = played.start - submit
     off, share = RUNS[name]
     assert abs(waits.mean() / wait.mean() - 1) <= off

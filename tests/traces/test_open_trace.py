@@ -156,11 +156,11 @@ def test_pod_lists_with_and_without_times_are_told_apart(tmp_path):
 
 
 def test_of_several_formats_the_one_with_the_usual_name_or_the_header(tmp_path):
-    """Rows of the list also read as job events of google-2011, which have no header."""
+    """A list with a header is none of job events of google-2011, whose rows are as wide."""
     header = "job_id,num_inst,submit_time,num_cpu,num_gpu,gpu_type,duration,user"
     rows = [header, "0,1,700000000,1,0,CPU,100,a", "0,1,700000060,1,0,CPU,100,a"]
     (tmp_path / "list.csv").write_text("\n".join(rows) + "\n")
     assert AlibabaGpuV2020.recognise(tmp_path)
-    assert Google2011.recognise(tmp_path)
+    assert not Google2011.recognise(tmp_path)
     (tmp_path / "pai_machine_spec.csv").write_text("a1,CPU,96,512,0\n")
     assert open_trace(tmp_path).name == "trace-alibaba-gpu-v2020-v2"

@@ -45,6 +45,7 @@ from gangwise.core.errors import (
     UnknownName,
 )
 from gangwise.core.files import lock_file
+from gangwise.core.handles import Tree
 from gangwise.core.simulation import read_checkpoint, write_checkpoint
 from gangwise.engines.background import Backoff, moment
 from gangwise.engines.engine import (
@@ -787,7 +788,11 @@ class Service:
         self._poll_helpers(now)
         self._shown = now
         with contextlib.suppress(OSError):
-            (self.folder / HEARTBEAT).write_text(json.dumps(moment()), encoding="ascii")
+            heartbeat = Tree(self.folder).open(
+                HEARTBEAT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
+            )
+            with open(heartbeat, "w", encoding="ascii") as file:
+                file.write(json.dumps(moment()))
         shown: dict[str, Callable[[], Any]] = {
             "nodes": self.nodes_now,
             "queue": self.queue_now,
