@@ -2,7 +2,8 @@
 
 Names come from the catalogue and the registered parts, so that a new one is in it by itself. The
 short test plays a set in which every two of order, backfilling, choice, ends, passing, log and
-command meet; the long one plays every combination on every log.
+command meet; the long one plays every order, backfilling and choice together, and with
+``GANGWISE_EXHAUSTIVE`` every combination on every log, which takes hours.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import json
+import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -29,6 +31,7 @@ TYPED = {ANY: "fcfs+easy", "gavel": "gavel:seconds=7200"}  # it solves a program
 WHOLE = [TYPED.get(name, name) for name in entries("scheduler") if name != ANY]
 ENDS = "", "requested", "learned", "true"
 PASSING = "", "queue", "shortest"
+EXHAUSTIVE = "GANGWISE_EXHAUSTIVE" in os.environ
 JOBS = 60
 
 
@@ -335,10 +338,18 @@ def test_every_option_is_taken_as_typed_and_played(played: Played) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("log", LOGS)
 def test_every_combination_is_played_on_every_log(played: Played, log: str) -> None:
-    names = [composed(*of) for of in itertools.product(*FACTORS)]
+    every = list(itertools.product(*FACTORS))
+    if not EXHAUSTIVE:  # every order, backfilling and choice together, on one of the logs
+        place = list(LOGS).index(log)
+        every = [
+            (*triple, ENDS[n // len(LOGS) % len(ENDS)], PASSING[n // 28 % len(PASSING)])
+            for n, triple in enumerate(itertools.product(*FACTORS[:3]))
+            if n % len(LOGS) == place
+        ]
+    names = [composed(*of) for of in every]
     for few in (names[i : i + 100] for i in range(0, len(names), 100)):
         played.check_all(log, few)
-    for command, *of in pairwise(COMMANDS[1:], *FACTORS):
+    for command, *of in pairwise(COMMANDS[1:], *FACTORS) if EXHAUSTIVE else ():
         played.check(command, log, composed(*of))
 
 
