@@ -40,7 +40,7 @@ from typing import Any
 
 import numpy as np
 
-from gangwise.core.errors import EngineError, Rejected
+from gangwise.core.errors import EngineError, GangwiseError, Rejected
 from gangwise.core.handles import Tree
 from gangwise.engines import intake, launch, rank
 from gangwise.engines.background import BackgroundLoop
@@ -489,23 +489,29 @@ class Demo:
             if self._stop.wait(float(rng.exponential(2.5))):
                 return
             work = float(rng.uniform(4.0, 16.0))
-            LocalEngine.submit(
-                self.folder,
-                [sys.executable, "-S", rank.__file__, "--every", "1", "--sleep", f"{work:.2f}"],
-                tasks=int(rng.integers(1, 5)),
-                demand={"gpu": int(rng.choice([1, 2, 4]))},
-                job_type=str(rng.choice(["train", "tune"])),
-                user=str(rng.choice(["ada", "bo", "cy"])),
-                limit=round(2 * work + 10, 1),
-                work=work,
-            )
+            try:
+                LocalEngine.submit(
+                    self.folder,
+                    [sys.executable, "-S", rank.__file__, "--every", "1", "--sleep", f"{work:.2f}"],
+                    tasks=int(rng.integers(1, 5)),
+                    demand={"gpu": int(rng.choice([1, 2, 4]))},
+                    job_type=str(rng.choice(["train", "tune"])),
+                    user=str(rng.choice(["ada", "bo", "cy"])),
+                    limit=round(2 * work + 10, 1),
+                    work=work,
+                )
+            except (OSError, GangwiseError):  # its folder is gone, or is none of its own any more
+                return
 
     def _serve(self) -> None:
         engine = LocalEngine(self.folder)
         own = Service(engine, self.folder / "own", "fcfs+easy+best-fit", act=True)
-        while not self._stop.is_set():
-            own.tick(0.2)
-        own.close()
+        try:
+            while not self._stop.is_set():
+                own.tick(0.2)
+            own.close()
+        except (OSError, GangwiseError):  # as above
+            return
 
     def stop(self) -> None:
         self._stop.set()
