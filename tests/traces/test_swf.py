@@ -236,3 +236,12 @@ def test_a_job_that_was_cancelled_before_its_start_and_the_account_of_each(tmp_p
     assert log.played.lost["without a start"].jobs == 1
     save_swf(log, tmp_path / "again.swf")
     assert open_jobs(tmp_path / "again.swf").jobs.withdrawn.tolist() == [np.inf, 60, np.inf]
+
+
+def test_parts_after_the_first_have_no_submission_and_are_no_jobs(tmp_path):
+    """Field 11 of the definition: 2 and 3 are partial executions, of which only the first has one."""
+    whole = line(1, run=3000)
+    parts = [line(1, run=1000, status=2), line(1, -1, 500, 2000, status=3)]
+    read = open_tables(write(tmp_path, whole, *parts, line(2, 100)))
+    assert read.jobs["name"].to_list() == ["1", "2"]
+    assert [sum(n for n, _ in stage.dropped.values()) for stage in read.stages] == [0, 2]

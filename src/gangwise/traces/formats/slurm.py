@@ -316,7 +316,10 @@ class SlurmSacct(Reader):
 
     @classmethod
     def recognise(cls, path: Path | str) -> bool:
-        return any(_is_json(file) or is_listing(file) for file in _files(Path(path)))
+        path = Path(path)
+        # Rows in an order that is not known are refused by the reader, which says what to do.
+        unnamed = path.is_file() and looks_like_one(first_lines(path, 20))
+        return unnamed or any(_is_json(file) or is_listing(file) for file in _files(path))
 
     def _read(self) -> Tables:
         files = [

@@ -20,11 +20,11 @@ from gangwise.traces.io.text import beginning
 from gangwise.traces.tables import Reader, Tables, server_table
 
 NAME = "swf"
+NO_SUBMISSION = "submit is negative"  # as it is of parts after the first, which are no jobs
 FORMAT = declared(NAME)
 FIELDS, WHOLE = (tuple(FORMAT.mapping["fields"][which]) for which in ("all", "whole"))
 COLUMNS = tuple(
-    Column(name, whole=name in WHOLE, least=0 if name in ("job", "submit") else -1)
-    for name in FIELDS
+    Column(name, whole=name in WHOLE, least=0 if name == "job" else -1) for name in FIELDS
 )
 SWF = Schema(f"{NAME} log", COLUMNS, header=False, separator=" ")
 HEADER = re.compile(r";\s*(\w+):\s*(.*?)\s*$")
@@ -76,6 +76,7 @@ class StandardWorkload(Reader):
         again = ~pl.col("job").is_first_distinct()
         for name, why, lost in (
             ("jobs", PART, pl.col("status") == "part"),
+            ("submissions", NO_SUBMISSION, pl.col("created") < 0),
             ("numbers", "its number was used before", again),
         ):
             jobs, stage = leave_out(name, jobs, [(why, lost)])
