@@ -239,7 +239,7 @@ def test_a_job_that_was_cancelled_before_its_start_and_the_account_of_each(tmp_p
 
 
 def test_parts_after_the_first_have_no_submission_and_are_no_jobs(tmp_path):
-    """Field 11 of the definition: 2 and 3 are partial executions, of which only the first has one."""
+    """Field 11 of the definition: of partial executions (2 and 3) only the first has one."""
     whole = line(1, run=3000)
     parts = [line(1, run=1000, status=2), line(1, -1, 500, 2000, status=3)]
     read = open_tables(write(tmp_path, whole, *parts, line(2, 100)))
