@@ -232,7 +232,8 @@ def hostile_kubernetes(rng: random.Random, rows: int) -> Any:
     from types import SimpleNamespace
 
     from gangwise.engines.engine import Capabilities
-    from gangwise.engines.kubernetes import Binding, KubernetesEngine, group_size
+    from gangwise.engines.kubernetes import KubernetesEngine, group_size
+    from gangwise.engines.kubernetes_api import Binding
     from gangwise.engines.kubernetes_gangs import ClusterCache
 
     bound: set[str] = set()

@@ -389,7 +389,8 @@ def test_an_api_server_that_is_silent_then_gone_then_back(lab: KubernetesLab, wa
     with pytest.raises(EngineError):
         watch.engine.place(job, 1, HALVES)
     lab.plane.start()  # what it knew of versions is gone: watches answer 410
-    until(lambda: answers(watch), "answering", 30)
+    # It may know no rights at first (403), and watches wait longer from one failure to the next.
+    until(lambda: answers(watch), "answering", 90)
     other = waiting(watch, seconds=0.1)
     watch.engine.place(other, 1, HALVES)
     watch.told("finished", other)
@@ -399,6 +400,7 @@ def test_an_api_server_that_is_silent_then_gone_then_back(lab: KubernetesLab, wa
 def answers(watch: Watch) -> bool:
     try:
         watch.engine.jobs()
+        watch.events += watch.engine.events(0.1)
     except EngineError:
         return False
     return True

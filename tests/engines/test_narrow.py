@@ -16,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gangwise.cli import app
+from gangwise.engines.background import moment
 from gangwise.engines.slurm import SlurmEngine
 from gangwise.engines.slurm_requests import Mark, expand
 from gangwise.service.loop import Service
@@ -174,7 +175,7 @@ def test_detach_restores_each_job_to_the_byte(
 
 
 def test_detach_waits_for_silence(tmp_path: Path) -> None:
-    (tmp_path / "heartbeat").touch()
+    (tmp_path / "heartbeat").write_text(json.dumps(moment()))
     run = CliRunner().invoke
     told = run(app, ["detach", "--state", str(tmp_path), "--if-silent", "600"])
     assert (told.exit_code, told.output) == (0, "")

@@ -64,7 +64,7 @@ def test_the_doctor_says_what_it_would_leave_alone(lab, tmp_path: Path, monkeypa
         assert why in alone[job] if why else job not in alone, (job, alone)
     assert lab.cluster.call("squeue", "-h", "-o", "%A %Q %k %r") == before
     told = CliRunner().invoke(app, ["doctor", "--set", "partition=nowhere"])
-    assert "there is no partition nowhere" in told.output
+    assert "there is no partition nowhere" in f"{told.output}{told.exception}"
     lab.cluster.call("scancel", *jobs)
 
 
