@@ -342,9 +342,9 @@ class SlurmEngine:
                     remarks.append(
                         "you are not a Slurm administrator: Slurm will refuse each placement"
                     )
-        try:
-            self._run("scontrol", "-o", "show", "partition", self.partition)
-        except Refused:
+        # Of one partition that it does not have, scontrol says so with exit code 1 and no error.
+        partitions = self._run("scontrol", "-o", "show", "partition")
+        if self.partition not in re.findall(r"^PartitionName=(\S+)", partitions, re.MULTILINE):
             remarks.append(f"there is no partition {self.partition}: give --set partition=NAME")
         for node, name in sorted(self._reservations().items()):
             remarks.append(f"no job is placed on node {node} while the reservation {name} holds")
