@@ -398,12 +398,13 @@ def test_an_api_server_that_is_silent_then_gone_then_back(lab: KubernetesLab, wa
 
 
 def answers(watch: Watch) -> bool:
+    """Whether calls are answered and no watch is behind."""
     try:
         watch.engine.jobs()
         watch.events += watch.engine.events(0.1)
     except EngineError:
         return False
-    return True
+    return not any(loop.failing() for loop in watch.engine.loops)
 
 
 def test_a_pod_that_is_deleted_as_it_starts_leaves_its_devices(
