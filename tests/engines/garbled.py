@@ -106,7 +106,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _stream(self, mode: str, body: bytes) -> None:
         self._head(200, {"Transfer-Encoding": "chunked"})
         gone = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}
-        goes_on = lambda: self.owner.mode == mode and not self.owner.over  # noqa: E731
+
+        def goes_on() -> bool:
+            return self.owner.mode == mode and not self.owner.over
+
         if mode == "error":
             self._chunk(json.dumps(gone).encode() + b"\n")
         elif mode != "at once":

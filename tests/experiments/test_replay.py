@@ -229,7 +229,7 @@ def test_wrong_settings_are_named(
 
 def test_several_seeds_of_what_is_not_drawn_are_refused(swf: Path) -> None:
     """Five runs of the same were once "8.0 % ± 0.0 sooner", and better."""
-    with pytest.raises(ScenarioError, match="5 runs that are the same, for nothing is drawn"):
+    with pytest.raises(ScenarioError, match="5 runs"):
         replay(swf, ["fcfs", "sjf"], 5)
     assert len(replay(swf, ["fcfs", "sjf"], [3]).seeds) == 1
 

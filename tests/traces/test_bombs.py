@@ -37,7 +37,7 @@ def test_a_bomb_is_refused_with_the_setting_that_takes_it(kind, tmp_path, small,
             archive.writestr("jobs.swf", text)
     else:
         path.write_bytes(PACK[kind](text))
-    with pytest.raises(TraceError, match=r"more than 200 times .* GANGWISE_MOST_EXPANSION"):
+    with pytest.raises(TraceError, match=r"200 .* GANGWISE_MOST_EXPANSION"):
         list(Blocks(path))
     with pytest.raises(TraceError, match="more than 200 times"):
         Blocks(path).whole()

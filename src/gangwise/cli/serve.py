@@ -6,13 +6,16 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from gangwise.cli.options import echo, json_text, say, screen, settings_of
 from gangwise.core.errors import ScenarioError
 from gangwise.core.terminal import one_line
+
+if TYPE_CHECKING:
+    from gangwise.engines.local import Demo
 
 HERE = Path("gangwise-state")
 ALIVE = 5.0  # seconds within which a service that works has touched its heartbeat
@@ -34,6 +37,18 @@ def rates_of(texts: list[str] | None) -> dict[str, float]:
         if "=" not in label or not rates[label] > 0:
             raise ScenarioError(f"--rate {text}: write LABEL=VALUE:RATE, such as model=a100:2.5")
     return rates
+
+
+def _demonstration(state: Path, served: bool) -> Demo:
+    """A simulated cluster with users, in a folder of the service's state."""
+    from gangwise.core.handles import Tree
+    from gangwise.engines.local import Demo
+    from gangwise.service.store import own_folder
+
+    own_folder(state)
+    Tree(state).check_folder("cluster")
+    say(f"a simulated cluster of 6 nodes with users, in {state / 'cluster'}")
+    return Demo(state / "cluster", served=served)
 
 
 def serve_command(
@@ -71,16 +86,9 @@ def serve_command(
     rates = rates_of(rate)
     demo = None
     if engine == "local" and "folder" not in given:
-        from gangwise.core.handles import Tree
-        from gangwise.engines.local import Demo
-        from gangwise.service.store import own_folder
-
         given["folder"] = str(state / "cluster")
-        own_folder(state)
-        Tree(state).check_folder("cluster")
-        demo = Demo(state / "cluster", served=not act)
-        rates = rates or rates_of(list(Demo.rates))
-        say(f"a simulated cluster of 6 nodes with users, in {state / 'cluster'}")
+        demo = _demonstration(state, served=not act)
+        rates = rates or rates_of(list(demo.rates))
     if engine != "local" and not act:
         given.setdefault("watch", True)
     service = Service(
