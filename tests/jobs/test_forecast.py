@@ -13,7 +13,7 @@ from gangwise.jobs.forecast import (
     Forecaster,
     History,
     StartCalibration,
-    _censored,
+    censored_levels,
     coming,
     draw,
     moment_of,
@@ -129,7 +129,9 @@ def test_who_still_waits_counts_in_a_calibration() -> None:
         for q in (0.2, 0.5)
     ]
     shares = [1 - left[0], 1 - left[1]]
-    assert _censored(place, 1.0 * came, np.ones(300), shares) == pytest.approx([0.2, 0.5], abs=0.02)
+    assert censored_levels(place, 1.0 * came, np.ones(300), shares) == pytest.approx(
+        [0.2, 0.5], abs=0.02
+    )
 
 
 @pytest.mark.full

@@ -2,7 +2,7 @@ r"""Text of strangers on a terminal: names of jobs, users, nodes and files, reas
 
 A terminal acts on control characters: it moves, clears, colours, and changes the direction of what
 follows. So each of them is shown as Python would write it (``\x1b``), as is what is no UTF-8.
-Commands print by :func:`gangwise.cli.options.out`, ``say`` and ``screen``, which all come here.
+Commands print by :func:`gangwise.cli.options.echo`, ``say`` and ``screen``, which all come here.
 """
 
 from __future__ import annotations

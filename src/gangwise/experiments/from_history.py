@@ -84,7 +84,7 @@ def forecast_from_history(
     Raises
     ------
     ScenarioError
-        When nobody waits then, or too few starts are known by then.
+        When no job waits then, or too few starts are known by then.
     """
     files = pending_files(source) if Path(source).exists() else []
     if files:

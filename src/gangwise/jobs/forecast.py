@@ -392,7 +392,7 @@ class StartCalibration:
         def at(prior: Floats, weight: Floats, wanted: Any) -> Floats:
             here = weight > 1e-9  # of what weighs nothing, nobody may be left at risk
             points = np.concatenate([place[here], prior]), np.concatenate([came[here], one])
-            return _censored(*points, np.concatenate([weight[here], one]), wanted)
+            return censored_levels(*points, np.concatenate([weight[here], one]), wanted)
 
         corrected = at(at(even, recent, even), recent * alike, levels)
         return np.array([_time_at(starts, now, float(each)) for each in corrected])
@@ -422,7 +422,7 @@ def _time_at(starts: Floats, now: float, place: float) -> float:
     return float(np.quantile(starts, max(place, 0.0), method="higher"))
 
 
-def _censored(place: Floats, came: Floats, weight: Floats, levels: Any) -> Floats:
+def censored_levels(place: Floats, came: Floats, weight: Floats, levels: Any) -> Floats:
     """Quantiles of places of which some are only known to be passed: Kaplan-Meier."""
     order = np.lexsort((-came, place))
     place, weight, starts = place[order], weight[order], came[order] > 0

@@ -99,7 +99,7 @@ def grow_tree(
 
 @kernel
 def add_leaves(
-    tree: Ints, rows: Ints, weight: Floats, cell: Ints, classes: Bytes, found: Floats
+    tree: Ints, rows: Ints, weight: Floats, cell: Ints, classes: Bytes, histogram: Floats
 ) -> None:
     """Add, to the histogram of each row of ``classes`` [F, W], that of its leaf: 1 in all."""
     for i in range(classes.shape[1]):
@@ -111,7 +111,7 @@ def add_leaves(
         for m in range(tree[node, 4], tree[node, 5]):
             total += weight[rows[m]]
         for m in range(tree[node, 4], tree[node, 5]):
-            found[i, cell[rows[m]]] += weight[rows[m]] / total
+            histogram[i, cell[rows[m]]] += weight[rows[m]] / total
 
 
 def _classes(values: Floats, others: Floats) -> tuple[Bytes, Bytes, int]:
@@ -178,7 +178,7 @@ def distributions(
     cell = np.clip(np.searchsorted(edges, y, side="left") - 1, 0, edges.size - 2)
     tried = max(1, features.shape[1] // 3)
     _, group = np.unique(group, return_inverse=True)
-    found = np.zeros((len(new), edges.size - 1))
+    histogram = np.zeros((len(new), edges.size - 1))
     for _ in range(TREES):
         rows = np.flatnonzero((rng.random(group.max() + 1) < SHARE)[group])
         if rows.size < 2 * LEAF:
@@ -187,7 +187,7 @@ def distributions(
         part = np.ascontiguousarray(here[:, rows])
         of_rows = y[rows], weight[rows]
         tree, order = grow_tree(part, *of_rows, many, tried, int(rng.integers(2**31)))
-        add_leaves(tree, order, weight[rows], cell[rows], there, found)
+        add_leaves(tree, order, weight[rows], cell[rows], there, histogram)
     below = np.zeros((len(new), edges.size))
-    np.cumsum(found / TREES, axis=1, out=below[:, 1:])
+    np.cumsum(histogram / TREES, axis=1, out=below[:, 1:])
     return below

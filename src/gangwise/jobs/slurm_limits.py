@@ -45,27 +45,27 @@ class Limited(NamedTuple):
 def enforced(r: SlurmReading, config: SettingRow) -> bool:
     """Whether jobs wait for limits: ``AccountingStorageEnforce`` has limits, safe or all."""
     told = (r.folder / "slurm.conf").exists() or any(row.kind == "config" for row in r.rows)
-    given = config.values.get("AccountingStorageEnforce", "" if told else "limits")
+    enforce = config.values.get("AccountingStorageEnforce", "" if told else "limits")
     if not told:
         r.notes.append(
             "limits are taken to be in force: no file says AccountingStorageEnforce "
             "(scontrol show config)"
         )
-    number = int(given) if given.isdecimal() else 0
-    return bool({"limits", "safe", "all"} & {*given.lower().split(",")} or number & 0x12)
+    number = int(enforce) if enforce.isdecimal() else 0
+    return bool({"limits", "safe", "all"} & {*enforce.lower().split(",")} or number & 0x12)
 
 
 def limits_of(r: SlurmReading, row: SettingRow, names: Any) -> Limits:
     """The limits that an entry sets."""
-    found: Limits = {}
+    limits: Limits = {}
     for name in names:
         if "Jobs" in name:
             if (amount := r.value(row, name, float, -1.0)) >= 0:
-                found[name, "jobs"] = amount
+                limits[name, "jobs"] = amount
         else:
             for of, amount in r.value(row, name, amounts, NO_AMOUNTS).items():
-                found[name, of] = amount
-    return found
+                limits[name, of] = amount
+    return limits
 
 
 def caps_of_qos(
@@ -150,6 +150,6 @@ def caps_of_associations(
     for (name, pool, not_in, (setting, of), most), who in alike.items():
         cap = {"scope": "job" if setting == "MaxTRES" else "user", "of": of, "most": most}
         one: dict[str, Any] = {"account": name, "alone": True} if name in parents else {}
-        held = (*spares(setting, of), *((other, "") for other in not_in))
-        caps.append({**cap, **one, "only": tuple(who), "pool": pool, "spares": held})
+        left_to_others = (*spares(setting, of), *((other, "") for other in not_in))
+        caps.append({**cap, **one, "only": tuple(who), "pool": pool, "spares": left_to_others})
     return caps

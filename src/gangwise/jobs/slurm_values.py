@@ -47,9 +47,9 @@ def amounts(text: str) -> dict[str, float]:
     >>> amounts("cpu=8,gres/gpu=2,mem=512G,node=4")
     {'cpu': 8.0, 'gpu': 2.0, 'mem': 512.0, 'nodes': 4.0}
     """
-    given = {name.lower().removeprefix("gres/"): amount for name, amount in tres(text).items()}
+    listed = {name.lower().removeprefix("gres/"): amount for name, amount in tres(text).items()}
     names = {"node": "nodes"}
-    return {names.get(n, n): gib(x) if n == "mem" else float(x) for n, x in given.items()}
+    return {names.get(n, n): gib(x) if n == "mem" else float(x) for n, x in listed.items()}
 
 
 def weights(text: str) -> dict[str, float]:
@@ -58,12 +58,12 @@ def weights(text: str) -> dict[str, float]:
     >>> weights("CPU=1,Mem=0.5G,GRES/gpu=16")
     {'cpu': 1.0, 'mem': 0.5, 'gpu': 16.0}
     """
-    found = {}
+    weight_of = {}
     for name, amount in tres(text).items():
         number, unit = amount.rstrip("KMGTP"), amount.lstrip("0123456789.")
-        each = gib(f"1{unit}") if name.lower() == "mem" else 1.0
-        found[name.lower().removeprefix("gres/")] = float(number) / each
-    return found
+        unit_in_gib = gib(f"1{unit}") if name.lower() == "mem" else 1.0
+        weight_of[name.lower().removeprefix("gres/")] = float(number) / unit_in_gib
+    return weight_of
 
 
 def shares(text: str) -> dict[str, float]:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.jobs.forecast import DAY, _censored
+from gangwise.jobs.forecast import DAY, censored_levels
 from gangwise.jobs.quantile_forest import CELLS, distributions
 
 EDGES = np.linspace(0.0, np.log(4e7), CELLS + 1)  # of log seconds: from 1 s to 15 months
@@ -94,9 +94,9 @@ class _Calibration:
             came.append(known[use].astype(float))
             weight.append(np.full(int(use.sum()), 0.5 ** ((now - made) / HALF) / rows.size))
         places, starts, weights = map(np.concatenate, (place, came, weight))
-        found = _censored(places, starts, weights, LEVELS)
+        promised = censored_levels(places, starts, weights, LEVELS)
         # At level 1 a distribution says nothing: its last cell is that of any wait.
-        return np.clip(found, 0.005, 0.995)
+        return np.clip(promised, 0.005, 0.995)
 
 
 def forecast_in_order(
@@ -126,8 +126,8 @@ def forecast_in_order(
         below = distributions(features[past], y, weight, group[past], features[rows], EDGES)
         if not instants or now in instants:
             at = calibration.levels(pending, now)
-            found = np.array([np.interp(at, each, EDGES) for each in below])
-            yield WaitForecasts(now, rows, np.exp(found))
+            log_quantiles = np.array([np.interp(at, each, EDGES) for each in below])
+            yield WaitForecasts(now, rows, np.exp(log_quantiles))
         calibration.seen.append((now, rows, below.astype(np.float32)))
 
 
@@ -234,7 +234,7 @@ def _features(
     waits = waits[np.argsort(submit[waits], kind="stable")]
     asks = size[waits] * limit[waits]
     left = size[runs] * np.maximum(limit[runs] - (now - begun[runs]), 0.0)
-    found = {
+    table = {
         "waited": now - submit[waits],
         "size": size[waits],
         "limit": limit[waits],
@@ -250,10 +250,10 @@ def _features(
             before = np.concatenate([[0.0], np.cumsum(amount[above])])
             column = np.empty(waits.size)
             column[above] = before[:-1] - before[first]
-            found[f"{what} above by {name}"] = column
+            table[f"{what} above by {name}"] = column
         for what, amount in (("size", size[runs]), ("work", left)):
-            found[f"{what} running by {name}"] = np.bincount(code[runs], amount, many)[mine]
+            table[f"{what} running by {name}"] = np.bincount(code[runs], amount, many)[mine]
         started = np.bincount(code[lately], size[lately], many)
-        found[f"size started by {name}"] = started[mine]
+        table[f"size started by {name}"] = started[mine]
     order = np.argsort(waits, kind="stable")
-    return {name: each[order] for name, each in found.items()}
+    return {name: each[order] for name, each in table.items()}

@@ -129,37 +129,41 @@ def parse_pbs(text: str, jobs: Jobs) -> None:
             jobs.account.refuse(row, "the line is no record: date;type;job;fields", line)
             continue
         kind, name, rest = match.groups()
-        given = {key: value.strip('"') for key, value in PBS_FIELD.findall(rest)}
+        fields = {key: value.strip('"') for key, value in PBS_FIELD.findall(rest)}
         if kind == "E":
             open_runs.pop(name, None)
-            _try(jobs, row, _pbs_job, name, given, jobs)
+            _try(jobs, row, _pbs_job, name, fields, jobs)
         else:
             jobs.events += 1
             if kind == "S":
-                open_runs[name] = row, given
+                open_runs[name] = row, fields
             elif kind in "DA" and open_runs.pop(name, None) is None:
                 jobs.facts["withdrawn"] += 1
             elif kind == "R":
                 open_runs.pop(name, None)
                 jobs.facts["again"] += 1
-    for name, (row, given) in open_runs.items():
+    for name, (row, fields) in open_runs.items():
         jobs.events -= 1
         jobs.facts["running"] += 1
-        _try(jobs, row, _pbs_job, name, given, jobs)
+        _try(jobs, row, _pbs_job, name, fields, jobs)
 
 
 def _pbs_job(name: str, given: Record, jobs: Jobs) -> dict[str, Any]:
     hosts = _pbs_hosts(given.get("exec_vnode") or given.get("exec_host") or "")
-    asked = {key.removeprefix("Resource_List."): v for key, v in given.items() if "List." in key}
-    chunks = list(_pbs_chunks(asked.get("select") or asked.get("nodes") or ""))
+    resources = {
+        key.removeprefix("Resource_List."): v for key, v in given.items() if "List." in key
+    }
+    chunks = list(_pbs_chunks(resources.get("select") or resources.get("nodes") or ""))
     tasks = sum(count for count, _ in chunks) or len(hosts) or 1
     cores = (
-        number(asked.get("ncpus")) or sum(hosts.values()) or sum(n * c["cpu"] for n, c in chunks)
+        number(resources.get("ncpus"))
+        or sum(hosts.values())
+        or sum(n * c["cpu"] for n, c in chunks)
     )
     if len(chunks) > 1 and len({tuple(chunk.items()) for _, chunk in chunks}) > 1:
         jobs.facts["uneven"] += 1
-    gpus = number(asked.get("ngpus")) or sum(n * chunk["gpu"] for n, chunk in chunks)
-    memory = gib(asked.get("mem")) or sum(n * chunk["mem"] for n, chunk in chunks)
+    gpus = number(resources.get("ngpus")) or sum(n * chunk["gpu"] for n, chunk in chunks)
+    memory = gib(resources.get("mem")) or sum(n * chunk["mem"] for n, chunk in chunks)
     return {
         "name": name,
         "user": given.get("user"),
@@ -170,7 +174,7 @@ def _pbs_job(name: str, given: Record, jobs: Jobs) -> dict[str, Any]:
         "created": number(given.get("ctime")) or number(given.get("qtime")),
         "started": number(given.get("start")),
         "deleted": number(given.get("end")),
-        "limit": seconds(asked.get("walltime")),
+        "limit": seconds(resources.get("walltime")),
         "tasks": tasks,
         "cpu": cores / tasks,
         "gpu": gpus / tasks,
@@ -189,18 +193,18 @@ def _pbs_hosts(text: str) -> dict[str, float]:
     >>> _pbs_hosts("n1/0*8+n2/0-3+n2/7"), _pbs_hosts("(n1:ncpus=8:ngpus=2)+(n2:ncpus=4)")
     ({'n1': 8.0, 'n2': 5.0}, {'n1': 8.0, 'n2': 4.0})
     """
-    found: Counter[str] = Counter()
+    cores_of: Counter[str] = Counter()
     for part in filter(None, re.split(r"[+()]+", text)):
         host, _, rest = part.replace(":", "/", 1).partition("/")
         if cores := re.search(r"ncpus=(\d+)", rest):
-            found[host] += int(cores[1])
+            cores_of[host] += int(cores[1])
         elif "*" in rest:
-            found[host] += int(rest.rpartition("*")[2])
+            cores_of[host] += int(rest.rpartition("*")[2])
         elif "=" not in rest:
             for some in filter(None, rest.split(",")):
                 first, _, last = some.partition("-")
-                found[host] += int(last or first) - int(first) + 1
-    return {host: float(cores) for host, cores in found.items()}
+                cores_of[host] += int(last or first) - int(first) + 1
+    return {host: float(cores) for host, cores in cores_of.items()}
 
 
 def _pbs_chunks(text: str) -> Iterator[tuple[int, dict[str, float]]]:
@@ -213,10 +217,10 @@ def _pbs_chunks(text: str) -> Iterator[tuple[int, dict[str, float]]]:
         count, *fields = part.split(":")
         if not count.isdecimal():  # the name of a node, or a chunk without a number
             count, fields = "1", part.split(":")
-        given = dict(field.split("=", 1) for field in fields if "=" in field)
-        cores = given.get("ncpus") or given.get("ppn") or "1"
-        gpus = given.get("ngpus") or given.get("gpus") or "0"
-        size = {"cpu": float(cores), "gpu": float(gpus), "mem": gib(given.get("mem"))}
+        sizes = dict(field.split("=", 1) for field in fields if "=" in field)
+        cores = sizes.get("ncpus") or sizes.get("ppn") or "1"
+        gpus = sizes.get("ngpus") or sizes.get("gpus") or "0"
+        size = {"cpu": float(cores), "gpu": float(gpus), "mem": gib(sizes.get("mem"))}
         yield int(count), size
 
 
@@ -290,9 +294,9 @@ def _sge_job(fields: list[str]) -> dict[str, Any]:
     created, started, ended = (
         t / 1000 if t is not None and t > 1e11 else t for t in (created, started, ended)
     )
-    asked = fields[39]
-    limit = re.search(r"h_rt=([\d:.]+)", asked)
-    gpus = re.search(r"(?:^|[, ])(?:gpu|gpus|ngpus)=(\d+)", asked)
+    category = fields[39]
+    limit = re.search(r"h_rt=([\d:.]+)", category)
+    gpus = re.search(r"(?:^|[, ])(?:gpu|gpus|ngpus)=(\d+)", category)
     slots = int(number(fields[34]) or 1)
     task = fields[35]
     return {
@@ -461,8 +465,8 @@ def _objects(found: Any, *keys: str) -> list[Record]:
     """The objects with one of some keys: of a list, of a list under a name, or by a name each."""
     inside = [found]
     while inside:
-        held = inside.pop(0)
-        some = list(held.values()) if isinstance(held, dict) else held
+        level = inside.pop(0)
+        some = list(level.values()) if isinstance(level, dict) else level
         if not isinstance(some, list):
             continue
         here: list[Record] = [

@@ -499,11 +499,11 @@ class _Dump:
             self.others.update(_unread(record["spec"]))
         elif kind == "Workload":
             self.workloads += workload_of(row, record, owners)
-            for each in record["spec"]["podSets"]:
-                self.others.update(_unread(each["template"]["spec"]))
+            for pod_set in record["spec"]["podSets"]:
+                self.others.update(_unread(pod_set["template"]["spec"]))
         elif kind != "WorkloadPriorityClass":
-            what = f"a {kind or 'record'}, which is no pod, workload or node"
-            self.account.leave_out(row, what)
+            reason = f"a {kind or 'record'}, which is no pod, workload or node"
+            self.account.leave_out(row, reason)
 
 
 def _unread(spec: Mapping[str, Any]) -> Counter[str]:

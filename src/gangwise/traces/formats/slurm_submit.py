@@ -204,7 +204,7 @@ def request(
     """
     first = _totals(asked or given, nodes, memory)
     second = _totals(given or asked, nodes, memory)
-    held = _Totals(
+    holds = _Totals(
         max(first.cpu, second.cpu),
         max(first.mem, second.mem),
         max(first.gpu, second.gpu),
@@ -221,21 +221,21 @@ def request(
     tasks, per_node, bounds = _tasks(first, second, bool(given), options)
     if memory_too and per_node != 1:
         tasks, per_node, bounds = second.nodes, 1, (0, 0)
-    if asked and not first.gpu and ("exclusive" in options or held.gpu % tasks):
-        held = held._replace(gpu=0.0, models=())  # those of whole nodes, that it did not ask for
+    if asked and not first.gpu and ("exclusive" in options or holds.gpu % tasks):
+        holds = holds._replace(gpu=0.0, models=())  # those of whole nodes, that it did not ask for
     terms = []
     if "exclusive" in options and not options["exclusive"]:
         terms.append("whole=1")
     elif memory_too:
         terms.append("whole=memory")
     if terms:  # nobody is beside it, whatever else it is given
-        held = held._replace(mem=first.mem)
+        holds = holds._replace(mem=first.mem)
     if bounds != (0, 0):
         terms.append(f"nodes={bounds[0]}-{bounds[1]}")
-    if asked and (per_node != 1 or held.cpu > first.cpu or tasks != first.nodes):
+    if asked and (per_node != 1 or holds.cpu > first.cpu or tasks != first.nodes):
         terms.append(f"size={first.cpu:g}x{first.nodes}")  # what multifactor priority counts
-    several = (held.cpu / tasks, held.mem / tasks, held.gpu / tasks)
-    return TaskRequest(*several, "|".join(held.models), tasks, per_node, ",".join(terms))
+    several = (holds.cpu / tasks, holds.mem / tasks, holds.gpu / tasks)
+    return TaskRequest(*several, "|".join(holds.models), tasks, per_node, ",".join(terms))
 
 
 def _tasks(
@@ -284,17 +284,17 @@ def awaited(asked: str, name: str, tasks: dict[str, list[str]]) -> list[str] | N
     >>> awaited("afterok:7?afterany:8", "9", {}) is awaited("after:7+10", "9", {}) is None
     True
     """
-    found: list[str] = []
+    earlier: list[str] = []
     for part in asked.split(","):
         kind, *jobs = part.split(":")
         for job in jobs:
             at = f"{job}_{name.partition('_')[2]}" if kind == "aftercorr" else job
             if at not in tasks:  # the log does not say when it ended
                 return None
-            found += tasks[at]
+            earlier += tasks[at]
         if "?" in part or not re.fullmatch("after(ok|any|notok|corr)|singleton", kind):
             return None
-    return found
+    return earlier
 
 
 @cache
@@ -308,35 +308,35 @@ def _nodes_named(text: str) -> str:
 
 def terms(asked: dict[str, str], name: str, features: str, request: str, nodes: int | None) -> str:
     """Terms of a job, as :class:`gangwise.jobs.model.Job` has them."""
-    found = dict(re.findall(r"(license/[^=,]+)=(\d+)", request))
+    parts = dict(re.findall(r"(license/[^=,]+)=(\d+)", request))
     for licence, number in re.findall(r"([^,;|:=]+)(?:[:=](\d+))?", asked.get("licenses", "")):
-        found.setdefault(f"license/{licence}", number or "1")
+        parts.setdefault(f"license/{licence}", number or "1")
     if most := re.search(r"%(\d+)$", asked.get("array", "")):
-        found["array"] = f"{name.partition('_')[0]}%{most[1]}"
+        parts["array"] = f"{name.partition('_')[0]}%{most[1]}"
     if wanted := features or asked.get("constraint", ""):
-        found["features"] = wanted.strip("()").replace(",", "&")
+        parts["features"] = wanted.strip("()").replace(",", "&")
     if here := _nodes_named(asked.get("nodelist", "")):
-        found |= {"on": here} if (nodes or 1) <= here.count("|") + 1 else {}
+        parts |= {"on": here} if (nodes or 1) <= here.count("|") + 1 else {}
     if elsewhere := _nodes_named(asked.get("exclude", "")):
-        found["not"] = elsewhere
+        parts["not"] = elsewhere
     if reservation := asked.get("reservation", ""):
-        found["reservation"] = reservation.replace(",", "|")
-    return ",".join(map("=".join, found.items()))
+        parts["reservation"] = reservation.replace(",", "|")
+    return ",".join(map("=".join, parts.items()))
 
 
 def _not_played(asked: dict[str, str], nodes: int | None) -> list[str]:
     """Options of a job that are not played, each with what is done instead."""
-    found = [f"--{name} ({NOT_PLAYED[name]})" for name in asked if name in NOT_PLAYED]
+    options = [f"--{name} ({NOT_PLAYED[name]})" for name in asked if name in NOT_PLAYED]
     if "," in asked.get("partition", ""):
-        found.append("several partitions (each job is of the one that it ran in)")
+        options.append("several partitions (each job is of the one that it ran in)")
     if asked.get("exclusive", ""):
-        found.append(f"--exclusive={asked['exclusive']} (nodes are shared with anybody)")
+        options.append(f"--exclusive={asked['exclusive']} (nodes are shared with anybody)")
     if "reservation" in asked:
-        found.append("--reservation (it is played where the site's reservations are)")
+        options.append("--reservation (it is played where the site's reservations are)")
     named = _nodes_named(asked.get("nodelist", ""))
     if named and (nodes or 1) > named.count("|") + 1:
-        found.append("--nodelist of fewer nodes than the job has (it may have others alone)")
-    return found
+        options.append("--nodelist of fewer nodes than the job has (it may have others alone)")
+    return options
 
 
 MOST_TASKS = 1 << 16
@@ -350,13 +350,13 @@ def _array_tasks(name: str) -> list[str]:
     ['7_1', '7_3', '7_5', '7_7']
     """
     job, _, inside = name.partition("_[")
-    found: list[int] = []
+    numbers: list[int] = []
     for part in inside.rstrip("]").partition("%")[0].split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
-        if match is None or len(found) > MOST_TASKS:
+        if match is None or len(numbers) > MOST_TASKS:
             return []
-        found += range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1))
-    return [f"{job}_{task}" for task in found] if len(found) <= MOST_TASKS else []
+        numbers += range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1))
+    return [f"{job}_{task}" for task in numbers] if len(numbers) <= MOST_TASKS else []
 
 
 def with_array_tasks(raw: pl.DataFrame) -> pl.DataFrame:
