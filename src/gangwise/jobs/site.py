@@ -420,13 +420,14 @@ class Site:
         for i, rule in enumerate(r.closed, 1):
             for name in rule.exempt:
                 asked.setdefault(("user", name), f"closed {i}")
+        # Slurm has an account and a user root whoever submits jobs. Jobs are of the accounts at the
+        # ends of the tree.
         for account in r.account:
-            if (
-                len(below(r.account, account.name)) == 1
-            ):  # jobs are of those at the ends of the tree
+            if len(below(r.account, account.name)) == 1 and account.name != "root":
                 asked.setdefault(("account", account.name), "its shares")
             for name in account.users:
-                asked.setdefault(("user", name), f"its shares in account {account.name}")
+                if name != "root":
+                    asked.setdefault(("user", name), f"its shares in account {account.name}")
         several = {"user": jobs.users, "account": jobs.accounts}
         here = {what: set(names) for what, names in several.items()}
         lines = []
