@@ -9,6 +9,8 @@ from benchmarks.intervals import by_day, row
 from scipy.special import stdtrit
 
 from gangwise.experiments.statistics import (
+    LEAST_BLOCKS,
+    WIDEST,
     Estimate,
     batch_means,
     change_by_blocks,
@@ -109,3 +111,20 @@ def test_intervals_of_logs_of_a_drawn_site_hold_the_truth():
     _, held, width, oracle = row(days[:, 1], days[:, 0])
     assert 0.86 <= held <= 1
     assert width < 1.7 * oracle
+
+
+def test_no_interval_claims_more_than_its_stretches_hold():
+    """Waiting in a few stretches: no ± 0 of unlike sums, and no end beyond a factor."""
+    rng = np.random.default_rng(5)
+    for holding in range(1, 14):
+        for _ in range(20):
+            stretches = np.zeros((2, 13))
+            stretches[:, rng.permutation(13)[:holding]] = rng.lognormal(0, 3, (2, holding))
+            values, others = stretches
+            change = change_by_blocks(values, others)
+            if holding < LEAST_BLOCKS:
+                assert change.low is None
+                assert change_by_blocks(others, others)[:] == (0.0, 0.0, 0.0)
+            if change.low is not None:
+                assert change.low < change.mean < change.high
+                assert (change.high + 100) / (change.low + 100) <= WIDEST

@@ -597,7 +597,8 @@ def against_the_base(n: Compared) -> str:
     by: dict[Verdict, list[str]] = {}
     for name in n.others:
         by.setdefault(n.verdict(name), []).append(name)
-    if unsure := by.get("no interval"):
+    unsure = by.get("no interval", [])
+    if unsure and n.no_interval:
         return _without_interval(n, unsure)
     better, worse, alike = (by.get(k, []) for k in ("better", "worse", "cannot be told apart"))
     if len(alike) == len(n.others):
@@ -617,6 +618,9 @@ def against_the_base(n: Compared) -> str:
         parts.append(f"{_listed(worse)} {complete} {'them' if parts else 'jobs'} later")
     if alike:
         parts.append(f"{_listed(alike)} cannot be told apart from it ({_furthest(n, alike)})")
+    if unsure:
+        which = f"{_listed(unsure)} ({_furthest(n, unsure)})"
+        parts.append(f"no interval can be had of {which}, for a few days hold all that differs")
     return f"Against the base, {'; '.join(parts)}."
 
 

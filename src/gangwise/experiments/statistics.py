@@ -107,6 +107,11 @@ TAILS = (0.01, 0.99)
 (docs/how-to/replay.md)."""
 
 
+WIDEST = 100.0
+"""Factor between the ends of an interval beyond which none is given: where few stretches hold all
+the difference, resamples without these have hardly any error, and the interval has no end."""
+
+
 def change_by_blocks(
     values: npt.ArrayLike, others: npt.ArrayLike, logarithm: bool = True
 ) -> Estimate:
@@ -120,13 +125,17 @@ def change_by_blocks(
     stretches decide the mean, r and s go together, and the interval is longer on that side. It
     never falls below −100 %. Without ``logarithm`` Student's of r, for sums that may be negative.
 
-    No interval of fewer than :data:`LEAST_BLOCKS` stretches, or where a sum is 0.
+    No interval where fewer than :data:`LEAST_BLOCKS` stretches hold anything, where a sum is 0, or
+    where the ends are more than a factor of :data:`WIDEST` apart; sums that are the same stretch by
+    stretch differ by 0 for certain.
 
     >>> change_by_blocks([2.0] * 9, [1.0] * 9)
     Estimate(mean=100.0, low=100.0, high=100.0)
     >>> values = [9.0, 8.0, 9.0, 7.0, 9.0, 8.0, 7.0, 9.0]
     >>> f"{change_by_blocks(values, [10.0] * 8):.1f}", change_by_blocks(values[:7], [10.0] * 7).low
     ('-17.5 ± 11.8', None)
+    >>> change_by_blocks([10.0] * 12 + [11.0], [10.0] * 13).high is None  # one stretch differs
+    True
     """
     a, b = (np.asarray(each, dtype=np.float64) for each in (values, others))
     n, total = a.size, float(b.sum())
@@ -134,7 +143,10 @@ def change_by_blocks(
         return Estimate(math.nan, None, None)
     ratio = float(a.sum()) / total
     mean = 100 * (ratio - 1)
-    if n < LEAST_BLOCKS or (logarithm and ratio <= 0):
+    held_by = int(((a != 0) | (b != 0)).sum())  # stretches
+    if held_by < LEAST_BLOCKS and np.array_equal(a, b) and n >= LEAST_BLOCKS:
+        return Estimate(mean, mean, mean)
+    if held_by < LEAST_BLOCKS or (logarithm and ratio <= 0):
         return Estimate(mean, None, None)
 
     def moments(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> tuple[Any, Any]:
@@ -155,7 +167,9 @@ def change_by_blocks(
     student = _t(n - 1)
     low, high = float(at - max(many, student) * error), float(at - min(few, -student) * error)
     if logarithm:
-        low, high = math.exp(low), math.exp(min(high, 700.0))
+        if high - low > math.log(WIDEST):
+            return Estimate(mean, None, None)
+        low, high = math.exp(low), math.exp(high)
     if error == 0:
         low = high = ratio
     return Estimate(mean, 100 * (low - 1), 100 * (high - 1))
