@@ -36,7 +36,7 @@ from gangwise.traces.io.reading import Column, Schema, read_table
 try:
     import duckdb
 except ImportError:
-    duckdb = None  # type: ignore[assignment]  # optional here
+    duckdb = None
 
 SCHEMA = Schema(
     "list",

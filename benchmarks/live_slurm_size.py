@@ -164,7 +164,7 @@ def acting(cluster: SlurmCluster, folder: Path, seconds: float) -> dict[str, Any
         decide(now)
         engine.decided = time.monotonic()
 
-    service._decide = noted  # type: ignore[method-assign]  # notes the time
+    service._decide = noted
     try:
         began, start = time.monotonic(), spent()
         while time.monotonic() < began + 60.0 or not engine.took:

@@ -152,7 +152,7 @@ class Bench:
     def restart(self, killed: bool) -> float:
         """Seconds of the processor until the service is there again."""
         if killed:
-            self.service._keep = lambda: None  # type: ignore[method-assign]  # as if killed
+            self.service._keep = lambda: None
         self.service.close()
         began = time.process_time()
         self.service = self.started()

@@ -30,7 +30,7 @@ def options_of(line: str) -> set[str]:
 
 
 def known_options() -> set[str]:
-    command: Any = typer.main.get_command(app).commands["serve"]  # type: ignore[attr-defined]
+    command: Any = typer.main.get_command(app).commands["serve"]
     return {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
 
 
@@ -213,7 +213,7 @@ def test_the_manifests_are_taken_by_the_api_server(tmp_path_factory):
 
 def test_dashboard_and_alerts_name_metrics_that_exist():
     ends = {"counter": "_total", "histogram": "_bucket"}
-    made = {m.name + ends.get(m.type, "") for m in _Metrics(Made()).collect()}  # type: ignore[arg-type]
+    made = {m.name + ends.get(m.type, "") for m in _Metrics(Made()).collect()}
     board = json.loads((DEPLOY / "monitoring/grafana.json").read_text())
     rules = yaml.safe_load((DEPLOY / "monitoring/alerts.yaml").read_text())["groups"][0]["rules"]
     asked = [t["expr"] for panel in board["panels"] for t in panel["targets"]]

@@ -81,7 +81,7 @@ def test_every_command_that_is_shown_has_these_options(page: Path) -> None:
             words = shlex.split(part)
             if not words or words[0] != "gangwise" or words[1] == "rank" or words[1][0] == "-":
                 continue
-            words, command = words[1:], group.commands[words[1]]  # type: ignore[attr-defined]  # it is a group
+            words, command = words[1:], group.commands[words[1]]
             while hasattr(command, "commands"):
                 words = words[1:]
                 command = command.commands[words[0]]

@@ -121,4 +121,4 @@ def test_realised_prices_need_slots():
     with pytest.raises(ScenarioError, match="slots"):
         price_machines(GammaPeriods(2), "realised", 0, np.random.default_rng(0))
     with pytest.raises(ScenarioError, match="guess"):
-        price_machines(GammaPeriods(2), "guess", 1, np.random.default_rng(0))  # type: ignore[arg-type]  # a wrong name, on purpose
+        price_machines(GammaPeriods(2), "guess", 1, np.random.default_rng(0))

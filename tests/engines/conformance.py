@@ -88,7 +88,7 @@ class Watch:
             fitting = (e.kind == kind and e.job == job and e.node == node for e in self.events)
             return next((e for e, fits in zip(self.events, fitting) if fits), None)
 
-        return self.until(found, f"no event {kind} of {job or node}")  # type: ignore[no-any-return]
+        return self.until(found, f"no event {kind} of {job or node}")
 
     def status(self, job: str) -> Status:
         return next(row for row in self.engine.jobs() if row.job.id == job)
@@ -98,7 +98,7 @@ class Watch:
             row = next((r for r in self.engine.jobs() if r.job.id == job), None)
             return row if row is not None and row.phase in phases else None
 
-        return self.until(found, f"job {job} is not {phases}")  # type: ignore[no-any-return]
+        return self.until(found, f"job {job} is not {phases}")
 
     def reopened(self) -> Watch:
         """As after ``kill -9`` of whoever held the engine: a new client, and no memory."""
@@ -118,7 +118,7 @@ class Conformance:
     @pytest.fixture
     def watch(self, lab: Lab) -> Watch:
         watch = Watch(lab)
-        yield watch  # type: ignore[misc]
+        yield watch
         for row in watch.engine.jobs():
             if row.phase not in ENDED:
                 watch.engine.cancel(row.job.id)

@@ -207,7 +207,7 @@ def gang_pod(rng: random.Random, i: int) -> dict[str, Any]:
 
 def node(name: str, model: str) -> dict[str, Any]:
     status = {"allocatable": {"cpu": "64", "memory": "99Gi", "pods": "110"}}
-    status["conditions"] = [{"type": "Ready", "status": "True"}]  # type: ignore[assignment]
+    status["conditions"] = [{"type": "Ready", "status": "True"}]
     taint = {"key": "a", "value": "", "effect": "NoSchedule"}
     meta = {"name": name, "labels": {"model": model}}
     return {"metadata": meta, "spec": {"taints": [taint]}, "status": status}
@@ -254,7 +254,7 @@ def hostile_kubernetes(rng: random.Random, rows: int) -> Any:
     engine.watch, engine.recreate = False, True
     engine.capabilities = Capabilities(1.0)
     engine._table = ClusterCache("gangwise", 30.0, None)
-    engine._api = SimpleNamespace(  # type: ignore[assignment]
+    engine._api = SimpleNamespace(
         check=lambda: None,
         bind=bind,
         pool=AtOnce,
@@ -278,5 +278,5 @@ def hostile_kubernetes(rng: random.Random, rows: int) -> Any:
         kind = rng.choice(("ADDED", "MODIFIED", "DELETED"))
         engine._table.one_pod(kind, spoiled(rng, gang_pod(rng, i)))
     engine._look_up_sizes()
-    engine.released = lambda: bound  # type: ignore[attr-defined]
+    engine.released = lambda: bound
     return engine

@@ -328,7 +328,7 @@ class ControlPlane:
             return False
 
     def _alive(self) -> str:
-        dead = [p.args[0] for p in self._running if p.poll() is not None]  # type: ignore[index]
+        dead = [p.args[0] for p in self._running if p.poll() is not None]
         return f"{dead[0]} ended; its log is in {self.root}" if dead else ""
 
 

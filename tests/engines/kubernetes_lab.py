@@ -45,7 +45,7 @@ class KubernetesLab:
     def _define_groups(self) -> None:
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         version = {"name": "v1alpha1", "served": True, "storage": True}
-        version["schema"] = {"openAPIV3Schema": schema}  # type: ignore[assignment]
+        version["schema"] = {"openAPIV3Schema": schema}
         names = {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup"}
         body = {
             "metadata": {
@@ -93,7 +93,7 @@ class KubernetesLab:
         body = {"metadata": meta, "spec": spec}
         code, answer = self.api("POST", "/api/v1/namespaces/default/pods", body)
         assert code == 201, answer
-        return answer  # type: ignore[no-any-return]
+        return answer
 
     def group(self, name: str, least: int) -> None:
         body = {
@@ -130,7 +130,7 @@ class KubernetesLab:
             more["nodeSelector"] = {"model": model}
         if per_node:
             rule = {"labelSelector": {"matchLabels": {f"{GROUPS}/pod-group": name}}}
-            rule["topologyKey"] = "kubernetes.io/hostname"  # type: ignore[assignment]
+            rule["topologyKey"] = "kubernetes.io/hostname"
             rules = {"requiredDuringSchedulingIgnoredDuringExecution": [rule]}
             more["affinity"] = {"podAntiAffinity": rules}
         self.group(name, tasks)

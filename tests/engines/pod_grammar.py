@@ -28,7 +28,7 @@ def node(name: str) -> dict[str, Any]:
     if name == "a4":
         has["example.com/fpga"] = "1"
     status = {"capacity": has, "allocatable": has}
-    status["conditions"] = [{"type": "Ready", "status": "True"}]  # type: ignore[assignment]
+    status["conditions"] = [{"type": "Ready", "status": "True"}]
     spec: Spec = {"unschedulable": True} if name == "b4" else {}
     if name == "b3":
         spec["taints"] = [{"key": "team", "value": "x", "effect": "NoSchedule"}]

@@ -244,7 +244,7 @@ class SlurmCluster:
 
     def _until(self, done: object, what: str, seconds: float = 60.0) -> None:
         end = time.monotonic() + seconds
-        while not done():  # type: ignore[operator]
+        while not done():
             if time.monotonic() > end:
                 log = (self.root / "log/slurmctld.log").read_text()[-2000:]
                 raise RuntimeError(f"waited {seconds:g} s for {what}:\n{log}")

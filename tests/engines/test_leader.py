@@ -112,10 +112,10 @@ def test_who_looked_long_ago_does_not_become_a_second_leader(tmp_path: Path, mon
     monkeypatch.setattr(BackgroundLoop, "start", lambda self, after: None)
     first = FolderLeader(tmp_path, "first")
     late = FolderLeader(tmp_path, "late")
-    first.take(first.read()._replace(mine=False))  # type: ignore[union-attr]
+    first.take(first.read()._replace(mine=False))
     with pytest.raises(EngineError, match="faster"):
         late.take(None)
-    assert first.read().mine  # type: ignore[union-attr]
+    assert first.read().mine
 
 
 class Slurm:
@@ -155,7 +155,7 @@ def test_reservations_have_one_leader_too(monkeypatch):
         taken = []
         for i in order:
             try:
-                leaders[i].take(found[i]._replace(mine=False))  # type: ignore[union-attr]
+                leaders[i].take(found[i]._replace(mine=False))
                 taken.append(i)
             except EngineError:
                 continue
@@ -163,7 +163,7 @@ def test_reservations_have_one_leader_too(monkeypatch):
         assert list(slurm.kept) == [f"gangwise-leader-{leaders[taken[0]].number}"]
         stale = leaders[order[1]]
         with pytest.raises(EngineError, match=r"faster|Duplicate"):
-            stale.take(found[order[1]]._replace(state=found[0].state - 1, mine=False))  # type: ignore[union-attr]
+            stale.take(found[order[1]]._replace(state=found[0].state - 1, mine=False))
         assert list(slurm.kept) == [f"gangwise-leader-{leaders[taken[0]].number}"]
 
 
@@ -215,7 +215,7 @@ def pair(lab: LocalLab, tmp_path: Path) -> Iterator[Pair]:
     doors = [tmp_path / "door-one", tmp_path / "door-two"]
     for door in doors:
         door.symlink_to(lab.folder)
-    pair = Pair(tmp_path, [lambda door=door: LocalEngine(door) for door in doors], SHORT)  # type: ignore[misc]
+    pair = Pair(tmp_path, [lambda door=door: LocalEngine(door) for door in doors], SHORT)
     yield pair
     pair.stop()
 

@@ -50,7 +50,7 @@ def acts(engine: KubernetesEngine) -> bool:
 def killed(engine: KubernetesEngine) -> None:
     """As with SIGKILL: it does not release the Lease."""
     assert engine._api.lease is not None
-    engine._api.lease.give_up = lambda: None  # type: ignore[method-assign]
+    engine._api.lease.give_up = lambda: None
     engine.close()
 
 

@@ -104,11 +104,11 @@ def test_who_is_held_by_hand_stays_held(
     cluster.call("scontrol", "hold", jobs["placed"].job)
     cluster.call("scontrol", "update", "partitionname=gangwise", "state=up")
     held = {jobs[name].job for name in ("born", "waits", "placed")}
-    until(service, lambda: held <= table.held().keys())  # type: ignore[attr-defined]
+    until(service, lambda: held <= table.held().keys())
     for _ in range(8):
         service.tick(0.25)
     assert not list(tmp_path.glob("[0-9]*"))
-    assert all("holds it" in table.held()[job] for job in held)  # type: ignore[attr-defined]
+    assert all("holds it" in table.held()[job] for job in held)
     told = service.explanation(jobs["placed"].job)["why"]
     assert "holds it" in told
     for name in ("born", "waits", "placed"):

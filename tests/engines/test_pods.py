@@ -91,9 +91,9 @@ def played(plane: ControlPlane, scheduler: str, tick: Callable[[], None]) -> Cou
             before, quiet = now, quiet if now == before else time.monotonic()
         table = pods(plane)
         for name, why in grammar.violations(table).items():
-            found |= {f"narrowed: {name}: {one}": 1 for one in why}  # type: ignore[operator]
+            found |= {f"narrowed: {name}: {one}": 1 for one in why}
         if scheduler == "gangwise":  # Kubernetes' own knows no gangs
-            found |= {f"part of a gang: {name}": 1 for name in grammar.broken_gangs(table)}  # type: ignore[operator]
+            found |= {f"part of a gang: {name}": 1 for name in grammar.broken_gangs(table)}
         ran = [p for p in table if p["spec"]["schedulerName"] == scheduler]
         found["bound"] += sum(bool(p["spec"].get("nodeName")) for p in ran)
         found["waits"] += sum(not p["spec"].get("nodeName") for p in ran)

@@ -72,7 +72,7 @@ def test_no_reply_of_the_api_server_ends_a_job_or_a_thread(
     assert not kinds & ENDED
     assert "preempted" not in kinds
     assert sum(loop.failures for loop in engine.loops) > 10
-    assert all(loop._thread.is_alive() for loop in engine.loops)  # type: ignore[union-attr]
+    assert all(loop._thread.is_alive() for loop in engine.loops)
     names = {loop.name for loop in engine.loops}
     engine.close()
     assert not names & {thread.name for thread in threading.enumerate()}, "none is left at the end"
@@ -115,7 +115,7 @@ def test_a_binding_counts_only_where_the_server_says_so(
     with pytest.raises(EngineError, match=r"Binding is answered|does not answer"):
         engine.place(job, 1, [Placed("n3", 1)])
     server.mode = ""
-    assert server.upstream.log == []  # type: ignore[attr-defined]  # no pod was bound
+    assert server.upstream.log == []
     engine.close()
 
 
@@ -157,7 +157,7 @@ def test_a_loop_goes_on_whatever_it_raises() -> None:
     assert loop.failures == 3
     assert not loop.trouble_now()
     loop.join()
-    assert not loop._thread.is_alive()  # type: ignore[union-attr]
+    assert not loop._thread.is_alive()
 
 
 class Told(Leader):
@@ -168,7 +168,7 @@ class Told(Leader):
     def read(self) -> Lease | None:
         if isinstance(self.reply, Exception):
             raise self.reply
-        return self.reply  # type: ignore[no-any-return]
+        return self.reply
 
     def take(self, found: Lease | None) -> None:
         return

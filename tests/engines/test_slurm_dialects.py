@@ -302,7 +302,7 @@ def test_silence_is_no_refusal(
 
 def test_an_answer_that_is_none():
     engine = Recorded([], [])
-    engine.answers["squeue"] = {"errors": []}  # type: ignore[dict-item]
+    engine.answers["squeue"] = {"errors": []}
     with pytest.raises(EngineError, match="squeue"):
         engine.jobs()
 

@@ -31,7 +31,7 @@ def three(**more: object) -> Compared:
         recorded_end=np.array([11, 23, 18]) * HOUR,
     )
     outcomes = {n: [Outcome.of(simulate_jobs(jobs, Nodes.pool(4), n), n)] for n in (EASY, FCFS)}
-    return Compared("made", outcomes, EASY, **more)  # type: ignore[arg-type]
+    return Compared("made", outcomes, EASY, **more)
 
 
 def test_what_the_model_explains_by_hand() -> None:
@@ -54,7 +54,7 @@ def test_the_base_is_the_rules_in_force() -> None:
     assert found.base == EASY
     for rules, base in (("", FCFS), (FCFS, FCFS)):
         again = replace(found, rules=rules)
-        assert (again.base, again.retold.name) == (base, base)  # type: ignore[union-attr]
+        assert (again.base, again.retold.name) == (base, base)
         assert ("of 2 plain rules" in again.text) == (not rules)
     assert replace(found, rules="", as_logged=False).base == EASY  # the first
     learned = {f"{name}-learned": each for name, each in found.outcomes.items()}

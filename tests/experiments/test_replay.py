@@ -293,7 +293,7 @@ def test_a_folder_is_a_log_or_an_earlier_replay(tmp_path: Path, swf: Path) -> No
     with pytest.raises(ScenarioError, match="no replay of jobs: use gangwise compare"):
         replay(tmp_path / "slots", "fcfs")
     with pytest.raises(ScenarioError, match="3 is no log to replay"):
-        replay(3)  # type: ignore[arg-type]  # on purpose
+        replay(3)
     with pytest.raises(
         ScenarioError, match="load: a scenario that is made already has its settings"
     ):

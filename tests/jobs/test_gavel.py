@@ -340,6 +340,6 @@ def test_names_and_bad_arguments() -> None:
         with pytest.raises(ScenarioError, match="prices of nodes are"):
             simulate_jobs(Jobs.of([0], [9], 1, {"gpu": 1}), priced(price), Gavel("cost"), None)
     with pytest.raises(UnknownName, match="objective of gavel named 'fair'"):
-        Gavel("fair")  # type: ignore[arg-type]
+        Gavel("fair")
     with pytest.raises(ScenarioError, match="positive length"):
         Gavel(seconds=0)

@@ -61,7 +61,7 @@ RUNS = {  # mean as a share of the recorded one, and job by job, at least
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_it_retells_real_runs(traces, name: str) -> None:  # type: ignore[no-untyped-def]
+def test_it_retells_real_runs(traces, name: str) -> None:
     rows = np.array(
         [
             line.split()

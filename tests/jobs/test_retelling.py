@@ -71,7 +71,7 @@ def plainly(then: Outcome, now: Outcome, partition: list[str], on: list[bool]) -
     def grouped(key: object) -> float:
         found: dict[object, list[int]] = {}
         for j in each:
-            found.setdefault(key(j), []).append(j)  # type: ignore[operator]
+            found.setdefault(key(j), []).append(j)
         return explained(found)
 
     held = dict.fromkeys(range(7), 0.0)
@@ -143,7 +143,7 @@ def test_what_cannot_be_compared_is_said() -> None:
     with pytest.raises(ScenarioError, match="240 jobs are recorded and 30 simulated"):
         retell(then, Outcome.of(simulate_jobs(jobs, nodes, "fcfs"), "fcfs"))
     atonce = replace(then.jobs, recorded_start=then.jobs.submit, recorded_end=then.jobs.submit + 1)
-    told = retell(Outcome.recorded(atonce, nodes), then)  # type: ignore[arg-type]
+    told = retell(Outcome.recorded(atonce, nodes), then)
     assert np.isnan([told.explained, told.order]).all()
     assert "partition" not in told.groups
 

@@ -169,7 +169,7 @@ def test_names_that_mean_nothing_cost_little() -> None:
         jobs, said = made(8, 1500, names=names), list[float]()
         run = np.random.default_rng(9).lognormal(4.0 + jobs.user, 0.7)
         jobs = replace(jobs, run=run, requested=np.zeros(1500, dtype=bool))
-        play(jobs, lambda r, j, now, said=said: said.append(expect(r, j, now)))  # type: ignore[misc]
+        play(jobs, lambda r, j, now, said=said: said.append(expect(r, j, now)))
         error.append(np.abs(np.log(said) - np.log(run))[300:].mean())
     assert error[1] < 1.25 * error[0]
 

@@ -52,7 +52,7 @@ def tuning(**changes: object) -> Tuning:
         "high": 13.0,
     }
     made = Tuning("made", "reward.mean", False, RANGES, trials[0], ranked, (0, 1), (7, 8), row)
-    return replace(made, **changes)  # type: ignore[arg-type]  # fields by name
+    return replace(made, **changes)
 
 
 @pytest.fixture

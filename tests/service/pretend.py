@@ -87,12 +87,12 @@ class Pretend:
 
     def tell(self, kind: str, job: str, **more: object) -> None:
         attempt = self.table[job].attempt
-        self.queue.append(EngineEvent(kind, self.time, job, attempt, **more))  # type: ignore[arg-type]
+        self.queue.append(EngineEvent(kind, self.time, job, attempt, **more))
 
     def submit(self, job: str, tasks: int = 1, gpus: int = 1, **more: object) -> None:
         asked = EngineJob(
             job, "train", "ada", self.time, tasks, {"gpu": 1000 * gpus}, limit=600.0, **more
-        )  # type: ignore[arg-type]
+        )
         self.table[job] = Status(asked, "pending")
         self.tell("submitted", job)
 

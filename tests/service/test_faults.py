@@ -61,7 +61,7 @@ def opened(engine: Pretend, time: Time, tmp_path: Path) -> Service:
 def ticks(service: Service, time: Time, count: int = 1, seconds: float = 1.0) -> None:
     for _ in range(count):
         time.go(seconds)
-        service.engine.time = time.wall  # type: ignore[attr-defined]
+        service.engine.time = time.wall
         service.tick(0.0)
 
 
@@ -421,7 +421,7 @@ def test_a_poisoned_record_is_skipped_and_named(
 
     service = opened(engine, time, tmp_path)
     monkeypatch.setattr("gangwise.service.store.ChainLine", line)
-    line.of = ChainLine.of  # type: ignore[attr-defined]
+    line.of = ChainLine.of
     for i in range(3):
         engine.submit(str(i))
         ticks(service, time, 2)

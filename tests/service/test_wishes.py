@@ -66,9 +66,9 @@ def test_idle_connections_keep_nobody_out(service: Service, tokens: Path, tmp_pa
             headers = with_token(OPERATOR)
             wish = web.post("/api/cancel", json={"job": "7"}, headers=headers).json()
             assert wish["state"] == "accepted"
-            service.engine.submit("8")  # type: ignore[attr-defined]
+            service.engine.submit("8")
             service.tick(0.0)
-            assert ("place", "8", 1) in service.engine.calls  # type: ignore[attr-defined]
+            assert ("place", "8", 1) in service.engine.calls
             told = web.get(f"/api/wishes/{wish['id']}").json()
             assert (told["state"], told["what"]) == ("done", "cancel")
             assert web.get("/api/wishes/99").status_code == 404
@@ -183,7 +183,7 @@ def test_who_only_watches_is_asked_for_nothing(tokens: Path, tmp_path: Path) -> 
 def test_what_cannot_be_done_is_refused_with_a_reason(service: Service) -> None:
     asked = [("cancel", "99"), ("pause", True), ("every", "x"), ("cancel", {"a": 1}), ("rm", 1)]
     for what, value in asked:
-        service.wishes.add(what, value)  # type: ignore[arg-type]
+        service.wishes.add(what, value)
     service.tick(0.0)
     found = [service.wishes.get(i + 1) for i in range(len(asked))]
     assert [w.state for w in found if w] == ["refused", "done", "refused", "refused", "refused"]

@@ -161,7 +161,7 @@ def test_what_makes_no_sense_is_said(
 ) -> None:
     knobs = arguments[2] if len(arguments) > 2 else {}
     with pytest.raises(error, match=words):
-        twin(*arguments[:2], **knobs)  # type: ignore[arg-type]  # wrong on purpose
+        twin(*arguments[:2], **knobs)
 
 
 # --- what twins are made of -------------------------------------------------------------------
@@ -429,8 +429,8 @@ def test_twins_play_in_every_family(name: str, family: str) -> None:
 
 def test_settings_of_the_scenario_go_on_and_unknown_ones_are_named() -> None:
     scenario = open_trace("twin:alibaba-gpu-v2023", days=2, servers=50, job_types=4, slot="2h")
-    assert scenario.instance(0).base.L <= 4  # type: ignore[attr-defined]  # of this family
-    assert len(scenario.instance(0).problem.cluster.servers) == 50  # type: ignore[attr-defined]  # of this family
+    assert scenario.instance(0).base.L <= 4
+    assert len(scenario.instance(0).problem.cluster.servers) == 50
     with pytest.raises(UnknownName, match="job_type"):
         open_trace("twin:alibaba-gpu-v2023", days=1, job_type=4)
     with pytest.raises(UnknownName, match="did you mean google-2011"):
@@ -452,7 +452,7 @@ def test_a_scenario_file_may_name_a_twin(tmp_path: Path) -> None:
 def test_servers_are_completed_on_request_only(traces: Path) -> None:
     folder = traces / "google-2011"
     scenario = open_trace(folder, family="gain_overhead", complete="servers", servers=50)
-    report = scenario.fidelity()  # type: ignore[attr-defined]  # of scenarios of traces
+    report = scenario.fidelity()
     assert report.servers == 50
     assert any("the servers are those of a synthetic twin" in note for note in report.notes)
 
@@ -460,7 +460,7 @@ def test_servers_are_completed_on_request_only(traces: Path) -> None:
 def test_jobs_are_completed_on_request_only(traces: Path) -> None:
     pai = traces / "alibaba-gpu-v2020"
     scenario = open_trace(pai, complete="jobs", days=1, jobs_per_day=500, servers=60)
-    report = scenario.fidelity()  # type: ignore[attr-defined]  # of scenarios of traces
+    report = scenario.fidelity()
     assert any("the jobs are those of a synthetic twin" in note for note in report.notes)
     assert any("pai_machine_spec" in file for file in report.digests)
     with pytest.raises(TraceError, match="complete=jobs"):

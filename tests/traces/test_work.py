@@ -146,7 +146,7 @@ def test_a_real_slurm_log_counts_what_ran(traces):
     for row in rows:
         days, clock = row[14].rpartition("-")[::2]
         h, m, s = (int(x) for x in clock.split(":"))
-        cores = int(re.search(r"cpu=(\d+)", row[21])[1])  # type: ignore[index]  # every row asks
+        cores = int(re.search(r"cpu=(\d+)", row[21])[1])
         expected += cores * (86400 * int(days or 0) + 3600 * h + 60 * m + s) / 3600
     jobs = SlurmSacct(file).scan().jobs
     assert device_hours(jobs, "cpu").sum() == pytest.approx(expected)

@@ -394,7 +394,7 @@ def _put_in_memory(of: Any, value: Any, c: Any) -> Any:
     return numbas.pythonapi.NativeValue(there, is_error=native.is_error, cleanup=give_back)
 
 
-# numba ships no types
+# numba ships no types: its class is Any for mypy, which is told so below
 @numbas.typing.templates.infer_getattr
 class _ReferenceFields(numbas.typing.templates.AttributeTemplate):  # type: ignore[misc]
     key = Reference

@@ -175,6 +175,7 @@ def finish(g: Given, x: State, b: Beliefs | None, j: int) -> None:
 @inlined_kernel
 def learn_end(g: Given, x: State, b: Beliefs | None, j: int, whole: bool) -> None:
     """Learn how long job j ran, which has just ended: by itself (whole), killed or withdrawn."""
+    # numba prunes a branch on None alone, not one that is part of a longer condition.
     if b is not None:  # noqa: SIM102
         if x.times.expected.size > 0:
             ended(x.times, j, x.at.now - x.jobs[j].begun, whole, x.at.now)
@@ -445,6 +446,7 @@ def events(g: Given, x: State, b: Beliefs | None) -> None:
             measure(g, x, b, j, boolean(True), boolean(False))
         elif x.jobs[j].phase == WAITING:
             at.again = 1
+    # numba prunes a branch on None alone, not one that is part of a longer condition.
     if b is not None:  # noqa: SIM102
         if g.rules.waits and g.rules.rates != LABELS:
             for j in range(fresh, at.next_job):

@@ -119,6 +119,7 @@ def server(app: Any) -> uvicorn.Server:
             seconds = REQUEST if self._works else HEADERS
             self._timer = self.loop.call_later(seconds, self.transport.abort)
 
+        # As in uvicorn, whose protocol narrows the type that asyncio's has.
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             self._arm()
