@@ -13,6 +13,7 @@ from gangwise.traces import open_tables
 from gangwise.traces.formats.accounting import SYSTEMS, Jobs, parse_pbs
 from gangwise.traces.formats.tabular import reader
 from gangwise.traces.io.reading import RowAccount
+from gangwise.traces.jobs import jobs_of
 
 COLUMNS = ("name", "tasks", "cpu", "gpu", "created", "started", "deleted", "limit")
 S = 1_709_539_200
@@ -106,7 +107,7 @@ RIGHT = {
     "lsf": [(f"41[{n}]", 4, 1, 0, 0, 100, 900, None) for n in (1, 2)],
     # gpu=2 is of each slot
     "sge": [("5", 4, 1, 2, 0, 50, 650, 3600), ("6.3", 4, 1, 2, 0, 50, 650, 3600)],
-    "htcondor": [("3.1", 1, 2, 1, 0, 40, 100, None), ("4.0", 1, 1, 0, 0, None, 30, None)],
+    "htcondor": [("3.1", 1, 2, 1, 0, 10, 100, None), ("4.0", 1, 1, 0, 0, None, 30, None)],
     "flux": [("f1", 2, 4, 0, 0, 2, 62, 300)],
     "oar": [("11", 4, 1, 0, 0, 5, 65, 3600)],
     "batsim": [("a", 4, 1, 0, 0, None, 100, 300), ("b", 2, 1, 0, 20.5, None, 80.5, 60)],
@@ -127,7 +128,6 @@ def test_what_is_not_a_job_is_counted(tmp_path):
     file.write_text(PBS)
     notes = "\n".join(open_tables(file).notes)
     assert "1 jobs were deleted before they started" in notes
-    assert "1 runs ended early" in notes
     assert "1 jobs had started and not ended" in notes
     (tmp_path / "w.json").write_text(LOGS["batsim"])
     tables = open_tables(tmp_path / "w.json")
@@ -136,6 +136,36 @@ def test_what_is_not_a_job_is_counted(tmp_path):
     assert "no delay" in reason
     (tmp_path / "sge").write_text(SGE)
     assert sum(n for n, _ in open_tables(tmp_path / "sge").stages[0].dropped.values()) == 1
+
+
+AGAIN = {  # three systems' words for a run of 100 s that was lost, and one of 300 s that was not
+    "pbs": f"03/04/2024 08:00:00;S;1;ctime={S} start={S} Resource_List.ncpus=2\n"
+    f"03/04/2024 08:01:40;R;1;\n"
+    f"03/04/2024 08:08:20;E;1;ctime={S} start={S + 200} end={S + 500} Resource_List.ncpus=2",
+    "PBS Professional": f"03/04/2024 08:01:40;R;1;ctime={S} start={S} end={S + 100} "
+    f"Resource_List.ncpus=2\n03/04/2024 08:08:20;E;1;ctime={S} start={S + 200} end={S + 500} "
+    "Resource_List.ncpus=2",
+    "sge": sge(1, slots=2)
+    .replace(f":{S + 50}:{S + 650}:", f":{S}:{S + 100}:")
+    .replace(":600:", ":100:")
+    + "\n"
+    + sge(1, slots=2).replace(f":{S + 50}:{S + 650}:", f":{S + 200}:{S + 500}:"),
+    "htcondor": json.dumps(
+        [CONDOR[0] | {"JobStartDate": S, "JobCurrentStartDate": S + 200, "CompletionDate": S + 500}]
+    ).replace("90.0", "400"),
+}
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_a_job_that_ran_again_is_one_job_with_the_work_of_both_runs(tmp_path, name):
+    """It starts with the first run, at 0; 100 s of 400 s are lost."""
+    (tmp_path / "log").write_text(AGAIN[name])
+    tables = open_tables(tmp_path / "log")
+    (job,) = tables.jobs.select("started", "deleted", "elapsed", "lost").rows()
+    assert job == (0, 500, 400, 100)
+    assert not tables.stages[0].dropped
+    assert "of 1 jobs and 100 %" in (line := jobs_of(tables).played.line)
+    assert "hours of it lost" in line
 
 
 def test_days_of_a_log_are_one_log(tmp_path):

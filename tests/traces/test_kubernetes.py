@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -328,6 +329,67 @@ def test_a_worker_that_is_replaced_keeps_its_gang(tmp_path):
         pod_record("w1b", 3, owner="u", hours=1.5, at="10:20"),
     ]
     assert kept(tmp_path, dump=items) == [(2, 60, 4)]
+
+
+def stopped(folder, **dumps):
+    """Jobs of dumps as they are played: when they begin, hours that they run, hours lost."""
+    kept(folder, **dumps)
+    log = open_jobs(folder)
+    lost = re.search(r"([\d.]+) GPU-hours of it lost", log.played.line)
+    return list(zip(log.jobs.submit, log.jobs.recorded_start, log.jobs.run / 3600)), lost and lost[
+        1
+    ]
+
+
+def test_a_pod_that_is_evicted_and_made_again_is_one_job(tmp_path):
+    """The first of two GPUs runs for an hour in vain, the second for three; another is done."""
+    job = {"kind": "Job", "name": "j", "uid": "u", "controller": True}
+    items = [
+        pod_record("j-x", 3, phase="Failed"),
+        pod_record("j-y", 3, at="10:00", hours=3),
+        pod_record("j-z", 3, at="10:01"),
+    ]
+    for item in items:
+        item["metadata"]["ownerReferences"] = [job]
+    jobs, lost = stopped(tmp_path, dump=items)
+    assert jobs == [(0, 60, 4), (7260, 7320, 1)]
+    assert lost == "2"
+
+
+def workload(*conditions, evictions=0):
+    """A workload of two pods with a GPU each, made at 8:00; of conditions: type, status, time."""
+    state = [
+        {"type": kind, "status": now, "lastTransitionTime": f"2025-03-{when}:00Z"}
+        for kind, now, when in conditions
+    ]
+    container = {"resources": {"requests": {"nvidia.com/gpu": "1"}}}
+    return {
+        "kind": "Workload",
+        "metadata": {"name": "w", "uid": "w", "creationTimestamp": "2025-03-03T08:00:00Z"},
+        "spec": {"podSets": [{"count": 2, "template": {"spec": {"containers": [container]}}}]},
+        "status": {"conditions": state}
+        | ({"schedulingStats": {"evictions": [{"count": evictions}]}} if evictions else {}),
+    }
+
+
+def test_a_workload_that_is_evicted_and_admitted_again_is_one_job(tmp_path):
+    """It runs from 9 to 11 in vain, and from 14 to 18; or waits when the last dump is made."""
+    first = workload(("Admitted", "True", "03T09:00"))
+    out = workload(("Admitted", "False", "03T11:00"), ("Evicted", "True", "03T11:00"))
+    done = workload(("Admitted", "True", "03T14:00"), ("Finished", "True", "03T18:00"))
+    jobs, lost = stopped(tmp_path, a=[first], b=[out], c=[done])
+    assert jobs == [(0, 3600, 6)]
+    assert lost == "4"
+    (tmp_path / "c.json").unlink()
+    jobs, lost = stopped(tmp_path, a=[first], b=[out])
+    assert jobs[0] == (0, 3600, 2)
+    assert lost is None
+    assert jobs[1][0] == 3 * 3600
+    assert np.isnan(jobs[1][1])
+    (tmp_path / "a.json").unlink()
+    again = workload(*[("Admitted", "True", "03T14:00")] * 2, evictions=2)
+    kept(tmp_path, b=[again])
+    assert any("1 workloads were evicted before" in note for note in open_tables(tmp_path).notes)
 
 
 def test_devices_that_are_not_read_are_named(tmp_path):

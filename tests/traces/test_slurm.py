@@ -20,7 +20,7 @@ from gangwise.traces.formats.slurm_notation import expand_nodes, gib, tres
 from gangwise.traces.formats.slurm_submit import request, sizes_of, submitted
 from gangwise.traces.inspect import inspect
 from gangwise.traces.io.text import clock
-from gangwise.traces.jobs import open_jobs
+from gangwise.traces.jobs import jobs_of, open_jobs
 from gangwise.traces.slots.opening import open_trace
 
 HEADER = "JobID|User|State|Submit|Start|End|ReqTRES|AllocTRES|NNodes|NodeList"
@@ -564,7 +564,18 @@ def test_a_job_that_was_requeued_runs_again_after_its_first_run(tmp_path):
     assert tables.jobs["name"].to_list() == ["5", "5#2", "5#3"]
     assert tables.jobs["preceding"].to_list() == ["", "5", ""]
     assert dict(tables.stages[2].dropped) == {"a record of a job, which has a later one": (1, 3)}
-    assert any("1 runs are of jobs that were requeued" in note for note in tables.notes)
+    assert tables.jobs["again"].to_list() == ["5", "5", ""]
+    log = jobs_of(tables)
+    assert log.rows["name"].to_list() == ["5", "5#3"]
+    assert log.jobs.run.tolist() == [4 * 3600, 3600]
+    assert log.jobs.submit[0] == 0.0
+    assert log.jobs.limit[0] == 3600 + 120 * 60  # two runs, each with its own limit
+    assert "of 2 jobs and 100 % of 40 core-hours" in log.played.line
+    assert "work is that of all runs, 8 core-hours of it lost: 1" in log.played.line
+    apart = jobs_of(tables, apart=True)
+    assert apart.rows["name"].to_list() == ["5", "5#2", "5#3"]
+    assert apart.jobs.run.tolist() == [3600, 3 * 3600, 3600]
+    assert apart.jobs.after.tolist() == [0]
 
 
 def test_raw_columns_offsets_and_cores_without_tres(tmp_path):

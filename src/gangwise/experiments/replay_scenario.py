@@ -186,11 +186,10 @@ class ReplayScenario:
     @cached_property
     def log(self) -> JobLog:
         s, nodes = self.settings, None
-        if s.site.startswith(SLURM):  # what a job was given is there, whoever ran in the log
+        if theirs := s.site.startswith(SLURM):  # what a job was given is there, whoever ran
             nodes = self._given_site[0].nodes_given_out
-        return open_jobs(
-            s.source, trace=s.trace, job_type=s.job_type, nodes=nodes, rows=False, **self._reader
-        )
+        given = {"job_type": s.job_type, "nodes": nodes, "rows": False, "apart": theirs}
+        return open_jobs(s.source, trace=s.trace, **given, **self._reader)
 
     @cached_property
     def _given_site(self) -> tuple[Site, list[SettingChange]]:

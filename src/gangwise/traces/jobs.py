@@ -40,6 +40,7 @@ from gangwise.traces.io.reading import reasons, reasons_plain
 from gangwise.traces.tables import (
     UNITS,
     Tables,
+    amount_text,
     counted_device,
     left_out,
     period,
@@ -60,12 +61,12 @@ TYPES: Mapping[str, Sequence[str]] = {
 REQUEST = "request"  # type of jobs that ask for the same GPUs, or cores where they ask for none
 NO_TYPE = {"row", "name", *QUANTITIES, "tasks", "created", "started", "deleted", "elapsed", "limit"}
 NO_TYPE |= {"unfinished", "hosts", "after", "preceding", "priority", "part", "terms", "late"}
-NO_TYPE |= {"per_node"}
+NO_TYPE |= {"per_node", "again", "lost"}
 GROUPS = ("partition", "queue")
 """Columns that a replay does not model without a site: it notes how many groups there are."""
 
 LATER = {"row", "name", "job", "user", "status", "models", "hosts", "after", "preceding"}
-LATER |= {"limit", "priority", "unfinished", "terms", "per_node"}
+LATER |= {"limit", "priority", "unfinished", "terms", "per_node", "again"}
 """Columns that are still needed when times, demand and type are known."""
 NAMED = (*GROUPS, "account", "qos")  # such columns of few names
 ONE_A_NODE = ("slurm-sacct", "philly")  # formats in which a task is what a job had on one node
@@ -256,6 +257,7 @@ def open_jobs(
     job_type: str = "",
     nodes: Nodes | None = None,
     rows: bool = True,
+    apart: bool = False,
     **knobs: Any,
 ) -> JobLog:
     r"""Jobs of the files of a trace, of a log (``.swf``, a listing of sacct), or of ``twin:NAME``.
@@ -279,17 +281,24 @@ def open_jobs(
     swf: 50 % of 2 jobs and 33.3 % of 0.2 core-hours are played; left out: 1 larger than the ...
     """
     made = _LogBuilder(open_tables(path, trace=trace, **knobs), job_type)
-    return made.log(nodes, rows)
+    return made.log(nodes, rows, apart)
 
 
 def jobs_of(
-    tables: Tables, *, job_type: str = "", nodes: Nodes | None = None, rows: bool = True
+    tables: Tables,
+    *,
+    job_type: str = "",
+    nodes: Nodes | None = None,
+    rows: bool = True,
+    apart: bool = False,
 ) -> JobLog:
     """Jobs of the tables of a trace, on these ``nodes`` instead of its own where they are given.
 
     ``job_type`` is the column of ``tables.jobs`` that tells the type of a job, or ``request``; by
     default one that suits the format (:data:`TYPES`). Without ``rows``, the log does not keep its
-    table of that name, which a replay has no use for.
+    table of that name, which a replay has no use for. A job that was requeued is one job with the
+    work of all its runs; with ``apart`` each run is a job that comes after the one before it, on
+    its own nodes, as under the rules of the site that stopped it.
 
     Raises
     ------
@@ -298,7 +307,7 @@ def jobs_of(
     UnknownName
         For a column that does not exist.
     """
-    return _LogBuilder(tables, job_type).log(nodes, rows)
+    return _LogBuilder(tables, job_type).log(nodes, rows, apart)
 
 
 class _LogBuilder:
@@ -336,6 +345,7 @@ class _LogBuilder:
             amount = self.tasks * self.demand[self.device] / self.scale[self.device]
             hours = self.run * amount / 3600
         self.hours = np.where(hours > 0, hours, 0.0)
+        self.lost = np.nan_to_num(self._column("lost"))  # seconds of runs before the last
         if "job" in self.rows.columns and "after" not in self.rows.columns:
             several = self.rows.group_by("job").len().filter(pl.col("len") > 1)
             if len(several):
@@ -352,7 +362,7 @@ class _LogBuilder:
             )
             self.assumed[what] = fewer
         self.type_name, self.types = self._types(job_type)
-        self.ids = _unique_ids(self.rows)
+        self.ids, self.joined = _unique_ids(self.rows), list[str]()
         # The others are not looked at again, and take more room than the jobs.
         kept = [c for c in self.rows.columns if c in (*LATER, *NAMED)]
         small = (pl.col(c).cast(pl.Categorical) if c in NAMED else c for c in kept)
@@ -431,9 +441,9 @@ class _LogBuilder:
     def _nodes_of_hosts(self) -> list[Node]:
         hosts = self.rows["hosts"].fill_null("").str.split("|")
         each = self._occupancy(hosts)
-        if "per_node" in self.rows.columns:  # which node had how many tasks is not known
-            of_one = (pl.col("tasks") / pl.col("host").list.len()).ceil()
-            each = each.with_columns(pl.col(q) * of_one for q in self.demand)
+        # Which node had how many tasks is not known: the same number each.
+        of_one = (pl.col("tasks") / pl.col("host").list.len()).ceil()
+        each = each.with_columns(pl.col(q) * of_one for q in self.demand)
         each = each.explode("host").filter(pl.col("host") != "")
         peak = _peak_use(each.filter(~pl.col("asleep")), list(self.demand), "host")
         # Others had the cores of a job that was suspended: it counts by itself, as each of them.
@@ -502,7 +512,7 @@ class _LogBuilder:
             self.tasks[keep],
             {q: self.demand.get(q, zero)[keep] for q in devices},
             id=of(self.ids).to_numpy(),
-            limit=self._column("limit")[keep],
+            limit=self._limits[keep],
             per_node=self._per_node(keep),
             constraint=constraint,
             type=_as_array(of(self.types)),
@@ -532,6 +542,39 @@ class _LogBuilder:
         several = (c for c in given if self.rows[c].drop_nulls().n_unique() > 1)
         return next(several, given[0] if given else "")
 
+    @property
+    def _limits(self) -> Floats:
+        """Requested limits; each run had its own."""
+        return self._column("limit") + self.lost
+
+    def _join_runs(self, apart: bool) -> Ints:
+        """Rows of the last run of each job, which are given the work of its earlier runs as well.
+
+        A run that has not begun is a job in line.
+        """
+        every = np.arange(len(self.rows))
+        if "again" not in self.rows.columns:
+            return every
+        runs = pl.DataFrame({"row": every, "of": self.rows["again"], "start": self.start})
+        runs = runs.filter((pl.col("of") != "") & pl.col("start").is_not_nan()).sort("start")
+        of_jobs = runs.group_by("of", maintain_order=True).agg("row")["row"].to_list()
+        of_jobs = [rows for rows in of_jobs if len(rows) > 1]
+        if apart and of_jobs:
+            what = "are runs of jobs that were requeued: each comes after the one before it"
+            self.assumed[what] = sum(map(len, of_jobs))
+            return every
+        names, self.submit, self.start = self.ids.to_list(), self.submit.copy(), self.start.copy()
+        for *earlier, last in of_jobs:
+            first = earlier[0]
+            self.lost[last] += self.run[earlier].sum()
+            self.run[last] += self.run[earlier].sum()
+            self.hours[last] += self.hours[earlier].sum()
+            self.submit[last], self.start[last] = self.submit[first], self.start[first]
+            names[last], self.hours[earlier], every[earlier] = names[first], 0.0, -1
+            self.joined.append(names[last])
+        self.ids = pl.Series(self.ids.name, names)
+        return every[every >= 0]
+
     def _unfinished(self) -> Bools:
         if "unfinished" not in self.rows.columns:
             return np.zeros(len(self.rows), dtype=bool)
@@ -555,11 +598,14 @@ class _LogBuilder:
         each = waits.with_columns(pl.col("after").str.split("|")).explode("after")
         found = each.join(names, on=["of", "after"], how="left")
         found = found.with_columns(pl.coalesce("other", "after"))
+        # A run comes after one of its own job, which is no other.
+        own = (pl.col("id") == pl.col("other")) & pl.col("id").is_in(self.joined)
+        found = found.filter(~own)
         return dict(found.group_by("id", maintain_order=True).agg("other").rows())
 
     # -------------------------------------------------------------------------------------- log
 
-    def log(self, given: Nodes | None, rows_kept: bool) -> JobLog:
+    def log(self, given: Nodes | None, rows_kept: bool, apart: bool) -> JobLog:
         with np.errstate(invalid="ignore"):
             early = self.start < self.submit
         if early.any():
@@ -567,10 +613,11 @@ class _LogBuilder:
             self.assumed[what] = int(early.sum())
             self.start = np.where(early, self.submit, self.start)
         nodes, nodes_assumed = (given, "") if given else self._nodes()
-        rows, lost = np.arange(len(self.rows)), {}
+        rows, lost = self._join_runs(apart), {}
+        self.read = rows.size
         if self.never.any():
-            lost["without a start"] = rows[self.never]
-        keep = rows[~self.never]
+            lost["without a start"] = rows[self.never[rows]]
+        keep = rows[~self.never[rows]]
         jobs = self._jobs(keep, nodes.devices)
         beyond = jobs.tasks > _tasks_that_fit(nodes, jobs.shapes)[jobs.shape]
         if given and "per_node" in self.rows.columns:
@@ -605,7 +652,7 @@ class _LogBuilder:
         row = self.rows["row"].to_numpy()
         of_jobs, unread = left_out(self.tables)
         every = {f"because {why}": Lost(n, None, first) for why, (n, first) in of_jobs.items()}
-        read = len(self.rows) + sum(n for n, _ in of_jobs.values())
+        read = self.read + sum(n for n, _ in of_jobs.values())
         for why, places in lost.items():
             every[why] = Lost(places.size, float(self.hours[places].sum()), int(row[places].min()))
         noted = jobs.account.noted.items()
@@ -627,6 +674,13 @@ class _LogBuilder:
         if running := int(jobs.censored.sum()):
             what = "still ran when the log ended: held until then, in no mean of completion"
             assumed[what] = running
+        if again := int((self.lost[place] > 0).sum()):
+            in_vain = self.hours[place] * self.lost[place] / np.maximum(self.run[place], 1e-9)
+            what = (
+                "ran again after they were stopped: their work is that of all runs, "
+                f"{amount_text(float(in_vain.sum()))} {self.unit}-hours of it lost"
+            )
+            assumed[what] = again
         hours = (float(self.hours.sum()), float(self.hours[place].sum()))
         counts = (self.tables.trace, read, len(jobs), self.device, self.unit, *hours)
         sources = ((*self.tables.notes, *self.notes), self.tables.digests)
@@ -668,7 +722,7 @@ class _LogBuilder:
                 "start": pl.Series(jobs.recorded_start).fill_nan(None),
                 "end": pl.Series(jobs.recorded_end).fill_nan(None),
                 "run": jobs.run,
-                "limit": pl.Series(self._column("limit")[place]).fill_nan(None),
+                "limit": pl.Series(self._limits[place]).fill_nan(None),
                 "status": rows["status"] if "status" in rows.columns else blank,
                 "hours": self.hours[place],
             }

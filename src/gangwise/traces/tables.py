@@ -501,7 +501,9 @@ class Tables:
         - ``started`` (seconds, null when it never ran), ``status``, ``user``: where the format has
           them; and, also for jobs that wait in a queue (:mod:`gangwise.traces.jobs`),
           ``unfinished`` (the log ends before it does), ``elapsed`` (seconds that it ran, where that
-          is not all the time from start to end), ``limit`` (seconds it asked for, null for none),
+          is not all the time from start to end), ``lost`` (seconds of that in runs before the last,
+          of a job that was stopped and ran again), ``again`` (the name of the first of several such
+          runs, each a row), ``limit`` (seconds it asked for, null for none),
           ``hosts`` (names of the servers it ran on, joined by ``|``), ``priority``, and what a user
           may call its type: ``account``, ``application``, ``group``, ``partition``, ``qos``, …
     stages : tuple of Stage

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import pairwise
 from math import isfinite
 from typing import Any, NamedTuple
@@ -34,7 +35,8 @@ COLUMNS: dict[str, Any] = {
     "tasks": pl.Int64,
     **dict.fromkeys(("cpu", "mem", "gpu"), pl.Float64),
 }
-COLUMNS |= dict.fromkeys((*TIMES, "limit", "elapsed"), pl.Float64) | dict.fromkeys(TEXTS, pl.String)
+COLUMNS |= dict.fromkeys((*TIMES, "limit", "elapsed", "lost", "begun"), pl.Float64)
+COLUMNS |= dict.fromkeys(TEXTS, pl.String)
 GIB_OF = {"": 2.0**-30, "b": 2.0**-30, "k": 2.0**-20, "m": 2.0**-10, "g": 1.0, "t": 2.0**10}
 
 
@@ -42,7 +44,7 @@ GIB_OF = {"": 2.0**-30, "b": 2.0**-30, "k": 2.0**-20, "m": 2.0**-10, "g": 1.0, "
 class Jobs:
     """Jobs of a log by id, and counts of what was read otherwise than it is written.
 
-    ``events`` are records that are no jobs of their own.
+    ``events`` are records that are no jobs of their own, ``runs`` those of jobs that ran before.
     """
 
     account: RowAccount
@@ -51,11 +53,13 @@ class Jobs:
     servers: int = 0  # processors of the cluster, where the log says so
     read: int = 0
     events: int = 0
+    runs: int = 0
 
     def add(self, row: int, job: Mapping[str, Any]) -> None:
-        """Add the record of a job; a later record of the same run is the one that counts.
+        """Add the record of a run of a job; a later record of the same run is the one that counts.
 
-        Raises RecordError where its times or amounts are none.
+        A run that ended before the next began was lost: ``lost`` are its seconds, ``begun`` the
+        start of the first. Raises RecordError where times or amounts are none.
         """
         filled: dict[str, Any] = {name: job.get(name) for name in COLUMNS} | {"row": row}
         times = [filled[name] for name in TIMES if filled[name] is not None]
@@ -68,10 +72,21 @@ class Jobs:
             raise RecordError("it asks for no devices that are known", job.get("name"))
         if not filled["tasks"] or filled["tasks"] < 1:
             raise RecordError("it has no tasks", job.get("name"))
+        filled |= {text: str(job.get(text) or "") for text in TEXTS}
         key = f"{filled['name']} {filled['created']}"  # numbers come round again
-        if key in self.rows:
-            self.account.leave_out(self.rows[key]["row"], EARLIER)
-        self.rows[key] = filled | {text: str(job.get(text) or "") for text in TEXTS}
+        if before := self.rows.get(key):
+            start, end, next_start = before["started"], before["deleted"], filled["started"]
+            ran = start is not None and end is not None
+            if ran and next_start is None:  # withdrawn when it was to run again
+                filled = before | {"status": filled["status"]}
+            elif ran and end <= next_start:
+                filled["lost"] = (before["lost"] or 0.0) + (before["elapsed"] or end - start)
+                filled["begun"] = before["begun"] or start
+            else:
+                self.account.leave_out(before["row"], EARLIER)
+                self.runs -= 1
+            self.runs += 1
+        self.rows[key] = filled
 
 
 # Amounts and times as these systems write them
@@ -113,42 +128,46 @@ def number(value: Any) -> float | None:
 
 # PBS Professional, OpenPBS, Torque
 
-PBS_RECORD = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;([A-Z]);([^;]+);(.*)")
+PBS_RECORD = re.compile(r"(\d\d/\d\d/\d{4} \d\d:\d\d:\d\d);([A-Z]);([^;]+);(.*)")
 PBS_FIELD = re.compile(r'(\S+?)=("[^"]*"|\S*)')
 
 
 def parse_pbs(text: str, jobs: Jobs) -> None:
-    """``E`` records are runs that ended; ``D`` and ``A`` without one are jobs that never started.
+    """``E`` and ``R`` records are runs that ended; ``S`` without one still runs.
 
-    A job that was run again (``R``) has the run that ended last; ``S`` without an end still runs.
+    ``D`` and ``A`` without a start are jobs that never started. Torque's ``R`` says only when.
     """
-    open_runs: dict[str, tuple[int, dict[str, Any]]] = {}
+    open_runs: dict[str, tuple[int, dict[str, Any], datetime]] = {}
+    stopped: dict[str, tuple[float, float]] = {}  # by name, start of the first run, seconds lost
     for row, line in _lines(text, jobs):
         match = PBS_RECORD.fullmatch(line.strip())
         if not match:
             jobs.account.refuse(row, "the line is no record: date;type;job;fields", line)
             continue
-        kind, name, rest = match.groups()
+        date, kind, name, rest = match.groups()
+        at = datetime.strptime(date, "%m/%d/%Y %H:%M:%S")
         fields = {key: value.strip('"') for key, value in PBS_FIELD.findall(rest)}
-        if kind == "E":
+        if kind == "E" or (kind == "R" and "end" in fields):
             open_runs.pop(name, None)
-            _try(jobs, row, _pbs_job, name, fields, jobs)
+            _try(jobs, row, _pbs_job, name, fields, jobs, stopped.get(name))
         else:
             jobs.events += 1
             if kind == "S":
-                open_runs[name] = row, fields
+                open_runs[name] = row, fields, at
             elif kind in "DA" and open_runs.pop(name, None) is None:
                 jobs.facts["withdrawn"] += 1
-            elif kind == "R":
-                open_runs.pop(name, None)
-                jobs.facts["again"] += 1
-    for name, (row, fields) in open_runs.items():
+            elif kind == "R" and (run := open_runs.pop(name, None)):
+                first, lost = stopped.get(name, (number(run[1].get("start")) or 0.0, 0.0))
+                stopped[name] = first, lost + (at - run[2]).total_seconds()
+    for name, (row, fields, _) in open_runs.items():
         jobs.events -= 1
-        jobs.facts["running"] += 1
-        _try(jobs, row, _pbs_job, name, fields, jobs)
+        _try(jobs, row, _pbs_job, name, fields, jobs, stopped.get(name))
 
 
-def _pbs_job(name: str, given: Record, jobs: Jobs) -> dict[str, Any]:
+def _pbs_job(
+    name: str, given: Record, jobs: Jobs, before: tuple[float, float] | None
+) -> dict[str, Any]:
+    begun, lost = before or (None, None)
     hosts = _pbs_hosts(given.get("exec_vnode") or given.get("exec_host") or "")
     resources = {
         key.removeprefix("Resource_List."): v for key, v in given.items() if "List." in key
@@ -179,6 +198,8 @@ def _pbs_job(name: str, given: Record, jobs: Jobs) -> dict[str, Any]:
         "cpu": cores / tasks,
         "gpu": gpus / tasks,
         "mem": memory / tasks,
+        "begun": begun,
+        "lost": lost,
         "status": _exit_status(given.get("Exit_status")),
     }
 
@@ -331,6 +352,7 @@ def _condor_job(ad: Record) -> dict[str, Any]:
     started = number(ad.get("JobCurrentStartDate")) or number(ad.get("JobStartDate"))
     left = number(ad.get("CompletionDate")) or number(ad.get("EnteredCurrentStatus"))
     ran = number(ad.get("RemoteWallClockTime"))
+    last = left - started if left and started else None
     machines = int(number(ad.get("MaxHosts")) or 1)  # of the parallel universe
     host = str(ad.get("LastRemoteHost") or "").rpartition("@")[2]
     status = {"4": "completed", "3": "cancelled"}.get(str(ad.get("JobStatus")), "")
@@ -347,8 +369,10 @@ def _condor_job(ad: Record) -> dict[str, Any]:
         "hosts": host,
         "gpu": number(ad.get("RequestGPUs") or ad.get("RequestGpus")) or 0.0,
         "mem": (number(ad.get("RequestMemory")) or 0.0) / 1024,  # MiB
+        "elapsed": ran if last and ran and ran < last else None,
         # Several runs after evictions are longer together than the last of them.
-        "elapsed": ran if started and left and ran and ran < left - started else None,
+        "lost": ran - last if last and ran and ran > last + 1 else None,
+        "begun": number(ad.get("JobStartDate")),
     }
 
 
@@ -526,16 +550,16 @@ class Accounting(Reader):
         files = [f for f in all_files(path) if f == path or table.fits(f)]
         if not files:
             raise TraceError(f"no {table.schema.name} here", path)
-        stages, digests, rows = [], {}, dict[str, dict[str, Any]]()
+        stages, digests = [], {}
+        rows: dict[str, dict[str, Any]] = {}
         facts: Counter[str] = Counter()
         servers = 0
         for file in files:
             found, digest = document(file) if system.json else read_text(file)
-            jobs = Jobs(RowAccount(file, self.source.strict))
+            jobs = Jobs(RowAccount(file, self.source.strict), rows)  # runs may be in two files
             system.parse(found, jobs)
-            stages.append(jobs.account.stage(file.name, jobs.read - jobs.events))
+            stages.append(jobs.account.stage(file.name, jobs.read - jobs.events - jobs.runs))
             digests[file.name] = digest
-            rows |= jobs.rows
             facts += jobs.facts
             servers = max(servers, jobs.servers)
         if not rows:
@@ -559,7 +583,14 @@ class Accounting(Reader):
             unfinished=pl.col("deleted").is_null() & pl.col("started").is_not_null(),
             models=pl.lit(""),
         ).with_columns(deleted=pl.when("unfinished").then(last).otherwise(pl.col("deleted")))
+        again = pl.col("lost").fill_null(0) > 0
+        ran = pl.coalesce("elapsed", pl.col("deleted") - pl.col("started")) + pl.col("lost")
+        jobs = jobs.with_columns(
+            elapsed=pl.when(again).then(ran).otherwise("elapsed"),
+            started=pl.when(again).then(pl.coalesce("begun", "started")).otherwise("started"),
+        ).drop("begun")
         jobs = jobs.with_columns(pl.col(name) - first for name in TIMES)
+        facts["running"] = int(jobs["unfinished"].sum())
         notes = [
             entry["text"].format(facts[entry["count"]])
             for entry in form.mapping.get("facts", {}).get("notes", ())

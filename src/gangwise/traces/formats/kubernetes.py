@@ -205,6 +205,9 @@ class PodRecord:
     owner: str = ""  # uid of the object that controls it; names are used again, uids are not
     spare: int = 0  # how many of its equal pods the workload can do without
     share: float = 1.0  # share of its equal pods that was admitted
+    evicted: float | None = None  # when a workload lost its admission
+    evictions: int = 0  # how often it did, as far as it says
+    again: str = ""  # of runs of one job that was stopped and ran again, what they share
 
 
 Owners = Mapping[tuple[str, str], tuple[str, str]]
@@ -277,6 +280,9 @@ def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[Pod
     phase = "Running" if "Admitted" in now else "Pending"
     if "Finished" in now:
         phase = "Failed" if now["Finished"].get("reason") == "Failed" else "Succeeded"
+    evicted = seconds((now.get("Evicted") or {}).get("lastTransitionTime"))
+    stats = (record.get("status") or {}).get("schedulingStats") or {}
+    evictions = sum(int(each.get("count", 0)) for each in stats.get("evictions") or ())
     admission = (record.get("status") or {}).get("admission") or {}
     counts = {of["name"]: of.get("count") for of in admission.get("podSetAssignments") or ()}
     for each in spec["podSets"]:
@@ -285,6 +291,7 @@ def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[Pod
         queue = f"{pod.namespace}/{spec['queueName']}" if spec.get("queueName") else ""
         pod = replace(pod, gang=pod.name, queue=queue, owner=str(meta.get("uid") or ""))
         pod = replace(pod, started=started, ended=ended, status=phase)
+        pod = replace(pod, evicted=evicted, evictions=evictions)
         count = int(each.get("count", 1))
         if "minCount" in each:
             share = (counts.get(each.get("name")) or count) / max(count, 1)
@@ -434,12 +441,13 @@ class KubernetesDump(Reader):
                 f"pods.json{'; left out: ' * bool(why)}{why}",
                 path,
             )
-        rows, stage = _jobs(pods, latest)
+        rows, stage = _jobs(_replaced(pods), latest)
         nodes = {node[1]: node for dump in dumps for node in dump.nodes}  # the latest of a name
         facts = {
             "dumped": not series,
             "exported": bool(series),
             "replaced": replaced,
+            "evicted": len({pod.uid for pod in pods if pod.evictions and not pod.again}),
             "alike": sum(row["tasks"] > 1 for row in rows),
             "running": sum(row["unfinished"] for row in rows),
             "closed": len({name for dump in dumps for name in dump.closed}),
@@ -524,26 +532,72 @@ def _joined(dumps: Sequence[_Dump], of: str) -> list[PodRecord]:
     """Pods (or workloads) of dumps in order of time: of one pod the last dump's record counts.
 
     A pod without an end that a later dump does not have ended in between: it ends when it was last
-    seen.
+    seen. A workload that was admitted in an earlier dump and at another time in a later, or waits
+    there, was evicted: the earlier admission is a run of its own, see :func:`_as_runs`.
     """
-    pods: dict[tuple[Any, ...], tuple[_Dump, list[PodRecord]]] = {}
+    pods: dict[tuple[Any, ...], list[tuple[_Dump, list[PodRecord]]]] = {}
     for dump in dumps:
         here: dict[tuple[Any, ...], list[PodRecord]] = {}
         for pod in getattr(dump, of):  # a workload is several pods in one record
             here.setdefault((pod.uid,) if pod.uid else (pod.name, pod.created), []).append(pod)
         for key, some in here.items():
-            if key in pods:
-                before, records = pods[key]
-                before.account.leave_out(records[0].row, EARLIER)
-            pods[key] = dump, some
+            records = pods.setdefault(key, [])
+            if records:
+                before, (old, *_) = records[-1]
+                before.account.leave_out(old.row, EARLIER)
+                if old.started is None or old.started == some[0].started:
+                    records.pop()
+                    some = [replace(pod, evicted=pod.evicted or old.evicted) for pod in some]
+            records.append((dump, some))
     last = max((dump.latest for dump in dumps if getattr(dump, of)), default=0.0)
-    return [
-        replace(pod, ended=dump.latest)
-        if pod.ended is None and pod.started is not None and dump.latest < last
-        else pod
-        for dump, some in pods.values()
-        for pod in some
-    ]
+    found = []
+    for records in pods.values():
+        dump, some = records[-1]
+        if some[0].ended is None and some[0].started is not None and dump.latest < last:
+            records[-1] = dump, [replace(pod, ended=dump.latest) for pod in some]
+        found += _as_runs(records) if len(records) > 1 else records[-1][1]
+    return found
+
+
+def _as_runs(records: Sequence[tuple[_Dump, list[PodRecord]]]) -> Iterator[PodRecord]:
+    """Pods of the admissions of one workload, each a run; one that waits again does so from then.
+
+    A run ended when the workload was evicted, or was last seen in it.
+    """
+    since = None
+    for (dump, some), later in zip(records, [*records[1:], None]):
+        for pod in some:
+            again = f"{pod.name} {pod.uid}"
+            if later is not None:
+                gone = later[1][0].evicted
+                gone = gone if gone and gone >= dump.latest else dump.latest
+                yield replace(pod, ended=gone, again=again, status="Failed")
+            else:
+                begun = pod.created if since is None else since
+                yield replace(
+                    pod, again=again, created=begun if pod.started is None else pod.created
+                )
+        since = gone if later is not None else since
+
+
+def _replaced(pods: list[PodRecord]) -> list[PodRecord]:
+    """Pods of no gang that failed, and those that their owner made in their place, as runs of one.
+
+    A pod takes the place of the first of its owner's that had failed before it was created.
+    """
+    failed: dict[str, list[PodRecord]] = {}
+    again: dict[int, str] = {}
+    for pod in sorted(pods, key=lambda p: p.created):
+        if pod.gang or not pod.owner:
+            continue
+        waiting = failed.setdefault(pod.owner, [])
+        before = next((p for p in waiting if (p.ended or inf) <= pod.created), None)
+        if before is not None:
+            waiting.remove(before)
+            again[id(pod)] = again.setdefault(id(before), f"{before.name} {before.uid}")
+        if pod.status == "Failed":
+            waiting.append(pod)
+    return [replace(p, again=again[id(p)]) if id(p) in again else p for p in pods]
 
 
 def _series(records: list[Any], account: RowAccount) -> list[Any]:
@@ -650,14 +704,16 @@ def _jobs(pods: list[PodRecord], latest: float) -> tuple[list[dict[str, Any]], S
             continue
         shape = (pod.cpu, pod.mem, pod.gpu, pod.models)
         alone = (pod.name, pod.uid or pod.created)
-        key = (pod.gang, pod.owner, *shape) if pod.gang else alone
+        run = pod.started if pod.again else None
+        key = (pod.gang, pod.owner, run, *shape) if pod.gang else alone
         groups.setdefault(key, []).append(pod)
     rows = []
-    used: dict[str, list[tuple[str, int]]] = {}  # by name, the objects and runs that had it
+    used: dict[str, list[tuple[Any, ...]]] = {}  # by name, the objects and runs that had it
     for group in groups.values():
         for number, tasks in enumerate(_runs(group)):
             row = _job_of(tasks, latest, first)
-            runs, this = used.setdefault(row["name"], []), (group[0].owner, number)
+            run = group[0].started if group[0].again else None
+            runs, this = used.setdefault(row["name"], []), (group[0].owner, number, run)
             if this not in runs:
                 runs.append(this)
             if place := runs.index(this):
@@ -702,6 +758,12 @@ def _job_of(tasks: list[list[PodRecord]], latest: float, first: float) -> dict[s
         ran *= share  # its work is what it did, with all pods done sooner
         if abs(ran - (end - started)) > 1:
             row["elapsed"] = ran
+        # Who was stopped whole lost what it had done: what ended before all its tasks began again.
+        last = min(task[-1].started or started for task in tasks)
+        if gone := [p for p in group if p.ended is not None and p.ended <= last]:
+            row["lost"] = _time_in_use(gone, latest) * share
+    if one.again:
+        row["again"] = one.again
     return row
 
 

@@ -377,29 +377,31 @@ AGAIN = 600.0
 """Seconds after the end of a run within which a record of the same number is the job's next run."""
 
 
-def runs_in_turn(raw: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, str], float]:
+def runs_in_turn(raw: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, str]]:
     """Jobs whose names differ: a second record of job 7 is 7#2.
 
-    Gives the run before each that was requeued as well, and the core-seconds of runs that were
-    followed by another. Numbers come round again, at ``MaxJobId``: such a record is another job.
+    Gives the run before each that was requeued as well. Jobs with several runs have the name of
+    the first in a column ``again``, absent where there are none. Numbers come round again, at
+    ``MaxJobId``: such a record is another job.
     """
     if not raw["name"].is_duplicated().any():
-        return raw, {}, 0.0
-    columns = raw.select("name", "user", "submit", "start", "end").rows()
+        return raw, {}
+    columns = raw.select("name", "user", "submit", "end").rows()
     names, seen = raw["name"].to_list(), defaultdict[str, list[int]](list)
     before: dict[str, str] = {}
-    lost = 0.0
+    again = [""] * len(names)
     for i in raw["submit"].arg_sort().to_list():
-        name, user, submit, *_ = columns[i]
+        name, user, submit, _ = columns[i]
         if earlier := seen[name]:
             names[i] = f"{name}#{len(earlier) + 1}"
-            last = columns[earlier[-1]]
-            ended = last[4]
-            if last[1] == user and ended is not None and -SEEN <= submit - ended <= AGAIN:
-                before[names[i]] = names[earlier[-1]]
-                lost += ended - last[3] if last[3] is not None else 0.0
+            last = earlier[-1]
+            _, who, _, ended = columns[last]
+            if who == user and ended is not None and -SEEN <= submit - ended <= AGAIN:
+                before[names[i]] = names[last]
+                again[i] = again[last] = again[last] or names[last]
         seen[name].append(i)
-    return raw.with_columns(name=pl.Series(names)), before, lost
+    found = raw.with_columns(name=pl.Series(names))
+    return (found.with_columns(again=pl.Series(again)) if before else found), before
 
 
 def with_terms(raw: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
@@ -407,7 +409,7 @@ def with_terms(raw: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
 
     Where what a job waited for is not played, it is submitted when it became eligible: ``late``.
     """
-    raw, earlier, lost = runs_in_turn(raw)
+    raw, earlier = runs_in_turn(raw)
     columns = [pl.col(name).fill_null("") for name in ("name", "line", "features", "req", "alloc")]
     columns.append(pl.concat_str("user", pl.lit("/"), "application", ignore_nulls=True))
     rows = raw.select(*columns, "nodes", "submit").rows()
@@ -459,9 +461,4 @@ def with_terms(raw: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     raw = raw.with_columns(priority=pl.Series(nice)) if any(nice) else raw
     blank = [] if (raw["preceding"] != "").any() else ["preceding"]
     notes = [f"{n} jobs ask for {what}" for what, n in named.items() if n]
-    if earlier:
-        notes.append(
-            f"{len(earlier)} runs are of jobs that were requeued: each comes after the one before "
-            f"it, whose {lost / 3600:.4g} h were lost"
-        )
     return raw.drop(*blank, *["late"] * (not late.any())), notes
