@@ -201,6 +201,54 @@ def test_errors_are_one_line_and_exit_code_2(arguments, message, monkeypatch, ca
     assert out == ""
 
 
+@pytest.fixture
+def log(tmp_path):
+    """An SWF log of three jobs on four processors."""
+    rows = [[i + 1, 60 * i, -1, 30, 2, -1, -1, 2, 60, -1, 1, 1, 1, *[-1] * 5] for i in range(3)]
+    (tmp_path / "log.swf").write_text(
+        "; MaxProcs: 4\n" + "".join(" ".join(map(str, row)) + "\n" for row in rows)
+    )
+    (tmp_path / "empty.swf").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "values"),
+    [
+        ("what-if log.swf --change nodes.all=+8", ["nodes.all+=8", "nodes.all=8"]),
+        ("replay log.swf --load 80", ["80", "0.8"]),
+        ("replay log.swf --set nodes=0", ["nodes=0"]),
+        ("replay log.swf --policies ogasched", ["ogasched", "gangwise compare"]),
+        (f"compare {SMALL} --policies fcfs+easy", ["fcfs+easy", "gangwise replay"]),
+        ("replay empty.swf", ["empty.swf", "empty"]),
+        ("replay log.swf --out empty.swf", ["empty.swf", "no folder"]),
+        ("forecast log.swf --at 2026-01-31", ["2026-01-31", "12d6h30m"]),
+        ("forecast log.swf --at yesterday", ["yesterday", "2026-01-31"]),
+        ("serve --engine slurm --state new", ["sinfo"]),
+    ],
+)
+def test_slips_are_refused_with_what_was_meant(command, values, log, monkeypatch, capsys):
+    monkeypatch.chdir(log)
+    monkeypatch.setenv("SLURM_CONF", str(log / "none.conf"))
+    monkeypatch.setattr(sys, "argv", ["gangwise", *command.split()])
+    monkeypatch.setattr("gangwise.cli.stop_at_once", lambda: None)  # signals are those of pytest
+    before = sorted(log.rglob("*"))
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    out, errors = capsys.readouterr()
+    assert not [value for value in values if value not in errors], errors
+    assert out == ""
+    assert sorted(log.rglob("*")) == before
+
+
+def test_parts_of_a_scheduler_may_stand_apart(log, monkeypatch):
+    monkeypatch.chdir(log)
+    done = json.loads(
+        inside("replay", "log.swf", "--policies", "fcfs + easy, sjf", "--json").stdout
+    )
+    assert {row["name"] for row in done["schedulers"]} == {"fcfs+easy", "sjf"}
+
+
 @pytest.mark.full
 def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
     out = tmp_path / "results"

@@ -71,7 +71,8 @@ def replay_command(
     from gangwise.scenarios.jobs import DEMO
 
     given = settings_of(settings)
-    names = names_of(re.sub(r"\s+(?![^(\[]*[)\]])", ",", policies or ""))  # blanks part names, too
+    tight = re.sub(r"\s*\+\s*", "+", policies or "")  # parts may stand apart
+    names = names_of(re.sub(r"\s+(?![^(\[]*[)\]])", ",", tight))  # blanks part names, too
     if until_full:
         other = {"--world": world, "--load": load, "--as": rules or None}
         if refused := [name for name, value in other.items() if value is not None]:
@@ -194,7 +195,6 @@ def forecast_command(
     time by which it starts with an even chance (p50) and in nine cases of ten (p90), and when it
     would start if all jobs took as long as requested and no other came.
     """
-    from gangwise.experiments.changes import seconds_of
     from gangwise.experiments.explain import forecast_log
     from gangwise.service.state import lasting
     from gangwise.service.store import is_recording
@@ -214,9 +214,8 @@ def forecast_command(
         found = forecast_live(source)
     else:
         with progress("nothing is kept") as advance:
-            time = seconds_of(at) if at else None
             found = forecast_log(
-                source, time, scheduler, recorded, draws, settings_of(settings), advance
+                source, at or None, scheduler, recorded, draws, settings_of(settings), advance
             )
     if as_json:
         echo(json_text(found.as_dict()))

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from gangwise.cli.options import echo, json_text, say, screen, settings_of
-from gangwise.core.errors import ScenarioError
+from gangwise.core.errors import EngineError, ScenarioError
 from gangwise.core.terminal import one_line
 
 if TYPE_CHECKING:
+    from gangwise.engines.engine import Engine
     from gangwise.engines.local import Demo
 
 HERE = Path("gangwise-state")
@@ -51,6 +52,15 @@ def _demonstration(state: Path, served: bool) -> Demo:
     return Demo(state / "cluster", served=served)
 
 
+def _require_answer(cluster: Engine) -> None:
+    """End a first start whose cluster does not answer, before it makes a folder."""
+    try:
+        cluster.nodes()
+    except EngineError as error:
+        cluster.close()
+        raise EngineError(f"the cluster does not answer, and nothing was begun: {error}") from error
+
+
 def serve_command(
     engine: str = "local",
     act: bool = False,
@@ -76,7 +86,8 @@ def serve_command(
 
     from gangwise.core.registry import create
     from gangwise.core.stopping import requests_to_stop
-    from gangwise.service.loop import Service
+    from gangwise.service.listening import require_packages
+    from gangwise.service.loop import FILE, Service
 
     if baseline_every < 0:
         raise ScenarioError(f"--baseline-every {baseline_every}: give 0 or more")
@@ -84,6 +95,8 @@ def serve_command(
         raise ScenarioError(f"--keep-days {keep_days:g}: give 1 or more")
     given: dict[str, Any] = settings_of(settings)
     rates = rates_of(rate)
+    if http:
+        require_packages()
     demo = None
     if engine == "local" and "folder" not in given:
         given["folder"] = str(state / "cluster")
@@ -91,8 +104,11 @@ def serve_command(
         rates = rates or rates_of(list(demo.rates))
     if engine != "local" and not act:
         given.setdefault("watch", True)
+    cluster = create("engine", engine, **given)
+    if not (state / FILE).exists():  # a service that has run outlives its cluster's silence
+        _require_answer(cluster)
     service = Service(
-        create("engine", engine, **given),
+        cluster,
         state,
         scheduler,
         act=act,

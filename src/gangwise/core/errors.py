@@ -58,13 +58,14 @@ LISTED = 50  # an error lists at most so many names
 
 
 class UnknownName(GangwiseError, LookupError):  # noqa: N818 - the name says what it is
-    def __init__(self, kind: str, name: str, known: Sequence[str]):
+    def __init__(self, kind: str, name: str, known: Sequence[str], instead: str = ""):
         from difflib import get_close_matches
 
         close = get_close_matches(name, known, n=3, cutoff=0.5)
         if not close:
             close = [k for k in known if name and name in k][:3]
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        hint = f"; {instead}." if instead else hint
         names = sorted(known)
         if len(names) > LISTED:
             names = [*names[:LISTED], f"and {len(names) - LISTED:,} more"]

@@ -48,6 +48,8 @@ class Tree:
     def _folder(self, name: str, make: bool = False) -> Iterator[Place]:
         """The place of a folder below; with ``make``, it and those above it are made."""
         if make and not os.path.isdir(self.path):
+            if os.path.lexists(self.path):
+                raise StoreError(f"{self.path} is no folder; give a folder, or another name")
             os.makedirs(self.path, exist_ok=True)
         parts = PurePosixPath(name).parts
         if ".." in parts or PurePosixPath(name).is_absolute():

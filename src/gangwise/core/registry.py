@@ -259,6 +259,21 @@ def source_file(module: str) -> Path | None:
 ANY = "*"  # the entry whose class builds, by named, every name that no other entry of its kind has
 
 
+def belongs_elsewhere(kind: Kind, name: str) -> str:
+    """What to type for a policy's name among schedulers, and the other way round."""
+    if kind == "scheduler" and any(
+        known.split("-")[0] == name or known == name for known in entries("policy")
+    ):
+        return "it is a policy of slots, which gangwise compare plays"
+    if kind == "policy" and ANY in entries("scheduler"):
+        try:
+            create("scheduler", name)
+        except GangwiseError:
+            return ""
+        return "it is a scheduler of jobs, which gangwise replay plays"
+    return ""
+
+
 def create(kind: Kind, specification: str, **arguments: Any) -> Any:
     """Build what a name stands for.
 
@@ -284,7 +299,7 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
         if name not in known and ANY in known:
             return known[ANY].load().named(specification, **arguments)  # type: ignore[attr-defined]  # ANY has it
         if name not in known:
-            raise UnknownName(kind, name, list(known))
+            raise UnknownName(kind, name, list(known), belongs_elsewhere(kind, name))
         entry = known[name]
     factory = entry.load()
     lists = {k: _value(v) for k, v in arguments.items() if isinstance(v, str) and v[:1] in "(["}

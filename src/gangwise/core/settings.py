@@ -128,7 +128,8 @@ def checked(model: type[ModelT], name: str, given: Mapping[str, Any]) -> ModelT:
             known = list(model.model_fields)
             raise UnknownName(f"setting of scenario {name!r}", where, known) from error
         at = f"{where}: " if where else ""
-        raise ScenarioError(f"scenario {name!r}: {at}{first['msg']}") from error
+        message = first["msg"].removeprefix("Value error, ")
+        raise ScenarioError(f"scenario {name!r}: {at}{message}") from error
 
 
 def require_range(name: str, bounds: tuple[float, float], positive: bool = False) -> None:

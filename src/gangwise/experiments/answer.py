@@ -653,7 +653,9 @@ def _without_interval(n: Compared, names: Sequence[str]) -> str:
     if abs(change) < SMALL:
         return f"The mean completion under {least}{of} is the same as under the base."
     size = f"{number(abs(change), 1)} % {'below' if change < 0 else 'above'} that under the base"
-    return f"The mean completion under {least}{of} is {size}, which may be chance: {n.no_interval}."
+    # A difference that jobs make which can never start is no chance: jobs_shut_out names them.
+    chance = "" if n.refused(least)[0] else f", which may be chance: {n.no_interval}"
+    return f"The mean completion under {least}{of} is {size}{chance}."
 
 
 def _amount(change: Estimate) -> str:

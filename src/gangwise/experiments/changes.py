@@ -20,11 +20,12 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
+from datetime import datetime
 from difflib import get_close_matches, unified_diff
 from typing import Any, NamedTuple
 
 from gangwise.core.errors import ScenarioError
-from gangwise.core.settings import toml_key, toml_text, toml_value
+from gangwise.core.settings import Clock, toml_key, toml_text, toml_value
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 MOST_NAMED = 20  # at most so many of the parts that exist are named in an error
@@ -45,6 +46,30 @@ def seconds_of(text: str, what: str = "--at") -> float:
         return float(text)
     except ValueError:
         raise ScenarioError(f"{what} {text}: give seconds, or a time such as 12d6h30m") from None
+
+
+def instant_of(text: str, clock: Clock | None, what: str = "--at") -> float:
+    """A time on the log's clock: seconds, a time such as 12d6h30m, or a date.
+
+    >>> instant_of("1970-01-03 06:00", Clock(0.0))
+    194400.0
+    """
+    try:
+        return seconds_of(text, what)
+    except ScenarioError:
+        try:
+            date = datetime.fromisoformat(text)
+        except ValueError:
+            raise ScenarioError(
+                f"{what} {text}: give seconds, a time such as 12d6h30m, or a date such as "
+                "2026-01-31T12:00"
+            ) from None
+    if clock is None:
+        raise ScenarioError(
+            f"{what} {text}: the log does not say when its time 0 was; give seconds, or a time "
+            "such as 12d6h30m"
+        )
+    return clock.at(date)
 
 
 class SettingChange(NamedTuple):
@@ -101,7 +126,13 @@ def changes_of(text: str) -> list[SettingChange]:
                 f"change {piece.strip()!r}: write PATH=VALUE, PATH+=VALUE, PATH-=VALUE or "
                 "PATH*=VALUE, such as pool.gpu.most_time=1d"
             )
-        found.append(SettingChange(*parts.groups()))
+        change = SettingChange(*parts.groups())
+        if change.how == "=" and change.given.startswith("+"):
+            raise ScenarioError(
+                f"change {change}: write {change.path}+={change.given[1:]} for more, or "
+                f"{change.path}={change.given[1:]} for the number itself"
+            )
+        found.append(change)
     return found
 
 

@@ -19,6 +19,7 @@ from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.core.registry import create
 from gangwise.core.settings import finite
+from gangwise.experiments.changes import instant_of
 from gangwise.experiments.replay import Replayed, replay_source
 from gangwise.experiments.replay_scenario import ReplayInstance, ReplayScenario
 from gangwise.experiments.statistics import count, period
@@ -292,14 +293,14 @@ class ForecastOfLog:
 
 def forecast_log(
     source: str,
-    at: float | None,
+    at: float | str | None,
     scheduler: str = NO_RULES,
     recorded: bool = False,
     draws: int = DRAWS,
     settings: Mapping[str, Any] | None = None,
     advance: Progress = silent,
 ) -> ForecastOfLog:
-    """When the jobs that wait ``at`` a time of a log, seconds on its clock, will start.
+    """When the jobs that wait ``at`` a time of a log, seconds on its clock or a date, will start.
 
     The log is played under the ``scheduler`` up to then, or taken as ``recorded``, and under it
     from then on. Without a time it is the end of the log, as recorded. ScenarioError for a time
@@ -311,9 +312,11 @@ def forecast_log(
     submit, last = played.jobs.submit, end_of(played.jobs)
     if at is None:
         at, recorded = last, True
+    if isinstance(at, str):
+        at = instant_of(at, None if scenario.cluster else scenario.log.clock)
     if not submit[0] <= at <= last:
         raise ScenarioError(
-            f"--at {at:g}: the log is from {submit[0]:g} to {last:g} s "
+            f"--at {at:.10g}: the log is from {submit[0]:g} to {last:g} s "
             f"(day {submit[0] / DAY:.1f} to {last / DAY:.1f}) of {source}"
         )
     past = Past(played, scheduler, scenario.options, recorded, draws)

@@ -152,7 +152,7 @@ def _judged(quantiles: Floats, left: Floats, instants: int) -> Judged:
 
 def _of_log(source: str, at: str, settings: dict[str, Any]) -> tuple[PendingJobs, float]:
     """Jobs that waited at instants of a log up to the one asked for, and that instant."""
-    from gangwise.experiments.changes import seconds_of
+    from gangwise.experiments.changes import instant_of
     from gangwise.jobs.metrics import held_devices
     from gangwise.traces.jobs import open_jobs
 
@@ -162,7 +162,7 @@ def _of_log(source: str, at: str, settings: dict[str, Any]) -> tuple[PendingJobs
         raise ScenarioError(f"{source} does not say when its jobs started")
     device = log.nodes.devices.index(log.played.device)
     first, last = float(jobs.submit[0]), float(jobs.submit[-1])
-    now = seconds_of(at) if at else last
+    now = instant_of(at, log.clock) if at else last
     if not first <= now <= last:
         raise ScenarioError(
             f"--at {now:g}: jobs of {source} are submitted from {first:g} to {last:g} s"

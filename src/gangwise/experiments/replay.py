@@ -279,6 +279,8 @@ def replay_source(source: Path | str, settings: Mapping[str, Any]) -> NamedSourc
     replace those of the earlier replay. Raises ScenarioError for results of something else.
     """
     folder = Path(source)
+    if settings.get("nodes") == 0:  # the default, which no one types to ask for it
+        raise ScenarioError("nodes=0: a cluster has nodes; leave it out to play the log's own")
     if not any(folder.glob(f"*{PLAN}")):
         return NamedSource.of("replay", False, {"source": str(source), **settings})
     found = played_in(folder, settings)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError
@@ -42,6 +42,7 @@ from gangwise.scenarios.jobs import ClusterOfJobs, is_cluster_of_jobs, read_clus
 from gangwise.traces import reader_arguments, reader_of, without_reader
 from gangwise.traces.jobs import JobLog, Lost, open_jobs
 
+MOST_LOAD = 20.0  # a replay of more would be of another cluster
 TWIN = "twin:alibaba-gpu-v2023"  # replayed by default: there is nothing to download
 OF_LOG = "log"  # in place of a site file: pools as the log shows them
 NO_LIMITS = "limits unknown: run times used"  # how a log without limits says so
@@ -97,7 +98,11 @@ class ReplaySettings(BaseModel):
         description="hidden rates: unlike, like, drifting nodes, drawn; measured:FILE; "
         "estimated, from node lists; arguments after a colon or comma",
     )
-    load: float = Field(0.0, ge=0, le=100, description="arrivals stretched to it; 0: as logged")
+    load: float = Field(
+        0.0,
+        ge=0,
+        description="arrivals stretched to so much work per capacity, 0.8 for 80 %; 0: as logged",
+    )
     limits: Literal["wall-clock", "work"] = Field(
         "wall-clock", description="what a requested limit is: of the clock, or at rate 1"
     )
@@ -119,6 +124,16 @@ class ReplaySettings(BaseModel):
         0, ge=0, le=1000, description="cut into so many parts of whole weeks: seed s plays part s"
     )
     restart: float = Field(300.0, ge=0, description="seconds that a restart costs")
+
+    @field_validator("load")
+    @classmethod
+    def _share_of_capacity(cls, load: float) -> float:
+        if load > MOST_LOAD:
+            raise ValueError(
+                f"{load:g} times what the nodes can do; write {load / 100:g} for {load:g} %, at "
+                f"most {MOST_LOAD:g}"
+            )
+        return load
 
 
 class ReplayInstance(NamedTuple):

@@ -18,7 +18,7 @@ import numpy as np
 
 from gangwise.core.contracts import configuration
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.registry import ANY, create, entries, parse
+from gangwise.core.registry import ANY, belongs_elsewhere, create, entries, parse
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate, Running
 from gangwise.jobs.choice import (
@@ -310,7 +310,8 @@ class Composed:
             if part is None:
                 whole = [entry for entry in entries("scheduler") if entry != ANY]
                 known_parts = [w for known in _parts.values() for w in known]
-                raise UnknownName("scheduler or part of one", word, known_parts + whole)
+                instead = belongs_elsewhere("scheduler", word)
+                raise UnknownName("scheduler or part of one", word, known_parts + whole, instead)
             if part in chosen:
                 raise ScenarioError(f"{name!r} names two parts of one kind ({part})")
             chosen[part] = _parts[part][word]()

@@ -33,6 +33,13 @@ REQUEST = 30.0  # seconds for the rest of it, and for taking the answer
 # In the service
 
 
+def require_packages() -> None:
+    """ScenarioError where a package that the API needs is not installed."""
+    for needed in ("fastapi", "uvicorn", "prometheus_client"):
+        if find_spec(needed) is None:
+            raise ScenarioError(f"--http needs {needed}; {to_install('live')}")
+
+
 class Listening:
     """The process of the API of a service in this process, until it is closed.
 
@@ -41,9 +48,7 @@ class Listening:
     """
 
     def __init__(self, folder: Path | str, host: str, port: int, tokens: Path | None = None):
-        for needed in ("fastapi", "uvicorn", "prometheus_client"):
-            if find_spec(needed) is None:
-                raise ScenarioError(f"--http needs {needed}; {to_install('live')}")
+        require_packages()
         known = read_tokens(tokens) if tokens is not None else {}
         if not is_loopback(host) and not known:
             raise ScenarioError(f"--http {host}:{port}: beyond this host, give --tokens as well")

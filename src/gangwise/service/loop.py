@@ -204,6 +204,7 @@ class Service:
         try:
             self.notes = mended + mend(self.folder)
             self.store = ServiceStore(self.folder / FILE)
+            self._require_same_engine()
         except BaseException:
             os.close(self._lock)
             raise
@@ -240,6 +241,7 @@ class Service:
         self._failed: Exception | None = None  # what an act of this tick came to
         self._compared = self._shown = self._saved = self._rated = -math.inf
         settings = {**self.run, "scheduler": self.scheduler, "baseline": str(baseline)}
+        settings["engine"] = self.engine.name
         settings["start_latency"] = self.engine.capabilities.start_latency
         self.store.commit(about=[("settings", json.dumps(settings))])
         self._recover()
@@ -250,6 +252,15 @@ class Service:
         if act and hasattr(self.engine, "lead"):
             here = os.fstat(self._lock)  # this folder, and no copy of it
             self.engine.lead(f"{socket.gethostname()}:{self.folder.absolute()}:{here.st_ino}")
+
+    def _require_same_engine(self) -> None:
+        before = json.loads(self.store.about("settings") or "{}").get("engine", self.engine.name)
+        if before != self.engine.name:
+            self.store.close()
+            raise StoreError(
+                f"{self.folder} is of a service beside {before}, and this one is beside "
+                f"{self.engine.name}; give it a folder of its own with --state"
+            )
 
     # Living
 

@@ -92,6 +92,8 @@ def reader_of(path: Path, trace: str = "") -> Any:
     if not path.exists():
         raise TraceError("there is no such file or directory", path)
     regular(path)
+    if path.is_file() and not path.stat().st_size:
+        raise TraceError("the file is empty", path)
     readers: dict[str, Any] = {name: entry.load() for name, entry in known.items()}
     fit = [trace] if trace else [name for name in readers if readers[name].recognise(path)]
     if len(fit) > 1:
