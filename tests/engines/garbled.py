@@ -18,9 +18,14 @@ from tests.engines.hostile import node, pod, spoiled
 
 FAULTS = (
     *("refused", "500", "503", "429", "html", "empty", "null", "list", "truncated", "cut", "types"),
-    *("emptied", "10 MB", "hang", "drip", "error", "at once"),
+    *("emptied", "10 MB", "hang", "drip", "drip of a head", "drip of a body", "error", "at once"),
 )
 """Faults of replies; ``error`` is an ERROR event of each watch, ``at once`` its immediate end."""
+DRIPS: dict[str, dict[str, str]] = {
+    "drip": {"Transfer-Encoding": "chunked"},
+    "drip of a body": {"Content-Length": "60000"},
+    "drip of a head": {},
+}
 REFUSED_WITH = {"500": 500, "503": 503, "429": 429}
 Upstream = Callable[[str, str, bytes, Callable[[], bool]], tuple[int, Iterator[bytes]]]
 """Method, path, body, and whether the server still runs → status, and lines of the reply."""
@@ -89,13 +94,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, {"html": page, "empty": b"", "null": b"null", "list": b"[]"}[mode])
         elif mode == "10 MB":
             self._send(200, b'{"items": "' + 10 * 2**20 * b"x" + b'"}')
-        elif mode in ("hang", "drip"):
-            if mode == "drip":
-                self._head(200, {"Transfer-Encoding": "chunked"})
+        elif mode == "hang" or mode in DRIPS:
+            if mode == "drip of a head":
+                self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+            elif mode != "hang":
+                self._head(200, DRIPS[mode])
             while owner.mode == mode and not owner.over:
                 time.sleep(0.1)
-                if mode == "drip":
-                    self.wfile.write(b"1\r\n{\r\n")
+                if mode != "hang":
+                    self.wfile.write(b"1\r\n{\r\n" if mode == "drip" else b"{")
             self.close_connection = True
         elif watches:
             self._stream(mode, body)

@@ -23,7 +23,7 @@ from gangwise.engines.kubernetes import KubernetesEngine
 from gangwise.engines.kubernetes_gangs import ClusterCache
 from gangwise.engines.leader import Leader, Lease
 from gangwise.engines.slurm_answers import REFUSALS, Refused, refusal
-from tests.engines.garbled import FAULTS, GarblingServer, InMemory
+from tests.engines.garbled import DRIPS, FAULTS, GarblingServer, InMemory
 from tests.engines.hostile import node, pod
 from tests.engines.test_slurm_dialects import NODES_OLD, Listed, old
 from tests.waiting import until
@@ -89,6 +89,19 @@ def test_a_watch_that_fails_is_not_followed_by_a_storm(
     time.sleep(3.0)
     # In 3 s two watches fail at once, after .8 to 1.6 s, and after 1.6 to 3.2 s more.
     assert server.requests.total() - before <= 2 * 3 * 2 + 2
+    engine.close()
+
+
+@pytest.mark.parametrize("mode", DRIPS)
+def test_a_reply_that_drips_is_given_up_in_time(
+    server: GarblingServer, tmp_path: Path, mode: str
+) -> None:
+    """Each byte comes in time."""
+    engine = KubernetesEngine(server.kubeconfig(tmp_path / "k"), threads=2)
+    server.mode, began = mode, time.monotonic()
+    with pytest.raises(EngineError, match="does not answer"):
+        engine._api.call(engine._api.core.list_node)
+    assert 0.4 < time.monotonic() - began < 5.0
     engine.close()
 
 

@@ -21,11 +21,12 @@ from hypothesis import HealthCheck, given, settings
 from prometheus_client.parser import text_string_to_metric_families
 
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
+from gangwise.engines.background import moment
 from gangwise.engines.engine import Placed
 from gangwise.service.api import create_app
 from gangwise.service.ledger import Intent
 from gangwise.service.listening import server
-from gangwise.service.state import ServiceState, Wish, read_tokens
+from gangwise.service.state import ServiceState, Wish, in_terminal, present, read_tokens
 from gangwise.service.store import FILE, ServiceStore
 
 LEFT = "left alone: unreadable, because"
@@ -204,6 +205,15 @@ def test_metrics_are_read_by_prometheus_own_parser(web: httpx.Client, state: Mad
     assert read()["gangwise_well",] == 0, "a service that says nothing is not well"
     state.views.clear()
     assert read()["gangwise_well",] == 0
+
+
+def test_times_are_told_by_the_clock_of_the_service() -> None:
+    """It may be an hour behind that of the browser, or of the terminal."""
+    boot, seconds = moment()
+    trouble = {"engine": {"since": 940.0, "what": "refused"}}
+    health = {"now": 1000.0, "heard": [boot, seconds - 30.0], "troubles": trouble}
+    assert present(health) == pytest.approx(1030.0, abs=1.0)
+    assert "engine has been failing for 1.5 min: refused" in list(in_terminal({"health": health}))
 
 
 def test_latencies_are_counted_from_what_was_decided(tmp_path: Path) -> None:

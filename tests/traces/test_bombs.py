@@ -16,7 +16,7 @@ from gangwise import TraceError
 from gangwise.core.watching import watched
 from gangwise.traces.inspect import inspect
 from gangwise.traces.io import blocks
-from gangwise.traces.io.blocks import Blocks, _zstd_size
+from gangwise.traces.io.blocks import Blocks
 
 LINE = b"1 0 0 60 1 -1 -1 1 60 -1 1 1 1 1 1 -1 -1 -1\n"
 PACK = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
@@ -65,19 +65,54 @@ def test_logs_as_they_are_packed_are_no_bombs(tmp_path, small):
     assert sum(block.rows for block in Blocks(path)) == 100_000
 
 
-@pytest.mark.parametrize(
-    "head",
-    # Frame heads by RFC 8878: a size of 8, 4 and 2 bytes, of one in a single segment, and none.
-    [
-        (b"\x28\xb5\x2f\xfd\xc0\x00" + (5 << 30).to_bytes(8, "little"), 5 << 30),
-        (b"\x28\xb5\x2f\xfd\xa0" + (70_000).to_bytes(4, "little"), 70_000),
-        (b"\x28\xb5\x2f\xfd\x60" + (1000 - 256).to_bytes(2, "little"), 1000),
-        (b"\x28\xb5\x2f\xfd\x20\x64", 100),
-        (b"\x28\xb5\x2f\xfd\x00\x58", 0),
-    ],
-)
-def test_the_size_of_a_zstd_frame(head):
-    assert _zstd_size(head[0].ljust(18, b"\0")) == head[1]
+ZSTD = b"\x28\xb5\x2f\xfd"
+HEADS = {  # of frames by RFC 8878: a size of 8, 4, 2 and 1 bytes, and none
+    b"\xc0\x58": 8,
+    b"\x80\x58": 4,
+    b"\x60": 2,
+    b"\x20": 1,
+    b"\x00\x58": 0,
+}
+
+
+def zstd(texts: list[bytes], head: bytes = b"\x00\x58") -> bytes:
+    """A frame whose blocks are not packed, but for those that repeat a byte."""
+    width, size = HEADS[head], sum(map(len, texts))
+    frame = ZSTD + head + (size - 256 * (width == 2)).to_bytes(width or 8, "little")[:width]
+    for i, text in enumerate(texts):
+        repeats = text == text[:1] * len(text)
+        about = len(text) << 3 | 2 * repeats | (i == len(texts) - 1)
+        frame += about.to_bytes(3, "little") + (text[:1] if repeats else text)
+    return frame
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_zstd_file_is_read_frame_by_frame_as_a_stream(head, tmp_path):
+    more = 4 if HEADS[head] == 1 else 10
+    path, skipped = tmp_path / "jobs.swf.zst", b"\x50\x2a\x4d\x18\x03\0\0\0abc"
+    path.write_bytes(zstd([LINE, LINE * more], head) + skipped + zstd([LINE * 2900, b"7" * 999]))
+    with path.open("rb") as file:
+        found = list(blocks.zstd_blocks(file))
+    assert [block.most for block in found] == [44, 44 * more, 127_600, 999]
+    given = (44 + 44 * more, 0) if HEADS[head] else (44, 44 * more)
+    assert [block.given for block in found] == [*given, 127_600, 999]
+    read = Blocks(path)
+    assert b"".join(block.data for block in read) == LINE * (2901 + more) + b"7" * 999 + b"\n"
+    assert read.stored == path.stat().st_size
+
+
+def test_a_line_without_an_end_in_a_zstd_file_is_refused_unread(tmp_path, small):
+    path = tmp_path / "jobs.swf.zst"
+    path.write_bytes(zstd([LINE, *[b"7" * (128 << 10)] * 100]))
+    with pytest.raises(TraceError, match=r"200 .* GANGWISE_MOST_EXPANSION"):
+        list(Blocks(path))
+    text = [LINE * 2900] * 300  # 38 MB that repeat: nothing is wrong with those
+    path.write_bytes(zstd(text))
+    read, shares = Blocks(path), list[float]()
+    for _ in read:
+        shares.append(read.stored / path.stat().st_size - read.unpacked / (len(text[0]) * 300))
+    assert len(shares) > 5
+    assert max(map(abs, shares)) < 0.15  # stored bytes are counted as their text comes
 
 
 MEASURED = """

@@ -2,8 +2,8 @@
 
 The server is asked as its own clients ask it: failures are followed by :class:`.Backoff`, what it
 says in ``Retry-After`` holds for all calls, long lists come in pages, and a list that only brings a
-picture up to date may come from the server's cache. Replies are bounded in size and in time: a
-server that sends a byte now and then is one that does not answer.
+picture up to date may come from the server's cache. Replies and their heads are bounded in size and
+in time: a server that sends a byte now and then is one that does not answer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
-from io import BytesIO
+from http.client import HTTPResponse
+from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,6 +70,9 @@ class Connection:
         api = client.ApiClient(settings)
         pools = api.rest_client.pool_manager
         pools.request = _bounded(pools.request)  # type: ignore[method-assign]  # of all calls
+        pools.pool_classes_by_scheme = {
+            scheme: _with_deadlines(of) for scheme, of in pools.pool_classes_by_scheme.items()
+        }
         self.core = client.CoreV1Api(api)
         self.batch = client.BatchV1Api(api)
         self.custom = client.CustomObjectsApi(api)
@@ -404,21 +408,61 @@ def _lines(stream: Any) -> Iterator[bytes]:
             raise EngineError(f"an event has {len(rest)} bytes after {clock() - began:.0f} s")
 
 
+class _Timed(RawIOBase):
+    """Bytes of a connection that must be there in time, however many of them come at once."""
+
+    def __init__(self, raw: RawIOBase, until: float):
+        self.raw, self.until = raw, until
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        if clock() > self.until:
+            raise TimeoutError(f"a reply, or its head, takes more than {REPLY:g} s")
+        return self.raw.readinto(buffer)
+
+    def close(self) -> None:
+        self.raw.close()
+        super().close()
+
+
+class _TimedReply(HTTPResponse):
+    """A reply whose head is there in time, and whose body ends in time; that of a watch may last.
+
+    The time-outs of sockets are those of each read: a byte now and then meets them for ever.
+    """
+
+    def __init__(self, sock: Any, *args: Any, **more: Any):
+        super().__init__(sock, *args, **more)
+        self._began, self._wait = clock(), sock.gettimeout() or 0.0
+        self._timed = _Timed(self.fp.detach(), self._began + REPLY)
+        self.fp = BufferedReader(self._timed)
+
+    def begin(self) -> None:
+        super().begin()
+        self._timed.until = self._began + max(REPLY, self._wait)  # a watch ends before that
+
+
+def _with_deadlines(pool: Any) -> Any:
+    """The class of a pool of connections, with replies that are there in time."""
+    connection = type("Connection", (pool.ConnectionCls,), {"response_class": _TimedReply})
+    return type("Pool", (pool,), {"ConnectionCls": connection})
+
+
 def _bounded(request: Callable[..., Any]) -> Callable[..., Any]:
-    """A request whose reply is read as a whole, within bounds of size and time; not of a watch."""
+    """A request whose reply is read as a whole, within a bound of size; not of a watch."""
 
     def bounded(method: str, url: str, **more: Any) -> Any:
         response = request(method, url, **more)
         if "watch=true" in url.lower() and 200 <= response.status < 300:
             return response
-        until, body = clock() + REPLY, BytesIO()
+        body = BytesIO()
         with response:
             for chunk in response.stream(2**16):
                 body.write(chunk)
                 if body.tell() > BYTES:
                     raise HTTPError(f"a reply of more than {BYTES} bytes")
-                if clock() > until:
-                    raise HTTPError(f"a reply that takes more than {REPLY:g} s")
         body.seek(0)
         as_it_is: dict[str, Any] = {"decode_content": False, "enforce_content_length": False}
         head = {"headers": response.headers, "status": response.status, "reason": response.reason}

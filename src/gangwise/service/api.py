@@ -34,7 +34,7 @@ from gangwise import __version__
 from gangwise.core.errors import StoreError, UnknownName
 from gangwise.core.settings import finite
 from gangwise.engines.intake import NAME, clean_text
-from gangwise.service.state import STALE, Role, ServiceState, What, digest, is_loopback
+from gangwise.service.state import STALE, Role, ServiceState, What, digest, is_loopback, present
 
 PAGE = {"": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
 BODY = 64 * 1024  # bytes of a request's body
@@ -74,6 +74,7 @@ class Health(ApiModel):
 
     well: bool
     age: float | None = Field(description="Seconds since the service last said anything.")
+    now: float = Field(0.0, description="Time by the service's clock, as all times that it gives.")
     version: str = ""
     mode: str = ""
     engine: str = ""
@@ -533,7 +534,8 @@ def _health(state: ServiceState) -> dict[str, Any]:
     if found is None:
         return {"well": False, "age": None, "notes": ["the service has not said anything yet"]}
     well = bool(found["well"]) and age < STALE
-    return {**finite(found), "well": well, "age": age if math.isfinite(age) else None}
+    more = {"well": well, "age": age if math.isfinite(age) else None, "now": present(found)}
+    return {**finite(found), **more}
 
 
 def _ended(row: dict[str, Any]) -> dict[str, Any]:

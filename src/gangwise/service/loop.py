@@ -851,6 +851,7 @@ class Service:
             **{phase: phases.count(phase) for phase in ("waiting", "placed", "running")},
             "counts": {**self.counts, "loop_failures": sum(loop.failures for loop in loops)},
             "heard": list(moment()),
+            "now": now,
             "round_ms": round(1000 * self.round_seconds, 1),
             "left_out": self.ledger.implausible,
             "unreadable": self.engine.quarantine.total + self.quarantine.total,

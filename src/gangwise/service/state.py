@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import math
 import os
 import sqlite3
 import stat
@@ -344,10 +345,16 @@ def expected(row: Mapping[str, Any], now: float) -> str:
     return f"{p50}, 9 in 10 by {p90}"
 
 
+def present(health: Mapping[str, Any]) -> float:
+    """Time now, in seconds since 1970, by the clock of the service that all its times are of."""
+    since = silence(health)
+    return health["now"] + since if "now" in health and math.isfinite(since) else time.time()
+
+
 def in_terminal(views: Mapping[str, Any]) -> Iterator[Any]:
     """Lines and tables of ``gangwise top``."""
-    now = time.time()
     health = views.get("health") or {}
+    now = present(health)
     mode = "acts on" if health.get("mode") == "act" else "watches"
     yield (
         f"gangwise {mode} {health.get('engine', '?')} with {health.get('scheduler', '?')}: "

@@ -170,7 +170,10 @@ class Inspection:
         )
         parts = [f"{self.path}: {self.kind or what}"]
         if not self.everything:
-            parts.append("this is much to read: the start of each large file was; --all reads all")
+            parts.append(
+                f"this is much to read: of each large file the first {SAMPLE >> 20} MiB of text "
+                "were read, and its end was not; --all reads all"
+            )
         parts += [str(trace) for trace in self.traces]
         if self.unknown:
             parts.append("\n".join(["not recognised:", *map(str, self.unknown)]))

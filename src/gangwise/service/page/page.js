@@ -40,7 +40,7 @@ function tellHealth(health) {
   at("mode").textContent = health.engine
     ? `${verb} ${health.engine} with ${health.scheduler}${health.paused ? ", paused" : ""}` : "…";
   const troubles = Object.entries(health.troubles || {}).map(([what, t]) =>
-    make("p", `${what} has been failing for ${lasting(Date.now() / 1000 - t.since)}: ${t.what}`));
+    make("p", `${what} has been failing for ${lasting(health.now - t.since)}: ${t.what}`));
   if (!health.well && !troubles.length)
     troubles.push(make("p", health.age === null ? "The service has said nothing since its machine was started."
       : `The service has said nothing for ${lasting(health.age)}.`));
@@ -70,8 +70,7 @@ function tellFigures(health, nodes) {
   }));
 }
 
-function tellQueue(jobs, unreadable) {
-  const now = Date.now() / 1000;
+function tellQueue(jobs, unreadable, now) {
   const rows = jobs.filter((job) => job.phase === "waiting");
   at("waiting").tBodies[0].replaceChildren(...rows.slice(0, 100).map((job) => {
     const row = make("tr");
@@ -324,7 +323,7 @@ async function look() {
     heard = Date.now();
     tellHealth(health);
     tellFigures(health, nodes);
-    tellQueue(jobs, unreadable);
+    tellQueue(jobs, unreadable, health.now);
     tellNodes(nodes);
     tellAccount(account, rates.slow);
     drawGangs();

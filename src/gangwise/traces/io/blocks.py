@@ -67,6 +67,9 @@ PACKED: Mapping[bytes, tuple[str, Callable[[], Any]]] = {
 """First bytes of a packed file: the kind of packing, and what unpacks it."""
 TABLE_ROWS = 50_000
 """Rows of a Parquet file that are written as CSV at a time."""
+ZSTD = b"\x28\xb5\x2f\xfd"
+ZSTD_BLOCK = 128 << 10
+"""Most bytes of text in a block of zstd."""
 
 
 def regular(path: Path) -> Path:
@@ -147,7 +150,7 @@ class Blocks:
     def packed(self) -> bool:
         with self._open() as file:
             start = file.read(6)
-        return any(start.startswith(magic) for magic in PACKED)
+        return any(start.startswith(magic) for magic in (*PACKED, ZSTD))
 
     def start(self, size: int) -> bytes:
         """The first bytes of the text, without cutting them into blocks."""
@@ -247,8 +250,8 @@ class Blocks:
             texts = codecs.iterdecode(pieces, "utf-16", "replace")
             yield _Pieces(text.encode() for text in texts)
             return
-        if start.startswith(b"(\xb5/\xfd"):
-            yield _Pieces(self._lines())
+        if start.startswith(ZSTD):
+            yield _Pieces(self._lines(file))
             return
         if start[257:262] != b"ustar":
             yield whole
@@ -280,16 +283,29 @@ class Blocks:
         except (zipfile.BadZipFile, RuntimeError, NotImplementedError, zlib.error) as error:
             raise TraceError(f"the zip archive cannot be unpacked ({error})", self.path) from error
 
-    def _lines(self) -> Iterator[bytes]:
-        # polars unpacks it as a whole, so that the size that its head gives is looked at first.
-        with self.path.open("rb") as file:
-            self._check_expansion(_zstd_size(file.read(18)), os.fstat(file.fileno()).st_size)
+    def _lines(self, file: IO[bytes]) -> Iterator[bytes]:
+        """The text of a zstd file: polars unpacks it as a stream, and its blocks say how far."""
+        with self.path.open("rb") as again:
+            pieces = list(zstd_blocks(again))
+        size = sum(piece.given for piece in pieces)  # a line without an end is not streamed
+        self._check_expansion(size, os.fstat(file.fileno()).st_size)
+        share = sum(piece.most for piece in pieces) / max(size, 1)
         one: Any = {"has_header": False, "separator": "\x1f", "quote_char": None}
+        done = upto = last = 0
         try:
-            lines = pl.read_csv(self.path, **one, new_columns=["line"], infer_schema=False)
+            lines = pl.scan_csv(self.path, **one, new_columns=["line"], infer_schema=False)
+            for some in lines.collect_batches():
+                text = "\n".join([*some["line"].fill_null("").to_list(), ""]).encode()
+                done += len(text)
+                while upto < share * done and last < len(pieces):
+                    upto += pieces[last].most
+                    self._stored(file, max(pieces[last].end - self.stored, 0))
+                    last += 1
+                yield text
+        except pl.exceptions.NoDataError:
+            return
         except (pl.exceptions.PolarsError, OSError) as error:
             raise TraceError(f"the zstd file cannot be unpacked ({error})", self.path) from error
-        yield "\n".join(lines["line"].fill_null("").to_list()).encode()
 
     def _table(self) -> Iterator[bytes]:
         """A Parquet file as CSV: times in ISO 8601, lengths of time in seconds, lists with bars."""
@@ -393,13 +409,50 @@ class Blocks:
             self.torn = self._line + b"".join(blank).count(b"\n") + carried.rstrip().count(b"\n")
 
 
-def _zstd_size(head: bytes) -> int:
-    """Size of the text of a zstd frame, by its first 18 bytes (RFC 8878); 0 where none is given."""
-    described, kind = head[4], head[4] >> 6
-    single = described >> 5 & 1
-    width = (single, 2, 4, 8)[kind]
-    begin = 5 + (not single) + (0, 1, 2, 4)[described & 3]
-    return int.from_bytes(head[begin : begin + width], "little") + 256 * (width == 2)
+class ZstdBlock(NamedTuple):
+    """A block of a zstd file: most bytes of its text, and the place in the file where it ends.
+
+    ``given`` is the size of a whole frame's text, at its first block, where its head gives that;
+    else it is ``most``.
+    """
+
+    most: int
+    end: int
+    given: int
+
+
+def zstd_blocks(file: IO[bytes]) -> Iterator[ZstdBlock]:
+    """Blocks of the frames of a zstd file (RFC 8878), by their heads; ends where it is cut short.
+
+    A block has at most 128 KiB of text, and as much as the window.
+    """
+    while len(magic := file.read(4)) == 4:
+        if magic[1:] == b"\x2a\x4d\x18" and magic[0] >> 4 == 5:  # a frame that is skipped
+            file.seek(int.from_bytes(file.read(4), "little"), os.SEEK_CUR)
+            continue
+        head = file.read(1)
+        if magic != ZSTD or not head:
+            return
+        single = head[0] >> 5 & 1
+        window = file.read(1) if not single else b""
+        file.seek((0, 1, 2, 4)[head[0] & 3], os.SEEK_CUR)  # number of its dictionary
+        width = (single, 2, 4, 8)[head[0] >> 6]
+        given = int.from_bytes(file.read(width), "little") + 256 * (width == 2)
+        most = ZSTD_BLOCK
+        if window:
+            base = 1 << 10 + (window[0] >> 3)
+            most = min(most, base + base // 8 * (window[0] & 7))
+        last = False
+        while not last:
+            if len(about := file.read(3)) < 3:
+                return
+            number = int.from_bytes(about, "little")
+            last, kind, size = bool(number & 1), number >> 1 & 3, number >> 3
+            end = file.seek(1 if kind == 1 else size, os.SEEK_CUR)  # one byte that is repeated
+            text = most if kind == 2 else size
+            yield ZstdBlock(text, end, given if width else text)
+            given = 0
+        file.seek(4 * (head[0] >> 2 & 1), os.SEEK_CUR)  # its check sum
 
 
 class _Pieces:
