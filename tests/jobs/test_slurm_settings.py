@@ -49,7 +49,7 @@ OTHER = {
     "preempt_youngest_first",
     "node": "NodeName=n1 CPUs=7 CPUTot=6 CPUEfctv=5 CoreSpecCount=1 CPUSpecList=0-1 "
     "MemSpecLimit=1024 RealMemory=4096 Gres=gpu:a100:1 Weight=7 AvailableFeatures=z Features=z",
-    "node2": "Boards=2 SocketsPerBoard=3 Sockets=3 CoresPerSocket=7",
+    "node2": "Boards=2 SocketsPerBoard=3 Sockets=3 CoresPerSocket=7 ThreadsPerCore=2",
     "nodeset": "NodeSet=t Feature=b Nodes=m1",
     "partition": "PartitionName=q Nodes=m1 MaxTime=60 MaxNodes=1 MinNodes=2 PriorityTier=2 "
     "PriorityJobFactor=2 QoS=normal TRESBillingWeights=cpu=2 PreemptMode=OFF",

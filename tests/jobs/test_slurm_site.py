@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -377,6 +378,131 @@ def test_reservations_and_what_backfilling_looks_at_are_read(tmp_path):
     [kept] = placed.options(Options()).tenancy.reservations
     assert (kept.begin, kept.end, kept.on) == (7200, 10_800, ("n1", "n2"))
     assert "1 of 2 reservations are played: the others are not while" in str(placed.notes)
+
+
+def test_what_newer_versions_print_as_json_is_read_as_the_text(tmp_path):
+    def number(n=None, infinite=False):
+        return {"set": n is not None and not infinite, "infinite": infinite, "number": n or 0}
+
+    meta = {"meta": {"plugin": {"data_parser": "data_parser/v0.0.41"}}, "errors": []}
+    partition = {
+        "name": "gpu",
+        "nodes": {"configured": "g[1-2]", "total": 2},
+        "maximums": {"time": number(90), "nodes": number(infinite=True), "shares": 0},
+        "minimums": {"nodes": 0},
+        "priority": {"tier": 3, "job_factor": 2},
+        "qos": {"assigned": "part"},
+        "tres": {"billing_weights": "CPU=1,GRES/gpu=8", "configured": "cpu=16,mem=2G"},
+        "partition": {"state": ["UP"]},
+        "suspend_time": number(infinite=True),
+    }
+    node = {"cpus": 8, "effective_cpus": 7, "sockets": 2, "cores": 4, "threads": 1, "weight": 5}
+    node |= {"real_memory": 4096, "specialized_memory": 1024, "gres": "gpu:a100:4(S:0-1)"}
+    node |= {"features": ["ib", "amd"], "state": ["DOWN", "DRAIN"], "res_cores_per_gpu": 2}
+    qos = {
+        "name": "part",
+        "priority": number(10),
+        "flags": ["OVERRIDE_PARTITION_QOS"],
+        "preempt": {"list": ["low"], "mode": ["REQUEUE"], "exempt_time": number(60)},
+        "limits": {
+            "max": {
+                "active_jobs": {"count": number(20)},
+                "jobs": {"active_jobs": {"per": {"user": number(4), "account": number()}}},
+                "tres": {"per": {"user": [{"type": "gres", "name": "gpu", "count": 2}]}},
+                "wall_clock": {"per": {"job": number(120)}},
+            }
+        },
+    }
+    mine = {"cluster": "lab", "account": "bio", "user": "ann", "shares_raw": 3}
+    mine |= {"max": {"jobs": {"active": number(5)}}, "parent_account": "", "partition": ""}
+    printed = {
+        "partitions": [partition],
+        "nodes": [{"name": "g1", **node}, {"name": "g2", **node, "state": ["IDLE"]}],
+        "reservations": [
+            {"name": "fix", "start_time": number(1767348000), "end_time": number(1767351600)}
+            | {"node_list": "g2", "flags": ["MAINT"]}
+        ],
+        "QOS": [qos, {"name": "low", "flags": ["NOT_SET"], "priority": number()}],
+        "associations": [
+            {"cluster": "lab", "account": "bio", "user": "", "parent_account": "root"},
+            mine,
+        ],
+    }
+    for name, entries in printed.items():
+        (tmp_path / f"{name.lower()}.json").write_text(json.dumps({name: entries, **meta}))
+    site = site_of(tmp_path, "ClusterName=lab\nAccountingStorageEnforce=limits\n")
+    [pool] = site.rules.pool
+    assert (pool.nodes, pool.most_time, pool.most_nodes, pool.tier) == ("g1,g2", 5400, 0, 3)
+    assert pool.whole
+    assert pool.billing == {"cpu": 1, "gpu": 8}
+    assert dict(zip(site.nodes.devices, site.nodes.capacity[0] / 1000)) == {
+        "cpu": 7,
+        "mem": 3,
+        "gpu": 4,
+    }
+    assert site.nodes.labels[0]["features"] == "ib,amd"
+    part, low = site.rules.qos
+    assert (part.priority, part.preempts, part.preempted, part.exempt) == (
+        10,
+        ("low",),
+        "requeue",
+        60,
+    )
+    assert (part.most_time, low.most_time) == (7200, np.inf)
+    caps = {(cap.scope, cap.of, cap.most, cap.qos, cap.account) for cap in site.rules.cap}
+    assert {("all", "jobs", 20, "part", ""), ("user", "jobs", 4, "part", "")} <= caps
+    assert {("user", "gpu", 2, "part", ""), ("user", "jobs", 5, "", "bio")} <= caps
+    [kept] = site.rules.reservation
+    assert (kept.since.isoformat(), kept.nodes) == ("2026-01-02T10:00:00+00:00", "g2")
+    said = "\n".join(site.notes)
+    assert "State=DOWN+DRAIN (it is played as if it were up), nodes.json, nodes g1" in said
+    assert "RestrictedCoresPerGPU=2" in said
+    assert "unknown" not in said
+
+
+def test_rules_of_a_site_file_hold_beside_what_slurm_prints(tmp_path):
+    conf = "NodeName=n[1-3] CPUs=4\nPartitionName=p Nodes=ALL MaxTime=60\n"
+    lab = tmp_path / "lab"
+    lab.mkdir()
+    (lab / "slurm.conf").write_text(conf)
+    file = tmp_path / "site.toml"
+    file.write_text(
+        """
+        [start]
+        latency = 5
+        [[pool]]
+        name = "p"
+        nodes = "n[1-3]"
+        fewest_nodes = 2
+        [[cap]]
+        scope = "user"
+        of = "cpu"
+        most = 4
+        [[window]]
+        from = 2026-01-02T10:00:00
+        to = 2026-01-02T11:00:00
+        nodes = "n1"
+        [[window]]
+        from = 60
+        to = 120
+        nodes = "n2"
+        """
+    )
+    site = Site.read(f"slurm:{lab},{file}")
+    [pool] = site.rules.pool
+    assert (pool.most_time, pool.fewest_nodes, site.rules.start.latency) == (3600, 2, 5)
+    assert site.scheduler == "slurm"
+    assert (len(site.rules.window), len(site.rules.cap)) == (2, 1)
+    jobs = Jobs.of([0, 9 * 3600], 1)
+    at = Clock(datetime(2026, 1, 2, 8, tzinfo=UTC).timestamp())
+    hosts = site.nodes, np.zeros(3, int), np.zeros(0, int)
+    dated, undated = (site.with_hosts(jobs, *hosts, clock) for clock in (at, None))
+    assert (len(dated.rules.window), len(undated.rules.window)) == (2, 1)
+    file.write_text('[[pool]]\nname = "p"\nmost_time = 60\n')
+    with pytest.raises(
+        ScenarioError, match=r"pool p most_time is 3600.0 in .*lab and 60.0 in .*site"
+    ):
+        Site.read(f"slurm:{lab},{file}")
 
 
 def test_weights_and_flags_of_priority_by_hand(tmp_path):

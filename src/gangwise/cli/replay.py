@@ -66,7 +66,7 @@ def replay_command(
     from gangwise.experiments.replay import STEPS, replay, replay_source
     from gangwise.experiments.replay_scenario import TWIN
     from gangwise.jobs.bounds import Certified
-    from gangwise.jobs.site import PRINTED
+    from gangwise.jobs.site import together
     from gangwise.report.jobs import results_of
     from gangwise.scenarios.jobs import DEMO
 
@@ -88,12 +88,7 @@ def replay_command(
             found = replayed(source, names)
             echo(json_text(found) if as_json else "\n".join(lines(found)))
             return
-    if rules.startswith(PRINTED):
-        if site not in (None, rules):
-            raise ScenarioError(
-                f"--as {rules} and --site {site} both say the rules of the site: give one of them"
-            )
-        site = rules
+    site = together(rules, site)
     named = {"world": world, "load": load, "site": site}
     given |= {key: value for key, value in named.items() if value is not None}
     chosen: Sequence[int] = seed_list(seeds) if seeds else ()

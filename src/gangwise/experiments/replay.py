@@ -35,7 +35,7 @@ from gangwise.jobs.check import IsolatedScheduler
 from gangwise.jobs.choice import SlowNode
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.scheduler import create_scheduler
-from gangwise.jobs.site import PRINTED
+from gangwise.jobs.site import PRINTED, together
 
 NAME = "replay"  # of the experiment, in a folder of results
 
@@ -336,7 +336,7 @@ def replay(
     [1, 1]
     """
     if rules.startswith(PRINTED) and isinstance(scenario, str | Path):
-        settings = {"site": rules, **settings}
+        settings = {**settings, "site": together(rules, settings.get("site"))}
     source = _source(scenario, settings)
     (progress or silent)("reading the log", 0, 1)
     played: Any = source.scenario()

@@ -40,7 +40,7 @@ from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.model import Nodes
 from gangwise.jobs.retelling import groups_of
 from gangwise.jobs.scheduler import create_scheduler
-from gangwise.jobs.site import PRINTED, SLURM, Rules, Site, kinds_of
+from gangwise.jobs.site import PRINTED, SLURM, Rules, Site, kinds_of, together
 from gangwise.jobs.slurm_files import in_own_words
 from gangwise.traces import open_tables, reader_arguments, reader_of, without_reader
 from gangwise.traces.jobs import JobLog, jobs_of
@@ -80,8 +80,8 @@ def what_if(
     >>> found.schedulers
     ['as configured', 'nodes.all+=1', 'load*=1.1,scheduler=sjf+easy']
     """
-    of_site = {"site": asked.scheduler} if asked.scheduler.startswith(PRINTED) else {}
-    source = replay_source(asked.source, {**of_site, **asked.settings})
+    site = together(asked.scheduler, asked.settings.get("site"))
+    source = replay_source(asked.source, {**asked.settings, **({"site": site} if site else {})})
     (progress or silent)("reading the log", 0, 1)
     played: Any = source.scenario()
     for gate in gates:

@@ -205,12 +205,15 @@ class Site:
     @classmethod
     def read(cls, path: Path | str, changes: Sequence[Any] = ()) -> Site:
         """Read a file, ``site.toml`` of a folder, or with ``slurm:FOLDER`` or
-        ``kueue:FOLDER`` what they print.
+        ``kueue:FOLDER`` what they print; behind a comma, a file whose rules hold as well.
 
         ``changes`` are made in what Slurm prints, see :func:`~.slurm_site.read_slurm`.
 
         Raises ScenarioError, which names the file, and the line or the setting at fault.
         """
+        printed, comma, more_rules = str(path).partition(",")
+        if comma and printed.startswith(PRINTED) and not Path(str(path).split(":")[1]).exists():
+            return cls.read(printed, changes).with_rules(cls.read(more_rules))
         file = Path(path) / FILE if Path(path).is_dir() else Path(path)
         more: dict[str, Any] = {}
         if str(path).startswith(SLURM):
@@ -228,6 +231,13 @@ class Site:
             return cls(Rules(**document), path, **more)
         except ValidationError as error:
             raise ScenarioError(f"{path}: {_fault(error)}") from error
+
+    def with_rules(self, other: Site) -> Site:
+        """The rules of both; ScenarioError for a setting that they set differently."""
+        if other.nodes is not None:
+            raise ScenarioError(f"{self.path} and {other.path} both say which nodes there are")
+        document = _both(self.document(), other.document(), self.path, other.path, "")
+        return replace(self, rules=Site.of(document, f"{self.path} with {other.path}").rules)
 
     @property
     def nodes_given_out(self) -> Nodes | None:
@@ -298,11 +308,12 @@ class Site:
         names = {"window": "times in which nodes were down or drained"}
         for name, what in {**names, "reservation": "reservations"}.items():
             given = getattr(self.rules, name)
-            kept = []
+            dated = [r for r in given if isinstance(r.since, datetime)]
+            kept = [r for r in given if not isinstance(r.since, datetime)]  # a file beside it has
             if (clock := self.clock) is not None:
                 text = "the others are not while jobs come"
                 first, last = (clock.date(float(t)) for t in (jobs.submit.min(), jobs.submit.max()))
-                for rule in given:
+                for rule in dated:
                     since, to = (
                         t.replace(tzinfo=t.tzinfo or first.tzinfo) if isinstance(t, datetime) else d
                         for t, d in ((rule.since, first), (rule.to, last))
@@ -670,6 +681,45 @@ class Site:
             if name not in place:
                 raise UnknownName(f"node of {what} of {self.path}", name, names)
         return sorted({place[name] for name in wanted})
+
+
+def together(rules: str, site: str | None) -> str | None:
+    """What ``--as`` prints and ``--site`` names, as the one setting `site`.
+
+    >>> together("slurm:lab", "site.toml"), together("fcfs", "site.toml"), together("slurm:lab", "")
+    ('slurm:lab,site.toml', 'site.toml', 'slurm:lab')
+    """
+    if not rules.startswith(PRINTED):
+        return site
+    return f"{rules},{site}" if site and site != rules else rules
+
+
+def _both(ours: Any, theirs: Any, our_path: str, their_path: str, where: str) -> Any:
+    """Two contents of site files as one: entries with names by name, lists one behind the other."""
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+        made = {**theirs, **ours}
+        for key in ours.keys() & theirs.keys():
+            at = f"{where} {key}".lstrip()
+            made[key] = _both(ours[key], theirs[key], our_path, their_path, at)
+        return made
+    if isinstance(ours, tuple | list) and all(
+        isinstance(each, Mapping) for each in (*ours, *theirs)
+    ):
+        by_name = {each.get("name", i): each for i, each in enumerate(ours)}
+        for i, each in enumerate(theirs, len(ours)):
+            name = each.get("name", i)
+            at = f"{where} {name}"
+            by_name[name] = _both(by_name.get(name, {}), each, our_path, their_path, at)
+        return [*by_name.values()]
+    same = ours == theirs
+    if where.endswith(" nodes") and isinstance(ours, str) and isinstance(theirs, str):
+        same = set(expand_nodes(ours)) == set(expand_nodes(theirs))
+    if not same:
+        raise ScenarioError(
+            f"{where} is {ours!r:.60} in {our_path} and {theirs!r:.60} in {their_path}: take it "
+            "out of one of them"
+        )
+    return ours
 
 
 def _processors(cells: Nodes) -> Ints:

@@ -17,6 +17,7 @@ What becomes of each setting is data, ``slurm_settings.toml``; nothing is droppe
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gangwise.core.errors import ScenarioError
-from gangwise.jobs.slurm_values import seconds
+from gangwise.jobs.slurm_values import JSON_KINDS, json_settings, seconds
 from gangwise.traces.formats.slurm_notation import expand_nodes
 
 BEGINS = {
@@ -38,8 +39,8 @@ BEGINS = {
     "SwitchName": "switch",
 }
 """The setting with which an entry begins, in slurm.conf and as scontrol prints it."""
-PAIR = re.compile(r'([\w.\[\]]+)\s*([-*/+]?)=\s*("[^"]*"|\S*)')
-"""A setting, how it is set (``+=`` goes on with a list), and its value."""
+PAIR = re.compile(r'([\w.\[\]]+)\s*([-*/+]?)=\s*("[^"]*"(?=\s|$)|\S*)')
+"""A setting, how it is set (``+=`` goes on with a list), and its value, alone in its quotes."""
 NEEDED = "slurm.conf, or what `scontrol show partition -o` and `scontrol show node -o` print"
 NAMED_BY = {"partition": "PartitionName", "qos": "Name", "node": "NodeName", "config": ""}
 OTHER_FILES = re.compile(
@@ -198,6 +199,8 @@ class SlurmReading:
         lines = self._text(file).splitlines()
         first = next((line for line in lines if line.strip() and line[0] != "#"), "")
         columns = first.split("|")
+        if first.lstrip().startswith("{") and self._json(file):
+            return
         if first.startswith("Configuration data"):
             for number, line in enumerate(lines, 1):
                 name, equals, value = line.partition("=")
@@ -221,6 +224,22 @@ class SlurmReading:
         elif first and not re.match("No (reservations|topology)", first):
             self.notes.append(f"{file.name} is not what scontrol or sacctmgr prints: left out")
 
+    def _json(self, file: Path) -> bool:
+        """Entries of what scontrol or sacctmgr prints with ``--json``, if it is that."""
+        try:
+            document = json.loads(self._text(file))
+        except ValueError as error:
+            raise ScenarioError(f"{file}: {error}") from error
+        lists = {key: of for key, of in document.items() if key in JSON_KINDS}
+        for key, entries in lists.items():
+            for entry in entries if isinstance(entries, list) else ():
+                kind = JSON_KINDS[key]
+                pairs = [(name, "", value) for name, value in json_settings(kind, entry)]
+                self.enter(
+                    kind, f"{file.name}, {key} {entry.get('name', '')}".rstrip(), pairs, True
+                )
+        return bool(lists)
+
     def enter(
         self, kind: str, where: str, pairs: Iterable[tuple[str, str, str]], printed: bool = False
     ) -> SettingRow:
@@ -232,13 +251,16 @@ class SlurmReading:
         for given, how, value in pairs:
             bare, value = re.sub(r"\[\d+\]$", "", given), value.strip('" ')
             value = "" if value in ("(null)", "N/A") else value
-            called = known["alias"].get(bare.lower(), [names.get(bare.lower(), "")])
+            alias = known["alias"].get(bare.lower())
+            called = alias or [names.get(bare.lower(), "")]
             if not called[0]:
                 near = [] if printed else [n for n in names.values() if is_slip(bare, n)]
                 hint = f" (did you mean {near[0]}?)" if len(near) == 1 else ""
                 self._leave(f"unknown: {bare}={value}{hint}".replace("= ", " "), where)
                 continue
             for name in called:
+                if alias and name in row.values:
+                    continue  # CPUs counts before Procs
                 row.values[name] = value
                 row.more |= {name} if how == "+" else set()
                 why, *harmless = reasons.get(name, ("", value))

@@ -43,12 +43,12 @@ def read_slurm(
     r = SlurmReading(Path(folder))
     edits = [line for change in changes for line in r.change(*change)]
     config = r.config()
-    nodes = _nodes(r)
+    nodes = _nodes(r, config)
     partitions = r.entries("partition", "PartitionName")
     sets = _node_sets(r, nodes)
     pools = [_pool(r, row, _of_partition(r, row, nodes, sets)) for row in partitions.values()]
     for pool in pools:  # select/linear gives out nodes
-        pool["whole"] |= config.values.get("SelectType", "").lower().endswith("linear")
+        pool["whole"] |= _linear(config)
     several = config.values.get("PriorityType", "").endswith("multifactor")
     preemption = _preemption(r, config)
     priority = {"priority": _priority(r, config)} if several else {}
@@ -107,16 +107,18 @@ def _qos(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
     }
 
 
-def _nodes(r: SlurmReading) -> Nodes | None:
+def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
     """The nodes in the order in which Slurm takes them: those of small weight first."""
-    found = []
+    found, threaded = [], 0
     for name, row in r.entries("node", "NodeName").items():
         kinds = r.value(row, "Gres", gpus, NO_AMOUNTS)
         if row.values.get("State", "").upper().startswith("FUTURE"):
             continue  # it need not exist
         kept = r.value(row, "MemSpecLimit", float, 0.0)
+        processors, of_core = _cores(r, row)
+        threaded += of_core > 1
         has = {
-            "cpu": _cores(r, row),
+            "cpu": processors,
             "mem": max(r.value(row, "RealMemory", float, 1.0) - kept, 0.0) / 1024,
         }
         model = next(iter(kinds), "")
@@ -131,6 +133,12 @@ def _nodes(r: SlurmReading) -> Nodes | None:
         for setting in ("Features", "AvailableFeatures"):  # what is printed counts
             labels["features"] = row.values.get(setting, "") or labels.get("features", "")
         found.append((weight, name, has, labels))
+    by_core = "CPU" not in config.values.get("SelectTypeParameters", "").upper()
+    if threaded and by_core and not _linear(config):
+        r.notes.append(
+            f"{threaded:,} nodes give out whole cores of several threads: a job has those that "
+            "AllocTRES says; where the log lacks it, what it asked for is not rounded up"
+        )
     found.sort(key=lambda node: node[0])
     unlike = len({weight for weight, *_ in found}) > 1
     made = (
@@ -138,6 +146,11 @@ def _nodes(r: SlurmReading) -> Nodes | None:
         for _, name, has, labels in found
     )
     return Nodes.of(made) if found else None
+
+
+def _linear(config: SettingRow) -> bool:
+    """Whether whole nodes are given out, and no cores."""
+    return config.values.get("SelectType", "").lower().endswith("linear")
 
 
 def _events(r: SlurmReading, nodes: Nodes | None) -> list[dict[str, Any]]:
@@ -179,20 +192,25 @@ def _reservations(r: SlurmReading, nodes: Nodes | None) -> list[dict[str, Any]]:
     return found
 
 
-def _cores(r: SlurmReading, row: SettingRow) -> float:
-    """Processors of a node that jobs may have: those kept for the system are not among them."""
-    if (free := r.value(row, "CPUEfctv", float, 0.0)) > 0:
-        return free
+def _cores(r: SlurmReading, row: SettingRow) -> tuple[float, int]:
+    """Processors of a node that jobs may have, and how many are the threads of one core.
+
+    Those that are kept for the system are not among them.
+    """
     cores = 1.0
-    for part in ("Boards", "SocketsPerBoard", "Sockets", "CoresPerSocket", "ThreadsPerCore"):
+    for part in ("Boards", "SocketsPerBoard", "Sockets", "CoresPerSocket"):
         if part != "Boards" or "SocketsPerBoard" in row.values:
             cores *= r.value(row, part, float, 1.0)
-    cores = r.value(row, "CPUTot", float, 0.0) or r.value(row, "CPUs", float, 0.0) or cores
-    threads = r.value(row, "ThreadsPerCore", float, 1.0)
+    threads = r.value(row, "ThreadsPerCore", int, 1)
+    given = r.value(row, "CPUTot", float, 0.0) or r.value(row, "CPUs", float, 0.0)
+    processors = given or cores * threads
+    of_core = threads if processors > cores else 1  # CPUs= may count cores
+    if (free := r.value(row, "CPUEfctv", float, 0.0)) > 0:
+        return free, of_core
     kept = r.value(row, "CoreSpecCount", float, 0.0) * threads
     if (named := row.values.get("CPUSpecList", "")) and not kept:
         kept = len(r.value(row, "CPUSpecList", numbers, [named]))
-    return max(cores - kept, 0.0)
+    return max(processors - kept, 0.0), of_core
 
 
 def _node_sets(r: SlurmReading, nodes: Nodes | None) -> dict[str, list[str]]:
