@@ -535,3 +535,26 @@ def test_jobs_of_google_events(tmp_path):
     assert log.jobs.shapes[log.jobs.shape[1]].demand[0] == 100  # ten-millionths do not vanish
     assert log.played.lost["without a start"].jobs == 1
     assert log.played.unit == "NCU"
+
+
+def test_work_that_no_node_can_hold_is_doubted_in_line_one(tmp_path):
+    """Of 11 core-hours 10 are of a task of 80 cores, where machines have 64; 64 are none."""
+    (tmp_path / "server_event.csv").write_text("0,1,add,,64,1,1\n")
+    rows = ["60,510,1,1,1,Terminated,8000,0.1", "60,3660,2,1,1,Terminated,100,0.1"]
+    (tmp_path / "batch_task.csv").write_text("\n".join(rows))
+    line = open_jobs(tmp_path).played.line
+    assert "; misread, or nodes are missing: 90.9 % of core-hours ask for more than any" in line
+    (tmp_path / "batch_task.csv").write_text("\n".join(rows).replace("8000", "6400"))
+    assert "misread" not in open_jobs(tmp_path).played.line
+
+
+@pytest.mark.parametrize(("size", "doubted"), [(104, False), (106, True)])
+def test_use_above_what_there_is_is_doubted_from_five_percent(tmp_path, size, doubted):
+    row = "{} {} 0 {} {} -1 -1 {} 60 -1 1 3 1 2 -1 -1 -1 -1\n"
+    text = (
+        "; MaxProcs: 100\n" + row.format(1, 0, 60, 90, 90) + row.format(2, 30, 60, *2 * [size - 90])
+    )
+    (tmp_path / "log.swf").write_text(text)
+    played = open_jobs(tmp_path / "log.swf").played
+    assert ("misread" in played.line) == doubted
+    assert len(played.warnings) == (not doubted)

@@ -451,7 +451,7 @@ class ReplayScenario:
                 asked += f" ({too_large:,} need more than a node of {of}, or none of it)"
             line = some.line.replace(" are played", f" are played{asked}", 1)
         line = "; ".join([line, *self.not_modelled])
-        return [line, *(f"warning: {found.text}" for found in log.played.overused)]
+        return [line, *log.played.warnings]
 
     def _hours(self, of: Jobs) -> Floats:
         """Device-hours of each job [J], of the device that counts."""

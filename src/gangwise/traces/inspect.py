@@ -470,7 +470,7 @@ def report(log: JobLog, tables: Tables) -> str:
     devices = ", ".join(f"{n:,.6g} {named.get(q, q)}" for q, n in found["devices"].items())
     lines = [
         log.played.line,
-        *(f"warning: {found.text}" for found in log.played.overused),
+        *log.played.warnings,
         "",
         f"{found['jobs']:,} jobs in {period(last - first)} on {found['nodes']:,} "
         f"{'node' if found['nodes'] == 1 else 'nodes'} ({devices}); "
@@ -479,10 +479,7 @@ def report(log: JobLog, tables: Tables) -> str:
     if found["implied_load"] is not None:
         lines.append(
             f"load: {100 * found['implied_load']:.3g} % of {found['device']} in use in the mean of "
-            "the whole log"
-            + " (more than there is: a column is misread, or nodes are missing)"
-            * (found["implied_load"] > 1 and found["wait"] is not None)
-            + "; over time:"
+            "the whole log; over time:"
         )
         loads = [load or 0.0 for load in found["load"]]
         scale = 40 / max(1.0, *loads)

@@ -93,6 +93,11 @@ class Lost(NamedTuple):
     row: int
 
 
+DOUBT = 1.05, 0.01
+"""Use of devices, as a share of those there, and the share of work that fits on no node, above
+which a log is read wrongly, or lacks nodes."""
+
+
 @dataclass(frozen=True)
 class Overused:
     """More devices in use at once, as recorded, than the nodes have."""
@@ -163,6 +168,7 @@ class Played:
     digests: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of each file
     overused: tuple[Overused, ...] = ()  # where the log has more devices in use than there are
     not_modelled: tuple[str, ...] = ()  # what the log has and a replay does not model
+    unfit: float = 0.0  # share of the device-hours that ask for more than any node has
     # The one of ``assumed`` that is of nodes; empty where the log lists them, or they were given.
     nodes_assumed: str = ""
 
@@ -170,6 +176,18 @@ class Played:
     def unknown(self) -> int:
         """Jobs whose rows could not be read: nobody knows their device-hours."""
         return sum(lost.jobs for lost in self.lost.values() if lost.hours is None)
+
+    @property
+    def doubts(self) -> list[str]:
+        """What the nodes of the log cannot have held: a column is misread, or nodes are missing."""
+        unfit = f"{100 * self.unfit:.3g} % of {self.unit}-hours ask for more than any node has"
+        found = [unfit] if self.unfit > DOUBT[1] else []
+        return found + [each.text for each in self.overused if each.most > DOUBT[0]]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is small enough to be the rounding of times."""
+        return [f"warning: {each.text}" for each in self.overused if each.most <= DOUBT[0]]
 
     @property
     def line(self) -> str:
@@ -195,6 +213,7 @@ unknown hours'
         jobs, hours = (self.played, self.read), (self.played_hours, self.hours)
         return (
             played_text(self.trace, jobs, hours, self.unit, not self.unknown)
+            + "".join(f"; misread, or nodes are missing: {doubt}" for doubt in self.doubts)
             + f"; left out: {lost}" * bool(lost)
             + f"; rows left out: {reasons(self.unread)}" * bool(self.unread)
             + f"; assumed: {assumed}" * bool(assumed)
@@ -212,6 +231,7 @@ unknown hours'
                 "unknown_of_jobs": self.unknown,
             },
             "overused": [vars(each) for each in self.overused],
+            "doubts": self.doubts,
             "not_modelled": list(self.not_modelled),
             "lost": {
                 why: {"jobs": n, "device_hours": hours, "first_row": row}
@@ -619,7 +639,8 @@ class _LogBuilder:
             lost["without a start"] = rows[self.never[rows]]
         keep = rows[~self.never[rows]]
         jobs = self._jobs(keep, nodes.devices)
-        beyond = jobs.tasks > _tasks_that_fit(nodes, jobs.shapes)[jobs.shape]
+        fitting = _tasks_that_fit(nodes, jobs.shapes)[jobs.shape]
+        beyond, unfit = jobs.tasks > fitting, keep[jobs.row[fitting == 0]]
         if given and "per_node" in self.rows.columns:
             # A job that ran was not larger: whole nodes that it was given may be unlike, and the
             # site's rules say what it holds there.
@@ -633,6 +654,9 @@ class _LogBuilder:
             jobs = self._jobs(keep, nodes.devices)
         place = keep[jobs.row]
         played = self._played(jobs, nodes, place, lost, nodes_assumed)
+        if given is None and not nodes_assumed:  # both would say nothing of what was read
+            share = float(self.hours[unfit].sum()) / max(float(self.hours.sum()), 1e-12)
+            played = replace(played, unfit=share)
         if not len(jobs):
             raise TraceError(f"no job can be played: {played.line}")
         return JobLog(
