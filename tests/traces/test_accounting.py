@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -80,6 +81,57 @@ OAR = {
     | {"submissionTime": S, "startTime": S + 5, "stopTime": S + 65, "walltime": 3600}
     | {"assigned_resources": [1, 2, 3, 4], "assigned_network_address": ["n1"]}
 }
+BACCT = """
+Accounting information about jobs that are:
+  - submitted by all users.
+------------------------------------------------------------------------------
+
+Job <77[3]>, Job Name <arr[3]>, User <u1>, Project <p>, Status <DONE>, Queue <no
+                     rmal>, Command <#!/bin/sh;#BSUB -W 1:30;#BSUB -n 4;./a.ou
+                     t>, Share group charged </u1>
+Sun Mar  3 23:59:50: Submitted from host <login>, CWD <$HOME>, 4 Task(s), Reques
+                     ted GPU <num=2:mode=shared>;
+Mon Mar  4 00:00:30: Dispatched 4 Task(s) on Host(s) <2*h1> <2*h2>, Allocated 4
+                     Slot(s) on Host(s) <2*h1> <2*h2>, Effective RES_REQ <select
+                     [type == any] >;
+Mon Mar  4 01:00:30: Completed <done>.
+
+Accounting information about this job:
+     CPU_T     WAIT     TURNAROUND   STATUS     HOG_FACTOR    MEM    SWAP
+      0.08       40           3640     done         0.0007     5M    222M
+------------------------------------------------------------------------------
+
+Job <78>, User <u2>, Project <p>, Status <EXIT>, Queue <normal>, Command <sleep>
+Mon Mar  4 00:00:00: Submitted from host <login>, CWD <$HOME>;
+Mon Mar  4 00:01:00: Dispatched to <h3>;
+Mon Mar  4 00:02:00: Completed <exit>.
+------------------------------------------------------------------------------
+
+SUMMARY:      ( time unit: second )
+ Total number of done jobs:       1      Total number of exited jobs:     1
+"""
+CONDOR_LOG = """000 (12.000.000) 2024-03-04 08:00:00 Job submitted from host: <10.0.0.1:9618>
+...
+001 (12.000.000) 2024-03-04 08:01:00 Job executing on host: <10.0.0.2:9618>
+...
+004 (12.000.000) 2024-03-04 08:03:00 Job was evicted.
+\t(0) CPU times
+\tPartitionable Resources :    Usage  Request Allocated
+\t   Cpus                 :                 4         4
+\t   Memory (MB)          :      156     2048      2304
+...
+001 (12.000.000) 2024-03-04 08:10:00 Job executing on host: <10.0.0.3:9618>
+...
+005 (12.000.000) 2024-03-04 08:20:00 Job terminated.
+\t(1) Normal termination (return value 0)
+...
+"""
+MOAB = (
+    f"08:00:00 {S}:1 sched Moab SCHEDSTART -\n"
+    f"08:00:00 {S}:2 job 5 JOBSUBMIT 2 16 u1 g 7200 Idle [batch:1] {S} 0 0 0 [NONE]\n"
+    f"09:00:00 {S}:9 job 5 JOBEND 2 16 u1 g 7200 Completed [batch:1] {S} {S + 9} {S + 10} "
+    f"{S + 910} [NONE] [NONE] [NONE] >= 0 >= 0 [NONE] 1 16 8 0 0 acct [NONE] [NONE] 0 0.0 p 1 0\n"
+)
 BATSIM = {
     "nb_res": 8,
     "jobs": [
@@ -90,6 +142,7 @@ BATSIM = {
     "profiles": {"d": {"type": "delay", "delay": 100}, "msg": {"type": "parallel", "cpu": [1]}},
 }
 LOGS = {
+    "moab": MOAB,
     "pbs": PBS,
     "lsf": LSF,
     "sge": SGE,
@@ -99,6 +152,7 @@ LOGS = {
     "batsim": json.dumps(BATSIM),
 }
 RIGHT = {
+    "moab": [("5", 16, 1, 0, 0, 10, 910, 7200)],
     "pbs": [
         ("7.srv", 2, 8, 2, 0, 5, 3605, 7200),
         ("8.srv", 2, 4, 0, 60, 4000, 5000, 3600),
@@ -121,6 +175,55 @@ def test_a_log_is_recognised_and_read(tmp_path, name):
     tables = open_tables(file)
     assert tables.trace == name
     assert tables.jobs.select(COLUMNS).rows() == RIGHT[name]
+
+
+def test_what_bacct_prints_is_read(tmp_path):
+    """Two GPUs on each of two hosts, four tasks; 1:30 h is the limit. 2024 has such a Monday."""
+    (tmp_path / "bacct.txt").write_text(BACCT)
+    tables = open_tables(tmp_path)
+    right = [("77[3]", 4, 1, 1, 0, 40, 3640, 5400), ("78", 1, 1, 0, 10, 70, 130, None)]
+    assert tables.trace == "lsf"
+    assert tables.jobs.select(COLUMNS).rows() == right
+    assert tables.jobs["hosts"].to_list() == ["h1|h2", "h3"]
+    assert any("have no year" in note for note in tables.notes)
+    dated = re.sub(r"^(\w{3} Mar +\d+ [\d:]{8})", r"\1 2019", BACCT, flags=re.M)
+    (tmp_path / "bacct.txt").write_text(dated)
+    assert open_tables(tmp_path).jobs.select(COLUMNS).rows() == right
+    assert open_tables(tmp_path).clock.epoch == 1_551_657_590
+
+
+def test_a_log_of_condor_is_read(tmp_path):
+    """It runs for two minutes in vain and for ten; with years and without."""
+    for text in (CONDOR_LOG, CONDOR_LOG.replace("2024-03-04", "03/04")):
+        (tmp_path / "job.log").write_text(text)
+        tables = open_tables(tmp_path)
+        columns = ("name", "cpu", "mem", "started", "deleted", "elapsed", "lost")
+        assert tables.trace == "htcondor"
+        assert tables.jobs.select(columns).rows() == [("12.0", 4, 2, 60, 1200, 720, 120)]
+
+
+def test_forms_of_records_that_sites_have(tmp_path):
+    """Cores that Torque writes thrice, LSF's limit and hosts with counts, OAR's GPUs."""
+    torque = (
+        f"03/04/2024 09:00:00;E;1.s;user=u ctime={S} start={S} end={S + 60} Resource_List.ncpus=1 "
+        "exec_host=n4/2+n4/3+n4/4+n4/5 Resource_List.nodes=1:ppn=4:avx Resource_List.nodect=1"
+    )
+    fields = '"" "default" 0 8 "" "" 0 2 0 "" "" "" "" 0 "" 0 "" -1 "/u" "" "" "" -1 "" "" 6160 '
+    lsf = (
+        f'"JOB_FINISH" "9.11" {S + 900} 41 22 33 8 {S} 0 0 {S + 100} "u1" "normal" "span[ptile=4]" '
+        '"" "" "l" "/s" "" "%J.out" "%J.err" "1.41" 0 2 "4*h1" "4*h2" 64 60.0 "a" "#B;""x y"";d" '
+        f'5.2 6.0 9 0 -1 0 0 3 0 0 0 0 -1 0 0 0 1 6 -1 {fields}"" {S} "" "" 0 2 h1 13 0 12 24 0 h2 '
+        '12 0 64 66 0 43200 0 8688640 "select[type == any] rusage[ngpus_physical=2.00] " "" -1'
+    )
+    oar = {"job_id": 3, "submission_time": S, "start_time": S, "stop_time": S + 9, "queue": "q"}
+    oar |= {"assigned_resources": [1, 2, 3, 4], "state": "Terminated"}
+    oar |= {"wanted_resources": "-l \"{type = 'default'}/host=2/gpu=1,walltime=2:0:0\" "}
+    right = {torque: (1, 4, 0, None), lsf: (8, 1, 0.5, 43200), json.dumps([oar]): (4, 1, 0.5, 7200)}
+    for text, job in right.items():
+        (tmp_path / "log").write_text(text)
+        tables = open_tables(tmp_path / "log")
+        assert tables.jobs.select("tasks", "cpu", "gpu", "limit").rows() == [job]
+        assert "100 % of 1 jobs" in jobs_of(tables).played.line
 
 
 def test_what_is_not_a_job_is_counted(tmp_path):

@@ -168,9 +168,9 @@ class Played:
     digests: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of each file
     overused: tuple[Overused, ...] = ()  # where the log has more devices in use than there are
     not_modelled: tuple[str, ...] = ()  # what the log has and a replay does not model
-    unfit: float = 0.0  # share of the device-hours that ask for more than any node has
     # The one of ``assumed`` that is of nodes; empty where the log lists them, or they were given.
     nodes_assumed: str = ""
+    unfit: float = 0.0  # share of the device-hours that ask for more than any node has
 
     @property
     def unknown(self) -> int:
@@ -181,7 +181,7 @@ class Played:
     def doubts(self) -> list[str]:
         """What the nodes of the log cannot have held: a column is misread, or nodes are missing."""
         unfit = f"{100 * self.unfit:.3g} % of {self.unit}-hours ask for more than any node has"
-        found = [unfit] if self.unfit > DOUBT[1] else []
+        found = [unfit] * (self.unfit > DOUBT[1])
         return found + [each.text for each in self.overused if each.most > DOUBT[0]]
 
     @property

@@ -2,7 +2,7 @@
 
 Each system has its own words for when a job was submitted, could start, started and ended, and for
 what it asked for. A parser here says which; ``NAME.toml`` says how its files are recognised. PBS
-Professional, OpenPBS and Torque, LSF, Grid Engine, HTCondor, Flux, OAR and Batsim.
+Professional, OpenPBS and Torque, LSF, Grid Engine, HTCondor, Moab and Maui, Flux, OAR and Batsim.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 from math import isfinite
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from gangwise.core.settings import Clock
 from gangwise.traces.format import Format, all_files, declared
 from gangwise.traces.formats.slurm_notation import expand_nodes
 from gangwise.traces.io.reading import EARLIER, PART, RecordError, RowAccount
-from gangwise.traces.io.text import document, read_text
+from gangwise.traces.io.text import beginning, document, read_text
 from gangwise.traces.tables import Reader, Tables, server_table
 
 Record = Mapping[str, Any]
@@ -174,11 +174,9 @@ def _pbs_job(
     }
     chunks = list(_pbs_chunks(resources.get("select") or resources.get("nodes") or ""))
     tasks = sum(count for count, _ in chunks) or len(hosts) or 1
-    cores = (
-        number(resources.get("ncpus"))
-        or sum(hosts.values())
-        or sum(n * c["cpu"] for n, c in chunks)
-    )
+    # Torque writes ncpus=1 beside nodes=1:ppn=4, and a host once where a chunk has several cores.
+    of_chunks = sum(n * c["cpu"] for n, c in chunks)
+    cores = max(number(resources.get("ncpus")) or 0.0, sum(hosts.values()), of_chunks)
     if len(chunks) > 1 and len({tuple(chunk.items()) for _, chunk in chunks}) > 1:
         jobs.facts["uneven"] += 1
     gpus = number(resources.get("ngpus")) or sum(n * chunk["gpu"] for n, chunk in chunks)
@@ -245,14 +243,17 @@ def _pbs_chunks(text: str) -> Iterator[tuple[int, dict[str, float]]]:
         yield int(count), size
 
 
-# LSF: lsb.acct, JOB_FINISH
+# LSF: lsb.acct, JOB_FINISH; bacct -l
 
 
 def parse_lsf(text: str, jobs: Jobs) -> None:
-    """``JOB_FINISH`` of ``lsb.acct(5)``: fields in quotes and numbers, by their place.
+    """``JOB_FINISH`` of ``lsb.acct(5)``, fields by their place; or what ``bacct -l`` prints.
 
-    The lists of hosts make later places move; what is read stands before them, or directly after.
+    Lists of hosts make later places move: the limit stands three before the requirement in effect.
     """
+    if "JOB_FINISH" not in text:
+        parse_bacct(text, jobs)
+        return
     for row, line in _lines(text, jobs):
         fields = next(csv.reader([line], delimiter=" ", doublequote=True), [])
         if fields[:1] != ["JOB_FINISH"]:
@@ -273,6 +274,8 @@ def _lsf_job(fields: list[str]) -> dict[str, Any]:
     cores = number(slots) or len(hosts)
     kept = list(dict.fromkeys(host.rpartition("*")[2] for host in hosts))
     begun = number(started)
+    effective = next((i for i, text in enumerate(rest) if i > 60 and "select[" in text), 0)
+    gpus = re.search(r"ngpus_physical=(\d+)", rest[effective] if effective else fields[13])
     title = rest[1] if len(rest) > 1 else ""
     element = re.search(r"\[\d+\]$", title)  # of an array, whose elements share a number
     return {
@@ -281,12 +284,127 @@ def _lsf_job(fields: list[str]) -> dict[str, Any]:
         "partition": queue,
         "tasks": int(cores),
         "cpu": 1.0,
+        "gpu": int(gpus[1]) * max(len(kept), 1) / cores if gpus else 0.0,  # of each host
+        "limit": number(rest[effective - 3]) if effective else None,
         "created": number(submitted),
         "started": begun,
         "deleted": number(ended),
         "hosts": "|".join(kept),
         "application": re.sub(r"\[.*\]$", "", title),
         "status": {"64": "completed", "32": "failed"}.get(status, ""),
+    }
+
+
+LSF_EVENT = re.compile(r"(\w{3} \w{3} +\d+ \d\d:\d\d:\d\d)( \d{4})?: +(\w+)(.*)")
+LSF_HOSTS = re.compile(r"<(?:(\d+)\*)?([\w.-]+)>")
+
+
+def parse_bacct(text: str, jobs: Jobs) -> None:
+    """Paragraphs of ``bacct -l``, whose lines are broken at a fixed width.
+
+    Where dates have no year, it is one in which they fall on these days of the week.
+    """
+    row, near = 0, datetime(2024, 1, 1)
+    for paragraph in re.split(r"^-{20,}$", text, flags=re.M):
+        first, row = row + 1, row + paragraph.count("\n")
+        whole = re.sub(r"\n {21}", "", paragraph).strip()
+        if not whole.startswith("Job <"):
+            continue
+        jobs.read += 1
+        _try(jobs, first, _bacct_job, whole, jobs, near)
+        if found := next(LSF_EVENT.finditer(whole), None):
+            near = _date(found, near, jobs)
+
+
+def _date(found: re.Match[str], near: datetime, jobs: Jobs) -> datetime:
+    """A date in its year, else in the year about another in which it is this day of the week."""
+    day, form = " ".join(found[1].split()), "%a %b %d %H:%M:%S %Y"
+    if found[2]:
+        return datetime.strptime(day + found[2], form)
+    jobs.facts["yearless"] = 1
+    years = sorted(range(near.year - 6, near.year + 7), key=lambda year: abs(year - near.year))
+    dates = [
+        datetime.strptime(f"{day[4:]} {year}", form[3:])
+        for year in years
+        if "Feb 29" not in day or year % 4 == 0
+    ]
+    return next((date for date in dates if date.strftime("%a") == day[:3]), dates[0])
+
+
+def _bacct_job(text: str, jobs: Jobs, near: datetime) -> dict[str, Any]:
+    given = dict(re.findall(r"(?:^|, )(Job|Job Name|User|Project|Status|Queue) <([^>]*)>", text))
+    at: dict[str, float] = {}
+    slots: dict[str, int] = {}
+    for found in LSF_EVENT.finditer(text):
+        near = _date(found, near, jobs)
+        event = {"dispatched": "Dispatched", "Starting": ""}.get(found[3], found[3])
+        if event == "Completed" or event not in at:
+            at[event] = near.replace(tzinfo=UTC).timestamp()
+        if event == "Dispatched" and (
+            on := re.findall(r"(?:^| to|Host\(s\)|Hosts/Processors) ((?:<[^>]*> ?)+)", found[4])
+        ):
+            slots = Counter()
+            for count, host in LSF_HOSTS.findall(on[-1]):
+                slots[host] += int(count or 1)
+    asked = re.search(r"(\d+) (?:Task\(s\)|Processors Requested)", text)
+    limit = re.search(r"#BSUB -W *(?:(\d+):)?(\d+)", text)
+    gpus = re.search(r"Requested GPU <num=(\d+)", text)
+    tasks = sum(slots.values()) or (int(asked[1]) if asked else 1)
+    return {
+        "name": given.get("Job", "").replace(" ", ""),
+        "user": given.get("User"),
+        "partition": given.get("Queue"),
+        "account": given.get("Project"),
+        "application": re.sub(r"\[.*\]$", "", given.get("Job Name", "")),
+        "status": {"DONE": "completed", "EXIT": "failed"}.get(given.get("Status", ""), ""),
+        "tasks": tasks,
+        "cpu": 1.0,
+        "gpu": int(gpus[1]) * max(len(slots), 1) / tasks if gpus else 0.0,
+        "created": at.get("Submitted"),
+        "started": at.get("Dispatched"),
+        "deleted": at.get("Completed"),
+        "limit": 60.0 * (60 * int(limit[1] or 0) + int(limit[2])) if limit else None,
+        "hosts": "|".join(slots),
+    }
+
+
+# Moab and Maui: event logs and workload traces
+
+MOAB = re.compile(
+    r"(?:[\d:]+ \d+:\d+ +job )?(\S+) +(?:(?:JOBEND|JOBCANCEL|JOBREJECT) +)?(\d+) +(\d+) +(\S+)"
+    r" +(\S+) +(-?\d+) +(\w+) +(\[[^\]]*\]) +(\d+) +(\d+) +(\d+) +(\d+) +(.*)"
+)
+"""Job, nodes, tasks, user, group, limit, state, class, when submitted, sent, started, completed."""
+
+
+def parse_moab(text: str, jobs: Jobs) -> None:
+    """Records of ``JOBEND``, and of jobs that were cancelled; or the lines of a workload trace."""
+    for row, line in _lines(text, jobs):
+        if found := MOAB.fullmatch(line.strip()):
+            _try(jobs, row, _moab_job, found)
+        else:
+            jobs.events += 1
+
+
+def _moab_job(found: re.Match[str]) -> dict[str, Any]:
+    name, nodes, tasks, user, group, limit, state, queue, *times, rest = found.groups()
+    fields = rest.split()
+    cores = number(fields[19]) if len(fields) > 19 else None  # dedicated processors of a task
+    account = fields[13] if len(fields) > 13 and fields[13] not in ("[NONE]", "0") else group
+    created, _, started, ended = map(number, times)
+    status = {"Completed": "completed", "Removed": "cancelled"}.get(state, "")
+    return {
+        "name": name,
+        "user": user,
+        "account": account,
+        "partition": queue.strip("[]").partition(":")[0],
+        "status": status,
+        "tasks": int(tasks) or int(nodes),
+        "cpu": cores or 1.0,
+        "limit": number(limit),
+        "created": created,
+        "started": started if ended else None,
+        "deleted": ended,
     }
 
 
@@ -303,10 +421,10 @@ def parse_sge(text: str, jobs: Jobs) -> None:
         if len(fields) > 41 and fields[41] not in ("NONE", ""):  # pe_taskid
             jobs.account.leave_out(row, PART)
             continue
-        _try(jobs, row, _sge_job, fields)
+        _try(jobs, row, _sge_job, fields, jobs)
 
 
-def _sge_job(fields: list[str]) -> dict[str, Any]:
+def _sge_job(fields: list[str], jobs: Jobs) -> dict[str, Any]:
     if len(fields) < 40:
         raise RecordError("fewer than the 45 fields of accounting(5)", fields[0])
     queue, host, group, user, program, job = fields[:6]
@@ -320,6 +438,7 @@ def _sge_job(fields: list[str]) -> dict[str, Any]:
     gpus = re.search(r"(?:^|[, ])(?:gpu|gpus|ngpus)=(\d+)", category)
     slots = int(number(fields[34]) or 1)
     task = fields[35]
+    jobs.facts["unplaced"] += slots > 1
     return {
         "name": job if task in ("0", "") else f"{job}.{task}",
         "user": user,
@@ -341,8 +460,56 @@ def _sge_job(fields: list[str]) -> dict[str, Any]:
 # JSON: HTCondor, Flux, OAR, Batsim
 
 
+CONDOR_EVENT = re.compile(
+    r"^(\d{3}) \((\d+)\.(\d+)\.\d+\) (?:(\d{4})-)?(\d\d)[-/](\d\d) (\d\d:\d\d:\d\d)", re.M
+)
+
+
+def parse_condor_log(text: str, jobs: Jobs) -> None:
+    """The events of a user's log: 000 submitted, 001 executing, 005 terminated, 009 aborted.
+
+    After 004 (evicted), 007 (shadow exception), 012 (held), 022 (disconnected) or 024 a job waits
+    to run again. Old logs have no year: it is taken to be one, and grows when months go back.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    year, before = 2024, 1
+    for row, event in enumerate(re.split(r"^\.\.\.\s*$", text, flags=re.M), 1):
+        if not (found := CONDOR_EVENT.search(event)):
+            continue
+        jobs.read, jobs.events = jobs.read + 1, jobs.events + 1
+        kind, name, month = found[1], f"{found[2]}.{int(found[3])}", int(found[5])
+        if not found[4]:
+            jobs.facts["yearless"] = 1
+        year += month < before and not found[4]
+        before = month
+        date = datetime.fromisoformat(f"{found[4] or year}-{found[5]}-{found[6]}T{found[7]}+00:00")
+        job = rows.setdefault(name, {"name": name, "tasks": 1, "cpu": 1.0, "row": row})
+        for what, role, size in (
+            ("Cpus", "cpu", 1.0),
+            ("GPUs", "gpu", 1.0),
+            (r"Memory \(MB\)", "mem", 1024.0),
+        ):
+            if amount := re.search(rf"^\s*{what}\s*:(?:\s+[\d.]+)?\s+(\d+)\s+\d+\s*$", event, re.M):
+                job[role] = int(amount[1]) / size
+        at = date.timestamp()
+        if kind == "000":
+            job["created"] = at
+        elif kind == "001":
+            job |= {"started": at, "begun": job.get("begun", at)}
+        elif kind in ("004", "007", "012", "022", "024") and job.get("started"):
+            job |= {"lost": job.get("lost", 0.0) + at - job.pop("started")}
+        elif kind in ("005", "009"):
+            job |= {"deleted": at, "status": "completed" if kind == "005" else "cancelled"}
+    for job in rows.values():
+        jobs.events -= 1
+        _try(jobs, job["row"], lambda job: job, job)
+
+
 def parse_condor(found: Any, jobs: Jobs) -> None:
-    """``condor_history -json``: a list of job ads."""
+    """``condor_history -json``: a list of job ads; or the log that a job's submission names."""
+    if isinstance(found, str):
+        parse_condor_log(found, jobs)
+        return
     for row, ad in enumerate(_objects(found, "ClusterId"), 1):
         jobs.read += 1
         _try(jobs, row, _condor_job, ad)
@@ -429,7 +596,10 @@ def _oar_job(job: Record) -> dict[str, Any]:
     used = job.get("assigned_resources") or job.get("resources") or []
     count = len(used) if isinstance(used, list) else 0
     count = count or int(number(job.get("resource_count")) or 0)
-    wanted = re.search(r"(\d+(?::\d+){0,2})\s*$", str(job.get("wanted_resources") or ""))
+    text = str(job.get("wanted_resources") or "")
+    wanted = re.search(r"(\d+(?::\d+){0,2})[\\\"\s]*$", text)
+    hosts = re.search(r"(?:network_address|host|nodes)=(\d+)", text)
+    gpus = re.search(r"gpu(?:num|_?device)?=(\d+)", text)
     limit = seconds(job.get("walltime")) or (seconds(wanted[1]) if wanted else None)
     addresses = job.get("assigned_network_address") or []
     status = str(job.get("state") or "").lower()
@@ -437,6 +607,7 @@ def _oar_job(job: Record) -> dict[str, Any]:
         "name": str(job.get("job_id") or job.get("id") or ""),
         "tasks": count,
         "cpu": 1.0,
+        "gpu": int(gpus[1]) * int(hosts[1] if hosts else 1) / count if gpus and count else 0.0,
         "user": job.get("owner") or job.get("job_user"),
         "account": job.get("project"),
         "partition": job.get("queue") or job.get("queue_name"),
@@ -516,6 +687,7 @@ SYSTEMS = {
     "pbs": System(parse_pbs),
     "lsf": System(parse_lsf),
     "sge": System(parse_sge),
+    "moab": System(parse_moab),
     "htcondor": System(parse_condor, json=True),
     "flux": System(parse_flux, json=True),
     "oar": System(parse_oar, json=True),
@@ -555,7 +727,8 @@ class Accounting(Reader):
         facts: Counter[str] = Counter()
         servers = 0
         for file in files:
-            found, digest = document(file) if system.json else read_text(file)
+            json = system.json and beginning(file).lstrip()[:1] in ("{", "[")
+            found, digest = document(file) if json else read_text(file)
             jobs = Jobs(RowAccount(file, self.source.strict), rows)  # runs may be in two files
             system.parse(found, jobs)
             stages.append(jobs.account.stage(file.name, jobs.read - jobs.events - jobs.runs))
@@ -590,6 +763,8 @@ class Accounting(Reader):
             started=pl.when(again).then(pl.coalesce("begun", "started")).otherwise("started"),
         ).drop("begun")
         jobs = jobs.with_columns(pl.col(name) - first for name in TIMES)
+        if facts["unplaced"]:  # some hosts are known, and not those that most cores were on
+            jobs = jobs.with_columns(hosts=pl.lit(""))
         facts["running"] = int(jobs["unfinished"].sum())
         notes = [
             entry["text"].format(facts[entry["count"]])
