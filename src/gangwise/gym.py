@@ -300,7 +300,7 @@ def _episode(scenario: ReplayScenario, rng: np.random.Generator, count: int) -> 
     begin = int(rng.integers(rows.size - count + 1))
     chosen = (begin <= rows) & (rows < begin + count)
     played = scenario.draw(int(rng.integers(2**31)), chosen)
-    return Tables.of(played.jobs, played.nodes, played.conditions, scenario.options)
+    return Tables.of(played.jobs, played.nodes, played.conditions, scenario.options, "the agent")
 
 
 class JobsEnv(gymnasium.Env[Any, Any]):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
+from gangwise.jobs.model import Conditions, Group, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options, Schedule
 from gangwise.jobs.scheduler import Composed, create_scheduler
 from gangwise.jobs.simulation import simulate_jobs
@@ -38,8 +38,17 @@ class MiddleCase:
 
     rules: Rules | None = None  # of a site
 
-    def __init__(self, seed: int, small: bool = False, names: tuple[str, str, str] | None = None):
-        """Draw a case; a ``small`` one of 1 to 12 jobs on 1 to 5 nodes."""
+    def __init__(
+        self,
+        seed: int,
+        small: bool = False,
+        names: tuple[str, str, str] | None = None,
+        unlike: bool = False,
+    ):
+        """Draw a case; a ``small`` one of 1 to 12 jobs on 1 to 5 nodes.
+
+        With ``unlike``, half of the jobs have groups of unlike tasks.
+        """
         rng = np.random.default_rng([22, seed])
         self.names = names or COMBINATIONS[seed % len(COMBINATIONS)]
         queue, backfilling, choice = self.names
@@ -104,6 +113,19 @@ class MiddleCase:
         if rng.random() < 0.25:
             for j in np.flatnonzero(rng.random(J) < 0.2).tolist():
                 after[j] = sorted({int(i) for i in rng.integers(0, J, size=2) if i < j})
+        groups = {}
+        other = np.random.default_rng([28, seed])
+        for j in np.flatnonzero(other.random(J) < 0.5).tolist() if unlike else ():
+            of = other.integers(0, S, size=other.integers(2, 4))
+            groups[j] = [
+                Group(
+                    int(other.integers(1, 4)),
+                    {f"d{k}": amount[s, k] / 1000 for k in range(K)},
+                    int(per_node[s]),
+                    {"rack": "1"} if tied[s] else {},
+                )
+                for s in of.tolist()
+            ]
         self.jobs = Jobs.of(
             submit,
             run,
@@ -117,6 +139,7 @@ class MiddleCase:
             deadline=np.where(rng.random(J) < 0.5, submit + rng.integers(1, 99, size=J), np.inf),
             priority=rng.integers(0, 4, size=J),
             after=after,
+            groups=groups,
         )
         self.nodes = nodes
         self.conditions = self._conditions(rng, nodes, span, choice)
@@ -203,7 +226,7 @@ class MiddleCase:
         first = w.jobs["first"]
         for j in range(len(self.jobs)):
             on = sorted(n for n, count in schedule.placed(j) for _ in range(count))
-            mine = [n for n in nodes[first[j] : first[j] + self.jobs.tasks[j]].tolist() if n >= 0]
+            mine = [n for n in nodes[first[j] : w.jobs["past"][j]].tolist() if n >= 0]
             if on != mine:
                 said.append(f"job {self.jobs.id[j]}: on nodes {on}, not {mine}")
                 break
@@ -213,8 +236,8 @@ class MiddleCase:
 class SiteCase(MiddleCase):
     """The same under pools, which overlap or not, caps, windows, and starts that take a while."""
 
-    def __init__(self, seed: int):
-        super().__init__(seed)
+    def __init__(self, seed: int, unlike: bool = False):
+        super().__init__(seed, unlike=unlike)
         rng, extra = (np.random.default_rng([what, seed]) for what in (26, 27))
         J, N = self.size, len(self.nodes)
         pools = tuple(

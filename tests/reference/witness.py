@@ -57,7 +57,10 @@ JOB = np.dtype(
     ]
 )
 PLACE = np.dtype(
-    [(name, _I) for name in ("node", "mask", "slot_node", "slot_mask", "try_node", "try_mask")]
+    [
+        (name, _I)
+        for name in ("node", "mask", "slot_node", "slot_mask", "try_node", "try_mask", "shape")
+    ]
 )
 EVENT = np.dtype([("time", _F), ("kind", _I), ("which", _I), ("value", _F)])
 RULES = np.dtype(
@@ -78,7 +81,7 @@ class World(NamedTuple):
     rules: np.ndarray  # [1]
     jobs: np.ndarray  # [J] by (submission, row of the log)
     phase: np.ndarray  # of each job
-    places: np.ndarray  # [tasks of all jobs]: where each runs, is planned, and was tried
+    places: np.ndarray  # [tasks of all jobs]: where each runs, is planned, and was tried; its shape
     after_from: np.ndarray
     after: np.ndarray
     demand: np.ndarray  # [shapes, K]
@@ -100,6 +103,8 @@ class World(NamedTuple):
     cap_most: np.ndarray  # [caps]
     shut: np.ndarray  # [rules, seconds] closed hours, second by second; afterwards all is open
     shut_for: np.ndarray  # [J, rules]
+    unlike: np.ndarray  # [J] has groups of unlike tasks, which are not counted but placed
+    dominant: np.ndarray  # [shapes] the device type of the largest share
     edges: np.ndarray  # seconds in which hours open or close for any job
 
 
@@ -107,9 +112,8 @@ class World(NamedTuple):
 
 
 @part
-def take(w, j, node, mask, free, device):
-    """Take the devices of one task."""
-    s = w.jobs[j].shape
+def take(w, s, node, mask, free, device):
+    """Take the devices of one task of shape s."""
     for k in range(free.shape[1]):
         free[node, k] -= w.demand[s, k]
     for g in range(device.shape[1]):
@@ -153,10 +157,12 @@ def count_free(w, at, free, device):
         job = w.jobs[j]
         if w.phase[j] == RUNNING and (at < 0.0 or expected_end(w, j) > at):
             for i in range(job.first, job.past):
-                take(w, j, w.places[i].node, w.places[i].mask, free, device)
+                at_node, mask = w.places[i].node, w.places[i].mask
+                take(w, w.places[i].shape, at_node, mask, free, device)
         elif w.phase[j] == WAITING and max(job.slot, now) <= at < job.slot + job.limit:
             for i in range(job.first, job.past):
-                take(w, j, w.places[i].slot_node, w.places[i].slot_mask, free, device)
+                at_node, mask = w.places[i].slot_node, w.places[i].slot_mask
+                take(w, w.places[i].shape, at_node, mask, free, device)
     for n in range(free.shape[0]):
         if not w.up[n]:
             for k in range(free.shape[1]):
@@ -240,29 +246,29 @@ def fragments(w, n, device, free):
 
 
 @part
-def growth(w, j, n, mask, free, device):
-    """FGD: by how much a task of job j lets fragments of node n grow, in steps of 0.04 devices."""
+def growth(w, s, n, mask, free, device):
+    """FGD: by how much fragments of node n grow with a task of shape s, in steps of 0.04."""
     submitted = w.seen.sum()
     if submitted == 0:
         return 0
     before = fragments(w, n, device, free)
     row, parts = free[n].copy(), device[n].copy()
-    take(w, j, n, mask, free, device)
+    take(w, s, n, mask, free, device)
     grown = fragments(w, n, device, free) - before
     free[n], device[n] = row, parts
     return -((-grown) // (STEP * submitted))
 
 
 @part
-def least_growth(w, j, n, free, device):
+def least_growth(w, s, n, free, device):
     """FGD: the device for a fraction where fragments grow least, then the fullest; −1 for none."""
-    amount = w.demand[w.jobs[j].shape, w.shared]
+    amount = w.demand[s, w.shared]
     if not 0 < amount < 1000:
-        return devices_for(w, w.jobs[j].shape, n, device)
+        return devices_for(w, s, n, device)
     best, least = -1, 0
     for g in range(device.shape[1]):
         if device[n, g] >= amount:
-            level = growth(w, j, n, 1 << g, free, device)
+            level = growth(w, s, n, 1 << g, free, device)
             fuller = best >= 0 and level == least and device[n, g] < device[n, best]
             if best < 0 or level < least or fuller:
                 best, least = g, level
@@ -270,7 +276,7 @@ def least_growth(w, j, n, free, device):
 
 
 @part
-def left_over(w, j, n, free, sign):
+def left_over(w, s, n, free, sign):
     """Best-fit (−1) and worst-fit (1): what is free as shares of the largest node, negated.
 
     Devices of types that the task does not ask for count far more.
@@ -278,21 +284,21 @@ def left_over(w, j, n, free, sign):
     K, score = free.shape[1], 0.0
     for k in range(K):
         score += sign * (free[n, k] / max(w.capacity[:, k].max(), 1))
-        if w.demand[w.jobs[j].shape, k] == 0:
+        if w.demand[s, k] == 0:
             score -= K * (int(w.capacity[n, k] > 0) + int(free[n, k] > 0))
     return -score
 
 
 @part
-def badness(w, j, n, mask, free, device):
+def badness(w, choice, j, s, n, mask, free, device):
     """The rule: a task of job j goes to the node where this is least; ties go to the first."""
-    choice, k = w.rules[0].choice, w.jobs[j].dominant
+    k = w.dominant[s]
     if choice == FIRST_FIT:
         return 0.0
     if choice in (BEST_FIT, WORST_FIT):
-        return left_over(w, j, n, free, -1.0 if choice == BEST_FIT else 1.0)
+        return left_over(w, s, n, free, -1.0 if choice == BEST_FIT else 1.0)
     if choice == FGD:
-        return float(growth(w, j, n, mask, free, device))
+        return float(growth(w, s, n, mask, free, device))
     rate = w.labels[w.jobs[j].type, n]
     if choice == ORACLE:
         rate = w.rates[w.jobs[j].type, n] * w.factor[n]
@@ -301,12 +307,31 @@ def badness(w, j, n, mask, free, device):
 
 @part
 def gang(w, j, free, device):
+    """A place for all tasks by the rule; groups that find none so, each on the first nodes."""
+    if not w.unlike[j]:
+        return tasks_placed(w, w.rules[0].choice, j, free, device)
+    had, parts = free.copy(), device.copy()
+    if tasks_placed(w, w.rules[0].choice, j, free, device):
+        return True
+    free[:, :], device[:, :] = had, parts
+    return tasks_placed(w, FIRST_FIT, j, free, device)
+
+
+@part
+def room_for(w, j, free, device):
+    """Whether a job fits: groups, whose fit depends on where they go, each on the first nodes."""
+    return tasks_placed(w, FIRST_FIT if w.unlike[j] else w.rules[0].choice, j, free, device)
+
+
+@part
+def tasks_placed(w, choice, j, free, device):
     """Tasks one after another, each by the rule on what is then free; False unless all fit.
 
     Takes what it places, which is left in ``try_node`` and ``try_mask``.
     """
-    s, first = w.jobs[j].shape, w.jobs[j].first
+    first = w.jobs[j].first
     for i in range(first, w.jobs[j].past):
+        s = w.places[i].shape
         best, least, devices = -1, math.inf, 0
         for n in range(free.shape[0]):
             if not (w.up[n] and w.allowed[s, n] and has_room(w, s, n, free)):
@@ -314,24 +339,24 @@ def gang(w, j, free, device):
             if w.per_node[s] > 0:
                 here = 0
                 for m in range(first, i):
-                    if w.places[m].try_node == n:
+                    if w.places[m].try_node == n and w.places[m].shape == s:
                         here += 1
                 if here >= w.per_node[s]:
                     continue
-            if w.rules[0].choice == FGD:
-                found = least_growth(w, j, n, free, device)
+            if choice == FGD:
+                found = least_growth(w, s, n, free, device)
             else:
                 found = devices_for(w, s, n, device)
             if found < 0:
                 continue
-            bad = badness(w, j, n, found, free, device)
+            bad = badness(w, choice, j, s, n, found, free, device)
             if best < 0 or bad < least:
                 best, least, devices = n, bad, found
         if best < 0:
             return False
         w.places[i].try_node = best
         w.places[i].try_mask = devices
-        take(w, j, best, devices, free, device)
+        take(w, s, best, devices, free, device)
     return True
 
 
@@ -339,7 +364,8 @@ def gang(w, j, free, device):
 def takes_what_was_tried(w, j, free, device):
     """The gang takes what :func:`gang` found; whether all of it was free."""
     for i in range(w.jobs[j].first, w.jobs[j].past):
-        take(w, j, w.places[i].try_node, w.places[i].try_mask, free, device)
+        at_node, mask = w.places[i].try_node, w.places[i].try_mask
+        take(w, w.places[i].shape, at_node, mask, free, device)
     for n in range(free.shape[0]):
         for k in range(free.shape[1]):
             if free[n, k] < 0:
@@ -498,7 +524,7 @@ def starts_in_order(w, free, device):
                 while soon < math.inf:
                     # Is there room at that instant, and when it may start then?
                     count_free(w, soon, free, device)
-                    if gang(w, j, free, device):
+                    if room_for(w, j, free, device):
                         promise[P + mine] = opening(w, j, soon)
                         break
                     soon = next_change(w, soon)
@@ -521,7 +547,7 @@ def starts_in_order(w, free, device):
                 soon = next_change(w, np.nextafter(r.now, -1.0))
                 while soon < math.inf:
                     count_free(w, soon, free, device)
-                    if gang(w, j, free, device):
+                    if room_for(w, j, free, device):
                         break
                     soon = next_change(w, soon)
                 promise[mine] = opening(w, j, soon)
@@ -539,7 +565,7 @@ def starts_in_order(w, free, device):
                 r.looking = p
                 count_free(w, promise[p], free, device)
                 takes_what_was_tried(w, j, free, device)
-                delays |= not gang(w, head[p], free, device)
+                delays |= not room_for(w, head[p], free, device)
                 passes |= 1 << p
         if delays:
             continue
@@ -569,7 +595,7 @@ def plan_all(w, free, device):
         while at < before:
             count_free(w, at, free, device)
             least[:, :], least_device[:, :] = free, device
-            if gang(w, j, free, device):  # it fits at that instant: does it until its end?
+            if room_for(w, j, free, device):  # it fits at that instant: does it until its end?
                 then = next_change(w, at)
                 while then < at + job.limit:
                     count_free(w, then, free, device)
@@ -688,7 +714,7 @@ def play(w):
     device = np.zeros((w.capacity.shape[0], devices), dtype=np.int64)
     for j in range(w.jobs.size):
         count_free(w, -1.0, free, device)
-        if not gang(w, j, free, device):  # not even on an empty cluster
+        if not room_for(w, j, free, device):  # not even on an empty cluster
             w.phase[j] = SET_ASIDE
         for c in range(w.cap_most.size):  # more than a cap by itself
             if w.cap_of[j, c] >= 0 and w.cap_takes[j, c] > w.cap_most[c]:
@@ -717,7 +743,8 @@ def play(w):
                     if w.phase[w.after[i]] < FINISHED:
                         w.phase[j] = HELD
                 if w.phase[j] == WAITING:
-                    w.seen[job.shape] += job.tasks
+                    for i in range(job.first, job.past):
+                        w.seen[w.places[i].shape] += 1
             if job.timer <= r.now:
                 job.timer = math.inf
         r.round += 1
@@ -735,16 +762,21 @@ def play(w):
 
 
 def nodes_needed(w, job) -> int:
-    """How few nodes hold a job, task by task onto the node that takes most of them."""
+    """How few nodes hold a job; groups share none."""
+    shapes = w.places["shape"][job["first"] : job["past"]].tolist()
+    return sum(nodes_for(w, s, shapes.count(s)) for s in dict.fromkeys(shapes))
+
+
+def nodes_for(w, s, tasks) -> int:
+    """How few nodes hold tasks of a shape, one by one onto the node that takes most of them."""
     room = []
     for n in range(len(w.capacity)):
         count = 0
-        asked = w.demand[job["shape"]]
-        while count < job["tasks"] and ((count + 1) * asked <= w.capacity[n]).all():
+        while count < tasks and ((count + 1) * w.demand[s] <= w.capacity[n]).all():
             count += 1
-        count = min(count, int(w.per_node[job["shape"]]) or count)
-        room.append(count if w.allowed[job["shape"], n] else 0)
-    needed, left = 0, int(job["tasks"])
+        count = min(count, int(w.per_node[s]) or count)
+        room.append(count if w.allowed[s, n] else 0)
+    needed, left = 0, tasks
     for count in sorted(room, reverse=True):
         if left > 0:
             needed, left = needed + 1, left - count
@@ -759,13 +791,15 @@ def under(w, jobs, nodes, site) -> World:
     every = [""] + [pool.name for pool in site.pool]
     of = [every.index(name) if name in every else 0 for name in named]
     # A shape of each pool: the tables of shapes are repeated pool by pool.
-    S = len(jobs.shapes)
+    S = len(w.demand)
     on = [mine.get(name, set(range(len(nodes)))) for name in every]
     w.jobs["shape"] += S * np.array(of)
+    w.places["shape"] += np.repeat(S * np.array(of), w.jobs["past"] - w.jobs["first"])
     more = {
         "demand": np.tile(w.demand, (len(every), 1)),
         "per_node": np.tile(w.per_node, len(every)),
         "seen": np.tile(w.seen, len(every)),
+        "dominant": np.tile(w.dominant, len(every)),
         "allowed": np.concatenate([w.allowed & [n in s for n in range(len(nodes))] for s in on]),
         "pool": np.repeat(np.arange(len(every)), S),
         "meets": np.array([[bool(a & b) for a in on] for b in on]),
@@ -847,6 +881,28 @@ def shut_seconds(rule, start) -> np.ndarray:
     return on & (np.arange(SHUT) >= rule.since) & (np.arange(SHUT) < rule.to)
 
 
+def shapes_and_tasks(jobs, nodes) -> tuple[list, list[list[int]]]:
+    """All shapes, those of jobs first, and the shape of every task of each job.
+
+    Of a job of groups those come first whose task asks for the largest share of the largest node.
+    """
+    shapes, tasks_of = list(jobs.shapes), []
+    largest = [max(int(amount), 1) for amount in nodes.capacity.max(axis=0)]
+    for j in range(len(jobs)):
+        groups = list(jobs.shapes[jobs.shape[j]].groups)
+        if not groups:
+            tasks_of.append([int(jobs.shape[j])] * int(jobs.tasks[j]))
+            continue
+        tasks_of.append([])
+        while groups:
+            first = max(groups, key=lambda g: max(d / c for d, c in zip(g[1].demand, largest)))
+            groups.remove(first)
+            if first[1] not in shapes:
+                shapes.append(first[1])
+            tasks_of[-1] += [shapes.index(first[1])] * first[0]
+    return shapes, tasks_of
+
+
 def world_of(jobs, nodes, names, conditions, options, depth) -> World:
     """The tables of the package as plain arrays, and a scheduler by its names."""
     queue, backfilling, choice = names
@@ -858,14 +914,18 @@ def world_of(jobs, nodes, names, conditions, options, depth) -> World:
     table["noise"] = 1.0 if conditions.noise is None else conditions.noise
     if options.enforced and options.limits == "work":
         table["doomed"], table["run"] = jobs.run > jobs.limit, np.minimum(jobs.run, jobs.limit)
-    table["past"] = np.cumsum(jobs.tasks)
-    table["first"] = table["past"] - table["tasks"]
+    shapes, tasks_of = shapes_and_tasks(jobs, nodes)
+    table["past"] = np.cumsum([len(tasks) for tasks in tasks_of])
+    table["first"] = np.cumsum([0, *(len(tasks) for tasks in tasks_of)])[:-1]
+    places = np.zeros(sum(map(len, tasks_of)), dtype=PLACE)
+    places["shape"] = [s for tasks in tasks_of for s in tasks]
     table["start"] = table["end"] = table["begun"] = np.nan
     table["finish"] = table["timer"] = table["slot"] = table["promised"] = np.inf
     table["left"], table["speed"] = table["run"], 1.0
-    demand = np.array([shape.demand for shape in jobs.shapes], dtype=np.int64)
+    demand = np.array([shape.demand for shape in shapes], dtype=np.int64)
     of_all = np.maximum(nodes.capacity.sum(axis=0), 1)
-    table["dominant"] = (demand / of_all).argmax(axis=1)[table["shape"]]
+    dominant = (demand / of_all).argmax(axis=1)
+    table["dominant"] = dominant[table["shape"]]
     kinds = ((DOWN, conditions.downs), (DRAIN, conditions.drains), (UP, conditions.ups))
     events = [(t, kind, n, 0.0) for kind, given in kinds for t, n in given]
     events += [(t, FACTOR, n, value) for t, n, value in conditions.factors]
@@ -888,18 +948,18 @@ def world_of(jobs, nodes, names, conditions, options, depth) -> World:
         rules,
         table,
         np.zeros(J, dtype=np.int64),
-        np.zeros(int(jobs.tasks.sum()), dtype=PLACE),
+        places,
         np.array(jobs.after_from, dtype=np.int64),
         np.array(jobs.after, dtype=np.int64),
         demand,
-        np.array([shape.per_node for shape in jobs.shapes], dtype=np.int64),
+        np.array([shape.per_node for shape in shapes], dtype=np.int64),
         np.array(
             [
                 [all(has.get(k) == v for k, v in shape.constraint) for has in nodes.labels]
-                for shape in jobs.shapes
+                for shape in shapes
             ]
         ),
-        np.zeros(len(jobs.shapes), dtype=np.int64),
+        np.zeros(len(shapes), dtype=np.int64),
         np.array(nodes.capacity, dtype=np.int64),
         -1 if nodes.shared is None else nodes.devices.index(nodes.shared),
         np.ones(N, dtype=np.bool_),
@@ -908,7 +968,7 @@ def world_of(jobs, nodes, names, conditions, options, depth) -> World:
         nodes.declared(jobs.types),
         np.zeros(len(jobs.users)),
         np.array(sorted(events, key=lambda event: event[0]), dtype=EVENT),
-        np.zeros(len(jobs.shapes), dtype=np.int64),
+        np.zeros(len(shapes), dtype=np.int64),
         np.ones((1, 1), dtype=np.bool_),
         np.zeros((J, 0), dtype=np.int64),
         np.zeros((J, 0), dtype=np.int64),
@@ -916,6 +976,8 @@ def world_of(jobs, nodes, names, conditions, options, depth) -> World:
         np.zeros((0, 1), dtype=np.bool_),
         np.zeros((J, 0), dtype=np.bool_),
         np.zeros(0, dtype=np.int64),
+        np.array([bool(jobs.shapes[s].groups) for s in jobs.shape], dtype=np.bool_),
+        dominant,
     )
 
 
@@ -952,8 +1014,9 @@ def told(w: World) -> tuple:
     run = w.jobs
     on = (w.phase == FINISHED) | (w.phase == KILLED) | (w.phase == RUNNING)
     on |= (w.phase == CANCELLED) & ~np.isnan(run["end"])
-    nodes = np.where(np.repeat(on, run["tasks"]), w.places["node"], -1)
-    nodes = nodes[np.lexsort((nodes, np.repeat(np.arange(run.size), run["tasks"])))]
+    tasks = run["past"] - run["first"]
+    nodes = np.where(np.repeat(on, tasks), w.places["node"], -1)
+    nodes = nodes[np.lexsort((nodes, np.repeat(np.arange(run.size), tasks)))]
     late, end = w.rules[0]["latency"], run["end"]
     begun = np.fmin(run["begun"] + late, np.where(np.isnan(run["begun"]), np.nan, end))
     start = np.where(run["attempts"] == 1, begun, run["start"] + late)

@@ -40,7 +40,7 @@ from gangwise.jobs.forecast import (
 )
 from gangwise.jobs.kernels import RUNNING
 from gangwise.jobs.model import Job, Jobs
-from gangwise.jobs.schedule import Schedule, Tables
+from gangwise.jobs.schedule import Schedule, Tables, refuses_groups
 from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
 
@@ -93,7 +93,8 @@ def explain_job(
     options = scenario.options
     if isinstance(decider, Composed):
         decider.limits, decider.restart = options.limits, options.restart
-    tables = Tables.of(played.jobs, played.nodes, played.conditions, options)
+    refused = refuses_groups(decider)
+    tables = Tables.of(played.jobs, played.nodes, played.conditions, options, refused)
     simulation = _Following(tables, decider, job)
     while simulation.step() and simulation.jobs[j]["phase"] <= RUNNING:
         continue
@@ -108,14 +109,15 @@ def explain_job(
     submitted = float(played.jobs.submit[j])
     about = {"scenario": scenario.settings.source, "scheduler": scheduler, "seed": seed, "job": job}
     about |= {"submitted": submitted, "start": start, "end": end, "waiting": start - submitted}
-    shape, n = played.jobs.shapes[played.jobs.shape[j]], int(played.jobs.tasks[j])
-    demand = zip(shape.demand, played.jobs.devices)
-    asks = " + ".join(f"{amount / 1000:g} {kind}" for amount, kind in demand if amount)
+    tasks = " beside ".join(
+        f"{n} task{'s' * (n != 1)} of "
+        + " + ".join(f"{d / 1000:g} {kind}" for d, kind in zip(s.demand, played.jobs.devices) if d)
+        for n, s in played.jobs.job(j).groups
+    )
     since = " and never started."
     if not math.isnan(start):
         ended = "has not ended" if math.isnan(end) else f"ended {period(end - start)} after that"
         since = f", started {period(start - submitted)} later and {ended}."
-    tasks = f"{n} task{'s' * (n != 1)} of {asks}"
     first_sentence = f"Job {job}, {tasks}, was submitted at {_seconds(submitted)}{since}"
     return Explained(about, simulation.job_rows, [first_sentence, *simulation.sentences])
 
@@ -165,11 +167,12 @@ class _Following(JobSimulation):
     ) -> None:
         self._last = ""
         names = books.nodes.names
-        fits = books.fits(job.shape)
+        fits = np.sum([books.fits(shape) for _, shape in job.groups], axis=0)
         chosen = {n for n, _ in action.tasks}
         where = ", ".join(f"{names[n]} ({c})" for n, c in action.tasks[:MOST_LISTED])
         count = sum(c for _, c in action.tasks)
-        fewer = f"admitted with {count} of {job.tasks} pods, " * (count < job.tasks)
+        size = job.tasks * job.shape.size
+        fewer = f"admitted with {count} of {size} pods, " * (count < size)
         rest = [int(n) for n in np.argsort(-fits, kind="stable") if fits[n] and n not in chosen]
         nothing = {"until": None, "expected": None, "started_instead": ""}
         self._note(now, "starts", f"{fewer}on {where}", **nothing)

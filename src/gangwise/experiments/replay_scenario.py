@@ -31,7 +31,7 @@ from gangwise.jobs.books import Books
 from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound
 from gangwise.jobs.choice import ByRate
 from gangwise.jobs.metrics import Outcome, Pieces, held_devices
-from gangwise.jobs.model import Conditions, Jobs, Nodes, reordered
+from gangwise.jobs.model import Conditions, Jobs, Nodes, Shape, reordered
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.simulation import require_playable, simulate_jobs
@@ -599,7 +599,9 @@ def _with_gpus_apart(nodes: Nodes, jobs: Jobs) -> Nodes:
     """Tell the GPUs of a node apart where tasks take parts of one, and never more than one."""
     if "gpu" not in nodes.devices or "gpu" not in jobs.devices:
         return nodes
-    asked = np.array([shape.demand[jobs.devices.index("gpu")] for shape in jobs.shapes])
+    k = jobs.devices.index("gpu")
+    one = [part.demand[k] for s in jobs.shapes for _, part in s.groups or ((1, s),)]
+    asked = np.array(one, dtype=np.int64)
     held = nodes.capacity[:, nodes.devices.index("gpu")]
     parts = (asked % 1000 != 0) & (asked > 0)
     whole = not (held % 1000).any() and held.max() <= 63_000
@@ -614,7 +616,11 @@ def only_jobs(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
     shapes, devices = jobs.shapes, jobs.devices
     if device:
         k = devices.index(device)
-        shapes = tuple(s._replace(demand=(s.demand[k],), constraint=()) for s in shapes)
+
+        def of_it(shape: Shape) -> Shape:
+            return shape._replace(demand=(shape.demand[k],), constraint=())
+
+        shapes = tuple(shape.each(of_it) for shape in shapes)
         devices = (device,)
     after_from, after = reordered(jobs.after_from, jobs.after, chosen)
     known = after >= 0
@@ -652,7 +658,9 @@ def _digest(jobs: Jobs, site: Site | None) -> str:
         if some.any():
             made.update(getattr(jobs, name).tobytes())
     kinds = repr((jobs.devices, jobs.shapes, jobs.types))
-    made.update(kinds.replace(", pool=''", "").encode())  # as folders of 0.2 have it
+    for new in (", pool=''", ", groups=()"):  # as folders of 0.2 have it
+        kinds = kinds.replace(new, "")
+    made.update(kinds.encode())
     return made.hexdigest()[:16]
 
 
@@ -678,12 +686,25 @@ def bounded(played: ReplayInstance, options: Options) -> BoundedJobs:
         before = 1.0 if mine[0][0] > 0 else 0.0  # from the start on it has a factor
         top[n] = max([before, *(f for _, f in mine)])
     rates = rates * top
+    # Of a job of groups the one that holds most stands for the job: with the others it cannot be
+    # done sooner. What these hold counts as work beside.
+    heads = [
+        max(shape.groups, key=lambda group: group[0] * group[1].demand[k]) if shape.groups else None
+        for shape in tables.shapes
+    ]
+    shapes = [head[1] if head else shape for head, shape in zip(heads, tables.shapes)]
+    tasks, beside = jobs.tasks, None
+    if jobs.grouped.any():
+        tasks = np.array([head[0] if head else 0 for head in heads])[jobs.shape]
+        tasks = np.where(jobs.grouped, tasks, jobs.tasks)
+        held_of_head = np.array([shape.demand[k] / 1000 for shape in shapes])[jobs.shape]
+        beside = held[:, k] - tasks * held_of_head
     empty = Books.opened(nodes)
-    room = [empty.fits(shape) for shape in tables.shapes]
+    room = [empty.fits(shape) for shape in shapes]
     several, kind = np.unique(jobs.type * len(jobs.shapes) + jobs.shape, return_inverse=True)
     kinds = np.stack(np.divmod(several, len(jobs.shapes)))
     fits = np.array(room)[kinds[1]]
-    fits = np.minimum(fits, int(jobs.tasks.max()))
+    fits = np.minimum(fits, int(tasks.max()))
     work = tables.work if hidden.noise is None else tables.work / np.asarray(hidden.noise)
     if options.enforced and options.limits == "wall-clock":
         slowest = np.where(fits > 0, rates[kinds[0]], np.inf).min(axis=1)
@@ -696,14 +717,15 @@ def bounded(played: ReplayInstance, options: Options) -> BoundedJobs:
     return BoundedJobs(
         jobs.submit[on],
         work[on],
-        jobs.tasks[on],
-        (held[:, k] / jobs.tasks)[on],
+        tasks[on],
+        ((held[:, k] if beside is None else held[:, k] - beside) / tasks)[on],
         kind[on],
         rates[kinds[0]],
         fits,
         nodes.capacity[:, k] / 1000,
         np.concatenate([[0], np.cumsum(np.bincount(row[later[waits]], minlength=can.sum()))]),
         row[jobs.after[waits]],
+        None if beside is None else beside[on],
     )
 
 

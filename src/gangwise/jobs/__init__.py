@@ -8,12 +8,12 @@ array([ 0., 10.,  2.])
 
 from gangwise.jobs.books import Ask, Books, Event, Explanation, Place, Preempt, Queue, Rate, Running
 from gangwise.jobs.check import SchedulerCheckFailed, check_scheduler
-from gangwise.jobs.model import Account, Conditions, Job, Jobs, Node, Nodes, Shape
+from gangwise.jobs.model import Account, Conditions, Group, Job, Jobs, Node, Nodes, Shape
 from gangwise.jobs.schedule import Options, Schedule
 from gangwise.jobs.scheduler import Composed, Scheduler, create_scheduler, parts, register_part
 from gangwise.jobs.simulation import simulate_jobs
 
-__all__ = ["Account", "Ask", "Books", "Composed", "Conditions", "Event", "Explanation", "Job"]
-__all__ += ["Jobs", "Node", "Nodes", "Options", "Place", "Preempt", "Queue", "Rate", "Running"]
-__all__ += ["Schedule", "Scheduler", "SchedulerCheckFailed", "Shape", "check_scheduler"]
+__all__ = ["Account", "Ask", "Books", "Composed", "Conditions", "Event", "Explanation", "Group"]
+__all__ += ["Job", "Jobs", "Node", "Nodes", "Options", "Place", "Preempt", "Queue", "Rate"]
+__all__ += ["Running", "Schedule", "Scheduler", "SchedulerCheckFailed", "Shape", "check_scheduler"]
 __all__ += ["create_scheduler", "parts", "register_part", "simulate_jobs"]

@@ -24,8 +24,8 @@ import numpy as np
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.jobs.kernels import SET_ASIDE
 from gangwise.jobs.metrics import PREEMPTED, Outcome
-from gangwise.jobs.model import Conditions, terms_of
-from gangwise.jobs.schedule import Options
+from gangwise.jobs.model import Conditions, Shape, terms_of
+from gangwise.jobs.schedule import Options, placed_shapes
 from gangwise.jobs.tenancy import of_arrays, weekly
 
 LISTED = 20  # findings of each rule that are listed; the others are only counted
@@ -95,25 +95,26 @@ class _Auditor:
         self.had = np.bincount(self.attempt, self.tasks, minlength=self.first.size)
         fewest = np.array([int(terms_of(text).get("fewest", 2**62)) for text in jobs.terms])
         self.fewest = np.minimum(fewest[jobs.term[self.of]], jobs.tasks[self.of])
-        self.longer = jobs.tasks[self.of] / np.maximum(self.had, 1)
+        self.total = np.maximum(nodes.capacity.sum(axis=0), 1)
         demand = jobs.demand(nodes.devices)
         self.demand = demand[jobs.shape]
-        self.total = np.maximum(nodes.capacity.sum(axis=0), 1)
+        self.parts_of = self.name_parts(placed_shapes(jobs, nodes))
         self.dominant = (self.demand / self.total).argmax(axis=1)
         self.per_node = np.array([s.per_node for s in jobs.shapes], dtype=np.int64)[jobs.shape]
         every = range(len(nodes))
         self.of_pool = {name: set(on) for name, on in nodes.pools.items()} | {"": set(every)}
         self.pool = np.array([s.pool for s in jobs.shapes])[jobs.shape]
         self.caps = self.in_caps()
-        self.allowed = np.ones((len(jobs.shapes), len(self.names)), dtype=bool)
-        for s, shape in enumerate(jobs.shapes if pieces is not None else ()):
+        self.allowed = np.ones((len(self.shapes), len(self.names)), dtype=bool)
+        for s, shape in enumerate(self.shapes if pieces is not None else ()):
             for n in every:
                 fits = all(labels[n].get(k) == v for k, v in shape.constraint)
                 self.allowed[s, n] = fits and n in self.of_pool[shape.pool]
         self.parts = np.zeros(len(jobs), dtype=bool)  # whose fit depends on single devices
         if nodes.shared is not None:
-            asked = self.demand[:, nodes.devices.index(nodes.shared)]
-            self.parts = (asked > 0) & bool(((asked > 0) & (asked < 1000)).any())
+            k = nodes.devices.index(nodes.shared)
+            one = np.concatenate([self.demand[:, k], self.asked[len(jobs.shapes) :, k]])
+            self.parts = (self.demand[:, k] > 0) & bool(((one > 0) & (one < 1000)).any())
         given = self.conditions
         kinds = ((0, given.downs), (1, given.drains), (2, given.ups))
         events = sorted((t, kind, n) for kind, of_kind in kinds for t, n in of_kind)
@@ -124,6 +125,34 @@ class _Auditor:
             self.withdrawn[j] = min(self.withdrawn[j], t)
         # Since when those after a job need not wait for it.
         self.gone = np.minimum(np.where(np.isnan(outcome.end), np.inf, outcome.end), self.withdrawn)
+
+    def name_parts(self, shapes: tuple[Shape, ...]) -> dict[int, list[tuple[int, int]]]:
+        """Of each job shape that has groups: how many tasks of which shape.
+
+        Gives all shapes a row of ``shapes`` and ``asked``, those of jobs first, and all pieces
+        theirs, ``piece_shape`` [P]. An attempt whose groups are whole had its one task.
+        """
+        self.shapes, parts = list(shapes), dict[int, list[tuple[int, int]]]()
+        self.piece_shape = np.array(self.jobs.shape[self.job])
+        for s, shape in enumerate(shapes if self.outcome.pieces is not None else ()):
+            for tasks, part in shape.groups:
+                parts.setdefault(s, []).append((tasks, len(self.shapes)))
+                self.shapes.append(part)
+        rows = [shape.demand for shape in self.shapes]
+        self.asked = np.array(rows, dtype=np.int64).reshape(len(rows), len(self.total))
+        edges = [*self.first.tolist(), self.job.size]
+        for a in np.flatnonzero(np.isin(self.jobs.shape[self.of], list(parts))).tolist():
+            groups = parts[int(self.jobs.shape[self.of[a]])]
+            wanted = [s for tasks, s in groups for _ in range(tasks)]
+            whole, at = self.had[a] == len(wanted), 0
+            for row in range(edges[a], edges[a + 1]):
+                tasks = int(self.tasks[row])
+                self.piece_shape[row] = wanted[min(at, len(wanted) - 1)]
+                whole &= len(set(wanted[at : at + tasks])) == 1
+                at += tasks
+            self.had[a] = float(whole)
+        self.longer = self.jobs.tasks[self.of] / np.maximum(self.had, 1)
+        return parts
 
     def found(self, rule: str, bad: Any, job: Any, node: Any, time: Any, text: str) -> None:
         """Note where a rule was broken: ``bad`` is a mask of the other arrays, or indices."""
@@ -151,14 +180,14 @@ class _Auditor:
         """Check gangs, tasks per node, labels, and that nodes are up."""
         bad = (self.had < self.fewest) | (self.had > self.jobs.tasks[self.of])
         self.bad_attempts("gang", bad, "has not all its tasks, or too many")
-        here = self.attempt * len(self.names) + self.node
+        here = (self.attempt * len(self.shapes) + self.piece_shape) * len(self.names) + self.node
         _, at, of = np.unique(here, return_index=True, return_inverse=True)
         on = np.bincount(of, self.tasks)
-        most = self.per_node[self.job[at]]
+        most = np.array([shape.per_node for shape in self.shapes])[self.piece_shape[at]]
         if self.outcome.pieces is not None:
             bad = at[(most > 0) & (on > most)]
             self.bad_pieces("per node", bad, "has more tasks than one node may have")
-        bad = ~self.allowed[self.jobs.shape[self.job], self.node]
+        bad = ~self.allowed[self.piece_shape, self.node]
         self.bad_pieces("label", bad, "asks for other labels, or is of another pool")
         closed: dict[int, tuple[float, bool]] = {}
         spans = []
@@ -181,7 +210,7 @@ class _Auditor:
         """No device twice: what is taken of each node never exceeds what it has."""
         lasts = self.end > self.begin
         job, node = self.job[lasts], self.node[lasts]
-        amount = self.demand[job] * self.tasks[lasts, None]
+        amount = self.asked[self.piece_shape[lasts]] * self.tasks[lasts, None]
         time = np.concatenate([self.end[lasts], self.begin[lasts]])
         taken = np.repeat([0, 1], job.size)
         order = np.lexsort((taken, time, np.tile(node, 2)))
@@ -224,8 +253,13 @@ class _Auditor:
             elif cap.of != "jobs":
                 kind, _, model = cap.of.partition(":")
                 amount = self.demand[:, self.outcome.nodes.devices.index(kind)] * jobs.tasks
-                asks = [dict(shape.constraint).get("model", "") for shape in jobs.shapes]
-                amount *= np.array([model in ("", asks[s]) for s in jobs.shape.tolist()])
+                for s, shape in enumerate(jobs.shapes if model and kind in jobs.devices else ()):
+                    groups = shape.groups or ((1, shape),)
+                    k, mine = jobs.devices.index(kind), jobs.shape == s
+                    of_model = [
+                        t * p.demand[k] for t, p in groups if ("model", model) in p.constraint
+                    ]
+                    amount[mine] = sum(of_model) * jobs.tasks[mine]
             pairs = zip(names["pool"], names["qos"])
             holds = [not any(x in ((p, q), (p, ""), ("", q)) for x in cap.spares) for p, q in pairs]
             found.append((1000 * cap.most, who, amount, holds))
@@ -391,6 +425,19 @@ class _Auditor:
     # ---------------------------------------------------------------------- who may start
 
     def fits(self, j: int, free: Ints, up: Bools) -> bool:
+        """Whether all tasks of job j fit; groups as they come, each on the first nodes."""
+        if (s := int(self.jobs.shape[j])) in self.parts_of:
+            left = free.copy()
+            for tasks, part in self.parts_of[s]:
+                most = self.shapes[part].per_node or tasks
+                for n in np.flatnonzero(up & self.allowed[part]).tolist():
+                    here = 0
+                    while tasks and here < most and (left[n] >= self.asked[part]).all():
+                        left[n] -= self.asked[part]
+                        tasks, here = tasks - 1, here + 1
+                if tasks:
+                    return False
+            return True
         asked = self.demand[j] > 0
         if not asked.any():
             return False
@@ -466,6 +513,7 @@ class _Auditor:
         several = [on for name, on in self.of_pool.items() if name in set(self.pool.tolist())]
         alone = sum(map(len, several)) == len(set().union(*several))
         self.firm &= alone and not self.options.caps
+        self.firm &= not self.parts_of  # with more free, groups may find no room
         at_once = np.unique(self.from_[self.until == self.from_])
         for now in every.tolist():
             if np.isin(now, at_once):
@@ -564,7 +612,8 @@ class _Auditor:
         chosen = np.zeros(self.first.size, dtype=bool)
         chosen[attempts] = True
         rows = np.flatnonzero(chosen[self.attempt])
-        np.subtract.at(free, self.node[rows], self.demand[self.job[rows]] * self.tasks[rows, None])
+        amount = self.asked[self.piece_shape[rows]] * self.tasks[rows, None]
+        np.subtract.at(free, self.node[rows], amount)
         return free
 
     def up_at(self, now: float) -> Bools:

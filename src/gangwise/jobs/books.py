@@ -5,9 +5,9 @@ Books say what is free and who runs where, in whole thousandths of devices.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Literal, Self, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,27 @@ Piece = tuple[int, int, int]
 
 Left = Literal["finished", "killed", "cancelled", "failed", "preempted"]
 EventKind = Literal["submitted", "started", Left, "node_up", "node_down", "node_drained"]
+
+
+Part = TypeVar("Part", bound=tuple[int, ...])
+
+
+def of_groups(shape: Shape, parts: Iterable[Part]) -> Iterator[tuple[Shape, list[Part]]]:
+    """The pieces (node, tasks, …) of each group of a job, which come one after another.
+
+    Of a job whose tasks are alike: its shape and all of them.
+    """
+    parts = list(parts)
+    if not shape.groups:
+        yield shape, parts
+        return
+    first = 0
+    for tasks, part in shape.groups:
+        past = first
+        while tasks > 0 and past < len(parts):
+            tasks, past = tasks - parts[past][1], past + 1
+        yield part, parts[first:past]
+        first = past
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +170,40 @@ class Books:
         self.running[job.id] = Running(job, pieces, now, 0.0)
         return Place(job.id, tuple(tasks), pieces)
 
+    def has_room(self, job: Job) -> bool:
+        """Whether all tasks of a job fit now.
+
+        Of a job of groups: whether :meth:`somewhere` finds room. There may be another way where
+        it finds none.
+        """
+        if job.shape.groups:
+            return bool(self.somewhere(job.shape, job.tasks))
+        return int(self.fits(job.shape).sum()) >= job.tasks
+
+    def somewhere(self, shape: Shape, tasks: int) -> list[tuple[int, int]]:
+        """The first nodes that have room for so many tasks; none where there is too little.
+
+        Groups are placed one after another, in the order of ``shape.groups``.
+        """
+        trial, chosen = self.copy() if shape.groups else self, list[tuple[int, int]]()
+        for many, part in shape.groups or ((tasks, shape),):
+            fits = trial.fits(part)
+            before = np.cumsum(fits) - fits
+            takes = np.clip(many - before, 0, fits)
+            if int(takes.sum()) < many:
+                return []
+            on = np.flatnonzero(takes)
+            mine = list(zip(on.tolist(), takes[on].tolist()))
+            if shape.groups:
+                trial.take(part, trial.tell_apart(part, mine))
+            chosen += mine
+        return chosen
+
     def fits(self, shape: Shape) -> Ints:
-        """How many tasks of a shape each node takes now [N]; none where it is not up."""
+        """How many tasks of a shape each node takes now [N]; none where it is not up.
+
+        Of a shape of groups, how often a node takes them all.
+        """
         demand = np.array(shape.demand, dtype=np.int64)
         asked = demand > 0
         take: Ints = (self.free[:, asked] // demand[asked]).min(axis=1)
@@ -187,6 +240,13 @@ class Books:
 
         Fractions take the fullest device that has room, wholes the first that are unused.
         """
+        if shape.groups:
+            trial, every = self.copy(), list[Piece]()
+            for part, mine in of_groups(shape, tasks):
+                told = trial.tell_apart(part, mine)
+                trial.take(part, told)
+                every += told
+            return tuple(every)
         if (amount := self.of_shared(shape)) == 0:
             return tuple((int(n), int(c), 0) for n, c in tasks)
         pieces: list[Piece] = []
@@ -209,6 +269,10 @@ class Books:
 
     def take(self, shape: Shape, pieces: Iterable[Piece], sign: int = -1) -> None:
         """Take the devices of pieces, or give them back with ``sign=1``."""
+        if shape.groups:
+            for part, mine in of_groups(shape, pieces):
+                self.take(part, mine, sign)
+            return
         demand, amount = np.array(shape.demand, dtype=np.int64), self.of_shared(shape)
         for n, c, mask in pieces:
             self.free[n] += sign * c * demand
@@ -222,7 +286,8 @@ class Place:
     """Start a job now: so many tasks on each node.
 
     ``tasks`` pairs nodes (their place in the cluster's order) with numbers of tasks; ``pieces``,
-    where given, names the shared devices as well.
+    where given, names the shared devices as well. Of a job of groups they come group by group, in
+    the order of ``shape.groups``.
     """
 
     job: str

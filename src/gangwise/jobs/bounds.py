@@ -30,6 +30,10 @@ prices. They are found by a subgradient method: more where devices were overbook
 they were free. With λ = 0 the dual is the first bound. A gang runs at the rate of its slowest task
 from its start to its end: it is never preempted, never moves, and its nodes never fail. Where a
 schedule has any of these, the dual is of the best schedule without them.
+
+Of a job of groups of unlike tasks, the group that holds most devices stands for the job: the others
+only make it slower, later and dearer. What they hold counts as work beside in the second bound and
+the third.
 """
 
 from __future__ import annotations
@@ -70,6 +74,7 @@ class BoundedJobs:
     capacity: Floats  # [N] devices of each node
     after_from: Ints | None = None  # job j comes after after[after_from[j]:after_from[j + 1]]
     after: Ints | None = None
+    beside: Floats | None = None  # [J] devices that its other groups hold for as long
 
     def __post_init__(self) -> None:
         if self.submit.size == 0:
@@ -185,6 +190,8 @@ def _served(jobs: BoundedJobs, shrinks: bool) -> tuple[Floats, Floats]:
     fastest = np.where(jobs.room > 0, jobs.rate, 0.0).max(axis=0)
     speed = float(jobs.capacity @ fastest)
     volume = jobs.tasks * jobs.devices * jobs.work
+    if jobs.beside is not None:
+        volume = volume + jobs.beside * jobs.work
     release = jobs.release
     moment, done = np.zeros(volume.size), release.copy()
     order, heap = np.argsort(release, kind="stable"), np.zeros(volume.size, dtype=DUE)

@@ -44,6 +44,10 @@ class IsolatedScheduler(Isolated):
         return bool(self._attribute("learns"))
 
     @property
+    def groups(self) -> bool:
+        return bool(self.about["attributes"].get("groups"))
+
+    @property
     def look(self) -> float:
         return float(self._attribute("look"))
 

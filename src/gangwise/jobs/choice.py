@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs import rate_kernels
-from gangwise.jobs.books import Books, Piece, Rate
+from gangwise.jobs.books import Books, Piece, Rate, of_groups
 from gangwise.jobs.kernels import FRAGMENT_STEP
 from gangwise.jobs.model import Job, Nodes, Shape
 from gangwise.jobs.rate_kernels import LABELS, MEANS, SHARED, Beliefs, Constants
@@ -246,6 +246,33 @@ def pieces_of(choice: Any, job: Job, chosen: Tasks, books: Books) -> tuple[Piece
     return tuple(own(job.shape, chosen, books))
 
 
+def placed(
+    choice: Any, job: Job, books: Books, now: float
+) -> tuple[Tasks, tuple[Piece, ...]] | None:
+    """Nodes and tasks of a gang by a choice, and its pieces; None for no room.
+
+    Groups of unlike tasks are placed one after another, in the order of ``shape.groups``, each as
+    a gang beside those before it. Where this finds no room, each takes the first nodes.
+    """
+    if not job.shape.groups:
+        chosen = choice.place(job, books, now)
+        return None if chosen is None else (chosen, pieces_of(choice, job, chosen, books))
+    for by in (choice, FirstFit()):
+        trial, tasks_of, pieces = books.copy(), Tasks(), list[Piece]()
+        for tasks, shape in job.shape.groups:
+            group = replace(job, tasks=tasks, shape=shape)
+            chosen = by.place(group, trial, now)
+            if chosen is None:
+                break
+            told = pieces_of(by, group, chosen, trial)
+            trial.take(shape, told)
+            tasks_of += chosen
+            pieces += told
+        else:
+            return tasks_of, tuple(pieces)
+    return None
+
+
 def fill(tasks: int, fits: Ints, order: Iterable[int]) -> Tasks:
     """Tasks on nodes in order, each filled before the next; fewer where there is no more room."""
     chosen: Tasks = []
@@ -387,8 +414,8 @@ class FGD:
         for event in books.events:
             if event.kind == "submitted" and event.job and event.job.id not in self._jobs:
                 self._jobs.add(event.job.id)
-                shape = event.job.shape
-                self._seen[shape] = self._seen.get(shape, 0) + event.job.tasks
+                for tasks, shape in event.job.groups:
+                    self._seen[shape] = self._seen.get(shape, 0) + tasks
 
     def place(self, job: Job, books: Books, now: float) -> Tasks | None:
         """Task by task, on a copy of the books."""
@@ -584,8 +611,11 @@ class ByRate(Worth):
                 mean, _ = self.believed(job, now)
                 rate_kernels.submitted(self.state, self._asked(job, devices), mean, now)
             if event.released:
-                for n, tasks, _ in event.pieces:
-                    rate_kernels.released(self.state, n, tasks * devices, now)
+                kind = books.dominant(job.shape)
+                for shape, pieces in of_groups(job.shape, event.pieces):
+                    for n, tasks, _ in pieces:
+                        amount = tasks * (shape.demand[kind] / 1000.0)
+                        rate_kernels.released(self.state, n, amount, now)
 
 
 def _devices(job: Job, books: Books) -> float:

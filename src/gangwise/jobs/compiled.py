@@ -175,8 +175,10 @@ def inputs(t: Tables, rules: kernels.PlayRules) -> tuple[kernels.Given, int]:
     once = map(one_for_all, (jobs.tasks, jobs.shape, jobs.type, jobs.user))
     columns = tuple(map(read_only, (jobs.submit, t.work, jobs.limit, *once, t.doomed, t.aside)))
     rows["claim"], rows["hours"] = t.claims.of_job, t.hours.of_job
-    bounded = np.where(t.cluster.shapes["fraction"] > 0, 2**31 - 1, N)
-    pieces = kernels.fill_work(rows, columns, bounded, by_rank, 2**31 - 1)
+    bounded, sizes = np.where(t.cluster.shapes["fraction"] > 0, 2**31 - 1, N), t.sizes
+    for s in np.flatnonzero(t.cluster.shapes["groups"]):
+        bounded[s] = _pieces_of_groups(t, int(s))
+    pieces = kernels.fill_work(rows, columns, bounded, sizes, by_rank, 2**31 - 1)
     given = kernels.Given(
         rules,
         t.cluster,
@@ -193,6 +195,15 @@ def inputs(t: Tables, rules: kernels.PlayRules) -> tuple[kernels.Given, int]:
         t.noise,
     )
     return given, pieces
+
+
+def _pieces_of_groups(t: Tables, s: int) -> int:
+    """The most pieces of a job of shape s, which has groups."""
+    c, low = t.cluster, int(t.cluster.shapes[s]["groups_from"])
+    groups = c.groups[low : low + int(c.shapes[s]["groups"])]
+    parts = c.shapes["fraction"][groups["shape"]] > 0
+    most = np.where(parts, groups["tasks"], np.minimum(groups["tasks"], len(t.nodes)))
+    return int(most.sum())
 
 
 def _dependents(t: Tables) -> tuple[Ints, Ints]:
@@ -316,6 +327,9 @@ def _space(t: Tables, books: Books, above: Ints) -> dict[str, Any]:
     N = len(t.nodes)
     gang = int(t.jobs.tasks[~t.aside].max(initial=1))
     tried = max(gang if t.cluster.shapes["fraction"].any() else min(gang, N), N) + 1
+    grouped = np.flatnonzero(t.cluster.shapes["groups"]).tolist()
+    beside = max((_pieces_of_groups(t, s) for s in grouped), default=0)
+    tried = max(tried, beside)
     free, device = books.free, books.device
 
     def room(*several: int) -> kernels.Room:
@@ -327,9 +341,10 @@ def _space(t: Tables, books: Books, above: Ints) -> dict[str, Any]:
 
     return {
         "tried": np.zeros(tried, dtype=kernels.PIECE),
+        "beside": np.zeros(beside, dtype=kernels.PIECE),
         "cands": np.zeros(tried, dtype=kernels.CANDIDATE),
         "heap": np.zeros(N, dtype=kernels.DUE),
-        "memo": np.zeros(len(t.jobs.shapes), dtype=kernels.MEMO),
+        "memo": np.zeros(len(t.cluster.shapes), dtype=kernels.MEMO),
         "delays": np.zeros(kernels.DELAYS, dtype=kernels.DELAY),
         **{name: np.zeros(N) for name in ("mean", "sd", "spare", "worth")},
         "shadow": room(2 * len(t.cluster.meets)),

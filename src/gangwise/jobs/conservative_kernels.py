@@ -44,7 +44,7 @@ def shift(g: Given, x: State, room: Room, item: int) -> None:
     sign = GIVE_BACK if item < TAKEN else TAKE
     p = g.jobs[j].piece_from
     for m in range(p, p + x.jobs[j].pieces):
-        take_piece(g.cluster, room, int64(g.jobs[j].shape), x.out, m, sign)
+        take_piece(g.cluster, room, int64(g.jobs[j].shape), x.out, p, m, sign)
 
 
 @inlined_kernel
@@ -102,13 +102,13 @@ def truly_free(g: Given, x: State, j: int, pieces: int) -> bool:
     able = True
     for m in range(pieces):
         n = x.tried[m].node
-        take_piece(g.cluster, x.room, s, x.tried, m, TAKE)
+        take_piece(g.cluster, x.room, s, x.tried, 0, m, TAKE)
         for k in range(x.room.free.shape[1]):
             able = able and x.room.free[n, k] >= 0
         for i in range(x.room.device.shape[1]):
             able = able and x.room.device[n, i] >= 0
     for m in range(pieces):
-        take_piece(g.cluster, x.room, s, x.tried, m, GIVE_BACK)
+        take_piece(g.cluster, x.room, s, x.tried, 0, m, GIVE_BACK)
     return able
 
 
@@ -149,7 +149,7 @@ def earliest(g: Given, x: State, b: Beliefs, j: int, size: int, before: float) -
                 if (x.changes[walked].item & (TAKEN - 1)) != j:
                     shift(g, x, then, x.changes[walked].item)
                 walked += 1
-            if tasks_in(g, then, j) >= job.tasks:
+            if tasks_in(g, x, then, j) >= job.tasks:
                 lowest(g, x, j, i, size, time + limit)
                 pieces = arrange_on(g, x, b, x.ahead, j)
                 if pieces > 0:
@@ -268,7 +268,7 @@ def conservative(g: Given, x: State, b: Beliefs, count: int) -> None:
     cannot start earlier than it did then: since, reservations were only added, so at no instant is
     more planned to be free; a running job past its request counts as ending now, as it did; a new
     instant between two changes opens nothing that the change before it did not; and whether a gang
-    fits does not depend on the choice of nodes.
+    fits does not depend on the choice of nodes. Whether groups fit does, so these are looked at.
 
     Reservations that are due may stand in each other's way, where jobs outlived their requests.
     If nothing runs then and nothing starts, no end would bring another round: all are void.
@@ -295,7 +295,8 @@ def conservative(g: Given, x: State, b: Beliefs, count: int) -> None:
             x.plans[j].planned = -1
             continue
         due = slot <= now
-        if not due and x.plans[j].planned == at.holes:
+        groups = g.cluster.shapes[g.jobs[j].shape].groups
+        if not due and x.plans[j].planned == at.holes and groups == 0:
             continue
         if size < 0:
             size = lay_out(g, x, count)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
-from gangwise.jobs.fit_kernels import block_top, vacate
+from gangwise.jobs.fit_kernels import block_top, piece_shape, vacate
 from gangwise.jobs.kernels import (
     ADVANCE,
     ASK,
@@ -103,9 +103,10 @@ def leave(g: Given, x: State, b: Beliefs | None, j: int) -> None:
     if b is not None:  # noqa: SIM102 - alone, so that what learns is not compiled without it
         if g.rules.rates != LABELS:
             p = job.piece_from
-            s = job.shape
-            d = g.cluster.demand[s, g.cluster.shapes[s].dominant] / 1000.0
+            s = int64(job.shape)
+            kind = g.cluster.shapes[s].dominant
             for i in range(p, p + run.pieces):
+                d = g.cluster.demand[piece_shape(g.cluster, s, x.out, p, i), kind] / 1000.0
                 released(b, x.out[i].node, x.out[i].tasks * d, x.at.now)
     at.again = 1
 
@@ -292,6 +293,17 @@ def interrupt(g: Given, x: State, b: Beliefs | None, j: int, why: int) -> None:
     enter(g, x, j)
 
 
+@inlined_kernel
+def note_submitted(g: Given, x: State, j: int) -> None:
+    """Count the tasks of job j by their shapes, which FGD looks at."""
+    s = int64(g.jobs[j].shape)
+    low = g.cluster.shapes[s].groups_from
+    if g.cluster.shapes[s].groups == 0:
+        x.memo[s].seen += g.jobs[j].tasks
+    for m in range(low, low + g.cluster.shapes[s].groups):
+        x.memo[g.cluster.groups[m].shape].seen += g.cluster.groups[m].tasks
+
+
 @inner_kernel
 def enter(g: Given, x: State, j: int) -> None:
     """Job j joins those waiting."""
@@ -305,7 +317,7 @@ def enter(g: Given, x: State, j: int) -> None:
         if run.attempts > 0:
             at.anew = 1
     if run.attempts == 0:
-        x.memo[job.shape].seen += job.tasks
+        note_submitted(g, x, j)
         if x.times.expected.size > 0:
             x.times.expected[j] = expect(x.times, j, at.now)
     insert(x.words, x.summary, at, job.rank)

@@ -79,7 +79,7 @@ class Filling:
             rates=tuple(nodes.rates[n] for n in order),
             shared="gpu",
         )
-        t = Tables.of(jobs, nodes, Conditions(), Options())
+        t = Tables.of(jobs, nodes, Conditions(), Options(), "filling")
         self.account, self.nodes = t.account, nodes
         k = nodes.devices.index("gpu")
         self.total = int(nodes.capacity[:, k].sum())

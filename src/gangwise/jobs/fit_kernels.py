@@ -80,10 +80,35 @@ def take(
 
 
 @inlined_kernel
-def take_piece(cluster: ClusterArrays, room: Room, s: int, pieces: Rows, i: int, sign: int) -> None:
-    """Take the devices of piece i of a job of shape s, or give them back."""
+def piece_shape(cluster: ClusterArrays, s: int, pieces: Rows, first: int, i: int) -> int:
+    """Shape of the tasks of piece i of a job of shape s, whose pieces begin at ``first``."""
+    return s if cluster.shapes[s].groups == 0 else group_shape(cluster, s, pieces, first, i)
+
+
+@inner_kernel
+def group_shape(cluster: ClusterArrays, s: int, pieces: Rows, first: int, i: int) -> int:
+    """The same of a job of groups: all pieces of a group come before those of the next."""
+    m = cluster.shapes[s].groups_from
+    left = cluster.groups[m].tasks
+    for before in range(first, i):
+        left -= pieces[before].tasks
+        if left == 0:
+            m += 1
+            left = cluster.groups[m].tasks
+    return int(cluster.groups[m].shape)
+
+
+@inlined_kernel
+def take_piece(
+    cluster: ClusterArrays, room: Room, s: int, pieces: Rows, first: int, i: int, sign: int
+) -> None:
+    """Take the devices of piece i of a job of shape s, or give them back.
+
+    Its pieces begin at ``first``.
+    """
     n, tasks = int64(pieces[i].node), int64(pieces[i].tasks)
-    take(cluster, room, s, n, tasks, pieces[i].mask, sign)
+    of = piece_shape(cluster, s, pieces, first, i)
+    take(cluster, room, of, n, tasks, pieces[i].mask, sign)
 
 
 @inlined_kernel
@@ -97,12 +122,13 @@ def occupy(g: Given, x: State, j: int, count: int) -> None:
         n = int64(x.tried[i].node)
         b = n // BLOCK
         again = False
+        of = piece_shape(g.cluster, s, x.tried, 0, i)
         for k in range(free.shape[1]):
-            d = x.tried[i].tasks * g.cluster.demand[s, k]
+            d = x.tried[i].tasks * g.cluster.demand[of, k]
             if d > 0:
                 again = again or free[n, k] == x.room.top[b, k]
                 x.total[k] -= d
-        take_piece(g.cluster, x.room, s, x.tried, i, TAKE)
+        take_piece(g.cluster, x.room, s, x.tried, 0, i, TAKE)
         if again:
             block_top(x.room, b)
         put_piece(x.out, p + i, n, int64(x.tried[i].tasks), x.tried[i].mask)
@@ -118,10 +144,11 @@ def vacate(g: Given, x: State, j: int) -> None:
     p = job.piece_from
     for i in range(p, p + run.pieces):
         n = int64(x.out[i].node)
-        take_piece(g.cluster, x.room, s, x.out, i, GIVE_BACK)
+        take_piece(g.cluster, x.room, s, x.out, p, i, GIVE_BACK)
         b = n // BLOCK
+        of = piece_shape(g.cluster, s, x.out, p, i)
         for k in range(x.total.size):
-            x.total[k] += x.out[i].tasks * g.cluster.demand[s, k]
+            x.total[k] += x.out[i].tasks * g.cluster.demand[of, k]
             x.room.top[b, k] = max(x.room.top[b, k], x.room.free[n, k])
     x.at.pieces -= run.pieces
     x.at.epoch += 1
@@ -171,10 +198,55 @@ def unused_devices(room: Room, n: int, count: int) -> int:
     return int(mask)
 
 
+@inner_kernel
+def groups_fit(cluster: ClusterArrays, x: State, room: Room, s: int) -> bool:
+    """All groups of a shape fit in a room, one after another, each on the first nodes that take it.
+
+    A search of all ways could find one where this finds none: it is the rule of
+    :meth:`gangwise.jobs.books.Books.has_room`.
+    """
+    copy_room(room, x.trial)
+    low = cluster.shapes[s].groups_from
+    for m in range(low, low + cluster.shapes[s].groups):
+        of, left = int64(cluster.groups[m].shape), int64(cluster.groups[m].tasks)
+        allowed, fraction = cluster.shapes[of].constraint, cluster.shapes[of].fraction
+        for n in range(room.free.shape[0]):
+            if left == 0:
+                break
+            if not cluster.allowed[allowed, n]:
+                continue
+            f = fits_of(cluster, x.trial, of, n, min(cluster.shapes[of].per_node, left))
+            left -= f
+            if fraction == 0:
+                mask = int64(0)
+                if f > 0 and cluster.shapes[of].whole > 0:
+                    mask = int64(unused_devices(x.trial, n, f * cluster.shapes[of].whole))
+                take(cluster, x.trial, of, n, f, mask, TAKE)
+                continue
+            for _ in range(f):
+                best = fullest(cluster, x.trial, n, fraction)
+                take(cluster, x.trial, of, n, int64(1), int64(1) << best, TAKE)
+        if left > 0:
+            return False
+    return True
+
+
 @inlined_kernel
-def tasks_in(g: Given, room: Room, j: int) -> int:
-    """How many tasks of the shape of job j fit in a room."""
+def fullest(cluster: ClusterArrays, room: Room, n: int, fraction: int) -> int:
+    """The shared device of node n with least free that takes a fraction; −1 for none."""
+    best = -1
+    for k in range(cluster.devices[n]):
+        if room.device[n, k] >= fraction and (best < 0 or room.device[n, k] < room.device[n, best]):
+            best = k
+    return best
+
+
+@inlined_kernel
+def tasks_in(g: Given, x: State, room: Room, j: int) -> int:
+    """How many tasks of the shape of job j fit in a room; of a job of groups, one if all do."""
     s = int64(g.jobs[j].shape)
+    if g.cluster.shapes[s].groups > 0:
+        return int(groups_fit(g.cluster, x, room, s))
     allowed = g.cluster.allowed[g.cluster.shapes[s].constraint]
     have = 0
     for n in range(room.free.shape[0]):
@@ -187,7 +259,7 @@ def tasks_in(g: Given, room: Room, j: int) -> int:
 def opened(g: Given, x: State, room: Room, j: int) -> int:
     """Let a room be what is free now; how many tasks of job j fit there."""
     copy_room(x.room, room)
-    return tasks_in(g, room, j)
+    return tasks_in(g, x, room, j)
 
 
 # ------------------------------------------------------------------------------ gangs onto nodes
@@ -509,9 +581,7 @@ def tell_apart(
                 best = trailing_zeros(mask)
                 take(cluster, x.trial, s, n, int64(1), mask, TAKE)
             else:
-                for k in range(cluster.devices[n]):
-                    if device[n, k] >= d and (best < 0 or device[n, k] < device[n, best]):
-                        best = k
+                best = fullest(cluster, room, n, d)
             device[n, best] -= d
             if pieces > start and x.tried[pieces - 1].mask == int64(1) << best:
                 x.tried[pieces - 1].tasks += 1

@@ -22,7 +22,7 @@ from gangwise.jobs.books import Books, Piece
 from gangwise.jobs.compiled import _nothing_believed, built_in, initial_state, inputs, more_room
 from gangwise.jobs.model import Conditions, Jobs, Nodes
 from gangwise.jobs.run_times import RunTimes, distribution, ended, expect, quantile_within, state_of
-from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
+from gangwise.jobs.schedule import Options, Schedule, Tables, name_of, placed_shapes
 from gangwise.jobs.scheduler import create_scheduler
 
 DAY = 86_400.0
@@ -80,25 +80,16 @@ def moment_of(
     rows = np.flatnonzero(runs)
     kept: list[int] = []
     pieces: list[tuple[Piece, ...]] = []
-    shapes = jobs.shapes_on(nodes.devices)
+    shapes = placed_shapes(jobs, nodes)
     for j in rows[np.argsort(begun[rows], kind="stable")].tolist():
         shape, many = shapes[jobs.shape[j]], int(jobs.tasks[j])
-        tasks = schedule.placed(j) if schedule is not None else _somewhere(books, shape, many)
+        tasks = schedule.placed(j) if schedule is not None else books.somewhere(shape, many)
         if tasks:
             pieces.append(books.tell_apart(shape, tasks))
             books.take(shape, pieces[-1])
             kept.append(j)
     running = np.array(kept, dtype=np.int64)
     return Moment(now, running, begun[running], pieces, np.flatnonzero(waits), books)
-
-
-def _somewhere(books: Books, shape: Any, tasks: int) -> list[tuple[int, int]]:
-    """The first nodes that have room for so many tasks; none where there is too little."""
-    fits = books.fits(shape)
-    before = np.cumsum(fits) - fits
-    takes = np.clip(tasks - before, 0, fits)
-    on = np.flatnonzero(takes)
-    return list(zip(on.tolist(), takes[on].tolist())) if takes.sum() == tasks else []
 
 
 # ------------------------------------------------------------------------------------ what is drawn

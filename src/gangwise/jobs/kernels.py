@@ -92,7 +92,10 @@ SHAPE = record(
     dominant=np.int64,  # device type of the largest share
     total=np.float64,  # of it in the cluster, thousandths
     pool=np.int64,  # whose nodes alone its tasks may use: row of `Cluster.meets`
+    groups=np.int64,  # of unlike tasks, or 0: those of `Cluster.groups` from groups_from on
+    groups_from=np.int64,
 )
+GROUP = record(shape=np.int64, tasks=np.int64)
 PROMISE = record(  # EASY: to the first in line of a pool
     time=np.float64,  # when it starts at the latest
     fits=np.int64,  # how many of its tasks fit then
@@ -199,7 +202,10 @@ COUNTERS = record(
 
 @by_reference
 class ClusterArrays(NamedTuple):
-    """The nodes, and what one task of each shape asks of them."""
+    """The nodes, and what one task of each shape asks of them.
+
+    Shapes of jobs come first, then those that only groups of them have.
+    """
 
     shapes: Rows  # SHAPE [S]
     demand: Ints  # [S, K] thousandths
@@ -209,6 +215,7 @@ class ClusterArrays(NamedTuple):
     devices: Ints  # [N] how many of them
     allowed: Bools  # [C, N]
     meets: Bools  # [P, P] two pools share a node; a cluster without pools is one; see `heads`
+    groups: Rows  # GROUP
 
 
 @by_reference
@@ -360,6 +367,7 @@ class State(NamedTuple):
     behind: Rows  # BEHIND [J] or [0] without caps
     # what is tried
     tried: Rows  # PIECE
+    beside: Rows  # PIECE, of the groups of a job placed so far
     cands: Rows  # CANDIDATE
     heap: Rows  # DUE [N]
     memo: Rows  # MEMO [S]
@@ -394,14 +402,15 @@ def fill_work(
     rows: Rows,
     columns: tuple[Floats, Floats, Floats, Ints, Ints, Ints, Ints, Bools, Bools],
     pieces: Ints,
+    sizes: Ints,
     by_rank: Ints,
     most: int,
 ) -> int:
     """Fill rows in one pass over them, which costs less than a pass for each field.
 
     ``columns``: submit, work, limit, tasks, shape, type, user, doomed, aside; of tasks, shape, type
-    and user one value may stand for all. ``pieces``: how many a job of each shape may have. Gives
-    the number of pieces of all jobs.
+    and user one value may stand for all. ``pieces``: how many a job of each shape may have, and
+    ``sizes``, for how many tasks one of it stands. Gives the number of pieces of all jobs.
     """
     submit, work, limit, tasks, shape, types, user, doomed, aside = columns
     at = int64(0)
@@ -418,7 +427,7 @@ def fill_work(
         rows[j].user = user[j if user.size > 1 else 0]
         rows[j].doomed = doomed[j]
         if not aside[j]:
-            at += min(count, pieces[c])
+            at += min(count * sizes[c], pieces[c])
     for i in range(by_rank.size):
         rows[by_rank[i]].rank = i
     return int(at)

@@ -28,6 +28,7 @@ idle while waiting      devices that were free while a job waited that asks for 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,9 +40,10 @@ import numpy.typing as npt
 from gangwise.core.arrays import Bools, Floats, Ints, Tabular
 from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import kernel
+from gangwise.jobs.books import of_groups
 from gangwise.jobs.kernels import CANCELLED, FINISHED, KILLED, RUNNING, SET_ASIDE
 from gangwise.jobs.model import Jobs, Nodes
-from gangwise.jobs.schedule import Schedule
+from gangwise.jobs.schedule import Schedule, placed_shapes
 
 SHORTEST = 10.0
 """Seconds: jobs that ran for less count as this long in the bounded slowdown."""
@@ -236,7 +238,7 @@ class Outcome(Tabular):
         of = self.pieces
         assert of is not None
         seconds = of.tasks * (of.end - of.held)
-        return np.asarray((chosen * seconds) @ self.per_task[of.job])
+        return np.asarray((chosen * seconds) @ self.per_piece)
 
     @cached_property
     def _longer(self) -> Floats:
@@ -246,6 +248,22 @@ class Outcome(Tabular):
     def per_task(self) -> Floats:
         """Devices of each type that a task holds, [J, K]."""
         return np.asarray(self.demand / self.jobs.tasks[:, None])
+
+    @cached_property
+    def per_piece(self) -> Floats:
+        """Devices of each type that a task of each piece holds, [P, K]."""
+        of = self.pieces
+        assert of is not None
+        each = self.per_task[of.job]
+        if self.jobs.grouped.any():
+            mine = np.flatnonzero(self.jobs.grouped[of.job])
+            shapes = placed_shapes(self.jobs, self.nodes)
+            for first, past in runs_of(of.job[mine], of.begin[mine]):
+                rows = mine[first:past].tolist()
+                shape, tasks = shapes[self.jobs.shape[of.job[rows[0]]]], of.tasks[rows].tolist()
+                for part, group in of_groups(shape, zip(rows, tasks)):
+                    each[[row for row, _ in group]] = np.array(part.demand) / 1000
+        return each
 
     @cached_property
     def capacity(self) -> Floats:
@@ -267,7 +285,7 @@ class Outcome(Tabular):
         lost = self.stragglers() + self.thrown_away
         if (of := self.pieces) is not None and (of.held < of.begin).any():
             seconds = self.finished[of.job] * of.tasks * (of.begin - of.held)
-            lost = lost + seconds @ self.per_task[of.job]
+            lost = lost + seconds @ self.per_piece
         return self._shares(self.device_seconds - lost)
 
     def _shares(self, device_seconds: Floats) -> dict[str, float]:
@@ -303,7 +321,7 @@ class Outcome(Tabular):
         declared = self.nodes.declared(self.jobs.types)[self.jobs.type[of.job], of.node]
         share = np.nan_to_num(np.clip(1 - rates[of.job] / declared, 0.0, 1.0))
         each = np.where(of.why == LAST, share * of.tasks * (of.end - of.begin), 0.0)
-        return np.asarray(each @ self.per_task[of.job])
+        return np.asarray(each @ self.per_piece)
 
     def restarts(self, of: Bools | None = None) -> Floats:
         """Device-seconds of work done again after failures and preemptions, and of restarts, [K].
@@ -397,7 +415,7 @@ class Outcome(Tabular):
             on = np.flatnonzero(self.ended)
             return self.last_start[on], self.end[on], (self.demand[:, k] / self._longer)[on]
         of = self.pieces
-        return of.held, of.end, of.tasks * self.per_task[of.job, k]
+        return of.held, of.end, of.tasks * self.per_piece[:, k]
 
     # Over time
 
@@ -554,6 +572,17 @@ def size_groups(sizes: Floats) -> tuple[Ints, list[str]]:
         low, high = different[of == g].min(), different[of == g].max()
         names.append(f"{low:g}" if low == high else f"{low:g} to {high:g}")
     return of[rank].astype(np.int64), names
+
+
+def runs_of(*columns: npt.NDArray[Any]) -> list[tuple[int, int]]:
+    """First and past row of each run of rows that are alike in all columns.
+
+    >>> runs_of(np.array([5, 5, 7]), np.array([1, 2, 2]))
+    [(0, 1), (1, 2), (2, 3)]
+    """
+    new = np.any([np.diff(column) != 0 for column in columns], axis=0)
+    edges = [0, *(1 + np.flatnonzero(new)).tolist(), columns[0].size]
+    return [(a, b) for a, b in itertools.pairwise(edges) if b > a]
 
 
 def jobs_as_rows(start: Ints, count: Ints) -> tuple[Ints, Ints]:

@@ -8,9 +8,10 @@ log), which is also the order that breaks every tie.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
@@ -174,6 +175,9 @@ class Shape(NamedTuple):
     nodes : tuple of (int, int)
         Fewest and most nodes that a job takes under ``slurm``; 0 for any number. Other schedulers
         do not look at it.
+    groups : tuple of (int, Shape)
+        Of a job whose tasks are unlike: how many tasks of each shape. Its own demand is then that
+        of them all, and the job has one such task, which no single node need hold.
     """
 
     demand: tuple[int, ...]
@@ -181,6 +185,37 @@ class Shape(NamedTuple):
     constraint: tuple[tuple[str, str], ...] = ()
     pool: str = ""
     nodes: tuple[int, int] = (0, 0)
+    groups: tuple[tuple[int, Shape], ...] = ()
+
+    def each(self, change: Callable[[Shape], Shape]) -> Shape:
+        """The shape, changed; so are those of its groups."""
+        groups = tuple((tasks, shape.each(change)) for tasks, shape in self.groups)
+        return change(self)._replace(groups=groups)
+
+    @property
+    def size(self) -> int:
+        """How many tasks one of this shape stands for: those of its groups, else itself."""
+        return sum(tasks for tasks, _ in self.groups) or 1
+
+
+class Group(NamedTuple):
+    """Tasks of a job that are alike, where others of it are not: its workers, beside its head.
+
+    Attributes
+    ----------
+    tasks : int
+    demand : mapping
+        Device type → devices that one task asks for.
+    per_node : int
+        Most tasks of the group on one node; 0 for as many as fit.
+    constraint : mapping
+        Labels that the nodes must have.
+    """
+
+    tasks: int
+    demand: Mapping[str, float]
+    per_node: int = 0
+    constraint: Mapping[str, str] = MappingProxyType({})
 
 
 @cache
@@ -210,7 +245,7 @@ class Job:
         Whether the limit was asked for. One that was not is the run time, which predictors do not
         look at.
     tasks : int
-        All are placed at once, or none.
+        All are placed at once, or none; 1 where ``shape`` has groups, which are placed so.
     shape : Shape
         What one task asks for.
     account, pool, qos : str
@@ -242,6 +277,11 @@ class Job:
     pool: str = ""
     qos: str = ""
     terms: str = ""
+
+    @property
+    def groups(self) -> tuple[tuple[int, Shape], ...]:
+        """How many tasks of each shape it has."""
+        return self.shape.groups or ((self.tasks, self.shape),)
 
     @property
     def fewest(self) -> int:
@@ -306,6 +346,7 @@ class Columns(TypedDict, total=False):
     budget: npt.ArrayLike
     priority: npt.ArrayLike
     after: Mapping[Any, Sequence[Any]] | None
+    groups: Mapping[Any, Sequence[Group]] | None
     recorded_start: npt.ArrayLike
     recorded_end: npt.ArrayLike
     withdrawn: npt.ArrayLike
@@ -340,6 +381,8 @@ class Jobs(Tabular):
         Row of the log.
     run : ndarray
         Hidden: seconds of work on a node of rate 1.
+    tasks : ndarray
+        Size of the gang; 1 where its shape has groups (:attr:`sizes` counts their tasks).
     shape, type, user, charged, pool, qos, term : ndarray
         Places in ``shapes``, ``types``, ``users``, ``accounts``, ``pools``, ``qoses``, ``terms``.
     after_from, after : ndarray
@@ -419,6 +462,10 @@ class Jobs(Tabular):
             Names; what is learned is learned by type.
         after : mapping, optional
             Id → ids of jobs that must have ended before.
+        groups : mapping, optional
+            Id → groups of tasks, each with its own devices, of a job whose tasks are unlike: all
+            start at once. Its row says nothing of ``tasks``, ``demand``, ``per_node`` and
+            ``constraint`` then.
         withdrawn, censored : array_like
             Seconds, inf for a job that was not withdrawn before it started; whether a job still ran
             when the log ended.
@@ -430,6 +477,13 @@ class Jobs(Tabular):
         >>> jobs = Jobs.of(submit=[3, 0], run=[10, 5], tasks=[1, 2], demand={"gpu": [0.5, 1]})
         >>> jobs.id, jobs.shapes
         (array([1, 0]), (Shape(demand=(500,), ...), Shape(demand=(1000,), ...)))
+
+        A head beside two workers:
+
+        >>> ray = Group(1, {"cpu": 4}), Group(2, {"cpu": 8, "gpu": 4})
+        >>> jobs = Jobs.of(submit=[0], run=[9], id=["ray"], groups={"ray": ray})
+        >>> jobs.sizes, jobs.devices, jobs.shapes[0].demand
+        (array([3]), ('cpu', 'gpu'), (20000, 8000))
         """
         given, J = dict[str, Any](more), np.asarray(submit).size
         require_options(given, Columns)
@@ -441,10 +495,14 @@ class Jobs(Tabular):
         numbers |= {name: given.get(name, usual) for name, usual in _USUAL.items()}
         columns = {name: _column(values, J) for name, values in numbers.items()}
         columns |= {"id": ids, "tasks": _column(tasks, J, whole=True)}
-        log = _Log(columns, {"cpu": 1.0} if demand is None else demand)
+        demand = {"cpu": 1.0} if demand is None else dict(demand)
+        of_groups = _Groups.of(given, columns, demand) if given.get("groups") else None
+        log = _Log(columns, demand)
         if id is not None:
             log.reject(_repeated(ids), "whose id came before")
-        return log.jobs(given.get("constraint"), given.get("after") or {}, given)
+        if of_groups is not None:
+            of_groups.judge(log)
+        return log.jobs(given.get("constraint"), given.get("after") or {}, given, of_groups)
 
     @classmethod
     def seen(cls, jobs: Sequence[Job], devices: tuple[str, ...]) -> Jobs:
@@ -486,8 +544,24 @@ class Jobs(Tabular):
     def __len__(self) -> int:
         return self.submit.size
 
+    @property
+    def grouped(self) -> Bools:
+        """Jobs whose tasks are unlike [J], or [1] where none are."""
+        several = [bool(shape.groups) for shape in self.shapes]
+        return np.array(several)[self.shape] if any(several) else np.zeros(1, dtype=bool)
+
+    @property
+    def sizes(self) -> Ints:
+        """Tasks of each job, of all its groups [J]."""
+        if not self.grouped.any():
+            return self.tasks
+        return self.tasks * np.array([shape.size for shape in self.shapes])[self.shape]
+
     def columns(self) -> dict[str, Any]:
-        """One array a column, names and devices written out; devices are of one task."""
+        """One array a column, names and devices written out.
+
+        Devices are of one task; of a job of groups, of them all.
+        """
         optional = {"account": (self.accounts, self.charged), "pool": (self.pools, self.pool)}
         optional |= {"qos": (self.qoses, self.qos), "terms": (self.terms, self.term)}
         demand = self.demand(self.devices)[self.shape] / 1000
@@ -496,7 +570,7 @@ class Jobs(Tabular):
             "submit": self.submit,
             "run": self.run,
             "limit": self.limit,
-            "tasks": self.tasks,
+            "tasks": self.sizes,
             **{kind: demand[:, k] for k, kind in enumerate(self.devices)},
             "type": np.array(self.types)[self.type],
             "user": np.array(self.users)[self.user],
@@ -524,8 +598,12 @@ class Jobs(Tabular):
         """The shapes with their demand over these device types; any others are left out."""
         if devices == self.devices:
             return self.shapes
-        rows = zip(self.shapes, self.demand(devices).tolist())
-        return tuple(shape._replace(demand=tuple(row)) for shape, row in rows)
+        at = [self.devices.index(kind) if kind in self.devices else -1 for kind in devices]
+
+        def on(shape: Shape) -> Shape:
+            return shape._replace(demand=tuple(shape.demand[k] if k >= 0 else 0 for k in at))
+
+        return tuple(shape.each(on) for shape in self.shapes)
 
     def job(self, j: int) -> Job:
         """Job j as a scheduler sees it."""
@@ -596,6 +674,7 @@ class _Log:
         constraint: Sequence[Mapping[str, str]] | None,
         after: Mapping[Any, Sequence[Any]],
         names: Mapping[str, npt.ArrayLike | None],
+        groups: _Groups | None,
     ) -> Jobs:
         """The rows that are played, in the order of (submission, row); ``names`` are columns."""
         before = self._dependencies(after)
@@ -618,7 +697,8 @@ class _Log:
         self.note("without a requested limit: the run time is taken for it", int(missing.sum()))
         self.note("ran longer than they requested", int((run > limit).sum()))
         demand = [values if values.size == 1 else chosen(values) for values in self.demand]
-        c["shape"], c["shapes"] = _shapes(demand, one_for_all(c.pop("per_node")), constraint, order)
+        per_node = one_for_all(c.pop("per_node"))
+        c["shape"], c["shapes"] = _shapes(demand, per_node, constraint, order, groups)
         c["after_from"], c["after"] = reordered(*before, order)
         for name, (place, several, default) in _NAMED.items():
             c[place], c[several] = _names(names.get(name), J, order, default)
@@ -654,6 +734,88 @@ class _Log:
         lengths = np.array([len(others) for others in kept], dtype=np.int64)
         flat = np.array([other for others in kept for other in others], dtype=np.int64)
         return np.concatenate([[0], np.cumsum(lengths)]), flat
+
+
+class _Groups:
+    """Rows of jobs whose tasks are unlike, and the shapes of their groups."""
+
+    def __init__(self, J: int) -> None:
+        self.code = np.zeros(J, dtype=np.int64)  # place in `several`
+        self.several: dict[tuple[tuple[int, Shape], ...], int] = {(): 0}
+        self.odd = np.zeros(J, dtype=bool)
+        self.unknown = 0
+
+    @classmethod
+    def of(
+        cls,
+        given: dict[str, Any],
+        columns: dict[str, npt.NDArray[Any]],
+        demand: dict[str, npt.ArrayLike],
+    ) -> _Groups:
+        """Enter into columns and demand what the groups of each job ask for together.
+
+        Groups that ask for the same are one; a job of one group is a job like any other.
+        """
+        ids, J = columns["id"], columns["id"].size
+        found, row_of = cls(J), {name: i for i, name in reversed(list(enumerate(ids.tolist())))}
+        every = [group for some in given["groups"].values() for group in some]
+        for kind in dict.fromkeys(kind for group in every for kind in group.demand):
+            demand.setdefault(kind, 0.0)
+        for table, names in ((columns, ("tasks", "per_node")), (demand, tuple(demand))):
+            for name in names:  # columns of their own, which are changed below
+                table[name] = np.array(np.broadcast_to(np.asarray(table[name]), (J,)))
+        demand |= {kind: np.asarray(values, dtype=np.float64) for kind, values in demand.items()}
+        labels = given.get("constraint")
+        if labels is not None or any(group.constraint for group in every):
+            given["constraint"] = labels = list(labels or [{}] * J)
+        for name, groups in given["groups"].items():
+            if name not in row_of:
+                found.unknown += 1
+            else:
+                found.enter(row_of[name], groups, columns, demand, labels)
+        return found
+
+    def enter(
+        self,
+        row: int,
+        groups: Sequence[Group],
+        columns: dict[str, npt.NDArray[Any]],
+        demand: dict[str, Any],
+        labels: list[Mapping[str, str]] | None,
+    ) -> None:
+        """Let a row be the job of these groups."""
+        tasks_of: dict[Shape, int] = {}
+        for group in groups:
+            amounts = [float(group.demand.get(kind, 0)) for kind in demand]
+            if group.tasks < 1 or not all(0 <= a < math.inf for a in amounts) or not any(amounts):
+                self.odd[row] = True
+                return
+            asked = tuple(round(1000 * amount) for amount in amounts)
+            shape = Shape(asked, group.per_node, tuple(sorted(group.constraint.items())))
+            tasks_of[shape] = tasks_of.get(shape, 0) + int(group.tasks)
+        if not tasks_of:
+            self.odd[row] = True
+            return
+        several = tuple((tasks, shape) for shape, tasks in tasks_of.items())
+        if len(several) == 1:
+            columns["tasks"][row], (shape, _) = several[0][0], *tasks_of.items()
+            columns["per_node"][row], asked = shape.per_node, shape.demand
+        else:
+            columns["tasks"][row], columns["per_node"][row] = 1, 0
+            asked = tuple(
+                sum(tasks * shape.demand[k] for tasks, shape in several) for k in range(len(demand))
+            )
+            self.code[row] = self.several.setdefault(several, len(self.several))
+        for kind, amount in zip(demand, asked):
+            demand[kind][row] = amount / 1000
+        if labels is not None:  # what all groups ask of nodes, the job does
+            shared = set.intersection(*(set(shape.constraint) for shape in tasks_of))
+            labels[row] = dict(sorted(shared))
+
+    def judge(self, log: _Log) -> None:
+        """Set aside what cannot be played, and note what was dropped."""
+        log.reject(self.odd, "with a group that has no task or asks for no device")
+        log.note("groups of jobs that are not in the log: dropped", self.unknown)
 
 
 def reordered(starts: Ints, rows: Ints, order: Ints) -> tuple[Ints, Ints]:
@@ -714,8 +876,12 @@ def _shapes(
     per_node: npt.NDArray[Any],
     constraint: Sequence[Mapping[str, str]] | None,
     order: Ints,
+    groups: _Groups | None,
 ) -> tuple[Ints, tuple[Shape, ...]]:
-    """Number the distinct rows of (demand, tasks per node, constraint); columns are [J] or [1]."""
+    """Number the distinct rows of demand, tasks per node, constraint and groups.
+
+    Columns are [J] or [1].
+    """
     J, K = order.size, len(demand)
     columns = [*demand, np.maximum(np.nan_to_num(per_node), 0).astype(np.int64)]
     named: list[tuple[tuple[str, str], ...]] = [()]
@@ -724,6 +890,10 @@ def _shapes(
         named = list(dict.fromkeys(asked)) or [()]
         number = {c: i for i, c in enumerate(named)}
         columns.append(np.array([number[c] for c in asked], dtype=np.int64))
+    several: tuple[tuple[tuple[int, Shape], ...], ...] = ((),)
+    if groups is not None:
+        several = tuple(groups.several)
+        columns.append(groups.code[order])
     code = np.broadcast_to(np.int64(0), (J,))
     first = np.zeros(min(J, 1), dtype=np.int64)
     for values in columns:
@@ -735,7 +905,12 @@ def _shapes(
         )
     of = [np.broadcast_to(values, (J,))[first].tolist() for values in columns]
     shapes = tuple(
-        Shape(tuple(row[:K]), row[K], named[row[K + 1]] if constraint is not None else ())
+        Shape(
+            tuple(row[:K]),
+            row[K],
+            named[row[K + 1]] if constraint is not None else (),
+            groups=several[row[-1]] if groups is not None else (),
+        )
         for row in zip(*of)
     )
     return code, shapes

@@ -104,8 +104,9 @@ def make_room(g: Given, x: State, p: Passing, j: int) -> int:
         if p.above[c, p.known[o].kind] and rested and nodes_in(g, x, mine, o) > 0:
             put(p.able, clock.able, float(p.known[o].turn), o)
             clock.able += 1
-            for i in range(g.jobs[o].piece_from, g.jobs[o].piece_from + x.jobs[o].pieces):
-                take_piece(g.cluster, x.ahead, int64(g.jobs[o].shape), x.out, i, GIVE_BACK)
+            q = g.jobs[o].piece_from
+            for i in range(q, q + x.jobs[o].pieces):
+                take_piece(g.cluster, x.ahead, int64(g.jobs[o].shape), x.out, q, i, GIVE_BACK)
     if count_room(g.cluster, p.places, x.ahead, s, tasks, p.shut) < tasks:
         return 0
     put_in_turn(g, x, p)
@@ -187,11 +188,12 @@ def until_it_fits(g: Given, x: State, p: Passing, j: int) -> int:
     while clock.tried < clock.able:
         o = p.turns[clock.tried].item
         clock.tried += 1
-        for i in range(g.jobs[o].piece_from, g.jobs[o].piece_from + x.jobs[o].pieces):
+        q = g.jobs[o].piece_from
+        for i in range(q, q + x.jobs[o].pieces):
             n = int64(x.out[i].node)
             counts = allowed[n] and x.up[n] and p.shut[n] == 0
             have -= fits_of(g.cluster, x.ahead, s, n, most) if counts else 0
-            take_piece(g.cluster, x.ahead, int64(g.jobs[o].shape), x.out, i, GIVE_BACK)
+            take_piece(g.cluster, x.ahead, int64(g.jobs[o].shape), x.out, q, i, GIVE_BACK)
             have += fits_of(g.cluster, x.ahead, s, n, most) if counts else 0
         if have >= tasks:
             pieces = arrange(g.cluster, p.places, x.ahead, s, tasks, p.shut)
@@ -424,7 +426,7 @@ def count_cores(g: Given, x: State, p: Passing) -> None:
     for i in range(p.clock.gave):
         j, q = p.gave[i], g.jobs[p.gave[i]].piece_from
         for m in range(q, q + x.jobs[j].pieces if p.known[j].asleep else q):
-            take_piece(g.cluster, p.room, int64(g.jobs[j].shape), x.out, m, TAKE)
+            take_piece(g.cluster, p.room, int64(g.jobs[j].shape), x.out, q, m, TAKE)
     see(g, x, p, int64(0), -NEVER)
     for m in range(x.at.running):  # those that somebody else has started
         j = x.running[m]

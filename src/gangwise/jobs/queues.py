@@ -16,7 +16,7 @@ import numpy as np
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Books, Explanation, Piece, Running
-from gangwise.jobs.choice import BestFit, pieces_of
+from gangwise.jobs.choice import BestFit, placed
 from gangwise.jobs.kernels import Standing
 from gangwise.jobs.model import Job
 from gangwise.jobs.queue_kernels import decayed, formula_key, hold, priority_key, tick
@@ -207,7 +207,7 @@ def reservation(
     books of that instant.
     """
     then, start = books.copy(), books.opens(job, now)
-    if start == now or int(then.fits(job.shape).sum()) < job.tasks:
+    if start == now or not then.has_room(job):
         start = np.inf
     expected = sorted((max(ends[name], now), name) for name in books.running)
     for i, (instant, name) in enumerate(expected):
@@ -217,7 +217,7 @@ def reservation(
         then.take(running.job.shape, running.pieces, sign=1)
         if i + 1 < len(expected) and expected[i + 1][0] == instant:
             continue
-        if start == np.inf and int(then.fits(job.shape).sum()) >= job.tasks:
+        if start == np.inf and then.has_room(job):
             start = books.opens(job, instant)
     return start, (then if start < np.inf else None)
 
@@ -269,7 +269,7 @@ class Reservations:
                 _, taken, other, pieces = changes[place]
                 then.take(other.shape, pieces, -1 if taken else 1)
                 place += 1
-            if int(then.fits(job.shape).sum()) >= job.tasks:
+            if then.has_room(job):
                 least, later = then.copy(), then.copy()
                 for at, taken, other, pieces in changes[place:]:
                     if at >= time + job.limit:
@@ -277,9 +277,8 @@ class Reservations:
                     later.take(other.shape, pieces, -1 if taken else 1)
                     np.minimum(least.free, later.free, out=least.free)
                     np.minimum(least.device, later.device, out=least.device)
-                chosen = choice.place(job, least, now)
-                if chosen is not None:
-                    return time, chosen, pieces_of(choice, job, chosen, least)
+                if (found := placed(choice, job, least, now)) is not None:
+                    return time, *found
             if place == len(changes):
                 return math.inf, None, ()
             time = changes[place][0]
@@ -352,16 +351,17 @@ class Forecast:
 
 def no_room(job: Job, books: Books, ends: dict[str, float], now: float) -> tuple[str, float] | None:
     """What a job lacks to start on what is free, and until when; None where it lacks nothing."""
-    if int(books.fits(job.shape).sum()) >= job.tasks:
+    if books.has_room(job):
         return None
     labels = ", ".join(f"{k}={v}" for k, v in job.shape.constraint)
     pool = f" in pool {job.shape.pool}" if job.shape.pool else ""
     if labels and not (allowed_on(books.nodes, job.shape) & books.up).any():
         return f"no node that is up has {labels}", math.inf
-    devices = " + ".join(
-        f"{d / 1000:g} {k}" for k, d in zip(books.nodes.devices, job.shape.demand) if d
+    of = " beside ".join(
+        f"{tasks} tasks of " * (tasks > 1)
+        + " + ".join(f"{d / 1000:g} {k}" for k, d in zip(books.nodes.devices, shape.demand) if d)
+        for tasks, shape in job.groups
     )
-    of = f"{job.tasks} tasks of {devices}" if job.tasks > 1 else devices
     until, _ = reservation(job, books, ends, now)
     return f"{of} do not fit on what is free{pool}", until
 
@@ -415,7 +415,8 @@ class Round:
             still = [j for j in self.order if j.id not in self.books.running]
             self._forecast = Forecast(still, self.books, self.ends, self.now)
         start, frees = self._forecast.start(job.id)
-        nodes = [self.books.nodes.names[n] for n in np.flatnonzero(self.books.fits(job.shape))]
+        fits = np.sum([self.books.fits(shape) for _, shape in job.groups], axis=0)
+        nodes = [self.books.nodes.names[n] for n in np.flatnonzero(fits)]
         return Explanation(job.id, constraint, tuple(nodes), since, until, frees, start)
 
 

@@ -19,7 +19,7 @@ from gangwise.jobs.event_kernels import (
     interrupt,
     measure_again,
 )
-from gangwise.jobs.fit_kernels import fits, opened, take_piece
+from gangwise.jobs.fit_kernels import fits, opened, take_piece, tasks_in
 from gangwise.jobs.kernels import (
     BY_RATE,
     CONSERVATIVE,
@@ -83,18 +83,26 @@ BY_RANK, BY_KEY, ONLY_FRESH = range(3)
 
 @inlined_kernel
 def shift_shadow(
-    g: Given, room: Room, h: int, allowed: Bools, s: int, pieces: Rows, i: int, sign: int
+    g: Given,
+    room: Room,
+    h: int,
+    allowed: Bools,
+    s: int,
+    pieces: Rows,
+    first: int,
+    i: int,
+    sign: int,
 ) -> int:
     """Move piece i of a job of shape s in a room; how many more tasks of shape h fit by it.
 
-    ``allowed`` [N]: the nodes that tasks of shape h may use.
+    ``allowed`` [N]: the nodes that tasks of shape h may use. Groups are not counted so: 0.
     """
     n = int64(pieces[i].node)
-    if not allowed[n]:
-        take_piece(g.cluster, room, s, pieces, i, sign)
+    if not allowed[n] or g.cluster.shapes[h].groups > 0:
+        take_piece(g.cluster, room, s, pieces, first, i, sign)
         return 0
     before = fits(g.cluster, room, h, n)
-    take_piece(g.cluster, room, s, pieces, i, sign)
+    take_piece(g.cluster, room, s, pieces, first, i, sign)
     return int(fits(g.cluster, room, h, n) - before)
 
 
@@ -127,8 +135,17 @@ def give_back(g: Given, x: State, room: Room, j: int, o: int) -> int:
     p = g.jobs[o].piece_from
     more = 0
     for m in range(p, p + x.jobs[o].pieces):
-        more += shift_shadow(g, room, h, allowed, s, x.out, m, GIVE_BACK)
+        more += shift_shadow(g, room, h, allowed, s, x.out, p, m, GIVE_BACK)
     return more
+
+
+@inlined_kernel
+def counted_anew(g: Given, x: State, room: Room, have: int, j: int) -> int:
+    """How many tasks of job j fit in a room, of which ``have`` were counted unless it has groups.
+
+    What was counted before, moves of pieces corrected; of groups nothing was.
+    """
+    return tasks_in(g, x, room, j) if g.cluster.shapes[g.jobs[j].shape].groups > 0 else have
 
 
 @inlined_kernel
@@ -148,6 +165,7 @@ def promise(g: Given, x: State, q: int, j: int, ends: Rows, size: int) -> None:
         while i < size and max(ends[i].time, now) == instant:
             have += give_back(g, x, room, j, ends[i].item)
             i += 1
+        have = counted_anew(g, x, room, have, j)
         if time == NEVER and have >= g.jobs[j].tasks:
             time = opens(g, j, instant)
             if q >= x.heads.size:
@@ -198,6 +216,7 @@ def keep_start(g: Given, x: State, p: int, j: int) -> None:
             o = x.running[i]
             if max(x.jobs[o].begun + x.times.request[o], now) <= kept:
                 fit += give_back(g, x, room, j, o)
+        fit = counted_anew(g, x, room, fit, j)
     if fit >= g.jobs[j].tasks:
         x.promises[q].time = kept
         x.promises[q].fits = fit
@@ -219,7 +238,8 @@ def keeps_promise(g: Given, x: State, room: Room, have: int, j: int, count: int,
     s, h = int64(g.jobs[j].shape), int64(g.jobs[head].shape)
     allowed = g.cluster.allowed[g.cluster.shapes[h].constraint]
     for i in range(count):
-        have += shift_shadow(g, room, h, allowed, s, x.tried, i, TAKE)
+        have += shift_shadow(g, room, h, allowed, s, x.tried, 0, i, TAKE)
+    have = counted_anew(g, x, room, have, head)
     if have >= g.jobs[head].tasks:
         return have
     give_up(g, x, room, j, count)
@@ -230,7 +250,7 @@ def keeps_promise(g: Given, x: State, room: Room, have: int, j: int, count: int,
 def give_up(g: Given, x: State, room: Room, j: int, count: int) -> None:
     """Undo what :func:`keeps_promise` took: job j does not start."""
     for i in range(count):
-        take_piece(g.cluster, room, int64(g.jobs[j].shape), x.tried, i, GIVE_BACK)
+        take_piece(g.cluster, room, int64(g.jobs[j].shape), x.tried, 0, i, GIVE_BACK)
 
 
 @inlined_kernel

@@ -184,12 +184,22 @@ class Tables:
     wants: Ints  # [J] how many jobs each comes after
 
     @classmethod
-    def of(cls, jobs: Jobs, nodes: Nodes, conditions: Conditions, options: Options) -> Tables:
-        """Bring jobs onto nodes; those that can never run there are set aside and accounted for."""
+    def of(
+        cls,
+        jobs: Jobs,
+        nodes: Nodes,
+        conditions: Conditions,
+        options: Options,
+        without_groups: str = "",
+    ) -> Tables:
+        """Bring jobs onto nodes; those that can never run there are set aside and accounted for.
+
+        So are jobs of unlike tasks by what cannot place them, whose name is ``without_groups``.
+        """
         J = len(jobs)
         cluster = _cluster(jobs, nodes, bool(options.closed))
         of_caps = claims(options.caps, jobs, nodes, cluster.demand)
-        aside, account = _set_aside(jobs, nodes, cluster.demand, options, of_caps)
+        aside, account = _set_aside(jobs, nodes, cluster.demand, options, of_caps, without_groups)
         hours = Opening.of(options.closed, jobs, nodes, cluster.demand)
         keep = ~aside[jobs.after]
         wants = np.broadcast_to(np.int64(0), (J,))
@@ -223,14 +233,21 @@ class Tables:
     def job(self, j: int) -> Job:
         """Job j as a scheduler sees it; its demand is over the nodes' device types."""
         job = self.jobs.job(int(j))
-        if self.jobs.devices == self.nodes.devices:
+        if self.jobs.devices == self.nodes.devices and not job.shape.groups:
             return job
         return replace(job, shape=self.shapes[self.jobs.shape[j]])
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        """The shapes of the jobs over the nodes' device types [S]."""
-        return self.jobs.shapes_on(self.nodes.devices)
+        """The shapes of the jobs as they are placed [S], see :func:`placed_shapes`."""
+        return placed_shapes(self.jobs, self.nodes)
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """For how many tasks one of each shape stands: those of jobs, then those of groups."""
+        sizes = np.ones(len(self.cluster.shapes), dtype=np.int64)
+        sizes[: len(self.jobs.shapes)] = [shape.size for shape in self.jobs.shapes]
+        return sizes
 
     def describe(self, name: str, decider: str) -> str:
         """What is played and where it is decided, in one line."""
@@ -238,6 +255,23 @@ class Tables:
         killed = "killed at" if o.enforced else "not killed at"
         unit = "wall-clock" if o.limits == "wall-clock" else "seconds at rate 1"
         return f"{name}, {decider}; limits are {unit}, jobs are {killed} them"
+
+
+def placed_shapes(jobs: Jobs, nodes: Nodes) -> tuple[Shape, ...]:
+    """The shapes of jobs over the nodes' device types, their groups in the order of placing [S].
+
+    That is: by falling share of the largest node that one task asks of any device type, ties as
+    the job has them.
+    """
+    largest = np.maximum(nodes.capacity.max(axis=0), 1)
+
+    def share(group: tuple[int, Shape]) -> float:
+        return -float((np.array(group[1].demand) / largest).max())
+
+    shapes = jobs.shapes_on(nodes.devices)
+    if not any(shape.groups for shape in shapes):
+        return shapes
+    return tuple(s._replace(groups=tuple(sorted(s.groups, key=share))) for s in shapes)
 
 
 def _of_shared(nodes: Nodes, demand: Ints) -> Ints:
@@ -249,31 +283,43 @@ def _of_shared(nodes: Nodes, demand: Ints) -> Ints:
 
 def _cluster(jobs: Jobs, nodes: Nodes, closes: bool) -> kernels.ClusterArrays:
     """The nodes, and what the shapes of jobs ask of them; with ``closes`` hours may be closed."""
-    N, S = len(nodes), len(jobs.shapes)
-    demand = jobs.demand(nodes.devices)
-    most = int(jobs.tasks.max(initial=1))
+    every = list(placed_shapes(jobs, nodes))
+    of_jobs = every[: len(jobs.shapes)]
+    parts = {shape: 0 for job in of_jobs for _, shape in job.groups}
+    for part in parts:
+        parts[part] = len(every)
+        every.append(part)
+    groups = np.array(
+        [(parts[shape], tasks) for job in of_jobs for tasks, shape in job.groups],
+        dtype=kernels.GROUP,
+    )
+    N, S = len(nodes), len(every)
+    demand = np.array([s.demand for s in every], dtype=np.int64).reshape(S, len(nodes.devices))
+    most = int(jobs.sizes.max(initial=1))
     if most * int(demand.max(initial=1)) >= 2**62 // max(N, 1):
         raise ScenarioError(
             "amounts of devices are too large to be counted in thousandths; "
             "give memory in a larger unit"
         )
     of_shared = _of_shared(nodes, demand)
-    where = [(s.constraint, s.pool) for s in jobs.shapes]
+    where = [(s.constraint, s.pool) for s in every]
     constraints = {pair: i for i, pair in enumerate(dict.fromkeys(where))}
     allowed = [allowed_on(nodes, Shape((), 0, *pair)) for pair in constraints]
-    pools = {name: i for i, name in enumerate(dict.fromkeys(s.pool for s in jobs.shapes))}
+    pools = {name: i for i, name in enumerate(dict.fromkeys(s.pool for s in every))}
     on = np.array([nodes.of_pool(name) for name in pools], dtype=bool).reshape(len(pools), N)
     meets = (on[:, None] & on).any(axis=2)
     total = np.maximum(nodes.capacity.sum(axis=0), 1)
     shapes = np.zeros(S, dtype=kernels.SHAPE)
     shapes["fraction"] = np.where(of_shared < 1000, of_shared, 0)
     shapes["whole"] = of_shared // 1000
-    shapes["per_node"] = [s.per_node or most for s in jobs.shapes]
+    shapes["per_node"] = [s.per_node or most for s in every]
     shapes["constraint"] = [constraints[pair] for pair in where]
     counts = np.array([name != ALONE for name in nodes.devices])
     shapes["dominant"] = np.argmax(demand / total * counts, axis=1) if S else 0
     shapes["total"] = total[shapes["dominant"]]
-    shapes["pool"] = [pools[s.pool] for s in jobs.shapes]
+    shapes["pool"] = [pools[s.pool] for s in every]
+    shapes["groups"] = [len(s.groups) for s in every]
+    shapes["groups_from"] = np.cumsum([0, *shapes["groups"]])[:-1]
     shared = -1 if nodes.shared is None else nodes.devices.index(nodes.shared)
     return kernels.ClusterArrays(
         shapes,
@@ -284,6 +330,7 @@ def _cluster(jobs: Jobs, nodes: Nodes, closes: bool) -> kernels.ClusterArrays:
         nodes.capacity[:, shared] // 1000 if shared >= 0 else np.zeros(N, dtype=np.int64),
         np.array(allowed, dtype=bool).reshape(len(constraints), N),
         np.tile(meets, (2, 2)) if closes else meets,
+        groups,
     )
 
 
@@ -293,33 +340,44 @@ def _set_aside(
     demand: Ints,
     options: Options,
     of_caps: list[tuple[Ints, Ints, Bools]],
+    without_groups: str,
 ) -> tuple[npt.NDArray[np.bool_], Account]:
     """Jobs that can never run on the nodes, and why; by what the empty cluster takes."""
     books, most = Books.opened(nodes), int(jobs.tasks.max(initial=1))
     missing = sorted({k for k in jobs.devices if k not in nodes.devices})
-    shared = _of_shared(nodes, demand)
     no_node = np.asarray(jobs.demand(missing).any(axis=1))  # [S], as the next
-    in_part = np.asarray((shared > 1000) & (shared % 1000 != 0))
-    room = np.zeros(len(jobs.shapes), dtype=np.int64)
-    for s, shape in enumerate(jobs.shapes_on(nodes.devices)):
-        if not no_node[s] and not in_part[s] and any(shape.demand):
+    in_part, room = no_node & False, np.zeros(len(jobs.shapes), dtype=np.int64)
+    for s, shape in enumerate(placed_shapes(jobs, nodes)):
+        asked = [books.of_shared(part) for _, part in shape.groups or ((1, shape),)]
+        in_part[s] = any(amount > 1000 and amount % 1000 for amount in asked)
+        if no_node[s] or in_part[s] or not any(shape.demand):
+            continue
+        if shape.groups:
+            room[s] = bool(books.somewhere(shape, 1))
+        else:
             room[s] = int(np.minimum(books.fits(shape), most).sum())
     unknown = no_node[jobs.shape]
     broken = in_part[jobs.shape] & ~unknown
     large = (jobs.tasks > room[jobs.shape]) & ~unknown & ~broken
+    unlike = jobs.grouped & ~unknown & ~broken
+    refused = unlike & bool(without_groups)
+    apart = large & unlike & ~refused
+    large &= ~unlike
     reasons = {
         f"that ask for {' or '.join(missing)}, which no node has": unknown,
         f"that ask for a broken number of {nodes.shared} above 1": broken,
         "larger than the cluster, or than its nodes with the labels asked for": large,
+        f"of groups of unlike tasks, which {without_groups} cannot place": refused,
+        "whose groups, the largest tasks first, find no room beside one another": apart,
     }
-    aside = unknown | broken | large
-    few = fewest_of(jobs, nodes, demand) if options.bounds else jobs.tasks
+    aside = unknown | broken | large | refused | apart
+    few = fewest_of(jobs, nodes) if options.bounds else jobs.tasks
     for bounds in options.bounds:
         reasons |= bounds.refuses(jobs, few)
     for cap, (_, amount, holds) in zip(options.caps, of_caps):
         why = f"that alone ask for more than the {cap.describe('')}"
         reasons[why] = reasons.get(why, unknown & False) | (holds & (amount > 1000 * cap.most))
-    for reason, bad in list(reasons.items())[3:]:
+    for reason, bad in list(reasons.items())[5:]:
         reasons[reason], aside = bad & ~aside, aside | bad
     set_aside = {reason: jobs.row[bad] for reason, bad in reasons.items() if bad.any()}
     dropped = int(aside[jobs.after].sum())
@@ -370,6 +428,11 @@ def _events(
     happens += [(t, 0.0, 0, kernels.HOURS) for t in edges[np.isfinite(edges)].tolist()]
     events = np.array(happens, dtype=kernels.EVENT)
     return events[np.argsort(events["time"], kind="stable")]
+
+
+def refuses_groups(scheduler: Any) -> str:
+    """Name of a scheduler that cannot place groups of unlike tasks; empty for one that can."""
+    return "" if getattr(scheduler, "groups", False) else name_of(scheduler)
 
 
 def name_of(scheduler: Any) -> str:

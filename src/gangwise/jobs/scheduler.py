@@ -12,7 +12,7 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from gangwise.jobs.choice import (
     MeanRates,
     SharedFactors,
     WorstFit,
-    pieces_of,
+    placed,
 )
 from gangwise.jobs.model import Job, Nodes
 from gangwise.jobs.queues import (
@@ -59,7 +59,8 @@ class Scheduler(Protocol):
     """Decides who starts where. Its constructor's arguments are its whole configuration.
 
     It pickles at any moment and never sees work, rates or the future. One that has an attribute
-    ``learns`` which is false is told of no rates; measurements open rounds.
+    ``learns`` which is false is told of no rates; measurements open rounds. Jobs of groups of
+    unlike tasks are set aside unless it has an attribute ``groups`` which is true.
     """
 
     def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
@@ -228,6 +229,7 @@ class Composed:
     times: str = "ratio"
     correction: str = "request"
     slack: float = 21_600.0
+    groups: ClassVar[bool] = True  # of unlike tasks are placed
     # Whether jobs are killed at their limits: the simulation says so.
     enforced: bool = field(default=False, init=False, repr=False)
     _seen: dict[str, float] = field(default_factory=dict, init=False, repr=False)
@@ -393,17 +395,17 @@ class Composed:
                 if tested >= self.depth:
                     break
                 tested += 1
-            chosen = self.choice.place(job, trial, now)
-            if chosen is None:
+            found = placed(self.choice, job, trial, now)
+            if found is None:
                 if line not in last.heads:
                     last.heads[line] = self._first(job, trial, ends, now)
                 continue
-            pieces = pieces_of(self.choice, job, chosen, trial)
+            chosen, pieces = found
             end = now + job.length / self._rate(job, chosen, now)
             past = [pair for head in front for pair in head.overstayed(job, end, now)]
             for _, room in past:
                 room.take(job.shape, pieces)
-            delayed = [h for h, room in past if int(room.fits(h.job.shape).sum()) < h.job.tasks]
+            delayed = [h for h, room in past if not room.has_room(h.job)]
             if delayed:
                 last.delays[job.id] = delayed[0]
             elif not self._holds_off(job, chosen, trial, waiting, now, actions):
@@ -505,12 +507,12 @@ class Composed:
             done = self._done(running, now)
             if rate_kernels.remaining(choice.state, job.limit, done) <= seen * self.restart:
                 continue
-            chosen = choice.place(job, trial, now)
-            if chosen is None or not choice.moves(
-                job, running.pieces, chosen, seen, done, self.restart, now
+            found = placed(choice, job, trial, now)
+            if found is None or not choice.moves(
+                job, running.pieces, found[0], seen, done, self.restart, now
             ):
                 continue
-            pieces = trial.tell_apart(job.shape, chosen)
+            chosen, pieces = found
             trial.take(job.shape, running.pieces, sign=1)
             trial.take(job.shape, pieces)
             if choice.rates != "labels":

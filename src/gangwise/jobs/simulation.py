@@ -31,6 +31,7 @@ from gangwise.jobs.books import (
     Queue,
     Rate,
     Running,
+    of_groups,
 )
 from gangwise.jobs.choice import FGD, ByRate
 from gangwise.jobs.compiled import (
@@ -45,7 +46,7 @@ from gangwise.jobs.compiled import (
 from gangwise.jobs.kernels import RUNNING, WAITING
 from gangwise.jobs.model import Conditions, Job, Jobs, Nodes
 from gangwise.jobs.queues import Multifactor
-from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
+from gangwise.jobs.schedule import Options, Schedule, Tables, name_of, refuses_groups
 from gangwise.jobs.scheduler import Composed, create_scheduler
 from gangwise.jobs.site import Site
 from gangwise.jobs.slurm_passes import compiles
@@ -107,7 +108,7 @@ def simulate_jobs(
         options = site.options(options)
     options = replace(options, caps=(*options.caps, *of_arrays(jobs)))
     require_playable(scheduler, nodes, options)
-    tables = Tables.of(jobs, nodes, conditions, options)
+    tables = Tables.of(jobs, nodes, conditions, options, refuses_groups(scheduler))
     if engine != "plain" and compiles(scheduler):
         return play_passes(tables, scheduler, progress)
     rules = built_in(scheduler, nodes, options)
@@ -323,7 +324,7 @@ class JobSimulation:
         pieces = self._try(j, pieces)
         del self.waiting[i]
         total = sum(count for _, count in action.tasks)
-        if total < job.tasks:
+        if total < job.tasks and not job.shape.groups:
             job = replace(job, tasks=total)
             self._resize(j, total)
         self._call(kernels.PLACE, j, len(pieces))
@@ -344,31 +345,51 @@ class JobSimulation:
 
     def _try(self, j: int, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
         """Put pieces where compiled code takes them from; several on a node become one."""
-        if self.tables.cluster.shapes["fraction"][self.tables.jobs.shape[j]] == 0:
-            on: dict[int, tuple[int, int]] = {}
-            for n, c, mask in pieces:
-                count, used = on.get(n, (0, 0))
-                on[n] = count + c, used | mask
-            pieces = tuple((int(n), int(c), int(mask)) for n, (c, mask) in on.items())
+        every: list[Piece] = []
+        for shape, mine in of_groups(self.tables.shapes[self.tables.jobs.shape[j]], pieces):
+            if not 0 < self.books.of_shared(shape) < 1000:
+                on: dict[int, tuple[int, int]] = {}
+                for n, c, mask in mine:
+                    count, used = on.get(n, (0, 0))
+                    on[n] = count + c, used | mask
+                mine = [(int(n), int(c), int(mask)) for n, (c, mask) in on.items()]
+            every += mine
+        pieces = tuple(every)
         for i, (n, c, mask) in enumerate(pieces):
             self.state.tried[i] = mask, n, c
         return pieces
 
     def _faults(self, job: Job, action: Place, books: Books) -> Iterator[str]:
         """Whether the gang is whole and takes only free devices."""
-        nodes, shape = books.nodes, job.shape
-        counts: dict[int, int] = {}
-        for n, c in action.tasks:
-            if not 0 <= n < len(books.free) or c < 1:
-                yield f"gets {c} tasks on node {n}"
-            counts[n] = counts.get(n, 0) + c
-        total = sum(counts.values())
         if self.moved != (job.id, self.now) and books.opens(job, self.now) > self.now:
             yield f"is placed in {self.tables.hours.why(job.row, self.now)}"
         if (cap := self.tally.holds(job)) is not None:
             yield f"is placed beyond the {cap.describe(str(cap.name(job)))}"
-        if not job.fewest <= total <= job.tasks:
-            yield f"has {job.tasks} tasks, {total} are placed; all or none"
+        for n, c in action.tasks:
+            if not 0 <= n < len(books.free) or c < 1:
+                yield f"gets {c} tasks on node {n}"
+        total, size = sum(c for _, c in action.tasks), job.tasks * job.shape.size
+        if not (size if job.shape.groups else job.fewest) <= total <= size:
+            yield f"has {size} tasks, {total} are placed; all or none"
+        if not job.shape.groups:
+            yield from self._faults_of(job, action, books)
+            return
+        trial, parts = books.copy(), of_groups(job.shape, action.pieces)
+        for (tasks, shape), (_, mine) in zip(job.groups, of_groups(job.shape, action.tasks)):
+            if sum(c for _, c in mine) != tasks:
+                yield f"has a group of {tasks} tasks, which are not placed one after another"
+                return
+            pieces = tuple(next(parts)[1]) if action.pieces else ()
+            group, part = replace(job, tasks=tasks, shape=shape), Place(job.id, tuple(mine), pieces)
+            yield from self._faults_of(group, part, trial)
+            trial.take(shape, pieces or trial.tell_apart(shape, mine))
+
+    def _faults_of(self, job: Job, action: Place, books: Books) -> Iterator[str]:
+        """Whether tasks that are alike may be where they are placed."""
+        nodes, shape = books.nodes, job.shape
+        counts: dict[int, int] = {}
+        for n, c in action.tasks:
+            counts[n] = counts.get(n, 0) + c
         in_pieces: dict[int, int] = {}
         for n, c, _ in action.pieces:
             in_pieces[n] = in_pieces.get(n, 0) + c

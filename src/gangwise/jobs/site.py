@@ -21,7 +21,7 @@ from gangwise.core.arrays import Ints
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.settings import Clock, read_toml
 from gangwise.jobs.kueue import read_kueue
-from gangwise.jobs.model import Conditions, Jobs, Node, Nodes, terms_of
+from gangwise.jobs.model import Conditions, Jobs, Node, Nodes, Shape, terms_of
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.slurm_site import read_slurm
 from gangwise.jobs.tenancy import (
@@ -469,7 +469,11 @@ class Site:
         nodes = replace(nodes, pools={**nodes.pools, **of_pool})
         if named:
             names = [name if name in named else "" for name in jobs.pools]
-            jobs = split_jobs(jobs, jobs.pool, lambda shape, p: shape._replace(pool=names[p]))
+
+            def within(shape: Shape, p: int) -> Shape:
+                return shape.each(lambda part: part._replace(pool=names[p]))
+
+            jobs = split_jobs(jobs, jobs.pool, within)
         drains, ups = list(conditions.drains), list(conditions.ups)
         for n, spans in of_window.items():
             for since, to in merged(spans):
@@ -584,9 +588,11 @@ class Site:
 
     def _jobs(self, jobs: Jobs) -> Jobs:
         keep = np.array([name not in self.ignored for name in jobs.devices])
-        shapes = tuple(
-            s._replace(demand=tuple(np.where(keep, s.demand, 0).tolist())) for s in jobs.shapes
-        )
+
+        def without(shape: Shape) -> Shape:
+            return shape._replace(demand=tuple(np.where(keep, shape.demand, 0).tolist()))
+
+        shapes = tuple(shape.each(without) for shape in jobs.shapes)
         return jobs if keep.all() else replace(jobs, shapes=shapes)
 
     # ---------------------------------------------------------------------- which nodes

@@ -223,8 +223,9 @@ def begin(g: Given, x: State, p: Passing, j: int, pieces: int) -> None:
         p.known[j].asleep = 0
     if gangs and not resumed:
         keep_cores(g, x, p, j)
-        for i in range(g.jobs[j].piece_from, g.jobs[j].piece_from + x.jobs[j].pieces):
-            take_piece(g.cluster, p.room, int64(g.jobs[j].shape), x.out, i, TAKE)
+        q = g.jobs[j].piece_from
+        for i in range(q, q + x.jobs[j].pieces):
+            take_piece(g.cluster, p.room, int64(g.jobs[j].shape), x.out, q, i, TAKE)
         show_cores(g.cluster, p.gangs, x.up, p.room, int64(0))
     if not (gangs and resumed):
         p.known[j].turn = clock.started
@@ -349,7 +350,7 @@ def look_ahead(g: Given, x: State, p: Passing, rank: float) -> None:
             o = order[i].item
             q = int64(g.jobs[o].piece_from)
             for m in range(q, q + x.jobs[o].pieces):
-                take_piece(g.cluster, then, int64(g.jobs[o].shape), x.out, m, GIVE_BACK)
+                take_piece(g.cluster, then, int64(g.jobs[o].shape), x.out, q, m, GIVE_BACK)
             if gangs:
                 hold(p.gangs, x.out, q, int64(q + x.jobs[o].pieces), int64(1), int64(-1))
             i += 1

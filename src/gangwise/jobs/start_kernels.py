@@ -12,6 +12,8 @@ from gangwise.jobs.fit_kernels import (
     place_fgd,
     place_first,
     place_tightest,
+    take,
+    take_piece,
     tell_apart,
 )
 from gangwise.jobs.kernels import (
@@ -20,12 +22,14 @@ from gangwise.jobs.kernels import (
     FAIR_SHARE,
     FGD,
     FIRST_FIT,
+    GIVE_BACK,
     LABELS,
     LEARNED,
     MULTIFACTOR,
     NEVER,
     NO_BACKFILLING,
     RUNNING,
+    TAKE,
     TAKEN_UP,
     WAITING,
     Given,
@@ -40,6 +44,7 @@ from gangwise.jobs.kernels import (
     merge_sort,
     push,
     put,
+    put_piece,
     remove,
 )
 from gangwise.jobs.queue_kernels import charge, hold
@@ -268,7 +273,9 @@ def find(g: Given, x: State, b: Beliefs, j: int) -> int:
             break
     if count > 0:
         count = arrange(g, x, b, x.room, j)
-    if count == 0:
+    if count == 0 and g.cluster.shapes[s].groups > 0:
+        x.at.again = 1  # with less free, other nodes are taken first, and it may fit
+    elif count == 0:
         x.memo[s].fail_epoch = x.at.epoch
         x.memo[s].fail_tasks = tasks
     return count
@@ -277,9 +284,51 @@ def find(g: Given, x: State, b: Beliefs, j: int) -> int:
 @inlined_kernel
 def arrange(g: Given, x: State, b: Beliefs, room: Room, j: int) -> int:
     """Place job j by the rule in a room: pieces in `x.tried`; 0 where it does not fit."""
-    job = g.jobs[j]
-    s, tasks = int64(job.shape), int64(job.tasks)
-    choice = g.rules.choice
+    s = int64(g.jobs[j].shape)
+    if g.cluster.shapes[s].groups > 0:
+        return arrange_groups(g, x, b, room, j)
+    return arrange_alike(g, x, b, room, j, s, int64(g.jobs[j].tasks), g.rules.choice)
+
+
+@inner_kernel
+def arrange_groups(g: Given, x: State, b: Beliefs, room: Room, j: int) -> int:
+    """Place the groups of job j one after another by the rule, or else each on the first nodes.
+
+    Each takes its devices before the next is placed; all are given back at the end.
+    """
+    s = int64(g.jobs[j].shape)
+    low, choice = g.cluster.shapes[s].groups_from, int64(g.rules.choice)
+    while True:
+        placed, count = 0, 0
+        for m in range(low, low + g.cluster.shapes[s].groups):
+            of, tasks = int64(g.cluster.groups[m].shape), int64(g.cluster.groups[m].tasks)
+            count = arrange_alike(g, x, b, room, j, of, tasks, choice)
+            if count == 0:
+                break
+            for i in range(count):
+                tried = x.tried[i]
+                take(g.cluster, room, of, int64(tried.node), int64(tried.tasks), tried.mask, TAKE)
+                put_piece(
+                    x.beside, placed, int64(tried.node), int64(tried.tasks), int64(tried.mask)
+                )
+                placed += 1
+        for i in range(placed):
+            take_piece(g.cluster, room, s, x.beside, 0, i, GIVE_BACK)
+        if count > 0:
+            for i in range(placed):
+                piece = x.beside[i]
+                put_piece(x.tried, i, int64(piece.node), int64(piece.tasks), int64(piece.mask))
+            return placed
+        if choice == FIRST_FIT:
+            return 0
+        choice = int64(FIRST_FIT)
+
+
+@inlined_kernel
+def arrange_alike(
+    g: Given, x: State, b: Beliefs, room: Room, j: int, s: int, tasks: int, choice: int
+) -> int:
+    """Place so many tasks of shape s of job j: pieces in `x.tried`; 0 where they do not fit."""
     if choice == FGD:
         count = place_fgd(g.cluster, x, room, s, tasks)
     elif choice == BEST_FIT:
@@ -290,7 +339,7 @@ def arrange(g: Given, x: State, b: Beliefs, room: Room, j: int) -> int:
             count = place_first(x, tasks, count)
         elif count > 0:
             if choice == BY_RATE:
-                value_nodes(g, x, b, room, j)
+                value_nodes(g, x, b, room, j, s, tasks)
             count = place_best(g.cluster, x, room, s, tasks, count, choice)
     shape = g.cluster.shapes[s]
     if count > 0 and g.cluster.shared >= 0 and shape.fraction + shape.whole > 0:
@@ -322,15 +371,14 @@ def rates_of(g: Given, x: State, b: Beliefs, j: int) -> None:
 
 
 @inlined_kernel
-def value_nodes(g: Given, x: State, b: Beliefs, room: Room, j: int) -> None:
-    """Fill `x.mean`, `x.sd` and `x.worth` [N] for a placement of job j."""
+def value_nodes(g: Given, x: State, b: Beliefs, room: Room, j: int, s: int, tasks: int) -> None:
+    """Fill `x.mean`, `x.sd` and `x.worth` [N] for a placement of tasks of job j."""
     job = g.jobs[j]
     rates_of(g, x, b, j)
-    s = int64(job.shape)
     kind = g.cluster.shapes[s].dominant
     for n in range(x.spare.size):
         x.spare[n] = room.free[n, kind] / 1000.0
-    size = job.tasks * g.cluster.demand[s, kind] / 1000.0
+    size = tasks * g.cluster.demand[s, kind] / 1000.0
     score(b, JobRequest(int64(job.type), size, job.limit), x.mean, x.sd, x.spare, x.worth)
 
 

@@ -151,8 +151,17 @@ def allowed_on(nodes: Nodes, shape: Shape) -> Bools:
     return np.array(labels) & nodes.of_pool(shape.pool)
 
 
+def asked_of(shape: Shape, k: int, model: str = "") -> int:
+    """Thousandths of device type k, −1 for none, that a task asks for, of a model where named."""
+    if shape.groups:
+        return sum(tasks * asked_of(part, k, model) for tasks, part in shape.groups)
+    return shape.demand[k] if k >= 0 and (not model or ("model", model) in shape.constraint) else 0
+
+
 def fewest_nodes(nodes: Nodes, shape: Shape, tasks: int) -> int:
-    """How few nodes could hold so many tasks, if nothing else ran."""
+    """How few nodes could hold so many tasks, if nothing else ran; groups share none."""
+    if shape.groups:
+        return sum(fewest_nodes(nodes, part, many) for many, part in shape.groups)
     demand = np.array(shape.demand, dtype=np.int64)
     asked = demand > 0
     room = (nodes.capacity[:, asked] // demand[asked]).min(axis=1, initial=tasks)
@@ -161,10 +170,10 @@ def fewest_nodes(nodes: Nodes, shape: Shape, tasks: int) -> int:
     return int(np.searchsorted(held, tasks)) + 1
 
 
-def fewest_of(jobs: Jobs, nodes: Nodes, demand: Ints) -> Ints:
-    """:func:`fewest_nodes` of every job [J]; ``demand`` [S, K] is over the nodes' device types."""
+def fewest_of(jobs: Jobs, nodes: Nodes) -> Ints:
+    """:func:`fewest_nodes` of every job [J]."""
     kinds, place = distinct_pairs(jobs.shape, jobs.tasks)
-    shapes = [shape._replace(demand=tuple(d)) for shape, d in zip(jobs.shapes, demand.tolist())]
+    shapes = jobs.shapes_on(nodes.devices)
     few = [fewest_nodes(nodes, shapes[s], t) for s, t in kinds.T.tolist()]
     return np.array(few, dtype=np.int64)[place]
 
@@ -191,10 +200,9 @@ class Tally:
         if cap.of.startswith("license/"):
             return licences(job.terms, cap.of)
         device, _, model = cap.of.partition(":")
-        other = model and ("model", model) not in job.shape.constraint
-        if device not in self.nodes.devices or other:
+        if device not in self.nodes.devices:
             return 0
-        return job.tasks * job.shape.demand[self.nodes.devices.index(device)]
+        return job.tasks * asked_of(job.shape, self.nodes.devices.index(device), model)
 
     def take(self, job: Job, sign: int = 1) -> None:
         """Count a job that starts; with ``sign=-1`` one that has ended."""
@@ -262,15 +270,14 @@ def claims(
                 counts &= among
         amount = np.full(len(jobs), 1000, dtype=np.int64)
         if cap.of == "nodes":
-            amount = 1000 * fewest_of(jobs, nodes, demand)
+            amount = 1000 * fewest_of(jobs, nodes)
         elif cap.of.startswith("license/"):
             amount = np.array([licences(text, cap.of) for text in jobs.terms])[jobs.term]
         elif cap.of != "jobs":
             kind, _, model = cap.of.partition(":")
             k = nodes.devices.index(kind) if kind in nodes.devices else -1
-            amount = demand[jobs.shape, k] * jobs.tasks if k >= 0 else np.zeros_like(amount)
-            asks = [not model or ("model", model) in shape.constraint for shape in jobs.shapes]
-            amount = np.where(np.array(asks, dtype=bool)[jobs.shape], amount, 0)
+            each = [asked_of(shape, k, model) for shape in jobs.shapes_on(nodes.devices)]
+            amount = np.array(each, dtype=np.int64)[jobs.shape] * jobs.tasks
         counts = counts & (amount > 0)
         alone = counts & (cap.scope != "job")  # one that is about each job takes of no counter
         held = counts & ~_spared(cap, jobs)
@@ -593,13 +600,13 @@ def standing_of(t: Any) -> Standing:
     tiers = sorted({1, *(pool.tier for pool in tenancy.pools)})
     tier = np.array([tiers.index(pool.tier if pool else 1) for pool in of_pool], dtype=np.int64)
     share = amount[:, cpu] / max(nodes.capacity[:, cpu].sum() / 1000.0, 1.0)
-    size = (fewest_of(jobs, nodes, demand) / len(nodes) + share) / 2 if w.job_size else share
+    size = (fewest_of(jobs, nodes) / len(nodes) + share) / 2 if w.job_size else share
     asked = [terms_of(text).get("size", "nanxnan").split("x") for text in jobs.terms]
     counted = np.array(asked, dtype=np.float64)[jobs.term]  # [J, 2]: cores, nodes
     there = nodes.capacity[:, cpu].sum() / 1000.0, len(nodes)
     size = np.where(np.isnan(counted[:, 0]), size, (counted / there).mean(axis=1))
     if "small_relative_to_time" in w.flags:  # whole nodes, by minute of the limit
-        fewest = np.where(np.isnan(counted[:, 1]), fewest_of(jobs, nodes, demand), counted[:, 1])
+        fewest = np.where(np.isnan(counted[:, 1]), fewest_of(jobs, nodes), counted[:, 1])
         whole = np.maximum(fewest * there[0] / there[1], share * there[0])
         size = whole / np.maximum(jobs.limit / 60.0, 1.0) / there[0]
     score = w.job_size * (1.0 - size if w.favor_small else size) + jobs.priority

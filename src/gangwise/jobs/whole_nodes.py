@@ -61,7 +61,8 @@ def on_asked_nodes(jobs: Jobs, nodes: Nodes) -> tuple[Jobs, Nodes]:
     )
 
     def changed(shape: Shape, t: int) -> Shape:
-        return shape._replace(constraint=(*shape.constraint, *asked[t]), nodes=bounds[t])
+        labelled = shape.each(lambda s: s._replace(constraint=(*s.constraint, *asked[t])))
+        return labelled._replace(nodes=bounds[t])
 
     nodes = replace(nodes, labels=labels)
     return _without_what_never_holds(split_jobs(jobs, jobs.term, changed), nodes), nodes
@@ -78,7 +79,7 @@ def _without_what_never_holds(jobs: Jobs, nodes: Nodes) -> Jobs:
     for k, (s, tasks) in enumerate(kinds.T.tolist()):
         fewest, most = shapes[s].nodes
         named = any(label.startswith("on=") for label, _ in shapes[s].constraint)
-        if fewest or most or named:
+        if (fewest or most or named) and not shapes[s].groups:
             fits = np.sort(np.minimum(empty.fits(shapes[s]), tasks))[::-1]
             never[k] = (fits > 0).sum() < fewest or fits[: most or None].sum() < tasks
 
@@ -111,7 +112,7 @@ def with_nodes_alone(jobs: Jobs, nodes: Nodes, pools: Sequence[str]) -> tuple[Jo
         memory &= np.array([shape.demand[of_memory] > 0 for shape in jobs.shapes])[jobs.shape]
     of_pool = np.array([name in pools for name in jobs.pools])[jobs.pool]
     memory &= ~of_pool
-    alone: Bools = own | memory | of_pool
+    alone: Bools = (own | memory | of_pool) & ~jobs.grouped
     if not alone.any() or "cpu" not in jobs.devices or "cpu" not in nodes.devices:
         return jobs, nodes
     rows = np.flatnonzero(alone)
@@ -132,7 +133,7 @@ def with_nodes_alone(jobs: Jobs, nodes: Nodes, pools: Sequence[str]) -> tuple[Jo
 
     def changed(shape: Shape, c: int) -> Shape:
         if c < 0:
-            return shape._replace(demand=(*shape.demand, *[1] * unlike))
+            return shape.each(lambda s: s._replace(demand=(*s.demand, *[1] * unlike)))
         demand = (*played[c].demand, *[WHOLE] * unlike)
         return shape._replace(demand=demand, per_node=1, nodes=(0, 0))
 

@@ -150,7 +150,7 @@ def _pieces(outcome: Outcome) -> Pieces:
 
 def _rectangles(outcome: Outcome, device: str, begin: float) -> dict[str, Any]:
     k, of, jobs = outcome.nodes.devices.index(device), _pieces(outcome), outcome.jobs
-    amount = np.rint(1000 * of.tasks * outcome.per_task[of.job, k]).astype(np.int64)
+    amount = np.rint(1000 * of.tasks * outcome.per_piece[:, k]).astype(np.int64)
     found = []  # node, offset and height as shares of the node, piece
     for node in range(len(outcome.nodes)):
         capacity = int(outcome.nodes.capacity[node, k])
@@ -180,7 +180,7 @@ def _shares(
     per_row = -(-nodes // ROWS)
     rows = -(-nodes // per_row)
     edges = np.linspace(begin, end, int(min(2000, most // rows)) + 1)
-    amount = of.tasks * outcome.per_task[of.job, k]
+    amount = of.tasks * outcome.per_piece[:, k]
     share = np.zeros((rows, edges.size - 1))
     for row in range(rows):
         mine = of.node // per_row == row
