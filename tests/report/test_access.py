@@ -117,9 +117,9 @@ def test_axe_finds_nothing(page: str, theme: str, tmp_path: Path) -> None:
     assert "<title>found []</title>" in dom, dom[: dom.index("</title>")][-2000:]
 
 
-def test_schedulers_are_explained_before_any_number_about_them(page: str) -> None:
+def test_schedulers_have_names_that_people_use_and_an_explanation(page: str) -> None:
     body = page[page.index("<body") :]
-    assert body.index("<h2>Schedulers") < body.index("<h2>Results")
+    assert body.index("<small>EASY, best fit</small>") < body.index("<h2>Tables")
     assert "First come, first served; later jobs pass" in body
     told = about_scheduler("fcfs+easy+best-fit:ends=learned,depth=100")
     assert "least left over" in told  # arguments do not hide the part that they stand behind

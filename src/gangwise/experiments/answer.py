@@ -502,7 +502,11 @@ class Compared:
 
     @cached_property
     def text(self) -> str:
-        return " ".join(filter(None, (sentence(self) for sentence in SENTENCES)))
+        return " ".join(self.sentences)
+
+    @property
+    def sentences(self) -> list[str]:
+        return [text for make in SENTENCES if (text := make(self))]
 
     def as_dict(self) -> dict[str, Any]:
         unit, many = ("seeds", self.seeds) if self.seeds > 1 else (None, 0)

@@ -35,6 +35,7 @@ from gangwise.experiments.store import versions
 from gangwise.experiments.what_if import GROUPS, lines_of, who_pays
 from gangwise.jobs.bounds import MOST_PRICED, NO_BOUNDS, Certified
 from gangwise.jobs.metrics import Outcome, by_group, size_groups, spread
+from gangwise.report.headline import headline, tiles
 from gangwise.report.nodes import chart_of_nodes, figure_of_nodes, span
 from gangwise.report.page import (
     Bullets,
@@ -48,6 +49,7 @@ from gangwise.report.page import (
     Section,
     Terms,
     Text,
+    Tiles,
     about_scheduler,
     by_command,
     dots,
@@ -58,7 +60,6 @@ from gangwise.report.page import (
     phrase,
     pictured,
     sentence_case,
-    terms,
     words,
 )
 from gangwise.report.plotting import Panel
@@ -124,21 +125,23 @@ class JobResults(Compared):
         nodes, devices = len(self.first.nodes), self.first.nodes.devices
         held = self.first.capacity[devices.index(self.device)]
         byline = [
-            jobs,
+            title,
             count(nodes, "node") if nodes > 1 else f"{held:,.0f} {in_words(self.device)}",
-            count(len(rows), *what),
-            count(self.seeds, "seed"),
+            *([count(self.seeds, "seed")] if self.drawn else []),
             f"gangwise {gangwise.__version__}",
         ]
-        notes = [*self.fidelity, *map(sentence_case, self.assumed)]
-        parts: list[Part] = [Text(self.text, "lead"), terms(words("jobs"))]
-        parts += [Text(f"{line}.", "fidelity") for line in notes]
+        parts: list[Part] = [Tiles(tiles(self)), *change_dots(self, ["completion"])]
+        for line in [*self.fidelity, *map(sentence_case, self.assumed)]:
+            warns = line.startswith("warning: ")
+            text = sentence_case(line.removeprefix("warning: ")) if warns else line
+            parts.append(Text(f"{text}.", "warning" if warns else "fidelity"))
         parts += [section for make in SECTIONS if (section := make(self)) is not None]
-        return Page(title, [Chapter(title, ", ".join(byline), parts)])
+        return Page(title, [Chapter(headline(self), ", ".join(byline), parts)])
 
     def terminal(self) -> Group:
         notes = Line("\n".join([*self.fidelity, *self.assumed]))
-        return Group(Line(self.text, "bold"), notes, Line(), rich_tables(self.sheets))
+        verdict, in_full = Line(headline(self), "bold"), Line(f"\n{self.text}")
+        return Group(verdict, notes, Line(), rich_tables(self.sheets), in_full)
 
 
 SHOWN = 12
@@ -444,13 +447,13 @@ def _group_sheets(n: Compared) -> list[Sheet]:
 Rows = list[tuple[Any, ...]]
 
 
-def change_dots(n: Compared) -> list[Dots]:
+def change_dots(n: Compared, means: Sequence[str]) -> list[Dots]:
     caption = f"Less is better. {n.intervals}"
     if n.seeds > 1 or n.blocks is not None:
         caption += f" {phrase('hollow')}"
     return [
         drawn
-        for what in ("completion", "waiting")
+        for what in means
         for drawn in dots(
             f"Mean {what} against {n.base}, %",
             {row: n.change(row, f"{what}.mean") for row in n.outcomes if row != n.base},
@@ -572,12 +575,51 @@ def retelling_section(n: JobResults) -> Section | None:
     return Section(f"What the model retells under {n.base}", parts)
 
 
+TOWERING = 10.0  # times the base's mean wait: a scheduler of more would flatten all others' lines
+
+
+def _drawable(n: Compared) -> tuple[Compared, str]:
+    """The schedulers that fit one axis, and a sentence that names those that do not."""
+    waits = {name: n.of(name, "waiting.mean").mean for name in n.outcomes}
+    most = TOWERING * waits[n.base] or math.inf
+    left = [name for name, wait in waits.items() if wait > most]
+    if not left:
+        return n, ""
+    names = ", ".join(f"{name} ({period(waits[name])})" for name in left)
+    kept = {name: of for name, of in n.outcomes.items() if name not in left}
+    text = f" Not drawn, for the mean wait is over {TOWERING:g} times the base's: {names}."
+    return replace(n, outcomes=kept), text
+
+
+def who_pays_section(n: JobResults) -> Section:
+    """Waiting by size of job and by user, under each scheduler."""
+    drawable, left_out = _drawable(n)
+    figures = [
+        figure._replace(caption=figure.caption + left_out) for figure in _group_figure(drawable)
+    ]
+    tables = [*_groups_sheets(n), *_group_sheets(n)]
+    return Section("Who wins and who pays", [*figures, *tables])
+
+
 def figures_section(n: JobResults) -> Section:
-    shown = {name: each[0] for name, each in n.outcomes.items()}
-    over_time = pictured("Utilisation and queue over time", *_lines_over_time(n, shown))
-    figures = [*_group_figure(n), over_time, *_learned_figures(n)]
-    title = "Waiting by job size and user, utilisation over time"
-    return Section(title, [*figures, *_group_sheets(n)])
+    drawable, left_out = _drawable(n)
+    shown = {name: each[0] for name, each in drawable.outcomes.items()}
+    rows, panels, caption = _lines_over_time(n, shown)
+    over_time = pictured("Utilisation and queue over time", rows, panels, caption + left_out)
+    return Section("Utilisation and queue over time", [over_time, *_learned_figures(n)])
+
+
+def in_full_section(n: JobResults) -> Section:
+    return Section("The answer in full", [Bullets(n.sentences)])
+
+
+def tables_section(n: JobResults) -> Section:
+    sheets = [sheet for make in SHEETS if make is not _groups_sheets for sheet in make(n)]
+    return Section("Tables", [*change_dots(n, ["waiting"]), *sheets])
+
+
+def glossary_section(n: JobResults) -> Section:
+    return Section("What the words mean", [Terms(words("jobs"))])
 
 
 def nodes_section(n: JobResults) -> Section:
@@ -622,13 +664,16 @@ def provenance_section(n: JobResults) -> Section:
 
 
 SECTIONS: list[Callable[[JobResults], Section | None]] = [
-    schedulers_section,
-    lambda n: Section("Results", [*change_dots(n), *n.sheets]),
+    in_full_section,
+    who_pays_section,
     retelling_section,
     figures_section,
+    tables_section,
     nodes_section,
+    schedulers_section,
     assumptions_section,
-    provenance_section,
     edits_section,
+    provenance_section,
+    glossary_section,
 ]
 """The sections of the page, in their order."""

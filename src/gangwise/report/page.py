@@ -128,6 +128,19 @@ class Dots(NamedTuple):
     looks: Looks = MappingProxyType({})
 
 
+class Tile(NamedTuple):
+    """One number that decides; ``tone`` is good, bad or empty."""
+
+    label: str
+    value: str
+    note: str = ""
+    tone: str = ""
+
+
+class Tiles(NamedTuple):
+    tiles: Sequence[Tile]
+
+
 class Section(NamedTuple):
     title: str
     parts: Sequence[Part]
@@ -135,7 +148,19 @@ class Section(NamedTuple):
 
 
 Part = (
-    Text | Code | Bullets | Values | Terms | Fold | Choices | Chart | Plot | Dots | Section | Sheet
+    Text
+    | Code
+    | Bullets
+    | Values
+    | Terms
+    | Fold
+    | Choices
+    | Chart
+    | Plot
+    | Dots
+    | Tiles
+    | Section
+    | Sheet
 )
 
 
@@ -390,6 +415,8 @@ _ENVIRONMENT.filters |= {
     "setting": setting,
     "plain_number": lambda value: "" if math.isnan(value) else repr(float(value)),
     "embedded": embedded,
+    "human": lambda name: human(name),
+    "meaning": lambda heading: words("jobs").get(heading.split("\n")[0].strip(" ,"), ""),
     "kind": lambda part: type(part).__name__,
 }
 _LIGHT, _DARK = (
@@ -518,6 +545,37 @@ def about_scheduler(name: str) -> str:
         known = words("arguments")
         found.append(known.get(argument, known.get(argument.partition("=")[0], argument)))
     return _sentence("; ".join(found))
+
+
+@cache
+def short_name(name: str) -> str:
+    """A scheduler as people say it: EASY is first come, first served unless another order is named.
+
+    >>> short_name("fcfs+easy+best-fit"), short_name("sjf+easy"), short_name("fcfs")
+    ('EASY, best fit', 'shortest first with EASY', 'first come, first served')
+    >>> short_name("drf")
+    'drf'
+    """
+    plain, _, arguments = name.partition(":")
+    known, found = words("short"), plain.split("+")
+    if not all(part in known for part in found):
+        return name
+    if found[0] == "fcfs" and {"easy", "conservative"} & set(found):
+        found = found[1:]
+    given = [known.get(argument, argument) for argument in arguments.split(",") if argument]
+    order, *others = [*(known[part] for part in found), *given]
+    with_it = len(found) > 1 and found[1] in words("backfilling")
+    return ", ".join([f"{order} with {others[0]}", *others[1:]] if with_it else [order, *others])
+
+
+def human(name: str) -> str:
+    """What stands beside a scheduler's code name; empty where that would repeat it.
+
+    >>> human("fcfs+easy"), human("seed")
+    ('EASY', '')
+    """
+    short = short_name(name)
+    return "" if short == name else short
 
 
 def documentation(family: str) -> tuple[str, str]:

@@ -1,0 +1,123 @@
+"""The verdict of a replay in one sentence, and the four numbers that decide it."""
+
+from __future__ import annotations
+
+import math
+
+from gangwise.experiments.answer import CONFIGURED, SMALL, Compared
+from gangwise.experiments.changes import changes_of
+from gangwise.experiments.statistics import Estimate, number, period
+from gangwise.report.page import Tile, sentence_case, short_name
+
+ENOUGH_TEXT = 0.995  # a share from here on is printed as 100 %
+
+
+def shown_name(n: Compared, name: str) -> str:
+    """A scheduler, or a change of a what-if, as a sentence has it."""
+    if name == CONFIGURED:
+        return "the rules as configured"
+    if n.base == CONFIGURED:
+        return " and ".join(change.words for change in changes_of(name))
+    return short_name(name)
+
+
+def headline(n: Compared) -> str:
+    """The verdict: which scheduler finishes jobs sooner, and whether the model may be trusted."""
+    return sentence_case(f"{_who_is_better(n)}{_how_far_to_trust(n)}.")
+
+
+def _who_is_better(n: Compared) -> str:
+    base = shown_name(n, n.base)
+    if not n.others:
+        return f"under {base}, jobs wait {period(n.of(n.base, 'waiting.mean').mean)} on average"
+    verdicts = {name: n.verdict(name) for name in n.others}
+    better = [name for name in n.others if verdicts[name] == "better"]
+    if better:
+        sooner = number(-n.change(better[0]).mean, int(n.change(better[0]).mean > -10))
+        return f"{shown_name(n, better[0])} would finish jobs {sooner} % sooner than {base}"
+    first = n.change(n.others[0]).mean
+    if verdicts[n.others[0]] == "no interval" and math.isfinite(first) and first < -SMALL:
+        sooner = number(-first, int(first > -10))
+        return (
+            f"{shown_name(n, n.others[0])} finishes these jobs {sooner} % sooner than {base}, "
+            "which may be chance"
+        )
+    costly = [name for name in n.others if verdicts[name] in ("kills more", "refuses")]
+    if costly:
+        price = "kills more jobs" if verdicts[costly[0]] == "kills more" else "never starts some"
+        return f"{shown_name(n, costly[0])} finishes jobs sooner than {base}, but {price}"
+    if all(each == "worse" for each in verdicts.values()):
+        return f"no scheduler finishes these jobs sooner than {base}"
+    return f"no scheduler is clearly better than {base}"
+
+
+def _how_far_to_trust(n: Compared) -> str:
+    retold = n.retold
+    if retold is None:
+        logged = n.as_logged and not n.drawn
+        return "; how much of the log's own waiting the model explains is not known" * logged
+    explained = f"{number(100 * retold.explained)} % of this log's waiting"
+    if retold.doubtful:
+        what, share = retold.weakest
+        if what != "mean wait":
+            explained += f", and {number(100 * max(share, 0.0))} % of its {WEAKEST[what]}"
+        return (
+            f"; but the model explains {explained}, so compare schedulers with one another, not "
+            "with the past"
+        )
+    clear = [name for name in n.others if n.verdict(name) == "better"]
+    if clear and not n.beyond(clear[0]):
+        off = number(abs(n.error().mean), 1)
+        return f"; the model itself is off by {off} %, perhaps more than that"
+    return f"; the model explains {explained}"
+
+
+WEAKEST = {
+    "job by job": "single waits",
+    "order of starts": "order of starts",
+    "busy devices while jobs wait": "use while jobs wait",
+}
+"""What a model must explain, see :data:`~gangwise.jobs.retelling.JUDGED`, in a sentence."""
+
+
+def tiles(n: Compared) -> list[Tile]:
+    """Recorded and model wait, explained share, best change, and what is left by the bound."""
+    found, retold = [], n.retold
+    base = shown_name(n, n.base)
+    if retold is not None:
+        wait = f"{period(retold.recorded)} → {period(retold.simulated)}"
+        found.append(Tile("Mean wait, recorded → model", wait, f"model: {base}"))
+        what, share = retold.weakest
+        weakest = f"least: {what}, {number(100 * share)} %" * (share < ENOUGH_TEXT)
+        shown = f"{number(100 * retold.explained)} %"
+        tone = "bad" if retold.doubtful else "good"
+        found.append(Tile("Mean wait explained by the model", shown, weakest, tone))
+    else:
+        wait = period(n.of(n.base, "waiting.mean").mean)
+        found.append(Tile("Mean wait in the model", wait, base))
+        held = 100 * n.of(n.base, f"utilisation.{n.device}").mean
+        found.append(Tile(f"{n.device} in use", f"{number(held)} %", "of what there is"))
+    if n.others:
+        first = n.others[0]
+        change = n.change(first)
+        tone = "good" if n.verdict(first) == "better" else ""
+        name = sentence_case(shown_name(n, first))
+        found.append(Tile("Best change of completion", _percent(change), _ends(change, name), tone))
+    if (saving := n.possible_saving) is not None:
+        left = f"at most {number(saving, int(saving < 10))} %"
+        proved = "certified: no schedule without preemption finishes sooner"
+        found.append(Tile("Left to gain", left, proved))
+    return found
+
+
+def _percent(change: Estimate) -> str:
+    if not math.isfinite(change.mean):
+        return "not known"
+    return f"{number(change.mean, int(abs(change.mean) < 10), sign=True)} %"
+
+
+def _ends(change: Estimate, name: str) -> str:
+    if change.low is None or change.high is None:
+        return f"{name}; no interval"
+    low, high = (number(end, 1, sign=True) for end in (change.low, change.high))
+    return f"{name}; 95 %: {low} to {high}"
