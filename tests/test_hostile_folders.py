@@ -68,7 +68,7 @@ def tried(template: Path, put: Any, command: list[str], base: Path) -> str:
         raise TimeoutError(f"{command} waits for ever")
 
     was = signal.signal(signal.SIGALRM, late)
-    signal.alarm(120)
+    signal.alarm(600)  # by the wall clock: the machine may be busy
     try:
         found = CliRunner().invoke(app, words + here)
     finally:

@@ -67,3 +67,27 @@ def test_who_restarts_finds_the_same() -> None:
     (gang,) = again.gangs.values()
     assert gang.status is not None
     assert gang.status.phase == "failed"
+
+
+def of_job(name: str, owner: str) -> dict[str, Any]:
+    """A pod of the batch Job ``train`` with this uid."""
+    one = pod(name, "a")
+    about = {"kind": "Job", "name": "train", "uid": owner, "controller": True}
+    one["metadata"] |= {"uid": name, "labels": {}, "annotations": {}, "ownerReferences": [about]}
+    return one
+
+
+def test_a_batch_job_of_the_same_name_is_another_gang() -> None:
+    """It was deleted and made again: its pods come while those of the first one end."""
+    cache = ClusterCache("gangwise", 30.0, None)
+    first, second = ([of_job(f"{o}-{i}", o) for i in range(2)] for o in ("u1", "u2"))
+    cache.all_pods([*first, *first])  # a list may say a thing twice
+    for one in second:
+        cache.one_pod("ADDED", one)
+    assert [len(gang.pods) for gang in cache.gangs.values()] == [2, 2]
+    for one in first:
+        cache.one_pod("DELETED", one)
+    for gang in cache.gangs.values():
+        gang.size = 2
+        cache.update(gang)
+    assert [gang.phase for gang in cache.gangs.values()] == [None, "pending"]

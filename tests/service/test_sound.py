@@ -19,9 +19,10 @@ from typer.testing import CliRunner
 from gangwise.cli import app
 from gangwise.core.errors import StoreError
 from gangwise.engines.engine import EngineNode
+from gangwise.service.api import _health
 from gangwise.service.loop import Service
 from gangwise.service.sound import examine, mend, repair
-from gangwise.service.state import Wishes
+from gangwise.service.state import ServiceState, Wishes
 from gangwise.service.store import FILE, LINES, ServiceStore
 from tests.service.pretend import Pretend
 from tests.service.test_faults import Time, ticks
@@ -221,6 +222,35 @@ def test_killed_between_the_two_copies(engine, time, tmp_path: Path, monkeypatch
     assert engine.calls == [("place", "1", 1)]
     again.close()
     killed(service)
+
+
+@pytest.mark.parametrize("name", [FILE, LINES])
+@pytest.mark.parametrize("how", ["emptied", "replaced", "deleted"])
+def test_a_file_that_is_lost_while_the_service_runs_is_made_again(
+    engine, time, tmp_path: Path, name: str, how: str
+):
+    folder = tmp_path / "state"
+    service = opened(engine, time, folder)
+    engine.submit("1")
+    ticks(service, time, 2)
+    if how == "emptied":
+        os.truncate(folder / name, 0)
+    elif how == "replaced":
+        (tmp_path / "new").touch()
+        (tmp_path / "new").replace(folder / name)
+    else:
+        (folder / name).unlink()
+    engine.submit("2")
+    ticks(service, time, 3)
+    assert [call[1] for call in engine.calls if call[0] == "place"] == ["1", "2"]
+    assert service.health()["well"], service.troubles
+    assert _health(ServiceState(folder))["well"]
+    # What SQLite still has in its write-ahead log, it puts back by itself.
+    assert any(name in note for note in service.notes) or (name, how) == (FILE, "emptied")
+    service.close()
+    assert examine(folder).damaged == []
+    records = [record for _, record in ServiceStore(folder / FILE, read_only=True).records()]
+    assert [r[2]["id"] for r in records if r[0] == "job"] == ["1", "2"]
 
 
 @pytest.mark.parametrize("how", ["moved", "deleted", "another in its place"])

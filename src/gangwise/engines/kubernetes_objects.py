@@ -261,6 +261,7 @@ class Membership(NamedTuple):
     kind: str  # "group", by a label or annotation; "job", of a batch Job; or "pod", by itself
     name: str
     api: str = ""  # group and version of the PodGroup that says how many there must be
+    uid: str = ""  # of the batch Job: another one may have its name, while pods of this one end
 
     @classmethod
     def of(cls, pod: Mapping[str, Any]) -> Membership:
@@ -270,7 +271,7 @@ class Membership(NamedTuple):
                 return cls(meta["namespace"], "group", name, api)
         owner = controller(pod)
         if owner is not None and owner["kind"] == "Job":
-            return cls(meta["namespace"], "job", owner["name"])
+            return cls(meta["namespace"], "job", owner["name"], uid=str(owner.get("uid", "")))
         return cls(meta["namespace"], "pod", meta["uid"])
 
 

@@ -751,13 +751,25 @@ class Service:
         self.notes = [*self.notes[-20:], clean_text(what)]
 
     def _is_there(self) -> bool:
-        """Whether the folder is still where it was; it is never made anew in silence."""
+        """Whether the folder is still where it was; it is never made anew in silence.
+
+        A file of it that was replaced or emptied is made again from the other one.
+        """
         try:
             if not os.path.samestat(os.stat(self.folder / "lock"), os.fstat(self._lock)):
                 raise FileNotFoundError
         except OSError:
             gone = f"{self.folder} is not the folder that it was: moved, deleted or unmounted"
             self._trouble("folder", StoreError(f"{gone}; nothing is placed until it is back"))
+            return False
+        try:
+            if not self.store.in_place():
+                self.store.close()
+                for note in mend(self.folder):
+                    self._note(note)
+                self.store, self.views = ServiceStore(self.folder / FILE), {}
+        except (OSError, StoreError) as error:
+            self._trouble("folder", error)
             return False
         self._recovered("folder")
         return True

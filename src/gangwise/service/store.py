@@ -119,6 +119,11 @@ class ChainFile:
         with suppress(OSError):  # else the next line is written over it
             os.ftruncate(self._file, self._end)
 
+    def in_place(self) -> bool:
+        """Whether the file of this name is the one that is open, and holds what was written."""
+        about = os.stat(self.path)
+        return os.path.samestat(about, os.fstat(self._file)) and about.st_size >= self._end
+
     def close(self) -> None:
         if self._file >= 0:
             os.close(self._file)
@@ -275,6 +280,7 @@ class ServiceStore:
                 self._read_end()
                 if not read_only and where != "file::memory:":
                     self._lines = ChainFile(self.path.with_name(LINES))
+                    self._opened = os.stat(self.path)
         if version != VERSION:
             raise StoreError(f"{self.path} is of version {version}, not {VERSION}; move it away")
 
@@ -288,6 +294,15 @@ class ServiceStore:
             if (line := ChainLine.of(found[1])) is None:
                 raise StoreError(f"{self.path}: the last commit is damaged; gangwise verify")
             self._end = (line.number, line.link, found[2], found[3])
+
+    def in_place(self) -> bool:
+        """Whether both files are those that were opened, and were not emptied since."""
+        try:
+            about = os.stat(self.path)
+            same = os.path.samestat(about, self._opened) and about.st_size > 0
+            return same and (self._lines is None or self._lines.in_place())
+        except OSError:
+            return False
 
     def close(self) -> None:
         self._db.close()
