@@ -173,6 +173,29 @@ def test_a_loop_goes_on_whatever_it_raises() -> None:
     assert not loop._thread.is_alive()
 
 
+@pytest.mark.parametrize("recovers", [True, False])
+def test_a_fault_that_ended_during_a_call_is_noticed_at_the_first_probe(
+    monkeypatch: pytest.MonkeyPatch, recovers: bool
+) -> None:
+    """Where the calls go on failing while the probes come through, the back-off is kept."""
+    monkeypatch.setattr("gangwise.engines.background.PROBE", 0.05)
+    turns: list[float] = []
+
+    def step() -> float:
+        turns.append(time.monotonic())
+        if len(turns) == 1 or not recovers:
+            raise EngineError("no answer")
+        return 100.0
+
+    loop = BackgroundLoop("a loop", step, 5.0, Backoff(1.0, 1.0), probe=lambda: None)
+    loop.start()
+    until(lambda: len(turns) > 1, "a second call")
+    assert turns[1] - turns[0] < 0.9
+    time.sleep(1.2)
+    assert len(turns) <= 2 + (not recovers) * 2
+    loop.join()
+
+
 class Told(Leader):
     """A leader that reads what a test gives it."""
 

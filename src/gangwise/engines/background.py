@@ -108,6 +108,7 @@ class BackgroundLoop:
         self._backoff = backoff or Backoff()
         self._over = threading.Event()
         self._beat, self._failing_since = clock(), float("inf")
+        self._in_vain = False  # a call was made because a probe came through, and failed
         self._thread: threading.Thread | None = None
 
     def start(self, after: float = 0.0) -> None:
@@ -129,6 +130,7 @@ class BackgroundLoop:
             wait = self._backoff.wait(error)
         else:
             self.came_round()
+            self._in_vain = False
             self._backoff.reset()
         self._beat = clock()
         return wait
@@ -178,12 +180,18 @@ class BackgroundLoop:
                 self._over.wait(wait)
 
     def _wait_out(self, seconds: float) -> None:
-        """Wait, but no longer than until a probe that failed before comes through."""
-        until, works = clock() + seconds, self._works()
+        """Wait, until a probe comes through at most; only once where calls fail all the same.
+
+        The fault may have ended while the last call ran: probes need not have failed before.
+        """
+        until = clock() + seconds
         while (left := until - clock()) > 0 and not self._over.wait(min(left, PROBE)):
             self._beat = clock()
-            if self._works() and not works:
+            works = self._works()
+            if works and not self._in_vain:
+                self._in_vain = True
                 return
+            self._in_vain = works
 
     def _works(self) -> bool:
         assert self._probe is not None
