@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.testing
 
 EXTRAS = {"mkdocs": ["docs/hooks.py", "docs/doctests.py"], "optuna": ["docs/how-to/tune.md"]}
 """What cannot be collected without a module of an extra."""
@@ -18,6 +20,9 @@ collect_ignore = [
     p for name, of in EXTRAS.items() if not importlib.util.find_spec(name) for p in of
 ]
 
+
+# A runner builds all commands anew for each that is typed, which takes longer than most of them.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 FIRST = ("tests/jobs/test_simulation.py", "tests/jobs/test_slurm_passes.py")
 FIRST += ("tests/jobs/test_forecast.py", "tests/test_gym.py")

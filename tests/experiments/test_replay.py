@@ -231,6 +231,20 @@ def test_several_seeds_of_what_is_not_drawn_are_refused(swf: Path) -> None:
     """Five runs of the same were once "8.0 % ± 0.0 sooner", and better."""
     with pytest.raises(ScenarioError, match="5 runs"):
         replay(swf, ["fcfs", "sjf"], 5)
+    asked = {"name": "a", "scenario": "replay", "policies": ["fcfs"], "seeds": 2}
+    with pytest.raises(ScenarioError, match="2 runs that are the same"):
+        Experiment.of({**asked, "settings": {"source": str(swf)}}).runs()
+    with pytest.raises(ScenarioError, match="2 runs that are the same"):
+        tune(
+            "replay",
+            "fcfs+easy",
+            ["depth=1:9:int"],
+            swf.parent,
+            {"source": str(swf)},
+            1,
+            (0,),
+            (1,),
+        )
     assert len(replay(swf, ["fcfs", "sjf"], [3]).seeds) == 1
 
 

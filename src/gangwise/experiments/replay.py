@@ -360,12 +360,7 @@ def replay(
 def seeds_of(played: ReplayScenario, seeds: Sequence[int] | int) -> list[int]:
     """Seeds that are played; ScenarioError for several where all would play the same."""
     listed = list(require_seeds(seeds or (5 if played.drawn else 1)))
-    if len(listed) > 1 and not played.drawn:
-        raise ScenarioError(
-            f"{len(listed)} seeds would play {len(listed)} runs that are the same, for nothing is "
-            "drawn: jobs, nodes and rates are those of the log. Drop --seeds; the interval of a "
-            "log is over its weeks. Seeds count with --world, --set overestimate, or a cluster file"
-        )
+    played.require_drawn(listed)
     return listed
 
 

@@ -504,6 +504,17 @@ class ReplayScenario:
         parts = (decider.queue, decider.choice) if type(decider) is Composed else ()
         return bool(parts) and all(type(p).__module__.startswith("gangwise.") for p in parts)
 
+    def require_drawn(self, seeds: Sequence[int]) -> None:
+        """Raise ScenarioError for several seeds where all would play the same."""
+        many = len(set(seeds))
+        if many > 1 and not self.drawn:
+            raise ScenarioError(
+                f"{many} seeds would play {many} runs that are the same, for nothing is drawn: "
+                "jobs, nodes and rates are those of the log. Leave --seeds out (seeds = 1 in an "
+                "experiment): the interval of a log is over its weeks. Seeds count with --world, "
+                "--set overestimate, --set parts, or a cluster file"
+            )
+
     def require_playable(self, deciders: Sequence[Any], seed: int) -> None:
         """Raise ScenarioError where a scheduler cannot play these jobs."""
         combined = [fresh(decider) for decider in deciders if isinstance(decider, Composed)]

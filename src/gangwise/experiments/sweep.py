@@ -272,6 +272,7 @@ class Experiment(_FrozenModel):
         for cell in self.cells:
             settings = {**self.settings, **cell}
             source = NamedSource.of(self.scenario or self.trace, bool(self.trace), settings)
+            require_drawn(source.scenario(), list(seeds))
             slots = self.slots or source.scenario().slots
             if cell.get("slots", slots) != slots:
                 raise ScenarioError(
@@ -288,6 +289,12 @@ class Experiment(_FrozenModel):
                 for label, policy in [*everyone.items(), *judges]
             ]
         return found
+
+
+def require_drawn(scenario: Any, seeds: Sequence[int]) -> None:
+    """Refuse several seeds of a replay in which nothing is drawn: all would play the same."""
+    if (require := getattr(scenario, "require_drawn", None)) is not None:
+        require(seeds)
 
 
 _BRANCHES = ("str", "PolicyTable", "list[constrained-int]", "constrained-int")

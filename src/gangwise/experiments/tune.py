@@ -37,7 +37,14 @@ from gangwise.experiments.statistics import (
     turned,
     verdict,
 )
-from gangwise.experiments.sweep import Experiment, PolicyTable, Progress, silent, sweep
+from gangwise.experiments.sweep import (
+    Experiment,
+    PolicyTable,
+    Progress,
+    require_drawn,
+    silent,
+    sweep,
+)
 
 
 @dataclass(frozen=True)
@@ -446,6 +453,7 @@ def tune(
     elif hasattr(played, "check_metric"):
         played.check_metric(metric, "--metric")
     _check(kind, policy, parameters, trials, seeds, validation)
+    require_drawn(played, [*seeds, *validation])
     own = configuration(create(kind, policy))
     if site := [each for each in parameters if "." in each.name]:
         own |= _of_site(played, site, seeds)
