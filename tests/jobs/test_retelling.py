@@ -11,7 +11,7 @@ from benchmarks.intervals import draw
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
 from gangwise.jobs.metrics import Outcome
-from gangwise.jobs.retelling import retell
+from gangwise.jobs.retelling import Record, retell, sweep
 
 DAY = 86400.0
 RULES = ("fcfs+easy+best-fit", "fcfs+none+best-fit", "sjf+easy+best-fit", "wfp3+easy+best-fit")
@@ -133,6 +133,23 @@ def test_against_plain_loops(seed: int) -> None:
             assert sum(g.jobs for g in groups) == told.jobs, what
             total = sum(g.jobs * g.recorded for g in groups) / told.jobs
             assert total == pytest.approx(told.recorded), what
+
+
+def test_a_job_that_is_withdrawn_stands_in_line_until_then() -> None:
+    """Of four devices two are idle: the first in line asks for all four, and then gives up."""
+    jobs = Jobs.of(
+        [0, 10, 20],
+        [100, 1, 60],
+        [2, 4, 2],
+        recorded_start=[0, np.nan, 50],
+        recorded_end=[100, np.nan, 110],
+        withdrawn=[np.inf, 50, np.inf],
+    )
+    swept = sweep(Record.of(jobs, Nodes.pool(4)))
+    assert not swept.refused.any()
+    alone = replace(jobs, withdrawn=np.full(3, np.inf))
+    swept = sweep(Record.of(alone, Nodes.pool(4)))
+    assert swept.time[swept.refused].tolist() == [20]
 
 
 def test_what_cannot_be_compared_is_said() -> None:

@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 from gangwise import TraceError, UnknownName
 from gangwise.cli import app
 from gangwise.core.errors import GangwiseError
-from gangwise.jobs.model import Nodes
+from gangwise.jobs import Jobs, Nodes, simulate_jobs
+from gangwise.jobs.metrics import Outcome
 from gangwise.traces import open_tables
 from gangwise.traces.formats.slurm import OPEN_XDMOD, listing_schema
 from gangwise.traces.inspect import report, summary
@@ -282,6 +283,32 @@ def stamp(second):
     return (
         second if isinstance(second, str) else f"2024-01-15T10:{second // 60:02d}:{second % 60:02d}"
     )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_jobs_from_before_a_log_hold_their_devices_from_its_beginning(tmp_path, seed):
+    """A log that was cut out of a longer one, as sacct -S does, whose rules explain all of it."""
+    rng, J = np.random.default_rng(seed), 400
+    submit = np.cumsum(rng.exponential(700, J)).round()
+    run, size = np.maximum(rng.lognormal(8, 1.8, J), 10).round(), rng.integers(1, 9, J)
+    played = simulate_jobs(Jobs.of(submit, run, size), Nodes.pool(32), "fcfs+easy")
+    for begins in -1.0, submit[J // 3]:
+        on = np.flatnonzero(played.end >= begins)
+        columns = zip(on, submit[on], played.start[on] - submit[on], run[on], size[on])
+        rows = ["; MaxProcs: 32\n; MaxNodes: 32"]
+        rows += [
+            f"{j} {at:.0f} {wait:.0f} {r:.0f} {n} -1 -1 {n} {r:.0f} -1 1 {j % 9} 1 -1 0 1 -1 -1"
+            for j, at, wait, r, n in columns
+        ]
+        (tmp_path / "log.swf").write_text("\n".join(rows))
+        log = open_jobs(tmp_path / "log.swf")
+        ran = played.start[on] < played.end[on].min()
+        assert log.jobs.early.sum() == (ran.sum() if begins > 0 else 0)
+        then = Outcome.recorded(log.jobs, log.nodes)
+        now = Outcome.of(simulate_jobs(log.jobs, log.nodes, "fcfs+easy"), "fcfs+easy")
+        assert (now.start == then.start).all()
+        assert now.summary()["waiting.mean"] == then.waiting[~log.jobs.early].mean()
+    assert "ran when the log begins: submitted when they started, in no mean: " in log.played.line
 
 
 def test_a_listing_without_a_header(tmp_path):

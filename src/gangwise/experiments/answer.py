@@ -91,7 +91,7 @@ def paired_times(
     times, counts = [], []
     for i in range(max(len(ours), len(theirs))):
         a, b = ours[i % len(ours)], theirs[i % len(theirs)]
-        both = a.finished & b.finished
+        both = a.timed & b.timed
         counts.append(int(both.sum()))
         times.append((a.times(both), b.times(both)))
     columns = {
@@ -131,7 +131,7 @@ def best_of(outcomes: Mapping[str, Sequence[Outcome]], names: Sequence[str], bas
     able = [name for name in names if not kills_more(outcomes[name], outcomes[base])] or names
     means = []  # [seeds, able]
     for each in zip(*(outcomes[name] for name in able)):
-        done = np.logical_and.reduce([outcome.finished for outcome in each])
+        done = np.logical_and.reduce([outcome.timed for outcome in each])
         done = done if done.any() else np.ones_like(done)
         means.append([float(np.nanmean(outcome.completion[done])) for outcome in each])
     least = np.nan_to_num(np.array(means).mean(axis=0), nan=np.inf)
@@ -366,7 +366,7 @@ class Compared:
         """
         each = []
         for i, (ours, base) in enumerate(zip(self.outcomes[name], self.outcomes[self.base])):
-            on = ours.started & base.started & (groups[i % len(groups)] == g)
+            on = ours.queued & base.queued & (groups[i % len(groups)] == g)
             each.append((on, ours.waiting[on] - base.waiting[on]))
         if self.blocks is None:
             return mean_and_interval([of.mean() for _, of in each if of.size] or [math.nan])
@@ -449,10 +449,19 @@ class Compared:
     def retold(self) -> Retelling | None:
         if self.happened is None or not self.waited:
             return None
-        submit = self.first.jobs.submit
-        # In its first day a log fills a cluster that was not empty: jobs from before are not in it.
-        warm = submit >= submit.min() + DAY if self.days > WARM_UP else None
-        return retell(self.happened, self.first, self.partition, warm)
+        return retell(self.happened, self.first, self.partition, self.warm)
+
+    @cached_property
+    def warm(self) -> Bools | None:
+        """Jobs that count in what is explained [J]; None for all.
+
+        In its first day a log fills a cluster that was not empty, unless it has the jobs from
+        before.
+        """
+        jobs = self.first.jobs
+        if jobs.early.any():
+            return ~jobs.early
+        return jobs.submit >= jobs.submit.min() + DAY if self.days > WARM_UP else None
 
     def error(self, key: str = OBJECTIVE) -> Estimate:
         """The model's error: by how many per cent a mean under the base exceeds the recorded one.
@@ -535,9 +544,9 @@ class Compared:
 
 
 BY_BLOCKS: Mapping[str, tuple[Callable[[Outcome], Floats], Callable[[Outcome], Bools]]] = {
-    "waiting.mean": (lambda o: o.waiting, lambda o: o.started),
-    "completion.mean": (lambda o: o.completion, lambda o: o.finished),
-    "slowdown.mean": (lambda o: o.slowdown, lambda o: o.finished),
+    "waiting.mean": (lambda o: o.waiting, lambda o: o.queued),
+    "completion.mean": (lambda o: o.completion, lambda o: o.timed),
+    "slowdown.mean": (lambda o: o.slowdown, lambda o: o.timed),
 }
 """Means over jobs, which may be taken by week of submission; and the jobs that count."""
 
@@ -568,6 +577,11 @@ def waits_explained(n: Compared) -> str:
         times = f"wait {period(wait)} and complete after {period(took)} on average"
         logged = n.as_logged and not n.drawn
         return f"{jobs} {times} under the base, {n.base}.{apart if logged else ''}"
+    jobs = f"{retold.jobs:,} jobs of {source_in_words(n.name)}"
+    if early := int(n.first.jobs.early.sum()):
+        jobs += f", without the {early} that ran when it begins,"
+    elif n.warm is not None:
+        jobs += ", without those of its first day,"
     chosen = not n.rules and len(n.plain) > 1
     rules = n.base + f" (of {len(n.plain)} plain rules none explains more)" * chosen
     order = f"; order of starts τ = {number(retold.order, 2)}" * math.isfinite(retold.order)
@@ -655,7 +669,8 @@ def _without_interval(n: Compared, names: Sequence[str]) -> str:
         return f"{least} cannot be compared with the base."
     of = f", the least of the {len(names)} others," if len(names) > 1 else ""
     if abs(change) < SMALL:
-        return f"The mean completion under {least}{of} is the same as under the base."
+        which = f"None of the {len(names)} others completes" if of else f"{least} does not complete"
+        return f"{which} jobs sooner than the base on average."
     size = f"{number(abs(change), 1)} % {'below' if change < 0 else 'above'} that under the base"
     # A difference that jobs make which can never start is no chance: jobs_shut_out names them.
     chance = "" if n.refused(least)[0] else f", which may be chance: {n.no_interval}"

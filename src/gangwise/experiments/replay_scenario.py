@@ -576,8 +576,10 @@ def time_of_every(outcome: Outcome) -> float:
 
     Rules that shut jobs out do not look good by it.
     """
-    until = np.where(outcome.ended, outcome.end, np.nanmax(outcome.end) + outcome.jobs.limit)
-    return float((until - outcome.jobs.submit).mean())
+    jobs = outcome.jobs
+    until = np.where(outcome.ended, outcome.end, np.nanmax(outcome.end) + jobs.limit)
+    until = np.minimum(until, jobs.withdrawn)
+    return float((until - jobs.submit).mean())
 
 
 def _learned(rows: Rows, learner: Any, played: ReplayInstance) -> None:
@@ -665,7 +667,12 @@ def _digest(jobs: Jobs, site: Site | None) -> str:
         made.update(repr((jobs.terms, jobs.term.tolist())).encode())
     for name in SIMULATED:
         made.update(np.ascontiguousarray(getattr(jobs, name)).tobytes())
-    for name, some in (("withdrawn", np.isfinite(jobs.withdrawn)), ("censored", jobs.censored)):
+    withdrawn = np.isfinite(jobs.withdrawn)
+    for name, some in (
+        ("withdrawn", withdrawn),
+        ("censored", jobs.censored),
+        ("early", jobs.early),
+    ):
         if some.any():
             made.update(getattr(jobs, name).tobytes())
     kinds = repr((jobs.devices, jobs.shapes, jobs.types))

@@ -151,7 +151,7 @@ def calibrate(
 
 def _patience(record: Record, swept: Swept) -> float:
     """Seconds that a start takes at most, of jobs that nothing held up; 1 at least."""
-    delay = (record.start - record.submit)[swept.clear]
+    delay = (record.start - record.submit)[swept.clear & record.started]
     quick = delay[delay <= SLOWEST]
     return max(1.0, float(np.quantile(quick, 0.98))) if quick.size >= 20 else 60.0
 
@@ -176,7 +176,8 @@ def _trials(record: Record, site: SiteConstraints, swept: Swept, patience: float
     for rule in site.closed:
         refused &= ~rule.holds(at, record.monday)
     days = ((at - record.submit.min()) // min(86400.0, _block(record) / 4)).astype(np.int64)
-    return Trials(refused, swept.clear & ~late, at, _halves(record, record.submit), days)
+    prompt = swept.clear & ~late & record.started
+    return Trials(refused, prompt, at, _halves(record, record.submit), days)
 
 
 # ------------------------------------------------------------------------------------------ pools
@@ -263,7 +264,7 @@ class _Use:
         order = np.lexsort((change, time))
         time = time[order]
         lasts = np.diff(time, append=time[-1:])
-        ends = np.sort(group * span + record.end - begin)
+        ends = np.sort((group * span + record.end - begin)[record.started])
         return cls(group, weight, begin, span, ends, time, np.cumsum(change[order]), lasts)
 
     def at(self, group: Ints, times: Floats) -> Floats:
@@ -452,7 +453,7 @@ def _closings(record: Record, site: SiteConstraints, s: Swept, t: Trials) -> Ite
         barred, waits, went = table = np.full((3, cells), -np.inf)
         for most, at, of in ((barred, cell[long], job[long]), (waits, cell[free], job[free])):
             np.maximum.at(most, at, asks[of])
-        np.maximum.at(went, starts, asks)
+        np.maximum.at(went, starts[record.started], asks[record.started])
         weeks = table.reshape(3, -1, HOURS)
         worth: dict[float, int] = {}
         for over in _bounds_in_turn(bounds, asks, worth):
@@ -465,7 +466,7 @@ def _closings(record: Record, site: SiteConstraints, s: Swept, t: Trials) -> Ite
             until = origin + WEEK * hours.weeks[1] if hours.weeks[1] < weeks.shape[1] else np.inf
             rule = WeeklyClosing(asks, float(over), hours.closed, since, until)
             by_it = int((t.refused & rule.holds(t.at, offset)).sum())
-            passed = rule.holds(record.start, offset).sum()
+            passed = (record.started & rule.holds(record.start, offset)).sum()
             worth[rule.over] = by_it - passed
             if by_it - passed > best[0]:
                 bound = {key: rule.over} if key and over >= 0 else {}
@@ -609,8 +610,8 @@ def _reserved(record: Record, t: Trials) -> Iterator[FoundRule]:
     user, at = codes[refused], t.at[refused]
     last, none = held.last_end(user, at), held.at(user, at) == 0
     for g in np.unique(codes[t.prompt]) if len(names) > 1 else ():
-        others = np.sort(record.start[codes != g])
-        mine = np.sort(record.start[codes == g])
+        others = np.sort(record.start[(codes != g) & record.started])
+        mine = np.sort(record.start[(codes == g) & record.started])
         gap = np.searchsorted(others, at, "right")
         rest = (user != g) & (gap > 0) & (gap < others.size)
         rest &= none | (last > others[np.maximum(gap - 1, 0)])
@@ -688,7 +689,7 @@ def _window(record: Record, t: Trials, swept: Swept) -> Iterator[FoundRule]:
     chance = _tail(judged.size, judged.size + went, rate) * rows.size
     if few or went > PASSED * judged.size or chance > CHANCE or end - begin < HOUR:
         return
-    began = (record.start >= begin) & (record.start < end)
+    began = record.started & (record.start >= begin) & (record.start < end)
     last = _Use.of(record, np.where(began, 0, -1), record.size)
     gone = (record.total - high, record.total - last.held.max(initial=0.0))
     lost = int(np.floor(gone[0])) + 1

@@ -170,6 +170,16 @@ class Outcome(Tabular):
         return self.ended if self.phase is None else self.ended & (self.phase == FINISHED)
 
     @cached_property
+    def timed(self) -> Bools:
+        """Jobs whose completion counts in means, [J]: finished, submitted while the log lasted."""
+        return self.finished & ~self.jobs.early
+
+    @cached_property
+    def queued(self) -> Bools:
+        """Jobs whose wait counts in means, [J]: started, submitted while the log lasted."""
+        return self.started & ~self.jobs.early
+
+    @cached_property
     def started(self) -> Bools:
         """Jobs that started, [J]; waiting is defined for them.
 
@@ -440,13 +450,13 @@ class Outcome(Tabular):
     @property
     def worst_users(self) -> float:
         """Mean waiting of the worst tenth of the users, at least one, by their mean waiting."""
-        means = np.sort(self._of_users(self.waiting, self.started))
+        means = np.sort(self._of_users(self.waiting, self.queued))
         return float(means[-max(1, means.size // 10) :].mean())
 
     @property
     def unfairness(self) -> float:
         """1 − Jain's index of the users' mean bounded slowdowns: 0 where all fare alike."""
-        x = self._of_users(self.slowdown, self.finished)
+        x = self._of_users(self.slowdown, self.timed)
         return float(1 - x.sum() ** 2 / (x.size * (x**2).sum())) if x.size else float("nan")
 
     def times(self, on: Bools) -> dict[str, float]:
@@ -470,8 +480,8 @@ class Outcome(Tabular):
         played = self.ended if self.phase is None else self.phase != SET_ASIDE
         found = {"jobs": float(played.sum()), "finished": float(self.finished.sum())}
         found |= {name: count for name, (count, _) in self.endings.items()}
-        found |= spread("waiting", self.waiting[self.started])
-        found |= self.times(self.finished)
+        found |= spread("waiting", self.waiting[self.queued])
+        found |= self.times(self.timed)
         found["makespan"] = self.makespan
         found["deadlines missed"] = float(self.missed.sum())
         found["worst users"] = self.worst_users
@@ -543,8 +553,8 @@ def spread(name: str, values: Floats) -> dict[str, float]:
 
 
 def by_group(outcome: Outcome, group: Ints, of: Floats) -> Mapping[int, dict[str, float]]:
-    """Mean, median and p95 of a value [J] over the jobs that started, by their ``group`` [J]."""
-    on = outcome.started
+    """Mean, median and p95 of a value [J] over the jobs that queued, by their ``group`` [J]."""
+    on = outcome.queued
     return {
         int(g): spread("of", of[on & (group == g)]) | {"jobs": float((on & (group == g)).sum())}
         for g in np.unique(group[on])

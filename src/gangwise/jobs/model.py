@@ -351,6 +351,7 @@ class Columns(TypedDict, total=False):
     recorded_end: npt.ArrayLike
     withdrawn: npt.ArrayLike
     censored: npt.ArrayLike
+    early: npt.ArrayLike
     charged: npt.ArrayLike | None
     pool: npt.ArrayLike | None
     qos: npt.ArrayLike | None
@@ -366,7 +367,8 @@ _NAMED = {  # columns of names: the fields for the place of each name and for th
     "terms": ("term", "terms", ""),
 }
 _USUAL = {"limit": np.nan, "per_node": 0.0, "deadline": np.inf, "budget": np.inf, "priority": 0.0}
-_USUAL |= {"recorded_start": np.nan, "recorded_end": np.nan, "withdrawn": np.inf, "censored": 0.0}
+_USUAL |= {"recorded_start": np.nan, "recorded_end": np.nan, "withdrawn": np.inf}
+_USUAL |= {"censored": 0.0, "early": 0.0}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -393,6 +395,9 @@ class Jobs(Tabular):
         Seconds: when a job that never started left the line; inf for all others.
     censored : ndarray
         Whether a job still ran when the log ended: its run time is what is known of it.
+    early : ndarray
+        Whether a job ran already when the log begins: it is submitted when it started, and how long
+        it waited counts in no mean.
     requested : ndarray
         Whether the limit was asked for; where it was not, it is the run time.
     """
@@ -415,6 +420,7 @@ class Jobs(Tabular):
     recorded_end: Floats
     withdrawn: Floats
     censored: npt.NDArray[np.bool_]
+    early: npt.NDArray[np.bool_]
     devices: tuple[str, ...]
     shapes: tuple[Shape, ...]
     types: tuple[str, ...]
@@ -466,9 +472,9 @@ class Jobs(Tabular):
             Id → groups of tasks, each with its own devices, of a job whose tasks are unlike: all
             start at once. Its row says nothing of ``tasks``, ``demand``, ``per_node`` and
             ``constraint`` then.
-        withdrawn, censored : array_like
+        withdrawn, censored, early : array_like
             Seconds, inf for a job that was not withdrawn before it started; whether a job still ran
-            when the log ended.
+            when the log ended, and whether it ran already when the log begins.
         charged, pool, qos, terms : array_like, optional
             Names of accounts, of pools (partitions) and of QOS; and what :class:`Job` has.
 
@@ -537,6 +543,7 @@ class Jobs(Tabular):
             recorded_end=none,
             withdrawn=np.full(len(jobs), np.inf),
             censored=np.zeros(len(jobs), dtype=bool),
+            early=np.zeros(len(jobs), dtype=bool),
             devices=devices,
             account=Account(len(jobs), {}, {}),
         )
@@ -703,7 +710,7 @@ class _Log:
         for name, (place, several, default) in _NAMED.items():
             c[place], c[several] = _names(names.get(name), J, order, default)
         c |= {"limit": limit, "tasks": np.asarray(c["tasks"], dtype=np.int64)}
-        c["censored"] = np.asarray(c["censored"], dtype=bool)
+        c |= {name: np.asarray(c[name], dtype=bool) for name in ("censored", "early")}
         c["run"] = np.array(run) if run.strides == (0,) else run
         c["requested"] = ~missing if missing.any() else np.broadcast_to(True, missing.shape)
         account = Account(J, self.set_aside, self.noted)

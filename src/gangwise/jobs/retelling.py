@@ -318,13 +318,18 @@ HOURS = 168  # hours of a week
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A schedule as it was recorded, of the jobs that started and ended."""
+    """A schedule as it was recorded: of jobs that started, and of those withdrawn before.
+
+    What still ran when the log ended ends with it here; who was withdrawn leaves the line at
+    ``start``, which is ``end`` as well, and did not start.
+    """
 
     jobs: Jobs
     nodes: Nodes
     submit: Floats  # [J] seconds, as the next three
     start: Floats
     end: Floats
+    started: Bools  # [J]; others were withdrawn
     limit: Floats
     size: Floats  # [J] devices of the counted type that all tasks hold
     device: str  # the counted type
@@ -351,8 +356,10 @@ class Record:
         >>> Record.of(jobs, Nodes.pool(2)).size
         array([1., 1.])
         """
-        known = np.isfinite(jobs.recorded_start) & np.isfinite(jobs.recorded_end)
-        if not known.any():
+        end = np.where(jobs.censored, jobs.recorded_start + jobs.run, jobs.recorded_end)
+        started = np.isfinite(jobs.recorded_start) & np.isfinite(end)
+        known = started | np.isfinite(jobs.withdrawn)
+        if not started.any():
             raise ScenarioError(
                 "the log does not say when jobs started: without recorded waits there is nothing "
                 "to calibrate; give a log with submission, start and end of each job"
@@ -372,8 +379,9 @@ class Record:
             # The columns that a sweep reads.
             replace(jobs, tasks=jobs.tasks[known], shape=np.asarray(jobs.shape)[known]),
             nodes,
-            *(jobs.submit[known], jobs.recorded_start[known]),
-            *(jobs.recorded_end[known], jobs.limit[known]),
+            jobs.submit[known],
+            *(np.where(started, at, jobs.withdrawn)[known] for at in (jobs.recorded_start, end)),
+            *(started[known], jobs.limit[known]),
             held_devices(jobs, nodes)[known, k],
             device,
             named,
@@ -481,7 +489,10 @@ def sweep(record: Record, site: SiteConstraints | None = None, patience: float =
 
 
 def _events(record: Record, site: SiteConstraints) -> tuple[Floats, Ints, Ints, Floats]:
-    """Time, what, job or node; thousandths that go missing (or whether it runs) and of what."""
+    """Time, what, job or node; thousandths that go missing and of what.
+
+    Of a start: whether it runs for a time, and whether it was withdrawn instead.
+    """
     J, job, nodes = len(record), np.arange(len(record)), record.nodes
     k = nodes.devices.index(record.device)
     ran = record.end > record.start
@@ -502,7 +513,7 @@ def _events(record: Record, site: SiteConstraints) -> tuple[Floats, Ints, Ints, 
     which = np.concatenate([job[ran], tick[:, 3].astype(np.int64), job, job])
     amount = np.zeros((time.size, 2))
     amount[counts[0] : counts[0] + len(tick)] = tick[:, 1:3]
-    amount[-J:, 0] = ran
+    amount[-J:] = np.stack([ran, ~record.started], axis=1)
     kind = np.repeat([ENDS, TICK, COMES, STARTS], counts)
     order = np.lexsort((kind, time))
     return time[order], kind[order], which[order], amount[order]
@@ -759,7 +770,7 @@ def _sweep(
             if amount[i, 0] > 0:  # it runs for a time, so that its end will come
                 _move(k, r, h, x, j, -1)
                 used += h.size[j]
-            started[t] = True
+            started[t] |= amount[i, 1] == 0
             i += 1
         fit = _all_fit(k, r, h, x, total, at)
         refused[t], use[t], first[t] = fit > 0, used, max(fit, 0.0)

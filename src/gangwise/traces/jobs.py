@@ -74,6 +74,8 @@ WAITED = "(?i)^(cancel|withdrawn|killed|pending|waiting)"
 """Statuses of jobs that, without a start, waited until they were withdrawn or the log ended."""
 SUSPENDED = 60.0
 """Seconds by which a job was longer on its nodes than it ran, if it was suspended there."""
+UNLIKELY = 7.0  # an exponential variable of mean 1 is above it once in 1,100 times
+LEAST_RUNS = 20  # run times that are known of others, to tell jobs from before the log by
 NOTED = {
     "without a requested limit: the run time is taken for it": "limits unknown: run times used",
     "ran longer than they requested": "ran longer than they requested, and are not cut off",
@@ -545,6 +547,7 @@ class _LogBuilder:
             recorded_end=np.where(self._unfinished(), np.nan, self.end)[keep],
             withdrawn=self.withdrawn[keep],
             censored=self._unfinished()[keep],
+            early=self.early[keep],
             charged=_as_array(of(self.rows["account"])) if "account" in columns else None,
             pool=_as_array(of(self.rows[self._group])) if self._group else None,
             qos=_as_array(of(self.rows["qos"])) if "qos" in columns else None,
@@ -632,6 +635,7 @@ class _LogBuilder:
             what = "started before they were submitted, as if they had not waited"
             self.assumed[what] = int(early.sum())
             self.start = np.where(early, self.submit, self.start)
+        self.early = self._ran_before()
         nodes, nodes_assumed = (given, "") if given else self._nodes()
         rows, lost = self._join_runs(apart), {}
         self.read = rows.size
@@ -669,6 +673,42 @@ class _LogBuilder:
             played,
             Clock.of(self.tables.clock, float(jobs.submit.min())),
         )
+
+    def _ran_before(self) -> Bools:
+        """Jobs that ran already when the log begins, which are submitted when they started [J].
+
+        Accounting of a period has jobs that ended in it: of those that started before, only the
+        ones that still ran. So the log begins with the first job that left, and jobs that had
+        waited until then are submitted then. A log from its first job on is told apart by how late
+        the first one left: the sum, over users, of the cumulative hazard of run times until then is
+        exponential with mean 1, and hardly ever above :data:`UNLIKELY`.
+        """
+        none = np.zeros(len(self.rows), dtype=bool)
+        left = np.where(np.isnan(self.end), self.start + self.run, self.end)
+        left = np.fmin(left, self.withdrawn)
+        with np.errstate(invalid="ignore"):
+            if not self.waits or not (self.start > self.submit).any():
+                return none
+            begins = float(np.nanmin(left))
+            early = self.start < begins
+            ran = np.sort(self.run[(self.start >= begins) & ~self._unfinished()])
+            waited = ~early & (self.submit < begins)
+        if not early.any() or ran.size < LEAST_RUNS:
+            return none
+        place = np.flatnonzero(early)
+        place = place[np.argsort(self.start[place], kind="stable")]
+        if "user" in self.rows.columns:  # jobs of a user are alike: the first one counts
+            user = self.rows["user"].cast(pl.String).fill_null("").to_numpy()[place]
+            place = place[np.unique(user, return_index=True)[1]]
+        longer = ran.size - np.searchsorted(ran, begins - self.start[place], side="left")
+        if -np.log((longer + 0.5) / (ran.size + 1)).sum() < UNLIKELY:
+            return none
+        what = "ran when the log begins: submitted when they started, in no mean"
+        self.assumed[what] = int(early.sum())
+        if waited.any():
+            self.assumed["waited when the log begins: submitted then"] = int(waited.sum())
+        self.submit = np.where(early, self.start, np.where(waited, begins, self.submit))
+        return early
 
     def _played(
         self, jobs: Jobs, nodes: Nodes, place: Ints, lost: Mapping[str, Ints], nodes_assumed: str
