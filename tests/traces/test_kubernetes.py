@@ -392,8 +392,32 @@ def test_a_workload_that_is_evicted_and_admitted_again_is_one_job(tmp_path):
     assert any("1 workloads were evicted before" in note for note in open_tables(tmp_path).notes)
 
 
-def test_devices_that_are_not_read_are_named(tmp_path):
-    pod = pod_record("a", 3)
-    pod["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "4", "google.com/tpu": "8"}
-    (tmp_path / "dump.json").write_text(json.dumps({"kind": "List", "items": [pod]}))
-    assert any("8 google.com/tpu" in note for note in open_tables(tmp_path).notes)
+def test_other_accelerators_are_devices_of_their_names(tmp_path):
+    """Two pods of 4 slices each on a node of 7: the second waits for the first, though cores do."""
+    node = {"kind": "Node", "metadata": {"name": "n1"}, "spec": {}}
+    node["status"] = {"allocatable": {"cpu": "32", "nvidia.com/mig-1g.5gb": "7", "x.io/npu": "2"}}
+    pods = [pod_record("a", 3), pod_record("b", 3, at="08:30")]
+    for each in pods:
+        asked = {"cpu": "4", "nvidia.com/mig-1g.5gb": "4", "pods.kubernetes.io/x": "1"}
+        each["spec"]["containers"][0]["resources"]["requests"] = asked
+    pods[1]["spec"]["resourceClaims"] = [{"name": "c"}]
+    (tmp_path / "dump.json").write_text(json.dumps({"kind": "List", "items": [node, *pods]}))
+    log = open_jobs(tmp_path)
+    assert log.nodes.devices == ("cpu", "nvidia.com/mig-1g.5gb")
+    assert "of 2 jobs and 100 % of 8 nvidia.com/mig-1g.5gb-hours" in log.played.line
+    assert log.played.overused[0].most == 8 / 7
+    assert any("1 pods claim devices" in note for note in log.played.notes)
+    (tmp_path / "dump.json").write_text(json.dumps({"kind": "List", "items": pods}))
+    assert open_jobs(tmp_path).nodes.capacity.tolist() == [[8000, 8000]]
+
+
+def test_what_a_pod_asks_for_as_a_whole_overrides_its_containers():
+    def asked(name):
+        return {"resources": {"requests": {"cpu": name}}}
+
+    containers = [asked("1"), asked("2")]
+    spec = {"containers": containers, "resources": {"requests": {"cpu": "5"}}}
+    assert requests_of(spec) == (5, 0, 0)
+    limits = {"cpu": "8", "memory": "4Gi"}
+    spec = {"containers": containers, "resources": {"limits": limits}, "overhead": {"cpu": "250m"}}
+    assert requests_of(spec) == (3.25, 4, 0)

@@ -339,7 +339,10 @@ class _LogBuilder:
         self.rows = tables.jobs
         self.tables = replace(tables, jobs=self.rows.clear())
         self.form = tables.trace.removeprefix("twin-")
-        self.scale = {q: 1.0 if tables.units[q] == UNITS[q] else 1000.0 for q in QUANTITIES}
+        # Devices that a reader names otherwise, as Kubernetes' extended resources.
+        self.quantities = (*QUANTITIES, *(c for c in self.rows.columns if "/" in c))
+        self.scale = dict.fromkeys(self.quantities, 1.0)
+        self.scale |= {q: 1000.0 for q in QUANTITIES if tables.units[q] != UNITS[q]}
         self.per_node = int(self.form in ONE_A_NODE)
         self.assumed: dict[str, int] = {}
         self.notes: list[str] = []
@@ -358,11 +361,15 @@ class _LogBuilder:
         self.tasks = (
             self._column("tasks") if "tasks" in self.rows.columns else np.ones(len(self.rows))
         )
-        asked = {q: self._column(q) * self.scale[q] for q in QUANTITIES}
+        asked = {q: self._column(q) * self.scale[q] for q in self.quantities}
         self.demand = {q: a for q, a in asked.items() if np.nan_to_num(a).any()}
         if not self.demand:
             raise TraceError(f"no job of {tables.trace} says what it asks for")
         self.device, self.unit = counted_device(self.rows, tables.units)
+        if self.device != "gpu":
+            for other in self.quantities[len(QUANTITIES) :]:
+                if 2 * (np.nan_to_num(asked[other]) > 0).sum() >= len(self.rows):
+                    self.device = self.unit = other
         with np.errstate(invalid="ignore"):
             amount = self.tasks * self.demand[self.device] / self.scale[self.device]
             hours = self.run * amount / 3600
@@ -403,7 +410,7 @@ class _LogBuilder:
         return status.str.contains(WAITED).to_numpy()
 
     def _types(self, wanted: str) -> tuple[str, pl.Series]:
-        text = [c for c in self.rows.columns if c not in NO_TYPE]
+        text = [c for c in self.rows.columns if c not in {*NO_TYPE, *self.quantities}]
         if wanted and wanted not in (*text, REQUEST):
             raise UnknownName("column of job types", wanted, [*text, REQUEST])
         for name in [wanted] if wanted else [*TYPES.get(self.form, ()), "user"]:
@@ -451,8 +458,9 @@ class _LogBuilder:
 
     def _nodes_of_servers(self) -> list[Node]:
         servers = self.tables.servers
-        devices = [q for q in QUANTITIES if float(servers[q].sum() or 0) > 0]
-        for q in [q for q in self.demand if q not in devices and q != "gpu"]:
+        there = [q for q in self.quantities if q in servers.columns]
+        devices = [q for q in there if float(servers[q].sum() or 0) > 0]
+        for q in [q for q in self.demand if q not in devices and q in ("cpu", "mem")]:
             self.notes.append(f"no node says how much {q} it has: {q} is not counted")
             del self.demand[q]
         return [

@@ -363,8 +363,9 @@ def implied_load(
     share = share / (last - first if last > first else 1.0)
     if "tasks" in jobs.columns:
         share *= jobs["tasks"].fill_null(1).to_numpy()
-    asked = {name: jobs[name].fill_null(0).to_numpy() for name in UNITS}
-    held = {name: float(share @ asked[name]) for name in UNITS}
+    counted = [*UNITS, *(name for name in totals if "/" in name and name in jobs.columns)]
+    asked = {name: jobs[name].fill_null(0).to_numpy() for name in counted}
+    held = {name: float(share @ asked[name]) for name in counted}
     present = {name[4:]: total for name, total in totals.items() if name.startswith("gpu:")}
     held.update({f"gpu:{model}": 0.0 for model in present})
     by_set = jobs.select(pl.col("models").fill_null("")).with_columns(held=share * asked["gpu"])
@@ -491,7 +492,8 @@ class Tables:
         A row per request: what a job asks for equal tasks.
 
         - ``row``, ``name``
-        - ``cpu``, ``mem``, ``gpu`` (fractions allowed): of each task
+        - ``cpu``, ``mem``, ``gpu`` (fractions allowed): of each task; and devices of other names,
+          all with a ``/`` (``google.com/tpu``), which servers have in columns of the same names
         - ``tasks``: how many; 1 when absent
         - ``models``: sorted GPU models it may use, joined by ``|``; empty for any
         - ``created``, ``deleted``: seconds since the start of the trace

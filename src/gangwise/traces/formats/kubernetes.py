@@ -207,6 +207,7 @@ class PodRecord:
     share: float = 1.0  # share of its equal pods that was admitted
     evicted: float | None = None  # when a workload lost its admission
     evictions: int = 0  # how often it did, as far as it says
+    devices: tuple[tuple[str, float], ...] = ()  # other than GPUs, by name: MIG slices, TPUs, NPUs
     again: str = ""  # of runs of one job that was stopped and ran again, what they share
 
 
@@ -255,7 +256,8 @@ def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> 
     request, times = (cpu, mem, gpu, models), (created, started, end)
     values = (*request, *times, phase, host, gang, application, priority)
     pod = PodRecord(row, f"{space}/{name}", space, *values)
-    return replace(pod, uid=str(meta.get("uid") or ""), owner=_owner_uid(meta))
+    devices = tuple(sorted(pod_total(spec, _other_devices).items()))
+    return replace(pod, uid=str(meta.get("uid") or ""), owner=_owner_uid(meta), devices=devices)
 
 
 PRIORITY = "kueue.x-k8s.io/priority-class"
@@ -340,6 +342,12 @@ def pod_total(
             peak |= sidecars + Counter(asked(container))
     total.update(sidecars)
     total |= peak
+    # A pod may ask as a whole; its limit is its request where its containers have none.
+    whole = spec.get("resources") or {}
+    for name, size in amounts(whole.get("limits") or {}).items():
+        total.setdefault(name, size)
+    for name, size in amounts(whole.get("requests") or {}).items():
+        total[name] = size
     total.update(amounts(spec.get("overhead") or {}))
     return total
 
@@ -452,15 +460,21 @@ class KubernetesDump(Reader):
             "running": sum(row["unfinished"] for row in rows),
             "closed": len({name for dump in dumps for name in dump.closed}),
             "no_nodes": not nodes,
+            "claiming": sum(dump.claiming for dump in dumps),
         }
         notes = TableMapping(FORMAT.mapping["facts"]).notes(pl.DataFrame([facts]))
-        others = sum((dump.others for dump in dumps), Counter[str]())
-        for resource, amount_asked in sorted(others.items()):
-            notes.append(f"pods ask for {amount_asked:g} {resource}, which is not read")
+        asked = Counter(name for pod in pods for name, _ in pod.devices)
+        for device, many in sorted(asked.items()):
+            notes.append(f"{many} pods ask for {device}: a device of that name, which slots lack")
         kinds = {"started": pl.Float64, "row": pl.Int64, "tasks": pl.Int64}
         jobs = pl.DataFrame(rows, schema_overrides=kinds, infer_schema_length=None)
         read = (*stages, stage), digests, tuple(notes)
-        return Tables(NAME, server_table(nodes.values()), jobs, *read)
+        servers = server_table(nodes.values())
+        others = {name: has for dump in dumps for name, has in dump.others.items()}
+        for device in sorted(asked):
+            has = [others[name].get(device, 0.0) for name in nodes]
+            servers = servers.with_columns(pl.Series(device, has, pl.Float64))
+        return Tables(NAME, servers, jobs, *read)
 
 
 @dataclass
@@ -473,7 +487,8 @@ class _Dump:
     workloads: list[PodRecord] = field(default_factory=list)
     nodes: list[tuple[Any, ...]] = field(default_factory=list)
     closed: set[str] = field(default_factory=set)  # names of nodes that take no new pods
-    others: Counter[str] = field(default_factory=Counter)  # devices that are not read
+    others: dict[str, dict[str, float]] = field(default_factory=dict)  # devices of nodes, by name
+    claiming: int = 0  # pods that claim devices, which are not read
     latest: float = 0.0
 
     def read(self, gangs: bool, owners: Owners) -> None:
@@ -496,6 +511,9 @@ class _Dump:
         kind = _kind(record)
         if kind == "Node":
             self.nodes.append(_node(row, record))
+            status = record["status"]
+            has = _other_devices(status.get("allocatable") or status["capacity"])
+            self.others[self.nodes[-1][1]] = has
             if record["spec"].get("unschedulable"):
                 self.closed.add(self.nodes[-1][1])
         elif kind == "Pod" and _fixed(record):
@@ -504,28 +522,24 @@ class _Dump:
             pod = pod_of(row, record, gangs, owners)
             self.pods.append(pod)
             ranked[pod.name] = (record["metadata"].get("labels") or {}).get(PRIORITY, "")
-            self.others.update(_unread(record["spec"]))
+            self.claiming += bool(record["spec"].get("resourceClaims"))
         elif kind == "Workload":
             self.workloads += workload_of(row, record, owners)
-            for pod_set in record["spec"]["podSets"]:
-                self.others.update(_unread(pod_set["template"]["spec"]))
+            specs = (each["template"]["spec"] for each in record["spec"]["podSets"])
+            self.claiming += sum(bool(spec.get("resourceClaims")) for spec in specs)
         elif kind != "WorkloadPriorityClass":
             reason = f"a {kind or 'record'}, which is no pod, workload or node"
             self.account.leave_out(row, reason)
 
 
-def _unread(spec: Mapping[str, Any]) -> Counter[str]:
-    """Devices that a pod asks for and that count as none: MIG slices, TPUs, NPUs.
+def _other_devices(held: Mapping[str, Any]) -> dict[str, float]:
+    """Extended resources other than GPUs, by their names: MIG slices, TPUs, NPUs.
 
-    >>> _unread({"containers": [{"resources": {"limits": {"google.com/tpu": "4"}}}]})
-    Counter({'google.com/tpu': 4.0})
+    >>> _other_devices({"cpu": "4", "google.com/tpu": "4", "nvidia.com/gpu": "1"})
+    {'google.com/tpu': 4.0}
     """
-
-    def devices(held: Mapping[str, Any]) -> dict[str, float]:
-        vendors = (name for name in held if "/" in name and not _is_gpu(name))
-        return {name: amount(held[name]) for name in vendors if ".kubernetes.io/" not in name}
-
-    return pod_total(spec, devices)
+    vendors = (name for name in held if "/" in name and not _is_gpu(name))
+    return {name: amount(held[name]) for name in vendors if ".kubernetes.io/" not in name}
 
 
 def _joined(dumps: Sequence[_Dump], of: str) -> list[PodRecord]:
@@ -702,7 +716,7 @@ def _jobs(pods: list[PodRecord], latest: float) -> tuple[list[dict[str, Any]], S
         if pod.status in ENDED and pod.started and pod.ended is None:
             account.leave_out(pod.row, "it has ended, and no container says when")
             continue
-        shape = (pod.cpu, pod.mem, pod.gpu, pod.models)
+        shape = (pod.cpu, pod.mem, pod.gpu, pod.models, pod.devices)
         alone = (pod.name, pod.uid or pod.created)
         run = pod.started if pod.again else None
         key = (pod.gang, pod.owner, run, *shape) if pod.gang else alone
@@ -737,6 +751,7 @@ def _job_of(tasks: list[list[PodRecord]], latest: float, first: float) -> dict[s
         "mem": one.mem,
         "gpu": one.gpu,
         "models": one.models,
+        **dict(one.devices),
         "tasks": len(tasks),
         "created": min(task[0].created for task in tasks) - first,
         "started": None if started is None else started - first,
