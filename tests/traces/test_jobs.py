@@ -478,13 +478,17 @@ def test_jobs_of_philly(tmp_path):
     assert log.rows.select("name", "tasks", "gpu", "submit", "start", "run").rows() == [
         ("one", 1, 2, 0, 30, 90),
         ("again", 1, 8, 60, 70, 530),
-        ("uneven", 2, 8, 120, 120, 120),
-        ("uneven#2", 1, 2, 120, 120, 120),
+        ("uneven", 3, 6, 120, 120, 120),  # 8, 8 and 2 GPUs on three servers
         ("running", 1, 1, 180, 300, 1500),
         ("no start", 1, 1, 240, None, 0),
     ]
-    assert log.rows["end"].to_list() == [120, 600, 240, 240, None, None]
-    assert log.jobs.censored.tolist() == [False] * 4 + [True, False]
+    assert log.rows["end"].to_list() == [120, 600, 240, None, None]
+    assert log.jobs.censored.tolist() == [False] * 3 + [True, False]
+    groups = log.jobs.shapes[log.jobs.shape[2]].groups
+    assert [(tasks, shape.demand, shape.per_node) for tasks, shape in groups] == [
+        (2, (8000,), 1),
+        (1, (2000,), 1),
+    ]
     assert [log.host[a:b].tolist() for a, b in pairwise(log.host_from)][:2] == [[0], [1]]
     assert (log.nodes.names, log.nodes.devices) == (("m1", "m2", "m3"), ("gpu",))
     line = log.played.line
@@ -492,9 +496,8 @@ def test_jobs_of_philly(tmp_path):
         "never started: in line until they were withdrawn or the log ended, in no mean: 1" in line
     )
     assert "1 because no submitted_time is recorded (row 8)" in line
-    assert "of jobs that ask for several kinds of tasks, each a job of its own: 2" in line
     assert "still ran when the log ended: held until then, in no mean of completion: 1" in line
-    assert log.played.read == 9  # eight jobs, one of which is two
+    assert log.played.read == 8
 
 
 def test_jobs_of_alibaba_gpu_v2020(tmp_path):
@@ -502,9 +505,11 @@ def test_jobs_of_alibaba_gpu_v2020(tmp_path):
 
     log = open_jobs(pai(tmp_path))
     by_id = {row["name"]: row for row in log.rows.to_dicts()}
-    worker = by_id["a1/worker"]
-    assert (worker["tasks"], worker["gpu"], worker["start"], worker["run"]) == (2, 0.5, 40, 460)
-    assert worker["type"] == "fb"
+    job = by_id["a1"]
+    # Two workers of half a GPU start at 40 s, the parameter server at 50 s; all end at 500 s.
+    assert (job["tasks"], job["start"], job["run"]) == (3, 50, 450)
+    assert job["gpu"] * job["tasks"] == 1
+    assert job["type"] == "fb"
     assert log.job_type == "group"
     assert log.played.lost["without a start"].jobs >= 1
     assert log.played.read == log.played.played + sum(n for n, _, _ in log.played.lost.values())

@@ -392,6 +392,59 @@ def test_a_workload_that_is_evicted_and_admitted_again_is_one_job(tmp_path):
     assert any("1 workloads were evicted before" in note for note in open_tables(tmp_path).notes)
 
 
+def gang_pod(name, kind, owner, gpus, labels=None, at="08:00"):
+    pod = pod_record(name, 3, owner=owner, at=at, gpus=gpus)
+    pod["metadata"]["ownerReferences"][0] |= {"kind": kind}
+    pod["metadata"]["labels"] = labels or {}
+    return pod
+
+
+MPI = {"training.kubeflow.org/job-name": "m"}
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        [
+            gang_pod("h", "RayCluster", "u", 0),
+            *(gang_pod(f"w{n}", "RayCluster", "u", 4) for n in "ab"),
+        ],
+        # The launcher is of a Job that the MPIJob owns, and comes when the workers are there.
+        [
+            gang_pod("l", "Job", "j", 0, MPI, "08:02"),
+            *(gang_pod(n, "MPIJob", "u", 4, MPI) for n in "ab"),
+        ],
+    ],
+)
+def test_head_and_workers_are_one_job(tmp_path, pods):
+    """It starts when the last pod does, and holds 12 cores and 8 GPUs; a day later another does."""
+    again = json.loads(json.dumps(pods).replace("2025-03-03", "2025-03-04").replace('"u', '"v'))
+    (tmp_path / "dump.json").write_text(json.dumps({"kind": "List", "items": pods + again}))
+    log = open_jobs(tmp_path)
+    start = max(pod["status"]["startTime"] for pod in pods)[14:16]
+    assert log.jobs.sizes.tolist() == [3, 3]
+    assert log.jobs.recorded_start.tolist() == [60 * int(start), 60 * int(start) + 86400]
+    assert [group[0] for group in log.jobs.shapes[0].groups] == [1, 2]
+    assert dict(zip(log.nodes.devices, log.jobs.shapes[0].demand)) == {"cpu": 12000, "gpu": 8000}
+    assert len({*log.jobs.id.tolist()}) == 2
+
+
+def test_a_job_of_jobsets_and_two_pod_sets_are_gangs(tmp_path):
+    """Pods of a Job that a JobSet owns, and Kueue's podSets of other sizes, start whole."""
+    owned = {"kind": "Job", "metadata": {"name": "train", "namespace": "team"}}
+    owned["metadata"]["ownerReferences"] = [{"kind": "JobSet", "name": "s", "controller": True}]
+    pods = [gang_pod("a", "Job", "1", 2), gang_pod("b", "Job", "1", 4)]
+    assert kept(tmp_path, dump=[owned, *pods]) == [(1, 60, 1)] * 2  # a row for each kind
+    assert open_jobs(tmp_path).jobs.sizes.tolist() == [2]
+    both = workload(("Admitted", "True", "03T09:00"), ("Finished", "True", "03T10:00"))
+    container = {"resources": {"requests": {"nvidia.com/gpu": "4"}}}
+    both["spec"]["podSets"].append({"template": {"spec": {"containers": [container]}}})
+    kept(tmp_path, dump=[both])
+    log = open_jobs(tmp_path)
+    assert log.jobs.sizes.tolist() == [3]
+    assert log.jobs.shapes[0].demand == (6000,)
+
+
 def test_other_accelerators_are_devices_of_their_names(tmp_path):
     """Two pods of 4 slices each on a node of 7: the second waits for the first, though cores do."""
     node = {"kind": "Node", "metadata": {"name": "n1"}, "spec": {}}

@@ -666,3 +666,17 @@ def test_who_never_was_eligible_was_never_in_line(tmp_path):
     assert log.jobs.withdrawn.tolist() == [3600, 7200, float("inf")]
     assert log.jobs.limit[0] == 365 * 86400
     assert any("1 jobs never became eligible" in note for note in log.played.notes)
+
+
+def test_components_of_a_het_job_start_together(tmp_path):
+    def part(n, nodes, cpu):
+        times = "|".join(f"{DAY}08:0{m}:00" for m in (0, 5, 9))
+        tres = f"cpu={cpu},node={nodes}"
+        return f"7+{n}|ann|COMPLETED|{times}||120|{tres}|{tres}|n[1-{nodes}]|"
+
+    log = jobs_of(listing(tmp_path, part(0, 1, 16), part(1, 2, 8)))
+    assert log.jobs.id.tolist() == ["7"]
+    assert log.jobs.recorded_start.tolist() == [300]
+    groups = log.jobs.shapes[0].groups
+    assert [(tasks, shape.demand) for tasks, shape in groups] == [(1, (16000,)), (2, (4000,))]
+    assert "of 1 jobs" in log.played.line

@@ -422,6 +422,7 @@ def summary(log: JobLog, tables: Tables, bins: int = 12) -> dict[str, Any]:
         "nodes": len(nodes),
         "devices": {name: log.total(name) for name in nodes.devices},
         "device": device,
+        "unlike": int(log.jobs.grouped.sum()),
         "job_type": {"column": log.job_type, "types": len(log.jobs.types)},
         "from_s": first,
         "to_s": last,
@@ -474,7 +475,9 @@ def report(log: JobLog, tables: Tables) -> str:
         "",
         f"{found['jobs']:,} jobs in {period(last - first)} on {found['nodes']:,} "
         f"{'node' if found['nodes'] == 1 else 'nodes'} ({devices}); "
-        f"{found['job_type']['types']:,} job types, by {log.job_type}",
+        f"{found['job_type']['types']:,} job types, by {log.job_type}"
+        + f"; {found['unlike']:,} jobs have unlike tasks, which start together"
+        * bool(found["unlike"]),
     ]
     if found["implied_load"] is not None:
         lines.append(

@@ -33,7 +33,7 @@ from gangwise.core.files import write_whole
 from gangwise.core.settings import Clock
 from gangwise.jobs.books import Books
 from gangwise.jobs.metrics import held_devices, longer_by
-from gangwise.jobs.model import Jobs, Node, Nodes, Shape
+from gangwise.jobs.model import Group, Jobs, Node, Nodes, Shape
 from gangwise.traces import open_tables
 from gangwise.traces.formats.swf import FIELDS
 from gangwise.traces.io.reading import reasons, reasons_plain
@@ -70,6 +70,8 @@ LATER |= {"limit", "priority", "unfinished", "terms", "per_node", "again"}
 """Columns that are still needed when times, demand and type are known."""
 NAMED = (*GROUPS, "account", "qos")  # such columns of few names
 ONE_A_NODE = ("slurm-sacct", "philly")  # formats in which a task is what a job had on one node
+GANGS = ("kubernetes", "slurm-sacct", "philly", "alibaba-gpu-v2020")
+"""Formats in which the rows of a job are groups of tasks that start together."""
 WAITED = "(?i)^(cancel|withdrawn|killed|pending|waiting)"
 """Statuses of jobs that, without a start, waited until they were withdrawn or the log ended."""
 SUSPENDED = 60.0
@@ -374,8 +376,10 @@ class _LogBuilder:
             amount = self.tasks * self.demand[self.device] / self.scale[self.device]
             hours = self.run * amount / 3600
         self.hours = np.where(hours > 0, hours, 0.0)
-        self.lost = np.nan_to_num(self._column("lost"))  # seconds of runs before the last
-        if "job" in self.rows.columns and "after" not in self.rows.columns:
+        # Seconds of runs before the last, each of which had the limit.
+        self.limit, self.lost = self._column("limit"), np.nan_to_num(self._column("lost"))
+        self.groups: dict[Any, list[Group]] = {}
+        if "job" in self.rows.columns and self.form not in (*GANGS, "alibaba-v2018"):
             several = self.rows.group_by("job").len().filter(pl.col("len") > 1)
             if len(several):
                 what = "of jobs that ask for several kinds of tasks, each a job of its own"
@@ -534,7 +538,7 @@ class _LogBuilder:
         columns, constraint = self.rows.columns, None
         models = of(self.rows["models"].fill_null(""))
         if (models != "").any():
-            constraint = [{m: "yes"} if "|" in m else {"model": m} if m else {} for m in models]
+            constraint = [_constraint(m) for m in models]
         zero = np.zeros(len(self.rows))
         return Jobs.of(
             self.submit[keep],
@@ -542,7 +546,7 @@ class _LogBuilder:
             self.tasks[keep],
             {q: self.demand.get(q, zero)[keep] for q in devices},
             id=of(self.ids).to_numpy(),
-            limit=self._limits[keep],
+            limit=(self.limit + self.lost)[keep],
             per_node=self._per_node(keep),
             constraint=constraint,
             type=_as_array(of(self.types)),
@@ -551,6 +555,7 @@ class _LogBuilder:
             if "priority" in columns
             else 0.0,
             after=self._after(keep),
+            groups={i: self.groups[i] for i in of(self.ids).to_list() if i in self.groups} or None,
             recorded_start=self.start[keep],
             recorded_end=np.where(self._unfinished(), np.nan, self.end)[keep],
             withdrawn=self.withdrawn[keep],
@@ -572,11 +577,6 @@ class _LogBuilder:
         given = [c for c in GROUPS if c in self.rows.columns]
         several = (c for c in given if self.rows[c].drop_nulls().n_unique() > 1)
         return next(several, given[0] if given else "")
-
-    @property
-    def _limits(self) -> Floats:
-        """Requested limits; each run had its own."""
-        return self._column("limit") + self.lost
 
     def _join_runs(self, apart: bool) -> Ints:
         """Rows of the last run of each job, which are given the work of its earlier runs as well.
@@ -605,6 +605,59 @@ class _LogBuilder:
             self.joined.append(names[last])
         self.ids = pl.Series(self.ids.name, names)
         return every[every >= 0]
+
+    def _join_groups(self, every: Ints) -> Ints:
+        """Rows of jobs, of which one whose tasks are unlike is its first row with all its groups.
+
+        It starts when all have, and runs until the last has ended.
+        """
+        if self.form not in GANGS or "job" not in self.rows.columns:
+            return every
+        rows = pl.DataFrame({"row": every, "of": self.rows["job"][every]}).drop_nulls()
+        several = rows.group_by("of", maintain_order=True).agg("row")
+        several = several.filter(pl.col("row").list.len() > 1)
+        if several.is_empty():
+            return every
+        models = self.rows["models"].fill_null("").to_list()
+        hosts = self.rows["hosts"].to_list() if "hosts" in self.rows.columns else []
+        open_ends, gone = self._unfinished().copy(), np.zeros(len(self.rows), dtype=bool)
+        self.submit, self.start = self.submit.copy(), self.start.copy()
+        self.tasks, self.limit = self.tasks.copy(), self.limit.copy()
+        ids = self.ids.to_list()
+        for name, of_job in several.rows():
+            first, at = of_job[0], np.array(of_job)
+            one_each = np.broadcast_to(self._per_node(at), at.shape)
+            ids[first] = str(name)
+            self.groups[ids[first]] = [
+                Group(
+                    int(self.tasks[row]),
+                    {q: float(n[row]) for q, n in self.demand.items() if n[row] > 0},
+                    int(per_node),
+                    _constraint(models[row]),
+                )
+                for row, per_node in zip(of_job, one_each)
+            ]
+            number = self.tasks[at].sum()
+            for _q, each in self.demand.items():  # of one task in the mean
+                each[first] = (self.tasks[at] * each[at]).sum() / number
+            ended = (self.start[at] + self.run[at]).max()
+            self.tasks[first], self.submit[first] = number, self.submit[at].min()
+            self.start[first], self.end[first] = self.start[at].max(), self.end[at].max()
+            started = not np.isnan(self.start[first])
+            self.run[first] = ended - self.start[first] if started else 0.0
+            self.withdrawn[first] = np.inf if started else self.withdrawn[at].max()
+            self.never[first] = not started and np.isinf(self.withdrawn[first])
+            self.limit[first], self.lost[first] = self.limit[at].max(), self.lost[at].max()
+            amount = number * self.demand[self.device][first] / self.scale[self.device]
+            self.hours[first], self.hours[at[1:]] = self.run[first] * amount / 3600, 0.0
+            open_ends[first], gone[at[1:]] = open_ends[at].any(), True
+            if hosts:
+                named = (host for row in of_job for host in (hosts[row] or "").split("|") if host)
+                hosts[first] = "|".join(dict.fromkeys(named))
+        self.ids, changed = pl.Series(self.ids.name, ids), [pl.Series("unfinished", open_ends)]
+        changed += [pl.Series("hosts", hosts, pl.String)] * bool(hosts)
+        self.rows = self.rows.with_columns(changed)
+        return every[~gone[every]]
 
     def _unfinished(self) -> Bools:
         if "unfinished" not in self.rows.columns:
@@ -645,7 +698,7 @@ class _LogBuilder:
             self.start = np.where(early, self.submit, self.start)
         self.early = self._ran_before()
         nodes, nodes_assumed = (given, "") if given else self._nodes()
-        rows, lost = self._join_runs(apart), {}
+        rows, lost = self._join_groups(self._join_runs(apart)), {}
         self.read = rows.size
         if self.never.any():
             lost["without a start"] = rows[self.never[rows]]
@@ -788,13 +841,13 @@ class _LogBuilder:
                 "name": ids,
                 "type": types,
                 "user": rows["user"] if "user" in rows.columns else blank,
-                "tasks": jobs.tasks,
+                "tasks": jobs.sizes,
                 **{q: self.demand[q][place] / self.scale[q] for q in self.demand},
                 "submit": jobs.submit,
                 "start": pl.Series(jobs.recorded_start).fill_nan(None),
                 "end": pl.Series(jobs.recorded_end).fill_nan(None),
                 "run": jobs.run,
-                "limit": pl.Series(self._limits[place]).fill_nan(None),
+                "limit": pl.Series((self.limit + self.lost)[place]).fill_nan(None),
                 "status": rows["status"] if "status" in rows.columns else blank,
                 "hours": self.hours[place],
             }
@@ -815,6 +868,11 @@ class _LogBuilder:
         return np.concatenate([[0], np.cumsum(count)]).astype(np.int64), each["node"].to_numpy()
 
 
+def _constraint(models: str) -> dict[str, str]:
+    """Labels that a node of a task has: its model, or that it is one of several."""
+    return {models: "yes"} if "|" in models else {"model": models} if models else {}
+
+
 def _tasks_that_fit(nodes: Nodes, shapes: Sequence[Shape]) -> Ints:
     """Tasks of each shape that all nodes together hold when nothing runs."""
     first: dict[Any, Node] = {}
@@ -825,7 +883,13 @@ def _tasks_that_fit(nodes: Nodes, shapes: Sequence[Shape]) -> Ints:
         number[kind] += 1
     some = Nodes.of(first.values(), nodes.shared)
     empty, many = Books.opened(replace(some, devices=nodes.devices)), [number[k] for k in first]
-    return np.array([empty.fits(shape) @ np.array(many) for shape in shapes], dtype=np.int64)
+
+    def fitting(shape: Shape) -> int:
+        if shape.groups:  # all, or none that can start
+            return int(all(fitting(group) >= tasks for tasks, group in shape.groups))
+        return int(empty.fits(shape) @ np.array(many))
+
+    return np.array([fitting(shape) for shape in shapes], dtype=np.int64)
 
 
 def _unique_ids(rows: pl.DataFrame) -> pl.Series:

@@ -246,9 +246,9 @@ def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> 
     name, space = str(meta["name"]), str(meta.get("namespace") or "default")
     cpu, mem, gpu = requests_of(spec)
     phase = str(status.get("phase") or "Unknown")
-    kind, owner = _owner(meta)
     ended = list(_ends(status))
-    gang = f"{space}/{_gang(meta, kind, owner)}" if gangs and _gang(meta, kind, owner) else ""
+    group = _gang(meta, owners) if gangs else ""
+    gang = f"{space}/{group}" if group else ""
     host, models = str(spec.get("nodeName") or ""), _models(spec) if gpu else ""
     started = seconds(status.get("startTime")) if host else None
     end = max(ended, default=None) if phase in ENDED else seconds(status.get("lastSeen"))
@@ -367,12 +367,15 @@ def _owner_uid(meta: Mapping[str, Any]) -> str:
     return str(next(uids, None) or "")
 
 
-def _gang(meta: Mapping[str, Any], kind: str, owner: str) -> str:
+def _gang(meta: Mapping[str, Any], owners: Owners) -> str:
+    """The group of a pod, or the owner whose pods start together: as a label says, or above it."""
     for held in (meta.get("labels") or {}, meta.get("annotations") or {}):
         for label in GROUPS:
             if held.get(label):
                 return str(held[label])
-    return owner if kind in OWNERS else ""
+    (kind, name), space = _owner(meta), meta.get("namespace") or "default"
+    above = owners.get((kind, f"{space}/{name}"), ("", ""))
+    return next((name for kind, name in ((kind, name), above) if kind in OWNERS), "")
 
 
 def _models(spec: Mapping[str, Any]) -> str:
@@ -711,7 +714,7 @@ def _time_in_use(pods: Sequence[PodRecord], latest: float) -> float:
 def _jobs(pods: list[PodRecord], latest: float) -> tuple[list[dict[str, Any]], Stage]:
     first = min(pod.created for pod in pods)
     groups: dict[tuple[Any, ...], list[PodRecord]] = {}
-    account = RowAccount(Path(NAME))
+    account, objects = RowAccount(Path(NAME)), _objects(pods, latest)
     for pod in pods:
         if pod.status in ENDED and pod.started and pod.ended is None:
             account.leave_out(pod.row, "it has ended, and no container says when")
@@ -719,7 +722,7 @@ def _jobs(pods: list[PodRecord], latest: float) -> tuple[list[dict[str, Any]], S
         shape = (pod.cpu, pod.mem, pod.gpu, pod.models, pod.devices)
         alone = (pod.name, pod.uid or pod.created)
         run = pod.started if pod.again else None
-        key = (pod.gang, pod.owner, run, *shape) if pod.gang else alone
+        key = (pod.gang, objects[pod.gang, pod.owner], run, *shape) if pod.gang else alone
         groups.setdefault(key, []).append(pod)
     rows = []
     used: dict[str, list[tuple[Any, ...]]] = {}  # by name, the objects and runs that had it
@@ -727,13 +730,35 @@ def _jobs(pods: list[PodRecord], latest: float) -> tuple[list[dict[str, Any]], S
         for number, tasks in enumerate(_runs(group)):
             row = _job_of(tasks, latest, first)
             run = group[0].started if group[0].again else None
-            runs, this = used.setdefault(row["name"], []), (group[0].owner, number, run)
+            of = objects.get((group[0].gang, group[0].owner), group[0].uid)
+            runs, this = used.setdefault(row["name"], []), (of, number, run)
             if this not in runs:
                 runs.append(this)
             if place := runs.index(this):
                 row["job"] = f"{row['name']}#{place + 1}"
             rows.append(row)
     return rows, account.stage("pods", len(pods))
+
+
+def _objects(pods: Sequence[PodRecord], latest: float) -> dict[tuple[str, str], int]:
+    """Which run of its gang the pods of each owner are, counted by gang.
+
+    A launcher and its workers have different owners; they are there at the same time.
+    """
+    spans: dict[tuple[str, str], tuple[float, float]] = {}
+    for pod in pods:
+        if pod.gang:
+            first, last = spans.get((pod.gang, pod.owner), (inf, -inf))
+            end = latest if pod.ended is None else pod.ended
+            spans[pod.gang, pod.owner] = min(first, pod.created), max(last, end)
+    until: dict[str, tuple[int, float]] = {}
+    found = {}
+    for (gang, owner), (first, last) in sorted(spans.items(), key=lambda item: item[1]):
+        number, over = until.get(gang, (0, inf))
+        number += first > over
+        found[gang, owner] = number
+        until[gang] = number, last if over == inf or first > over else max(over, last)
+    return found
 
 
 def _job_of(tasks: list[list[PodRecord]], latest: float, first: float) -> dict[str, Any]:

@@ -64,8 +64,9 @@ class PhillyJobs:
             parts = sorted(Counter(first.values()).items(), reverse=True)
             self.uneven += len(parts) > 1
             self.running += job["deleted"] is None
-            job["hosts"] = "|".join(first)
-            self.rows += [{"row": row, **job, "gpu": float(n), "tasks": k} for n, k in parts]
+            for n, k in parts:
+                hosts = "|".join(host for host, gpus in first.items() if gpus == n)
+                self.rows.append({"row": row, **job, "gpu": float(n), "tasks": k, "hosts": hosts})
 
     def table(self) -> pl.DataFrame:
         times = ["created", "started", "deleted"]

@@ -354,6 +354,8 @@ class SlurmSacct(Reader):
             partition=pl.col("partition").str.split(",").list.first(),
         )
         raw, named = with_terms(raw)
+        if raw["name"].str.contains("+", literal=True).any():  # components start together
+            raw = raw.with_columns(job=pl.col("name").str.replace(r"\+\d+", ""))
         first = float(raw["submit"].min())  # type: ignore[arg-type]  # a number: rows have times
         jobs, asked, more = self._requests(raw, file)
         servers, node_stages, node_digests, about = self._nodes(jobs)

@@ -432,7 +432,6 @@ def with_terms(raw: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
             if "nice" in asked:  # 100 where no number is given
                 lower = asked["nice"] or "100"
                 nice[i] = -float(lower) if re.fullmatch(r"-?\d+", lower) else 0.0
-        named["a heterogeneous job (each component is a job of its own)"] += bool(offset)
         held[i], played[i] = "hold" in asked, "array=" in own[i]
         if dependency := asked.get("dependency", ""):
             others = awaited(dependency, name, tasks)
