@@ -15,7 +15,7 @@ from gangwise.core.errors import ScenarioError
 from gangwise.experiments.explain import explain_job
 from gangwise.experiments.replay import Replayed
 from gangwise.experiments.replay_scenario import ReplayScenario
-from gangwise.jobs import Jobs, Nodes, simulate_jobs
+from gangwise.jobs import Group, Jobs, Node, Nodes, simulate_jobs
 from gangwise.jobs.audit import audit
 from gangwise.jobs.check import check_scheduler
 from gangwise.jobs.kueue import Holder
@@ -306,6 +306,44 @@ def test_random_pods_are_as_many_as_fit_and_take_as_long_as_their_work() -> None
             free = quota - had[(played.start <= now) & (played.end > now)].sum()
             assert (least[(submit <= now) & (played.start > now)] > free).all(), (seed, now)
     assert fewer > 30
+
+
+def test_pod_sets_of_a_workload_get_flavors_of_their_own_and_start_together() -> None:
+    """By hand: workers have GPUs, of one flavor alone; a head fits both, the first is tried first.
+
+    `team` holds all GPUs until 10; `wide`, which is older than `late`, has them until 20. The head
+    of `late` would find room at 3.
+    """
+
+    def flavor(name: str, gpu: float) -> dict[str, object]:
+        return {"name": name, "quotas": {"cpu": {"nominal": 8.0}, "gpu": {"nominal": gpu}}}
+
+    flavors = [flavor("plain", 0.0), flavor("fast", 4.0)]
+    queue = {"name": "a", "groups": [{"resources": ["cpu", "gpu"], "flavors": flavors}]}
+    labels = {"plain": {"pool": "plain"}, "fast": {"pool": "fast"}}
+    site = Site.of({"kueue": {"queues": [queue], "flavors": labels}}, "made")
+    fast = {"cpu": 4, "gpu": 2}
+    nodes = Nodes.of(
+        [Node("p", {"cpu": 8}, labels["plain"])] + [Node(n, fast, labels["fast"]) for n in "fg"]
+    )
+    jobs = Jobs.of(
+        [0, 1, 2, 3],
+        10,
+        [0, 4, 1, 0],
+        {"cpu": [0, 2, 6, 0], "gpu": [0, 1, 0, 0]},
+        id=["team", "wide", "plain", "late"],
+        groups={
+            "team": [Group(1, {"cpu": 2}), Group(2, {"cpu": 2, "gpu": 2})],
+            "late": [Group(1, {"cpu": 1}), Group(1, {"cpu": 1, "gpu": 1})],
+        },
+        pool="a",
+    )
+    played = simulate_jobs(jobs, nodes, "kueue", site=site)
+    assert played.start.tolist() == [0, 10, 2, 20]
+    assert played.placed(0) == [(1, 1), (2, 1), (0, 1)]
+    outcome = Outcome.of(played, "kueue")
+    assert not audit(outcome, None, Conditions()).findings
+    assert outcome.device_seconds.tolist() == [10 * (6 + 8 + 6 + 2), 10 * (4 + 4 + 1)]
 
 
 def test_kueue_keeps_to_the_contract_of_a_scheduler_and_shares_are_of_what_can_be_lent() -> None:

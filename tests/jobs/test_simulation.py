@@ -5,16 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options
+from gangwise.core.errors import InfeasibleDecision
+from gangwise.jobs import Conditions, Group, Jobs, Node, Nodes, Options, Place
 from gangwise.jobs.audit import Violation, audit
 from gangwise.jobs.books import Books, Event
 from gangwise.jobs.gavel import Gavel, LeastAttained
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.queues import FairShare
-from gangwise.jobs.schedule import Schedule, Tables
+from gangwise.jobs.schedule import Schedule, Tables, refuses_groups
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
 from tests.jobs.middle import COMBINATIONS, MiddleCase, SiteCase
+from tests.jobs.played import Careless
 from tests.reference.witness import CHOICES
 
 
@@ -77,6 +79,88 @@ def test_small_cases_are_played_as_the_witness_says():
         for engine in ("compiled", "plain"):
             said = case.differences(case.played(engine=engine))
             assert not said, (seed, case.names, engine, said)
+
+
+def test_jobs_of_unlike_tasks_are_played_as_the_witness_says():
+    """Every combination once; half of the jobs have groups."""
+    played = 0
+    for seed in range(len(COMBINATIONS)):
+        case = MiddleCase(seed, small=True, unlike=True)
+        for engine in ("compiled", "plain"):
+            schedule = case.played(engine=engine)
+            said = case.differences(schedule)
+            assert not said, (seed, case.names, engine, said)
+        played += int((case.jobs.grouped & np.isfinite(schedule.start)).sum())
+    assert played > 50
+
+
+@pytest.mark.full
+def test_long_queues_of_unlike_tasks_are_played_as_the_witness_says():
+    """Also under pools, caps, windows and latency."""
+    cases = [MiddleCase(seed, unlike=True) for seed in range(0, 324, 3)]
+    for case in cases + [SiteCase(seed, unlike=True) for seed in range(0, 100, 3)]:
+        said = case.differences(case.played())
+        assert not said, (case.names, case.size, said)
+
+
+def test_the_rule_for_groups_misses_few_places_that_a_search_of_all_finds():
+    """Where it finds one, there is one; the share that it finds is what the page on jobs says."""
+    rng, able, found = np.random.default_rng(0), 0, 0
+    for _ in range(400):
+        capacity = rng.integers(0, 9, (int(rng.integers(2, 5)), 2))
+        groups = [
+            (int(rng.integers(1, 4)), tuple(rng.integers(0, 5, 2).tolist()))
+            for _ in range(int(rng.integers(2, 4)))
+        ]
+        groups = [group for group in groups if any(group[1])]
+        if len({asked for _, asked in groups}) < 2 or not capacity[:, 0].any():
+            continue
+        nodes = Nodes.of(
+            Node(f"n{n}", {"a": a, "b": b}) for n, (a, b) in enumerate(capacity.tolist())
+        )
+        of_job = [Group(tasks, {"a": a, "b": b}) for tasks, (a, b) in groups]
+        jobs = Jobs.of([0], [1], demand={"a": 1, "b": 0}, id=["j"], groups={"j": of_job})
+        starts = np.isfinite(simulate_jobs(jobs, nodes, "fcfs+none+first-fit").start[0])
+        fits = somehow_fits(capacity.tolist(), [asked for n, asked in groups for _ in range(n)])
+        assert fits or not starts
+        able, found = able + fits, found + bool(starts)
+    assert (able, found) == (117, 107)
+
+
+def somehow_fits(free: list[list[int]], tasks: list[tuple[int, ...]]) -> bool:
+    """Whether tasks fit on nodes in any way at all."""
+    if not tasks:
+        return True
+    for n, has in enumerate(free):
+        left = [a - b for a, b in zip(has, tasks[0])]
+        if min(left) >= 0 and somehow_fits([*free[:n], left, *free[n + 1 :]], tasks[1:]):
+            return True
+    return False
+
+
+def test_who_cannot_place_groups_has_them_set_aside_by_name():
+    ray = Group(1, {"cpu": 2}), Group(2, {"cpu": 1})
+    jobs = Jobs.of([0, 1], [5, 5], id=["ray", "other"], groups={"ray": ray})
+    assert refuses_groups(create_scheduler("slurm")) == "slurm"
+    for scheduler in ("las", FirstStarts()):
+        schedule = simulate_jobs(jobs, Nodes.pool(8), scheduler)
+        assert np.isnan(schedule.start[0])
+        (line,) = [line for line in schedule.account.lines() if line.startswith("set aside")]
+        named = "LeastAttained" if scheduler == "las" else "FirstStarts"
+        assert f"unlike tasks, which {named} cannot place" in line
+    with pytest.raises(InfeasibleDecision, match="has a group of 1 tasks"):
+        simulate_jobs(jobs, Nodes.alike(2, {"cpu": 8}), PlacesAcross())
+
+
+class FirstStarts(Careless):
+    """Whoever comes starts on node 0, with all tasks there."""
+
+    def place(self, queue, books, now):
+        return [Place(job.id, ((0, job.tasks * job.shape.size),)) for job in queue]
+
+
+class PlacesAcross(FirstStarts):
+    groups = True
 
 
 @pytest.mark.parametrize("engine", ["compiled", "plain"])

@@ -103,9 +103,9 @@ class World(NamedTuple):
     cap_most: np.ndarray  # [caps]
     shut: np.ndarray  # [rules, seconds] closed hours, second by second; afterwards all is open
     shut_for: np.ndarray  # [J, rules]
+    edges: np.ndarray  # seconds in which hours open or close for any job
     unlike: np.ndarray  # [J] has groups of unlike tasks, which are not counted but placed
     dominant: np.ndarray  # [shapes] the device type of the largest share
-    edges: np.ndarray  # seconds in which hours open or close for any job
 
 
 # ------------------------------------------------------------------------------- what is free

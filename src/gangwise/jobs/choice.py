@@ -247,21 +247,22 @@ def pieces_of(choice: Any, job: Job, chosen: Tasks, books: Books) -> tuple[Piece
 
 
 def placed(
-    choice: Any, job: Job, books: Books, now: float
+    choice: Any, job: Job, books: Books, now: float, ups: Sequence[Bools] = ()
 ) -> tuple[Tasks, tuple[Piece, ...]] | None:
     """Nodes and tasks of a gang by a choice, and its pieces; None for no room.
 
     Groups of unlike tasks are placed one after another, in the order of ``shape.groups``, each as
-    a gang beside those before it. Where this finds no room, each takes the first nodes.
+    a gang beside those before it. Where this finds no room, each takes the first nodes. ``ups``
+    are the nodes that each group may use [N], where not all that are up.
     """
     if not job.shape.groups:
-        chosen = choice.place(job, books, now)
+        chosen = choice.place(job, replace(books, up=ups[0]) if ups else books, now)
         return None if chosen is None else (chosen, pieces_of(choice, job, chosen, books))
     for by in (choice, FirstFit()):
         trial, tasks_of, pieces = books.copy(), Tasks(), list[Piece]()
-        for tasks, shape in job.shape.groups:
+        for i, (tasks, shape) in enumerate(job.shape.groups):
             group = replace(job, tasks=tasks, shape=shape)
-            chosen = by.place(group, trial, now)
+            chosen = by.place(group, replace(trial, up=ups[i]) if ups else trial, now)
             if chosen is None:
                 break
             told = pieces_of(by, group, chosen, trial)

@@ -18,13 +18,13 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from gangwise.core.errors import ScenarioError, UnknownName, to_install
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate
-from gangwise.jobs.choice import WorstFit, pieces_of
+from gangwise.jobs.choice import WorstFit, placed
 from gangwise.jobs.model import Job, Nodes
 from gangwise.traces.formats import kubernetes
 
@@ -160,9 +160,12 @@ def tree_of(quotas: Mapping[str, Any]) -> dict[str, Holder]:
 class QueuedWorkload:
     job: Job
     queue: Holder
-    asks: dict[str, int]  # of each resource by a pod, in thousandths; itself is one of ``pods``
-    tasks: int  # pods to be admitted: all, or with partial admission fewer
+    # Of each pod set: pods for each of ``tasks``, and what a pod asks of each resource, in
+    # thousandths; itself is one of ``pods``.
+    asks: list[tuple[int, dict[str, int]]]
+    tasks: int  # pods to be admitted: all, or with partial admission fewer; 1 of several pod sets
     needs: Amounts = field(default_factory=dict)  # by the flavors it was assigned
+    flavors: list[set[str]] = field(default_factory=list)  # of each pod set
     admitted: float = -math.inf
 
     @property
@@ -181,17 +184,26 @@ FIT, PREEMPT, NO_FIT = range(3)
 
 
 def assign(w: QueuedWorkload, fair: bool) -> int:
-    """Give every resource a flavor, the first or best of its group: FIT, PREEMPT or NO_FIT."""
+    """Give every resource a flavor, the first or best of its group: FIT, PREEMPT or NO_FIT.
+
+    Pod sets get theirs one after another, each beside what those before it need.
+    """
+    w.needs, w.flavors = {}, []
+    return max(_assign_set(w, many, asks, fair) for many, asks in w.asks)
+
+
+def _assign_set(w: QueuedWorkload, many: int, asks: dict[str, int], fair: bool) -> int:
     queue, rules, worst = w.queue, w.queue.rules, FIT
-    w.needs = {}
     preempts = rules["borrow"] != "Never" or (fair and rules["reclaim"] != "Never")
+    w.flavors.append(set())
     for resources, flavors in queue.groups:
-        mine = {kind: w.tasks * w.asks[kind] / 1000 for kind in resources if w.asks.get(kind)}
+        mine = {kind: many * w.tasks * asks[kind] / 1000 for kind in resources if asks.get(kind)}
         best: tuple[int, bool, str] | None = None
         for flavor in flavors if mine else ():
             how, borrows = FIT, False
             for kind, amount in mine.items():
                 k = flavor, kind
+                amount += w.needs.get(k, 0.0)
                 borrows |= queue.borrows(k, amount)
                 if amount > queue.available(k) + SMALL:
                     able = amount <= queue.potential_available(k) + SMALL
@@ -207,7 +219,10 @@ def assign(w: QueuedWorkload, fair: bool) -> int:
                 break
         if best is not None:
             worst = max(worst, best[0])
-            w.needs |= {(best[2], kind): amount for kind, amount in mine.items()}
+            w.flavors[-1].add(best[2])
+            for kind, amount in mine.items():
+                k = best[2], kind
+                w.needs[k] = w.needs.get(k, 0.0) + amount
     return worst
 
 
@@ -380,9 +395,11 @@ def _largest_share(holder: Holder, among: set[int]) -> Holder | None:
 class Kueue:
     """Admission as Kueue has it, then all pods at once on nodes of the flavors.
 
-    Pods take the nodes with most free, as kube-scheduler prefers.
+    Pods take the nodes with most free, as kube-scheduler prefers. Pod sets of one workload get
+    their flavors and nodes one after another, those of the largest pods first.
     """
 
+    groups: ClassVar[bool] = True
     _choice: WorstFit = field(default_factory=WorstFit, init=False, repr=False)
     _queues: dict[str, Holder] = field(default_factory=dict, init=False, repr=False)
     _held: dict[str, QueuedWorkload] = field(default_factory=dict, init=False, repr=False)
@@ -409,7 +426,9 @@ class Kueue:
         waiting = []
         for job in queue:
             if job.id not in self._held:
-                asks = {**dict(zip(books.nodes.devices, job.shape.demand)), "pods": 1000}
+                sets = job.shape.groups or ((1, job.shape),)
+                kinds = books.nodes.devices
+                asks = [(n, {**dict(zip(kinds, pod.demand)), "pods": 1000}) for n, pod in sets]
                 waiting.append(QueuedWorkload(job, self._queue_of(job), asks, job.tasks))
         trial, before = books.copy(), self._why
         actions: list[Place | Preempt | Ask] = []
@@ -424,12 +443,12 @@ class Kueue:
             if tally.holds(job) is not None or books.opens(job, now) > now:
                 self._why[job.id] = f"{admitted}; a cap or closed hours keep it", now
                 continue
-            up = trial.up & self._on_flavors(w, books.nodes)
-            chosen = self._choice.place(job, replace(trial, up=up), now)
-            if chosen is None:
+            ups = [trial.up & self._on_flavors(names, books.nodes) for names in w.flavors]
+            placing = placed(self._choice, job, trial, now, ups)
+            if placing is None:
                 self._why[job.id] = f"{admitted}, and its pods do not fit on the nodes", now
                 continue
-            pieces = pieces_of(self._choice, job, chosen, trial)
+            chosen, pieces = placing
             trial.take(job.shape, pieces)
             tally.take(job)
             actions.append(Place(job.id, tuple(chosen), pieces))
@@ -443,10 +462,10 @@ class Kueue:
         name = self._quotas.get("local", {}).get(job.pool, job.pool)
         return self._queues.setdefault(name, Holder({"name": name}))
 
-    def _on_flavors(self, w: QueuedWorkload, nodes: Nodes) -> Any:
-        """Nodes that have the labels of every flavor that it was assigned [N]."""
+    def _on_flavors(self, names: set[str], nodes: Nodes) -> Any:
+        """Nodes that have the labels of every flavor of these [N]."""
         labels = self._quotas.get("flavors", {})
-        wanted = [item for flavor, _ in w.needs for item in labels.get(flavor, {}).items()]
+        wanted = [item for flavor in names for item in labels.get(flavor, {}).items()]
         every = {item for has in nodes.labels for item in has.items()}
         wanted = [item for item in wanted if item in every]
         return np.array([all(has.get(k) == v for k, v in wanted) for has in nodes.labels])

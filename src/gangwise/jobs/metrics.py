@@ -523,7 +523,7 @@ def longer_by(jobs: Jobs, pieces: Pieces | None, ran: Floats) -> Floats:
     """
     if not any("fewest=" in text for text in jobs.terms):
         return np.ones(1)
-    may = np.array(["fewest=" in text for text in jobs.terms])[jobs.term]
+    may = np.array(["fewest=" in text for text in jobs.terms])[jobs.term] & ~jobs.grouped
     whole, had = ran, jobs.run
     if pieces is not None:
         last = pieces.why == LAST

@@ -254,7 +254,8 @@ class Job:
         What else must hold at its start, see :func:`terms_of`: ``array=NAME%N``, at most N jobs of
         that name at once; ``license/NAME=N`` licences held; ``features=…`` of its nodes;
         ``queued=T``: its place in line is that of a job submitted then; ``fewest=N``: it may be
-        started with so few of its tasks, and then takes longer by as much as it has fewer;
+        started with so few of its tasks, and then takes longer by as much as it has fewer (not of
+        a job of groups);
         ``nodes=A-B``: fewest and most nodes, 0 for any number; ``on=``, ``not=`` nodes by name,
         bars between them; ``whole=1``: it has its nodes alone, ``whole=memory``: all their memory;
         ``size=CxN``: cores and nodes that multifactor priority counts; ``reservation=NAME``.
@@ -286,7 +287,9 @@ class Job:
     @property
     def fewest(self) -> int:
         """With how many of its tasks it may be started."""
-        return int(terms_of(self.terms).get("fewest", self.tasks)) if self.terms else self.tasks
+        if not self.terms or self.shape.groups:
+            return self.tasks
+        return int(terms_of(self.terms).get("fewest", self.tasks))
 
     @property
     def length(self) -> float:

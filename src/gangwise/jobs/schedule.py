@@ -432,7 +432,9 @@ def _events(
 
 def refuses_groups(scheduler: Any) -> str:
     """Name of a scheduler that cannot place groups of unlike tasks; empty for one that can."""
-    return "" if getattr(scheduler, "groups", False) else name_of(scheduler)
+    if getattr(scheduler, "groups", False):
+        return ""
+    return str(getattr(scheduler, "name", type(scheduler).__name__))
 
 
 def name_of(scheduler: Any) -> str:

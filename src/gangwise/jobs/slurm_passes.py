@@ -17,7 +17,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -72,6 +72,8 @@ class SlurmPasses(Composed):
         Seconds that a job must have waited to hold nodes for later (``bf_min_age_reserve``).
     """
 
+    groups: ClassVar[bool] = False
+    name: ClassVar[str] = "slurm"
     choice: Any = field(default=None, init=False)  # compiled code has its own
     depth: int = 100
     order: str = "fcfs"

@@ -112,7 +112,7 @@ def with_nodes_alone(jobs: Jobs, nodes: Nodes, pools: Sequence[str]) -> tuple[Jo
         memory &= np.array([shape.demand[of_memory] > 0 for shape in jobs.shapes])[jobs.shape]
     of_pool = np.array([name in pools for name in jobs.pools])[jobs.pool]
     memory &= ~of_pool
-    alone: Bools = (own | memory | of_pool) & ~jobs.grouped
+    alone: Bools = own | memory | of_pool
     if not alone.any() or "cpu" not in jobs.devices or "cpu" not in nodes.devices:
         return jobs, nodes
     rows = np.flatnonzero(alone)
@@ -121,21 +121,33 @@ def with_nodes_alone(jobs: Jobs, nodes: Nodes, pools: Sequence[str]) -> tuple[Jo
     size = np.where(memory, -1, size[jobs.term])
     pairs, of_pair = distinct_pairs(jobs.shape[rows], jobs.tasks[rows])
     kinds, place = distinct_pairs(of_pair, size[rows])
-    played = [
-        _alone(jobs.shapes[pairs[0, k]], int(pairs[1, k]), jobs.devices.index("cpu"), nodes, cores)
-        for k, cores in kinds.T.tolist()
-    ]
+    played: list[list[_Alone]] = []  # of each kind, its groups
+    for k, cores in kinds.T.tolist():
+        shape, cpu = jobs.shapes[pairs[0, k]], jobs.devices.index("cpu")
+        groups = shape.groups or ((int(pairs[1, k]), shape),)
+        # Cores that a job of groups asked for are not told apart by group.
+        asked = min(cores, 0) if shape.groups else cores
+        played.append([_alone(part, many, cpu, nodes, asked) for many, part in groups])
     tasks = jobs.tasks.copy()
-    tasks[rows] = np.array([each.nodes for each in played])[place]
+    counts = np.array([each[0].nodes if len(each) == 1 else 1 for each in played])
+    tasks[rows] = counts[place]
     code = np.full(len(jobs), -1)
     code[rows] = place
-    unlike = any(each.unlike for each in played)
+    unlike = any(group.unlike for each in played for group in each)
+
+    def alone_on(shape: Shape, group: _Alone) -> Shape:
+        demand = (*group.demand, *[WHOLE] * unlike)
+        return shape._replace(demand=demand, per_node=1, nodes=(0, 0))
 
     def changed(shape: Shape, c: int) -> Shape:
         if c < 0:
             return shape.each(lambda s: s._replace(demand=(*s.demand, *[1] * unlike)))
-        demand = (*played[c].demand, *[WHOLE] * unlike)
-        return shape._replace(demand=demand, per_node=1, nodes=(0, 0))
+        if not shape.groups:
+            return alone_on(shape, played[c][0])
+        parts = zip((part for _, part in shape.groups), played[c])
+        groups = tuple((group.nodes, alone_on(part, group)) for part, group in parts)
+        every = np.sum([many * np.array(part.demand) for many, part in groups], axis=0)
+        return shape._replace(demand=tuple(every.tolist()), groups=groups, nodes=(0, 0))
 
     jobs = replace(split_jobs(jobs, code, changed), tasks=tasks)
     if unlike:
