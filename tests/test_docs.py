@@ -86,6 +86,25 @@ def test_the_tutorials_experiment_is_one() -> None:
     assert len(Experiment.model_validate(tomllib.loads(text)).grid["contention"]) == 4
 
 
+def plain_snippets() -> dict[str, str]:
+    """Python of the pages without prompts, which doctest passes over; one program for each page."""
+    found = {}
+    for page in [*DOCS.rglob("*.md"), ROOT / "README.md"]:
+        blocks = re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+        if plain := [block for block in blocks if not re.search("^>>> ", block, re.M)]:
+            found[page.name] = "\n".join(plain)
+    return found
+
+
+@pytest.mark.parametrize("name", plain_snippets())
+def test_a_snippet_without_prompts_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "docs").symlink_to(DOCS)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(plain_snippets()[name], name, "exec"), {"__name__": name})
+
+
 class Loaded(HTMLParser):
     """Addresses that a page loads, as against those that it links to."""
 
