@@ -680,3 +680,20 @@ def test_components_of_a_het_job_start_together(tmp_path):
     groups = log.jobs.shapes[0].groups
     assert [(tasks, shape.demand) for tasks, shape in groups] == [(1, (16000,)), (2, (4000,))]
     assert "of 1 jobs" in log.played.line
+
+
+def test_a_configuration_that_begins_with_its_nodes_lists_them(tmp_path):
+    (tmp_path / "slurm.conf").write_text(
+        "NodeName=DEFAULT RealMemory=64000 State=UNKNOWN\n"
+        "NodeName=g[1-2] CPUs=32 RealMemory=128000 Gres=gpu:a100:4\n"
+        "NodeName=n1 Sockets=2 CoresPerSocket=8 ThreadsPerCore=2\n"
+        "PartitionName=all Nodes=ALL Default=YES MaxTime=60\nClusterName=c\n"
+    )
+    times = "|".join(f"{DAY}0{h}:00:00" for h in (8, 8, 9))
+    tables = listing(tmp_path, f"7|ann|COMPLETED|{times}||120|cpu=8,node=1|cpu=8,node=1|n1|")
+    servers = tables.servers.select("name", "model", "cpu", "mem", "gpu").rows()
+    assert servers == [
+        ("g1", "a100", 32, 125, 4),
+        ("g2", "a100", 32, 125, 4),
+        ("n1", "", 32, 62.5, 0),
+    ]

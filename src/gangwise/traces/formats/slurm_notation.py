@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
+from math import prod
 from pathlib import Path
 
 import polars as pl
@@ -134,7 +135,10 @@ def number_of(text: str) -> float:
 
 
 def read_nodes(file: Path, strict: bool) -> tuple[pl.DataFrame, Stage, str]:
-    """Servers, the account of them, and the SHA-256 of the file."""
+    """Servers, the account of them, and the SHA-256 of the file.
+
+    It is what scontrol prints, or a configuration, in which ``DEFAULT`` holds for nodes after it.
+    """
     text, digest = read_text(file)
     nodes: list[tuple[int, str]] = []
     for row, line in enumerate(split_lines(text), 1):
@@ -143,35 +147,61 @@ def read_nodes(file: Path, strict: bool) -> tuple[pl.DataFrame, Stage, str]:
         else:
             nodes[-1] = (nodes[-1][0], f"{nodes[-1][1]} {line}")
     account, names, rows = RowAccount(file, strict), set(), []
-    for row, node in nodes:
-        held = {
-            key: re.search(rf"(?:^|\s){key}=(\S+)", node)
-            for key in ("NodeName", "CPUTot", "RealMemory", "Gres")
-        }
-        name, cores, memory = (held[key] for key in ("NodeName", "CPUTot", "RealMemory"))
-        if name is None or cores is None or memory is None:
+    default: dict[str, str] = {}
+    for row, node in _each_node(nodes):
+        held = default | dict(re.findall(rf"(?:^|\s)({'|'.join(OF_NODE)})=(\S+)", node))
+        name, memory, cores = held.pop("NodeName", ""), held.get("RealMemory"), _cores(held)
+        if name == "DEFAULT":
+            default = held
+        elif not name or cores is None or memory is None:
             account.refuse(row, "NodeName, CPUTot or RealMemory is missing", node)
-        elif not (cores[1].isdecimal() and memory[1].isdecimal()):
+        elif not (cores.isdecimal() and memory.isdecimal()):
             account.refuse(row, "CPUTot or RealMemory is not a number", node)
-        elif name[1] in names:
-            account.refuse(row, "NodeName was used before", name[1])
+        elif name in names:
+            account.refuse(row, "NodeName was used before", name)
         else:
-            names.add(name[1])
+            names.add(name)
             try:
-                kinds = gpus(held["Gres"][1] if held["Gres"] else "(null)")
+                kinds = gpus(held.get("Gres", "(null)"))
             except ValueError as error:
-                account.refuse(row, str(error), name[1])
+                account.refuse(row, str(error), name)
                 continue
             if len(kinds) > 1:
                 account.leave_out(row, "the node has GPUs of several models")
                 continue
             model, count = next(iter(kinds.items()), ("", 0))
             model = model or "gpu" * bool(count)
-            rows.append(
-                (row, name[1], model, float(cores[1]), float(memory[1]) / 1024, float(count))
-            )
+            rows.append((row, name, model, float(cores), float(memory) / 1024, float(count)))
     account.require(len(rows), "node")
     return server_table(rows), account.stage(file.name, len(nodes)), digest
+
+
+OF_NODE = ("NodeName", "CPUTot", "CPUs", "Procs", "Sockets", "SocketsPerBoard", "Boards")
+OF_NODE += ("CoresPerSocket", "ThreadsPerCore", "RealMemory", "Gres")
+
+
+def _each_node(nodes: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Nodes one by one: a configuration has several in one line."""
+    for row, node in nodes:
+        found = re.search(r"(?:^|\s)NodeName=(\S*\[\S*)", node)
+        try:
+            names = expand_nodes(found[1]) if found else []
+        except ValueError:
+            names = []
+        for name in names:
+            yield row, node.replace(found[1], name, 1)  # type: ignore[index]  # names are found
+        if not names:
+            yield row, node
+
+
+def _cores(held: Mapping[str, str]) -> str | None:
+    """Processors of a node; of a configuration also from its sockets."""
+    if any(name in held for name in ("CPUTot", "CPUs", "Procs")):
+        return held.get("CPUTot") or held.get("CPUs") or held.get("Procs")
+    sizes = [held.get(name, "1") for name in OF_NODE[4:9]]
+    if not {"Sockets", "CoresPerSocket"} & {*held} or not all(map(str.isdecimal, sizes)):
+        return None
+    return str(prod(map(int, sizes)))
 
 
 def gpus(gres: str) -> dict[str, int]:
