@@ -263,7 +263,8 @@ def test_what_is_wrong_with_rows_or_file_is_said_of_the_draft(tmp_path):
 
 TABLES = tomllib.loads(Path(__file__).with_name("public_tables.toml").read_text("utf-8"))
 FORMS = {"iso": "%Y-%m-%d %H:%M:%S", "zone": "%Y-%m-%d %H:%M:%S+00:00"}
-IN_SECONDS = {"s": 1, "ms": 1000, "zero": 1, "min": 1 / 60}
+FORMS["t"] = "%Y-%m-%dT%H:%M:%S"
+IN_SECONDS = {"s": 1, "ms": 1000, "ns": 10**9, "zero": 1, "min": 1 / 60}
 EPOCH = 1_700_000_000
 
 
@@ -285,6 +286,8 @@ def drawn_jobs(number=40, seed=3):
             "start": start,
             "end": start + run,
             "run": run,
+            "wait": start - submit,
+            "there": start + run - submit,
             "limit": limit,
             "id": f"j{job}",
             "nodes": nodes,
@@ -342,6 +345,9 @@ def test_public_tables(tmp_path, name):
             assert role not in chosen
     ran = jobs["deleted"] - jobs["started" if "started" in jobs.columns else "created"]
     assert ran.to_list() == pytest.approx([row["run"] for row in rows], abs=1)
+    if {"wait", "start"} & there:
+        waits = (jobs["started"] - jobs["created"]).to_list()
+        assert waits == pytest.approx([row["wait"] for row in rows], abs=1)
     if "limit" in there:
         assert jobs["limit"].to_list() == [row["limit"] for row in rows]
     if "tres" in there:

@@ -203,8 +203,15 @@ class ReplayScenario:
         s, nodes = self.settings, None
         if theirs := s.site.startswith(SLURM):  # what a job was given is there, whoever ran
             nodes = self._given_site[0].nodes_given_out
-        given = {"job_type": s.job_type, "nodes": nodes, "rows": False, "apart": theirs}
-        return open_jobs(s.source, trace=s.trace, **given, **self._reader)
+        return open_jobs(
+            s.source,
+            trace=s.trace,
+            job_type=s.job_type,
+            nodes=nodes,
+            rows=False,
+            apart=theirs,
+            **self._reader,
+        )
 
     @cached_property
     def _given_site(self) -> tuple[Site, list[SettingChange]]:

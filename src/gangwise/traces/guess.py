@@ -286,11 +286,14 @@ class _Draft:
         jobs: dict[str, Any] = {"file": str(self.path.resolve()), **self.sample.layout}
         self._times()
         self._durations()
+        self._waits()
         self._roles()
         self._devices()
         if "deleted" in self.entry and "duration" in self.entry:
             kept, left = (
-                ("deleted", "duration") if "started" in self.entry else ("duration", "deleted")
+                ("deleted", "duration")
+                if {"started", "wait"} & {*self.entry}
+                else ("duration", "deleted")
             )
             self.notes.append(
                 f"{self.role[left]} is not used: {self.role[kept]} says the same, without waiting"
@@ -335,8 +338,10 @@ class _Draft:
         for role in ROLES:
             free = [c for c in self.candidates[role] if c not in self.role.values()]
             if role == "name":  # names tell jobs apart
+                free += [c for c in self.sample.columns if c.lower().endswith("id")]
+                free = [c for c in dict.fromkeys(free) if c not in self.role.values()]
                 free.sort(key=lambda c: -len(set(self.sample.columns[c])))
-            if free and role not in (*TIME_ROLES, "duration", "limit"):
+            if free and role not in (*TIME_ROLES, "duration", "limit", "wait"):
                 self.role[role] = free[0]
 
     def _texts(self, role: str) -> list[str]:
@@ -455,6 +460,8 @@ class _Draft:
                 run = self._lengths(*taken)
         limits = [c for c in columns if c not in self.role.values()]
         for column in sorted(limits, key=lambda c: c not in self.candidates["limit"]):
+            if self._is_from_submission(column):
+                continue
             unit_of_limit = self._unit_of_limit(column, run)
             if unit_of_limit is None:
                 self.notes.append(f"{column} is neither how long jobs ran nor a limit: not used")
@@ -464,6 +471,30 @@ class _Draft:
             if unit_of_limit:
                 self.entry["limit"]["unit"] = unit_of_limit
             break
+
+    def _is_from_submission(self, column: str) -> bool:
+        """Whether lengths are the time from submission to start or end in nine of ten rows."""
+        for role in ("started", "deleted"):
+            if not {"created", role} <= set(self.times):
+                continue
+            span = self.times[role].seconds - self.times["created"].seconds
+            for unit in self._units_of(column):
+                near = np.abs(self._lengths(column, unit) - span) <= np.maximum(1.0, 0.01 * span)
+                if near[np.isfinite(span)].mean() >= 0.9:
+                    end = "start" if role == "started" else "end"
+                    self.notes.append(f"{column} is the time from submission to {end}: not used")
+                    return True
+        return False
+
+    def _waits(self) -> None:
+        """How long jobs waited, where no column says when they started."""
+        for column in self.candidates["wait"]:
+            if "started" in self.entry or column in self.role.values():
+                return
+            if units := self._units_of(column):
+                self.role["wait"] = column
+                self.entry["wait"] = {"column": column, **({"unit": units[0]} if units[0] else {})}
+                return
 
     def _run_times(self) -> Floats | None:
         if not {"started", "deleted"} <= set(self.times):

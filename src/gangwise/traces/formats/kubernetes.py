@@ -567,7 +567,7 @@ def _joined(dumps: Sequence[_Dump], of: str) -> list[PodRecord]:
                     some = [replace(pod, evicted=pod.evicted or old.evicted) for pod in some]
             records.append((dump, some))
     last = max((dump.latest for dump in dumps if getattr(dump, of)), default=0.0)
-    found = []
+    found: list[PodRecord] = []
     for records in pods.values():
         dump, some = records[-1]
         if some[0].ended is None and some[0].started is not None and dump.latest < last:

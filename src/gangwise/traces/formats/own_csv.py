@@ -46,10 +46,10 @@ from gangwise.traces.tables import Reader, Tables, server_table
 NAME = "csv"
 DEVICES = ("cpu", "mem", "gpu")
 TIMES = ("created", "deleted", "started")
-NUMBERS = ("cpu", "mem", "gpu", "tasks", "duration", "limit", "priority", *TIMES)
+NUMBERS = ("cpu", "mem", "gpu", "tasks", "duration", "wait", "limit", "priority", *TIMES)
 """Fields that are numbers, unless a time is written out."""
 EMPTY = (
-    *("models", "model", "started", "status", "user", "limit", "priority", "hosts", "type"),
+    *("models", "model", "started", "wait", "status", "user", "limit", "priority", "hosts", "type"),
     *("partition", "account", "qos"),
 )
 """Fields that may be empty."""
@@ -132,6 +132,8 @@ class _Columns(_MappingModel):
         given = self.given()
         if isinstance(self, JobColumns) and ("deleted" in given) == ("duration" in given):
             raise ValueError("give deleted or duration, one of the two")
+        if {"started", "wait"} <= {*given}:
+            raise ValueError("give started or wait, one of the two")
         if not {*DEVICES} & {*given}:
             raise ValueError("give at least one of cpu, mem and gpu")
         for name, held in given.items():
@@ -165,6 +167,7 @@ class JobColumns(_Columns):
     tasks: Mapped | None = None
     models: Mapped | None = None
     started: Mapped | None = None
+    wait: Mapped | None = None
     job: Mapped | None = None
     status: Mapped | None = None
     user: Mapped | None = None
