@@ -364,7 +364,8 @@ def forecast_rows(
     for w, j in enumerate(known.waiting.tolist()):
         job, now = jobs.job(j), known.now
         p50, p90 = calibration.quantiles(known.starts[:, w], now, (0.5, 0.9)) - now
-        row = {"job": job.id, "user": job.user, "tasks": job.tasks, "limit": job.limit}
+        size = job.tasks * job.shape.size
+        row = {"job": job.id, "user": job.user, "tasks": size, "limit": job.limit}
         started = float(known.truth[w] - now)
         row |= {"waited": now - job.submitted, "p50": float(p50), "p90": float(p90)}
         row |= {"promised": float(known.promised[w] - now)}

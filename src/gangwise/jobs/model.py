@@ -771,10 +771,11 @@ class _Groups:
         every = [group for some in given["groups"].values() for group in some]
         for kind in dict.fromkeys(kind for group in every for kind in group.demand):
             demand.setdefault(kind, 0.0)
-        for table, names in ((columns, ("tasks", "per_node")), (demand, tuple(demand))):
-            for name in names:  # columns of their own, which are changed below
-                table[name] = np.array(np.broadcast_to(np.asarray(table[name]), (J,)))
-        demand |= {kind: np.asarray(values, dtype=np.float64) for kind, values in demand.items()}
+        # Columns of their own, which are changed below.
+        for name in ("tasks", "per_node"):
+            columns[name] = np.array(columns[name])
+        for kind, values in demand.items():
+            demand[kind] = np.array(np.broadcast_to(np.asarray(values, dtype=np.float64), (J,)))
         labels = given.get("constraint")
         if labels is not None or any(group.constraint for group in every):
             given["constraint"] = labels = list(labels or [{}] * J)
@@ -807,9 +808,10 @@ class _Groups:
             self.odd[row] = True
             return
         several = tuple((tasks, shape) for shape, tasks in tasks_of.items())
-        if len(several) == 1:
-            columns["tasks"][row], (shape, _) = several[0][0], *tasks_of.items()
-            columns["per_node"][row], asked = shape.per_node, shape.demand
+        (tasks, shape), *others = several
+        if not others:
+            columns["tasks"][row], columns["per_node"][row] = tasks, shape.per_node
+            asked = shape.demand
         else:
             columns["tasks"][row], columns["per_node"][row] = 1, 0
             asked = tuple(
