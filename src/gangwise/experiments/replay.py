@@ -446,7 +446,7 @@ COLUMNS: Mapping[str, tuple[str, float]] = {
     "bounded slowdown": ("slowdown.mean", 1.0),
     "worst users' waiting, h": ("worst users", 3600.0),
 }
-"""Columns of the table of a log: heading → metric and its unit."""
+"""Numbers of an entry on a log: heading → metric and its unit."""
 
 
 @dataclass(frozen=True)
@@ -494,14 +494,15 @@ class Leaderboard:
         line = (
             f"{len(self.numbers)} logs, each cut into {self.rules['parts']} parts of whole weeks "
             "that begin with an empty cluster; ± is half a 95 % interval over parts. Nodes of a "
-            "log are alike, and nobody is killed at a limit."
+            "log are alike, and no job is killed at its limit."
         )
         parts = [f"{line}\n\n{_table(columns)}"]
         for log, of in self.numbers.items():
             order = sorted(ranked, key=lambda e: float(of[e]["gap"].mean()))
             [about] = [each["about"] for each in self.rules["logs"] if each["name"] == log]
             columns = {"scheduler": [shown[e] for e in order]}
-            for heading, (metric, unit) in COLUMNS.items():
+            for heading in ("waiting, h", "worst users' waiting, h"):
+                metric, unit = COLUMNS[heading]
                 columns[heading] = _texts([of[e][metric] / unit for e in order])
             text = f"{about}. {self.lines[log]}. {TUNED.capitalize()}: `{self.chosen[log]}`."
             parts.append(f"### {log}\n\n{text[0].upper()}{text[1:]}\n\n{_table(columns)}")
