@@ -42,6 +42,9 @@ SPAN = 1800.0
 """Seconds of the faked clock in which jobs are submitted."""
 PATIENCE = 1000.0
 """Seconds after the last submission when all that still wait are cancelled."""
+PHASES = 5
+"""How often the model plays each play of Slurm, submissions later by up to ``LATEST`` seconds."""
+LATEST = 3
 LONGEST = 900
 """Seconds that a job runs at most."""
 
@@ -538,13 +541,18 @@ def play(numbers: Sequence[int], runs: Sequence[int], speed: float, out: Path) -
 
 @dataclass(frozen=True)
 class Run:
-    """A play by Slurm and by the model, by job: submission, start, the model's start (seconds)."""
+    """A play by Slurm and those by the model, by job: submission, start, the model's (seconds)."""
 
     row: dict[str, dict[str, str]]
     submit: dict[str, float]
     real: dict[str, float]
-    model: dict[str, float]
+    models: tuple[dict[str, float], ...]
     notes: list[str]
+
+    @property
+    def model(self) -> dict[str, float]:
+        """The play by the model of the log as it is."""
+        return self.models[0]
 
     @property
     def left_out(self) -> list[str]:
@@ -560,33 +568,35 @@ def time_of(text: str) -> float:
         return math.nan
 
 
-def freed_later(text: str) -> str:
-    """The listing with ends as late as nodes are free on the faked clock, see ``FREES``."""
+def late(job: str, phase: int) -> int:
+    """Seconds by which a phase shifts a job: when the passes come beside it is chance."""
+    base = int(re.split(r"[_+]", job)[0])
+    return int(np.random.default_rng([base, phase]).integers(LATEST + 1)) if phase else 0
+
+
+def as_replayed(text: str, phase: int) -> str:
+    """The listing of a phase, with ends when nodes are free on the faked clock (``FREES``)."""
     heading, *lines = text.splitlines()
-    end, found = heading.split("^").index("End"), [heading]
+    names, found = heading.split("^"), [heading]
     for row, line in enumerate(lines):
         fields = line.split("^")
-        if not math.isnan(when := time_of(fields[end])):
-            later = datetime.fromtimestamp(when + int(FREES + 0.5 * (row % 2)), UTC)
-            fields[end] = later.strftime("%Y-%m-%dT%H:%M:%S")
+        shift = late(fields[0], phase)
+        for name in ("Submit", "Eligible", "Start", "End"):
+            of = names.index(name)
+            if not math.isnan(when := time_of(fields[of])):
+                more = int(FREES + 0.5 * (row % 2)) if name == "End" else 0
+                later = datetime.fromtimestamp(when + shift + more, UTC)
+                fields[of] = later.strftime("%Y-%m-%dT%H:%M:%S")
         found.append("^".join(fields))
     return "\n".join(found) + "\n"
 
 
-def replayed(folder: Path) -> Run:
+def replayed(folder: Path, phases: int = 1) -> Run:
     """What is kept of a play, replayed as docs/how-to/slurm-rules.md says; first runs of jobs."""
     text = (folder / "jobs.txt").read_text()
     heading, *lines = text.splitlines()
     names = heading.split("^")
     rows = [dict(zip(names, line.split("^"))) for line in lines]
-    with tempfile.TemporaryDirectory() as scratch:
-        log = Path(scratch, "jobs.txt")
-        log.write_text(freed_later(text))
-        rules = f"slurm:{folder / 'site'}"
-        site = Site.read(rules)
-        done = replay(log, [site.scheduler], rules=rules)
-        jobs = done.jobs()
-        notes = done.scenario.fidelity()
     first = {row["JobID"]: row for row in reversed(rows)}  # of those that were requeued
     name = {job: drawn_as(row) for job, row in first.items()}  # plays number array tasks apart
     real, submit = {}, {}
@@ -594,11 +604,27 @@ def replayed(folder: Path) -> Run:
         submit[name[job]] = time_of(row["Submit"])
         if row["NodeList"] not in ("None assigned", ""):
             real[name[job]] = time_of(row["Start"])
-    told = jobs.select("id", "submit", "start").rows()
-    played = [(name[str(job)], *of) for job, *of in told if str(job) in name]
-    zero = float(np.median([submit[job] - at for job, at, _ in played]))
-    model = {job: start + zero for job, _, start in played if start == start}
-    return Run({name[job]: row for job, row in first.items()}, submit, real, model, notes)
+    rules = f"slurm:{folder / 'site'}"
+    scheduler, models, notes = Site.read(rules).scheduler, [], list[str]()
+    for phase in range(phases):
+        with tempfile.TemporaryDirectory() as scratch:
+            log = Path(scratch, "jobs.txt")
+            log.write_text(as_replayed(text, phase))
+            done = replay(log, [scheduler], rules=rules)
+            told = done.jobs().select("id", "submit", "start").rows()
+            notes = notes or done.scenario.fidelity()
+        played = [(str(job), at, start) for job, at, start in told if str(job) in name]
+        zero = float(
+            np.median([submit[name[job]] + late(job, phase) - at for job, at, _ in played])
+        )
+        models.append(
+            {
+                name[job]: start + zero - late(job, phase)
+                for job, _, start in played
+                if start == start
+            }
+        )
+    return Run({name[job]: row for job, row in first.items()}, submit, real, tuple(models), notes)
 
 
 def drawn_as(row: Mapping[str, str]) -> str:
@@ -621,30 +647,33 @@ class Compared:
         return [
             job
             for job in self.runs[0].real
-            if all(job in one for run in self.runs for one in (run.real, run.model))
+            if all(job in one for run in self.runs for one in (run.real, *run.models))
         ]
 
-    def starts(self, what: str) -> Floats:
-        """Starts of ``both`` [run, J] and ..."""
-        return np.array([[getattr(run, what)[job] for job in self.both] for run in self.runs])
-
     def numbers(self) -> dict[str, float]:
-        """Mean waits, and how far the model is from Slurm and Slurm from itself."""
-        submit, real, model = (self.starts(what) for what in ("submit", "real", "model"))
-        waits, modelled = real - submit, model - submit
+        """Mean waits, and how far the model is from Slurm, and each of them from itself."""
+        both, runs = self.both, range(len(self.runs))
+        submit = np.array([[run.submit[job] for job in both] for run in self.runs])
+        real = np.array([[run.real[job] for job in both] for run in self.runs])
+        model = np.array([[[m[job] for job in both] for m in run.models] for run in self.runs])
+        waits, modelled = real - submit, model - submit[:, None]  # [run, J], [run, phase, J]
         mean = float(waits.mean())
-        runs = range(len(self.runs))
         pairs = list(combinations(runs, 2))
+        plays = [(a, m) for a in runs for m in range(model.shape[1])]
+        means = modelled.mean(axis=2)
+        apart = [abs(one - other) for run in means for one, other in combinations(run, 2)]
         return {
             "jobs": len(self.both),
             "left out": sum(len(run.left_out) for run in self.runs),
             "wait": mean,
             "own": float(np.ptp(waits.mean(axis=1))) / mean,
             "error": float(modelled.mean()) / mean - 1,
+            "one play": float(modelled[:, 0].mean()) / mean - 1,
+            "scatter": float(np.mean(apart or [0.0])) / mean,
             "own tau": float(np.mean([kendalltau(real[a], real[b]).statistic for a, b in pairs])),
-            "tau": float(np.mean([kendalltau(real[a], model[a]).statistic for a in runs])),
+            "tau": float(np.mean([kendalltau(real[a], model[a, b]).statistic for a, b in plays])),
             "own share": float(np.mean([share(waits[a], waits[b]) for a, b in pairs])),
-            "share": float(np.mean([share(waits[a], modelled[a]) for a in runs])),
+            "share": float(np.mean([share(waits[a], modelled[a, m]) for a, m in plays])),
         }
 
 
@@ -653,7 +682,7 @@ def share(one: Floats, other: Floats) -> float:
     return max(0.0, 1 - float(np.abs(one - other).sum() / (0.5 * (one + other)).sum()))
 
 
-def compared(number: int, out: Path) -> Compared:
+def compared(number: int, out: Path, phases: int = 1) -> Compared:
     """A site that is kept as a folder, or packed."""
     with tempfile.TemporaryDirectory() as scratch:
         folder, packed = out / f"{number:02d}", out / f"{number:02d}.tar.xz"
@@ -662,7 +691,7 @@ def compared(number: int, out: Path) -> Compared:
             with tarfile.open(packed) as tar:
                 tar.extractall(folder, filter="data")
         plays = sorted(f for f in folder.iterdir() if f.is_dir())
-        return Compared(number, tuple(replayed(play) for play in plays))
+        return Compared(number, tuple(replayed(play, phases) for play in plays))
 
 
 def pack(numbers: Sequence[int], out: Path, to: Path) -> None:
@@ -683,12 +712,14 @@ def nameless(info: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def table(numbers: Sequence[int], out: Path) -> None:
     """Print what all sites come to."""
-    print("| site | jobs | left out | wait, s | Slurm from itself | the model | τ | job by job |")
-    print("|---|---|---|---|---|---|---|---|")
+    print(
+        "| site | jobs | left out | wait, s | Slurm from itself | the model | one play of it "
+        "| it from itself | τ | job by job |\n" + "|---" * 10 + "|"
+    )
     every = []
     for number in numbers:
         try:
-            site = compared(number, out)
+            site = compared(number, out, PHASES)
             found = site.numbers()
         except Exception as error:  # of one site, in a long table
             print(f"| {number} | {type(error).__name__}: {error} |", flush=True)
@@ -698,6 +729,7 @@ def table(numbers: Sequence[int], out: Path) -> None:
             f"| {number} | {found['jobs']:.0f} | {found['left out']:.0f} | {found['wait']:.0f} "
             f"| {100 * found['own']:.1f} % "
             f"| {100 * found['error']:+.1f} %{' ' if within(found) else ' **beyond**'} "
+            f"| {100 * found['one play']:+.1f} % | {100 * found['scatter']:.1f} % "
             f"| {found['own tau']:.3f}, {found['tau']:.3f} "
             f"| {found['own share']:.2f}, {found['share']:.2f} |",
             flush=True,

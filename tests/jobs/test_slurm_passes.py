@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.jobs.site import AccountRule, CapRule, Pool, ReservedNodes, Rules, Site
+from gangwise.jobs.site import AccountRule, CapRule, OwnClock, Pool, ReservedNodes, Rules, Site
 from gangwise.jobs.slurm_passes import PER, SlurmPasses
 from gangwise.jobs.tenancy import Preemption, PriorityWeights, Qos
 from tests.reference.slurm_passes import PlainPasses
@@ -164,13 +165,16 @@ def drawn(seed: int, gangs: bool) -> tuple[tuple[Any, ...], Site, dict[str, Any]
     for name in (*PER, "starts", "main_starts", "part_depth"):
         parameters[name] = int(more.integers(1, 4)) if more.random() < 0.15 else 0
     parameters["least_wait"] = float(more.choice([0, 0, 0, 0, 100]))
+    parameters["least_priority"] = float(more.choice([0, 0, 0, 100]))
     kept = []
     for i in range(int(more.choice([0, 0, 1, 2]))):
         since = float(np.round(more.uniform(0, last)))
         on = ",".join(f"n{n}" for n in more.permutation(len(nodes))[: 1 + len(nodes) // 3])
         to = since + float(more.choice([300, 1000]))
         kept.append(ReservedNodes(name=f"k{i}", since=since, to=to, nodes=on))
-    site = replace(site, rules=site.rules.model_copy(update={"reservation": tuple(kept)}))
+    clock = OwnClock(start=datetime.fromtimestamp(int(more.integers(10**6)), UTC))
+    changed = {"reservation": tuple(kept), "clock": clock}
+    site = replace(site, rules=site.rules.model_copy(update=changed))
     return (jobs, nodes, conditions, options), site, parameters
 
 
@@ -201,6 +205,18 @@ def test_schedules_are_those_of_the_plain_passes(gangs, preempted, engine):
 def test_many_schedules_are_those_of_the_plain_passes(gangs):
     assert sum(compare(seed, "compiled", gangs) for seed in range(24, 124)) > 100
     assert sum(compare(seed, "plain", gangs) for seed in range(24, 84)) > 50
+
+
+@pytest.mark.parametrize(("other", "planned"), [(1_050, 1_050), (1_051, 1_000)])
+def test_running_jobs_that_end_close_together_are_taken_away_together(other, planned):
+    # A runs for 1,000 s as it says. The first group of ends reaches until 30 s after the whole half
+    # minute behind A's, 1,050 s. If B's is in it, C, which needs two of the three nodes, is planned
+    # for the end of B, and D, which would end at 1,020 s, may start in front of it.
+    nodes = Nodes.of(Node(f"n{n}", {"cpu": 1.0}) for n in range(3))
+    limit = np.array([1_000.0, other, 100.0, 980.0])
+    jobs = Jobs.of([0, 0, 10, 20], limit, [1, 1, 2, 1], {"cpu": [1.0] * 4}, limit=limit, per_node=1)
+    found = simulate_jobs(jobs, nodes, SlurmPasses(resolution=1.0))
+    assert (found.start[3] < 60.0) == (planned == other)
 
 
 def test_a_period_of_nothing_is_refused():

@@ -44,9 +44,9 @@ OTHER = {
     "NO_NORMAL_PART NO_NORMAL_QOS NO_NORMAL_TRES",
     "SchedulerParameters": "bf_interval=61 bf_max_job_test=61 bf_max_job_assoc=61 "
     "bf_max_job_part=61 bf_max_job_start=61 bf_max_job_user=61 bf_max_job_user_part=61 "
-    "bf_min_age_reserve=61 partition_job_depth=61 sched_max_job_start=61 default_queue_depth=61 "
-    "bf_resolution=61 bf_window=61 preempt_reorder_count=3 preempt_strict_order "
-    "preempt_youngest_first",
+    "bf_min_age_reserve=61 bf_min_prio_reserve=61 partition_job_depth=61 "
+    "sched_max_job_start=61 default_queue_depth=61 bf_resolution=61 bf_window=61 "
+    "preempt_reorder_count=3 preempt_strict_order preempt_youngest_first",
     "node": "NodeName=n1 CPUs=7 CPUTot=6 CPUEfctv=5 CoreSpecCount=1 CPUSpecList=0-1 "
     "MemSpecLimit=1024 RealMemory=4096 Gres=gpu:a100:1 Weight=7 AvailableFeatures=z Features=z",
     "node2": "Boards=2 SocketsPerBoard=3 Sockets=3 CoresPerSocket=7 ThreadsPerCore=2",

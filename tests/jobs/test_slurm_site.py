@@ -344,6 +344,14 @@ def test_nodes_that_were_down_take_no_jobs(tmp_path):
     _, _, conditions = site.placed(read.jobs, site.nodes, Conditions())
     assert sorted(conditions.drains) == [(3600.0, 0), (3600.0, 1), (5400.0, 2)]
     assert sorted(conditions.ups) == [(7200.0, 0), (7200.0, 1)]
+    # A node told to drain is printed as drained from the end of its last job: here of two on n1,
+    # the last of which began at 10:45. Nobody knows when it was told between these times.
+    ended = events.replace("lab|n3|2026-01-02T10:30:00", "lab|n1|2026-01-02T12:00:00")
+    ended = site_of(tmp_path, conf, events_txt=ended).with_hosts(
+        *(read.jobs, read.nodes, read.host_from, read.host, read.clock)
+    )
+    assert [w.since for w in ended.rules.window if "DRAIN" in w.why] == [6301.0]
+    assert "no more jobs from the last start there on" in str(ended.notes)
     swf = site_of(tmp_path, conf, events_txt=events).with_hosts(
         read.jobs, read.nodes, read.host_from, read.host, None
     )

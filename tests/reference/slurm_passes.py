@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
@@ -22,7 +22,7 @@ from gangwise.jobs.books import Ask, Books, Piece, Place, Preempt, Queue, Runnin
 from gangwise.jobs.choice import Tasks, fill
 from gangwise.jobs.model import Job, Nodes, terms_of
 from gangwise.jobs.scheduler import Action, Composed
-from gangwise.jobs.tenancy import Tally, Tenancy, having
+from gangwise.jobs.tenancy import Tally, Tenancy, allowed_on, having
 
 
 @dataclass
@@ -40,7 +40,9 @@ class Consecutive:
         fits = books.fits(job.shape)
         if int(fits.sum()) < job.tasks:
             return None
-        free, nodes = books.free[:, books.dominant(job.shape)], books.nodes
+        nodes = books.nodes
+        cpu = "cpu" in nodes.devices
+        free = books.free[:, nodes.devices.index("cpu") if cpu else books.dominant(job.shape)]
         asked = next((k for k, _ in job.shape.constraint if "*" in k or "[" in k), "")
         if any(job.shape.nodes) and not asked:
             fits = np.minimum(fits, job.tasks)
@@ -137,29 +139,31 @@ def _so_many(job: Job, fits: Ints, free: Ints, nodes: Nodes) -> Tasks | None:
     return Tasks(chosen.items()) if left == 0 and len(chosen) >= fewest else None
 
 
-def windows(
-    books: Books, ends: dict[str, float], now: float, rows: Rows, rank: float = -np.inf
-) -> list[tuple[float, Books]]:
-    """Books as they will be if running jobs end when expected: now, and a window at a time.
+def groups(
+    books: Books, ends: dict[str, float], now: float, rows: Rows, rank: float, usable: Bools
+) -> Iterator[tuple[float, Books]]:
+    """Books as they will be if running jobs end when expected: now, and a group of jobs at a time.
 
-    As a job of a rank sees them.
+    As a job of a rank sees them that may use some nodes [N]: only jobs on these are taken away. The
+    first group ends 30 s after the whole half minute behind the first end, the others 60, 120 … s.
     """
-    books = rows.view(books, rank)
-    found, then, window, gone = [(now, books)], books.copy(), 30.0, list[str]()
-    asleep = {n: max(h.end, now) for n, h in rows.held.items() if h.asleep and h.tier >= rank}
+    yield now, rows.view(books, rank)
+    epoch = books.tenancy.epoch if books.tenancy else 0.0
+    then, gone = rows.view(books, rank).copy(), list[str]()
+    asleep = {n: h.end for n, h in rows.held.items() if h.asleep and h.tier >= rank}
     left = [(ends[name], name) for name in books.running if rows.shows(name, rank)]
-    left = sorted([*left, *((end, name) for name, end in asleep.items())], reverse=True)
-    while left:
-        until = left[-1][0] + window
-        while left and left[-1][0] <= until:
-            time, name = left.pop()
-            holder = books.running.get(name) or rows.held[name]
-            then.take(holder.job.shape, holder.pieces, sign=1)
+    left = sorted([*left, *((end, name) for name, end in asleep.items())])
+    holder = {name: books.running.get(name) or rows.held[name] for _, name in left}
+    left = [(e, n) for e, n in left if usable[[node for node, _, _ in holder[n].pieces]].any()]
+    edges = [((left[0][0] + epoch) // 30 + 1) * 30 - epoch + 30 * 2**k for k in range(40) if left]
+    for since, edge in zip([-np.inf, *edges], edges):
+        group = [(end, name) for end, name in left if since < end <= edge]
+        for _, name in group:
+            then.take(holder[name].job.shape, holder[name].pieces, sign=1)
             gone.append(name)
-        then = rows.view(then, rank, gone)
-        found.append((max(time, float(np.nextafter(now, np.inf))), then.copy()))  # not free yet
-        window *= 2
-    return found
+        if group:
+            then = rows.view(then, rank, gone)
+            yield max(group[-1][0], float(np.nextafter(now, np.inf))), then.copy()  # not free yet
 
 
 class Reserved(NamedTuple):
@@ -189,6 +193,8 @@ class PlainPasses(Composed):
     main_starts: int = 0
     part_depth: int = 0
     least_wait: float = 0.0
+    least_priority: float = 0.0
+    _whole: float = field(default=-np.inf, init=False, repr=False)
     _passed: float = field(default=-np.inf, init=False, repr=False)
     _due: bool = field(default=False, init=False, repr=False)
     _changed: bool = field(default=True, init=False, repr=False)
@@ -198,6 +204,7 @@ class PlainPasses(Composed):
         default_factory=dict, init=False, repr=False
     )
     _site: int = field(default=0, init=False, repr=False)
+    _epoch: float = field(default=0.0, init=False, repr=False)
     _rows: Rows = field(default_factory=lambda: Rows(), init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -217,7 +224,7 @@ class PlainPasses(Composed):
         order = [queue[i] for i in keys.tolist()]
         names = {job.id for job in order}
         self._gave_way = {name: of for name, of in self._gave_way.items() if name in names}
-        ends = {name: max(end, now) for name, end in self._expected_ends(trial, now).items()}
+        ends = self._expected_ends(trial, now)
         if gang := gangs(books.tenancy):
             self._rows.take_in(trial, names, ends)
         tally = trial.tally()
@@ -325,7 +332,10 @@ class PlainPasses(Composed):
         actions: list[Action] = []
         closed = np.zeros(len(books.free), dtype=bool)
         looked, started = Counter[str](), 0
-        for job in order[: self.depth]:
+        whole = now >= self._whole + 60
+        self._whole = now if whole else self._whole
+        first = order if whole else order[: self.depth + 1]
+        for job in sorted(first, key=lambda job: self._own(job, books) is None):
             mine = books.nodes.of_pool(job.shape.pool)
             looked[job.shape.pool] += 1
             if 0 < self.part_depth < looked[job.shape.pool]:
@@ -344,9 +354,15 @@ class PlainPasses(Composed):
                 started += 1
                 if started == self.main_starts:
                     break
-            elif self._own(job, books) is None and now - job.submitted >= self.least_wait:
-                closed |= mine
+            elif self._own(job, books) is None and not self._holds_no_nodes(job, books, now):
+                names_nodes = "on" in terms_of(job.terms)
+                closed |= allowed_on(books.nodes, job.shape) if names_nodes else mine
         return actions
+
+    def _holds_no_nodes(self, job: Job, books: Books, now: float) -> bool:
+        least = self.least_priority if self.order == "multifactor" else 0
+        points = least and -float(np.asarray(self.queue.keys([job], books, now))[0]) % 2**33
+        return now - job.submitted < self.least_wait or points < least
 
     def _make_room(self, job: Job, books: Books, now: float) -> tuple[Any, list[Running]] | None:
         tenancy = books.tenancy
@@ -409,9 +425,9 @@ class PlainPasses(Composed):
     ) -> list[Action]:
         """One pass: start what fits now beside reservations made before it, reserve for others."""
         actions: list[Action] = []
+        self._epoch = books.tenancy.epoch if books.tenancy else 0.0
         reserved = self._of_site(books)
         self._site, looked, started = len(reserved), Counter[Any](), 0
-        ahead: list[tuple[float, Books]] = []
         for job in order:
             own = self._own(job, books) is not None
             if own or not self._may_start(job, books, now, tally):
@@ -421,8 +437,7 @@ class PlainPasses(Composed):
             if any(0 < n <= looked[i, name] for i, (n, name) in enumerate(zip(most, of))):
                 continue
             looked.update(enumerate(of))
-            ahead = ahead or windows(books, ends, now, self._rows)
-            found = self._first_time(job, ahead, reserved, now)
+            found = self._first_time(job, books, ends, reserved, now)
             room = None
             if found is None or found[0] > now:
                 busy = _busy(reserved, job, now, len(books.free))
@@ -433,18 +448,16 @@ class PlainPasses(Composed):
                 found = now, chosen
             elif (not found or found[0] > now) and self._rows.held_below(job, books.tenancy):
                 rank = rank_of(books.tenancy or Tenancy(), job)
-                seen = windows(books, ends, now, self._rows, rank)
-                found = self._first_time(job, seen, reserved, now)
+                found = self._first_time(job, books, ends, reserved, now, rank)
             if found is None:
                 continue
             time, chosen = found
             if time <= now:
                 actions.append(self._start(job, chosen, books, ends, now, tally))
-                ahead = []
                 started += 1
                 if started == self.starts:
                     break
-            elif now - job.submitted < self.least_wait:
+            elif self._holds_no_nodes(job, books, now):
                 continue
             elif time <= now + self.window:
                 nodes = np.isin(np.arange(len(books.free)), [n for n, _ in chosen])
@@ -453,7 +466,13 @@ class PlainPasses(Composed):
         return actions
 
     def _first_time(
-        self, job: Job, ahead: list[tuple[float, Books]], reserved: list[Reserved], now: float
+        self,
+        job: Job,
+        books: Books,
+        ends: dict[str, float],
+        reserved: list[Reserved],
+        now: float,
+        rank: float = -np.inf,
     ) -> tuple[float, Tasks] | None:
         """When a job fits beside the reservations, and where; None for never.
 
@@ -463,8 +482,8 @@ class PlainPasses(Composed):
         after = now
         while after < np.inf:
             later = min((t for r in reserved for t in r[:2] if t > after), default=np.inf)
-            busy = _busy(reserved, job, after, len(ahead[0][1].free))
-            time, chosen = self._first(job, ahead, busy, now)
+            busy = _busy(reserved, job, after, len(books.free))
+            time, chosen = self._first(job, books, ends, busy, now, rank)
             time = max(time, after)
             if chosen is not None and time <= later:
                 on, until = [n for n, _ in chosen], self._rounded(time + job.limit)
@@ -481,17 +500,18 @@ class PlainPasses(Composed):
         return None
 
     def _first(
-        self, job: Job, ahead: list[tuple[float, Books]], busy: Bools, now: float
+        self, job: Job, books: Books, ends: dict[str, float], busy: Bools, now: float, rank: float
     ) -> tuple[float, Tasks | None]:
         """When a job fits on nodes that are not busy [N], and where; infinity for never."""
-        for time, books in ahead:
-            chosen = self.choice.place(job, replace(books, up=books.up & ~busy), now)
+        usable = books.up & ~busy & allowed_on(books.nodes, job.shape)
+        for time, then in groups(books, ends, now, self._rows, rank, usable):
+            chosen = self.choice.place(job, replace(then, up=then.up & ~busy), now)
             if chosen is not None:
                 return time, chosen
         return np.inf, None
 
     def _rounded(self, time: float) -> float:
-        return time // self.resolution * self.resolution
+        return (time + self._epoch) // self.resolution * self.resolution - self._epoch
 
 
 def _busy(reserved: Sequence[Reserved], job: Job, after: float, count: int) -> Bools:

@@ -94,6 +94,7 @@ def formula_key(
 # ---------------------------------------------------------------------------- multifactor priority
 
 HIGHEST = 2.0**32 - 1.0
+TIER = 2.0**33
 """Priorities are whole numbers of 32 bits, at least 1, as in Slurm."""
 
 
@@ -220,7 +221,7 @@ def priority_key(s: Standing, j: int) -> float:
     """Key of a job that waits; the smallest is first: the tier, then the priority."""
     age = min(max(s.clock[0] - s.eligible[j], 0.0) / s.max_age, 1.0)
     priority = s.age * age + s.fair_share * s.factor[s.leaf[j]] + s.score[j]
-    return float(-(s.tier[j] * 2.0**33 + min(max(math.floor(priority), 1.0), HIGHEST)))
+    return float(-(s.tier[j] * TIER + min(max(math.floor(priority), 1.0), HIGHEST)))
 
 
 # ------------------------------------------------------------------------------------------- caps

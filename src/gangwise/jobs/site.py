@@ -282,7 +282,7 @@ class Site:
         if r.preemption.by or r.kueue or late_rules:
             text += self.rules.model_dump_json(include=late)
         dates = [t for w in self.rules.window for t in (w.since, w.to) if isinstance(t, datetime)]
-        if self.rules.closed or dates:
+        if self.rules.closed or dates or self.scheduler:
             text += repr(self.clock)
         if self.nodes is not None:
             text += repr((list(self.nodes), self.ignored, self.scheduler))
@@ -299,7 +299,11 @@ class Site:
             if (pool == i).any()
         }
         site = replace(self, ran_on=ran_on, log_clock=clock)
-        return site if self.nodes is None else site._in_time(jobs)
+        if self.nodes is None:
+            return site
+        ran = np.repeat(np.arange(len(jobs)), np.diff(host_from))
+        on = {name: ran[host == n] for n, name in enumerate(nodes.names)}
+        return site._draining(jobs, on)._in_time(jobs)
 
     def _in_time(self, jobs: Jobs) -> Site:
         """Of what a site printed, times in which jobs come; how many, in a note."""
@@ -327,6 +331,31 @@ class Site:
             notes.append("reservations hold jobs off under the scheduler slurm, not under others")
         rules = self.rules.model_copy(update=update)
         return replace(self, rules=rules, notes=tuple(notes))
+
+    def _draining(self, jobs: Jobs, ran_on: Mapping[str, Ints]) -> Site:
+        """Nodes that were drained while jobs ran there take none from their last start on.
+
+        Slurm prints a node as drained from when its last job has ended, not from when it was told
+        to drain. ``ran_on``: the jobs that ran on each node.
+        """
+        windows, earlier = list[MaintenanceWindow](), 0
+        for window in self.rules.window:
+            ran = [j for name in expand_nodes(window.nodes) for j in ran_on.get(name, ())]
+            if window.why.startswith("DRAIN") and ran and isinstance(window.since, datetime):
+                since = self._known_clock("nodes were drained").at(window.since)
+                ends, starts = jobs.recorded_end[ran], jobs.recorded_start[ran]
+                if (abs(ends - since) <= 2.0).any():
+                    first = float(starts[starts < since].max()) + 1.0
+                    window, earlier = window.model_copy(update={"since": first}), earlier + 1
+            windows.append(window)
+        if not earlier:
+            return self
+        rules = self.rules.model_copy(update={"window": tuple(windows)})
+        note = (
+            f"assumed: nodes drained while jobs ran there take no more jobs from the last start "
+            f"there on, not only from when they were empty: {earlier:,}"
+        )
+        return replace(self, rules=rules, notes=(*self.notes, note))
 
     @property
     def clock(self) -> Clock | None:
@@ -563,7 +592,8 @@ class Site:
             for each in r.reservation
         )
         priority = r.priority or PriorityWeights()
-        tenancy = Tenancy(priority, r.pool, r.qos, r.account, r.preemption, r.kueue, kept)
+        epoch = self.clock.epoch if self.clock else 0.0
+        tenancy = Tenancy(priority, r.pool, r.qos, r.account, r.preemption, r.kueue, kept, epoch)
         options = replace(options, closed=closed, tenancy=tenancy, latency=r.start.latency)
         return replace(options, caps=caps, bounds=bounds)
 

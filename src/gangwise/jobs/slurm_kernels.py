@@ -4,9 +4,10 @@ What the two do is said in :mod:`gangwise.jobs.slurm_passes`. A pass of backfill
 only to see who may start now, and its reservations are forgotten. So, where nobody is preempted,
 it goes no further than to the last job that fits now beside what is reserved so far.
 
-Books are looked at as they will be if running jobs end when expected: now, and a window at a time.
-Each window is twice as long as the last. More and more is free from window to window, so that
-the first in which a job fits is found by halving.
+Books are looked at as they will be if running jobs end when expected: now, and at the ends of
+windows of time. More and more is free from window to window, so that the first in which a job fits
+is found by halving. Slurm takes running jobs away in groups, and tries a job after each: those on
+nodes that it may use, see :func:`end_of_group`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from gangwise.jobs.fit_kernels import copy_room, fits, take_piece, tell_apart
 from gangwise.jobs.kernels import (
     FIRST_FIT,
     GIVE_BACK,
+    MULTIFACTOR,
     NEVER,
     TAKE,
     WAITING,
@@ -51,14 +53,26 @@ from gangwise.jobs.preemption import (
     suspended_in_turn,
     undisturbed,
 )
-from gangwise.jobs.queue_kernels import capped, keys, line_stays, nobody_waits, stand_in_line
+from gangwise.jobs.queue_kernels import (
+    TIER,
+    capped,
+    keys,
+    line_stays,
+    nobody_waits,
+    priority_key,
+    stand_in_line,
+)
 from gangwise.jobs.slurm_places import ANY, GROUPS, Ahead, Passing, WaitingLine, arrange, count_room
 from gangwise.jobs.start_kernels import put_in_order, set_timer, start, work_done
 
 __all__ = ["DONE", "MORE_ROOM", "play"]
 
 FIRST_WINDOW = 30.0
-"""Seconds of running jobs whose ends are looked at together; each time twice as many."""
+"""Seconds in which the ends of running jobs count as one; groups end at whole multiples."""
+WHOLE_LINE = 60.0
+"""Seconds after which the main loop looks at all that wait, not at the first so many."""
+FINE = 64
+"""So many windows are that long; each of those behind is twice as long as the one before."""
 
 
 # ------------------------------------------------------------------------- the clock of backfilling
@@ -261,10 +275,24 @@ def resume(g: Given, x: State, p: Passing, count: int) -> None:
 
 
 @inlined_kernel
-def shut_pool(p: Passing, pool: int) -> int:
-    """Shut the nodes of a pool; how many pools have others."""
+def holds_no_nodes(g: Given, x: State, p: Passing, j: int) -> bool:
+    """Job j has not waited long enough, or its priority is too low, to keep nodes from others."""
+    if x.at.now - g.jobs[j].submit < p.settings.least_wait:
+        return True
+    if p.settings.least_priority <= 0.0 or g.rules.queue != MULTIFACTOR:
+        return False
+    return bool(-priority_key(x.standing, j) % TIER < p.settings.least_priority)
+
+
+@inlined_kernel
+def shut_nodes(g: Given, p: Passing, j: int) -> int:
+    """Shut the nodes that job j names, else those of its pool; how many pools have others."""
+    shape = g.cluster.shapes[g.jobs[j].shape]
     for n in range(p.shut.size):
-        p.shut[n] |= p.pools[pool, n]
+        if p.known[j].named:
+            p.shut[n] |= g.cluster.allowed[shape.constraint, n]
+        else:
+            p.shut[n] |= p.pools[shape.pool, n]
     count = 0
     for q in range(p.open.size):
         p.open[q] = 0
@@ -286,9 +314,11 @@ def main_loop(g: Given, x: State, p: Passing, count: int) -> None:
     for q in range(p.open.size):
         p.open[q] = 1
         p.of_pool[q] = 0
-    started = 0
-    for i in range(count):
-        j = p.line.front[i]
+    started, turns = 0, 2 if p.clock.site > 0 else 1
+    for i in range(turns * count):  # those of a reservation are first, whatever their priority
+        j = p.line.front[i % count]
+        if turns == 2 and (p.known[j].reservation >= 0) != (i < count):
+            continue
         pool = g.cluster.shapes[g.jobs[j].shape].pool
         if p.settings.part_depth > 0:
             p.of_pool[pool] += 1
@@ -314,9 +344,9 @@ def main_loop(g: Given, x: State, p: Passing, count: int) -> None:
             if started == p.settings.main_starts:
                 return
             continue
-        if p.known[j].reservation >= 0 or x.at.now - g.jobs[j].submit < p.settings.least_wait:
+        if p.known[j].reservation >= 0 or holds_no_nodes(g, x, p, j):
             continue
-        if shut_pool(p, pool) == 0:
+        if shut_nodes(g, p, j) == 0:
             return
         whole = False
 
@@ -341,11 +371,13 @@ def look_ahead(g: Given, x: State, p: Passing, rank: float) -> None:
     p.ahead.times[0] = now
     clock.stamp += 1
     clock.rank = rank
+    clock.ending = entered
+    epoch, not_yet = p.settings.epoch, np.nextafter(now, np.inf)  # who is past its limit
     count, i, length = int64(1), 0, FIRST_WINDOW
     while i < entered:
         then = referenced(room_of(p.ahead.room, count))
         copy_room(referenced(room_of(p.ahead.room, count - 1)), then)
-        until = max(order[i].time, least) + length
+        until = np.ceil((max(order[i].time, least) + epoch) / length) * length - epoch
         while i < entered and max(order[i].time, least) <= until:
             o = order[i].item
             q = int64(g.jobs[o].piece_from)
@@ -356,9 +388,9 @@ def look_ahead(g: Given, x: State, p: Passing, rank: float) -> None:
             i += 1
         if gangs:
             show_cores(g.cluster, p.gangs, x.up, then, int64(1))
-        p.ahead.times[count] = max(order[i - 1].time, np.nextafter(now, np.inf))  # not free yet
+        p.ahead.times[count] = max(order[i - 1].time, not_yet)
         count += 1
-        length *= 2.0
+        length *= 2.0 if count > FINE else 1.0
     clock.windows = count
 
 
@@ -411,6 +443,39 @@ def first_window(
 
 
 @inlined_kernel
+def end_of_group(g: Given, x: State, p: Passing, j: int, w: int) -> float:
+    """When the group of running jobs ends whose ends reach into window w; infinity for none.
+
+    Only jobs on nodes that job j may use count. The first group ends 30 s after the whole half
+    minute behind the first end; the others 60, 120, 240 … s after that. A job that fits once some
+    of a group have ended is taken to start when the last of it does.
+    """
+    epoch, order = p.settings.epoch, p.gangs.leaving
+    before, not_yet = p.ahead.times[w - 1], np.nextafter(x.at.now, np.inf)
+    mine = g.cluster.shapes[g.jobs[j].shape].constraint
+    last, edge, length = -NEVER, NEVER, FIRST_WINDOW
+    for i in range(p.clock.ending):
+        o = order[i].item
+        meets = False
+        for m in range(g.jobs[o].piece_from, g.jobs[o].piece_from + x.jobs[o].pieces):
+            n = x.out[m].node
+            meets = meets or (
+                p.ahead.up[n] and p.ahead.cover[n] == 0 and g.cluster.allowed[mine, n]
+            )
+        if not meets:
+            continue
+        end = order[i].time
+        if edge == NEVER:
+            edge = ((end + epoch) // FIRST_WINDOW + 1.0) * FIRST_WINDOW - epoch
+        if last > before and end > edge + length:
+            break
+        while end > edge + length:
+            length *= 2.0
+        last = max(end, not_yet)
+    return last if last > before else NEVER
+
+
+@inlined_kernel
 def cover_more(g: Given, p: Passing, s: int, r: int, sign: int) -> None:
     """Reservation r is in the way of a job of shape s from now on (sign 1), or no longer (−1)."""
     clock = p.clock
@@ -439,17 +504,17 @@ def cover_at(g: Given, p: Passing, j: int, after: float, w: int) -> None:
 
 
 @inlined_kernel
-def rounded(time: float, resolution: float) -> float:
-    """Times are multiples of the resolution."""
-    return time // resolution * resolution
+def rounded(p: Passing, time: float) -> float:
+    """Times are multiples of the resolution, on Slurm's clock."""
+    resolution, epoch = p.settings.resolution, p.settings.epoch
+    return (time + epoch) // resolution * resolution - epoch
 
 
 @inlined_kernel
 def meets_any(g: Given, x: State, p: Passing, j: int, time: float, pieces: int) -> bool:
     """Job j, on the pieces tried from then on, would be on nodes that are reserved then."""
-    resolution = p.settings.resolution
-    begins = rounded(time, resolution) if time > x.at.now else time
-    until = rounded(time + g.jobs[j].limit, resolution)
+    begins = rounded(p, time) if time > x.at.now else time
+    until = rounded(p, time + g.jobs[j].limit)
     for i in range(pieces):
         p.on[x.tried[i].node] = True
     meets = False
@@ -497,13 +562,19 @@ def first_time(g: Given, x: State, p: Passing, j: int) -> tuple[float, int]:
         w = last + 1
         if clock.idle >= tasks:
             w = first_window(g.cluster, p.ahead, s, tasks, int64(able), boolean(True))
-        pieces = int64(0)
+        pieces, time = int64(0), after
         while w <= last and pieces == 0:  # features may need more than enough room
+            if w > 0:
+                time = end_of_group(g, x, p, j, int64(w))
+                if time > later:
+                    break
+                while w < last and p.ahead.times[w] < time:
+                    w += 1
             then = referenced(room_of(p.ahead.room, int64(w)))
             pieces = arrange(g.cluster, p.places, then, s, tasks, p.ahead.cover)
             w += 1
         if pieces > 0:
-            time = max(p.ahead.times[w - 1], after)
+            time = max(time, after)
             if not meets_any(g, x, p, j, time, pieces):
                 return time, pieces
             later = time if time > after else later
@@ -529,8 +600,8 @@ def reserve(g: Given, x: State, p: Passing, j: int, time: float, pieces: int) ->
     clock = p.clock
     r = clock.reserved
     held = p.reserved[r]
-    held.begin = rounded(time, p.settings.resolution)
-    held.end = rounded(time + g.jobs[j].limit, p.settings.resolution)
+    held.begin = rounded(p, time)
+    held.end = rounded(p, time + g.jobs[j].limit)
     held.first = clock.held
     for i in range(pieces):
         p.nodes[clock.held] = x.tried[i].node
@@ -626,7 +697,7 @@ def backfill(g: Given, x: State, p: Passing, count: int) -> None:
             started += 1
             if started == p.settings.starts:
                 return
-        elif now - g.jobs[j].submit < p.settings.least_wait:
+        elif holds_no_nodes(g, x, p, j):
             continue
         elif time <= now + p.settings.window and time < NEVER:
             reserve(g, x, p, j, time, pieces)
@@ -695,10 +766,14 @@ def decide(g: Given, x: State, p: Passing) -> None:
     clock, at, now = p.clock, x.at, x.at.now
     rules = p.settings
     prepare(g, x, p)
-    count = line_up(p.line, int64(p.line.front.size if clock.asleep > 0 else rules.depth))
+    whole = now >= clock.whole + WHOLE_LINE
+    most = p.line.front.size if whole else rules.depth + 1
+    count = line_up(p.line, int64(p.line.front.size if clock.asleep > 0 else most))
     if clock.asleep > 0:
         resume(g, x, p, count)
-    main_loop(g, x, p, min(count, rules.depth))
+    main_loop(g, x, p, min(count, most))
+    if whole:
+        clock.whole = now
     if rules.gangs and overdue(x, p.known):
         clock.changed = 1
     if at.waiting > clock.moved and rules.tested > 0 and now >= clock.passed + rules.interval:

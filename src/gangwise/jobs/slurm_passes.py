@@ -59,7 +59,8 @@ class SlurmPasses(Composed):
     tested : int
         Jobs that backfilling looks at (``bf_max_job_test``); 0: there is none.
     depth : int
-        Jobs that the main loop looks at (``default_queue_depth``).
+        Jobs that the main loop looks at behind the first (``default_queue_depth``); once a minute
+        it looks at all.
     per_user, per_pool, per_user_pool, per_account : int
         Of them, those of a user, a partition, both, or an association that backfilling looks at
         (``bf_max_job_user``, ``_part``, ``_user_part``, ``_assoc``); 0 for any number.
@@ -68,8 +69,9 @@ class SlurmPasses(Composed):
         ``sched_max_job_start``); 0 for any number.
     part_depth : int
         Jobs of a partition that the main loop looks at (``partition_job_depth``).
-    least_wait : float
-        Seconds that a job must have waited to hold nodes for later (``bf_min_age_reserve``).
+    least_wait, least_priority : float
+        Seconds that a job must have waited, and the priority that it must have, to hold nodes for
+        later (``bf_min_age_reserve``, ``bf_min_prio_reserve``).
     """
 
     groups: ClassVar[bool] = False
@@ -89,7 +91,9 @@ class SlurmPasses(Composed):
     main_starts: int = 0
     part_depth: int = 0
     least_wait: float = 0.0
+    least_priority: float = 0.0
     _passed: float = field(default=-math.inf, init=False, repr=False)
+    _whole: float = field(default=-math.inf, init=False, repr=False)
     _due: bool = field(default=False, init=False, repr=False)
     _changed: bool = field(default=True, init=False, repr=False)
     _line: list[Job] = field(default_factory=list, init=False, repr=False)
@@ -185,6 +189,7 @@ class SlurmPasses(Composed):
         """What is known from the last round."""
         place = {job.id: j for j, job in enumerate(jobs)}
         p.clock.passed, p.clock.due, p.clock.changed = self._passed, self._due, self._changed
+        p.clock.whole = self._whole
         p.clock.gave, p.clock.started = len(self._gave_way), len(jobs)
         for i, (name, (other, until, pieces)) in enumerate(self._gave_way.items()):
             j = p.gave[i] = place[name]
@@ -227,6 +232,7 @@ class SlurmPasses(Composed):
                 self._gave_way[job.id] = other, float(p.known["until"][j]), asleep
         clock = p.clock
         self._passed, self._due, self._changed = clock.passed, bool(clock.due), bool(clock.changed)
+        self._whole = clock.whole
         if p.settings.gangs:
             self._remember_cores(jobs, parts)
             for name in last.ends:
@@ -350,13 +356,17 @@ def _settings(scheduler: SlurmPasses, tenancy: Tenancy) -> PassSettings:
         int(scheduler.main_starts),
         int(scheduler.part_depth),
         float(scheduler.least_wait),
+        float(scheduler.least_priority),
+        tenancy.epoch,
     )
 
 
 def _places(t: Tables, x: State) -> Places:
     weight = np.array([int(has.get("weight", 1)) for has in t.nodes.labels])
+    devices = t.nodes.devices
     return Places(
         x.up,
+        devices.index("cpu") if "cpu" in devices else -1,
         x.tried,
         np.unique(weight, return_inverse=True)[1].astype(np.int64),
         *slurm_places.asked_of_nodes(t.jobs.shapes, t.nodes),
@@ -369,6 +379,7 @@ def _ahead(t: Tables, x: State, clock: Any) -> Ahead:
     """As many windows as the ends of running jobs may need, two of them for now and for never."""
     longest = float(t.jobs.limit[np.isfinite(t.jobs.limit)].max(initial=0.0))
     W = 4 + int(math.log2(longest / slurm_kernels.FIRST_WINDOW + 1.0))
+    W += min(len(t.jobs), slurm_kernels.FINE)
     if gangs(t.options.tenancy):  # who was suspended again and again may be past its limit
         W += 8 + int(math.log2(float(t.work.max(initial=0.0)) + 1.0))
     free, device = (np.zeros((W, *of.shape), dtype=np.int64) for of in x.room[:2])
@@ -429,6 +440,7 @@ def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: 
     preempts, tested = settings.preempts, min(settings.tested, J)
     clock: Any = np.zeros(1, dtype=slurm_places.CLOCK).view(np.recarray)[0]
     clock.passed, clock.changed, clock.asked = -math.inf, 1, -1
+    clock.whole = -math.inf
     pools = [nodes.of_pool(name) for name in dict.fromkeys(s.pool for s in jobs.shapes)]
     pairs, kind = numbered(jobs.pool * len(jobs.qoses) + jobs.qos)
     names = [(jobs.pools[a], jobs.qoses[b]) for a, b in zip(*np.divmod(pairs, len(jobs.qoses)))]
@@ -445,6 +457,7 @@ def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: 
     known = np.zeros(J, dtype=slurm_places.KNOWN)
     known["until"], known["kind"] = -math.inf, kind
     known["reservation"], of_site, nodes_of_site = _reserved(t)
+    known["named"] = np.array(["on" in terms_of(text) for text in jobs.terms])[jobs.term]
     reserved = np.zeros(tested + len(of_site), dtype=slurm_places.HELD)
     reserved[: len(of_site)] = of_site
     clock.site, clock.site_nodes = len(of_site), len(nodes_of_site)
@@ -460,7 +473,7 @@ def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: 
     }
     arrays: dict[str, Any] = {name: np.zeros(n, dtype=np.int64) for name, n in ints.items()}
     arrays["nodes"][: len(nodes_of_site)] = nodes_of_site
-    front = np.zeros(max(tested, settings.depth, J if preempts else 0) + 1, dtype=np.int64)
+    front = np.zeros(J + 1, dtype=np.int64)
     state = given.by_rank, x.words, x.summary, x.sequence, x.jobs
     return Passing(
         settings=settings,

@@ -28,6 +28,7 @@ ANY, ALL_OF_ONE, SO_MANY_OF_EACH, SO_MANY_NODES = range(4)
 
 CLOCK = record(
     passed=np.float64,  # when backfilling last came
+    whole=np.float64,  # when the main loop last looked at all that wait
     due=np.int64,  # something changed since: it comes when the interval is over
     changed=np.int64,  # there is something that it has not seen
     events=np.int64,  # since the last round
@@ -48,6 +49,7 @@ CLOCK = record(
     # of one pass of backfilling
     rank=np.float64,  # windows are as a job of this rank sees them
     windows=np.int64,
+    ending=np.int64,  # jobs whose ends they are, the first in `Gangs.leaving`
     stamp=np.int64,  # how often windows were made
     reserved=np.int64,  # reservations
     held=np.int64,  # nodes of all of them
@@ -75,6 +77,7 @@ KNOWN = record(  # of a job
     turn=np.int64,  # how many starts there had been at its start
     kind=np.int64,  # place in `Passing.classes`
     reservation=np.int64,  # of the site, that it may use; −1 for none
+    named=np.int64,  # it names nodes, and while it waits it keeps others off these alone
 )
 
 
@@ -97,6 +100,8 @@ class PassSettings(NamedTuple):
     main_starts: int  # the same of the main loop
     part_depth: int  # jobs of a partition that the main loop looks at; 0 for any number
     least_wait: float  # seconds that a job must have waited to hold nodes it does not start on
+    least_priority: float  # that it must have to do so
+    epoch: float  # Slurm's time, in seconds since 1970, at time 0
 
 
 @by_reference
@@ -104,6 +109,7 @@ class Places(NamedTuple):
     """What nodes are chosen by; N nodes, S shapes."""
 
     up: Bools  # [N] State.up
+    cores: int  # device type of cores, by which nodes are compared; −1: by what a shape has most of
     tried: Rows  # PIECE: State.tried
     weight: Ints  # [N] from 0: nodes of the smallest are taken first
     features: Bools  # [F, N] nodes that have what is asked for
@@ -249,7 +255,7 @@ def arrange(cluster: ClusterArrays, q: Places, room: Room, s: int, tasks: int, s
     """Place a gang in a room on nodes that are not shut [N]: pieces in `tried`; 0 for no place."""
     if count_room(cluster, q, room, s, tasks, shut) < tasks:
         return 0
-    free = room.free[:, cluster.shapes[s].dominant]
+    free = room.free[:, q.cores if q.cores >= 0 else cluster.shapes[s].dominant]
     how, first, last = q.how[s], q.parts_from[s], q.parts_from[s + 1]
     count = int64(0)
     if how == ALL_OF_ONE:

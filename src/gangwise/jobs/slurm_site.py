@@ -384,6 +384,7 @@ def _scheduler(r: SlurmReading, row: SettingRow, order: str) -> str:
     names |= {"per_user_pool": "bf_max_job_user_part", "per_account": "bf_max_job_assoc"}
     names |= {"starts": "bf_max_job_start", "main_starts": "sched_max_job_start"}
     names |= {"part_depth": "partition_job_depth", "least_wait": "bf_min_age_reserve"}
+    names |= {"least_priority": "bf_min_prio_reserve"}
     usual, given = SlurmPasses(), dict[str, Any](order=order)
     for name, setting in names.items():
         unit = 60 if name == "window" else 1  # Slurm says it in minutes

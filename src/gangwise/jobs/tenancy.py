@@ -555,6 +555,8 @@ class Tenancy:
     preemption: Preemption = field(default_factory=Preemption)
     quotas: Mapping[str, Any] = field(default_factory=dict)  # Kueue's, see jobs.kueue
     reservations: tuple[Reservation, ...] = ()
+    epoch: float = 0.0
+    """Seconds since 1970 at time 0: from there Slurm counts half minutes and its resolution."""
 
 
 def check_tree(accounts: tuple[AccountRule, ...]) -> None:
