@@ -87,7 +87,8 @@ def serve_command(
     from gangwise.core.registry import create
     from gangwise.core.stopping import requests_to_stop
     from gangwise.service.listening import require_packages
-    from gangwise.service.loop import FILE, Service
+    from gangwise.service.loop import Service
+    from gangwise.service.store import FILE
 
     if baseline_every < 0:
         raise ScenarioError(f"--baseline-every {baseline_every}: give 0 or more")
