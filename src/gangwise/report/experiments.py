@@ -43,6 +43,8 @@ from gangwise.report.page import (
     Plot,
     Section,
     Text,
+    Tile,
+    Tiles,
     Values,
     about_policy,
     about_scenario,
@@ -314,6 +316,40 @@ def _lead_of_cell(results: Results, cell: Place) -> str:
     return text
 
 
+def verdict(results: Results) -> str:
+    """The first of one cell and its lead over the next; empty where there is no other."""
+    (cell,) = results.places
+    best, *others = results.ranking(cell)
+    row = results.better(cell, best, others[0]) if others else None
+    if row is None or not row["percent"]:
+        return ""
+    lead, more = Estimate.of(row), "less" if results.minimise else "more"
+    size = f"{number(lead.mean, max(1, decimals_for([lead])))} % {more} than {others[0]}"
+    clear = lead.low is not None and lead.low > 0
+    return f"{best} {_verb(results)}, {size}{'' if clear else ', which may be chance'}."
+
+
+def tiles(results: Results) -> list[Tile]:
+    """What the best policy of one cell earned, its share of the optimum, and its leads."""
+    (cell,) = results.places
+    best, *others = results.ranking(cell)
+    earned = estimate_text(results.of(results.objective)[cell, best])
+    found = [Tile(sentence_case(in_words(results.objective)), earned, best)]
+    for name in results.comparators[-1:]:
+        if math.isfinite((share := results.share((cell, best), name)).mean):
+            found.append(
+                Tile(f"Share of the {plain(name)}", f"{number(100 * share.mean, 1)} %", best)
+            )
+    for other in dict.fromkeys([*others[:1], *others[-1:]]):
+        row = results.better(cell, best, other)
+        if row is not None and row["percent"]:
+            lead = Estimate.of(row)
+            tone = "good" if lead.low is not None and lead.low > 0 else ""
+            size = estimate_text(lead, max(1, decimals_for([lead])), True)
+            found.append(Tile(f"Lead over {other}, %", size, "95 % interval, paired by seed", tone))
+    return found
+
+
 def _won(results: Results, policy: str, rows: Sequence[Mapping[str, Any]]) -> str:
     n, cells = len(rows), len(results.places)
     every = "both cells" if cells == 2 else f"all {cells} cells"
@@ -391,9 +427,15 @@ def chapter(
     results = shown.results
     scenario, settings = results.scenario()
     parts: list[Part] = [Text(line, "note") for line in fidelity]
+    heading = title(results.family, scenario, results.policies, results.deciders[1], results.cells)
+    shown_byline = byline(results)
     if not tied:
-        parts.append(Text(lead(results), "lead"))
-    parts.append(terms(glossary(results.family, settings, results.comparators)))
+        one = len(results.places) == 1
+        parts = [Tiles(tiles(results)), *parts] if one else parts
+        first = verdict(results) if one and not name else ""
+        parts.append(Text(lead(results), "" if first else "lead"))
+        if first:
+            heading, shown_byline = first, f"{heading}: {shown_byline}"
     if left := len(results.missing):
         says = {"missing": left, "of": len(results.runs) + left}
         are = "run is" if left == 1 else "runs are"
@@ -405,13 +447,9 @@ def chapter(
     elif len(verdicts) > 1:
         parts.append(Bullets(verdicts))
     parts += [section for make in SECTIONS if (section := make(shown)) is not None]
+    parts.append(terms(glossary(results.family, settings, results.comparators)))
     about = about_scenario(scenario)
-    return Chapter(
-        title(results.family, scenario, results.policies, results.deciders[1], results.cells),
-        f"{about}: {byline(results)}" if about else byline(results),
-        parts,
-        name,
-    )
+    return Chapter(heading, f"{about}: {shown_byline}" if about else shown_byline, parts, name)
 
 
 def results_section(shown: ShownExperiment) -> Section:

@@ -7,7 +7,7 @@ import math
 from gangwise.experiments.answer import CONFIGURED, SMALL, Compared
 from gangwise.experiments.changes import changes_of
 from gangwise.experiments.statistics import Estimate, number, period
-from gangwise.report.page import Tile, sentence_case, short_name
+from gangwise.report.page import Tile, in_words, sentence_case, short_name
 
 ENOUGH_TEXT = 0.995  # a share from here on is printed as 100 %
 
@@ -96,7 +96,7 @@ def tiles(n: Compared) -> list[Tile]:
         wait = period(n.of(n.base, "waiting.mean").mean)
         found.append(Tile("Mean wait in the model", wait, base))
         held = 100 * n.of(n.base, f"utilisation.{n.device}").mean
-        found.append(Tile(f"{n.device} in use", f"{number(held)} %", "of what there is"))
+        found.append(Tile(f"{in_words(n.device)} in use", f"{number(held)} %", "of what there is"))
     if n.others:
         first = n.others[0]
         change = n.change(first)

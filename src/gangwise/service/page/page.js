@@ -54,8 +54,8 @@ function tellFigures(health, nodes) {
     if (node.up) { sum.all += n; sum.free += node.free[kind] || 0; }
   }
   const up = nodes.filter((node) => node.up).length;
-  const figures = [["jobs run", number(health.running + health.placed), ""],
-    ["jobs wait", number(health.waiting), ""], ["nodes up", number(up), ` of ${number(nodes.length)}`]];
+  const figures = [["Running", number(health.running + health.placed), ""],
+    ["Waiting", number(health.waiting), ""], ["nodes up", number(up), ` of ${number(nodes.length)}`]];
   const first = ["gpu", "cpu"].filter((kind) => kinds[kind]?.all);
   for (const kind of first.length ? first : Object.keys(kinds).slice(0, 2)) {
     const { all, free } = kinds[kind];
