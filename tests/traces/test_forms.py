@@ -194,7 +194,33 @@ SCHEMAS = {
         "2021-04-01 00:10:00+09:00,3600,127,completed\n",
         [("j1", 2, 48.0, 0.0, 0.0, 0.0, 20.0, 600.0, 3600.0, "u1")],
     ),
+    "nrel": (
+        "kestrel.csv",
+        "id,job_id,account_hash,partition,submit_time,nodes_req,processors_req,memory_req,"
+        "wallclock_req,qos,gpus_requested,start_time,end_time,state\n"
+        "1,77,a,p,2024-03-04 08:00:00,2,208,1000M,3600,n,8,2024-03-04 08:10:00,"
+        "2024-03-04 09:00:00,COMPLETED\n",
+        [("77", 2, 104.0, 0.0, 4.0, 0.0, 600.0, 3600.0, 3600.0, "a")],
+    ),
+    "lassen": (
+        "final_csm_allocation_history_hashed.csv",
+        "allocation_id,primary_job_id,num_nodes,job_submit_time,begin_time,end_time,time_limit,"
+        "exit_status,hashed_user_id\n"
+        "5,7,2,2019-03-04 08:00:00.5,2019-03-04 08:10:00.5,2019-03-04 09:00:00.5,7200,0,u\n",
+        [("5", 2, 40.0, 0.0, 4.0, 0.0, 600.0, 3600.0, 7200.0, "u")],
+    ),
 }
+
+
+def test_a_workload_of_opendc_is_in_milliseconds(tmp_path):
+    table = {"id": [1, 2], "submission_time": [1_700_000_000_000, 1_700_000_060_000]}
+    table |= {"duration": [3_600_000, 500], "cpu_count": [16, 2], "cpu_capacity": [33600.0, 1.0]}
+    pl.DataFrame(table | {"mem_capacity": [102_400, 1024]}).write_parquet(
+        tmp_path / "tasks.parquet"
+    )
+    tables = open_tables(tmp_path / "tasks.parquet")
+    rows = tables.jobs.select("name", "cpu", "mem", "created", "deleted").rows()
+    assert (tables.trace, rows) == ("opendc", [("1", 16, 100, 0, 3600), ("2", 2, 1, 60, 60.5)])
 
 
 @pytest.mark.parametrize("name", SCHEMAS)

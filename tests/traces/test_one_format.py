@@ -42,6 +42,7 @@ TABLES = {
         ]
     },
     **{name: {"jobs": text.splitlines()} for name, (_, text, _) in forms.SCHEMAS.items()},
+    "opendc": {"jobs": forms.OPENDC},
     "alibaba-gpu-v2025": {"instances": newest.INSTANCES.strip().split("\n")},
     "alibaba-spot-2026": {
         "jobs": newest.JOBS.strip().split("\n"),
