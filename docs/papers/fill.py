@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from gangwise.experiments.statistics import estimate_text
-from gangwise.report.pages import VERDICTS, ClaimResult, called, claims_by_word, counts
+from gangwise.report.pages import VERDICTS, ClaimResult, called, claims_by_word
 from gangwise.reproduce import OWN, PAPERS, artefacts, expected
 from gangwise.reproduce.expected import artefact_markdown
 from gangwise.reproduce.papers import AT, ON_ROWS, Artefact, Claim
@@ -117,8 +117,11 @@ def _said(claim: Claim) -> str:
     return f"{claim.paper:g}" if isinstance(claim.paper, float) else claim.paper
 
 
-def _why(reasons: Sequence[str]) -> str:
+def _why(reasons: Sequence[str], given: set[str] | None = None) -> str:
     each = dict.fromkeys(part for why in reasons if why for part in why.split("; "))
+    if given is not None:
+        each = dict.fromkeys(part for part in each if part not in given)
+        given |= each.keys()
     return f"\nWhy: {'; '.join(each)}.\n" * bool(each)
 
 
@@ -162,8 +165,11 @@ def _against_each(artefact: Artefact, claims: Sequence[Claim]) -> list[str]:
     return [f"In each cell, in %: the paper; ours, {readings}.", "", *lines, ""]
 
 
-def artefact_block(artefact: Artefact) -> str:
-    """Claims of an artefact in the paper's setting and the other one, a row each."""
+def artefact_block(artefact: Artefact, given: set[str]) -> str:
+    """Claims of an artefact in the paper's setting and the other one, a row each.
+
+    Of the reasons why numbers differ, those that the page has not given above.
+    """
     other = companion(artefact)
     paired = [claim for claim in artefact.claims if OVER.fullmatch(claim.says)]
     paired = paired if len(paired) > MANY else []
@@ -174,17 +180,13 @@ def artefact_block(artefact: Artefact) -> str:
             cells = [_cell(artefact, claim.says), *([_cell(other, claim.says)] if other else [])]
             lines.append(_row(claim.says, _said(claim), *cells))
     rows = [*every_row(artefact), *(every_row(other) if other else [])]
-    reasons = [row.why for row in rows if row.agrees is False]
-    total = counts(every_row(artefact))
-    if other:
-        total += f"; {_setting(other)[0]}: {counts(every_row(other)).partition(': ')[2]}"
-    return "\n".join(lines) + f"\n\n{total}.\n" + _why(reasons)
+    return "\n".join(lines) + "\n" + _why([row.why for row in rows if row.agrees is False], given)
 
 
 def readings_block(paper: str) -> str:
     """Which reading reproduces each artefact best."""
     lines = _head("", "best reading", "reproduced, of tested")
-    for artefact in artefacts(paper):
+    for artefact in own_artefacts(paper):
         words = claims_by_word(every_row(artefact))
         tested = words.total() - words["not tested"]
         best = best_reading(artefact) or (
@@ -219,7 +221,10 @@ def filled(name: str) -> str:
     page = (FOLDER / name).read_text(encoding="utf-8")
     tables = {}
     if paper in OWN and "-appendix" in name:
-        tables = {f"table {a.name}": artefact_block(a) for a in own_artefacts(paper)}
+        given: set[str] = set()
+        order = re.findall(r"<!-- table (\S+) -->", page)
+        own = {a.name: a for a in own_artefacts(paper)}
+        tables = {f"table {name}": artefact_block(own[name], given) for name in order}
     elif paper in OWN:
         tables = {"claims": claims_block(paper), "readings": readings_block(paper)}
     elif paper in PAPERS:
