@@ -99,10 +99,13 @@ def test_a_log_that_is_not_there_is_named(tmp_path):
 
 def test_the_page_has_every_entry_of_the_rules_on_every_log():
     rules, page = read_toml(RULES), Path("docs/leaderboard.md").read_text(encoding="utf-8")
-    tables = page.partition("<!-- leaderboard -->")[2].split("\n### ")
-    assert [table.split("\n")[0] for table in tables[1:]] == [log["name"] for log in rules["logs"]]
+    played = page.partition("<!-- leaderboard -->")[2]
+    tables = [part for part in played.split("\n\n") if part.startswith("|")]
+    assert len(tables) == 2
     for table in tables:
-        rows = [row for row in table.splitlines() if row.startswith("| ")][2:]
+        heads, _, *rows = table.splitlines()
+        assert all(f"on {log['name']}, " in heads for log in rules["logs"])
         named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
         assert named == {*rules["schedulers"], *rules["oracles"]}
         assert len(rows) == len(named) + 1  # and the tuned one
+    assert re.findall(r"^\*\*(\S+)\.\*\* ", played, re.M) == [log["name"] for log in rules["logs"]]

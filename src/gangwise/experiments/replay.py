@@ -439,14 +439,8 @@ RULES = Path(__file__).with_name("leaderboard.toml")
 
 TUNED = "tuned on the other logs"
 
-COLUMNS: Mapping[str, tuple[str, float]] = {
-    "gap, %": ("gap", 0.01),
-    "completion, h": ("completion.mean", 3600.0),
-    "waiting, h": ("waiting.mean", 3600.0),
-    "bounded slowdown": ("slowdown.mean", 1.0),
-    "worst users' waiting, h": ("worst users", 3600.0),
-}
-"""Numbers of an entry on a log: heading → metric and its unit."""
+METRICS = ("completion.mean", "waiting.mean", "slowdown.mean", "worst users")
+"""What the leaderboard keeps of every entry, besides its gap to the bound."""
 
 
 @dataclass(frozen=True)
@@ -496,17 +490,16 @@ class Leaderboard:
             "that begin with an empty cluster; ± is half a 95 % interval over parts. Nodes of a "
             "log are alike, and no job is killed at its limit."
         )
-        parts = [f"{line}\n\n{_table(columns)}"]
+        worst = {"scheduler": columns["scheduler"]}
         for log, of in self.numbers.items():
-            order = sorted(ranked, key=lambda e: float(of[e]["gap"].mean()))
+            hours = [of[e]["worst users"] / 3600 for e in ranked]
+            worst[f"worst users' waiting on {log}, h"] = _texts(hours)
+        parts = [line, _table(columns).rstrip(), _table(worst).rstrip()]
+        for log in self.numbers:
             [about] = [each["about"] for each in self.rules["logs"] if each["name"] == log]
-            columns = {"scheduler": [shown[e] for e in order]}
-            for heading in ("waiting, h", "worst users' waiting, h"):
-                metric, unit = COLUMNS[heading]
-                columns[heading] = _texts([of[e][metric] / unit for e in order])
             text = f"{about}. {self.lines[log]}. {TUNED.capitalize()}: `{self.chosen[log]}`."
-            parts.append(f"### {log}\n\n{text[0].upper()}{text[1:]}\n\n{_table(columns)}")
-        return "\n".join(parts)
+            parts.append(f"**{log}.** {text[0].upper()}{text[1:]}")
+        return "\n\n".join(parts) + "\n"
 
 
 def leaderboard(
@@ -562,8 +555,7 @@ def _numbers(replayed: Replayed) -> dict[str, dict[str, Floats]]:
         if any(not outcome.finished.all() for outcome in outcomes):
             raise ScenarioError(f"{name} leaves jobs undone in {replayed.results.store.folder}")
         each = [outcome.summary() for outcome in outcomes]
-        metrics = [metric for metric, _ in COLUMNS.values() if metric != "gap"]
-        found[name] = {m: np.array([one[m] for one in each]) for m in metrics}
+        found[name] = {m: np.array([one[m] for one in each]) for m in METRICS}
         holds = np.array(bounds.preemptive if name in interrupt else bounds.values)
         found[name]["gap"] = found[name]["completion.mean"] / holds - 1
     return found
