@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import glob
 import json
+import os
 import random
 import subprocess
 import threading
@@ -20,6 +21,7 @@ from gangwise.engines import kubernetes_api, slurm_answers
 from gangwise.engines.background import BackgroundLoop, Backoff, TryLater
 from gangwise.engines.engine import ENDED, Placed
 from gangwise.engines.kubernetes import KubernetesEngine
+from gangwise.engines.kubernetes_api import Connection
 from gangwise.engines.kubernetes_gangs import ClusterCache
 from gangwise.engines.leader import Leader, Lease
 from gangwise.engines.slurm_answers import REFUSALS, Refused, refusal
@@ -46,6 +48,23 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[GarblingServer]:
 
 def phases(engine: KubernetesEngine) -> dict[str, str]:
     return {row.job.id: row.phase for row in engine.jobs()}
+
+
+@pytest.mark.parametrize("usual", ["~/config", "/not/there{0}~/config", "~/config{0}/not/there"])
+def test_the_usual_kubeconfig_is_found_in_the_home_folder(
+    server: GarblingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, usual: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    usual = usual.format(os.pathsep)
+    for module in (kubernetes_api.config, kubernetes_api.config.kube_config):
+        monkeypatch.setattr(module, "KUBE_CONFIG_DEFAULT_LOCATION", usual)
+    server.kubeconfig(tmp_path / "config")
+    api = Connection(None, None, 1)
+    assert api.server == server.url
+    api.close()
+    (tmp_path / "config").unlink()
+    with pytest.raises(EngineError, match="no kubeconfig"):
+        Connection(None, None, 1)
 
 
 def test_no_reply_of_the_api_server_ends_a_job_or_a_thread(

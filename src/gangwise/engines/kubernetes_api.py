@@ -9,6 +9,7 @@ in time: a server that sends a byte now and then is one that does not answer.
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -57,7 +58,8 @@ class Connection:
     def __init__(self, kubeconfig: str | Path | None, context: str | None, threads: int):
         settings = client.Configuration()
         try:
-            if kubeconfig is None and not Path(config.KUBE_CONFIG_DEFAULT_LOCATION).exists():
+            usual = map(os.path.expanduser, config.KUBE_CONFIG_DEFAULT_LOCATION.split(os.pathsep))
+            if kubeconfig is None and not any(map(os.path.exists, usual)):
                 config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]  # the client has no types
             else:
                 where = None if kubeconfig is None else str(kubeconfig)
