@@ -41,9 +41,13 @@ def no_real_flushing(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
+def _gone(pid, signal):
+    raise ProcessLookupError
+
+
 @pytest.fixture
 def all_processes_are_dead(monkeypatch):
-    monkeypatch.setattr(files, "_alive", lambda pid: False)
+    monkeypatch.setattr(files.os, "kill", _gone)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -78,7 +82,7 @@ def test_what_is_published_together_is_never_mixed(fault, tmp_path, all_processe
         else:  # what the disk lost is not read as if it were whole
             for name in found:
                 with suppress(StoreError):
-                    assert Folder(path).read_text(name) in (OLD.get(name), NEW.get(name))
+                    assert Folder(path).read(name).decode() in (OLD.get(name), NEW.get(name))
         with Folder(path).lock():  # the next one to come completes or gives up
             pass
         if fault != "lost flush":
@@ -119,7 +123,7 @@ def test_a_flipped_bit_anywhere_is_told(tmp_path):
             path.write_bytes(damaged)
             for name in NEW:
                 with suppress(StoreError):
-                    assert Folder(tmp_path).read_text(name) == NEW[name], (path, byte)
+                    assert Folder(tmp_path).read(name).decode() == NEW[name], (path, byte)
             found = Folder(tmp_path).verify()
             told += found.damaged != [] or found.unknown != []
         path.write_bytes(whole)

@@ -38,6 +38,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[GarblingServer]:
     monkeypatch.setattr(kubernetes_api, "PATIENCE", (0.5, 1.0))
     monkeypatch.setattr(kubernetes_api, "LINE", 0.3)
     monkeypatch.setattr(kubernetes_api, "REPLY", 0.5)
+    monkeypatch.setattr(kubernetes_api, "LONG", {"_request_timeout": (0.5, 0.5)})
     monkeypatch.setattr(kubernetes_api, "_QUIET", 0.2)
     plain = Backoff.__init__
     monkeypatch.setattr(Backoff, "__init__", lambda self, *_: plain(self, 0.05, 0.4))

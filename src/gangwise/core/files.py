@@ -39,8 +39,10 @@ from gangwise.core.errors import StoreError
 from gangwise.core.handles import Tree
 
 STATE = ".gangwise"  # the folder, in a folder of results, of what is not a result
-
 CHECKPOINTS = f"{STATE}/checkpoints"
+REGISTRY = f"{STATE}/files"
+ANNOUNCED = f"{STATE}/publication"
+LOCKS = f"{STATE}/locks"
 
 Content = bytes | str | Callable[[IO[bytes]], object]
 """What is written: bytes, text (as UTF-8), or a function that writes to a binary file."""
@@ -48,9 +50,6 @@ Content = bytes | str | Callable[[IO[bytes]], object]
 ORPHAN = re.compile(r"\.gangwise-([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.part")
 """An unfinished file: host, process and a random number."""
 
-REGISTRY = f"{STATE}/files"
-ANNOUNCED = f"{STATE}/publication"
-LOCKS = f"{STATE}/locks"
 LONGEST_NAME = 240  # longest file name, in bytes; systems take 255
 REGISTRY_TIMEOUT = 60.0  # seconds to wait for another process that writes a line into the registry
 
@@ -67,8 +66,10 @@ def write_whole(path: Path | str, content: Content, mode: int = 0o666) -> None:
     data = _bytes(content)
     with _as_store_error("write", Path(path)):
         tree, name = _rooted(Path(path))
-        side = write_side_file(tree, str(PurePosixPath(name).parent), data, mode)
-        _rename_into_place(tree, side, name)
+        side = write_side_file(tree, _above(name), data, mode)
+        with _none_left(tree, side):
+            tree.replace(side, name)
+        tree.flush(_above(name))
 
 
 def read_whole(path: Path | str) -> bytes:
@@ -89,8 +90,7 @@ def _remove_orphans(tree: Tree, folder: str) -> None:
     with _as_store_error("clean", tree.path / folder):
         for name in tree.names(folder):
             if _orphaned(name):
-                with suppress(FileNotFoundError):
-                    tree.unlink(f"{folder}/{name}")
+                tree.drop(f"{folder}/{name}")
 
 
 class Seal(NamedTuple):
@@ -144,9 +144,8 @@ class Publication:
     def write(self, name: str, content: Content) -> str:
         """Stage a file; returns its digest."""
         data = _bytes(content)
-        place = self.folder.place(name)
         self.folder.refuse_to_replace(name)
-        with _as_store_error("write", place):
+        with _as_store_error("write", self.folder.place(name)):
             side = write_side_file(self.folder.tree, STATE, data)
         self.staged[name] = side, Seal.of(data, self.name)
         return self.staged[name][1].sha256
@@ -193,17 +192,13 @@ class Folder:
             handle = _locked(self.tree.open(f"{stem}.lock", os.O_RDWR | os.O_CREAT))
         if handle is None:
             holder = self._lock_holder(f"{stem}.json")
-            raise StoreError(
-                f"{self.path} is in use{holder}; wait for it to end, or give another folder"
-            )
+            what = f"is in use{holder}; wait for it to end, or give another folder"
+            raise StoreError(f"{self.path} {what}")
         self._held.add(mine)
         try:
-            about = {
-                "pid": os.getpid(),
-                "host": socket.gethostname(),
-                "command": command or " ".join(sys.argv[:4]),
-                "since": time.strftime("%Y-%m-%d %H:%M:%S"),
-            }
+            about = {"pid": os.getpid(), "host": socket.gethostname()}
+            about |= {"command": command or " ".join(sys.argv[:4])}
+            about |= {"since": time.strftime("%Y-%m-%d %H:%M:%S")}
             write_whole(self.path / f"{stem}.json", json.dumps(about))
             for folder in (LOCKS, CHECKPOINTS):
                 _remove_orphans(self.tree, folder)
@@ -220,11 +215,8 @@ class Folder:
 
     def _lock_holder(self, name: str) -> str:
         try:
-            about = json.loads(self.tree.read(name))
-            return (
-                f" by process {about['pid']} on {about['host']} ({about['command']}), since "
-                f"{about['since']}"
-            )
+            form = " by process {pid} on {host} ({command}), since {since}"
+            return form.format(**json.loads(self.tree.read(name)))
         except (OSError, StoreError, ValueError, KeyError, TypeError):
             return " by another process"
 
@@ -244,9 +236,8 @@ class Folder:
         return self.path / CHECKPOINTS / name
 
     def forget_checkpoint(self, name: str) -> None:
-        path = self.checkpoint(name)
-        with _as_store_error("remove", path), suppress(FileNotFoundError):
-            self.tree.unlink(f"{CHECKPOINTS}/{name}")
+        with _as_store_error("remove", self.checkpoint(name)):
+            self.tree.drop(f"{CHECKPOINTS}/{name}")
 
     def is_there(self, name: str) -> bool:
         """Whether there is anything by this name: a file, or a link, which is never followed."""
@@ -262,10 +253,8 @@ class Folder:
         if name in self._registry() or not self.is_there(name):
             return
         if not self._lost_entries():
-            raise StoreError(
-                f"{path} would be replaced, but it is not a file that gangwise wrote "
-                "there; move it away, or give another folder"
-            )
+            what = "would be replaced, but it is not a file that gangwise wrote there"
+            raise StoreError(f"{path} {what}; move it away, or give another folder")
         with _as_store_error("set aside", path):
             self.tree.replace(name, f"{name}.set-aside-{secrets.token_hex(4)}")
             self.tree.flush(_above(name))
@@ -299,11 +288,9 @@ class Folder:
         with self._registry_lock(), _as_store_error("write", self.path / REGISTRY):
             new = self.tree.status(REGISTRY) is None
             handle = self.tree.open(REGISTRY, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            try:
+            with _closed(handle):
                 _write(handle, b"".join(b"\n" + line for line in lines) + b"\n")  # a torn line ends
                 os.fsync(handle)
-            finally:
-                os.close(handle)
             if new:
                 self.tree.flush(STATE)
 
@@ -314,14 +301,11 @@ class Folder:
         with _as_store_error("lock", self.path):
             while (handle := _locked(self.tree.open(name, os.O_RDWR | os.O_CREAT))) is None:
                 if time.monotonic() > until:
-                    raise StoreError(
-                        f"{self.path / name} stays locked; see which process uses {self.path}"
-                    )
+                    what = f"stays locked; see which process uses {self.path}"
+                    raise StoreError(f"{self.path / name} {what}")
                 time.sleep(0.01)
-        try:
+        with _closed(handle):
             yield
-        finally:
-            os.close(handle)
 
     # Reading and writing
 
@@ -335,16 +319,12 @@ class Folder:
         path = self.place(name)
         if not replace:
             self.refuse_to_replace(name)
-        data = _bytes(content)
         with _as_store_error("write", path):
-            side = write_side_file(self.tree, STATE, data)
-            try:
+            side = write_side_file(self.tree, STATE, data := _bytes(content))
+            with _none_left(self.tree, side):
                 self._enter([(name, Seal.of(data))])
-            except BaseException:
-                with suppress(OSError):
-                    self.tree.unlink(side)
-                raise
-            _rename_into_place(self.tree, side, name)
+                self.tree.replace(side, name)
+            self.tree.flush(_above(name))
         return path
 
     def read(self, name: str) -> bytes:
@@ -352,40 +332,27 @@ class Folder:
 
         Raises StoreError when it is missing, or its digest is not what was written.
         """
-        path = self.place(name)
-        with _as_store_error("read", path):
+        with _as_store_error("read", path := self.place(name)):
             data = self.tree.read(name)
         seals = self._registry().get(name)
         if seals and not any(seal.fits(data) for seal in seals):
-            raise StoreError(
-                f"{path} is damaged: it is not what was written (SHA-256 {digest_of(data)[:16]}, "
-                f"not {seals[-1].sha256[:16]}); run the command that made it again"
-            )
+            digests = f"SHA-256 {digest_of(data)[:16]}, not {seals[-1].sha256[:16]}"
+            what = f"it is not what was written ({digests})"
+            raise StoreError(f"{path} is damaged: {what}; run the command that made it again")
         return data
-
-    def read_text(self, name: str) -> str:
-        return self.read(name).decode()
 
     def whole(self, name: str) -> bool:
         """Whether a file is there, registered, and as it was written."""
-        if name not in self._registry():
-            return False
-        try:
-            self.read(name)
-        except StoreError:
-            return False
-        return True
+        with suppress(StoreError):
+            return name in self._registry() and isinstance(self.read(name), bytes)
+        return False
 
     def remove(self, name: str) -> bool:
         """Remove a registered file; returns whether it was there."""
         if name not in self._registry():
             return False
-        path, there = self.place(name), True
-        with _as_store_error("remove", path):
-            try:
-                self.tree.unlink(name)
-            except FileNotFoundError:
-                there = False
+        with _as_store_error("remove", self.place(name)):
+            there = self.tree.drop(name)
             self._enter([(name, None)])
         return there
 
@@ -404,8 +371,7 @@ class Folder:
                 if new.staged:
                     self._announce(new)
             except BaseException:
-                with suppress(FileNotFoundError):
-                    self.tree.unlink(ANNOUNCED)
+                self.tree.drop(ANNOUNCED)
                 for side, _ in new.staged.values():
                     with suppress(OSError):
                         self.tree.unlink(side)
@@ -414,11 +380,8 @@ class Folder:
 
     def _announce(self, new: Publication) -> None:
         """From here on the publication will be completed, by another process if need be."""
-        stale = [
-            name
-            for name, seal in self.own().items()
-            if seal.part_of == new.name and name not in new.staged
-        ]
+        own = {name for name, seal in self.own().items() if seal.part_of == new.name}
+        stale = sorted(own - new.staged.keys())
         files = {
             name: {"side": PurePosixPath(side).name, "seal": seal._asdict()}
             for name, (side, seal) in new.staged.items()
@@ -433,10 +396,9 @@ class Folder:
             except FileNotFoundError:
                 return False
             if (plan := _plan(written)) is None:
-                raise StoreError(
-                    f"{self.path / ANNOUNCED} is damaged while results were being published; "
-                    "remove it, and run the command again"
-                )
+                what = "is damaged while results were being published"
+                todo = "remove it, and run the command again"
+                raise StoreError(f"{self.path / ANNOUNCED} {what}; {todo}")
             sides, seals, stale = plan
             waiting = {n: side for n, side in sides.items() if self._fits(seals[n], side)}
             in_place = {name for name in seals if self._fits(seals[name], name)}
@@ -449,17 +411,15 @@ class Folder:
         return True
 
     def _fits(self, seal: Seal, name: str) -> bool:
-        try:
+        with suppress(FileNotFoundError, NotADirectoryError):
             return seal.fits(self.tree.read(name))
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+        return False
 
     def _complete(self, waiting: dict[str, str], in_place: set[str], stale: list[str]) -> None:
         going = [*stale, *(name for name in waiting if name not in in_place)]
         if len(going) > 1:  # first all that is old, then all that is new
             for name in going:
-                with suppress(FileNotFoundError):
-                    self.tree.unlink(name)
+                self.tree.drop(name)
             for folder in {_above(name) for name in going}:
                 with suppress(FileNotFoundError):
                     self.tree.flush(folder)
@@ -475,9 +435,9 @@ class Folder:
     def verify(self) -> Verification:
         """Compare every own file with its seal; changes nothing."""
         own = self.own()
-        there = [name for name in sorted(own) if self.is_there(name)]
-        whole = [name for name in there if self.whole(name)]
-        damaged, missing = sorted(set(there) - set(whole)), sorted(set(own) - set(there))
+        missing = [name for name in sorted(own) if not self.is_there(name)]
+        whole = [name for name in sorted(own) if self.whole(name)]
+        damaged = sorted(own.keys() - whole - set(missing))
         unknown = [name for name in self._files() if name not in own]
         return Verification(whole, damaged, missing, unknown, sorted(self._unfinished()))
 
@@ -489,10 +449,7 @@ class Folder:
             if not everything and found.missing:
                 self._enter([(name, None) for name in found.missing])
             with _as_store_error("clean", self.path):
-                for name in self._unfinished():
-                    with suppress(FileNotFoundError):
-                        self.tree.unlink(name)
-                        removed.append(name)
+                removed += filter(self.tree.drop, self._unfinished())
                 if everything:
                     self._remove_state({above for name in own for above in Path(name).parents})
         return Cleaned(removed, found.unknown)
@@ -501,10 +458,9 @@ class Folder:
         """Remove ``.gangwise``, and folders of own files that are empty now."""
         names = [REGISTRY, f"{REGISTRY}.lock", f"{STATE}/study", f"{STATE}/study.db"]  # of a tuning
         for name in names + self._inside(LOCKS):
-            with suppress(FileNotFoundError):
-                self.tree.unlink(name)
-        state = {Path(CHECKPOINTS), Path(LOCKS), Path(STATE)}
-        for folder in sorted((folders | state) - {Path()}, key=lambda p: -len(p.parts)):
+            self.tree.drop(name)
+        folders |= {Path(CHECKPOINTS), Path(LOCKS), Path(STATE)}
+        for folder in sorted(folders - {Path()}, key=lambda p: -len(p.parts)):
             with suppress(OSError):  # not empty, or not there
                 self.tree.rmdir(folder.as_posix())
         with suppress(OSError):
@@ -523,8 +479,7 @@ class Folder:
     def _inside(self, folder: str) -> list[str]:
         """Files in a folder of the state; folders there are nothing of gangwise's."""
         names = [f"{folder}/{name}" for name in self.tree.names(folder)]
-        about = {name: self.tree.status(name) for name in names}
-        return [n for n, status in about.items() if status and not stat.S_ISDIR(status.st_mode)]
+        return [n for n in names if (at := self.tree.status(n)) and not stat.S_ISDIR(at.st_mode)]
 
     def _unfinished(self) -> list[str]:
         sides = [name for name in self._inside(STATE) if _orphaned(PurePosixPath(name).name)]
@@ -541,10 +496,8 @@ def find_folders(path: Path) -> list[Folder]:
         raise StoreError(f"{path} is not a folder")
     states = sorted(Path(base) for base, folders, _ in os.walk(path) if STATE in folders)
     if not states:
-        raise StoreError(
-            f"{path} is not a folder of results: it has no {STATE}; if it is a copy, copy "
-            f"{STATE} too"
-        )
+        what = f"is not a folder of results: it has no {STATE}"
+        raise StoreError(f"{path} {what}; if it is a copy, copy {STATE} too")
     return [Folder(each) for each in states]
 
 
@@ -559,10 +512,9 @@ def _is_name(name: object) -> bool:
     path = PurePosixPath(name)
     if not path.parts or path.is_absolute() or ".." in path.parts:
         return False
-    try:
+    with suppress(UnicodeEncodeError):  # half of a surrogate
         return all(len(os.fsencode(part)) <= LONGEST_NAME for part in path.parts)
-    except UnicodeEncodeError:  # half of a surrogate
-        return False
+    return False
 
 
 def _seal(value: object) -> Seal | None:
@@ -594,10 +546,9 @@ def _plan(line: bytes) -> tuple[dict[str, str], dict[str, Seal], list[str]] | No
         return None
     sides, seals = dict[str, str](), dict[str, Seal]()
     for name, about in files.items():
-        side = about.get("side") if isinstance(about, dict) else None
-        if not isinstance(side, str) or not ORPHAN.fullmatch(side) or not _is_name(name):
-            return None
-        if (seal := _seal(about.get("seal"))) is None:
+        about = about if isinstance(about, dict) else {}
+        side, seal = str(about.get("side")), _seal(about.get("seal"))
+        if seal is None or not ORPHAN.fullmatch(side) or not _is_name(name):
             return None
         sides[name], seals[name] = f"{STATE}/{side}", seal
     return (sides, seals, stale) if all(map(_is_name, stale)) else None
@@ -650,16 +601,9 @@ def write_side_file(tree: Tree, folder: str, data: bytes, mode: int = 0o666) -> 
     """Write and flush a file beside those of a folder, to be renamed into place; its name."""
     side = f"{folder}/.gangwise-{_host()}-{os.getpid()}-{secrets.token_hex(4)}.part"
     handle = tree.open(side, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        try:
-            _write(handle, data)
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-    except BaseException:
-        with suppress(OSError):
-            tree.unlink(side)
-        raise
+    with _none_left(tree, side), _closed(handle):
+        _write(handle, data)
+        os.fsync(handle)
     return side
 
 
@@ -672,30 +616,37 @@ def _write(handle: int, data: bytes) -> None:
         left = left[written:]
 
 
-def _rename_into_place(tree: Tree, side: str, name: str) -> None:
+@contextmanager
+def _none_left(tree: Tree, side: str) -> Iterator[None]:
+    """Remove a side file where it does not come into its place."""
     try:
-        tree.replace(side, name)
+        yield
     except BaseException:
         with suppress(OSError):
             tree.unlink(side)
         raise
-    tree.flush(_above(name))
+
+
+@contextmanager
+def _closed(handle: int) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def _orphaned(name: str) -> bool:
     """Whether a file is unfinished and its writer, on this machine, is dead."""
     match = ORPHAN.fullmatch(name)
-    return match is not None and match[1] == _host() and not _alive(int(match[2]))
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
+    if match is None or match[1] != _host():
         return False
-    except OSError:  # it is someone else's
+    try:
+        os.kill(int(match[2]), 0)
+    except (ProcessLookupError, OverflowError):
         return True
-    return True
+    except OSError:  # it is someone else's
+        pass
+    return False
 
 
 def lock_file(path: Path, mode: int = 0o666) -> int | None:
@@ -733,11 +684,9 @@ def unsealed(line: bytes) -> dict[str, Any] | None:
     check, _, text = line.strip().partition(b" ")
     if not text or check != b"%08x" % zlib.crc32(text):
         return None
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
+    with suppress(ValueError, RecursionError):
+        return found if isinstance(found := json.loads(text), dict) else None
+    return None
 
 
 @contextmanager
@@ -747,7 +696,6 @@ def _as_store_error(what: str, path: Path) -> Iterator[None]:
     except StoreError:
         raise
     except OSError as error:
-        hint = ""
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            hint = "; make room, and run the same again: what is finished is not done twice"
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = "; make room, and run the same again: what is finished is not done twice" * full
         raise StoreError(f"cannot {what} {path}: {error.strerror or error}{hint}") from error

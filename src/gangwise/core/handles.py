@@ -169,6 +169,14 @@ class Tree:
         with self._place(name) as (folder, last):
             os.unlink(last, dir_fd=folder)
 
+    def drop(self, name: str) -> bool:
+        """Remove a file, or a link itself; returns whether it was there."""
+        try:
+            self.unlink(name)
+        except FileNotFoundError:
+            return False
+        return True
+
     def rmdir(self, name: str) -> None:
         with self._place(name) as (folder, last):
             os.rmdir(last, dir_fd=folder)

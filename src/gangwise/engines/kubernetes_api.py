@@ -32,8 +32,9 @@ from gangwise.engines.intake import Malformed, name, quoted, whole
 from gangwise.engines.kubernetes_gangs import WatchedPod
 from gangwise.engines.kubernetes_objects import Membership
 
-PATIENCE = (3.0, 6.0)  # seconds to connect, and to wait for an answer
-REPLY = 15.0  # seconds in which a reply must be there as a whole
+PATIENCE = (3.0, 6.0)  # seconds to connect, and in which a reply must be there as a whole
+REPLY = 15.0  # the same of a list, and of the head of any reply
+LONG: dict[str, Any] = {"_request_timeout": (PATIENCE[0], REPLY)}
 BYTES = 256 * 2**20  # size of a reply; a page of pods has some megabytes
 LINE_BYTES = 16 * 2**20  # size of an event of a watch; etcd stores objects of at most 1.5 MiB
 LINE = 6.0  # seconds in which the rest of an event must come
@@ -111,7 +112,8 @@ class Connection:
         if (pause := self.pause()) > 0:
             raise TryLater(f"{self.server} asks for a pause of {pause:.0f} s more", pause)
         try:
-            answer = call(*args, **kw, _preload_content=False, _request_timeout=PATIENCE)
+            more = {"_request_timeout": PATIENCE, **kw, "_preload_content": False}
+            answer = call(*args, **more)
             self.heard = time.monotonic()
             self._note_time(answer.headers.get("Date"))
             found = json.loads(answer.data)
@@ -202,7 +204,7 @@ class Connection:
         if since:
             newer: dict[str, Any] = {"resource_version_match": "NotOlderThan"}
             try:
-                return _items_of(self.call(listing, resource_version=since, **newer))
+                return _items_of(self.call(listing, resource_version=since, **newer, **LONG))
             except ApiException as error:
                 if error.status not in (400, 410, 504):  # it has no version so new, or old
                     raise
@@ -210,7 +212,7 @@ class Connection:
         page = ""
         while True:
             more: dict[str, Any] = {"_continue": page} if page else {}
-            answer = self.call(listing, limit=PAGE, **more)
+            answer = self.call(listing, limit=PAGE, **more, **LONG)
             part, version = _items_of(answer)
             items += part
             page = answer["metadata"].get("continue") or ""
@@ -220,7 +222,7 @@ class Connection:
 
     def items(self, listing: Callable[..., Any], *args: Any) -> list[Any]:
         """Items of a listing; none where the cluster does not know their kind."""
-        found = self.call(listing, *args, missing_is_fine=True)
+        found = self.call(listing, *args, missing_is_fine=True, **LONG)
         return [] if found is None else list(found["items"])
 
     def exists(self, kind: str, item: Any) -> bool:
@@ -421,7 +423,7 @@ class _Timed(RawIOBase):
 
     def readinto(self, buffer: Any) -> int | None:
         if clock() > self.until:
-            raise TimeoutError(f"a reply, or its head, takes more than {REPLY:g} s")
+            raise TimeoutError("a reply, or its head, takes too long")
         return self.raw.readinto(buffer)
 
     def close(self) -> None:
@@ -437,13 +439,13 @@ class _TimedReply(HTTPResponse):
 
     def __init__(self, sock: Any, *args: Any, **more: Any):
         super().__init__(sock, *args, **more)
-        self._began, self._wait = clock(), sock.gettimeout() or 0.0
-        self._timed = _Timed(self.fp.detach(), self._began + REPLY)
+        self._began, self._wait = clock(), sock.gettimeout() or REPLY
+        self._timed = _Timed(self.fp.detach(), self._began + min(self._wait, REPLY))
         self.fp = BufferedReader(self._timed)
 
     def begin(self) -> None:
         super().begin()
-        self._timed.until = self._began + max(REPLY, self._wait)  # a watch ends before that
+        self._timed.until = self._began + self._wait  # a watch ends before that
 
 
 def _with_deadlines(pool: Any) -> Any:

@@ -162,7 +162,7 @@ class Store:
             which = f"choose one of {', '.join(known)}" if known else "run gangwise sweep first"
             raise StoreError(f"{self.folder} has no results of {name or 'one experiment'}; {which}")
         try:
-            plan = json.loads(self.files.read_text(name + PLAN))
+            plan = json.loads(self.files.read(name + PLAN))
             return {
                 "experiment": dict(plan["experiment"]),
                 "runs": list(plan["runs"]),
@@ -302,7 +302,7 @@ def read_provenance(folder: Path, name: str) -> Provenance | None:
     if not Folder(folder).is_there(path.name):
         return None
     try:
-        return Provenance(**json.loads(Folder(folder).read_text(path.name)))
+        return Provenance(**json.loads(Folder(folder).read(path.name)))
     except (ValueError, TypeError) as error:
         raise StoreError(
             f"cannot read {path}: {error}; delete it, or run the command again"

@@ -260,7 +260,7 @@ def read_tuning(folder: Path) -> Tuning | None:
             )
         return None
     try:
-        found = json.loads(Folder(folder).read_text(FOUND))
+        found = json.loads(Folder(folder).read(FOUND))
         fields = {**found, "validation": found["validation_seeds"], "row": found["validation"]}
         return TypeAdapter(Tuning).validate_python(fields)
     except (OSError, ValueError, KeyError, TypeError) as error:

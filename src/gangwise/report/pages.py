@@ -243,7 +243,7 @@ def comparison_page(comparison: Comparison, command: str = "", digest: str = "")
 
 def _stored(folder: Path, name: str) -> Any:
     files = Folder(folder)
-    return json.loads(files.read_text(name)) or None if files.is_there(name) else None
+    return json.loads(files.read(name)) or None if files.is_there(name) else None
 
 
 Stored = Mapping[str, float | list[float]]

@@ -738,7 +738,8 @@ class Service:
         if not isinstance(error, GangwiseError):
             message = _named(error)
             if what not in self.troubles:
-                traceback.print_exception(error)  # perhaps a fault of our own
+                with contextlib.suppress(OSError):  # whoever read the log may be gone
+                    traceback.print_exception(error)  # perhaps a fault of our own
         self.troubles[what] = since, clean_text(message)
 
     def _recovered(self, what: str) -> None:
