@@ -286,6 +286,14 @@ class OnSlurm(Soak):
             self.cluster.end("slurmctld")
         else:
             self.cluster.daemon("slurmctld", "slurmctld", "-D")
+            threading.Timer(20.0, self.resume).start()
+
+    def resume(self) -> None:
+        """What an administrator does where Slurm drains nodes that began a job it forgot."""
+        for node in self.cluster.nodes:
+            if "uplicate" in self.cluster.call("scontrol", "show", "node", node, check=False):
+                about = [f"nodename={node}", "state=resume"]
+                self.cluster.call("scontrol", "update", *about, check=False)
 
     def controller_stopped(self, begins: bool) -> None:
         self.cluster.daemons["slurmctld"].send_signal(signal.SIGSTOP if begins else signal.SIGCONT)
@@ -320,7 +328,9 @@ class OnSlurm(Soak):
         print(json.dumps({"job": job, "notes": self._notes(job), "log": own}), flush=True)
         if not self.starts(job):
             return f"JobName={name}\n" not in self.cluster.call("scontrol", "show", "job") + "\n"
-        again = any(re.search("missing from batch node|due to node failure", x) for x in own)
+        # It requeued the job itself, or was killed and read an older state of it from the disk.
+        words = "missing from batch node|due to node failure|Recovered JobId|launch fail"
+        again = any(re.search(words, line, re.IGNORECASE) for line in own)
         return again and not any(line.startswith("beside") for line in self._notes(job))
 
     def stop(self) -> None:

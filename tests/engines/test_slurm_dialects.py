@@ -277,6 +277,34 @@ def test_a_placement_that_stopped_before_the_release_is_completed():
 
 
 @pytest.mark.parametrize(
+    ("said", "restarts", "ours"),
+    [
+        ("launch failed requeued held", 1, True),
+        ("launch failed requeued held", 6, False),  # again and again
+        ("job requeued in held state", 1, False),  # scontrol requeuehold
+        ("", 1, False),
+    ],
+)
+def test_a_job_that_slurm_could_not_launch_is_placed_again(said: str, restarts: int, ours: bool):
+    mark = "gangwise attempt=2 restarts=0 on=n2:1,n1:1 for= nodes=2"
+    nodes = [dict(row, state="idle", state_flags=[], gres="gpu:4") for row in NODES_OLD]
+    about = {"restart_cnt": restarts, "state_description": said, "state_reason": "JobHeldUser"}
+    engine = Recorded([old(1, "PENDING", admin_comment=mark, **about)], nodes)
+    (row,) = engine.jobs()
+    assert (row.phase, row.foreign) == ("pending", not ours)
+    if not ours:
+        return
+    assert row.cause == "node_failed"
+    assert f"admincomment={mark} held" in engine.said[-1]
+    again = Recorded([old(1, "PENDING", admin_comment=f"{mark} held", **about)], nodes)
+    (row,) = again.jobs()
+    assert (row.phase, row.foreign) == ("pending", False)
+    again.place("1", 3, [Placed("n2", 1), Placed("n1", 1)])
+    assert f"attempt=3 restarts={restarts}" in again.said[0]
+    assert again.said[1] == "scontrol -- release 1"
+
+
+@pytest.mark.parametrize(
     ("script", "raised"),
     [
         ("echo 'Invalid job id specified' >&2; exit 1", Rejected),

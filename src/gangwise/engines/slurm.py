@@ -72,6 +72,7 @@ NOT_UP = {
     *("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "MAINT"),
     *("RESERVED", "UNKNOWN", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "FUTURE", "ERROR"),
 }
+LAUNCHES = 5  # starts that fail on the nodes, before a job that Slurm then holds is left alone
 UNSTARTED = 3  # placements that Slurm refuses, or does not start, before it is left the job
 CERTAIN = 5.0  # seconds for which a job must ask for what is not modelled, before it is left alone
 UNFIT = 300.0  # seconds for which all nodes must be too small for it
@@ -156,6 +157,8 @@ class SlurmEngine:
             listed: dict[Any, set[str]] = {}
             text = self._run("sinfo", "--noheader", "--format=%T %P %G %f %c %m %N")
             for line in text.splitlines():
+                if line.count(" ") < 2:
+                    raise EngineError(f"sinfo prints {intake.quoted(line)}, which is no row")
                 state, *about, names = line.split(" ")
                 like = "up" if state in TAKES_TASKS else state, *about
                 listed.setdefault(like, set()).update(expand(names) or (names,))
@@ -548,6 +551,12 @@ class SlurmEngine:
                 return None if waits else Status(job, "pending", attempt, detail=detail)
             if foreign:
                 return Status(job, "pending", attempt, detail=detail, foreign=True)
+            placed_here = held and attempt and not (mark.state or mark.by_hand)
+            if placed_here and restarts > mark.restarts and _was_not_launched(row):
+                with contextlib.suppress(Rejected):
+                    self._hold(name)
+                why = "Slurm could not launch it"
+                return Status(job, "pending", attempt, detail=why, cause="node_failed")
             if (why := self._why_alone(row, job, mark, held)) and (held or not attempt):
                 self._left_alone[name] = f"left alone: {why}"
                 return Status(job, "pending", attempt, detail=why, foreign=True)
@@ -742,6 +751,15 @@ def labels_of(labels: Mapping[str, Sequence[str]] | str | None) -> Mapping[str, 
             raise ScenarioError(f"labels: {word!r}; write label=value/value, joined by ;")
         found[label] = values.split("/")
     return found
+
+
+def _was_not_launched(row: Mapping[str, Any]) -> bool:
+    """Whether Slurm took a job off its nodes and holds it, for they could not begin it.
+
+    After a few such failures it is left to its user, as Slurm's own scheduler leaves it.
+    """
+    said = str(row.get("state_description") or "").replace("_", " ")
+    return said.startswith("launch failed") and int(number(row.get("restart_cnt"), 0)) <= LAUNCHES
 
 
 def _where(mark: Mark) -> tuple[Placed, ...]:
