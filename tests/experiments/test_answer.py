@@ -98,7 +98,8 @@ def test_weeks_without_a_job_that_ended_count_in_the_error_of_the_model() -> Non
         for i in (0, 1)
     )
     assert then[-1] == now[-1] == 0
-    assert again.error() == pytest.approx(change_by_blocks(now, then))
+    widened = change_by_blocks(now, then, again.stretches.widening)
+    assert again.error() == pytest.approx(widened)
 
 
 def test_starts_that_are_submissions_retell_nothing() -> None:
@@ -153,9 +154,10 @@ def test_better_is_said_only_where_the_interval_excludes_zero() -> None:
 
 
 def test_stretches_grow_with_the_log_and_two_weeks_have_none() -> None:
-    found = made(np.zeros(400), 10).blocks
-    assert found is not None
-    assert np.bincount(found).size == 13
+    for weeks, many in ((10, 9), (20, 13)):  # of the last week there are less than two days
+        found = made(np.zeros(40 * weeks), weeks).blocks
+        assert found is not None
+        assert np.bincount(found).size == many
     few = made(np.zeros(80), 2)
     assert few.blocks is None
     assert few.verdict("other") == "no interval"

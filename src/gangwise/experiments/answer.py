@@ -5,10 +5,12 @@ with simulated, always with one scheduler, the base: the rules in force. What wa
 apart, as :class:`~gangwise.jobs.retelling.Retelling`: how much of it the model explains under them.
 
 Where rates or jobs are drawn, intervals are Student's over seeds, paired. Where nothing is drawn,
-the log is cut into stretches of equal length, and intervals are of the studentised bootstrap over
-them, paired; a log of fewer than eight weeks, or one in which a few stretches have nearly all jobs,
-has none, and the answer gives the reason. A scheduler is called better or worse than the base only
-where the interval of the change of mean completion excludes zero.
+the log is cut into stretches of equal length, and intervals are over them, paired
+(:func:`~gangwise.experiments.statistics.change_by_blocks`): for the median of logs as long of the
+same site. A log of fewer than eight weeks, one in which a few stretches have nearly all jobs, or
+one whose load goes up and down over months, has none, and the answer gives the reason. A scheduler
+is called better or worse than the base only where the interval of the change of mean completion
+excludes zero.
 """
 
 from __future__ import annotations
@@ -27,10 +29,9 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import finite
 from gangwise.experiments.statistics import (
-    LEAST_BLOCKS,
-    STRETCHES,
     UNKNOWN,
     Estimate,
+    Stretches,
     change_by_blocks,
     enumerated,
     mean_and_interval,
@@ -57,8 +58,7 @@ WARM_UP = 8  # of a log of more days the first is not counted in what is explain
 TELLING = 0.5  # share of idle device-hours beside waiting jobs above which the answer mentions it
 SMALL = 0.05  # per cent: a smaller change is shown as none
 
-DAY, LEAST_WEEKS = 86400.0, 8
-"""Seconds; a log of fewer weeks of submissions has no interval: no method was found to cover."""
+DAY = 86400.0  # seconds
 
 OBJECTIVE = "completion.mean"  # what schedulers are judged by; the less the better
 UNITS = {"cpu": "core", "gpu": "GPU"}  # names of device types in device-hours
@@ -284,14 +284,19 @@ class Compared:
     @cached_property
     def blocks(self) -> Ints | None:
         """The stretch of time in which each job was submitted [J]; None without an interval."""
-        return None if self.drawn or self.no_interval else self._stretch
+        if self.drawn or self.no_interval:
+            return None
+        since = self.first.jobs.submit - self.first.jobs.submit.min()
+        share, many = since / max(float(since.max()), 1.0), self.stretches.many
+        stretch: Ints = np.minimum((share * many).astype(np.int64), many - 1)
+        return stretch
 
     @cached_property
-    def _stretch(self) -> Ints:
-        since = self.first.jobs.submit - self.first.jobs.submit.min()
-        share = since / max(float(since.max()), 1.0)
-        stretch: Ints = np.minimum((share * STRETCHES).astype(np.int64), STRETCHES - 1)
-        return stretch
+    def stretches(self) -> Stretches:
+        """What the log of the jobs' submissions and their waiting under the base allow."""
+        day = ((self.first.jobs.submit - self.first.jobs.submit.min()) // DAY).astype(np.int64)
+        waits = np.where(self.first.started, self.first.waiting, 0.0)
+        return Stretches.of(np.bincount(day), np.bincount(day, waits))
 
     @cached_property
     def days(self) -> float:
@@ -304,29 +309,21 @@ class Compared:
         """The reason for which no interval can be had; empty where one can."""
         if self.drawn:
             return "one seed has no interval" if self.seeds == 1 else ""
-        jobs = np.bincount(self._stretch)
-        # The last week of a log is hardly ever whole: its seventh day may be missing.
-        if self.days < 7 * LEAST_WEEKS - 2:
-            return (
-                f"no interval can be had of {period(self.days * DAY)}, for what other weeks would "
-                f"show is not in them; it needs {LEAST_WEEKS} weeks of submissions"
-            )
-        # Stretches of unlike numbers of jobs tell no more than so many alike (Kish).
-        if jobs.sum() ** 2 < LEAST_BLOCKS * (jobs**2).sum():
-            return "no interval can be had where a few days have nearly all jobs"
-        return ""
+        return self.stretches.reason
 
     def _by_blocks(self, key: str, ours: Outcome, theirs: Outcome, jobs: Bools) -> Estimate:
         """By how many per cent a mean over these jobs exceeds the other's: sums by week or day.
 
         A block without such a job counts as well; without blocks there is no interval.
         """
-        block = np.zeros(jobs.size, dtype=np.int64) if self.blocks is None else self.blocks
-        of_job, many = BY_BLOCKS[key][0], int(block.max()) + 1
+        block, many = np.zeros(jobs.size, dtype=np.int64), 1
+        if self.blocks is not None:
+            block, many = self.blocks, self.stretches.many
+        of_job = BY_BLOCKS[key][0]
         our_sums, their_sums = (
             np.bincount(block[jobs], of_job(each)[jobs], many) for each in (ours, theirs)
         )
-        return change_by_blocks(our_sums, their_sums)
+        return change_by_blocks(our_sums, their_sums, self.stretches.widening)
 
     def verdict(self, name: str) -> Verdict:
         """The verdict that the interval of the change of mean completion allows.
@@ -374,7 +371,7 @@ class Compared:
         jobs = np.bincount(block[on], minlength=block.max() + 1).astype(np.float64)
         longer = np.bincount(block[on], more, jobs.size)
         # A ratio of sums over blocks, as those of changes: 100 ((n + d) / n - 1) is 100 d / n.
-        found = change_by_blocks(jobs + longer, jobs, logarithm=False)
+        found = change_by_blocks(jobs + longer, jobs, self.stretches.widening, logarithm=False)
         return Estimate(*(None if each is None else each / 100 for each in found))  # type: ignore[arg-type]  # the mean is a number
 
     @cached_property
@@ -497,7 +494,8 @@ class Compared:
     def intervals(self) -> str:
         """A sentence that says what the ± of a change means: over stretches of time or seeds."""
         if self.blocks is not None:
-            each = f"{STRETCHES} stretches of {number(self.days / STRETCHES, 1)} days"
+            many = self.stretches.many
+            each = f"{many} stretches of {number(self.days / many, 1)} days"
             return f"± is half the 95 % interval over {each}; in brackets the interval itself."
         if self.no_interval:
             return f"{self.no_interval[:1].upper()}{self.no_interval[1:]}."
@@ -520,7 +518,7 @@ class Compared:
     def as_dict(self) -> dict[str, Any]:
         unit, many = ("seeds", self.seeds) if self.seeds > 1 else (None, 0)
         if self.blocks is not None:
-            unit, many = "stretches", STRETCHES
+            unit, many = "stretches", self.stretches.many
         retold, errors = self.retold, ("waiting.mean", OBJECTIVE)
         compared = [name for name in self.outcomes if name != self.base]
         answer: dict[str, Any] = finite(
