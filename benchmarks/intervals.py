@@ -189,8 +189,8 @@ def row(logs: Floats, other: int) -> Row:
         stretches = Stretches.of(log[0], log[1])
         if not stretches.reason:
             edges = np.arange(log.shape[1]) * stretches.many // log.shape[1]
-            sums = (np.bincount(edges, log[k]) for k in (3 + other, 2))
-            found = change_by_blocks(*sums, stretches.widening)
+            ours, base = (np.bincount(edges, log[k]) for k in (3 + other, 2))
+            found = change_by_blocks(ours, base, stretches.widening)
             if found.low is not None:
                 ends.append((found.low, found.high))
     low, high = np.array(ends or [(np.nan, np.nan)], dtype=np.float64).T
