@@ -212,12 +212,16 @@ SCHEMAS = {
 }
 
 
+OPENDC = [
+    "id,submission_time,duration,cpu_count,cpu_capacity,mem_capacity",
+    "1,1700000000000,3600000,16,33600.0,102400",
+    "2,1700000060000,500,2,1.0,1024",
+]
+
+
 def test_a_workload_of_opendc_is_in_milliseconds(tmp_path):
-    table = {"id": [1, 2], "submission_time": [1_700_000_000_000, 1_700_000_060_000]}
-    table |= {"duration": [3_600_000, 500], "cpu_count": [16, 2], "cpu_capacity": [33600.0, 1.0]}
-    pl.DataFrame(table | {"mem_capacity": [102_400, 1024]}).write_parquet(
-        tmp_path / "tasks.parquet"
-    )
+    (tmp_path / "tasks.csv").write_text("\n".join(OPENDC))
+    pl.read_csv(tmp_path / "tasks.csv").write_parquet(tmp_path / "tasks.parquet")
     tables = open_tables(tmp_path / "tasks.parquet")
     rows = tables.jobs.select("name", "cpu", "mem", "created", "deleted").rows()
     assert (tables.trace, rows) == ("opendc", [("1", 16, 100, 0, 3600), ("2", 2, 1, 60, 60.5)])
