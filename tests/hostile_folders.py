@@ -138,7 +138,7 @@ def _odd_names(path: Path, out: Path) -> None:
         "x" * 255,
         "two\nlines",
         "red\x1b[31m",
-        "[/b]",
+        "[red]",
         b"\xff\xfe".decode("utf-8", "surrogateescape"),
     ):
         (path / name).write_text("mine")

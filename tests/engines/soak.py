@@ -107,6 +107,10 @@ class Soak:
     def starts(self, job: str) -> int:
         raise NotImplementedError
 
+    def ended(self, job: str) -> bool:
+        """Whether a run of it came to its end."""
+        return bool(self.starts(job))
+
     def by_cluster(self, job: str) -> bool:
         """Whether the cluster itself lost it, or ran it again, by its own account."""
         return False
@@ -237,13 +241,13 @@ class Soak:
         return rows
 
     def settle(self, minutes: float = 5.0) -> tuple[list[str], list[str]]:
-        """Jobs that have not run, and those that ran more than once, when all is over."""
+        """Jobs that have not run to their end, and those that ran more than once, in the end."""
         end = time.monotonic() + 60 * minutes
-        while time.monotonic() < end and not all(map(self.starts, list(self.jobs))):
+        while time.monotonic() < end and not all(map(self.ended, list(self.jobs))):
             time.sleep(1.0)
         self.over.set()
         time.sleep(8.0)
-        lost = [job for job in self.jobs if not self.starts(job)]
+        lost = [job for job in self.jobs if not self.ended(job)]
         return lost, [job for job in self.jobs if self.starts(job) > 1]
 
     def wrong_ends(self) -> list[str]:
@@ -320,6 +324,9 @@ class OnSlurm(Soak):
 
     def starts(self, job: str) -> int:
         return sum(line.startswith("start") for line in self._notes(job))
+
+    def ended(self, job: str) -> bool:
+        return any(line.startswith("end") for line in self._notes(job))
 
     def by_cluster(self, job: str) -> bool:
         number, name = job.split()

@@ -120,8 +120,11 @@ class LocalEngine:
     def create(folder: Path | str, nodes: Sequence[Mapping[str, Any]]) -> None:
         """Make a cluster of nodes: ``name``, ``devices``, and perhaps ``labels`` and ``speed``."""
         folder = Path(folder)
-        for name in ("jobs", "down"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
+        try:
+            for name in ("jobs", "down"):
+                (folder / name).mkdir(parents=True, exist_ok=True)
+        except OSError as error:  # there is a file of this name
+            raise EngineError(f"no cluster can be made in {folder}: {error.strerror}") from error
         launch.write_json(folder / "nodes.json", list(nodes))
 
     @staticmethod
