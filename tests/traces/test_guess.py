@@ -364,3 +364,17 @@ def test_times_out_of_order_are_said(tmp_path):
     rows = "".join(f"j{n},{100 * n},{100 * n - 50},{100 * n + 70},4\n" for n in range(1, 20))
     found = guess_of(tmp_path, "id,submit,start,end,cores\n" + rows, "jobs.csv")
     assert any("order" in note for note in found.notes)
+
+
+def test_a_draft_of_a_known_format_says_what_its_reader_gives(tmp_path):
+    """Delays of 100 s for 4 and 2 processors, one cut at 60 s; limits would be 1,320 s."""
+    jobs = [
+        {"id": n, "subtime": 0, "walltime": w, "res": r, "profile": "d"}
+        for n, w, r in (("a", 300, 4), ("b", 60, 2))
+    ]
+    text = json.dumps(
+        {"nb_res": 8, "jobs": jobs, "profiles": {"d": {"type": "delay", "delay": 100}}}
+    )
+    found = guess_of(tmp_path, text, "w.json")
+    assert "this is a file of batsim" in found.notes[0]
+    assert f"as 2 jobs of {520 / 3600:.3g} cpu-hours" in found.notes[0]

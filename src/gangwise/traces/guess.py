@@ -22,7 +22,7 @@ import polars as pl
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import TraceError
-from gangwise.traces import registered_traces
+from gangwise.traces import open_tables, registered_traces
 from gangwise.traces.format import looks_like, recognise
 from gangwise.traces.formats.own_csv import NAME, WHITESPACE, OwnCsv, json_paths
 from gangwise.traces.io.blocks import Blocks, with_points
@@ -139,8 +139,20 @@ def guess(path: Path | str) -> Guess:
     draft = _Draft(path, _sample(path))
     known = recognise(path, (trace.form for trace in registered_traces()))
     for form in sorted({form.name for form, _ in known}):
-        draft.notes.insert(0, f"this is a file of {form}: gangwise jobs reads it without a mapping")
+        note = f"this is a file of {form}: gangwise jobs reads it without a mapping"
+        draft.notes.insert(0, note + _as_read(path, form))
     return draft.guess()
+
+
+def _as_read(path: Path, form: str) -> str:
+    """What the reader of a format makes of a file, to hold a draft against."""
+    try:
+        jobs = open_tables(path, trace=form).jobs
+    except TraceError:  # one of several files that the format needs
+        return ""
+    hours = {d: float(device_hours(jobs, d).sum()) for d in DEVICES}
+    given = ", ".join(f"{amount_text(h)} {d}-hours" for d, h in hours.items() if h)
+    return f", as {len(jobs):,} jobs of {given}; where the draft gives others, it is wrong"
 
 
 @dataclass(frozen=True)
