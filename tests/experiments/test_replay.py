@@ -327,3 +327,29 @@ def test_prices_are_not_searched_of_many_jobs_unless_asked_for(
     assert "Prices were not searched" in (tmp_path / "report.html").read_text()
     assert not json.loads((tmp_path / "summary.json").read_text())["prices_searched"]
     assert not (tmp_path / "prices-3.parquet").exists()
+
+
+HETEROGENEOUS = """\
+JobID|User|Submit|Start|End|Timelimit|State|AllocTRES|NNodes|NodeList
+100+0|ann|2026-03-01T08:00:00|2026-03-01T08:00:10|2026-03-01T09:00:10|02:00:00|COMPLETED|cpu=4,node=1|1|n1
+100+1|ann|2026-03-01T08:00:00|2026-03-01T08:00:10|2026-03-01T09:00:10|02:00:00|COMPLETED|cpu=16,node=2,gres/gpu=8|2|n[2-3]
+101|bob|2026-03-01T08:05:00|2026-03-01T09:00:20|2026-03-01T09:30:20|01:00:00|COMPLETED|cpu=8,node=1,gres/gpu=4|1|n2
+102|bob|2026-03-01T08:06:00|2026-03-01T08:06:05|2026-03-01T08:16:05|00:20:00|COMPLETED|cpu=2,node=1|1|n1
+"""
+
+
+def test_schedulers_are_compared_on_jobs_that_all_of_them_can_place(tmp_path: Path) -> None:
+    """Of the three jobs one has unlike tasks, which `las` does not place."""
+    (tmp_path / "sacct.txt").write_text(HETEROGENEOUS)
+    scenario = ReplayScenario(source=str(tmp_path))
+    assert scenario.jobs.sizes.tolist() == [3, 1, 1]
+    alone = replay(scenario, "fcfs+easy+best-fit")
+    assert alone.scenario.fidelity()[0].startswith("slurm-sacct: 100 % of 3 jobs and 100 %")
+    (outcome,) = alone.outcomes["fcfs+easy+best-fit"]
+    assert outcome.start.tolist() == [0.0, 3600.0, 360.0]
+    both = replay(scenario, ["fcfs+easy+best-fit", "las"])
+    line = both.scenario.fidelity()[0]
+    assert "66.7 % of 3 jobs and 20 % of 10 GPU-hours are played" in line
+    assert "1 of unlike tasks, which LeastAttained cannot place" in line
+    for name in ("fcfs+easy+best-fit", "las"):
+        assert [len(outcome.jobs) for outcome in both.outcomes[name]] == [2]

@@ -34,6 +34,7 @@ from gangwise.jobs.bounds import MOST_PRICED, NO_BOUNDS, Certified, LowerBound
 from gangwise.jobs.check import IsolatedScheduler
 from gangwise.jobs.choice import SlowNode
 from gangwise.jobs.metrics import Outcome
+from gangwise.jobs.schedule import refuses_groups
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.site import PRINTED, together
 
@@ -378,9 +379,16 @@ def played_by(
     It may have ``changes``: by name, settings with which that one is played.
     """
     played: Any = source.scenario()
+    own: dict[str, Any] = {}
+    if played.cluster is None and played.jobs.grouped.any():  # all are compared on the same jobs
+        names = [refuses_groups(create_scheduler(each)) for each in schedulers.values()]
+        if any(names):
+            own = {"unlike": " and ".join(dict.fromkeys(filter(None, names)))}
+            played = source.changed(own).scenario()
     varied = about.get("changes", {})
     sources = {
-        name: source.changed(of) if (of := varied.get(name)) else source for name in schedulers
+        name: source.changed(of) if (of := own | varied.get(name, {})) else source
+        for name in schedulers
     }
     specs = [
         RunSpec(sources[name], {}, seed, 1, None, 1, name, scheduler)

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from gangwise.core.arrays import Floats
+from gangwise.core.arrays import Bools, Floats
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.settings import checked
 from gangwise.experiments.changes import SettingChange, changed, changes_of
@@ -124,6 +124,11 @@ class ReplaySettings(BaseModel):
         0, ge=0, le=1000, description="cut into so many parts of whole weeks: seed s plays part s"
     )
     restart: float = Field(300.0, ge=0, description="seconds that a restart costs")
+    unlike: str = Field(
+        "",
+        description="schedulers for whose sake jobs of unlike tasks are left out, as they cannot "
+        "place them; set by itself",
+    )
 
     @field_validator("load")
     @classmethod
@@ -254,7 +259,7 @@ class ReplayScenario:
         other = ReplayScenario(**{**self.given, **settings})
         if self.cluster is None:
             other.log = self.log
-            if not settings.keys() & {"nodes", "devices", "longest", "first"}:
+            if not settings.keys() & {"nodes", "devices", "longest", "first", "unlike"}:
                 other.jobs = self.jobs
         return other
 
@@ -320,6 +325,8 @@ class ReplayScenario:
             jobs = only_jobs(jobs, jobs.run <= s.longest)
         if s.first:
             jobs = only_jobs(jobs, np.arange(len(jobs)) < s.first)
+        if s.unlike and jobs.grouped.any():
+            jobs = only_jobs(jobs, ~jobs.grouped)
         if len(jobs) == 0:
             raise ScenarioError("replay: no job is left to play")
         return jobs
@@ -437,11 +444,13 @@ class ReplayScenario:
             and not (nodes_given and what == played.nodes_assumed)
         }
         aside = self._set_aside
-        count = len(jobs) - sum(lost.jobs for lost in aside.values())
+        there = len(jobs) + int(self._unlike.sum())
+        count = there - sum(lost.jobs for lost in aside.values())
         if count == played.played:
             line = replace(played, assumed=known).line
         else:
-            hours = self._hours(jobs).sum() - sum(lost.hours or 0.0 for lost in aside.values())
+            hours = self._hours(jobs).sum() + (self._hours(log.jobs) * self._unlike).sum()
+            hours -= sum(lost.hours or 0.0 for lost in aside.values())
             share = hours / max(self._hours(log.jobs).sum(), 1e-12)
             known = {what: count if n == played.played else n for what, n in known.items()}
             some = replace(
@@ -451,8 +460,8 @@ class ReplayScenario:
                 lost={**played.lost, **aside},
                 assumed=known,
             )
-            asked = f" ({len(jobs):,} were asked for of {played.played:,} that can be)"
-            asked = asked if len(jobs) < played.played else ""
+            asked = f" ({there:,} were asked for of {played.played:,} that can be)"
+            asked = asked if there < played.played else ""
             if self.settings.nodes and (too_large := len(self._taken(log.jobs)) - len(jobs)):
                 of = f"{self.settings.devices} {self._device}"
                 asked += f" ({too_large:,} need more than a node of {of}, or none of it)"
@@ -468,11 +477,25 @@ class ReplayScenario:
         return hours
 
     @cached_property
+    def _unlike(self) -> Bools:
+        """Jobs of the log that are left out since a scheduler cannot place them [J]."""
+        s, log = self.settings, self.log.jobs
+        left = np.ones(len(log), dtype=bool) if not s.longest else log.run <= s.longest
+        if s.first:
+            left = left & (np.cumsum(left) <= s.first)
+        return np.asarray(left & log.grouped & bool(s.unlike))
+
+    @cached_property
     def _set_aside(self) -> dict[str, Lost]:
-        if self.site is None:
-            return {}
+        found, log = dict[str, Lost](), self.log.jobs
+        if (left := self._unlike).any():
+            why = f"of unlike tasks, which {self.settings.unlike} cannot place"
+            hours_left = float(self._hours(log)[left].sum())
+            found[why] = Lost(int(left.sum()), hours_left, int(log.row[left][0]))
         jobs = self.jobs
-        tables, found = Tables.of(*self.draw(0), self.options), {}
+        if self.site is None and not jobs.grouped.any():
+            return found
+        tables = Tables.of(*self.draw(0), self.options)
         hours = dict(zip(jobs.row.tolist(), self._hours(jobs).tolist()))
         for why, rows in tables.account.set_aside.items():
             lost = np.array([hours[row] for row in rows.tolist()])
