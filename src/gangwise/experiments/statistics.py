@@ -55,7 +55,7 @@ UNKNOWN = Estimate(math.nan, None, None)
 """An estimate from nothing, or one that would say nothing."""
 
 
-def _t(degrees: float) -> float:
+def students_t(degrees: float) -> float:
     """The 97.5 % quantile of Student's t."""
     from scipy.special import stdtrit  # a tenth of a second, which one seed can do without
 
@@ -72,7 +72,7 @@ def mean_and_interval(values: npt.ArrayLike) -> Estimate:
     mean = float(x.mean())
     if x.size < 2 or not np.isfinite(x).all():
         return Estimate(mean, None, None)
-    half = _t(x.size - 1) * float(x.std(ddof=1)) / math.sqrt(x.size)
+    half = students_t(x.size - 1) * float(x.std(ddof=1)) / math.sqrt(x.size)
     return Estimate(mean, mean - half, mean + half)
 
 
@@ -233,7 +233,7 @@ def change_by_blocks(
     error = math.sqrt(n / (n - 1) * float((shift**2).sum()))
     if error == 0:
         return Estimate(mean, mean, mean)
-    reach = _t(n - 1) * widening * error
+    reach = students_t(n - 1) * widening * error
     if not logarithm:
         return Estimate(mean, mean - 100 * reach, mean + 100 * reach)
     theta, bend = math.log(ratio), BEND * error

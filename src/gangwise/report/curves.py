@@ -16,7 +16,7 @@ import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.experiments.results import Place, Results, Series
-from gangwise.experiments.statistics import count, number, over_seeds
+from gangwise.experiments.statistics import count, number, over_seeds, students_t
 from gangwise.report.page import Plot, cell_text, in_words, phrase, pictured, plain
 from gangwise.report.plotting import (
     COLOURS,
@@ -60,12 +60,10 @@ class Curve:
 
     @classmethod
     def of(cls, slots: Ints, each: list[Floats]) -> Curve:
-        from scipy.special import stdtrit  # a tenth of a second, which terminals can do without
-
         stack, seeds = np.stack(each), len(each)
         if seeds < 2:
             return cls(slots, stack[0], None)
-        half = stdtrit(seeds - 1, 0.975) * stack.std(axis=0, ddof=1) / np.sqrt(seeds)
+        half = students_t(seeds - 1) * stack.std(axis=0, ddof=1) / np.sqrt(seeds)
         return cls(slots, stack.mean(axis=0), half)
 
 
