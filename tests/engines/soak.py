@@ -90,7 +90,7 @@ class Soak:
         self.jobs: list[str] = []
         self.samples: list[tuple[float, bool]] = []
         self.named: set[str] = set()  # troubles, as they were seen last
-        self.over = threading.Event()
+        self.over, self.closed = threading.Event(), threading.Event()  # ... to new jobs
 
     # What an engine says of itself
 
@@ -195,7 +195,7 @@ class Soak:
             self.samples.append((time.monotonic(), well))
 
     def users(self) -> None:
-        while not self.over.wait(self.rng.uniform(2.0, 6.0)):
+        while not self.closed.wait(self.rng.uniform(2.0, 6.0)):
             with suppress(Exception):  # the cluster takes nothing now
                 self.jobs.append(self.submit())
 
@@ -242,6 +242,7 @@ class Soak:
 
     def settle(self, minutes: float = 5.0) -> tuple[list[str], list[str]]:
         """Jobs that have not run to their end, and those that ran more than once, in the end."""
+        self.closed.set()
         end = time.monotonic() + 60 * minutes
         while time.monotonic() < end and not all(map(self.ended, list(self.jobs))):
             time.sleep(1.0)
