@@ -42,7 +42,7 @@ SPAN = 1800.0
 """Seconds of the faked clock in which jobs are submitted."""
 PATIENCE = 1000.0
 """Seconds after the last submission when all that still wait are cancelled."""
-PHASES = 5
+PHASES = 3
 """How often the model plays each play of Slurm, submissions later by up to ``LATEST`` seconds."""
 LATEST = 3
 LONGEST = 900
