@@ -343,7 +343,8 @@ class PlainPasses(Composed):
             able = not (closed | ~mine).all() and self._may_start(job, books, now, tally)
             if not able or job.id in books.running:
                 continue
-            open_ = replace(books, up=books.up & ~closed & ~self._kept_off(job, books, now))
+            off = self._kept_off(job, books, now)
+            open_ = replace(books, up=books.up & ~closed & ~off)
             chosen = self.choice.place(job, open_, now)
             if chosen is None:
                 room = self._make_room(job, open_, now)
@@ -354,6 +355,8 @@ class PlainPasses(Composed):
                 started += 1
                 if started == self.main_starts:
                     break
+            elif not (books.up & ~off & allowed_on(books.nodes, job.shape)).any():
+                continue  # all its nodes are down or reserved: it keeps nobody off
             elif self._own(job, books) is None and not self._holds_no_nodes(job, books, now):
                 names_nodes = "on" in terms_of(job.terms)
                 closed |= allowed_on(books.nodes, job.shape) if names_nodes else mine

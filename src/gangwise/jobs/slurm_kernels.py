@@ -285,6 +285,16 @@ def holds_no_nodes(g: Given, x: State, p: Passing, j: int) -> bool:
 
 
 @inlined_kernel
+def nowhere(g: Given, x: State, p: Passing, j: int) -> bool:
+    """Of the nodes that job j may use all are down, or reserved for others while it would run."""
+    allowed = g.cluster.allowed[g.cluster.shapes[g.jobs[j].shape].constraint]
+    some = False
+    for n in range(p.shut.size):
+        some = some or (allowed[n] and x.up[n] and p.shut[n] < 2)
+    return not some
+
+
+@inlined_kernel
 def shut_nodes(g: Given, p: Passing, j: int) -> int:
     """Shut the nodes that job j names, else those of its pool; how many pools have others."""
     shape = g.cluster.shapes[g.jobs[j].shape]
@@ -337,6 +347,7 @@ def main_loop(g: Given, x: State, p: Passing, count: int) -> None:
             pieces = make_room(g, x, p, j)
             if pieces > 0:
                 give_way(g, x, p, j)
+        passed_over = pieces == 0 and nowhere(g, x, p, j)
         keep_off(g, x, p, j, -1)
         if pieces > 0:
             begin(g, x, p, j, pieces)
@@ -344,7 +355,7 @@ def main_loop(g: Given, x: State, p: Passing, count: int) -> None:
             if started == p.settings.main_starts:
                 return
             continue
-        if p.known[j].reservation >= 0 or holds_no_nodes(g, x, p, j):
+        if p.known[j].reservation >= 0 or passed_over or holds_no_nodes(g, x, p, j):
             continue
         if shut_nodes(g, p, j) == 0:
             return
