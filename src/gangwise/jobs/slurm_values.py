@@ -163,7 +163,11 @@ def json_settings(kind: str, entry: Mapping[str, Any]) -> Iterator[tuple[str, st
     for path, setting in (pair.split(":") for pair in JSON_NAMES[kind].split()):
         value: Any = entry
         for part in path.split("/"):
-            value = value.get(part) if isinstance(value, Mapping) else None
+            keys = part, part.replace("_", " ")  # 22.05 has "min nodes per job"
+            held = (
+                [value[key] for key in keys if key in value] if isinstance(value, Mapping) else ()
+            )
+            value = held[0] if held else None
         if isinstance(value, Mapping) and "number" in value:
             value = "UNLIMITED" if value.get("infinite") else value.get("set") and value["number"]
             value = None if value is False else value
@@ -172,7 +176,9 @@ def json_settings(kind: str, entry: Mapping[str, Any]) -> Iterator[tuple[str, st
         if isinstance(value, list):
             joint = "+" if setting == "State" else ","
             texts = [_json_item(item) for item in value]
-            value = joint.join(filter(None, (JSON_WORDS.get((setting, t), t) for t in texts)))
+            value = joint.join(
+                filter(None, (JSON_WORDS.get((setting, t.upper()), t) for t in texts))
+            )
         text = str(value)
         if setting in ("StartTime", "EndTime") and text.isdecimal():
             text = datetime.fromtimestamp(int(text), UTC).isoformat()
