@@ -105,6 +105,7 @@ class Case:
     most: int = 48  # cores of a job: more than a cap would wait for ever
     features: tuple[tuple[str, str], ...] = ()  # nodes, and what slurm.conf says of them
     options: tuple[str, ...] = ("",)  # of sbatch, drawn; {job} is one of the ten before
+    files: Mapping[str, str] = field(default_factory=dict)  # beside slurm.conf
 
 
 CASES = {
@@ -241,6 +242,14 @@ CASES = {
             "-C [rack1*1&rack2*1]",
         ),
         most=32,
+    ),
+    "topology": Case(
+        "TopologyPlugin=topology/tree\n" + ONE,
+        files={
+            "topology.conf": "SwitchName=s1 Nodes=c[01-04]\nSwitchName=s2 Nodes=c[05-07]\n"
+            "SwitchName=s3 Nodes=c[08-12]\nSwitchName=m1 Switches=s[1-2]\n"
+            "SwitchName=top Switches=m1,s3\n"
+        },
     ),
 }
 
@@ -628,7 +637,7 @@ def cluster_of(case: Case) -> Cluster:
     )
     features = case.features or ((f"c[01-{NODES}]", ""),)
     nodes = tuple((names, f"{sort} {more}") for names, more in features)
-    return Cluster(SITE + case.conf, nodes, case.accounts)
+    return Cluster(SITE + case.conf, nodes, case.accounts, case.files)
 
 
 def actions_of(case: Case, jobs: Sequence[Asked]) -> list[Action]:

@@ -15,6 +15,7 @@ import pytest
 from gangwise.core.registry import create
 from gangwise.experiments.replay_scenario import ReplayScenario
 from gangwise.jobs.simulation import simulate_jobs
+from gangwise.traces.formats.slurm_notation import expand_nodes
 
 HERE = Path(__file__).with_name("slurm_asked")
 NODES = "a1", "a2", "a3", "a4", "b1", "b2"
@@ -113,3 +114,61 @@ def test_every_job_is_on_the_nodes_and_cores_that_slurm_gave_it(played):
     notes = "\n".join(scenario.log.played.notes)
     for option in ("--spread-job", "--nodelist of fewer nodes", "several partitions"):
         assert f"1 jobs ask for {option}" in notes
+
+
+LEAVES = """
+SwitchName=sA Nodes=n[01-04]
+SwitchName=sB Nodes=n[05-07]
+SwitchName=sC Nodes=n[08-12]
+SwitchName=sD Nodes=n[13-14]
+SwitchName=m1 Switches=sA,sB
+SwitchName=m2 Switches=sC,sD
+SwitchName=top Switches=m[1-2]
+"""
+OTHER_CORES = {"a40", "b39", "b45"}
+"""Jobs that find cores taken which the model has on other nodes of a job of 2 to 4 nodes."""
+
+
+@pytest.mark.parametrize(("play", "weight"), [("a", 1), ("b", 5)])
+def test_jobs_are_on_the_leaf_switches_that_slurm_took(play, weight, tmp_path):
+    """83 jobs that a real Slurm 22.05 started one after another, without and with weights.
+
+    ``switched.txt`` has when each started and ended, in the order of all that happened.
+    """
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "topology.conf").write_text(LEAVES)
+    (site / "config.txt").write_text(
+        "Configuration data as of 2026-11-28T02:47:00\nSLURM_VERSION           = 22.05.8\n"
+    )
+    (site / "slurm.conf").write_text(
+        "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\nTopologyPlugin=topology/tree\n"
+        f"NodeName=n[01-07,13-14] CPUs=4\nNodeName=n[08-12] CPUs=4 Weight={weight}\n"
+        "PartitionName=p Nodes=ALL Default=YES MaxTime=600\n"
+    )
+    text = "JobID^Partition^State^Submit^Start^End^Timelimit^ReqTRES^AllocTRES^NNodes^NodeList"
+    lines, taken = [text + "^SubmitLine"], {}
+    for row in (HERE / "switched.txt").read_text().splitlines()[1:]:
+        name, started, ended, *rest = row.split("^")
+        begun, over = (
+            f"2026-01-01T{int(t) // 60:02}:{int(t) % 60:02}:00" for t in (started, ended)
+        )
+        if name[0] == play:
+            times = f"{begun}^{begun}^{over}"
+            lines.append(f"{name[1:]}^p^COMPLETED^{times}^01:40:00^{'^'.join(rest)}")
+            taken[name] = expand_nodes(rest[3])
+    log = tmp_path / "jobs.txt"
+    log.write_text("\n".join(lines) + "\n")
+    scenario = ReplayScenario(source=str(log), site=f"slurm:{site}")
+    jobs, nodes, conditions = scenario.draw(0)
+    assert scenario.site.scheduler == "slurm:leaf_cores=False"
+    scheduler = create("scheduler", scenario.site.scheduler)
+    schedule = simulate_jobs(jobs, nodes, scheduler, conditions, scenario.options)
+    assert np.array_equal(schedule.start, jobs.submit)
+    found = {
+        f"{play}{name}": sorted(nodes.names[n] for n, _ in schedule.placed(j))
+        for j, name in enumerate(jobs.id)
+    }
+    assert found.keys() == taken.keys()
+    wrong = {name for name, on in found.items() if on != sorted(taken[name])}
+    assert wrong <= OTHER_CORES

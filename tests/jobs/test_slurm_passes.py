@@ -175,6 +175,14 @@ def drawn(seed: int, gangs: bool) -> tuple[tuple[Any, ...], Site, dict[str, Any]
     clock = OwnClock(start=datetime.fromtimestamp(int(more.integers(10**6)), UTC))
     changed = {"reservation": tuple(kept), "clock": clock}
     site = replace(site, rules=site.rules.model_copy(update=changed))
+    if more.random() < 0.3:  # leaf switches of so many nodes, two to a switch, or all below one
+        size, depth = int(more.integers(1, 4)), more.random() < 0.5
+        leaves = [n // size for n in range(len(nodes))]
+        paths = [f"top/m{i // 2}/s{i}" if depth else f"top/s{i}" for i in leaves]
+        switched = zip(nodes.labels, leaves, paths)
+        labels = tuple({**has, "switch": f"{i}:{path}"} for has, i, path in switched)
+        nodes = replace(nodes, labels=labels)
+        parameters["leaf_cores"] = bool(more.random() < 0.5)
     return (jobs, nodes, conditions, options), site, parameters
 
 

@@ -14,13 +14,17 @@ DOCS = Path(__file__).parents[2] / "docs"
 BASE = {
     "config": "ClusterName=lab PriorityType=priority/multifactor "
     "AccountingStorageEnforce=limits PreemptType=preempt/qos PreemptMode=REQUEUE "
-    "SelectType=select/cons_tres SelectTypeParameters=CR_Core_Memory Licenses=x:2",
+    "SelectType=select/cons_tres SelectTypeParameters=CR_Core_Memory Licenses=x:2 "
+    "TopologyPlugin=topology/tree",
     "SchedulerParameters": "",
     "PriorityFlags": "",
     "SelectTypeParameters": "CR_Core_Memory",
     "node": "NodeName=n[1-2] CPUs=8 RealMemory=8192 Gres=gpu:a100:2 Features=a",
     "node2": "NodeName=m1 Sockets=2 CoresPerSocket=4 Features=b",
     "nodeset": "NodeSet=s Feature=a",
+    "switch": "SwitchName=top Switches=s0,s1",
+    "switch2": "SwitchName=s0 Nodes=n[1-2]",
+    "switch22": "SwitchName=s1 Nodes=m1",
     "partition": "PartitionName=p Nodes=s,m1",
     "qos": "Name=normal Priority=1 MaxTRESPU=cpu=4",
     "assoc": "Cluster=lab Account=acc User= Partition= ParentName=root Share=1",
@@ -39,7 +43,7 @@ OTHER = {
     "PriorityWeightAge=1 PriorityWeightFairShare=1 PriorityWeightJobSize=1 "
     "PriorityWeightPartition=1 PriorityWeightQOS=1 PriorityWeightTRES=cpu=1 "
     "SchedulerParameters=bf_interval=60 SchedulerType=sched/builtin SelectType=select/linear "
-    "SelectTypeParameters=CR_Core",
+    "SelectTypeParameters=CR_Core TopologyPlugin=topology/none",
     "PriorityFlags": "NO_FAIR_TREE MAX_TRES SMALL_RELATIVE_TO_TIME NO_NORMAL_ALL "
     "NO_NORMAL_PART NO_NORMAL_QOS NO_NORMAL_TRES",
     "SchedulerParameters": "bf_interval=61 bf_max_job_test=61 bf_max_job_assoc=61 "
@@ -51,6 +55,8 @@ OTHER = {
     "MemSpecLimit=1024 RealMemory=4096 Gres=gpu:a100:1 Weight=7 AvailableFeatures=z Features=z",
     "node2": "Boards=2 SocketsPerBoard=3 Sockets=3 CoresPerSocket=7 ThreadsPerCore=2",
     "nodeset": "NodeSet=t Feature=b Nodes=m1",
+    "switch": "Switches=s0",
+    "switch2": "SwitchName=z Nodes=n1",
     "partition": "PartitionName=q Nodes=m1 MaxTime=60 MaxNodes=1 MinNodes=2 PriorityTier=2 "
     "PriorityJobFactor=2 QoS=normal TRESBillingWeights=cpu=2 PreemptMode=OFF",
     "qos": "Name=other Priority=2 GrpTRES=cpu=1 GrpJobs=1 MaxTRES=cpu=1 MaxTRESPU=cpu=1 "

@@ -114,8 +114,7 @@ def test_what_is_not_modelled_unknown_or_wrong_is_named_with_file_and_line(folde
     for part in (
         "unknown: bf_continu (did you mean bf_continue?)",
         "unknown: PriorityWeigthAge=100 (did you mean PriorityWeightAge?), slurm.conf, line 7",
-        "not modelled: TopologyPlugin=topology/tree (nodes are taken without regard to switches), "
-        "slurm.conf, line 8",
+        "slurm.conf, line 8: TopologyPlugin=topology/tree, and no topology.conf: taken as if flat",
         "not modelled: State=DRAIN (it is played as if it were up), slurm.conf, line 13",
         "slurm.conf, line 14: MaxTime=tomorrow makes no sense; inf is taken",
         "slurm.conf, line 14: partition odd has MinNodes=3 above MaxNodes=2: no job may run there",

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from os.path import commonpath
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ class Consecutive:
     Nodes of the smallest weight are taken first, then those of the next.
     """
 
+    leaf_cores: bool = True
     name: ClassVar[str] = "consecutive"
 
     def place(self, job: Job, books: Books, now: float) -> Tasks | None:
@@ -44,10 +46,15 @@ class Consecutive:
         cpu = "cpu" in nodes.devices
         free = books.free[:, nodes.devices.index("cpu") if cpu else books.dominant(job.shape)]
         asked = next((k for k, _ in job.shape.constraint if "*" in k or "[" in k), "")
-        if any(job.shape.nodes) and not asked:
+        switched = any("switch" in labels for labels in nodes.labels)
+        if (any(job.shape.nodes) or switched) and not asked:
             fits = np.minimum(fits, job.tasks)
             while fits.any():  # without the nodes that take fewest, again and again
-                if found := _so_many(job, fits, free, nodes):
+                if switched:
+                    found = _on_switches(job, fits, nodes, self.leaf_cores)
+                else:
+                    found = _so_many(job, fits, free, nodes)
+                if found:
                     return found
                 fits = np.where(fits > fits[fits > 0].min(), fits, 0)
             return None
@@ -139,6 +146,98 @@ def _so_many(job: Job, fits: Ints, free: Ints, nodes: Nodes) -> Tasks | None:
     return Tasks(chosen.items()) if left == 0 and len(chosen) >= fewest else None
 
 
+def _on_switches(job: Job, fits: Ints, nodes: Nodes, leaf_cores: bool) -> Tasks | None:
+    """Nodes of as few leaf switches as may be, as select/cons_tres takes them under topology/tree.
+
+    Leaves are paths from the top; of each that holds the rest, that with fewest nodes.
+    """
+    fewest, most = job.shape.nodes
+    told = {
+        n: has["switch"].partition(":") for n, has in enumerate(nodes.labels) if "switch" in has
+    }
+    order = {path: int(i) for i, _, path in told.values()}
+    leaf = {n: path for n, (_, _, path) in told.items() if fits[n] > 0}
+    weight = {n: int(nodes.labels[n].get("weight", 1)) for n in leaf}
+    per_node = job.shape.per_node or job.tasks
+    wanted = max(*job.shape.nodes, -(-job.tasks // per_node), 1)
+    wanted = min(wanted, int((fits > 0).sum()))
+
+    def below(top: str) -> list[int]:
+        return [n for n in leaf if f"{leaf[n]}/".startswith(f"{top}/")]
+
+    def holds(top: str, count: int, tasks: int, gone: set[int], cores: bool = True) -> bool:
+        on = below(top)
+        enough = sum(int(fits[n]) for n in on) >= tasks
+        return len({*on} & {*(some or on)} - gone) >= count and (enough or not cores)
+
+    some = list[int]()  # nodes of all weights that it takes
+    tops = {path.split("/")[0] for path in order}
+    able = [top for top in tops if holds(top, max(fewest, 1), job.tasks, set())]
+    if not able:
+        return None
+    light = {top: min(weight[n] for n in below(top)) for top in able}
+    last = {top: max(order[path] for path in order if path.split("/")[0] == top) for top in able}
+    top = min(able, key=lambda top: (light[top], -last[top]))
+    leaf = {n: path for n, path in leaf.items() if path.split("/")[0] == top}
+    groups = sorted({weight[n] for n in leaf})
+    must = list[int]()
+    while len(some) < wanted or sum(int(fits[n]) for n in some) < job.tasks:
+        if not groups:
+            break
+        must, heavy = some, groups.pop(0)
+        some = [n for n in leaf if weight[n] <= heavy]
+    chosen, left, gone = dict[int, int](), job.tasks, set[int]()
+
+    def take(among: list[int]) -> None:
+        nonlocal left
+        for n in sorted(among):
+            if left > 0 and len(chosen) != (most or -1):
+                keep = max(wanted - len(chosen) - 1, 0)
+                chosen[n] = min(int(fits[n]), max(left - keep, 1))
+                left -= chosen[n]
+
+    def better(one: str, other: str) -> bool:
+        """Whether a leaf suits the rest better than another."""
+        count = wanted - len(chosen)
+        while True:
+            a, b = (len({*below(path)} & {*some} - gone) for path in (one, other))
+            first, second = (holds(path, count, left, gone, leaf_cores) for path in (one, other))
+            if first and second and a != b:
+                return a < b
+            if first != second:
+                return first
+            above = [path.rpartition("/")[0] or path for path in (one, other)]
+            if first or above[0] == above[1]:
+                return a > b
+            one, other = above
+
+    take(must)
+    begun = sorted({leaf[n] for n in chosen}, key=lambda path: order[path])
+    free_leaves = [
+        path for path in sorted(order, key=lambda path: order[path]) if path not in begun
+    ]
+    steps = dict.fromkeys(free_leaves, 0)
+    while left > 0:
+        if begun:
+            best = begun.pop(0)
+        else:
+            best = ""
+            for path in free_leaves:
+                if {*below(path)} & {*some} - gone:
+                    near = best and steps[path] < steps[best] and not better(best, path)
+                    tie = best and steps[path] == steps[best] and better(path, best)
+                    best = path if not best or near or tie else best
+            if not best:
+                return None
+            free_leaves.remove(best)
+        take([n for n in below(best) if n in some and n not in must])
+        gone |= {*below(best)}
+        for path in free_leaves:
+            common = len(commonpath([path, best]).split("/"))
+            steps[path] += len(path.split("/")) + len(best.split("/")) - 2 * common
+    return Tasks(chosen.items()) if len(chosen) >= fewest else None
+
+
 def groups(
     books: Books, ends: dict[str, float], now: float, rows: Rows, rank: float, usable: Bools
 ) -> Iterator[tuple[float, Books]]:
@@ -194,6 +293,7 @@ class PlainPasses(Composed):
     part_depth: int = 0
     least_wait: float = 0.0
     least_priority: float = 0.0
+    leaf_cores: bool = True
     _whole: float = field(default=-np.inf, init=False, repr=False)
     _passed: float = field(default=-np.inf, init=False, repr=False)
     _due: bool = field(default=False, init=False, repr=False)
@@ -209,6 +309,7 @@ class PlainPasses(Composed):
 
     def __post_init__(self) -> None:
         self.queue = create("scheduler", self.order).queue
+        self.choice.leaf_cores = self.leaf_cores
         super().__post_init__()
 
     def place(self, queue: Queue, books: Books, now: float) -> list[Action]:

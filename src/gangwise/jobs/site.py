@@ -49,6 +49,7 @@ from gangwise.traces.formats.slurm_notation import expand_nodes
 FILE = "site.toml"  # in a folder
 SLURM, KUEUE = "slurm:", "kueue:"  # before a folder of what Slurm, or kubectl of Kueue, prints
 PRINTED = SLURM, KUEUE
+NO_KINDS = "features", "weight", "switch"  # labels that do not say what kind of node it is
 STRANGERS = 8  # rules about accounts and users of whom the log has none that are listed
 PROCESSOR = "p"  # processors of a log that has no nodes are called p1, p2, … in a site file
 
@@ -768,7 +769,7 @@ def kinds_of(nodes: Nodes, whole: bool) -> dict[str, list[int]]:
     found: dict[str, list[int]] = defaultdict(list)
     for n, labels in enumerate(nodes.labels):
         features = labels.get("features", "").split(",")
-        own = [value for name, value in labels.items() if name not in ("features", "weight")]
+        own = [value for name, value in labels.items() if name not in NO_KINDS]
         for value in dict.fromkeys([*own, *filter(None, features)]):
             found[value].append(n)
     alike = bool((nodes.capacity == nodes.capacity[0]).all()) and len(found) < 2

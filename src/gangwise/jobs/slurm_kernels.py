@@ -3,6 +3,9 @@
 What the two do is said in :mod:`gangwise.jobs.slurm_passes`. A pass of backfilling reserves nodes
 only to see who may start now, and its reservations are forgotten. So, where nobody is preempted,
 it goes no further than to the last job that fits now beside what is reserved so far.
+Within a pass less and less is free: a job is not tried before the time until which one of its shape
+that asked for no more found too little room, and the last that fits now is tried again only if a
+new reservation begins before it would end.
 
 Books are looked at as they will be if running jobs end when expected: now, and at the ends of
 windows of time. More and more is free from window to window, so that the first in which a job fits
@@ -86,7 +89,7 @@ def elapse(clock: Any, interval: float, now: float) -> None:
         clock.due = 0
 
 
-@inlined_kernel
+@inner_kernel
 def happened(clock: Any, interval: float, time: float) -> None:
     """Something happened then, and nobody waited, or it did as the last round decided.
 
@@ -155,7 +158,7 @@ def line_up(line: WaitingLine, most: int) -> int:
     return int(count)
 
 
-@inlined_kernel
+@inner_kernel
 def may_start(g: Given, x: State, p: Passing, j: int) -> bool:
     """Neither a cap nor closed hours hold job j, nor that it was preempted."""
     now = x.at.now
@@ -166,7 +169,7 @@ def may_start(g: Given, x: State, p: Passing, j: int) -> bool:
     return not (held or capped(g, x, j) or opens(g, j, now) > now)
 
 
-@inlined_kernel
+@inner_kernel
 def keep_off(g: Given, x: State, p: Passing, j: int, sign: int) -> bool:
     """Shut nodes that the site reserves for others while job j would run (sign 1), or no longer.
 
@@ -381,6 +384,7 @@ def look_ahead(g: Given, x: State, p: Passing, rank: float) -> None:
         entered, least = x.at.entered, now
     p.ahead.times[0] = now
     clock.stamp += 1
+    clock.bounds = 0
     clock.rank = rank
     clock.ending = entered
     epoch, not_yet = p.settings.epoch, np.nextafter(now, np.inf)  # who is past its limit
@@ -436,13 +440,12 @@ def beside(cluster: ClusterArrays, a: Ahead, s: int, w: int) -> int:
 
 @inner_kernel
 def first_window(
-    cluster: ClusterArrays, a: Ahead, s: int, tasks: int, low: int, reserved: bool
+    cluster: ClusterArrays, a: Ahead, s: int, tasks: int, low: int, high: int, reserved: bool
 ) -> int:
-    """The first window from ``low`` on in which enough is free, by halving; their number for none.
+    """The first window from ``low`` on in which enough is free, by halving; ``high`` for none.
 
     With ``reserved``, beside reservations.
     """
-    high = a.clock.windows
     while low < high:
         middle = (low + high) >> 1
         free = beside(cluster, a, s, middle) if reserved else all_then(cluster, a, s, middle)
@@ -521,7 +524,7 @@ def rounded(p: Passing, time: float) -> float:
     return (time + epoch) // resolution * resolution - epoch
 
 
-@inlined_kernel
+@inner_kernel
 def meets_any(g: Given, x: State, p: Passing, j: int, time: float, pieces: int) -> bool:
     """Job j, on the pieces tried from then on, would be on nodes that are reserved then."""
     begins = rounded(p, time) if time > x.at.now else time
@@ -541,23 +544,73 @@ def meets_any(g: Given, x: State, p: Passing, j: int, time: float, pieces: int) 
 
 
 @inlined_kernel
+def not_before(g: Given, p: Passing, j: int) -> float:
+    """Before then jobs of its shape, with no more tasks and no longer, found too little room."""
+    job, time = g.jobs[j], -NEVER
+    for i in range(p.clock.bounds):
+        bound = p.bounds[i]
+        if bound.shape == job.shape and bound.tasks <= job.tasks and bound.limit <= job.limit:
+            time = max(time, bound.time)
+    return time
+
+
+@inlined_kernel
+def too_early(g: Given, p: Passing, j: int, time: float) -> None:
+    """Job j found too little room at any time before this one."""
+    bound = p.bounds[p.clock.bounds]
+    bound.shape, bound.tasks = g.jobs[j].shape, g.jobs[j].tasks
+    bound.limit, bound.time = g.jobs[j].limit, time
+    p.clock.bounds += 1
+
+
+@inlined_kernel
+def behind(rows: Rows, count: int, time: float) -> int:
+    """How many of the first so many rows, which are in order, are at this time or before."""
+    low, high = int64(0), int64(count)
+    while low < high:
+        middle = (low + high) >> 1
+        if rows[middle].time <= time:
+            low = middle + 1
+        else:
+            high = middle
+    return int(low)
+
+
+@inlined_kernel
+def cover_first(g: Given, p: Passing, j: int, after: float) -> None:
+    """Let `p.ahead.cover` count the reservations that job j meets if it starts then."""
+    clock, until = p.clock, after + g.jobs[j].limit
+    clock.window = -1
+    for n in range(p.ahead.cover.size):
+        p.ahead.cover[n] = 0
+    for r in range(clock.reserved):
+        held = p.reserved[r]
+        if held.begin <= until and held.end > after:
+            for i in range(held.first, held.last):
+                p.ahead.cover[p.nodes[i]] += 1
+    clock.added = behind(p.begins, int64(clock.reserved), until)
+    clock.dropped = behind(p.ends, int64(clock.reserved), after)
+
+
+@inlined_kernel
 def first_time(g: Given, x: State, p: Passing, j: int) -> tuple[float, int]:
     """When job j fits beside the reservations, infinity for never; and its pieces, in `x.tried`.
 
     Tried now, then each time that a reservation begins or ends: without nodes that are reserved
-    while it would run.
+    while it would run. Times are passed over at which a job that asked for no more found too little
+    room; where there was enough, it may have been on other nodes, and is looked at again.
     """
     clock, R = p.clock, p.clock.reserved
     s, tasks = int64(g.jobs[j].shape), int64(g.jobs[j].tasks)
-    able = first_window(g.cluster, p.ahead, s, tasks, int64(0), boolean(False))
-    if able == clock.windows:
+    early = not_before(g, p, j)
+    every = int64(clock.windows)
+    able = first_window(g.cluster, p.ahead, s, tasks, int64(0), every, boolean(False))
+    if able == clock.windows or early == NEVER:
         return NEVER, 0
-    clock.added = clock.dropped = 0
-    clock.window = -1
-    for n in range(p.ahead.cover.size):
-        p.ahead.cover[n] = 0
-    after = x.at.now
-    a = b = last = 0
+    after, tried = max(x.at.now, early), False
+    cover_first(g, p, j, after)
+    a, b = behind(p.begins, int64(R), after), behind(p.ends, int64(R), after)
+    last = int64(0)
     while after < NEVER:
         while a < R and p.begins[a].time <= after:
             a += 1
@@ -572,7 +625,11 @@ def first_time(g: Given, x: State, p: Passing, j: int) -> tuple[float, int]:
         cover_at(g, p, j, after, int64(last))
         w = last + 1
         if clock.idle >= tasks:
-            w = first_window(g.cluster, p.ahead, s, tasks, int64(able), boolean(True))
+            w = first_window(g.cluster, p.ahead, s, tasks, int64(able), int64(last), boolean(True))
+        if w <= last and not tried:
+            tried = True
+            if after > early:
+                too_early(g, p, j, after)
         pieces, time = int64(0), after
         while w <= last and pieces == 0:  # features may need more than enough room
             if w > 0:
@@ -590,10 +647,12 @@ def first_time(g: Given, x: State, p: Passing, j: int) -> tuple[float, int]:
                 return time, pieces
             later = time if time > after else later
         after = later
+    if not tried:
+        too_early(g, p, j, NEVER)
     return NEVER, 0
 
 
-@inlined_kernel
+@inner_kernel
 def shut_reserved(g: Given, x: State, p: Passing, j: int) -> None:
     """Shut the nodes that are reserved while job j would run if it started now."""
     for n in range(p.shut.size):
@@ -643,13 +702,19 @@ def last_able(g: Given, x: State, p: Passing, first: int, last: int) -> int:
     """
     while last >= first:
         j = p.line.front[last]
-        if may_start(g, x, p, j) and fits_now(g, x, p, j):
+        s, tasks, limit = int64(g.jobs[j].shape), int64(g.jobs[j].tasks), g.jobs[j].limit
+        failed = p.failed[s]  # of its shape, that asked for no more: in this pass
+        hopeless = failed.stamp == p.clock.passes and failed.tasks <= tasks
+        hopeless = hopeless and failed.limit <= limit
+        if not hopeless and may_start(g, x, p, j) and fits_now(g, x, p, j):
             if p.clock.reserved == 0:
                 break
             shut_reserved(g, x, p, j)
-            s, tasks = int64(g.jobs[j].shape), int64(g.jobs[j].tasks)
             if count_room(g.cluster, p.places, x.room, s, tasks, p.shut) >= tasks:
                 break
+            less = tasks <= failed.tasks and limit <= failed.limit
+            if failed.stamp != p.clock.passes or less:
+                failed.stamp, failed.tasks, failed.limit = p.clock.passes, tasks, limit
         last -= 1
     return last
 
@@ -659,6 +724,7 @@ def backfill(g: Given, x: State, p: Passing, count: int) -> None:
     """One pass: start what fits now beside reservations made before it, reserve for others."""
     clock, now = p.clock, x.at.now
     clock.reserved, clock.held, started = 0, clock.site_nodes, 0
+    clock.passes += 1
     for r in range(clock.site):
         enter_row(p.begins, int64(0), int64(r), p.reserved[r].begin, int64(r))
         enter_row(p.ends, int64(0), int64(r), p.reserved[r].end, int64(r))
@@ -712,7 +778,9 @@ def backfill(g: Given, x: State, p: Passing, count: int) -> None:
             continue
         elif time <= now + p.settings.window and time < NEVER:
             reserve(g, x, p, j, time, pieces)
-            again = not p.settings.preempts
+            begins = p.reserved[clock.reserved - 1].begin
+            meets_last = begins <= now + g.jobs[p.line.front[last]].limit
+            again = meets_last and not p.settings.preempts
 
 
 # ---------------------------------------------------------------------------------------- a round

@@ -72,6 +72,9 @@ class SlurmPasses(Composed):
     least_wait, least_priority : float
         Seconds that a job must have waited, and the priority that it must have, to hold nodes for
         later (``bf_min_age_reserve``, ``bf_min_prio_reserve``).
+    leaf_cores : bool
+        Under ``topology/tree``, a leaf switch suits a job only if it has the cores, too, and not
+        just the nodes; up to Slurm 23.02 nodes alone counted.
     """
 
     groups: ClassVar[bool] = False
@@ -92,6 +95,7 @@ class SlurmPasses(Composed):
     part_depth: int = 0
     least_wait: float = 0.0
     least_priority: float = 0.0
+    leaf_cores: bool = True
     _passed: float = field(default=-math.inf, init=False, repr=False)
     _whole: float = field(default=-math.inf, init=False, repr=False)
     _due: bool = field(default=False, init=False, repr=False)
@@ -361,17 +365,22 @@ def _settings(scheduler: SlurmPasses, tenancy: Tenancy) -> PassSettings:
     )
 
 
-def _places(t: Tables, x: State) -> Places:
+def _places(t: Tables, x: State, leaf_cores: bool) -> Places:
     weight = np.array([int(has.get("weight", 1)) for has in t.nodes.labels])
     devices = t.nodes.devices
+    switches = slurm_places.switches_of(t.nodes)
+    W = switches[1].size
     return Places(
         x.up,
         devices.index("cpu") if "cpu" in devices else -1,
         x.tried,
         np.unique(weight, return_inverse=True)[1].astype(np.int64),
         *slurm_places.asked_of_nodes(t.jobs.shapes, t.nodes),
+        *switches,
+        bool(leaf_cores),
         np.zeros(weight.size, dtype=np.int64),
         np.zeros(weight.size // 2 + 1, dtype=slurm_places.RUN_OF_NODES),
+        *(np.zeros(W, dtype=np.int64) for _ in range(3)),
     )
 
 
@@ -460,6 +469,7 @@ def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: 
     known["named"] = np.array(["on" in terms_of(text) for text in jobs.terms])[jobs.term]
     reserved = np.zeros(tested + len(of_site), dtype=slurm_places.HELD)
     reserved[: len(of_site)] = of_site
+    bounds = np.zeros(tested, dtype=slurm_places.BOUND)
     clock.site, clock.site_nodes = len(of_site), len(nodes_of_site)
     groups = _groups(jobs)
     classes, above = classes_of(t.options.tenancy, names)
@@ -480,7 +490,7 @@ def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: 
         clock=clock,
         room=_room(x) if settings.gangs else x.room,
         gangs=_gangs(t, x, settings.gangs),
-        places=_places(t, x),
+        places=_places(t, x, scheduler.leaf_cores),
         line=WaitingLine(x.at, clock, bool(given.rules.keyed), *state, known, front),
         ahead=_ahead(t, x, clock),
         pools=np.array(pools, dtype=bool).reshape(len(pools), N),
@@ -495,6 +505,8 @@ def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: 
         looked=np.zeros((len(PER), int(groups.max(initial=0)) + 1), dtype=np.int64),
         of_pool=np.zeros(len(pools), dtype=np.int64),
         reserved=reserved,
+        bounds=bounds,
+        failed=np.zeros(len(t.cluster.shapes), dtype=slurm_places.FAILED),
         found=np.zeros(x.tried.size, dtype=kernels.PIECE),
         **rows,
         **arrays,

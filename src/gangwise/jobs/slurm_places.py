@@ -4,7 +4,8 @@ Of runs of nodes side by side that hold the gang, that with least free, its firs
 one node of the run holds takes the one with least free. Where no run holds all, all of the one with
 most free is taken, and so on. As select/cons_tres does without a topology. Nodes of the smallest
 weight are taken first, then those of the next. A gang that asks for some number of nodes leaves a
-task for each of those to come.
+task for each of those to come. With topology/tree, gangs take the nodes of as few leaf switches as
+they can, in order.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ GROUPS = 4
 """Jobs are counted by user, by partition, by user and partition, and by association."""
 ANY, ALL_OF_ONE, SO_MANY_OF_EACH, SO_MANY_NODES = range(4)
 """What a job asks of nodes: with features; in brackets, all of one; so many of each; a number."""
+
+FAR = 2**40
+"""Steps from a switch to another that nothing joins to it."""
+TAKEN, BEGUN = -1, -2
+"""In place of steps: a leaf switch whose nodes are taken; one of which some are."""
 
 CLOCK = record(
     passed=np.float64,  # when backfilling last came
@@ -60,7 +66,14 @@ CLOCK = record(
     dropped=np.int64,  # reservations that end before it would begin
     window=np.int64,  # the one looked at
     idle=np.int64,  # tasks that fit there beside reservations
+    # of the windows made last
+    bounds=np.int64,  # rows of `Passing.bounds`
+    passes=np.int64,  # of backfilling, so far
 )
+BOUND = record(limit=np.float64, time=np.float64, tasks=np.int64, shape=np.int64)
+"""So many tasks of a shape for so long found too little room at any time before this one."""
+FAILED = record(limit=np.float64, tasks=np.int64, stamp=np.int64)
+"""So many tasks of a shape for so long found no room at once in this pass."""
 RUN_OF_NODES = record(first=np.int64, last=np.int64, free=np.int64, fits=np.int64)
 HELD = record(begin=np.float64, end=np.float64, first=np.int64, last=np.int64)
 SUM = record(fits=np.int64, stamp=np.int64)
@@ -117,8 +130,15 @@ class Places(NamedTuple):
     parts: Ints  # those of shape s are the rows from parts_from[s] on: feature, and how many tasks
     parts_from: Ints  # [S + 1]
     wanted: Ints  # [S, 3] how many nodes to take, at most and at least; 0 for any number
+    leaf: Ints  # [N] the leaf switch that a node is on, −1 for none
+    above: Ints  # [W] of W switches the one above each, itself at the top; W = 0: no topology
+    apart: Ints  # [W, W] steps from one to another
+    leaf_cores: bool  # whether a switch must have room for all tasks to suit, not just nodes
     fit: Ints  # [N] tasks that fit on each
     runs: Rows  # RUN_OF_NODES
+    able: Ints  # [W] nodes below a switch that may still be taken
+    room: Ints  # [W] tasks that fit below it in all
+    steps: Ints  # [W] from the leaf switches taken, TAKEN or BEGUN; FAR for those above others
 
 
 @by_reference
@@ -196,6 +216,8 @@ class Passing(NamedTuple):
     begins: Rows  # DUE: reservations by when they begin
     ends: Rows  # DUE: the same, by when they end
     nodes: Ints  # of reservations
+    bounds: Rows  # BOUND: of jobs looked at since the windows were made
+    failed: Rows  # FAILED [S]
     able: Rows  # DUE: who may give way, in order
     turns: Rows  # DUE: the same, as they are tried
     others: Rows  # DUE
@@ -227,6 +249,33 @@ def asked_of_nodes(shapes: tuple[Shape, ...], nodes: Nodes) -> tuple[Bools, Ints
         np.array(starts, dtype=np.int64),
         np.array(wanted, dtype=np.int64).reshape(-1, 3),
     )
+
+
+def switches_of(nodes: Nodes) -> tuple[Ints, Ints, Ints]:
+    """`leaf`, `above` and `apart` of `Places`: labels are as ``2:top/rack/leaf``.
+
+    The number is the place of the leaf among all, by which ties are decided.
+    """
+    paths = [labels.get("switch", ":").partition(":") for labels in nodes.labels]
+    ways = sorted({(int(n), path) for n, _, path in paths if path})
+    every = dict.fromkeys(path for _, path in ways)  # leaves first
+    for path in [*every]:
+        parts = path.split("/")
+        every |= dict.fromkeys("/".join(parts[:i]) for i in range(len(parts) - 1, 0, -1))
+    number = {path: i for i, path in enumerate(every)}
+    above = [number.get(path.rpartition("/")[0], i) for i, path in enumerate(every)]
+    up: list[list[int]] = []
+    for i in range(len(every)):
+        up.append([i])
+        while above[up[i][-1]] != up[i][-1]:
+            up[i].append(above[up[i][-1]])
+    apart = np.full((len(every), len(every)), FAR, dtype=np.int64)
+    for i, one in enumerate(up):
+        for j, other in enumerate(up):
+            if common := [k for k in one if k in other]:
+                apart[i, j] = one.index(common[0]) + other.index(common[0])
+    leaf = [number.get(path, -1) for _, _, path in paths]
+    return np.array(leaf, dtype=np.int64), np.array(above, dtype=np.int64), apart
 
 
 @inner_kernel
@@ -278,10 +327,14 @@ def arrange(cluster: ClusterArrays, q: Places, room: Room, s: int, tasks: int, s
             q.fit[q.tried[m].node] = 0
     if tasks == 0:
         return int(count)
-    if how != SO_MANY_NODES:
+    switched = q.above.size > 0 and how != SO_MANY_OF_EACH
+    if how != SO_MANY_NODES and not switched:
         return lightest(q, free, tasks, int64(-1), count)
     while True:  # without the nodes that take fewest, where those taken were too many
-        count = on_so_many(q, free, tasks, s)
+        if switched:
+            count = on_switches(q, tasks, s, int64(cluster.shapes[s].per_node))
+        else:
+            count = on_so_many(q, free, tasks, s)
         if count > 0 or not without_least(q):
             return int(count)
 
@@ -431,4 +484,158 @@ def on_so_many(q: Places, free: Ints, tasks: int, s: int) -> int:
                     put_piece(q.tried, count, n, some, int64(0))
                     count += 1
                     tasks -= some
+    return int(count) if tasks == 0 and count >= fewest else 0
+
+
+# -------------------------------------------------------------------------------- leaf switches
+
+
+@inlined_kernel
+def count_below(q: Places, weight: int) -> None:
+    """Count nodes of weights up to one below each switch, and the tasks that fit on all of them."""
+    for i in range(q.above.size):
+        q.able[i] = q.room[i] = 0
+    for n in range(q.fit.size):
+        i = q.leaf[n]
+        while i >= 0 and q.fit[n] > 0:
+            q.able[i] += int64(q.weight[n] <= weight)
+            q.room[i] += q.fit[n]
+            i = q.above[i] if q.above[i] != i else int64(-1)
+
+
+@inlined_kernel
+def under_one_top(q: Places, nodes: int, tasks: int) -> bool:
+    """Leave out nodes that no switch joins to the others; whether enough are left.
+
+    Of tops that hold so many nodes and tasks, the last with nodes of the smallest weight is the one
+    that a gang has.
+    """
+    heaviest, top = int64(0), int64(-1)
+    for n in range(q.fit.size):
+        heaviest = max(heaviest, q.weight[n])
+    count_below(q, heaviest)
+    least = heaviest
+    for i in range(q.above.size):
+        if q.above[i] == i and q.able[i] >= nodes and q.room[i] >= tasks:
+            weight = heaviest
+            for n in range(q.fit.size):
+                if q.fit[n] > 0 and q.leaf[n] >= 0 and q.apart[q.leaf[n], i] < FAR:
+                    weight = min(weight, q.weight[n])
+            if weight <= least:
+                top, least = i, weight
+    for n in range(q.fit.size):
+        if top < 0 or q.leaf[n] < 0 or q.apart[q.leaf[n], top] >= FAR:
+            q.fit[n] = 0
+    return bool(top >= 0)
+
+
+@inlined_kernel
+def better_leaf(q: Places, one: int, other: int, nodes: int, tasks: int) -> int:
+    """1 if a switch suits a gang better than another, −1 if it is the other way round, else 0.
+
+    Of two that hold it that with fewer nodes; of two that do not, that below which fewer nodes hold
+    it, and else that with more.
+    """
+    a, b = int64(one), int64(other)
+    while True:
+        holds = q.able[a] >= nodes and (not q.leaf_cores or q.room[a] >= tasks)
+        too = q.able[b] >= nodes and (not q.leaf_cores or q.room[b] >= tasks)
+        if holds and too and q.able[a] != q.able[b]:
+            return 1 if q.able[a] < q.able[b] else -1
+        if holds != too:
+            return 1 if holds else -1
+        if (holds and too) or q.above[a] == q.above[b]:
+            break
+        a, b = q.above[a], q.above[b]
+    if q.able[a] != q.able[b]:
+        return 1 if q.able[a] > q.able[b] else -1
+    return 0
+
+
+@inlined_kernel
+def take_leaf(q: Places, i: int) -> None:
+    """No more nodes below leaf i are to be had, and others are as far from it as they are."""
+    gone, k = q.able[i], i
+    while True:
+        q.able[k] -= min(gone, q.able[k])
+        if q.above[k] == k:
+            break
+        k = q.above[k]
+    for other in range(q.above.size):
+        if q.steps[other] >= 0:
+            q.steps[other] += q.apart[i, other]
+    q.steps[i] = TAKEN
+
+
+@inlined_kernel
+def best_leaf(q: Places, nodes: int, tasks: int) -> int:
+    """The leaf switch to take next, −1 for none: the nearest that holds the rest, or that fits it.
+
+    See :func:`better_leaf` for which of several fits it best.
+    """
+    best = int64(-1)
+    for i in range(q.above.size):
+        if q.steps[i] == BEGUN:
+            return i
+        if q.steps[i] < 0 or q.steps[i] >= FAR or q.able[i] == 0:
+            continue
+        better = 1 if best < 0 else better_leaf(q, i, best, nodes, tasks)
+        near = best >= 0 and q.steps[i] < q.steps[best] and better >= 0
+        if best < 0 or near or (q.steps[i] == q.steps[best] and better > 0):
+            best = i
+    return int(best)
+
+
+@inner_kernel
+def on_switches(q: Places, tasks: int, s: int, per_node: int) -> int:
+    """Nodes for so many tasks of a shape on as few leaf switches as may be: pieces, 0 for no room.
+
+    All nodes of weights that do not suffice are taken, then more below their switches; then leaf by
+    leaf, each with as many tasks as it holds and the nodes to come leave.
+    """
+    most, fewest = q.wanted[s, 1], q.wanted[s, 2]
+    wanted = max(q.wanted[s, 0], -(-tasks // per_node) if per_node > 0 else 1, 1)
+    able = int64(0)
+    for n in range(q.fit.size):
+        able += int64(q.fit[n] > 0)
+    wanted = min(wanted, able)
+    if not under_one_top(q, max(fewest, int64(1)), tasks):
+        return 0
+    nodes, room, enough = int64(0), int64(0), int64(0)  # up to which weight there is enough
+    while room < tasks or nodes < wanted:
+        here = int64(0)
+        for n in range(q.fit.size):
+            if q.fit[n] > 0 and q.weight[n] == enough:
+                here += 1
+                room += q.fit[n]
+        nodes += here
+        enough += 1
+        if enough > q.fit.size:
+            break
+    count_below(q, enough - 1)
+    for i in range(q.above.size):
+        q.steps[i] = 0
+    for i in range(q.above.size):
+        if q.above[i] != i:
+            q.steps[q.above[i]] = FAR
+    count, leaf, first = int64(0), int64(-1), True
+    while tasks > 0 or count < wanted:
+        if not first:
+            leaf = best_leaf(q, wanted - count, tasks)
+            if leaf < 0:
+                break
+        for n in range(q.fit.size):
+            if tasks <= 0 or (most > 0 and count >= most):
+                break
+            last = q.weight[n] == enough - 1 and q.leaf[n] == leaf
+            if q.fit[n] > 0 and (q.weight[n] < enough - 1 if first else last):
+                some = min(q.fit[n], max(tasks - max(wanted - count - 1, 0), 1))
+                put_piece(q.tried, count, n, some, int64(0))
+                count += 1
+                tasks -= some
+                if first:
+                    q.steps[q.leaf[n]] = BEGUN
+        if not first:
+            take_leaf(q, leaf)
+        first = False
     return int(count) if tasks == 0 and count >= fewest else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -110,6 +111,7 @@ def _qos(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
 def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
     """The nodes in the order in which Slurm takes them: those of small weight first."""
     found, threaded = [], 0
+    switch_of = _switches(r, config)
     for name, row in r.entries("node", "NodeName").items():
         kinds = r.value(row, "Gres", gpus, NO_AMOUNTS)
         if row.values.get("State", "").upper().startswith("FUTURE"):
@@ -129,7 +131,7 @@ def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
         if kinds:
             has["gpu"] = float(sum(kinds.values()))
         weight = r.value(row, "Weight", int, 1)
-        labels = {"model": model, "weight": str(weight)}
+        labels = {"model": model, "weight": str(weight), "switch": switch_of.get(name, "")}
         for setting in ("Features", "AvailableFeatures"):  # what is printed counts
             labels["features"] = row.values.get(setting, "") or labels.get("features", "")
         found.append((weight, name, has, labels))
@@ -139,6 +141,8 @@ def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
             f"{threaded:,} nodes give out whole cores of several threads: a job has those that "
             "AllocTRES says; where the log lacks it, what it asked for is not rounded up"
         )
+    if switch_of and (lost := [name for _, name, *_ in found if name not in switch_of]):
+        r.notes.append(f"{len(lost):,} nodes are on no switch, and take no job: {lost[0]} …")
     found.sort(key=lambda node: node[0])
     unlike = len({weight for weight, *_ in found}) > 1
     made = (
@@ -146,6 +150,33 @@ def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
         for _, name, has, labels in found
     )
     return Nodes.of(made) if found else None
+
+
+def _switches(r: SlurmReading, config: SettingRow) -> dict[str, str]:
+    """The place of the leaf switch of each node among all, and the way to it from the top."""
+    plugin = config.values.get("TopologyPlugin", "").lower().removeprefix("topology/")
+    where = config.places.get("TopologyPlugin", config.where)
+    if plugin not in ("", "none", "default", "flat", "tree"):
+        r.notes.append(
+            f"not modelled: TopologyPlugin=topology/{plugin} (nodes are taken as if flat), {where}"
+        )
+    rows = r.entries("switch", "SwitchName") if plugin == "tree" else {}
+    if plugin == "tree" and not rows:
+        r.notes.append(
+            f"{where}: TopologyPlugin=topology/tree, and no topology.conf: taken as if flat"
+        )
+    nobody: list[str] = []
+    below = {name: r.value(row, "Switches", expand_nodes, nobody) for name, row in rows.items()}
+    above = {child: name for name, children in below.items() for child in children}
+    leaves = [name for name, children in below.items() if not children]
+    found = {}
+    for i, leaf in enumerate(leaves):
+        path = [leaf]
+        while path[0] in above and above[path[0]] not in path:
+            path.insert(0, above[path[0]])
+        for node in r.value(rows[leaf], "Nodes", expand_nodes, nobody):
+            found[node] = f"{i}:{'/'.join(path)}"
+    return found
 
 
 def _linear(config: SettingRow) -> bool:
@@ -390,5 +421,8 @@ def _scheduler(r: SlurmReading, row: SettingRow, order: str) -> str:
         unit = 60 if name == "window" else 1  # Slurm says it in minutes
         given[name] = unit * r.value(asked, setting, int, int(getattr(usual, name)) // unit)
     given["tested"] *= kind != "sched/builtin"
+    year, month, *_ = (*re.findall(r"\d+", row.values.get("SLURM_VERSION", "")), "99", "99")
+    if row.values.get("TopologyPlugin", "").lower().endswith("tree"):
+        given["leaf_cores"] = (int(year), int(month)) >= (23, 11)
     other = [f"{name}={value}" for name, value in given.items() if value != getattr(usual, name)]
     return "slurm" + ":" * bool(other) + ",".join(other)

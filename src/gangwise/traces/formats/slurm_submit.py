@@ -35,7 +35,7 @@ ALONE = re.compile(
 )
 """Options without a value, or with one only behind =."""
 NOT_PLAYED = {
-    "switches": "nodes are taken without regard to it",
+    "switches": "nobody waits for fewer leaf switches",
     "contiguous": "nodes need not be side by side",
     "spread-job": "a task a node while there are nodes, but not on those that Slurm takes",
     "use-min-nodes": "nodes are chosen as without it",
