@@ -598,11 +598,13 @@ def waits_explained(n: Compared) -> str:
 def idle_beside_waiting(n: Compared) -> str:
     if n.idle is None or not n.idle.telling:
         return ""
+    unit = UNITS.get(n.idle.device, n.idle.device)
     return (
-        f"Of the {UNITS.get(n.idle.device, n.idle.device)}-hours that were idle, "
+        f"Of the {unit}-hours that were idle, "
         f"{number(100 * n.idle.recorded)} % passed while a job waited that asked for no more (in "
-        f"the model {number(100 * n.idle.simulated)} %): something other than capacity held jobs, "
-        "such as limits, partitions, reservations, or nodes that were down."
+        f"the model {number(100 * n.idle.simulated)} %): something other than the number of {unit}s"
+        " held jobs, such as limits, partitions, reservations, nodes that were down or had too "
+        "little room each."
     )
 
 

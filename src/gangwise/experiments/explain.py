@@ -344,9 +344,9 @@ def forecast_log(
     line = (
         f"{count(len(rows), 'job waits', 'jobs wait')} at {at:.0f} s, {state}. "
         f"{draws} futures under {assumed}: drawn are "
-        "run times (learned from jobs that had ended by then) and who comes (from the log's last "
-        f"{DAYS} days); {calibration.known:,} starts foretold at {TRIED} earlier instants correct "
-        "them"
+        f"run times (learned from jobs that had ended by then) and who comes (from the {DAYS} days "
+        f"before); corrected with {calibration.known:,} earlier predictions, made at {TRIED} "
+        "instants"
     )
     return ForecastOfLog(at, line, rows)
 

@@ -137,6 +137,7 @@ def distributions(
     new: Floats,
     edges: Floats,
     seed: int = 0,
+    passed: Floats | None = None,
 ) -> Floats:
     """Cumulative distribution of y at new rows, from a forest grown on others.
 
@@ -149,6 +150,8 @@ def distributions(
         Rows of a group are alike: a tree gets all of them or none.
     edges : ndarray [CELLS + 1]
         Of the cells of y.
+    passed : ndarray [N], optional
+        What y is known to exceed, of rows whose ``y`` is only a guess to split by; NaN for others.
 
     Returns
     -------
@@ -175,10 +178,14 @@ def distributions(
     here = np.stack([one for one, _, _ in columns])
     there = np.stack([other for _, other, _ in columns])
     many = np.array([number for *_, number in columns])
-    cell = np.clip(np.searchsorted(edges, y, side="left") - 1, 0, edges.size - 2)
+    cells = edges.size - 1
+    censored = np.zeros(y.size, bool) if passed is None else np.isfinite(passed)
+    observed = y if passed is None else np.where(censored, passed, y)
+    cell = np.clip(np.searchsorted(edges, observed, side="left") - 1, 0, cells - 1)
+    cell += cells * censored  # counted apart, behind the others
     tried = max(1, features.shape[1] // 3)
     _, group = np.unique(group, return_inverse=True)
-    histogram = np.zeros((len(new), edges.size - 1))
+    histogram = np.zeros((len(new), 2 * cells))
     for _ in range(TREES):
         rows = np.flatnonzero((rng.random(group.max() + 1) < SHARE)[group])
         if rows.size < 2 * LEAF:
@@ -188,6 +195,27 @@ def distributions(
         of_rows = y[rows], weight[rows]
         tree, order = grow_tree(part, *of_rows, many, tried, int(rng.integers(2**31)))
         add_leaves(tree, order, weight[rows], cell[rows], there, histogram)
-    below = np.zeros((len(new), edges.size))
-    np.cumsum(histogram / TREES, axis=1, out=below[:, 1:])
+    return _beran(histogram[:, :cells], histogram[:, cells:])
+
+
+def _beran(came: Floats, censored: Floats) -> Floats:
+    """Distribution at each cell's upper edge, from weights of rows [W, CELLS]: Beran's estimator.
+
+    It is Kaplan-Meier's with the weights that the forest gives to rows; half of the rows that are
+    censored in a cell are at risk there. Beyond the last row that is known, where others were still
+    waiting, the hazard is that of the upper half: in logarithms a constant one, a Pareto tail.
+    """
+    both = came + censored
+    at_risk = np.cumsum(both[:, ::-1], axis=1)[:, ::-1] - censored / 2
+    hazard = np.divide(came, at_risk, out=np.zeros_like(came), where=at_risk > 1e-12)
+    rate = -np.log(np.maximum(1.0 - hazard, 1e-12))
+    last = came.shape[1] - 1 - np.argmax(came[:, ::-1] > 0, axis=1)
+    total = np.cumsum(came, axis=1)
+    middle = (total < total[:, -1:] / 2).sum(axis=1)
+    cell = np.arange(came.shape[1])
+    upper = (cell >= middle[:, None]) & (cell <= last[:, None])
+    tail = (rate * upper).sum(axis=1) / np.maximum(upper.sum(axis=1), 1)
+    rate = np.where(cell > last[:, None], tail[:, None], rate)
+    below = np.zeros((len(came), came.shape[1] + 1))
+    below[:, 1:] = 1.0 - np.exp(-np.cumsum(rate, axis=1))
     return below

@@ -121,12 +121,15 @@ def forecast_in_order(
             continue
         y = np.where(known, left[past], np.log(np.maximum(now - pending.now[past], 1.0)))
         rng = np.random.default_rng(rows.size)
+        passed = np.where(known, np.nan, y)
         y[~known] = _longer(np.sort(y[known]), y[~known], rng)
         weight = 0.5 ** ((now - pending.now[past]) / FADES)
-        below = distributions(features[past], y, weight, group[past], features[rows], EDGES)
+        of = features[past], y, weight, group[past], features[rows], EDGES
+        below = distributions(*of, passed=passed)
         if not instants or now in instants:
             at = calibration.levels(pending, now)
-            log_quantiles = np.array([np.interp(at, each, EDGES) for each in below])
+            # A start that so few of the like came to see has no quantile.
+            log_quantiles = np.array([np.interp(at, p, EDGES, right=np.inf) for p in below])
             yield WaitForecasts(now, rows, np.exp(log_quantiles))
         calibration.seen.append((now, rows, below.astype(np.float32)))
 

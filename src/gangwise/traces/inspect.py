@@ -394,8 +394,12 @@ def summary(log: JobLog, tables: Tables, bins: int = 12) -> dict[str, Any]:
     log (:func:`~gangwise.traces.tables.implied_load`), as ``gangwise trace inspect`` has it, and
     ``load`` that of each of ``bins`` equal periods; they count jobs that cannot be played, too.
     """
-    rows, nodes = log.rows, log.nodes
-    wait = (rows["start"] - rows["submit"]).drop_nulls()
+    # How long a job had waited that ran when the log begins is not known; who was withdrawn did not
+    # run.
+    early, stayed = pl.Series(log.jobs.early), pl.Series(np.isinf(log.jobs.withdrawn))
+    waits = pl.when(~early).then(pl.col("start") - pl.col("submit"))
+    rows, nodes = log.rows.with_columns(wait=waits), log.nodes
+    wait = rows["wait"].drop_nulls()
     waited, ran = float(wait.sum()), float(rows["run"].sum())
     device = log.played.device
     capacity = log.total(device)
@@ -410,11 +414,7 @@ def summary(log: JobLog, tables: Tables, bins: int = 12) -> dict[str, Any]:
     total = float(rows["hours"].sum())
     by_user = (
         rows.group_by("user", maintain_order=True)
-        .agg(
-            jobs=pl.len(),
-            hours=pl.col("hours").sum(),
-            wait=(pl.col("start") - pl.col("submit")).mean(),
-        )
+        .agg(jobs=pl.len(), hours=pl.col("hours").sum(), wait=pl.col("wait").mean())
         .sort("hours", "user", descending=[True, False])
     )
     return {
@@ -430,7 +430,7 @@ def summary(log: JobLog, tables: Tables, bins: int = 12) -> dict[str, Any]:
         "load": [load(*between) for between in pairwise(edges.tolist())],
         "load_edges_s": edges.tolist(),
         "sizes": _sizes(size),
-        "run": _spread(rows["run"]),
+        "run": _spread(rows["run"].filter(stayed)),
         "wait": _spread(wait),
         "waiting_share": None if wait.is_empty() else waited and waited / (waited + ran),
         "limit_over_run": _spread(asked.drop_nulls()),
