@@ -37,6 +37,22 @@ def test_the_forest_gives_the_distribution_that_was_drawn_from() -> None:
     assert new[wide, 1].mean() > new[~wide, 1].mean() + 0.3
 
 
+def test_the_forest_of_censored_numbers_gives_the_distribution_that_was_drawn_from() -> None:
+    """Half of them are known to be greater than something; taken for known they would be small."""
+    rng = np.random.default_rng(5)
+    x = rng.random((6000, 3))
+    y = 5 + 3 * x[:, 0] + rng.standard_normal(6000)
+    limit = 5 + 3 * x[:, 0] + rng.standard_normal(6000)
+    passed = np.where(y > limit, limit, np.nan)
+    edges, new = np.linspace(-5, 15, CELLS + 1), rng.random((400, 3))
+    of = x, np.minimum(y, limit), np.ones(6000), np.arange(6000), new, edges
+    truth = 5 + 3 * new[:, 0]
+    for told, bias in ((passed, 0.0), (None, -0.56)):  # the mean of the less of two normals
+        below = distributions(*of, passed=told)
+        p50 = np.array([np.interp(0.5, each, edges) for each in below])
+        assert (p50 - truth).mean() == pytest.approx(bias, abs=0.1)
+
+
 def drawn(seed: int, days: int = 12, a_day: int = 60) -> PendingJobs:
     """Waits by queue and group, which vary from day to day."""
     rng = np.random.default_rng(seed)

@@ -2,7 +2,8 @@
 
 Trees are grown by the reduction of variance, on features cut into :data:`BINS` classes by their
 quantiles. The distribution at a new row is that of the training rows in its leaves, each tree
-counting the same. It is kept as a histogram over :data:`CELLS` cells of equal width.
+counting the same; of censored rows by Beran's estimator. It is kept as a histogram over
+:data:`CELLS` cells of equal width.
 """
 
 from __future__ import annotations

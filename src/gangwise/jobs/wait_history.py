@@ -4,8 +4,8 @@ Jobs that waited at earlier instants, and when they started, are a regression of
 what is left to wait on what was known then: what a job asks for, how long it has waited, what
 stands above it, what runs, and how long the like of it waited of late. A quantile regression forest
 (:mod:`.quantile_forest`) gives a distribution for each job, and is grown anew at each instant from
-starts that have come by then. What still waits counts as well, as waits of at least so long
-(censored): its wait is drawn from those that were longer. Distributions are then recalibrated by
+starts that have come by then. What still waits counts as well, as a wait that is censored; trees
+split by one that is drawn from those that were longer. Distributions are then recalibrated by
 where known starts lay in earlier ones (Kuleshov, Fenner and Ermon 2018), as in :mod:`.forecast`.
 """
 
@@ -31,6 +31,7 @@ RECENT = 7 * DAY  # and in how long the like of a job waited of late
 SHRUNK = 5.0  # starts of everybody that count in that
 HALF = 10 * DAY  # an earlier forecast counts half in the recalibration
 LEVELS = (0.5, 0.9)
+CLASSES = 2  # of jobs, by how long they have waited, that are recalibrated each by itself
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,16 @@ class _Calibration:
 
     seen: list[tuple[float, Ints, Floats]] = field(default_factory=list)
 
-    def levels(self, pending: PendingJobs, now: float) -> Floats:
-        """The levels at which as many starts lay below as :data:`LEVELS` promise."""
-        prior = (np.arange(10) + 0.5) / 10
-        place, came, weight = [prior], [np.ones(10)], [np.full(10, 0.1)]
+    def levels(self, pending: PendingJobs, now: float, present: Ints) -> Floats:
+        """The levels at which as many starts lay below as :data:`LEVELS` promise, [present, 2].
+
+        Jobs are in :data:`CLASSES` by how long they have waited. What holds for all jobs counts in
+        each class as one instant more.
+        """
+        waited = pending.features["waited"]
+        edges = np.quantile(waited[present], np.arange(1, CLASSES) / CLASSES)
+        even, one = (np.arange(10) + 0.5) / 10, np.ones(10)
+        place, came, weight, group = [even], [one], [one / 10], [np.full(10, -1)]
         for made, rows, below in self.seen:
             known = pending.start[rows] <= now
             # The place of a start in its distribution; of what waits still, that of the present.
@@ -93,10 +100,23 @@ class _Calibration:
             place.append((low + (at - cell) * (high - low))[use])
             came.append(known[use].astype(float))
             weight.append(np.full(int(use.sum()), 0.5 ** ((now - made) / HALF) / rows.size))
-        places, starts, weights = map(np.concatenate, (place, came, weight))
-        promised = censored_levels(places, starts, weights, LEVELS)
+            group.append(np.searchsorted(edges, waited[rows[use]], side="right"))
+        places, starts, weights, groups = map(np.concatenate, (place, came, weight, group))
+        of_all = censored_levels(places, starts, weights, even)
+        promised = np.empty((CLASSES, len(LEVELS)))
+        for c in range(CLASSES):
+            on = groups == c
+            # A class has a part of the rows of an instant: they count as the instant does.
+            of_class = np.concatenate([CLASSES * weights[on], one / 10])
+            promised[c] = censored_levels(
+                np.concatenate([places[on], of_all]),
+                np.concatenate([starts[on], one]),
+                of_class,
+                LEVELS,
+            )
         # At level 1 a distribution says nothing: its last cell is that of any wait.
-        return np.clip(promised, 0.005, 0.995)
+        promised = np.clip(promised, 0.005, 0.995)
+        return np.asarray(promised[np.searchsorted(edges, waited[present], side="right")])
 
 
 def forecast_in_order(
@@ -127,9 +147,11 @@ def forecast_in_order(
         of = features[past], y, weight, group[past], features[rows], EDGES
         below = distributions(*of, passed=passed)
         if not instants or now in instants:
-            at = calibration.levels(pending, now)
+            levels = calibration.levels(pending, now, rows)
             # A start that so few of the like came to see has no quantile.
-            log_quantiles = np.array([np.interp(at, p, EDGES, right=np.inf) for p in below])
+            log_quantiles = np.array(
+                [np.interp(at, p, EDGES, right=np.inf) for at, p in zip(levels, below)]
+            )
             yield WaitForecasts(now, rows, np.exp(log_quantiles))
         calibration.seen.append((now, rows, below.astype(np.float32)))
 
