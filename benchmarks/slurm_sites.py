@@ -605,7 +605,8 @@ def replayed(folder: Path, phases: int = 1) -> Run:
         if row["NodeList"] not in ("None assigned", ""):
             real[name[job]] = time_of(row["Start"])
     rules = f"slurm:{folder / 'site'}"
-    scheduler, models, notes = Site.read(rules).scheduler, [], list[str]()
+    scheduler = Site.read(rules).scheduler
+    models, notes = list[dict[str, float]](), list[str]()
     for phase in range(phases):
         with tempfile.TemporaryDirectory() as scratch:
             log = Path(scratch, "jobs.txt")
