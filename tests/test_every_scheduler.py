@@ -393,7 +393,7 @@ WORDS |= {"alpha": 0.2, "gamma": 0.2, "pacing": "even", "rounding": "fresh", "un
 """Values of options of policies that have no number as a default."""
 SMALL = {
     "gain_overhead": "ogasched-default-v1:servers=16,job_types=4",
-    "fluctuating_speeds": "esdp-mini-batch-v1",
+    "fluctuating_speeds": "esdp-default-v1",
     "approximation_jobs": "opm-default-v1",
     "gain_overhead_gang": "ogasched-gang-small-v1",
     "fluctuating_speeds_gang": "esdp-gang-small-v1",
