@@ -565,7 +565,8 @@ class Jobs(Tabular):
         """Tasks of each job, of all its groups [J]."""
         if not self.grouped.any():
             return self.tasks
-        return self.tasks * np.array([shape.size for shape in self.shapes])[self.shape]
+        of_shape: Ints = np.array([shape.size for shape in self.shapes])
+        return self.tasks * of_shape[self.shape]
 
     def columns(self) -> dict[str, Any]:
         """One array a column, names and devices written out.

@@ -375,13 +375,18 @@ class Record:
         where = np.zeros(len(jobs) + 1, np.int64), np.zeros(0, np.int64)
         first, each = hosts if hosts is not None and hosts[1].size else where
         count = np.diff(first)
+        began, ended = (
+            np.where(started, at, jobs.withdrawn)[known] for at in (jobs.recorded_start, end)
+        )
         return cls(
             # The columns that a sweep reads.
             replace(jobs, tasks=jobs.tasks[known], shape=np.asarray(jobs.shape)[known]),
             nodes,
             jobs.submit[known],
-            *(np.where(started, at, jobs.withdrawn)[known] for at in (jobs.recorded_start, end)),
-            *(started[known], jobs.limit[known]),
+            began,
+            ended,
+            started[known],
+            jobs.limit[known],
             held_devices(jobs, nodes)[known, k],
             device,
             named,

@@ -320,6 +320,14 @@ def dots(
     return [Dots(title, caption, tuple(rows), labels, place(0.0), looks or {})]
 
 
+@cache
+def words(table: str) -> Mapping[str, Any]:
+    """A table of ``words.toml``: families, terms, metrics, jobs, or parts of schedulers."""
+    text = (files("gangwise.report") / "words.toml").read_text(encoding="utf-8")
+    found: Mapping[str, Any] = tomllib.loads(text)[table]
+    return found
+
+
 # Filters of the templates
 
 
@@ -431,14 +439,6 @@ _ENVIRONMENT.policies["json.dumps_kwargs"] = {
     "separators": (",", ":"),
     "allow_nan": False,
 }
-
-
-@cache
-def words(table: str) -> Mapping[str, Any]:
-    """A table of ``words.toml``: families, terms, metrics, jobs, or parts of schedulers."""
-    text = (files("gangwise.report") / "words.toml").read_text(encoding="utf-8")
-    found: Mapping[str, Any] = tomllib.loads(text)[table]
-    return found
 
 
 def phrase(name: str, /, **values: object) -> str:

@@ -176,8 +176,10 @@ def read_nodes(file: Path, strict: bool) -> tuple[pl.DataFrame, Stage, str]:
     return server_table(rows), account.stage(file.name, len(nodes)), digest
 
 
-OF_NODE = ("NodeName", "CPUTot", "CPUs", "Procs", "Sockets", "SocketsPerBoard", "Boards")
-OF_NODE += ("CoresPerSocket", "ThreadsPerCore", "RealMemory", "Gres")
+OF_NODE = (
+    *("NodeName", "CPUTot", "CPUs", "Procs", "Sockets", "SocketsPerBoard", "Boards"),
+    *("CoresPerSocket", "ThreadsPerCore", "RealMemory", "Gres"),
+)
 
 
 def _each_node(nodes: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
