@@ -431,9 +431,16 @@ def all_then(cluster: ClusterArrays, a: Ahead, s: int, w: int) -> int:
 @inner_kernel
 def beside(cluster: ClusterArrays, a: Ahead, s: int, w: int) -> int:
     """The same, without nodes that are reserved while a job would run, see `cover`."""
-    total = all_then(cluster, a, s, w)
+    covered = 0
     for n in range(a.cover.size):
-        if a.cover[n] > 0:
+        covered += 1 if a.cover[n] > 0 else 0
+    # Of the nodes with and those without reservations, the fewer are looked at.
+    without = 2 * covered > a.cover.size
+    total = 0 if without else all_then(cluster, a, s, w)
+    for n in range(a.cover.size):
+        if without and a.cover[n] == 0:
+            total += fit_then(cluster, a, s, w, n)
+        elif not without and a.cover[n] > 0:
             total -= fit_then(cluster, a, s, w, n)
     return int(total)
 
@@ -456,6 +463,36 @@ def first_window(
     return int(low)
 
 
+@inner_kernel
+def on_nodes_of(g: Given, x: State, p: Passing, j: int, i: int, step: int) -> int:
+    """The next running job, from place i of the ends on, on a node that job j may use.
+
+    Steps of −1 go back, where there is one.
+    """
+    mine = g.cluster.shapes[g.jobs[j].shape].constraint
+    while i < p.clock.ending:
+        o = p.gangs.leaving[i].item
+        for m in range(g.jobs[o].piece_from, g.jobs[o].piece_from + x.jobs[o].pieces):
+            n = x.out[m].node
+            if p.ahead.up[n] and p.ahead.cover[n] == 0 and g.cluster.allowed[mine, n]:
+                return i
+        i += step
+    return i
+
+
+@inlined_kernel
+def first_later(p: Passing, time: float) -> int:
+    """Place of the first running job that ends after a time, by bisection."""
+    low, high = int64(0), int64(p.clock.ending)
+    while low < high:
+        middle = (low + high) // 2
+        if p.gangs.leaving[middle].time > time:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
 @inlined_kernel
 def end_of_group(g: Given, x: State, p: Passing, j: int, w: int) -> float:
     """When the group of running jobs ends whose ends reach into window w; infinity for none.
@@ -464,29 +501,23 @@ def end_of_group(g: Given, x: State, p: Passing, j: int, w: int) -> float:
     minute behind the first end; the others 60, 120, 240 … s after that. A job that fits once some
     of a group have ended is taken to start when the last of it does.
     """
+    many, not_yet = p.clock.ending, np.nextafter(x.at.now, np.inf)
+    first = on_nodes_of(g, x, p, j, int64(0), int64(1))
+    if first == many:
+        return NEVER
     epoch, order = p.settings.epoch, p.gangs.leaving
-    before, not_yet = p.ahead.times[w - 1], np.nextafter(x.at.now, np.inf)
-    mine = g.cluster.shapes[g.jobs[j].shape].constraint
-    last, edge, length = -NEVER, NEVER, FIRST_WINDOW
-    for i in range(p.clock.ending):
-        o = order[i].item
-        meets = False
-        for m in range(g.jobs[o].piece_from, g.jobs[o].piece_from + x.jobs[o].pieces):
-            n = x.out[m].node
-            meets = meets or (
-                p.ahead.up[n] and p.ahead.cover[n] == 0 and g.cluster.allowed[mine, n]
-            )
-        if not meets:
-            continue
-        end = order[i].time
-        if edge == NEVER:
-            edge = ((end + epoch) // FIRST_WINDOW + 1.0) * FIRST_WINDOW - epoch
-        if last > before and end > edge + length:
-            break
-        while end > edge + length:
-            length *= 2.0
-        last = max(end, not_yet)
-    return last if last > before else NEVER
+    edge = ((order[first].time + epoch) // FIRST_WINDOW + 1.0) * FIRST_WINDOW - epoch
+    reaching = first  # the first end that reaches into the window; it says which group it is
+    if not_yet <= p.ahead.times[w - 1]:
+        reaching = max(first, first_later(p, p.ahead.times[w - 1]))
+        reaching = on_nodes_of(g, x, p, j, reaching, int64(1))
+        if reaching == many:
+            return NEVER
+    length = FIRST_WINDOW
+    while order[reaching].time > edge + length:
+        length *= 2.0
+    last = on_nodes_of(g, x, p, j, first_later(p, edge + length) - 1, int64(-1))
+    return max(order[last].time, not_yet)
 
 
 @inlined_kernel
@@ -706,6 +737,7 @@ def last_able(g: Given, x: State, p: Passing, first: int, last: int) -> int:
         failed = p.failed[s]  # of its shape, that asked for no more: in this pass
         hopeless = failed.stamp == p.clock.passes and failed.tasks <= tasks
         hopeless = hopeless and failed.limit <= limit
+        hopeless = hopeless or known_too_large(g, x, j)  # the cheaper question first
         if not hopeless and may_start(g, x, p, j) and fits_now(g, x, p, j):
             if p.clock.reserved == 0:
                 break
