@@ -360,6 +360,8 @@ OTHER: dict[str, Any] = {
     **dict.fromkeys(("per_user", "per_pool", "per_user_pool", "per_account"), 3),
     **dict.fromkeys(("starts", "main_starts", "part_depth"), 3),
     "least_wait": 60.0,
+    "least_priority": 5.0,
+    "leaf_cores": False,
 }
 """A value of every option of every scheduler that is not the default."""
 

@@ -160,8 +160,8 @@ def test_gangs_by_label_annotation_and_owner() -> None:
     assert len({Membership.of(p).api for p in (new, old, volcano)}) == 3
     owner = {"kind": "Job", "name": "train", "controller": True}
     made = pod({}, metadata={"ownerReferences": [owner]})
-    assert Membership.of(made) == ("default", "job", "train", "")
-    assert Membership.of(pod({})) == ("default", "pod", "u", "")
+    assert Membership.of(made) == Membership("default", "job", "train")
+    assert Membership.of(pod({})) == Membership("default", "pod", "u")
 
 
 def test_what_users_write_badly_is_named() -> None:

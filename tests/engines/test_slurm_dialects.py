@@ -299,6 +299,7 @@ def test_a_job_that_slurm_could_not_launch_is_placed_again(said: str, restarts: 
     again = Recorded([old(1, "PENDING", admin_comment=f"{mark} held", **about)], nodes)
     (row,) = again.jobs()
     assert (row.phase, row.foreign) == ("pending", False)
+    again = Recorded([old(1, "PENDING", admin_comment=f"{mark} held", **about)], nodes)
     again.place("1", 3, [Placed("n2", 1), Placed("n1", 1)])
     assert f"attempt=3 restarts={restarts}" in again.said[0]
     assert again.said[1] == "scontrol -- release 1"

@@ -234,6 +234,8 @@ def test_several_seeds_of_what_is_not_drawn_are_refused(swf: Path) -> None:
     asked = {"name": "a", "scenario": "replay", "policies": ["fcfs"], "seeds": 2}
     with pytest.raises(ScenarioError, match="2 runs that are the same"):
         Experiment.of({**asked, "settings": {"source": str(swf)}}).runs()
+    assert len(replay(swf, ["fcfs", "sjf"], [3]).seeds) == 1
+    pytest.importorskip("optuna", reason="tuning needs Optuna")
     with pytest.raises(ScenarioError, match="2 runs that are the same"):
         tune(
             "replay",
@@ -245,7 +247,6 @@ def test_several_seeds_of_what_is_not_drawn_are_refused(swf: Path) -> None:
             (0,),
             (1,),
         )
-    assert len(replay(swf, ["fcfs", "sjf"], [3]).seeds) == 1
 
 
 def test_an_empty_folder_holds_no_replay(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ class Stretches(NamedTuple):
         """Those of a log with these jobs, and seconds of waiting under the base, by day [days].
 
         >>> Stretches.of([40.0] * 14, [1.0] * 14).reason.partition(",")[0]
-        'no interval can be had of 14 days'
+        'no interval can be had of less than 8 weeks of submissions'
         """
         by_day = np.array([jobs, waits], dtype=np.float64)
         days = by_day.shape[1]
@@ -137,8 +137,8 @@ class Stretches(NamedTuple):
             return cls(
                 many,
                 math.nan,
-                f"no interval can be had of {period(86400.0 * days)}, for what other weeks would "
-                f"show is not in them; it needs {LEAST_WEEKS} weeks of submissions",
+                f"no interval can be had of less than {LEAST_WEEKS} weeks of submissions, for "
+                "what other weeks would show is not in them",
             )
         # Stretches of unlike numbers of jobs tell no more than so many alike (Kish).
         if by_stretch[0].sum() ** 2 < LEAST_BLOCKS / STRETCHES * many * (by_stretch[0] ** 2).sum():
@@ -216,7 +216,7 @@ def change_by_blocks(
     Estimate(mean=100.0, low=100.0, high=100.0)
     >>> values = [9.0, 8.0, 9.0, 7.0, 9.0, 8.0, 7.0, 9.0]
     >>> f"{change_by_blocks(values, [10.0] * 8):.1f}", change_by_blocks(values[:7], [10.0] * 7).low
-    ('-17.5 ± 7.0', None)
+    ('-17.5 ± 7.5', None)
     """
     a, b = (np.asarray(each, dtype=np.float64) for each in (values, others))
     n, total = a.size, float(b.sum())
