@@ -71,7 +71,7 @@ PARAMETERS = (
 )
 HELD = """
 function slurm_job_submit(job, partitions, uid)
-   -- born held, unless its user holds it: then it is not marked, and stays his
+   -- submitted held, unless its user holds it: then it is not marked, and stays his
    if job.partition == "gangwise" and job.priority ~= 0 and job.array_inx == nil then
       local site = job.admin_comment
       job.admin_comment = "gangwise" .. (site and " | " .. site or "")

@@ -286,8 +286,8 @@ class Calibrated:
         elif found.contradicted:
             explained = found.refused - found.unexplained
             lines.append(
-                f"What follows explains {explained:,} of these jobs; {found.left:,.0f} h are left "
-                f"({100 * (1 - share):.0f} %). What is left is not explained."
+                f"The rules below explain {explained:,} of these jobs; {found.left:,.0f} h "
+                f"({100 * (1 - share):.0f} %) remain unexplained."
             )
         return lines
 

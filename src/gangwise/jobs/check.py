@@ -153,7 +153,7 @@ def _check_alone(
     first: _Watched,
     where: str,
 ) -> None:
-    """Compare what is decided alone with what is decided beside the world, this and another."""
+    """Decisions may not change when the hidden truth is in the same process."""
     logs = [first.log, _played(_Watched, world.hidden(), original, where).log]
     alone = list(map(_digest, logs))
     try:

@@ -184,7 +184,7 @@ def lowest(g: Given, x: State, j: int, low: int, size: int, until: float) -> Non
 
 @inlined_kernel
 def same_pieces(g: Given, x: State, j: int, pieces: int) -> bool:
-    """What was tried is what job j has reserved."""
+    """Whether the pieces that were tried are those that job j has reserved."""
     if x.jobs[j].pieces != pieces:
         return False
     p = g.jobs[j].piece_from

@@ -99,7 +99,7 @@ TIER = 2.0**33
 
 
 def copy_of(s: Standing) -> Standing:
-    """The same, whose changes are its own."""
+    """A deep copy of the mutable arrays."""
     own = "eligible", "clock", "use", "rate", "since", "total", "level", "factor", "order"
     return s._replace(**{name: getattr(s, name).copy() for name in own})
 
