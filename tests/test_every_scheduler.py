@@ -13,6 +13,7 @@ import inspect
 import itertools
 import json
 import random
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -459,4 +460,5 @@ def test_the_live_service_takes_every_scheduler(part: int, tmp_path: Path) -> No
         shutil.rmtree(tmp_path / "state", ignore_errors=True)
         if done.exit_code:
             assert isinstance(done.exception, GangwiseError), (name, repr(done.exception))
-            assert name in str(done.exception)
+            reason = str(done.exception)  # a part, or what only a simulation knows
+            assert any(word in reason for word in (*re.split("[+:]", name), "true rates")), name
