@@ -108,19 +108,25 @@ def serve_command(
     cluster = create("engine", engine, **given)
     if not (state / FILE).exists():  # a service that has run outlives its cluster's silence
         _require_answer(cluster)
-    service = Service(
-        cluster,
-        state,
-        scheduler,
-        act=act,
-        baseline=baseline,
-        every=baseline_every,
-        rates=rates,
-        account=account_every,
-        forecast=forecast_every,
-        keep=keep_days * 86_400.0,
-        clock_is_right=clock_is_right,
-    )
+    try:
+        service = Service(
+            cluster,
+            state,
+            scheduler,
+            act=act,
+            baseline=baseline,
+            every=baseline_every,
+            rates=rates,
+            account=account_every,
+            forecast=forecast_every,
+            keep=keep_days * 86_400.0,
+            clock_is_right=clock_is_right,
+        )
+    except BaseException:
+        cluster.close()
+        if demo is not None:
+            demo.stop()
+        raise
     for note in service.notes:
         say(note)
     say(f"{'acting' if act else 'watching'}; look with: gangwise top --state {state}")

@@ -490,7 +490,7 @@ def first_later(p: Passing, time: float) -> int:
             high = middle
         else:
             low = middle + 1
-    return low
+    return int(low)
 
 
 @inlined_kernel
@@ -517,7 +517,7 @@ def end_of_group(g: Given, x: State, p: Passing, j: int, w: int) -> float:
     while order[reaching].time > edge + length:
         length *= 2.0
     last = on_nodes_of(g, x, p, j, first_later(p, edge + length) - 1, int64(-1))
-    return max(order[last].time, not_yet)
+    return float(max(order[last].time, not_yet))
 
 
 @inlined_kernel
