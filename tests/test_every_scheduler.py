@@ -12,6 +12,7 @@ import ast
 import inspect
 import itertools
 import json
+import os
 import random
 import re
 import shutil
@@ -438,6 +439,8 @@ def test_every_option_of_a_policy_is_taken_as_typed_and_played(family: str) -> N
 @pytest.mark.full
 @pytest.mark.parametrize("log", LOGS)
 def test_every_three_parts_meet_on_every_log_under_every_command(played: Played, log: str) -> None:
+    if log == "kueue" and not os.environ.get("GANGWISE_EXHAUSTIVE"):
+        pytest.skip("forecasts under a Kueue site take ten minutes: GANGWISE_EXHAUSTIVE=1")
     by_command: dict[Any, list[str]] = {command: list(WHOLE) for command in COMMANDS}
     for *of, here, command in covering(3, *FACTORS, list(LOGS), COMMANDS):
         if here == log:
