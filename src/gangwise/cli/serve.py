@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,8 @@ from gangwise.core.terminal import one_line
 if TYPE_CHECKING:
     from gangwise.engines.engine import Engine
     from gangwise.engines.local import Demo
+    from gangwise.service.listening import Listening
+    from gangwise.service.loop import Service
 
 HERE = Path("gangwise-state")
 ALIVE = 5.0  # seconds within which a service that works has touched its heartbeat
@@ -57,7 +61,6 @@ def _require_answer(cluster: Engine) -> None:
     try:
         cluster.nodes()
     except EngineError as error:
-        cluster.close()
         raise EngineError(f"the cluster does not answer, and nothing was begun: {error}") from error
 
 
@@ -82,10 +85,7 @@ def serve_command(
 
     Without settings, the local engine simulates a small cluster with users.
     """
-    import time
-
     from gangwise.core.registry import create
-    from gangwise.core.stopping import requests_to_stop
     from gangwise.service.listening import require_packages
     from gangwise.service.loop import Service
     from gangwise.service.store import FILE
@@ -98,39 +98,36 @@ def serve_command(
     rates = rates_of(rate)
     if http:
         require_packages()
-    demo = None
-    if engine == "local" and "folder" not in given:
-        given["folder"] = str(state / "cluster")
-        demo = _demonstration(state, served=not act)
-        rates = rates or rates_of(list(demo.rates))
-    if engine != "local" and not act:
-        given.setdefault("watch", True)
-    cluster = create("engine", engine, **given)
-    if not (state / FILE).exists():  # a service that has run outlives its cluster's silence
-        _require_answer(cluster)
-    try:
-        service = Service(
-            cluster,
-            state,
-            scheduler,
-            act=act,
-            baseline=baseline,
-            every=baseline_every,
-            rates=rates,
-            account=account_every,
-            forecast=forecast_every,
-            keep=keep_days * 86_400.0,
-            clock_is_right=clock_is_right,
-        )
-    except BaseException:
-        cluster.close()
-        if demo is not None:
-            demo.stop()
-        raise
-    for note in service.notes:
-        say(note)
-    say(f"{'acting' if act else 'watching'}; look with: gangwise top --state {state}")
-    listening = listen(http, tokens, state) if http else None
+    # Whatever was begun ends in the opposite order, also where the next thing is refused.
+    with ExitStack() as begun:
+        if engine == "local" and "folder" not in given:
+            given["folder"] = str(state / "cluster")
+            demo = _demonstration(state, served=not act)
+            begun.callback(demo.stop)
+            rates = rates or rates_of(list(demo.rates))
+        if engine != "local" and not act:
+            given.setdefault("watch", True)
+        cluster = create("engine", engine, **given)
+        begun.callback(cluster.close)
+        if not (state / FILE).exists():  # a service that has run outlives its cluster's silence
+            _require_answer(cluster)
+        options = {"act": act, "baseline": baseline, "every": baseline_every, "rates": rates}
+        options |= {"account": account_every, "forecast": forecast_every}
+        options |= {"keep": keep_days * 86_400.0, "clock_is_right": clock_is_right}
+        service = Service(cluster, state, scheduler, **options)
+        begun.callback(service.close)
+        for note in service.notes:
+            say(note)
+        say(f"{'acting' if act else 'watching'}; look with: gangwise top --state {state}")
+        listening = listen(http, tokens, state) if http else None
+        if listening is not None:
+            begun.callback(listening.close)
+        _serve(service, listening, seconds)
+
+
+def _serve(service: Service, listening: Listening | None, seconds: float) -> None:
+    """Serve until a signal comes, or so many seconds have passed."""
+    from gangwise.core.stopping import requests_to_stop
 
     def over() -> bool:
         if stop.is_set() or time.monotonic() > end:
@@ -139,16 +136,9 @@ def serve_command(
             say("the process of the API ended and was started again")
         return False
 
-    end = time.monotonic() + seconds if seconds else float("inf")
+    end = time.monotonic() + seconds if seconds else math.inf
     with requests_to_stop() as stop:
-        try:
-            service.serve(over)
-        finally:
-            if listening is not None:
-                listening.close()
-            service.close()
-            if demo is not None:
-                demo.stop()
+        service.serve(over)
 
 
 def detach_command(
@@ -223,7 +213,7 @@ def doctor_command(
         echo(f"  {why}: {', '.join(names[:5])}{more}")
 
 
-def listen(http: str, tokens: Path | None, state: Path) -> Any:
+def listen(http: str, tokens: Path | None, state: Path) -> Listening:
     """Serve the page and the API of the service of this folder, from a process of their own."""
     from gangwise.service.listening import Listening
 
