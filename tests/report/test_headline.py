@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
+from gangwise.jobs.kernels import SET_ASIDE
 from gangwise.jobs.metrics import Outcome
 from gangwise.report.headline import headline, tiles
 from gangwise.report.jobs import JobResults
@@ -65,6 +66,18 @@ def test_without_a_better_scheduler_none_is_called_better():
     assert "sooner than" in headline(found)
     assert headline(found).startswith("No scheduler")
     assert "not known" in headline(found)
+
+
+def test_a_scheduler_that_never_starts_a_job_is_no_best_change():
+    """It would look fast by the jobs that are left."""
+    found = played(weeks_of_jobs(recorded=False))
+    spared = found.outcomes["sjf+easy"][0]
+    spared.phase[0] = SET_ASIDE
+    spared.start[0] = spared.end[0] = np.nan
+    spares = JobResults("a log", {"fcfs+easy": found.outcomes["fcfs+easy"], "sjf+easy": [spared]})
+    assert spares.refused("sjf+easy")[0] == 1
+    assert "never starts some" in headline(spares)
+    assert "Best change of completion" not in {tile.label for tile in tiles(spares)}
 
 
 @pytest.mark.parametrize(

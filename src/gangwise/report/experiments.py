@@ -334,10 +334,10 @@ def tiles(results: Results) -> list[Tile]:
     (cell,) = results.places
     best, *others = results.ranking(cell)
     earned = estimate_text(results.of(results.objective)[cell, best])
-    found = [Tile(sentence_case(in_words(results.objective)), earned, best)]
+    shown = [Tile(sentence_case(in_words(results.objective)), earned, best)]
     for name in results.comparators[-1:]:
         if math.isfinite((share := results.share((cell, best), name)).mean):
-            found.append(
+            shown.append(
                 Tile(f"Share of the {plain(name)}", f"{number(100 * share.mean, 1)} %", best)
             )
     for other in dict.fromkeys([*others[:1], *others[-1:]]):
@@ -346,8 +346,8 @@ def tiles(results: Results) -> list[Tile]:
             lead = Estimate.of(row)
             tone = "good" if lead.low is not None and lead.low > 0 else ""
             size = estimate_text(lead, max(1, decimals_for([lead])), True)
-            found.append(Tile(f"Lead over {other}, %", size, "95 % interval, paired by seed", tone))
-    return found
+            shown.append(Tile(f"Lead over {other}, %", size, "95 % interval, paired by seed", tone))
+    return shown
 
 
 def _won(results: Results, policy: str, rows: Sequence[Mapping[str, Any]]) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from gangwise.experiments.answer import CONFIGURED, SMALL, Compared
+from gangwise.experiments.answer import CONFIGURED, SMALL, Compared, kills_more
 from gangwise.experiments.changes import changes_of
 from gangwise.experiments.statistics import Estimate, number, period
 from gangwise.report.page import Tile, in_words, sentence_case, short_name
 
-ENOUGH_TEXT = 0.995  # a share from here on is printed as 100 %
+WHOLE = 0.995  # a share from here on is printed as 100 %
 
 
 def shown_name(n: Compared, name: str) -> str:
@@ -35,12 +35,13 @@ def _who_is_better(n: Compared) -> str:
     if better:
         sooner = number(-n.change(better[0]).mean, int(n.change(better[0]).mean > -10))
         return f"{shown_name(n, better[0])} would finish jobs {sooner} % sooner than {base}"
-    first = n.change(n.others[0]).mean
-    if verdicts[n.others[0]] == "no interval" and math.isfinite(first) and first < -SMALL:
+    able = _without_victims(n)
+    first = n.change(able[0]).mean if able else math.nan
+    if able and verdicts[able[0]] == "no interval" and first < -SMALL:
         sooner = number(-first, int(first > -10))
         return (
-            f"{shown_name(n, n.others[0])} finishes these jobs {sooner} % sooner than {base}, "
-            "which may be chance"
+            f"{shown_name(n, able[0])} finishes these jobs {sooner} % sooner than {base}, which "
+            "may be chance"
         )
     costly = [name for name in n.others if verdicts[name] in ("kills more", "refuses")]
     if costly:
@@ -49,6 +50,16 @@ def _who_is_better(n: Compared) -> str:
     if all(each == "worse" for each in verdicts.values()):
         return f"no scheduler finishes these jobs sooner than {base}"
     return f"no scheduler is clearly better than {base}"
+
+
+def _without_victims(n: Compared) -> list[str]:
+    """The others under which no more is killed than under the base, and every job starts."""
+    base = n.outcomes[n.base]
+    return [
+        name
+        for name in n.others
+        if not n.refused(name)[0] and not kills_more(n.outcomes[name], base)
+    ]
 
 
 def _how_far_to_trust(n: Compared) -> str:
@@ -88,7 +99,7 @@ def tiles(n: Compared) -> list[Tile]:
         wait = f"{period(retold.recorded)} → {period(retold.simulated)}"
         found.append(Tile("Mean wait, recorded → model", wait, f"model: {base}"))
         what, share = retold.weakest
-        weakest = f"least: {what}, {number(100 * share)} %" * (share < ENOUGH_TEXT)
+        weakest = f"least: {what}, {number(100 * share)} %" * (share < WHOLE)
         shown = f"{number(100 * retold.explained)} %"
         tone = "bad" if retold.doubtful else "good"
         found.append(Tile("Mean wait explained by the model", shown, weakest, tone))
@@ -97,8 +108,8 @@ def tiles(n: Compared) -> list[Tile]:
         found.append(Tile("Mean wait in the model", wait, base))
         held = 100 * n.of(n.base, f"utilisation.{n.device}").mean
         found.append(Tile(f"{in_words(n.device)} in use", f"{number(held)} %", "of what there is"))
-    if n.others:
-        first = n.others[0]
+    if able := _without_victims(n):
+        first = able[0]
         change = n.change(first)
         tone = "good" if n.verdict(first) == "better" else ""
         name = sentence_case(shown_name(n, first))

@@ -581,8 +581,8 @@ TOWERING = 10.0  # times the base's mean wait: a scheduler of more would flatten
 def _drawable(n: Compared) -> tuple[Compared, str]:
     """The schedulers that fit one axis, and a sentence that names those that do not."""
     waits = {name: n.of(name, "waiting.mean").mean for name in n.outcomes}
-    most = TOWERING * waits[n.base] or math.inf
-    left = [name for name, wait in waits.items() if wait > most]
+    longest = TOWERING * waits[n.base] or math.inf
+    left = [name for name, wait in waits.items() if wait > longest]
     if not left:
         return n, ""
     names = ", ".join(f"{name} ({period(waits[name])})" for name in left)

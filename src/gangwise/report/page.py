@@ -557,14 +557,14 @@ def short_name(name: str) -> str:
     'drf'
     """
     plain, _, arguments = name.partition(":")
-    known, found = words("short"), plain.split("+")
-    if not all(part in known for part in found):
+    known, names = words("short"), plain.split("+")
+    if not all(part in known for part in names):
         return name
-    if found[0] == "fcfs" and {"easy", "conservative"} & set(found):
-        found = found[1:]
+    if names[0] == "fcfs" and {"easy", "conservative"} & set(names):
+        names = names[1:]
     given = [known.get(argument, argument) for argument in arguments.split(",") if argument]
-    order, *others = [*(known[part] for part in found), *given]
-    with_it = len(found) > 1 and found[1] in words("backfilling")
+    order, *others = [*(known[part] for part in names), *given]
+    with_it = len(names) > 1 and names[1] in words("backfilling")
     return ", ".join([f"{order} with {others[0]}", *others[1:]] if with_it else [order, *others])
 
 
