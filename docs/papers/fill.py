@@ -146,6 +146,7 @@ def claims_block(paper: str) -> str:
 def _against_each(artefact: Artefact, claims: Sequence[Claim]) -> list[str]:
     """Leads over several baselines at several settings, as the paper's table has them."""
     settings = [artefact, *filter(None, [companion(artefact)])]
+    # Every claim of such an artefact has this form: one that has not ends the script here.
     at = {OVER.fullmatch(claim.says).group(2, 1): claim for claim in claims}  # type: ignore[union-attr]
     baselines = list(dict.fromkeys(baseline for _, baseline in at))
     lines = _head("over", *baselines)
