@@ -102,7 +102,11 @@ def test_a_snippet_without_prompts_runs(
 ) -> None:
     (tmp_path / "docs").symlink_to(DOCS)
     monkeypatch.chdir(tmp_path)
-    exec(compile(plain_snippets()[name], name, "exec"), {"__name__": name})
+    defined: dict[str, object] = {"__name__": name}
+    exec(compile(plain_snippets()[name], name, "exec"), defined)
+    assert defined.keys() - {"__name__", "__builtins__"}, (
+        "a snippet that defines nothing shows nothing"
+    )
 
 
 class Loaded(HTMLParser):

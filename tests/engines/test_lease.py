@@ -21,6 +21,7 @@ LEASE = "gangwise/leader"
 HELD = "/apis/coordination.k8s.io/v1/namespaces/gangwise/leases/leader"
 
 
+# F811: pytest finds a fixture by the name of a parameter, which then hides the import.
 @pytest.fixture
 def engines(lab: KubernetesLab) -> Iterator[list[KubernetesEngine]]:  # noqa: F811
     """Services of one test; the next finds no Lease, and nobody who would take it."""

@@ -232,11 +232,11 @@ def test_several_seeds_of_what_is_not_drawn_are_refused(swf: Path) -> None:
     with pytest.raises(ScenarioError, match="5 runs"):
         replay(swf, ["fcfs", "sjf"], 5)
     asked = {"name": "a", "scenario": "replay", "policies": ["fcfs"], "seeds": 2}
-    with pytest.raises(ScenarioError, match="2 runs that are the same"):
+    with pytest.raises(ScenarioError, match="2 runs"):
         Experiment.of({**asked, "settings": {"source": str(swf)}}).runs()
     assert len(replay(swf, ["fcfs", "sjf"], [3]).seeds) == 1
     pytest.importorskip("optuna", reason="tuning needs Optuna")
-    with pytest.raises(ScenarioError, match="2 runs that are the same"):
+    with pytest.raises(ScenarioError, match="2 runs"):
         tune(
             "replay",
             "fcfs+easy",

@@ -506,9 +506,7 @@ def test_rules_of_a_site_file_hold_beside_what_slurm_prints(tmp_path):
     dated, undated = (site.with_hosts(jobs, *hosts, clock) for clock in (at, None))
     assert (len(dated.rules.window), len(undated.rules.window)) == (2, 1)
     file.write_text('[[pool]]\nname = "p"\nmost_time = 60\n')
-    with pytest.raises(
-        ScenarioError, match=r"pool p most_time is 3600.0 in .*lab and 60.0 in .*site"
-    ):
+    with pytest.raises(ScenarioError, match=r"most_time.*3600.*60"):
         Site.read(f"slurm:{lab},{file}")
 
 

@@ -415,8 +415,10 @@ def _bound_sentence(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> s
     if tuning.metric != EVERY or any(each.name.startswith("nodes.") for each in tuning.ranges):
         return ""  # a bound is of the mean completion, on so many nodes
     results = Results.open(folder, name)
-    found = results.per_seed(tuning.metric)
-    means = {str(label): of["value"].to_numpy().mean() for (label,), of in found.group_by("policy")}
+    by_seed = results.per_seed(tuning.metric)
+    means = {
+        str(label): of["value"].to_numpy().mean() for (label,), of in by_seed.group_by("policy")
+    }
     scenario = ReplayScenario(**settings)
     if scenario.site is not None and scenario.site.nodes is None and not scenario.site.rules.nodes:
         scenario = scenario.changed(site="")  # whatever the rules

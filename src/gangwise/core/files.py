@@ -192,8 +192,8 @@ class Folder:
             handle = _locked(self.tree.open(f"{stem}.lock", os.O_RDWR | os.O_CREAT))
         if handle is None:
             holder = self._lock_holder(f"{stem}.json")
-            what = f"is in use{holder}; wait for it to end, or give another folder"
-            raise StoreError(f"{self.path} {what}")
+            reason = f"is in use{holder}; wait for it to end, or give another folder"
+            raise StoreError(f"{self.path} {reason}")
         self._held.add(mine)
         try:
             about = {"pid": os.getpid(), "host": socket.gethostname()}
@@ -253,8 +253,8 @@ class Folder:
         if name in self._registry() or not self.is_there(name):
             return
         if not self._lost_entries():
-            what = "would be replaced, but it is not a file that gangwise wrote there"
-            raise StoreError(f"{path} {what}; move it away, or give another folder")
+            reason = "would be replaced, but it is not a file that gangwise wrote there"
+            raise StoreError(f"{path} {reason}; move it away, or give another folder")
         with _as_store_error("set aside", path):
             self.tree.replace(name, f"{name}.set-aside-{secrets.token_hex(4)}")
             self.tree.flush(_above(name))
@@ -337,8 +337,8 @@ class Folder:
         seals = self._registry().get(name)
         if seals and not any(seal.fits(data) for seal in seals):
             digests = f"SHA-256 {digest_of(data)[:16]}, not {seals[-1].sha256[:16]}"
-            what = f"it is not what was written ({digests})"
-            raise StoreError(f"{path} is damaged: {what}; run the command that made it again")
+            reason = f"it is not what was written ({digests})"
+            raise StoreError(f"{path} is damaged: {reason}; run the command that made it again")
         return data
 
     def whole(self, name: str) -> bool:
@@ -396,9 +396,9 @@ class Folder:
             except FileNotFoundError:
                 return False
             if (plan := _plan(written)) is None:
-                what = "is damaged while results were being published"
+                reason = "is damaged while results were being published"
                 todo = "remove it, and run the command again"
-                raise StoreError(f"{self.path / ANNOUNCED} {what}; {todo}")
+                raise StoreError(f"{self.path / ANNOUNCED} {reason}; {todo}")
             sides, seals, stale = plan
             waiting = {n: side for n, side in sides.items() if self._fits(seals[n], side)}
             in_place = {name for name in seals if self._fits(seals[name], name)}
@@ -496,8 +496,8 @@ def find_folders(path: Path) -> list[Folder]:
         raise StoreError(f"{path} is not a folder")
     states = sorted(Path(base) for base, folders, _ in os.walk(path) if STATE in folders)
     if not states:
-        what = f"is not a folder of results: it has no {STATE}"
-        raise StoreError(f"{path} {what}; if it is a copy, copy {STATE} too")
+        reason = f"is not a folder of results: it has no {STATE}"
+        raise StoreError(f"{path} {reason}; if it is a copy, copy {STATE} too")
     return [Folder(each) for each in states]
 
 

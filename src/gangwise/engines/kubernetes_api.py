@@ -222,8 +222,8 @@ class Connection:
 
     def items(self, listing: Callable[..., Any], *args: Any) -> list[Any]:
         """Items of a listing; none where the cluster does not know their kind."""
-        found = self.call(listing, *args, missing_is_fine=True, **LONG)
-        return [] if found is None else list(found["items"])
+        answer = self.call(listing, *args, missing_is_fine=True, **LONG)
+        return [] if answer is None else list(answer["items"])
 
     def exists(self, kind: str, item: Any) -> bool:
         """Whether a node or a pod that a list no longer has is there after all."""

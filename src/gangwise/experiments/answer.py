@@ -371,8 +371,8 @@ class Compared:
         jobs = np.bincount(block[on], minlength=block.max() + 1).astype(np.float64)
         longer = np.bincount(block[on], more, jobs.size)
         # A ratio of sums over blocks, as those of changes: 100 ((n + d) / n - 1) is 100 d / n.
-        found = change_by_blocks(jobs + longer, jobs, self.stretches.widening, logarithm=False)
-        return Estimate(*(None if each is None else each / 100 for each in found))  # type: ignore[arg-type]  # the mean is a number
+        longer_by = change_by_blocks(jobs + longer, jobs, self.stretches.widening, logarithm=False)
+        return Estimate(*(None if each is None else each / 100 for each in longer_by))  # type: ignore[arg-type]  # the mean is a number
 
     @cached_property
     def others(self) -> list[str]:

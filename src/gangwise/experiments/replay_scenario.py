@@ -460,12 +460,12 @@ class ReplayScenario:
                 lost={**played.lost, **aside},
                 assumed=known,
             )
-            asked = f" ({there:,} were asked for of {played.played:,} that can be)"
-            asked = asked if there < played.played else ""
+            shown = f" ({there:,} were asked for of {played.played:,} that can be)"
+            shown = shown if there < played.played else ""
             if self.settings.nodes and (too_large := len(self._taken(log.jobs)) - len(jobs)):
                 of = f"{self.settings.devices} {self._device}"
-                asked += f" ({too_large:,} need more than a node of {of}, or none of it)"
-            line = some.line.replace(" are played", f" are played{asked}", 1)
+                shown += f" ({too_large:,} need more than a node of {of}, or none of it)"
+            line = some.line.replace(" are played", f" are played{shown}", 1)
         line = "; ".join([line, *self.not_modelled])
         return [line, *log.played.warnings]
 
@@ -644,11 +644,11 @@ def _with_gpus_apart(nodes: Nodes, jobs: Jobs) -> Nodes:
         return nodes
     k = jobs.devices.index("gpu")
     one = [part.demand[k] for s in jobs.shapes for _, part in s.groups or ((1, s),)]
-    asked = np.array(one, dtype=np.int64)
+    demands = np.array(one, dtype=np.int64)
     held = nodes.capacity[:, nodes.devices.index("gpu")]
-    parts = (asked % 1000 != 0) & (asked > 0)
+    parts = (demands % 1000 != 0) & (demands > 0)
     whole = not (held % 1000).any() and held.max() <= 63_000
-    if not parts.any() or (asked[parts] > 1000).any() or not whole:
+    if not parts.any() or (demands[parts] > 1000).any() or not whole:
         return nodes
     return replace(nodes, shared="gpu")
 

@@ -260,8 +260,8 @@ def read_tuning(folder: Path) -> Tuning | None:
             )
         return None
     try:
-        found = json.loads(Folder(folder).read(FOUND))
-        fields = {**found, "validation": found["validation_seeds"], "row": found["validation"]}
+        stored = json.loads(Folder(folder).read(FOUND))
+        fields = {**stored, "validation": stored["validation_seeds"], "row": stored["validation"]}
         return TypeAdapter(Tuning).validate_python(fields)
     except (OSError, ValueError, KeyError, TypeError) as error:
         what = " ".join(str(error).split()[:15])  # those of pydantic are long
@@ -459,12 +459,11 @@ def tune(
         own |= _of_site(played, site, seeds)
     definition: dict[str, Any] = {"scenario": scenario, "settings": dict(settings or {})}
     definition |= {"slots": slots, "policy": policy, "ranges": list(map(str, parameters))}
-    definition |= {"seeds": list(seeds), "metric": metric or "reward.mean", "minimise": minimise}
-    definition |= {"version": gangwise.__version__}
+    definition |= {"seeds": list(seeds), "metric": metric or "reward.mean"}
+    definition |= {"minimise": minimise, "version": gangwise.__version__}
     study = Study(definition, {each.name: own[each.name] for each in parameters}, trials)
     study.experiment(TUNING, {DEFAULT: study.default}, seeds).runs()[0].key()  # finds mistakes
-    folder = Folder(out)
-    with folder.lock():
+    with (folder := Folder(out)).lock():
         study.resume(folder.path)
         study.write(folder.path)
         _search(optuna, study, parameters, folder, jobs, how.get("progress") or silent)

@@ -183,9 +183,9 @@ class _Auditor:
         here = (self.attempt * len(self.shapes) + self.piece_shape) * len(self.names) + self.node
         _, at, of = np.unique(here, return_index=True, return_inverse=True)
         on = np.bincount(of, self.tasks)
-        most = np.array([shape.per_node for shape in self.shapes])[self.piece_shape[at]]
+        limit = np.array([shape.per_node for shape in self.shapes])[self.piece_shape[at]]
         if self.outcome.pieces is not None:
-            bad = at[(most > 0) & (on > most)]
+            bad = at[(limit > 0) & (on > limit)]
             self.bad_pieces("per node", bad, "has more tasks than one node may have")
         bad = ~self.allowed[self.piece_shape, self.node]
         self.bad_pieces("label", bad, "asks for other labels, or is of another pool")
@@ -429,10 +429,10 @@ class _Auditor:
         if (s := int(self.jobs.shape[j])) in self.parts_of:
             left = free.copy()
             for tasks, part in self.parts_of[s]:
-                most = self.shapes[part].per_node or tasks
+                limit = self.shapes[part].per_node or tasks
                 for n in np.flatnonzero(up & self.allowed[part]).tolist():
                     here = 0
-                    while tasks and here < most and (left[n] >= self.asked[part]).all():
+                    while tasks and here < limit and (left[n] >= self.asked[part]).all():
                         left[n] -= self.asked[part]
                         tasks, here = tasks - 1, here + 1
                 if tasks:

@@ -202,8 +202,8 @@ def _pieces_of_groups(t: Tables, s: int) -> int:
     c, low = t.cluster, int(t.cluster.shapes[s]["groups_from"])
     groups = c.groups[low : low + int(c.shapes[s]["groups"])]
     parts = c.shapes["fraction"][groups["shape"]] > 0
-    most = np.where(parts, groups["tasks"], np.minimum(groups["tasks"], len(t.nodes)))
-    return int(most.sum())
+    pieces = np.where(parts, groups["tasks"], np.minimum(groups["tasks"], len(t.nodes)))
+    return int(pieces.sum())
 
 
 def _dependents(t: Tables) -> tuple[Ints, Ints]:

@@ -107,8 +107,8 @@ def take_piece(
     Its pieces begin at ``first``.
     """
     n, tasks = int64(pieces[i].node), int64(pieces[i].tasks)
-    of = piece_shape(cluster, s, pieces, first, i)
-    take(cluster, room, of, n, tasks, pieces[i].mask, sign)
+    part = piece_shape(cluster, s, pieces, first, i)
+    take(cluster, room, part, n, tasks, pieces[i].mask, sign)
 
 
 @inlined_kernel
@@ -122,9 +122,9 @@ def occupy(g: Given, x: State, j: int, count: int) -> None:
         n = int64(x.tried[i].node)
         b = n // BLOCK
         again = False
-        of = piece_shape(g.cluster, s, x.tried, 0, i)
+        part = piece_shape(g.cluster, s, x.tried, 0, i)
         for k in range(free.shape[1]):
-            d = x.tried[i].tasks * g.cluster.demand[of, k]
+            d = x.tried[i].tasks * g.cluster.demand[part, k]
             if d > 0:
                 again = again or free[n, k] == x.room.top[b, k]
                 x.total[k] -= d
@@ -146,9 +146,9 @@ def vacate(g: Given, x: State, j: int) -> None:
         n = int64(x.out[i].node)
         take_piece(g.cluster, x.room, s, x.out, p, i, GIVE_BACK)
         b = n // BLOCK
-        of = piece_shape(g.cluster, s, x.out, p, i)
+        part = piece_shape(g.cluster, s, x.out, p, i)
         for k in range(x.total.size):
-            x.total[k] += x.out[i].tasks * g.cluster.demand[of, k]
+            x.total[k] += x.out[i].tasks * g.cluster.demand[part, k]
             x.room.top[b, k] = max(x.room.top[b, k], x.room.free[n, k])
     x.at.pieces -= run.pieces
     x.at.epoch += 1

@@ -262,15 +262,18 @@ class Outcome(Tabular):
     @cached_property
     def per_piece(self) -> Floats:
         """Devices of each type that a task of each piece holds, [P, K]."""
-        of = self.pieces
-        assert of is not None
-        each = self.per_task[of.job]
+        pieces = self.pieces
+        assert pieces is not None
+        each = self.per_task[pieces.job]
         if self.jobs.grouped.any():
-            mine = np.flatnonzero(self.jobs.grouped[of.job])
+            mine = np.flatnonzero(self.jobs.grouped[pieces.job])
             shapes = placed_shapes(self.jobs, self.nodes)
-            for first, past in runs_of(of.job[mine], of.begin[mine]):
+            for first, past in runs_of(pieces.job[mine], pieces.begin[mine]):
                 rows = mine[first:past].tolist()
-                shape, tasks = shapes[self.jobs.shape[of.job[rows[0]]]], of.tasks[rows].tolist()
+                shape, tasks = (
+                    shapes[self.jobs.shape[pieces.job[rows[0]]]],
+                    pieces.tasks[rows].tolist(),
+                )
                 for part, group in of_groups(shape, zip(rows, tasks)):
                     each[[row for row, _ in group]] = np.array(part.demand) / 1000
         return each

@@ -357,13 +357,13 @@ def no_room(job: Job, books: Books, ends: dict[str, float], now: float) -> tuple
     pool = f" in pool {job.shape.pool}" if job.shape.pool else ""
     if labels and not (allowed_on(books.nodes, job.shape) & books.up).any():
         return f"no node that is up has {labels}", math.inf
-    of = " beside ".join(
+    groups = " beside ".join(
         f"{tasks} tasks of " * (tasks > 1)
         + " + ".join(f"{d / 1000:g} {k}" for k, d in zip(books.nodes.devices, shape.demand) if d)
         for tasks, shape in job.groups
     )
     until, _ = reservation(job, books, ends, now)
-    return f"{of} do not fit on what is free{pool}", until
+    return f"{groups} do not fit on what is free{pool}", until
 
 
 @dataclass

@@ -295,8 +295,8 @@ def _cluster(jobs: Jobs, nodes: Nodes, closes: bool) -> kernels.ClusterArrays:
     )
     N, S = len(nodes), len(every)
     demand = np.array([s.demand for s in every], dtype=np.int64).reshape(S, len(nodes.devices))
-    most = int(jobs.sizes.max(initial=1))
-    if most * int(demand.max(initial=1)) >= 2**62 // max(N, 1):
+    largest = int(jobs.sizes.max(initial=1))
+    if largest * int(demand.max(initial=1)) >= 2**62 // max(N, 1):
         raise ScenarioError(
             "amounts of devices are too large to be counted in thousandths; "
             "give memory in a larger unit"
@@ -312,7 +312,7 @@ def _cluster(jobs: Jobs, nodes: Nodes, closes: bool) -> kernels.ClusterArrays:
     shapes = np.zeros(S, dtype=kernels.SHAPE)
     shapes["fraction"] = np.where(of_shared < 1000, of_shared, 0)
     shapes["whole"] = of_shared // 1000
-    shapes["per_node"] = [s.per_node or most for s in every]
+    shapes["per_node"] = [s.per_node or largest for s in every]
     shapes["constraint"] = [constraints[pair] for pair in where]
     counts = np.array([name != ALONE for name in nodes.devices])
     shapes["dominant"] = np.argmax(demand / total * counts, axis=1) if S else 0
@@ -348,8 +348,8 @@ def _set_aside(
     no_node = np.asarray(jobs.demand(missing).any(axis=1))  # [S], as the next
     in_part, room = no_node & False, np.zeros(len(jobs.shapes), dtype=np.int64)
     for s, shape in enumerate(placed_shapes(jobs, nodes)):
-        asked = [books.of_shared(part) for _, part in shape.groups or ((1, shape),)]
-        in_part[s] = any(amount > 1000 and amount % 1000 for amount in asked)
+        demands = [books.of_shared(part) for _, part in shape.groups or ((1, shape),)]
+        in_part[s] = any(amount > 1000 and amount % 1000 for amount in demands)
         if no_node[s] or in_part[s] or not any(shape.demand):
             continue
         if shape.groups:

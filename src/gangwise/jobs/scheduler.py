@@ -395,12 +395,12 @@ class Composed:
                 if tested >= self.depth:
                     break
                 tested += 1
-            found = placed(self.choice, job, trial, now)
-            if found is None:
+            placement = placed(self.choice, job, trial, now)
+            if placement is None:
                 if line not in last.heads:
                     last.heads[line] = self._first(job, trial, ends, now)
                 continue
-            chosen, pieces = found
+            chosen, pieces = placement
             end = now + job.length / self._rate(job, chosen, now)
             past = [pair for head in front for pair in head.overstayed(job, end, now)]
             for _, room in past:
@@ -507,12 +507,12 @@ class Composed:
             done = self._done(running, now)
             if rate_kernels.remaining(choice.state, job.limit, done) <= seen * self.restart:
                 continue
-            found = placed(choice, job, trial, now)
-            if found is None or not choice.moves(
-                job, running.pieces, found[0], seen, done, self.restart, now
+            placement = placed(choice, job, trial, now)
+            if placement is None or not choice.moves(
+                job, running.pieces, placement[0], seen, done, self.restart, now
             ):
                 continue
-            chosen, pieces = found
+            chosen, pieces = placement
             trial.take(job.shape, running.pieces, sign=1)
             trial.take(job.shape, pieces)
             if choice.rates != "labels":

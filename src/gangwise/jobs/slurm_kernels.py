@@ -878,11 +878,11 @@ def decide(g: Given, x: State, p: Passing) -> None:
     rules = p.settings
     prepare(g, x, p)
     whole = now >= clock.whole + WHOLE_LINE
-    most = p.line.front.size if whole else rules.depth + 1
-    count = line_up(p.line, int64(p.line.front.size if clock.asleep > 0 else most))
+    looked_at = p.line.front.size if whole else rules.depth + 1
+    count = line_up(p.line, int64(p.line.front.size if clock.asleep > 0 else looked_at))
     if clock.asleep > 0:
         resume(g, x, p, count)
-    main_loop(g, x, p, min(count, most))
+    main_loop(g, x, p, min(count, looked_at))
     if whole:
         clock.whole = now
     if rules.gangs and overdue(x, p.known):

@@ -169,14 +169,14 @@ def _switches(r: SlurmReading, config: SettingRow) -> dict[str, str]:
     below = {name: r.value(row, "Switches", expand_nodes, nobody) for name, row in rows.items()}
     above = {child: name for name, children in below.items() for child in children}
     leaves = [name for name, children in below.items() if not children]
-    found = {}
+    reservations = {}
     for i, leaf in enumerate(leaves):
         path = [leaf]
         while path[0] in above and above[path[0]] not in path:
             path.insert(0, above[path[0]])
         for node in r.value(rows[leaf], "Nodes", expand_nodes, nobody):
-            found[node] = f"{i}:{'/'.join(path)}"
-    return found
+            reservations[node] = f"{i}:{'/'.join(path)}"
+    return reservations
 
 
 def _linear(config: SettingRow) -> bool:

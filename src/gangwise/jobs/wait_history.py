@@ -144,8 +144,8 @@ def forecast_in_order(
         passed = np.where(known, np.nan, y)
         y[~known] = _longer(np.sort(y[known]), y[~known], rng)
         weight = 0.5 ** ((now - pending.now[past]) / FADES)
-        of = features[past], y, weight, group[past], features[rows], EDGES
-        below = distributions(*of, passed=passed)
+        columns = features[past], y, weight, group[past], features[rows], EDGES
+        below = distributions(*columns, passed=passed)
         if not instants or now in instants:
             levels = calibration.levels(pending, now, rows)
             # A start that so few of the like came to see has no quantile.

@@ -126,8 +126,8 @@ def with_nodes_alone(jobs: Jobs, nodes: Nodes, pools: Sequence[str]) -> tuple[Jo
         shape, cpu = jobs.shapes[pairs[0, k]], jobs.devices.index("cpu")
         groups = shape.groups or ((int(pairs[1, k]), shape),)
         # Cores that a job of groups asked for are not told apart by group.
-        asked = min(cores, 0) if shape.groups else cores
-        played.append([_alone(part, many, cpu, nodes, asked) for many, part in groups])
+        cores_asked = min(cores, 0) if shape.groups else cores
+        played.append([_alone(part, many, cpu, nodes, cores_asked) for many, part in groups])
     tasks = jobs.tasks.copy()
     counts = np.array([each[0].nodes if len(each) == 1 else 1 for each in played])
     tasks[rows] = counts[place]

@@ -185,8 +185,8 @@ class Played:
     def doubts(self) -> list[str]:
         """What the nodes of the log cannot have held: a column is misread, or nodes are missing."""
         unfit = f"{100 * self.unfit:.3g} % of {self.unit}-hours ask for more than any node has"
-        found = [unfit] * (self.unfit > DOUBT[1])
-        return found + [each.text for each in self.overused if each.most > DOUBT[0]]
+        doubts = [unfit] * (self.unfit > DOUBT[1])
+        return doubts + [each.text for each in self.overused if each.most > DOUBT[0]]
 
     @property
     def warnings(self) -> list[str]:
@@ -363,14 +363,14 @@ class _LogBuilder:
         self.tasks = (
             self._column("tasks") if "tasks" in self.rows.columns else np.ones(len(self.rows))
         )
-        asked = {q: self._column(q) * self.scale[q] for q in self.quantities}
-        self.demand = {q: a for q, a in asked.items() if np.nan_to_num(a).any()}
+        requested = {q: self._column(q) * self.scale[q] for q in self.quantities}
+        self.demand = {q: a for q, a in requested.items() if np.nan_to_num(a).any()}
         if not self.demand:
             raise TraceError(f"no job of {tables.trace} says what it asks for")
         self.device, self.unit = counted_device(self.rows, tables.units)
         if self.device != "gpu":
             for other in self.quantities[len(QUANTITIES) :]:
-                if 2 * (np.nan_to_num(asked[other]) > 0).sum() >= len(self.rows):
+                if 2 * (np.nan_to_num(requested[other]) > 0).sum() >= len(self.rows):
                     self.device = self.unit = other
         with np.errstate(invalid="ignore"):
             amount = self.tasks * self.demand[self.device] / self.scale[self.device]
@@ -591,8 +591,8 @@ class _LogBuilder:
         of_jobs = runs.group_by("of", maintain_order=True).agg("row")["row"].to_list()
         of_jobs = [rows for rows in of_jobs if len(rows) > 1]
         if apart and of_jobs:
-            what = "are runs of jobs that were requeued: each comes after the one before it"
-            self.assumed[what] = sum(map(len, of_jobs))
+            reason = "are runs of jobs that were requeued: each comes after the one before it"
+            self.assumed[reason] = sum(map(len, of_jobs))
             return every
         names, self.submit, self.start = self.ids.to_list(), self.submit.copy(), self.start.copy()
         for *earlier, last in of_jobs:
@@ -764,8 +764,8 @@ class _LogBuilder:
         longer = ran.size - np.searchsorted(ran, begins - self.start[place], side="left")
         if -np.log((longer + 0.5) / (ran.size + 1)).sum() < UNLIKELY:
             return none
-        what = "ran when the log begins: submitted when they started, in no mean"
-        self.assumed[what] = int(early.sum())
+        note = "ran when the log begins: submitted when they started, in no mean"
+        self.assumed[note] = int(early.sum())
         if waited.any():
             self.assumed["waited when the log begins: submitted then"] = int(waited.sum())
         self.submit = np.where(early, self.start, np.where(waited, begins, self.submit))
@@ -781,7 +781,7 @@ class _LogBuilder:
         for why, places in lost.items():
             every[why] = Lost(places.size, float(self.hours[places].sum()), int(row[places].min()))
         noted = jobs.account.noted.items()
-        assumed = {NOTED.get(what, what): n for what, n in noted} | self.assumed
+        assumed = {NOTED.get(note, note): n for note, n in noted} | self.assumed
         if not self.waits:
             assumed["waits are not known: all the time from submission to end is work"] = len(jobs)
         elif no_start := int((np.isnan(jobs.recorded_start) & np.isinf(jobs.withdrawn)).sum()):
@@ -789,23 +789,23 @@ class _LogBuilder:
         elif len(jobs) and bool((jobs.recorded_start == jobs.submit).all()):
             assumed["waits are not known: jobs are submitted when they started"] = len(jobs)
         if self.form == "swf" and (behind := int((np.diff(jobs.after_from) > 0).sum())):
-            what = "come after another job, when the log says: think times are not played"
-            assumed[what] = behind
+            note = "come after another job, when the log says: think times are not played"
+            assumed[note] = behind
         if nodes_assumed:
             assumed[nodes_assumed] = len(jobs)
         if withdrawn := int(np.isfinite(jobs.withdrawn).sum()):
-            what = "never started: in line until they were withdrawn or the log ended, in no mean"
-            assumed[what] = withdrawn
+            note = "never started: in line until they were withdrawn or the log ended, in no mean"
+            assumed[note] = withdrawn
         if running := int(jobs.censored.sum()):
-            what = "still ran when the log ended: held until then, in no mean of completion"
-            assumed[what] = running
+            note = "still ran when the log ended: held until then, in no mean of completion"
+            assumed[note] = running
         if again := int((self.lost[place] > 0).sum()):
             in_vain = self.hours[place] * self.lost[place] / np.maximum(self.run[place], 1e-9)
-            what = (
+            note = (
                 "ran again after they were stopped: their work is that of all runs, "
                 f"{amount_text(float(in_vain.sum()))} {self.unit}-hours of it lost"
             )
-            assumed[what] = again
+            assumed[note] = again
         hours = (float(self.hours.sum()), float(self.hours[place].sum()))
         counts = (self.tables.trace, read, len(jobs), self.device, self.unit, *hours)
         sources = ((*self.tables.notes, *self.notes), self.tables.digests)

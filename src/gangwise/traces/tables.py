@@ -364,11 +364,11 @@ def implied_load(
     if "tasks" in jobs.columns:
         share *= jobs["tasks"].fill_null(1).to_numpy()
     counted = [*UNITS, *(name for name in totals if "/" in name and name in jobs.columns)]
-    asked = {name: jobs[name].fill_null(0).to_numpy() for name in counted}
-    held = {name: float(share @ asked[name]) for name in counted}
+    requested = {name: jobs[name].fill_null(0).to_numpy() for name in counted}
+    held = {name: float(share @ requested[name]) for name in counted}
     present = {name[4:]: total for name, total in totals.items() if name.startswith("gpu:")}
     held.update({f"gpu:{model}": 0.0 for model in present})
-    by_set = jobs.select(pl.col("models").fill_null("")).with_columns(held=share * asked["gpu"])
+    by_set = jobs.select(pl.col("models").fill_null("")).with_columns(held=share * requested["gpu"])
     for models, amount in by_set.group_by("models").sum().sort("models").rows():
         usable = [m for m in (models.split("|") if models else present) if m in present]
         among = sum(present[m] for m in usable)

@@ -346,10 +346,10 @@ def _bacct_job(text: str, jobs: Jobs, near: datetime) -> dict[str, Any]:
             slots = Counter()
             for count, host in LSF_HOSTS.findall(on[-1]):
                 slots[host] += int(count or 1)
-    asked = re.search(r"(\d+) (?:Task\(s\)|Processors Requested)", text)
+    request = re.search(r"(\d+) (?:Task\(s\)|Processors Requested)", text)
     limit = re.search(r"#BSUB -W *(?:(\d+):)?(\d+)", text)
     gpus = re.search(r"Requested GPU <num=(\d+)", text)
-    tasks = sum(slots.values()) or (int(asked[1]) if asked else 1)
+    tasks = sum(slots.values()) or (int(request[1]) if request else 1)
     return {
         "name": given.get("Job", "").replace(" ", ""),
         "user": given.get("User"),

@@ -466,15 +466,15 @@ class KubernetesDump(Reader):
             "claiming": sum(dump.claiming for dump in dumps),
         }
         notes = TableMapping(FORMAT.mapping["facts"]).notes(pl.DataFrame([facts]))
-        asked = Counter(name for pod in pods for name, _ in pod.devices)
-        for device, many in sorted(asked.items()):
+        devices = Counter(name for pod in pods for name, _ in pod.devices)
+        for device, many in sorted(devices.items()):
             notes.append(f"{many} pods ask for {device}: a device of that name, which slots lack")
         kinds = {"started": pl.Float64, "row": pl.Int64, "tasks": pl.Int64}
         jobs = pl.DataFrame(rows, schema_overrides=kinds, infer_schema_length=None)
         read = (*stages, stage), digests, tuple(notes)
         servers = server_table(nodes.values())
         others = {name: has for dump in dumps for name, has in dump.others.items()}
-        for device in sorted(asked):
+        for device in sorted(devices):
             has = [others[name].get(device, 0.0) for name in nodes]
             servers = servers.with_columns(pl.Series(device, has, pl.Float64))
         return Tables(NAME, servers, jobs, *read)
@@ -730,8 +730,8 @@ def _jobs(pods: list[PodRecord], latest: float) -> tuple[list[dict[str, Any]], S
         for number, tasks in enumerate(_runs(group)):
             row = _job_of(tasks, latest, first)
             run = group[0].started if group[0].again else None
-            of = objects.get((group[0].gang, group[0].owner), group[0].uid)
-            runs, this = used.setdefault(row["name"], []), (of, number, run)
+            owner = objects.get((group[0].gang, group[0].owner), group[0].uid)
+            runs, this = used.setdefault(row["name"], []), (owner, number, run)
             if this not in runs:
                 runs.append(this)
             if place := runs.index(this):
@@ -752,13 +752,13 @@ def _objects(pods: Sequence[PodRecord], latest: float) -> dict[tuple[str, str], 
             end = latest if pod.ended is None else pod.ended
             spans[pod.gang, pod.owner] = min(first, pod.created), max(last, end)
     until: dict[str, tuple[int, float]] = {}
-    found = {}
+    numbers = {}
     for (gang, owner), (first, last) in sorted(spans.items(), key=lambda item: item[1]):
         number, over = until.get(gang, (0, inf))
         number += first > over
-        found[gang, owner] = number
+        numbers[gang, owner] = number
         until[gang] = number, last if over == inf or first > over else max(over, last)
-    return found
+    return numbers
 
 
 def _job_of(tasks: list[list[PodRecord]], latest: float, first: float) -> dict[str, Any]:

@@ -400,8 +400,8 @@ def runs_in_turn(raw: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, str]]:
                 before[names[i]] = names[last]
                 again[i] = again[last] = again[last] or names[last]
         seen[name].append(i)
-    found = raw.with_columns(name=pl.Series(names))
-    return (found.with_columns(again=pl.Series(again)) if before else found), before
+    named = raw.with_columns(name=pl.Series(names))
+    return (named.with_columns(again=pl.Series(again)) if before else named), before
 
 
 def with_terms(raw: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:

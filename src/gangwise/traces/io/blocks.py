@@ -438,10 +438,10 @@ def zstd_blocks(file: IO[bytes]) -> Iterator[ZstdBlock]:
         file.seek((0, 1, 2, 4)[head[0] & 3], os.SEEK_CUR)  # number of its dictionary
         width = (single, 2, 4, 8)[head[0] >> 6]
         given = int.from_bytes(file.read(width), "little") + 256 * (width == 2)
-        most = ZSTD_BLOCK
+        largest = ZSTD_BLOCK
         if window:
             base = 1 << 10 + (window[0] >> 3)
-            most = min(most, base + base // 8 * (window[0] & 7))
+            largest = min(largest, base + base // 8 * (window[0] & 7))
         last = False
         while not last:
             if len(about := file.read(3)) < 3:
@@ -449,7 +449,7 @@ def zstd_blocks(file: IO[bytes]) -> Iterator[ZstdBlock]:
             number = int.from_bytes(about, "little")
             last, kind, size = bool(number & 1), number >> 1 & 3, number >> 3
             end = file.seek(1 if kind == 1 else size, os.SEEK_CUR)  # one byte that is repeated
-            text = most if kind == 2 else size
+            text = largest if kind == 2 else size
             yield ZstdBlock(text, end, given if width else text)
             given = 0
         file.seek(4 * (head[0] >> 2 & 1), os.SEEK_CUR)  # its check sum
