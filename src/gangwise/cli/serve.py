@@ -111,8 +111,8 @@ def serve_command(
         begun.callback(cluster.close)
         if not (state / FILE).exists():  # a service that has run outlives its cluster's silence
             _require_answer(cluster)
-        options = {"act": act, "baseline": baseline, "every": baseline_every, "rates": rates}
-        options |= {"account": account_every, "forecast": forecast_every}
+        options: dict[str, Any] = {"act": act, "baseline": baseline, "rates": rates}
+        options |= {"every": baseline_every, "account": account_every, "forecast": forecast_every}
         options |= {"keep": keep_days * 86_400.0, "clock_is_right": clock_is_right}
         service = Service(cluster, state, scheduler, **options)
         begun.callback(service.close)
