@@ -104,7 +104,12 @@ def test_no_interval_is_given_where_the_log_shows_that_it_is_too_short():
     waits = 60.0 * jobs
     tide = np.repeat([5, 1], 91)
     burst = np.where(np.arange(182) == 90, 100 * jobs, jobs)
-    cases = {"": jobs, "needs 8 weeks": jobs[:14], "ups and downs": jobs * tide, "few days": burst}
+    cases = {
+        "": jobs,
+        "less than 8 weeks": jobs[:14],
+        "ups and downs": jobs * tide,
+        "few days": burst,
+    }
     for reason, each in cases.items():
         found = Stretches.of(each, waits[: each.size])
         assert reason in found.reason
