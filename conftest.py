@@ -24,11 +24,11 @@ collect_ignore = [
 # A runner builds all commands anew for each that is typed, which takes longer than most of them.
 typer.testing._get_command = functools.cache(typer.testing._get_command)
 
-FIRST = ("tests/jobs/test_simulation.py", "tests/jobs/test_slurm_passes.py")
-FIRST += ("tests/jobs/test_forecast.py", "tests/test_gym.py")
+FIRST = ("tests/jobs/test_simulation.py", "tests/sites/test_slurm_passes.py")
+FIRST += ("tests/sites/test_forecast.py", "tests/test_gym.py")
 """Between them these need every large kernel of the engine of jobs."""
-PLAYED = ("tests/jobs", "tests/experiments", "tests/service", "tests/engines", "tests/report")
-PLAYED += ("tests/test_", "tests/reproduce/test_field.py", "tests/scenarios/test_jobs.py")
+PLAYED = ("tests/jobs", "tests/study", "tests/service", "tests/engines", "tests/report")
+PLAYED += ("tests/test_", "tests/papers/reproduce/test_field.py", "tests/study/test_job_classes.py")
 
 
 @pytest.hookimpl(trylast=True)  # of the tests that are left

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import numpy as np
 
-from gangwise.experiments.findings import FILE, Calibrated, by_local_time, calibrate_log
-from gangwise.experiments.replay_scenario import only_jobs
 from gangwise.jobs import simulate_jobs
 from gangwise.jobs.metrics import Outcome
-from gangwise.jobs.retelling import Record, retell
-from gangwise.jobs.site import Site
-from gangwise.traces.jobs import open_jobs
+from gangwise.logs.jobs import open_jobs
+from gangwise.sites.retelling import Record, retell
+from gangwise.sites.site import Site
+from gangwise.study.findings import FILE, Calibrated, by_local_time, calibrate_log
+from gangwise.study.replay_scenario import only_jobs
 
 LOGS = {
     "KTH-SP2": "swf/KTH-SP2.swf.gz",

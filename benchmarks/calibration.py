@@ -26,16 +26,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gangwise.experiments.replay_scenario import load_of
 from gangwise.jobs import Jobs, Node, Nodes, simulate_jobs
-from gangwise.jobs.calibration import Calibration, calibrate
 from gangwise.jobs.metrics import held_devices
-from gangwise.jobs.retelling import Record
-from gangwise.jobs.site import OwnClock, Rules, Site
 from gangwise.jobs.tenancy import weekly
 from gangwise.jobs.world import stretched
-from gangwise.traces.formats.slurm_notation import expand_nodes
-from gangwise.traces.jobs import open_jobs
+from gangwise.logs.jobs import open_jobs
+from gangwise.notation.slurm import expand_nodes
+from gangwise.sites.calibration import Calibration, calibrate
+from gangwise.sites.retelling import Record
+from gangwise.sites.site import OwnClock, Rules, Site
+from gangwise.study.replay_scenario import load_of
 
 LOGS = {
     "KTH-SP2": ("swf/KTH-SP2.swf.gz", 0.7),

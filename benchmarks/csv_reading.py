@@ -29,9 +29,9 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 import numpy as np
 import polars as pl
 
-from gangwise.traces.formats.alibaba_v2018 import FORMAT as V2018
-from gangwise.traces.io.blocks import Blocks
-from gangwise.traces.io.reading import Column, Schema, read_table
+from gangwise.logs.formats.alibaba_v2018 import FORMAT as V2018
+from gangwise.logs.io.blocks import Blocks
+from gangwise.logs.io.reading import Column, Schema, read_table
 
 try:
     import duckdb

@@ -23,8 +23,8 @@ import numpy as np
 import polars as pl
 
 from gangwise import Simulation, create_policy, create_scenario, simulate
-from gangwise.experiments.statistics import mean_and_interval
 from gangwise.report.plotting import Panel, draw, image
+from gangwise.study.statistics import mean_and_interval
 
 TUNING, JUDGING = range(5), range(100, 110)
 ASCENT = {"fraction": [0.1, 0.2, 0.4, 0.8, 1.6], "shrink": [0.0, 1.0], "smoothing": [0.03, 0.1]}

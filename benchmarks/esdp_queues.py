@@ -28,10 +28,10 @@ import numpy as np
 from scipy.optimize import linprog
 
 from gangwise import create_policy, create_scenario, simulate
-from gangwise.estimators import Oracle
-from gangwise.experiments.statistics import mean_and_interval
-from gangwise.fluctuating_speeds import Feedback, Observation, pseudo_regret
-from gangwise.fluctuating_speeds.policies import MaxWeight
+from gangwise.papers.estimators import Oracle
+from gangwise.papers.fluctuating_speeds import Feedback, Observation, pseudo_regret
+from gangwise.papers.fluctuating_speeds.policies import MaxWeight
+from gangwise.study.statistics import mean_and_interval
 
 POLICIES = (
     "maxweight",

@@ -17,8 +17,8 @@ import numpy as np
 import polars as pl
 
 from gangwise import create_policy, create_scenario, simulate
-from gangwise.experiments.statistics import mean_and_interval
-from gangwise.fluctuating_speeds.environment import pseudo_regret
+from gangwise.papers.fluctuating_speeds.environment import pseudo_regret
+from gangwise.study.statistics import mean_and_interval
 
 POLICIES = ("esdp", "esdp:kappa=0.25", "thompson-beta", "hauf-channel", "esdp-as-printed")
 

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.arrays import Floats
-from gangwise.experiments.explain import Past
-from gangwise.experiments.replay_scenario import ReplayScenario
-from gangwise.jobs.forecast import StartCalibration
+from gangwise.sites.forecast import StartCalibration
+from gangwise.study.explain import Past
+from gangwise.study.replay_scenario import ReplayScenario
 
 SWF = "swf/{}.swf.gz"
 ASKED = "limits drawn, 1 to 5 times the run time"

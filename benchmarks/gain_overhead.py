@@ -24,7 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from gangwise import Simulation, create_policy, create_scenario
-from gangwise.gain_overhead.policies import Ascent
+from gangwise.papers.gain_overhead.policies import Ascent
 
 SIZES = {
     "default, density 2.5 (10 x 128 x 6)": {"job_types": 10, "servers": 128, "density": 2.5},

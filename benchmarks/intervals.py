@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from gangwise.core.arrays import Floats
-from gangwise.experiments.statistics import Stretches, change_by_blocks
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
+from gangwise.study.statistics import Stretches, change_by_blocks
 
 BASE, OTHERS = "fcfs+easy", ("sjf+easy", "wfp3+easy")
 YEAR, DAY = 52, 86400.0

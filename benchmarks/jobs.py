@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from gangwise.jobs import Composed, Jobs, Nodes, Place, simulate_jobs
-from gangwise.jobs.site import CapRule, Pool, Rules, Site
 from gangwise.jobs.tenancy import AccountRule, PriorityWeights
+from gangwise.sites.site import CapRule, Pool, Rules, Site
 
 
 def made(J: int, load: float, gpus: int, seed: int = 0, tasks: bool = True) -> Jobs:

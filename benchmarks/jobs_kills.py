@@ -13,15 +13,15 @@ import argparse
 
 import numpy as np
 
-from gangwise.experiments.answer import paired_times
-from gangwise.experiments.replay_scenario import TWIN, ReplayInstance, ReplayScenario
-from gangwise.experiments.statistics import estimate_text, mean_and_interval
 from gangwise.jobs.choice import ByRate, Constants, SharedFactors
 from gangwise.jobs.kernels import KILLED
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import Composed, create_scheduler
 from gangwise.jobs.simulation import simulate_jobs
+from gangwise.study.answer import paired_times
+from gangwise.study.replay_scenario import TWIN, ReplayInstance, ReplayScenario
+from gangwise.study.statistics import estimate_text, mean_and_interval
 
 CASES = [  # world, nodes, load, limits drawn up to so many times the run time (0: the world's own)
     *(("unlike", nodes, load, most) for nodes, load in ((8, 0.9), (16, 0.8)) for most in (0, 2)),

@@ -17,11 +17,11 @@ from dataclasses import replace
 import numpy as np
 
 from gangwise.core.arrays import Floats
-from gangwise.experiments.replay_scenario import ReplayScenario
 from gangwise.jobs.model import Jobs, Nodes
 from gangwise.jobs.schedule import Schedule
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import simulate_jobs
+from gangwise.study.replay_scenario import ReplayScenario
 
 EASY = "fcfs+easy"
 RIVALS = {

@@ -32,7 +32,7 @@ from gangwise import create_policy, create_scenario, simulate
 from gangwise.cli import main
 from gangwise.core.files import find_folders
 from gangwise.core.simulation import Simulation
-from gangwise.experiments.results import Results
+from gangwise.study.results import Results
 
 SMALL = "ogasched-default-v1:servers=16,job_types=4"
 SWEEP = f"""
@@ -270,7 +270,7 @@ def every_command(kills: int, seed: int, only: list[str]) -> int:
     file = base / "kills.toml"
     file.write_text(SWEEP)
     for module in ("sweep", "tune", "compare"):
-        importlib.import_module(f"gangwise.experiments.{module}")
+        importlib.import_module(f"gangwise.study.{module}")
     for policy in ("drf", "fairness", "ogasched-react:steps=3"):  # children inherit the kernels
         simulate(create_scenario(SMALL).instance(0), create_policy(policy), 50, 0)
     known = {name: c for name, c in commands(file).items() if not only or name in only}

@@ -24,11 +24,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from gangwise import Simulation, create_policy
-from gangwise.approximation_jobs.environment import ApproximationInstance
-from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Power
-from gangwise.approximation_jobs.workloads import GammaPeriods, ReplayedJobs
 from gangwise.core.arrays import Floats
 from gangwise.core.jit import kernel
+from gangwise.papers.approximation_jobs.environment import ApproximationInstance
+from gangwise.papers.approximation_jobs.problem import ApproximationProblem, Job, Power
+from gangwise.papers.approximation_jobs.workloads import GammaPeriods, ReplayedJobs
 
 POLICIES = ("plan", "opm", "opm-as-printed", "fair", "utility-per-price")
 PARTS = ("environment", "decision", "learning")

@@ -23,8 +23,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from gangwise import create_policy, create_scenario, simulate
-from gangwise.approximation_jobs.offline import offline_optimum
-from gangwise.experiments.statistics import mean_and_interval
+from gangwise.papers.approximation_jobs.offline import offline_optimum
+from gangwise.study.statistics import mean_and_interval
 
 SLOTS = (300, 1000, 5000)
 POLICIES = (

@@ -17,8 +17,8 @@ import numpy as np
 import polars as pl
 
 from gangwise import create_policy, create_scenario, simulate
-from gangwise.approximation_jobs.offline import claimed_fit, claimed_regret, offline_optimum
-from gangwise.experiments.statistics import mean_and_interval
+from gangwise.papers.approximation_jobs.offline import claimed_fit, claimed_regret, offline_optimum
+from gangwise.study.statistics import mean_and_interval
 
 THEORY = "opm-as-printed:theory=true,history=expected"
 CASES = {

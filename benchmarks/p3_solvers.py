@@ -23,7 +23,7 @@ import numpy as np
 from tests.reference.p3 import solve_milp
 
 from gangwise.core.errors import ScenarioError
-from gangwise.fluctuating_speeds.solver import P3Solution, P3Solver
+from gangwise.papers.fluctuating_speeds.solver import P3Solution, P3Solver
 
 SIZES = {32: 400, 100: 200, 1000: 60, 10000: 30}
 SLOT = 2000

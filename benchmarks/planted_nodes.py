@@ -22,14 +22,14 @@ import numpy as np
 import polars as pl
 
 from gangwise.core.errors import GangwiseError
-from gangwise.experiments.findings import slow_nodes_of
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.model import Nodes
-from gangwise.jobs.node_effects import Runs, node_effects
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.traces import open_tables
-from gangwise.traces.jobs import jobs_of
-from gangwise.traces.tables import Tables, server_table
+from gangwise.logs import open_tables
+from gangwise.logs.jobs import jobs_of
+from gangwise.logs.tables import Tables, server_table
+from gangwise.sites.node_effects import Runs, node_effects
+from gangwise.study.findings import slow_nodes_of
 
 SLOWER = (5, 10, 20, 50)
 LOGS = {  # file, nodes, cores of each, slow nodes of each kind

@@ -24,8 +24,8 @@ from gymnasium.utils import seeding
 
 import gangwise.gym  # noqa: F401 - registers the ids
 from gangwise import create_policy, simulate
-from gangwise.experiments.statistics import estimate_text, mean_and_interval
 from gangwise.jobs import simulate_jobs
+from gangwise.study.statistics import estimate_text, mean_and_interval
 
 JUDGED = 10_000
 """First seed of the judging episodes; training draws from seeds of its own."""

@@ -21,9 +21,9 @@ import gymnasium
 import numpy as np
 
 import gangwise.gym  # noqa: F401 - registers the ids
-from gangwise.experiments.statistics import estimate_text, mean_and_interval
 from gangwise.gym_kernels import FEATURES, TOTALS
 from gangwise.jobs import simulate_jobs
+from gangwise.study.statistics import estimate_text, mean_and_interval
 
 WINDOW, ENVS, SLOTS, EPOCHS, PARTS = 16, 256, 64, 3, 8
 GAMMA, LAMBDA, CLIP, ENTROPY, RATE = 0.999, 0.97, 0.2, 0.005, 1e-3

@@ -3,7 +3,7 @@
     python -m benchmarks.retold traces/swf/KTH-SP2.swf.gz traces/alibaba-gpu-v2023
 
 A Markdown table with two rows a log: under EASY, and under the plain rule that explains most, of
-those that ``gangwise replay`` plays by default. See :mod:`gangwise.jobs.retelling`.
+those that ``gangwise replay`` plays by default. See :mod:`gangwise.sites.retelling`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import math
 from pathlib import Path
 
 from gangwise.core.errors import GangwiseError
-from gangwise.experiments.answer import Compared
-from gangwise.experiments.replay import BASE, WITHOUT_RATES, replay
-from gangwise.experiments.statistics import number, period
+from gangwise.study.answer import Compared
+from gangwise.study.replay import BASE, WITHOUT_RATES, replay
+from gangwise.study.statistics import number, period
 
 SHARES = ("explained", "partition", "size", "user", "week", "day", "by_job", "use", "queue", "near")
 HEADINGS = ["log", "jobs", "rules", "mean wait", "retold", "mean, %"]

@@ -29,7 +29,7 @@ from gangwise.core.jit import kernel
 from gangwise.jobs.metrics import held_devices
 from gangwise.jobs.model import Jobs
 from gangwise.jobs.run_times import RunTimes, ended, expect, quantile, state_of
-from gangwise.traces.jobs import open_jobs
+from gangwise.logs.jobs import open_jobs
 
 LEVELS = np.array([0.1, 0.25, 0.5, 0.75, 0.9])
 PLOTTED = np.linspace(0.05, 0.95, 19)

@@ -34,8 +34,8 @@ from scipy.stats import kendalltau
 
 from benchmarks.slurm_truth import COLUMNS, FREES, PRINTED, USERS, Action, Cluster, Truth
 from gangwise.core.arrays import Floats
-from gangwise.experiments.replay import replay
-from gangwise.jobs.site import Site
+from gangwise.sites.site import Site
+from gangwise.study.replay import replay
 
 HEAD = "SchedulerType=sched/backfill\nInclude nodes.conf\n"
 SPAN = 1800.0

@@ -1,7 +1,7 @@
 """What a real Slurm does with a site's rules: configurations × mixes, much faster than life.
 
-    python -m benchmarks.slurm_truth fifo tier --speed 40 --out tests/jobs/slurm_truth
-    python -m benchmarks.slurm_truth --compare --out tests/jobs/slurm_truth
+    python -m benchmarks.slurm_truth fifo tier --speed 40 --out tests/sites/slurm_truth
+    python -m benchmarks.slurm_truth --compare --out tests/sites/slurm_truth
 
 The second plays the same jobs with the model, from the same files alone, and prints a table: real
 and modelled mean wait, Kendall's τ of the order of starts, and both between Slurm's own runs. When
@@ -46,9 +46,9 @@ from scipy.stats import kendalltau
 from gangwise.core.arrays import Floats
 from gangwise.jobs import simulate_jobs
 from gangwise.jobs.scheduler import create_scheduler
-from gangwise.jobs.site import Site
-from gangwise.traces.formats.slurm_notation import expand_nodes
-from gangwise.traces.jobs import open_jobs
+from gangwise.logs.jobs import open_jobs
+from gangwise.notation.slurm import expand_nodes
+from gangwise.sites.site import Site
 
 PHASES = 3
 FREES = 1.5

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from gangwise.core.errors import GangwiseError
-from gangwise.traces import open_tables
-from gangwise.traces.jobs import jobs_of
-from gangwise.traces.slots.opening import FAMILIES, open_trace
-from gangwise.traces.tables import Tables, amount_text, percent_text
-from gangwise.traces.twins import completed
+from gangwise.logs import open_tables
+from gangwise.logs.jobs import jobs_of
+from gangwise.logs.tables import Tables, amount_text, percent_text
+from gangwise.logs.twins import completed
+from gangwise.papers.slots.opening import FAMILIES, open_trace
 
 STEPS: Mapping[str, Any] = {"tasks": "one", "keep": 0.7, "skip": 0.01, "slot": "1h"}
 BEFORE: Mapping[str, Mapping[str, Any]] = {

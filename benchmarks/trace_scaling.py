@@ -32,7 +32,7 @@ if __name__ == "__main__":
 
 import numpy as np
 
-from gangwise.traces import open_reader
+from gangwise.logs import open_reader
 
 Made = Callable[[int, int], Iterator[str]]
 """The header, if it has one, and so many rows from a number on."""

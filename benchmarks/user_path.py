@@ -18,13 +18,13 @@ import numpy as np
 FEW, MANY = 100_000, 1_000_000
 POLICIES = ("fcfs+easy+first-fit", "sjf+easy+best-fit")
 NEEDED = """
-import gangwise.cli, gangwise.experiments.replay
+import gangwise.cli, gangwise.study.replay
 import gangwise.report.jobs
 """
 ALONE = """
 import sys, time
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
-from gangwise.traces.jobs import open_jobs
+from gangwise.logs.jobs import open_jobs
 few = Jobs.of([0.0], [1.0], [1])
 simulate_jobs(few, Nodes.pool(2), sys.argv[2], engine="compiled")
 log = open_jobs(sys.argv[1], rows=False)

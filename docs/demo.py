@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from gangwise.cli.replay import DEMO_SCHEDULERS, DEMO_SEEDS
-from gangwise.experiments.replay import Replayed, replay
 from gangwise.jobs.metrics import Outcome
 from gangwise.report.nodes import lanes
 from gangwise.report.plotting import COLOURS, GRID, INK, MUTED
-from gangwise.scenarios.jobs import DEMO
+from gangwise.study.job_classes import DEMO
+from gangwise.study.replay import Replayed, replay
 
 PICTURE = Path(__file__).with_name("demo.svg")
 WORLD, FROM, TO = 4, 74.0, 98.0  # which of the drawn worlds is shown, and its hours

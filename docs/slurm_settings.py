@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gangwise.jobs.slurm_files import settings
+from gangwise.sites.slurm_files import settings
 
 HEAD = """# Slurm's settings
 

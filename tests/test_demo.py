@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from gangwise.cli import app
 from gangwise.cli.replay import DEMO_SCHEDULERS, DEMO_SEEDS
-from gangwise.experiments.replay import replay
-from gangwise.scenarios.jobs import DEMO
+from gangwise.study.job_classes import DEMO
+from gangwise.study.replay import replay
 
 ROOT = Path(__file__).parents[1]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import gangwise
-from gangwise.experiments.sweep import Experiment
+from gangwise.study.sweep import Experiment
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

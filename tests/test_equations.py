@@ -43,10 +43,10 @@ def test_a_wrong_label_is_answered_with_the_closest():
 
 def test_show_prints_where_it_is_and_what_it_says():
     shown = CliRunner().invoke(app, ["show", "OGASched (9)"]).output
-    assert "gain_overhead/policies.py:" in shown
+    assert "papers/gain_overhead/policies.py:" in shown
     assert "Gradient ∇q of OGASched (9)" in shown
-    assert "gain_overhead.kernels:gradient" in shown
+    assert "papers.gain_overhead.kernels:gradient" in shown
     asked = json.loads(CliRunner().invoke(app, ["show", "esdp (27)", "--json"]).output)
     assert asked["label"] == "ESDP (27)"
     code = {place["symbol"]: place for place in asked["code"]}
-    assert code["fluctuating_speeds.solver:tabulate"]["line"] > 1
+    assert code["papers.fluctuating_speeds.solver:tabulate"]["line"] > 1

@@ -238,7 +238,7 @@ class Played:
         }
         log = {"name": "pool", "about": "made", "settings": {"source": "pool.swf"}}
         (folder / "rules.toml").write_text(toml_text({**rules, "logs": [log]}))
-        patch.setattr("gangwise.experiments.replay.RULES", folder / "rules.toml")
+        patch.setattr("gangwise.study.replay.RULES", folder / "rules.toml")
         self.where = {}
         for name, make in LOGS.items():
             (folder / name).mkdir()

@@ -15,7 +15,7 @@ from gangwise.cli import app
 from gangwise.core import files
 from gangwise.core.errors import GangwiseError
 from gangwise.core.files import find_folders
-from gangwise.experiments.runs import TIMINGS
+from gangwise.study.runs import TIMINGS
 from tests.faults import FAULTS, failing
 
 pytestmark = pytest.mark.full

@@ -41,9 +41,9 @@ NOT_RUN = {
     r"--job 4711|--policy MyPolicy": "of results that the page does not make",
     r"openb_pod_list|KTH-SP2|NASA-iPSC": "needs a public log; the same command is run on another",
     r"^gangwise demo$": "tests/test_demo.py compares what it says",
-    r"^gangwise reproduce ": "minutes; tests/reproduce runs it",
-    r"^gangwise leaderboard ": "needs public logs; tests/experiments runs it on made ones",
-    r"^gangwise tune ": "needs optuna; tests/experiments runs it",
+    r"^gangwise reproduce ": "minutes; tests/papers/reproduce runs it",
+    r"^gangwise leaderboard ": "needs public logs; tests/study runs it on made ones",
+    r"^gangwise tune ": "needs optuna; tests/study runs it",
 }
 """Patterns of lines that are not run here, and why. Each must still be found in some page."""
 

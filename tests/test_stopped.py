@@ -113,9 +113,9 @@ cli.main()
 @pytest.mark.parametrize(
     ("name", "code", "module", "function", "command", "said"),
     [
-        ("SIGINT", 130, "gangwise.traces.jobs", "jobs_of", "jobs log.swf", ""),
+        ("SIGINT", 130, "gangwise.logs.jobs", "jobs_of", "jobs log.swf", ""),
         (
-            *("SIGTERM", 143, "gangwise.experiments.compare", "compare"),
+            *("SIGTERM", 143, "gangwise.study.compare", "compare"),
             *(f"compare {SMALL}", "nothing was saved"),
         ),
     ],

@@ -13,11 +13,11 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from gangwise.experiments.statistics import estimate_text
+from gangwise.papers.reproduce import OWN, PAPERS, artefacts, expected
+from gangwise.papers.reproduce.expected import artefact_markdown
+from gangwise.papers.reproduce.papers import AT, ON_ROWS, Artefact, Claim
 from gangwise.report.pages import VERDICTS, ClaimResult, called, claims_by_word
-from gangwise.reproduce import OWN, PAPERS, artefacts, expected
-from gangwise.reproduce.expected import artefact_markdown
-from gangwise.reproduce.papers import AT, ON_ROWS, Artefact, Claim
+from gangwise.study.statistics import estimate_text
 
 PAGES = [
     *(f"{paper}{part}.md" for paper in OWN for part in ("", "-appendix")),

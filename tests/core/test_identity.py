@@ -17,14 +17,14 @@ from gangwise.core import registry
 from gangwise.core.errors import ScenarioError
 from gangwise.core.identity import identify, plain
 from gangwise.core.registry import entries, register
-from gangwise.experiments.sweep import Experiment, sweep
+from gangwise.study.sweep import Experiment, sweep
 
 POLICY = """
     from dataclasses import dataclass
 
     import numpy as np
 
-    from gangwise.gain_overhead import Fairness
+    from gangwise.papers.gain_overhead import Fairness
     from {package}helpers import shrink
 
     MEMO = {{}}
@@ -213,9 +213,9 @@ from dataclasses import dataclass
 import numpy as np
 from gangwise import register
 from gangwise.core.identity import identify
-from gangwise.experiments.sweep import Experiment
-from gangwise.experiments.sweep import sweep
-from gangwise.gain_overhead import Fairness
+from gangwise.study.sweep import Experiment
+from gangwise.study.sweep import sweep
+from gangwise.papers.gain_overhead import Fairness
 
 WEIGHTS = [{weight}, 1.0]
 
@@ -280,7 +280,7 @@ def test_built_ins_are_identified_by_name_and_revision_wherever_they_live(monkey
 
 
 def test_an_alias_does_not_rename_a_built_in():
-    from gangwise.gain_overhead import Fairness
+    from gangwise.papers.gain_overhead import Fairness
 
     register("policy", "a-alias", Fairness, "another name", "gain_overhead", share="all")
     assert identify(Fairness, "policy") == "fairness r1"

@@ -58,8 +58,11 @@ def test_what_counts_as_a_change(old: str, new: str, same: bool) -> None:
 def test_a_kernel_of_the_same_package_is_part_of_the_digest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    target = "gangwise.gain_overhead.policies:OGASchedReact"
-    before, real = revisions.digest(target), revisions.names("gangwise.gain_overhead.kernels")
+    target = "gangwise.papers.gain_overhead.policies:OGASchedReact"
+    before, real = (
+        revisions.digest(target),
+        revisions.names("gangwise.papers.gain_overhead.kernels"),
+    )
     name = next(name for name, (_, tree) in real.items() if name == "gradient" and tree)
     edited = {**real, name: (real[name][0], ast.parse("gradient = 0"))}
     known = revisions.names

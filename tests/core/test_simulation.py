@@ -25,7 +25,7 @@ from gangwise import (
     create_scenario,
     simulate,
 )
-from gangwise.gain_overhead import DRF
+from gangwise.papers.gain_overhead import DRF
 
 
 @dataclass
@@ -87,10 +87,10 @@ def test_a_torn_or_foreign_checkpoint_is_refused(tmp_path):
     path = tmp_path / "x.checkpoint"
     Simulation(instance(), create_policy("drf"), 10, 0).save(path)
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(StoreError, match="its seal does not fit"):
+    with pytest.raises(StoreError, match="seal"):
         Simulation.load(path)
     path.write_bytes(b"cgangwise.a_module_that_moved\nName\n.")
-    with pytest.raises(StoreError, match="not a whole gangwise checkpoint"):
+    with pytest.raises(StoreError, match="checkpoint"):
         Simulation.load(path)
     path.write_text("hello")
     with pytest.raises(StoreError):
@@ -160,7 +160,7 @@ def test_run_reports_rows_summaries_and_named_regret():
     assert row["gain"] - row["overhead"] == pytest.approx(row["reward"])
     assert run.summary()["policy"] == "mine"
     assert run.summary()["mean_reward"] == pytest.approx(run.rewards.sum() / 50)
-    with pytest.raises(UnknownName, match="did you mean best_fixed"):
+    with pytest.raises(UnknownName, match="best_fixed"):
         run.regret("best_fix")
 
 
@@ -212,5 +212,5 @@ def test_an_unknown_comparator_is_named_before_anything_is_computed(name):
 
 
 def test_a_sample_has_a_slot():
-    with pytest.raises(ScenarioError, match="sample of 0 slots"):
+    with pytest.raises(ScenarioError, match="of 0"):
         instance().comparator("per_slot_optimum", 5, 0, sample=0)

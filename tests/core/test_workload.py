@@ -61,7 +61,7 @@ def test_replay_is_exact_and_ends_where_the_trace_ends():
     stream = ReplayedArrivals(counts).stream(np.random.default_rng(0))
     np.testing.assert_array_equal(stream.draw(2), counts[:2])
     np.testing.assert_array_equal(stream.draw(5), counts[2:])
-    with pytest.raises(ScenarioError, match="3 slots and more were asked for"):
+    with pytest.raises(ScenarioError, match="3 slots"):
         stream.draw(1)
     again = ReplayedArrivals(counts, repeat=True).stream(np.random.default_rng(0)).draw(7)
     np.testing.assert_array_equal(again, counts[[0, 1, 2, 0, 1, 2, 0]])

@@ -85,7 +85,7 @@ def test_a_gang_of_which_one_pod_cannot_be_bound_is_rolled_back(
     assert list(lab.pods()) == [f"{name_of(job, 0)}-r1"], "the half that is left waits again"
     monkeypatch.undo()
     assert "1 of its 2 pods" in watch.engine.held()[job]
-    with pytest.raises(Rejected, match="1 of its 2 pods"):
+    with pytest.raises(Rejected, match="its 2"):
         watch.engine.place(job, 2, HALVES)
     group = name_of(job, 1).rpartition("-")[0]
     lab.pod(name_of(job, 1), ["true"], 1, labels={f"{GROUPS}/pod-group": group})

@@ -46,7 +46,7 @@ def test_quantities_are_exact(number: Decimal, suffix: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "1 Gi", "1Kb", "--1", "1e", "1e9999999", "0x10", "½"])
 def test_what_is_no_quantity_is_refused(text: str) -> None:
-    with pytest.raises(EngineError, match="not a Kubernetes quantity"):
+    with pytest.raises(EngineError, match="Kubernetes"):
         quantity(text)
 
 

@@ -56,7 +56,7 @@ def test_one_leads_and_the_next_takes_over_where_it_ends(lab: LocalLab, monkeypa
     first.lead("first")
     second.lead("second")
     job = lab.submit(0.1)
-    with pytest.raises(EngineError, match=r"standing by: .*first holds"):
+    with pytest.raises(EngineError, match="standing"):
         second.place(job, 1, [Placed("a1", 1)])
     with pytest.raises(EngineError, match="standing by"):
         second.events(0.0)

@@ -257,7 +257,7 @@ def test_a_placement_names_nodes_and_then_releases():
     assert "admincomment=gangwise attempt=3 restarts=0 on=n2:1,n1:1" in update
     assert release == "scontrol -- release 1"
     engine._seen = -math.inf  # Slurm has not heard of it
-    with pytest.raises(Rejected, match="where 4 are free"):
+    with pytest.raises(Rejected, match="where 4"):
         engine.place("1", 3, [Placed("n2", 2)])
 
 

@@ -13,7 +13,8 @@ from gangwise.jobs.model import Conditions, Group, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options, Schedule
 from gangwise.jobs.scheduler import Composed, create_scheduler
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.jobs.site import (
+from gangwise.jobs.tenancy import AccountRule
+from gangwise.sites.site import (
     CapRule,
     ClosedHours,
     MaintenanceWindow,
@@ -23,7 +24,6 @@ from gangwise.jobs.site import (
     Site,
     Start,
 )
-from gangwise.jobs.tenancy import AccountRule
 from tests.reference import witness
 
 COMBINATIONS = list(itertools.product(witness.QUEUES, witness.BACKFILLING, witness.CHOICES))

@@ -6,7 +6,7 @@ import numpy as np
 
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
 from gangwise.jobs.books import Place
-from gangwise.jobs.site import Site
+from gangwise.sites.site import Site
 
 
 class Careless:

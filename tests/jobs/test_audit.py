@@ -12,7 +12,7 @@ from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options, simulate_jobs
 from gangwise.jobs.audit import audit
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.scheduler import create_scheduler
-from gangwise.jobs.site import CapRule, ClosedHours, Rules, Site
+from gangwise.sites.site import CapRule, ClosedHours, Rules, Site
 from tests.jobs.middle import MiddleCase, SiteCase
 
 JOBS = Jobs.of(
@@ -176,7 +176,7 @@ def test_verify_audits_a_replay_and_names_runs_of_an_older_engine(tmp_path, monk
 
     from gangwise.cli import app
     from gangwise.core import registry
-    from gangwise.experiments.replay import replay
+    from gangwise.study.replay import replay
 
     old = registry._entries["scheduler"][registry.ANY]
     monkeypatch.setitem(registry._entries["scheduler"], registry.ANY, replace(old, revision=5))

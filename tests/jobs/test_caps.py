@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from gangwise.jobs import Jobs, Nodes
 from gangwise.jobs.scheduler import Composed
-from gangwise.jobs.site import CapRule, Rules, Site
 from gangwise.jobs.tenancy import PriorityWeights, Qos
+from gangwise.sites.site import CapRule, Rules, Site
 from tests.jobs.middle import SiteCase
 from tests.jobs.played import starts
 

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.experiments.what_if import fill_trace
 from gangwise.jobs import Jobs, Node, Nodes
 from gangwise.jobs.books import Books, Piece
 from gangwise.jobs.choice import FGD, BestFit, FirstFit, WorstFit, pieces_of
 from gangwise.jobs.filling import POLICIES, Filling
 from gangwise.jobs.model import Job, Shape
 from gangwise.report.curves import filling_figure, filling_sheet
+from gangwise.study.what_if import fill_trace
 
 
 def job_of(shape: Shape, tasks: int = 1):

@@ -16,7 +16,7 @@ from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.tenancy import AccountRule, Tenancy
-from gangwise.traces.formats.measured_speeds import GavelThroughputs
+from gangwise.logs.formats.measured_speeds import GavelThroughputs
 
 
 def drawn(seed: int, C: int = 0, G: int = 0) -> tuple[Any, ...]:
@@ -337,9 +337,9 @@ def test_names_and_bad_arguments() -> None:
     assert create_scheduler("gavel:objective=fifo,seconds=900") == Gavel("fifo", 900)
     assert create_scheduler("gavel:seconds=inf") == Gavel(seconds=np.inf)
     for price in ("dear", "-1", "nan"):
-        with pytest.raises(ScenarioError, match="prices of nodes are"):
+        with pytest.raises(ScenarioError, match="prices"):
             simulate_jobs(Jobs.of([0], [9], 1, {"gpu": 1}), priced(price), Gavel("cost"), None)
-    with pytest.raises(UnknownName, match="objective of gavel named 'fair'"):
+    with pytest.raises(UnknownName, match="'fair'"):
         Gavel("fair")
     with pytest.raises(ScenarioError, match="positive length"):
         Gavel(seconds=0)

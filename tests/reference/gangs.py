@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gangwise.gangs.problem import GangProblem
+from gangwise.papers.gangs.problem import GangProblem
 
 
 def utility(kind: int, alpha: float, y: float) -> float:

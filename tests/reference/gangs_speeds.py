@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gangwise.gangs import GangSpeedsProblem
+from gangwise.papers.gangs import GangSpeedsProblem
 from tests.reference.gangs import choices, feasible
 
 

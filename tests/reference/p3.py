@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from gangwise.gangs.milp import Constraints, maximise
+from gangwise.papers.gangs.milp import Constraints, maximise
 
 
 def worth(v, s, x) -> float:

@@ -1,8 +1,8 @@
 """Slurm's passes once more, plainly: lists and whole arrays, each question asked anew.
 
-The main loop and backfilling as :mod:`gangwise.jobs.slurm_passes` describes them, with preemption
-and gang scheduling as :mod:`gangwise.jobs.preemption` does; a scheduler of its own, to be played by
-`simulate_jobs`.
+The main loop and backfilling as :mod:`gangwise.sites.slurm_passes` describes them, with preemption
+and gang scheduling as :mod:`gangwise.sites.preemption` does; a scheduler of its own, to be played
+by `simulate_jobs`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 import pytest
 
 import gangwise
-from gangwise.experiments.compare import Comparison
+from gangwise.study.compare import Comparison
 
 
 @pytest.fixture(scope="session")

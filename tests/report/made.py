@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gangwise.experiments.compare import Comparison
-from gangwise.experiments.results import Results
-from gangwise.experiments.runs import Rows
-from gangwise.experiments.store import MemoryStore
+from gangwise.study.compare import Comparison
+from gangwise.study.results import Results
+from gangwise.study.runs import Rows
+from gangwise.study.store import MemoryStore
 
 
 class MadeScenario:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gangwise.experiments.runs import Rows
-from gangwise.experiments.store import Store
+from gangwise.study.runs import Rows
+from gangwise.study.store import Store
 
 HOSTILE = "<script>alert('x')</script>&\"--></style>"
 

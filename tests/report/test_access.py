@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from gangwise.experiments.statistics import Estimate
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
 from gangwise.jobs.metrics import Outcome
 from gangwise.report import jobs as report
 from gangwise.report.jobs import JobResults
 from gangwise.report.page import about_scheduler, dots
 from gangwise.report.plotting import COLOURS
+from gangwise.study.statistics import Estimate
 
 NAMES = ("fcfs", "fcfs+easy+best-fit", "sjf+easy+best-fit")
 

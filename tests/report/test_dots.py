@@ -1,7 +1,7 @@
 import math
 
-from gangwise.experiments.statistics import Estimate
 from gangwise.report.page import dots
+from gangwise.study.statistics import Estimate
 
 
 def test_places_are_in_per_cent_of_the_axis_and_zero_is_on_it() -> None:

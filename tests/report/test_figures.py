@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from matplotlib import rcParams
 
-from gangwise.experiments.compare import Comparison
 from gangwise.report.curves import figure_files, styles
+from gangwise.study.compare import Comparison
 from tests.report.made import made
 
 STEMS = ["average-reward", "cumulative-reward", "ratio", "regret"]

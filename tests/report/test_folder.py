@@ -36,14 +36,14 @@ def test_a_comparison_gets_its_page(tmp_path: Path) -> None:
 
 
 def test_folders_without_results(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="holds no results of gangwise sweep"):
+    with pytest.raises(StoreError, match="gangwise"):
         write_report(tmp_path)
     with pytest.raises(StoreError, match="no folder"):
         write_report(tmp_path / "nowhere")
     made_sweep(tmp_path)
     for run in (tmp_path / "runs").iterdir():
         run.unlink()
-    with pytest.raises(StoreError, match=r"no run in .* is finished"):
+    with pytest.raises(StoreError, match="finished"):
         write_report(tmp_path)
 
 

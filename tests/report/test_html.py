@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gangwise.experiments.compare import Comparison
 from gangwise.report.page import embedded, html
 from gangwise.report.pages import comparison_page, write_comparison
+from gangwise.study.compare import Comparison
 from tests.report.made import MadeScenario, made
 from tests.report.made_sweep import HOSTILE
 from tests.report.pages import faults, loaded, read

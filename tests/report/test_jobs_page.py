@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from gangwise.core.errors import ScenarioError
-from gangwise.experiments.answer import LearnedRates
 from gangwise.jobs import Conditions, Jobs, Node, Nodes, simulate_jobs
 from gangwise.jobs.bounds import Certified
 from gangwise.jobs.metrics import Outcome
@@ -24,6 +23,7 @@ from gangwise.report import jobs as report
 from gangwise.report.jobs import JobResults
 from gangwise.report.nodes import lanes
 from gangwise.report.page import words
+from gangwise.study.answer import LearnedRates
 from tests.report.made_sweep import HOSTILE
 from tests.report.pages import Page, faults, loaded, read
 

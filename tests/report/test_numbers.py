@@ -1,6 +1,6 @@
 import pytest
 
-from gangwise.experiments.statistics import Estimate, decimals_for, estimate_text, number, scale_for
+from gangwise.study.statistics import Estimate, decimals_for, estimate_text, number, scale_for
 
 
 def around(mean: float, half: float) -> Estimate:

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from gangwise import StoreError
-from gangwise.experiments.store import write_provenance
 from gangwise.report.pages import write_report
+from gangwise.study.store import write_provenance
 from tests.report.made_sweep import HOSTILE
 from tests.report.pages import faults, loaded, read
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from gangwise.experiments.compare import Comparison, compare
-from gangwise.fluctuating_speeds.policies import LCF
+from gangwise.papers.fluctuating_speeds.policies import LCF
 from gangwise.report.experiments import terminal_sheets
 from gangwise.report.page import html
 from gangwise.report.pages import comparison_page
 from gangwise.report.tables import Sheet, rich_tables
+from gangwise.study.compare import Comparison, compare
 from tests.report.made import made
 
 

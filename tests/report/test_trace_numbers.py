@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gangwise.logs.tables import Tables
 from gangwise.report.traces import arrivals, draw_trace, lifetimes, load, sizes
-from gangwise.traces.tables import Tables
 
 HOUR = 3600.0
 SERVERS = pl.DataFrame(

@@ -79,7 +79,7 @@ def test_the_simulation_predicts_what_a_live_run_took(tmp_path: Path):
     assert "60 jobs" in found["told"]
     # Looks are 10 s apart: one until a job is decided on, and one until it is seen to run.
     assert found["latency"]["scheduler"] == pytest.approx(20.0)
-    with pytest.raises(ScenarioError, match="an account needs 5"):
+    with pytest.raises(ScenarioError, match="needs 5"):
         account(tmp_path / "state", since=time.wall)
 
 

@@ -31,8 +31,8 @@ from gangwise.core.errors import ScenarioError, UnknownName
 if TYPE_CHECKING:
     from gangwise.core.contracts import Comparator
     from gangwise.core.simulation import Run
-    from gangwise.experiments.compare import Comparison
-    from gangwise.experiments.runs import NamedSource
+    from gangwise.study.compare import Comparison
+    from gangwise.study.runs import NamedSource
 
 
 def compare_command(
@@ -56,7 +56,7 @@ def compare_command(
     Finished runs in --out are not repeated: after a stop, or for more seeds or policies, the same
     command does the rest.
     """
-    from gangwise.experiments.compare import AUTO, COMPARISON, CompareOptions, compare
+    from gangwise.study.compare import AUTO, COMPARISON, CompareOptions, compare
 
     source = source_of(target, settings, trace, family)
     if jobs == 0:
@@ -100,8 +100,8 @@ def run_command(
 
     If it is stopped or killed, start it again: it continues where it was.
     """
-    from gangwise.experiments.compare import CompareOptions, compare
-    from gangwise.experiments.store import MemoryStore
+    from gangwise.study.compare import CompareOptions, compare
+    from gangwise.study.store import MemoryStore
 
     if trace is not None and policy is None:
         target, policy = None, target
@@ -150,7 +150,7 @@ def run_command(
 
 
 def _run_summary(comparison: Comparison, versus: str | None) -> dict[str, Any]:
-    from gangwise.experiments.statistics import batch_means, numbers
+    from gangwise.study.statistics import batch_means, numbers
 
     ((_, seed), run), *_ = comparison.runs.items()
     summary: dict[str, Any] = {
@@ -177,7 +177,7 @@ def _run_summary(comparison: Comparison, versus: str | None) -> dict[str, Any]:
 
 
 def _print_versus(run: Run, judge: Comparator) -> None:
-    from gangwise.experiments.statistics import BATCHES, batch_means, decimals_for, estimate_text
+    from gangwise.study.statistics import BATCHES, batch_means, decimals_for, estimate_text
 
     own = run.rewards[judge.slots]
     rows = [batch_means(own), batch_means(judge.rewards), batch_means(own - judge.rewards)]
@@ -200,7 +200,7 @@ def _print_versus(run: Run, judge: Comparator) -> None:
 
 def _require_same(source: NamedSource, slots: int | None, out: Path | None, name: str) -> None:
     """See that a folder holds results of the same scenario, settings and slots."""
-    from gangwise.experiments.store import Store
+    from gangwise.study.store import Store
 
     if out is None:
         raise ScenarioError("--resume goes on with what is in a folder: give --out too")
@@ -220,8 +220,8 @@ def _require_same(source: NamedSource, slots: int | None, out: Path | None, name
 
 def _write_pages(comparison: Comparison, out: Path) -> None:
     from gangwise.core.files import Folder
-    from gangwise.experiments.compare import FIDELITY
     from gangwise.report.pages import write_comparison
+    from gangwise.study.compare import FIDELITY
 
     scenario: Any = comparison.scenario
     if hasattr(scenario, "fidelity"):
@@ -238,11 +238,11 @@ def _write_pages(comparison: Comparison, out: Path) -> None:
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gangwise.experiments.results import Results
-    from gangwise.experiments.tune import Tuning
+    from gangwise.papers.reproduce.expected import Reproduction
+    from gangwise.papers.reproduce.papers import Artefact
     from gangwise.report.pages import ClaimResult
-    from gangwise.reproduce.expected import Reproduction
-    from gangwise.reproduce.papers import Artefact
+    from gangwise.study.results import Results
+    from gangwise.study.tune import Tuning
 
 
 def sweep_command(
@@ -261,16 +261,16 @@ def sweep_command(
 
     If it is stopped or killed, start it again: it continues where it was.
     """
-    from gangwise.experiments.sweep import Experiment
-    from gangwise.experiments.sweep import schema as schema_of_files
+    from gangwise.study.sweep import Experiment
+    from gangwise.study.sweep import schema as schema_of_files
 
     if schema:
         echo(json_text(schema_of_files()))
         return
     if file is None:
         raise ScenarioError("name an experiment file; --schema says what may be in one")
-    from gangwise.experiments.store import write_provenance
-    from gangwise.experiments.sweep import sweep
+    from gangwise.study.store import write_provenance
+    from gangwise.study.sweep import sweep
 
     changes: dict[str, Any] = {} if seeds is None else {"seeds": seed_list(seeds)}
     if settings:
@@ -315,8 +315,8 @@ def _summary(results: Results, over: str) -> dict[str, Any]:
 
 
 def _print_sweep(results: Results, metrics: list[str], over: str) -> None:
-    from gangwise.experiments.statistics import NOTHING, decimals_for, estimate_text
     from gangwise.report.tables import Breakable
+    from gangwise.study.statistics import NOTHING, decimals_for, estimate_text
 
     for line in results.notes:
         echo(line)
@@ -366,10 +366,10 @@ def tune_command(
     If it is stopped or killed, start it again: it continues where it was.
     """
     from gangwise.core.registry import parse
-    from gangwise.experiments.replay import BASE
-    from gangwise.experiments.results import Results
-    from gangwise.experiments.store import write_provenance
-    from gangwise.experiments.tune import TUNING, TuneOptions, tune
+    from gangwise.study.replay import BASE
+    from gangwise.study.results import Results
+    from gangwise.study.store import write_provenance
+    from gangwise.study.tune import TUNING, TuneOptions, tune
 
     given, numbers = settings_of(settings), [range(1000, 1003), range(2000, 2010)]
     if site:
@@ -402,12 +402,12 @@ def tune_command(
 
 
 def _bound_sentence(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> str:
-    from gangwise.experiments.replay import STEPS
-    from gangwise.experiments.replay_scenario import EVERY, ReplayScenario
-    from gangwise.experiments.results import Results
-    from gangwise.experiments.statistics import period
-    from gangwise.experiments.tune import DEFAULT, TUNING
     from gangwise.jobs.bounds import Certified
+    from gangwise.study.replay import STEPS
+    from gangwise.study.replay_scenario import EVERY, ReplayScenario
+    from gangwise.study.results import Results
+    from gangwise.study.statistics import period
+    from gangwise.study.tune import DEFAULT, TUNING
 
     name, seeds = "validation", tuning.validation
     if tuning.row is None:
@@ -437,7 +437,7 @@ def _bound_sentence(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> s
 
 
 def _print_tuning(tuning: Tuning) -> None:
-    from gangwise.experiments.statistics import UNKNOWN, Estimate, decimals_for, estimate_text
+    from gangwise.study.statistics import UNKNOWN, Estimate, decimals_for, estimate_text
 
     shown = list(tuning.trials[:SHOWN])
     if tuning.default not in shown:
@@ -496,8 +496,8 @@ def leaderboard_command(
 
     If it is stopped, start it again: it continues where it was.
     """
-    from gangwise.experiments.replay import leaderboard
-    from gangwise.experiments.sweep import Workers
+    from gangwise.study.replay import leaderboard
+    from gangwise.study.sweep import Workers
 
     with progress(after_stop(out)) as advance:
         found = leaderboard(traces, out, own or [], Workers(jobs, backend, address), advance)
@@ -534,9 +534,9 @@ def reproduce_command(
 
     If it is stopped, start it again: it continues where it was.
     """
-    from gangwise.experiments.store import read_provenance, write_provenance
-    from gangwise.reproduce.expected import reproduce
-    from gangwise.reproduce.papers import RunScale
+    from gangwise.papers.reproduce.expected import reproduce
+    from gangwise.papers.reproduce.papers import RunScale
+    from gangwise.study.store import read_provenance, write_provenance
 
     if traces is not None and not traces.is_dir():
         raise ScenarioError(f"--traces {traces}: there is no such folder")
@@ -569,7 +569,7 @@ def reproduce_command(
 
 def _artefacts(paper: str | None, everything: bool, wanted: Sequence[str]) -> list[Artefact]:
     """The artefacts of a paper, or of all; of ``wanted`` names also the panels and versions."""
-    from gangwise.reproduce import PAPERS, artefacts
+    from gangwise.papers.reproduce import PAPERS, artefacts
 
     if paper is None and not everything:
         raise ScenarioError(f"name a paper ({', '.join(PAPERS)}), or give --all for all of them")
@@ -588,7 +588,7 @@ def _artefacts(paper: str | None, everything: bool, wanted: Sequence[str]) -> li
 
 
 def _compare_with_committed(done: Reproduction, quick: bool, accept: bool) -> None:
-    from gangwise.reproduce import expected
+    from gangwise.papers.reproduce import expected
 
     if accept:
         if not quick:
@@ -611,8 +611,8 @@ def _compare_with_committed(done: Reproduction, quick: bool, accept: bool) -> No
 def _print_reproduced(rows: Sequence[ClaimResult], quick: bool) -> None:
     from rich.text import Text
 
+    from gangwise.papers.reproduce.expected import over_readings
     from gangwise.report.pages import counts, verdict_text
-    from gangwise.reproduce.expected import over_readings
 
     rows = over_readings(rows)
     shown = [

@@ -183,7 +183,7 @@ def _kind_of(what: str) -> Literal["policy", "scheduler"]:
 
 if TYPE_CHECKING:
     from gangwise.core.files import Folder
-    from gangwise.experiments.explain import Explained
+    from gangwise.study.explain import Explained
 
 MOST_NAMES = 20
 """Names that are listed, of each kind, before the rest is counted."""
@@ -204,9 +204,9 @@ def verify_command(folder: Path, repair: bool = False, as_json: bool = False) ->
         return
     if repair:
         raise ScenarioError(f"--repair: {folder} is no folder of a service; play its runs again")
-    from gangwise.experiments.replay import audited
-    from gangwise.experiments.statistics import count
-    from gangwise.experiments.store import older_runs
+    from gangwise.study.replay import audited
+    from gangwise.study.statistics import count
+    from gangwise.study.store import older_runs
 
     found = {each: each.verify() for each in find_folders(folder)}
     sound = all(each.sound for each in found.values())
@@ -317,7 +317,7 @@ def explain_command(
             raise ScenarioError(f"{what} is a folder: name a job of the replay in it with --job ID")
         _explain_live(what, state, as_json)
         return
-    from gangwise.experiments.explain import explain_job
+    from gangwise.study.explain import explain_job
 
     explained = explain_job(what, job, scheduler, seed)
     if as_json:

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from gangwise.experiments.runs import NamedSource
-    from gangwise.experiments.statistics import Estimate
-    from gangwise.experiments.sweep import Progress
+    from gangwise.study.runs import NamedSource
+    from gangwise.study.statistics import Estimate
+    from gangwise.study.sweep import Progress
 
 
 def _last(incomplete: str, known: Iterable[str], separators: str = ",") -> list[str]:
@@ -66,7 +66,7 @@ def _schedulers(incomplete: str) -> list[str]:
 
 
 def _trace_or_file(incomplete: str) -> list[str]:
-    from gangwise.traces.twins import NAMES
+    from gangwise.logs.twins import NAMES
 
     return _last(incomplete, [f"twin:{name}" for name in NAMES], "\0") + _files(incomplete)
 
@@ -139,7 +139,7 @@ def source_of(
     family: str | None = None,
 ) -> NamedSource:
     """The source that a target names, with settings as they are typed."""
-    from gangwise.experiments.runs import named_source
+    from gangwise.study.runs import named_source
 
     if (target is None) == (trace is None):
         raise ScenarioError("give a scenario or trace, or --trace PATH: one of the two")
@@ -249,7 +249,7 @@ def table(
 
 
 def lead_text(lead: Estimate) -> str:
-    from gangwise.experiments.statistics import decimals_for, estimate_text
+    from gangwise.study.statistics import decimals_for, estimate_text
 
     return estimate_text(lead, max(1, decimals_for([lead])), sign=True)
 

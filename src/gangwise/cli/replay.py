@@ -27,7 +27,7 @@ from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.registry import names_of
 
 if TYPE_CHECKING:
-    from gangwise.experiments.what_if import Gate, Needed
+    from gangwise.study.what_if import Gate, Needed
 
 
 TWIN_SETTINGS = {"world": "unlike", "nodes": 8, "load": 0.9, "limits": "work"}
@@ -63,12 +63,12 @@ def replay_command(
     as_json: bool = False,
 ) -> None:
     """Replay a log's jobs under schedulers: waiting, completion time, and what is left to gain."""
-    from gangwise.experiments.replay import STEPS, replay, replay_source
-    from gangwise.experiments.replay_scenario import TWIN
     from gangwise.jobs.bounds import Certified
-    from gangwise.jobs.site import together
     from gangwise.report.jobs import results_of
-    from gangwise.scenarios.jobs import DEMO
+    from gangwise.sites.site import together
+    from gangwise.study.job_classes import DEMO
+    from gangwise.study.replay import STEPS, replay, replay_source
+    from gangwise.study.replay_scenario import TWIN
 
     given = settings_of(settings)
     tight = re.sub(r"\s*\+\s*", "+", policies or "")  # parts may stand apart
@@ -126,9 +126,9 @@ def _fill(
     as_json: bool,
 ) -> None:
     from gangwise.core.files import Folder
-    from gangwise.experiments.what_if import fill_trace
     from gangwise.report.curves import filling_figure, filling_sheet
     from gangwise.report.tables import rich_tables
+    from gangwise.study.what_if import fill_trace
 
     with progress("nothing is kept") as advance:
         found = fill_trace(source, names, seed_list(seeds) if seeds else (), given, advance)
@@ -159,7 +159,7 @@ def calibrate_command(
 ) -> None:
     """Find the pools, caps, closing hours and missing capacity that explain a log's waits."""
     from gangwise.core.files import write_whole
-    from gangwise.experiments.findings import FILE, calibrate_log
+    from gangwise.study.findings import FILE, calibrate_log
 
     with progress("nothing is kept") as advance:
         found = calibrate_log(path, trace, advance, events, **settings_of(settings))
@@ -190,9 +190,9 @@ def forecast_command(
     time by which it starts with an even chance (p50) and in nine cases of ten (p90), and when it
     would start if all jobs took as long as requested and no other came.
     """
-    from gangwise.experiments.explain import forecast_log
     from gangwise.service.state import lasting
     from gangwise.service.store import is_recording
+    from gangwise.study.explain import forecast_log
 
     if from_history:
         _forecast_from_history(source, at, judge, settings, as_json)
@@ -231,8 +231,8 @@ def forecast_command(
 def _forecast_from_history(
     source: str, at: str, judge: bool, settings: list[str] | None, as_json: bool
 ) -> None:
-    from gangwise.experiments.from_history import forecast_from_history
     from gangwise.service.state import lasting
+    from gangwise.study.from_history import forecast_from_history
 
     with progress("nothing is kept") as advance:
         made = forecast_from_history(source, at, judge, settings_of(settings), advance)
@@ -271,10 +271,10 @@ def what_if_command(
 
     Nothing is applied: the last lines say what to change in the site's files.
     """
-    from gangwise.experiments.replay import BASE
-    from gangwise.experiments.sweep import Workers
-    from gangwise.experiments.what_if import CurrentRules, Gate, as_dict, broken, capacity, what_if
     from gangwise.report.jobs import results_of
+    from gangwise.study.replay import BASE
+    from gangwise.study.sweep import Workers
+    from gangwise.study.what_if import CurrentRules, Gate, as_dict, broken, capacity, what_if
 
     named = {"site": site, "load": load, "world": world}
     given = settings_of(settings) | {k: value for k, value in named.items() if value is not None}
@@ -320,7 +320,7 @@ def what_if_command(
 
 
 def _needed(each: Needed, target: Gate) -> str:
-    from gangwise.experiments.statistics import Estimate, number, period
+    from gangwise.study.statistics import Estimate, number, period
 
     def describe(value: float) -> str:
         return target.describe(Estimate(value, None, None))

@@ -31,7 +31,7 @@ def inspect_command(
     as_json: bool = False,
 ) -> None:
     """Recognise a trace: its tables, rows and load, what is missing and what was left out."""
-    from gangwise.traces.inspect import inspect
+    from gangwise.logs.inspect import inspect
 
     with progress(NOTHING_KEPT, compiles=False):
         found = inspect(path, strict=strict, everything=everything, **settings_of(settings))
@@ -52,7 +52,7 @@ def convert_command(
     """Write servers and jobs of a trace as Parquet, which every command reads; or jobs as SWF."""
     given = settings_of(settings)
     if out.name.endswith((".swf", ".swf.gz")):
-        from gangwise.traces.jobs import open_jobs, save_swf
+        from gangwise.logs.jobs import open_jobs, save_swf
 
         with progress(NOTHING_KEPT, compiles=False):
             log = open_jobs(path, trace=trace, strict=strict, **given)
@@ -60,9 +60,9 @@ def convert_command(
         echo(json_text(log.played.to_dict()) if as_json else log.played.line)
         say(f"wrote {len(log.jobs):,} jobs to {out}")
         return
-    from gangwise.traces import open_tables
-    from gangwise.traces.format import SAVED
-    from gangwise.traces.tables import of_tables, save_tables
+    from gangwise.logs import open_tables
+    from gangwise.logs.format import SAVED
+    from gangwise.logs.tables import of_tables, save_tables
 
     with progress(NOTHING_KEPT, compiles=False):
         tables = open_tables(path, trace=trace, strict=strict, **given)
@@ -77,7 +77,7 @@ def convert_command(
 
 def list_command(as_json: bool = False) -> None:
     """List the trace formats: what each is, where it is published, and its tables."""
-    from gangwise.traces import described
+    from gangwise.logs import described
 
     found = described()
     if as_json:
@@ -110,8 +110,8 @@ def plot_command(
     strict: bool = False,
 ) -> None:
     """Draw arrivals, request sizes, lifetimes and load, as PNG and SVG."""
+    from gangwise.logs import open_tables
     from gangwise.report.traces import draw_trace
-    from gangwise.traces import open_tables
 
     with progress(NOTHING_KEPT, compiles=False):
         tables = open_tables(path, trace=trace, strict=strict, **settings_of(settings))
@@ -133,7 +133,7 @@ def workload_command(
     as_json: bool = False,
 ) -> None:
     """Show the workload that a trace becomes: job types, channels, arrivals, lifetimes, load."""
-    from gangwise.traces.slots.opening import open_trace, outline, write_outline
+    from gangwise.papers.slots.opening import open_trace, outline, write_outline
 
     given = settings_of(settings, family)
     with progress(NOTHING_KEPT, compiles=False):
@@ -169,7 +169,7 @@ def guess_command(file: Path, out: Path | None = None, as_json: bool = False) ->
     """
     import os
 
-    from gangwise.traces.guess import guess
+    from gangwise.logs.guess import guess
 
     found = guess(file)
     if as_json:
@@ -204,9 +204,9 @@ def jobs_command(
     as_json: bool = False,
 ) -> None:
     """Describe the jobs of a log: what can be replayed, load, sizes, waits, run times, users."""
-    from gangwise.traces import open_tables
-    from gangwise.traces.inspect import report, summary
-    from gangwise.traces.jobs import jobs_of
+    from gangwise.logs import open_tables
+    from gangwise.logs.inspect import report, summary
+    from gangwise.logs.jobs import jobs_of
 
     with progress(NOTHING_KEPT, compiles=False):
         tables = open_tables(path, trace=trace, strict=strict, **settings_of(settings))
@@ -228,8 +228,8 @@ def nodes_command(
 ) -> None:
     """Find slow nodes in a log with node lists: how unlike nodes are, and which changed when."""
     from gangwise.core.files import Folder
-    from gangwise.experiments.findings import find_slow_nodes
     from gangwise.report.nodes import node_page, node_text
+    from gangwise.study.findings import find_slow_nodes
 
     if not 0 <= by < 10:
         raise ScenarioError(f"--by {by:g}: give a share, such as 0.05")

@@ -15,11 +15,13 @@ import inspect
 import math
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
+from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from gangwise.core.errors import GangwiseError, ScenarioError, UnknownName
 
@@ -65,7 +67,8 @@ class Entry:
 
 
 _entries: dict[Kind, dict[str, Entry]] = {kind: {} for kind in GROUPS}
-_plugins_read: set[str] = set()
+_CATALOGUES = "gangwise.catalogues"
+_plugins_read = False
 
 
 def register(
@@ -86,24 +89,50 @@ def register(
 
     Examples
     --------
-    >>> from gangwise.gain_overhead import Fairness
+    >>> from gangwise.papers.gain_overhead import Fairness
     >>> register("policy", "my-fairness", Fairness, "all connected job types share", share="all")
     >>> create("policy", "my-fairness").share
     'all'
     """
-    entry = Entry(name, target, summary, family, preset, revision)
-    place = f"{family}/{name}" if kind == "comparator" and family else name
+    _read_plugins()
+    enter(kind, name, Entry(name, target, summary, family, preset, revision))
+
+
+def enter(kind: Kind, name: str, entry: Entry) -> None:
+    place = f"{entry.family}/{name}" if kind == "comparator" and entry.family else name
     if _entries[kind].get(place, entry) != entry:
         raise ScenarioError(f"the {kind} name {name!r} is taken; choose another")
     _entries[kind][place] = entry
 
 
-def entries(kind: Kind) -> dict[str, Entry]:
-    if kind not in _plugins_read:
-        _plugins_read.add(kind)
-        for point in entry_points(group=GROUPS[kind]):
+def register_catalogue(package: str) -> None:
+    """Register what a package's ``catalogue.toml`` lists, by kind and family."""
+    catalogue = tomllib.loads((files(package) / "catalogue.toml").read_text("utf-8"))
+    for kind, families in catalogue.items():
+        for family, rows in families.items():
+            for name, row in rows.items():
+                more = (family, row.get("preset", {}), row.get("revision", 1))
+                entry = Entry(name, f"gangwise.{row['target']}", row["summary"], *more)
+                enter(cast(Kind, kind), name, entry)
+
+
+def _read_plugins() -> None:
+    """Read names of other packages and the papers' wing, once asked for: it takes 30 ms."""
+    global _plugins_read
+    if _plugins_read:
+        return
+    _plugins_read = True
+    points = entry_points()
+    for point in points.select(group=_CATALOGUES):
+        register_catalogue(point.value)
+    for kind, group in GROUPS.items():
+        for point in points.select(group=group):
             if point.name not in _entries[kind]:
                 _entries[kind][point.name] = Entry(point.name, point.value, "plug-in")
+
+
+def entries(kind: Kind) -> dict[str, Entry]:
+    _read_plugins()
     return dict(sorted(_entries[kind].items()))
 
 
@@ -123,6 +152,7 @@ def comparators(family: str) -> dict[str, Entry]:
 
 def first_entry(kind: Kind, target: str) -> Entry | None:
     """The first entry for ``module:attribute``; its name stays with it."""
+    _read_plugins()
     for entry in _entries[kind].values():
         found = entry.target
         if not isinstance(found, str):

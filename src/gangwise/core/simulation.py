@@ -160,7 +160,7 @@ class Simulation:
 
     The policy is bound to the instance's problem and forgets whatever it knew. ``identity`` is all
     that defines the run and is kept in its checkpoints: see
-    :meth:`gangwise.experiments.runs.RunSpec.identity`.
+    :meth:`gangwise.study.runs.RunSpec.identity`.
     """
 
     instance: Instance
@@ -401,7 +401,7 @@ def _make_key(path: Path) -> None:
 def write_checkpoint(path: Path, state: object, run: Mapping[str, Any]) -> None:
     """Save a state that pickles, all or nothing; raises StoreError when it cannot be written.
 
-    ``run`` is what defines the run: see :meth:`gangwise.experiments.runs.RunSpec.identity`.
+    ``run`` is what defines the run: see :meth:`gangwise.study.runs.RunSpec.identity`.
     """
     key = user_key()
     payload = pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL)

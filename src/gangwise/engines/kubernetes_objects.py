@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from gangwise.core.errors import EngineError
-from gangwise.traces.formats.kubernetes import pod_total
+from gangwise.logs.formats.kubernetes import pod_total
 
 OURS = "gangwise.io/"  # prefix of annotations and labels that are read or written here
 DEVICES = {"nvidia.com/gpu": "gpu"}  # what resources are called here; others keep their name

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from gangwise.traces.formats.slurm_notation import expand_nodes
+from gangwise.notation.slurm import expand_nodes
 
 NOT_MODELLED = {
     "array_job_id": "it is a task of a job array",

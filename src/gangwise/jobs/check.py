@@ -20,8 +20,8 @@ from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import copy_of, create_scheduler
 from gangwise.jobs.simulation import JobSimulation
-from gangwise.jobs.site import CapRule, Pool, Rules, Site
 from gangwise.jobs.tenancy import PriorityWeights
+from gangwise.sites.site import CapRule, Pool, Rules, Site
 
 
 @dataclass

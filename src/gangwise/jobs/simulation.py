@@ -48,10 +48,10 @@ from gangwise.jobs.model import Conditions, Job, Jobs, Nodes
 from gangwise.jobs.queues import Multifactor
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of, refuses_groups
 from gangwise.jobs.scheduler import Composed, create_scheduler
-from gangwise.jobs.site import Site
-from gangwise.jobs.slurm_passes import compiles
-from gangwise.jobs.slurm_passes import play as play_passes
 from gangwise.jobs.tenancy import of_arrays
+from gangwise.sites.site import Site
+from gangwise.sites.slurm_passes import compiles
+from gangwise.sites.slurm_passes import play as play_passes
 
 # Of what the feed reports: of jobs up to WAS_PREEMPTED, then of nodes, in the order of the numbers.
 _KINDS: tuple[EventKind, ...] = ("submitted", "finished", "killed", "cancelled", "failed")
@@ -80,7 +80,7 @@ def simulate_jobs(
     options : Options, optional
     site : Site, optional
         Pools, caps, windows without capacity, and what a start takes, see
-        :mod:`gangwise.jobs.site`.
+        :mod:`gangwise.sites.site`.
     engine : {"auto", "compiled", "plain"}
         Where it is decided: in compiled code wherever the scheduler has only built-in parts, else
         in Python. ``plain`` has built-in parts decide in Python as well, as the live service does;

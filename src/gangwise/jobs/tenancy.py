@@ -482,7 +482,7 @@ class Qos(StrictModel):
 
 
 class Preemption(StrictModel):
-    """Who may preempt whom, by QOS or tier of the pool, see :mod:`gangwise.jobs.preemption`.
+    """Who may preempt whom, by QOS or tier of the pool, see :mod:`gangwise.sites.preemption`.
 
     ``exempt`` seconds after its start nobody is; ``again`` seconds later a job that lost its work
     may start once more. The others are Slurm's PreemptParameters.

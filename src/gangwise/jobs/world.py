@@ -26,7 +26,7 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.registry import parse
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
-from gangwise.traces.formats.measured_speeds import GavelJob, GavelThroughputs
+from gangwise.logs.formats.measured_speeds import GavelJob, GavelThroughputs
 
 
 class HiddenWorld(NamedTuple):
@@ -164,7 +164,7 @@ class MeasuredWorld:
     Parameters
     ----------
     file : path
-        As of :class:`~gangwise.traces.formats.measured_speeds.GavelThroughputs`.
+        As of :class:`~gangwise.logs.formats.measured_speeds.GavelThroughputs`.
     shares : sequence of float
         Of the nodes, by model, the oldest first.
     limits : (float, float)

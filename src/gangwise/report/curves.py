@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.experiments.results import Place, Results, Series
-from gangwise.experiments.statistics import count, number, over_seeds, students_t
 from gangwise.report.page import Plot, cell_text, in_words, phrase, pictured, plain
 from gangwise.report.plotting import (
     COLOURS,
@@ -30,9 +28,11 @@ from gangwise.report.plotting import (
     ranked_styles,
 )
 from gangwise.report.tables import Cell, Sheet
+from gangwise.study.results import Place, Results, Series
+from gangwise.study.statistics import count, number, over_seeds, students_t
 
 if TYPE_CHECKING:
-    from gangwise.experiments.what_if import Fillings  # loads the simulation of jobs
+    from gangwise.study.what_if import Fillings  # loads the simulation of jobs
 
 POINTS = 240
 """A line is drawn through at most this many points."""

@@ -17,22 +17,6 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.errors import StoreError
-from gangwise.experiments.replay_scenario import EVERY
-from gangwise.experiments.results import At, Place, Results
-from gangwise.experiments.statistics import (
-    NOTHING,
-    UNKNOWN,
-    Estimate,
-    count,
-    decimals_for,
-    enumerated,
-    estimate_text,
-    number,
-    over_seeds,
-    scale_for,
-    small_share,
-)
-from gangwise.experiments.tune import DEFAULT, ParameterRange, Trial, Tuning, arguments_text, labels
 from gangwise.report.curves import PANELS, figures, styles
 from gangwise.report.page import (
     Bullets,
@@ -72,6 +56,22 @@ from gangwise.report.tables import (
     time_cell,
     value_cell,
 )
+from gangwise.study.replay_scenario import EVERY
+from gangwise.study.results import At, Place, Results
+from gangwise.study.statistics import (
+    NOTHING,
+    UNKNOWN,
+    Estimate,
+    count,
+    decimals_for,
+    enumerated,
+    estimate_text,
+    number,
+    over_seeds,
+    scale_for,
+    small_share,
+)
+from gangwise.study.tune import DEFAULT, ParameterRange, Trial, Tuning, arguments_text, labels
 
 MATRIX = 5
 """Of more policies than this in one cell, only the best is compared with each of the others."""

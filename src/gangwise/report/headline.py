@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from gangwise.experiments.answer import CONFIGURED, SMALL, Compared, kills_more
-from gangwise.experiments.changes import changes_of
-from gangwise.experiments.statistics import Estimate, number, period
 from gangwise.report.page import Tile, in_words, sentence_case, short_name
+from gangwise.study.answer import CONFIGURED, SMALL, Compared, kills_more
+from gangwise.study.changes import changes_of
+from gangwise.study.statistics import Estimate, number, period
 
 WHOLE = 0.995  # a share from here on is printed as 100 %
 
@@ -88,7 +88,7 @@ WEAKEST = {
     "order of starts": "order of starts",
     "busy devices while jobs wait": "use while jobs wait",
 }
-"""What a model must explain, see :data:`~gangwise.jobs.retelling.JUDGED`, in a sentence."""
+"""What a model must explain, see :data:`~gangwise.sites.retelling.JUDGED`, in a sentence."""
 
 
 def tiles(n: Compared) -> list[Tile]:

@@ -19,20 +19,6 @@ from rich.text import Text as Line
 
 import gangwise
 from gangwise.core.arrays import Ints
-from gangwise.experiments.answer import CONFIGURED, Compared, ending_keys, source_in_words
-from gangwise.experiments.changes import changes_of
-from gangwise.experiments.replay import Replayed
-from gangwise.experiments.statistics import (
-    UNKNOWN,
-    Estimate,
-    count,
-    estimate_text,
-    mean_and_interval,
-    number,
-    period,
-)
-from gangwise.experiments.store import versions
-from gangwise.experiments.what_if import GROUPS, lines_of, who_pays
 from gangwise.jobs.bounds import MOST_PRICED, NO_BOUNDS, Certified
 from gangwise.jobs.metrics import Outcome, by_group, size_groups, spread
 from gangwise.report.headline import headline, tiles
@@ -72,6 +58,20 @@ from gangwise.report.tables import (
     rich_tables,
     value_cell,
 )
+from gangwise.study.answer import CONFIGURED, Compared, ending_keys, source_in_words
+from gangwise.study.changes import changes_of
+from gangwise.study.replay import Replayed
+from gangwise.study.statistics import (
+    UNKNOWN,
+    Estimate,
+    count,
+    estimate_text,
+    mean_and_interval,
+    number,
+    period,
+)
+from gangwise.study.store import versions
+from gangwise.study.what_if import GROUPS, lines_of, who_pays
 
 HAPPENED = "as it happened"
 

@@ -18,12 +18,12 @@ from rich.text import Text as Line
 
 import gangwise
 from gangwise.core.arrays import Floats, Ints
-from gangwise.experiments.findings import NodeFindings
-from gangwise.experiments.statistics import number, period
 from gangwise.jobs.metrics import Outcome, Pieces, held_until
 from gangwise.report.page import Chapter, Page, Section, Text, html, in_words, phrase, pictured
 from gangwise.report.plotting import Panel, Style
 from gangwise.report.tables import Cell, Sheet, columns_sheet, rich_tables, value_cell
+from gangwise.study.findings import NodeFindings
+from gangwise.study.statistics import number, period
 
 RECTANGLES = 12_000
 """Beyond this many the chart of nodes shows means over bins, so that a page stays below 1 MB."""

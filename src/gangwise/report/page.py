@@ -29,18 +29,12 @@ from markupsafe import Markup, escape
 
 from gangwise.core.files import Folder, digest_of, read_whole
 from gangwise.core.registry import Kind, entries
-from gangwise.experiments.statistics import (
-    Estimate,
-    decimals_for,
-    enumerated,
-    estimate_text,
-    number,
-)
-from gangwise.experiments.store import read_provenance, versions
 from gangwise.jobs.scheduler import parts
 from gangwise.report import plotting
 from gangwise.report.plotting import COLOURS, GRID, INK, MUTED, Looks, Panel, Style, image, points
 from gangwise.report.tables import Sheet, csv_text, latex_text, markdown_text, pieces
+from gangwise.study.statistics import Estimate, decimals_for, enumerated, estimate_text, number
+from gangwise.study.store import read_provenance, versions
 
 
 class Text(NamedTuple):

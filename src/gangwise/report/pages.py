@@ -24,22 +24,6 @@ import gangwise
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.files import Folder, read_whole, write_whole
 from gangwise.core.settings import finite
-from gangwise.experiments.compare import COMPARISON, Comparison, is_comparison
-from gangwise.experiments.replay import NAME as REPLAY
-from gangwise.experiments.replay import Replayed
-from gangwise.experiments.results import Results
-from gangwise.experiments.statistics import (
-    NOTHING,
-    Estimate,
-    count,
-    decimals_for,
-    estimate_text,
-    number,
-)
-from gangwise.experiments.store import command_of, provenance_text, versions
-from gangwise.experiments.sweep import experiment_toml
-from gangwise.experiments.tune import TUNING, Tuning, read_tuning
-from gangwise.experiments.what_if import as_dict as what_if
 from gangwise.jobs.bounds import Certified, LowerBound
 from gangwise.report import experiments
 from gangwise.report.curves import BANDS, figure_files
@@ -66,6 +50,15 @@ from gangwise.report.page import (
 )
 from gangwise.report.plotting import COLUMN_WIDTH, COLUMNS, Panel
 from gangwise.report.tables import Cell, Sheet, value_cell
+from gangwise.study.compare import COMPARISON, Comparison, is_comparison
+from gangwise.study.replay import NAME as REPLAY
+from gangwise.study.replay import Replayed
+from gangwise.study.results import Results
+from gangwise.study.statistics import NOTHING, Estimate, count, decimals_for, estimate_text, number
+from gangwise.study.store import command_of, provenance_text, versions
+from gangwise.study.sweep import experiment_toml
+from gangwise.study.tune import TUNING, Tuning, read_tuning
+from gangwise.study.what_if import as_dict as what_if
 
 PAGE = "report.html"
 SUMMARY, BOUNDS = "summary.json", "bounds.json"

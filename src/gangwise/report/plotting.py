@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import polars as pl
 
-from gangwise.experiments.statistics import number, scale_for
+from gangwise.study.statistics import number, scale_for
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

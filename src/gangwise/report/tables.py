@@ -20,8 +20,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from gangwise.experiments.statistics import Estimate, decimals_for, estimate_text, number
 from gangwise.report.plotting import Looks
+from gangwise.study.statistics import Estimate, decimals_for, estimate_text, number
 
 
 @dataclass(frozen=True)

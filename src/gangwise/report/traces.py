@@ -16,11 +16,11 @@ import polars as pl
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.files import write_whole
-from gangwise.experiments.statistics import enumerated
 from gangwise.jobs.metrics import held_until
+from gangwise.logs.tables import Tables, device_totals, period, work
 from gangwise.report.page import phrase, sentence_case
 from gangwise.report.plotting import Panel, draw, image, plain_styles, points
-from gangwise.traces.tables import Tables, device_totals, period, work
+from gangwise.study.statistics import enumerated
 
 QUANTITIES = {"cpu": "CPU", "mem": "memory", "gpu": "GPUs"}
 HOUR, DAY = 3600.0, 86400.0

@@ -35,9 +35,6 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.simulation import read_checkpoint
 from gangwise.engines.engine import Placed
-from gangwise.experiments.explain import ForecastOfLog, Past, forecast_rows
-from gangwise.experiments.replay_scenario import ReplayInstance
-from gangwise.jobs.forecast import Moment
 from gangwise.jobs.model import Conditions, Jobs, Nodes, Shape
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import create_scheduler, fresh
@@ -46,6 +43,9 @@ from gangwise.service.ledger import NO_LIMIT, Ledger
 from gangwise.service.loop import CHECKPOINT
 from gangwise.service.state import lasting
 from gangwise.service.store import FILE, ServiceStore
+from gangwise.sites.forecast import Moment
+from gangwise.study.explain import ForecastOfLog, Past, forecast_rows
+from gangwise.study.replay_scenario import ReplayInstance
 
 ROUNDS = 8  # draws of rates from what is believed of them
 FEWEST = 5  # jobs below which there is no account

@@ -1,0 +1,160 @@
+"""Traces of clusters: from a path to the reader of its format, and to its servers and jobs."""
+
+from __future__ import annotations
+
+from inspect import signature
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gangwise.core.errors import TraceError, UnknownName
+from gangwise.core.registry import entries
+from gangwise.logs.format import (
+    FOR_PEOPLE,
+    SAVED,
+    Format,
+    all_files,
+    files_of,
+    is_for_people,
+    looks_like,
+    recognise,
+)
+from gangwise.logs.io.blocks import regular
+from gangwise.logs.io.text import first_lines, header_of, listed
+from gangwise.logs.tables import Reader, Tables, load_tables
+from gangwise.logs.twins import arguments, open_twin
+
+__all__ = ["open_reader", "open_tables"]
+
+TWIN = "twin:"
+"""Prefix that marks the name of a synthetic twin where a path is expected."""
+
+
+def open_tables(path: Path | str, *, trace: str = "", **knobs: Any) -> Tables:
+    """Servers and jobs, before anything is made of them.
+
+    ``knobs`` are arguments of the reader, or of the twin; the others, and what is raised, are as of
+    :func:`open_reader`.
+    """
+    path = Path(path)
+    kind = without_reader(path)
+    if not kind:
+        tables = open_reader(path, trace=trace, **knobs).scan()
+        if tables.no_jobs:
+            raise TraceError(tables.no_jobs, path)
+        return tables
+    found = ready_tables(path, knobs)
+    for knob in knobs:
+        known = [] if path.exists() else arguments(path.name)
+        raise UnknownName(f"argument of {kind}", knob, known)
+    return found
+
+
+def without_reader(path: Path) -> str:
+    """The kind of a path that needs no reader (twin, saved tables); empty for files of a trace."""
+    if path.name.startswith(TWIN) and not path.exists():  # scenario files prepend their folder
+        return "a synthetic twin"
+    return "tables that were saved" if (path / SAVED).is_file() else ""
+
+
+def ready_tables(path: Path, knobs: dict[str, Any]) -> Tables:
+    """Tables that need no reader; the arguments that they take are taken out of ``knobs``."""
+    knobs.pop("strict", None)  # no row of them can be bad
+    if not path.exists():
+        return open_twin(path.name, knobs)
+    return load_tables(path)
+
+
+def open_reader(path: Path | str, *, trace: str = "", **knobs: Any) -> Reader:
+    """The reader of a trace, whose format is recognised unless ``trace`` names it.
+
+    Raises TraceError when nothing is recognised: says what was looked for and what was found;
+    UnknownName for a format or argument that does not exist.
+    """
+    reader = reader_of(Path(path), trace)
+    accepted = reader_arguments(reader)
+    for knob in knobs:
+        if knob not in accepted:
+            raise UnknownName("argument of the reader of this trace", knob, accepted)
+    opened: Reader = reader(path, **knobs)
+    return opened
+
+
+def reader_arguments(reader: Any) -> list[str]:
+    """Names of a reader's arguments, without the path."""
+    return list(signature(reader).parameters)[1:]
+
+
+def reader_of(path: Path, trace: str = "") -> Any:
+    """The class of the reader; arguments and errors as of :func:`open_reader`."""
+    known = entries("trace")
+    if trace and trace not in known:
+        raise UnknownName("trace", trace, list(known))
+    if not path.exists():
+        raise TraceError("there is no such file or directory", path)
+    regular(path)
+    if path.is_file() and not path.stat().st_size:
+        raise TraceError("the file is empty", path)
+    readers: dict[str, Any] = {name: entry.load() for name, entry in known.items()}
+    fit = [trace] if trace else [name for name in readers if readers[name].recognise(path)]
+    if len(fit) > 1:
+        forms = [form for name in fit if (form := getattr(readers[name], "FORMAT", None))]
+        likely = {form.name for file in files_of(path) for form, _ in recognise(file, forms)}
+        fit = [name for name in fit if name in likely] or fit
+    if len(fit) == 1:
+        return readers[fit[0]]
+    if fit:
+        raise TraceError(f"this could be {' or '.join(fit)}; choose one with trace=", path)
+    what, found = "first line", listed(header_of(path), 12) or "nothing readable"
+    if path.is_dir():
+        names = sorted(item.name for item in path.iterdir())[:12]
+        what, found = "files", ", ".join(names) or "an empty directory"
+    texts = [file for file in files_of(path) if not looks_like(first_lines(file))]
+    people = [file for file in all_files(path) if is_for_people(first_lines(file, 2))]
+    hint = ""
+    if people:
+        hint = f"; {people[0].name} is {FOR_PEOPLE}"
+    elif texts:
+        hint = f"; for a file of your own, draft a mapping: gangwise trace guess {texts[0]}"
+    raise TraceError(
+        f"no known trace format{hint}; "
+        f"looked for {', '.join(known) or 'none (none is registered)'}; {what} found: {found}",
+        path,
+    )
+
+
+class RegisteredTrace(NamedTuple):
+    """A registered trace; ``form`` has no tables where the files are a user's own."""
+
+    name: str
+    summary: str
+    reader: Any
+    form: Format
+
+
+def registered_traces() -> list[RegisteredTrace]:
+    found = []
+    for name, entry in entries("trace").items():
+        reader = entry.load()
+        own = Format(name, entry.summary, "nowhere: your own files", "your own", ())
+        form = getattr(reader, "FORMAT", own)
+        found.append(RegisteredTrace(name, entry.summary, reader, form))
+    return found
+
+
+def described() -> list[dict[str, Any]]:
+    """Every registered trace: what its format says of it, ready for JSON.
+
+    >>> [trace["name"] for trace in described() if trace["sha256"]]
+    ['alibaba-v2017', 'alibaba-v2018']
+    """
+    found = []
+    for name, summary, _, form in registered_traces():
+        tables: list[dict[str, Any]] = []
+        for table in form.tables:
+            entry = {key: getattr(table, key) for key in ("name", "gives", "needed", "parts")}
+            tables.append({**entry, "columns": [column.name for column in table.schema.columns]})
+        keys = ("title", "published", "licence", "span", "size")
+        about = {"name": name, "summary": summary, **{key: getattr(form, key) for key in keys}}
+        digests = {"sha256": dict(form.sha256), "checksums": form.checksums}
+        found.append({**about, **digests, "tables": tables})
+    return found

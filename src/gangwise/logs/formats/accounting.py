@@ -1,0 +1,792 @@
+"""Accounting logs of batch systems, whose records are no rows of a table.
+
+Each system has its own words for when a job was submitted, could start, started and ended, and for
+what it asked for. A parser here says which; ``NAME.toml`` says how its files are recognised. PBS
+Professional, OpenPBS and Torque, LSF, Grid Engine, HTCondor, Moab and Maui, Flux, OAR and Batsim.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import pairwise
+from math import isfinite
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from gangwise.core.errors import TraceError
+from gangwise.core.settings import Clock
+from gangwise.logs.format import Format, all_files, declared
+from gangwise.logs.io.reading import EARLIER, PART, RecordError, RowAccount
+from gangwise.logs.io.text import beginning, document, read_text
+from gangwise.logs.tables import Reader, Tables, server_table
+from gangwise.notation.slurm import expand_nodes
+
+Record = Mapping[str, Any]
+TEXTS = ("name", "user", "account", "partition", "status", "application", "hosts")
+TIMES = ("created", "started", "deleted")
+COLUMNS: dict[str, Any] = {
+    "row": pl.Int64,
+    "tasks": pl.Int64,
+    **dict.fromkeys(("cpu", "mem", "gpu"), pl.Float64),
+}
+COLUMNS |= dict.fromkeys((*TIMES, "limit", "elapsed", "lost", "begun"), pl.Float64)
+COLUMNS |= dict.fromkeys(TEXTS, pl.String)
+GIB_OF = {"": 2.0**-30, "b": 2.0**-30, "k": 2.0**-20, "m": 2.0**-10, "g": 1.0, "t": 2.0**10}
+
+
+@dataclass
+class Jobs:
+    """Jobs of a log by id, and counts of what was read otherwise than it is written.
+
+    ``events`` are records that are no jobs of their own, ``runs`` those of jobs that ran before.
+    """
+
+    account: RowAccount
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    facts: Counter[str] = field(default_factory=Counter)
+    servers: int = 0  # processors of the cluster, where the log says so
+    read: int = 0
+    events: int = 0
+    runs: int = 0
+
+    def add(self, row: int, job: Mapping[str, Any]) -> None:
+        """Add the record of a run of a job; a later record of the same run is the one that counts.
+
+        A run that ended before the next began was lost: ``lost`` are its seconds, ``begun`` the
+        start of the first. Raises RecordError where times or amounts are none.
+        """
+        filled: dict[str, Any] = {name: job.get(name) for name in COLUMNS} | {"row": row}
+        times = [filled[name] for name in TIMES if filled[name] is not None]
+        if filled["created"] is None:
+            raise RecordError("no time of submission", job.get("name"))
+        if any(after < before for before, after in pairwise(times)):
+            raise RecordError("submission, start and end are not in this order", job.get("name"))
+        amounts = [filled[name] or 0.0 for name in ("cpu", "mem", "gpu")]
+        if not all(isfinite(amount) and amount >= 0 for amount in amounts) or not any(amounts):
+            raise RecordError("it asks for no devices that are known", job.get("name"))
+        if not filled["tasks"] or filled["tasks"] < 1:
+            raise RecordError("it has no tasks", job.get("name"))
+        filled |= {text: str(job.get(text) or "") for text in TEXTS}
+        key = f"{filled['name']} {filled['created']}"  # numbers come round again
+        if before := self.rows.get(key):
+            start, end, next_start = before["started"], before["deleted"], filled["started"]
+            ran = start is not None and end is not None
+            if ran and next_start is None:  # withdrawn when it was to run again
+                filled = before | {"status": filled["status"]}
+            elif ran and end <= next_start:
+                filled["lost"] = (before["lost"] or 0.0) + (before["elapsed"] or end - start)
+                filled["begun"] = before["begun"] or start
+            else:
+                self.account.leave_out(before["row"], EARLIER)
+                self.runs -= 1
+            self.runs += 1
+        self.rows[key] = filled
+
+
+# Amounts and times as these systems write them
+
+
+def seconds(text: Any) -> float | None:
+    """Seconds of ``[[H:]M:]S``, ``D-H:M:S`` or a number; None of what is none.
+
+    >>> seconds("02:00:00"), seconds("90"), seconds("1-00:00:01"), seconds("")
+    (7200.0, 90.0, 86401.0, None)
+    """
+    match = re.fullmatch(r"(?:(\d+)-)?((?:\d+:)*\d+(?:\.\d+)?)", str(text or "").strip())
+    if not match:
+        return None
+    total = 0.0
+    for part in match[2].split(":"):
+        total = 60 * total + float(part)
+    return total + 86400 * int(match[1] or 0)
+
+
+def gib(text: Any) -> float:
+    """GiB of ``4gb``, ``512mb`` or bytes; 0 of what is none.
+
+    >>> gib("4gb"), gib("1024mb"), gib("")
+    (4.0, 1.0, 0.0)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", str(text or "").strip().lower())
+    return float(match[1]) * GIB_OF[match[2]] if match else 0.0
+
+
+def number(value: Any) -> float | None:
+    """A positive number, or None: 0 and −1 stand for what has not happened."""
+    try:
+        read = float(value)
+    except (TypeError, ValueError):
+        return None
+    return read if isfinite(read) and read > 0 else None
+
+
+# PBS Professional, OpenPBS, Torque
+
+PBS_RECORD = re.compile(r"(\d\d/\d\d/\d{4} \d\d:\d\d:\d\d);([A-Z]);([^;]+);(.*)")
+PBS_FIELD = re.compile(r'(\S+?)=("[^"]*"|\S*)')
+
+
+def parse_pbs(text: str, jobs: Jobs) -> None:
+    """``E`` and ``R`` records are runs that ended; ``S`` without one still runs.
+
+    ``D`` and ``A`` without a start are jobs that never started. Torque's ``R`` says only when.
+    """
+    open_runs: dict[str, tuple[int, dict[str, Any], datetime]] = {}
+    stopped: dict[str, tuple[float, float]] = {}  # by name, start of the first run, seconds lost
+    for row, line in _lines(text, jobs):
+        match = PBS_RECORD.fullmatch(line.strip())
+        if not match:
+            jobs.account.refuse(row, "the line is no record: date;type;job;fields", line)
+            continue
+        date, kind, name, rest = match.groups()
+        at = datetime.strptime(date, "%m/%d/%Y %H:%M:%S")
+        fields = {key: value.strip('"') for key, value in PBS_FIELD.findall(rest)}
+        if kind == "E" or (kind == "R" and "end" in fields):
+            open_runs.pop(name, None)
+            _try(jobs, row, _pbs_job, name, fields, jobs, stopped.get(name))
+        else:
+            jobs.events += 1
+            if kind == "S":
+                open_runs[name] = row, fields, at
+            elif kind in "DA" and open_runs.pop(name, None) is None:
+                jobs.facts["withdrawn"] += 1
+            elif kind == "R" and (run := open_runs.pop(name, None)):
+                first, lost = stopped.get(name, (number(run[1].get("start")) or 0.0, 0.0))
+                stopped[name] = first, lost + (at - run[2]).total_seconds()
+    for name, (row, fields, _) in open_runs.items():
+        jobs.events -= 1
+        _try(jobs, row, _pbs_job, name, fields, jobs, stopped.get(name))
+
+
+def _pbs_job(
+    name: str, given: Record, jobs: Jobs, before: tuple[float, float] | None
+) -> dict[str, Any]:
+    begun, lost = before or (None, None)
+    hosts = _pbs_hosts(given.get("exec_vnode") or given.get("exec_host") or "")
+    resources = {
+        key.removeprefix("Resource_List."): v for key, v in given.items() if "List." in key
+    }
+    chunks = list(_pbs_chunks(resources.get("select") or resources.get("nodes") or ""))
+    tasks = sum(count for count, _ in chunks) or len(hosts) or 1
+    # Torque writes ncpus=1 beside nodes=1:ppn=4, and a host once where a chunk has several cores.
+    of_chunks = sum(n * c["cpu"] for n, c in chunks)
+    cores = max(number(resources.get("ncpus")) or 0.0, sum(hosts.values()), of_chunks)
+    if len(chunks) > 1 and len({tuple(chunk.items()) for _, chunk in chunks}) > 1:
+        jobs.facts["uneven"] += 1
+    gpus = number(resources.get("ngpus")) or sum(n * chunk["gpu"] for n, chunk in chunks)
+    memory = gib(resources.get("mem")) or sum(n * chunk["mem"] for n, chunk in chunks)
+    return {
+        "name": name,
+        "user": given.get("user"),
+        "partition": given.get("queue"),
+        "account": given.get("account") or given.get("project") or given.get("group"),
+        "application": given.get("jobname"),
+        "hosts": "|".join(hosts),
+        "created": number(given.get("ctime")) or number(given.get("qtime")),
+        "started": number(given.get("start")),
+        "deleted": number(given.get("end")),
+        "limit": seconds(resources.get("walltime")),
+        "tasks": tasks,
+        "cpu": cores / tasks,
+        "gpu": gpus / tasks,
+        "mem": memory / tasks,
+        "begun": begun,
+        "lost": lost,
+        "status": _exit_status(given.get("Exit_status")),
+    }
+
+
+def _exit_status(text: Any) -> str:
+    return "" if text is None else "completed" if str(text) == "0" else "failed"
+
+
+def _pbs_hosts(text: str) -> dict[str, float]:
+    """Cores by host, of ``n1/0*8+n2/0*8``, ``n1/0-7+n2/3`` or ``(n1:ncpus=8)+(n2:ncpus=8)``.
+
+    >>> _pbs_hosts("n1/0*8+n2/0-3+n2/7"), _pbs_hosts("(n1:ncpus=8:ngpus=2)+(n2:ncpus=4)")
+    ({'n1': 8.0, 'n2': 5.0}, {'n1': 8.0, 'n2': 4.0})
+    """
+    cores_of: Counter[str] = Counter()
+    for part in filter(None, re.split(r"[+()]+", text)):
+        host, _, rest = part.replace(":", "/", 1).partition("/")
+        if cores := re.search(r"ncpus=(\d+)", rest):
+            cores_of[host] += int(cores[1])
+        elif "*" in rest:
+            cores_of[host] += int(rest.rpartition("*")[2])
+        elif "=" not in rest:
+            for some in filter(None, rest.split(",")):
+                first, _, last = some.partition("-")
+                cores_of[host] += int(last or first) - int(first) + 1
+    return {host: float(cores) for host, cores in cores_of.items()}
+
+
+def _pbs_chunks(text: str) -> Iterator[tuple[int, dict[str, float]]]:
+    """Chunks of ``2:ncpus=8:ngpus=2+1:ncpus=4`` or ``nodes=2:ppn=8``, and how many of each.
+
+    >>> list(_pbs_chunks("2:ncpus=8:ngpus=2:mem=4gb"))
+    [(2, {'cpu': 8.0, 'gpu': 2.0, 'mem': 4.0})]
+    """
+    for part in filter(None, text.split("+")):
+        count, *fields = part.split(":")
+        if not count.isdecimal():  # the name of a node, or a chunk without a number
+            count, fields = "1", part.split(":")
+        sizes = dict(field.split("=", 1) for field in fields if "=" in field)
+        cores = sizes.get("ncpus") or sizes.get("ppn") or "1"
+        gpus = sizes.get("ngpus") or sizes.get("gpus") or "0"
+        size = {"cpu": float(cores), "gpu": float(gpus), "mem": gib(sizes.get("mem"))}
+        yield int(count), size
+
+
+# LSF: lsb.acct, JOB_FINISH; bacct -l
+
+
+def parse_lsf(text: str, jobs: Jobs) -> None:
+    """``JOB_FINISH`` of ``lsb.acct(5)``, fields by their place; or what ``bacct -l`` prints.
+
+    Lists of hosts make later places move: the limit stands three before the requirement in effect.
+    """
+    if "JOB_FINISH" not in text:
+        parse_bacct(text, jobs)
+        return
+    for row, line in _lines(text, jobs):
+        fields = next(csv.reader([line], delimiter=" ", doublequote=True), [])
+        if fields[:1] != ["JOB_FINISH"]:
+            jobs.events += 1
+            continue
+        _try(jobs, row, _lsf_job, fields)
+
+
+def _lsf_job(fields: list[str]) -> dict[str, Any]:
+    if len(fields) < 25:
+        raise RecordError("the record of JOB_FINISH is cut short", fields[:4])
+    ended, job, _, _, slots, submitted, _, _, started = fields[2:11]
+    user, queue = fields[11:13]
+    asked_hosts = int(fields[22])
+    at = 23 + asked_hosts
+    hosts = fields[at + 1 : at + 1 + int(fields[at])]
+    status, rest = fields[at + 1 + len(hosts)], fields[at + 2 + len(hosts) :]
+    cores = number(slots) or len(hosts)
+    kept = list(dict.fromkeys(host.rpartition("*")[2] for host in hosts))
+    begun = number(started)
+    effective = next((i for i, text in enumerate(rest) if i > 60 and "select[" in text), 0)
+    gpus = re.search(r"ngpus_physical=(\d+)", rest[effective] if effective else fields[13])
+    title = rest[1] if len(rest) > 1 else ""
+    element = re.search(r"\[\d+\]$", title)  # of an array, whose elements share a number
+    return {
+        "name": job + (element[0] if element else ""),
+        "user": user,
+        "partition": queue,
+        "tasks": int(cores),
+        "cpu": 1.0,
+        "gpu": int(gpus[1]) * max(len(kept), 1) / cores if gpus else 0.0,  # of each host
+        "limit": number(rest[effective - 3]) if effective else None,
+        "created": number(submitted),
+        "started": begun,
+        "deleted": number(ended),
+        "hosts": "|".join(kept),
+        "application": re.sub(r"\[.*\]$", "", title),
+        "status": {"64": "completed", "32": "failed"}.get(status, ""),
+    }
+
+
+LSF_EVENT = re.compile(r"(\w{3} \w{3} +\d+ \d\d:\d\d:\d\d)( \d{4})?: +(\w+)(.*)")
+LSF_HOSTS = re.compile(r"<(?:(\d+)\*)?([\w.-]+)>")
+
+
+def parse_bacct(text: str, jobs: Jobs) -> None:
+    """Paragraphs of ``bacct -l``, whose lines are broken at a fixed width.
+
+    Where dates have no year, it is one in which they fall on these days of the week.
+    """
+    row, near = 0, datetime(2024, 1, 1)
+    for paragraph in re.split(r"^-{20,}$", text, flags=re.M):
+        first, row = row + 1, row + paragraph.count("\n")
+        whole = re.sub(r"\n {21}", "", paragraph).strip()
+        if not whole.startswith("Job <"):
+            continue
+        jobs.read += 1
+        _try(jobs, first, _bacct_job, whole, jobs, near)
+        if found := next(LSF_EVENT.finditer(whole), None):
+            near = _date(found, near, jobs)
+
+
+def _date(found: re.Match[str], near: datetime, jobs: Jobs) -> datetime:
+    """A date in its year, else in the year about another in which it is this day of the week."""
+    day, form = " ".join(found[1].split()), "%a %b %d %H:%M:%S %Y"
+    if found[2]:
+        return datetime.strptime(day + found[2], form)
+    jobs.facts["yearless"] = 1
+    years = sorted(range(near.year - 6, near.year + 7), key=lambda year: abs(year - near.year))
+    dates = [
+        datetime.strptime(f"{day[4:]} {year}", form[3:])
+        for year in years
+        if "Feb 29" not in day or year % 4 == 0
+    ]
+    return next((date for date in dates if date.strftime("%a") == day[:3]), dates[0])
+
+
+def _bacct_job(text: str, jobs: Jobs, near: datetime) -> dict[str, Any]:
+    given = dict(re.findall(r"(?:^|, )(Job|Job Name|User|Project|Status|Queue) <([^>]*)>", text))
+    at: dict[str, float] = {}
+    slots: dict[str, int] = {}
+    for found in LSF_EVENT.finditer(text):
+        near = _date(found, near, jobs)
+        event = {"dispatched": "Dispatched", "Starting": ""}.get(found[3], found[3])
+        if event == "Completed" or event not in at:
+            at[event] = near.replace(tzinfo=UTC).timestamp()
+        if event == "Dispatched" and (
+            on := re.findall(r"(?:^| to|Host\(s\)|Hosts/Processors) ((?:<[^>]*> ?)+)", found[4])
+        ):
+            slots = Counter()
+            for count, host in LSF_HOSTS.findall(on[-1]):
+                slots[host] += int(count or 1)
+    request = re.search(r"(\d+) (?:Task\(s\)|Processors Requested)", text)
+    limit = re.search(r"#BSUB -W *(?:(\d+):)?(\d+)", text)
+    gpus = re.search(r"Requested GPU <num=(\d+)", text)
+    tasks = sum(slots.values()) or (int(request[1]) if request else 1)
+    return {
+        "name": given.get("Job", "").replace(" ", ""),
+        "user": given.get("User"),
+        "partition": given.get("Queue"),
+        "account": given.get("Project"),
+        "application": re.sub(r"\[.*\]$", "", given.get("Job Name", "")),
+        "status": {"DONE": "completed", "EXIT": "failed"}.get(given.get("Status", ""), ""),
+        "tasks": tasks,
+        "cpu": 1.0,
+        "gpu": int(gpus[1]) * max(len(slots), 1) / tasks if gpus else 0.0,
+        "created": at.get("Submitted"),
+        "started": at.get("Dispatched"),
+        "deleted": at.get("Completed"),
+        "limit": 60.0 * (60 * int(limit[1] or 0) + int(limit[2])) if limit else None,
+        "hosts": "|".join(slots),
+    }
+
+
+# Moab and Maui: event logs and workload traces
+
+MOAB = re.compile(
+    r"(?:[\d:]+ \d+:\d+ +job )?(\S+) +(?:(?:JOBEND|JOBCANCEL|JOBREJECT) +)?(\d+) +(\d+) +(\S+)"
+    r" +(\S+) +(-?\d+) +(\w+) +(\[[^\]]*\]) +(\d+) +(\d+) +(\d+) +(\d+) +(.*)"
+)
+"""Job, nodes, tasks, user, group, limit, state, class, when submitted, sent, started, completed."""
+
+
+def parse_moab(text: str, jobs: Jobs) -> None:
+    """Records of ``JOBEND``, and of jobs that were cancelled; or the lines of a workload trace."""
+    for row, line in _lines(text, jobs):
+        if found := MOAB.fullmatch(line.strip()):
+            _try(jobs, row, _moab_job, found)
+        else:
+            jobs.events += 1
+
+
+def _moab_job(found: re.Match[str]) -> dict[str, Any]:
+    name, nodes, tasks, user, group, limit, state, queue, *times, rest = found.groups()
+    fields = rest.split()
+    cores = number(fields[19]) if len(fields) > 19 else None  # dedicated processors of a task
+    account = fields[13] if len(fields) > 13 and fields[13] not in ("[NONE]", "0") else group
+    created, _, started, ended = map(number, times)
+    status = {"Completed": "completed", "Removed": "cancelled"}.get(state, "")
+    return {
+        "name": name,
+        "user": user,
+        "account": account,
+        "partition": queue.strip("[]").partition(":")[0],
+        "status": status,
+        "tasks": int(tasks) or int(nodes),
+        "cpu": cores or 1.0,
+        "limit": number(limit),
+        "created": created,
+        "started": started if ended else None,
+        "deleted": ended,
+    }
+
+
+# Grid Engine: accounting(5)
+
+
+def parse_sge(text: str, jobs: Jobs) -> None:
+    """Rows of ``accounting(5)``, 45 or more fields between colons; later ones count."""
+    for row, line in _lines(text, jobs):
+        if line.startswith("#"):
+            jobs.events += 1
+            continue
+        fields = line.split(":")
+        if len(fields) > 41 and fields[41] not in ("NONE", ""):  # pe_taskid
+            jobs.account.leave_out(row, PART)
+            continue
+        _try(jobs, row, _sge_job, fields, jobs)
+
+
+def _sge_job(fields: list[str], jobs: Jobs) -> dict[str, Any]:
+    if len(fields) < 40:
+        raise RecordError("fewer than the 45 fields of accounting(5)", fields[0])
+    queue, host, group, user, program, job = fields[:6]
+    created, started, ended = (number(text) for text in fields[8:11])
+    # Univa writes milliseconds.
+    created, started, ended = (
+        t / 1000 if t is not None and t > 1e11 else t for t in (created, started, ended)
+    )
+    category = fields[39]
+    limit = re.search(r"h_rt=([\d:.]+)", category)
+    gpus = re.search(r"(?:^|[, ])(?:gpu|gpus|ngpus)=(\d+)", category)
+    slots = int(number(fields[34]) or 1)
+    task = fields[35]
+    jobs.facts["unplaced"] += slots > 1
+    return {
+        "name": job if task in ("0", "") else f"{job}.{task}",
+        "user": user,
+        "account": fields[31] if fields[31] not in ("NONE", "") else group,
+        "partition": queue,
+        "application": program,
+        "hosts": host,
+        "created": created,
+        "started": started,
+        "deleted": ended,
+        "limit": seconds(limit[1]) if limit else None,
+        "tasks": slots,
+        "cpu": 1.0,
+        "gpu": int(gpus[1]) if gpus else 0,
+        "status": _exit_status(fields[12]),
+    }
+
+
+# JSON: HTCondor, Flux, OAR, Batsim
+
+
+CONDOR_EVENT = re.compile(
+    r"^(\d{3}) \((\d+)\.(\d+)\.\d+\) (?:(\d{4})-)?(\d\d)[-/](\d\d) (\d\d:\d\d:\d\d)", re.M
+)
+
+
+def parse_condor_log(text: str, jobs: Jobs) -> None:
+    """The events of a user's log: 000 submitted, 001 executing, 005 terminated, 009 aborted.
+
+    After 004 (evicted), 007 (shadow exception), 012 (held), 022 (disconnected) or 024 a job waits
+    to run again. Old logs have no year: it is taken to be one, and grows when months go back.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    year, before = 2024, 1
+    for row, event in enumerate(re.split(r"^\.\.\.\s*$", text, flags=re.M), 1):
+        if not (found := CONDOR_EVENT.search(event)):
+            continue
+        jobs.read, jobs.events = jobs.read + 1, jobs.events + 1
+        kind, name, month = found[1], f"{found[2]}.{int(found[3])}", int(found[5])
+        if not found[4]:
+            jobs.facts["yearless"] = 1
+        year += month < before and not found[4]
+        before = month
+        date = datetime.fromisoformat(f"{found[4] or year}-{found[5]}-{found[6]}T{found[7]}+00:00")
+        job = rows.setdefault(name, {"name": name, "tasks": 1, "cpu": 1.0, "row": row})
+        for what, role, size in (
+            ("Cpus", "cpu", 1.0),
+            ("GPUs", "gpu", 1.0),
+            (r"Memory \(MB\)", "mem", 1024.0),
+        ):
+            if amount := re.search(rf"^\s*{what}\s*:(?:\s+[\d.]+)?\s+(\d+)\s+\d+\s*$", event, re.M):
+                job[role] = int(amount[1]) / size
+        at = date.timestamp()
+        if kind == "000":
+            job["created"] = at
+        elif kind == "001":
+            job |= {"started": at, "begun": job.get("begun", at)}
+        elif kind in ("004", "007", "012", "022", "024") and job.get("started"):
+            job |= {"lost": job.get("lost", 0.0) + at - job.pop("started")}
+        elif kind in ("005", "009"):
+            job |= {"deleted": at, "status": "completed" if kind == "005" else "cancelled"}
+    for job in rows.values():
+        jobs.events -= 1
+        _try(jobs, job["row"], lambda job: job, job)
+
+
+def parse_condor(found: Any, jobs: Jobs) -> None:
+    """``condor_history -json``: a list of job ads; or the log that a job's submission names."""
+    if isinstance(found, str):
+        parse_condor_log(found, jobs)
+        return
+    for row, ad in enumerate(_objects(found, "ClusterId"), 1):
+        jobs.read += 1
+        _try(jobs, row, _condor_job, ad)
+
+
+def _condor_job(ad: Record) -> dict[str, Any]:
+    started = number(ad.get("JobCurrentStartDate")) or number(ad.get("JobStartDate"))
+    left = number(ad.get("CompletionDate")) or number(ad.get("EnteredCurrentStatus"))
+    ran = number(ad.get("RemoteWallClockTime"))
+    last = left - started if left and started else None
+    machines = int(number(ad.get("MaxHosts")) or 1)  # of the parallel universe
+    host = str(ad.get("LastRemoteHost") or "").rpartition("@")[2]
+    status = {"4": "completed", "3": "cancelled"}.get(str(ad.get("JobStatus")), "")
+    return {
+        "name": f"{ad['ClusterId']}.{ad.get('ProcId', 0)}",
+        "user": ad.get("Owner"),
+        "account": ad.get("AccountingGroup") or ad.get("AcctGroup"),
+        "status": status,
+        "created": number(ad.get("QDate")),
+        "started": started,
+        "deleted": left,
+        "tasks": machines,
+        "cpu": number(ad.get("RequestCpus")) or 1.0,
+        "hosts": host,
+        "gpu": number(ad.get("RequestGPUs") or ad.get("RequestGpus")) or 0.0,
+        "mem": (number(ad.get("RequestMemory")) or 0.0) / 1024,  # MiB
+        "elapsed": ran if last and ran and ran < last else None,
+        # Several runs after evictions are longer together than the last of them.
+        "lost": ran - last if last and ran and ran > last + 1 else None,
+        "begun": number(ad.get("JobStartDate")),
+    }
+
+
+def parse_flux(found: Any, jobs: Jobs) -> None:
+    """``flux jobs -a --json``: ``duration`` is the limit, ``runtime`` how long a job ran."""
+    for row, job in enumerate(_objects(found, "t_submit"), 1):
+        jobs.read += 1
+        _try(jobs, row, _flux_job, job)
+
+
+def _flux_job(job: Record) -> dict[str, Any]:
+    started, ran = number(job.get("t_run")), number(job.get("runtime"))
+    ended = number(job.get("t_inactive")) or number(job.get("t_cleanup"))
+    if started is not None and job.get("state") == "INACTIVE":
+        ended = started + (ran or 0.0)
+    nodes = int(number(job.get("nnodes")) or 1)
+    cores = number(job.get("ncores")) or number(job.get("ntasks")) or 1.0
+    gpus = number(job.get("ngpus")) or 0.0
+    return {
+        "name": str(job.get("id", "")),
+        "user": job.get("username") or job.get("userid"),
+        "account": job.get("bank"),
+        "partition": job.get("queue"),
+        "application": job.get("name"),
+        "status": str(job.get("status") or "").lower(),
+        "created": number(job.get("t_submit")),
+        "started": started,
+        "deleted": ended if job.get("state") == "INACTIVE" else None,
+        "limit": number(job.get("duration")),
+        "tasks": nodes,
+        "cpu": cores / nodes,
+        "gpu": gpus / nodes,
+        "hosts": "|".join(expand_nodes(str(job.get("nodelist") or ""))),
+    }
+
+
+def parse_oar(found: Any, jobs: Jobs) -> None:
+    """``oarstat -J``: an object of jobs by their number, or a list of them."""
+    for row, job in enumerate(_objects(found, "submissionTime", "submission_time"), 1):
+        jobs.read += 1
+        _try(jobs, row, _oar_job, {_snake(k): v for k, v in job.items()})
+
+
+def _snake(name: str) -> str:
+    """A name with underscores.
+
+    >>> _snake("submissionTime"), _snake("Job_Id")
+    ('submission_time', 'job_id')
+    """
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+def _oar_job(job: Record) -> dict[str, Any]:
+    used = job.get("assigned_resources") or job.get("resources") or []
+    count = len(used) if isinstance(used, list) else 0
+    count = count or int(number(job.get("resource_count")) or 0)
+    text = str(job.get("wanted_resources") or "")
+    wanted = re.search(r"(\d+(?::\d+){0,2})[\\\"\s]*$", text)
+    hosts = re.search(r"(?:network_address|host|nodes)=(\d+)", text)
+    gpus = re.search(r"gpu(?:num|_?device)?=(\d+)", text)
+    limit = seconds(job.get("walltime")) or (seconds(wanted[1]) if wanted else None)
+    addresses = job.get("assigned_network_address") or []
+    status = str(job.get("state") or "").lower()
+    return {
+        "name": str(job.get("job_id") or job.get("id") or ""),
+        "tasks": count,
+        "cpu": 1.0,
+        "gpu": int(gpus[1]) * int(hosts[1] if hosts else 1) / count if gpus and count else 0.0,
+        "user": job.get("owner") or job.get("job_user"),
+        "account": job.get("project"),
+        "partition": job.get("queue") or job.get("queue_name"),
+        "created": number(job.get("submission_time")),
+        "limit": limit,
+        "started": number(job.get("start_time")),
+        "deleted": number(job.get("stop_time")),
+        "status": {"terminated": "completed", "error": "failed"}.get(status, status),
+        "hosts": "|".join(map(str, addresses)) if isinstance(addresses, list) else "",
+    }
+
+
+def parse_batsim(found: Any, jobs: Jobs) -> None:
+    """A workload of Batsim: jobs run for the delay of their profile, and not beyond walltime.
+
+    Profiles that compute or communicate take as long as the simulated platform makes them: such
+    jobs have no run time, and are left out.
+    """
+    if not isinstance(found, dict) or not isinstance(found.get("profiles"), dict):
+        raise TraceError("a workload of Batsim has jobs and profiles", jobs.account.file)
+    jobs.servers = int(number(found.get("nb_res")) or 0)
+    for row, job in enumerate(_objects(found, "subtime"), 1):
+        jobs.read += 1
+        _try(jobs, row, _batsim_job, job, found["profiles"], jobs)
+
+
+def _batsim_job(job: Record, profiles: Record, jobs: Jobs) -> dict[str, Any]:
+    profile, submitted = profiles.get(str(job.get("profile"))), float(job["subtime"])
+    delay = profile.get("delay") if isinstance(profile, dict) else None
+    if not isinstance(delay, int | float) or delay < 0:
+        raise RecordError("its profile has no delay: it takes as long as a platform makes it", job)
+    limit = number(job.get("walltime"))
+    ran = min(float(delay), limit or float(delay))
+    jobs.facts["walltime"] += ran < delay
+    return {
+        "name": str(job.get("id")),
+        "tasks": int(number(job.get("res")) or 0),
+        "cpu": 1.0,
+        "created": submitted,
+        "deleted": submitted + ran,
+        "limit": limit,
+        "elapsed": ran,
+        "application": job.get("profile"),
+        "user": job.get("user"),
+        "status": "completed" if ran == delay else "failed",
+    }
+
+
+def _objects(found: Any, *keys: str) -> list[Record]:
+    """The objects with one of some keys: of a list, of a list under a name, or by a name each."""
+    inside = [found]
+    while inside:
+        level = inside.pop(0)
+        some = list(level.values()) if isinstance(level, dict) else level
+        if not isinstance(some, list):
+            continue
+        here: list[Record] = [
+            each for each in some if isinstance(each, dict) and any(k in each for k in keys)
+        ]
+        if here:
+            return here
+        inside += some
+    return []
+
+
+# The reader
+
+
+class System(NamedTuple):
+    """How the log of a batch system is parsed, and whether it is JSON."""
+
+    parse: Callable[[Any, Jobs], None]
+    json: bool = False
+
+
+SYSTEMS = {
+    "pbs": System(parse_pbs),
+    "lsf": System(parse_lsf),
+    "sge": System(parse_sge),
+    "moab": System(parse_moab),
+    "htcondor": System(parse_condor, json=True),
+    "flux": System(parse_flux, json=True),
+    "oar": System(parse_oar, json=True),
+    "batsim": System(parse_batsim, json=True),
+}
+
+
+def _lines(text: str, jobs: Jobs) -> Iterator[tuple[int, str]]:
+    for row, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            jobs.read += 1
+            yield row, line
+
+
+def _try(jobs: Jobs, row: int, read: Callable[..., dict[str, Any]], *given: Any) -> None:
+    """Add a job; one that cannot be read is left out, with its reason."""
+    try:
+        jobs.add(row, read(*given))
+    except RecordError as bad:
+        jobs.account.refuse(row, str(bad), bad.held)
+    except (KeyError, TypeError, ValueError, IndexError):
+        jobs.account.refuse(row, "a field of the record is not what the system writes there")
+
+
+class Accounting(Reader):
+    """Reader of the accounting log of one batch system, in one file or in a file a day."""
+
+    def _read(self) -> Tables:
+        system, form = SYSTEMS[self.FORMAT.name], self.FORMAT
+        [table] = form.tables
+        path = self.source.path
+        files = [f for f in all_files(path) if f == path or table.fits(f)]
+        if not files:
+            raise TraceError(f"no {table.schema.name} here", path)
+        stages, digests = [], {}
+        rows: dict[str, dict[str, Any]] = {}
+        facts: Counter[str] = Counter()
+        servers = 0
+        for file in files:
+            json = system.json and beginning(file).lstrip()[:1] in ("{", "[")
+            found, digest = document(file) if json else read_text(file)
+            jobs = Jobs(RowAccount(file, self.source.strict), rows)  # runs may be in two files
+            system.parse(found, jobs)
+            stages.append(jobs.account.stage(file.name, jobs.read - jobs.events - jobs.runs))
+            digests[file.name] = digest
+            facts += jobs.facts
+            servers = max(servers, jobs.servers)
+        if not rows:
+            raise TraceError("no job can be used" + _why(stages), path)
+        return self._tables(form, rows.values(), servers, tuple(stages), digests, facts)
+
+    def _tables(
+        self,
+        form: Format,
+        rows: Iterable[Record],
+        processors: int,
+        stages: tuple[Any, ...],
+        digests: Mapping[str, str],
+        facts: Counter[str],
+    ) -> Tables:
+        jobs = pl.DataFrame(list(rows), schema=COLUMNS).sort("created", "row")
+        first = float(jobs["created"].min())  # type: ignore[arg-type]  # numbers
+        last = jobs.select(pl.max_horizontal(pl.col(TIMES).max())).item()
+        jobs = jobs.with_columns(
+            pl.col("cpu", "mem", "gpu").fill_null(0.0),
+            unfinished=pl.col("deleted").is_null() & pl.col("started").is_not_null(),
+            models=pl.lit(""),
+        ).with_columns(deleted=pl.when("unfinished").then(last).otherwise(pl.col("deleted")))
+        again = pl.col("lost").fill_null(0) > 0
+        ran = pl.coalesce("elapsed", pl.col("deleted") - pl.col("started")) + pl.col("lost")
+        jobs = jobs.with_columns(
+            elapsed=pl.when(again).then(ran).otherwise("elapsed"),
+            started=pl.when(again).then(pl.coalesce("begun", "started")).otherwise("started"),
+        ).drop("begun")
+        jobs = jobs.with_columns(pl.col(name) - first for name in TIMES)
+        if facts["unplaced"]:  # some hosts are known, and not those that most cores were on
+            jobs = jobs.with_columns(hosts=pl.lit(""))
+        facts["running"] = int(jobs["unfinished"].sum())
+        notes = [
+            entry["text"].format(facts[entry["count"]])
+            for entry in form.mapping.get("facts", {}).get("notes", ())
+            if facts[entry["count"]]
+        ]
+        pool = server_table([(1, "pool", "", float(processors), 0.0, 0.0)] if processors else ())
+        if not processors:
+            notes.append("the log does not list the nodes: set nodes, and devices of each")
+        clock = Clock(first, "UTC") if first > 1e8 else None
+        return Tables(form.name, pool, jobs, stages, digests, tuple(notes), clock=clock)
+
+
+def _why(stages: Iterable[Any]) -> str:
+    dropped = [f"{why} ({count})" for stage in stages for why, (count, _) in stage.dropped.items()]
+    return f": {'; '.join(dropped)}" if dropped else ""
+
+
+def __getattr__(name: str) -> type[Accounting]:
+    """The reader of one batch system, as ``module:attribute`` of its TOML file asks for it."""
+    if name not in SYSTEMS:
+        raise AttributeError(name)
+    form = declared(name)
+    doc = f"Reader of {form.title}; see :class:`Accounting`."
+    return type(name, (Accounting,), {"FORMAT": form, "__doc__": doc})

@@ -1,0 +1,811 @@
+"""Kubernetes (``kubernetes.toml``): what kubectl or Prometheus tell of pods, workloads, nodes.
+
+A file of kube-state-metrics is Prometheus' answer to ``/api/v1/query_range`` (a matrix) or
+``/api/v1/query`` (a vector); several files are one export.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from gangwise.core.errors import TraceError
+from gangwise.logs.format import all_files, declared
+from gangwise.logs.formats.tabular import TableMapping
+from gangwise.logs.io.reading import EARLIER, FIXED, RecordError, RowAccount, Stage, reasons
+from gangwise.logs.io.text import QUANTITY, SUFFIXES, beginning, read_records
+from gangwise.logs.tables import Reader, Tables, server_table
+
+TIMES = {
+    "kube_pod_created": "created",
+    "kube_pod_start_time": "started",
+    "kube_pod_completion_time": "ended",
+}
+"""Series whose values are seconds since 1970."""
+SERIES = (*TIMES, "kube_pod_info", "kube_pod_owner", "kube_pod_status_phase")
+SERIES += ("kube_pod_container_resource_requests", "kube_pod_container_resource_limits")
+NODES = ("kube_node_status_allocatable", "kube_node_labels", "kube_node_info")
+
+
+def samples(series: Mapping[str, Any]) -> list[tuple[float, float]]:
+    found = series["values"] if "values" in series else [series["value"]]
+    return [(float(time), float(value)) for time, value in found]
+
+
+def records_of(every: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Nodes and pods as records of the API, as far as the series tell.
+
+    A pod that has no sample at the end of the export was deleted: it ends with its last sample, at
+    ``status.lastSeen``.
+    """
+    pods: dict[tuple[str, ...], dict[str, Any]] = {}
+    nodes: dict[str, dict[str, Any]] = {}
+    times: set[float] = set()
+    for series in every:
+        of, values = series["metric"], samples(series)
+        times |= {time for time, _ in values}
+        if of["__name__"] in NODES:
+            _add_node(nodes.setdefault(of["node"], {"labels": {}, "allocatable": {}}), of, values)
+        else:
+            key = (of["namespace"], of["pod"], of.get("uid", ""))
+            _add_pod(pods.setdefault(key, {"phase": {}, "asked": {}, "seen": []}), of, values)
+    last = max(times, default=0.0)
+    step = min((b - a for a, b in zip(sorted(times), sorted(times)[1:])), default=0.0)
+    for name, node in nodes.items():
+        about = {"name": name, "labels": node["labels"]}
+        status = {"allocatable": node["allocatable"]}
+        yield {"kind": "Node", "metadata": about, "spec": {}, "status": status}
+    for (space, name, _), pod in pods.items():
+        yield _record(space, name, pod, last - step)
+
+
+def _add_node(
+    node: dict[str, Any], of: Mapping[str, str], values: list[tuple[float, float]]
+) -> None:
+    if "resource" in of:
+        node["allocatable"][_resource(of["resource"])] = values[-1][1]
+    for label, text in of.items():
+        if label.startswith("label_") and ("gpu_product" in label or "accelerator" in label):
+            node["labels"]["accelerator"] = text
+
+
+def _add_pod(pod: dict[str, Any], of: Mapping[str, str], values: list[tuple[float, float]]) -> None:
+    name, on = of["__name__"], [time for time, value in values if value]
+    pod["seen"] += [time for time, _ in values]
+    if name in TIMES:
+        pod[TIMES[name]] = values[-1][1]
+    elif name == "kube_pod_status_phase" and on:
+        pod["phase"][of["phase"]] = on[0], on[-1]
+    elif "resource" in of:
+        weak = name.endswith("limits")  # used where no request is given
+        held = pod["asked"].setdefault(of.get("container", ""), ({}, {}))[weak]
+        held[_resource(of["resource"])] = max(value for _, value in values)
+    elif name == "kube_pod_owner" and of.get("owner_is_controller", "true") == "true":
+        pod["owner"] = of.get("owner_kind", ""), of.get("owner_name", "")
+    elif name == "kube_pod_info":
+        pod["node"] = of.get("node") or pod.get("node", "")
+        pod.setdefault("owner", (of.get("created_by_kind", ""), of.get("created_by_name", "")))
+
+
+def _resource(name: str) -> str:
+    """A resource as the API calls it: labels of Prometheus have no ``.`` and no ``/``."""
+    return f"{name.removesuffix('_gpu')}/gpu" if name.endswith("_gpu") else name
+
+
+def _record(space: str, name: str, pod: Mapping[str, Any], whole: float) -> dict[str, Any]:
+    phases, seen = pod["phase"], pod["seen"]
+    phase = max(phases, key=lambda each: phases[each][1], default="Unknown")
+    over = phase in ("Succeeded", "Failed")
+    ended = pod.get("ended", phases[phase][0] if over else None)
+    started = pod.get("started", phases.get("Running", (None,))[0])
+    kind, owner = pod.get("owner", ("", ""))
+    owners = [{"kind": kind, "name": owner, "controller": True}] if owner else []
+    status: dict[str, Any] = {"phase": phase, "startTime": _written(started)}
+    if over:
+        status["containerStatuses"] = [{"state": {"terminated": {"finishedAt": _written(ended)}}}]
+    elif max(seen) < whole:
+        status["lastSeen"] = _written(max(seen))
+    asked = [{"resources": {"requests": r, "limits": w}} for r, w in pod["asked"].values()]
+    about: dict[str, Any] = {"name": name, "namespace": space, "ownerReferences": owners}
+    about["creationTimestamp"] = _written(pod.get("created", min(seen)))
+    spec = {"containers": asked, "nodeName": pod.get("node", "")}
+    return {"kind": "Pod", "metadata": about, "spec": spec, "status": status}
+
+
+def _written(time: float | None) -> str | None:
+    return None if time is None else datetime.fromtimestamp(time, UTC).isoformat()
+
+
+NAME = "kubernetes"
+FORMAT = declared(NAME)
+GROUPS, OWNERS, MODELS = (FORMAT.mapping["names"][of] for of in ("groups", "owners", "models"))
+GIB = 2.0**30
+
+
+def amount(text: Any) -> float:
+    """The number of a quantity.
+
+    >>> amount("500m"), amount("16Gi"), amount(2), amount("1e3")
+    (0.5, 17179869184.0, 2.0, 1000.0)
+    """
+    found = re.fullmatch(QUANTITY, str(text))
+    if found is None or isinstance(text, bool):
+        raise RecordError(f"{text!r:.40} is no quantity")
+    unit = re.search(r"(?:[KMGTPE]i|[numkKMGTPE])$", str(text))
+    number = str(text).removesuffix(unit[0]) if unit else str(text)
+    return float(number) * SUFFIXES[unit[0] if unit else ""]
+
+
+def seconds(text: Any) -> float | None:
+    """Seconds since 1970 of a time of the API; None of none.
+
+    >>> seconds("1970-01-01T00:01:00Z"), seconds(None)
+    (60.0, None)
+    """
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except ValueError:
+        raise RecordError(f"{text!r:.40} is no time") from None
+
+
+def resources(held: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Cores, GiB and GPUs of a list of resources.
+
+    >>> resources({"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "2", "pods": "110"})
+    (4.0, 8.0, 2.0)
+    """
+    return _cores_gib_gpus(_amounts(held))
+
+
+def _amounts(held: Mapping[str, Any]) -> dict[str, float]:
+    counted = {name: n for name, n in held.items() if name in ("cpu", "memory") or _is_gpu(name)}
+    return {name: amount(n) for name, n in counted.items()}
+
+
+def _is_gpu(name: str) -> bool:
+    return name.endswith("/gpu")
+
+
+def _cores_gib_gpus(of: Mapping[str, float]) -> tuple[float, float, float]:
+    gpus = sum(n for name, n in of.items() if _is_gpu(name))
+    return of.get("cpu", 0.0), of.get("memory", 0.0) / GIB, gpus
+
+
+@dataclass(frozen=True)
+class PodRecord:
+    """A pod: what it asks for, when it was there, and its gang (empty for none)."""
+
+    row: int
+    name: str
+    namespace: str
+    cpu: float
+    mem: float
+    gpu: float
+    models: str
+    created: float
+    started: float | None
+    ended: float | None
+    status: str
+    host: str
+    gang: str
+    application: str
+    priority: float
+    queue: str = ""
+    uid: str = ""
+    owner: str = ""  # uid of the object that controls it; names are used again, uids are not
+    spare: int = 0  # how many of its equal pods the workload can do without
+    share: float = 1.0  # share of its equal pods that was admitted
+    evicted: float | None = None  # when a workload lost its admission
+    evictions: int = 0  # how often it did, as far as it says
+    devices: tuple[tuple[str, float], ...] = ()  # other than GPUs, by name: MIG slices, TPUs, NPUs
+    again: str = ""  # of runs of one job that was stopped and ran again, what they share
+
+
+Owners = Mapping[tuple[str, str], tuple[str, str]]
+"""Kind and name of what owns a kind and name, as far as the dump says."""
+
+
+def application_of(meta: Mapping[str, Any], owners: Owners) -> str:
+    """The job type that a pod is of: the topmost owner, without what numbers its likes.
+
+    >>> application_of({"name": "llm-0"}, {}), application_of({"name": "llm-1"}, {})
+    ('llm', 'llm')
+    """
+    kind, name = _owner(meta)
+    if not name:
+        kind, name = "Pod", str(meta.get("generateName") or meta["name"]).rstrip("-")
+    space = str(meta.get("namespace") or "default")
+    seen = set[tuple[str, str]]()
+    while (above := owners.get((kind, f"{space}/{name}"))) and above not in seen:
+        seen.add(above)
+        kind, name = above
+    if kind == "ReplicaSet":  # named by its Deployment and a hash
+        return name.rpartition("-")[0] or name
+    return re.sub(r"(?:-\d+)+$", "", name) or name
+
+
+def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> PodRecord:
+    """Read one pod.
+
+    Raises ValueError when it is not as the API has it.
+    """
+    meta, spec, status = record["metadata"], record["spec"], record.get("status") or {}
+    created = seconds(meta.get("creationTimestamp"))
+    if created is None:
+        raise RecordError("the pod has no creationTimestamp")
+    name, space = str(meta["name"]), str(meta.get("namespace") or "default")
+    cpu, mem, gpu = requests_of(spec)
+    phase = str(status.get("phase") or "Unknown")
+    ended = list(_ends(status))
+    group = _gang(meta, owners) if gangs else ""
+    gang = f"{space}/{group}" if group else ""
+    host, models = str(spec.get("nodeName") or ""), _models(spec) if gpu else ""
+    started = seconds(status.get("startTime")) if host else None
+    end = max(ended, default=None) if phase in ENDED else seconds(status.get("lastSeen"))
+    application, priority = application_of(meta, owners), float(spec.get("priority") or 0)
+    request, times = (cpu, mem, gpu, models), (created, started, end)
+    values = (*request, *times, phase, host, gang, application, priority)
+    pod = PodRecord(row, f"{space}/{name}", space, *values)
+    devices = tuple(sorted(pod_total(spec, _other_devices).items()))
+    return replace(pod, uid=str(meta.get("uid") or ""), owner=_owner_uid(meta), devices=devices)
+
+
+PRIORITY = "kueue.x-k8s.io/priority-class"
+
+
+def classes_of(records: list[Any]) -> dict[str, float]:
+    """Values of the WorkloadPriorityClasses among the records, by name."""
+    of = (each for each in records if isinstance(each, dict))
+    of = (each for each in of if each.get("kind") == "WorkloadPriorityClass")
+    return {str(each["metadata"]["name"]): float(each["value"]) for each in of}
+
+
+def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[PodRecord]:
+    """Read a Workload of Kueue as its pods, which start together when it is admitted."""
+    meta, spec, found = record["metadata"], record["spec"], []
+    conditions = (record.get("status") or {}).get("conditions") or ()
+    now = {each["type"]: each for each in conditions if each.get("status") == "True"}
+    started, ended = (
+        seconds((now.get(kind) or {}).get("lastTransitionTime"))
+        for kind in ("Admitted", "Finished")
+    )
+    phase = "Running" if "Admitted" in now else "Pending"
+    if "Finished" in now:
+        phase = "Failed" if now["Finished"].get("reason") == "Failed" else "Succeeded"
+    evicted = seconds((now.get("Evicted") or {}).get("lastTransitionTime"))
+    stats = (record.get("status") or {}).get("schedulingStats") or {}
+    evictions = sum(int(each.get("count", 0)) for each in stats.get("evictions") or ())
+    admission = (record.get("status") or {}).get("admission") or {}
+    counts = {of["name"]: of.get("count") for of in admission.get("podSetAssignments") or ()}
+    for each in spec["podSets"]:
+        asked = {**each["template"]["spec"], "priority": spec.get("priority")}
+        pod = pod_of(row, {"metadata": meta, "spec": asked}, False, owners)
+        queue = f"{pod.namespace}/{spec['queueName']}" if spec.get("queueName") else ""
+        pod = replace(pod, gang=pod.name, queue=queue, owner=str(meta.get("uid") or ""))
+        pod = replace(pod, started=started, ended=ended, status=phase)
+        pod = replace(pod, evicted=evicted, evictions=evictions)
+        count = int(each.get("count", 1))
+        if "minCount" in each:
+            share = (counts.get(each.get("name")) or count) / max(count, 1)
+            pod = replace(pod, spare=count - int(each["minCount"]), share=share)
+        found += [pod] * count
+    return found
+
+
+def requests_of(spec: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Request of a pod: cores, GiB and GPUs, see :func:`pod_total`."""
+    return _cores_gib_gpus(pod_total(spec, _amounts))
+
+
+def pod_total(
+    spec: Mapping[str, Any], amounts: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+) -> Counter[str]:
+    """Request of a pod by resource, in the numbers that ``amounts`` makes of quantities.
+
+    Init containers run one by one before the others, but one that restarts always (a sidecar) goes
+    on beside all that come later. So a pod asks for its containers and sidecars together, or for an
+    init container with the sidecars before it where that is more, and for its overhead on top.
+
+    >>> def cpus(number, **more):
+    ...     return {"resources": {"requests": {"cpu": number}}, **more}
+    >>> spec = {
+    ...     "initContainers": [cpus(2, restartPolicy="Always"), cpus(6)],
+    ...     "containers": [cpus(1)],
+    ... }
+    >>> pod_total(spec, dict)["cpu"]
+    8
+    """
+    total, sidecars, peak = Counter[str](), Counter[str](), Counter[str]()
+
+    def asked(container: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The API server copies limits to requests where these are not given; so do we."""
+        held = container.get("resources") or {}
+        return amounts({**(held.get("limits") or {}), **(held.get("requests") or {})})
+
+    for container in spec.get("containers") or ():
+        total.update(asked(container))
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":
+            sidecars.update(asked(container))
+            peak |= sidecars
+        else:
+            peak |= sidecars + Counter(asked(container))
+    total.update(sidecars)
+    total |= peak
+    # A pod may ask as a whole; its limit is its request where its containers have none.
+    whole = spec.get("resources") or {}
+    for name, size in amounts(whole.get("limits") or {}).items():
+        total.setdefault(name, size)
+    for name, size in amounts(whole.get("requests") or {}).items():
+        total[name] = size
+    total.update(amounts(spec.get("overhead") or {}))
+    return total
+
+
+def _owner(meta: Mapping[str, Any]) -> tuple[str, str]:
+    for owner in meta.get("ownerReferences") or ():
+        if owner.get("controller"):
+            kind = str(owner.get("kind") or "")
+            if kind == "Job" and str(owner.get("apiVersion") or "").startswith("batch.volcano.sh"):
+                kind = "PodGroup"
+            return kind, str(owner.get("name") or "")
+    return "", ""
+
+
+def _owner_uid(meta: Mapping[str, Any]) -> str:
+    uids = (o.get("uid") for o in meta.get("ownerReferences") or () if o.get("controller"))
+    return str(next(uids, None) or "")
+
+
+def _gang(meta: Mapping[str, Any], owners: Owners) -> str:
+    """The group of a pod, or the owner whose pods start together: as a label says, or above it."""
+    for held in (meta.get("labels") or {}, meta.get("annotations") or {}):
+        for label in GROUPS:
+            if held.get(label):
+                return str(held[label])
+    (kind, name), space = _owner(meta), meta.get("namespace") or "default"
+    above = owners.get((kind, f"{space}/{name}"), ("", ""))
+    return next((name for kind, name in ((kind, name), above) if kind in OWNERS), "")
+
+
+def _models(spec: Mapping[str, Any]) -> str:
+    selector = spec.get("nodeSelector") or {}
+    found = {str(selector[label]) for label in MODELS if label in selector}
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    needed = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    for term in needed.get("nodeSelectorTerms") or ():
+        for rule in term.get("matchExpressions") or ():
+            if rule.get("key") in MODELS and rule.get("operator") == "In":
+                found |= {str(value) for value in rule.get("values") or ()}
+    return "|".join(sorted(found))
+
+
+def _ends(status: Mapping[str, Any]) -> Iterator[float]:
+    texts = [
+        (held.get("terminated") or {}).get("finishedAt")
+        for state in status.get("containerStatuses") or ()
+        for held in (state.get("state") or {}, state.get("lastState") or {})
+    ]
+    texts += [
+        condition.get("lastTransitionTime")
+        for condition in status.get("conditions") or ()
+        if condition.get("reason") in ("PodCompleted", "PodFailed")
+    ]
+    yield from (end for end in map(seconds, texts) if end is not None)
+
+
+class KubernetesDump(Reader):
+    """Reader of a dump of pods, or of a folder with dumps of pods and nodes.
+
+    ``gangs`` makes one job of the pods of a group, or of an owner whose pods start together.
+    """
+
+    FORMAT = FORMAT
+
+    def __init__(self, path: Path | str, *, gangs: bool = True, strict: bool = False):
+        super().__init__(path, strict=strict)
+        self.gangs = gangs
+
+    def _read(self) -> Tables:
+        path = self.source.path
+        files = [
+            f for f in all_files(path) if f == path or self.FORMAT.table("pods and nodes").fits(f)
+        ]
+        dumps, series = list[_Dump](), list[Any]()
+        owners: dict[tuple[str, str], tuple[str, str]] = {}
+        accounts, digests = list[tuple[RowAccount, str, int]](), {}
+        for file in files:
+            exported = '"resultType"' in beginning(file)
+            found = read_records(file, "data.result" if exported else "items")
+            digests[file.name] = found.digest
+            account = RowAccount(file, self.source.strict)
+            if exported:
+                series += _series(found.records, account)
+            else:
+                owners |= dict(_owned(found.records))
+                dumps.append(_Dump(found.records, account))
+                dumps[-1].read(self.gangs, owners)
+            accounts.append((account, file.name, len(found.records)))
+        if series:
+            dumps.append(_Dump(list(records_of(series)), RowAccount(path)))
+            dumps[-1].read(self.gangs, owners)
+            dumps[-1].latest = max(time for each in series for time, _ in samples(each))
+        latest = max((dump.latest for dump in dumps), default=0.0)
+        dumps.sort(key=lambda dump: dump.latest)
+        pods, admitted = (_joined(dumps, of) for of in ("pods", "workloads"))
+        stages = [account.stage(name, records) for account, name, records in accounts]
+        replaced, pods = len(pods) * bool(admitted), admitted or pods
+        if not pods:
+            why = reasons(*(stage.dropped for stage in stages))
+            raise TraceError(
+                "no pod that can be used here; make a dump with kubectl get pods -A -o json > "
+                f"pods.json{'; left out: ' * bool(why)}{why}",
+                path,
+            )
+        rows, stage = _jobs(_replaced(pods), latest)
+        nodes = {node[1]: node for dump in dumps for node in dump.nodes}  # the latest of a name
+        facts = {
+            "dumped": not series,
+            "exported": bool(series),
+            "replaced": replaced,
+            "evicted": len({pod.uid for pod in pods if pod.evictions and not pod.again}),
+            "alike": sum(row["tasks"] > 1 for row in rows),
+            "running": sum(row["unfinished"] for row in rows),
+            "closed": len({name for dump in dumps for name in dump.closed}),
+            "no_nodes": not nodes,
+            "claiming": sum(dump.claiming for dump in dumps),
+        }
+        notes = TableMapping(FORMAT.mapping["facts"]).notes(pl.DataFrame([facts]))
+        devices = Counter(name for pod in pods for name, _ in pod.devices)
+        for device, many in sorted(devices.items()):
+            notes.append(f"{many} pods ask for {device}: a device of that name, which slots lack")
+        kinds = {"started": pl.Float64, "row": pl.Int64, "tasks": pl.Int64}
+        jobs = pl.DataFrame(rows, schema_overrides=kinds, infer_schema_length=None)
+        read = (*stages, stage), digests, tuple(notes)
+        servers = server_table(nodes.values())
+        others = {name: has for dump in dumps for name, has in dump.others.items()}
+        for device in sorted(devices):
+            has = [others[name].get(device, 0.0) for name in nodes]
+            servers = servers.with_columns(pl.Series(device, has, pl.Float64))
+        return Tables(NAME, servers, jobs, *read)
+
+
+@dataclass
+class _Dump:
+    """Pods, workloads and nodes of one file, and the last instant that it knows of."""
+
+    records: list[Any]
+    account: RowAccount
+    pods: list[PodRecord] = field(default_factory=list)
+    workloads: list[PodRecord] = field(default_factory=list)
+    nodes: list[tuple[Any, ...]] = field(default_factory=list)
+    closed: set[str] = field(default_factory=set)  # names of nodes that take no new pods
+    others: dict[str, dict[str, float]] = field(default_factory=dict)  # devices of nodes, by name
+    claiming: int = 0  # pods that claim devices, which are not read
+    latest: float = 0.0
+
+    def read(self, gangs: bool, owners: Owners) -> None:
+        classes, ranked = classes_of(self.records), dict[str, str]()
+        for row, record in enumerate(self.records, 1):
+            try:
+                self._add(row, record, gangs, owners, ranked)
+                self.latest = max(self.latest, *_times(record))
+            except (KeyError, TypeError, AttributeError, ValueError) as error:
+                why = str(error) if isinstance(error, RecordError) else "a field is missing"
+                self.account.refuse(row, f"the record is not as the API has it: {why}")
+        self.pods = [
+            replace(pod, priority=classes.get(ranked.get(pod.name, ""), pod.priority))
+            for pod in self.pods
+        ]
+
+    def _add(
+        self, row: int, record: Any, gangs: bool, owners: Owners, ranked: dict[str, str]
+    ) -> None:
+        kind = _kind(record)
+        if kind == "Node":
+            self.nodes.append(_node(row, record))
+            status = record["status"]
+            has = _other_devices(status.get("allocatable") or status["capacity"])
+            self.others[self.nodes[-1][1]] = has
+            if record["spec"].get("unschedulable"):
+                self.closed.add(self.nodes[-1][1])
+        elif kind == "Pod" and _fixed(record):
+            self.account.leave_out(row, FIXED)
+        elif kind == "Pod":
+            pod = pod_of(row, record, gangs, owners)
+            self.pods.append(pod)
+            ranked[pod.name] = (record["metadata"].get("labels") or {}).get(PRIORITY, "")
+            self.claiming += bool(record["spec"].get("resourceClaims"))
+        elif kind == "Workload":
+            self.workloads += workload_of(row, record, owners)
+            specs = (each["template"]["spec"] for each in record["spec"]["podSets"])
+            self.claiming += sum(bool(spec.get("resourceClaims")) for spec in specs)
+        elif kind != "WorkloadPriorityClass":
+            reason = f"a {kind or 'record'}, which is no pod, workload or node"
+            self.account.leave_out(row, reason)
+
+
+def _other_devices(held: Mapping[str, Any]) -> dict[str, float]:
+    """Extended resources other than GPUs, by their names: MIG slices, TPUs, NPUs.
+
+    >>> _other_devices({"cpu": "4", "google.com/tpu": "4", "nvidia.com/gpu": "1"})
+    {'google.com/tpu': 4.0}
+    """
+    vendors = (name for name in held if "/" in name and not _is_gpu(name))
+    return {name: amount(held[name]) for name in vendors if ".kubernetes.io/" not in name}
+
+
+def _joined(dumps: Sequence[_Dump], of: str) -> list[PodRecord]:
+    """Pods (or workloads) of dumps in order of time: of one pod the last dump's record counts.
+
+    A pod without an end that a later dump does not have ended in between: it ends when it was last
+    seen. A workload that was admitted in an earlier dump and at another time in a later, or waits
+    there, was evicted: the earlier admission is a run of its own, see :func:`_as_runs`.
+    """
+    pods: dict[tuple[Any, ...], list[tuple[_Dump, list[PodRecord]]]] = {}
+    for dump in dumps:
+        here: dict[tuple[Any, ...], list[PodRecord]] = {}
+        for pod in getattr(dump, of):  # a workload is several pods in one record
+            here.setdefault((pod.uid,) if pod.uid else (pod.name, pod.created), []).append(pod)
+        for key, some in here.items():
+            records = pods.setdefault(key, [])
+            if records:
+                before, (old, *_) = records[-1]
+                before.account.leave_out(old.row, EARLIER)
+                if old.started is None or old.started == some[0].started:
+                    records.pop()
+                    some = [replace(pod, evicted=pod.evicted or old.evicted) for pod in some]
+            records.append((dump, some))
+    last = max((dump.latest for dump in dumps if getattr(dump, of)), default=0.0)
+    found: list[PodRecord] = []
+    for records in pods.values():
+        dump, some = records[-1]
+        if some[0].ended is None and some[0].started is not None and dump.latest < last:
+            records[-1] = dump, [replace(pod, ended=dump.latest) for pod in some]
+        found += _as_runs(records) if len(records) > 1 else records[-1][1]
+    return found
+
+
+def _as_runs(records: Sequence[tuple[_Dump, list[PodRecord]]]) -> Iterator[PodRecord]:
+    """Pods of the admissions of one workload, each a run; one that waits again does so from then.
+
+    A run ended when the workload was evicted, or was last seen in it.
+    """
+    since = None
+    for (dump, some), later in zip(records, [*records[1:], None]):
+        for pod in some:
+            again = f"{pod.name} {pod.uid}"
+            if later is not None:
+                gone = later[1][0].evicted
+                gone = gone if gone and gone >= dump.latest else dump.latest
+                yield replace(pod, ended=gone, again=again, status="Failed")
+            else:
+                begun = pod.created if since is None else since
+                yield replace(
+                    pod, again=again, created=begun if pod.started is None else pod.created
+                )
+        since = gone if later is not None else since
+
+
+def _replaced(pods: list[PodRecord]) -> list[PodRecord]:
+    """Pods of no gang that failed, and those that their owner made in their place, as runs of one.
+
+    A pod takes the place of the first of its owner's that had failed before it was created.
+    """
+    failed: dict[str, list[PodRecord]] = {}
+    again: dict[int, str] = {}
+    for pod in sorted(pods, key=lambda p: p.created):
+        if pod.gang or not pod.owner:
+            continue
+        waiting = failed.setdefault(pod.owner, [])
+        before = next((p for p in waiting if (p.ended or inf) <= pod.created), None)
+        if before is not None:
+            waiting.remove(before)
+            again[id(pod)] = again.setdefault(id(before), f"{before.name} {before.uid}")
+        if pod.status == "Failed":
+            waiting.append(pod)
+    return [replace(p, again=again[id(p)]) if id(p) in again else p for p in pods]
+
+
+def _series(records: list[Any], account: RowAccount) -> list[Any]:
+    found = []
+    for row, record in enumerate(records, 1):
+        try:
+            needed = ("node",) if "node" in record["metric"] else ("namespace", "pod")
+            samples(record), [record["metric"][label] for label in needed]
+            if record["metric"].get("__name__") in (*SERIES, *NODES):
+                found.append(record)
+            else:
+                account.leave_out(row, SILENT)
+        except (KeyError, TypeError, AttributeError, ValueError):
+            account.refuse(row, "the series is not as Prometheus prints it")
+    return found
+
+
+SILENT = "a series that says nothing of when pods run and what they ask for"
+ENDED = ("Succeeded", "Failed")
+
+
+def _kind(record: Mapping[str, Any]) -> str:
+    """Items of a PodList name no kind; pods have containers."""
+    if record.get("kind"):
+        return str(record["kind"])
+    return "Pod" if "containers" in (record.get("spec") or {}) else "Node"
+
+
+def _owned(records: list[Any]) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    for record in records:
+        meta = record.get("metadata") if isinstance(record, dict) else None
+        if isinstance(meta, dict) and record.get("kind") not in (None, "Pod", "Node"):
+            kind, name = _owner(meta)
+            if name:
+                space = meta.get("namespace") or "default"
+                yield (str(record["kind"]), f"{space}/{meta.get('name')}"), (kind, name)
+
+
+def _fixed(record: Mapping[str, Any]) -> bool:
+    meta = record["metadata"]
+    static = "kubernetes.io/config.mirror" in (meta.get("annotations") or {})
+    return static or _owner(meta)[0] in ("DaemonSet", "Node")
+
+
+def _node(row: int, record: Mapping[str, Any]) -> tuple[Any, ...]:
+    status, meta = record["status"], record["metadata"]
+    cpu, mem, gpu = resources(status.get("allocatable") or status["capacity"])
+    labels = meta.get("labels") or {}
+    model = next((str(labels[label]) for label in MODELS if labels.get(label)), "gpu")
+    return row, str(meta["name"]), model if gpu else "", cpu, mem, gpu
+
+
+def _times(record: Mapping[str, Any]) -> Iterator[float]:
+    """Times of a record, the heartbeats of nodes among them: the last is that of the dump."""
+    status = record.get("status") or {}
+    yield seconds((record.get("metadata") or {}).get("creationTimestamp")) or 0.0
+    yield from _ends(status)
+    for condition in status.get("conditions") or ():
+        for key in ("lastTransitionTime", "lastHeartbeatTime"):
+            yield seconds(condition.get(key)) or 0.0
+
+
+def _runs(pods: Sequence[PodRecord]) -> Iterator[list[list[PodRecord]]]:
+    """The runs of a group: for each of its tasks the pods that did it, one after another.
+
+    A pod that was created after another of its group had ended takes its place. When all have ended
+    before the next is created, the group's name is used again for another run, unless all are of
+    one object by its uid.
+    """
+    tasks: list[list[PodRecord]] = []
+    for pod in sorted(pods, key=lambda p: (p.created, p.row)):
+        over = [t for t in tasks if t[-1].ended is not None and t[-1].ended <= pod.created]
+        if tasks and len(over) == len(tasks) and not pod.owner:
+            yield tasks
+            tasks, over = [], []
+        if over:
+            over[0].append(pod)
+        else:
+            tasks.append([pod])
+    if tasks:
+        yield tasks
+
+
+def _time_in_use(pods: Sequence[PodRecord], latest: float) -> float:
+    """Seconds in which any of some pods ran."""
+    total, until = 0.0, -inf
+    for start, end in sorted(
+        (pod.started, latest if pod.ended is None else pod.ended)
+        for pod in pods
+        if pod.started is not None
+    ):
+        total += max(end - max(start, until), 0.0)
+        until = max(until, end)
+    return total
+
+
+def _jobs(pods: list[PodRecord], latest: float) -> tuple[list[dict[str, Any]], Stage]:
+    first = min(pod.created for pod in pods)
+    groups: dict[tuple[Any, ...], list[PodRecord]] = {}
+    account, objects = RowAccount(Path(NAME)), _objects(pods, latest)
+    for pod in pods:
+        if pod.status in ENDED and pod.started and pod.ended is None:
+            account.leave_out(pod.row, "it has ended, and no container says when")
+            continue
+        shape = (pod.cpu, pod.mem, pod.gpu, pod.models, pod.devices)
+        alone = (pod.name, pod.uid or pod.created)
+        run = pod.started if pod.again else None
+        key = (pod.gang, objects[pod.gang, pod.owner], run, *shape) if pod.gang else alone
+        groups.setdefault(key, []).append(pod)
+    rows = []
+    used: dict[str, list[tuple[Any, ...]]] = {}  # by name, the objects and runs that had it
+    for group in groups.values():
+        for number, tasks in enumerate(_runs(group)):
+            row = _job_of(tasks, latest, first)
+            run = group[0].started if group[0].again else None
+            owner = objects.get((group[0].gang, group[0].owner), group[0].uid)
+            runs, this = used.setdefault(row["name"], []), (owner, number, run)
+            if this not in runs:
+                runs.append(this)
+            if place := runs.index(this):
+                row["job"] = f"{row['name']}#{place + 1}"
+            rows.append(row)
+    return rows, account.stage("pods", len(pods))
+
+
+def _objects(pods: Sequence[PodRecord], latest: float) -> dict[tuple[str, str], int]:
+    """Which run of its gang the pods of each owner are, counted by gang.
+
+    A launcher and its workers have different owners; they are there at the same time.
+    """
+    spans: dict[tuple[str, str], tuple[float, float]] = {}
+    for pod in pods:
+        if pod.gang:
+            first, last = spans.get((pod.gang, pod.owner), (inf, -inf))
+            end = latest if pod.ended is None else pod.ended
+            spans[pod.gang, pod.owner] = min(first, pod.created), max(last, end)
+    until: dict[str, tuple[int, float]] = {}
+    numbers = {}
+    for (gang, owner), (first, last) in sorted(spans.items(), key=lambda item: item[1]):
+        number, over = until.get(gang, (0, inf))
+        number += first > over
+        numbers[gang, owner] = number
+        until[gang] = number, last if over == inf or first > over else max(over, last)
+    return numbers
+
+
+def _job_of(tasks: list[list[PodRecord]], latest: float, first: float) -> dict[str, Any]:
+    """A run of a group as one job: it starts with the last of its first pods."""
+    group = [pod for task in tasks for pod in task]
+    one, begun = group[0], [task[0].started for task in tasks]
+    started = None if None in begun else max(begun)  # type: ignore[type-var]  # none is None
+    end = max(latest if pod.ended is None else pod.ended for pod in group)
+    spare, share = max(p.spare for p in group), sum(p.share for p in group) / len(group)
+    name = one.gang or one.name
+    row: dict[str, Any] = {
+        "row": one.row,
+        "name": name,
+        "cpu": one.cpu,
+        "mem": one.mem,
+        "gpu": one.gpu,
+        "models": one.models,
+        **dict(one.devices),
+        "tasks": len(tasks),
+        "created": min(task[0].created for task in tasks) - first,
+        "started": None if started is None else started - first,
+        "deleted": end - first,
+        "job": name,
+        "status": max((task[-1].status for task in tasks), key=PHASES.index),
+        "user": one.namespace,
+        "application": one.application,
+        "priority": max(pod.priority for pod in group),
+        "hosts": "|".join(sorted({pod.host for pod in group if pod.host})),
+        "unfinished": any(task[-1].ended is None for task in tasks),
+    }
+    if one.queue:
+        row["queue"] = one.queue
+    if spare > 0:
+        row["terms"] = f"fewest={len(tasks) - spare}"
+    if started is not None:
+        ran = _time_in_use(group, latest) if len(group) > len(tasks) else end - started
+        ran *= share  # its work is what it did, with all pods done sooner
+        if abs(ran - (end - started)) > 1:
+            row["elapsed"] = ran
+        # Who was stopped whole lost what it had done: what ended before all its tasks began again.
+        last = min(task[-1].started or started for task in tasks)
+        if gone := [p for p in group if p.ended is not None and p.ended <= last]:
+            row["lost"] = _time_in_use(gone, latest) * share
+    if one.again:
+        row["again"] = one.again
+    return row
+
+
+PHASES = ("Succeeded", "Unknown", "Pending", "Running", "Failed")
+"""Phases in ascending order: the status of a gang is the highest of its pods."""

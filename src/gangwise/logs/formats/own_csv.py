@@ -1,0 +1,507 @@
+"""Your own files, CSV, JSON or Parquet, with a mapping in TOML that says which column is what.
+
+The page ``docs/traces/own-csv.md`` shows one; ``gangwise trace guess FILE`` drafts one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from math import isfinite
+from pathlib import Path
+from typing import Any, Literal, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+
+from gangwise.core.errors import TraceError, UnknownName
+from gangwise.logs.formats.tabular import TableMapping
+from gangwise.logs.io.blocks import Blocks, Commented
+from gangwise.logs.io.reading import (
+    Column,
+    Rule,
+    Schema,
+    Stage,
+    leave_out,
+    read_table,
+    reasons,
+    refuse,
+)
+from gangwise.logs.io.text import (
+    CLOCK,
+    QUANTITY,
+    UNITS,
+    RecordLines,
+    clock,
+    first_lines,
+    quantity,
+    split_line,
+)
+from gangwise.logs.tables import Reader, Tables, server_table
+
+NAME = "csv"
+DEVICES = ("cpu", "mem", "gpu")
+TIMES = ("created", "deleted", "started")
+NUMBERS = ("cpu", "mem", "gpu", "tasks", "duration", "wait", "limit", "priority", *TIMES)
+"""Fields that are numbers, unless a time is written out."""
+EMPTY = (
+    *("models", "model", "started", "wait", "status", "user", "limit", "priority", "hosts", "type"),
+    *("partition", "account", "qos"),
+)
+"""Fields that may be empty."""
+WRITTEN = {"quantity": QUANTITY, "clock": CLOCK}
+"""Units that stand in the cells, and what they look like."""
+WHITESPACE = "whitespace"
+LARGEST = 1e12  # more seconds or devices than that are a mistake
+MEANING = tomllib.loads(Path(__file__).parents[1].joinpath("own-csv.toml").read_text("utf-8"))
+"""How mapped columns become jobs and servers, as sections of :mod:`.formats.tabular`."""
+
+
+class _MappingModel(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Mapped(_MappingModel):
+    """Source of a value: a column, or the same value for every row.
+
+    ``scale`` multiplies a number; ``unit`` is what it counts (``MiB``, ``hours``), or how it is
+    written (``quantity``: 500m, 16Gi; ``clock``: 1-02:03:04). ``time`` is how a time is written, as
+    in ``strptime``, and ``zone`` the time zone that it is of. ``empty`` is what an empty cell
+    stands for. ``per`` says whether devices are of a task or of all tasks of the job. ``listed`` is
+    the device's name in a list such as Slurm's ``cpu=4,mem=16G,gres/gpu=2`` or ``gpu:a100:2``.
+    """
+
+    column: str = ""
+    value: float | str | None = None
+    scale: float = 1.0
+    time: str = ""
+    zone: str = ""
+    unit: str = ""
+    empty: float | str | None = None
+    listed: str = ""
+    per: Literal["", "task", "job"] = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            return {"column": given}
+        if isinstance(given, bool):
+            raise ValueError("give a column, a number or a table, not true or false")
+        return {"value": given} if isinstance(given, int | float) else given
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if bool(self.column) == (self.value is not None):
+            raise ValueError('give a column ("cores") or a value ({ value = 4 }), one of the two')
+        if self.time and self.scale != 1.0:
+            raise ValueError("a time that is written out has no scale")
+        if not (isfinite(self.scale) and self.scale > 0):
+            raise ValueError(f"scale is {self.scale}; it must be a positive number")
+        if self.unit and (self.time or self.unit not in (*UNITS, *WRITTEN)):
+            known = ", ".join([*UNITS, *WRITTEN])
+            raise ValueError(f"unit is {self.unit!r}; there are {known}, and none for a time")
+        if self.zone:
+            if not self.time or "%z" in self.time:
+                raise ValueError("a zone is of a time that is written out without one (time =)")
+            try:
+                ZoneInfo(self.zone)
+            except (ZoneInfoNotFoundError, ValueError, OSError):
+                raise ValueError(f"{self.zone!r} is no time zone, as in Europe/Berlin") from None
+        if self.listed and (self.time or self.unit or not self.column):
+            raise ValueError("listed names a device in the lists of a column, without time or unit")
+        if self.empty is not None and (self.time or not self.column):
+            raise ValueError("empty is for the cells of a column, and not of a time")
+        return self
+
+
+class _Columns(_MappingModel):
+    cpu: Mapped | None = None
+    mem: Mapped | None = None
+    gpu: Mapped | None = None
+
+    def given(self) -> dict[str, Mapped]:
+        return {name: held for name, held in self if held is not None}
+
+    @model_validator(mode="after")
+    def _of_their_kind(self) -> Self:
+        given = self.given()
+        if isinstance(self, JobColumns) and ("deleted" in given) == ("duration" in given):
+            raise ValueError("give deleted or duration, one of the two")
+        if {"started", "wait"} <= {*given}:
+            raise ValueError("give started or wait, one of the two")
+        if not {*DEVICES} & {*given}:
+            raise ValueError("give at least one of cpu, mem and gpu")
+        for name, held in given.items():
+            value = 0.0 if held.value is None or name not in NUMBERS else held.value
+            if isinstance(value, str) or not (isfinite(value) and value >= 0):
+                raise ValueError(f"{name} is {value!r}; it must be a number, zero or larger")
+            if held.time and name not in TIMES:
+                raise ValueError(f"{name} is no point in time, so time = means nothing there")
+            if (held.per or held.listed) and name not in DEVICES:
+                key = "per" if held.per else "listed"
+                raise ValueError(f"{name} is no device, so {key} = means nothing there")
+            if name in NUMBERS and isinstance(held.empty, str):
+                raise ValueError(f"empty is {held.empty!r}; {name} is a number")
+            if name not in NUMBERS and held.unit:
+                raise ValueError(f"{name} is no number, so unit = means nothing there")
+        written = [name for name in TIMES if name in given and given[name].time]
+        plain = [name for name in TIMES if name in given and not given[name].time]
+        if written and plain:
+            raise ValueError(
+                f"{written[0]} is written out (time =) and {plain[0]} is a number of "
+                "seconds: write both in the same way"
+            )
+        return self
+
+
+class JobColumns(_Columns):
+    name: Mapped
+    created: Mapped
+    deleted: Mapped | None = None
+    duration: Mapped | None = None
+    tasks: Mapped | None = None
+    models: Mapped | None = None
+    started: Mapped | None = None
+    wait: Mapped | None = None
+    job: Mapped | None = None
+    status: Mapped | None = None
+    user: Mapped | None = None
+    limit: Mapped | None = None
+    priority: Mapped | None = None
+    hosts: Mapped | None = None
+    partition: Mapped | None = None
+    account: Mapped | None = None
+    qos: Mapped | None = None
+    type: Mapped | None = None
+
+
+class ServerColumns(_Columns):
+    name: Mapped
+    model: Mapped | None = None
+
+
+class _File(_MappingModel):
+    file: str
+    format: Literal["csv", "json-lines", "json"] = "csv"
+    records: str = ""
+    separator: str = ","
+    comment: str = ""
+    header: tuple[str, ...] | None = None
+    missing: tuple[str, ...] = ()
+    decimal: Literal[".", ","] = "."
+
+    @field_validator("separator")
+    @classmethod
+    def _one_character(cls, text: str) -> str:
+        if text != WHITESPACE and (len(text) != 1 or text in '"\r\n'):
+            raise ValueError("a separator is one character, or whitespace")
+        return text
+
+    @model_validator(mode="after")
+    def _of_its_format(self) -> Self:
+        if self.header is not None and (self.format != "csv" or not self.header):
+            raise ValueError("header lists the columns of a CSV file that does not name them")
+        if self.header and len(set(self.header)) < len(self.header):
+            raise ValueError("header names a column twice")
+        if self.decimal == "," and (self.format != "csv" or self.separator != ";"):
+            raise ValueError('decimal = "," is of CSV with separator = ";"')
+        if self.records and self.format != "json":
+            raise ValueError('records is the key of the list in format = "json"')
+        return self
+
+    def blocks(self, file: Path) -> Blocks:
+        if self.format == "json":
+            return RecordLines(file, self.records)
+        if self.comment or self.separator == WHITESPACE:
+            comment = self.comment.encode()
+            return Commented(file, comment, self.separator == WHITESPACE, self.decimal == ",")
+        return Commented(file, b"", commas=True) if self.decimal == "," else Blocks(file)
+
+
+class JobFile(_File):
+    per: Literal["task", "job"] = "task"
+    open_end: Literal["drop", "last"] = "drop"
+    columns: JobColumns
+
+
+class ServerFile(_File):
+    columns: ServerColumns
+
+
+class MappingFile(_MappingModel):
+    trace: str
+    jobs: JobFile
+    servers: ServerFile | None = None
+
+
+def is_mapping(path: Path) -> bool:
+    """Whether a file is TOML that has ``trace`` and ``[jobs]``, as no scenario file has."""
+    if path.suffix != ".toml" or not path.is_file():
+        return False
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return "trace" in content and isinstance(content.get("jobs"), dict)
+
+
+def read_mapping(path: Path) -> MappingFile:
+    """The mapping; raises TraceError that names the entry at fault, and what was probably meant."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise TraceError(f"the mapping cannot be read: {why}", path) from error
+    if content.get("trace") != NAME:
+        raise TraceError(f'a mapping has trace = "{NAME}", not {content.get("trace")!r}', path)
+    try:
+        return MappingFile(**content)
+    except ValidationError as error:
+        first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+        where = [str(part) for part in first["loc"]]
+        message = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            model: Any = {"jobs": JobFile, "servers": ServerFile}.get(where[0], MappingFile)
+            if where[1:2] == ["columns"]:
+                model = Mapped if len(where) > 3 else model.model_fields["columns"].annotation
+            message = str(UnknownName("entry", where[-1], list(model.model_fields)))
+        raise TraceError(f"{'.'.join(where)}: {message}", path) from error
+
+
+class OwnCsv(Reader):
+    """Reader of the files that a mapping, a TOML file, describes.
+
+    TraceError names the entry of the mapping, or the file and the row, at fault.
+    """
+
+    def __init__(self, path: Path | str, *, strict: bool = False):
+        self.path, self.strict = Path(path), strict
+        self.mapping = read_mapping(self.path)
+
+    @staticmethod
+    def recognise(path: Path | str) -> bool:
+        return is_mapping(Path(path))
+
+    def _read(self) -> Tables:
+        mapping, notes = self.mapping, list[str]()
+        jobs, stages, digests = self._table("jobs", mapping.jobs)
+        servers = server_table()
+        if mapping.servers is not None:
+            servers, more, digest = self._table("servers", mapping.servers)
+            stages, digests = (*more, *stages), {**digest, **digests}
+        for what, table in (("jobs", mapping.jobs), ("servers", mapping.servers)):
+            absent = [d for d in DEVICES if table and d not in table.columns.given()]
+            if absent:
+                notes.append(f"{what} have no {' and no '.join(absent)} in the mapping; it is 0")
+        notes += TableMapping(MEANING["jobs"]).notes(jobs)
+        if zones := {h.zone for h in mapping.jobs.columns.given().values() if h.zone}:
+            notes.append(
+                f"times are of {' and '.join(sorted(zones))}; of an hour that comes twice, the "
+                "first is taken"
+            )
+        return Tables(NAME, servers, jobs, stages, digests, tuple(notes))
+
+    def _table(
+        self, what: str, spec: JobFile | ServerFile
+    ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str]]:
+        file = self.path.parent / spec.file
+        if not file.is_file():
+            raise TraceError(f"{what}.file is {spec.file!r}: there is no such file", self.path)
+        given = spec.columns.given()
+        header = _header(file, spec)
+        for key, held in given.items():
+            if held.column and header and held.column not in header:
+                close = get_close_matches(held.column, header, n=1, cutoff=0.5)
+                hint = f"; did you mean {close[0]!r}?" if close else "."
+                if len(header) == 1 and held.column in header[0]:
+                    hint = (
+                        "; which character is between the columns? Add separator = to the mapping."
+                    )
+                raise TraceError(
+                    f"{what}.columns.{key} is the column {held.column!r}, which {file.name} does "
+                    f"not have{hint} It has {', '.join(header) or 'no columns'}",
+                    self.path,
+                )
+        table = read_table(file, _schema(what, spec), strict=self.strict, blocks=spec.blocks(file))
+        frame, section = self._valued(table.frame, what, given), TableMapping(MEANING[what])
+        bad: list[Rule] = [
+            (f"{key} is not a time as in {held.time!r}", pl.col(key).is_null())
+            for key, held in given.items()
+            if held.time and key != "started" and not _may_be_empty(key, held, spec)
+        ]
+        bad += section.rules(frame)
+        # Plain numbers were checked when they were read, those with a unit in the cell were not.
+        written = [key for key, held in given.items() if held.unit in WRITTEN]
+        bad += [(f"{key} is negative", pl.col(key) < 0) for key in written]
+        if self.strict:
+            refuse(file, frame, bad)
+        kept, checked = leave_out(what, frame, bad)
+        if kept.is_empty():
+            raise TraceError(f"none of the rows can be used: {reasons(checked.dropped)}", file)
+        stages = (table.stage, checked) if checked.dropped else (table.stage,)
+        made = section.extended(kept)
+        if isinstance(spec, JobFile):
+            if "tasks" in made.columns:  # devices of each task, where the file has totals
+                total = [q for q in DEVICES if q in given and (given[q].per or spec.per) == "job"]
+                made = made.with_columns(pl.col(q) / pl.col("tasks") for q in total)
+            if spec.open_end == "last":
+                times = [name for name in TIMES if name in made.columns]
+                made = made.with_columns(
+                    deleted=pl.col("deleted").fill_null(pl.max_horizontal(pl.col(times).max())),
+                    unfinished=pl.col("deleted").is_null(),
+                )
+        return section.select(made), stages, {table.file.name: table.digest}
+
+    def _valued(self, frame: pl.DataFrame, what: str, given: Mapping[str, Mapped]) -> pl.DataFrame:
+        fields = [pl.col("row")]
+        for key, held in given.items():
+            fields.append(_value(key, held).alias(key))
+            if held.time:
+                try:
+                    frame.select(fields[-1])
+                except pl.exceptions.PolarsError as error:  # also for a zone given twice
+                    raise TraceError(
+                        f"{what}.columns.{key}: {held.time!r} is no way to write a time "
+                        f"({str(error).splitlines()[0]})",
+                        self.path,
+                    ) from error
+        return frame.select(fields)
+
+
+def amount_listed(text: pl.Expr, name: str, *, mem: bool = False) -> pl.Expr:
+    """The amount of a device in lists as Slurm writes them; null where a list lacks it.
+
+    The total counts where it is listed beside its types, else the sum of the types. Memory is in
+    GiB, of a number without a unit in MiB.
+
+    >>> frame = pl.DataFrame(
+    ...     {"t": ["cpu=4,gres/gpu=3,gres/gpu:a=3", "gpu:a:2,gpu:b:1", "mem=512M"]}
+    ... )
+    >>> frame.select(amount_listed(pl.col("t"), "gres/gpu")).to_series().to_list()
+    [3.0, 3.0, None]
+    >>> frame.select(amount_listed(pl.col("t"), "mem", mem=True)).to_series().to_list()
+    [None, None, 0.5]
+    """
+    bare = re.escape(name.removeprefix("gres/"))
+    start = rf"(?:^|,)(?:gres[/:])?{bare}"
+    if mem:
+        parts = text.str.extract_groups(rf"{start}[=:]([\d.]+)([KMGTPE]?)").struct
+        unit = parts.field("2").replace_strict(
+            {k: v / 2**30 for k, v in BINARY.items()}, default=2.0**-10, return_dtype=pl.Float64
+        )
+        return parts.field("1").cast(pl.Float64, strict=False) * unit
+    total = text.str.extract(rf"{start}[=:](\d+(?:\.\d+)?)(?:,|\(|$)", 1)
+    typed = text.str.extract_all(rf"{bare}:[A-Za-z_][\w.-]*[=:]\d+").list.eval(
+        pl.element().str.extract(r"(\d+)$", 1).cast(pl.Float64)
+    )
+    kinds = pl.when(typed.list.len() > 0).then(typed.list.sum())
+    return pl.coalesce(total.cast(pl.Float64, strict=False), kinds)
+
+
+BINARY = {unit: 1024.0**power for power, unit in enumerate("KMGTPE", 1)}
+
+
+def _header(file: Path, spec: _File) -> list[str]:
+    """Names of the columns; none where a JSON document is one long line."""
+    if spec.header is not None or spec.format == "json":
+        return list(spec.header or ())
+    comment = spec.comment or "\n"  # no line begins so
+    rows = [line for line in first_lines(file) if line.strip()]
+    first = next((line for line in rows if not line.lstrip().startswith(comment)), "")
+    if spec.format == "json-lines":
+        return json_paths(first)
+    if spec.separator == WHITESPACE:
+        return first.split()
+    return [field.strip() for field in split_line(first, spec.separator) or [] if first]
+
+
+def json_paths(line: str) -> list[str]:
+    """Paths of the values of a JSON object, in its order; none of what is no object.
+
+    >>> json_paths('{"id": 1, "size": {"cpu": 2, "mem": 3}, "tags": [1]}')
+    ['id', 'size.cpu', 'size.mem', 'tags']
+    """
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return []
+    return list(_leaves(found, "")) if isinstance(found, dict) else []
+
+
+def _leaves(held: dict[str, Any], before: str) -> Iterator[str]:
+    for name, value in held.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}"
+
+
+def _may_be_empty(key: str, held: Mapped, spec: _File) -> bool:
+    open_end = isinstance(spec, JobFile) and spec.open_end == "last"
+    return key in EMPTY or held.empty is not None or (open_end and key in ("deleted", "duration"))
+
+
+def _schema(what: str, spec: JobFile | ServerFile) -> Schema:
+    columns: dict[str, Column] = {}
+    for key, held in spec.columns.given().items():
+        written = bool(held.time or held.listed) or held.unit in WRITTEN
+        number, name = key in NUMBERS and not written, _stored(held.column)
+        if name in columns and columns[name].number != number:
+            raise TraceError(
+                f"{what}.columns.{key}: the column {held.column!r} is text in one "
+                "place of the mapping and a number in another"
+            )
+        if held.column:
+            empty = _may_be_empty(key, held, spec)
+            pattern = WRITTEN.get(held.unit, "")
+            most = LARGEST / min(held.scale * UNITS.get(held.unit, 1.0), 1.0)
+            columns[name] = Column(
+                name, number=number, empty=empty, pattern=pattern, most=most, also=(held.column,)
+            )
+    unique = _stored(spec.columns.name.column) if what == "servers" else ""
+    listed = tuple(columns.values())
+    if spec.header is not None:
+        filler = [Column(_stored(name), number=False, empty=True) for name in spec.header]
+        listed = tuple(columns.get(column.name, column) for column in filler)
+    return Schema(
+        f"{what} file",
+        listed,
+        header=spec.header is None and spec.format == "csv",
+        separator=" " if spec.separator == WHITESPACE else spec.separator,
+        unique=unique,
+        json=spec.format != "csv",
+        missing=spec.missing,
+    )
+
+
+def _stored(column: str) -> str:
+    return f"column {column}"
+
+
+def _value(key: str, held: Mapped) -> pl.Expr:
+    if held.value is not None:
+        return pl.lit(float(held.value) if key in NUMBERS else str(held.value))
+    column = pl.col(_stored(held.column))
+    if held.time:
+        time = column.str.to_datetime(held.time, strict=False, time_unit="us")
+        if held.zone:
+            time = time.dt.replace_time_zone(
+                held.zone, ambiguous="earliest", non_existent="null"
+            ).dt.convert_time_zone("UTC")
+        return time.dt.epoch("us").cast(pl.Float64) / 1e6
+    if key not in NUMBERS:
+        given = str(held.empty) if held.empty is not None else ""
+        return pl.when(column == "").then(pl.lit(given)).otherwise(column)
+    if held.listed:
+        column = amount_listed(column, held.listed, mem=key == "mem")
+    elif held.unit == "quantity":
+        column = quantity(column) * (UNITS["bytes"] if key == "mem" else 1.0)
+    elif held.unit == "clock":
+        column = clock(column)
+    number = column * (held.scale * UNITS.get(held.unit, 1.0))
+    return number if held.empty is None else number.fill_null(float(held.empty))

@@ -1,0 +1,195 @@
+"""Microsoft Philly, 2017 (``philly.toml``): deep learning jobs, servers with 2 and with 8 GPUs.
+
+A task is what a job holds on one server in its first attempt, as the publisher's notebook counts
+GPUs. The files give neither cores nor memory, of servers or of jobs: both are 0, and not a device
+type of the cluster. GPUs have no model names; their memory (``12GB``, ``24GB``) stands for one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from gangwise.core.errors import TraceError
+from gangwise.logs.format import TraceFiles, all_files, declared
+from gangwise.logs.formats.tabular import TableMapping
+from gangwise.logs.io.reading import RecordError, RowAccount
+from gangwise.logs.io.text import read_records
+from gangwise.logs.tables import Reader, Tables, server_table
+
+NAME = "philly"
+TIME = "%Y-%m-%d %H:%M:%S"
+STATUSES = ("Pass", "Killed", "Failed")
+EPOCH = datetime(1970, 1, 1)
+FORMAT = declared(NAME)
+
+
+@dataclass
+class PhillyJobs:
+    """The jobs of the log, in seconds since 1970 as if their times were UTC."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+    seen: dict[str, set[str]] = field(default_factory=dict)
+    uneven: int = 0
+    running: int = 0
+
+    def add(self, row: int, record: Any, account: RowAccount) -> None:
+        try:
+            job = _job(record)
+        except RecordError as bad:
+            account.refuse(row, str(bad), bad.held)
+            return
+        if job["name"] in self.ids:
+            account.refuse(row, "jobid was used before", job["name"])
+            return
+        self.ids.add(job["name"])
+        for detail in job.pop("details"):
+            for ip, gpus in detail:
+                self.seen.setdefault(ip, set()).update(gpus)
+        first = job.pop("first")
+        if first is None:
+            account.leave_out(row, "no attempt is recorded, so its GPUs are not known")
+        elif not first:
+            account.leave_out(row, "its first attempt records no GPUs")
+        elif job["created"] is None:
+            account.leave_out(row, "no submitted_time is recorded")
+        else:
+            parts = sorted(Counter(first.values()).items(), reverse=True)
+            self.uneven += len(parts) > 1
+            self.running += job["deleted"] is None
+            for n, k in parts:
+                hosts = "|".join(host for host, gpus in first.items() if gpus == n)
+                self.rows.append({"row": row, **job, "gpu": float(n), "tasks": k, "hosts": hosts})
+
+    def table(self) -> pl.DataFrame:
+        times = ["created", "started", "deleted"]
+        texts = dict.fromkeys(["name", "user", "status", "hosts", "partition"], pl.String)
+        numbers = dict.fromkeys(["gpu", *times], pl.Float64)
+        kinds = {"row": pl.Int64, "tasks": pl.Int64, **texts, **numbers}
+        jobs = pl.DataFrame(self.rows, schema=kinds)
+        return TableMapping(FORMAT.mapping["jobs"]).select(jobs)
+
+
+def _job(record: Any) -> dict[str, Any]:
+    if not isinstance(record, dict):
+        raise RecordError("the record is not an object", record)
+    name, attempts = record.get("jobid"), record.get("attempts")
+    if not isinstance(name, str) or not name:
+        raise RecordError("jobid is missing or no text", name)
+    if record.get("status") not in STATUSES:
+        raise RecordError("status is not Pass, Killed or Failed", record.get("status"))
+    if not isinstance(attempts, list) or not all(isinstance(a, dict) for a in attempts):
+        raise RecordError("attempts is not a list of objects", attempts)
+    created = _time(record, "submitted_time")
+    spans = [(_time(a, "start_time"), _time(a, "end_time")) for a in attempts]
+    details = [list(_detail(attempt)) for attempt in attempts]
+    for start, end in spans:
+        if start is not None and end is not None and end < start:
+            raise RecordError("an attempt ends before it starts", name)
+    known = [time for span in spans for time in span if time is not None]
+    if created is not None and known and min(known) < created:
+        raise RecordError("an attempt is before submitted_time", name)
+    held: Counter[str] = Counter()
+    for ip, gpus in details[0] if details else []:
+        held[ip] += len(gpus)
+    return {
+        "name": name,
+        "user": record["user"] if isinstance(record.get("user"), str) else "",
+        "status": record["status"],
+        "partition": record["vc"] if isinstance(record.get("vc"), str) else "",
+        "created": created,
+        "started": spans[0][0] if spans else None,
+        "deleted": spans[-1][1] if spans else None,
+        "details": details,
+        "first": {ip: n for ip, n in held.items() if n} if attempts else None,
+    }
+
+
+def _time(record: dict[str, Any], key: str) -> float | None:
+    text = record.get(key)
+    if text in (None, "", "None"):
+        return None
+    try:
+        return (datetime.strptime(text, TIME) - EPOCH).total_seconds()
+    except (TypeError, ValueError):
+        raise RecordError(f"{key} is not a time such as 2017-10-07 01:11:39", text) from None
+
+
+def _detail(attempt: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    for part in attempt.get("detail") or []:
+        ip, gpus = (part.get("ip"), part.get("gpus")) if isinstance(part, dict) else (None, None)
+        if not isinstance(ip, str) or not isinstance(gpus, list):
+            raise RecordError("detail is not a list of servers with their GPUs", part)
+        yield ip, [str(gpu) for gpu in gpus]
+
+
+class Philly(Reader):
+    """Reader of the unpacked folder, or of the job log with the machine list beside it.
+
+    ``capacity`` is ``listed``, GPUs of a server as in the machine list, or ``seen``, all that the
+    job log names on it where these are more. The two disagree:
+    https://github.com/msr-fiddle/philly-traces/issues/8.
+    """
+
+    FORMAT = FORMAT
+
+    def __init__(self, path: Path | str, *, capacity: str = "listed", strict: bool = False):
+        if capacity not in ("listed", "seen"):
+            raise TraceError(f"capacity is {capacity!r}; choose listed or seen")
+        super().__init__(path, strict=strict)
+        self.capacity = capacity
+
+    def _read(self) -> Tables:
+        log = read_records(_single_file(self.source.path, "job_log"))
+        account, jobs = RowAccount(log.file, self.source.strict), PhillyJobs()
+        for row, record in enumerate(log.records, 1):
+            jobs.add(row, record, account)
+        account.require(len(jobs.rows), "job")
+        stages = [account.stage(log.file.name, len(log.records))]
+        digests = {log.file.name: log.digest}
+        path, servers = self.source.path, None
+        folder = path if path.is_dir() else path.parent
+        if any(FORMAT.table("machines").fits(file) for file in all_files(folder)):
+            file = _single_file(folder, "machines")
+            servers = TraceFiles(file, FORMAT, strict=self.source.strict).read("machines")
+        facts = {"uneven": jobs.uneven, "running": jobs.running, "no_list": servers is None}
+        facts |= {"more": 0, "absent": 0}  # servers on which log and list disagree
+        here = server_table()
+        if servers is not None:
+            stages, digests = [*servers.stages, *stages], {**servers.digests, **digests}
+            listed = dict(servers.frame.select("machineId", "number of GPUs").rows())
+            for name, gpus in jobs.seen.items():
+                facts["more"] += name in listed and len(gpus) > listed[name]
+                facts["absent"] += name not in listed
+            seen = jobs.seen if self.capacity == "seen" else {}
+            has = servers.frame.select("row", "machineId", "number of GPUs", "single GPU mem")
+            here = server_table(
+                (row, name, memory or "gpu", 0.0, 0.0, max(gpus, float(len(seen.get(name, ())))))
+                for row, name, gpus, memory in has.rows()
+            )
+        found = TableMapping(FORMAT.mapping["facts"], {"capacity": self.capacity})
+        notes = found.notes(pl.DataFrame([facts]))
+        return Tables(NAME, here, jobs.table(), tuple(stages), digests, tuple(notes))
+
+
+def _single_file(path: Path, table: str) -> Path:
+    found = [file for file in all_files(path) if FORMAT.table(table).fits(file)]
+    what = FORMAT.table(table).schema.name
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(file.name for file in found)
+        raise TraceError(f"{len(found)} files could be the {what}: {names}; keep one", path)
+    names = ", ".join(file.name for file in all_files(path)[:12]) or "nothing"
+    raise TraceError(
+        f"no {what} here (published as cluster_job_log and cluster_machine_list, in "
+        f"trace-data.tar.gz, which must be unpacked first); found {names}",
+        path,
+    )

@@ -1,0 +1,557 @@
+"""Slurm accounting (``slurm-sacct.toml``): what ``sacct`` prints, as text or as JSON.
+
+A record of an allocation is a run of a job; steps (``123.batch``) are counted and left out. Of a
+job that was requeued each run comes after the one before it. What a job asks for is in
+:mod:`~gangwise.logs.formats.slurm_submit`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from gangwise.core.errors import TraceError
+from gangwise.core.settings import UNIX, Clock
+from gangwise.logs.format import FOR_PEOPLE, declared, holds, is_for_people, reads_as
+from gangwise.logs.formats.slurm_json import NOT_OVER, read_sacct_json
+from gangwise.logs.formats.slurm_submit import TaskRequest, request, with_array_tasks, with_terms
+from gangwise.logs.formats.tabular import TableMapping
+from gangwise.logs.io.blocks import Block, Blocks
+from gangwise.logs.io.reading import (
+    EARLIER,
+    STEP,
+    Column,
+    Schema,
+    Stage,
+    leave_out,
+    read_table,
+    reasons,
+    refuse,
+)
+from gangwise.logs.io.text import beginning, clock, first_lines, split_line
+from gangwise.logs.tables import NO_SERVERS, Reader, Tables, server_table
+from gangwise.notation.slurm import YEAR, expand_nodes, read_nodes
+
+NAME = "slurm-sacct"
+COMMAND = (
+    "sacct -a -X -P --format=JobID,User,State,Submit,Start,End,ReqTRES,AllocTRES,NNodes,NodeList"
+)
+TYPES = {"Partition": "partition", "QOS": "qos", "Account": "account", "JobName": "application"}
+"""Columns that may tell the type of a job."""
+
+
+SACCT = declared(NAME).table("jobs").schema
+OPEN_XDMOD = (
+    "JobID|JobIDRaw|Cluster|Partition|QOS|Account|Group|GID|User|UID|Submit|Eligible|Start|End|"
+    "Elapsed|ExitCode|State|NNodes|NCPUS|ReqCPUS|ReqMem|ReqTRES|AllocTRES|Timelimit|NodeList|JobName"
+)
+"""Columns that Open XDMoD asks sacct for, and stores without a header."""
+
+
+def listing_schema(columns: str) -> Schema:
+    """The schema of a listing without a header, from the names of its columns in their order.
+
+    Raises TraceError when a column is missing without which nothing can be made of the listing.
+    """
+    names = [name.strip() for name in columns.replace(",", "|").split("|") if name.strip()]
+    _require(names, "the list of columns")
+    at = {place: name for name, place in SACCT.place(names).items()}
+    of = {column.name: column for column in SACCT.columns}
+    every = (
+        of[at[i]]
+        if i in at
+        else Column(f"column {i + 1}, {name}", number=False, empty=True, needed=False)
+        for i, name in enumerate(names)
+    )
+    return replace(SACCT, columns=tuple(every), header=False)
+
+
+def is_listing(file: Path, columns: str = OPEN_XDMOD) -> bool:
+    """Whether the first line names columns of sacct, with bars between them; or has these."""
+    first = beginning(file).split("\n", 1)[0]
+    return _names_columns(first) or reads_as(listing_schema(columns), [first])
+
+
+def looks_like_one(lines: Sequence[str]) -> bool:
+    """Whether lines have the fields of sacct, in any order: a job, a state, dates, a TRES list.
+
+    >>> looks_like_one(["7|ann|COMPLETED|2025-01-06T08:10:00|billing=8,cpu=8,node=1"])
+    True
+    """
+    patterns = {column.name: column.pattern for column in SACCT.columns}
+    kinds = [patterns["JobID"], patterns["Submit"], "[A-Z_]{4,}(?: by .*)?"]
+    kinds.append("(?:billing|cpu|mem|node|gres/[^=]+)=[^,]+(?:,.*)?")
+    row = next((line for line in lines if line), "")
+    fields = row.split(separator_of(row))
+    return all(any(re.fullmatch(kind, field) for field in fields) for kind in kinds)
+
+
+def separator_of(first: str) -> str:
+    """The character between the names of columns; a bar where the line names none.
+
+    >>> separator_of("JobID^User^Submit"), separator_of("12|a|b")
+    ('^', '|')
+    """
+    found = re.search(r"\bJobID(?:Raw)?([^\w\s(\"])\w|\w([^\w\s(\"])JobID(?:Raw)?\b", first)
+    return (found[1] or found[2]) if found else "\t" if "\t" in first else "|"
+
+
+WORDS = {"State": r"[A-Z_]*(?: by \S+)?", "Timelimit": r"[\w:-]*"}
+WORDS |= dict.fromkeys(("User", "Account", "Partition", "QOS", "NodeList"), r"[\w.@$+,\[\] ()-]*")
+"""Patterns of fields that hold free text, but never the separator of a listing."""
+
+
+class RepairedRows(Blocks):
+    """The blocks of a listing in which rows with too many separators are repaired if possible.
+
+    The surplus separators are taken to be inside the one field for which every field then matches
+    its column. With several such fields, or none, the row stays as it is and counts as bad.
+    """
+
+    def __init__(self, path: Path, schema: Schema, names: Sequence[str]):
+        super().__init__(path)
+        self.schema, self.repaired = schema, 0
+        place = {at: name for name, at in schema.place(names).items()}
+        of = {
+            c.name: replace(c, pattern=c.pattern or WORDS.get(c.name, "")) for c in schema.columns
+        }
+        self.columns = [of.get(place.get(i, "")) for i in range(len(names))]
+
+    def __iter__(self) -> Iterator[Block]:
+        mark, usual = self.schema.separator, len(self.columns) - 1
+        for block in super().__iter__():
+            if block.data.count(mark.encode()) == block.rows * usual:
+                yield block
+                continue
+            lines = block.data.decode("utf-8", "surrogateescape").split("\n")
+            for n, line in enumerate(lines):
+                if line.count(mark) > usual and '"' not in line:
+                    lines[n] = self._repair(line.split(mark), mark)
+            data = "\n".join(lines).encode("utf-8", "surrogateescape")
+            yield block._replace(data=data)
+
+    def _repair(self, parts: list[str], mark: str) -> str:
+        surplus, found = len(parts) - len(self.columns), []
+        for n, held in enumerate(self.columns):
+            if held is not None and held.pattern:
+                continue
+            inside = mark.join(parts[n : n + surplus + 1])
+            row = [*parts[:n], inside, *parts[n + surplus + 1 :]]
+            if all(c is None or holds(c, field.strip()) for c, field in zip(self.columns, row)):
+                found.append((n, inside))
+        if len(found) != 1:
+            return mark.join(parts)
+        self.repaired, [(n, inside)] = self.repaired + 1, found
+        return mark.join([*parts[:n], f'"{inside}"', *parts[n + surplus + 1 :]])
+
+
+def _names_columns(first: str) -> bool:
+    fields = [field.strip() for field in split_line(first, separator_of(first)) or []]
+    names = ("JobID", "JobIDRaw"), ("Submit", "Start", "End", "State", "ReqTRES", "AllocTRES")
+    return all(any(name in fields for name in group) for group in names)
+
+
+def read_listing(
+    file: Path, strict: bool, columns: str = OPEN_XDMOD
+) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
+    """Allocations of a text listing, its stages, digest and notes."""
+    notes: list[str] = []
+    first, schema = beginning(file).split("\n", 1)[0], listing_schema(columns)
+    names = [name.strip() for name in columns.replace(",", "|").split("|") if name.strip()]
+    if _names_columns(first):
+        schema = replace(SACCT, separator=separator_of(first))
+        names = [name.strip() for name in split_line(first, schema.separator) or []]
+        _require(names, "the listing", file)
+    blocks = RepairedRows(file, schema, names)
+    table = read_table(file, schema, strict=strict, blocks=blocks)
+    frame = table.frame
+    if blocks.repaired:
+        why = f"{blocks.repaired} rows have {schema.separator} inside a field"
+        notes.append(f"{why}: the only one in which all others are as their columns ask")
+    given = {*frame.columns}
+    texts = [column.name for column in SACCT.columns if not column.number]
+    frame = frame.with_columns(pl.lit("").alias(name) for name in texts if name not in given)
+    numbers = [column.name for column in SACCT.columns if column.number]
+    blank = (pl.lit(None, pl.Float64).alias(name) for name in numbers if name not in given)
+    frame = frame.with_columns(blank)
+    if not {"ReqTRES", "AllocTRES"} & given:
+        frame = frame.with_columns(ReqTRES=_in_words("Req"), AllocTRES=_in_words("Alloc"))
+    step = pl.col("JobID").str.contains(".", literal=True)
+    frame, steps = leave_out("allocations", frame, [(STEP, step)])
+    frame = frame.with_columns(
+        _seconds(frame[name]) for name in ("Submit", "Eligible", "Start", "End")
+    )
+    ran = pl.coalesce(clock(pl.col("Elapsed")), "ElapsedRaw")
+    over = "End" not in given or ~pl.col("State").is_in(NOT_OVER)
+    end = pl.coalesce("End", pl.when(over).then(pl.col("Start") + ran))
+    nodes = pl.col("NNodes").cast(pl.Int64)
+    frame = frame.select(
+        "row",
+        name="JobID",
+        user="User",
+        status=pl.col("State").str.split(" ").list.first(),
+        submit="Submit",
+        start="Start",
+        end=end,
+        req="ReqTRES",
+        alloc="AllocTRES",
+        memory="ReqMem",
+        nodes=pl.when(nodes > 0).then(nodes),
+        hosts="NodeList",
+        elapsed=ran,
+        limit=pl.coalesce(
+            pl.when(pl.col("Timelimit") == "UNLIMITED").then(YEAR),
+            clock(pl.col("Timelimit")),
+            60.0 * pl.col("TimelimitRaw").cast(pl.Float64, strict=False),
+        ),
+        eligible="Eligible",
+        features="Constraints",
+        line="SubmitLine",
+        **{name: pl.col(column) for column, name in TYPES.items()},
+    )
+    return frame, (table.stage, steps), {file.name: table.digest}, notes
+
+
+def _require(names: Sequence[str], where: str, file: Path | None = None) -> None:
+    there = SACCT.place(names)
+    missing = [c.name for c in SACCT.columns if c.needed and c.name not in there]
+    if not {"End", "Elapsed", "ElapsedRaw"} & {*names}:
+        missing.append("End")
+    if not {"ReqTRES", "AllocTRES"} & set(names) and not {"NNodes", "NCPUS"} & there.keys():
+        missing.append("ReqTRES")
+    if missing:
+        raise TraceError(
+            f"{where} of sacct has no {' and no '.join(missing)}; run {COMMAND}",
+            file,
+            None if file is None else 1,
+        )
+
+
+FORMAT = declared(NAME)
+_LISTING = replace(FORMAT.table("jobs"), also=(listing_schema(OPEN_XDMOD),))
+FORMAT = replace(FORMAT, tables=(_LISTING, FORMAT.table("nodes")))
+JOBS = TableMapping(FORMAT.mapping["jobs"])
+
+
+def _is_json(file: Path) -> bool:
+    return FORMAT.table("jobs").is_begun(beginning(file))
+
+
+def _in_words(kind: str) -> pl.Expr:
+    """A TRES list of what columns of older versions count; a node is a core where none does.
+
+    ``AllocGRES`` and ``ReqGRES`` are of each node.
+    """
+    nodes = pl.col("NNodes").cast(pl.Int64).fill_null(0)
+    first, second = ("ReqCPUS", "NCPUS") if kind == "Req" else ("NCPUS", "ReqCPUS")
+    cores = pl.coalesce(first, second, pl.when(nodes > 0).then(nodes)).cast(pl.Int64)
+    each = pl.col(f"{kind}GRES").str.extract(r"gpu:(?:[^:,()]+:)?(\d+)").cast(pl.Int64)
+    text = pl.format("cpu={}", cores)
+    text += pl.when(nodes > 0).then(pl.format(",node={}", nodes)).otherwise(pl.lit(""))
+    gpus = pl.format(",gres/gpu={}", each * nodes.clip(1))
+    return (text + pl.when(each > 0).then(gpus).otherwise(pl.lit(""))).fill_null("")
+
+
+DATE = "%Y-%m-%dT%H:%M:%S"
+
+
+def _seconds(times: pl.Series) -> pl.Series:
+    """Seconds since 1970 of a local time, as if it were UTC; of one with its offset from UTC; or
+    of seconds since 1970.
+
+    >>> _seconds(pl.Series(["1970-01-01T00:01:00", "1970/01/01-01:01:00+01:00", "60"])).to_list()
+    [60.0, 60.0, 60.0]
+    """
+    times = times.cast(pl.String)
+    number = times.cast(pl.Float64, strict=False)
+    number = number.to_frame().select(pl.when(pl.first() > 0).then(pl.first())).to_series()
+    read = times.str.to_datetime(DATE, strict=False, time_unit="ms").dt.epoch("s")
+    if (read.is_null() & number.is_null() & times.str.contains(r"^\d")).any():
+        parts = times.str.extract_groups(
+            r"^(\d{4})[-/](\d\d)[-/](\d\d)[T -](\d\d:\d\d:\d\d)(?:([+-])(\d\d):?(\d\d)|Z)?$"
+        ).struct.unnest()
+        date = pl.format("{}-{}-{}T{}", *parts.columns[:4])
+        date = date.str.to_datetime(DATE, strict=False, time_unit="ms").dt.epoch("s")
+        hours, minutes = (pl.col(c).cast(pl.Int64).fill_null(0) for c in parts.columns[5:])
+        ahead = pl.when(pl.col(parts.columns[4]) == "-").then(-1).otherwise(1)
+        read = parts.select(date - ahead * (3600 * hours + 60 * minutes)).to_series()
+    read = read.cast(pl.Float64)
+    return pl.select(pl.coalesce(read, number)).to_series().alias(times.name)
+
+
+class SlurmSacct(Reader):
+    """Reader of ``sacct`` output, with the nodes of ``scontrol show node`` where they are given.
+
+    The jobs of several files in a folder (by month, say) are put together. A job is its number
+    and its submission; of its records without a run the last is used, and of those that ran each,
+    one after the other. ``nodes`` is the output of ``scontrol show node`` (with or without
+    ``-o``), by default the one file beside the jobs that is such; accounting lists none. ``tres``
+    says what a job asks for: what it holds (``held``: ReqTRES, what AllocTRES has beyond that, and
+    SubmitLine), ReqTRES alone (``requested``) or AllocTRES alone (``allocated``), in equal parts
+    on its nodes. Where the one is empty, the other is taken, and the report says how often.
+    ``columns`` are those of a listing without a header, as given to ``--format``.
+    """
+
+    FORMAT = FORMAT
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        nodes: Path | str | None = None,
+        tres: str = "held",
+        columns: str = OPEN_XDMOD,
+        strict: bool = False,
+    ):
+        if tres not in ("held", "requested", "allocated"):
+            raise TraceError(f"tres is {tres!r}; choose held, requested or allocated")
+        super().__init__(path, strict=strict)
+        self.nodes, self.tres = None if nodes is None else Path(nodes), tres
+        self.columns = columns
+        listing_schema(columns)
+
+    @classmethod
+    def recognise(cls, path: Path | str) -> bool:
+        path = Path(path)
+        # Rows in an order that is not known are refused by the reader, which says what to do.
+        unnamed = path.is_file() and looks_like_one(first_lines(path, 20))
+        return unnamed or any(_is_json(file) or is_listing(file) for file in _files(path))
+
+    def _read(self) -> Tables:
+        files = [
+            file
+            for file in _files(self.source.path)
+            if _is_json(file) or is_listing(file, self.columns)
+        ]
+        if not files:
+            here = _files(self.source.path)
+            for file in here:
+                if is_for_people(first_lines(file, 2)):
+                    raise TraceError(FOR_PEOPLE, file)
+                if looks_like_one(first_lines(file, 20)):
+                    raise TraceError(
+                        "these look like rows of sacct without a header, in an order that is not "
+                        f"known; name their columns: --set trace={NAME} --set columns=JobID,User,…",
+                        file,
+                    )
+            found = ", ".join(f.name for f in here[:12]) or "nothing"
+            raise TraceError(
+                f"no sacct output here; make it with {COMMAND} > jobs.txt; found {found}",
+                self.source.path,
+            )
+        strict = self.source.strict
+        raw, stages, digests, notes = self._all_files(files)
+        file = files[0] if len(files) == 1 else self.source.path
+        raw, stage = _usable(raw, file, strict)
+        raw, unclear = _named_hosts(raw, file, strict)
+        hosts = pl.col("hosts").str.count_matches("|", literal=True).cast(pl.Int64) + 1
+        raw = raw.with_columns(
+            nodes=pl.coalesce("nodes", pl.when(pl.col("hosts") != "").then(hosts)),
+            partition=pl.col("partition").str.split(",").list.first(),
+        )
+        raw, named = with_terms(raw)
+        if raw["name"].str.contains("+", literal=True).any():  # components start together
+            raw = raw.with_columns(job=pl.col("name").str.replace(r"\+\d+", ""))
+        first = float(raw["submit"].min())  # type: ignore[arg-type]  # a number: rows have times
+        jobs, asked, more = self._requests(raw, file)
+        servers, node_stages, node_digests, about = self._nodes(jobs)
+        every_stage = (*node_stages, *stages, stage, asked)
+        notes = [*notes, *JOBS.notes(jobs), *unclear, *named, *more, *about]
+        digests = {**node_digests, **digests}
+        # Local times are taken as they are printed: so are those of the site's own files.
+        of_log = Clock(first, "UTC") if first > UNIX else None
+        done = JOBS.select(jobs)
+        if (out := jobs["out_of_line"]).any():
+            done = done.with_columns(deleted=pl.when(~out).then("deleted"))
+            notes.append(f"{int(out.sum())} jobs never became eligible, and were never in line")
+        return Tables(NAME, servers, done, every_stage, digests, tuple(notes), clock=of_log)
+
+    def _all_files(
+        self, files: Sequence[Path]
+    ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
+        """Allocations of all files; rows are counted through them, in the order of their names."""
+        strict, before, listings = self.source.strict, 0, False
+        frames, begins = [], []
+        stages: list[Stage] = []
+        digests: dict[str, str] = {}
+        notes: list[str] = []
+        for file in files:
+            if _is_json(file):
+                raw, more, digest, remarks = read_sacct_json(file, strict)
+            else:
+                raw, more, digest, remarks = read_listing(file, strict, self.columns)
+                listings = True
+            notes += remarks
+            frames.append(raw.with_columns(pl.col("row") + before))
+            stages += [
+                stage._replace(
+                    dropped={why: (n, row + before) for why, (n, row) in stage.dropped.items()}
+                )
+                for stage in more
+            ]
+            digests |= digest
+            begins.append(f"{file.name} from {before + 1}")
+            before += more[0].read + 1
+        if listings:
+            notes.append(
+                "times are local times of the cluster; some that are compared across a change "
+                "of the clocks are an hour off (SLURM_TIME_FORMAT=%s avoids it)"
+            )
+        every = with_array_tasks(pl.concat(frames, how="diagonal_relaxed"))
+        if len(files) > 1:
+            notes.append(f"rows are counted through the files: {', '.join(begins)}")
+        if every.select("name", "submit").is_duplicated().any():
+            # A run has a start and an end; of what has none, the last record says most.
+            run = pl.when(pl.col("end").is_not_null()).then("start")
+            ran = run.is_not_null().any().over("name", "submit")
+            last = pl.struct("name", "submit", run.alias("run")).is_last_distinct()
+            every, again = leave_out("records", every, [(EARLIER, ~last | (ran & run.is_null()))])
+            stages.append(again)
+        return every, tuple(stages), digests, notes
+
+    def _requests(self, raw: pl.DataFrame, file: Path) -> tuple[pl.DataFrame, Stage, list[str]]:
+        first, second = ("alloc", "req") if self.tres == "allocated" else ("req", "alloc")
+        silent = (pl.col("req") != "") & ~pl.col("req").str.contains("gres/", literal=True)
+        held = self.tres == "held"
+        raw = raw.with_columns(
+            gpus_given=silent & pl.col("alloc").str.contains("gres/gpu", literal=True) & held,
+            other=(pl.col(first) == "") & (pl.col(second) != ""),
+        )
+        key = ["req", "alloc", "nodes", "memory", "sizes"]
+        kinds = raw.select(key).unique(maintain_order=True)
+        found = [_request(self.tres, *row) for row in kinds.rows()]
+        number, text = pl.Float64, pl.String
+        dtypes = [number, number, number, text, pl.Int64, pl.Int64, text, pl.Boolean, text]
+        names = ["cpu", "mem", "gpu", "models", "tasks", "per_node", "more", "beyond", "why"]
+        kinds = kinds.hstack(pl.DataFrame(found, schema=dict(zip(names, dtypes)), orient="row"))
+        jobs = raw.join(kinds, on=key, how="left", nulls_equal=True, maintain_order="left")
+        unclear = kinds["why"].drop_nulls().unique().to_list()
+        rules = [(why, pl.col("why") == why) for why in unclear]
+        if self.source.strict:
+            refuse(file, jobs, rules)
+        jobs, stage = leave_out("requests", jobs, rules)
+        if jobs.is_empty():
+            raise TraceError(
+                f"no job says what it asks for: {reasons(stage.dropped)}; run {COMMAND}", file
+            )
+        # Parts are not to be more than the whole: thousandths, as they are counted, rounded down.
+        several = pl.col("per_node") != 1
+        whole = (
+            pl.when(several).then((pl.col(c) * 1000 + 1e-6).floor() / 1000).otherwise(c).alias(c)
+            for c in ("cpu", "mem")
+        )
+        jobs = jobs.with_columns(whole)
+        both = pl.concat_list("terms", "more").list.eval(pl.element().filter(pl.element() != ""))
+        jobs = jobs.with_columns(terms=both.list.join(","))
+        if not (jobs["terms"] != "").any():
+            jobs = jobs.drop("terms")
+        asking = TableMapping(FORMAT.mapping["requests"], {"tres": self.tres})
+        return jobs, stage, asking.notes(jobs)
+
+    def _nodes(
+        self, jobs: pl.DataFrame
+    ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
+        file = self.nodes
+        if file is None:
+            folder = self.source.path if self.source.path.is_dir() else self.source.path.parent
+            found = [f for f in _files(folder) if FORMAT.table("nodes").fits(f)]
+            if len(found) > 1:
+                names = ", ".join(f.name for f in found)
+                raise TraceError(
+                    f"{len(found)} files could be the node list: {names}; choose one with nodes=",
+                    self.source.path,
+                )
+            file = found[0] if found else None
+        if file is None:
+            note = (
+                f"{NO_SERVERS}sacct does not list nodes; give the output of scontrol show node "
+                "-o as nodes=PATH"
+            )
+            return server_table(), (), {}, [note]
+        servers, stage, digest = read_nodes(file, self.source.strict)
+        named = {name for text in jobs["hosts"].unique() for name in text.split("|") if name}
+        absent = len(named - set(servers["name"].to_list()))
+        notes = [f"{absent} nodes of NodeList are not in the node list"] if absent else []
+        return servers, (stage,), {file.name: digest}, notes
+
+
+NOWHERE = ("None", "None assigned", "(null)")  # a NodeList of no nodes
+
+
+def _files(path: Path) -> list[Path]:
+    """The file, or those of the folder: not of folders in it, which may be of another cluster."""
+    if not path.is_dir():
+        return [path]
+    return sorted(f for f in path.iterdir() if f.is_file() and not f.name.startswith("."))
+
+
+def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, Stage]:
+    bad = JOBS.rules(raw)
+    if strict:
+        refuse(file, raw, bad)
+    array = (
+        "a part of an array that has not started, of which not all tasks are told",
+        pl.col("name").str.contains("[", literal=True),
+    )
+    kept, stage = leave_out("jobs", raw, [array, *bad])
+    if kept.is_empty():
+        why = reasons(stage.dropped) or "there are steps only"
+        raise TraceError(f"no job can be used: {why}", file)
+    return kept, stage
+
+
+def _request(
+    tres: str, req: str, alloc: str, nodes: int | None, memory: str, sizes: str
+) -> tuple[object, ...]:
+    """What a job asks for, whether it holds more cores than that, and why that is not known."""
+    if not (req or alloc):
+        why: str | None = "neither ReqTRES nor AllocTRES says what it asks for"
+    else:
+        try:
+            if tres == "held":
+                found = request(req, alloc, nodes, memory, sizes)
+                asked = request(req or alloc, "", nodes, memory)
+                return (*found, found.cpu * found.tasks > asked.cpu * asked.tasks, None)
+            return (
+                *request(
+                    (req or alloc) if tres == "requested" else (alloc or req), "", nodes, memory
+                ),
+                False,
+                None,
+            )
+        except ValueError as error:
+            why = str(error)
+    return (*(None,) * len(TaskRequest._fields), None, why)
+
+
+def _named_hosts(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, list[str]]:
+    """Node lists with every name written out, ``|`` between them, and which are none.
+
+    A job that was assigned no nodes never started: its Start is the time that it was cancelled.
+    """
+    nowhere = pl.col("hosts").is_in(NOWHERE)
+    raw = raw.with_columns(
+        pl.when(~nowhere).then(pl.col(name)).alias(name) for name in ("start", "elapsed")
+    )
+    lists, wrong = {"": ""}, []
+    for text in raw["hosts"].unique(maintain_order=True):
+        try:
+            lists[text] = "|".join(expand_nodes(text))
+        except ValueError:
+            lists[text] = ""
+            wrong.append(text)
+    found = raw.with_columns(pl.col("hosts").replace_strict(lists, return_dtype=pl.String))
+    if not wrong:
+        return found, []
+    bad = raw.filter(pl.col("hosts").is_in(wrong))
+    if strict:
+        refuse(file, raw, [("NodeList is no list of nodes", pl.col("hosts").is_in(wrong))])
+    row, text = bad.sort("row").select("row", "hosts").row(0)
+    return found, [
+        f"{len(bad)} jobs have a NodeList that is no list of nodes ({text!r:.60}, first in "
+        f"row {row}); where they ran is not known"
+    ]

@@ -1,0 +1,463 @@
+"""What a job asked Slurm for, and was given: from its submit line and its trackable resources.
+
+ReqTRES counts nodes as the least that a job asked for: of ``sbatch -n 12`` one, also where it was
+given two. So tasks, cores of a task and nodes are those of the submit line where it says them, else
+what ReqTRES and AllocTRES say together. A job holds what it was given where that is more: whole
+nodes, or both threads of a core.
+
+Beyond devices, jobs wait for other jobs, licences, their array, features of nodes. ``SubmitLine``
+of sacct is the line that was typed (21.08 and later): options in a script, after ``#SBATCH``, are
+not in it. ``Eligible`` is when a job might have started, as far as dependencies, begin times, holds
+and ``%N`` of arrays go. https://slurm.schedmd.com/sbatch.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from functools import cache
+from typing import NamedTuple
+
+import polars as pl
+
+from gangwise.notation.slurm import PER_CORE, expand_nodes, gib, number_of, tres
+
+SHORT = {"d": "dependency", "a": "array", "L": "licenses", "b": "begin", "H": "hold"}
+SHORT |= {"C": "constraint", "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "w": "nodelist"}
+SHORT |= {"x": "exclude", "p": "partition", "G": "gpus", "F": "nodefile", "S": "core-spec"}
+SHORT |= {"B": "extra-node-info", "O": "overcommit", "s": "oversubscribe", "M": "clusters"}
+"""Options of one letter that bear on scheduling, by their long names."""
+ALONE = re.compile(
+    "-[hHkOsQvVWIuXZEl]|--(hold|no-|parsable|requeue|exclusive|overcommit|oversubscribe|quiet|wait$"
+    "|verbose|contiguous|spread-job|reboot|nice|propagate|x11|get-user-env|immediate|pty|label"
+    "|use-min-nodes|test-only|ignore-pbs|share$|multi-prog|unbuffered|exact$|disable-status)"
+)
+"""Options without a value, or with one only behind =."""
+NOT_PLAYED = {
+    "switches": "nobody waits for fewer leaf switches",
+    "contiguous": "nodes need not be side by side",
+    "spread-job": "a task a node while there are nodes, but not on those that Slurm takes",
+    "use-min-nodes": "nodes are chosen as without it",
+    "hint": "which cores of a node is not played",
+    "gres-flags": "which cores and devices of a node is not played",
+    "sockets-per-node": "which cores of a node is not played",
+    "cores-per-socket": "which cores of a node is not played",
+    "threads-per-core": "which cores of a node is not played",
+    "extra-node-info": "which cores of a node is not played",
+    "ntasks-per-core": "which cores of a node is not played",
+    "ntasks-per-socket": "which cores of a node is not played",
+    "core-spec": "no cores of a node are kept for the system",
+    "thread-spec": "no cores of a node are kept for the system",
+    "mincpus": "a node may have fewer cores",
+    "tmp": "local disks are not counted",
+    "bb": "burst buffers are not counted",
+    "bbf": "burst buffers are not counted",
+    "deadline": "a job is not withdrawn at it",
+    "time-min": "the limit is not cut to fit before others",
+    "overcommit": "a task has the cores that the job was given for it",
+    "oversubscribe": "cores are not shared",
+    "share": "cores are not shared",
+    "nodefile": "its nodes are not looked up",
+    "clusters": "one cluster is played",
+    "prefer": "nodes are taken without regard to it",
+    "priority": "the priority is computed",
+    "reboot": "a reboot takes no time",
+}
+"""Options that bear on scheduling and are not played, and what is done instead."""
+SEEN = 2.0
+"""Seconds within which Slurm looks at a job that came: no sooner is it eligible."""
+
+
+# ------------------------------------------------------------------------------- the line typed
+
+
+def submitted(line: str, component: int = 0) -> dict[str, str]:
+    """Options on a line of sbatch, srun or salloc, by their long names, up to the script.
+
+    Of a heterogeneous job, whose components a colon parts, those of one.
+
+    >>> submitted("sbatch -N 2 --array=1-9%3 -d afterok:7 --hold run.sh -a 5")
+    {'nodes': '2', 'array': '1-9%3', 'dependency': 'afterok:7', 'hold': ''}
+    >>> submitted("sbatch -n1 : -n 4 run.sh", 1)
+    {'ntasks': '4'}
+    """
+    found: dict[str, str] = {}
+    words = iter(line.split()[1:])
+    for word in words:
+        if word == ":":
+            component -= 1
+            if component < 0:
+                break
+            found = {}
+            continue
+        if not re.match("--?[a-zA-Z]", word) or word.startswith("--wrap"):
+            break
+        long = word.startswith("--")
+        name, equals, value = word[2:].partition("=") if long else (word[1], "", word[2:])
+        if not (equals or value or ALONE.match(word)):
+            value = next(words, "")
+        found[name if long else SHORT.get(name, name)] = value
+    return found
+
+
+SIZES: tuple[str, ...] = ("nodes", "ntasks", "cpus-per-task", "ntasks-per-node", "exclusive")
+SIZES += ("mem", "gpus-per-task", "spread-job")
+"""Options that say how many tasks a job has, and how many of them a node takes."""
+
+
+def sizes_of(asked: Mapping[str, str]) -> str:
+    """Those of :data:`SIZES` among the options, as one text.
+
+    >>> sizes_of({"ntasks": "12", "time": "10", "exclusive": ""})
+    'ntasks=12;exclusive='
+    """
+    return ";".join(f"{name}={asked[name]}" for name in SIZES if name in asked)
+
+
+def _whole_number(text: str) -> int:
+    """A count such as ``12`` or ``2k``; 0 where it is none."""
+    match = re.fullmatch(r"(\d+)([kKmM]?)", text)
+    return int(match[1]) * 1024 ** " km".index(match[2].lower() or " ") if match else 0
+
+
+def _node_range(text: str) -> tuple[int, int]:
+    """Fewest and most nodes of ``-N``; 0 for no bound.
+
+    >>> _node_range("4"), _node_range("2-4"), _node_range("2-"), _node_range("")
+    ((4, 4), (2, 4), (2, 0), (0, 0))
+    """
+    low, dash, high = text.partition("-")
+    return _whole_number(low), _whole_number(high if dash else low)
+
+
+# ------------------------------------------------------------------------------ what a task asks
+
+
+class TaskRequest(NamedTuple):
+    """What a job asks for: tasks alike, each with so many cores, GiB and GPUs of these models.
+
+    ``per_node`` tasks are at most on one node, 0 for as many as fit; ``terms`` as
+    :class:`gangwise.jobs.model.Job` has them.
+    """
+
+    cpu: float
+    mem: float
+    gpu: float
+    models: str
+    tasks: int
+    per_node: int = 1
+    terms: str = ""
+
+
+class _Totals(NamedTuple):
+    """A TRES list: cores, GiB, GPUs, those of each model, and nodes."""
+
+    cpu: float
+    mem: float
+    gpu: float
+    models: tuple[str, ...]
+    nodes: int
+
+
+def _totals(text: str, nodes: int | None, memory: str) -> _Totals:
+    held = tres(text)
+    if "cpu" not in held:
+        raise ValueError("the TRES list names no cpu")
+    cpu = number_of(held["cpu"])
+    several = int(number_of(held["node"])) if "node" in held else nodes
+    if not several:
+        raise ValueError("the number of nodes is not known")
+    if "mem" in held:
+        mem = gib(held["mem"])
+    else:
+        per = several if memory.endswith("n") else cpu if memory.endswith("c") else 1
+        amount = gib(memory.rstrip("nc")) if memory else 0.0
+        if amount >= PER_CORE:
+            per, amount = cpu, amount - PER_CORE
+        mem = per * amount
+    kinds = {name[9:]: number_of(n) for name, n in held.items() if name.startswith("gres/gpu:")}
+    gpu = number_of(held["gres/gpu"]) if "gres/gpu" in held else sum(kinds.values())
+    models = tuple(sorted(name for name, n in kinds.items() if n)) if gpu else ()
+    return _Totals(cpu, mem, gpu, models, several)
+
+
+def request(
+    asked: str, given: str = "", nodes: int | None = None, memory: str = "", sizes: str = ""
+) -> TaskRequest:
+    """The request of a job: as many tasks as it has, or one a node with an equal part of the total.
+
+    ``asked`` and ``given`` are ReqTRES and AllocTRES, totals over the nodes; either may be empty.
+    ``nodes`` stand in for ``node=``, and ``memory``, ReqMem with ``n`` (per node) or ``c`` (per
+    core) at its end, for ``mem=``. ``sizes`` is from :func:`sizes_of`.
+
+    ValueError: When there are no cores, no nodes, or an amount is none.
+
+    >>> request("billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G,node=2")
+    TaskRequest(cpu=4.0, mem=32.0, gpu=2.0, models='a100', tasks=2, per_node=1, terms='')
+    >>> request("cpu=8,node=2", memory="4000Mc").mem
+    15.625
+    >>> request("cpu=12,node=1", "cpu=12,node=2")  # sbatch -n 12, on two nodes of 8 cores
+    TaskRequest(cpu=1.0, mem=0.0, gpu=0.0, models='', tasks=12, per_node=0, terms='size=12x1')
+    >>> request("cpu=1,mem=1G,node=1", "cpu=8,mem=1G,node=1").cpu  # a whole node
+    8.0
+    """
+    first = _totals(asked or given, nodes, memory)
+    second = _totals(given or asked, nodes, memory)
+    holds = _Totals(
+        max(first.cpu, second.cpu),
+        max(first.mem, second.mem),
+        max(first.gpu, second.gpu),
+        # AllocTRES names what was given; versions that name GPUs in ReqTRES name there what was
+        # asked for. Of several models that were given none was.
+        first.models if asked and first.gpu else second.models[: len(second.models) == 1],
+        second.nodes,
+    )
+    options = dict(part.split("=", 1) for part in sizes.split(";") if part)
+    # Without --mem, and without a default of the site, a job has all memory of its nodes: more
+    # than was asked for, of each node and of each core.
+    memory_too = second.mem * first.nodes > 1.001 * first.mem * second.nodes
+    memory_too &= second.mem * first.cpu > 1.001 * first.mem * second.cpu
+    tasks, per_node, bounds = _tasks(first, second, bool(given), options)
+    if memory_too and per_node != 1:
+        tasks, per_node, bounds = second.nodes, 1, (0, 0)
+    if asked and not first.gpu and ("exclusive" in options or holds.gpu % tasks):
+        holds = holds._replace(gpu=0.0, models=())  # those of whole nodes, that it did not ask for
+    terms = []
+    if "exclusive" in options and not options["exclusive"]:
+        terms.append("whole=1")
+    elif memory_too:
+        terms.append("whole=memory")
+    if terms:  # nobody is beside it, whatever else it is given
+        holds = holds._replace(mem=first.mem)
+    if bounds != (0, 0):
+        terms.append(f"nodes={bounds[0]}-{bounds[1]}")
+    if asked and (per_node != 1 or holds.cpu > first.cpu or tasks != first.nodes):
+        terms.append(f"size={first.cpu:g}x{first.nodes}")  # what multifactor priority counts
+    several = (holds.cpu / tasks, holds.mem / tasks, holds.gpu / tasks)
+    return TaskRequest(*several, "|".join(holds.models), tasks, per_node, ",".join(terms))
+
+
+def _tasks(
+    first: _Totals, second: _Totals, started: bool, options: Mapping[str, str]
+) -> tuple[int, int, tuple[int, int]]:
+    """Into how many tasks a job is parted, how many a node takes, and its fewest and most nodes.
+
+    ``first`` is what it asked for, ``second`` what it was given.
+    """
+    low, high = _node_range(options.get("nodes", ""))
+    ntasks = _whole_number(options.get("ntasks", ""))
+    a_node = _whole_number(options.get("ntasks-per-node", ""))
+    cores = _whole_number(options.get("cpus-per-task", "")) or 1
+    anywhere = (ntasks > 0 and not low) or (started and second.nodes > first.nodes)
+    if a_node and ntasks and not low:  # as many on each node, however few were asked for
+        return (second.nodes if started else max(first.nodes, -(-ntasks // a_node))), 1, (0, 0)
+    shared = first.gpu > 0 and "gpus-per-task" not in options
+    # More than a core a node that was not asked for: whole nodes, not both threads of a core.
+    whole = second.cpu > first.cpu + second.nodes or "exclusive" in options
+    if (whole and started) or shared or a_node or not (anywhere or ntasks > low > 0):
+        return second.nodes, 1, (0, 0)
+    cpu = max(first.cpu, second.cpu)
+    tasks = int(cpu // (1 if cpu % cores else cores))
+    if tasks <= max(low, 1):
+        return second.nodes, 1, (0, 0)
+    if "mem" in options and low == high > 0:  # memory of a node: in equal parts
+        return second.nodes, 1, (0, 0)
+    low = low or (first.nodes if first.nodes > 1 else 0)
+    high = high or tasks * ("spread-job" in options)
+    if low < 2 and not high:
+        return tasks, 0, (0, 0)
+    return tasks, tasks - low + 1 if low > 1 else 0, (low, high)
+
+
+# ----------------------------------------------------------------------- what else must hold
+
+
+def awaited(asked: str, name: str, tasks: dict[str, list[str]]) -> list[str] | None:
+    """Jobs that must have ended before, of a dependency; None where that is not all it says.
+
+    ``tasks`` are the jobs of each number. Whether a job must have succeeded is not asked: who ran
+    after it shows that it had.
+
+    >>> awaited("afterok:7,afterany:8_2", "9", {"7": ["7_1", "7_2"], "8_2": ["8_2"]})
+    ['7_1', '7_2', '8_2']
+    >>> awaited("afterok:7?afterany:8", "9", {}) is awaited("after:7+10", "9", {}) is None
+    True
+    """
+    earlier: list[str] = []
+    for part in asked.split(","):
+        kind, *jobs = part.split(":")
+        for job in jobs:
+            at = f"{job}_{name.partition('_')[2]}" if kind == "aftercorr" else job
+            if at not in tasks:  # the log does not say when it ended
+                return None
+            earlier += tasks[at]
+        if "?" in part or not re.fullmatch("after(ok|any|notok|corr)|singleton", kind):
+            return None
+    return earlier
+
+
+@cache
+def _nodes_named(text: str) -> str:
+    """Names in a node list with bars between them; empty where it is none."""
+    try:
+        return "|".join(expand_nodes(text))
+    except ValueError:
+        return ""
+
+
+def terms(asked: dict[str, str], name: str, features: str, request: str, nodes: int | None) -> str:
+    """Terms of a job, as :class:`gangwise.jobs.model.Job` has them."""
+    parts = dict(re.findall(r"(license/[^=,]+)=(\d+)", request))
+    for licence, number in re.findall(r"([^,;|:=]+)(?:[:=](\d+))?", asked.get("licenses", "")):
+        parts.setdefault(f"license/{licence}", number or "1")
+    if most := re.search(r"%(\d+)$", asked.get("array", "")):
+        parts["array"] = f"{name.partition('_')[0]}%{most[1]}"
+    if wanted := features or asked.get("constraint", ""):
+        parts["features"] = wanted.strip("()").replace(",", "&")
+    if here := _nodes_named(asked.get("nodelist", "")):
+        parts |= {"on": here} if (nodes or 1) <= here.count("|") + 1 else {}
+    if elsewhere := _nodes_named(asked.get("exclude", "")):
+        parts["not"] = elsewhere
+    if reservation := asked.get("reservation", ""):
+        parts["reservation"] = reservation.replace(",", "|")
+    return ",".join(map("=".join, parts.items()))
+
+
+def _not_played(asked: dict[str, str], nodes: int | None) -> list[str]:
+    """Options of a job that are not played, each with what is done instead."""
+    options = [f"--{name} ({NOT_PLAYED[name]})" for name in asked if name in NOT_PLAYED]
+    if "," in asked.get("partition", ""):
+        options.append("several partitions (each job is of the one that it ran in)")
+    if asked.get("exclusive", ""):
+        options.append(f"--exclusive={asked['exclusive']} (nodes are shared with anybody)")
+    if "reservation" in asked:
+        options.append("--reservation (it is played where the site's reservations are)")
+    named = _nodes_named(asked.get("nodelist", ""))
+    if named and (nodes or 1) > named.count("|") + 1:
+        options.append("--nodelist of fewer nodes than the job has (it may have others alone)")
+    return options
+
+
+MOST_TASKS = 1 << 16
+"""Tasks of an array in one record that are told apart."""
+
+
+def _array_tasks(name: str) -> list[str]:
+    """The tasks of a record of those that have not started; none where that does not tell them.
+
+    >>> _array_tasks("7_[1,3-7:2%2]")
+    ['7_1', '7_3', '7_5', '7_7']
+    """
+    job, _, inside = name.partition("_[")
+    numbers: list[int] = []
+    for part in inside.rstrip("]").partition("%")[0].split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
+        if match is None or len(numbers) > MOST_TASKS:
+            return []
+        numbers += range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1))
+    return [f"{job}_{task}" for task in numbers] if len(numbers) <= MOST_TASKS else []
+
+
+def with_array_tasks(raw: pl.DataFrame) -> pl.DataFrame:
+    """Jobs with a row for each task of an array that has not started: sacct prints one for all."""
+    together = raw["name"].str.contains("_[", literal=True)
+    if not together.any():
+        return raw
+    rows = raw.filter(together)
+    names = pl.Series([_array_tasks(name) or [name] for name in rows["name"]])
+    most = pl.col("name").str.extract(r"(%\d+)\]$")
+    unsaid = (pl.col("line").fill_null("") == "") & most.is_not_null()
+    line = pl.when(unsaid).then(pl.format("sbatch --array=0{}", most)).otherwise("line")
+    rows = rows.with_columns(line=line).with_columns(name=names).explode("name")
+    return pl.concat([raw.filter(~together), rows]).sort("row", maintain_order=True)
+
+
+AGAIN = 600.0
+"""Seconds after the end of a run within which a record of the same number is the job's next run."""
+
+
+def runs_in_turn(raw: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, str]]:
+    """Jobs whose names differ: a second record of job 7 is 7#2.
+
+    Gives the run before each that was requeued as well. Jobs with several runs have the name of
+    the first in a column ``again``, absent where there are none. Numbers come round again, at
+    ``MaxJobId``: such a record is another job.
+    """
+    if not raw["name"].is_duplicated().any():
+        return raw, {}
+    columns = raw.select("name", "user", "submit", "end").rows()
+    names, seen = raw["name"].to_list(), defaultdict[str, list[int]](list)
+    before: dict[str, str] = {}
+    again = [""] * len(names)
+    for i in raw["submit"].arg_sort().to_list():
+        name, user, submit, _ = columns[i]
+        if earlier := seen[name]:
+            names[i] = f"{name}#{len(earlier) + 1}"
+            last = earlier[-1]
+            _, who, _, ended = columns[last]
+            if who == user and ended is not None and -SEEN <= submit - ended <= AGAIN:
+                before[names[i]] = names[last]
+                again[i] = again[last] = again[last] or names[last]
+        seen[name].append(i)
+    named = raw.with_columns(name=pl.Series(names))
+    return (named.with_columns(again=pl.Series(again)) if before else named), before
+
+
+def with_terms(raw: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """Jobs with ``preceding``, those that each waits for, ``terms`` and ``sizes``; and notes.
+
+    Where what a job waited for is not played, it is submitted when it became eligible: ``late``.
+    """
+    raw, earlier = runs_in_turn(raw)
+    columns = [pl.col(name).fill_null("") for name in ("name", "line", "features", "req", "alloc")]
+    columns.append(pl.concat_str("user", pl.lit("/"), "application", ignore_nulls=True))
+    rows = raw.select(*columns, "nodes", "submit").rows()
+    before, held = [""] * len(raw), [False] * len(raw)
+    tasks, alike = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for name, *_ in rows:
+        number = name.partition("#")[0]
+        for key in dict.fromkeys((number, number.partition("_")[0])):
+            tasks[key].append(name)
+    came_at = {row[0]: row[-1] for row in rows} if any("#" in row[0] for row in rows) else {}
+    own, played, sizes = [""] * len(raw), [False] * len(raw), [""] * len(raw)
+    nice, named = [0.0] * len(raw), Counter[str]()
+    for i in raw["submit"].arg_sort().to_list():
+        name, line, features, req, alloc, title, nodes, submit = rows[i]
+        offset = name.partition("#")[0].partition("+")[2]
+        asked = submitted(line, int(offset or 0)) if line else {}
+        own[i], sizes[i] = terms(asked, name, features, req or alloc, nodes), sizes_of(asked)
+        if asked:
+            named.update(_not_played(asked, nodes))
+            if "nice" in asked:  # 100 where no number is given
+                lower = asked["nice"] or "100"
+                nice[i] = -float(lower) if re.fullmatch(r"-?\d+", lower) else 0.0
+        held[i], played[i] = "hold" in asked, "array=" in own[i]
+        if dependency := asked.get("dependency", ""):
+            others = awaited(dependency, name, tasks)
+            if others is not None and "singleton" in dependency:
+                others += alike.pop(title, [])  # later ones come after this one
+            played[i] |= others is not None and not {"begin", "hold"} & {*asked}
+            # Of a number that came round again, the job that was there by then.
+            there = (n for n in others or () if n != name and came_at.get(n, submit) <= submit)
+            before[i] = "|".join(there)
+        if name in earlier:
+            before[i] += "|" * bool(before[i]) + earlier[name]
+        alike[title].append(name)
+    later = (pl.col("eligible") > pl.col("submit") + SEEN) & ~pl.Series(played, dtype=pl.Boolean)
+    later &= (pl.col("eligible") <= pl.col("start")) | pl.col("start").is_null()
+    came, late = raw["submit"], raw.select(late=later.fill_null(False))["late"]
+    came_in = pl.when(late).then("eligible").otherwise("submit")
+    raw = raw.with_columns(submit=came_in, preceding=pl.Series(before), sizes=pl.Series(sizes))
+    first: float = raw["submit"].min()  # type: ignore[assignment]  # a number: rows have times
+    for i in late.arg_true().to_list():
+        if not held[i]:  # one that was held goes to the end of the line
+            own[i] += "," * bool(own[i]) + f"queued={came[i] - first:g}"
+    # Who never was eligible was never in line: held, or after a job that failed.
+    out = raw["start"].is_null() & raw["eligible"].is_null() & raw["eligible"].is_not_null().any()
+    raw = raw.with_columns(late=late, terms=pl.Series(own), out_of_line=out)
+    raw = raw.drop("eligible", "line", "features")
+    raw = raw.with_columns(priority=pl.Series(nice)) if any(nice) else raw
+    blank = [] if (raw["preceding"] != "").any() else ["preceding"]
+    notes = [f"{n} jobs ask for {what}" for what, n in named.items() if n]
+    return raw.drop(*blank, *["late"] * (not late.any())), notes

@@ -1,0 +1,371 @@
+"""Traces that are tables: a TOML file of this folder says what they hold and what it means.
+
+Sections of such a file, whose head says where the trace comes from:
+
+``[tables.NAME]``
+    A file as published: its columns, and what makes a row bad; see
+    :func:`~gangwise.logs.format.declared`.
+``[options.NAME]``
+    An argument of the reader: ``default``, and ``choices`` or ``least`` and ``most``. ``$NAME``
+    stands for its value below.
+``[files]``
+    Arguments of the reader that name files, each with the tables that the file may be.
+``beside``
+    Where a file is named as the trace: the other tables are looked for beside it.
+``alone``
+    What to do where only servers are here; without it that is an error.
+``or``
+    Sections like ``[jobs]`` that are used where the tables of ``[jobs]`` are not here. One with
+    ``only`` needs that option, and says ``why``; ``unread`` is noted where it is here and not used.
+``[jobs]``, ``[servers]``
+    The ``table`` that they are made of, and ``columns`` as
+    :class:`~gangwise.logs.tables.Tables` has them. ``with`` adds columns before, one after the
+    other (of a list, the first whose columns are here); ``leave_out`` gives a reason for each
+    condition under which a row is left out (``{column}`` in it is what the row has there);
+    ``notes`` tell what a reader of a result must know, each a text, or ``{ text, count }``, which
+    is told where the count is not 0. ``repeat`` makes as many equal servers as it says;
+    ``[servers.log]`` is of :func:`server_log`. ``join`` adds columns of other tables, and ``fill``
+    puts a value where a condition holds, and notes it.
+
+A reader of its own may take any section: ``[facts]`` has notes on what such a reader counts.
+
+Values are names of columns, or SQL as polars reads it (a number with a point is a decimal there:
+write whole ones). What refers to a column that the file may lack is left out where it does.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from gangwise.core.errors import TraceError
+from gangwise.logs.format import FORMATS, Format, Read, TraceFiles, declared, recognise
+from gangwise.logs.io.reading import Column, Rule, Stage, leave_out, reasons
+from gangwise.logs.io.text import split_names
+from gangwise.logs.tables import UNITS, Reader, Tables, server_table
+
+NUMBERS = ("cpu", "mem", "gpu", "created", "started", "deleted")
+NEEDED: Mapping[str, Any] = {"cpu": 0.0, "mem": 0.0, "gpu": 0.0, "models": "", "model": ""}
+"""Columns that tables always have, and what stands there where the file does not say."""
+
+
+class TableMapping:
+    """A section ``[jobs]`` or ``[servers]`` of a mapping, with the options of a reader."""
+
+    def __init__(self, spec: Mapping[str, Any], options: Mapping[str, Any] | None = None):
+        self.spec, self.options = spec, options or {}
+
+    def sql(self, text: str, frame: pl.DataFrame) -> pl.Expr | None:
+        """The expression; None where the frame lacks a column of it."""
+        if text.isidentifier():
+            return pl.col(text) if text in frame.columns else None
+        found = _with_options(text, self.options)
+        return found if {*found.meta.root_names()} <= {*frame.columns} else None
+
+    def holds(self, condition: str) -> bool:
+        """Whether a condition is true of the options."""
+        return bool(pl.select(_with_options(condition, self.options)).item())
+
+    def make(
+        self, frame: pl.DataFrame, path: Path
+    ) -> tuple[pl.DataFrame, tuple[Stage, ...], list[str]]:
+        """The rows that can be used, in the columns of the mapping; what was left out; notes.
+
+        Raises TraceError when there are none; ``path`` is where they were looked for.
+        """
+        spec = self.spec
+        stages: tuple[Stage, ...] = ()
+        frame = self.extended(frame)
+        if rules := self.rules(frame):
+            frame, stage = leave_out(spec["stage"], frame, rules)
+            if frame.is_empty():
+                raise TraceError(f"{spec['none']}: {reasons(stage.dropped)}", path)
+            if stage.dropped or spec.get("always"):
+                stages = (stage,)
+        return self.select(frame), stages, self.notes(frame)
+
+    def extended(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The frame and the columns ``with`` it, each the first of its texts that can be had."""
+        for name, text in self.spec.get("with", {}).items():
+            values = [self.sql(each, frame) for each in ([text] if isinstance(text, str) else text)]
+            if (value := next((v for v in values if v is not None), None)) is not None:
+                frame = frame.with_columns(value.alias(name))
+        return frame
+
+    def rules(self, frame: pl.DataFrame) -> list[Rule]:
+        """Reasons to leave out a row, and what is true of such rows."""
+        found: list[Rule] = []
+        for reason, text in self.spec.get("leave_out", {}).items():
+            broken, columns = self.sql(text, frame), re.findall(r"\{(\w+)\}", reason)
+            if broken is not None:
+                template = pl.format(re.sub(r"\{\w+\}", "{}", reason), *columns)
+                found.append((template if columns else reason, broken))
+        return found
+
+    def select(self, frame: pl.DataFrame) -> pl.DataFrame:
+        columns, wanted = [pl.col("row")], self.spec["columns"]
+        always = ("cpu", "mem", "gpu", "model" if "model" in wanted else "models")
+        for name, text in {**wanted, **{n: "" for n in always if n not in wanted}}.items():
+            value = self.sql(text, frame) if text else None
+            if value is None and name in NEEDED:
+                value = pl.lit(NEEDED[name])
+            if value is not None:
+                value = value.cast(pl.Float64) if name in NUMBERS else value
+                columns.append(value.alias(name))
+        made = frame.select(columns)
+        if not self.spec.get("sort_models"):
+            return made
+        each = pl.col("models").str.split("|").list.eval(pl.element().str.strip_chars())
+        return made.with_columns(each.list.unique().list.sort().list.join("|").str.strip_chars("|"))
+
+    def notes(self, frame: pl.DataFrame) -> list[str]:
+        found = []
+        for note in self.spec.get("notes", ()):
+            entry = {"text": note} if isinstance(note, str) else note
+            if "if" in entry and not self.holds(entry["if"]):
+                continue
+            texts = [entry["count"]] if "count" in entry else entry.get("counts", [])
+            counts = [value for text in texts if (value := self.sql(text, frame)) is not None]
+            totals = [frame.select(count).to_series() for count in counts]
+            numbers = [s.sum() if s.dtype == pl.Boolean else s[0] for s in totals]
+            if len(numbers) < len(texts) or None in numbers:
+                continue
+            if not texts or numbers[0] or entry.get("always"):
+                found.append(entry["text"].format(*numbers))
+        return found
+
+
+def _with_options(text: str, options: Mapping[str, Any]) -> pl.Expr:
+    values = {f"${name}": _literal(value) for name, value in options.items()}
+    return _sql(re.sub(r"\$\w+", lambda found: values.get(found[0], found[0]), text))
+
+
+_sql = cache(pl.sql_expr)  # the same few texts for every batch
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return ", ".join(map(_literal, value)) if isinstance(value, tuple) else f"{value:.17g}"
+
+
+def seconds(column: Column) -> pl.Expr:
+    """Seconds since 1970 of a written time, without its fraction; as if it were UTC without a zone.
+
+    Null where it is none of the ways in which the column may write one.
+    """
+    text = pl.col(column.name).str.replace(r"\.\d+", "")
+    times = (text.str.to_datetime(way, strict=False, time_unit="ms") for way in column.times)
+    return pl.coalesce(time.dt.epoch("s") for time in times).cast(pl.Float64).alias(column.name)
+
+
+def server_log(
+    frame: pl.DataFrame, log: TableMapping
+) -> tuple[pl.DataFrame, pl.DataFrame, tuple[Stage, ...]]:
+    """Servers, and when they come and go, from a log of their states.
+
+    ``[servers.log]`` has the columns ``server`` and ``time``, and conditions: ``up`` (it is there
+    from then on), ``sized`` (the row tells what the server has; the last such row counts) and
+    ``first`` (it was there before its first row); and ``never``, the reason to leave out a server
+    that has no row of its size. Returns the row of each server that counts, ``time server up`` of
+    what comes and goes, and the account of servers.
+    """
+    spec = log.spec
+    server, time = spec["server"], spec["time"]
+    rows = frame.sort(time, "part", "row")
+    rows = rows.with_columns(log.sql(spec[name], rows).alias(name) for name in ("up", "sized"))  # type: ignore[union-attr]  # of columns that are needed
+    last = rows.filter("sized").group_by(server, maintain_order=True).last().sort("row")
+    before = pl.col("up").shift(1).over(server, order_by=pl.int_range(pl.len()))
+    before = pl.coalesce(before, log.sql(spec["first"], rows))
+    known = pl.col(server).is_in(last[server].to_list())
+    events = rows.filter(known & (pl.col("up") != before))
+    every = rows.group_by(server).agg(pl.col("row").min())
+    _, stage = leave_out("machines", every, [(spec["never"], ~known)])
+    return last, events.select(time=time, server=server, up="up"), (stage,)
+
+
+class TabularReader(Reader):
+    """Reader of a trace that is described by a TOML file.
+
+    ``path`` is a folder with the tables, or a file of one; ``options`` are those of the file, and
+    paths of its ``[files]``. Raises TraceError when a table is missing or cannot be read, no row of
+    it can be used, or for an option that cannot be.
+    """
+
+    def __init__(self, path: Path | str | None = None, *, strict: bool = False, **options: Any):
+        files, whole = self.FORMAT.mapping.get("files", {}), path is not None
+        given = {name: Path(options[name]) for name in files if options.get(name) is not None}
+        if not whole and not (files and len(given) == len(files)):
+            both = " and ".join(f"{name}=" for name in files)
+            raise TraceError("give a directory" + f", or both {both}" * bool(files))
+        path = Path(path or ".")
+        named = {self._table_of(file, files[name]): file for name, file in given.items()}
+        if self.FORMAT.mapping.get("beside") and path.is_file():
+            every = [table.name for table in self.FORMAT.tables]
+            jobs = self.FORMAT.mapping["jobs"]["table"]
+            named.setdefault(
+                self._table_of(path, sorted(every, key=lambda name: name != jobs)), path
+            )
+            path = path.parent
+        self.source = TraceFiles(path, self.FORMAT, named=named, strict=strict)
+        self.options = checked(self.FORMAT, options)
+
+    def _table_of(self, file: Path, tables: Sequence[str]) -> str:
+        """Which of some tables a file is; the first where it cannot be told."""
+        here = [table.name for _, table in recognise(file, [self.FORMAT])]
+        return next((name for name in tables if name in here), tables[0])
+
+    def section(self, name: str) -> TableMapping:
+        return TableMapping(self.FORMAT.mapping.get(name, {}), self.options)
+
+    def _jobs(self) -> TableMapping:
+        sections = [self.section(name) for name in ("jobs", *self.FORMAT.mapping.get("or", ()))]
+        named = (each for each in sections if each.spec["table"] in self.source.named)
+        here = (each for each in sections if not self._missing_tables(each))
+        return next(
+            (each for each in (*named, *here) if not self._missing_tables(each)), sections[0]
+        )
+
+    def _missing_tables(self, section: TableMapping) -> list[str]:
+        joined = [join["table"] for join in section.spec.get("join", ()) if "unless" not in join]
+        return [t for t in (*joined, section.spec["table"]) if not self.source.has(t)]
+
+    def _read(self) -> Tables:
+        jobs = self._jobs()
+        if (absent := self._missing_tables(jobs)) and "alone" in self.FORMAT.mapping:
+            files = " and ".join(f"{table}.tar.gz" for table in absent)
+            why = (
+                f"no {' and no '.join(absent)} here, so there are no jobs to play; download "
+                f"{files} {self.FORMAT.mapping['alone']}"
+            )
+            servers, _, stages, digests, notes = self._servers()
+            none = pl.DataFrame(schema={"row": pl.Int64, **dict.fromkeys(UNITS, pl.Float64)})
+            return Tables(
+                self.FORMAT.name, servers, none, stages, digests, tuple(notes), no_jobs=why
+            )
+        if "only" in jobs.spec:
+            files_here = self.source.files(jobs.spec["table"])
+            if len(files_here) > 1 or not self.options[jobs.spec["only"]]:
+                raise TraceError(jobs.spec["why"], files_here[0], 1)
+        return self.tables_of(jobs)
+
+    def tables_of(self, jobs: TableMapping) -> Tables:
+        mapping, notes = self.FORMAT.mapping, list[str]()
+        for other in mapping.get("or", ()):
+            spec = mapping[other]
+            if "unread" in spec and jobs.spec is not spec and self.source.has(spec["table"]):
+                notes.append(spec["unread"])
+        servers, events, stages, digests, about = self._servers()
+        read = self._joined(jobs)
+        frame = read.frame
+        for entry in jobs.spec.get("fill", ()):
+            where = jobs.sql(entry["where"], frame)
+            if where is None:
+                continue
+            if count := int(frame.select(where.fill_null(False).sum()).item()):
+                notes.append(f"{count} {entry['text']}")
+                filled = pl.when(where).then(entry["by"]).otherwise(entry["column"])
+                frame = frame.with_columns(filled.alias(entry["column"]))
+        columns = self.FORMAT.table(jobs.spec["table"]).schema.columns
+        times = [c for c in columns if c.times and c.name in frame.columns]
+        made, left_out, more = jobs.make(frame.with_columns(map(seconds, times)), self.source.path)
+        notes += more
+        first = mapping.get("servers", {}).get("notes_first")
+        every_note = (*about, *notes) if first else (*notes, *about)
+        account = ((*stages, *read.stages, *left_out), {**digests, **read.digests}, every_note)
+        units = {**UNITS, **mapping.get("units", {})}
+        return Tables(self.FORMAT.name, servers, made, *account, units, events)
+
+    def _joined(self, jobs: TableMapping) -> Read:
+        reads, frames = [], []
+        for join in jobs.spec.get("join", ()):
+            needed = "unless" not in join or jobs.holds(join["unless"])
+            if not needed and not self.source.has(join["table"]):
+                continue
+            reads.append(self.source.read(join["table"]))
+            taken = {name: jobs.sql(sql, reads[-1].frame) for name, sql in join["columns"].items()}
+            columns = [sql.alias(name) for name, sql in taken.items() if sql is not None]
+            frames.append((join["on"], reads[-1].frame.select(join["on"], *columns)))
+        at = sum("unless" not in join for join in jobs.spec.get("join", ()))
+        read = self.source.read(jobs.spec["table"])
+        reads.insert(at, read)
+        for on, frame in frames:
+            read.frame = read.frame.join(frame, on=on, how="left", maintain_order="left")
+        return Read(
+            read.frame,
+            tuple(stage for each in reads for stage in each.stages),
+            {name: digest for each in reads for name, digest in each.digests.items()},
+        )
+
+    def _servers(
+        self,
+    ) -> tuple[
+        pl.DataFrame, pl.DataFrame | None, tuple[Stage, ...], Mapping[str, str], Sequence[str]
+    ]:
+        section = self.section("servers")
+        spec = section.spec
+        if "table" not in spec or not (spec.get("needed") or self.source.has(spec["table"])):
+            return server_table(), None, (), {}, [spec["missing"]] if "missing" in spec else []
+        read = self.source.read(spec["table"])
+        frame, events, stages = read.frame, None, read.stages
+        if "log" in spec:
+            frame, events, more = server_log(frame, TableMapping(spec["log"], self.options))
+            stages = (*stages, *more)
+        notes = section.notes(frame)
+        if "repeat" in spec:
+            number = frame.select(_with_options(spec["repeat"], self.options)).item()
+            frame = pl.DataFrame({"row": np.arange(1, int(number) + 1)})
+        return section.select(frame), events, stages, read.digests, notes
+
+
+def checked(form: Format, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a reader, completed by those that are not given.
+
+    Raises TraceError for a value that cannot be.
+    """
+    found = {}
+    for name, entry in form.mapping.get("options", {}).items():
+        value = options.get(name, entry["default"])
+        if isinstance(entry["default"], list):
+            value = split_names(value) or ("",)
+        for one in value if isinstance(value, tuple) else (value,):
+            if "choices" in entry and one not in entry["choices"]:
+                known = ", ".join(entry["choices"])
+                raise TraceError(f"{name} is {one!r}; choose among {known}")
+            if "least" in entry and not entry["least"] <= one <= entry["most"]:
+                raise TraceError(
+                    f"{name} is {one!r}; give a number from {entry['least']:g} to {entry['most']:g}"
+                )
+        found[name] = value
+    return found
+
+
+@cache
+def reader(name: str) -> type[TabularReader]:
+    """The reader of the trace that ``NAME.toml`` of this folder, or another file, describes."""
+    form = declared(name)
+    parameters = [inspect.Parameter("path", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    for option in (*form.mapping.get("files", {}), *form.mapping.get("options", {}), "strict"):
+        parameters.append(inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=None))
+    own: dict[str, Any] = {
+        "FORMAT": form,
+        "__signature__": inspect.Signature(parameters),
+        "__doc__": f"Reader of {form.title}; see :class:`TabularReader`.",
+    }
+    return type(form.name, (TabularReader,), own)
+
+
+def __getattr__(name: str) -> Any:
+    """The reader of a registered name, as ``module:attribute`` asks for it."""
+    if (FORMATS / f"{name}.toml").is_file():
+        module, _, attribute = declared(name).mapping.get("reader", "").partition(":")
+        return getattr(import_module(module), attribute) if module else reader(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

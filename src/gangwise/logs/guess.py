@@ -1,0 +1,754 @@
+"""Draft a mapping for an unknown CSV or JSON file, with the load under each reading of it.
+
+Columns are guessed by their names, units and times by names and values; what cannot be told from
+the file (whether GPUs are of a node or of the whole job, MiB or GiB, what an empty end means) is
+drafted one way and read every way, so that a person can choose by the load that comes out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from gangwise.core.arrays import Floats
+from gangwise.core.errors import TraceError
+from gangwise.logs import open_tables, registered_traces
+from gangwise.logs.format import looks_like, recognise
+from gangwise.logs.formats.own_csv import NAME, WHITESPACE, OwnCsv, json_paths
+from gangwise.logs.io.blocks import Blocks, with_points
+from gangwise.logs.io.reading import reasons
+from gangwise.logs.io.text import (
+    CLOCK,
+    QUANTITY,
+    UNITS,
+    clock,
+    fields_of_json,
+    first_lines,
+    lists_of_records,
+    read_records,
+    split_line,
+    start_of,
+    toml_text,
+)
+from gangwise.logs.tables import amount_text, device_hours, period_of
+
+SAMPLE = 1000  # rows that are looked at for units; loads are of the whole file
+WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+ROLES: Mapping[str, Sequence[str]] = {role: n.split() for role, n in WORDS["roles"].items()}
+IGNORED_WORDS: Mapping[str, frozenset[str]] = {
+    role: frozenset(words.split())
+    for roles, words in WORDS["beside"].items()
+    for role in roles.split()
+}
+NOTHING, TIMES = WORDS["cells"]["nothing"], WORDS["cells"]["times"]
+DEVICES = ("cpu", "mem", "gpu")
+TIME_ROLES = ("created", "started", "deleted")
+AMBIGUOUS = frozenset(WORDS["ambiguous"]["limit"].split())
+"""Names of a run time in some systems and of a limit in others: the values decide."""
+UNITS_OF_TIME = ("ns", "us", "ms", "min", "mins", "minutes", "h", "hour", "hours", "days")
+TEXTS = (*("name", "user", "status", "models", "type", "hosts", "partition", "account", "qos"),)
+"""Roles of columns that are no numbers."""
+LIST_OF_DEVICES = re.compile(
+    r"(?:[\w/:.-]+=[\d.]+[KMGTPE]?(?:,|$))+$|gpu:(?:[^,:]+:)?\d+(?:,|$|\()"
+)
+"""How Slurm lists what a job has: TRES, or GRES."""
+YEAR = 31_557_600.0
+"""Numbers larger than a year in seconds count from 1970, and 0 among them is no time."""
+
+
+@dataclass(frozen=True)
+class MappingOutcome:
+    """The load that results when the file is read in one way."""
+
+    # What is different from the draft, and the line of the mapping that makes the difference; both
+    # are empty for the draft itself.
+    what: str
+    change: str
+    jobs: int = 0  # usable, of ``rows``
+    rows: int = 0
+    # By device: device-hours, the mean over the time of the file, what the largest job asks for.
+    hours: Mapping[str, float] = field(default_factory=dict)
+    mean_in_use: Mapping[str, float] = field(default_factory=dict)
+    largest_job: Mapping[str, float] = field(default_factory=dict)
+    left_out: str = ""  # why rows are not among the jobs
+    problem: str = ""  # why the file cannot be read in this way
+
+    def line(self, draft: MappingOutcome | None = None) -> str:
+        """A line of a report, without the devices that are read as in the draft."""
+        head = f"{self.what or 'as drafted'}" + f" ({self.change})" * bool(self.change)
+        if self.problem:
+            return f"{head}: cannot be read: {self.problem}"
+        loads = "; ".join(
+            f"{name}: {amount_text(self.hours[name])} hours, {self.mean_in_use[name]:.4g} in use "
+            f"in the mean, largest job {self.largest_job[name]:.4g}"
+            for name in self.hours
+            if draft is None
+            or (draft.hours.get(name), draft.largest_job.get(name))
+            != (self.hours[name], self.largest_job[name])
+        )
+        out = f" ({self.left_out})" if self.left_out and draft is None else ""
+        return f"{head}: {self.jobs:,} of {self.rows:,} rows{out}; {loads or 'the same load'}"
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A drafted mapping (as TOML would be read), the draft's reading and all others, and notes."""
+
+    path: Path
+    mapping: dict[str, Any]
+    readings: tuple[MappingOutcome, ...]
+    notes: tuple[str, ...]
+
+    def toml(self, file: str = "") -> str:
+        """The mapping as a file, with everything else in its comments."""
+        lines = [f"# A draft for {self.path.name}: read it, choose, correct.", "#"]
+        lines += [f"# - {note}" for note in self.notes]
+        if self.readings:
+            lines += ["#", "# What comes out, and what would if it were read otherwise:"]
+        first = self.readings[0] if self.readings else None
+        lines += [f"# - {r.line(None if r is first else first)}" for r in self.readings]
+        lines.append("")
+        mapping = {**self.mapping, "jobs": {**self.mapping["jobs"], "file": file or str(self.path)}}
+        return "\n".join([*lines, *_toml(mapping)]) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        readings = [{**asdict(r), "what": r.what or "as drafted"} for r in self.readings]
+        return {
+            "file": str(self.path),
+            "mapping": self.mapping,
+            "notes": list(self.notes),
+            "readings": readings,
+        }
+
+
+def guess(path: Path | str) -> Guess:
+    """Draft a mapping; TraceError when the file is neither rows of fields nor JSON objects."""
+    path = Path(path)
+    if not path.is_file():
+        raise TraceError("there is no such file to draft a mapping for", path)
+    draft = _Draft(path, _sample(path))
+    known = recognise(path, (trace.form for trace in registered_traces()))
+    for form in sorted({form.name for form, _ in known}):
+        note = f"this is a file of {form}: gangwise jobs reads it without a mapping"
+        draft.notes.insert(0, note + _as_read(path, form))
+    return draft.guess()
+
+
+def _as_read(path: Path, form: str) -> str:
+    """What the reader of a format makes of a file, to hold a draft against."""
+    try:
+        jobs = open_tables(path, trace=form).jobs
+    except TraceError:  # one of several files that the format needs
+        return ""
+    hours = {d: float(device_hours(jobs, d).sum()) for d in DEVICES}
+    given = ", ".join(f"{amount_text(h)} {d}-hours" for d, h in hours.items() if h)
+    return f", as {len(jobs):,} jobs of {given}; where the draft gives others, it is wrong"
+
+
+@dataclass(frozen=True)
+class _Sample:
+    layout: dict[str, Any]
+    columns: dict[str, list[str]]
+    notes: tuple[str, ...] = ()
+
+
+def _sample(path: Path) -> _Sample:
+    lines = first_lines(path, SAMPLE)
+    start = start_of(path).decode("utf-8-sig", errors="replace").lstrip()
+    if start.startswith(("{", "[")):
+        return _of_json(path, start, lines)
+    if not lines or (what := looks_like(lines)):
+        next(iter(Blocks(path)), None)  # raises what is wrong with the packing
+        raise TraceError(f"this is {what if lines else 'an empty file'}: no rows of fields", path)
+    mark = next((m for m in ("#", ";", "%") if lines[0].lstrip().startswith(m)), "")
+    notes = [f"lines that begin with {mark} are comments"] if mark else []
+    rows = [x for x in lines if x.strip() and not (mark and x.lstrip().startswith(mark))]
+    if not rows:
+        raise TraceError("there are comments only", path)
+    layout: dict[str, Any] = {"comment": mark} if mark else {}
+    separator = _separator(rows)
+    if separator != ",":
+        layout["separator"] = separator
+    fields = [_split(row, separator) for row in rows]
+    cells = [field.strip() for row in fields for field in row]
+    if separator == ";" and any(re.fullmatch(r"[-+]?\d+,\d+", cell) for cell in cells):
+        layout["decimal"] = ","
+        fields = [split_line(with_points(row.encode()).decode(), separator) or [] for row in rows]
+        notes.append("numbers have a decimal comma")
+    width = max({len(row) for row in fields}, key=[len(row) for row in fields].count)
+    fields = [[f.strip() for f in row] for row in fields if len(row) == width]
+    first, rest = fields[0], fields[1:]
+    # pandas writes its index as a first column without a name.
+    named = len(set(first)) == width and not any(map(_is_number, first)) and all(first[1:])
+    if rest and any(_is_number(field) for row in rest for field in row) and not named:
+        first, rest = [f"field_{n}" for n in range(1, width + 1)], fields
+        layout["header"] = first
+        notes.append("the file does not name its columns: they are numbered, give each its meaning")
+    if not rest:
+        raise TraceError("there is a header and no rows", path)
+    return _Sample(
+        layout, {name: [row[n] for row in rest] for n, name in enumerate(first)}, (*notes,)
+    )
+
+
+def _of_json(path: Path, start: str, lines: Sequence[str]) -> _Sample:
+    """JSON: an object a line, or one document with a list of objects."""
+    if start.startswith("{") and len(lines) > 1 and json_paths(lines[0]):
+        records: Iterator[str] = iter(lines)
+        layout: dict[str, Any] = {"format": "json-lines"}
+    else:
+        key = _key_of_jobs(path)
+        some = read_records(path, key).records[:SAMPLE]
+        records = (json.dumps(record) for record in some)
+        layout = {"format": "json", **({"records": key} if key else {})}
+    texts = list(records)
+    names = list(dict.fromkeys(name for text in texts[:100] for name in json_paths(text)))
+    if not names:
+        raise TraceError("the records are no JSON objects", path)
+    rows = [fields_of_json(text, names)[0] for text in texts]
+    return _Sample(layout, {name: [row[n] for row in rows] for n, name in enumerate(names)})
+
+
+def _key_of_jobs(path: Path) -> str:
+    """Key of the list whose objects have most of what a job has; of equal ones the longest."""
+    words = {word for role in ROLES for word in ROLES[role]}
+
+    def likeness(key: str) -> tuple[int, int]:
+        records = lists[key]
+        names = json_paths(json.dumps(records[0]))
+        return sum(_bare_name(name) in words for name in names), len(records)
+
+    lists = lists_of_records(path)
+    return max(lists, key=likeness)
+
+
+def _separator(rows: Sequence[str]) -> str:
+    best, most = ",", 1.0
+    for separator in (",", ";", "\t", "|", WHITESPACE):
+        counts = [len(_split(row, separator)) for row in rows[:200]]
+        usual = max(set(counts), key=counts.count)
+        worth = usual * counts.count(usual) / len(counts) * (0.9 if separator == WHITESPACE else 1)
+        if usual > 1 and worth > most:
+            best, most = separator, worth
+    return best
+
+
+def _split(row: str, separator: str) -> list[str]:
+    return row.split() if separator == WHITESPACE else split_line(row, separator) or []
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", text) is not None
+
+
+def _mostly(texts: Sequence[str], fits: Callable[[str], object]) -> bool:
+    return 2 * sum(bool(fits(text)) for text in texts) > len(texts)
+
+
+def _bare_name(name: str) -> str:
+    """Letters and digits of a name; of a field in an object with that of the object, if known.
+
+    >>> _bare_name("GPU_num"), _bare_name("user.name"), _bare_name("resources.cpu")
+    ('gpunum', 'username', 'cpu')
+    """
+    *_, before, last = ["", *name.split(".")]
+    together, alone = (re.sub(r"[^a-z0-9]", "", text.lower()) for text in (before + last, last))
+    return together if any(together in names for names in ROLES.values()) else alone
+
+
+def _name_without(name: str, words: frozenset[str]) -> str:
+    """The last part of a name without some words.
+
+    >>> _name_without("jobStart_ts", IGNORED_WORDS["started"])
+    'start'
+    """
+    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name.rpartition(".")[2])
+    return "".join(part.lower() for part in parts if part.lower() not in words)
+
+
+class _Times(NamedTuple):
+    """A column read as points in time: its entry in a mapping, and seconds, NaN where empty."""
+
+    column: str
+    entry: dict[str, Any]
+    seconds: Floats
+    note: str = ""
+
+
+class _Draft:
+    def __init__(self, path: Path, sample: _Sample):
+        self.path, self.sample = path, sample
+        self.notes = list(sample.notes)
+        self.role: dict[str, str] = {}
+        self.entry: dict[str, dict[str, Any]] = {}
+        self.candidates = {role: self._named_like(role) for role in ROLES}
+        self.times: dict[str, _Times] = {}
+
+    def guess(self) -> Guess:
+        jobs: dict[str, Any] = {"file": str(self.path.resolve()), **self.sample.layout}
+        self._times()
+        self._durations()
+        self._waits()
+        self._roles()
+        self._devices()
+        if "deleted" in self.entry and "duration" in self.entry:
+            kept, left = (
+                ("deleted", "duration")
+                if {"started", "wait"} & {*self.entry}
+                else ("duration", "deleted")
+            )
+            self.notes.append(
+                f"{self.role[left]} is not used: {self.role[kept]} says the same, without waiting"
+            )
+            del self.entry[left]
+        self._other_roles()
+        self._say_second()
+        if "tasks" in self.entry and any(d in self.entry for d in DEVICES):
+            jobs["per"] = "job"
+        if nothing := self._nothing():
+            jobs["missing"] = nothing
+            self.notes.append(f"cells that say {', '.join(nothing)} count as empty")
+        missing = self._missing()
+        columns = {role: _short(entry) for role, entry in self.entry.items()}
+        mapping = {"trace": NAME, "jobs": {**jobs, "columns": columns}}
+        if missing:
+            self.notes += missing
+            return Guess(self.path, mapping, (), tuple(self.notes))
+        self.notes.append(
+            "the file does not say which servers there are: add [servers] with a file of them, or "
+            "say so with each command: replay --set nodes=16 --set devices=4 (16 nodes of 4), "
+            "compare --set machines=16 --set shape=…"
+        )
+        readings = [_outcome(mapping, "", "")]
+        readings += [
+            _outcome(changed, what, line) for changed, what, line in self._alternatives(mapping)
+        ]
+        return Guess(self.path, mapping, tuple(readings), tuple(self.notes))
+
+    def _named_like(self, role: str) -> list[str]:
+        """Columns that the words of a role name and that hold anything, the likeliest first."""
+        filled = [name for name, cells in self.sample.columns.items() if any(map(_holds, cells))]
+        ignored = IGNORED_WORDS.get(role, frozenset())
+        by_name = [{_bare_name(name): name for name in reversed(filled)}]
+        if ignored:
+            by_name.append({_name_without(name, ignored): name for name in reversed(filled)})
+        named = [names[word] for names in by_name for word in ROLES[role] if word in names]
+        return list(dict.fromkeys(named))
+
+    def _roles(self) -> None:
+        """The roles that no values decide, by name alone; a column has one role."""
+        for role in ROLES:
+            free = [c for c in self.candidates[role] if c not in self.role.values()]
+            if role == "name":  # names tell jobs apart
+                free += [c for c in self.sample.columns if c.lower().endswith("id")]
+                free = [c for c in dict.fromkeys(free) if c not in self.role.values()]
+                free.sort(key=lambda c: -len(set(self.sample.columns[c])))
+            if free and role not in (*TIME_ROLES, "duration", "limit", "wait"):
+                self.role[role] = free[0]
+
+    def _texts(self, role: str) -> list[str]:
+        return [text for text in self.sample.columns[self.role[role]] if _holds(text)]
+
+    def _nothing(self) -> list[str]:
+        roles = [role for role in self.entry if role not in TEXTS and role in self.role]
+        cells = {text for role in roles for text in self.sample.columns[self.role[role]]}
+        return sorted(text for text in cells if text.lower() in NOTHING)
+
+    def _roles_with_values(self, *roles: str) -> Iterator[tuple[str, list[str], dict[str, Any]]]:
+        """Roles whose columns hold anything, with their texts and the entry of the mapping."""
+        for role in roles:
+            if role in self.role and (texts := self._texts(role)):
+                yield role, texts, {"column": self.role[role]}
+
+    def _times(self) -> None:
+        """Submission, start and end: columns so named whose times are in this order.
+
+        The order of the vocabulary decides; a later column counts where the times of more rows are
+        in order with it.
+        """
+        readings = {role: self._readings_of_times(role) for role in TIME_ROLES}
+        named = [some for some in readings.values() if some]
+        choices = [list(choice) for choice in product(*named)] if named else []
+        choices = [c for c in choices if len({reading.column for reading in c}) == len(c)]
+        if not choices:  # one column for two roles, and no other
+            choices = [[some[0]] for some in named[:1]]
+        best = max(choices, key=lambda choice: min(round(_in_order(choice), 2), 0.95), default=[])
+        for role, some in readings.items():
+            for reading in some:
+                if any(reading is r for r in best) and reading.column not in self.role.values():
+                    self._use(role, reading)
+        share = _in_order(best)
+        if share < 0.99:
+            self.notes.append(
+                f"{', '.join(reading.column for reading in best)} are not in this order in "
+                f"{100 * (1 - share):.0f} % of the rows: check what they mean"
+            )
+
+    def _use(self, role: str, reading: _Times) -> None:
+        self.role[role], self.entry[role], self.times[role] = reading.column, reading.entry, reading
+        self.notes += [reading.note] * bool(reading.note)
+
+    def _say_second(self) -> None:
+        """The columns that would have been chosen next, where no other role has them."""
+        used = {str(entry.get("column")) for entry in self.entry.values()}
+        for role, entry in self.entry.items():
+            others = [c for c in self.candidates.get(role, ()) if c not in used]
+            if others and "column" in entry:
+                self.notes.append(f"{role} is {entry['column']}; the second choice is {others[0]}")
+
+    def _readings_of_times(self, role: str) -> list[_Times]:
+        """At most four columns that may have a role, read as points in time."""
+        found = []
+        for column in self.candidates[role][:4]:
+            cells = self.sample.columns[column]
+            texts = [text for text in cells if _holds(text)]
+            form = next((f for f in TIMES if _matches_format(texts, f)), "")
+            if _mostly(texts, _is_number):
+                unit, note = self._unit_of_time(column, texts)
+                seconds = _numbers(cells) * UNITS[unit or "s"]
+                seconds[seconds <= 0] = np.nan if np.nanmedian(seconds) > YEAR else 0.0
+                entry = {"column": column, **({"unit": unit} if unit else {})}
+                found.append(_Times(column, entry, seconds, note))
+            elif form:
+                note = ""
+                if not form.endswith(("%z", "Z")) and role == "created":
+                    note = (
+                        f'times such as {texts[0]!r:.40} have no zone: add zone = "…" where the '
+                        "clocks change"
+                    )
+                times = pl.Series(cells, dtype=pl.String).str.to_datetime(
+                    form, strict=False, time_unit="us"
+                )
+                seconds = times.dt.epoch("ms").cast(pl.Float64).fill_null(np.nan).to_numpy() / 1e3
+                found.append(_Times(column, {"column": column, "time": form}, seconds, note))
+            else:
+                self.notes.append(f"{column} is no time that is known, as {texts[0]!r:.40}")
+        return found
+
+    def _unit_of_time(self, column: str, texts: Sequence[str]) -> tuple[str, str]:
+        if unit := _named_unit(column, UNITS_OF_TIME):
+            return unit, ""
+        middle = float(np.median([abs(float(t)) for t in texts if _is_number(t)]))
+        for unit, least in (("ns", 1e17), ("us", 1e14), ("ms", 1e11)):
+            if middle > least:
+                return unit, f"{column} is read as {unit} since 1970, by its size"
+        return "", ""
+
+    def _durations(self) -> None:
+        """Run time and limit, told apart by their values.
+
+        A run time is the end less the start; a limit is as long or longer. Where the log has no
+        start or no end, names decide, and a name that means either is a limit beside a run time.
+        """
+        columns = list(dict.fromkeys([*self.candidates["duration"], *self.candidates["limit"]]))
+        columns = [c for c in columns if c not in self.role.values() and self._units_of(c)]
+        run = self._run_times()
+        taken = None if run is None else self._matching_unit(columns, run)
+        if taken is None and run is None:
+            named = [c for c in columns if c in self.candidates["duration"]]
+            sure = [
+                c for c in named if _name_without(c, IGNORED_WORDS["duration"]) not in AMBIGUOUS
+            ]
+            taken = next(((c, self._units_of(c)[0]) for c in (*sure, *named)), None)
+            if taken is not None and not sure:
+                self.notes.append(
+                    f"{taken[0]} may be the limit that was asked for: no column says how long jobs "
+                    "ran, so it counts as the run time"
+                )
+        if taken is not None:
+            self.role["duration"], unit = taken
+            self.entry["duration"] = {"column": taken[0], **({"unit": unit} if unit else {})}
+            if run is None:
+                run = self._lengths(*taken)
+        limits = [c for c in columns if c not in self.role.values()]
+        for column in sorted(limits, key=lambda c: c not in self.candidates["limit"]):
+            if self._is_from_submission(column):
+                continue
+            unit_of_limit = self._unit_of_limit(column, run)
+            if unit_of_limit is None:
+                self.notes.append(f"{column} is neither how long jobs ran nor a limit: not used")
+                continue
+            self.role["limit"] = column
+            self.entry["limit"] = {"column": column}
+            if unit_of_limit:
+                self.entry["limit"]["unit"] = unit_of_limit
+            break
+
+    def _is_from_submission(self, column: str) -> bool:
+        """Whether lengths are the time from submission to start or end in nine of ten rows."""
+        for role in ("started", "deleted"):
+            if not {"created", role} <= set(self.times):
+                continue
+            span = self.times[role].seconds - self.times["created"].seconds
+            for unit in self._units_of(column):
+                near = np.abs(self._lengths(column, unit) - span) <= np.maximum(1.0, 0.01 * span)
+                if near[np.isfinite(span)].mean() >= 0.9:
+                    end = "start" if role == "started" else "end"
+                    self.notes.append(f"{column} is the time from submission to {end}: not used")
+                    return True
+        return False
+
+    def _waits(self) -> None:
+        """How long jobs waited, where no column says when they started."""
+        for column in self.candidates["wait"]:
+            if "started" in self.entry or column in self.role.values():
+                return
+            if units := self._units_of(column):
+                self.role["wait"] = column
+                self.entry["wait"] = {"column": column, **({"unit": units[0]} if units[0] else {})}
+                return
+
+    def _run_times(self) -> Floats | None:
+        if not {"started", "deleted"} <= set(self.times):
+            return None
+        run = self.times["deleted"].seconds - self.times["started"].seconds
+        return run if np.isfinite(run).sum() > 1 else None
+
+    def _units_of(self, column: str) -> list[str]:
+        """Units in which a length of time may be written, the likeliest first."""
+        texts = [text for text in self.sample.columns[column] if _holds(text)]
+        if not _mostly(texts, _is_number):
+            return ["clock"] if _mostly(texts, re.compile(CLOCK).fullmatch) else []
+        if unit := _named_unit(column, UNITS_OF_TIME):
+            return [unit]
+        fine = self.times["created"].entry.get("unit") if "created" in self.times else None
+        return [fine] if fine in ("ms", "us", "ns") else ["", "minutes", "hours", "ms"]
+
+    def _lengths(self, column: str, unit: str) -> Floats:
+        cells = self.sample.columns[column]
+        if unit == "clock":
+            read = pl.DataFrame({"text": cells}).select(clock(pl.col("text"))).to_series()
+            return read.fill_null(np.nan).to_numpy()
+        return _numbers(cells) * UNITS[unit or "s"]
+
+    def _matching_unit(self, columns: Sequence[str], run: Floats) -> tuple[str, str] | None:
+        """The column, and its unit, that is the end less the start in nine of ten rows."""
+        for column in columns:
+            for unit in self._units_of(column):
+                lengths = self._lengths(column, unit)
+                both = np.isfinite(lengths) & np.isfinite(run)
+                # Minutes and hours are rounded, at most by one.
+                rounding = UNITS[unit] if unit in ("minutes", "hours") else 1.0
+                near = np.abs(lengths - run) <= np.maximum(rounding, 0.01 * run)
+                if both.any() and near[both].mean() >= 0.9:
+                    return column, unit
+        return None
+
+    def _unit_of_limit(self, column: str, run: Floats | None) -> str | None:
+        """The smallest unit in which four of five jobs stay within their limit; None in none."""
+        units = self._units_of(column)
+        if run is None:
+            return units[0]
+        for unit in [u for u in units if u != "ms"] or units:
+            lengths = self._lengths(column, unit)
+            both = np.isfinite(lengths) & np.isfinite(run) & (lengths > 0)
+            if not both.any() or (lengths[both] >= 0.95 * run[both] - 60).mean() >= 0.8:
+                if unit in ("minutes", "hours") and unit != units[0]:
+                    self.notes.append(f"{column} is read in {unit}: in seconds jobs outlived it")
+                return unit
+        return None
+
+    def _devices(self) -> None:
+        self._in_lists()
+        for role, texts, entry in self._roles_with_values(*DEVICES):
+            if role in self.entry:
+                continue
+            name, plain = self.role[role], _bare_name(self.role[role])
+            if not _mostly(texts, _is_number):
+                if not _mostly(texts, re.compile(QUANTITY).fullmatch):
+                    self.notes.append(f"{name} is no amount, as {texts[0]!r:.40}")
+                    continue
+                entry["unit"] = "quantity"
+            elif role == "mem":
+                entry |= self._unit_of_memory(np.array([float(t) for t in texts if _is_number(t)]))
+            elif plain.endswith("milli"):
+                entry["unit"] = "milli"
+            elif plain.startswith("plan"):
+                entry["unit"] = "percent"
+            if len(texts) < len(self.sample.columns[name]):
+                entry["empty"] = 0
+                self.notes.append(f"empty cells of {name} count as 0")
+            self.entry[role] = entry
+        if not any(d in self.entry for d in DEVICES):
+            self.entry["cpu"] = {"value": 1}
+            self.notes.append("no column of devices is known: every job counts as one core")
+
+    def _in_lists(self) -> None:
+        """Devices that no column has for itself, out of Slurm's lists (``cpu=4,gres/gpu=2``)."""
+        for column, cells in self.sample.columns.items():
+            texts = [text for text in cells if _holds(text)]
+            if column in self.role.values() or not _mostly(texts, LIST_OF_DEVICES.match):
+                continue
+            for role, listed in (("cpu", "cpu"), ("mem", "mem"), ("gpu", "gres/gpu")):
+                kind = re.compile(
+                    rf"(?:^|,){listed}[:=]|(?:^|,)gpu:" if role == "gpu" else rf"(?:^|,){listed}="
+                )
+                if role not in self.role and any(map(kind.search, texts)):
+                    self.role[role] = column
+                    self.entry[role] = {"column": column, "listed": listed, "empty": 0}
+                    self.notes.append(f"{role} is {listed} in the lists of {column}")
+
+    def _unit_of_memory(self, sizes: Floats) -> dict[str, Any]:
+        """The unit in its name, else the one that gives a core some 4 GiB."""
+        named = _named_unit(
+            self.role["mem"], ("KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB", "bytes")
+        )
+        cores = np.array([1.0])
+        if "cpu" in self.entry and "column" in self.entry["cpu"]:
+            cores = _numbers(self.sample.columns[self.entry["cpu"]["column"]])
+        some = sizes[sizes > 0]
+        ratio = float(np.median(some) / np.nanmedian(cores)) if some.size else 4.0
+        unit = named or min(
+            ("GiB", "MiB", "KiB", "bytes"),
+            key=lambda u: abs(np.log(max(ratio * UNITS.get(u, 1.0), 1e-12) / 4.0)),
+        )
+        if not named:
+            self.notes.append(f"{self.role['mem']} is read as {unit}, by its size")
+        return {} if unit == "GiB" else {"unit": unit}
+
+    def _other_roles(self) -> None:
+        for role in (
+            *("name", "tasks", "user", "status", "models", "type", "hosts", "priority"),
+            *("partition", "account", "qos"),
+        ):
+            if role not in self.role:
+                continue
+            numbers = [t for t in self._texts(role) if _is_number(t)]
+            if role in ("tasks", "priority") and len(numbers) < len(self._texts(role)):
+                continue
+            odd = sum(float(t) < 1 or float(t) % 1 != 0 for t in numbers)
+            if role == "tasks" and 2 * odd > len(numbers):
+                continue
+            self.entry[role] = {"column": self.role[role]}
+            if role == "tasks" and len(numbers) < len(self.sample.columns[self.role[role]]):
+                self.entry[role]["empty"] = 1
+        if "name" not in self.entry:
+            self.entry["name"] = {"value": "job"}
+            self.notes.append("no column of names is known: jobs are told apart by their row")
+        used = {entry.get("column") for entry in self.entry.values()}
+        if unused := [name for name in self.sample.columns if name not in used]:
+            self.notes.append(f"not used: {', '.join(unused[:20])}" + " …" * (len(unused) > 20))
+
+    def _missing(self) -> list[str]:
+        found = []
+        if "created" not in self.entry and "started" in self.entry:
+            self.entry["created"] = self.entry.pop("started")
+            self.notes.append("no time of submission is known: jobs are submitted when they start")
+        if "created" not in self.entry:
+            found.append("no column says when a job was submitted: add created =")
+        if not {"deleted", "duration"} & set(self.entry):
+            found.append(
+                "no column says when a job ended or how long it ran: add deleted = or duration ="
+            )
+        return found
+
+    def _alternatives(self, mapping: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
+        if "per" in mapping["jobs"]:
+            some = " and ".join(d for d in DEVICES if d in self.entry)
+            yield _changed(mapping, per="task"), f"{some} of each task", 'per = "task"'
+        for role in ("deleted", "duration"):
+            cells = self.sample.columns.get(self.role.get(role, ""), ())
+            if role in self.entry and len(self._texts(role)) < len(cells):
+                what = "jobs without an end last until the last time in the file"
+                yield _changed(mapping, open_end="last"), what, 'open_end = "last"'
+        others = [("mem", "memory", unit) for unit in ("MiB", "GiB")]
+        # A unit that its name gives, or the end less the start, is no guess.
+        sure = "started" in self.entry or _named_unit(self.role.get("duration", ""), UNITS_OF_TIME)
+        others += [("duration", "duration", unit) for unit in ("s", "ms", "minutes") if not sure]
+        for role, called, unit in others:
+            entry = self.entry.get(role, {"unit": "quantity"})
+            now = entry.get("unit", "GiB" if role == "mem" else "s")
+            if now not in (unit, "quantity", "clock"):
+                entry = {**entry, "unit": unit}
+                columns = {**mapping["jobs"]["columns"], role: entry}
+                changed = _changed(mapping, columns=columns)
+                yield changed, f"{called} in {unit}", f"{role} = {toml_text(entry)}"
+
+
+def _changed(mapping: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    return {**mapping, "jobs": {**mapping["jobs"], **changed}}
+
+
+def _named_unit(name: str, units: Sequence[str]) -> str:
+    end = re.search(r"(?:_|\s|\(|\[|-|(?<=[a-z])(?=[A-Z]))([A-Za-z]+)[\])]?$", name)
+    if end is None:
+        return ""
+    found = next((u for u in units if u.lower() == end[1].lower()), "")
+    alike = {"min": "minutes", "mins": "minutes", "h": "hours", "hour": "hours"}
+    return alike.get(found, re.sub(r"^([KMGT])B$", r"\1iB", found))
+
+
+def _holds(text: str) -> bool:
+    """Whether a cell holds anything."""
+    return bool(text) and text.lower() not in NOTHING
+
+
+def _numbers(cells: Sequence[str]) -> Floats:
+    return np.array([float(text) if _is_number(text) else np.nan for text in cells])
+
+
+def _in_order(times: Sequence[_Times]) -> float:
+    """Share of rows in which no time is before one that should precede it."""
+    broken = np.zeros(len(times[0].seconds) if times else 1, dtype=bool)
+    for before, after in combinations(times, 2):
+        broken |= after.seconds < before.seconds - 1.0  # seconds may be rounded
+    return 1.0 - float(broken.mean())
+
+
+def _matches_format(texts: Sequence[str], form: str) -> bool:
+    series = pl.Series(texts[:200], dtype=pl.String)
+    try:
+        read = series.str.to_datetime(form, strict=False, time_unit="us")
+    except pl.exceptions.PolarsError:
+        return False
+    return read.null_count() <= len(series) / 10
+
+
+def _outcome(mapping: dict[str, Any], what: str, change: str) -> MappingOutcome:
+    reading = MappingOutcome(what, change)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "mapping.toml")
+        file.write_text("\n".join(_toml(mapping)), encoding="utf-8")
+        try:
+            tables = OwnCsv(file).scan()
+        except TraceError as error:
+            return replace(reading, problem=str(error).replace(f"{file}: ", ""))
+    jobs = tables.jobs
+    first, last = period_of(jobs)
+    tasks = jobs["tasks"] if "tasks" in jobs.columns else pl.Series([1] * len(jobs))
+    asked = [d for d in DEVICES if (jobs[d] > 0).any()]
+    hours = {d: float(device_hours(jobs, d).sum()) for d in asked}
+    return replace(
+        reading,
+        jobs=len(jobs),
+        rows=tables.stages[0].read,
+        left_out=reasons(*(stage.dropped for stage in tables.stages)),
+        hours=hours,
+        mean_in_use={d: hours[d] * 3600 / max(last - first, 1.0) for d in asked},
+        largest_job={d: float((jobs[d] * tasks).max()) for d in asked},  # type: ignore[arg-type]  # numbers
+    )
+
+
+def _short(entry: dict[str, Any]) -> Any:
+    if set(entry) == {"column"}:
+        return entry["column"]
+    return entry["value"] if set(entry) == {"value"} and entry["value"] == 1 else entry
+
+
+def _toml(mapping: dict[str, Any]) -> list[str]:
+    jobs = mapping["jobs"]
+    lines = [f"trace = {toml_text(mapping['trace'])}", "", "[jobs]"]
+    lines += [f"{key} = {toml_text(held)}" for key, held in jobs.items() if key != "columns"]
+    lines += ["", "[jobs.columns]"]
+    order = [*ROLES, *(k for k in jobs["columns"] if k not in ROLES)]
+    return lines + [f"{k} = {toml_text(jobs['columns'][k])}" for k in order if k in jobs["columns"]]

@@ -1,0 +1,313 @@
+"""The text of a trace file: unpacked, decoded, split into lines, and recognised by its header.
+
+Quantities as people write them: ``16Gi``, ``500m``, ``1-02:03:04``, and units with names.
+"""
+
+from __future__ import annotations
+
+import csv
+import gc
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from gangwise.core.errors import TraceError
+from gangwise.logs.io.blocks import Block, Blocks
+
+SUFFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3}
+SUFFIXES |= {unit: float(1000**n) for n, unit in enumerate("KMGTPE", 1)}
+SUFFIXES |= {f"{unit}i": float(1024**n) for n, unit in enumerate("KMGTPE", 1)}
+"""Suffixes of Kubernetes' quantities: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/"""
+UNITS = {"bytes": 2.0**-30}
+UNITS |= {f"{unit}B": 1000**n / 2.0**30 for n, unit in enumerate("KMGT", 1)}
+UNITS |= {f"{unit}iB": 1024**n / 2.0**30 for n, unit in enumerate("KMGT", 1)}
+UNITS |= {"milli": 1e-3, "percent": 1e-2, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+UNITS |= {"minutes": 60.0, "hours": 3600.0, "days": 86400.0}
+"""Size of each unit in GiB, seconds, or ones."""
+QUANTITY = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+|[KMGTPE]i|[numkKMGTPE])?"
+CLOCK = r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)"
+
+
+def quantity(text: pl.Expr) -> pl.Expr:
+    """The numbers of quantities; null of what is none. Memory is then in bytes.
+
+    >>> frame = pl.DataFrame({"q": ["500m", "16Gi", "2", "1e3", "1.5G", "many", "12E"]})
+    >>> frame.select(quantity(pl.col("q")))["q"].to_list()
+    [0.5, 17179869184.0, 2.0, 1000.0, 1500000000.0, None, 1.2e+19]
+    """
+    fits = text.str.contains(f"^(?:{QUANTITY})$")
+    number = text.str.extract(r"^([+-]?[\d.]+(?:[eE][+-]?\d+)?)", 1).cast(pl.Float64, strict=False)
+    unit = text.str.extract(r"([KMGTPE]i|[numkKMGTPE])$", 1).fill_null("")
+    factor = unit.replace_strict(SUFFIXES, default=1.0, return_dtype=pl.Float64)
+    return pl.when(fits).then(number * factor)
+
+
+def clock(text: pl.Expr) -> pl.Expr:
+    """Seconds of ``[[D-]H:]MM:SS``; null of what is none.
+
+    >>> frame = pl.DataFrame({"t": ["1-02:03:04", "02:03:04", "03:04", "90"]})
+    >>> frame.select(clock(pl.col("t"))).to_series().to_list()
+    [93784.0, 7384.0, 184.0, None]
+    """
+    parts = text.str.extract_groups(f"^(?:{CLOCK})$").struct
+    days, hours, minutes, rest = (parts.field(str(n)).cast(pl.Float64) for n in range(1, 5))
+    return 86400 * days.fill_null(0) + 3600 * hours.fill_null(0) + 60 * minutes + rest
+
+
+ENOUGH_FOR_A_HEADER = 1 << 16
+
+
+def read_text(path: Path) -> tuple[str, str]:
+    """Text of a small file, plain or gzipped, and the SHA-256 of the file as it is stored.
+
+    Bytes that are not UTF-8 become U+FFFD; TraceError tells of a file that is damaged or no text.
+    """
+    blocks = Blocks(path)
+    data = blocks.whole()
+    if blocks.damage:
+        raise TraceError(f"{blocks.damage}; download it again", path)
+    return data.decode("utf-8", errors="replace"), blocks.digest()
+
+
+def start_of(path: Path) -> bytes:
+    """The start of the text of a file, unpacked; empty when unreadable.
+
+    It is kept, so that a file that many formats look at is opened once, until it changes.
+    """
+    try:
+        stat = path.stat()
+    except OSError:
+        return b""
+    return _start(path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
+
+
+@lru_cache(maxsize=2048)
+def _start(path: Path, *version: int) -> bytes:
+    try:
+        return Blocks(path).start(ENOUGH_FOR_A_HEADER)
+    except TraceError:
+        return b""
+
+
+def first_lines(path: Path, lines: int = 20) -> list[str]:
+    """Lines from the start of a file, read without the rest of it; empty when unreadable."""
+    data = start_of(path)
+    if len(data) == ENOUGH_FOR_A_HEADER:
+        data = data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1]  # the last line is cut off
+    return split_lines(data.decode("utf-8-sig", errors="replace"))[:lines]
+
+
+def header_of(path: Path) -> list[str]:
+    """Fields of the first line, read without the rest of the file; empty when unreadable."""
+    lines = first_lines(path, 1)
+    return [field.strip() for field in split_line(lines[0]) or []] if lines else []
+
+
+def split_lines(text: str) -> list[str]:
+    r"""Lines as an editor shows them; empty ones at the end are left out.
+
+    >>> split_lines("a,b\r\n1,2\r\n\r\n")
+    ['a,b', '1,2']
+    """
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return lines
+
+
+def split_line(line: str, separator: str = ",") -> list[str] | None:
+    """Fields of one line; None when its quotes do not match.
+
+    >>> split_line('a,"b,c"'), split_line('a,"b')
+    (['a', 'b,c'], None)
+    """
+    if '"' not in line:
+        return line.split(separator)
+    try:
+        return next(csv.reader([line], delimiter=separator, strict=True))
+    except csv.Error:
+        return None
+
+
+def split_names(names: Sequence[str] | str) -> tuple[str, ...]:
+    """Names that were given as such, or in one text, separated by bars or commas.
+
+    >>> split_names("Terminated|Failed"), split_names(("Running",))
+    (('Terminated', 'Failed'), ('Running',))
+    """
+    given = re.split(r"[|,]", names) if isinstance(names, str) else names
+    return tuple(name.strip() for name in given)
+
+
+def listed(names: Sequence[str], most: int = 60) -> str:
+    """Names for a message, which stays short whatever a file holds."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(name[:80] for name in names[:most]) + more
+
+
+def toml_text(held: Any) -> str:
+    """A text, number, truth value, list or table as TOML writes it, in one line.
+
+    >>> toml_text("a/b"), toml_text((1, 2.5)), toml_text({"scale": 2, "on": True})
+    ('"a/b"', '[1, 2.5]', '{ scale = 2, on = true }')
+    """
+    if isinstance(held, dict):
+        return "{ " + ", ".join(f"{key} = {toml_text(value)}" for key, value in held.items()) + " }"
+    return json.dumps(held, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class Records:
+    """The records of a file, unchecked, and the SHA-256 of the file as it is stored."""
+
+    file: Path
+    digest: str
+    records: list[Any]
+
+
+def beginning(path: Path) -> str:
+    """The beginning of a file's text, however long its lines are; empty when unreadable."""
+    return start_of(path).decode("utf-8-sig", errors="replace").lstrip()
+
+
+def read_records(path: Path, key: str = "") -> Records:
+    """The records of a JSON file, plain or gzipped.
+
+    The list is under ``key`` (``a.b`` is key ``b`` of the object under ``a``), or the whole
+    document. Raises TraceError, with the line, when the file cannot be read, is cut short, or holds
+    no such list.
+    """
+    found, digest = document(path)
+    for name in [key] if isinstance(found, dict) and key in found else key.split("."):
+        if name:
+            if not isinstance(found, dict) or name not in found:
+                raise TraceError(f"the JSON document has no key {key!r}", path)
+            found = found[name]
+    if not isinstance(found, list):
+        where = f"under {key!r}" if key else "in the JSON document"
+        raise TraceError(f"a list of records is needed {where}, not {type(found).__name__}", path)
+    if not found:
+        raise TraceError("the list of records is empty", path)
+    return Records(path, digest, found)
+
+
+def lists_of_records(path: Path) -> dict[str, list[Any]]:
+    """The lists of objects in a document, by their keys as :func:`read_records` takes them."""
+    found, _ = document(path)
+    lists: dict[str, list[Any]] = {}
+    inside = [("", found)]
+    while inside:
+        key, held = inside.pop()
+        if isinstance(held, list) and held and isinstance(held[0], dict):
+            lists[key] = held
+        elif isinstance(held, dict):
+            inside += [(f"{key}.{name}" if key else name, value) for name, value in held.items()]
+    if not lists:
+        raise TraceError("there is no list of objects in the JSON document", path)
+    return lists
+
+
+def document(path: Path) -> tuple[Any, str]:
+    """A JSON document, plain or gzipped, and the SHA-256 of the file as it is stored."""
+    text, digest = read_text(path)
+    text = text.rstrip()
+    collecting = gc.isenabled()
+    gc.disable()  # nothing made here is garbage; looking for it again and again is not linear
+    try:
+        return json.loads(text), digest
+    except json.JSONDecodeError as error:
+        what = f"this is not JSON: {error.msg} at character {error.colno} of the line"
+        if error.pos >= len(text) or error.msg.startswith("Unterminated string"):
+            what = "the JSON is cut short; what is missing cannot be known, so get it again"
+        raise TraceError(what, path, error.lineno) from error
+    except RecursionError as error:
+        raise TraceError("the JSON document is nested too deeply to be a trace", path) from error
+    finally:
+        if collecting:
+            gc.enable()
+
+
+class RecordLines(Blocks):
+    """The records of a document as lines, an object a line; its row is its place in the list."""
+
+    def __init__(self, path: Path, key: str = ""):
+        super().__init__(path)
+        self._key, self._whole = key, ""
+
+    def digest(self) -> str:
+        return self._whole
+
+    def __iter__(self) -> Iterator[Block]:
+        found = read_records(self.path, self._key)
+        self._whole, self.stored = found.digest, self.path.stat().st_size
+        for first in range(0, len(found.records), RECORDS):
+            some = found.records[first : first + RECORDS]
+            data = "".join(f"{json.dumps(record)}\n" for record in some).encode()
+            self.unpacked += len(data)
+            yield Block(data, len(some), first + 1, first == 0)
+
+
+RECORDS = 10_000  # in a block
+NOT_UTF8 = "the text is not UTF-8"
+NOT_AN_OBJECT = "the line is not a JSON object"
+DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
+"""Leaves numbers as they are written."""
+
+
+def fields_of_json(line: str, names: Sequence[str]) -> tuple[list[str], str | None]:
+    """The text of each field, and why there are none.
+
+    Field ``b`` of object ``a`` is named ``a.b``. What is absent or null is empty; truth values are
+    ``true`` and ``false``; a list or an object is its JSON.
+
+    >>> fields_of_json(
+    ...     '{"time": 1e3, "size": {"cpus": "0.5"}, "after": [1, 2], "alloc": true}',
+    ...     ["time", "size.cpus", "size.memory", "after", "alloc"],
+    ... )
+    (['1e3', '0.5', '', '[1,2]', 'true'], None)
+    >>> fields_of_json("[1]", ["time"])
+    ([''], 'the line is not a JSON object')
+    """
+    found, why = _object(line)
+    if why is not None:
+        return [""] * len(names), why
+    texts = []
+    for name in names:
+        value: Any = found
+        for field in name.split("."):
+            value = value.get(field) if isinstance(value, dict) else None
+        texts.append(value if isinstance(value, str) else _text(value, line, name))
+    return texts, None
+
+
+def _object(line: str) -> tuple[dict[str, Any], str | None]:
+    if "\ufffd" in line:
+        return {}, NOT_UTF8
+    if not line.strip():
+        return {}, "the line is empty"
+    try:
+        found = DECODER.decode(line)
+        if "\\u" in line:
+            json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair has no bytes
+    except UnicodeEncodeError:
+        return {}, NOT_UTF8
+    except (ValueError, RecursionError):
+        return {}, NOT_AN_OBJECT
+    return (found, None) if isinstance(found, dict) else ({}, NOT_AN_OBJECT)
+
+
+def _text(value: Any, line: str, name: str) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    value = json.loads(line)  # its numbers as numbers
+    for field in name.split("."):
+        value = value[field]
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

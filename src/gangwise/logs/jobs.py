@@ -1,0 +1,999 @@
+"""Jobs out of a log: what was submitted, what it asked for, how long it ran, and where.
+
+:func:`jobs_of` makes :class:`~gangwise.jobs.model.Jobs` and the nodes they ran on of the tables of
+any format. Waiting is not work: a job is submitted when it was created, and its work is the time
+from its start to its end, or what the log says it ran. Steps, each told in :class:`Played`:
+
+1. jobs that cannot be played (no time, no request, no task, a circle of dependencies) are set
+   aside; those that were withdrawn before they started wait in line until then;
+2. nodes are those of the trace; without any, those that node lists name, or one pool, as large as
+   what was in use at once;
+3. jobs that do not fit on all of these nodes together are set aside.
+
+What a job's type is, by which rates are learned, is a column of the log: ``job_type="user"``.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.errors import TraceError, UnknownName
+from gangwise.core.files import write_whole
+from gangwise.core.settings import Clock
+from gangwise.jobs.books import Books
+from gangwise.jobs.metrics import held_devices, longer_by
+from gangwise.jobs.model import Group, Jobs, Node, Nodes, Shape
+from gangwise.logs import open_tables
+from gangwise.logs.formats.swf import FIELDS
+from gangwise.logs.io.reading import reasons, reasons_plain
+from gangwise.logs.tables import (
+    UNITS,
+    Tables,
+    amount_text,
+    counted_device,
+    left_out,
+    period,
+    played_text,
+    work,
+)
+
+QUANTITIES = tuple(UNITS)
+TYPES: Mapping[str, Sequence[str]] = {
+    "alibaba-gpu-v2020": ("group", "workload", "user"),
+    "acme": ("application", "user"),
+    "alibaba-gpu-v2025": ("application",),
+    "csv": ("type", "user"),
+    "kubernetes": ("application", "user"),
+    "swf": ("application", "user"),
+}
+"""Columns that tell the type of a job, by format; ``user`` elsewhere, then ``request``."""
+REQUEST = "request"  # type of jobs that ask for the same GPUs, or cores where they ask for none
+NO_TYPE = {"row", "name", *QUANTITIES, "tasks", "created", "started", "deleted", "elapsed", "limit"}
+NO_TYPE |= {"unfinished", "hosts", "after", "preceding", "priority", "part", "terms", "late"}
+NO_TYPE |= {"per_node", "again", "lost"}
+GROUPS = ("partition", "queue")
+"""Columns that a replay does not model without a site: it notes how many groups there are."""
+
+LATER = {"row", "name", "job", "user", "status", "models", "hosts", "after", "preceding"}
+LATER |= {"limit", "priority", "unfinished", "terms", "per_node", "again"}
+"""Columns that are still needed when times, demand and type are known."""
+NAMED = (*GROUPS, "account", "qos")  # such columns of few names
+ONE_A_NODE = ("slurm-sacct", "philly")  # formats in which a task is what a job had on one node
+GANGS = ("kubernetes", "slurm-sacct", "philly", "alibaba-gpu-v2020")
+"""Formats in which the rows of a job are groups of tasks that start together."""
+WAITED = "(?i)^(cancel|withdrawn|killed|pending|waiting)"
+"""Statuses of jobs that, without a start, waited until they were withdrawn or the log ended."""
+SUSPENDED = 60.0
+"""Seconds by which a job was longer on its nodes than it ran, if it was suspended there."""
+UNLIKELY = 7.0  # an exponential variable of mean 1 is above it once in 1,100 times
+LEAST_RUNS = 20  # run times that are known of others, to tell jobs from before the log by
+NOTED = {
+    "without a requested limit: the run time is taken for it": "limits unknown: run times used",
+    "ran longer than they requested": "ran longer than they requested, and are not cut off",
+}
+"""What :attr:`Jobs.account` notes, and how the line of what is played says it."""
+
+
+class Lost(NamedTuple):
+    """Jobs that are not played for one reason.
+
+    ``hours`` are device-hours that the log says they ran, None where their rows could not be read;
+    ``row`` is the first of them in the log.
+    """
+
+    jobs: int
+    hours: float | None
+    row: int
+
+
+DOUBT = 1.05, 0.01
+"""Use of devices, as a share of those there, and the share of work that fits on no node, above
+which a log is read wrongly, or lacks nodes."""
+
+
+@dataclass(frozen=True)
+class Overused:
+    """More devices in use at once, as recorded, than the nodes have."""
+
+    device: str
+    most: float  # share of the devices in use at the worst instant: more than 1
+    at: float  # that instant, in seconds since the first submission
+    seconds: float  # how long more than all were in use, and which share of the time that was
+    share: float
+
+    @property
+    def text(self) -> str:
+        return (
+            f"the log has more {self.device} in use than the nodes have, for "
+            f"{period(round(self.seconds, 1))} ({100 * self.share:.2g} % of the time); most, "
+            f"{100 * self.most:.4g} %, {period(round(self.at, 1))} after the first submission"
+        )
+
+
+def overused(jobs: Jobs, nodes: Nodes) -> tuple[Overused, ...]:
+    """Device types of which the recorded jobs held more than all nodes have.
+
+    What ends at an instant is free at it. Jobs without a recorded start and end are left out.
+
+    >>> jobs = Jobs.of([0, 0], [10, 10], [3, 2], recorded_start=[0, 6], recorded_end=[10, 16])
+    >>> overused(jobs, Nodes.pool(4))
+    (Overused(device='cpu', most=1.25, at=6.0, seconds=4.0, share=0.25),)
+    """
+    on = np.isfinite(jobs.recorded_start) & np.isfinite(jobs.recorded_end)
+    begin, end = jobs.recorded_start[on], jobs.recorded_end[on]
+    if not begin.size:
+        return ()
+    times = np.concatenate([end, begin])
+    order = np.argsort(times, kind="stable")
+    times = times[order]
+    lengths = np.diff(times, append=times[-1])
+    fewer = longer_by(jobs, None, jobs.recorded_end - jobs.recorded_start)[:, None]
+    held_by, capacity = (held_devices(jobs, nodes) / fewer)[on], nodes.capacity.sum(axis=0) / 1000
+    found = []
+    for k, device in enumerate(nodes.devices):
+        held = np.cumsum(np.concatenate([-held_by[:, k], held_by[:, k]])[order])
+        over = (held > capacity[k] * (1 + 1e-9)) & (lengths > 0)
+        if capacity[k] > 0 and over.any():
+            worst = int(np.argmax(np.where(over, held, 0.0)))
+            seconds = float(lengths[over].sum())
+            most, at = float(held[worst] / capacity[k]), float(times[worst] - jobs.submit.min())
+            share = seconds / float(times[-1] - times[0])
+            found.append(Overused(device, most, at, seconds, share))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Played:
+    """Coverage of a log: how much of it is played, what is not and why, what had to be assumed."""
+
+    trace: str  # registered name of the format
+    read: int  # jobs of the log, and those that are played
+    played: int
+    device: str  # what hours are counted of: GPUs where half of the jobs ask for any, or cores
+    unit: str
+    hours: float  # device-hours that the log says jobs ran
+    played_hours: float
+    lost: Mapping[str, Lost]  # why jobs are not played
+    assumed: Mapping[str, int]  # what was assumed, and of how many jobs
+    # Rows that are not of jobs alone (events, nodes) and were left out: how many, the first.
+    unread: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    digests: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of each file
+    overused: tuple[Overused, ...] = ()  # where the log has more devices in use than there are
+    not_modelled: tuple[str, ...] = ()  # what the log has and a replay does not model
+    # The one of ``assumed`` that is of nodes; empty where the log lists them, or they were given.
+    nodes_assumed: str = ""
+    unfit: float = 0.0  # share of the device-hours that ask for more than any node has
+
+    @property
+    def unknown(self) -> int:
+        """Jobs whose rows could not be read: nobody knows their device-hours."""
+        return sum(lost.jobs for lost in self.lost.values() if lost.hours is None)
+
+    @property
+    def doubts(self) -> list[str]:
+        """What the nodes of the log cannot have held: a column is misread, or nodes are missing."""
+        unfit = f"{100 * self.unfit:.3g} % of {self.unit}-hours ask for more than any node has"
+        doubts = [unfit] * (self.unfit > DOUBT[1])
+        return doubts + [each.text for each in self.overused if each.most > DOUBT[0]]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is small enough to be the rounding of times."""
+        return [f"warning: {each.text}" for each in self.overused if each.most <= DOUBT[0]]
+
+    @property
+    def line(self) -> str:
+        """The coverage in one line, shown first with every result of the log.
+
+        >>> Played(
+        ...     "swf", 4, 3, "cpu", "core", 10.0, 9.0, {"with no task": Lost(1, 1.0, 7)}, {}
+        ... ).line
+        'swf: 75 % of 4 jobs and 90 % of 10 core-hours are played; left out: 1 with no task (row 7)'
+        >>> Played(
+        ...     "swf", 4, 3, "cpu", "core", 9.0, 9.0, {"because x": Lost(1, None, 7)}, {}
+        ... ).line.partition(" and ")[2]
+        '100 % of the 9 core-hours that are known are played; left out: 1 because x (row 7), of \
+unknown hours'
+        """
+        lost = "; ".join(
+            f"{n:,} {why} ({'from ' * (n > 1)}row {row}){', of unknown hours' * (hours is None)}"
+            for why, (n, hours, row) in self.lost.items()
+        )
+        assumed = "; ".join(
+            what if n == self.played else f"{what}: {n:,}" for what, n in self.assumed.items()
+        )
+        jobs, hours = (self.played, self.read), (self.played_hours, self.hours)
+        return (
+            played_text(self.trace, jobs, hours, self.unit, not self.unknown)
+            + "".join(f"; misread, or nodes are missing: {doubt}" for doubt in self.doubts)
+            + f"; left out: {lost}" * bool(lost)
+            + f"; rows left out: {reasons(self.unread)}" * bool(self.unread)
+            + f"; assumed: {assumed}" * bool(assumed)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "trace": self.trace,
+            "line": self.line,
+            "jobs": {"read": self.read, "played": self.played},
+            "device_hours": {
+                "unit": self.unit,
+                "read": self.hours,
+                "played": self.played_hours,
+                "unknown_of_jobs": self.unknown,
+            },
+            "overused": [vars(each) for each in self.overused],
+            "doubts": self.doubts,
+            "not_modelled": list(self.not_modelled),
+            "lost": {
+                why: {"jobs": n, "device_hours": hours, "first_row": row}
+                for why, (n, hours, row) in self.lost.items()
+            },
+            "assumed": dict(self.assumed),
+            "rows_left_out": reasons_plain(self.unread),
+            "notes": list(self.notes),
+            "files": dict(self.digests),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class JobLog:
+    """The jobs of a log, as they happened, and the nodes they ran on."""
+
+    jobs: Jobs
+    nodes: Nodes
+    # A row per job, in the order of ``jobs``: ``row`` of the log, ``name``, ``type``, ``user``,
+    # ``tasks``, devices per task, ``submit``, ``start`` and ``end`` as it happened (seconds, null
+    # where the log does not say), ``run``, ``limit`` (null where none was asked for), ``status``,
+    # and ``hours``, those of the device that is counted.
+    rows: pl.DataFrame
+    # As it happened: job j ran on the nodes ``host[host_from[j]:host_from[j + 1]]``.
+    host_from: Ints
+    host: Ints
+    job_type: str  # the column that tells the type of a job
+    # Units of devices of ``nodes`` and ``jobs`` in one unit of the log: 1000 where the publisher
+    # gives shares of the largest machine, for which thousandths would be too coarse.
+    scale: Mapping[str, float]
+    played: Played
+    clock: Clock | None = None  # where time 0 lies; None where the log does not say
+
+    def total(self, device: str) -> float:
+        held = self.nodes.capacity[:, self.nodes.devices.index(device)]
+        return float(held.sum()) / 1000 / self.scale[device]
+
+
+def open_jobs(
+    path: Path | str,
+    *,
+    trace: str = "",
+    job_type: str = "",
+    nodes: Nodes | None = None,
+    rows: bool = True,
+    apart: bool = False,
+    **knobs: Any,
+) -> JobLog:
+    r"""Jobs of the files of a trace, of a log (``.swf``, a listing of sacct), or of ``twin:NAME``.
+
+    Arguments are those of :func:`~gangwise.logs.open_tables` and :func:`jobs_of`.
+    Raises TraceError when the files cannot be read, or no job can be played; UnknownName for a
+    format, argument or column that does not exist.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "log.swf")
+    ...     size = file.write_text(
+    ...         "; MaxProcs: 8\n"
+    ...         "1  0  5 60 4 -1 -1  4 120 -1 1 3 1 2 -1 -1 -1 -1\n"
+    ...         "2 10 -1 30 9 -1 -1 16  60 -1 1 3 1 2 -1 -1 -1 -1\n"
+    ...     )
+    ...     log = open_jobs(file)
+    >>> log.jobs.run, log.jobs.limit, log.jobs.recorded_start, log.nodes.capacity.tolist()
+    (array([60.]), array([120.]), array([5.]), [[8000]])
+    >>> print(log.played.line)
+    swf: 50 % of 2 jobs and 33.3 % of 0.2 core-hours are played; left out: 1 larger than the ...
+    """
+    made = _LogBuilder(open_tables(path, trace=trace, **knobs), job_type)
+    return made.log(nodes, rows, apart)
+
+
+def jobs_of(
+    tables: Tables,
+    *,
+    job_type: str = "",
+    nodes: Nodes | None = None,
+    rows: bool = True,
+    apart: bool = False,
+) -> JobLog:
+    """Jobs of the tables of a trace, on these ``nodes`` instead of its own where they are given.
+
+    ``job_type`` is the column of ``tables.jobs`` that tells the type of a job, or ``request``; by
+    default one that suits the format (:data:`TYPES`). Without ``rows``, the log does not keep its
+    table of that name, which a replay has no use for. A job that was requeued is one job with the
+    work of all its runs; with ``apart`` each run is a job that comes after the one before it, on
+    its own nodes, as under the rules of the site that stopped it.
+
+    Raises
+    ------
+    TraceError
+        When no job can be played.
+    UnknownName
+        For a column that does not exist.
+    """
+    return _LogBuilder(tables, job_type).log(nodes, rows, apart)
+
+
+class _LogBuilder:
+    def __init__(self, tables: Tables, job_type: str):
+        if tables.jobs.is_empty():
+            raise TraceError(f"there are no jobs in the files of {tables.trace} here")
+        self.rows = tables.jobs
+        self.tables = replace(tables, jobs=self.rows.clear())
+        self.form = tables.trace.removeprefix("twin-")
+        # Devices that a reader names otherwise, as Kubernetes' extended resources.
+        self.quantities = (*QUANTITIES, *(c for c in self.rows.columns if "/" in c))
+        self.scale = dict.fromkeys(self.quantities, 1.0)
+        self.scale |= {q: 1000.0 for q in QUANTITIES if tables.units[q] != UNITS[q]}
+        self.per_node = int(self.form in ONE_A_NODE)
+        self.assumed: dict[str, int] = {}
+        self.notes: list[str] = []
+        self.submit, self.start = self._column("created"), self._column("started")
+        self.waits = "started" in self.rows.columns
+        self.run = work(self.rows)["run"].fill_null(np.nan).to_numpy()
+        self.end = np.where(np.isnan(self.start), np.nan, self._column("deleted"))
+        self.never = np.isnan(self.start) & np.isnan(self.run) & self.waits
+        self.never &= ~np.isnan(self.submit)
+        left = self._column("deleted")
+        with np.errstate(invalid="ignore"):
+            withdrawn = self.never & (left >= self.submit) & self._in_line()
+        self.withdrawn = np.where(withdrawn, left, np.inf)
+        self.never &= ~withdrawn
+        self.run = np.where(withdrawn, 0.0, self.run)
+        self.tasks = (
+            self._column("tasks") if "tasks" in self.rows.columns else np.ones(len(self.rows))
+        )
+        requested = {q: self._column(q) * self.scale[q] for q in self.quantities}
+        self.demand = {q: a for q, a in requested.items() if np.nan_to_num(a).any()}
+        if not self.demand:
+            raise TraceError(f"no job of {tables.trace} says what it asks for")
+        self.device, self.unit = counted_device(self.rows, tables.units)
+        if self.device != "gpu":
+            for other in self.quantities[len(QUANTITIES) :]:
+                if 2 * (np.nan_to_num(requested[other]) > 0).sum() >= len(self.rows):
+                    self.device = self.unit = other
+        with np.errstate(invalid="ignore"):
+            amount = self.tasks * self.demand[self.device] / self.scale[self.device]
+            hours = self.run * amount / 3600
+        self.hours = np.where(hours > 0, hours, 0.0)
+        # Seconds of runs before the last, each of which had the limit.
+        self.limit, self.lost = self._column("limit"), np.nan_to_num(self._column("lost"))
+        self.groups: dict[Any, list[Group]] = {}
+        if "job" in self.rows.columns and self.form not in (*GANGS, "alibaba-v2018"):
+            several = self.rows.group_by("job").len().filter(pl.col("len") > 1)
+            if len(several):
+                what = "of jobs that ask for several kinds of tasks, each a job of its own"
+                self.assumed[what] = int(several["len"].sum())
+        if "late" in self.rows.columns:
+            what = "were held, or waited otherwise: submitted when they became eligible"
+            self.assumed[what] = int(self.rows["late"].sum())
+        terms = self.rows["terms"] if "terms" in self.rows.columns else pl.Series([""])
+        if fewer := int(terms.str.contains("fewest=").sum()):
+            what = (
+                "may start with fewer tasks: under kueue they do, and take longer by as much as "
+                "tasks are fewer; other schedulers, and the lower bound, have them whole"
+            )
+            self.assumed[what] = fewer
+        self.type_name, self.types = self._types(job_type)
+        self.ids, self.joined = _unique_ids(self.rows), list[str]()
+        # The others are not looked at again, and take more room than the jobs.
+        kept = [c for c in self.rows.columns if c in (*LATER, *NAMED)]
+        small = (pl.col(c).cast(pl.Categorical) if c in NAMED else c for c in kept)
+        self.rows = self.rows.select(*small)
+
+    def _column(self, name: str) -> Floats:
+        if name not in self.rows.columns:
+            return np.full(len(self.rows), np.nan)
+        return self.rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
+
+    def _in_line(self) -> Bools:
+        """Rows whose status says that they waited until ``deleted``: others may have run."""
+        if "status" not in self.rows.columns:
+            return np.zeros(len(self.rows), dtype=bool)
+        status = self.rows["status"].cast(pl.String).fill_null("")
+        return status.str.contains(WAITED).to_numpy()
+
+    def _types(self, wanted: str) -> tuple[str, pl.Series]:
+        text = [c for c in self.rows.columns if c not in {*NO_TYPE, *self.quantities}]
+        if wanted and wanted not in (*text, REQUEST):
+            raise UnknownName("column of job types", wanted, [*text, REQUEST])
+        for name in [wanted] if wanted else [*TYPES.get(self.form, ()), "user"]:
+            if name in text and (wanted or self.rows[name].n_unique() > 1):
+                values = self.rows[name].cast(pl.String).fill_null("")
+                return name, values.replace("", "unknown")
+        gpu = pl.format("{}gpu", pl.col("gpu"))
+        cpu = pl.format("{}cpu", pl.col("cpu").fill_null(0).round(1))
+        asked = pl.when(pl.col("gpu").fill_null(0) > 0).then(gpu).otherwise(cpu)
+        of = pl.when(pl.col("models") != "").then(pl.format("-{}", "models")).otherwise(pl.lit(""))
+        return REQUEST, self.rows.select(pl.concat_str(asked, of).alias("type")).to_series()
+
+    # ------------------------------------------------------------------------------------ nodes
+
+    def _nodes(self) -> tuple[Nodes, str]:
+        """The nodes of the trace, or as large as the peak use of the log; and what is assumed."""
+        assumed = ""
+        if not self.tables.servers.is_empty():
+            nodes = self._nodes_of_servers()
+        elif "hosts" in self.rows.columns and (self.rows["hosts"] != "").any():
+            nodes = self._nodes_of_hosts()
+            assumed = (
+                f"the log lists no nodes: taken to be the {len(nodes)} that jobs ran on, each as "
+                "large as the most that jobs held on it at once"
+            )
+        else:
+            nodes = self._pool()
+            assumed = (
+                "the log lists no nodes: taken to be one pool, as large as the most that jobs held "
+                "at once, so hardly any job waits"
+            )
+        if not nodes:
+            raise TraceError(f"no job of {self.tables.trace} ran: there is nothing to play")
+        # Parts of GPUs are parts of one GPU where nodes have whole ones, few enough to tell apart.
+        parts = bool((np.nan_to_num(self.demand.get("gpu", np.zeros(1))) % 1 != 0).any())
+        had = [node.devices.get("gpu", 0.5) for node in nodes]
+        apart = all(gpus % 1 == 0 and gpus < 64 for gpus in had)
+        made = Nodes.of(nodes, "gpu" if parts and apart else None)
+        absent = [q for q in self.demand if q not in made.devices]
+        if absent:  # no node has any: jobs that ask for it fit nowhere
+            zero = np.zeros((len(made), len(absent)), dtype=np.int64)
+            capacity = np.concatenate([made.capacity, zero], axis=1)
+            made = replace(made, devices=(*made.devices, *absent), capacity=capacity)
+        return made, assumed
+
+    def _nodes_of_servers(self) -> list[Node]:
+        servers = self.tables.servers
+        there = [q for q in self.quantities if q in servers.columns]
+        devices = [q for q in there if float(servers[q].sum() or 0) > 0]
+        for q in [q for q in self.demand if q not in devices and q in ("cpu", "mem")]:
+            self.notes.append(f"no node says how much {q} it has: {q} is not counted")
+            del self.demand[q]
+        return [
+            Node(str(name), {q: self.scale[q] * n for q, n in zip(devices, has)}, self._labels(m))
+            for name, m, *has in servers.fill_null(0.0).select("name", "model", *devices).rows()
+        ]
+
+    def _nodes_of_hosts(self) -> list[Node]:
+        hosts = self.rows["hosts"].fill_null("").str.split("|")
+        each = self._occupancy(hosts)
+        # Which node had how many tasks is not known: the same number each.
+        of_one = (pl.col("tasks") / pl.col("host").list.len()).ceil()
+        each = each.with_columns(pl.col(q) * of_one for q in self.demand)
+        each = each.explode("host").filter(pl.col("host") != "")
+        peak = _peak_use(each.filter(~pl.col("asleep")), list(self.demand), "host")
+        # Others had the cores of a job that was suspended: it counts by itself, as each of them.
+        alone = each.filter("asleep").select("host", *self.demand)
+        peak = pl.concat([peak, alone]).group_by("host").max()
+        # The model of a node is known where all jobs that asked it for one asked for the same.
+        asked = pl.DataFrame({"host": hosts, "model": self.rows["models"].fill_null("")})
+        model = pl.col("model")
+        one = asked.filter((model != "") & ~model.str.contains("|", literal=True))
+        seen = one.explode("host").group_by("host").agg(model.unique())
+        single = seen.filter(model.list.len() == 1).with_columns(model.list.first())
+        models: dict[str, str] = dict(single.rows())
+        return [
+            Node(name, dict(zip(self.demand, most)), self._labels(models.get(name, "")))
+            for name, *most in peak.sort("host").rows()
+        ]
+
+    def _pool(self) -> list[Node]:
+        self.per_node = 0
+        whole = self._occupancy(pl.lit("pool"))
+        whole = whole.with_columns(pl.col(q) * pl.col("tasks") for q in self.demand)
+        if asking := int((self.rows["models"].fill_null("") != "").sum()):
+            what = "ask for a GPU model, and take any: no node says which it has"
+            self.assumed[what] = asking
+            self.rows = self.rows.with_columns(models=pl.lit(""))
+        peak = _peak_use(whole, list(self.demand), "host")
+        return [Node(name, dict(zip(self.demand, most))) for name, *most in peak.rows()]
+
+    def _occupancy(self, hosts: pl.Series | pl.Expr) -> pl.DataFrame:
+        begun = np.where(np.isnan(self.start), self.submit, self.start)
+        held = pl.DataFrame(
+            {"from": begun, "to": begun + self.run, "tasks": self.tasks, **self.demand}
+        )
+        sound = pl.all_horizontal(pl.col(held.columns).is_finite())
+        with np.errstate(invalid="ignore"):
+            asleep = self.run + SUSPENDED < self.end - self.start
+        some = held.with_columns(host=hosts, asleep=pl.Series(asleep & bool(self.per_node)))
+        return some.filter(sound & (pl.col("to") > pl.col("from")))
+
+    def _labels(self, model: str) -> dict[str, str]:
+        if not model:
+            return {}
+        return {"model": model, **{m: "yes" for m in self._choices if model in m.split("|")}}
+
+    @cached_property
+    def _choices(self) -> list[str]:
+        """Several models of which a job takes any, as its row has them."""
+        return [m for m in self.rows["models"].unique().sort() if m and "|" in m]
+
+    # ------------------------------------------------------------------------------------- jobs
+
+    def _jobs(self, keep: Ints, devices: Sequence[str]) -> Jobs:
+        every = keep.size == len(self.rows)
+
+        def of(column: pl.Series) -> pl.Series:
+            return column if every else column[keep]
+
+        columns, constraint = self.rows.columns, None
+        models = of(self.rows["models"].fill_null(""))
+        if (models != "").any():
+            constraint = [_constraint(m) for m in models]
+        zero = np.zeros(len(self.rows))
+        return Jobs.of(
+            self.submit[keep],
+            self.run[keep],
+            self.tasks[keep],
+            {q: self.demand.get(q, zero)[keep] for q in devices},
+            id=of(self.ids).to_numpy(),
+            limit=(self.limit + self.lost)[keep],
+            per_node=self._per_node(keep),
+            constraint=constraint,
+            type=_as_array(of(self.types)),
+            user=_as_array(of(self.rows["user"])) if "user" in columns else None,
+            priority=np.nan_to_num(self._column("priority")[keep])
+            if "priority" in columns
+            else 0.0,
+            after=self._after(keep),
+            groups={i: self.groups[i] for i in of(self.ids).to_list() if i in self.groups} or None,
+            recorded_start=self.start[keep],
+            recorded_end=np.where(self._unfinished(), np.nan, self.end)[keep],
+            withdrawn=self.withdrawn[keep],
+            censored=self._unfinished()[keep],
+            early=self.early[keep],
+            charged=_as_array(of(self.rows["account"])) if "account" in columns else None,
+            pool=_as_array(of(self.rows[self._group])) if self._group else None,
+            qos=_as_array(of(self.rows["qos"])) if "qos" in columns else None,
+            terms=_as_array(of(self.rows["terms"])) if "terms" in columns else None,
+        )
+
+    def _per_node(self, keep: Ints) -> npt.ArrayLike:
+        """Most tasks of each job on one node: of a log that says it, as the log says."""
+        own = self.per_node and "per_node" in self.rows.columns
+        return self._column("per_node")[keep] if own else self.per_node
+
+    @property
+    def _group(self) -> str:
+        given = [c for c in GROUPS if c in self.rows.columns]
+        several = (c for c in given if self.rows[c].drop_nulls().n_unique() > 1)
+        return next(several, given[0] if given else "")
+
+    def _join_runs(self, apart: bool) -> Ints:
+        """Rows of the last run of each job, which are given the work of its earlier runs as well.
+
+        A run that has not begun is a job in line.
+        """
+        every = np.arange(len(self.rows))
+        if "again" not in self.rows.columns:
+            return every
+        runs = pl.DataFrame({"row": every, "of": self.rows["again"], "start": self.start})
+        runs = runs.filter((pl.col("of") != "") & pl.col("start").is_not_nan()).sort("start")
+        of_jobs = runs.group_by("of", maintain_order=True).agg("row")["row"].to_list()
+        of_jobs = [rows for rows in of_jobs if len(rows) > 1]
+        if apart and of_jobs:
+            reason = "are runs of jobs that were requeued: each comes after the one before it"
+            self.assumed[reason] = sum(map(len, of_jobs))
+            return every
+        names, self.submit, self.start = self.ids.to_list(), self.submit.copy(), self.start.copy()
+        for *earlier, last in of_jobs:
+            first = earlier[0]
+            self.lost[last] += self.run[earlier].sum()
+            self.run[last] += self.run[earlier].sum()
+            self.hours[last] += self.hours[earlier].sum()
+            self.submit[last], self.start[last] = self.submit[first], self.start[first]
+            names[last], self.hours[earlier], every[earlier] = names[first], 0.0, -1
+            self.joined.append(names[last])
+        self.ids = pl.Series(self.ids.name, names)
+        return every[every >= 0]
+
+    def _join_groups(self, every: Ints) -> Ints:
+        """Rows of jobs, of which one whose tasks are unlike is its first row with all its groups.
+
+        It starts when all have, and runs until the last has ended.
+        """
+        if self.form not in GANGS or "job" not in self.rows.columns:
+            return every
+        rows = pl.DataFrame({"row": every, "of": self.rows["job"][every]}).drop_nulls()
+        several = rows.group_by("of", maintain_order=True).agg("row")
+        several = several.filter(pl.col("row").list.len() > 1)
+        if several.is_empty():
+            return every
+        models = self.rows["models"].fill_null("").to_list()
+        hosts = self.rows["hosts"].to_list() if "hosts" in self.rows.columns else []
+        open_ends, gone = self._unfinished().copy(), np.zeros(len(self.rows), dtype=bool)
+        self.submit, self.start = self.submit.copy(), self.start.copy()
+        self.tasks, self.limit = self.tasks.copy(), self.limit.copy()
+        ids = self.ids.to_list()
+        for name, of_job in several.rows():
+            first, at = of_job[0], np.array(of_job)
+            one_each = np.broadcast_to(self._per_node(at), at.shape)
+            ids[first] = str(name)
+            self.groups[ids[first]] = [
+                Group(
+                    int(self.tasks[row]),
+                    {q: float(n[row]) for q, n in self.demand.items() if n[row] > 0},
+                    int(per_node),
+                    _constraint(models[row]),
+                )
+                for row, per_node in zip(of_job, one_each)
+            ]
+            number = self.tasks[at].sum()
+            for _q, each in self.demand.items():  # of one task in the mean
+                each[first] = (self.tasks[at] * each[at]).sum() / number
+            ended = (self.start[at] + self.run[at]).max()
+            self.tasks[first], self.submit[first] = number, self.submit[at].min()
+            self.start[first], self.end[first] = self.start[at].max(), self.end[at].max()
+            started = not np.isnan(self.start[first])
+            self.run[first] = ended - self.start[first] if started else 0.0
+            self.withdrawn[first] = np.inf if started else self.withdrawn[at].max()
+            self.never[first] = not started and np.isinf(self.withdrawn[first])
+            self.limit[first], self.lost[first] = self.limit[at].max(), self.lost[at].max()
+            amount = number * self.demand[self.device][first] / self.scale[self.device]
+            self.hours[first], self.hours[at[1:]] = self.run[first] * amount / 3600, 0.0
+            open_ends[first], gone[at[1:]] = open_ends[at].any(), True
+            if hosts:
+                named = (host for row in of_job for host in (hosts[row] or "").split("|") if host)
+                hosts[first] = "|".join(dict.fromkeys(named))
+        self.ids, changed = pl.Series(self.ids.name, ids), [pl.Series("unfinished", open_ends)]
+        changed += [pl.Series("hosts", hosts, pl.String)] * bool(hosts)
+        self.rows = self.rows.with_columns(changed)
+        return every[~gone[every]]
+
+    def _unfinished(self) -> Bools:
+        if "unfinished" not in self.rows.columns:
+            return np.zeros(len(self.rows), dtype=bool)
+        return self.rows["unfinished"].fill_null(False).to_numpy()
+
+    def _after(self, keep: Ints) -> dict[str, list[str]] | None:
+        """Ids that the rows come after, by id.
+
+        A column ``after`` has names of rows of the same job, and ``preceding`` of any.
+        """
+        columns = self.rows.columns
+        within = "after" in columns
+        if not within and ("preceding" not in columns or not (self.rows["preceding"] != "").any()):
+            return None
+        job = pl.col("job" if "job" in columns else "name") if within else pl.lit("")
+        waited = pl.col("after" if within else "preceding")
+        rows = self.rows.select(job.alias("of"), "name", waited.alias("after"), id=self.ids)
+        rows = rows if keep.size == len(rows) else rows[keep]
+        names = rows.select("of", after="name", other="id")
+        waits = rows.select("of", "id", "after").filter(pl.col("after") != "")
+        each = waits.with_columns(pl.col("after").str.split("|")).explode("after")
+        found = each.join(names, on=["of", "after"], how="left")
+        found = found.with_columns(pl.coalesce("other", "after"))
+        # A run comes after one of its own job, which is no other.
+        own = (pl.col("id") == pl.col("other")) & pl.col("id").is_in(self.joined)
+        found = found.filter(~own)
+        return dict(found.group_by("id", maintain_order=True).agg("other").rows())
+
+    # -------------------------------------------------------------------------------------- log
+
+    def log(self, given: Nodes | None, rows_kept: bool, apart: bool) -> JobLog:
+        with np.errstate(invalid="ignore"):
+            early = self.start < self.submit
+        if early.any():
+            what = "started before they were submitted, as if they had not waited"
+            self.assumed[what] = int(early.sum())
+            self.start = np.where(early, self.submit, self.start)
+        self.early = self._ran_before()
+        nodes, nodes_assumed = (given, "") if given else self._nodes()
+        rows, lost = self._join_groups(self._join_runs(apart)), {}
+        self.read = rows.size
+        if self.never.any():
+            lost["without a start"] = rows[self.never[rows]]
+        keep = rows[~self.never[rows]]
+        jobs = self._jobs(keep, nodes.devices)
+        fitting = _tasks_that_fit(nodes, jobs.shapes)[jobs.shape]
+        beyond, unfit = jobs.tasks > fitting, keep[jobs.row[fitting == 0]]
+        if given and "per_node" in self.rows.columns:
+            # A job that ran was not larger: whole nodes that it was given may be unlike, and the
+            # site's rules say what it holds there.
+            beyond &= np.isnan(jobs.recorded_start)
+        for why, places in jobs.account.set_aside.items():
+            lost[why] = keep[places]
+        if beyond.any():
+            out = np.sort(keep[jobs.row[beyond]])
+            lost["larger than the cluster"] = out
+            keep = np.setdiff1d(keep, out)
+            jobs = self._jobs(keep, nodes.devices)
+        place = keep[jobs.row]
+        played = self._played(jobs, nodes, place, lost, nodes_assumed)
+        if given is None and not nodes_assumed:  # both would say nothing of what was read
+            share = float(self.hours[unfit].sum()) / max(float(self.hours.sum()), 1e-12)
+            played = replace(played, unfit=share)
+        if not len(jobs):
+            raise TraceError(f"no job can be played: {played.line}")
+        return JobLog(
+            jobs,
+            nodes,
+            self._rows(jobs, place) if rows_kept else self.rows.clear(),
+            *self._hosts(place, nodes),
+            self.type_name,
+            {q: self.scale.get(q, 1.0) for q in nodes.devices},
+            played,
+            Clock.of(self.tables.clock, float(jobs.submit.min())),
+        )
+
+    def _ran_before(self) -> Bools:
+        """Jobs that ran already when the log begins, which are submitted when they started [J].
+
+        Accounting of a period has jobs that ended in it: of those that started before, only the
+        ones that still ran. So the log begins with the first job that left, and jobs that had
+        waited until then are submitted then. A log from its first job on is told apart by how late
+        the first one left: the sum, over users, of the cumulative hazard of run times until then is
+        exponential with mean 1, and hardly ever above :data:`UNLIKELY`.
+        """
+        none = np.zeros(len(self.rows), dtype=bool)
+        left = np.where(np.isnan(self.end), self.start + self.run, self.end)
+        left = np.fmin(left, self.withdrawn)
+        with np.errstate(invalid="ignore"):
+            if not self.waits or not (self.start > self.submit).any():
+                return none
+            begins = float(np.nanmin(left))
+            early = self.start < begins
+            ran = np.sort(self.run[(self.start >= begins) & ~self._unfinished()])
+            waited = ~early & (self.submit < begins)
+        if not early.any() or ran.size < LEAST_RUNS:
+            return none
+        place = np.flatnonzero(early)
+        place = place[np.argsort(self.start[place], kind="stable")]
+        if "user" in self.rows.columns:  # jobs of a user are alike: the first one counts
+            user = self.rows["user"].cast(pl.String).fill_null("").to_numpy()[place]
+            place = place[np.unique(user, return_index=True)[1]]
+        longer = ran.size - np.searchsorted(ran, begins - self.start[place], side="left")
+        if -np.log((longer + 0.5) / (ran.size + 1)).sum() < UNLIKELY:
+            return none
+        note = "ran when the log begins: submitted when they started, in no mean"
+        self.assumed[note] = int(early.sum())
+        if waited.any():
+            self.assumed["waited when the log begins: submitted then"] = int(waited.sum())
+        self.submit = np.where(early, self.start, np.where(waited, begins, self.submit))
+        return early
+
+    def _played(
+        self, jobs: Jobs, nodes: Nodes, place: Ints, lost: Mapping[str, Ints], nodes_assumed: str
+    ) -> Played:
+        row = self.rows["row"].to_numpy()
+        of_jobs, unread = left_out(self.tables)
+        every = {f"because {why}": Lost(n, None, first) for why, (n, first) in of_jobs.items()}
+        read = self.read + sum(n for n, _ in of_jobs.values())
+        for why, places in lost.items():
+            every[why] = Lost(places.size, float(self.hours[places].sum()), int(row[places].min()))
+        noted = jobs.account.noted.items()
+        assumed = {NOTED.get(note, note): n for note, n in noted} | self.assumed
+        if not self.waits:
+            assumed["waits are not known: all the time from submission to end is work"] = len(jobs)
+        elif no_start := int((np.isnan(jobs.recorded_start) & np.isinf(jobs.withdrawn)).sum()):
+            assumed["the log does not say how long they waited"] = no_start
+        elif len(jobs) and bool((jobs.recorded_start == jobs.submit).all()):
+            assumed["waits are not known: jobs are submitted when they started"] = len(jobs)
+        if self.form == "swf" and (behind := int((np.diff(jobs.after_from) > 0).sum())):
+            note = "come after another job, when the log says: think times are not played"
+            assumed[note] = behind
+        if nodes_assumed:
+            assumed[nodes_assumed] = len(jobs)
+        if withdrawn := int(np.isfinite(jobs.withdrawn).sum()):
+            note = "never started: in line until they were withdrawn or the log ended, in no mean"
+            assumed[note] = withdrawn
+        if running := int(jobs.censored.sum()):
+            note = "still ran when the log ended: held until then, in no mean of completion"
+            assumed[note] = running
+        if again := int((self.lost[place] > 0).sum()):
+            in_vain = self.hours[place] * self.lost[place] / np.maximum(self.run[place], 1e-9)
+            note = (
+                "ran again after they were stopped: their work is that of all runs, "
+                f"{amount_text(float(in_vain.sum()))} {self.unit}-hours of it lost"
+            )
+            assumed[note] = again
+        hours = (float(self.hours.sum()), float(self.hours[place].sum()))
+        counts = (self.tables.trace, read, len(jobs), self.device, self.unit, *hours)
+        sources = ((*self.tables.notes, *self.notes), self.tables.digests)
+        beyond = (overused(jobs, nodes), self._not_modelled(place))
+        return Played(*counts, every, assumed, unread, *sources, *beyond, nodes_assumed)
+
+    def _not_modelled(self, place: Ints) -> tuple[str, ...]:
+        found = []
+        terms = self.rows["terms"] if "terms" in self.rows.columns else pl.Series([""])
+        if terms.str.contains("license/|features=|(?:^|,)(?:on|not)=").any():
+            found.append(
+                "licences, features and nodes by name are not modelled (--site slurm:FOLDER models "
+                "them)"
+            )
+        for column in GROUPS:
+            if column in self.rows.columns:
+                named = self.rows[column][place].drop_nulls().unique()
+                many = int((named.cast(pl.String) != "").sum())
+                if many > 1:
+                    ignored = f"its {many} {column}s are not modelled: every job may run anywhere"
+                    return (*found, f"{ignored} (--site models them)")
+        return tuple(found)
+
+    def _rows(self, jobs: Jobs, place: Ints) -> pl.DataFrame:
+        rows, ids, types = self.rows, self.ids, self.types
+        if place.size < len(rows) or bool((place[:-1] >= place[1:]).any()):  # else no copy
+            rows = rows.select(c for c in ("row", "user", "status") if c in rows.columns)[place]
+            ids, types = ids[place], types[place]
+        blank = [""] * len(rows)
+        return pl.DataFrame(
+            {
+                "row": rows["row"],
+                "name": ids,
+                "type": types,
+                "user": rows["user"] if "user" in rows.columns else blank,
+                "tasks": jobs.sizes,
+                **{q: self.demand[q][place] / self.scale[q] for q in self.demand},
+                "submit": jobs.submit,
+                "start": pl.Series(jobs.recorded_start).fill_nan(None),
+                "end": pl.Series(jobs.recorded_end).fill_nan(None),
+                "run": jobs.run,
+                "limit": pl.Series((self.limit + self.lost)[place]).fill_nan(None),
+                "status": rows["status"] if "status" in rows.columns else blank,
+                "hours": self.hours[place],
+            }
+        )
+
+    def _hosts(self, place: Ints, nodes: Nodes) -> tuple[Ints, Ints]:
+        if "hosts" not in self.rows.columns:
+            return np.zeros(place.size + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        number = pl.DataFrame({"host": nodes.names, "node": np.arange(len(nodes))})
+        each = (
+            pl.DataFrame({"job": np.arange(place.size), "host": self.rows["hosts"][place]})
+            .with_columns(pl.col("host").str.split("|"))
+            .explode("host")
+            .join(number, on="host", how="inner")
+            .sort("job", "node")
+        )
+        count = np.bincount(each["job"].to_numpy(), minlength=place.size)
+        return np.concatenate([[0], np.cumsum(count)]).astype(np.int64), each["node"].to_numpy()
+
+
+def _constraint(models: str) -> dict[str, str]:
+    """Labels that a node of a task has: its model, or that it is one of several."""
+    return {models: "yes"} if "|" in models else {"model": models} if models else {}
+
+
+def _tasks_that_fit(nodes: Nodes, shapes: Sequence[Shape]) -> Ints:
+    """Tasks of each shape that all nodes together hold when nothing runs."""
+    first: dict[Any, Node] = {}
+    number = Counter[Any]()
+    for node, capacity in zip(nodes, nodes.capacity.tolist()):
+        kind = (*capacity, *sorted(node.labels.items()))
+        first.setdefault(kind, node)
+        number[kind] += 1
+    some = Nodes.of(first.values(), nodes.shared)
+    empty, many = Books.opened(replace(some, devices=nodes.devices)), [number[k] for k in first]
+
+    def fitting(shape: Shape) -> int:
+        if shape.groups:  # all, or none that can start
+            return int(all(fitting(group) >= tasks for tasks, group in shape.groups))
+        return int(empty.fits(shape) @ np.array(many))
+
+    return np.array([fitting(shape) for shape in shapes], dtype=np.int64)
+
+
+def _unique_ids(rows: pl.DataFrame) -> pl.Series:
+    name = pl.col("name").cast(pl.String)
+    if "job" in rows.columns:
+        job = pl.col("job").cast(pl.String)
+        name = pl.when(job != name).then(pl.concat_str(job, pl.lit("/"), name)).otherwise(name)
+    ids = rows.select(id=name.fill_null(""))
+    if ids["id"].n_unique() == len(ids):
+        return ids["id"]
+    again = pl.int_range(pl.len()).over("id")
+    several = pl.when(again > 0).then(pl.format("{}#{}", "id", again + 1)).otherwise("id")
+    return ids.select(several.alias("id")).to_series()
+
+
+def _as_array(names: pl.Series) -> npt.NDArray[Any]:
+    names = names.cast(pl.String).fill_null("")
+    different = names.unique()
+    codes = names.cast(pl.Enum(different)).to_physical().to_numpy()
+    found: npt.NDArray[Any] = different.to_numpy()[codes]
+    return found
+
+
+def _peak_use(held: pl.DataFrame, devices: Sequence[str], by: str) -> pl.DataFrame:
+    """The most of each device in use at once, by place; what ends at an instant is free then.
+
+    >>> held = pl.DataFrame({"host": ["a", "a", "b"], "from": [0.0, 5, 0], "to": [5.0, 9, 9]})
+    >>> _peak_use(held.with_columns(cpu=pl.lit(2.0)), ["cpu"], "host").sort("host").rows()
+    [('a', 2.0), ('b', 2.0)]
+    """
+    starts = held.select(by, *devices, at="from")
+    ends = held.select(by, *(-pl.col(q) for q in devices), at="to")
+    both = pl.concat([starts, ends]).sort(by, "at", maintain_order=True)
+    summed = both.group_by(by, "at", maintain_order=True).agg(pl.col(devices).sum())
+    running = summed.with_columns(pl.col(q).cum_sum().over(by) for q in devices)
+    most = running.group_by(by, maintain_order=True).agg(pl.col(devices).max())
+    return most.with_columns(pl.col(q).round(6) for q in devices)
+
+
+# -------------------------------------------------------------------------------------------- SWF
+
+
+def save_swf(log: JobLog, path: Path) -> None:
+    """Write the jobs that are played in the Standard Workload Format.
+
+    A processor is the device that hours are counted of; a part of one counts as one. Users and job
+    types are numbered by name.
+
+    Raises StoreError when it cannot be written.
+    """
+    rows, jobs, device = log.rows, log.jobs, log.played.device
+    exact = rows["tasks"].to_numpy() * rows[device].to_numpy()
+    size = np.ceil(exact - 1e-9)
+    parts = int((size != exact).sum())
+    place = {name: n for n, name in enumerate(rows["name"].to_list(), 1)}
+    spans = zip(jobs.after_from[:-1], jobs.after_from[1:])
+    # The format has room for one job that comes before: the first.
+    after = [place[str(jobs.id[jobs.after[i]])] if last > i else -1 for i, last in spans]
+    number = {"completed": 1, "failed": 0, "cancelled": 5, "COMPLETED": 1, "FAILED": 0}
+    number |= {"CANCELLED": 5, "TIMEOUT": 0, "Pass": 1, "Failed": 0, "Killed": 5, "Succeeded": 1}
+    status = rows["status"].replace_strict(number, default=-1, return_dtype=pl.Int64)
+    # Cancelled after no time means cancelled before the start: who started is not written so.
+    gone = pl.Series(np.isfinite(jobs.withdrawn))
+    left = pl.select(
+        pl.when(gone).then(pl.Series(jobs.withdrawn)).otherwise(rows["start"])
+    ).to_series()
+    table = pl.DataFrame(
+        {
+            "job": np.arange(1, len(rows) + 1),
+            "submit": rows["submit"] - rows["submit"].min(),
+            "wait": left - rows["submit"],
+            "run": rows["run"],
+            "processors": size,
+            "requested_processors": size,
+            "requested_time": rows["limit"],
+            "status": pl.select(
+                pl.when(gone)
+                .then(5)
+                .when((status == 5) & (rows["run"] < 0.5))
+                .then(-1)
+                .otherwise(status)
+            ).to_series(),
+            "user": rows["user"].rank("dense").cast(pl.Int64),
+            "application": rows["type"].rank("dense").cast(pl.Int64),
+            "preceding": np.array(after, dtype=np.int64),
+        }
+    )
+    header = {
+        "Version": 2.2,
+        "MaxJobs": len(rows),
+        "MaxRecords": len(rows),
+        "MaxNodes": len(log.nodes),
+        "MaxProcs": int(np.ceil(log.total(device))),
+    }
+    notes = [
+        log.played.line,
+        f"a processor is one {log.played.unit}; of {parts} jobs a part of one counts as one",
+        f"user and application (job type, by {log.job_type}) are numbered by name",
+        "times are rounded to whole seconds",
+    ]
+    known = pl.col(table.columns).round(0).cast(pl.Int64).fill_null(-1)
+    spare = (pl.lit(-1).alias(name) for name in FIELDS if name not in table.columns)
+    text = table.select(known, *spare).select(pl.concat_str(FIELDS, separator=" ")).to_series()
+    lines = [f"; {name}: {value}" for name, value in header.items()]
+    lines += [f"; Note: {' '.join(note.split())}" for note in notes]
+    data = ("\n".join([*lines, *text]) + "\n").encode()
+    write_whole(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)

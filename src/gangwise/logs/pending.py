@@ -1,0 +1,143 @@
+"""Tables of jobs that were pending: one row for each job at each instant at which one looked.
+
+Sites that keep what ``squeue`` or ``sprio`` said, beside what accounting says of the same jobs
+later, have such tables; Compute Canada's are published. Columns are told by their names. Only what
+was known at the instant may be used: columns that say what a job asked for, who asked, its
+priority and shares, and what stood above it and ran. Of a column that stands there twice, as NAME_x
+and NAME_y, the second is that of the instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from gangwise.core.arrays import Floats
+from gangwise.core.errors import TraceError
+from gangwise.sites.wait_history import PendingJobs
+
+NOW = ("poll_time", "snapshot_time", "asked_time", "now")
+SUBMIT = ("submit_time", "submit", "submitted")
+START = ("start_time", "start", "started")
+ELIGIBLE = ("eligible_time", "eligible")
+ID = ("job_unique_id", "job_id", "jobid", "id", "job")
+GROUPS = ("user", "user_id", "account", "account_id", "partition", "partition_id", "qos", "qos_id")
+KNOWN = ("req_", "time_limit", "timelimit", "q_", "r_", "priority", "nodes_requested")
+"""How the names of columns begin that tell what was known at the instant."""
+FORMATS = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S")
+
+
+def pending_files(path: Path | str) -> list[Path]:
+    """Files of tables of pending jobs at a path; none if there are none."""
+    path = Path(path)
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [f for f in files if f.suffix in (".parquet", ".csv") and f.is_file() and _is_one(f)]
+
+
+def _is_one(file: Path) -> bool:
+    columns = _scan(file).collect_schema().names()
+    return all(_first(columns, names) for names in (NOW, SUBMIT, START))
+
+
+def _scan(file: Path) -> pl.LazyFrame:
+    if file.suffix == ".parquet":
+        return pl.scan_parquet(file)
+    return pl.scan_csv(file, infer_schema_length=10_000)
+
+
+def _first(columns: Sequence[str], names: Sequence[str]) -> str:
+    return next((name for name in names if name in columns), "")
+
+
+def open_pending(files: Sequence[Path]) -> PendingJobs:
+    """Jobs that were pending, in the order of instants; TraceError for a time that is none."""
+    table = pl.concat([_scan(file).collect() for file in files], how="diagonal_relaxed")
+    columns = table.columns
+    if name := _first(columns, ID):  # a job may stand in two tables of one instant
+        table = table.unique([name, _first(columns, NOW)], keep="first", maintain_order=True)
+    now, submit, start = (_seconds(table, _first(columns, n)) for n in (NOW, SUBMIT, START))
+    if np.isnan(now).any() or np.isnan(submit).any():
+        raise TraceError(
+            f"{int(np.isnan(now + submit).sum())} rows lack an instant or a submission"
+        )
+    waits = ~(start <= now) & (submit <= now)
+    features: dict[str, Any] = {
+        "waited": now - submit,
+        "weekday": now // 86400 % 7,
+        "hour": now % 86400 // 3600,
+    }
+    if eligible := _first(columns, ELIGIBLE):
+        # When a job that waits for another, or for a time, will be eligible nobody knows yet.
+        since = now - _seconds(table, eligible)
+        features |= {
+            "eligible": (since >= 0) * 1.0,
+            "eligible for": np.where(since >= 0, since, np.nan),
+        }
+    groups = {}
+    for column in columns:
+        name = column.removesuffix("_y")
+        if column.endswith("_x") and f"{column.removesuffix('_x')}_y" in columns:
+            continue
+        name = name.removesuffix("_x")
+        if name in GROUPS:
+            groups[name] = table[column].cast(pl.String).rank("dense").to_numpy().astype(np.int64)
+        elif name.startswith(KNOWN) or name.endswith("_poll"):
+            if table[column].dtype.is_numeric():
+                features[name] = table[column].cast(pl.Float64).fill_null(np.nan).to_numpy()
+            elif "tres" in name:
+                features |= _tres(table[column])
+    for code in groups:
+        together = table.select(pl.len().over(_first(columns, NOW), pl.Series(code, groups[code])))
+        features[f"waiting by {code}"] = together.to_series().cast(pl.Float64).to_numpy()
+    ids = table[_first(columns, ID)] if _first(columns, ID) else pl.Series(np.arange(len(table)))
+    never = np.full(len(table), np.inf)
+    made = PendingJobs(
+        ids.cast(pl.String).to_numpy(),
+        now,
+        np.where(np.isnan(start), np.inf, start),
+        never,
+        features,
+        groups,
+    )
+    order = np.flatnonzero(waits)
+    return made.at(order[np.argsort(now[order], kind="stable")])
+
+
+def _tres(column: pl.Series) -> dict[str, Floats]:
+    """Amounts of trackable resources as Slurm writes them: cpu=4,mem=16G,gres/gpu=1,node=1."""
+    found = {}
+    for kind in ("node", "gres/gpu", "billing"):
+        amount = column.str.extract(rf"(?:^|,){kind}=(\d+)", 1).cast(pl.Float64)
+        found[kind] = amount.fill_null(0.0).to_numpy()
+    return found
+
+
+def _seconds(table: pl.DataFrame, column: str) -> Floats:
+    """Times in seconds; NaN where a row has none."""
+    values = table[column]
+    if values.dtype == pl.String:
+        for form in FORMATS:
+            parsed = values.str.to_datetime(form, strict=False)
+            if parsed.null_count() < len(values):
+                values = parsed
+                break
+        else:
+            text = values.drop_nulls().head(1).to_list()
+            raise TraceError(f"column {column} holds no times that are understood, such as {text}")
+    if values.dtype.is_temporal():
+        values = values.dt.epoch("ms") / 1000
+    return values.cast(pl.Float64).fill_null(np.nan).to_numpy()
+
+
+def instant(text: str) -> float:
+    """Seconds of an instant as the tables count them: a number, or a date and time."""
+    try:
+        return float(text)
+    except ValueError:
+        moment = datetime.fromisoformat(text)
+        return (moment.replace(tzinfo=None) - datetime(1970, 1, 1)).total_seconds()

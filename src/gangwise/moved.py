@@ -1,0 +1,46 @@
+"""Old import paths, for one release: each warns and gives the module from its new place."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+_SITES = "calibration forecast kueue node_effects preemption retelling site slurm_files slurm_site "
+_SITES += "slurm_limits slurm_passes slurm_places slurm_values wait_history whole_nodes"
+_PAPERS = "approximation_jobs estimators fluctuating_speeds gain_overhead gangs reproduce scenarios"
+MOVED = {f"jobs.{name}": f"sites.{name}" for name in _SITES.split()}
+MOVED |= {name: f"papers.{name}" for name in _PAPERS.split()}
+MOVED |= {"scenarios.jobs": "study.job_classes", "traces.slots": "papers.slots"}
+MOVED |= {"traces.formats.slurm_notation": "notation.slurm"}
+MOVED |= {"traces": "logs", "experiments": "study"}
+
+
+class _MovedModules(MetaPathFinder, Loader):
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        old = fullname.removeprefix("gangwise.")
+        for place in sorted(MOVED, key=len, reverse=True):
+            if old == place or old.startswith(f"{place}."):
+                new = f"gangwise.{MOVED[place]}{old.removeprefix(place)}"
+                return ModuleSpec(fullname, _MovedModules(), loader_state=new)
+        return None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        message = f"{spec.name} is {spec.loader_state} now; the old path ends with version 0.4"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        module = importlib.import_module(spec.loader_state)
+        self.spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self.spec  # which import has overwritten
+
+
+# First, for the path of a package that moved would find its modules a second time.
+sys.meta_path.insert(0, _MovedModules())

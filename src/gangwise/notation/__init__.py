@@ -1,0 +1,1 @@
+"""Notations of units, Slurm and Kubernetes: one reader and one writer of each."""

@@ -1,0 +1,1 @@
+"""OGASched, ESDP, OPS and OPM: their slotted worlds, policies, scenarios and reproduction."""

@@ -1,0 +1,450 @@
+"""Gang policies: OGASched and ESDP for gangs, their rivals, and the schedulers in use.
+
+A decision [Q] names the server of each task, -1 for none.
+
+OGASched §3.5 leaves the design of gangs out. Here the ascent of the reactive mode climbs on the
+relaxed problem, in which a job type requests Σ_q a_l^q of every server, and its point is rounded:
+tasks go where the plan covers them, gangs are completed or rolled back, room that is left is
+offered to tasks and jobs that are worth it, and jobs are rebuilt, one and two at a time, where that
+raises the reward. The same local search also starts from the gangs that each job type launched
+last, and the better of the two is played, so that a search which one slot leaves unfinished goes on
+in the next.
+
+No regret bound is known for this policy: the set of decisions is not convex, and the relaxed
+problem does not know that a task runs on one server only, so its plan says where a job type may go
+rather than how much it will get. On ``ogasched-gang-v1`` most of what this policy earns above the
+plain greedy is due to rebuilding and remembering gangs; what starting from the plan adds is within
+the noise (-0.6 ± 1.5 % over ten seeds).
+
+The baselines of OGASched §4 under the gang rule are all list scheduling with an order of tasks and
+a score of servers. None weighs gains: they place every task that finds room, as the schedulers that
+they stand for do. At fluctuating speeds (ESDP §3.4) ESDP for gangs and two rivals without its index
+learn what channels are worth; first fit, best fit and the allocate action of Volcano do not ask how
+fast a server is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gangwise.core.arrays import Floats, Ints, check_numbers
+from gangwise.core.contracts import PolicyBase
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.papers.estimators import UCB1, Estimator, Mean, make_memory
+from gangwise.papers.fluctuating_speeds.environment import Observation as ChannelObservation
+from gangwise.papers.fluctuating_speeds.policies import ChannelLearner, Exploration, exploration
+from gangwise.papers.gain_overhead.policies import OGASchedReact, dominant_shares
+from gangwise.papers.gain_overhead.problem import Observation, relative_size
+from gangwise.papers.gangs.placement import (
+    GangSolver,
+    Placement,
+    job_by_job,
+    round_robin,
+    volcano_allocate,
+)
+from gangwise.papers.gangs.problem import GangProblem, GangSpeedsProblem
+
+
+@dataclass
+class GangOGASched(PolicyBase):
+    """OGASched for gangs (OGASched §3.5): climb, round the plan to whole gangs, improve them.
+
+    Parameters
+    ----------
+    steps : int
+        Ascent steps in a slot.
+    fraction, smoothing : float
+        As in :class:`gangwise.papers.gain_overhead.OGASchedReact`.
+    least : float
+        How much of a task's request the plan must cover on a server for the task to follow it
+        there, 0 to 1; what completes a gang, and what is added later, may use any server.
+    passes : int
+        How often to go over all jobs and rebuild them where that raises the reward, at most.
+    remember : bool
+        Whether to start from the gangs launched last, too, and play the better outcome.
+    """
+
+    steps: int = 10
+    fraction: float = 0.4
+    smoothing: float = 0.03
+    least: float = 1.0
+    passes: int = 3
+    remember: bool = True
+    family = "gain_overhead_gang"
+
+    def __post_init__(self) -> None:
+        self._planner = OGASchedReact(
+            steps=self.steps, fraction=self.fraction, smoothing=self.smoothing
+        )
+        check_numbers("[0, 1]", least=self.least)
+        check_numbers("[0, inf)", passes=self.passes)
+
+    def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
+        self._planner.start(problem.relaxed, rng)
+        self._servers = Placement(problem)
+        self._memory = np.full(problem.Q, -1, dtype=np.int64)
+        self._worth = np.zeros(problem.L)
+
+    def decide(self, observation: Observation) -> Ints:
+        plan, x = self._planner.decide(observation), observation.arrived
+        servers = self._servers
+        servers.reset()
+        servers.round_plan(x, plan, self.least)
+        played, rewards = self._finish(x)
+        if self.remember:  # a second start for the local search: what worked last time
+            servers.reset()
+            servers.place_remembered(x, self._memory, self._worth)
+            again, recalled = self._finish(x)
+            if recalled.sum() > rewards.sum() + 1e-9 * (1.0 + abs(rewards.sum())):
+                played, rewards = again, recalled
+            self._remember(x, played, rewards)
+        return np.where(played >= 0, servers.problem.channels.server[played], -1)
+
+    def _finish(self, arrivals: Ints) -> tuple[Ints, Floats]:
+        """Use what room is left, improve; the channel of each task, the reward of each job."""
+        self._servers.greedy(arrivals)
+        self._servers.local_search(arrivals, self.passes)
+        return self._servers.held.channel.copy(), self._servers.rewards()
+
+    def _remember(self, arrivals: Ints, played: Ints, rewards: Floats) -> None:
+        """Remember what was launched; a job that arrived and was not keeps its gang, but last."""
+        problem = self._servers.problem
+        launched = np.zeros(problem.L, dtype=bool)
+        launched[problem.task_job_type[played >= 0]] = True
+        mine = launched[problem.task_job_type]  # all tasks of a job at once, those left out as -1
+        self._memory[mine] = played[mine]
+        self._worth = np.where(arrivals != 0, rewards, self._worth)  # 0 if it was left out
+
+
+@dataclass
+class GangGreedy(PolicyBase):
+    """Greedy: launch the gang with the largest reward, then the next, from empty servers each slot.
+
+    A gang takes the task and server with the largest marginal reward, again and again: up to its
+    minimum whatever the sign, then as long as it is positive. Gangs that cannot be completed, or
+    are worth less than their overhead, are left out.
+
+    Parameters
+    ----------
+    passes : int
+        How often to go over all jobs afterwards and rebuild them, one and two at a time, where
+        that raises the reward; 0 is the plain greedy.
+    """
+
+    passes: int = 0
+    family = "gain_overhead_gang"
+
+    def __post_init__(self) -> None:
+        check_numbers("[0, inf)", passes=self.passes)
+
+    def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
+        self._servers = Placement(problem)
+
+    def decide(self, observation: Observation) -> Ints:
+        self._servers.reset()
+        self._servers.greedy(observation.arrived)
+        self._servers.local_search(observation.arrived, self.passes)
+        return self._servers.decision()
+
+
+@dataclass
+class GangBinPacking(PolicyBase):
+    """BINPACKING for gangs: job by job, each task on the most used server with room."""
+
+    family = "gain_overhead_gang"
+    sign: ClassVar[float] = 1.0
+
+    def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
+        self._problem, self._rng = problem, rng
+        self._servers = Placement(problem, weighs_gains=False)
+        self._preference = relative_size(problem.cluster.capacity)
+
+    def decide(self, observation: Observation) -> Ints:
+        order, ends = self._turns(np.flatnonzero(observation.arrived))
+        return self._servers.list_schedule(order, ends, self.sign, self._preference)
+
+    def _turns(self, jobs: Ints) -> tuple[Ints, Ints]:
+        """Tasks of these jobs in the order of their placement, and where turns end."""
+        return job_by_job(self._problem, jobs)
+
+
+@dataclass
+class GangSpreading(GangBinPacking):
+    """SPREADING for gangs: job by job, each task on the least used server with room."""
+
+    sign: ClassVar[float] = -1.0
+
+
+@dataclass
+class GangDRF(GangBinPacking):
+    """Dominant resource fairness for gangs: jobs by ascending dominant share, largest server first.
+
+    The dominant share is that of all the job's tasks together, of what its servers have together.
+    Largest first is first fit in an order of servers that does not depend on what they are called.
+    """
+
+    sign: ClassVar[float] = 0.0
+
+    def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
+        super().start(problem, rng)
+        self._shares = dominant_shares(problem.relaxed)
+
+    def _turns(self, jobs: Ints) -> tuple[Ints, Ints]:
+        by_share = np.argsort(self._shares[jobs], kind="stable")  # ties as listed
+        return job_by_job(self._problem, jobs[by_share])
+
+
+@dataclass
+class GangFairness(GangBinPacking):
+    """FAIRNESS for gangs, round-robin: every job places a task, then another, largest server first.
+
+    Fractional shares of a server have no meaning for whole tasks; taking turns is what is left of
+    them. Gangs that stay incomplete are rolled back and their room is offered to the others.
+    """
+
+    sign: ClassVar[float] = 0.0
+
+    def _turns(self, jobs: Ints) -> tuple[Ints, Ints]:
+        return round_robin(self._problem, jobs)
+
+
+@dataclass
+class GangRandom(GangBinPacking):
+    """Random order of jobs and servers; the floor that others must clear."""
+
+    sign: ClassVar[float] = 0.0
+    randomised = True
+
+    def _turns(self, jobs: Ints) -> tuple[Ints, Ints]:
+        jobs = self._rng.permutation(jobs)
+        self._preference = self._rng.random(self._preference.size)
+        return job_by_job(self._problem, jobs)
+
+
+@dataclass
+class GangMeans(ChannelLearner[GangSpeedsProblem]):
+    """Greedy in the means: place gangs by the means so far, and never explore on purpose.
+
+    A channel that was never used counts as 1, the most it can be.
+
+    Parameters
+    ----------
+    solver : {"auto", "exact", "fast"}
+        See :class:`.placement.GangSolver`.
+    columns : int
+        Size up to which ``auto`` is exact.
+    passes : int
+        How often the fast placement goes over all jobs to rebuild them, at most.
+    """
+
+    solver: str = "auto"
+    columns: int = 24
+    passes: int = 1
+    family = "fluctuating_speeds_gang"
+
+    def __post_init__(self) -> None:
+        if self.solver not in ("auto", "exact", "fast"):
+            raise ScenarioError(f"solver is {self.solver!r}; choose auto, exact or fast")
+        check_numbers("[0, inf)", passes=self.passes)
+
+    def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
+        super().start(problem, rng)
+        self._solver = GangSolver(problem, self.solver, self.columns, self.passes)
+        self._none = np.zeros(problem.E)
+
+    def _make_estimator(self) -> Estimator:
+        return Mean()
+
+    def decide(self, observation: ChannelObservation) -> Ints:
+        value, width = self.index(observation.slot)
+        placement = self._solver.solve(value, width, observation.arrivals)
+        self._pending.expect(observation.slot, self._problem.count(placement) > 0)
+        return placement
+
+    def index(self, slot: int) -> tuple[Floats, Floats]:
+        """v_e and s_e to decide by, two arrays of shape [E]."""
+        return self._estimator.estimate(slot), self._none
+
+
+@dataclass
+class GangCUCB(GangMeans):
+    """CUCB for gangs: every channel at v̂_e + √(coefficient · ln t / n_e), up to 1.
+
+    Bounds are added up channel by channel, which is wider than the one root of ESDP over them all.
+
+    Parameters
+    ----------
+    coefficient : float
+        1.5 is that of the regret proof.
+    """
+
+    coefficient: float = 1.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._make_estimator()  # checks the coefficient
+
+    def _make_estimator(self) -> Estimator:
+        return UCB1(self.coefficient)
+
+
+@dataclass
+class GangESDP(GangMeans):
+    """ESDP for gangs (ESDP §3.4): maximise Σ v̂ n + √(Σ σ̂² n) over whole gangs.
+
+    σ̂²_e(t) = κ g(t) / (2 n_e), ESDP (10). A channel never used has v̂ = 1 and the width of one
+    observation, where ESDP (9) and ESDP (10) put 0 and +∞: no channel can be worth more, all are
+    tried that way, and the programme stays finite.
+
+    All tasks on a channel share its estimate, so a bound that surely covers the error of Σ v̂ n has
+    Σ σ̂² n² under the root, n ≤ |Q_l| here being the number of tasks there. Linear in n, it is
+    concave and the programme solvable; the width falls short by √|Q_l| at most.
+
+    Parameters
+    ----------
+    kappa : float
+        Multiplies g; 1 is right for any utility in [0, 1], 0 follows the means.
+    g : str or callable
+        Exploration, as in :class:`gangwise.papers.fluctuating_speeds.policies.ESDP`.
+    alpha : float
+        α|E| stands for the most tasks that can run, for a g that depends on it.
+    memory : {"all", "discounted", "window"}
+        What means and counts are taken over.
+    discount, window : float, int
+        κ per slot, and number of slots.
+
+    Examples
+    --------
+    >>> from gangwise import create_policy
+    >>> create_policy("gang-esdp:kappa=1,solver=fast").kappa
+    1
+    """
+
+    kappa: float = 0.25
+    g: str | Exploration = "log"
+    alpha: float = 0.5
+    memory: str = "all"
+    discount: float = 0.998
+    window: int = 500
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._make_estimator()
+        exploration(self.g)  # raises for a name that there is not
+        check_numbers("[0, inf)", kappa=self.kappa)
+        check_numbers("(0, 1]", alpha=self.alpha)
+
+    def _make_estimator(self) -> Estimator:
+        self._memory = make_memory(self.memory, self.discount, self.window)
+        return Mean(memory=self._memory)
+
+    def decide(self, observation: ChannelObservation) -> Ints:
+        placement = super().decide(observation)
+        self._memory.advance(observation.slot + 1)  # late feedback, too, finds sums that faded
+        return placement
+
+    def index(self, slot: int) -> tuple[Floats, Floats]:
+        """v̂_e and σ̂²_e(t), ESDP (9) and ESDP (10)."""
+        value, _ = super().index(slot)
+        counts, t = self._memory.counts, self._memory.horizon(slot + 1.0)
+        g = exploration(self.g)(t, self.alpha * self._none.size)
+        uses = np.where(counts > 0, counts, 1.0)  # never used: as wide as after one observation
+        return value, self.kappa * g / (2.0 * uses)
+
+
+@dataclass
+class GangFirstFit(PolicyBase):
+    """First fit: job by job as listed, each task on the first server with room, largest first.
+
+    A job that falls short of its minimum gives back what it holds, and the next one has it.
+    """
+
+    family = "fluctuating_speeds_gang"
+
+    def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
+        self._problem, self._servers = problem, Placement.by_size(problem)
+        self._size = relative_size(problem.cluster.capacity)
+
+    def decide(self, observation: ChannelObservation) -> Ints:
+        order, ends = job_by_job(self._problem, np.flatnonzero(observation.arrivals))
+        return self._servers.list_schedule(order, ends, 0.0, self._size)
+
+
+@dataclass
+class GangBestFit(GangFirstFit):
+    """Best fit: job by job as listed, the largest task first, on the server it fills most.
+
+    Filled is the mean share, over the device types that the task requests, that is handed out with
+    the task in place. The largest task is that of the largest share of any server's largest device.
+    """
+
+    def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
+        super().start(problem, rng)
+        largest = np.maximum(problem.cluster.capacity.max(axis=0), np.finfo(float).tiny)
+        share = (problem.task_requests / largest).max(axis=1)
+        self._rank = np.lexsort((-share, problem.task_job_type)).astype(np.int64)  # within each job
+
+    def decide(self, observation: ChannelObservation) -> Ints:
+        order, ends = job_by_job(self._problem, np.flatnonzero(observation.arrivals))
+        return self._servers.list_schedule(self._rank[order], ends, 1.0, self._size, filled=True)
+
+
+@dataclass
+class GangVolcano(GangFirstFit):
+    """Volcano: its allocate action with its plugins gang, priority, drf and binpack.
+
+    As implemented here, for jobs that last one slot:
+
+    * a queue of the jobs that arrived; first comes a job short of its minimum (gang), then the
+      larger priority, then the smaller dominant share of the whole cluster that the job holds at
+      the moment (drf), then the job type listed first;
+    * the first job places its tasks in their order until it is ready, that is, has its minimum; it
+      goes back to the queue, and from then on places one task whenever it comes first;
+    * a task goes to the server of the best score: ``binpack`` takes the one that it fills most (the
+      mean, over the device types it requests, of used + requested over capacity), and
+      ``least-requested`` the one that it fills least; ties go to the larger server;
+    * a task that finds no room ends its job: a ready job keeps what it has, another gives it all
+      back, and is not tried again in this slot.
+
+    Preemption, queues with quotas, and the other plugins are left out.
+
+    Parameters
+    ----------
+    score : {"binpack", "least-requested"}
+        How servers are scored.
+    priority : mapping of str to int, optional
+        Of job types by name; 0 where absent.
+    """
+
+    score: str = "binpack"
+    priority: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.score not in ("binpack", "least-requested"):
+            raise ScenarioError(f"score is binpack or least-requested, not {self.score!r}")
+        for name, level in dict[str, Any](self.priority).items():
+            if not isinstance(level, int):
+                raise ScenarioError(
+                    f"priority of job type {name!r} is {level!r}; it must be a whole number"
+                )
+
+    def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
+        super().start(problem, rng)
+        for name in self.priority:
+            if name not in problem.job_types:
+                raise UnknownName("job type", name, list(problem.job_types))
+        level = [self.priority.get(name, 0) for name in problem.job_types]
+        self._priority = np.array(level, dtype=np.int64)
+        self._total = problem.cluster.capacity[problem.server_order].sum(axis=0)
+        self._sign = 1.0 if self.score == "binpack" else -1.0
+
+    def decide(self, observation: ChannelObservation) -> Ints:
+        servers = self._servers
+        servers.reset()
+        g, h, arrived = servers.arrays, servers.held, observation.arrivals
+        volcano_allocate(g, h, self._priority, arrived, self._total, self._sign)
+        return servers.decision()

@@ -1,0 +1,537 @@
+"""Artefacts are run into one folder, and their claims compared with the committed results."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import polars as pl
+
+import gangwise
+from gangwise.core.errors import StoreError
+from gangwise.core.files import Content, Folder, write_whole
+from gangwise.papers.reproduce.papers import AT, Artefact, Claim, Found, RunScale
+from gangwise.report.pages import (
+    PAGE,
+    ArtefactEntry,
+    ClaimResult,
+    Reproduced,
+    Verdict,
+    claims_by_word,
+    counts,
+    read_reproduction,
+)
+from gangwise.report.plotting import COLUMNS, draw, image
+from gangwise.study.results import Results
+from gangwise.study.statistics import Estimate
+from gangwise.study.store import Store
+from gangwise.study.sweep import Backend, Experiment, Progress, silent, sweep
+
+
+def claim_result(artefact: Artefact, claim: Claim, version: str, ours: Estimate) -> ClaimResult:
+    """Our number for a claim, and whether it agrees; its word is found by :func:`with_verdicts`."""
+    return ClaimResult(
+        artefact.paper,
+        artefact.name,
+        claim.says,
+        version,
+        claim.paper,
+        ours,
+        "not tested",
+        claim.why,
+        claim.rule_text,
+        claim.agrees(version, ours),
+        timed=claim.timed,
+    )
+
+
+Reading = tuple[str, str, str]
+"""A version of the algorithm, a setting, and which rows of the traces; empty: whichever."""
+
+
+def _fits(one: Reading, other: Reading) -> bool:
+    return all(a == b or not a or not b for a, b in zip(one, other, strict=True))
+
+
+class Readings:
+    """Which readings of the paper agree with a claim, from its rows."""
+
+    def __init__(self, claim: Claim, rows: Sequence[ClaimResult]) -> None:
+        self.claim = claim
+        self.versions = {version for version, _ in claim.readings.values()}
+        self.found: dict[Reading, bool] = {}
+        self._distance: dict[Reading, float] = {}
+        for row in rows:
+            if row.agrees is not None:
+                name, _, taken = row.version.partition(AT)
+                reading = (*claim.readings.get(name, (name, "")), taken)
+                self.found[reading] = self.found.get(reading, True) and row.agrees
+                if (number := claim.rule.near) is not None:
+                    off = min(1.0, abs(row.ours.mean - number) / abs(number))
+                    self._distance[reading] = max(off, self._distance.get(reading, 0.0))
+
+    def of(self, reading: Reading) -> list[Reading]:
+        """Those of the claim that fit; of any version where it is about other policies."""
+        if reading[0] not in self.versions:
+            reading = ("", *reading[1:])
+        return [one for one in self.found if _fits(one, reading)]
+
+    def agrees(self, reading: Reading) -> bool:
+        return any(self.found[one] for one in self.of(reading))
+
+    def distance(self, reading: Reading) -> float:
+        """How far ours is from the paper's number, as a share of it, up to 1; 0 for no number."""
+        return min((self._distance.get(one, 0.0) for one in self.of(reading)), default=1.0)
+
+    def word(self, best: Reading) -> Verdict:
+        """The word for the claim, with the reading that fits its figure best."""
+        if not self.found:
+            return "not tested"
+        if self.agrees(best):
+            return "reproduced"
+        return "underdetermined" if any(self.found.values()) else "not reproduced"
+
+
+def with_verdicts(
+    artefact: Artefact, rows: Sequence[ClaimResult]
+) -> tuple[list[ClaimResult], Reading | None]:
+    """Rows with the words of their claims, and the reading that fits the artefact best.
+
+    It is the reading in which most claims agree; of several, the one whose numbers are closest to
+    the paper's. One reading has to serve for the whole figure: with another for each claim, chance
+    alone would make some agree. None is best where no claim agrees in any.
+    """
+    every = {
+        claim.says: Readings(claim, [row for row in rows if row.says == claim.says])
+        for claim in artefact.claims
+    }
+    known = {reading: None for each in every.values() for reading in each.found}
+    whole = [r for r in known if bool(r[1]) == any(other[1] for other in known)] or list(known)
+
+    def fit(reading: Reading) -> tuple[int, float]:
+        tested = [each for each in every.values() if each.found]
+        far = sum(each.distance(reading) for each in tested)
+        return sum(each.agrees(reading) for each in tested), -far
+
+    best = max(whole, key=fit, default=None)
+    words = {says: each.word(best or ("", "", "")) for says, each in every.items()}
+    done = [row if row.agrees is None else replace(row, verdict=words[row.says]) for row in rows]
+    return done, best if best and fit(best)[0] else None
+
+
+def over_readings(rows: Iterable[ClaimResult]) -> list[ClaimResult]:
+    """Rows of one version in several readings of the traces made one: mean, least and most.
+
+    Examples
+    --------
+    >>> one = ClaimResult(
+    ...     "p", "a", "s", "v @ first", 1.0, Estimate(1.0, 0.0, 2.0), "reproduced", ""
+    ... )
+    >>> two = replace(one, version="v @ second", ours=Estimate(9.0, 8.0, 10.0))
+    >>> [merged] = over_readings([replace(one, agrees=True), replace(two, agrees=False)])
+    >>> merged.version, merged.text
+    ('v', '1.0 to 9.0 over 2 readings, agrees in 1')
+    """
+    found: dict[str, list[ClaimResult]] = {}
+    for row in rows:
+        version, at, _ = row.version.partition(AT)
+        found.setdefault(replace(row, version=version).id if at else row.id, []).append(row)
+    merged = []
+    for first, *others in found.values():
+        version, at, _ = first.version.partition(AT)
+        if at:
+            agreeing = sum(row.agrees is True for row in (first, *others))
+            means = [row.ours.mean for row in (first, *others)]
+            ours = Estimate(sum(means) / len(means), min(means), max(means))
+            first = replace(
+                first, version=version, ours=ours, readings=len(means), agreeing=agreeing
+            )
+        merged.append(first)
+    return merged
+
+
+FOLDER = Path(__file__).with_name("expected")
+"""The folder of committed results: JSON files with a line for each claim, experiment or rule."""
+
+
+def _committed(name: str) -> dict[str, Any]:
+    path = FOLDER / f"{name}.json"
+    known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return known
+
+
+def _commit(name: str, entries: Mapping[str, Any]) -> Path:
+    lines = [f"{json.dumps(k, ensure_ascii=False)}: {json.dumps(v)}" for k, v in entries.items()]
+    write_whole(FOLDER / f"{name}.json", "{\n" + ",\n".join(lines) + "\n}\n")
+    return FOLDER / f"{name}.json"
+
+
+SCALE = {True: "quick", False: "full"}
+
+Totals = Mapping[str, Mapping[str, Sequence[float]]]
+"""Experiment → cell and policy → what was earned with each seed."""
+
+
+def totals(results: Mapping[str, Results]) -> dict[str, dict[str, list[float]]]:
+    """What every policy earned in every cell with every seed, to nine digits."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for name, one in results.items():
+        mine = found.setdefault(name, {})
+        for *cell, policy, _, value in one.per_seed().sort(*one.cells, "policy", "seed").rows():
+            mine.setdefault(" ".join(map(str, [*cell, policy])), []).append(float(f"{value:.9g}"))
+    return found
+
+
+def read_totals(quick: bool) -> Totals:
+    """What is committed for each seed at a scale; no experiment that was not played since."""
+    return _committed(f"{SCALE[quick]}-seeds")
+
+
+def write_totals(found: Totals, quick: bool) -> Path:
+    """Put what was earned in the place of what is committed; that of other experiments stays."""
+    return _commit(f"{SCALE[quick]}-seeds", dict(sorted({**read_totals(quick), **found}.items())))
+
+
+def different_seeds(found: Totals, quick: bool) -> list[str]:
+    """Seeds with which a policy did not earn what is committed, to six digits, in words."""
+    known, changed = read_totals(quick), []
+    for name in found.keys() & known.keys():
+        for who in sorted(found[name].keys() | known[name].keys()):
+            now, then = (some[name].get(who, []) for some in (found, known))
+            same = len(now) == len(then) and all(
+                abs(a - b) <= 1e-6 * max(1.0, abs(b)) for a, b in zip(now, then)
+            )
+            if not same:
+                changed.append(f"{name}, {who}: {list(now)} by seed, not {list(then)}")
+    return sorted(changed)
+
+
+# What was there first, the rule or the result
+
+
+class Stamp(NamedTuple):
+    """What is known of a rule, or of the rule by which a result was judged."""
+
+    rule: str  # hash of all that decides the claim's word, see :func:`rule_hash`
+    # Of a rule: since when it is committed. Of a result: when its first run was made, UTC; empty
+    # where the number was there before its rule.
+    at: str = ""
+    commit: str = ""  # the one whose rules were in force when the result was played, where known
+
+
+def claim_id(artefact: Artefact, claim: Claim) -> str:
+    return f"{artefact.paper} {artefact.name}: {claim.says}"
+
+
+def rule_hash(claim: Claim) -> str:
+    """Hash of the paper's number, of when ours agrees with it, and of how words are given."""
+    decides = [claim.says, claim.paper, claim.rule_text, SETTLING]
+    return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:12]
+
+
+SETTLING = "best reading of the figure, 1"
+"""Version of :func:`with_verdicts`: raise it with every change of how words are given."""
+
+
+def read_stamps(name: Literal["rules", "played"]) -> dict[str, Stamp]:
+    """The committed rules, or the rules by which the results of full scale were judged."""
+    return {key: Stamp(*value[:3]) for key, value in _committed(name).items()}
+
+
+def write_rules(artefacts: Iterable[Artefact]) -> Path:
+    """Commit the rules, before what they judge is run; a changed one counts from now on."""
+    known, now = read_stamps("rules"), _utc(time.time())
+    found = {}
+    for artefact in artefacts:
+        for claim in artefact.claims:
+            rule, key = rule_hash(claim), claim_id(artefact, claim)
+            same = key in known and known[key].rule == rule
+            found[key] = [rule, known[key].at if same else now, claim.rule_text]
+    return _commit("rules", found)
+
+
+def stamp(artefacts: Iterable[Artefact], played: float | None) -> Path:
+    """Say by which rules the results of these artefacts were judged, and when they were played.
+
+    ``played`` is when the first of their runs was made, seconds since 1970; None: before the rules.
+    """
+    found = read_stamps("played")
+    at, commit = ("", "") if played is None else (_utc(played), _rules_commit())
+    for artefact in artefacts:
+        for claim in artefact.claims:
+            found[claim_id(artefact, claim)] = Stamp(rule_hash(claim), at, commit)
+    return _commit("played", dict(sorted(found.items())))
+
+
+def _rules_commit() -> str:
+    """The commit of the rules; empty outside a repository, or if they were changed since."""
+
+    def git(*words: str) -> str:
+        given = ["git", "-C", str(FOLDER), *words, "--", "rules.json"]
+        return subprocess.run(given, capture_output=True, text=True, check=False).stdout.strip()
+
+    return "" if git("status", "--porcelain") else git("log", "-1", "--format=%H")
+
+
+def _utc(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%MZ}"
+
+
+def read(quick: bool) -> dict[str, Estimate]:
+    """The committed results at a scale, by :attr:`Row.id`."""
+    return {
+        f"{claim} [{version}]": Estimate(*value)
+        for claim, versions in _committed(SCALE[quick]).items()
+        for version, value in versions.items()
+    }
+
+
+def rows(artefacts: Iterable[Artefact], quick: bool) -> list[ClaimResult]:
+    """The committed results as rows, in the order of the artefacts and their claims."""
+    known = read(quick)
+    every = (with_verdicts(artefact, rows_of(artefact, known)) for artefact in artefacts)
+    return [row for rows, _ in every for row in rows]
+
+
+def rows_of(artefact: Artefact, known: Mapping[str, Estimate]) -> list[ClaimResult]:
+    start, mine = f"{artefact.paper} {artefact.name}: ", defaultdict[str, list[ClaimResult]](list)
+    claims = {claim.says: claim for claim in artefact.claims}
+    for key, ours in known.items():
+        says, _, version = key.removeprefix(start)[:-1].rpartition(" [")
+        if key.startswith(start) and says in claims:
+            mine[says].append(claim_result(artefact, claims[says], version, ours))
+    return [row for says in claims for row in mine[says]]
+
+
+def write(rows: Sequence[ClaimResult], quick: bool) -> Path:
+    """Put results in the place of the committed ones; those of other artefacts stay."""
+    redone = {f"{row.paper} {row.artefact}" for row in rows}
+    kept = {key: of for key, of in read(quick).items() if key.split(":")[0] not in redone}
+    kept |= {row.id: row.ours for row in rows}
+    of_claims: dict[str, dict[str, list[float | None]]] = {}
+    for key, value in sorted(kept.items(), key=lambda item: item[0].split(":")[0]):
+        claim, _, version = key[:-1].rpartition(" [")
+        digits = [None if v is None else float(f"{v:.9g}") for v in value]
+        of_claims.setdefault(claim, {})[version] = digits
+    return _commit(SCALE[quick], of_claims)
+
+
+def differences(rows: Sequence[ClaimResult], quick: bool) -> list[str]:
+    """Rows that are not what was committed, or that nothing is committed for, in words.
+
+    The same seeds give the same numbers: mean and both ends of the interval must be the same to six
+    digits. An interval is no excuse. What each seed gave is compared by :func:`different_seeds`.
+    """
+    known, found = read(quick), []
+    for row in (row for row in rows if not row.timed):
+        if row.id not in known:
+            found.append(f"{row.id}: nothing is committed for it")
+            continue
+        now, then = (np.array(each, np.float64) for each in (row.ours, known[row.id]))
+        slack = 1e-6 * max(1.0, float(np.nanmax(np.abs(then))))
+        if (off := ~np.isclose(now, then, rtol=0.0, atol=slack, equal_nan=True)).any():
+            i = int(np.argmax(off))
+            what = ("mean", "low", "high")[i]
+            found.append(f"{row.id}: {what} is {row.ours[i]}, not {known[row.id][i]}")
+    return found
+
+
+def table(rows: Sequence[ClaimResult]) -> pl.DataFrame:
+    plain = [row.as_dict() | {"the paper": str(row.number)} for row in rows]
+    return pl.DataFrame(plain, infer_schema_length=None)
+
+
+def markdown(rows: Iterable[ClaimResult]) -> str:
+    """For reading: a heading per artefact, a row per claim."""
+    each = groupby(rows, lambda row: f"{row.paper} {row.artefact}")
+    return "\n".join(f"## {artefact}\n\n{artefact_markdown(list(mine))}" for artefact, mine in each)
+
+
+def artefact_markdown(rows: Sequence[ClaimResult]) -> str:
+    """The claims of an artefact, a row each, in Markdown."""
+    rows = over_readings(rows)
+    lines = ["| claim | the paper | ours; ✓ agrees | |", "|---|---|---|---|"]
+    for (says, papers), claim in groupby(rows, lambda row: (row.says, row.number)):
+        mine = list(claim)
+        ours = "<br>".join(
+            f"{row.version}: {row.text}{' ✓' * (row.agrees is True and not row.readings)}"
+            for row in mine
+        )
+        paper = f"{papers:g}" if isinstance(papers, float) else str(papers)
+        [word] = [verdict for verdict, n in claims_by_word(mine).items() if n]
+        cells = (says, paper, ours, f"*{word}*")
+        lines.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
+    lines += ["", f"{counts(rows)}."]
+    whys = [row.why for row in rows if row.why and row.agrees is not True]
+    if whys:
+        reasons = dict.fromkeys(reason for why in whys for reason in why.split("; "))
+        lines += ["", "Why: " + "; ".join(reasons) + "."]
+    return "\n".join(lines) + "\n"
+
+
+ENDINGS = ("csv", "parquet", "png", "svg")  # files of an artefact
+
+
+def earlier_artefacts(out: Path, scale: RunScale, redone: Iterable[Artefact]) -> Reproduced:
+    """What is in a folder and stays: artefacts at the same scale that are not done again.
+
+    Nothing stays of another scale, other seeds or another version: one table holds what one
+    command could have made. A torn file holds nothing.
+    """
+    here = gangwise.__version__, scale.quick, scale.seeds
+    version, quick, seeds = here
+    nothing = Reproduced(version=version, quick=quick, seeds=seeds, artefacts=[], left_out={})
+    try:
+        found = read_reproduction(out)
+    except StoreError:
+        return nothing
+    if (found.version, found.quick, found.seeds) != here:
+        return nothing
+    again = {artefact.stem for artefact in redone}
+    return replace(
+        found,
+        left_out={stem: why for stem, why in found.left_out.items() if stem not in again},
+        artefacts=[artefact for artefact in found.artefacts if artefact.stem not in again],
+        rows=[row for row in found.rows if row.stem not in again],
+    )
+
+
+def artefact_files(artefact: Artefact, found: Found) -> dict[str, Content]:
+    """The numbers of an artefact and its picture, by the names of their files."""
+    numbers = artefact.numbers(found).select(COLUMNS)
+    title = f"{artefact.paper} {artefact.name}: {artefact.title}"
+    figure = draw(title, numbers, artefact.panels)
+    return {
+        f"{artefact.stem}.csv": numbers.write_csv(),
+        f"{artefact.stem}.parquet": numbers.write_parquet,
+        f"{artefact.stem}.png": image(figure, "png"),
+        f"{artefact.stem}.svg": image(figure, "svg"),
+    }
+
+
+def _claim_files(rows: Sequence[ClaimResult]) -> dict[str, Content]:
+    plain = json.dumps([row.as_dict() for row in rows], indent=1, ensure_ascii=False)
+    return {
+        "side-by-side.csv": table(rows).write_csv(),
+        "side-by-side.md": markdown(rows),
+        "side-by-side.json": plain + "\n",
+    }
+
+
+def publish(out: Path, files: Mapping[str, Content], kept: Iterable[ArtefactEntry]) -> list[Path]:
+    """Put files into a folder as a whole, beside those of artefacts that stay.
+
+    What else earlier commands left there goes, and with it a page about it. StoreError when a file
+    cannot be written, or one that stays is damaged; nothing is changed then.
+    """
+    folder = Folder(out)
+    with folder.publish("reproduction") as new:
+        for artefact in kept:
+            for ending in ENDINGS:
+                if folder.is_there(name := f"{artefact.stem}.{ending}"):
+                    new.write(name, folder.read(name))
+        for name, content in files.items():
+            new.write(name, content)
+        folder.remove(PAGE)
+    return [folder.place(name) for name in files]
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    rows: list[ClaimResult]  # claims beside our numbers, one for each reading
+    written: list[Path]
+    left_out: dict[str, str]  # artefacts that were not run, and why
+    totals: Totals
+    artefacts: tuple[Artefact, ...] = ()  # those that were played
+    played: float = 0.0  # when the first of their runs was made, seconds since 1970
+    joined: bool = False  # whether artefacts of earlier commands stay beside these in the folder
+
+
+def reproduce(
+    artefacts: Sequence[Artefact],
+    scale: RunScale,
+    out: Path | str,
+    jobs: int = -1,
+    backend: Backend = "loky",
+    address: str | None = None,
+    progress: Progress | None = None,
+) -> Reproduction:
+    """Run what is not there yet, then write numbers, pictures and the side-by-side table.
+
+    The folder has ``runs/`` (the store), ``PAPER-ARTEFACT.png``, ``.svg``, ``.csv`` and
+    ``.parquet``, ``side-by-side.csv``, ``.md`` and ``.json``, ``reproduction.json`` (which
+    artefacts). Artefacts of earlier calls at the same scale stay beside the new ones. For ``jobs``,
+    ``backend`` and ``address`` see :func:`gangwise.study.sweep.sweep`.
+
+    StoreError when results cannot be written.
+    """
+    out, advance = Path(out), progress or silent
+    left_out: dict[str, str] = {}
+    chosen: dict[Artefact, list[Experiment]] = {}
+    for artefact in artefacts:
+        if why := _missing_trace(artefact, scale):
+            left_out[artefact.stem] = why
+        else:
+            chosen[artefact] = list(artefact.experiments(scale))
+    unique = {e.name: e for experiments in chosen.values() for e in experiments}
+    runs, done = sum(len(e.runs()) for e in unique.values()), 0
+    results: dict[str, Results] = {}
+    for name, experiment in unique.items():
+
+        def further(what: str, finished: int, of: int, before: int = done) -> None:
+            advance("runs", before + finished, runs)
+
+        results[name] = sweep(experiment, out / "runs", jobs, backend, address, further)
+        done += len(experiment.runs())
+    rows: list[ClaimResult] = []
+    files: dict[str, Content] = {}
+    shown: list[ArtefactEntry] = []
+    for artefact, experiments in chosen.items():
+        found = {e.name: results[e.name] for e in experiments}
+        files |= artefact_files(artefact, found)
+        mine = [
+            claim_result(artefact, claim, *each)
+            for claim in artefact.claims
+            for each in claim.ours(found).items()
+            if math.isfinite(each[1].mean)  # not an exponent of a loss, or a share of nothing
+        ]
+        rows += with_verdicts(artefact, mine)[0]
+        axes = tuple(artefact.panels)
+        shown.append(
+            ArtefactEntry(artefact.paper, artefact.name, artefact.title, tuple(found), axes)
+        )
+    earlier = earlier_artefacts(out, scale, chosen)
+    files |= _claim_files([*earlier.rows, *over_readings(rows)])
+    kept = {artefact.stem for artefact in earlier.artefacts}
+    missing = {k: why for k, why in {**earlier.left_out, **left_out}.items() if k not in kept}
+    every = replace(earlier, artefacts=[*earlier.artefacts, *shown], left_out=missing, rows=[])
+    about = {name: of for name, of in asdict(every).items() if name != "rows"}
+    files["reproduction.json"] = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
+    written = publish(out, files, earlier.artefacts)
+    store = Store(out / "runs")
+    keys = {run["key"] for found in results.values() for run in found.runs}
+    played = min((store.path(key).stat().st_mtime for key in keys), default=0.0)
+    again = bool(earlier.artefacts)
+    return Reproduction(rows, written, left_out, totals(results), tuple(chosen), played, again)
+
+
+def _missing_trace(artefact: Artefact, scale: RunScale) -> str:
+    """Why an artefact cannot be played; empty where it can."""
+    if not artefact.trace:
+        return ""
+    needs = f"needs the trace {artefact.trace}: "
+    if scale.traces is None:
+        return f"{needs}give the folder that holds it with --traces"
+    folder = scale.traces / artefact.trace
+    return "" if folder.is_dir() else f"{needs}there is no folder {folder}"

@@ -1,0 +1,374 @@
+"""What others published in this field, played again: its scenarios, see ``papers/field.toml``."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from gangwise.core.arrays import Floats
+from gangwise.core.errors import UnknownName
+from gangwise.jobs.filling import Filling
+from gangwise.jobs.gavel import allocation, water_filling
+from gangwise.jobs.metrics import spread
+from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
+from gangwise.jobs.schedule import Options
+from gangwise.jobs.scheduler import fresh
+from gangwise.jobs.simulation import simulate_jobs
+from gangwise.logs.formats.measured_speeds import GavelJob, GavelThroughputs
+from gangwise.study.replay_scenario import ReplayInstance, ReplayScenario, only_jobs
+from gangwise.study.runs import Rows
+from gangwise.study.what_if import untimed, with_gpus
+
+# RLScheduler (Zhang et al., SC 2020)
+
+
+@dataclass(frozen=True)
+class Picked:
+    """An order of RLScheduler's environment: who was picked starts before anyone else is picked.
+
+    Time goes on until the picked job has room, whatever comes meanwhile. With ``backfilling``,
+    others start first come, first served, if they fit and are due to end before the picked job was
+    due to have room when it was picked. Keys do not change with time: ``wfp3`` and ``unicep`` wait
+    from −1 − submission, since the environment takes a start that is not known yet for −1.
+    """
+
+    order: str
+    backfilling: bool = False
+
+    def keys(self, jobs: Jobs) -> list[Any]:
+        """Key of each job, the smallest first; times are those of the log."""
+        s, r, n, wait = jobs.submit, jobs.limit, jobs.tasks, -1 - jobs.submit
+        known = {
+            "fcfs": s,
+            "sjf": r,
+            "f1": np.log10(np.maximum(r, 0.1)) * n + 870 * np.log10(np.maximum(s, 0.1)),
+            "wfp3": -((wait / r) ** 3) * n,
+            "unicep": -(wait + 1e-15) / (np.log2(n + 1e-15) * r),
+        }
+        if self.order not in known:
+            raise UnknownName("order of RLScheduler's environment", self.order, list(known))
+        return [*zip(known[self.order].tolist(), s.tolist(), strict=True)]
+
+    def start(self, jobs: Jobs, processors: int) -> Floats:
+        """Seconds at which each job starts [J]; a task is a processor."""
+        begun = np.full(len(jobs), np.nan)
+        submit, run, limit = jobs.submit.tolist(), jobs.run.tolist(), jobs.limit.tolist()
+        size, keys = jobs.tasks.tolist(), self.keys(jobs)
+        queue, running, arrived = [0], list[int](), 1
+        free, now = processors, submit[0]
+
+        def event() -> None:
+            """Go on to the next submission or end; of both at once, to the submission."""
+            nonlocal free, now, arrived
+            running.sort(key=lambda j: begun[j] + run[j])
+            end = begun[running[0]] + run[running[0]] if running else math.inf
+            if arrived < len(jobs) and submit[arrived] <= end:
+                now = max(now, submit[arrived])
+                queue.append(arrived)
+                arrived += 1
+            else:
+                now, free = max(now, end), free + size[running.pop(0)]
+
+        def begin(j: int) -> None:
+            nonlocal free
+            begun[j], free = now, free - size[j]
+            running.append(j)
+            queue.remove(j)
+
+        while queue:
+            picked = min(queue, key=keys.__getitem__)
+            room, due = free, now
+            for j in sorted(running, key=lambda j: begun[j] + limit[j]):
+                if room >= size[picked]:
+                    break
+                room, due = room + size[j], begun[j] + limit[j]
+            while size[picked] > free:
+                if self.backfilling:
+                    for j in sorted(queue):
+                        if now + limit[j] < due and size[j] <= free:
+                            begin(j)
+                event()
+            begin(picked)
+            while not queue and arrived < len(jobs):
+                event()
+        return begun
+
+
+class Sequences(ReplayScenario):
+    """Seed s plays the s-th of RLScheduler's sequences of consecutive jobs, from an empty cluster.
+
+    Their first rows are drawn by NumPy's ``RandomState`` from the first eight bytes of the SHA-512
+    of their seed, 1, as Gym does it.
+    """
+
+    name = "sequences"
+    length = 1024
+
+    @property
+    def drawn(self) -> bool:
+        return True
+
+    def _draw(self, seed: int, keep: Any) -> ReplayInstance:
+        made = hashlib.sha512(b"1").digest()[:8]
+        rng = np.random.RandomState(np.frombuffer(made, dtype="<u4"))
+        most, row = len(self.jobs) - self.length - 1, np.arange(len(self.jobs))
+        first = rng.randint(self.length, most, size=seed + 1)[seed]
+        jobs = only_jobs(self.jobs, (row >= first) & (row < first + self.length))
+        return ReplayInstance(jobs, self.log.nodes, Conditions())
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "length": self.length}
+
+    def fidelity(self) -> list[str]:
+        line = f"sequences of {self.length:,} consecutive jobs, each from an empty cluster"
+        return [f"{line}: {super().fidelity()[0]}"]
+
+    def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
+        jobs, nodes, _ = self.draw(seed)
+        processors = int(nodes.capacity.sum() // 1000)
+        if isinstance(decider, Picked):
+            rows, start = Rows(), decider.start(jobs, processors)
+            took = start + jobs.run - jobs.submit
+            slow = np.maximum(took / np.maximum(jobs.run, 10.0), 1.0)
+            for name, value in (spread("completion", took) | spread("slowdown", slow)).items():
+                rows.add(name, value)
+        else:
+            rows = super().replay(decider, seed, slots, label)
+            start = rows["job.start"][1]
+        whole = processors * (start.max() - jobs.submit[0])
+        held = float((jobs.run * jobs.tasks).sum())
+        rows.add("utilisation until the last start", held / whole)
+        return rows
+
+
+# Gaussier, Glesser, Reis and Trystram (SC 2015)
+
+
+class Doubled(ReplayScenario):
+    """A log whose jobs ask for twice the time that they asked for."""
+
+    name = "doubled"
+
+    def draw(self, seed: int, keep: Any = None) -> ReplayInstance:
+        played = super().draw(seed, keep)
+        return played._replace(jobs=replace(played.jobs, limit=2 * played.jobs.limit))
+
+    def fidelity(self) -> list[str]:
+        return [f"every request is doubled: {super().fidelity()[0]}"]
+
+
+# FGD (Weng et al., ATC 2023)
+
+
+@dataclass(frozen=True)
+class Fills:
+    """A choice of nodes, one of :data:`gangwise.jobs.filling.POLICIES`."""
+
+    choice: str
+
+
+class Unallocated:
+    """A cluster with GPUs is filled with the jobs of a trace in random order; none ends.
+
+    Per cent of the GPUs that are not allocated when 100 % and 130 % of them were asked for.
+    """
+
+    name = "unallocated"
+    family = "jobs"
+    slots = 1
+    deciders: ClassVar[Literal["policy", "scheduler"]] = "scheduler"
+    objective = "unallocated at 130 %"
+    minimise = True
+
+    def __init__(self, source: str) -> None:
+        self.source = Path(source)
+
+    @cached_property
+    def log(self) -> Any:
+        return untimed(self.source)
+
+    def describe(self) -> dict[str, Any]:
+        return {"source": self.source.name, "files": dict(self.log.played.digests)}
+
+    def fidelity(self) -> list[str]:
+        return [f"{self.source.name}: jobs in random order, times play no part, none ends"]
+
+    def replay(self, decider: Fills, seed: int, slots: int, label: str) -> Rows:
+        filled = Filling(self.log.jobs, with_gpus(self.log.nodes), seed).play(decider.choice)
+        rows = Rows()
+        rows.add("unallocated at 100 %", 100 - np.interp(100, filled.arrived, filled.allocated))
+        rows.add("unallocated at 130 %", 100 - filled.allocated[-1])
+        return rows
+
+
+# Gavel (Narayanan et al., OSDI 2020)
+
+
+class Entities(Unallocated):
+    """Fig. 11's first jobs on nine GPUs: throughputs over those with equal shares.
+
+    Entities of weights 1, 2 and 3 have six jobs each, which weigh 1 and 2 in turn. Throughputs on
+    the three kinds of GPUs are sorted draws of Python's generator of seed 0.
+    """
+
+    name, objective, minimise = "entities", "total", False
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
+
+    def describe(self) -> dict[str, Any]:
+        return {"jobs": self.jobs}
+
+    def fidelity(self) -> list[str]:
+        return ["shares of time are computed, and no time passes"]
+
+    def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
+        drawn, j, one = random.Random(0), np.arange(self.jobs), np.ones(self.jobs, np.int64)
+        rates = np.array([sorted(drawn.random() for _ in range(3)) for _ in j])
+        part = np.where(j % 2 == 0, 1.0, 2.0)
+        given = one, np.ones(self.jobs), np.full(3, 3.0), j // 6, np.arange(1.0, 4.0), part
+        level = (rates * water_filling(rates, *given)).sum(axis=1) / rates.mean(axis=1)
+        rows = Rows()
+        for name, value in [("least", min(level)), ("total", sum(level)), *enumerate(level)]:
+            rows.add(str(name), value)
+        return rows
+
+
+BATCHES = {
+    "ResNet-18": (16, 32, 64, 128, 256),
+    "ResNet-50": (16, 32, 64, 128),
+    "Transformer": (16, 32, 64, 128, 256),
+    "LM": (5, 10, 20, 40, 80),
+    "Recommendation": (512, 1024, 2048, 4096, 8192),
+}
+TRAINED = [f"{model} (batch size {n})" for model, of in BATCHES.items() for n in of]
+TRAINED += ["A3C", "CycleGAN"]
+"""Gavel's job types in the order in which its simulator chooses among them."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """The rounds of Gavel's simulator (§5), under max-min shares.
+
+    A round is of ``seconds``, or ends when the last job in it has done its whole steps. Shares are
+    computed anew where jobs came or ended, ``between`` seconds after the last time at the earliest;
+    before its first a job does not start. V100s are given out first, then P100s and K80s, each by
+    share over the part of that kind's time since then, by the time that is still due, by share; to
+    jobs without a share as well, if there are enough. So where there are fewer jobs than V100s, all
+    run there, under any policy. Where nothing runs, the next round begins with a submission.
+    """
+
+    seconds: float = 360.0
+    between: float = 1920.0
+
+    def end(self, jobs: Jobs, speed: Floats, room: int) -> Floats:
+        """Seconds at which each job ends [J], at ``speed`` steps a second [L, kind], best first."""
+        submit, pace = [*jobs.submit.tolist(), math.inf], speed[jobs.type].tolist()
+        left, end = (jobs.run * speed[jobs.type, 0]).tolist(), np.zeros(len(jobs))
+        active, has, changed = list[int](), np.zeros(len(jobs), np.bool_), False
+        share, had, due = np.zeros((3, len(jobs), 3))
+        now, shared, come, runs = 0.0, -math.inf, 0, True
+        while active or come < len(jobs):
+            if not runs:
+                now = max(now, submit[come] if come < len(jobs) else shared + self.between)
+            while submit[come] <= now:
+                active.append(come)
+                come, changed = come + 1, True
+            if changed and now - shared >= self.between:
+                old = [j for j in active if has[j]]
+                due[old] += share[old] * (now - shared) - (had[old] - self.seconds / 2)
+                share[active], had[active], has[active] = (1, 0, 0), self.seconds / 2, True
+                if len(active) > room:
+                    kinds, of, count = np.unique(jobs.type[active], False, True, True)
+                    given = speed[kinds], count, np.ones(len(kinds)), np.full(3, float(room))
+                    share[active] = allocation(*given, "max-min")[of]
+                changed, shared = False, now
+                spent = had[active].sum(axis=0)
+            placed = [(j, 0) for j in active]
+            if len(active) > room:
+                some, placed = np.array(active), []
+                for g in range(3):
+                    first = share[some, g] * spent[g] / np.maximum(had[some, g], 1.0)
+                    some = some[np.lexsort((share[some, g], due[some, g], first))[::-1]]
+                    placed += [(j, g) for j in some[:room].tolist()]
+                    some = some[room:]
+            begun, runs = now, False
+            for j, g in placed:
+                if has[j]:
+                    steps = min(left[j], math.floor(self.seconds * pace[j][g]))
+                    took = steps / pace[j][g]
+                    left[j] -= steps
+                    end[j], runs = begun + took, True
+                    had[j, g] += took
+                    spent[g] += took
+                    now = max(now, begun + took)
+            over = len(active)
+            active = [j for j in active if left[j] > 0]
+            changed |= len(active) < over
+        return end
+
+
+class Arrivals(Entities):
+    """Jobs of one GPU as Gavel's simulator draws them, on 36 GPUs each of three kinds.
+
+    They come as a Poisson process, one in ``gap`` seconds. On a V100 a fifth takes 10³ to 10⁴
+    minutes and the others 10^1.5 to 10³, log-uniform. Measured are jobs 4,000 to 4,999 of those
+    ``played``.
+    """
+
+    name, objective, minimise = "arrivals", "completion, s", True
+
+    def __init__(self, source: str, gap: float, draws: int, played: tuple[int, int]) -> None:
+        self.source, self.gap, self.draws, self.played = Path(source), gap, draws, played
+
+    @cached_property
+    def table(self) -> GavelThroughputs:
+        return GavelThroughputs(self.source)
+
+    def describe(self) -> dict[str, Any]:
+        drawn = {"gap": self.gap, "draws": self.draws, "played": list(self.played)}
+        return {**drawn, "files": dict(self.table.digests)}
+
+    def fidelity(self) -> list[str]:
+        return [f"jobs {self.played[0]:,} to {self.played[1] - 1:,} that Gavel's simulator draws"]
+
+    def drawn(self) -> Jobs:
+        drawn, gaps = random.Random(self.draws + 2), random.Random(self.draws + 3)
+        submit, run, kind = [0.0], list[float](), list[str]()
+        for _ in range(self.played[1]):
+            drawn.random()  # how many GPUs, of which one is taken here
+            of = (3, 4) if drawn.random() >= 0.8 else (1.5, 3)
+            run.append(60 * 10 ** drawn.uniform(*of))
+            kind.append(drawn.choice(TRAINED))
+            submit.append(submit[-1] - math.log(1 - gaps.random()) * self.gap)
+        at = slice(*self.played)
+        return Jobs.of(submit[:-1][at], run[at], 1, {"gpu": 1}, type=kind[at])
+
+    def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
+        jobs, rows = self.drawn(), Rows()
+        models = self.table.models[::-1]
+        speed = np.array(
+            [[self.table.throughput[m, GavelJob(t, 1)] for m in models] for t in jobs.types]
+        )
+        if isinstance(decider, Rounds):
+            end = decider.end(jobs, speed, 36)
+        else:
+            rates = speed / speed[:, :1]
+            declared = [dict(zip(jobs.types, rate, strict=True)) for rate in rates.T.tolist()]
+            nodes = Nodes.of(
+                Node(model, {"gpu": 36}, {"model": model}, rate)
+                for model, rate in zip(models, declared, strict=True)
+            )
+            world = Conditions(rates=rates)
+            end = simulate_jobs(jobs, nodes, fresh(decider), world, Options(restart=0.0)).end
+        took = (end - jobs.submit)[4000 - self.played[0] : 5000 - self.played[0]].mean()
+        rows.add("completion, s", took)
+        rows.add("completion, h", took / 3600)
+        return rows

@@ -1,0 +1,269 @@
+"""Scenarios of ESDP §4, of ESDP §3.4 with gangs, and on measured speeds: all distributions stated.
+
+Table 3 of ESDP gives sizes, density, ρ, the law of the utilities and bounds "2 and 1" on A and c.
+Two of its numbers cannot be taken at their word. Capacities of 1 or 2 for the whole cluster would
+let one or two of some 32 channels on, which contradicts α = 0.5: they are a fraction of the total
+request here (``capacity`` has the other readings). Three costs around 0.5 for each channel exceed
+what any channel brings: they are scaled by one factor, and the net utility is normalised
+(see :mod:`gangwise.papers.fluctuating_speeds.problem`).
+
+The paper states gangs and runs no experiment with them. Sizes, mean utilities and their noise are
+those of ESDP §4: 40 servers, 8 job types, 3 device types, Z ~ N(μ, μ/2) with μ ~ U(0.1, 1). Its
+supply costs exceed its utilities, so here they are 0.3 of the mean utility on average, and what is
+left is clipped to [0, 1]. Servers, tasks and contention are our choice.
+
+Measured speeds are iteration times of real workers, in a folder of public files; what these do not
+say is drawn, as the settings state.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field, PositiveFloat, model_validator
+
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.errors import ScenarioError
+from gangwise.core.settings import Count, SlotCount, require_range
+from gangwise.core.simulation import Streams
+from gangwise.core.workload import BernoulliArrivals, Channels, Cluster, Workload
+from gangwise.logs.formats.measured_speeds import MiniBatchTime
+from gangwise.papers.fluctuating_speeds.environment import FluctuatingSpeedsInstance
+from gangwise.papers.fluctuating_speeds.problem import (
+    FluctuatingSpeedsProblem,
+    Pool,
+    Scale,
+    linear_cost,
+)
+from gangwise.papers.fluctuating_speeds.speeds import (
+    BernoulliSpeeds,
+    BetaSpeeds,
+    NormalSpeeds,
+    PiecewiseSpeeds,
+    RecordedSpeeds,
+    ReplayedSpeeds,
+    Speeds,
+    WavingSpeeds,
+)
+from gangwise.papers.gangs.environment import GangSpeedsInstance
+from gangwise.papers.gangs.problem import GangSpeedsProblem
+from gangwise.papers.scenarios.drawing import (
+    Bursts,
+    DrawnScenario,
+    FeedbackSettings,
+    GangCapacity,
+    GangSettings,
+    PositiveRange,
+    Rho,
+    StrictSettings,
+    arrivals_of,
+    device_names,
+    draw_channels,
+    draw_gangs,
+)
+from gangwise.papers.slots.fluctuating_speeds import limited_capacity, pooled_instance
+
+DEVICES = ("cpu", "mem", "gpu")
+
+
+class ESDPSettings(FeedbackSettings):
+    job_types: Count = 8
+    servers: Count = 40
+    devices: Count = 3
+    density: float = Field(0.1, gt=0, le=1)
+    requests: tuple[Count, Count] = (1, 2)
+    capacity: Literal["fraction", "normalised", "literal"] = "fraction"
+    fraction: float = Field(0.5, gt=0)
+    rho: Rho = 0.9
+    arrivals: Bursts = "bernoulli"
+    speeds: Literal["normal", "bernoulli", "beta", "jumping", "waving"] = "normal"
+    mean: PositiveRange = (0.1, 1.0)
+    spread: float = Field(0.5, ge=0)
+    period: SlotCount = 1000
+    amplitude: float = Field(0.5, ge=0, le=1)
+    cost: Literal["linear", "per-channel"] = "linear"
+    cost_share: float | None = Field(0.3, ge=0)
+    payment: float = Field(0.0, ge=0)
+    normalise: Literal["clip", "affine", "none"] = "clip"
+    slots: SlotCount = 2000
+
+    @model_validator(mode="after")
+    def _ranges(self) -> ESDPSettings:
+        require_range("requests", self.requests, positive=True)
+        if self.speeds in ("bernoulli", "beta") and self.mean[1] > 1:
+            raise ValueError(f"mean must not exceed 1 where speeds are {self.speeds}")
+        return self
+
+
+class ESDPScenario(DrawnScenario[ESDPSettings]):
+    """Scenario of ESDP §4: draws instances as :class:`ESDPSettings` says."""
+
+    family = "fluctuating_speeds"
+    version = "esdp-default-v1"
+    settings_model = ESDPSettings
+
+    def instance(self, seed: int) -> FluctuatingSpeedsInstance:
+        s, rng = self.settings, Streams.of(seed).instance
+        R = s.servers
+        channels = draw_channels(rng, (s.job_types, R), s.density)
+        E = len(channels)
+        requests, workload = self._requests(rng, channels.job_type)
+        unit = self._unit(rng)
+        capacity = {
+            "fraction": np.maximum(
+                (s.fraction * requests.sum(axis=0)).round(), requests.max(axis=0)
+            ),
+            "normalised": (unit * 0.5 * E).round(),
+            "literal": np.floor(unit + 0.5),
+        }[s.capacity]
+        mean = rng.uniform(*s.mean, E)
+        price = np.maximum(rng.normal(0.5, 0.1, s.devices), 0.0)
+        each = np.maximum(rng.normal(0.5, 0.1, requests.shape), 0.0)
+        cost = linear_cost(requests, price) if s.cost == "linear" else each.sum(axis=1)
+        if s.cost_share is not None:
+            cost *= s.cost_share * float(mean.mean()) / cost.mean()
+        speeds = self._speeds(rng, mean)
+        servers = tuple(f"server-{r}" for r in range(R))
+        problem = FluctuatingSpeedsProblem(
+            Pool(capacity, device_names(DEVICES, s.devices), servers), requests, channels, cost
+        )
+        scale, payment = Scale.of(s.normalise, speeds, cost), s.payment * float(mean.mean())
+        return FluctuatingSpeedsInstance(problem, workload, speeds, scale, s.delivery, payment)
+
+    def _requests(self, rng: np.random.Generator, job_type: Ints) -> tuple[Floats, Workload]:
+        """What the channels of these job types request, shape [E, K], and when jobs arrive."""
+        s = self.settings
+        low, high = s.requests
+        requests = rng.integers(low, high + 1, (job_type.size, s.devices)).astype(np.float64)
+        return requests, arrivals_of(s.arrivals, s.rho, s.job_types)
+
+    def _unit(self, rng: np.random.Generator) -> Floats:
+        """Capacities between the bounds 1 and 2 of Table 3, shape [K]."""
+        return rng.uniform(1.0, 2.0, self.settings.devices)
+
+    def _speeds(self, rng: np.random.Generator, mean: Floats) -> Speeds:
+        s = self.settings
+        if s.speeds == "bernoulli":
+            return BernoulliSpeeds(mean)
+        if s.speeds == "beta":
+            return BetaSpeeds(np.minimum(mean, 0.99))
+        if s.speeds == "jumping":
+            begins = np.arange(0, max(s.slots, s.period + 1), s.period)
+            others = rng.uniform(*s.mean, (begins.size - 1, mean.size))
+            return PiecewiseSpeeds(np.vstack([mean, others]), begins, s.spread)
+        if s.speeds == "waving":
+            return WavingSpeeds(mean, rng.random(mean.size), s.amplitude, s.period, s.spread)
+        return NormalSpeeds(mean, s.spread)
+
+
+class ESDPGangSettings(GangSettings):
+    job_types: Count = 8
+    servers: Count = 40
+    most: GangCapacity = (24, 48, 16)
+    share: tuple[float, float] = (0.3, 0.9)
+    channels: Count = 10
+    contention: PositiveFloat = 4.0
+    mean: PositiveRange = (0.1, 1.0)
+    spread: float = Field(0.5, ge=0)
+    cost: float = Field(0.3, ge=0)
+    task_cost: float = Field(0.0, ge=0)
+    time_limit: PositiveFloat = 20.0
+    slots: SlotCount = 2000
+
+
+class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
+    """Scenario of ESDP §3.4: draws instances as :class:`ESDPGangSettings` says."""
+
+    family = "fluctuating_speeds_gang"
+    version = "esdp-gang-v1"
+    settings_model = ESDPGangSettings
+
+    def instance(self, seed: int) -> GangSpeedsInstance:
+        s, rng = self.settings, Streams.of(seed).instance
+        L, K = s.job_types, len(s.most)
+        gangs = draw_gangs(s, rng)
+        minimum = rng.integers(1, gangs.tasks + 1)
+        channels = Channels.of_mask(gangs.mask)
+        speeds = NormalSpeeds(rng.uniform(*s.mean, len(channels)), s.spread)
+        cost = np.maximum(rng.normal(1.0, 0.2, (len(channels), K)), 0.0).sum(axis=1)
+        cost *= s.cost * speeds.mean.mean() / max(float(cost.mean()), 1e-12)
+        scale = Scale.of("clip", speeds, cost)
+        share = (gangs.requests / np.maximum(gangs.capacity.max(axis=0), 1.0)).sum(axis=1)
+        each = s.task_cost * speeds.mean.mean() / (scale.high - scale.low) * share / share.mean()
+        cluster, asked = Cluster(gangs.capacity, device_names(DEVICES, K)), gangs.requests
+        problem = GangSpeedsProblem(
+            cluster, gangs.job_type, asked, minimum, channels, cost, task_cost=each
+        )
+        return GangSpeedsInstance(
+            problem, BernoulliArrivals(np.full(L, s.rho)), speeds, scale, time_limit=s.time_limit
+        )
+
+
+class MiniBatchSettings(StrictSettings):
+    folder: str = ""
+    fraction: float = Field(0.5, gt=0)
+    rho: Rho = 0.9
+    cost_share: float = Field(0.3, ge=0)
+    slots: SlotCount = 2000
+    order: Literal["recorded", "drawn"] = "recorded"
+    blocks: Count = 1
+
+    @model_validator(mode="after")
+    def _blocks(self) -> MiniBatchSettings:
+        if self.blocks > 1 and self.order == "recorded":
+            raise ValueError("blocks are for order=drawn; the order of the record needs none")
+        return self
+
+
+class MiniBatchScenario(DrawnScenario[MiniBatchSettings]):
+    """Mini-batches: recorded iteration times; job types are jobs, servers their workers' places.
+
+    Each worker is a server of its own with one channel, from its job. The utility of a channel is
+    the worker's recorded speed relative to the fastest iteration of its job; it holds what the
+    worker requested of a GPU.
+
+    ``folder`` is one with ``job_1_norm.csv`` and so on, plain or gzipped.
+    """
+
+    version = "esdp-mini-batch-v1"
+    settings_model = MiniBatchSettings
+    family = "fluctuating_speeds"
+
+    def __init__(self, *, name: str = "", **settings: Any):
+        super().__init__(name=name, **settings)
+        folder = self.settings.folder
+        if not folder:
+            needs = "a folder with job_1_norm.csv and so on"
+            raise ScenarioError(f"scenario {self.name!r} needs folder=, {needs}")
+        self.trace = MiniBatchTime(folder)
+
+    def describe(self) -> dict[str, Any]:
+        """The settings, and the files by their contents: where they are is no part of it."""
+        files = dict(self.trace.digests)
+        return {"files": files, **self.settings.model_dump(mode="json", exclude={"folder"})}
+
+    def instance(self, seed: int) -> FluctuatingSpeedsInstance:
+        """The recorded workers; arrivals, and where their records begin, depend on the seed."""
+        s, workers = self.settings, self.trace.workers
+        jobs = tuple(dict.fromkeys(w.job for w in workers))
+        mask = np.array([[w.job == job for w in workers] for job in jobs])
+        series, group = [w.speed for w in workers], np.array([jobs.index(w.job) for w in workers])
+        speeds: Speeds = (
+            RecordedSpeeds.anywhere(series, group, Streams.of(seed).instance)
+            if s.order == "recorded"
+            else ReplayedSpeeds(series, s.blocks, s.slots)
+        )
+        requests = np.array([[w.gpus] for w in workers])
+        pool = Pool(
+            limited_capacity(requests, s.fraction), ("gpu",), tuple(w.name for w in workers)
+        )
+        return pooled_instance(
+            pool,
+            requests,
+            Channels.of_mask(mask),
+            jobs,
+            speeds,
+            s.cost_share * float(np.mean([w.speed.mean() for w in workers])),
+            BernoulliArrivals(np.full(len(jobs), s.rho)),
+        )

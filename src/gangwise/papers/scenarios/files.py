@@ -1,0 +1,171 @@
+"""Scenario files, in TOML: a scenario with other settings, a trace, or a cluster of your own.
+
+``docs/how-to/scenario-file.md`` shows the first and the last; a file with ``trace`` (files of a
+trace, a path from this file on) may have ``family``, ``format`` and ``[settings]``, the arguments
+of :func:`~gangwise.papers.slots.opening.open_trace`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field, PositiveFloat
+
+from gangwise.core.contracts import Scenario
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.registry import create
+from gangwise.core.settings import (
+    BYTES,
+    Count,
+    Name,
+    SlotCount,
+    read_toml,
+    require_count,
+    require_memory,
+)
+from gangwise.core.workload import (
+    BinomialArrivals,
+    Channels,
+    Cluster,
+    JobType,
+    Server,
+    request_matrix,
+)
+from gangwise.papers.gain_overhead.problem import (
+    GainOverheadInstance,
+    GainOverheadProblem,
+    Utilities,
+)
+from gangwise.papers.scenarios.drawing import Group, StrictSettings, errors_of
+from gangwise.papers.slots.opening import open_trace
+
+
+class JobTypeSpec(StrictSettings):
+    name: Name
+    requests: dict[str, float]
+    arrival: float = Field(ge=0, le=1)
+    most: Count = 1
+    servers: list[str] | None = None
+
+
+class UtilitySpec(StrictSettings):
+    kind: Literal["linear", "log", "reciprocal", "poly"] = "log"
+    alpha: PositiveFloat = 1.0
+
+
+class ClusterFile(StrictSettings):
+    """A scenario file with a cluster and job types of its own."""
+
+    name: Name
+    slots: SlotCount = 1000
+    servers: list[Group] = Field(min_length=1)
+    job_types: list[JobTypeSpec] = Field(min_length=1)
+    overhead: dict[str, float] = Field({})
+    utility: dict[str, UtilitySpec] = Field({})
+
+
+class FixedScenario:
+    """A scenario file with its own cluster: only arrivals depend on the seed."""
+
+    family = "gain_overhead"
+
+    def __init__(self, file: ClusterFile):
+        self.file, self.name, self.slots = file, file.name, file.slots
+        servers = sum(group.count for group in file.servers)
+        require_count(f"the number of servers of {file.name!r}", servers)
+        cells = servers * len(file.job_types)
+        require_memory(
+            BYTES * cells, f"{file.name!r} of {cells} job types times servers", "fewer of them"
+        )
+        self._problem = _problem(file)
+
+    def describe(self) -> dict[str, Any]:
+        return self.file.model_dump(mode="json")
+
+    def instance(self, seed: int) -> GainOverheadInstance:
+        """The cluster, with arrivals that depend on the seed of the run."""
+        types = self.file.job_types
+        workload = BinomialArrivals(
+            np.array([j.arrival for j in types]), np.array([j.most for j in types])
+        )
+        return GainOverheadInstance(self._problem, workload)
+
+
+def _problem(file: ClusterFile) -> GainOverheadProblem:
+    servers = [Server(name, group.devices) for group in file.servers for name in group.names]
+    cluster = Cluster.of(servers)
+    names = tuple(j.name for j in file.job_types)
+    requests = request_matrix(
+        [JobType(j.name, j.requests) for j in file.job_types], cluster.devices
+    )
+    fits = Channels.by_fit(cluster, requests, names)
+    mask = np.zeros(fits.shape, dtype=bool)
+    mask[fits.job_type, fits.server] = True
+    position = {name: r for r, name in enumerate(cluster.servers)}
+    groups = {g.name: [position[n] for n in g.names] for g in file.servers}
+    for l, job_type in enumerate(file.job_types):
+        if job_type.servers is not None:
+            allowed = np.zeros(fits.shape[1], dtype=bool)
+            for server in job_type.servers:
+                if server in groups:
+                    allowed[groups[server]] = True
+                elif server in position:
+                    allowed[position[server]] = True
+                else:
+                    raise UnknownName("server", server, [*groups, *cluster.servers])
+            mask[l] &= allowed
+    for table in (file.overhead, file.utility):
+        for device in table:
+            if device not in cluster.devices:
+                raise UnknownName("device type", device, list(cluster.devices))
+    utility = [file.utility.get(device, UtilitySpec()) for device in cluster.devices]
+    R = len(cluster.servers)
+    return GainOverheadProblem(
+        cluster,
+        requests,
+        Channels.of_mask(mask),
+        Utilities.of([[u.kind for u in utility]] * R, [[u.alpha for u in utility]] * R),
+        np.array([file.overhead.get(device, 0.0) for device in cluster.devices]),
+        names,
+    )
+
+
+def read_scenario(path: Path | str, settings: dict[str, Any] | None = None) -> Scenario:
+    """Read a scenario file.
+
+    ``settings`` win over those of a file with ``base`` or ``trace``; other files have none. Raises
+    ScenarioError, which names the file and the entry at fault.
+    """
+    path = Path(path)
+    content = read_toml(path)
+    with errors_of(path):
+        if "base" in content:
+            given = _known(content, settings, base=str)
+            scenario: Scenario = create("scenario", content["base"], **given)
+            return scenario
+        if "trace" in content:
+            given = _known(content, settings, trace=str, format=str, family=str)
+            family = given.pop("family", content.get("family", ""))
+            form = content.get("format", "")
+            return open_trace(path.parent / content["trace"], trace=form, family=family, **given)
+        if settings:
+            raise ScenarioError(
+                "settings can be changed only where the file names a base or a trace"
+            )
+        return FixedScenario(ClusterFile(**content))
+
+
+def _known(
+    content: dict[str, Any], settings: dict[str, Any] | None, **kinds: type
+) -> dict[str, Any]:
+    """See that a file has these entries and no others; its settings, over which others win."""
+    kinds["settings"] = dict
+    for entry in sorted(set(content) - set(kinds)):
+        raise UnknownName("entry", entry, list(kinds))
+    for entry, kind in kinds.items():
+        if not isinstance(content.get(entry, kind()), kind):
+            what = "a text in quotes" if kind is str else "a table"
+            raise ScenarioError(f"{entry} is {content[entry]!r}; it must be {what}")
+    return {**content.get("settings", {}), **(settings or {})}

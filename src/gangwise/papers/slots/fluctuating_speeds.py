@@ -1,0 +1,357 @@
+"""From the tables of a trace to a problem of fluctuating speeds and its arrivals.
+
+The steps of :mod:`gangwise.papers.slots.demand` give job types, the servers that they fit on, and
+arrivals, at most one of a type in a slot. Then, also settings (:class:`SpeedsSettings`):
+
+1. channels: each (job type, server) that fits, with probability ``density``;
+2. speeds: measured where the trace holds measurements, or ``speeds`` names some; otherwise drawn;
+3. capacity of the cluster, supply cost, and delay of feedback.
+
+A file of throughputs tells the mean speed of a job on a GPU model. It knows its own jobs and
+models: a job type is given one of its jobs with the same number of GPUs (or the nearest number that
+was measured), and a server has its model if the name begins alike (``V100M32`` is ``v100``).
+Recorded times of iterations tell whole distributions: a job type is given one of the jobs, and each
+channel one of the job's workers. Where there are recorded times and servers, but no jobs, the
+recorded jobs are the job types.
+
+Both kinds of measured speeds (:mod:`gangwise.logs.formats.measured_speeds`) are relative: a job's
+throughput on a GPU model over that on its best model, and a worker's iterations per time over those
+of the fastest iteration of its job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from pydantic import Field
+
+from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.errors import ScenarioError, TraceError
+from gangwise.core.settings import Count, checked
+from gangwise.core.simulation import Streams
+from gangwise.core.workload import BernoulliArrivals, Channels, Delivery, ReplayedArrivals, Workload
+from gangwise.logs.formats.measured_speeds import GavelJob, GavelThroughputs, MiniBatchTime
+from gangwise.logs.tables import Reader, Tables, of_tables
+from gangwise.papers.fluctuating_speeds.environment import FluctuatingSpeedsInstance
+from gangwise.papers.fluctuating_speeds.problem import (
+    FluctuatingSpeedsProblem,
+    Pool,
+    Scale,
+    linear_cost,
+)
+from gangwise.papers.fluctuating_speeds.speeds import (
+    NormalSpeeds,
+    RecordedSpeeds,
+    ReplayedSpeeds,
+    Speeds,
+)
+from gangwise.papers.scenarios.drawing import FeedbackSettings, PositiveRange
+from gangwise.papers.slots.demand import (
+    QUANTITIES,
+    Grouping,
+    SlotDemand,
+    Steps,
+    TraceScenarioBase,
+    demand_of,
+    fits,
+    in_units,
+    sample_servers,
+)
+
+
+class SpeedsSettings(Steps, FeedbackSettings):
+    """Every step from the tables of a trace to fluctuating speeds."""
+
+    servers: Count | None = 40
+    density: float = Field(0.1, gt=0, le=1)
+    speeds: str = ""
+    unmeasured: Literal["draw", "drop"] = "draw"
+    mean: PositiveRange = (0.1, 1.0)
+    spread: float = Field(0.5, ge=0)
+    order: Literal["recorded", "drawn"] = "recorded"
+    blocks: Count = 1
+    fraction: float | None = Field(0.5, gt=0)
+    cost_share: float = Field(0.3, ge=0)
+
+
+Measured = GavelThroughputs | MiniBatchTime
+
+
+def measured(trace: Reader | Tables, where: str) -> Measured | None:
+    """Measured speeds at a place; those that the trace holds, if none is given.
+
+    ``where`` is a file of throughputs, a folder of recorded iteration times, ``drawn`` for none, or
+    empty.
+
+    Raises TraceError when there are none at the place, or they cannot be read.
+    """
+    if where == "drawn":
+        return None
+    if where:
+        path = Path(where)
+        if not path.exists():
+            raise TraceError("there is no such file or folder of measured speeds", path)
+        recorded = path.is_dir() and any(path.glob("job_*_norm.csv*"))
+        return MiniBatchTime(path) if recorded else GavelThroughputs(path)
+    source = getattr(trace, "source", None)
+    tables = () if source is None else [table.name for table in source.form.tables]
+    if source is None or "mini_batch_times" not in tables or not source.has("mini_batch_times"):
+        return None
+    return MiniBatchTime(source.files("mini_batch_times")[0].parent)
+
+
+def relative_throughput(table: GavelThroughputs, jobs: Sequence[GavelJob]) -> Floats:
+    """Throughput of jobs on each model of the table, 1 on their best, shape [jobs, models].
+
+    It is 0 where a job does not run.
+    """
+    speed = np.array([[table.throughput.get((m, job), 0.0) for m in table.models] for job in jobs])
+    return np.asarray(speed / speed.max(axis=1, keepdims=True))
+
+
+def draw_possible_channels(able: Bools, density: float, rng: np.random.Generator) -> Bools:
+    """Each possible channel [L, R] with a probability; a job type without any gets one, uniform."""
+    mask = (rng.random(able.shape) < density) & able
+    for l in np.flatnonzero(~mask.any(axis=1)):
+        mask[l, rng.choice(np.flatnonzero(able[l]))] = True
+    return mask
+
+
+def limited_capacity(requests: Floats, fraction: float) -> Floats:
+    """c_k = fraction · Σ_e a_k, at least the largest request; requests of shape [E, K]."""
+    return np.asarray(np.maximum(fraction * requests.sum(axis=0), requests.max(axis=0)))
+
+
+def pooled_instance(
+    pool: Pool,
+    requests: Floats,
+    channels: Channels,
+    job_types: tuple[str, ...],
+    speeds: Speeds,
+    mean_cost: float,
+    workload: Workload,
+    delivery: Delivery | None = None,
+) -> FluctuatingSpeedsInstance:
+    """An instance in which supply costs the same per device; requests are of shape [E, K].
+
+    ``mean_cost`` is the mean over channels.
+    """
+    cost = linear_cost(requests, np.ones(requests.shape[1]))
+    cost *= mean_cost / cost.mean()
+    problem = FluctuatingSpeedsProblem(pool, requests, channels, cost, job_types)
+    scale = Scale.of("clip", speeds, cost)
+    return FluctuatingSpeedsInstance(problem, workload, speeds, scale, delivery or Delivery())
+
+
+def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> SlotDemand:
+    """Recorded jobs as job types, on the servers that have GPUs, or a TraceError if none."""
+    there = tables.servers.filter(pl.col("gpu") > 0)
+    if there.is_empty():
+        raise TraceError("no server here has GPUs, which the recorded workers requested")
+    notes = [
+        f"there are no jobs in the files: the {len(record.tables)} recorded jobs are the job "
+        f"types, and each arrives in a slot with probability keep = {s.keep:g}",
+        "recorded workers requested parts of a GPU; of cores and memory nothing is known",
+        f"servers are the {len(there)} of {len(tables.servers)} that have GPUs",
+    ]
+    tables = replace(tables, servers=there.sort("name").fill_null(0.0))
+    if s.servers is not None and s.servers < len(there):
+        tables = sample_servers(tables, s.servers)
+        notes.append(f"{s.servers} of them are a sample, each kind in proportion")
+    jobs = tuple(dict.fromkeys(w.job for w in record.workers))
+    share = [max(w.gpus for w in record.workers if w.job == job) for job in jobs]
+    requests = np.array([[0.0, 0.0, gpus] for gpus in share])
+    L = len(jobs)
+    grouping = Grouping(requests, ("",) * L, np.arange(L), np.ones(L))
+    capacity, model = tables.servers.select(QUANTITIES).to_numpy(), tables.servers["model"]
+    fit = fits(requests, grouping.models, capacity, model.to_list())
+    arrivals = (fit, np.zeros((0, L), dtype=np.int64), 3600.0, np.full(L, np.nan))
+    fidelity = of_tables(tables)
+    fidelity = replace(fidelity, notes=(*dict.fromkeys(fidelity.notes), *notes))
+    return SlotDemand(tables.servers, grouping, jobs, *arrivals, fidelity)
+
+
+RECORD = 1000  # values in the record of a drawn speed, where others have a record of measured ones
+
+
+class SpeedsTraceScenario(TraceScenarioBase):
+    """A trace, played with speeds that must be learned; the seed draws what it does not tell.
+
+    It takes a reader, or what one has read, and fields of :class:`SpeedsSettings`.
+
+    Raises TraceError when the trace cannot be read or no job of it can be played, and ScenarioError
+    for a setting, which it names.
+    """
+
+    family = "fluctuating_speeds"
+
+    def __init__(self, trace: Reader | Tables, *, name: str = "", **settings: Any):
+        self.tables = tables = trace if isinstance(trace, Tables) else trace.scan()
+        self.name = name or f"trace-{tables.trace}-speeds-v2"
+        self.settings = s = checked(SpeedsSettings, self.name, settings)
+        self.measured = measured(trace, s.speeds)
+        if "servers" not in settings and s.servers is not None:
+            there = s.machines or len(tables.servers)
+            steps = s.model_copy(update={"servers": min(s.servers, there)})
+        else:
+            steps = s
+        if tables.jobs.is_empty() and isinstance(self.measured, MiniBatchTime):
+            self.demand = recorded_demand(tables, self.measured, steps)
+        else:
+            self.demand = demand_of(tables, steps)
+        self._cluster, self._requests = in_units(self.demand.servers, self.demand.grouping, 1.0)
+        self._requests *= s.contention
+        self._models = [m.lower() for m in self.demand.servers["model"].to_list()]
+        fidelity, kept = self.demand.fidelity, self.demand.fidelity.kept
+        if kept is not None:
+            one = "one job of a type in a slot, on one server or several at once (gangwise replay "
+            drawn = "speeds and supply cost are drawn" if self.measured is None else "cost is drawn"
+            drawn += "; capacities are not those of the trace" * (s.fraction is not None)
+            kept = replace(kept, terms=(f"{one}places jobs whole)", drawn))
+        self._fidelity = replace(
+            fidelity,
+            notes=(*fidelity.notes, *self._notes()),
+            kept=kept,
+            digests={**fidelity.digests, **(self.measured.digests if self.measured else {})},
+        )
+
+    @property
+    def slots(self) -> int:
+        """Slots in the window; 2000 where the files have no jobs."""
+        return len(self.demand.counts) or 2000
+
+    def _contents(self) -> tuple[np.ndarray[Any, Any], ...]:
+        return self._cluster.capacity, self._requests, self.demand.fits, self.demand.counts
+
+    def describe(self) -> dict[str, Any]:
+        """The settings, and what they were applied to: files, workload, and which speeds."""
+        return {
+            **super().describe(),
+            "speeds": type(self.measured).__name__ if self.measured else "drawn",
+        }
+
+    def instance(self, seed: int) -> FluctuatingSpeedsInstance:
+        s, rng, demand = self.settings, Streams.of(seed).instance, self.demand
+        known = self._throughputs(rng)
+        able = demand.fits & ~(known == 0)
+        if s.unmeasured == "drop" and isinstance(self.measured, GavelThroughputs):
+            able &= ~np.isnan(known) | ~self._with_gpus[:, None]
+        for l in np.flatnonzero(~able.any(axis=1)):
+            raise ScenarioError(
+                f"scenario {self.name!r}: job type {demand.names[l]!r} has no server on which its "
+                "speed is measured as more than 0; use more servers, or unmeasured=draw"
+            )
+        drawn = rng.uniform(s.mean[0], s.mean[1], known.shape)
+        mean = np.where(np.isnan(known), drawn, known)
+        channels = Channels.of_mask(draw_possible_channels(able, s.density, rng))
+        there = self._cluster.capacity[channels.server]
+        requests = self._requests[channels.job_type] * (there > 0)
+        used: Bools = np.any(requests, axis=0)
+        requests, total = requests[:, used], self._cluster.capacity.sum(axis=0)[used]
+        speeds = self._speeds(channels, mean[channels.job_type, channels.server], rng)
+        if isinstance(speeds, NormalSpeeds):
+            mean_speed = float(np.mean(speeds.mean))
+        else:
+            mean_speed = float(np.mean([values.mean() for values in speeds.series]))
+        capacity = total if s.fraction is None else limited_capacity(requests, s.fraction)
+        devices = tuple(name for name, use in zip(self._cluster.devices, used) if use)
+        pool, cost = Pool(capacity, devices, self._cluster.servers), s.cost_share * mean_speed
+        workload: Workload = BernoulliArrivals(np.full(len(demand.names), s.keep))
+        if len(demand.counts):
+            workload = ReplayedArrivals(demand.counts, s.keep, s.repeat)
+        given = (demand.names, speeds, cost, workload, s.delivery)
+        return pooled_instance(pool, requests, channels, *given)
+
+    @property
+    def _with_gpus(self) -> Bools:
+        return np.asarray(self.demand.grouping.requests[:, 2] > 0)
+
+    def _columns(self, table: GavelThroughputs) -> Ints:
+        """Column of the table for each server, -1 where its model was not measured."""
+        alike = np.array([[own.startswith(m) for m in table.models] for own in self._models])
+        return np.where(alike.any(axis=1), alike.argmax(axis=1), -1)
+
+    def _throughputs(self, rng: np.random.Generator) -> Floats:
+        """Measured mean speeds, shape [L, R]; nan where there are none."""
+        known = np.full(self.demand.fits.shape, np.nan)
+        if not isinstance(self.measured, GavelThroughputs):
+            return known
+        table, column = self.measured, self._columns(self.measured)
+        sizes = np.array([job.gpus for job in table.jobs])
+        for l in np.flatnonzero(self._with_gpus):
+            away = np.abs(sizes - max(np.ceil(self.demand.grouping.requests[l, 2]), 1.0))
+            job = table.jobs[rng.choice(np.flatnonzero(away == away.min()))]
+            relative = relative_throughput(table, [job])[0]
+            known[l, column >= 0] = relative[column[column >= 0]]
+        return known
+
+    def _speeds(
+        self, channels: Channels, mean: Floats, rng: np.random.Generator
+    ) -> NormalSpeeds | RecordedSpeeds | ReplayedSpeeds:
+        s = self.settings
+        if not isinstance(self.measured, MiniBatchTime):
+            return NormalSpeeds(mean, s.spread)
+        jobs = tuple(dict.fromkeys(w.job for w in self.measured.workers))
+        record = {job: [w.speed for w in self.measured.workers if w.job == job] for job in jobs}
+        if self.tables.jobs.is_empty():
+            given = np.arange(len(jobs))
+        else:
+            given = rng.integers(0, len(jobs), len(self.demand.names))
+        series = []
+        for e, l in enumerate(channels.job_type):
+            if self._with_gpus[l]:
+                of_job = record[jobs[given[l]]]
+                series.append(of_job[int(rng.integers(0, len(of_job)))])
+            else:
+                noise = rng.standard_normal(RECORD)
+                series.append(np.maximum(mean[e] * (1.0 + s.spread * noise), 0.0))
+        if s.order == "recorded":
+            return RecordedSpeeds.anywhere(series, channels.job_type, rng)
+        return ReplayedSpeeds(series, s.blocks, max(self.slots, s.blocks))
+
+    def _notes(self) -> list[str]:
+        s, demand = self.settings, self.demand
+        fit = int(demand.fits.sum())
+        capacities = "those of the servers together"
+        if s.fraction is not None:
+            capacities = f"{s.fraction:g} of what all channels request together (fraction), not "
+            capacities += "what the servers have"
+        notes = [
+            f"{fit} (job type, server) fit; each is a channel with probability {s.density:g}, by "
+            "the seed (density)",
+            f"capacities are {capacities}",
+            f"supply cost is {s.cost_share:g} of the mean utility in the mean, by the device "
+            "(cost_share); the trace has no cost",
+        ]
+        law = f"drawn: mean uniform in {s.mean}, normal with σ = {s.spread:g} of it"
+        gpus = self._with_gpus
+        if isinstance(self.measured, MiniBatchTime):
+            jobs = len({w.job for w in self.measured.workers})
+            which = ", and which job a job type" if len(demand.counts) else ""
+            notes.append(
+                f"speeds of the {int(gpus.sum())} job types with GPUs are recorded iteration "
+                f"times of {len(self.measured.workers)} workers of {jobs} jobs; which worker a "
+                f"channel has is drawn{which}"
+            )
+            if not gpus.all():
+                notes.append(f"speeds of {int((~gpus).sum())} job types without GPUs are {law}")
+        elif isinstance(self.measured, GavelThroughputs):
+            column = self._columns(self.measured)
+            here = demand.fits & (column >= 0) & gpus[:, None]
+            named = sorted({m for m, k in zip(self._models, column) if m and k < 0})
+            left = "left out" if s.unmeasured == "drop" else law
+            notes += [
+                f"mean speeds of {int(here.sum())} of the {fit} are measured throughputs, relative "
+                "to the job's best GPU model; which job of the table a job type is, is drawn among "
+                f"those with as many GPUs; σ = {s.spread:g} of the mean is our choice",
+                f"speeds of job types with GPUs on models that are not measured "
+                f"({', '.join(named) or 'none'}) are {left}; those without GPUs are {law}",
+            ]
+        else:
+            notes.append(f"speeds are {law}; nothing here is measured")
+        return notes

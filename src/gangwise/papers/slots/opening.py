@@ -1,0 +1,294 @@
+"""From the files of a trace to a scenario of a family of slots, and what that is made of.
+
+A gain-minus-overhead problem takes the steps of :mod:`gangwise.papers.slots.demand`, and then
+units, contention, utilities and overhead; a job type is connected to every server that can hold one
+of its jobs whole.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from pydantic import Field
+
+from gangwise.core.contracts import Scenario
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.files import write_whole
+from gangwise.core.settings import Count, checked
+from gangwise.core.simulation import Streams
+from gangwise.core.workload import Channels, ReplayedArrivals
+from gangwise.logs import reader_of, ready_tables, without_reader
+from gangwise.logs.formats.google import Google2011
+from gangwise.logs.io.text import toml_text
+from gangwise.logs.tables import Reader, Tables, save_tables
+from gangwise.logs.twins import completed
+from gangwise.papers.gain_overhead.problem import (
+    GainOverheadInstance,
+    GainOverheadProblem,
+    Utilities,
+)
+from gangwise.papers.scenarios.drawing import RewardSettings
+from gangwise.papers.slots.approximation_jobs import GoogleScenario, JobsTraceScenario
+from gangwise.papers.slots.demand import (
+    Steps,
+    TraceScenarioBase,
+    contested_share,
+    demand_of,
+    in_units,
+    mean_contention,
+)
+from gangwise.papers.slots.fluctuating_speeds import SpeedsTraceScenario
+
+NO_RIVALS = (
+    "jobs never compete: all that the jobs of any slot ask for is there on every server that they "
+    "may use, so policies that give what is asked for cannot differ; raise contention, or take "
+    "fewer servers or longer slots"
+)
+
+
+class GainOverheadTraceSettings(RewardSettings, Steps):
+    """Every step from the tables of a trace to a gain-minus-overhead problem and its workload."""
+
+    arrivals: Literal["indicator", "multiple"] = "multiple"
+    most_jobs: Count | None = None
+    units: Literal["share", "raw"] = "share"
+    scale: float = Field(16.0, gt=0)
+
+
+class TraceScenario(TraceScenarioBase):
+    """A trace, played as a scenario: the seed draws utilities, overhead and thinning.
+
+    It takes a reader, or what one has read, and fields of :class:`GainOverheadTraceSettings`.
+    ``counts`` [slots, L] are the jobs of each type that are created in each slot, before ``keep``;
+    ``mask`` [L, R] says where channels are.
+
+    Raises TraceError when the trace cannot be read or no job of it can be played, and ScenarioError
+    for a setting, which it names.
+    """
+
+    family = "gain_overhead"
+
+    def __init__(self, trace: Reader | Tables, *, name: str = "", **settings: Any):
+        self.tables = tables = trace if isinstance(trace, Tables) else trace.scan()
+        self.name = name or f"trace-{tables.trace}-v2"
+        self.settings = s = checked(GainOverheadTraceSettings, self.name, settings)
+        most = 1 if s.arrivals == "indicator" else s.most_jobs  # None: as many as it takes
+        self.demand = demand = demand_of(tables, s, most)
+        self.counts, self.mask, self.grouping = demand.counts, demand.fits, demand.grouping
+        self._cluster, self._requests = in_units(
+            demand.servers, demand.grouping, s.scale if s.units == "share" else None
+        )
+        self._requests *= s.contention
+        rate = s.keep * self.counts.mean(axis=0)
+        share = mean_contention(self._cluster, self._requests, self.mask, rate)
+        busy = contested_share(self._cluster, self._requests, self.mask, self.counts)
+        competition = (
+            "the jobs of a mean slot request, of a server's devices: "
+            + ", ".join(f"{100 * x:.3g} % of {device}" for device, x in share.items())
+            + f" (contention = {s.contention:g}); the further below 100 %, the less they compete"
+        )
+        fidelity = demand.fidelity
+        assert fidelity.kept is not None  # there are jobs
+        widest = int(self.mask.sum(axis=1).max())
+        where = f", on each of up to {widest:,} servers at once" * (widest > 1)
+        kept = replace(
+            fidelity.kept,
+            terms=(
+                f"jobs compete in {100 * busy:.3g} % of the slots in which any arrive",
+                f"jobs are taken as elastic: one may get its request, or a part of it{where} "
+                "(gangwise replay places them whole)",
+                "utilities and overhead are drawn",
+            ),
+            warnings=() if busy else (NO_RIVALS,),
+        )
+        self._fidelity = replace(fidelity, notes=(*fidelity.notes, competition), kept=kept)
+
+    @property
+    def slots(self) -> int:
+        return len(self.counts)
+
+    def _contents(self) -> tuple[np.ndarray[Any, Any], ...]:
+        return self._cluster.capacity, self._requests, self.mask, self.counts
+
+    def instance(self, seed: int) -> GainOverheadInstance:
+        s, rng = self.settings, Streams.of(seed).instance
+        shape = self._cluster.capacity.shape
+        problem = GainOverheadProblem(
+            self._cluster,
+            self._requests,
+            Channels.of_mask(self.mask),
+            Utilities(s.draw_kinds(rng, shape), rng.uniform(s.alpha[0], s.alpha[1], shape)),
+            rng.uniform(s.beta[0], s.beta[1], shape[1]),
+            self.grouping.names,
+        )
+        return GainOverheadInstance(problem, ReplayedArrivals(self.counts, s.keep, s.repeat))
+
+
+FAMILIES: Mapping[str, Any] = {
+    "gain_overhead": TraceScenario,
+    "fluctuating_speeds": SpeedsTraceScenario,
+    "approximation_jobs": JobsTraceScenario,
+}
+"""Families that a trace can be played in, and the scenario of each."""
+
+
+def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: Any) -> Scenario:
+    """A scenario from the files of a trace, whose format is recognised unless ``trace`` names it.
+
+    ``path`` is a directory with the files of a trace, or one of them; tables that were saved
+    (:func:`~gangwise.logs.tables.save_tables`); or ``twin:NAME`` for a synthetic twin. ``family``
+    is ``gain_overhead`` (by default), ``fluctuating_speeds`` or ``approximation_jobs``; job events
+    of Google ClusterData 2011 become the scenario of the OPM paper, unless another is asked for.
+
+    ``knobs`` are arguments of the reader, or of the twin (its seed as ``twin_seed``);
+    ``complete="servers"`` or ``"jobs"``, to take from the twin what the files have none of; and
+    settings of the scenario: fields of :class:`GainOverheadTraceSettings`,
+    :class:`~gangwise.papers.slots.fluctuating_speeds.SpeedsSettings` or
+    :class:`~gangwise.papers.slots.approximation_jobs.JobsSettings`.
+
+    Raises TraceError when nothing is recognised: says what was looked for and what was found;
+    UnknownName for a format, family or setting that does not exist.
+
+    >>> scenario = open_trace("twin:alibaba-gpu-v2023", days=1, servers=20, slot="1h", job_types=4)
+    >>> scenario.counts.shape, scenario.instance(seed=0).problem.cluster.capacity.shape[0]
+    ((23, 4), 20)
+    """
+    if family and family not in FAMILIES:
+        raise UnknownName("family for traces", family, list(FAMILIES))
+    path = Path(path)
+    found: Reader | Tables
+    if without_reader(path):
+        found = ready_tables(path, knobs)
+    else:
+        reader = reader_of(path, trace)
+        accepted = list(inspect.signature(reader).parameters)
+        read: Reader = reader(path, **{knob: knobs.pop(knob) for knob in accepted if knob in knobs})
+        found = read
+        of_google = isinstance(found, Google2011) and family in ("", "approximation_jobs")
+        family = "approximation_jobs" if of_google else family
+        if "complete" in knobs:
+            found = completed(read.scan(), knobs.pop("complete"), knobs)
+        elif isinstance(found, Google2011) and of_google and found.source.has("job_events"):
+            return GoogleScenario.of_reader(found, **knobs)
+    built: Scenario = FAMILIES[family or "gain_overhead"](found, **knobs)
+    return built
+
+
+@dataclass(frozen=True)
+class Outline:
+    scenario: str
+    family: str
+    numbers: dict[str, float]  # slots, servers, arrivals per slot and so on
+    job_types: list[dict[str, Any]]  # A row per job type; none in the family without job types
+    # ``job_types``, ``channels`` and ``arrivals``; or ``lifetimes`` and ``outages``. Channels are
+    # those that fit, or those of seed 0 where the seed draws some.
+    frames: dict[str, pl.DataFrame]
+    fidelity: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: held for name, held in vars(self).items() if name != "frames"}
+
+
+def outline(scenario: Scenario) -> Outline:
+    """Summary of a scenario of a trace: numbers, job types, and its tables.
+
+    Raises ScenarioError for a scenario that is not of a trace.
+    """
+    if isinstance(scenario, TraceScenario | SpeedsTraceScenario):
+        numbers, types, frames = _with_types(scenario)
+    elif isinstance(scenario, JobsTraceScenario):
+        numbers, types, frames = _with_lifetimes(scenario)
+    else:
+        raise ScenarioError(f"scenario {scenario.name!r} has no outline: it is not made of a trace")
+    fidelity = scenario.fidelity().to_dict()
+    return Outline(scenario.name, scenario.family, numbers, types, frames, fidelity)
+
+
+Parts = tuple[dict[str, float], list[dict[str, Any]], dict[str, pl.DataFrame]]
+
+
+def _with_types(scenario: TraceScenario | SpeedsTraceScenario) -> Parts:
+    demand, s, problem = scenario.demand, scenario.settings, scenario.instance(0)
+    base = problem.base if isinstance(scenario, TraceScenario) else problem.problem  # type: ignore[union-attr]  # each family has its own instance
+    channels = base.channels
+    rows = demand.rows(s.keep)
+    of_type = np.bincount(channels.job_type, minlength=len(rows))
+    types = [{**row, "channels": int(n)} for row, n in zip(rows, of_type)]
+    slot, job_type = np.nonzero(demand.counts)
+    names, servers = np.array(demand.names), np.array(base.cluster.servers)
+    connected = {"job_type": names[channels.job_type], "server": servers[channels.server]}
+    come = {"slot": slot, "job_type": names[job_type], "jobs": demand.counts[slot, job_type]}
+    frames = {"job_types": types, "channels": connected, "arrivals": come}
+    numbers = {
+        "slots": scenario.slots,
+        "servers": len(servers),
+        "job_types": len(types),
+        "channels": len(channels),
+        "arrivals_per_slot": float(sum(row["arrivals_per_slot"] for row in rows)),
+        **{f"load_{device}": load for device, load in scenario.fidelity().load.items()},
+    }
+    return numbers, types, {name: pl.DataFrame(rows) for name, rows in frames.items()}
+
+
+def _with_lifetimes(scenario: JobsTraceScenario) -> Parts:
+    workload, away = scenario.workload, scenario.outages
+    a, d = workload.span
+    spans = {"job": [str(name) for name in workload.names], "arrival": a, "deadline": d}
+    schema = dict.fromkeys(("machine", "first", "back"), pl.Int64)
+    gone = [(o.machine, o.first, o.back) for o in away]
+    frames = {
+        "lifetimes": pl.DataFrame(spans),
+        "outages": pl.DataFrame(gone, orient="row", schema=schema),
+    }
+    numbers = {
+        "slots": scenario.slots,
+        "slot_s": workload.length / workload.slots,
+        "machines": workload.machines,
+        "outages": len(away),
+        **workload.summary(),
+    }
+    return numbers, [], frames
+
+
+def write_outline(
+    scenario: Scenario, found: Outline, path: Path, settings: dict[str, Any], out: Path
+) -> list[Path]:
+    """Write the tables, and ``scenario.toml``, which plays them again; returns what was written.
+
+    A scenario that is built of tables has them saved beside it and needs the trace no more; one
+    that is not (of job events of Google, and recorded speeds) names the files.
+
+    ``settings`` are the arguments that the trace at ``path`` was opened with; the folder ``out`` is
+    made if it is not there.
+    """
+    written = []
+    for name, frame in found.frames.items():
+        written.append(out / f"workload-{name}.parquet")
+        write_whole(written[-1], frame.write_parquet)
+    tables = getattr(scenario, "tables", None)
+    family = str(scenario.family)
+    if tables is None:
+        where = os.path.relpath(path.resolve(), out.resolve())
+        given = {k: v for k, v in settings.items() if k not in ("family", "trace")}
+    else:
+        written += save_tables(tables, out)
+        where = "."
+        given = scenario.settings.model_dump(exclude_unset=True)  # type: ignore[attr-defined]  # every scenario built of tables has settings
+        if isinstance(scenario, SpeedsTraceScenario):
+            found_at = scenario.measured
+            given["speeds"] = str(found_at.path.resolve()) if found_at else "drawn"
+    lines = [f"trace = {toml_text(where)}", f"family = {toml_text(family)}"]
+    if tables is None and settings.get("trace"):
+        lines.append(f"format = {toml_text(settings['trace'])}")
+    lines += ["", "[settings]"]
+    lines += [f"{key} = {toml_text(value)}" for key, value in given.items() if value is not None]
+    written.append(out / "scenario.toml")
+    write_whole(written[-1], "\n".join(lines) + "\n")
+    return written

@@ -1,0 +1,385 @@
+"""A site's files as Slurm has and prints them: entries of settings, with where each stands.
+
+A folder has any of these files, under any names but the first; each is known by what it begins
+with. What the running controller prints counts before ``slurm.conf``::
+
+    slurm.conf                         # with what it includes
+    scontrol show config > config.txt
+    scontrol show partition -o > partitions.txt
+    scontrol show node -o > nodes.txt
+    scontrol show res -o > reservations.txt
+    sacctmgr -P show event start=2026-01-01 > events.txt
+    sacctmgr -P show qos > qos.txt
+    sacctmgr -P show assoc format=Cluster,Account,User,ParentName,… > assoc.txt
+
+What becomes of each setting is data, ``slurm_settings.toml``; nothing is dropped silently.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gangwise.core.errors import ScenarioError
+from gangwise.notation.slurm import expand_nodes
+from gangwise.sites.slurm_values import JSON_KINDS, json_settings, seconds
+
+BEGINS = {
+    "PartitionName": "partition",
+    "NodeName": "node",
+    "ReservationName": "reservation",
+    "NodeSet": "nodeset",
+    "SwitchName": "switch",
+}
+"""The setting with which an entry begins, in slurm.conf and as scontrol prints it."""
+PAIR = re.compile(r'([\w.\[\]]+)\s*([-*/+]?)=\s*("[^"]*"(?=\s|$)|\S*)')
+"""A setting, how it is set (``+=`` goes on with a list), and its value, alone in its quotes."""
+NEEDED = "slurm.conf, or what `scontrol show partition -o` and `scontrol show node -o` print"
+NAMED_BY = {"partition": "PartitionName", "qos": "Name", "node": "NodeName", "config": ""}
+OTHER_FILES = re.compile(
+    r"(acct_gather|burst_buffer|cgroup|cli_filter|gres|helpers|job_container|knl|mpi|namespace|oci"
+    r"|plugstack|scrun|slurmdbd)\.conf"
+)
+"""Files beside slurm.conf that do not bear on scheduling."""
+SHOWN = 4  # so many places of a setting are named
+T = TypeVar("T")
+
+
+@dataclass
+class SettingRow:
+    """An entry: its settings, under the names that ``slurm_settings.toml`` has."""
+
+    kind: str
+    where: str
+    values: dict[str, str] = field(default_factory=dict)
+    more: set[str] = field(default_factory=set)  # settings that go on with what stands before
+    places: dict[str, str] = field(default_factory=dict)  # of a setting, where not `where`
+
+
+@cache
+def settings() -> dict[str, Any]:
+    """``slurm_settings.toml``, by kind of entry: settings modelled, irrelevant, not modelled."""
+    found = tomllib.loads(Path(__file__).with_name("slurm_settings.toml").read_text())
+    for kind in found.values():
+        kind |= {what: kind[what].split() for what in ("modelled", "irrelevant")}
+        kind["alias"] = {old.lower(): new.split() for old, new in kind.get("alias", {}).items()}
+    return found
+
+
+def entries_of(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """What scontrol prints, an entry a line; without ``-o`` the lines of one are indented.
+
+    >>> list(entries_of(["NodeName=a CPUTot=4", "   State=IDLE", "", "NodeName=b"]))
+    [(1, 'NodeName=a CPUTot=4 State=IDLE'), (4, 'NodeName=b')]
+    """
+    held, at = "", 0
+    for number, line in enumerate(lines, 1):
+        if line[:1].strip():
+            if held:
+                yield at, held
+            held, at = line.strip(), number
+        elif line.strip():
+            held += " " + line.strip()
+    if held:
+        yield at, held
+
+
+def table_of(columns: Sequence[str]) -> str:
+    """What sacctmgr prints under these columns: entries of a kind; empty for none."""
+    known = {"TimeStart": "event", "Account": "assoc", "Name": "qos"}
+    return next((kind for name, kind in known.items() if name in columns), "")
+
+
+def is_slip(given: str, name: str) -> bool:
+    """Whether one was typed for the other: a letter too many, missing or wrong, or two swapped.
+
+    Names that are further apart may mean something else.
+
+    >>> is_slip("PriorityWeigthAge", "PriorityWeightAge"), is_slip("bf_continu", "bf_continue")
+    (True, True)
+    >>> is_slip("FastSchedule", "SchedulerType")
+    False
+    """
+    a, b = given.lower(), name.lower()
+    while a and b and a[0] == b[0]:
+        a, b = a[1:], b[1:]
+    while a and b and a[-1] == b[-1]:
+        a, b = a[:-1], b[:-1]
+    return max(len(a), len(b)) < 2 or (len(a) == 2 and a == b[::-1])
+
+
+def continued(text: str) -> Iterator[tuple[int, str]]:
+    r"""Lines of a file in the notation of slurm.conf, numbered, without comments.
+
+    One that ends in an odd number of backslashes goes on with the next as that is written, so that
+    a list may go on at its beginning.
+
+    >>> list(continued("Nodes=a1,\\\na2 # both\nSize=2"))
+    [(2, 'Nodes=a1,a2 '), (3, 'Size=2')]
+    """
+    held = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        line = re.sub(r"(?<!\\)((?:\\\\)*)#.*", r"\1", line)
+        ends = re.search(r"(\\*)\s*$", line)
+        if ends and len(ends[1]) % 2:
+            held += line[: ends.end(1) - 1]
+            continue
+        yield number, held + line
+        held = ""
+    if held:
+        yield number, held
+
+
+class SlurmReading:
+    """The files of a site, entry by entry, and notes on what in them is at fault or left out."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.rows, self.notes = folder, list[SettingRow](), list[str]()
+        self.left_out: dict[str, list[str]] = {}
+        self.asked: dict[str, str] = {}  # changed values → the change
+        self.included: set[Path] = set()
+        if not folder.is_dir():
+            raise ScenarioError(f"{folder} is not a folder; give one with {NEEDED}")
+        if (folder / "slurm.conf").exists():
+            self._conf(folder / "slurm.conf")
+        for file in sorted(folder.iterdir()):
+            if file.is_file() and file not in self.included:
+                self._printed(file)
+        if not any(row.kind in ("partition", "node") for row in self.rows):
+            raise ScenarioError(f"{folder} names no partition and no node; add {NEEDED}")
+
+    # -------------------------------------------------------------------------- what is written
+
+    def _text(self, file: Path) -> str:
+        try:
+            return file.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ScenarioError(f"{file}: {error}") from error
+
+    def _conf(self, file: Path) -> None:
+        """A file in the notation of slurm.conf, with what it includes."""
+        if file in self.included:
+            raise ScenarioError(f"{file} includes itself")
+        self.included.add(file)
+        for number, line in continued(self._text(file)):
+            line, where = line.strip(), f"{file.relative_to(self.folder)}, line {number}"
+            if match := re.fullmatch(r"include\s+(\S+)", line, re.IGNORECASE):
+                self._include(match[1], where)
+            elif line:
+                self.enter(self._kind(line), where, PAIR.findall(line))
+                if rest := " ".join(PAIR.sub("", line).split()):
+                    self.notes.append(f"{where}: {rest!r:.60} is no setting, and is left out")
+
+    def _include(self, given: str, where: str) -> None:
+        """Files of a pattern: where it says, seen from the folder, or under their bare names."""
+        rows = (row.values.get("ClusterName", "") for row in self.rows)
+        wanted = given.replace("%c", next(filter(None, rows), "%c"))
+        parts = Path(wanted).parts
+        tails = ["/".join(parts[i:]) for i in range(wanted.startswith("/"), len(parts))]
+        inner = next(filter(None, (sorted(self.folder.glob(tail)) for tail in tails)), [])
+        for file in inner:
+            self._conf(file)
+        if not inner:
+            self.notes.append(f"{where}: {wanted} is not in the folder, and is left out")
+
+    def _kind(self, line: str) -> str:
+        first = re.split(r"[\s=]", line, maxsplit=1)[0].lower()
+        return next((kind for at, kind in BEGINS.items() if first == at.lower()), "config")
+
+    def _printed(self, file: Path) -> None:
+        if file.name == "site.toml" or OTHER_FILES.fullmatch(file.name):
+            return
+        lines = self._text(file).splitlines()
+        first = next((line for line in lines if line.strip() and line[0] != "#"), "")
+        columns = first.split("|")
+        if first.lstrip().startswith("{") and self._json(file):
+            return
+        if first.startswith("Configuration data"):
+            for number, line in enumerate(lines, 1):
+                name, equals, value = line.partition("=")
+                if equals:
+                    where = f"{file.name}, line {number}"
+                    self.enter("config", where, [(name.strip(), "", value)], True)
+        elif self._kind(first) != "config" and file.suffix == ".conf":
+            self._conf(file)
+        elif self._kind(first) != "config":
+            for number, line in entries_of(lines):
+                pairs = re.findall(r"(?:^|\s)(\w+)()=(\S*)", line)
+                self.enter(self._kind(line), f"{file.name}, line {number}", pairs, True)
+        elif len(columns) > 1 and (table := table_of(columns)):
+            for number, line in enumerate(lines[1:], 2):
+                where, fields = f"{file.name}, line {number}", line.split("|")
+                if len(fields) != len(columns):
+                    self.notes.append(f"{where}: {len(fields)} fields under {len(columns)} columns")
+                else:
+                    pairs = [(name, "", field) for name, field in zip(columns, fields)]
+                    self.enter(table, where, pairs, True)
+        elif first and not re.match("No (reservations|topology)", first):
+            self.notes.append(f"{file.name} is not what scontrol or sacctmgr prints: left out")
+
+    def _json(self, file: Path) -> bool:
+        """Entries of what scontrol or sacctmgr prints with ``--json``, if it is that."""
+        try:
+            document = json.loads(self._text(file))
+        except ValueError as error:
+            raise ScenarioError(f"{file}: {error}") from error
+        lists = {key: of for key, of in document.items() if key in JSON_KINDS}
+        for key, entries in lists.items():
+            for entry in entries if isinstance(entries, list) else ():
+                kind = JSON_KINDS[key]
+                pairs = [(name, "", value) for name, value in json_settings(kind, entry)]
+                self.enter(
+                    kind, f"{file.name}, {key} {entry.get('name', '')}".rstrip(), pairs, True
+                )
+        return bool(lists)
+
+    def enter(
+        self, kind: str, where: str, pairs: Iterable[tuple[str, str, str]], printed: bool = False
+    ) -> SettingRow:
+        """Note an entry, and what of it a replay does not do or does not know."""
+        known = settings()[kind]
+        reasons = known["not_modelled"]
+        names = {n.lower(): n for n in (*known["modelled"], *known["irrelevant"], *reasons)}
+        row = SettingRow(kind, where)
+        for given, how, value in pairs:
+            bare, value = re.sub(r"\[\d+\]$", "", given), value.strip('" ')
+            value = "" if value in ("(null)", "N/A") else value
+            alias = known["alias"].get(bare.lower())
+            called = alias or [names.get(bare.lower(), "")]
+            if not called[0]:
+                near = [] if printed else [n for n in names.values() if is_slip(bare, n)]
+                hint = f" (did you mean {near[0]}?)" if len(near) == 1 else ""
+                self._leave(f"unknown: {bare}={value}{hint}".replace("= ", " "), where)
+                continue
+            for name in called:
+                if alias and name in row.values:
+                    continue  # CPUs counts before Procs
+                row.values[name] = value
+                row.more |= {name} if how == "+" else set()
+                why, *harmless = reasons.get(name, ("", value))
+                same = {value.upper(), value.upper().partition(" ")[0]}
+                if not same & {h.upper() for h in harmless}:
+                    self._leave(f"not modelled: {name}={value} ({why})".replace("= ", " "), where)
+        if row.values:
+            self.rows.append(row)
+        return row
+
+    def _leave(self, what: str, where: str) -> None:
+        self.left_out.setdefault(what, []).append(where)
+
+    def change(self, path: Sequence[str], how: str, given: str) -> list[str]:
+        """Change a setting, or one in its list, as :func:`in_own_words` has it; the lines then.
+
+        Of a setting that several files have, the lines are those of the first.
+        """
+        change, (kind, name, setting, *item) = ".".join(path) + how + given, _whole(path)
+        rows = [row for row in self.rows if row.kind == kind]
+        rows = [row for row in rows if row.values.get(NAMED_BY[kind], "") == name]
+        if not rows:
+            raise ScenarioError(f"change {change}: the files have no {kind} {name}".rstrip())
+        have = [row for row in rows if setting in row.values] or rows[-1:]
+        before = have[-1].values.get(setting, "")
+        parts = dict(part.partition("=")[::2] for part in before.split(",") if part)
+        old, new = parts.get(item[0], "") if item else before, given.strip('"')
+        if how != "=":
+            try:
+                number, by = float(old), float(given)
+            except ValueError:
+                raise ScenarioError(f"change {change}: {old!r} is no number; write =") from None
+            changed = {"*=": number * by, "+=": number + by}.get(how, number - by)
+            new = f"{changed:.12g}"
+        if item:
+            parts[item[0]] = new
+            new = ",".join(f"{n}={value}" if value else n for n, value in parts.items())
+        for row in have:
+            row.values[setting] = new
+        self.asked[new] = change
+        where = have[0].where if name or before else "slurm.conf"
+        where += f", {NAMED_BY[kind]}={name}" * bool(name)
+        return [f"  {where}", *[f"- {setting}={before}"] * bool(before), f"+ {setting}={new}"]
+
+    # -------------------------------------------------------------------------- what it comes to
+
+    def lines(self) -> list[str]:
+        """What is not modelled, unknown, at fault or contradictory, with where it stands."""
+        found = []
+        for what, places in self.left_out.items():
+            more = f" and {len(places) - SHOWN} more" * (len(places) > SHOWN)
+            found.append(f"{what}, {'; '.join(places[:SHOWN])}{more}")
+        return sorted(found) + self.notes
+
+    def value(self, row: SettingRow, name: str, read: Callable[[str], T], default: T) -> T:
+        """A setting of an entry; the default where there is none, or where it makes no sense."""
+        text = row.values.get(name, "")
+        if not text:
+            return default
+        try:
+            return read(text)
+        except ValueError:
+            where = row.places.get(name, row.where)
+            if text in self.asked:
+                raise ScenarioError(f"change {self.asked[text]}: {text} makes no sense") from None
+            self.notes.append(f"{where}: {name}={text} makes no sense; {default!r} is taken")
+            return default
+
+    def config(self) -> SettingRow:
+        """All settings of the whole cluster; what is printed counts before slurm.conf."""
+        merged = SettingRow("config", "slurm.conf")
+        for row in self.rows:
+            for name, value in row.values.items() if row.kind == "config" else ():
+                before = merged.values.get(name, "")
+                value = f"{before},{value}" if before and name in row.more else value
+                same = before.lower().replace(" ", "") == value.lower().replace(" ", "")
+                with suppress(ValueError):  # 7-0 is printed as 7-00:00:00
+                    same = same or seconds(before) == seconds(value)
+                modelled = name in settings()["config"]["modelled"]
+                if before and modelled and not same and not row.where.startswith("slurm.conf"):
+                    self.notes.append(f"{row.where}: {name}={value} is taken, not {before}")
+                merged.values[name], merged.places[name] = value, row.where
+        return merged
+
+    def entries(self, kind: str, name: str) -> dict[str, SettingRow]:
+        """Entries by name, lists of nodes written out, upon what the DEFAULT lines before say."""
+        found: dict[str, SettingRow] = {}
+        default: dict[str, str] = {}
+        for row in self.rows:
+            if row.kind != kind:
+                continue
+            given = row.values.get(name, "")
+            if given.upper() == "DEFAULT":
+                default = {**default, **row.values}
+                continue
+            try:
+                names = expand_nodes(given) if kind == "node" else given.split(",")
+            except ValueError as error:
+                self.notes.append(f"{row.where}: {error}; left out")
+                continue
+            for each in names:
+                before = found[each].values if each in found else default
+                found[each] = SettingRow(kind, row.where, {**before, **row.values, name: each})
+        return found
+
+
+def _whole(path: Sequence[str]) -> list[str]:
+    """Kind of entry, its name, and a setting, perhaps with one in its list."""
+    return [*path] if path[0] in NAMED_BY else ["config", "", *path]
+
+
+def in_own_words(path: Sequence[str]) -> bool:
+    """Whether a path is of Slurm's own settings: those of a site file are in small letters.
+
+    >>> in_own_words(["PriorityWeightAge"]), in_own_words(["qos", "long", "priority"])
+    (True, False)
+    >>> in_own_words(["qos", "long", "GrpTRES", "gres/gpu"])
+    True
+    """
+    kind, _, setting, *_ = [*_whole(path), "", ""]
+    known = settings().get(kind if kind in NAMED_BY else "", {})
+    return setting in {*known.get("modelled", ()), *known.get("not_modelled", ())}

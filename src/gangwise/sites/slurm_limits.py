@@ -1,0 +1,155 @@
+"""Limits of QOS and associations as caps, and which of several counts for a job.
+
+Of the QOS of its partition, its own QOS, and its association, the first that sets a limit is the
+one that counts; a QOS with the flag ``OverPartQOS`` comes before that of the partition. What all
+jobs of an association may have at once (``Grp…``) counts at each account above it, too. A QOS
+counts all jobs that have it or whose partition has it, also those that another limit holds.
+https://slurm.schedmd.com/resource_limits.html
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+from gangwise.sites.slurm_files import SettingRow, SlurmReading
+from gangwise.sites.slurm_values import NO_AMOUNTS, amounts
+
+OF_QOS = {
+    "GrpTRES": "all",
+    "MaxTRES": "job",
+    "MaxTRESPU": "user",
+    "MaxTRESPA": "account",
+    "GrpJobs": "all",
+    "MaxJobsPU": "user",
+    "MaxJobsPA": "account",
+}
+"""Limits of a QOS, and of whom."""
+GRP_OF_ASSOCIATION = ("GrpTRES", "GrpJobs")
+OF_USER = ("MaxTRES", "MaxJobs")
+"""Limits of a user's association: what it does not say, an account above it may."""
+ALSO = {"MaxJobs": ("MaxJobsPU", "MaxJobsPA")}
+"""What of a QOS counts before a limit of an association, where it is called otherwise."""
+Limits = dict[tuple[str, str], float]
+"""How much at most, by setting and what it counts."""
+
+
+class Limited(NamedTuple):
+    """The QOS with limits, those of partitions, and which QOS come before those of partitions."""
+
+    limits: dict[str, Limits]
+    of_pool: dict[str, str]
+    first: set[str]
+
+
+def enforced(r: SlurmReading, config: SettingRow) -> bool:
+    """Whether jobs wait for limits: ``AccountingStorageEnforce`` has limits, safe or all."""
+    told = (r.folder / "slurm.conf").exists() or any(row.kind == "config" for row in r.rows)
+    enforce = config.values.get("AccountingStorageEnforce", "" if told else "limits")
+    if not told:
+        r.notes.append(
+            "limits are taken to be in force: no file says AccountingStorageEnforce "
+            "(scontrol show config)"
+        )
+    number = int(enforce) if enforce.isdecimal() else 0
+    return bool({"limits", "safe", "all"} & {*enforce.lower().split(",")} or number & 0x12)
+
+
+def limits_of(r: SlurmReading, row: SettingRow, names: Any) -> Limits:
+    """The limits that an entry sets."""
+    limits: Limits = {}
+    for name in names:
+        if "Jobs" in name:
+            if (amount := r.value(row, name, float, -1.0)) >= 0:
+                limits[name, "jobs"] = amount
+        else:
+            for of, amount in r.value(row, name, amounts, NO_AMOUNTS).items():
+                limits[name, of] = amount
+    return limits
+
+
+def caps_of_qos(
+    r: SlurmReading, qos: dict[str, SettingRow], partitions: dict[str, SettingRow]
+) -> tuple[list[dict[str, Any]], Limited]:
+    """Caps of every QOS, on jobs that have it or whose partition has it."""
+    of_pool = dict[str, str]()
+    for name, row in partitions.items():
+        own = row.values.get("QoS", "")
+        if own in qos:
+            of_pool[name] = own
+        elif own:
+            r.notes.append(f"{row.where}: QoS={own} is not among the QOS printed: left out")
+    limits = {name: limits_of(r, row, OF_QOS) for name, row in qos.items()}
+    flags = {name: row.values.get("Flags", "").upper().split(",") for name, row in qos.items()}
+    first = {name for name in qos if "OVERPARTQOS" in flags[name]}
+    caps = []
+    for name in qos:
+        pools = tuple(pool for pool, own in of_pool.items() if own == name)
+        for key, most in limits[name].items():
+            # Its own jobs in partitions whose QOS counts, and jobs there whose own QOS does.
+            spares = [
+                (pool, name)
+                for pool, own in of_pool.items()
+                if own != name and key in limits[own] and name not in first
+            ]
+            over = [q for q in first if q != name and key in limits[q]]
+            spares += [(pool, q) for pool in pools for q in over]
+            cap = {"scope": OF_QOS[key[0]], "of": key[1], "most": most, "qos": name}
+            caps.append({**cap, "or_pools": pools, "spares": tuple(spares)})
+    return caps, Limited(limits, of_pool, first)
+
+
+def caps_of_associations(
+    rows: list[SettingRow], r: SlurmReading, parents: dict[str, str], by: Limited
+) -> list[dict[str, Any]]:
+    """Caps of accounts, with all below them, and of each user's association."""
+
+    def spares(setting: str, of: str) -> tuple[tuple[str, str], ...]:
+        """Jobs of which a QOS says the same."""
+        keys = {(name, of) for name in ALSO.get(setting, (setting,))}
+        some = {name for name, has in by.limits.items() if keys & has.keys()}
+        return (
+            *(("", name) for name in some),
+            *((pool, "") for pool, own in by.of_pool.items() if own in some),
+        )
+
+    caps: list[dict[str, Any]] = []
+    own = {row.values["Account"]: row for row in rows if not row.values.get("User")}
+    users = defaultdict[str, list[SettingRow]](list)
+    for row in rows:
+        name, user = row.values.get("Account", ""), row.values.get("User", "")
+        within: dict[str, Any] = {"account": name} if name in parents else {}
+        if user:
+            users[name].append(row)
+            within = {**within, "alone": bool(within), "only": (user,)}
+        for (setting, of), most in limits_of(r, row, GRP_OF_ASSOCIATION).items():
+            cap = {"scope": "user" if user else "all", "of": of, "most": most, **within}
+            pool = row.values.get("Partition", "")
+            caps.append({**cap, "pool": pool, "spares": spares(setting, of)})
+    inherited: dict[str, Limits] = {}
+    for name in ["", "root", *parents]:  # parents first
+        above = inherited.get(parents.get(name, "") or "root", {})
+        mine = limits_of(r, own[name], OF_USER) if name in own else {}
+        inherited[name] = {**above, **mine}
+    alike = defaultdict[Any, list[str]](list)
+    for name, of_account in users.items():
+        elsewhere = defaultdict[str, list[str]](list)
+        for row in of_account:
+            if pool := row.values.get("Partition", ""):
+                elsewhere[row.values["User"]].append(pool)
+        for row in of_account:
+            user, pool = row.values["User"], row.values.get("Partition", "")
+            not_in = () if pool else tuple(elsewhere[user])
+            limits = {**inherited.get(name, {}), **limits_of(r, row, OF_USER)}
+            for key, most in limits.items():
+                alike[name, pool, not_in, key, most].append(user)
+    for name in own.keys() - users.keys() - {"root"}:  # no users are printed
+        if not any(users):
+            for key, most in inherited.get(name, {}).items():
+                alike[name, "", (), key, most] = []
+    for (name, pool, not_in, (setting, of), most), who in alike.items():
+        cap = {"scope": "job" if setting == "MaxTRES" else "user", "of": of, "most": most}
+        one: dict[str, Any] = {"account": name, "alone": True} if name in parents else {}
+        left_to_others = (*spares(setting, of), *((other, "") for other in not_in))
+        caps.append({**cap, **one, "only": tuple(who), "pool": pool, "spares": left_to_others})
+    return caps

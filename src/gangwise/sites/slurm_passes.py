@@ -1,0 +1,514 @@
+"""Who starts when, as Slurm decides it: the main loop, and backfilling with its period.
+
+After every event the main loop starts jobs in their order; where one cannot start, the nodes of its
+partition take no other in this pass. Backfilling comes at most every ``interval`` seconds: for each
+job in order, all anew, the first time at which it fits among running jobs and the reservations made
+before it in this pass. A reservation holds whole nodes, whatever part of them the job asks for.
+Where the site has preemption, a job that does not fit may take the place of others at once, see
+:mod:`gangwise.sites.preemption`. Who is suspended waits for its own nodes, and holds nothing there;
+under gang scheduling it holds its cores. Compiled code decides, see
+:mod:`gangwise.sites.slurm_kernels`: a whole simulation, or one round for whoever calls `place`.
+https://slurm.schedmd.com/sched_config.html
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from gangwise.core.arrays import Ints, numbered
+from gangwise.core.errors import ScenarioError
+from gangwise.core.registry import create
+from gangwise.jobs import kernels
+from gangwise.jobs.books import Ask, Books, Piece, Preempt, Queue
+from gangwise.jobs.compiled import initial_state, inputs, more_room, outcome, outside
+from gangwise.jobs.kernels import RUNNING, WAITING, Given, State
+from gangwise.jobs.model import Conditions, Job, Jobs, terms_of
+from gangwise.jobs.queue_kernels import copy_of
+from gangwise.jobs.queues import BUILT_IN
+from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
+from gangwise.jobs.scheduler import Action, Composed, _Round
+from gangwise.jobs.tenancy import NOBODY, Tenancy
+from gangwise.sites import slurm_kernels, slurm_places
+from gangwise.sites.preemption import CANCELLED, STARTED, SUSPENDED, classes_of, gangs
+from gangwise.sites.slurm_places import Ahead, Gangs, Passing, PassSettings, Places, WaitingLine
+
+
+class HeldCores(NamedTuple):
+    """What a job that runs or is suspended holds under gang scheduling."""
+
+    cores: list[list[int]]  # of each piece, as masks
+    end: float  # when it was expected to end, as it was suspended
+    ran: float  # seconds, before it was suspended
+
+
+@dataclass
+class SlurmPasses(Composed):
+    """A scheduler that passes over its queue as Slurm does.
+
+    Parameters
+    ----------
+    order : str
+        Of the queue, by name.
+    interval, resolution, window : float
+        ``bf_interval``, ``bf_resolution``, ``bf_window``, in seconds.
+    tested : int
+        Jobs that backfilling looks at (``bf_max_job_test``); 0: there is none.
+    depth : int
+        Jobs that the main loop looks at behind the first (``default_queue_depth``); once a minute
+        it looks at all.
+    per_user, per_pool, per_user_pool, per_account : int
+        Of them, those of a user, a partition, both, or an association that backfilling looks at
+        (``bf_max_job_user``, ``_part``, ``_user_part``, ``_assoc``); 0 for any number.
+    starts, main_starts : int
+        Most jobs that a pass of backfilling, or of the main loop, starts (``bf_max_job_start``,
+        ``sched_max_job_start``); 0 for any number.
+    part_depth : int
+        Jobs of a partition that the main loop looks at (``partition_job_depth``).
+    least_wait, least_priority : float
+        Seconds that a job must have waited, and the priority that it must have, to hold nodes for
+        later (``bf_min_age_reserve``, ``bf_min_prio_reserve``).
+    leaf_cores : bool
+        Under ``topology/tree``, a leaf switch suits a job only if it has the cores, too, and not
+        just the nodes; up to Slurm 23.02 nodes alone counted.
+    """
+
+    groups: ClassVar[bool] = False
+    name: ClassVar[str] = "slurm"
+    choice: Any = field(default=None, init=False)  # compiled code has its own
+    depth: int = 100
+    order: str = "fcfs"
+    interval: float = 30.0
+    resolution: float = 60.0
+    window: float = 86_400.0
+    tested: int = 500
+    per_user: int = 0
+    per_pool: int = 0
+    per_user_pool: int = 0
+    per_account: int = 0
+    starts: int = 0
+    main_starts: int = 0
+    part_depth: int = 0
+    least_wait: float = 0.0
+    least_priority: float = 0.0
+    leaf_cores: bool = True
+    _passed: float = field(default=-math.inf, init=False, repr=False)
+    _whole: float = field(default=-math.inf, init=False, repr=False)
+    _due: bool = field(default=False, init=False, repr=False)
+    _changed: bool = field(default=True, init=False, repr=False)
+    _line: list[Job] = field(default_factory=list, init=False, repr=False)
+    # Who was preempted: by whom, until when it may not start, and where it was suspended.
+    _gave_way: dict[str, tuple[str, float, tuple[Piece, ...]]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    _held: dict[str, HeldCores] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not (self.interval > 0 and self.resolution > 0):
+            raise ScenarioError("the interval and the resolution of backfilling must be positive")
+        self.queue = create("scheduler", self.order).queue
+        super().__post_init__()
+
+    def place(self, queue: Queue, books: Books, now: float) -> list[Action]:
+        """The main loop; then backfilling, where it is due."""
+        self._take_in(books)
+        self.queue.take_in(books)
+        keys = self.queue.keys(queue, books, now)
+        if self.order == "fcfs":  # without priorities, who was not eligible at first kept its place
+            keys = [float(terms_of(j.terms).get("queued", j.submitted)) for j in queue]
+        order = [queue[i] for i in np.argsort(keys, kind="stable").tolist()]
+        names = {job.id for job in order}
+        asleep = {name for name, (_, _, pieces) in self._gave_way.items() if pieces}
+        holding = (asleep & names) | (books.running.keys() - asleep)
+        self._held = {name: held for name, held in self._held.items() if name in holding}
+        self._gave_way = {name: of for name, of in self._gave_way.items() if name in names}
+        self._changed |= bool(books.events) or order != self._line
+        jobs = [*order, *(running.job for running in books.running.values())]
+        t, g, x = self._opened(jobs, books, now)
+        earlier = np.array([event.time for event in books.events if event.time < now])
+        p = passing_of(t, self, g, x, 4 * len(jobs))._replace(earlier=earlier)
+        self._enter(g, p, jobs)
+        slurm_kernels.play(g, x, p, 1)
+        actions = self._decided(jobs, replace(books, running=dict(books.running)), now, (g, x, p))
+        if p.clock.passed == now:
+            self._line = order
+        if p.clock.asked >= 0:
+            actions.append(Ask(jobs[p.clock.asked].id, float(p.clock.at)))
+        return actions
+
+    def _opened(self, jobs: Sequence[Job], books: Books, now: float) -> tuple[Tables, Given, State]:
+        """The state of a simulation with these books: those who wait in order, then who runs."""
+        limits: Any = self.limits
+        options = Options(limits=limits, caps=books.caps, tenancy=books.tenancy or Tenancy())
+        t = Tables.of(Jobs.seen(jobs, books.nodes.devices), books.nodes, Conditions(), options)
+        t = replace(t, aside=np.zeros(len(jobs), dtype=bool))
+        rules = rules_of(t, self)._replace(queue=kernels.FCFS, keyed=False)
+        g, pieces = inputs(t, rules)
+        x = _state(t, rules, pieces)
+        runs = list(books.running.values())
+        held = [self._gave_way.get(job.id, ("", 0.0, ()))[2] for job in jobs]
+        held[len(jobs) - len(runs) :] = [running.pieces for running in runs]
+        most = [max(len(h), min(j.tasks, x.tried.size)) for h, j in zip(held, jobs)]
+        g.jobs["piece_from"] = np.cumsum([0, *most])[:-1]
+        x = x._replace(out=np.zeros(sum(most) + 1, dtype=kernels.PIECE))
+        cuts, cut = np.zeros(len(jobs) + 2, dtype=kernels.CUT), np.zeros_like(x.out)
+        x = x._replace(cuts=cuts, cut_pieces=cut)
+        if books.hours is not None:
+            hours = books.hours
+            g = g._replace(hours=kernels.Hours(hours.starts, hours.since, hours.to))
+            of = np.broadcast_to(hours.of_job, max(hours.of_job.size, 1 + max(j.row for j in jobs)))
+            g.jobs["hours"] = of[[job.row for job in jobs]]
+        for j, pieces_ in enumerate(held):
+            x.jobs["pieces"][j] = len(pieces_)
+            q = int(g.jobs["piece_from"][j])
+            for i, (n, count, mask) in enumerate(pieces_):
+                x.out[q + i] = mask, n, count
+        x.room.free[:], x.room.device[:], x.up[:] = books.free, books.device, books.up
+        for b in range(len(x.room.top)):
+            some = books.free[b * kernels.BLOCK : (b + 1) * kernels.BLOCK]
+            x.room.top[b] = some.max(axis=0, initial=0)
+        W, at = len(jobs) - len(runs), x.at
+        at.now, at.half, at.next_job, at.waiting, at.running = now, 1, len(jobs), W, len(runs)
+        x.jobs["phase"][:W], x.jobs["phase"][W:] = WAITING, RUNNING
+        np.bitwise_or.at(x.words, np.arange(W) >> 6, np.int64(1) << (np.arange(W) & 63))
+        words = np.flatnonzero(x.words)
+        np.bitwise_or.at(x.summary, words >> 6, np.int64(1) << (words & 63))
+        for i, running in enumerate(runs):
+            j = W + i
+            x.running[i], x.jobs["place"][j] = j, i
+            x.jobs["begun"][j], x.jobs["overhead"][j] = running.begun, running.overhead
+            x.jobs["expect"][j] = running.begun + running.job.limit
+            x.order[i] = x.jobs["expect"][j], j
+            c = g.jobs["claim"][j]
+            of_claim = slice(g.caps.starts[c], g.caps.starts[c + 1])
+            np.add.at(x.used, g.caps.counter[of_claim], g.caps.amount[of_claim])
+        at.entered = len(runs)
+        return t, g, x
+
+    def _enter(self, g: Given, p: Passing, jobs: Sequence[Job]) -> None:
+        """What is known from the last round."""
+        place = {job.id: j for j, job in enumerate(jobs)}
+        p.clock.passed, p.clock.due, p.clock.changed = self._passed, self._due, self._changed
+        p.clock.whole = self._whole
+        p.clock.gave, p.clock.started = len(self._gave_way), len(jobs)
+        for i, (name, (other, until, pieces)) in enumerate(self._gave_way.items()):
+            j = p.gave[i] = place[name]
+            known = p.known[j]
+            known["until"], known["asleep"], known["by"] = until, bool(pieces), place.get(other, -1)
+        p.known["turn"] = np.arange(len(jobs))
+        for turn, (name, (cores, end, ran)) in enumerate(self._held.items(), -len(self._held)):
+            known, q = p.known[place[name]], int(g.jobs["piece_from"][place[name]])
+            known["held"], known["turn"], known["end"], known["ran"] = 1, turn, end, ran
+            p.gangs.masks[q : q + len(cores)] = cores
+
+    def _decided(
+        self, jobs: Sequence[Job], books: Books, now: float, parts: tuple[Given, State, Passing]
+    ) -> list[Action]:
+        """The actions of a round, and what is kept of it."""
+        g, x, p = parts
+        books = replace(books, free=p.room.free, device=p.room.device, events=[])
+        limits = self._expected_ends(books, now)
+        ends = {name: max(end, now) for name, end in limits.items()}
+        order = jobs[: len(jobs) - len(books.running)]
+        self._last = last = _Round(books, now, ends, [*order])
+        actions: list[Action] = []
+        for what, j in p.acts[: p.clock.acts].tolist():
+            job, pieces = jobs[j], pieces_of(g, x, j)
+            if what == STARTED:
+                on: dict[int, int] = {}
+                for n, count, _ in pieces:
+                    on[n] = on.get(n, 0) + count
+                ends[job.id] = now + job.limit
+                if p.settings.gangs and job.id in self._gave_way:
+                    self._gave_way[job.id] = *self._gave_way[job.id][:2], ()
+                actions.append(self._started(job, list(on.items()), pieces, books, now))
+            else:
+                del books.running[job.id], ends[job.id]
+                how: Any = {CANCELLED: "cancel", SUSPENDED: "keep"}.get(int(what), "requeue")
+                actions.append(Preempt(job.id, how))
+                last.order.append(job)
+                other = jobs[p.known["by"][j]].id
+                asleep = pieces if what == SUSPENDED else ()
+                self._gave_way[job.id] = other, float(p.known["until"][j]), asleep
+        clock = p.clock
+        self._passed, self._due, self._changed = clock.passed, bool(clock.due), bool(clock.changed)
+        self._whole = clock.whole
+        if p.settings.gangs:
+            self._remember_cores(jobs, parts)
+            for name in last.ends:
+                last.ends[name] -= self._held[name].ran
+        return actions
+
+    def _remember_cores(self, jobs: Sequence[Job], parts: tuple[Given, State, Passing]) -> None:
+        """Who holds which cores after a round, in the order in which they got them."""
+        g, x, p = parts
+        known, self._held = p.known, {}
+        asleep = (known["asleep"] > 0) & (x.jobs["phase"] == WAITING)
+        holds = np.flatnonzero((known["held"] > 0) & (asleep | (x.jobs["phase"] == RUNNING)))
+        for j in holds[np.argsort(known["turn"][holds], kind="stable")].tolist():
+            q, count = int(g.jobs["piece_from"][j]), int(x.jobs["pieces"][j])
+            cores = p.gangs.masks[q : q + count].tolist()
+            of = float(known["end"][j]), float(known["ran"][j])
+            self._held[jobs[j].id] = HeldCores(cores, *of)
+
+    def _held_back(self, job: Job, last: _Round) -> tuple[str, float]:
+        other, until, pieces = self._gave_way.get(job.id, ("", -math.inf, ()))
+        if pieces:
+            mine, every = {n for n, _, _ in pieces}, last.books.running.values()
+            ends = [last.ends[r.job.id] for r in every if mine & {n for n, _, _ in r.pieces}]
+            why = f"it is suspended for job {other}, and goes on where it was"
+            return why, max([last.now, *ends])
+        if until > last.now:
+            return f"it was preempted for job {other}, and may start again then", until
+        return super()._held_back(job, last)
+
+
+def pieces_of(given: Given, x: State, j: int) -> tuple[Piece, ...]:
+    """Node, tasks and devices of each piece that job j holds."""
+    p = int(given.jobs["piece_from"][j])
+    rows = x.out[p : p + int(x.jobs["pieces"][j])]
+    return tuple(zip(*(rows[name].tolist() for name in ("node", "tasks", "mask"))))
+
+
+def compiles(scheduler: Any) -> bool:
+    """Whether :func:`play` plays it: orders that are built in."""
+    return type(scheduler) is SlurmPasses and type(scheduler.queue) in BUILT_IN
+
+
+def rules_of(t: Tables, scheduler: SlurmPasses) -> kernels.PlayRules:
+    """The rules of a simulation under these passes."""
+    queue = scheduler.queue
+    order = int(getattr(queue, "order", kernels.FCFS))
+    return outside(t.options, False, math.inf)._replace(
+        queue=order,
+        weight=float(getattr(queue, "weight", 0.0)),
+        keyed=order >= kernels.FAIR_SHARE,
+        half_life=float(getattr(queue, "half_life", math.inf)),
+        backfilling=kernels.SLURM,
+    )
+
+
+def ranked(t: Tables, given: Given) -> Given:
+    """Without priorities, who was not eligible at first kept its place in line.
+
+    Each job has one point less than the one before it, and those that ``--nice`` takes.
+    """
+    queued = [float(terms_of(text).get("queued", "nan")) for text in t.jobs.terms]
+    place = np.array(queued)[t.jobs.term]
+    by_rank = np.argsort(np.where(np.isnan(place), t.jobs.submit, place), kind="stable")
+    if t.jobs.priority.any():
+        points = np.arange(by_rank.size) - t.jobs.priority[by_rank]
+        by_rank = by_rank[np.argsort(points, kind="stable")]
+    given.jobs["rank"][by_rank] = np.arange(by_rank.size)
+    return given._replace(by_rank=by_rank)
+
+
+def _state(t: Tables, rules: kernels.PlayRules, pieces: int) -> State:
+    """Before anything has happened; all jobs may be sorted at once."""
+    x = initial_state(t, rules, pieces)
+    spare = np.zeros(max(x.spare_rows.size, len(t.jobs)), dtype=kernels.DUE)
+    return x._replace(standing=NOBODY, spare_rows=spare)
+
+
+def play(
+    t: Tables, scheduler: SlurmPasses, progress: Callable[[int, int], None] | None
+) -> Schedule:
+    rules = rules_of(t, scheduler)
+    given, pieces = inputs(t, rules)
+    if rules.queue == kernels.FCFS:
+        given = ranked(t, given)
+    state = _state(t, rules, pieces)
+    if rules.queue == kernels.MULTIFACTOR:
+        scheduler.queue.bind(t)
+        state = state._replace(standing=copy_of(scheduler.queue.standing))
+    p = passing_of(t, scheduler, given, state)
+    if (p.classes["way"] == CANCELLED).any():  # room for events in front of those that are known
+        spare = np.zeros(state.running.size, dtype=kernels.EVENT)
+        given = given._replace(events=np.concatenate([spare, given.events]))
+        state.at.next_event = spare.size
+    slurm_kernels.play(given, state, p, 0)
+    began = time.perf_counter()
+    while (status := slurm_kernels.play(given, state, p, 200_000)) != slurm_kernels.DONE:
+        if progress is not None:
+            progress(int(state.at.ended), len(t.jobs))
+        if status == slurm_kernels.MORE_ROOM:
+            state = more_room(state)
+    seconds = time.perf_counter() - began
+    described = t.describe(name_of(scheduler), "decided in compiled code")
+    return outcome(t, given.jobs["piece_from"].copy(), state, described, seconds)
+
+
+def _settings(scheduler: SlurmPasses, tenancy: Tenancy) -> PassSettings:
+    rules = tenancy.preemption
+    return PassSettings(
+        float(scheduler.interval),
+        float(scheduler.resolution),
+        float(scheduler.window),
+        int(scheduler.tested),
+        int(scheduler.depth),
+        bool(rules.by),
+        gangs(tenancy),
+        rules.again,
+        rules.youngest_first,
+        rules.strict,
+        rules.reorder,
+        int(scheduler.starts),
+        int(scheduler.main_starts),
+        int(scheduler.part_depth),
+        float(scheduler.least_wait),
+        float(scheduler.least_priority),
+        tenancy.epoch,
+    )
+
+
+def _places(t: Tables, x: State, leaf_cores: bool) -> Places:
+    weight = np.array([int(has.get("weight", 1)) for has in t.nodes.labels])
+    devices = t.nodes.devices
+    switches = slurm_places.switches_of(t.nodes)
+    W = switches[1].size
+    return Places(
+        x.up,
+        devices.index("cpu") if "cpu" in devices else -1,
+        x.tried,
+        np.unique(weight, return_inverse=True)[1].astype(np.int64),
+        *slurm_places.asked_of_nodes(t.jobs.shapes, t.nodes),
+        *switches,
+        bool(leaf_cores),
+        np.zeros(weight.size, dtype=np.int64),
+        np.zeros(weight.size // 2 + 1, dtype=slurm_places.RUN_OF_NODES),
+        *(np.zeros(W, dtype=np.int64) for _ in range(3)),
+    )
+
+
+def _ahead(t: Tables, x: State, clock: Any) -> Ahead:
+    """As many windows as the ends of running jobs may need, two of them for now and for never."""
+    longest = float(t.jobs.limit[np.isfinite(t.jobs.limit)].max(initial=0.0))
+    W = 4 + int(math.log2(longest / slurm_kernels.FIRST_WINDOW + 1.0))
+    W += min(len(t.jobs), slurm_kernels.FINE)
+    if gangs(t.options.tenancy):  # who was suspended again and again may be past its limit
+        W += 8 + int(math.log2(float(t.work.max(initial=0.0)) + 1.0))
+    free, device = (np.zeros((W, *of.shape), dtype=np.int64) for of in x.room[:2])
+    sums = np.zeros((len(t.cluster.demand), W), dtype=slurm_places.SUM)
+    cover = np.zeros(len(t.nodes), dtype=np.int64)
+    return Ahead(clock, x.up, np.zeros(W), kernels.Room(free, device, x.ahead.top), sums, cover)
+
+
+def _room(x: State) -> kernels.Room:
+    return kernels.Room(x.room.free.copy(), x.room.device.copy(), x.ahead.top)
+
+
+def _gangs(t: Tables, x: State, gangs: bool) -> Gangs:
+    """Nobody holds any cores; without gang scheduling there are none."""
+    N, kinds = len(t.nodes) * gangs, t.nodes.devices
+    kind = kinds.index("cpu") if "cpu" in kinds else 0
+    C = int(t.nodes.capacity[:, kind].max()) // 1000
+    W = -(-C // 64)
+    return Gangs(
+        kind,
+        np.zeros((2, N, C), dtype=np.int64),
+        np.zeros((2, N), dtype=np.int64),
+        np.zeros((len(x.out) * gangs, W), dtype=np.int64),
+        np.zeros((N, W), dtype=np.int64),
+        np.zeros(len(t.jobs), dtype=kernels.DUE) if gangs else x.order,
+    )
+
+
+PER = ("per_user", "per_pool", "per_user_pool", "per_account")
+"""Of whom backfilling looks at so many jobs."""
+
+
+def _groups(jobs: Jobs) -> Ints:
+    """Whose each job is, by :data:`PER`, [4, J]."""
+    both = numbered(jobs.user * len(jobs.pools) + jobs.pool)[1]
+    association = numbered(jobs.user * len(jobs.accounts) + jobs.charged)[1]
+    return np.stack([jobs.user, jobs.pool, both, association]).astype(np.int64)
+
+
+def _reserved(t: Tables) -> tuple[Ints, Any, list[int]]:
+    """The site's reservation that each job names, −1 for none [J]; all of them; their nodes."""
+    kept, place = t.options.tenancy.reservations, {n: i for i, n in enumerate(t.nodes.names)}
+    number = {each.name: r for r, each in enumerate(kept)}
+    asked = [terms_of(text).get("reservation", "") for text in t.jobs.terms]
+    own = [max((number.get(name, -1) for name in text.split("|")), default=-1) for text in asked]
+    rows, nodes = np.zeros(len(kept), dtype=slurm_places.HELD), list[int]()
+    for r, each in enumerate(kept):
+        first = len(nodes)
+        nodes += [place[name] for name in each.on if name in place]
+        rows[r] = each.begin, each.end, first, len(nodes)
+    return np.array(own, dtype=np.int64)[t.jobs.term], rows, nodes
+
+
+def passing_of(t: Tables, scheduler: SlurmPasses, given: Given, x: State, acts: int = 0) -> Passing:
+    """What passes go by, before any of them."""
+    jobs, nodes, J, N = t.jobs, t.nodes, len(t.jobs), len(t.nodes)
+    settings = _settings(scheduler, t.options.tenancy)
+    preempts, tested = settings.preempts, min(settings.tested, J)
+    clock: Any = np.zeros(1, dtype=slurm_places.CLOCK).view(np.recarray)[0]
+    clock.passed, clock.changed, clock.asked = -math.inf, 1, -1
+    clock.whole = -math.inf
+    pools = [nodes.of_pool(name) for name in dict.fromkeys(s.pool for s in jobs.shapes)]
+    pairs, kind = numbered(jobs.pool * len(jobs.qoses) + jobs.qos)
+    names = [(jobs.pools[a], jobs.qoses[b]) for a, b in zip(*np.divmod(pairs, len(jobs.qoses)))]
+    gang = min(int(jobs.tasks.max(initial=1)), N)
+    size = max(x.running.size, J * settings.gangs)
+    rows: dict[str, Any] = {
+        name: np.zeros(size, dtype=kernels.DUE)
+        for name, size in {
+            "acts": acts,
+            **dict.fromkeys(("begins", "ends"), tested + len(t.options.tenancy.reservations)),
+            **dict.fromkeys(("able", "turns", "ranked", "others"), size),
+        }.items()
+    }
+    known = np.zeros(J, dtype=slurm_places.KNOWN)
+    known["until"], known["kind"] = -math.inf, kind
+    known["reservation"], of_site, nodes_of_site = _reserved(t)
+    known["named"] = np.array(["on" in terms_of(text) for text in jobs.terms])[jobs.term]
+    reserved = np.zeros(tested + len(of_site), dtype=slurm_places.HELD)
+    reserved[: len(of_site)] = of_site
+    bounds = np.zeros(tested, dtype=slurm_places.BOUND)
+    clock.site, clock.site_nodes = len(of_site), len(nodes_of_site)
+    groups = _groups(jobs)
+    classes, above = classes_of(t.options.tenancy, names)
+    ints = {
+        **dict.fromkeys(("shut", "none"), N),
+        "open": len(pools),
+        "gave": J if preempts else 0,
+        "before": J if given.rules.keyed else 0,
+        "nodes": tested * gang + len(nodes_of_site),
+        "kept": x.tried.size,
+    }
+    arrays: dict[str, Any] = {name: np.zeros(n, dtype=np.int64) for name, n in ints.items()}
+    arrays["nodes"][: len(nodes_of_site)] = nodes_of_site
+    front = np.zeros(J + 1, dtype=np.int64)
+    state = given.by_rank, x.words, x.summary, x.sequence, x.jobs
+    return Passing(
+        settings=settings,
+        clock=clock,
+        room=_room(x) if settings.gangs else x.room,
+        gangs=_gangs(t, x, settings.gangs),
+        places=_places(t, x, scheduler.leaf_cores),
+        line=WaitingLine(x.at, clock, bool(given.rules.keyed), *state, known, front),
+        ahead=_ahead(t, x, clock),
+        pools=np.array(pools, dtype=bool).reshape(len(pools), N),
+        known=known,
+        classes=classes,
+        above=above,
+        earlier=np.zeros(0),
+        on=np.zeros(N, dtype=bool),
+        every=np.ones(N, dtype=bool),
+        most=np.array([getattr(scheduler, name) for name in PER], dtype=np.int64),
+        group=groups,
+        looked=np.zeros((len(PER), int(groups.max(initial=0)) + 1), dtype=np.int64),
+        of_pool=np.zeros(len(pools), dtype=np.int64),
+        reserved=reserved,
+        bounds=bounds,
+        failed=np.zeros(len(t.cluster.shapes), dtype=slurm_places.FAILED),
+        found=np.zeros(x.tried.size, dtype=kernels.PIECE),
+        **rows,
+        **arrays,
+    )

@@ -1,0 +1,641 @@
+"""Which nodes Slurm takes for a gang, compiled; and what its passes keep and try things on.
+
+Of runs of nodes side by side that hold the gang, that with least free, its first nodes; a gang that
+one node of the run holds takes the one with least free. Where no run holds all, all of the one with
+most free is taken, and so on. As select/cons_tres does without a topology. Nodes of the smallest
+weight are taken first, then those of the next. A gang that asks for some number of nodes leaves a
+task for each of those to come. With topology/tree, gangs take the nodes of as few leaf switches as
+they can, in order.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.jit import by_reference, inlined_kernel, inner_kernel
+from gangwise.jobs.fit_kernels import block_misses, fits_of
+from gangwise.jobs.kernels import BLOCK, ClusterArrays, Room, Rows, int64, put_piece, record
+from gangwise.jobs.model import Nodes, Shape
+from gangwise.jobs.tenancy import having
+
+GROUPS = 4
+"""Jobs are counted by user, by partition, by user and partition, and by association."""
+ANY, ALL_OF_ONE, SO_MANY_OF_EACH, SO_MANY_NODES = range(4)
+"""What a job asks of nodes: with features; in brackets, all of one; so many of each; a number."""
+
+FAR = 2**40
+"""Steps from a switch to another that nothing joins to it."""
+TAKEN, BEGUN = -1, -2
+"""In place of steps: a leaf switch whose nodes are taken; one of which some are."""
+
+CLOCK = record(
+    passed=np.float64,  # when backfilling last came
+    whole=np.float64,  # when the main loop last looked at all that wait
+    due=np.int64,  # something changed since: it comes when the interval is over
+    changed=np.int64,  # there is something that it has not seen
+    events=np.int64,  # since the last round
+    here=np.int64,  # of them, those of this instant
+    round=np.int64,
+    moved=np.int64,  # jobs that were preempted in this round
+    gave=np.int64,  # jobs in `Passing.gave`
+    asleep=np.int64,  # of them, those that are suspended
+    lined=np.int64,  # jobs in `State.sequence`, where keys change
+    before=np.int64,  # jobs in `Passing.before`
+    started=np.int64,  # how often a job was
+    acts=np.int64,  # rows of `Passing.acts`
+    able=np.int64,  # jobs that may give way to one
+    tried=np.int64,  # of them, those taken away until it fits
+    at=np.float64,  # when another round is asked for
+    asked=np.int64,  # for which job
+    hidden=np.int64,  # jobs that hold cores and that the last one looked at does not see
+    # of one pass of backfilling
+    rank=np.float64,  # windows are as a job of this rank sees them
+    windows=np.int64,
+    ending=np.int64,  # jobs whose ends they are, the first in `Gangs.leaving`
+    stamp=np.int64,  # how often windows were made
+    reserved=np.int64,  # reservations
+    held=np.int64,  # nodes of all of them
+    site=np.int64,  # of reservations, the first so many are the site's own
+    site_nodes=np.int64,  # and so many of their nodes
+    # of one job in it
+    added=np.int64,  # reservations that begin before it would end
+    dropped=np.int64,  # reservations that end before it would begin
+    window=np.int64,  # the one looked at
+    idle=np.int64,  # tasks that fit there beside reservations
+    # of the windows made last
+    bounds=np.int64,  # rows of `Passing.bounds`
+    passes=np.int64,  # of backfilling, so far
+)
+BOUND = record(limit=np.float64, time=np.float64, tasks=np.int64, shape=np.int64)
+"""So many tasks of a shape for so long found too little room at any time before this one."""
+FAILED = record(limit=np.float64, tasks=np.int64, stamp=np.int64)
+"""So many tasks of a shape for so long found no room at once in this pass."""
+RUN_OF_NODES = record(first=np.int64, last=np.int64, free=np.int64, fits=np.int64)
+HELD = record(begin=np.float64, end=np.float64, first=np.int64, last=np.int64)
+SUM = record(fits=np.int64, stamp=np.int64)
+CLASS = record(exempt=np.float64, rank=np.int64, way=np.int64)
+"""Of jobs of a pool and a QOS: seconds in which they are not preempted, their place, and how."""
+KNOWN = record(  # of a job
+    until=np.float64,  # it was preempted, and may not start before
+    end=np.float64,  # gangs: when it was expected to end, as it was suspended
+    ran=np.float64,  # gangs: seconds, before it was suspended
+    by=np.int64,  # for which job that was
+    asleep=np.int64,  # it is suspended
+    held=np.int64,  # gangs: its cores are in `Gangs.masks`
+    mark=np.int64,  # the round in which it was preempted last
+    turn=np.int64,  # how many starts there had been at its start
+    kind=np.int64,  # place in `Passing.classes`
+    reservation=np.int64,  # of the site, that it may use; −1 for none
+    named=np.int64,  # it names nodes, and while it waits it keeps others off these alone
+)
+
+
+@by_reference
+class PassSettings(NamedTuple):
+    """Slurm's numbers, see :class:`gangwise.sites.slurm_passes.SlurmPasses`, and of preemption."""
+
+    interval: float
+    resolution: float
+    window: float
+    tested: int
+    depth: int
+    preempts: bool
+    gangs: bool  # jobs are suspended, and hold their cores
+    again: float
+    youngest_first: bool
+    strict: bool
+    reorder: int
+    starts: int  # that backfilling makes at most in a pass; 0 for any number
+    main_starts: int  # the same of the main loop
+    part_depth: int  # jobs of a partition that the main loop looks at; 0 for any number
+    least_wait: float  # seconds that a job must have waited to hold nodes it does not start on
+    least_priority: float  # that it must have to do so
+    epoch: float  # Slurm's time, in seconds since 1970, at time 0
+
+
+@by_reference
+class Places(NamedTuple):
+    """What nodes are chosen by; N nodes, S shapes."""
+
+    up: Bools  # [N] State.up
+    cores: int  # device type of cores, by which nodes are compared; −1: by what a shape has most of
+    tried: Rows  # PIECE: State.tried
+    weight: Ints  # [N] from 0: nodes of the smallest are taken first
+    features: Bools  # [F, N] nodes that have what is asked for
+    how: Ints  # [S] ANY, ALL_OF_ONE, SO_MANY_OF_EACH or SO_MANY_NODES
+    parts: Ints  # those of shape s are the rows from parts_from[s] on: feature, and how many tasks
+    parts_from: Ints  # [S + 1]
+    wanted: Ints  # [S, 3] how many nodes to take, at most and at least; 0 for any number
+    leaf: Ints  # [N] the leaf switch that a node is on, −1 for none
+    above: Ints  # [W] of W switches the one above each, itself at the top; W = 0: no topology
+    apart: Ints  # [W, W] steps from one to another
+    leaf_cores: bool  # whether a switch must have room for all tasks to suit, not just nodes
+    fit: Ints  # [N] tasks that fit on each
+    runs: Rows  # RUN_OF_NODES
+    able: Ints  # [W] nodes below a switch that may still be taken
+    room: Ints  # [W] tasks that fit below it in all
+    steps: Ints  # [W] from the leaf switches taken, TAKEN or BEGUN; FAR for those above others
+
+
+@by_reference
+class WaitingLine(NamedTuple):
+    """Who waits, in order: parts of the state, and who is looked at."""
+
+    at: Any  # COUNTERS
+    clock: Any  # CLOCK
+    keyed: bool
+    by_rank: Ints
+    words: Ints
+    summary: Ints
+    sequence: Rows  # DUE
+    jobs: Rows  # RUN [J]
+    known: Rows  # KNOWN [J]
+    front: Ints  # the first of the line
+
+
+@by_reference
+class Ahead(NamedTuple):
+    """What will be free, at the ends of W windows, and nodes that are reserved."""
+
+    clock: Any  # CLOCK
+    up: Bools  # [N] State.up
+    times: Floats  # [W] when windows end
+    room: Room  # [W, …]
+    sums: Rows  # SUM [S, W] tasks of a shape that fit in all
+    cover: Ints  # [N] reservations that a job would meet
+
+
+@by_reference
+class Gangs(NamedTuple):
+    """Who holds which cores under gang scheduling; N nodes of C cores or fewer, masks of W words.
+
+    View 0 is of all jobs that run or are suspended, view 1 of those that a job sees.
+    """
+
+    kind: int  # device type of cores
+    holders: Ints  # [2, N, C] how many jobs hold each core
+    taken: Ints  # [2, N] cores that are held
+    masks: Ints  # [pieces, W] cores of each piece of `State.out`
+    wanted: Ints  # [N, W] cores for a job
+    leaving: Rows  # DUE [J]: who holds cores, by when that ends
+
+
+@by_reference
+class Passing(NamedTuple):
+    """What passes go by, keep, and try things on; J jobs, N nodes."""
+
+    settings: PassSettings
+    clock: Any  # CLOCK
+    room: Room  # State.room; under gang scheduling without what suspended jobs hold
+    gangs: Gangs
+    places: Places
+    line: WaitingLine
+    ahead: Ahead
+    pools: Bools  # [P, N] nodes of each pool of the shapes
+    open: Ints  # [P] above 0: it has nodes that are not shut
+    known: Rows  # KNOWN [J]
+    classes: Rows  # CLASS
+    above: Bools  # [classes, classes] jobs of the first may preempt jobs of the second
+    gave: Ints  # [J] who was preempted and waits, in order
+    before: Ints  # the line that backfilling saw last, where keys change
+    acts: Rows  # DUE: what was done in a round (time: STARTED or the way) to which job, if not [0]
+    earlier: Floats  # when things happened before a round that is asked for from outside
+    most: Ints  # [GROUPS] jobs of a user, … that backfilling looks at; 0 for any number
+    group: Ints  # [GROUPS, J] whose user, … a job is
+    looked: Ints  # [GROUPS, …] how many of each were looked at in this pass
+    of_pool: Ints  # [P] the same in a pass of the main loop
+    shut: Ints  # [N] above 0: nodes that are not to be used
+    none: Ints  # [N] no node is shut
+    on: Bools  # [N] nodes of a choice
+    every: Bools  # [N] all nodes
+    reserved: Rows  # HELD
+    begins: Rows  # DUE: reservations by when they begin
+    ends: Rows  # DUE: the same, by when they end
+    nodes: Ints  # of reservations
+    bounds: Rows  # BOUND: of jobs looked at since the windows were made
+    failed: Rows  # FAILED [S]
+    able: Rows  # DUE: who may give way, in order
+    turns: Rows  # DUE: the same, as they are tried
+    others: Rows  # DUE
+    ranked: Rows  # DUE
+    found: Rows  # PIECE: a choice
+    kept: Ints  # nodes of a choice
+
+
+def asked_of_nodes(shapes: tuple[Shape, ...], nodes: Nodes) -> tuple[Bools, Ints, Ints, Ints, Ints]:
+    """What shapes ask: `features`, `how`, `parts`, `parts_from` and `wanted` of `Places`."""
+    names, how, parts, starts = dict[str, int](), [], list[tuple[int, int]](), [0]
+    for shape in shapes:
+        asked = next((k for k, _ in shape.constraint if "*" in k or "[" in k), "")
+        inside, each = re.fullmatch(r"\[([^\[\]()&]*)\]", asked), list[tuple[str, str]]()
+        if "*" in asked:
+            each = re.findall(r"([^\[\]&|*]+)(?:\*(\d+))?", asked)
+        elif inside:
+            each = [(name, "") for name in inside[1].split("|")]
+        bounded = SO_MANY_NODES if any(shape.nodes) else ANY
+        how.append(SO_MANY_OF_EACH if "*" in asked else ALL_OF_ONE if inside else bounded)
+        parts += [(names.setdefault(name, len(names)), int(count or 1)) for name, count in each]
+        starts.append(len(parts))
+    has = [[having(name, labels.get("features", "")) for labels in nodes.labels] for name in names]
+    wanted = [(max(shape.nodes), shape.nodes[1], shape.nodes[0]) for shape in shapes]
+    return (
+        np.array(has, dtype=bool).reshape(len(names), len(nodes)),
+        np.array(how, dtype=np.int64),
+        np.array(parts, dtype=np.int64).reshape(-1, 2),
+        np.array(starts, dtype=np.int64),
+        np.array(wanted, dtype=np.int64).reshape(-1, 3),
+    )
+
+
+def switches_of(nodes: Nodes) -> tuple[Ints, Ints, Ints]:
+    """`leaf`, `above` and `apart` of `Places`: labels are as ``2:top/rack/leaf``.
+
+    The number is the place of the leaf among all, by which ties are decided.
+    """
+    paths = [labels.get("switch", ":").partition(":") for labels in nodes.labels]
+    ways = sorted({(int(n), path) for n, _, path in paths if path})
+    every = dict.fromkeys(path for _, path in ways)  # leaves first
+    for path in [*every]:
+        parts = path.split("/")
+        every |= dict.fromkeys("/".join(parts[:i]) for i in range(len(parts) - 1, 0, -1))
+    number = {path: i for i, path in enumerate(every)}
+    above = [number.get(path.rpartition("/")[0], i) for i, path in enumerate(every)]
+    up: list[list[int]] = []
+    for i in range(len(every)):
+        up.append([i])
+        while above[up[i][-1]] != up[i][-1]:
+            up[i].append(above[up[i][-1]])
+    apart = np.full((len(every), len(every)), FAR, dtype=np.int64)
+    for i, one in enumerate(up):
+        for j, other in enumerate(up):
+            if common := [k for k in one if k in other]:
+                apart[i, j] = one.index(common[0]) + other.index(common[0])
+    leaf = [number.get(path, -1) for _, _, path in paths]
+    return np.array(leaf, dtype=np.int64), np.array(above, dtype=np.int64), apart
+
+
+@inner_kernel
+def count_room(
+    cluster: ClusterArrays, q: Places, room: Room, s: int, tasks: int, shut: Ints
+) -> int:
+    """How many tasks of shape s each node takes that is not shut, in `q.fit`; and in all.
+
+    No node is asked for more than so many.
+    """
+    most = min(cluster.shapes[s].per_node, tasks)
+    allowed = cluster.allowed[cluster.shapes[s].constraint]
+    N, total = q.fit.size, int64(0)
+    for b in range(room.top.shape[0]):
+        misses = block_misses(cluster, room, s, b)
+        for n in range(b * BLOCK, min((b + 1) * BLOCK, N)):
+            q.fit[n] = 0
+            if not misses and allowed[n] and q.up[n] and shut[n] == 0:
+                q.fit[n] = fits_of(cluster, room, s, n, most)
+                total += q.fit[n]
+    return int(total)
+
+
+@inner_kernel
+def arrange(cluster: ClusterArrays, q: Places, room: Room, s: int, tasks: int, shut: Ints) -> int:
+    """Place a gang in a room on nodes that are not shut [N]: pieces in `tried`; 0 for no place."""
+    if count_room(cluster, q, room, s, tasks, shut) < tasks:
+        return 0
+    free = room.free[:, q.cores if q.cores >= 0 else cluster.shapes[s].dominant]
+    how, first, last = q.how[s], q.parts_from[s], q.parts_from[s + 1]
+    count = int64(0)
+    if how == ALL_OF_ONE:
+        for i in range(first, last):
+            count = lightest(q, free, tasks, int64(q.parts[i, 0]), int64(0))
+            if count > 0:
+                break
+        return int(count)
+    for i in range(first, last):
+        # Nodes for so many tasks with one feature; those taken take no other.
+        many = int64(q.parts[i, 1])
+        if many > tasks:
+            return 0
+        before = count
+        count = lightest(q, free, many, int64(q.parts[i, 0]), count)
+        if count == 0:
+            return 0
+        tasks -= many
+        for m in range(before, count):
+            q.fit[q.tried[m].node] = 0
+    if tasks == 0:
+        return int(count)
+    switched = q.above.size > 0 and how != SO_MANY_OF_EACH
+    if how != SO_MANY_NODES and not switched:
+        return lightest(q, free, tasks, int64(-1), count)
+    while True:  # without the nodes that take fewest, where those taken were too many
+        if switched:
+            count = on_switches(q, tasks, s, int64(cluster.shapes[s].per_node))
+        else:
+            count = on_so_many(q, free, tasks, s)
+        if count > 0 or not without_least(q):
+            return int(count)
+
+
+@inner_kernel
+def without_least(q: Places) -> bool:
+    """No task on the nodes that take fewest; whether any other takes some."""
+    least, most = int64(0), int64(0)
+    for n in range(q.fit.size):
+        if q.fit[n] > 0:
+            least = q.fit[n] if least == 0 else min(least, q.fit[n])
+            most = max(most, q.fit[n])
+    for n in range(q.fit.size):
+        if q.fit[n] == least:
+            q.fit[n] = 0
+    return bool(most > least)
+
+
+@inlined_kernel
+def fit_with(q: Places, feature: int, weight: int, n: int) -> int:
+    """Tasks that fit on node n if it has a feature (−1: any will do) and a weight (−1: any)."""
+    able = (feature < 0 or q.features[feature, n]) and (weight < 0 or q.weight[n] == weight)
+    return int(q.fit[n]) if able else 0
+
+
+@inner_kernel
+def lightest(q: Places, free: Ints, tasks: int, feature: int, count: int) -> int:
+    """Nodes for so many tasks, of the smallest weight first: pieces behind ``count`` others.
+
+    Gives the number of pieces, 0 where there is no room.
+    """
+    total = int64(0)
+    for n in range(free.size):
+        total += fit_with(q, feature, int64(-1), n)
+    if total < tasks:
+        return 0
+    weight = int64(0)
+    while tasks > 0:
+        here = int64(0)
+        for n in range(free.size):
+            here += fit_with(q, feature, weight, n)
+        some = min(tasks, here)
+        if some > 0:
+            count = consecutive(q, free, some, find_runs(q, free, feature, weight), count)
+        tasks -= some
+        weight += 1
+    return count
+
+
+@inlined_kernel
+def find_runs(q: Places, free: Ints, feature: int, weight: int) -> int:
+    """Runs of nodes side by side that have room, in `q.runs`; their number."""
+    count, open_ = 0, False
+    for n in range(free.size):
+        fits = fit_with(q, feature, weight, n)
+        if fits > 0:
+            if not open_:
+                q.runs[count].first, q.runs[count].free, q.runs[count].fits = n, 0, 0
+                count, open_ = count + 1, True
+            run = q.runs[count - 1]
+            run.last = n + 1
+            run.free += free[n]
+            run.fits += fits
+        else:
+            open_ = False
+    return count
+
+
+@inlined_kernel
+def best_run(q: Places, runs: int, tasks: int, nodes: int) -> int:
+    """The run with least free of those that hold so many tasks on so many nodes.
+
+    Where none does that with most free; −1 where all are taken.
+    """
+    best, enough = int64(-1), False
+    for r in range(runs):
+        run = q.runs[r]
+        if run.fits == 0:  # taken
+            continue
+        holds = run.fits >= tasks and run.last - run.first >= nodes
+        if best < 0 or holds > enough:
+            best, enough = r, holds
+        elif holds == enough:
+            most = q.runs[best].free
+            if run.free < most if enough else run.free > most:
+                best = r
+    return int(best)
+
+
+@inlined_kernel
+def fullest(q: Places, free: Ints, tasks: int, first: int, last: int) -> int:
+    """Of the nodes from first to last that hold all tasks the one with least free, −1 for none."""
+    best = int64(-1)
+    for n in range(first, last):
+        if q.fit[n] >= tasks and (best < 0 or free[n] < free[best]):
+            best = n
+    return int(best)
+
+
+@inlined_kernel
+def consecutive(q: Places, free: Ints, tasks: int, runs: int, count: int) -> int:
+    """Of the runs, those that hold so many tasks, which is no more than all of them hold."""
+    while tasks > 0:
+        best = best_run(q, runs, tasks, int64(1))
+        first, last = q.runs[best].first, q.runs[best].last
+        q.runs[best].fits = 0
+        one = fullest(q, free, tasks, first, last)
+        if one >= 0:
+            first, last = int64(one), int64(one + 1)
+        for n in range(first, last):
+            if tasks > 0:
+                some = min(q.fit[n], tasks)
+                put_piece(q.tried, count, n, some, int64(0))
+                count += 1
+                tasks -= some
+    return count
+
+
+@inner_kernel
+def on_so_many(q: Places, free: Ints, tasks: int, s: int) -> int:
+    """Nodes for so many tasks of a shape that asks for a number of nodes: pieces, 0 for no room.
+
+    As many nodes are taken as are wanted, each with as many tasks as it holds and the others leave.
+    """
+    wanted, most, fewest = q.wanted[s, 0], q.wanted[s, 1], q.wanted[s, 2]
+    count, heaviest, able = int64(0), int64(0), int64(0)
+    for n in range(free.size):
+        heaviest = max(heaviest, q.weight[n])
+        able += int64(q.fit[n] > 0)
+    wanted = min(wanted, able)
+    for weight in range(heaviest + 1):
+        runs = find_runs(q, free, int64(-1), int64(weight))
+        while tasks > 0 and (most == 0 or count < most):
+            best = best_run(q, runs, tasks, max(fewest - count, 1))
+            if best < 0:
+                break
+            first, last = q.runs[best].first, q.runs[best].last
+            q.runs[best].fits = 0
+            one = int64(-1)
+            if wanted - count <= 1:
+                one = fullest(q, free, tasks, first, last)
+            if one >= 0:
+                first, last = int64(one), int64(one + 1)
+            for n in range(first, last):
+                if tasks > 0 and (most == 0 or count < most):
+                    some = min(q.fit[n], max(tasks - max(wanted - count - 1, 0), 1))
+                    put_piece(q.tried, count, n, some, int64(0))
+                    count += 1
+                    tasks -= some
+    return int(count) if tasks == 0 and count >= fewest else 0
+
+
+# -------------------------------------------------------------------------------- leaf switches
+
+
+@inlined_kernel
+def count_below(q: Places, weight: int) -> None:
+    """Count nodes of weights up to one below each switch, and the tasks that fit on all of them."""
+    for i in range(q.above.size):
+        q.able[i] = q.room[i] = 0
+    for n in range(q.fit.size):
+        i = q.leaf[n]
+        while i >= 0 and q.fit[n] > 0:
+            q.able[i] += int64(q.weight[n] <= weight)
+            q.room[i] += q.fit[n]
+            i = q.above[i] if q.above[i] != i else int64(-1)
+
+
+@inlined_kernel
+def under_one_top(q: Places, nodes: int, tasks: int) -> bool:
+    """Leave out nodes that no switch joins to the others; whether enough are left.
+
+    Of tops that hold so many nodes and tasks, the last with nodes of the smallest weight is the one
+    that a gang has.
+    """
+    heaviest, top = int64(0), int64(-1)
+    for n in range(q.fit.size):
+        heaviest = max(heaviest, q.weight[n])
+    count_below(q, heaviest)
+    least = heaviest
+    for i in range(q.above.size):
+        if q.above[i] == i and q.able[i] >= nodes and q.room[i] >= tasks:
+            weight = heaviest
+            for n in range(q.fit.size):
+                if q.fit[n] > 0 and q.leaf[n] >= 0 and q.apart[q.leaf[n], i] < FAR:
+                    weight = min(weight, q.weight[n])
+            if weight <= least:
+                top, least = i, weight
+    for n in range(q.fit.size):
+        if top < 0 or q.leaf[n] < 0 or q.apart[q.leaf[n], top] >= FAR:
+            q.fit[n] = 0
+    return bool(top >= 0)
+
+
+@inlined_kernel
+def better_leaf(q: Places, one: int, other: int, nodes: int, tasks: int) -> int:
+    """1 if a switch suits a gang better than another, −1 if it is the other way round, else 0.
+
+    Of two that hold it that with fewer nodes; of two that do not, that below which fewer nodes hold
+    it, and else that with more.
+    """
+    a, b = int64(one), int64(other)
+    while True:
+        holds = q.able[a] >= nodes and (not q.leaf_cores or q.room[a] >= tasks)
+        too = q.able[b] >= nodes and (not q.leaf_cores or q.room[b] >= tasks)
+        if holds and too and q.able[a] != q.able[b]:
+            return 1 if q.able[a] < q.able[b] else -1
+        if holds != too:
+            return 1 if holds else -1
+        if (holds and too) or q.above[a] == q.above[b]:
+            break
+        a, b = q.above[a], q.above[b]
+    if q.able[a] != q.able[b]:
+        return 1 if q.able[a] > q.able[b] else -1
+    return 0
+
+
+@inlined_kernel
+def take_leaf(q: Places, i: int) -> None:
+    """No more nodes below leaf i are to be had, and others are as far from it as they are."""
+    gone, k = q.able[i], i
+    while True:
+        q.able[k] -= min(gone, q.able[k])
+        if q.above[k] == k:
+            break
+        k = q.above[k]
+    for other in range(q.above.size):
+        if q.steps[other] >= 0:
+            q.steps[other] += q.apart[i, other]
+    q.steps[i] = TAKEN
+
+
+@inlined_kernel
+def best_leaf(q: Places, nodes: int, tasks: int) -> int:
+    """The leaf switch to take next, −1 for none: the nearest that holds the rest, or that fits it.
+
+    See :func:`better_leaf` for which of several fits it best.
+    """
+    best = int64(-1)
+    for i in range(q.above.size):
+        if q.steps[i] == BEGUN:
+            return i
+        if q.steps[i] < 0 or q.steps[i] >= FAR or q.able[i] == 0:
+            continue
+        better = 1 if best < 0 else better_leaf(q, i, best, nodes, tasks)
+        near = best >= 0 and q.steps[i] < q.steps[best] and better >= 0
+        if best < 0 or near or (q.steps[i] == q.steps[best] and better > 0):
+            best = i
+    return int(best)
+
+
+@inner_kernel
+def on_switches(q: Places, tasks: int, s: int, per_node: int) -> int:
+    """Nodes for so many tasks of a shape on as few leaf switches as may be: pieces, 0 for no room.
+
+    All nodes of weights that do not suffice are taken, then more below their switches; then leaf by
+    leaf, each with as many tasks as it holds and the nodes to come leave.
+    """
+    most, fewest = q.wanted[s, 1], q.wanted[s, 2]
+    wanted = max(q.wanted[s, 0], -(-tasks // per_node) if per_node > 0 else 1, 1)
+    able = int64(0)
+    for n in range(q.fit.size):
+        able += int64(q.fit[n] > 0)
+    wanted = min(wanted, able)
+    if not under_one_top(q, max(fewest, int64(1)), tasks):
+        return 0
+    nodes, room, enough = int64(0), int64(0), int64(0)  # up to which weight there is enough
+    while room < tasks or nodes < wanted:
+        here = int64(0)
+        for n in range(q.fit.size):
+            if q.fit[n] > 0 and q.weight[n] == enough:
+                here += 1
+                room += q.fit[n]
+        nodes += here
+        enough += 1
+        if enough > q.fit.size:
+            break
+    count_below(q, enough - 1)
+    for i in range(q.above.size):
+        q.steps[i] = 0
+    for i in range(q.above.size):
+        if q.above[i] != i:
+            q.steps[q.above[i]] = FAR
+    count, leaf, first = int64(0), int64(-1), True
+    while tasks > 0 or count < wanted:
+        if not first:
+            leaf = best_leaf(q, wanted - count, tasks)
+            if leaf < 0:
+                break
+        for n in range(q.fit.size):
+            if tasks <= 0 or (most > 0 and count >= most):
+                break
+            last = q.weight[n] == enough - 1 and q.leaf[n] == leaf
+            if q.fit[n] > 0 and (q.weight[n] < enough - 1 if first else last):
+                some = min(q.fit[n], max(tasks - max(wanted - count - 1, 0), 1))
+                put_piece(q.tried, count, n, some, int64(0))
+                count += 1
+                tasks -= some
+                if first:
+                    q.steps[q.leaf[n]] = BEGUN
+        if not first:
+            take_leaf(q, leaf)
+        first = False
+    return int(count) if tasks == 0 and count >= fewest else 0

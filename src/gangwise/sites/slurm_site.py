@@ -1,0 +1,428 @@
+"""A site as Slurm prints it: what its files (:mod:`.slurm_files`) come to, as rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from gangwise.jobs.model import Node, Nodes
+from gangwise.jobs.tenancy import PriorityFlag
+from gangwise.notation.slurm import expand_nodes, gpus
+from gangwise.sites.slurm_files import SettingRow, SlurmReading
+from gangwise.sites.slurm_limits import caps_of_associations, caps_of_qos, enforced
+from gangwise.sites.slurm_passes import SlurmPasses
+from gangwise.sites.slurm_values import (
+    NO_AMOUNTS,
+    count,
+    licences,
+    numbers,
+    seconds,
+    shares,
+    weights,
+)
+
+REQUEUED = 121.0
+"""Seconds before a job that was requeued may start: what its credential lives, and one more."""
+
+
+def read_slurm(
+    folder: Path | str, changes: Sequence[tuple[Sequence[str], str, str]] = ()
+) -> dict[str, Any]:
+    """What a :class:`~gangwise.sites.site.Site` is made of, see its method ``read``.
+
+    Gives ``rules``, its content in the names of a site file; ``nodes``; ``ignored``, device types
+    that are not given out; ``scheduler``, who decides as Slurm does; ``notes``; and ``edits``, the
+    lines that ``changes`` change, which are paths in Slurm's own words, how, and what.
+
+    Raises ScenarioError where the folder names no partition and no node, or cannot be read.
+    """
+    r = SlurmReading(Path(folder))
+    edits = [line for change in changes for line in r.change(*change)]
+    config = r.config()
+    nodes = _nodes(r, config)
+    partitions = r.entries("partition", "PartitionName")
+    sets = _node_sets(r, nodes)
+    pools = [_pool(r, row, _of_partition(r, row, nodes, sets)) for row in partitions.values()]
+    for pool in pools:  # select/linear gives out nodes
+        pool["whole"] |= _linear(config)
+    several = config.values.get("PriorityType", "").endswith("multifactor")
+    preemption = _preemption(r, config)
+    priority = {"priority": _priority(r, config)} if several else {}
+    qos = r.entries("qos", "Name")
+    of_qos = [_qos(r, row) for row in qos.values()]
+    caps, limited = caps_of_qos(r, qos, partitions)
+    rows = _associations(r, config.values.get("ClusterName", ""))
+    accounts = _accounts(r, rows)
+    parents = {account["name"]: account["parent"] for account in accounts}
+    caps += caps_of_associations(rows, r, parents, limited)
+    if caps and not enforced(r, config):
+        where = config.places.get("AccountingStorageEnforce", "where it is not set")
+        r.notes.append(
+            f"{len(caps)} limits of QOS and associations are not in force: "
+            f"AccountingStorageEnforce has neither limits nor safe, {where}"
+        )
+        caps, of_qos = [], [{**each, "most_time": np.inf} for each in of_qos]
+    for of, amount in r.value(config, "Licenses", licences, NO_AMOUNTS).items():
+        caps.append({"scope": "all", "of": of, "most": amount})
+    memory = any("Memory" in name for name in _listed(r, config, "SelectTypeParameters").values)
+    ignored = () if memory else ("mem",)
+    given = {*nodes.devices, "nodes", "jobs"} - {*ignored} if nodes else {cap["of"] for cap in caps}
+    lost = [
+        cap
+        for cap in caps
+        if cap["of"].partition(":")[0] not in given and not cap["of"].startswith("license/")
+    ]
+    r.notes += [f"a cap of {cap['of']} is left out: the nodes give out none" for cap in lost]
+    caps = [cap for cap in caps if cap not in lost]
+    order = "multifactor" if several or len({pool["tier"] for pool in pools}) > 1 else "fcfs"
+    rules: dict[str, Any] = {"pool": pools, "qos": of_qos, "cap": caps, "preemption": preemption}
+    rules |= {"window": _events(r, nodes), "reservation": _reservations(r, nodes)}
+    scheduler = _scheduler(r, config, order)
+    return {
+        "rules": {**rules, **priority, "account": accounts},
+        "nodes": nodes,
+        "ignored": ignored,
+        "scheduler": scheduler,
+        "notes": tuple(r.lines()),
+        "edits": tuple(edits),
+    }
+
+
+def _qos(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
+    for flag in row.values.get("Flags", "").split(","):
+        if flag.upper() not in ("", "OVERPARTQOS", "DENYONLIMIT", "NODECAY"):
+            r.notes.append(f"not modelled: Flags={flag} (it is left out), {row.where}")
+    return {
+        "name": row.values["Name"],
+        "priority": r.value(row, "Priority", float, 0.0),
+        "usage_factor": r.value(row, "UsageFactor", float, 1.0),
+        "most_time": r.value(row, "MaxWall", seconds, np.inf),
+        "preempts": tuple(n for n in row.values.get("Preempt", "").split(",") if n),
+        "preempted": r.value(row, "PreemptMode", way, ""),
+        "exempt": r.value(row, "PreemptExemptTime", seconds, None),
+    }
+
+
+def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
+    """The nodes in the order in which Slurm takes them: those of small weight first."""
+    found, threaded = [], 0
+    switch_of = _switches(r, config)
+    for name, row in r.entries("node", "NodeName").items():
+        kinds = r.value(row, "Gres", gpus, NO_AMOUNTS)
+        if row.values.get("State", "").upper().startswith("FUTURE"):
+            continue  # it need not exist
+        kept = r.value(row, "MemSpecLimit", float, 0.0)
+        processors, of_core = _cores(r, row)
+        threaded += of_core > 1
+        has = {
+            "cpu": processors,
+            "mem": max(r.value(row, "RealMemory", float, 1.0) - kept, 0.0) / 1024,
+        }
+        model = next(iter(kinds), "")
+        if len(kinds) > 1:
+            r.notes.append(
+                f"{row.where}: node {name} has GPUs of several models, played as {model}"
+            )
+        if kinds:
+            has["gpu"] = float(sum(kinds.values()))
+        weight = r.value(row, "Weight", int, 1)
+        labels = {"model": model, "weight": str(weight), "switch": switch_of.get(name, "")}
+        for setting in ("Features", "AvailableFeatures"):  # what is printed counts
+            labels["features"] = row.values.get(setting, "") or labels.get("features", "")
+        found.append((weight, name, has, labels))
+    by_core = "CPU" not in config.values.get("SelectTypeParameters", "").upper()
+    if threaded and by_core and not _linear(config):
+        r.notes.append(
+            f"{threaded:,} nodes give out whole cores of several threads: a job has those that "
+            "AllocTRES says; where the log lacks it, what it asked for is not rounded up"
+        )
+    if switch_of and (lost := [name for _, name, *_ in found if name not in switch_of]):
+        r.notes.append(f"{len(lost):,} nodes are on no switch, and take no job: {lost[0]} …")
+    found.sort(key=lambda node: node[0])
+    unlike = len({weight for weight, *_ in found}) > 1
+    made = (
+        Node(name, has, {k: v for k, v in labels.items() if v and (k != "weight" or unlike)})
+        for _, name, has, labels in found
+    )
+    return Nodes.of(made) if found else None
+
+
+def _switches(r: SlurmReading, config: SettingRow) -> dict[str, str]:
+    """The place of the leaf switch of each node among all, and the way to it from the top."""
+    plugin = config.values.get("TopologyPlugin", "").lower().removeprefix("topology/")
+    where = config.places.get("TopologyPlugin", config.where)
+    if plugin not in ("", "none", "default", "flat", "tree"):
+        r.notes.append(
+            f"not modelled: TopologyPlugin=topology/{plugin} (nodes are taken as if flat), {where}"
+        )
+    rows = r.entries("switch", "SwitchName") if plugin == "tree" else {}
+    if plugin == "tree" and not rows:
+        r.notes.append(
+            f"{where}: TopologyPlugin=topology/tree, and no topology.conf: taken as if flat"
+        )
+    nobody: list[str] = []
+    below = {name: r.value(row, "Switches", expand_nodes, nobody) for name, row in rows.items()}
+    above = {child: name for name, children in below.items() for child in children}
+    leaves = [name for name, children in below.items() if not children]
+    reservations = {}
+    for i, leaf in enumerate(leaves):
+        path = [leaf]
+        while path[0] in above and above[path[0]] not in path:
+            path.insert(0, above[path[0]])
+        for node in r.value(rows[leaf], "Nodes", expand_nodes, nobody):
+            reservations[node] = f"{i}:{'/'.join(path)}"
+    return reservations
+
+
+def _linear(config: SettingRow) -> bool:
+    """Whether whole nodes are given out, and no cores."""
+    return config.values.get("SelectType", "").lower().endswith("linear")
+
+
+def _events(r: SlurmReading, nodes: Nodes | None) -> list[dict[str, Any]]:
+    """When nodes were down, drained or failing: windows in which they take no jobs."""
+    there, found = {*nodes.names} if nodes else set(), []
+    for row in r.rows:
+        if row.kind != "event" or not row.values.get("NodeName"):
+            continue  # of the cluster: what it has in all
+        since = r.value(row, "TimeStart", datetime.fromisoformat, datetime.max)
+        ended = row.values.get("TimeEnd", "") not in ("", "Unknown")
+        to = r.value(row, "TimeEnd", datetime.fromisoformat, since) if ended else None
+        names = [n for n in r.value(row, "NodeName", expand_nodes, [""]) if n in there]
+        if names and (to is None or to > since):
+            why = f"{row.values.get('State', '')} {row.values.get('Reason', '')}".strip()
+            window = {"from": since, "to": to or np.inf, "nodes": ",".join(names), "why": why}
+            found.append(window)
+    return found
+
+
+def _reservations(r: SlurmReading, nodes: Nodes | None) -> list[dict[str, Any]]:
+    """Reservations of whole nodes, as they were when they were printed."""
+    there, found = {*nodes.names} if nodes else set(), []
+    for row in r.rows:
+        if row.kind != "reservation":
+            continue
+        name, given = row.values["ReservationName"], row.values.get("Nodes", "")
+        since = r.value(row, "StartTime", datetime.fromisoformat, datetime.max)
+        to = r.value(row, "EndTime", datetime.fromisoformat, since)
+        on = [*there] if given.upper() == "ALL" else r.value(row, "Nodes", expand_nodes, [""])
+        on = [node for node in on if node in there]
+        flags = {*row.values.get("Flags", "").upper().split(",")}
+        if on and to > since:
+            found.append({"name": name, "from": since, "to": to, "nodes": ",".join(on)})
+        else:
+            r.notes.append(f"{row.where}: reservation {name} names no nodes: left out")
+        if again := flags & {"DAILY", "HOURLY", "WEEKDAY", "WEEKEND", "WEEKLY", "FLEX"}:
+            text = f"not modelled: Flags={','.join(sorted(again))} of reservation {name}"
+            r.notes.append(f"{text} (it is played once, as printed), {row.where}")
+    return found
+
+
+def _cores(r: SlurmReading, row: SettingRow) -> tuple[float, int]:
+    """Processors of a node that jobs may have, and how many are the threads of one core.
+
+    Those that are kept for the system are not among them.
+    """
+    cores = 1.0
+    for part in ("Boards", "SocketsPerBoard", "Sockets", "CoresPerSocket"):
+        if part != "Boards" or "SocketsPerBoard" in row.values:
+            cores *= r.value(row, part, float, 1.0)
+    threads = r.value(row, "ThreadsPerCore", int, 1)
+    given = r.value(row, "CPUTot", float, 0.0) or r.value(row, "CPUs", float, 0.0)
+    processors = given or cores * threads
+    of_core = threads if processors > cores else 1  # CPUs= may count cores
+    if (free := r.value(row, "CPUEfctv", float, 0.0)) > 0:
+        return free, of_core
+    kept = r.value(row, "CoreSpecCount", float, 0.0) * threads
+    if (named := row.values.get("CPUSpecList", "")) and not kept:
+        kept = len(r.value(row, "CPUSpecList", numbers, [named]))
+    return max(processors - kept, 0.0), of_core
+
+
+def _node_sets(r: SlurmReading, nodes: Nodes | None) -> dict[str, list[str]]:
+    """Nodes of each NodeSet, by feature and by name, and of ALL."""
+    nobody: list[str] = []
+    found = {"ALL": [*nodes.names] if nodes else nobody}
+    for name, row in r.entries("nodeset", "NodeSet").items():
+        wanted = row.values.get("Feature", "")
+        has = zip(nodes.names, nodes.labels) if nodes and wanted else ()
+        found[name] = [*r.value(row, "Nodes", expand_nodes, nobody)]
+        found[name] += [node for node, of in has if wanted in of.get("features", "").split(",")]
+    return found
+
+
+def _of_partition(
+    r: SlurmReading, row: SettingRow, nodes: Nodes | None, sets: dict[str, list[str]]
+) -> str:
+    """The nodes of a partition, without those that no file describes."""
+    nobody: list[str] = []
+    given = [
+        each
+        for name in r.value(row, "Nodes", expand_nodes, nobody)
+        for each in sets.get(name.upper() if name.upper() == "ALL" else name, [name])
+    ]
+    known = {*nodes.names} if nodes else {*given}
+    if lost := [name for name in given if name not in known]:
+        more = f" and {len(lost) - 3:,} more" * (len(lost) > 3)
+        r.notes.append(
+            f"{row.where}: partition {row.values['PartitionName']} has nodes that no file "
+            f"describes, and that are left out: {', '.join(lost[:3])}{more}"
+        )
+    return ",".join(dict.fromkeys(name for name in given if name in known))
+
+
+def _pool(r: SlurmReading, row: SettingRow, nodes: str) -> dict[str, Any]:
+    name = row.values["PartitionName"]
+    pool: dict[str, Any] = {
+        "name": name,
+        "nodes": nodes,
+        "most_time": r.value(row, "MaxTime", seconds, np.inf),
+        "most_nodes": r.value(row, "MaxNodes", count, 0),
+        "fewest_nodes": r.value(row, "MinNodes", count, 0),
+        "tier": r.value(row, "PriorityTier", int, 1),
+        "priority": r.value(row, "PriorityJobFactor", float, 1.0),
+        "billing": r.value(row, "TRESBillingWeights", weights, NO_AMOUNTS),
+        "preempted": r.value(row, "PreemptMode", way, ""),
+        "whole": row.values.get("OverSubscribe", "").upper() == "EXCLUSIVE",
+    }
+    if 0 < pool["most_nodes"] < pool["fewest_nodes"]:
+        r.notes.append(
+            f"{row.where}: partition {name} has MinNodes={pool['fewest_nodes']} above "
+            f"MaxNodes={pool['most_nodes']}: no job may run there"
+        )
+    return pool
+
+
+def _listed(r: SlurmReading, row: SettingRow, name: str) -> SettingRow:
+    """A list of words, or of settings, as an entry of its own; what is not played is named."""
+    parts = (part.partition("=") for part in row.values.get(name, "").split(",") if part.strip())
+    where = row.places.get(name, row.where)
+    return r.enter(name, where, [(word.strip(), "", value) for word, _, value in parts])
+
+
+def _priority(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
+    flags = {name.lower() for name in _listed(r, row, "PriorityFlags").values}
+    if "no_normal_all" in flags:
+        flags |= {"no_normal_part", "no_normal_qos", "no_normal_tres"}
+    names = {"age": "Age", "fair_share": "FairShare", "job_size": "JobSize"}
+    names |= {"pool": "Partition", "qos": "QOS"}
+    return {
+        **{name: r.value(row, f"PriorityWeight{n}", float, 0.0) for name, n in names.items()},
+        "tres": r.value(row, "PriorityWeightTRES", shares, NO_AMOUNTS),
+        "max_age": r.value(row, "PriorityMaxAge", seconds, 604_800.0),
+        "half_life": r.value(row, "PriorityDecayHalfLife", seconds, 604_800.0) or np.inf,
+        "period": r.value(row, "PriorityCalcPeriod", seconds, 300.0),
+        "favor_small": row.values.get("PriorityFavorSmall", "").upper() in ("YES", "TRUE", "1"),
+        "fair": "classic" if "no_fair_tree" in flags else "tree",
+        "damping": r.value(row, "FairShareDampeningFactor", float, 1.0) or 1.0,
+        "flags": tuple(sorted(flags & {*get_args(PriorityFlag)})),
+    }
+
+
+def way(text: str) -> str:
+    """How those are preempted who are; cluster: as the whole cluster says.
+
+    >>> way("SUSPEND,GANG"), way("cluster")
+    ('suspend', '')
+    """
+    words = [word for word in text.lower().split(",") if word not in ("gang", "cluster")]
+    if words and words[0] not in ("off", "requeue", "cancel", "suspend"):
+        raise ValueError(f"{text!r} is no way to preempt")
+    return words[0] if words else ""
+
+
+def _preemption(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
+    kind = row.values.get("PreemptType", "") or "preempt/none"
+    by = {"preempt/qos": "qos", "preempt/partition_prio": "tier"}.get(kind, "")
+    if not by:
+        if kind != "preempt/none":
+            r.notes.append(f"{row.where}: PreemptType={kind} is not known: nobody is preempted")
+        return {}
+    if "GANG" in row.values.get("PreemptMode", "").upper():
+        r.notes.append("jobs of one tier do not take turns (PreemptMode=GANG): only tiers count")
+    given = [*row.values.get("PreemptParameters", "").split(",")]
+    given += row.values.get("SchedulerParameters", "").replace("preempt_", "").split(",")
+    known = dict(part.partition("=")[::2] for part in given)
+    for name in {*row.values.get("PreemptParameters", "").split(",")} - {""}:
+        if name.partition("=")[0] not in ("youngest_first", "strict_order", "reorder_count"):
+            r.notes.append(f"not modelled: PreemptParameters={name}, {row.where}")
+    exempt = r.value(row, "PreemptExemptTime", seconds, 0.0)
+    return {
+        "by": by,
+        "how": r.value(row, "PreemptMode", way, "off") or "off",
+        "exempt": exempt if exempt < np.inf else 0.0,
+        "again": REQUEUED,
+        "youngest_first": "youngest_first" in known,
+        "strict": "strict_order" in known,
+        "reorder": int(known.get("reorder_count", "1") or 1),
+    }
+
+
+def _associations(r: SlurmReading, cluster: str) -> list[SettingRow]:
+    """Associations of this cluster."""
+    rows = [row for row in r.rows if row.kind == "assoc"]
+    if any(row.values.get("Cluster") == cluster for row in rows):
+        rows = [row for row in rows if row.values.get("Cluster") == cluster]
+    if rows and "ParentName" not in rows[0].values:
+        r.notes.append(
+            f"{rows[0].where}: no ParentName is printed: every account is below the root"
+        )
+    return rows
+
+
+def _accounts(r: SlurmReading, rows: Sequence[SettingRow]) -> list[dict[str, Any]]:
+    """The tree of accounts, parents first, with the shares of their users."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        name, given = row.values.get("Account", ""), row.values.get("Share", "1")
+        if given == "parent":
+            r.notes.append(f"{row.where}: not modelled: Share=parent (1 is taken)")
+            row.values["Share"] = "1"
+        if row.values.get("User"):
+            if name == "root":  # a leaf of the tree like any other
+                found[name] = {"name": name, "parent": "", "shares": 1.0, "users": {}}
+        elif name != "root" or row.values.get("ParentName"):
+            parent = row.values.get("ParentName", "").replace("root", "")
+            number = r.value(row, "Share", float, 1.0)
+            found[name] = {"name": name, "parent": parent, "shares": number, "users": {}}
+    for row in rows:
+        name, user = row.values.get("Account", ""), row.values.get("User", "")
+        if user and name in found:  # also who has no job: Slurm's rank is one among all
+            found[name]["users"][user] = r.value(row, "Share", float, 1.0)
+    for account in found.values():
+        if account["parent"] not in found:
+            account["parent"] = ""
+    order = [""]
+    for name in order:
+        order += [each["name"] for each in found.values() if each["parent"] == name]
+    return [found[name] for name in order[1:]]
+
+
+def _scheduler(r: SlurmReading, row: SettingRow, order: str) -> str:
+    """Who decides as the main loop and the backfilling of Slurm do."""
+    kind = row.values.get("SchedulerType", "sched/backfill")
+    asked = _listed(r, row, "SchedulerParameters")
+    if kind not in ("sched/backfill", "sched/builtin"):
+        r.notes.append(f"{row.where}: SchedulerType={kind} is not known: sched/backfill is taken")
+    names = {"interval": "bf_interval", "resolution": "bf_resolution", "window": "bf_window"}
+    names |= {"tested": "bf_max_job_test", "depth": "default_queue_depth"}
+    names |= {"per_user": "bf_max_job_user", "per_pool": "bf_max_job_part"}
+    names |= {"per_user_pool": "bf_max_job_user_part", "per_account": "bf_max_job_assoc"}
+    names |= {"starts": "bf_max_job_start", "main_starts": "sched_max_job_start"}
+    names |= {"part_depth": "partition_job_depth", "least_wait": "bf_min_age_reserve"}
+    names |= {"least_priority": "bf_min_prio_reserve"}
+    usual, given = SlurmPasses(), dict[str, Any](order=order)
+    for name, setting in names.items():
+        unit = 60 if name == "window" else 1  # Slurm says it in minutes
+        given[name] = unit * r.value(asked, setting, int, int(getattr(usual, name)) // unit)
+    given["tested"] *= kind != "sched/builtin"
+    year, month, *_ = (*re.findall(r"\d+", row.values.get("SLURM_VERSION", "")), "99", "99")
+    if row.values.get("TopologyPlugin", "").lower().endswith("tree"):
+        given["leaf_cores"] = (int(year), int(month)) >= (23, 11)
+    other = [f"{name}={value}" for name, value in given.items() if value != getattr(usual, name)]
+    return "slurm" + ":" * bool(other) + ",".join(other)

@@ -1,0 +1,373 @@
+"""Single jobs: why one waited in a finished replay, and when those that wait will start.
+
+To explain a job, its run is played again up to the job's end, from its seed, and compared with what
+is stored. The scheduler's ``explain(job)`` says why the job waited in every round. Forecasts are
+made from what was known by then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gangwise.core.arrays import Floats
+from gangwise.core.errors import ScenarioError, StoreError, UnknownName
+from gangwise.core.registry import create
+from gangwise.core.settings import finite
+from gangwise.jobs.books import Ask, Books, EventKind, Explanation, Place, Preempt
+from gangwise.jobs.choice import ByRate
+from gangwise.jobs.kernels import RUNNING
+from gangwise.jobs.model import Job, Jobs
+from gangwise.jobs.schedule import Schedule, Tables, refuses_groups
+from gangwise.jobs.scheduler import Composed, fresh
+from gangwise.jobs.simulation import JobSimulation, simulate_jobs
+from gangwise.sites.forecast import (
+    DAY,
+    DAYS,
+    DRAWS,
+    NO_RULES,
+    Forecaster,
+    History,
+    Moment,
+    StartCalibration,
+    moment_of,
+    waiting_at,
+)
+from gangwise.study.changes import instant_of
+from gangwise.study.replay import Replayed, replay_source
+from gangwise.study.replay_scenario import ReplayInstance, ReplayScenario
+from gangwise.study.statistics import count, period
+from gangwise.study.sweep import Progress, silent
+
+MOST_LISTED = 4  # at most so many nodes or jobs are listed in a sentence
+
+
+@dataclass
+class Explained:
+    """The explanation of how long a job waited, and where it ran.
+
+    ``about`` is what was played: scenario, scheduler, seed, job and its times; ``rows`` has a row
+    for each time that something changed for the job.
+    """
+
+    about: Mapping[str, Any]
+    rows: list[dict[str, Any]]
+    sentences: list[str]
+
+    def as_dict(self) -> dict[str, Any]:
+        about = {"format": "gangwise-explain-1", **self.about}
+        found: dict[str, Any] = finite({**about, "rows": self.rows, "sentences": self.sentences})
+        return found
+
+
+def explain_job(
+    folder: Path | str, job: str, scheduler: str = "", seed: int | None = None
+) -> Explained:
+    """Why a job, by its id in the log, of a finished replay waited, and where it was placed.
+
+    By default it is the first scheduler and the first seed.
+
+    Raises UnknownName for a job or a scheduler that is not there; StoreError when the folder holds
+    no replay, or playing it again starts the job at another time.
+    """
+    replayed = Replayed.open(folder)
+    scheduler = scheduler or str(replayed.schedulers[0])
+    if scheduler not in replayed.schedulers:
+        raise UnknownName("scheduler in these results", scheduler, list(replayed.schedulers))
+    seed = replayed.seeds[0] if seed is None else seed
+    if seed not in replayed.seeds:
+        known = ", ".join(map(str, replayed.seeds))
+        raise ScenarioError(f"seed {seed} was not played; the seeds are {known}")
+    scenario = replayed.scenarios[scheduler]
+    played = scenario.draw(seed)
+    ids = [str(name) for name in played.jobs.id]
+    if job not in ids:
+        raise UnknownName("job", job, ids[:1000])
+    j = ids.index(job)
+    decider = fresh(create("scheduler", replayed.scheduler_of(scheduler)))
+    options = scenario.options
+    if isinstance(decider, Composed):
+        decider.limits, decider.restart = options.limits, options.restart
+    refused = refuses_groups(decider)
+    tables = Tables.of(played.jobs, played.nodes, played.conditions, options, refused)
+    simulation = _Following(tables, decider, job)
+    while simulation.step() and simulation.jobs[j]["phase"] <= RUNNING:
+        continue
+    outcome = replayed.outcomes[scheduler][list(replayed.seeds).index(seed)]
+    start, end = float(outcome.start[j]), float(outcome.end[j])
+    first = float(simulation.schedule().start[j])
+    if not (first == start or (math.isnan(first) and math.isnan(start))):
+        raise StoreError(
+            f"played again, job {job} starts at {first:g} s, and {start:g} s is stored: the folder "
+            "was made by other code"
+        )
+    submitted = float(played.jobs.submit[j])
+    about = {"scenario": scenario.settings.source, "scheduler": scheduler, "seed": seed, "job": job}
+    about |= {"submitted": submitted, "start": start, "end": end, "waiting": start - submitted}
+    tasks = " beside ".join(
+        f"{n} task{'s' * (n != 1)} of "
+        + " + ".join(f"{d / 1000:g} {kind}" for d, kind in zip(s.demand, played.jobs.devices) if d)
+        for n, s in played.jobs.job(j).groups
+    )
+    since = " and never started."
+    if not math.isnan(start):
+        ended = "has not ended" if math.isnan(end) else f"ended {period(end - start)} after that"
+        since = f", started {period(start - submitted)} later and {ended}."
+    first_sentence = f"Job {job}, {tasks}, was submitted at {_seconds(submitted)}{since}"
+    return Explained(about, simulation.job_rows, [first_sentence, *simulation.sentences])
+
+
+class _Following(JobSimulation):
+    def __init__(self, tables: Tables, scheduler: Any, job: str):
+        super().__init__(tables, scheduler)
+        self.job, self.job_rows = job, list[dict[str, Any]]()
+        self.sentences: list[str] = []
+        self._last = ""
+
+    def _decisions(self, now: float) -> list[Any]:
+        before = self.books.copy()
+        asked = next((each for each in self.waiting if each.id == self.job), None)
+        actions = super()._decisions(now)
+        mine = [each for each in actions if getattr(each, "job", None) == self.job]
+        for action in mine:
+            if isinstance(action, Place) and asked is not None:
+                others = [a for a in actions if isinstance(a, Place) and a is not action]
+                self._placed(asked, action, before, others, now)
+            elif isinstance(action, Preempt):
+                self._note(now, "preempted", "the scheduler takes it off its nodes")
+            elif isinstance(action, Ask):
+                self._note(now, "holds off", f"to be looked at again by {_seconds(action.at)}")
+        placed = {each.job for each in actions if isinstance(each, Place)}
+        if asked is not None and self.job not in placed:
+            self._waits(self.scheduler.explain(self.job), now, placed)
+        return actions
+
+    def _note(self, now: float, what: str, why: str, **more: Any) -> None:
+        self.job_rows.append({"at": now, "what": what, "why": why, **more})
+
+    def _waits(self, reason: Explanation, now: float, placed: set[str]) -> None:
+        if reason.constraint == self._last:
+            return
+        self._last = why = reason.constraint
+        if reason.nodes:
+            why += f"; room for a task on {', '.join(reason.nodes[:MOST_LISTED])}"
+        if reason.frees:
+            why += f"; the end of {', '.join(reason.frees[:MOST_LISTED])} would let it start"
+        more = {"until": reason.until, "expected": reason.start}
+        names = ", ".join(sorted(placed)[:MOST_LISTED])
+        self._note(now, "waits", why, **more, started_instead=names)
+
+    def _placed(
+        self, job: Job, action: Place, books: Books, others: list[Place], now: float
+    ) -> None:
+        self._last = ""
+        names = books.nodes.names
+        fits = np.sum([books.fits(shape) for _, shape in job.groups], axis=0)
+        chosen = {n for n, _ in action.tasks}
+        where = ", ".join(f"{names[n]} ({c})" for n, c in action.tasks[:MOST_LISTED])
+        count = sum(c for _, c in action.tasks)
+        size = job.tasks * job.shape.size
+        fewer = f"admitted with {count} of {size} pods, " * (count < size)
+        rest = [int(n) for n in np.argsort(-fits, kind="stable") if fits[n] and n not in chosen]
+        nothing = {"until": None, "expected": None, "started_instead": ""}
+        self._note(now, "starts", f"{fewer}on {where}", **nothing)
+        choice = getattr(self.scheduler, "choice", None)
+        if rest and isinstance(choice, ByRate):
+            one = {n: choice.rate(job, [(n, 1)], now) for n in [*chosen, *rest]}
+            slowest = min(one[n] for n in chosen)
+            second = max(rest, key=lambda n: one[n])
+            self.sentences.append(
+                f"At {_seconds(now)} its slowest node is believed to do {slowest:.3g} of a node of "
+                f"rate 1; the best that was left, {names[second]}, {one[second]:.3g}, with room "
+                f"for {int(fits[second])} of its tasks."
+            )
+        elif rest:
+            room = ", ".join(f"{names[n]} (for {int(fits[n])})" for n in rest[:MOST_LISTED])
+            room += f" and {len(rest) - MOST_LISTED} more" if len(rest) > MOST_LISTED else ""
+            self.sentences.append(
+                f"At {_seconds(now)} there was room as well on {room}; the choice, "
+                f"{getattr(choice, 'name', type(choice).__name__)}, preferred "
+                f"{names[action.tasks[0][0]]}."
+            )
+        else:
+            self.sentences.append(f"At {_seconds(now)} no other node had room for a task of it.")
+        if others:
+            started = ", ".join(sorted(each.job for each in others)[:MOST_LISTED])
+            self.sentences.append(f"In the same round started: {started}.")
+
+    def _leave(self, j: int, kind: EventKind) -> None:
+        if str(self.tables.jobs.id[j]) == self.job and kind == "failed":
+            self._note(self.now, "cut short", "one of its nodes failed; it waits again")
+        super()._leave(j, kind)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:,.0f} s"
+
+
+TRIED = 24  # earlier instants whose forecasts correct one
+MOST_JUDGED = 200  # waiting jobs of an instant, at most, that count in a calibration
+
+
+class Forecasts(NamedTuple):
+    """Forecasts at an instant: who waits, the starts drawn [draws, W], and when they started."""
+
+    now: float
+    waiting: Any
+    starts: Floats
+    promised: Floats
+    truth: Floats
+
+
+@dataclass
+class Past:
+    """A log as it happened, in the simulation or as recorded, in which forecasts are made."""
+
+    played: ReplayInstance
+    scheduler: Any = NO_RULES
+    options: Any = None
+    recorded: bool = False  # who ran and waited is what the log says, and not the simulation
+    draws: int = DRAWS
+
+    def __post_init__(self) -> None:
+        jobs, nodes, conditions = self.played
+        self.schedule: Schedule | None = None
+        if self.recorded:
+            self.begun, self.end = jobs.recorded_start, jobs.recorded_end
+            still = np.isfinite(self.begun) & np.isnan(self.end)  # ran when the log ended
+            self.end = np.where(still, np.inf, self.end)
+            if not np.isfinite(self.begun).any():
+                raise ScenarioError("the log does not say when its jobs started: omit --recorded")
+        else:
+            self.schedule = simulate_jobs(
+                jobs, nodes, fresh(self.scheduler), conditions, self.options
+            )
+            self.begun, self.end = self.schedule.last_start, self.schedule.end
+        self.forecaster = Forecaster(jobs, nodes, self.scheduler, self.options)
+        self.history = History(jobs, self.end - self.begun, self.end)
+
+    def known_at(self, now: float, rng: np.random.Generator) -> Forecasts:
+        jobs, nodes, _ = self.played
+        can = ~self.forecaster.tables.aside
+        moment = moment_of(jobs, nodes, now, self.begun, self.end, can, self.schedule)
+        return self.forecast(moment, rng)
+
+    def forecast(self, moment: Moment, rng: np.random.Generator) -> Forecasts:
+        starts = self.forecaster.starts(moment, self.history, self.draws, rng)
+        promised = self.forecaster.promised(moment)
+        truth = self.begun[moment.waiting]
+        truth = np.where(np.isnan(truth), np.inf, truth)
+        return Forecasts(moment.now, moment.waiting, starts, promised, truth)
+
+    def corrected(
+        self, instants: Iterable[float], now: float, rng: np.random.Generator
+    ) -> StartCalibration:
+        """The calibration of forecasts at earlier instants, in order, as known by ``now``."""
+        found = StartCalibration()
+        for known in (self.known_at(each, rng) for each in instants):
+            for w in rng.permutation(known.waiting.size)[:MOST_JUDGED].tolist():
+                if self.played.jobs.withdrawn[known.waiting[w]] < now:
+                    continue  # when it would have started is not known
+                found.learn(known.starts[:, w], known.now, float(known.truth[w]), now, rng)
+        return found
+
+
+@dataclass(frozen=True)
+class ForecastOfLog:
+    """When waiting jobs start.
+
+    A row of each waiting job has ``job``, ``user``, ``tasks``, ``limit``, ``waited``; seconds from
+    then on: ``p50``, ``p90``, ``promised`` (if all take as long as requested and nobody comes), and
+    ``started``, what came of it, None if nothing did.
+    """
+
+    now: float
+    basis: str  # what is assumed and what is drawn, in a line
+    rows: list[dict[str, Any]]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"now": self.now, "basis": self.basis, "jobs": self.rows}
+
+
+def forecast_log(
+    source: str,
+    at: float | str | None,
+    scheduler: str = NO_RULES,
+    recorded: bool = False,
+    draws: int = DRAWS,
+    settings: Mapping[str, Any] | None = None,
+    advance: Progress = silent,
+) -> ForecastOfLog:
+    """When the jobs that wait ``at`` a time of a log, seconds on its clock or a date, will start.
+
+    The log is played under the ``scheduler`` up to then, or taken as ``recorded``, and under it
+    from then on. Without a time it is the end of the log, as recorded. ScenarioError for a time
+    outside of the log, or when nobody waits then.
+    """
+    scenario = replay_source(source, dict(settings or {})).scenario()
+    assert isinstance(scenario, ReplayScenario)
+    played = scenario.draw(0)
+    submit, last = played.jobs.submit, end_of(played.jobs)
+    if at is None:
+        at, recorded = last, True
+    if isinstance(at, str):
+        at = instant_of(at, None if scenario.cluster else scenario.log.clock)
+    if not submit[0] <= at <= last:
+        raise ScenarioError(
+            f"--at {at:.10g}: the log is from {submit[0]:g} to {last:g} s "
+            f"(day {submit[0] / DAY:.1f} to {last / DAY:.1f}) of {source}"
+        )
+    past = Past(played, scheduler, scenario.options, recorded, draws)
+    waits = waiting_at(played.jobs, at, past.begun, past.end) & ~past.forecaster.tables.aside
+    if not waits.any():
+        later = np.flatnonzero((past.begun > submit) & (submit > at))
+        then = f"; the next one waits at {submit[later[0]]:.0f} s" if later.size else ""
+        raise ScenarioError(f"--at {at:g}: no job waits then{then}")
+    rng = np.random.default_rng(0)
+    begin = max(float(submit[0]), at - DAYS * DAY)
+    instants = sorted(rng.uniform(begin, at, TRIED).tolist())
+
+    def counted() -> Iterator[float]:
+        for i, instant in enumerate(instants):
+            advance("forecasts", i, TRIED)
+            yield instant
+
+    calibration = past.corrected(counted(), at, rng)
+    rows = forecast_rows(played.jobs, past.known_at(at, rng), calibration)
+    state = "as recorded" if recorded else f"as {scheduler} has played the log"
+    assumed = past.forecaster.assumed
+    line = (
+        f"{count(len(rows), 'job waits', 'jobs wait')} at {at:.0f} s, {state}. "
+        f"{draws} futures under {assumed}: drawn are "
+        f"run times (learned from jobs that had ended by then) and who comes (from the {DAYS} days "
+        f"before); corrected with {calibration.known:,} earlier predictions, made at {TRIED} "
+        "instants"
+    )
+    return ForecastOfLog(at, line, rows)
+
+
+def end_of(jobs: Jobs) -> float:
+    """The last time that a log tells of, on its clock."""
+    told = [jobs.submit, jobs.recorded_start + jobs.run, jobs.withdrawn]
+    return max(float(times[np.isfinite(times)].max(initial=-np.inf)) for times in told)
+
+
+def forecast_rows(
+    jobs: Jobs, known: Forecasts, calibration: StartCalibration
+) -> list[dict[str, Any]]:
+    rows = []
+    for w, j in enumerate(known.waiting.tolist()):
+        job, now = jobs.job(j), known.now
+        p50, p90 = calibration.quantiles(known.starts[:, w], now, (0.5, 0.9)) - now
+        size = job.tasks * job.shape.size
+        row = {"job": job.id, "user": job.user, "tasks": size, "limit": job.limit}
+        started = float(known.truth[w] - now)
+        row |= {"waited": now - job.submitted, "p50": float(p50), "p90": float(p90)}
+        row |= {"promised": float(known.promised[w] - now)}
+        rows.append(row | {"started": started if 0 < started < np.inf else None})
+    return rows

@@ -1,0 +1,479 @@
+"""What a log tells of its cluster: which nodes are slow, and the rules of its site.
+
+To find slow nodes, runs of one program are compared: of what a user submitted under one name, of
+one size and with one request; digits of names do not count, since they number runs. Where a name
+ran once only, what the user submitted of that size and request counts as one program. Jobs that did
+not complete, or reached their limit, say when they were stopped rather than how long they take:
+they are left out.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+import gangwise
+from gangwise.core.errors import ScenarioError, TraceError
+from gangwise.core.settings import Clock, json_text
+from gangwise.jobs.model import Conditions, Jobs
+from gangwise.jobs.tenancy import ALWAYS
+from gangwise.logs import open_tables
+from gangwise.logs.jobs import JobLog, jobs_of
+from gangwise.logs.tables import Tables, percent_text, period, work
+from gangwise.notation.slurm import fold_nodes
+
+if TYPE_CHECKING:  # statistics that no replay needs are imported where they are used
+    from gangwise.sites.calibration import Calibration, FoundRule
+    from gangwise.sites.node_effects import Effects
+    from gangwise.sites.retelling import Record
+
+NAMES = ("application", "type", "group", "workload")
+REQUEST = ("partition", "tasks", "cpu", "mem", "gpu", "models", "limit")
+DONE = ("completed", "pass", "succeeded", "finished", "terminated")
+"""How formats call jobs that did what they had to, in small letters."""
+LISTED = "slurm-sacct (NodeList), philly, kubernetes, and csv with a column that is mapped to hosts"
+MOST_NODES = 16
+"""Larger gangs are left out: nearly all have a slow node, and hardly any tells which."""
+REACHED = 0.99  # share of its limit from which on a job has reached it
+
+
+def _percent(log: float) -> str:
+    percent = 100 * np.expm1(log)
+    return f"{percent:.2g}" if percent < 99 else f"{percent:.0f}"
+
+
+def _lost(left_out: Mapping[str, int]) -> str:
+    return "; ".join(f"{n:,} {why}" for why, n in left_out.items() if n)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeFindings:
+    """The effects of a log's nodes on run times: which nodes are slow, and how sure that is."""
+
+    trace: str  # registered name of the format
+    names: tuple[str, ...]  # [N]
+    effects: Effects
+    read: int  # jobs of the log
+    left_out: Mapping[str, int]  # why jobs are not compared, and how many
+    unnamed: int  # jobs compared with others of their user, size and request, whatever their name
+    by: float  # nodes are named that take longer by more than this share
+
+    @property
+    def line(self) -> str:
+        e, lost = self.effects, _lost(self.left_out)
+        unnamed = f" ({self.unnamed:,} by user and request alone)" * bool(self.unnamed)
+        return (
+            f"{self.trace}: {percent_text(e.compared, self.read)} of {self.read:,} jobs are "
+            f"compared, runs of {e.programs:,} program{'s' * (e.programs != 1)}{unnamed}"
+            + f"; left out: {lost}"
+            * bool(lost)
+        )
+
+    @property
+    def answer(self) -> str:
+        e = self.effects
+        slow, known = int(e.slow.sum()), int(np.isfinite(e.p).sum())
+        sd, low, high = map(_percent, e.spread)
+        named = f"{slow} of {known:,} nodes {'is' if slow == 1 else 'are'} slow"
+        more = f"by more than {100 * self.by:g} %, " * bool(self.by)
+        changed = len(e.changes)
+        return (
+            f"{named} ({more}5 % of such names are false, more if most jobs are gangs); "
+            "the standard deviation over nodes is "
+            f"{sd} % of the run time ({low} to {high} %), that of a program's runs "
+            f"{_percent(e.noise)} %"
+            + f"; {changed} node{'s' * (changed > 1)} changed over time"
+            * bool(changed)
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        e = self.effects
+        columns = {"longer": np.expm1(e.mean), "low": np.expm1(e.low), "high": np.expm1(e.high)}
+        columns |= {"p": e.p, "slow": e.slow, "runs": e.runs, "shrunk": np.expm1(e.shrunk)}
+        each = zip(*(values.tolist() for values in columns.values()))
+        changes = [change._asdict() | {"node": self.names[change.node]} for change in e.changes]
+        for change in changes:
+            change |= {key: float(np.expm1(change[key])) for key in ("before", "after")}
+        return {
+            "trace": self.trace,
+            "line": self.line,
+            "answer": self.answer,
+            "jobs": {"read": self.read, "compared": e.compared, "left_out": dict(self.left_out)},
+            "spread": dict(zip(("sd", "low", "high"), e.spread)),
+            "noise": e.noise,
+            "nodes": [
+                {"node": name, **dict(zip(columns, row))} for name, row in zip(self.names, each)
+            ],
+            "changes": changes,
+        }
+
+
+def find_slow_nodes(
+    path: Path | str,
+    *,
+    trace: str = "",
+    by: float = 0.01,
+    progress: Callable[[str, int, int], None] | None = None,
+    **knobs: Any,
+) -> NodeFindings:
+    """Slow nodes of a log, from its run times and node lists alone.
+
+    ``path``, ``trace`` and ``knobs`` are those of
+    :func:`~gangwise.logs.open_tables`. Nodes are named on which runs take longer
+    ``by`` more than this share. TraceError when the log has no node lists, or no program ran twice
+    on several nodes.
+    """
+    advance = progress or (lambda what, done, of: None)
+    advance("reading", 0, 1)
+    return slow_nodes_of(open_tables(path, trace=trace, **knobs), by, advance)
+
+
+def slow_nodes_of(
+    tables: Tables, by: float = 0.01, advance: Callable[[str, int, int], None] = lambda *_: None
+) -> NodeFindings:
+    rows, left_out = _comparable(tables)
+    rows, unnamed = _programs(rows)
+    alone = len(rows)
+    rows = rows.filter(pl.len().over("program") > 1)
+    left_out["ran once"] = alone - len(rows)
+    if rows.is_empty():
+        raise TraceError(f"no program of {tables.trace} ran twice: {_lost(left_out)}")
+    places = rows["hosts"].unique(maintain_order=True)
+    hosts = places.str.split("|")
+    each = hosts.explode()
+    names = each.unique().sort()
+    number = each.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
+    from gangwise.sites.node_effects import Runs, node_effects
+
+    runs = Runs(
+        rows["run"].log().to_numpy(),
+        rows["start"].to_numpy(),
+        rows["program"].rank("dense").to_numpy().astype(np.int64) - 1,
+        rows["hosts"].cast(pl.Enum(places)).to_physical().to_numpy().astype(np.int64),
+        np.concatenate([[0], np.cumsum(hosts.list.len().to_numpy())]).astype(np.int64),
+        number,
+        len(names),
+    )
+    effects = node_effects(runs, by, lambda done, of: advance("comparing", done, of))
+    left_out["of programs that always ran on the same nodes"] = len(rows) - effects.compared
+    return NodeFindings(
+        tables.trace, tuple(names), effects, len(tables.jobs), left_out, unnamed, by
+    )
+
+
+def _comparable(tables: Tables) -> tuple[pl.DataFrame, dict[str, int]]:
+    """Jobs that completed, with ``run``, ``start``, ``hosts``; and how many others there are."""
+    jobs = tables.jobs
+    if "hosts" not in jobs.columns or not (jobs["hosts"].fill_null("") != "").any():
+        raise TraceError(f"{tables.trace} does not say where jobs ran; node lists have {LISTED}")
+    begun = "started" if "started" in jobs.columns else "created"
+    rows = jobs.with_columns(work(jobs)["run"], pl.col(begun).alias("start"))
+    rules = {"name no nodes": pl.col("hosts").fill_null("") != ""}
+    many = pl.col("hosts").str.count_matches("|", literal=True) >= MOST_NODES
+    rules[f"ran on more than {MOST_NODES} nodes"] = ~many.fill_null(False)
+    if "status" in jobs.columns:
+        done = pl.col("status").fill_null("").str.to_lowercase()
+        if jobs.select(done.is_in(DONE).any()).item():
+            rules["did not complete"] = done.is_in(DONE)
+    if "limit" in jobs.columns:
+        reached = pl.col("run") >= REACHED * pl.col("limit")
+        rules["reached their limits"] = ~reached.fill_null(False)
+    rules["took no time, or none that is known"] = (pl.col("run") > 0).fill_null(False)
+    left_out = {}
+    for why, rule in rules.items():
+        before, rows = len(rows), rows.filter(rule)
+        left_out[why] = before - len(rows)
+    return rows, left_out
+
+
+def _programs(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """A number ``program`` for each row, and how many rows have one that is of no name."""
+    asked = ["user", *(c for c in REQUEST if c in rows.columns)]
+    asked = [c for c in asked if c in rows.columns]
+    called = [c for c in NAMES if c in rows.columns]
+    stems = [pl.col(c).cast(pl.String).str.replace_all(r"\d+", "#") for c in called]
+    rows = rows.with_columns(stems).with_columns(
+        program=pl.struct([*asked, *called]).rank("dense").cast(pl.Int64)
+    )
+    once = pl.len().over("program") == 1
+    whole = -pl.struct(asked).rank("dense").cast(pl.Int64)
+    rows = rows.with_columns(program=pl.when(once).then(whole).otherwise("program"))
+    again = rows.filter((pl.col("program") < 0) & (pl.len().over("program") > 1))
+    return rows.select("run", "start", "hosts", "program"), len(again) if called else 0
+
+
+ESTIMATED = "estimated"  # the world that plays what a log says of its nodes
+
+
+@dataclass(frozen=True, eq=False)
+class EstimatedWorld:
+    """The log's own nodes, as unlike as its run times show them to be.
+
+    Effects are drawn, seed by seed, from what is believed of them: estimates shrunk by how unlike
+    nodes are at all (empirical Bayes), and what is left open. So nodes of which little is known
+    differ as nodes of the log do. On the nodes where it ran, a job takes as long as logged.
+    """
+
+    findings: NodeFindings
+
+    def describe(self) -> str:
+        sd, low, high = (100 * np.expm1(v) for v in self.findings.effects.spread)
+        return (
+            f"nodes as estimated from run times: standard deviation {sd:.2g} % ({low:.2g} to "
+            f"{high:.2g} %); effects are drawn from what the log leaves open; {self.findings.line}"
+        )
+
+    def draw(self, log: JobLog, jobs: Jobs, seed: int) -> tuple[Jobs, Conditions]:
+        """Jobs with the work that they did, and the hidden rates of the nodes of the log."""
+        e, rng = self.findings.effects, np.random.default_rng([seed, 29])
+        drawn = dict(zip(self.findings.names, e.shrunk + e.left * rng.normal(size=e.left.size)))
+        sd = float(np.nan_to_num(e.spread[0]))
+        effect = np.array([drawn.get(n, sd * rng.normal()) for n in log.nodes.names])
+        slowest = np.zeros(int(log.jobs.row.max()) + 1)
+        some = np.flatnonzero(np.diff(log.host_from))
+        slowest[log.jobs.row[some]] = np.maximum.reduceat(effect[log.host], log.host_from[some])
+        rates = np.tile(np.exp(-effect), (len(jobs.types), 1))
+        return replace(jobs, run=jobs.run * np.exp(-slowest[jobs.row])), Conditions(rates=rates)
+
+
+FILE = "site.toml"
+MOST_PRINTED = 20  # findings that are printed
+NODE_EVENTS = "node events"
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """Rules of a site that were found in a log, and the record that they were found from."""
+
+    source: str
+    log: JobLog
+    record: Record
+    found: Calibration
+    unknown: int = 0  # nodes of node events that the log does not have
+
+    @property
+    def headline(self) -> list[str]:
+        """Lines: what was left out and assumed, what the log contradicts, how much is explained."""
+        found, device = self.found, self.record.device
+        clock = "; its clock has no known hour of the day" * (self.log.clock is None)
+        share = 1 - found.left / found.contradicted if found.contradicted else 0.0
+        waits = (
+            f"In {found.contradicted:,.0f} of {found.hours:,.0f} h every job that waited would "
+            f"have fitted into idle {device}s, and none was started for {period(found.patience)} "
+            f"or longer. No order of the queue does that; {found.refused:,} jobs came then."
+        )
+        if (self.record.start == self.record.submit).all():
+            waits = "Nobody waited, or the log does not say how long"
+        lines = [self.log.played.line + clock, waits]
+        of_events = [one for one in found.findings if one.entry.get("why") == NODE_EVENTS]
+        if away := [one.explains[0] for one in of_events]:
+            lines.append(
+                f"{len(away):,} windows are those of node events, none is guessed: {sum(away):,} "
+                f"{device}-hours were not there; {self.unknown:,} nodes of the events are not in "
+                "the log"
+            )
+        if not self.found.findings:
+            lines += ["Nothing that was looked for is confirmed: no cap, closing hours or window"]
+        elif found.contradicted:
+            explained = found.refused - found.unexplained
+            lines.append(
+                f"The rules below explain {explained:,} of these jobs; {found.left:,.0f} h "
+                f"({100 * (1 - share):.0f} %) remain unexplained."
+            )
+        return lines
+
+    def __str__(self) -> str:
+        items = [f"{entry_text(one)}\n  {one.evidence}." for one in self.found.findings]
+        if (more := len(items) - MOST_PRINTED) > 0:
+            items[MOST_PRINTED:] = [f"and {more:,} more"]
+        return "\n".join([*self.headline, *items])
+
+    def toml(self) -> str:
+        lines = [f"# What {self.source} tells of its site, by gangwise {gangwise.__version__}."]
+        lines += [f"# {text}" for text in self.headline]
+        lines += ["# Rules were fitted on some weeks and judged on the others; none is fitted to"]
+        lines += ["# waiting times. Correct what you know better.", ""]
+        for one in self.found.findings:
+            low, high = one.between
+            lines += [f"# {text}" for text in wrap(one.evidence + ".", 96)]
+            if one.kind != "closed" and low < high:
+                lines.append(
+                    f"# plausible: {low:g} to {'less than ' * (one.kind == 'cap')}{high:g}"
+                )
+            if one.explains[2]:
+                _, explained, of = one.explains
+                lines.append(
+                    f"# explains {explained:,} of {of:,} refused jobs in weeks it was not from"
+                )
+            table = ["[start]" if one.kind == "start" else f"[[{one.kind}]]"]
+            table += [f"{key} = {_value(value)}" for key, value in one.entry.items()]
+            always = one.entry.get("hours") == [ALWAYS]
+            if one.kind == "closed" and self.log.clock is None and not always:
+                table = [f"# {line}" for line in table]
+                lines.append("# the log has no clock: give [clock] start and zone, and uncomment")
+            lines += [*table, ""]
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        found = self.found
+        numbers = ("contradicted", "left", "hours", "refused", "unexplained", "patience")
+        return {
+            "format": "gangwise-calibration-1",
+            "version": gangwise.__version__,
+            "played": self.log.played.to_dict(),
+            **{name: getattr(found, name) for name in numbers},
+            "findings": [one.as_dict() for one in found.findings],
+        }
+
+
+def entry_text(one: FoundRule) -> str:
+    """A finding in a line.
+
+    >>> from gangwise.sites.calibration import FoundRule
+    >>> entry_text(FoundRule("cap", {"scope": "user", "of": "jobs", "most": 4}, (4, 5), ""))
+    'cap: scope user, of jobs, most 4'
+    """
+
+    def text(value: Any) -> str:
+        values = value if isinstance(value, list) else [value]
+        return ", ".join(f"{v:,.10g}" if isinstance(v, float) else str(v) for v in values)
+
+    return f"{one.kind}: " + ", ".join(f"{key} {text(v)}" for key, v in one.entry.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    return json_text(value).strip() if isinstance(value, str) else f"{value:.12g}"
+
+
+def calibrate_log(
+    path: Path | str,
+    trace: str = "",
+    progress: Callable[[str, int, int], None] | None = None,
+    events: Path | None = None,
+    **settings: Any,
+) -> Calibrated:
+    """Find what a log tells of its site.
+
+    ``path``, ``trace`` and ``settings`` are those of
+    :func:`~gangwise.logs.open_tables`; ``events`` is a CSV file of when nodes went and
+    came back, see :func:`node_events`, in place of those of the log. ScenarioError where the log
+    does not say when jobs started.
+    """
+    from gangwise.sites.retelling import Record
+
+    if progress:
+        progress("reading the log", 0, 1)
+    tables = open_tables(path, trace=trace, **settings)
+    log = jobs_of(tables)
+    given = tables.events if events is None else node_events(events, log.clock)
+    jobs = log.jobs
+    if given is not None and not np.isfinite(jobs.recorded_start).any():  # nobody waits, then
+        jobs = replace(jobs, recorded_start=jobs.submit, recorded_end=jobs.submit + jobs.run)
+    places = {"pool": (jobs.pools, jobs.pool), "account": (jobs.accounts, jobs.charged)}
+    groups = {scope: np.array(names)[codes] for scope, (names, codes) in places.items()}
+    monday = log.clock.monday if log.clock else 0.0
+    hosts = log.host_from, log.host
+    record = Record.of(jobs, log.nodes, log.played.device, groups, monday, hosts)
+    if given is None and (record.start == record.submit).all():
+        raise ScenarioError(
+            "the log says that every job started when it was submitted: nobody waited, so there "
+            "is nothing to calibrate"
+        )
+    windows = [] if given is None else [*windows_of(given, record)]
+    away = None if given is None else tuple(m for one in windows for m in one.rule)
+    found = by_local_time(record, log.clock, progress, away)
+    found = replace(found, findings=(*found.findings, *windows))
+    unknown = {*log.nodes.names} if given is None or len(log.nodes) == 1 else {*given["server"]}
+    return Calibrated(Path(path).name, log, record, found, len(unknown - {*log.nodes.names}))
+
+
+EVENTS = dict.fromkeys(("up", "add", "resume", "return"), True)
+EVENTS |= dict.fromkeys(("down", "drain", "fail", "remove"), False)
+
+
+def node_events(file: Path, clock: Clock | None) -> pl.DataFrame:
+    """Node events: ``time server up`` of a CSV file with the columns ``node``, ``time``, ``event``.
+
+    Times are seconds on the log's clock or dates; TraceError names the row at fault.
+    """
+    found = []
+    try:
+        rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
+    except (OSError, ValueError) as error:
+        raise TraceError(f"the node events cannot be read: {error}", file) from error
+    for i, row in enumerate(rows, 2):
+        try:
+            time, up = row["time"], EVENTS[row["event"].strip().lower()]
+            dated = clock is not None and ":" in time
+            at = clock.at(datetime.fromisoformat(time)) if clock and dated else float(time)
+            found.append((at, row["node"], up))
+        except (KeyError, ValueError, AttributeError, TypeError) as error:
+            dates = " or a date" * (clock is not None)
+            what = f"{row} has no node, time (seconds{dates}) and event ({', '.join(EVENTS)})"
+            raise TraceError(what, file, i) from error
+    return pl.DataFrame(found, ("time", "server", "up"), orient="row")
+
+
+def windows_of(events: pl.DataFrame, record: Record) -> Iterator[FoundRule]:
+    """From when to when nodes were away; one whose first event is ``up`` was away before.
+
+    Where the log has processors and no nodes, each node of the events is one processor.
+    """
+    from gangwise.sites.calibration import FoundRule
+    from gangwise.sites.retelling import Missing
+
+    place = {name: n for n, name in enumerate(record.nodes.names)}
+    whole, spans = len(place) == 1, defaultdict(list)
+    begin, end = float(record.submit.min()), float(record.end.max())
+    for (name,), rows in events.sort("time", maintain_order=True).group_by("server"):
+        since = begin if rows["up"][0] else None
+        for time, up in (*rows.select("time", "up").rows(), (np.inf, True)):
+            if not up and since is None:
+                since = max(time, begin)
+            elif up and since is not None:
+                if since < min(time, end) and (whole or name in place):
+                    spans[since, min(time, end)].append(-1 if whole else place[name])
+                since = None
+    sizes = record.nodes.capacity[:, record.nodes.devices.index(record.device)] / 1000
+    for (since, to), nodes in sorted(spans.items()):
+        lost = float(len(nodes)) if whole else float(sizes[nodes].sum())
+        names = fold_nodes(record.nodes.names[n] for n in nodes)
+        which = {"count": len(nodes)} if whole else {"nodes": names}
+        entry = {"from": since, "to": to, **which, "why": NODE_EVENTS}
+        text = f"{NODE_EVENTS}: {lost:g} {record.device} were away for {period(to - since)}"
+        hours = round(lost * (to - since) / 3600), 0, 0
+        gone = tuple(Missing(since, to, 1.0, n) for n in nodes)
+        yield FoundRule("window", entry, (lost, lost), text, hours, gone)
+
+
+def by_local_time(
+    record: Record, clock: Clock | None, progress: Any = None, away: Any = None
+) -> Calibration:
+    """Calibration in which hours follow daylight saving; found times are of the log's clock."""
+    from gangwise.sites.calibration import calibrate
+
+    if clock is None:
+        return calibrate(record, progress, away)
+    submit = record.submit + clock.ahead(record.submit)
+    start = np.maximum(record.start + clock.ahead(record.start), submit)  # an hour comes twice
+    end = np.maximum(record.end + clock.ahead(record.end), start)
+    if away:
+        edges = np.array([(m.begin, m.end) for m in away])
+        edges += clock.ahead(edges.ravel()).reshape(edges.shape)
+        away = tuple(m._replace(begin=a, end=b) for m, (a, b) in zip(away, edges.tolist()))
+    found = calibrate(replace(record, submit=submit, start=start, end=end), progress, away)
+    for one in found.findings:
+        for edge in {"from", "to"} & one.entry.keys():
+            one.entry[edge] -= float(clock.ahead(np.array([one.entry[edge]]))[0])
+    return found

@@ -1,0 +1,579 @@
+"""Replays: the jobs of a log under schedulers, seed by seed, and what came of them.
+
+The leaderboard is replays of public logs under the rules in ``leaderboard.toml``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import gangwise
+from gangwise.core.arrays import Floats
+from gangwise.core.contracts import configuration
+from gangwise.core.errors import GangwiseError, ScenarioError, StoreError
+from gangwise.core.isolation import apart
+from gangwise.core.registry import label_of, names_of
+from gangwise.core.settings import finite, read_toml, require_seeds
+from gangwise.jobs.audit import Audit, audit
+from gangwise.jobs.bounds import MOST_PRICED, NO_BOUNDS, Certified, LowerBound
+from gangwise.jobs.check import IsolatedScheduler
+from gangwise.jobs.choice import SlowNode
+from gangwise.jobs.metrics import Outcome
+from gangwise.jobs.schedule import refuses_groups
+from gangwise.jobs.scheduler import create_scheduler
+from gangwise.sites.site import PRINTED, together
+from gangwise.study.answer import BY_BLOCKS, Compared, LearnedRates, ending_keys, kills_more
+from gangwise.study.replay_scenario import TWIN, ReplayScenario, stored_outcome
+from gangwise.study.results import PrintedTable, Results
+from gangwise.study.runs import PLAN, GivenSource, NamedSource, Rows, RunSpec, played_in
+from gangwise.study.statistics import difference, estimate_text, mean_and_interval, numbers
+from gangwise.study.store import Store, store_of
+from gangwise.study.sweep import Progress, Workers, perform, silent
+
+NAME = "replay"  # of the experiment, in a folder of results
+
+STEPS = 200  # steps of the search for the prices of a lower bound
+BASE = "fcfs+easy+best-fit"  # the scheduler that others are compared with
+AUDITED = 20_000  # results of at most so many jobs, over all seeds, are audited
+
+WITHOUT_RATES = (
+    BASE,
+    "fcfs+none+first-fit",
+    "fcfs+conservative+best-fit:depth=100",
+    "sjf+easy+best-fit",
+    "fair-share+easy+best-fit",
+    "fcfs+easy+best-fit:ends=learned",
+    "aged+easy+best-fit:ends=learned",
+)
+"""Compared by default where a job takes as long on every node."""
+
+WITH_RATES = ("fcfs+easy+label", BASE, "fcfs+easy+ucb", "fcfs+easy+learned", "fcfs+easy+oracle")
+"""Compared by default where nodes have rates; the base is what trusts the labels."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Replayed(PrintedTable):
+    scenario: ReplayScenario
+    results: Results
+    seeds: Sequence[int]
+    schedulers: Sequence[str]
+
+    @classmethod
+    def open(cls, folder: Store | Path | str) -> Replayed:
+        """The replay in a folder of results; raises StoreError where there is none."""
+        results = Results.open(folder, NAME)
+        asked = results.experiment
+        scenario = NamedSource.of("replay", False, asked["settings"]).scenario()
+        digest = scenario.describe()["digest"]
+        if not isinstance(scenario, ReplayScenario) or digest != asked.get("digest", digest):
+            raise StoreError(
+                f"{folder}: {asked['settings'].get('source')} holds other jobs than were replayed"
+            )
+        seeds = list(results.seeds)
+        done = {(run["label"], run["seed"]) for run in results.runs}
+        whole = [p for p in results.policies if all((p, seed) in done for seed in seeds)]
+        if not whole:
+            raise StoreError(f"{folder}: no scheduler has been replayed with every seed yet")
+        return cls(scenario, results, seeds, whole)
+
+    @property
+    def headline(self) -> str:
+        return "\n".join([*self.scenario.fidelity(), "hours, means over seeds"])
+
+    def to_polars(self) -> pl.DataFrame:
+        """Means over seeds, in hours, least completion first; who kills more comes behind.
+
+        Columns: ``scheduler``; ``waiting``, ``waiting.p95``, ``completion``, ``completion.p95``;
+        ``slowdown``, bounded; and what any scheduler has of :data:`gangwise.jobs.metrics.ENDINGS`:
+        how many, and device-hours, such as ``killed`` and ``killed.gpu``.
+        """
+        compared = self.compared()
+        means = {
+            name: {key: compared.of(name, key).mean for key in each[0]}
+            for name, each in compared.summaries.items()
+        }
+        hours = ("waiting.mean", "waiting.p95", "completion.mean", "completion.p95")
+        rows = [
+            {
+                "scheduler": name,
+                **{key.removesuffix(".mean"): mean[key] / 3600 for key in hours},
+                "slowdown": mean["slowdown.mean"],
+                **{key: mean[key] for key in ending_keys(means.values())},
+            }
+            for name, mean in means.items()
+        ]
+        base = self.outcomes[compared.base]
+        behind = [kills_more(self.outcomes[name], base) for name in means]
+        return pl.DataFrame(rows).sort(pl.Series(behind), "completion")
+
+    def jobs(self) -> pl.DataFrame:
+        """What became of each job, under each scheduler, with each seed.
+
+        Columns: ``scheduler``, ``seed``, those of the jobs, ``start``, ``last_start``, ``end``,
+        ``waiting``, ``completion`` (seconds), ``lost`` (device-seconds), ``ended``: finished,
+        killed, cancelled, unfinished or set aside.
+        """
+        parts = [
+            outcome.to_polars().insert_column(1, pl.Series("seed", [seed] * len(outcome.jobs)))
+            for each in self.outcomes.values()
+            for seed, outcome in zip(self.seeds, each)
+        ]
+        return pl.concat(parts, how="diagonal_relaxed")
+
+    def rows(self, scheduler: str, seed: int) -> Rows:
+        at = scheduler, seed
+        key = next(run["key"] for run in self.results.runs if (run["label"], run["seed"]) == at)
+        return self.results.store.rows(key)
+
+    @cached_property
+    def scenarios(self) -> dict[str, ReplayScenario]:
+        """The scenario of each name in the results; a what-if changes settings of it."""
+        asked = self.results.experiment.get("changes", {})
+        return {
+            name: self.scenario.changed(**asked[name]) if asked.get(name) else self.scenario
+            for name in self.schedulers
+        }
+
+    def scheduler_of(self, name: str) -> str:
+        return str(self.results.experiment.get("schedulers", {}).get(name, name))
+
+    @cached_property
+    def outcomes(self) -> dict[str, list[Outcome]]:
+        """The outcomes of each scheduler, one for each seed."""
+        drawn = cache(lambda scenario, seed: scenario.draw(seed))
+        return {
+            name: [stored_outcome(self.rows(name, s), name, drawn(scenario, s)) for s in self.seeds]
+            for name, scenario in self.scenarios.items()
+        }
+
+    def audits(self, scheduler: str, instants: int = 2_000) -> list[Audit]:
+        """The audits of a scheduler's runs, one for each seed.
+
+        Of a scheduler without a name, only what always holds is looked at.
+        """
+        decider: Any = None
+        with suppress(GangwiseError):
+            decider = create_scheduler(self.scheduler_of(scheduler))
+        scenario = self.scenarios[scheduler]
+        options = scenario.options
+        return [
+            audit(outcome, decider, scenario.draw(seed).conditions, options, None, instants)
+            for seed, outcome in zip(self.seeds, self.outcomes[scheduler])
+        ]
+
+    def learned(self) -> dict[str, LearnedRates]:
+        """Rates that schedulers had learned by the end of the first seed.
+
+        True rates [L, N] are those at the last submission.
+        """
+        jobs, nodes, hidden = self.scenario.draw(self.seeds[0])
+        true, found, shape = None, {}, (len(jobs.types), len(nodes))
+        if hidden.rates is not None:
+            factor = np.ones(len(nodes))
+            for time, n, value in sorted(hidden.factors):
+                if time <= float(jobs.submit.max()):
+                    factor[n] = value
+            true = np.asarray(hidden.rates) * factor
+        for name in self.schedulers:
+            columns = {n: v for n, (_, v) in self.rows(name, self.seeds[0]).items()}
+            if "learned.mean" in columns:
+                of = (columns.get(f"slow.{k}", ()) for k in ("node", "slower", "low", "high"))
+                slow = [SlowNode(nodes.names[int(n)], *map(float, rest)) for n, *rest in zip(*of)]
+                mean, sd = (columns[f"learned.{of}"].reshape(shape) for of in ("mean", "sd"))
+                found[name] = LearnedRates(jobs.types, mean, sd, true, slow)
+        return found
+
+    def bounds(
+        self, steps: int | None = None, progress: Progress | None = None
+    ) -> list[LowerBound]:
+        """Certified lower bounds on the mean completion time, one for each seed.
+
+        By default prices are searched in 200 steps, and not at all for more than
+        :data:`~gangwise.jobs.bounds.MOST_PRICED` jobs.
+        """
+        if steps is None:
+            steps = STEPS if len(self.outcomes[self.schedulers[0]][0].jobs) <= MOST_PRICED else 0
+        advance, every = progress or silent, len(self.seeds) * steps or 1
+        found = []
+        for i, seed in enumerate(self.seeds):
+
+            def taken(step: int, before: int = i * steps) -> None:
+                advance("lower bound", before + step, every)
+
+            taken(0)
+            found.append(self.scenario.bound(seed, steps, taken))
+        advance("lower bound", every, every)
+        return found
+
+    def compared(self, bounds: Certified = NO_BOUNDS) -> Compared:
+        scenario = self.scenario
+        return Compared(
+            str(scenario.describe()["source"]),
+            self.outcomes,
+            self.results.experiment.get("rules", ""),
+            scenario.drawn,
+            scenario.as_logged,
+            bounds,
+            self.learned(),
+            scenario.not_modelled,
+            scenario.partition,
+        )
+
+    def as_dict(self, bounds: Certified = NO_BOUNDS) -> dict[str, Any]:
+        """What ``--json`` prints: see docs/results.schema.json.
+
+        Means and intervals over seeds, and paired differences from the base; those of
+        completion and slowdown on the jobs that did their work under both.
+        """
+        compared = self.compared(bounds)
+        happened, schedulers = compared.happened, []
+        many = len(self.scenario.draw(self.seeds[0]).jobs) * len(self.seeds) > AUDITED
+        for name in self.schedulers:
+            reports = [] if many else self.audits(name, 100)
+            findings = sum(sum(report.counts.values()) for report in reports)
+            audited = {"starts": sum(each.starts for each in reports), "findings": findings}
+            schedulers.append(_scheduler(compared, name) | {"audited": None if many else audited})
+        return {
+            "format": "gangwise-replay-2",
+            "version": gangwise.__version__,
+            "scenario": self.scenario.describe(),
+            "fidelity": self.scenario.fidelity(),
+            "assumed": self.scenario.assumed(),
+            "seeds": list(self.seeds),
+            "answer": compared.as_dict(),
+            "as_it_happened": None if happened is None else finite(happened.summary()),
+            "schedulers": schedulers,
+            "lower_bounds": list(bounds.values),
+            "preemptive_lower_bounds": list(bounds.preemptive),
+            "prices_searched": bool(bounds.values) and bounds.priced,
+        }
+
+
+def _scheduler(compared: Compared, name: str) -> dict[str, Any]:
+    keys, over = list(compared.summaries[name][0]), None
+    found = {key: numbers(compared.of(name, key)) for key in keys}
+    if name != compared.base:
+        differences = {key: difference(*compared.pair(name, key)) for key in keys}
+        for key in BY_BLOCKS if compared.blocks is not None else ():
+            differences[key] |= numbers(compared.change(name, key))
+        over = {"than": compared.base, "jobs": compared.paired(name)[1], "metrics": differences}
+    return {
+        "name": name,
+        "metrics": {key: of["mean"] for key, of in found.items()},
+        "intervals": found,
+        "over": over,
+    }
+
+
+def replay_source(source: Path | str, settings: Mapping[str, Any]) -> NamedSource:
+    """The scenario of a replay: of a log, or of the folder of an earlier replay.
+
+    ``settings`` are those of :class:`~gangwise.study.replay_scenario.ReplaySettings`, and
+    replace those of the earlier replay. Raises ScenarioError for results of something else.
+    """
+    folder = Path(source)
+    if settings.get("nodes") == 0:  # the default, which no one types to ask for it
+        raise ScenarioError("nodes=0: a cluster has nodes; leave it out to play the log's own")
+    if not any(folder.glob(f"*{PLAN}")):
+        return NamedSource.of("replay", False, {"source": str(source), **settings})
+    found = played_in(folder, settings)
+    if found.name != "replay":
+        raise ScenarioError(
+            f"{folder} holds results of {found.name}, which are no replay of jobs: use gangwise "
+            "compare"
+        )
+    return found
+
+
+def replay(
+    scenario: ReplayScenario | NamedSource | Path | str = TWIN,
+    schedulers: str | Sequence[str] | Mapping[str, Any] = (),
+    seeds: Sequence[int] | int = (),
+    out: Store | Path | str | None = None,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    isolated: bool = False,
+    rules: str = "",
+    **settings: Any,
+) -> Replayed:
+    """Play the jobs of a log under schedulers.
+
+    Parameters
+    ----------
+    scenario : ReplayScenario, NamedSource, path or str
+        A scenario; a trace's folder or file, an .swf, a cluster file, ``twin:NAME``; or the folder
+        of an earlier replay, for the same jobs under the same rules.
+    schedulers : str, sequence of str, or mapping of names to schedulers
+        Names, which may be separated by commas in one text.
+        By default :data:`WITH_RATES` in a drawn world, else :data:`WITHOUT_RATES`.
+    seeds : sequence of int, or int
+        A number alone says how many. By default 0 to 4 in a drawn world, else 0: nothing is drawn.
+    out : path, optional
+        A folder of results; what was played there before is not played again.
+    jobs : int
+        Workers, −1 for all cores.
+    isolated : bool
+        Play schedulers from outside gangwise in processes of their own, which see queue, books and
+        rates only: see :mod:`gangwise.core.isolation`.
+    rules : str
+        The scheduler that was in force; played too, and the others are compared with it. By
+        default the plain one that explains most of the recorded waits. With ``slurm:FOLDER``, the
+        one that the folder's configuration describes; its other rules hold for all.
+    **settings
+        Of :class:`~gangwise.study.replay_scenario.ReplaySettings`.
+
+    Examples
+    --------
+    >>> found = replay("twin:alibaba-gpu-v2023", ["fcfs+easy+best-fit", "fcfs"], first=100)
+    >>> [len(each) for each in found.outcomes.values()]
+    [1, 1]
+    """
+    if rules.startswith(PRINTED) and isinstance(scenario, str | Path):
+        settings = {**settings, "site": together(rules, settings.get("site"))}
+    source = _source(scenario, settings)
+    (progress or silent)("reading the log", 0, 1)
+    played: Any = source.scenario()
+    if rules.startswith(PRINTED):
+        rules = played.site.scheduler if played.site is not None else ""
+    names = names_of(schedulers) if isinstance(schedulers, str) else schedulers
+    if not names:
+        names = WITH_RATES if played.drawn else WITHOUT_RATES
+        if rules:  # under another name they are played once
+            parts = cache(lambda name: repr(configuration(create_scheduler(name))))
+            names = [name for name in names if parts(name) != parts(rules)]
+    listed = seeds_of(played, seeds)
+    called = names if isinstance(names, Mapping) else {label_of(name): name for name in names}
+    if rules and label_of(rules) not in called:
+        called = {label_of(rules): rules, **called}
+    made = {k: apart(IsolatedScheduler, "scheduler", v, isolated) for k, v in called.items()}
+    about = {"rules": label_of(rules)} if rules else {}
+    return played_by(source, made, listed, out, Workers(jobs), progress, about)
+
+
+def seeds_of(played: ReplayScenario, seeds: Sequence[int] | int) -> list[int]:
+    """Seeds that are played; ScenarioError for several where all would play the same."""
+    listed = list(require_seeds(seeds or (5 if played.drawn else 1)))
+    played.require_drawn(listed)
+    return listed
+
+
+def played_by(
+    source: NamedSource | GivenSource,
+    schedulers: Mapping[str, Any],
+    seeds: Sequence[int],
+    out: Store | Path | str | None,
+    workers: Workers,
+    progress: Progress | None,
+    about: Mapping[str, Any],
+) -> Replayed:
+    """Play schedulers by name; ``about`` goes into the plan.
+
+    It may have ``changes``: by name, settings with which that one is played.
+    """
+    played: Any = source.scenario()
+    own: dict[str, Any] = {}
+    if played.cluster is None and played.jobs.grouped.any():  # all are compared on the same jobs
+        names = [refuses_groups(create_scheduler(each)) for each in schedulers.values()]
+        if any(names):
+            own = {"unlike": " and ".join(dict.fromkeys(filter(None, names)))}
+            played = source.changed(own).scenario()
+    varied = about.get("changes", {})
+    sources = {
+        name: source.changed(of) if (of := own | varied.get(name, {})) else source
+        for name in schedulers
+    }
+    specs = [
+        RunSpec(sources[name], {}, seed, 1, None, 1, name, scheduler)
+        for seed in seeds
+        for name, scheduler in schedulers.items()
+    ]
+    asked = {
+        "name": NAME,
+        "scenario": "replay",
+        "settings": played.given,
+        "digest": played.describe()["digest"],
+        "policies": list(schedulers),
+        "seeds": list(seeds),
+        "slots": 1,
+        "objective": played.objective,
+        "minimise": True,
+        **about,
+    }
+    results = perform(asked, specs, store_of(out), workers, progress)
+    return Replayed(played, results, seeds, list(schedulers))
+
+
+def _source(scenario: Any, settings: Mapping[str, Any]) -> NamedSource | GivenSource:
+    if isinstance(scenario, str | Path):
+        return replay_source(scenario, settings)
+    if settings:
+        raise ScenarioError(
+            f"{', '.join(settings)}: a scenario that is made already has its settings; give them "
+            "to it, or give the log instead"
+        )
+    if isinstance(scenario, ReplayScenario):
+        return GivenSource(scenario)  # type: ignore[arg-type]  # a Replay, not slots
+    if not isinstance(scenario, NamedSource):
+        raise ScenarioError(
+            f"{scenario!r} is no log to replay; give its folder or file, or a ReplayScenario"
+        )
+    return scenario
+
+
+def audited(folder: Path) -> dict[str, Audit | str]:
+    """An audit of every run of the replay in a folder, or why there is none."""
+    if NAME not in Store(folder).plans():
+        return {}
+    try:
+        replayed = Replayed.open(folder)
+    except GangwiseError as error:
+        return {NAME: f"not audited: {error}"}
+    return {
+        f"{name}, seed {seed}": report
+        for name in replayed.schedulers
+        for seed, report in zip(replayed.seeds, replayed.audits(name))
+    }
+
+
+RULES = Path(__file__).with_name("leaderboard.toml")
+
+TUNED = "tuned on the other logs"
+
+METRICS = ("completion.mean", "waiting.mean", "slowdown.mean", "worst users")
+"""What the leaderboard keeps of every entry, besides its gap to the bound."""
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """The results of every entry on every part of every log.
+
+    ``numbers`` are by log, entry and metric, one for each part; ``lines`` say how much of a log is
+    played, ``chosen`` which of the rules' ``tuned`` was best on the other logs.
+    """
+
+    rules: Mapping[str, Any]
+    lines: Mapping[str, str]
+    numbers: Mapping[str, Mapping[str, Mapping[str, Floats]]]
+    chosen: Mapping[str, str]
+
+    def ratio(self, entry: str, over: str = "") -> Floats:
+        """Completion over the bound, or over another entry's, geometric mean over logs [parts]."""
+        logs = [
+            np.log1p(of[entry]["gap"]) - (np.log1p(of[over]["gap"]) if over else 0.0)
+            for of in self.numbers.values()
+        ]
+        return np.asarray(np.exp(np.mean(logs, axis=0)))
+
+    @property
+    def ranked(self) -> list[str]:
+        """The entries that have a row, least completion over the bound first."""
+        first = next(iter(self.numbers.values()))
+        hidden = set(self.rules["tuned"]) - {*self.rules["schedulers"]}
+        shown = [entry for entry in first if entry not in hidden]
+        return sorted(shown, key=lambda entry: float(np.log(self.ratio(entry)).mean()))
+
+    def markdown(self) -> str:
+        base, ranked = self.rules["base"], self.ranked
+        shown = {e: f"*{e}*" if e == TUNED else f"`{e}`" for e in ranked}
+        places = iter(range(1, len(ranked) + 1))
+        over = _texts([100 * (self.ratio(e, base) - 1) for e in ranked])
+        columns = {
+            "": ["" if e in self.rules["oracles"] else str(next(places)) for e in ranked],
+            "scheduler": list(shown.values()),
+            "completion ÷ bound": _texts([self.ratio(e) for e in ranked]),
+            f"completion over `{base}`, %": over,
+        }
+        for log, of in self.numbers.items():
+            columns[f"gap on {log}, %"] = _texts([100 * of[e]["gap"] for e in ranked])
+        line = (
+            f"{len(self.numbers)} logs, each cut into {self.rules['parts']} parts of whole weeks "
+            "that begin with an empty cluster; ± is half a 95 % interval over parts. Nodes of a "
+            "log are alike, and no job is killed at its limit."
+        )
+        worst = {"scheduler": columns["scheduler"]}
+        for log, of in self.numbers.items():
+            hours = [of[e]["worst users"] / 3600 for e in ranked]
+            worst[f"worst users' waiting on {log}, h"] = _texts(hours)
+        parts = [line, _table(columns).rstrip(), _table(worst).rstrip()]
+        for log in self.numbers:
+            [about] = [each["about"] for each in self.rules["logs"] if each["name"] == log]
+            text = f"{about}. {self.lines[log]}. {TUNED.capitalize()}: `{self.chosen[log]}`."
+            parts.append(f"**{log}.** {text[0].upper()}{text[1:]}")
+        return "\n\n".join(parts) + "\n"
+
+
+def leaderboard(
+    traces: Path,
+    out: Path,
+    own: Sequence[str] = (),
+    workers: Workers | None = None,
+    progress: Progress | None = None,
+    rules: Mapping[str, Any] | None = None,
+) -> Leaderboard:
+    """Play what is not played yet, each log in a folder of its own below ``out``.
+
+    ``traces`` is the folder with the folders of public traces, ``own`` are further entries by name
+    (``file.py:Class`` plays in a process of its own), ``rules`` stand in for ``leaderboard.toml``.
+    """
+    rules = read_toml(RULES) if rules is None else rules
+    listed = [rules["base"], *rules["schedulers"], *rules["oracles"], *rules["tuned"], *own]
+    seeds = range(rules["parts"])
+    numbers: dict[str, dict[str, dict[str, Floats]]] = {}
+    lines: dict[str, str] = {}
+    for log in rules["logs"]:
+        settings = {**log["settings"], "parts": rules["parts"]}
+        settings["source"] = str(traces / settings["source"])
+        if not Path(settings["source"]).exists():
+            raise ScenarioError(f"there is no {settings['source']}; name the folder above it")
+        made = {
+            label_of(name): apart(IsolatedScheduler, "scheduler", name, True) for name in listed
+        }
+        source = NamedSource.of("replay", False, settings)
+        replayed = played_by(
+            source, made, seeds, out / log["name"], workers or Workers(), progress, {}
+        )
+        numbers[log["name"]] = _numbers(replayed)
+        lines[log["name"]] = replayed.scenario.fidelity()[0]
+    ratio = {
+        (name, e): float(np.log1p(of[e]["gap"]).mean())
+        for name, of in numbers.items()
+        for e in rules["tuned"]
+    }
+    chosen = {}
+    for name, of in numbers.items():
+        others = numbers.keys() - {name}
+        chosen[name] = min(rules["tuned"], key=lambda e: sum(ratio[o, e] for o in others))
+        of[TUNED] = of[chosen[name]]
+    return Leaderboard(rules, lines, numbers, chosen)
+
+
+def _numbers(replayed: Replayed) -> dict[str, dict[str, Floats]]:
+    bounds = Certified.of(replayed.bounds())
+    interrupt = replayed.compared().interrupt
+    found: dict[str, dict[str, Floats]] = {}
+    for name, outcomes in replayed.outcomes.items():
+        if any(not outcome.finished.all() for outcome in outcomes):
+            raise ScenarioError(f"{name} leaves jobs undone in {replayed.results.store.folder}")
+        each = [outcome.summary() for outcome in outcomes]
+        found[name] = {m: np.array([one[m] for one in each]) for m in METRICS}
+        holds = np.array(bounds.preemptive if name in interrupt else bounds.values)
+        found[name]["gap"] = found[name]["completion.mean"] / holds - 1
+    return found
+
+
+def _texts(values: Sequence[Floats]) -> list[str]:
+    found = [mean_and_interval(each) for each in values]
+    return [estimate_text(of) if of.mean else "0" for of in found]
+
+
+def _table(columns: Mapping[str, Sequence[str]]) -> str:
+    rows = [columns.keys(), ["---"] * len(columns), *zip(*columns.values(), strict=True)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"

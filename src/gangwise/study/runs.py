@@ -1,0 +1,466 @@
+"""Runs: what is simulated × who decides × seed → tidy rows of numbers.
+
+A :class:`RunSpec` holds everything that a run depends on; its key is a hash of that.
+:func:`measure` plays it and returns rows of these metrics:
+
+=====================  ====================  ==============================================
+metric                 at                    value
+=====================  ====================  ==============================================
+reward.mean            null                  mean per slot; so for every metric
+reward.total           null                  sum over the slots; so for every metric
+reward.cumulative      slots played          sum so far; so for every metric
+reward.slot            slot                  reward of the slot, at ``optimum_slots`` evenly
+                                             spaced slots (of a comparator: at its slots);
+                                             with ``every_slot`` of every slot and metric
+job.cost …             job, as they left     what became of each job, where the environment
+                                             keeps ``results()`` (approximation jobs)
+us_per_slot            null                  time that the policy takes to decide and learn,
+                                             mean over the slots, microseconds; kernels were
+                                             compiled or loaded before the first of them
+nanoseconds.slot       slot                  the same of each slot, with ``every_slot``
+proved                 null                  share of the searches that proved their choice best,
+                                             of a policy that is :class:`Searching`
+seconds                null                  time of the whole run
+gap                    null                  comparator: its proven gap, summed over its slots
+bound.…                null                  comparator: theoretical bounds on the regret
+=====================  ====================  ==============================================
+
+Everything but the timings follows from what defines the run, see :meth:`RunSpec.identity`.
+
+Most scenarios are played slot by slot. A scenario that plays whole runs by itself, as the replay of
+a log does, is a :class:`Replay`; its rows go into the same store, tables and pages.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+
+import gangwise
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.contracts import (
+    Comparator,
+    Instance,
+    Policy,
+    Scenario,
+    clone,
+    configuration,
+    evenly_spaced,
+)
+from gangwise.core.errors import ScenarioError, StoreError
+from gangwise.core.files import read_whole
+from gangwise.core.identity import PATHS, identify, key_of, plain
+from gangwise.core.registry import Entry, comparators, create, entries
+from gangwise.core.simulation import Simulation
+
+TIMINGS = (
+    "us_per_slot",
+    "seconds",
+    "nanoseconds.slot",
+    "microseconds per decision",
+    "scheduler.seconds",
+)
+"""Metrics that differ from one execution of a run to the next."""
+
+PLAN = ".plan.json"
+"""Ending of the files in a folder of results that hold the plan of an experiment."""
+
+
+class Rows(dict[str, tuple[Ints, Floats]]):
+    """Rows of a run: of each metric, where its values are (−1: of all the run), and the values."""
+
+    def add(self, metric: str, value: Floats | float, at: Ints | None = None) -> None:
+        """Add one number, or a column of values and their places ``at``."""
+        values = np.atleast_1d(np.asarray(value, dtype=np.float64))
+        places = np.full(values.size, -1) if at is None else np.asarray(at, dtype=np.int64)
+        self[metric] = places, values
+
+
+@runtime_checkable
+class Replay(Protocol):
+    """A scenario whose runs are not slots with a reward.
+
+    Like every scenario it has ``name``, ``family``, ``slots`` (at least 1) and ``describe()``,
+    which define a run together with the decider and the seed.
+    """
+
+    @property
+    def deciders(self) -> Literal["policy", "scheduler"]:
+        """The registry in which its deciders are: of policies or of schedulers."""
+
+    @property
+    def objective(self) -> str:
+        """The metric, one number per run, that ranks deciders, such as ``wait.mean``."""
+
+    @property
+    def minimise(self) -> bool: ...
+
+    def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
+        """Play one run. Tables and tuning can rank by any metric of a single number."""
+
+
+@runtime_checkable
+class Searching(Protocol):
+    """A policy that counts its searches, and those that proved their choice best."""
+
+    programmes: int
+    proved: int
+
+
+class ScenarioSource(ABC):
+    """Where instances come from: a scenario, and which code draws its instances."""
+
+    name: str
+
+    @abstractmethod
+    def scenario(self) -> Scenario: ...
+
+    def instance(self, seed: int) -> Instance:
+        """The instance of a seed; each process keeps the last one."""
+        return _instance(self, seed)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """How a plan names it; a scenario that was made in Python has no name."""
+        return {"scenario": "", "settings": {}}
+
+    def made_by(self) -> list[str]:
+        return [identify(type(self.scenario()), "scenario")]
+
+
+@dataclass(frozen=True)
+class NamedSource(ScenarioSource):
+    name: str
+    trace: bool
+    settings: str = "{}"
+    changes: str = "{}"  # other settings, of a scenario that can be changed
+
+    @classmethod
+    def of(cls, name: str, trace: bool, settings: Mapping[str, Any]) -> NamedSource:
+        try:
+            return cls(name, trace, json.dumps(dict(settings)))
+        except TypeError as error:
+            raise ScenarioError(f"settings of {name}: {error}; use numbers, text, lists") from error
+
+    def scenario(self) -> Scenario:
+        """The scenario; each process keeps the last few, so that traces are read once."""
+        return _scenario(self)
+
+    def changed(self, settings: Mapping[str, Any]) -> NamedSource:
+        """With other settings, which are applied to what was read before."""
+        return replace(self, changes=json.dumps(dict(settings)))
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        kind = "trace" if self.trace else "scenario"
+        return {kind: self.name, "settings": json.loads(self.settings)}
+
+    def made_by(self) -> list[str]:
+        entry = None if self.trace else _registered(self.name)
+        if entry is None:
+            return super().made_by()
+        own = f"{entry.name} r{entry.revision}"  # names may share a class, with other arguments
+        return [*super().made_by(), own if entry.built_in else identify(entry.load(), "scenario")]
+
+
+@dataclass(frozen=True, eq=False)
+class GivenSource(ScenarioSource):
+    given: Scenario
+
+    @property
+    def name(self) -> str:  # type: ignore[override]  # read-only
+        return self.given.name
+
+    def scenario(self) -> Scenario:
+        return self.given
+
+    def changed(self, settings: Mapping[str, Any]) -> GivenSource:
+        given: Any = self.given
+        return GivenSource(given.changed(**settings))
+
+
+def named_source(
+    target: str, settings: Mapping[str, Any], trace: bool = False, family: str | None = None
+) -> NamedSource:
+    """The source that a text names.
+
+    It may be a registered name, with settings after a colon; a scenario file (.toml); a file or
+    folder of a trace (always, if ``trace``), a mapping file, or ``twin:NAME``; a folder of results,
+    for what was played there. Raises ScenarioError for the ``family`` of something else than a
+    trace, and for results of several scenarios.
+    """
+    if len(target) > 4000:
+        raise ScenarioError(f"{target[:40]}… is no scenario or trace: it has {len(target)} letters")
+    from gangwise.logs.formats.own_csv import is_mapping
+
+    path = Path(target)
+    if not trace and any(path.glob(f"*{PLAN}")):
+        return played_in(path, settings)
+    if not trace and _is_file(target) and not is_mapping(path):
+        return NamedSource.of(target, False, settings)
+    looks = "/" in target or target.endswith((".csv", ".gz", ".swf")) or target.startswith("twin:")
+    if trace or path.exists() or (looks and _registered(target) is None):
+        return NamedSource.of(target, True, settings)
+    if family is not None:
+        raise ScenarioError(f"--family is for traces; the scenario {target!r} has a family")
+    return NamedSource.of(target, False, settings)
+
+
+def _registered(target: str) -> Entry | None:
+    return entries("scenario").get(target.strip().partition(":")[0])
+
+
+def _is_file(target: str) -> bool:
+    return target.endswith(".toml") and _registered(target) is None
+
+
+def played_in(folder: Path, settings: Mapping[str, Any]) -> NamedSource:
+    """What the experiments in a folder of results play; given settings replace theirs.
+
+    Raises ScenarioError when they play several scenarios, or one that was made in Python;
+    StoreError when a plan cannot be read.
+    """
+    found: dict[NamedSource, str] = {}
+    for path in sorted(folder.glob(f"*{PLAN}")):
+        try:
+            asked = json.loads(read_whole(path))["experiment"]
+            name, given = asked.get("scenario") or asked.get("trace"), asked.get("settings", {})
+            cells = [asked.get("grid", {}), *asked.get("cases", ())]
+            varied = {key for cell in cells for key in cell} - settings.keys()
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StoreError(f"cannot read {path}: {error!r}; sweep again to mend it") from error
+        if varied:
+            some = ", ".join(sorted(varied))
+            raise ScenarioError(f"{folder} holds a sweep over {some}: say which value is meant")
+        if not name:
+            raise ScenarioError(
+                f"{folder} holds results of a scenario that was made in Python; give that"
+            )
+        source = NamedSource.of(name, bool(asked.get("trace")), {**given, **settings})
+        found[source] = path.name.removesuffix(PLAN)
+    if len(found) > 1:
+        raise ScenarioError(
+            f"{folder} holds results of several scenarios, in {', '.join(found.values())}; name one"
+        )
+    return next(iter(found))
+
+
+def deciders(scenario: object) -> Any:
+    """The registry of those that decide in a scenario: policy or scheduler."""
+    return scenario.deciders if isinstance(scenario, Replay) else "policy"
+
+
+def fidelity_of(scenario: object, slots: int) -> dict[str, Any] | None:
+    """How much of a log a scenario plays in so many slots; None where it plays no log.
+
+    Every result is shown below ``line`` and ``warnings``.
+    """
+    fidelity = getattr(scenario, "fidelity", None)
+    if fidelity is None:
+        return None
+    found = fidelity()
+    if isinstance(scenario, Replay):  # whole logs, without slots
+        warnings = [text.removeprefix("warning: ") for text in found[1:]]
+        return {"line": found[0], "warnings": warnings} if found else None
+    kept = getattr(found, "kept", None)
+    return None if kept is None else dict(kept.in_first(slots).to_dict())
+
+
+@lru_cache(maxsize=16)
+def _scenario(source: NamedSource) -> Scenario:
+    if changes := json.loads(source.changes):
+        base: Any = _scenario(replace(source, changes="{}"))
+        changed: Scenario = base.changed(**changes)
+        return changed
+    settings = json.loads(source.settings)
+    if source.trace:
+        from gangwise.papers.slots.opening import open_trace
+
+        traced: Scenario = open_trace(source.name, **settings)
+        return traced
+    if _is_file(source.name):
+        from gangwise.papers.scenarios.files import read_scenario
+
+        return read_scenario(source.name, settings)
+    scenario: Scenario = create("scenario", source.name, **settings)
+    return scenario
+
+
+@lru_cache(maxsize=1)
+def _instance(source: ScenarioSource, seed: int) -> Instance:
+    return source.scenario().instance(seed)
+
+
+@dataclass(frozen=True, eq=False)
+class RunSpec:
+    """A policy, or a comparator (then ``policy`` is None), on one instance.
+
+    ``cell`` has the settings that vary in the experiment, ``label`` the name in results. With
+    ``every_slot``, rewards and metrics of every slot are kept, not only sums and curves.
+    """
+
+    source: ScenarioSource
+    cell: Mapping[str, Any]
+    seed: int
+    slots: int
+    optimum_slots: int | None = 200
+    points: int = 150
+    label: str = ""
+    policy: Policy[Any, Any, Any] | None = None
+    every_slot: bool = False
+
+    def identity(self) -> dict[str, Any]:
+        """All that defines the run; the place of a trace's files does not."""
+        scenario = self.source.scenario()
+        described = dict(scenario.describe())
+        if described.get("files"):
+            described = {k: v for k, v in described.items() if k not in PATHS}
+        what: Any = {"comparator": self.label}
+        if (judge := self.registered) is not None and not judge.built_in:
+            what |= {"made": identify(judge.load()), "preset": plain(judge.preset)}
+        elif judge is not None and judge.revision > 1:
+            what["revision"] = judge.revision
+        if self.policy is not None:
+            family = getattr(self.policy, "family", scenario.family)
+            if family != scenario.family:
+                raise ScenarioError(
+                    f"policy {self.label!r} is for the family {family}; scenario "
+                    f"{scenario.name!r} is of the family {scenario.family}"
+                )
+            what = {
+                "policy": identify(type(self.policy), deciders(scenario)),
+                "configuration": plain(configuration(self.policy)),
+            }
+        if self.every_slot:
+            what["every_slot"] = True
+        return {
+            "version": gangwise.__version__,
+            "scenario": scenario.name,
+            "family": scenario.family,
+            "made_by": self.source.made_by(),
+            "settings": plain(described),
+            "slots": self.slots,
+            "seed": self.seed,
+            "optimum_slots": self.optimum_slots,
+            "points": self.points,
+            **what,
+        }
+
+    @property
+    def registered(self) -> Entry | None:
+        if self.policy is not None:
+            return None
+        return comparators(self.source.scenario().family).get(self.label)
+
+    @property
+    def whole(self) -> bool:
+        """Whether a replay plays it in compiled code from end to end; threads go on beside it."""
+        compiled = getattr(self.source.scenario(), "compiled", None)
+        return compiled is not None and bool(compiled(self.policy))
+
+    def key(self) -> str:
+        return key_of(self.identity())
+
+    def __str__(self) -> str:
+        cell = "".join(f", {key} = {value}" for key, value in self.cell.items())
+        return f"{self.label}{cell}, seed {self.seed}"
+
+
+def checkpoint_slots(slots: int, points: int) -> Ints:
+    """After how many slots curves are recorded, ascending; the last is ``slots``.
+
+    >>> checkpoint_slots(100, 8).tolist()
+    [1, 5, 22, 34, 67, 100]
+    """
+    even = np.linspace(1, slots, points - points // 2)
+    logarithmic = np.geomspace(1, slots, points // 2)
+    found = np.concatenate([even, logarithmic, [slots]])
+    return np.unique(found.round().astype(np.int64))
+
+
+def measure(
+    spec: RunSpec, checkpoint: Path | None = None, progress: Callable[[int], None] | None = None
+) -> Rows:
+    """Play a run, or evaluate a comparator.
+
+    An unfinished run is saved to ``checkpoint`` and continued from there. ``progress`` is called
+    with the number of slots played.
+    """
+    begin = time.perf_counter()
+    scenario = spec.source.scenario()
+    if isinstance(scenario, Replay):
+        decider = None if spec.policy is None else clone(spec.policy)
+        rows = scenario.replay(decider, spec.seed, spec.slots, spec.label)
+    elif spec.policy is None:
+        rows = _of_comparator(spec)
+    else:
+        rows = _of_policy(spec, clone(spec.policy), checkpoint, progress)
+    rows.add("seconds", time.perf_counter() - begin)
+    return rows
+
+
+def _of_policy(
+    spec: RunSpec,
+    policy: Policy[Any, Any, Any],
+    checkpoint: Path | None,
+    progress: Callable[[int], None] | None,
+) -> Rows:
+    identity = {} if checkpoint is None else spec.identity()
+    if checkpoint is not None and checkpoint.exists():
+        simulation = Simulation.load(checkpoint, identity)
+    else:
+        instance = spec.source.instance(spec.seed)
+        simulation = Simulation(instance, policy, spec.slots, spec.seed, spec.label, identity)
+    run = simulation.run(checkpoint, progress=progress)
+    results = getattr(simulation.environment, "results", None)
+    policy = simulation.policy
+    rows = Rows()
+    columns = {"reward": run.rewards, **run.metrics}
+    _series(rows, columns, checkpoint_slots(spec.slots, spec.points))
+    if spec.every_slot:
+        every = np.arange(spec.slots)
+        for name, column in columns.items():
+            rows.add(f"{name}.slot", column, every)
+        rows.add("nanoseconds.slot", run.nanoseconds.astype(np.float64), every)
+    else:
+        some = evenly_spaced(spec.slots, spec.optimum_slots)
+        rows.add("reward.slot", run.rewards[some], some)
+    rows.add("us_per_slot", run.us_per_slot)
+    if isinstance(policy, Searching) and policy.programmes:
+        rows.add("proved", policy.proved / policy.programmes)
+    if results is not None:
+        for name, values in results().items():
+            rows.add(f"job.{name}", values, np.arange(values.size))
+    return rows
+
+
+def _of_comparator(spec: RunSpec) -> Rows:
+    instance, rows = spec.source.instance(spec.seed), Rows()
+    found: Comparator = instance.comparator(spec.label, spec.slots, spec.seed, spec.optimum_slots)
+    if found.slots.size == spec.slots:
+        _series(rows, {"reward": found.rewards}, checkpoint_slots(spec.slots, spec.points))
+    else:
+        rows.add("reward.mean", found.rewards.mean())
+    if spec.every_slot or found.slots.size < spec.slots:
+        rows.add("reward.slot", found.rewards, found.slots)
+    rows.add("gap", found.gap)
+    for bound, value in found.bounds.items():
+        rows.add(f"bound.{bound}", value)
+    return rows
+
+
+def _series(rows: Rows, columns: Mapping[str, Floats], played: Iterable[int]) -> None:
+    at = np.asarray(played)
+    for name, column in columns.items():
+        so_far = np.cumsum(column)
+        rows.add(f"{name}.mean", column.mean())
+        rows.add(f"{name}.total", column.sum())
+        rows.add(f"{name}.cumulative", so_far[at - 1], at)

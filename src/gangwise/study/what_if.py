@@ -1,0 +1,475 @@
+"""What if: a site's rules as they are, and changes of them, on the same jobs; a cluster filled up.
+
+A change is one or several of a site file, see :mod:`gangwise.study.changes`, of the
+``scheduler``, or of the ``load``. Each is played beside the rules as they are: a replay whose
+rows are pairs of a site and a scheduler. So intervals, pages and folders are those of a replay.
+:func:`fill_trace` asks which choice of nodes allocates most of a cluster.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from pydantic import BaseModel, ConfigDict, Field
+
+from gangwise.core.arrays import Floats
+from gangwise.core.errors import ScenarioError
+from gangwise.core.settings import checked, toml_key
+from gangwise.jobs.filling import POLICIES, Filled, Filling
+from gangwise.jobs.metrics import Outcome
+from gangwise.jobs.model import Nodes
+from gangwise.jobs.scheduler import create_scheduler
+from gangwise.logs import open_tables, reader_arguments, reader_of, without_reader
+from gangwise.logs.jobs import JobLog, jobs_of
+from gangwise.sites.retelling import groups_of
+from gangwise.sites.site import PRINTED, SLURM, Rules, Site, kinds_of, together
+from gangwise.sites.slurm_files import in_own_words
+from gangwise.study.answer import CONFIGURED, Compared
+from gangwise.study.changes import SettingChange, changed, changed_lines, changes_of, seconds_of
+from gangwise.study.replay import BASE, Replayed, played_by, replay_source, seeds_of
+from gangwise.study.replay_scenario import ReplayScenario, bounded, load_of
+from gangwise.study.statistics import UNKNOWN, Estimate, number, numbers, period
+from gangwise.study.store import Store, store_of
+from gangwise.study.sweep import Progress, Workers, silent
+
+
+@dataclass(frozen=True)
+class CurrentRules:
+    """The rules as they are.
+
+    ``scheduler`` is the one in force, or ``slurm:FOLDER``; ``prices`` are of device-hours.
+    """
+
+    source: str
+    settings: Mapping[str, Any]
+    scheduler: str = BASE
+    seeds: Sequence[int] = ()
+    out: Store | Path | str | None = None
+    workers: Workers = field(default_factory=Workers)
+    prices: Mapping[str, float] | None = None
+
+
+def what_if(
+    asked: CurrentRules,
+    changes: Sequence[str],
+    progress: Progress | None = None,
+    gates: Sequence[Gate] = (),
+) -> Replayed:
+    """Play the rules as they are, and each change beside them.
+
+    ScenarioError for a change of what is not there, or a gate's unknown metric, before anything is
+    played.
+
+    >>> asked = CurrentRules(
+    ...     "twin:alibaba-gpu-v2023", {"first": 200, "nodes": 4}, workers=Workers(1)
+    ... )
+    >>> found = what_if(asked, ["nodes.all+=1", "load*=1.1,scheduler=sjf+easy"])
+    >>> found.schedulers
+    ['as configured', 'nodes.all+=1', 'load*=1.1,scheduler=sjf+easy']
+    """
+    site = together(asked.scheduler, asked.settings.get("site"))
+    source = replay_source(asked.source, {**asked.settings, **({"site": site} if site else {})})
+    (progress or silent)("reading the log", 0, 1)
+    played: Any = source.scenario()
+    for gate in gates:
+        played.check_metric(gate.metric, f"condition {gate.text!r}")
+    scheduler = asked.scheduler
+    if scheduler.startswith(PRINTED):
+        scheduler = played.site.scheduler or BASE
+    names, varied = {CONFIGURED: scheduler}, {}
+    for text in changes:
+        label = ",".join(map(str, parts := changes_of(text)))
+        if label in names:
+            raise ScenarioError(f"change {label} is given twice")
+        names[label], varied[label] = _changed_rules(played, scheduler, parts)
+        played.changed(**varied[label]).draw(0)  # finds mistakes
+    for device in asked.prices or {}:
+        if device not in (devices := played.draw(0).nodes.devices):
+            raise ScenarioError(f"price {device}: the nodes have {', '.join(devices)}")
+    made = {label: create_scheduler(name) for label, name in names.items()}
+    seeds = seeds_of(played, asked.seeds)
+    about = {"rules": CONFIGURED, "changes": varied, "schedulers": names}
+    about |= {"prices": dict(asked.prices)} if asked.prices else {}
+    return played_by(source, made, seeds, asked.out, asked.workers, progress, about)
+
+
+def _changed_rules(
+    played: ReplayScenario, scheduler: str, changes: Sequence[SettingChange]
+) -> tuple[str, dict[str, Any]]:
+    now = {"scheduler": scheduler, "load": played.settings.load}
+    own = [change for change in changes if change.path in now]
+    if any(change.path == "load" and change.how != "=" for change in own) and not now["load"]:
+        drawn = played.draw(0)
+        now["load"] = load_of(drawn.jobs, drawn.nodes)
+    then = changed(now, own)
+    settings: dict[str, Any] = {"load": then["load"]} if then["load"] != now["load"] else {}
+    if of_site := [str(change) for change in changes if change not in own]:
+        settings["change"] = ",".join(filter(None, [played.settings.change, *of_site]))
+        if played.settings.site.startswith(SLURM) and scheduler == then["scheduler"]:
+            site = played.changed(**settings).site
+            then["scheduler"] = site.scheduler if site and site.edits else scheduler
+    return str(then["scheduler"]), settings
+
+
+def lines_of(played: Replayed) -> dict[str, list[str]]:
+    """Lines of the site's files that each change replaces; empty for a plain replay."""
+
+    def lines(scenario: ReplayScenario) -> list[str]:
+        edits = list(scenario.site.edits) if scenario.site else []
+        every = changes_of(scenario.settings.change) if scenario.settings.change else []
+        if edits and all(in_own_words(change.parts) for change in every):
+            return edits
+        sites = (played.scenario.site, scenario.site)
+        return edits + changed_lines(*(site.document() if site else {} for site in sites))
+
+    if CONFIGURED not in played.schedulers:
+        return {}
+    return {name: lines(of) for name, of in played.scenarios.items() if name != CONFIGURED}
+
+
+GROUPS = 12
+"""A table of who wins and who pays has so many groups: those with the most device-hours."""
+
+
+class GroupImpact(NamedTuple):
+    """A group of jobs: how long they wait as configured, and by how much longer under changes."""
+
+    name: str
+    jobs: int
+    hours: float  # device-hours
+    wait: float  # seconds
+    longer: dict[str, Estimate]  # seconds, by change
+
+
+def who_pays(n: Compared, changes: Sequence[str]) -> dict[str, list[GroupImpact]]:
+    """Groups of jobs by partition, account, size and class of user, as far as there are several.
+
+    Where seeds play different jobs, such as the weeks of a log, groups are of all of them.
+    """
+    runs, k = n.outcomes[n.base], n.first.nodes.devices.index(n.device)
+    if all(np.array_equal(run.jobs.submit, n.first.jobs.submit) for run in runs):
+        runs = runs[:1]
+
+    def joined(column: Callable[[Outcome], Any]) -> Any:
+        return np.concatenate([column(run)[run.ended] for run in runs])
+
+    def partition_of(run: Outcome) -> Any:
+        return n.partition if len(runs) == 1 else np.array(run.jobs.pools)[run.jobs.pool]
+
+    partition = None if n.partition is None else joined(partition_of)
+    held = joined(lambda o: (o.end - o.last_start) * o.demand[:, k])
+    size = joined(lambda o: np.maximum(o.demand[:, k], 0.0))
+    groups = groups_of(size, held, joined(lambda o: o.jobs.user), partition)
+    groups["account"] = joined(lambda o: o.jobs.charged), list(n.first.jobs.accounts)
+    waiting = joined(lambda o: o.waiting)
+    found: dict[str, list[GroupImpact]] = {}
+    for what, (of, names) in groups.items():
+        hours = np.bincount(of, held, len(names)) / 3600
+        jobs = np.bincount(of, minlength=len(names))
+        most = [int(g) for g in np.argsort(-hours, kind="stable") if jobs[g]][:GROUPS]
+        group, left = [np.full(len(run.jobs), -1) for run in runs], of
+        for each, run in zip(group, runs):
+            each[run.ended], left = np.split(left, [int(run.ended.sum())])
+        found[what] = []
+        for g in most if what == "account" else sorted(most):
+            longer = {name: n.waits_more(name, group, g) for name in changes}
+            about = names[g], int(jobs[g]), float(hours[g]), float(waiting[of == g].mean())
+            found[what].append(GroupImpact(*about, longer))
+    return {what: rows for what, rows in found.items() if len(rows) > 1}
+
+
+def as_dict(played: Replayed) -> dict[str, Any]:
+    """What ``--json`` adds to a replay for a what-if; empty for a plain replay."""
+    if CONFIGURED not in played.schedulers:
+        return {}
+    asked = played.results.experiment
+    groups = {
+        what: [
+            row._asdict() | {"longer": {name: numbers(of) for name, of in row.longer.items()}}
+            for row in rows
+        ]
+        for what, rows in who_pays(played.compared(), [*asked["changes"]]).items()
+    }
+    answer = {"schedulers": asked["schedulers"], "changes": asked["changes"], "groups": groups}
+    answer |= {"prices": asked.get("prices", {}), "lines": lines_of(played)}
+    return {"what_if": answer}
+
+
+# A gate
+
+
+_GATE = re.compile(r"\s*([\w. ]+?)\s*(<=|>=|<|>)\s*([+-]?)\s*([0-9.]+(?:[smhd0-9.]*)?)\s*(%?)\s*")
+
+TIMES = ("waiting", "completion", "makespan", "worst users")
+"""Metrics in seconds, for which a gate may give minutes, hours and days."""
+
+
+class Gate(NamedTuple):
+    """A condition: ``METRIC COMPARISON NUMBER``.
+
+    With a sign or with ``%`` it speaks of the change from the rules as they are, otherwise of the
+    number itself. Times may have units.
+
+    >>> Gate.of("waiting.p95 > +2 %")
+    Gate(text='waiting.p95 > +2 %', metric='waiting.p95', above=True, than=2.0, change='%')
+    """
+
+    text: str
+    metric: str
+    above: bool
+    than: float
+    change: str  # "%", "+" (a difference), or "" (the number itself)
+
+    @classmethod
+    def of(cls, text: str) -> Gate:
+        found = _GATE.fullmatch(text)
+        if found is None:
+            raise ScenarioError(
+                f"condition {text!r}: write METRIC < NUMBER or METRIC > NUMBER, such as "
+                "'waiting.p95 > +2 %', 'waiting.p95 < 1h' or 'killed > 0'"
+            )
+        metric, sign, signed, value, percent = found.groups()
+        than = seconds_of(value, f"condition {text!r}:")
+        than = -than if signed == "-" else than
+        return cls(text, metric, sign[0] == ">", than, percent or "+" * bool(signed))
+
+    def of_run(self, compared: Compared, name: str) -> Estimate:
+        """The number that the condition speaks of: a metric, or its change."""
+        if self.change == "%":
+            return UNKNOWN if name == compared.base else compared.change(name, self.metric)
+        here, there = (compared.of(who, self.metric) for who in (name, compared.base))
+        return Estimate(here.mean - there.mean, None, None) if self.change else here
+
+    def holds(self, value: float) -> bool:
+        return value > self.than if self.above else value < self.than
+
+    def describe(self, value: Estimate) -> str:
+        """The number that the condition speaks of, with its unit and sign."""
+        if self.change == "%":
+            half = "" if value.half is None else f" ± {number(value.half, 1)}"
+            return f"{number(value.mean, 1, True)}{half} %"
+        if self.metric.startswith(TIMES):
+            return ("+" if self.change and value.mean > 0 else "") + period(value.mean)
+        return number(value.mean, 2, bool(self.change))
+
+
+def broken(compared: Compared, gates: Sequence[Gate]) -> list[str]:
+    """The conditions that must not hold and do, a line for each change."""
+    return [
+        f"{name}: {gate.metric} is {gate.describe(value)} ({gate.text})"
+        for gate in gates
+        for name in compared.outcomes
+        if name != compared.base and gate.holds((value := gate.of_run(compared, name)).mean)
+    ]
+
+
+# Capacity
+
+
+class Needed(NamedTuple):
+    """How many nodes of a kind reach a target; None where none of those tried does.
+
+    ``value`` is of the metric then, ``one_less`` with a node less. A node more than now shortens
+    the mean completion by ``played`` seconds; it lowers what no schedule can beat by ``bound``, at
+    most, to first order: the prices of the dual, over the jobs. NaN where no prices were searched.
+    """
+
+    kind: str
+    now: int
+    needed: int | None
+    value: float
+    one_less: float
+    bound: float
+    played: float
+
+
+MOST_TIMES = 16  # at most 16 (n + 1) nodes are tried of a kind that has n
+
+
+def capacity(
+    asked: CurrentRules, target: Gate, kinds: Sequence[str], progress: Progress | None = None
+) -> tuple[Replayed, list[Needed]]:
+    """The fewest nodes of each kind that reach a target, the others as they are.
+
+    Bisection: more nodes of a kind are taken to serve no worse, which anomalies of list scheduling
+    may belie. That the number reaches the target and one less does not is played. What shuts out
+    jobs that run now does not reach it. The replay has all that was tried.
+    """
+    asked = replace(asked, out=store_of(asked.out))
+    base = what_if(asked, [], progress, [target])
+    site = base.scenario.site or Site(Rules())
+    nodes = base.scenario.site_nodes(site)
+    there = site.counts(nodes)
+    seen = {CONFIGURED: target.of_run(base.compared(), CONFIGURED).mean}
+
+    def value(kind: str, n: int) -> float:
+        """The number that the target speaks of; NaN where jobs are shut out."""
+        change = CONFIGURED if n == there[kind] else f"nodes.{toml_key(kind)}={n}"
+        if change not in seen:
+            of = what_if(asked, [change], progress).compared()
+            seen[change] = target.of_run(of, change).mean
+            seen[change] = math.nan if of.refused(change)[0] else seen[change]
+        return seen[change]
+
+    found = []
+    for kind in kinds:
+        if kind not in there:
+            raise ScenarioError(f"--kinds {kind}: there are nodes of {', '.join(there)}")
+        most = MOST_TIMES * (there[kind] + 1)
+        low, high, step = 0, there[kind], 1
+        while not target.holds(value(kind, high)) and high < most:
+            low, high, step = high, min(high + step, most), 2 * step
+        while high - low > 1 and target.holds(value(kind, high)):
+            middle = (low + high) // 2
+            low, high = (low, middle) if target.holds(value(kind, middle)) else (middle, high)
+        enough = high if target.holds(value(kind, high)) else None
+        less = value(kind, high - 1) if enough and high > 1 else math.nan
+        found.append(Needed(kind, there[kind], enough, value(kind, high), less, math.nan, math.nan))
+    ones = [f"nodes.{toml_key(kind)}={there[kind] + 1}" for kind in kinds]
+    played = what_if(asked, list(dict.fromkeys([*seen, *ones]))[1:], progress)
+    worth = marginal_worth(played, site.of_processors(nodes), progress)
+    after = {name: np.mean([o.until_left for o in each]) for name, each in played.outcomes.items()}
+    return played, [
+        each._replace(
+            bound=worth.get(each.kind, math.nan), played=float(after[CONFIGURED] - after[one])
+        )
+        for each, one in zip(found, ones)
+    ]
+
+
+def marginal_worth(
+    played: Replayed, processors: bool, progress: Progress | None = None
+) -> dict[str, float]:
+    """Seconds of mean completion that one more node of each kind takes off the bound.
+
+    The dual L(λ) takes back Σ capacity λ Δ: where node n costs λ[n, t] a device-second, another
+    like it lowers L, at these prices, by its devices times Σ_t λ[n, t] Δ, over the jobs. Of the
+    last node of each kind, which is the one that is copied; means over seeds.
+    """
+    found: dict[str, list[float]] = {}
+    for seed, bound in zip(played.seeds, played.bounds(progress=progress)):
+        drawn = played.scenario.draw(seed)
+        jobs = bounded(drawn, played.scenario.options)
+        for kind, on in kinds_of(drawn.nodes, processors).items() if bound.searched else ():
+            devices = 1.0 if processors else float(jobs.capacity[on[-1]])
+            price = float(bound.prices[on[-1]].sum()) * bound.period
+            found.setdefault(kind, []).append(devices * price / jobs.submit.size)
+    return {kind: float(np.mean(each)) for kind, each in found.items()}
+
+
+class FillingSettings(BaseModel):
+    """Settings of ``--until-full``: how far to fill, and which nodes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    until: float = Field(
+        1.3, gt=0, le=100, description="arrivals ask for at most this share of the GPUs"
+    )
+    gpu_nodes: bool = Field(False, description="leave out nodes without GPUs")
+
+
+@dataclass(frozen=True, eq=False)
+class Fillings:
+    """The results of every policy on every seed's arrivals.
+
+    ``line`` says what was played and left out, and comes first; ``filled`` has, by policy, one
+    result for each seed.
+    """
+
+    line: str
+    settings: FillingSettings
+    seeds: tuple[int, ...]
+    filled: dict[str, list[Filled]]
+
+    def at(self, policy: str, arrived: float | None, what: str = "allocated") -> Floats:
+        """Per cent allocated or fragmented when so much had arrived (None: at the end) [seeds]."""
+        each = [(one.arrived, getattr(one, what)) for one in self.filled[policy]]
+        if arrived is None:
+            return np.array([values[-1] for _, values in each])
+        return np.array([np.interp(arrived, at, values) for at, values in each])
+
+    def curve(self, policy: str, what: str) -> list[float]:
+        """Means over seeds at 0, 1, 2, … per cent arrived."""
+        most = min(each.arrived.size - 1 for each in self.filled[policy])
+        values = [getattr(each, what)[:most] for each in self.filled[policy]]
+        return [round(float(x), 4) for x in np.mean(values, axis=0)]
+
+    def as_dict(self) -> dict[str, Any]:
+        found: dict[str, dict[str, Any]] = {}
+        for policy, each in self.filled.items():
+            found[policy] = {
+                what: {
+                    "at_100": self.at(policy, 100.0, what).tolist(),
+                    "at_the_end": self.at(policy, None, what).tolist(),
+                    "curve": self.curve(policy, what),
+                }
+                for what in ("allocated", "fragmented")
+            }
+            found[policy]["turned_away"] = [one.turned_away for one in each]
+        settings = self.settings.model_dump()
+        return {"line": self.line, "settings": settings, "seeds": self.seeds, "policies": found}
+
+
+def fill_trace(
+    source: Path | str,
+    policies: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+    settings: Mapping[str, Any] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Fillings:
+    """Fill the cluster of a trace with its jobs, whenever they came and however long they ran.
+
+    ``source`` is a trace or ``twin:NAME``; a pod list without times will do. By default
+    ``policies`` are all of :data:`gangwise.jobs.filling.POLICIES`, and ``seeds`` 0 to 9.
+    """
+    s = checked(FillingSettings, "--until-full", dict(settings or {}))
+    names, seeds = tuple(policies) or POLICIES, tuple(seeds) or tuple(range(10))
+    log = untimed(Path(source))
+    nodes = with_gpus(log.nodes) if s.gpu_nodes else log.nodes
+    filled: dict[str, list[Filled]] = {name: [] for name in names}
+    account = log.jobs.account
+    for i, seed in enumerate(seeds):
+        filling = Filling(log.jobs, nodes, seed, s.until)
+        account = filling.account
+        for done, name in enumerate(names, i * len(names) + 1):
+            filled[name].append(filling.play(name))
+            if progress is not None:
+                progress("filling", done, len(seeds) * len(names))
+    line = (
+        f"{log.played.trace}: {account.played:,} of {log.played.read:,} jobs come in random "
+        f"order to {len(nodes):,} nodes, until they ask for {100 * s.until:g} % of the GPUs (drawn "
+        "again if they are too few); none ends, and times play no part"
+    )
+    if lost := "; ".join(f"{rows.size:,} {why}" for why, rows in account.set_aside.items()):
+        line += f"; left out: {lost}"
+    return Fillings(line, s, seeds, filled)
+
+
+def untimed(source: Path) -> JobLog:
+    """All jobs of a trace as if they came at once and took a second."""
+    knobs: dict[str, Any] = {}
+    if not without_reader(source) and "untimed" in reader_arguments(reader_of(source, "")):
+        knobs["untimed"] = True
+    tables = open_tables(source, **knobs)
+    times = ("started", "elapsed", "status", "unfinished", "limit", "after")
+    jobs = tables.jobs.drop(name for name in times if name in tables.jobs.columns)
+    jobs = jobs.with_columns(pl.lit(0.0).alias("created"), pl.lit(1.0).alias("deleted"))
+    return jobs_of(replace(tables, jobs=jobs))
+
+
+def with_gpus(nodes: Nodes) -> Nodes:
+    keep = np.flatnonzero(nodes.capacity[:, nodes.devices.index("gpu")])
+    return replace(
+        nodes,
+        names=tuple(nodes.names[n] for n in keep),
+        capacity=np.ascontiguousarray(nodes.capacity[keep]),
+        labels=tuple(nodes.labels[n] for n in keep),
+        rates=tuple(nodes.rates[n] for n in keep),
+    )

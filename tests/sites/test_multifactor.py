@@ -1,0 +1,194 @@
+"""The order multifactor: held against Slurm's rules said plainly, and compiled against Python."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.jobs import Jobs, Nodes, simulate_jobs
+from gangwise.jobs.scheduler import create_scheduler
+from gangwise.jobs.tenancy import AccountRule, PriorityWeights, Qos
+from gangwise.sites.site import Pool, Rules, Site
+from tests.jobs.middle import SiteCase
+from tests.reference.multifactor import Account, Asked, Cluster
+
+WAYS = list(itertools.product(("tree", "classic"), ("easy", "none"), (3600.0, math.inf)))
+
+
+class Crowd:
+    """Jobs of users in accounts of three levels, some of them never used, on 32 processors."""
+
+    def __init__(self, seed: int, size: int):
+        rng = np.random.default_rng([31, seed])
+        self.fair, self.backfilling, self.half_life = WAYS[seed % len(WAYS)]
+        several = self.backfilling == "none"  # all pools are on all nodes
+        self.accounts = [
+            AccountRule(name="a", shares=3),
+            AccountRule(name="b", parent="a", shares=float(rng.integers(1, 4)), users={"u0": 5}),
+            AccountRule(name="c", parent="a", users={"idle": 2}),
+            AccountRule(name="d", users={"u1": 2, "u2": 3}),
+            AccountRule(name="e", users={"never": 1}),
+            AccountRule(name="f", users={"never": 1}),
+        ]
+        submit = np.cumsum(rng.exponential(60.0, size))
+        run = np.exp(rng.normal(6, 1.2, size))
+        self.jobs = [
+            Asked(
+                float(submit[j]),
+                float(run[j]),
+                float(run[j] * rng.uniform(1, 3)),
+                int(2 ** rng.integers(0, 6)) if rng.random() < 0.3 else 2,
+                f"u{rng.integers(0, 5)}",
+                "bcdef"[int(rng.choice(5, p=[0.3, 0.3, 0.3, 0.05, 0.05]))],
+                f"p{rng.integers(0, 3)}" if several else "p0",
+                f"q{rng.integers(0, 2)}",
+            )
+            for j in range(size)
+        ]
+        names = [f"p{i}" for i in range(3 if several else 1)]
+        self.pools = [
+            Pool(name=n, tier=[1, 4, 4][i], priority=i + 1, billing={"cpu": [1, 2, 0.5][i]})
+            for i, n in enumerate(names)
+        ]
+        self.qos = [Qos(name="q0", priority=2, usage_factor=0.5), Qos(name="q1", priority=5)]
+        self.weights = PriorityWeights(
+            age=float(rng.choice([0, 1000])),
+            fair_share=10_000,
+            job_size=float(rng.choice([0, 500])),
+            pool=200,
+            qos=float(rng.choice([0, 1000])),
+            max_age=20_000,
+            half_life=self.half_life,
+            period=300,
+            fair=self.fair,
+        )
+
+    def starts(self, engine: str) -> list[float]:
+        columns = zip(*((j.submit, j.run, j.size) for j in self.jobs))
+        jobs = Jobs.of(
+            *columns,
+            limit=[j.limit for j in self.jobs],
+            user=[j.user for j in self.jobs],
+            charged=[j.account for j in self.jobs],
+            pool=[j.pool for j in self.jobs],
+            qos=[j.qos for j in self.jobs],
+        )
+        site = Site(
+            Rules(
+                pool=tuple(self.pools),
+                qos=tuple(self.qos),
+                account=tuple(self.accounts),
+                priority=self.weights,
+            )
+        )
+        name = f"multifactor+{self.backfilling}+first-fit"
+        return simulate_jobs(jobs, Nodes.pool(32), name, site=site, engine=engine).start.tolist()
+
+    def plainly(self) -> list[float]:
+        below = {a.name: Account(a.name, a.shares) for a in self.accounts}
+        root = Account("", 1.0)
+        for a in self.accounts:
+            (below[a.parent] if a.parent else root).inner.append(below[a.name])
+            users = {**{j.user: 1.0 for j in self.jobs if j.account == a.name}, **a.users}
+            below[a.name].inner += [Account(u, shares, user=True) for u, shares in users.items()]
+        w = self.weights
+        return Cluster(
+            32,
+            w.model_dump(include={"age", "fair_share", "job_size", "pool", "qos"}),
+            w.max_age,
+            w.half_life,
+            w.period,
+            self.fair == "classic",
+            self.backfilling == "easy",
+            root,
+            {
+                p.name: {"tier": p.tier, "priority": p.priority, "billing": p.billing["cpu"]}
+                for p in self.pools
+            },
+            {q.name: {"priority": q.priority, "factor": q.usage_factor} for q in self.qos},
+            self.jobs,
+        ).play()
+
+
+def check(seeds, size: int) -> None:
+    for seed in seeds:
+        crowd = Crowd(seed, size)
+        plainly = crowd.plainly()
+        for engine in ("compiled", "plain") if seed % 4 == 0 else ("compiled",):
+            assert crowd.starts(engine) == plainly, (seed, engine)
+
+
+def test_starts_are_those_of_slurms_rules_said_plainly():
+    check(range(8), 60)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", range(2))
+def test_many_starts_are_those_of_slurms_rules_said_plainly(part):
+    check(range(8 + part, 48, 2), 60)
+    check(range(part, 8, 2), 250)
+
+
+def test_use_of_the_past_moves_a_user_back_and_is_forgotten():
+    """ann has used much; bob comes later and goes first, until her use has decayed."""
+    for wait, first in ((100.0, "bob"), (40 * 3600.0, "ann")):
+        jobs = Jobs.of(
+            [0, 1, wait + 1000, wait + 1001, wait + 1002],
+            [900, 10, 1200, 100, 100],
+            4,
+            user=["ann", "bob", "eve", "ann", "bob"],
+        )
+        weights = PriorityWeights(fair_share=1000, age=1e-3, half_life=3600, fair="classic")
+        site = Site(Rules(priority=weights))
+        start = simulate_jobs(jobs, Nodes.pool(4), "multifactor+easy", site=site).start
+        assert ("ann" if start[3] < start[4] else "bob") == first
+
+
+def differing(seed: int) -> list[str]:
+    """What compiled code and Python decide otherwise among pools, caps, failures, dependencies."""
+    backfilling = ("easy", "none", "conservative")[seed % 3]
+    choice = ("best-fit", "first-fit", "label")[seed // 3 % 3]
+    case = SiteCase(seed)
+    case.names = "multifactor", backfilling, choice
+    weights = PriorityWeights(
+        age=50,
+        fair_share=1000,
+        job_size=20,
+        qos=100,
+        max_age=60,
+        period=7,
+        half_life=30,
+        fair=("tree", "classic")[seed % 2],
+    )
+    ranked = tuple(p.model_copy(update={"tier": i % 2}) for i, p in enumerate(case.rules.pool))
+    more = {"priority": weights, "pool": ranked, "qos": (Qos(name="q1", priority=1),)}
+    case.rules = case.rules.model_copy(update=more)
+    one, two = (case.played(engine=engine) for engine in ("compiled", "plain"))
+    return [
+        name
+        for name in ("phase", "start", "last_start", "end", "lost")
+        if not np.array_equal(getattr(one, name), getattr(two, name), equal_nan=True)
+    ]
+
+
+def test_compiled_code_and_python_decide_alike():
+    assert differing(8) == []
+
+
+@pytest.mark.full
+def test_compiled_code_and_python_decide_alike_in_many_cases():
+    for seed in range(13, 31):  # each backfilling, choice and fair share
+        assert differing(seed) == [], seed
+
+
+def test_multifactor_without_weights_to_read_is_refused():
+    scheduler = create_scheduler("multifactor+easy")
+    with pytest.raises(ScenarioError, match="accounts"):
+        scheduler.resize(Nodes.pool(4), ["job"])
+    site = Site(Rules(priority=PriorityWeights(tres={"gpus": 1})))
+    with pytest.raises(UnknownName, match="'gpus'"):
+        simulate_jobs(Jobs.of([0], 1), Nodes.pool(4), "multifactor", site=site)

@@ -1,0 +1,174 @@
+"""What jobs ask Slurm for, from sacct's print to nodes, against what a real Slurm 22.05 did.
+
+``slurm_asked/placed.txt`` is sacct's print of jobs of all kinds that a real Slurm ran one at a time
+on four nodes of 8 cores and two of 16 with two GPUs each; ``CORES`` is how many cores of each
+node each was given, by ``scontrol show job -d``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gangwise.core.registry import create
+from gangwise.jobs.simulation import simulate_jobs
+from gangwise.notation.slurm import expand_nodes
+from gangwise.study.replay_scenario import ReplayScenario
+
+HERE = Path(__file__).with_name("slurm_asked")
+NODES = "a1", "a2", "a3", "a4", "b1", "b2"
+CONF = """
+NodeName=a[1-4] CPUs=8 RealMemory=16000
+NodeName=b[1-2] CPUs=16 RealMemory=32000 Gres=gpu:v100:2
+PartitionName=p Nodes=ALL Default=YES MaxTime=600
+PartitionName=x Nodes=a[1-2] OverSubscribe=EXCLUSIVE MaxTime=600
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+GresTypes=gpu
+"""
+CORES = {
+    "1": (0, 0, 0, 0, 10, 0),
+    "2": (8, 8, 4, 0, 0, 0),
+    "3": (8, 8, 8, 0, 0, 0),
+    "4": (3, 1, 0, 0, 0, 0),
+    "5": (2, 1, 0, 0, 0, 0),
+    "6": (8, 4, 0, 0, 0, 0),
+    "7": (4, 0, 0, 0, 0, 0),
+    "8": (0, 0, 0, 0, 4, 0),
+    "9": (0, 0, 0, 0, 16, 4),
+    "10": (0, 0, 0, 0, 4, 0),
+    "11": (4, 0, 0, 0, 0, 0),
+    "12": (8, 8, 4, 0, 0, 0),
+    "13": (4, 4, 4, 0, 0, 0),
+    "14": (6, 6, 6, 6, 6, 0),
+    "15": (0, 0, 0, 0, 2, 2),
+    "16": (0, 0, 0, 0, 4, 0),
+    "17": (0, 0, 0, 0, 16, 4),
+    "18": (8, 8, 0, 0, 0, 0),
+    "19": (0, 0, 0, 0, 16, 0),
+    "20": (8, 0, 0, 0, 0, 0),
+    "21": (8, 8, 0, 0, 0, 0),
+    "22": (4, 2, 1, 1, 1, 1),
+    "23": (2, 1, 1, 0, 0, 0),
+    "24": (3, 1, 1, 1, 0, 0),
+    "25": (1, 1, 1, 1, 1, 1),
+    "26": (4, 0, 0, 0, 0, 0),
+    "27": (1, 1, 1, 1, 0, 0),
+    "28": (8, 8, 8, 8, 16, 8),
+    "29": (5, 5, 5, 0, 0, 0),
+    "30": (6, 6, 6, 3, 0, 0),
+    "31": (8, 4, 0, 0, 0, 0),
+    "32": (3, 0, 0, 0, 0, 0),
+    "33": (2, 0, 0, 0, 0, 0),
+    "34": (5, 1, 1, 1, 1, 0),
+    "35": (0, 0, 0, 0, 9, 0),
+    "36": (8, 8, 8, 8, 16, 0),
+    "37": (8, 8, 8, 4, 1, 1),
+    "38": (8, 8, 8, 6, 0, 0),
+}
+UNLIKE = {
+    "9": "-w b1 of a job on two nodes: b1 need not be among them",
+    "12": "memory of a node: in equal parts of a task, here 600 MiB",
+    "17": "GPUs of a node, and tasks anywhere: equal parts on both nodes",
+    "22": "--spread-job",
+    "31": "memory of a node and of tasks on two: equal parts on both",
+}
+"""Jobs that are played otherwise, as the notes of the log say."""
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "slurm.conf").write_text(CONF)
+    lines = (HERE / "placed.txt").read_text().splitlines()
+    rows = [line.split("^") for line in lines[1:]]
+    for i, row in enumerate(rows):  # an hour apart: each finds all nodes free
+        row[7:11] = [f"2026-01-0{1 + i // 24}T{i % 24:02}:{m:02}:00" for m in (0, 0, 0, 1)]
+    log = folder.with_name("jobs.txt")
+    log.write_text("\n".join([lines[0], *("^".join(row) for row in rows)]) + "\n")
+    scenario = ReplayScenario(source=str(log), site=f"slurm:{folder}")
+    jobs, nodes, conditions = scenario.draw(0)
+    scheduler = create("scheduler", scenario.site.scheduler)
+    schedule = simulate_jobs(jobs, nodes, scheduler, conditions, scenario.options)
+    return scenario, jobs, nodes, schedule
+
+
+def test_every_job_is_on_the_nodes_and_cores_that_slurm_gave_it(played):
+    scenario, jobs, nodes, schedule = played
+    assert scenario.log.played.played == scenario.log.played.read == len(CORES)
+    cpu, alone = nodes.devices.index("cpu"), nodes.devices.index("node")
+    wrong = {}
+    for j, name in enumerate(jobs.id):
+        shape = jobs.shapes_on(nodes.devices)[jobs.shape[j]]
+        cores = dict.fromkeys(NODES, 0)
+        for n, tasks in schedule.placed(j):
+            whole = shape.demand[alone] == nodes.capacity[n, alone]
+            taken = nodes.capacity[n, cpu] if whole else tasks * shape.demand[cpu]
+            cores[nodes.names[n]] += int(taken) // 1000
+        if tuple(cores.values()) != CORES[str(name)]:
+            wrong[str(name)] = tuple(cores.values())
+    assert {name: cores for name, cores in wrong.items() if name not in UNLIKE} == {}
+    assert np.isfinite(schedule.start).all()
+    notes = "\n".join(scenario.log.played.notes)
+    for option in ("--spread-job", "--nodelist of fewer nodes", "several partitions"):
+        assert f"1 jobs ask for {option}" in notes
+
+
+LEAVES = """
+SwitchName=sA Nodes=n[01-04]
+SwitchName=sB Nodes=n[05-07]
+SwitchName=sC Nodes=n[08-12]
+SwitchName=sD Nodes=n[13-14]
+SwitchName=m1 Switches=sA,sB
+SwitchName=m2 Switches=sC,sD
+SwitchName=top Switches=m[1-2]
+"""
+OTHER_CORES = {"a40", "b39", "b45"}
+"""Jobs that find cores taken which the model has on other nodes of a job of 2 to 4 nodes."""
+
+
+@pytest.mark.parametrize(("play", "weight"), [("a", 1), ("b", 5)])
+def test_jobs_are_on_the_leaf_switches_that_slurm_took(play, weight, tmp_path):
+    """83 jobs that a real Slurm 22.05 started one after another, without and with weights.
+
+    ``switched.txt`` has when each started and ended, in the order of all that happened.
+    """
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "topology.conf").write_text(LEAVES)
+    (site / "config.txt").write_text(
+        "Configuration data as of 2026-11-28T02:47:00\nSLURM_VERSION           = 22.05.8\n"
+    )
+    (site / "slurm.conf").write_text(
+        "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\nTopologyPlugin=topology/tree\n"
+        f"NodeName=n[01-07,13-14] CPUs=4\nNodeName=n[08-12] CPUs=4 Weight={weight}\n"
+        "PartitionName=p Nodes=ALL Default=YES MaxTime=600\n"
+    )
+    text = "JobID^Partition^State^Submit^Start^End^Timelimit^ReqTRES^AllocTRES^NNodes^NodeList"
+    lines, taken = [text + "^SubmitLine"], {}
+    for row in (HERE / "switched.txt").read_text().splitlines()[1:]:
+        name, started, ended, *rest = row.split("^")
+        begun, over = (
+            f"2026-01-01T{int(t) // 60:02}:{int(t) % 60:02}:00" for t in (started, ended)
+        )
+        if name[0] == play:
+            times = f"{begun}^{begun}^{over}"
+            lines.append(f"{name[1:]}^p^COMPLETED^{times}^01:40:00^{'^'.join(rest)}")
+            taken[name] = expand_nodes(rest[3])
+    log = tmp_path / "jobs.txt"
+    log.write_text("\n".join(lines) + "\n")
+    scenario = ReplayScenario(source=str(log), site=f"slurm:{site}")
+    jobs, nodes, conditions = scenario.draw(0)
+    assert scenario.site.scheduler == "slurm:leaf_cores=False"
+    scheduler = create("scheduler", scenario.site.scheduler)
+    schedule = simulate_jobs(jobs, nodes, scheduler, conditions, scenario.options)
+    assert np.array_equal(schedule.start, jobs.submit)
+    found = {
+        f"{play}{name}": sorted(nodes.names[n] for n, _ in schedule.placed(j))
+        for j, name in enumerate(jobs.id)
+    }
+    assert found.keys() == taken.keys()
+    wrong = {name for name, on in found.items() if on != sorted(taken[name])}
+    assert wrong <= OTHER_CORES

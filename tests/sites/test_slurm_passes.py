@@ -1,0 +1,232 @@
+"""Slurm's passes in compiled code against the plain ones of tests/reference, on drawn sites."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gangwise.core.errors import ScenarioError
+from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options
+from gangwise.jobs.simulation import simulate_jobs
+from gangwise.jobs.tenancy import Preemption, PriorityWeights, Qos
+from gangwise.sites.site import AccountRule, CapRule, OwnClock, Pool, ReservedNodes, Rules, Site
+from gangwise.sites.slurm_passes import PER, SlurmPasses
+from tests.reference.slurm_passes import PlainPasses
+
+ASKED = ("[a|b]", "[b|c]", "a|b", "[a*1&b*1]", "[a*2&b*1]", "a*2&b*1")
+WAYS = ("", "", "off", "requeue", "cancel", "suspend")
+
+
+def drawn_site(rng: np.random.Generator, gangs: bool) -> tuple[Nodes, Site]:
+    """Nodes of up to three device types, some with weights and features, and a site's rules."""
+    r = rng.random
+    N, kinds = int(rng.choice([2, 3, 6, 12])), ["cpu", "gpu", "mem"][: int(rng.integers(1, 4))]
+    if gangs and r() < 0.6:
+        kinds = ["cpu"]
+    sizes = {"cpu": [4, 8, 16], "gpu": [0, 2, 4], "mem": [16, 32]}
+    weights, features, alike = r() < 0.4, r() < 0.4, r() < 0.5
+    made = []
+    for n in range(N):
+        labels = {"weight": str(int(rng.integers(1, 4)))} if weights else {}
+        if features:
+            labels["features"] = ",".join(f for f in "abc" if r() < 0.6)
+        has = {k: float(rng.choice(sizes[k])) for k in kinds}
+        made.append(Node(f"n{n}", dict(made[0].devices) if made and alike else has, labels))
+    shared = "gpu" if "gpu" in kinds and r() < 0.4 else None
+    pools = []
+    for i in range(int(rng.integers(0, 4))):
+        on = rng.permutation(N)[: max(1, int(N * rng.uniform(0.3, 1.01)))]
+        more = {"tier": int(rng.integers(1, 4)), "preempted": str(rng.choice(WAYS))}
+        pools.append(Pool(name=f"p{i}", nodes=",".join(f"n{n}" for n in sorted(on)), **more))
+    names = "normal", "high", "low"
+    qos = [
+        Qos(
+            name=name,
+            priority=float(rng.integers(0, 5)),
+            preempts=tuple(other for other in names if other != name and r() < 0.4),
+            preempted=str(rng.choice(WAYS)),
+            exempt=None if r() < 0.7 else float(rng.integers(0, 200)),
+        )
+        for name in names
+    ]
+    caps = [
+        CapRule(scope=scope, of=str(rng.choice(["cpu", "jobs", "nodes"])), most=float(most))
+        for scope, most in zip(("user", "account", "all"), rng.integers(6, 40, 3))
+        if r() < 0.25
+    ]
+    if r() < 0.3:
+        caps.append(CapRule(scope="all", of="license/x", most=float(rng.integers(2, 5))))
+    preemption = Preemption(
+        by=str(rng.choice(["", "qos", "tier"])),
+        how=str(rng.choice(["requeue", "cancel", "suspend"])),
+        exempt=float(rng.choice([0, 60])),
+        again=float(rng.choice([0, 121])),
+        youngest_first=bool(r() < 0.3),
+        strict=bool(r() < 0.3),
+        reorder=int(rng.integers(0, 4)),
+    )
+    if gangs:
+        on = [rng.permutation(N)[: max(1, int(N * rng.uniform(0.6, 1.3)))] for _ in range(3)]
+        ways = rng.choice(["", "", "suspend", "off", "requeue"], 3)
+        pools = [
+            Pool(
+                name=f"p{i}",
+                nodes=",".join(f"n{n}" for n in sorted(on[i])),
+                tier=int(rng.integers(i, i + 3)),
+                preempted=str(ways[i]),
+            )
+            for i in range(3)
+        ]
+        preemption = preemption.model_copy(update={"by": "tier", "how": "suspend"})
+    elif preemption.by == "tier" and "suspend" in (preemption.how, *(p.preempted for p in pools)):
+        preemption = preemption.model_copy(update={"by": "qos"})
+    weighed = PriorityWeights(
+        age=float(rng.choice([0, 1000])), fair_share=1000.0, qos=100.0, period=60.0
+    )
+    accounts = [AccountRule(name=f"a{i}", shares=i + 1.0) for i in range(3)]
+    rules = {"pool": pools, "qos": qos, "cap": caps, "account": accounts}
+    return Nodes.of(made, shared), Site(Rules(**rules, priority=weighed, preemption=preemption))
+
+
+def drawn_jobs(rng: np.random.Generator, nodes: Nodes, site: Site, J: int) -> Jobs:
+    """A log at half to two and a half times what the nodes can do."""
+    r, N = rng.random, len(nodes)
+    run = np.round(np.minimum(rng.lognormal(4.3, 1.2, J) + (rng.random(J) < 0.97), 1500))
+    tasks = np.where(rng.random(J) < 0.6, 1, rng.integers(1, max(2, N + 1), J))
+    demand = {"cpu": rng.integers(1, 5, J).astype(float)}
+    if "gpu" in nodes.devices:
+        demand["gpu"] = rng.choice([0.0, 0.0, 1.0, 2.0], J)
+        if nodes.shared:
+            demand["gpu"] = np.where(rng.random(J) < 0.3, 0.25, demand["gpu"])
+    if "mem" in nodes.devices:
+        demand["mem"] = rng.choice([0.0, 1.0, 4.0, 16.0], J)
+    work = float((run * tasks * demand["cpu"]).sum()) * 1000 / nodes.capacity[:, 0].sum()
+    submit = np.sort(rng.uniform(0, work / rng.uniform(0.5, 2.5), J))
+    submit = np.floor(submit / 300) * 300 if r() < 0.15 else np.round(submit)
+    limit = np.maximum(np.ceil(run * rng.uniform(0.9, rng.choice([1.0, 3.0, 20.0]), J)), r() < 0.9)
+    alike, features = nodes.capacity, [has.get("features", "").split(",") for has in nodes.labels]
+    common = min(sum(name in has for has in features) for name in "abc") > 2
+    common &= bool((alike == alike[0]).all()) and not site.rules.pool
+    terms = []
+    for i in range(J):
+        has = [f"array=r{i // 8}%{1 + i // 8 % 3}"] * (r() < 0.1) + ["license/x=1"] * (r() < 0.2)
+        if common and r() < 0.4:  # else such a job might never start
+            has.append(f"features={rng.choice(ASKED)}")
+            tasks[i] = 3 if "*" in has[-1] else min(tasks[i], 3)
+        elif r() < 0.2:
+            low = int(rng.integers(1, 4))
+            tasks[i] = max(tasks[i], low)
+            has.append(f"nodes={low}-{rng.choice([0, low, low + 2])}")
+        terms.append(",".join(has + [f"queued={max(0.0, submit[i] - 200)}"] * (r() < 0.1)))
+    return Jobs.of(
+        *(submit, run, tasks, demand),
+        limit=limit,
+        per_node=rng.choice([0, 1, 1, 2], J) if r() < 0.5 else int(r() < 0.5),
+        user=rng.choice(["u", "v", "w"], J),
+        charged=rng.choice(["a0", "a1", "a2"], J),
+        pool=rng.choice([pool.name for pool in site.rules.pool] or [""], J),
+        qos=rng.choice([qos.name for qos in site.rules.qos], J),
+        terms=terms,
+        after={i: [int(rng.integers(i))] for i in range(1, J) if r() < 0.05},
+    )
+
+
+def drawn(seed: int, gangs: bool) -> tuple[tuple[Any, ...], Site, dict[str, Any]]:
+    """Jobs, nodes, conditions and options; a site; and parameters of the scheduler."""
+    rng = np.random.default_rng(seed)
+    nodes, site = drawn_site(rng, gangs)
+    jobs = drawn_jobs(rng, nodes, site, int(rng.integers(15, 40)))
+    last, n = float(jobs.submit[-1]), int(rng.integers(len(nodes)))
+    at, fails = float(np.round(rng.uniform(0, last))), rng.random() < 0.25
+    gone = [(float(rng.uniform(0, last)), int(rng.integers(len(jobs))))] * (rng.random() < 0.2)
+    conditions = Conditions(
+        **{"downs" if rng.random() < 0.5 else "drains": [(at, n)] * fails},
+        ups=[(at + 600.0, n)] * fails,
+        cancels=gone,
+    )
+    options = Options(
+        enforced=bool(rng.random() < 0.4),
+        limits="work" if rng.random() < 0.1 else "wall-clock",
+        checkpoint=float(rng.choice([np.inf, 0, 60])),
+    )
+    parameters = {
+        "order": str(rng.choice(["fcfs", "multifactor", "multifactor", "sjf", "wfp3"])),
+        "interval": float(rng.choice([30, 60, 300])),
+        "resolution": float(rng.choice([1, 60, 300])),
+        "window": float(rng.choice([600, 86_400])),
+        "tested": int(rng.choice([0, 3, 500], p=[0.05, 0.15, 0.8])),
+        "depth": int(rng.choice([1, 5, 100], p=[0.1, 0.2, 0.7])),
+    }
+    more = np.random.default_rng(seed + 10**6)
+    for name in (*PER, "starts", "main_starts", "part_depth"):
+        parameters[name] = int(more.integers(1, 4)) if more.random() < 0.15 else 0
+    parameters["least_wait"] = float(more.choice([0, 0, 0, 0, 100]))
+    parameters["least_priority"] = float(more.choice([0, 0, 0, 100]))
+    kept = []
+    for i in range(int(more.choice([0, 0, 1, 2]))):
+        since = float(np.round(more.uniform(0, last)))
+        on = ",".join(f"n{n}" for n in more.permutation(len(nodes))[: 1 + len(nodes) // 3])
+        to = since + float(more.choice([300, 1000]))
+        kept.append(ReservedNodes(name=f"k{i}", since=since, to=to, nodes=on))
+    clock = OwnClock(start=datetime.fromtimestamp(int(more.integers(10**6)), UTC))
+    changed = {"reservation": tuple(kept), "clock": clock}
+    site = replace(site, rules=site.rules.model_copy(update=changed))
+    if more.random() < 0.3:  # leaf switches of so many nodes, two to a switch, or all below one
+        size, depth = int(more.integers(1, 4)), more.random() < 0.5
+        leaves = [n // size for n in range(len(nodes))]
+        paths = [f"top/m{i // 2}/s{i}" if depth else f"top/s{i}" for i in leaves]
+        switched = zip(nodes.labels, leaves, paths)
+        labels = tuple({**has, "switch": f"{i}:{path}"} for has, i, path in switched)
+        nodes = replace(nodes, labels=labels)
+        parameters["leaf_cores"] = bool(more.random() < 0.5)
+    return (jobs, nodes, conditions, options), site, parameters
+
+
+def compare(seed: int, engine: str, gangs: bool = False) -> int:
+    """Play a drawn case twice; how many jobs were preempted."""
+    (jobs, nodes, *more), site, parameters = drawn(seed, gangs)
+    found, plain = (
+        simulate_jobs(jobs, nodes, make(**parameters), *more, site=site, engine=how)
+        for make, how in ((SlurmPasses, engine), (PlainPasses, "auto"))
+    )
+    for name in ("start", "end", "last_start", "attempts", "phase"):
+        same = np.array_equal(getattr(found, name), getattr(plain, name), equal_nan=True)
+        assert same, f"case {seed}, {engine}: {name}"
+    assert all(found.placed(j) == plain.placed(j) for j in range(len(found.jobs)))
+    assert found.counts["instants"] == plain.counts["instants"]
+    assert np.allclose(found.lost, plain.lost)
+    return int(found.counts["preemptions"])
+
+
+@pytest.mark.parametrize("engine", ["compiled", "plain"])
+@pytest.mark.parametrize(("gangs", "preempted"), [(False, 20), (True, 15)])
+def test_schedules_are_those_of_the_plain_passes(gangs, preempted, engine):
+    assert sum(compare(seed, engine, gangs) for seed in range(24)) > preempted
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("gangs", [False, True])
+def test_many_schedules_are_those_of_the_plain_passes(gangs):
+    assert sum(compare(seed, "compiled", gangs) for seed in range(24, 124)) > 100
+    assert sum(compare(seed, "plain", gangs) for seed in range(24, 84)) > 50
+
+
+@pytest.mark.parametrize(("other", "planned"), [(1_050, 1_050), (1_051, 1_000)])
+def test_running_jobs_that_end_close_together_are_taken_away_together(other, planned):
+    # A runs for 1,000 s as it says. The first group of ends reaches until 30 s after the whole half
+    # minute behind A's, 1,050 s. If B's is in it, C, which needs two of the three nodes, is planned
+    # for the end of B, and D, which would end at 1,020 s, may start in front of it.
+    nodes = Nodes.of(Node(f"n{n}", {"cpu": 1.0}) for n in range(3))
+    limit = np.array([1_000.0, other, 100.0, 980.0])
+    jobs = Jobs.of([0, 0, 10, 20], limit, [1, 1, 2, 1], {"cpu": [1.0] * 4}, limit=limit, per_node=1)
+    found = simulate_jobs(jobs, nodes, SlurmPasses(resolution=1.0))
+    assert (found.start[3] < 60.0) == (planned == other)
+
+
+def test_a_period_of_nothing_is_refused():
+    with pytest.raises(ScenarioError, match="must be positive"):
+        SlurmPasses(interval=0)

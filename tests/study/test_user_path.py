@@ -1,0 +1,57 @@
+"""What a replay loads, and that ways to save time and memory change nothing that is stored."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gangwise.logs.io.blocks import squeezed
+from gangwise.study.runs import Rows
+from gangwise.study.store import Store
+
+LOADED = """
+import sys
+import gangwise.cli, gangwise.study.replay
+import gangwise.report.jobs
+print(*sys.modules)
+"""
+
+
+@pytest.mark.full
+def test_a_replay_that_prints_tables_loads_no_figures_and_no_solvers() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", LOADED], capture_output=True, check=True, text=True
+    )
+    heavy = {"matplotlib", "joblib", "asyncio", "scipy.special", "scipy.sparse", "scipy.optimize"}
+    assert not heavy & set(told.stdout.split())
+
+
+def test_squeezed_lines_are_those_that_words_joined_by_one_blank_make() -> None:
+    rng = random.Random(0)
+    for _ in range(2_000):
+        text = "".join(rng.choice("ab1; \t\n\v\f  ") for _ in range(rng.randrange(30))) + "\n"
+        lines = text.encode()[:-1].split(b"\n")
+        assert squeezed(text.encode()) == b"\n".join(b" ".join(x.split()) for x in lines) + b"\n"
+
+
+def test_the_seal_of_rows_is_that_of_the_file_that_holds_them(tmp_path: Path) -> None:
+    rows, identity = Rows(), {"scenario": "made", "settings": {"a": 1}, "seed": 3, "slots": 1}
+    rows.add("mean", 2.0)
+    rows.add("none", np.zeros(0), np.zeros(0))
+    rows.add("job.end", np.array([1.0, np.nan, 3.0]), np.arange(3))
+    rows.add("seconds", 0.1)
+    Store(tmp_path).write("0" * 16, identity, rows)
+    other = Store(tmp_path)  # another process: it believes nothing
+    assert other.about("0" * 16)["settings"] == {"a": 1}
+    assert other.finished("0" * 16)
+    found = other.rows("0" * 16)
+    assert list(found) == ["mean", "job.end", "seconds"]
+    np.testing.assert_array_equal(found["job.end"][1], [1.0, np.nan, 3.0])
+    path = other.path("0" * 16)
+    path.write_bytes(path.read_bytes()[:-20])
+    assert not other.finished("0" * 16)
