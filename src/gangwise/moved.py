@@ -15,6 +15,7 @@ _SITES += "slurm_limits slurm_passes slurm_places slurm_values wait_history whol
 _PAPERS = "approximation_jobs estimators fluctuating_speeds gain_overhead gangs reproduce scenarios"
 MOVED = {f"jobs.{name}": f"sites.{name}" for name in _SITES.split()}
 MOVED |= {name: f"papers.{name}" for name in _PAPERS.split()}
+MOVED |= {"jobs.filling": "papers.reproduce.filling"}
 MOVED |= {"scenarios.jobs": "study.job_classes", "traces.slots": "papers.slots"}
 MOVED |= {"traces.formats.slurm_notation": "notation.slurm"}
 MOVED |= {"traces": "logs", "experiments": "study"}

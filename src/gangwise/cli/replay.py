@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -55,7 +55,6 @@ def replay_command(
     load: float | None = None,
     site: str | None = None,
     bound: bool | None = None,
-    until_full: bool = False,
     out: Path | None = None,
     jobs: int = -1,
     isolated: bool = False,
@@ -73,12 +72,6 @@ def replay_command(
     given = settings_of(settings)
     tight = re.sub(r"\s*\+\s*", "+", policies or "")  # parts may stand apart
     names = names_of(re.sub(r"\s+(?![^(\[]*[)\]])", ",", tight))  # blanks part names, too
-    if until_full:
-        other = {"--world": world, "--load": load, "--as": rules or None}
-        if refused := [name for name, value in other.items() if value is not None]:
-            raise ScenarioError(f"{refused[0]} does not go with --until-full: no time passes there")
-        _fill(source or TWIN, names, seeds, given, out, as_json)
-        return
     if source and Path(source).is_dir():
         from gangwise.service.store import is_recording
 
@@ -115,32 +108,6 @@ def replay_command(
             advance("page", 0, 1)
             written = write_replay(played, out, bounds, command_line())
         say(f"wrote report.html and {len(written) - 1} other files to {out}")
-
-
-def _fill(
-    source: str,
-    names: list[str],
-    seeds: str | None,
-    given: dict[str, Any],
-    out: Path | None,
-    as_json: bool,
-) -> None:
-    from gangwise.core.files import Folder
-    from gangwise.report.curves import filling_figure, filling_sheet
-    from gangwise.report.tables import rich_tables
-    from gangwise.study.what_if import fill_trace
-
-    with progress("nothing is kept") as advance:
-        found = fill_trace(source, names, seed_list(seeds) if seeds else (), given, advance)
-    if as_json:
-        echo(json_text(found.as_dict()))
-    else:
-        screen().print(found.line, rich_tables([filling_sheet(found)]), sep="\n")
-    if out is not None:
-        with Folder(out).publish("filling") as new:
-            new.write("filling.json", json_text(found.as_dict()) + "\n")
-            new.write("filling.svg", filling_figure(found))
-        say(f"wrote filling.json and filling.svg to {out}")
 
 
 def demo_command(out: Path = Path("gangwise-demo")) -> None:

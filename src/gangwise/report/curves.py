@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,12 +26,11 @@ from gangwise.report.plotting import (
     points,
     ranked_styles,
 )
-from gangwise.report.tables import Cell, Sheet
 from gangwise.study.results import Place, Results, Series
 from gangwise.study.statistics import count, number, over_seeds, students_t
 
 if TYPE_CHECKING:
-    from gangwise.study.what_if import Fillings  # loads the simulation of jobs
+    pass  # loads the simulation of jobs
 
 POINTS = 240
 """A line is drawn through at most this many points."""
@@ -414,33 +412,3 @@ def _limited(
     if more > 0:
         caption += f" {more} further panels are left out; the tables have all."
     return pictured(title, points(rows), panels[:PANELS], caption, looks)
-
-
-def filling_sheet(found: Fillings) -> Sheet:
-    """Mean and standard deviation over seeds, per cent of the GPUs; best first."""
-    measured, rows = [*product(("allocated", "fragmented"), (100.0, None))], []
-    for policy in found.filled:
-        cells = []
-        for what, arrived in measured:
-            values = found.at(policy, arrived, what)
-            spread = f" ± {values.std(ddof=1):.2f}" if values.size > 1 else ""
-            cells.append(Cell(f"{values.mean():.2f}{spread}", float(values.mean())))
-        rows.append((policy, tuple(cells)))
-    rows.sort(key=lambda row: -row[1][1].value)
-    caption = phrase("filling", seeds=len(found.seeds))
-    headings = [f"{what}\nat {'100 %' if at else 'the end'}" for what, at in measured]
-    return Sheet("GPUs of a cluster that fills", tuple(headings), tuple(rows), (caption,), "choice")
-
-
-def filling_figure(found: Fillings) -> str:
-    """Allocated and fragmented GPUs by what has arrived, from 75 % on: an SVG."""
-    rows = [
-        (f"{what}, %", policy, float(arrived), value, None, None)
-        for what in ("allocated", "fragmented")
-        for policy in found.filled
-        for arrived, value in enumerate(found.curve(policy, what))
-        if arrived >= 75
-    ]
-    label = "GPUs asked for by what has arrived, %"
-    panels = [Panel(f"{what}, %", label, "") for what in ("allocated", "fragmented")]
-    return image(draw("A cluster that fills", points(rows), panels), "svg").decode()

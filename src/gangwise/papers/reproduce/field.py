@@ -14,7 +14,6 @@ import numpy as np
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import UnknownName
-from gangwise.jobs.filling import Filling
 from gangwise.jobs.gavel import allocation, water_filling
 from gangwise.jobs.metrics import spread
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
@@ -22,9 +21,9 @@ from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import fresh
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.logs.formats.measured_speeds import GavelJob, GavelThroughputs
+from gangwise.papers.reproduce.filling import Filling, untimed, with_gpus
 from gangwise.study.replay_scenario import ReplayInstance, ReplayScenario, only_jobs
 from gangwise.study.runs import Rows
-from gangwise.study.what_if import untimed, with_gpus
 
 # RLScheduler (Zhang et al., SC 2020)
 
@@ -169,7 +168,7 @@ class Doubled(ReplayScenario):
 
 @dataclass(frozen=True)
 class Fills:
-    """A choice of nodes, one of :data:`gangwise.jobs.filling.POLICIES`."""
+    """A choice of nodes, one of :data:`gangwise.papers.reproduce.filling.POLICIES`."""
 
     choice: str
 

@@ -26,9 +26,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
@@ -39,6 +41,8 @@ from gangwise.jobs.fit_kernels import fits, fragments, growth, left_over, take, 
 from gangwise.jobs.kernels import ClusterArrays, Room, Rows
 from gangwise.jobs.model import Conditions, Jobs, Nodes
 from gangwise.jobs.schedule import Options, Tables
+from gangwise.logs import open_tables, reader_arguments, reader_of, without_reader
+from gangwise.logs.jobs import JobLog, jobs_of
 
 POLICIES = ["random", "dot-product", "gpu-packing", "gpu-clustering", "best-fit-cpu-gpu"]
 POLICIES += ["first-fit", "best-fit", "fgd"]
@@ -334,3 +338,26 @@ def drawn_device(x: Board, s: int, n: int, draw: float) -> int:
                 return int(int64(1) << g)
             left -= 1
     return int(int64(1) << best)
+
+
+def untimed(source: Path) -> JobLog:
+    """All jobs of a trace as if they came at once and took a second."""
+    knobs: dict[str, Any] = {}
+    if not without_reader(source) and "untimed" in reader_arguments(reader_of(source, "")):
+        knobs["untimed"] = True
+    tables = open_tables(source, **knobs)
+    times = ("started", "elapsed", "status", "unfinished", "limit", "after")
+    jobs = tables.jobs.drop(name for name in times if name in tables.jobs.columns)
+    jobs = jobs.with_columns(pl.lit(0.0).alias("created"), pl.lit(1.0).alias("deleted"))
+    return jobs_of(replace(tables, jobs=jobs))
+
+
+def with_gpus(nodes: Nodes) -> Nodes:
+    keep = np.flatnonzero(nodes.capacity[:, nodes.devices.index("gpu")])
+    return replace(
+        nodes,
+        names=tuple(nodes.names[n] for n in keep),
+        capacity=np.ascontiguousarray(nodes.capacity[keep]),
+        labels=tuple(nodes.labels[n] for n in keep),
+        rates=tuple(nodes.rates[n] for n in keep),
+    )
