@@ -16,11 +16,12 @@ import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.jobs import rate_kernels
+from gangwise.jobs import kernels, rate_kernels
 from gangwise.jobs.books import Books, Piece, Rate, of_groups
-from gangwise.jobs.kernels import FRAGMENT_STEP
+from gangwise.jobs.fit_kernels import growths
 from gangwise.jobs.model import Job, Nodes, Shape
 from gangwise.jobs.rate_kernels import LABELS, MEANS, SHARED, Beliefs, Constants
+from gangwise.jobs.schedule import cluster_of
 from gangwise.jobs.tenancy import allowed_on
 
 UNLABELLED = Constants(f=0.3, e=0.2)
@@ -429,8 +430,8 @@ class FGD:
                 able[[n for n, c in count.items() if c >= job.shape.per_node]] = False
             if not able.any():
                 return None
-            level, mask = self._growth(one, trial)
-            n = int(np.argmin(np.where(able, level, np.iinfo(np.int64).max)))
+            steps, mask = self._growth(one, trial, able)
+            n = int(np.argmin(steps))
             trial.take(one, [(n, 1, int(mask[n]))])
             count[n] = count.get(n, 0) + 1
         return list(count.items())
@@ -443,7 +444,7 @@ class FGD:
         pieces: list[Piece] = []
         for n, c in tasks:
             for i in range(c):
-                mask = int(self._growth(shape, trial)[1][n])
+                mask = int(self._growth(shape, trial, np.arange(len(trial.up)) == n)[1][n])
                 trial.take(shape, [(n, 1, mask)])
                 if i and pieces[-1][2] == mask:
                     pieces[-1] = (n, pieces[-1][1] + 1, mask)
@@ -451,42 +452,22 @@ class FGD:
                     pieces.append((n, 1, mask))
         return tuple(pieces)
 
-    def _growth(self, shape: Shape, books: Books) -> tuple[Ints, Ints]:
-        """Steps by which F grows with one more task on each node, and its devices [N]."""
+    def _growth(self, shape: Shape, books: Books, able: Bools) -> tuple[Ints, Ints]:
+        """Steps by which F grows with one more task on each node that is able, and its devices [N].
+
+        The most steps there are on other nodes. ``books`` are copies that may be tried on.
+        """
         if books.nodes.shared is None:
             raise ScenarioError("fgd looks at single devices: build Nodes with shared='gpu'")
-        amount, (N, D) = books.of_shared(shape), books.device.shape
-        was, step = self._fragments(books), max(FRAGMENT_STEP * sum(self._seen.values()), 1)
-        level, mask = np.full(N, np.iinfo(np.int64).max), np.zeros(N, dtype=np.int64)
-        had = np.full(N, 1001)
-        for g in range(D if 0 < amount < 1000 else 1):
-            after = books.copy()
-            after.free -= np.array(shape.demand, dtype=np.int64)
-            if 0 < amount < 1000:
-                has, one = books.device[:, g], np.full(N, 1 << g)
-                room = has >= amount
-                after.device[:, g] -= amount
-            else:
-                unused = books.device == 1000
-                taken = unused & (unused.cumsum(axis=1) <= amount // 1000)
-                after.device[taken] = 0
-                has, one = np.zeros(N, dtype=np.int64), (taken << np.arange(D)).sum(axis=1)
-                room = np.ones(N, dtype=bool)
-            steps = -((was - self._fragments(after)) // step)
-            better = room & ((steps < level) | ((steps == level) & (has < had)))
-            level[better], mask[better], had[better] = steps[better], one[better], has[better]
-        return level, mask
-
-    def _fragments(self, books: Books) -> Ints:
-        """F of each node [N]; one task on each may be tried at once, for they do not interact."""
-        idle = books.device.sum(axis=1)
-        total = np.zeros(len(books.free), dtype=np.int64)
-        for shape, tasks in self._seen.items():
-            amount = books.of_shared(shape)
-            able = (books.fits(shape) > 0) & (amount > 0)
-            lost = np.where(books.device < min(amount, 1000), books.device, 0)
-            total += tasks * np.where(able, lost.sum(axis=1), idle)
-        return total
+        shapes = list(dict.fromkeys([*self._seen, shape]))
+        memo = np.zeros(len(shapes), dtype=kernels.MEMO)
+        memo["seen"][: len(self._seen)] = list(self._seen.values())
+        room = kernels.Room(books.free, books.device, np.zeros_like(books.free))
+        steps = np.full(able.size, np.iinfo(np.int64).max)
+        mask = np.zeros(able.size, dtype=np.int64)
+        cluster = cluster_of(books.nodes, shapes, 1)
+        growths(cluster, memo, room, shapes.index(shape), able, steps, mask)
+        return steps, mask
 
 
 @dataclass

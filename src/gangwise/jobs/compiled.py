@@ -17,8 +17,8 @@ from gangwise.jobs.kernels import CANCELLED, FINISHED, KILLED, RUNNING
 from gangwise.jobs.model import Nodes, one_for_all
 from gangwise.jobs.queue_kernels import copy_of
 from gangwise.jobs.queues import BUILT_IN
-from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
-from gangwise.jobs.scheduler import Composed
+from gangwise.jobs.schedule import Options, Schedule, Tables
+from gangwise.jobs.scheduler import Composed, name_of
 from gangwise.jobs.tenancy import NOBODY
 
 NO_INTS = np.zeros(0, dtype=np.int64)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gangwise.core.arrays import Ints
-from gangwise.core.jit import inlined_kernel, inner_kernel
+from gangwise.core.arrays import Bools, Ints
+from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
 from gangwise.jobs.kernels import (
     BLOCK,
     BY_RATE,
@@ -591,3 +591,13 @@ def tell_apart(
     for i in range(pieces):  # tried only
         device[x.tried[i].node, trailing_zeros(x.tried[i].mask)] += d * x.tried[i].tasks
     return pieces
+
+
+@lean_kernel
+def growths(
+    cluster: ClusterArrays, memo: Rows, room: Room, s: int, able: Bools, steps: Ints, mask: Ints
+) -> None:
+    """:func:`growth` on each node that is able [N]; others keep their steps and mask."""
+    for n in range(able.size):
+        if able[n]:
+            steps[n], mask[n] = growth(cluster, memo, room, s, n)

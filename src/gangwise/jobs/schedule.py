@@ -15,9 +15,7 @@ from gangwise.core.arrays import Bools, Floats, Ints, distinct_pairs, numbered
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Books
-from gangwise.jobs.choice import ByRate
 from gangwise.jobs.model import ALONE, Account, Conditions, Job, Jobs, Nodes, Shape
-from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.tenancy import (
     Bounds,
     Cap,
@@ -197,7 +195,8 @@ class Tables:
         So are jobs of unlike tasks by what cannot place them, whose name is ``without_groups``.
         """
         J = len(jobs)
-        cluster = _cluster(jobs, nodes, bool(options.closed))
+        largest, closes = int(jobs.sizes.max(initial=1)), bool(options.closed)
+        cluster = cluster_of(nodes, placed_shapes(jobs, nodes), largest, closes)
         of_caps = claims(options.caps, jobs, nodes, cluster.demand)
         aside, account = _set_aside(jobs, nodes, cluster.demand, options, of_caps, without_groups)
         hours = Opening.of(options.closed, jobs, nodes, cluster.demand)
@@ -281,10 +280,14 @@ def _of_shared(nodes: Nodes, demand: Ints) -> Ints:
     return np.asarray(demand[:, nodes.devices.index(nodes.shared)])
 
 
-def _cluster(jobs: Jobs, nodes: Nodes, closes: bool) -> kernels.ClusterArrays:
-    """The nodes, and what the shapes of jobs ask of them; with ``closes`` hours may be closed."""
-    every = list(placed_shapes(jobs, nodes))
-    of_jobs = every[: len(jobs.shapes)]
+def cluster_of(
+    nodes: Nodes, shapes: Sequence[Shape], largest: int, closes: bool = False
+) -> kernels.ClusterArrays:
+    """The nodes, and what shapes of jobs (see :func:`placed_shapes`) ask of them.
+
+    A job has at most ``largest`` tasks; with ``closes`` hours may be closed.
+    """
+    of_jobs, every = list(shapes), list(shapes)
     parts = {shape: 0 for job in of_jobs for _, shape in job.groups}
     for part in parts:
         parts[part] = len(every)
@@ -295,7 +298,6 @@ def _cluster(jobs: Jobs, nodes: Nodes, closes: bool) -> kernels.ClusterArrays:
     )
     N, S = len(nodes), len(every)
     demand = np.array([s.demand for s in every], dtype=np.int64).reshape(S, len(nodes.devices))
-    largest = int(jobs.sizes.max(initial=1))
     if largest * int(demand.max(initial=1)) >= 2**62 // max(N, 1):
         raise ScenarioError(
             "amounts of devices are too large to be counted in thousandths; "
@@ -435,14 +437,3 @@ def refuses_groups(scheduler: Any) -> str:
     if getattr(scheduler, "groups", False):
         return ""
     return str(getattr(scheduler, "name", type(scheduler).__name__))
-
-
-def name_of(scheduler: Any) -> str:
-    if not isinstance(scheduler, Composed):
-        return type(scheduler).__name__
-    choice = getattr(scheduler.choice, "name", type(scheduler.choice).__name__)
-    if isinstance(scheduler.choice, ByRate):
-        rates = scheduler.choice.rates
-        choice = {"labels": "label"}.get(rates, rates) if isinstance(rates, str) else "learned"
-    queue = getattr(scheduler.queue, "name", type(scheduler.queue).__name__)
-    return f"{queue}+{scheduler.backfilling}+{choice}"

@@ -670,6 +670,17 @@ def create_scheduler(name: str | Any, **options: Any) -> Any:
     return create("scheduler", name, **options) if isinstance(name, str) else name
 
 
+def name_of(scheduler: Any) -> str:
+    if not isinstance(scheduler, Composed):
+        return type(scheduler).__name__
+    choice = getattr(scheduler.choice, "name", type(scheduler.choice).__name__)
+    if isinstance(scheduler.choice, ByRate):
+        rates = scheduler.choice.rates
+        choice = {"labels": "label"}.get(rates, rates) if isinstance(rates, str) else "learned"
+    queue = getattr(scheduler.queue, "name", type(scheduler.queue).__name__)
+    return f"{queue}+{scheduler.backfilling}+{choice}"
+
+
 def oar(depth: int = 10_000) -> Composed:
     """OAR as Grid'5000 had it with Kamelot: first come, first served; the first nodes that fit."""
     return Composed(FirstCome(), "kamelot", FirstFit(), depth)

@@ -46,8 +46,8 @@ from gangwise.jobs.compiled import (
 from gangwise.jobs.kernels import RUNNING, WAITING
 from gangwise.jobs.model import Conditions, Job, Jobs, Nodes
 from gangwise.jobs.queues import Multifactor
-from gangwise.jobs.schedule import Options, Schedule, Tables, name_of, refuses_groups
-from gangwise.jobs.scheduler import Composed, create_scheduler
+from gangwise.jobs.schedule import Options, Schedule, Tables, refuses_groups
+from gangwise.jobs.scheduler import Composed, create_scheduler, name_of
 from gangwise.jobs.tenancy import of_arrays
 from gangwise.sites.site import Site
 from gangwise.sites.slurm_passes import compiles

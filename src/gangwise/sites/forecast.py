@@ -22,8 +22,8 @@ from gangwise.jobs.books import Books, Piece
 from gangwise.jobs.compiled import _nothing_believed, built_in, initial_state, inputs, more_room
 from gangwise.jobs.model import Conditions, Jobs, Nodes
 from gangwise.jobs.run_times import RunTimes, distribution, ended, expect, quantile_within, state_of
-from gangwise.jobs.schedule import Options, Schedule, Tables, name_of, placed_shapes
-from gangwise.jobs.scheduler import create_scheduler
+from gangwise.jobs.schedule import Options, Schedule, Tables, placed_shapes
+from gangwise.jobs.scheduler import create_scheduler, name_of
 
 DAY = 86_400.0
 DRAWS = 100  # futures that are played

@@ -31,8 +31,8 @@ from gangwise.jobs.kernels import RUNNING, WAITING, Given, State
 from gangwise.jobs.model import Conditions, Job, Jobs, terms_of
 from gangwise.jobs.queue_kernels import copy_of
 from gangwise.jobs.queues import BUILT_IN
-from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
-from gangwise.jobs.scheduler import Action, Composed, _Round
+from gangwise.jobs.schedule import Options, Schedule, Tables
+from gangwise.jobs.scheduler import Action, Composed, _Round, name_of
 from gangwise.jobs.tenancy import NOBODY, Tenancy
 from gangwise.sites import slurm_kernels, slurm_places
 from gangwise.sites.preemption import CANCELLED, STARTED, SUSPENDED, classes_of, gangs
