@@ -1,4 +1,4 @@
-"""Whether a schedule keeps the rules, by arithmetic that shares nothing with the simulation.
+"""Whether a schedule keeps the rules, by arithmetic of its own.
 
 A schedule is an :class:`~gangwise.jobs.metrics.Outcome`, simulated, live or recorded. All of it is
 held against what always holds: gangs whole, tasks per node, labels, nodes that are up, no device
@@ -6,7 +6,8 @@ twice, submissions, dependencies, one attempt at a time, limits, work done. At a
 the queue and the free devices are counted anew from the schedule alone, and it is asked whether
 each start is one that the order and the backfilling allow: nobody overtakes without backfilling;
 no device idles for a first in line that fits; whoever passes it leaves it what it was promised.
-Closed hours are read off the calendar.
+Closed hours are read off the calendar; which jobs count in a cap is read as elsewhere
+(:func:`gangwise.jobs.tenancy.claims`).
 
 Shared devices are counted, not told apart. Where a job that asks for parts of one is first in line,
 or nodes do not say all (``skipped``), an instant is left out.
@@ -26,7 +27,7 @@ from gangwise.jobs.kernels import SET_ASIDE
 from gangwise.jobs.metrics import PREEMPTED, Outcome
 from gangwise.jobs.model import Conditions, Shape, terms_of
 from gangwise.jobs.schedule import Options, placed_shapes
-from gangwise.jobs.tenancy import of_arrays, weekly
+from gangwise.jobs.tenancy import claims, of_arrays, weekly
 
 LISTED = 20  # findings of each rule that are listed; the others are only counted
 TOLERANCE = (
@@ -42,8 +43,8 @@ class Violation(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        where = f" on {self.node}" if self.node else ""
-        return f"{self.rule}: job {self.job}{where} at {self.time:,.6g} s {self.text}"
+        place = f" on {self.node}" if self.node else ""
+        return f"{self.rule}: job {self.job}{place} at {self.time:,.6g} s {self.text}"
 
 
 @dataclass
@@ -59,9 +60,9 @@ class Audit:
 
     @property
     def line(self) -> str:
-        found = sum(self.counts.values())
-        some = f" (the queue at {self.instants:,} of {self.of_instants:,} instants)"
-        return f"audited: {self.starts:,} starts{some}, {found:,} findings"
+        findings = sum(self.counts.values())
+        coverage = f" (the queue at {self.instants:,} of {self.of_instants:,} instants)"
+        return f"audited: {self.starts:,} starts{coverage}, {findings:,} findings"
 
     def skip(self, why: str) -> None:
         self.skipped[why] = self.skipped.get(why, 0) + 1
@@ -87,10 +88,10 @@ class _Auditor:
         order = np.lexsort((columns[3], columns[0]))
         self.job, self.node, self.tasks = (c[order].astype(np.int64) for c in columns[:3])
         self.begin, self.end = (c[order].astype(np.float64) for c in columns[3:])
-        new = np.ones(self.job.size, dtype=bool)
-        new[1:] = (np.diff(self.job) != 0) | (np.diff(self.begin) != 0)
-        self.attempt, self.first = np.cumsum(new) - 1, np.flatnonzero(new)
-        self.of, self.from_, self.until = self.job[new], self.begin[new], self.end[new]
+        begins = np.ones(self.job.size, dtype=bool)
+        begins[1:] = (np.diff(self.job) != 0) | (np.diff(self.begin) != 0)
+        self.attempt, self.first = np.cumsum(begins) - 1, np.flatnonzero(begins)
+        self.of, self.from_, self.until = self.job[begins], self.begin[begins], self.end[begins]
         # Tasks of an attempt, the fewest it may have, by how much it takes longer than with all.
         self.had = np.bincount(self.attempt, self.tasks, minlength=self.first.size)
         fewest = np.array([int(terms_of(text).get("fewest", 2**62)) for text in jobs.terms])
@@ -113,15 +114,15 @@ class _Auditor:
         self.parts = np.zeros(len(jobs), dtype=bool)  # whose fit depends on single devices
         if nodes.shared is not None:
             k = nodes.devices.index(nodes.shared)
-            one = np.concatenate([self.demand[:, k], self.asked[len(jobs.shapes) :, k]])
-            self.parts = (self.demand[:, k] > 0) & bool(((one > 0) & (one < 1000)).any())
-        given = self.conditions
-        kinds = ((0, given.downs), (1, given.drains), (2, given.ups))
+            part = np.concatenate([self.demand[:, k], self.asked[len(jobs.shapes) :, k]])
+            self.parts = (self.demand[:, k] > 0) & bool(((part > 0) & (part < 1000)).any())
+        hidden = self.conditions
+        kinds = ((0, hidden.downs), (1, hidden.drains), (2, hidden.ups))
         events = sorted((t, kind, n) for kind, of_kind in kinds for t, n in of_kind)
         self.closed = [(c, c.about(jobs, nodes, demand)) for c in options.closed]
         self.nodes_events = [(float(t), kind, int(n)) for t, kind, n in events]
         self.withdrawn = np.array(jobs.withdrawn)
-        for t, j in given.cancels:
+        for t, j in hidden.cancels:
             self.withdrawn[j] = min(self.withdrawn[j], t)
         # Since when those after a job need not wait for it.
         self.gone = np.minimum(np.where(np.isnan(outcome.end), np.inf, outcome.end), self.withdrawn)
@@ -144,13 +145,13 @@ class _Auditor:
         for a in np.flatnonzero(np.isin(self.jobs.shape[self.of], list(parts))).tolist():
             groups = parts[int(self.jobs.shape[self.of[a]])]
             wanted = [s for tasks, s in groups for _ in range(tasks)]
-            whole, at = self.had[a] == len(wanted), 0
+            complete, at = self.had[a] == len(wanted), 0
             for row in range(edges[a], edges[a + 1]):
                 tasks = int(self.tasks[row])
                 self.piece_shape[row] = wanted[min(at, len(wanted) - 1)]
-                whole &= len(set(wanted[at : at + tasks])) == 1
+                complete &= len(set(wanted[at : at + tasks])) == 1
                 at += tasks
-            self.had[a] = float(whole)
+            self.had[a] = float(complete)
         self.longer = self.jobs.tasks[self.of] / np.maximum(self.had, 1)
         return parts
 
@@ -160,9 +161,9 @@ class _Auditor:
         bad = np.flatnonzero(bad) if bad.dtype == bool else bad
         if not bad.size:
             return
-        seen = self.report.counts.get(rule, 0)
-        self.report.counts[rule] = seen + bad.size
-        for i in bad[: max(LISTED - seen, 0)].tolist():
+        listed = self.report.counts.get(rule, 0)
+        self.report.counts[rule] = listed + bad.size
+        for i in bad[: max(LISTED - listed, 0)].tolist():
             name = "" if node is None else str(self.names[int(node[i])])
             self.report.findings.append(
                 Violation(rule, str(self.jobs.id[job[i]]), name, float(time[i]), text)
@@ -180,9 +181,9 @@ class _Auditor:
         """Check gangs, tasks per node, labels, and that nodes are up."""
         bad = (self.had < self.fewest) | (self.had > self.jobs.tasks[self.of])
         self.bad_attempts("gang", bad, "has not all its tasks, or too many")
-        here = (self.attempt * len(self.shapes) + self.piece_shape) * len(self.names) + self.node
-        _, at, of = np.unique(here, return_index=True, return_inverse=True)
-        on = np.bincount(of, self.tasks)
+        cell = (self.attempt * len(self.shapes) + self.piece_shape) * len(self.names) + self.node
+        _, at, inverse = np.unique(cell, return_index=True, return_inverse=True)
+        on = np.bincount(inverse, self.tasks)
         limit = np.array([shape.per_node for shape in self.shapes])[self.piece_shape[at]]
         if self.outcome.pieces is not None:
             bad = at[(limit > 0) & (on > limit)]
@@ -212,72 +213,40 @@ class _Auditor:
         job, node = self.job[lasts], self.node[lasts]
         amount = self.asked[self.piece_shape[lasts]] * self.tasks[lasts, None]
         time = np.concatenate([self.end[lasts], self.begin[lasts]])
-        taken = np.repeat([0, 1], job.size)
-        order = np.lexsort((taken, time, np.tile(node, 2)))
+        takes = np.repeat([0, 1], job.size)
+        order = np.lexsort((takes, time, np.tile(node, 2)))
         used = np.cumsum(np.concatenate([-amount, amount])[order], axis=0)
         at = np.tile(node, 2)[order]  # each node's sum begins and ends at nothing
-        over = (used > self.capacity[at]).any(axis=1) & (taken[order] == 1)
+        over = (used > self.capacity[at]).any(axis=1) & (takes[order] == 1)
         text = "takes devices that others have"
         self.found("devices", over, np.tile(job, 2)[order], at, time[order], text)
 
-    def in_caps(self) -> list[tuple[float, list[str | None], Ints, list[bool]]]:
-        """Of each cap: the most at once, whose use each job counts in, how much, who is held."""
-        jobs, found = self.jobs, []
-        terms = [terms_of(jobs.terms[i]) for i in jobs.term.tolist()]
-        names = {
-            "user": [jobs.users[i] for i in jobs.user.tolist()],
-            "account": [jobs.accounts[i] for i in jobs.charged.tolist()],
-            "pool": [jobs.pools[i] for i in jobs.pool.tolist()],
-            "qos": [jobs.qoses[i] for i in jobs.qos.tolist()],
-            "all": [""] * len(jobs),
-            "job": [str(j) for j in range(len(jobs))],
-            "array": [each.get("array", "") for each in terms],
-        }
-        for cap in self.options.caps:
-            if cap.of == "nodes":
-                continue  # which nodes a job could do with is not asked here
-            others = zip(names["account"], names["pool"], names["qos"])
-            who = [
-                name
-                if name in (cap.only or (name,))
-                and account in (cap.accounts or (account,))
-                and cap.pool in ("", pool)
-                and (cap.qos in ("", qos) or pool in cap.or_pools)
-                and (cap.scope != "array" or name.endswith(f"%{cap.most:g}"))
-                else None
-                for name, (account, pool, qos) in zip(names[cap.scope], others)
-            ]
-            amount = np.full(len(jobs), 1000, dtype=np.int64)
-            if cap.of.startswith("license/"):
-                amount = np.array([1000 * int(each.get(cap.of, 0)) for each in terms], np.int64)
-            elif cap.of != "jobs":
-                kind, _, model = cap.of.partition(":")
-                amount = self.demand[:, self.outcome.nodes.devices.index(kind)] * jobs.tasks
-                for s, shape in enumerate(jobs.shapes if model and kind in jobs.devices else ()):
-                    groups = shape.groups or ((1, shape),)
-                    k, mine = jobs.devices.index(kind), jobs.shape == s
-                    of_model = [
-                        t * p.demand[k] for t, p in groups if ("model", model) in p.constraint
-                    ]
-                    amount[mine] = sum(of_model) * jobs.tasks[mine]
-            pairs = zip(names["pool"], names["qos"])
-            holds = [not any(x in ((p, q), (p, ""), ("", q)) for x in cap.spares) for p, q in pairs]
-            found.append((1000 * cap.most, who, amount, holds))
-        return found
+    def in_caps(self) -> list[tuple[float, Ints, Ints, Bools]]:
+        """Of each cap: the most at once, whose use each job counts in, how much, who is held.
+
+        Which nodes a job could do with is not asked here, so caps of nodes are left out.
+        """
+        jobs, nodes, caps = self.jobs, self.outcome.nodes, []
+        counted = [cap for cap in self.options.caps if cap.of != "nodes"]
+        demand = jobs.demand(nodes.devices)
+        for cap, (counter, amount, holds) in zip(counted, claims(counted, jobs, nodes, demand)):
+            if cap.scope == "job":  # each by itself
+                counter = np.where(amount > 0, np.arange(len(jobs)), -1)
+            caps.append((1000 * cap.most, counter, amount, holds))
+        return caps
 
     def caps_hold(self) -> None:
         """What counts in a cap never exceeds it."""
-        for most, who, amount, holds in self.caps:
-            mine = [
-                a for a in np.flatnonzero(self.until > self.from_) if who[self.of[a]] is not None
-            ]
+        lasting = self.until > self.from_
+        for most, counter, amount, holds in self.caps:
+            mine = np.flatnonzero(lasting & (counter[self.of] >= 0)).tolist()
             moves = [(self.until[a], 0, a) for a in mine] + [(self.from_[a], 1, a) for a in mine]
-            used: dict[str | None, int] = {}
+            used = np.zeros(counter.max(initial=-1) + 1, dtype=np.int64)
             over = []
             for _, begins, a in sorted(moves):
-                name, takes = who[self.of[a]], int(amount[self.of[a]])
-                used[name] = used.get(name, 0) + (takes if begins else -takes)
-                if begins and takes and holds[self.of[a]] and used[name] > most:
+                j = self.of[a]
+                used[counter[j]] += amount[j] if begins else -amount[j]
+                if begins and amount[j] and holds[j] and used[counter[j]] > most:
                     over.append(a)
             self.bad_attempts("cap", np.array(over, dtype=np.int64), "is more than a cap allows")
 
@@ -287,13 +256,13 @@ class _Auditor:
             shut = at
             for rule, about in self.closed:
                 if about[j] and rule.since <= at < rule.to:
-                    then = rule.clock.date(at)
+                    date = rule.clock.date(at)
                     for day, since, to in (span for text in rule.hours for span in weekly(text)):
-                        midnight = then.replace(hour=0, minute=0, second=0, microsecond=0)
+                        midnight = date.replace(hour=0, minute=0, second=0, microsecond=0)
                         low, high = (
                             rule.clock.at(midnight + timedelta(seconds=s)) for s in (since, to)
                         )
-                        if day == then.weekday() and low <= at < high:
+                        if day == date.weekday() and low <= at < high:
                             shut = max(shut, min(high, rule.to))
             if shut == at:
                 return at
@@ -310,10 +279,10 @@ class _Auditor:
 
     def held(self, j: int, running: Ints) -> bool:
         """Whether a cap keeps a job from starting beside others that run."""
-        for most, who, amount, holds in self.caps:
-            if who[j] is not None and amount[j] and holds[j]:
-                used = sum(int(amount[i]) for i in running.tolist() if who[i] == who[j])
-                if used + int(amount[j]) > most:
+        for most, counter, amount, holds in self.caps:
+            if counter[j] >= 0 and amount[j] and holds[j]:
+                used = amount[running[counter[running] == counter[j]]].sum()
+                if used + amount[j] > most:
                     return True
         return False
 
@@ -322,9 +291,10 @@ class _Auditor:
         rules, jobs, pieces = self.options.tenancy.preemption, self.jobs, self.outcome.pieces
         if not rules.by or pieces is None:
             return
-        cut = {(j, t) for j, t, why in zip(pieces.job, pieces.end, pieces.why) if why == PREEMPTED}
+        cut_off = pieces.why == PREEMPTED
+        cut = set(zip(pieces.job[cut_off], pieces.end[cut_off]))
         table: Any = self.options.tenancy.qos if rules.by == "qos" else self.options.tenancy.pools
-        of = {each.name: each for each in table}
+        rule_of = {rule.name: rule for rule in table}
         names = [jobs.qoses[q] for q in jobs.qos] if rules.by == "qos" else list(self.pool)
         nodes = [set(on.tolist()) for on in np.split(self.node, self.first[1:])]
         comes: dict[float, list[int]] = {}
@@ -332,21 +302,21 @@ class _Auditor:
             comes.setdefault(t, []).append(a)
         bad = []
         for a, (j, t) in enumerate(zip(self.of.tolist(), self.until.tolist())):
-            mine = of.get(names[j])
+            mine = rule_of.get(names[j])
             if (j, t) not in cut or mine is None:
                 continue
-            others = [of[names[self.of[b]]] for b in comes.get(t, ()) if nodes[a] & nodes[b]]
+            rivals = [rule_of[names[self.of[b]]] for b in comes.get(t, ()) if nodes[a] & nodes[b]]
             above = any(
-                mine.name in each.preempts if rules.by == "qos" else each.tier > mine.tier
-                for each in others
+                mine.name in rule.preempts if rules.by == "qos" else rule.tier > mine.tier
+                for rule in rivals
             )
-            how, again = mine.preempted or rules.how, a + 1 < self.of.size and self.of[a + 1] == j
+            how, back = mine.preempted or rules.how, a + 1 < self.of.size and self.of[a + 1] == j
             own = getattr(mine, "exempt", None)
             exempt = rules.exempt if own is None else own
             rested = t - self.from_[a] >= exempt * (how != "suspend") - TOLERANCE
-            if again and how == "suspend":
+            if back and how == "suspend":
                 rested &= nodes[a] == nodes[a + 1]
-            elif again:
+            elif back:
                 rested &= how == "requeue" and self.from_[a + 1] >= t + rules.again - TOLERANCE
             if not (above and rested and how != "off"):
                 bad.append(a)
@@ -359,10 +329,10 @@ class _Auditor:
         jobs, o = self.jobs, self.options
         early = self.from_ < jobs.submit[self.of] - TOLERANCE
         self.bad_attempts("submission", early, "starts before it was submitted")
-        again = np.flatnonzero(
+        overlaps = np.flatnonzero(
             (np.diff(self.of) == 0) & (self.from_[1:] < self.until[:-1] - TOLERANCE)
         )
-        self.bad_attempts("attempts", again + 1, "runs twice at once")
+        self.bad_attempts("attempts", overlaps + 1, "runs twice at once")
         late = self.from_ > self.withdrawn[self.of] + TOLERANCE
         self.bad_attempts("withdrawn", late, "starts after it was withdrawn")
         start = np.full(len(jobs), np.inf)
@@ -376,8 +346,8 @@ class _Auditor:
         every = np.arange(len(jobs))
         self.found("dependency", bad, every, None, start, "starts before another ended")
         ran = self.until - self.from_
-        asked = jobs.requested[self.of]  # the others' limits are their run times
-        limit: Floats = jobs.limit[self.of] * np.where(asked, 1.0, self.longer)
+        requested = jobs.requested[self.of]  # the others' limits are their run times
+        limit: Floats = jobs.limit[self.of] * np.where(requested, 1.0, self.longer)
         if o.enforced and o.limits == "wall-clock":
             self.bad_attempts("limit", ran > limit + TOLERANCE, "runs past its limit")
         if self.truth and not self.conditions.factors and self.outcome.pieces is not None:
@@ -385,13 +355,13 @@ class _Auditor:
 
     def work_holds(self, ran: Floats, limit: Floats) -> None:
         """A job of one attempt ends when its work is done or its limit reached, and then alone."""
-        jobs, given, o = self.jobs, self.conditions, self.options
+        jobs, hidden, o = self.jobs, self.conditions, self.options
         rate = np.ones(self.first.size)
-        if given.rates is not None:
-            each = np.asarray(given.rates)[jobs.type[self.job], self.node]
-            rate = np.minimum.reduceat(each, self.first) if self.first.size else rate
-        if given.noise is not None:
-            rate = rate * np.asarray(given.noise)[self.of]
+        if hidden.rates is not None:
+            piece_rates = np.asarray(hidden.rates)[jobs.type[self.job], self.node]
+            rate = np.minimum.reduceat(piece_rates, self.first) if self.first.size else rate
+        if hidden.noise is not None:
+            rate = rate * np.asarray(hidden.noise)[self.of]
         work = jobs.run[self.of] * self.longer
         if o.enforced and o.limits == "work":
             work = np.minimum(work, limit)
@@ -414,10 +384,10 @@ class _Auditor:
     def can_run(self) -> Bools:
         """Jobs that fit on the empty cluster; the others are set aside."""
         kinds = np.stack([self.jobs.shape, self.jobs.tasks])
-        _, at, of = np.unique(kinds, axis=1, return_index=True, return_inverse=True)
+        _, at, inverse = np.unique(kinds, axis=1, return_index=True, return_inverse=True)
         every = np.ones(len(self.names), dtype=bool)
         fits = np.array([self.fits(int(j), self.capacity, every) for j in at], dtype=bool)
-        able = np.asarray(fits[of.ravel()])
+        able = np.asarray(fits[inverse.ravel()])
         if self.options.caps or self.options.bounds:  # which jobs a site refuses is taken over
             able = able & (np.asarray(self.outcome.phase) != SET_ASIDE)
         return able
@@ -427,21 +397,21 @@ class _Auditor:
     def fits(self, j: int, free: Ints, up: Bools) -> bool:
         """Whether all tasks of job j fit; groups as they come, each on the first nodes."""
         if (s := int(self.jobs.shape[j])) in self.parts_of:
-            left = free.copy()
+            remaining = free.copy()
             for tasks, part in self.parts_of[s]:
                 limit = self.shapes[part].per_node or tasks
                 for n in np.flatnonzero(up & self.allowed[part]).tolist():
-                    here = 0
-                    while tasks and here < limit and (left[n] >= self.asked[part]).all():
-                        left[n] -= self.asked[part]
-                        tasks, here = tasks - 1, here + 1
+                    on_node = 0
+                    while tasks and on_node < limit and (remaining[n] >= self.asked[part]).all():
+                        remaining[n] -= self.asked[part]
+                        tasks, on_node = tasks - 1, on_node + 1
                 if tasks:
                     return False
             return True
-        asked = self.demand[j] > 0
-        if not asked.any():
+        requested = self.demand[j] > 0
+        if not requested.any():
             return False
-        room = np.maximum((free[:, asked] // self.demand[j, asked]).min(axis=1), 0)
+        room = np.maximum((free[:, requested] // self.demand[j, requested]).min(axis=1), 0)
         if self.per_node[j] and self.outcome.pieces is not None:
             room = np.minimum(room, self.per_node[j])
         able = up & self.allowed[self.jobs.shape[j]]
@@ -457,16 +427,16 @@ class _Auditor:
         if name == "priority":
             return np.asarray(-table.priority[jobs], dtype=np.float64), True
         k = self.dominant
-        each = table.tasks * self.demand[np.arange(len(table)), k]
+        devices = table.tasks * self.demand[np.arange(len(table)), k]
         if name == "wfp3":
             stretch = (now - table.submit[jobs]) / np.maximum(table.limit[jobs], 1.0)
-            return np.asarray(-(stretch**3) * each[jobs] / 1000.0, dtype=np.float64), False
+            return np.asarray(-(stretch**3) * devices[jobs] / 1000.0, dtype=np.float64), False
         if name == "fair-share":
             a, b = np.minimum(self.from_, now), np.minimum(self.until, now)
             decay = math.log(2.0) / queue.half_life
-            held = b - a if decay == 0 else (np.exp(decay * (b - now)) - np.exp(decay * (a - now)))
-            held = held / (decay or 1.0) * (each / self.total[k])[self.of]
-            use: Floats = np.bincount(table.user[self.of], held, len(table.users)).astype(float)
+            time = b - a if decay == 0 else (np.exp(decay * (b - now)) - np.exp(decay * (a - now)))
+            time = time / (decay or 1.0) * (devices / self.total[k])[self.of]
+            use: Floats = np.bincount(table.user[self.of], time, len(table.users)).astype(float)
             return use[table.user[jobs]], False
         return None
 
@@ -498,27 +468,27 @@ class _Auditor:
         ready[cut + 1] = self.until[cut]
         never = np.setdiff1d(np.flatnonzero(self.can_run()), self.of)
         # Whose last attempt was cut waits again, until it is withdrawn if ever.
-        last = np.flatnonzero(np.diff(self.of, append=-1) != 0)
-        last = last[self.outcome.end[self.of[last]] != self.until[last]]
-        left = np.concatenate([never, self.of[last]])
+        final = np.flatnonzero(np.diff(self.of, append=-1) != 0)
+        final = final[self.outcome.end[self.of[final]] != self.until[final]]
+        unstarted = np.concatenate([never, self.of[final]])
         waits = (
-            np.concatenate([self.of, left]),
-            np.concatenate([ready, self.ready[never], self.until[last]]),
-            np.concatenate([self.from_, self.withdrawn[left]]),
-            np.concatenate([np.arange(self.of.size), np.full(left.size, -1)]),
+            np.concatenate([self.of, unstarted]),
+            np.concatenate([ready, self.ready[never], self.until[final]]),
+            np.concatenate([self.from_, self.withdrawn[unstarted]]),
+            np.concatenate([np.arange(self.of.size), np.full(unstarted.size, -1)]),
         )
-        held = bool((self.until - self.from_ <= self.jobs.limit[self.of] + TOLERANCE).all())
-        self.firm = held and not self.nodes_events and not self.jobs.after.size
+        in_time = bool((self.until - self.from_ <= self.jobs.limit[self.of] + TOLERANCE).all())
+        self.firm = in_time and not self.nodes_events and not self.jobs.after.size
         self.firm &= getattr(scheduler.queue, "name", "") == "fcfs"
         several = [on for name, on in self.of_pool.items() if name in set(self.pool.tolist())]
         alone = sum(map(len, several)) == len(set().union(*several))
         self.firm &= alone and not self.options.caps
         self.firm &= not self.parts_of  # with more free, groups may find no room
         at_once = np.unique(self.from_[self.until == self.from_])
-        for now in every.tolist():
-            if np.isin(now, at_once):
+        for instant in every.tolist():
+            if np.isin(instant, at_once):
                 self.report.skip("a job of run time 0 opened a second round")
-            elif self.instant_holds(scheduler, now, *waits):
+            elif self.instant_holds(scheduler, instant, *waits):
                 self.report.instants += 1
 
     def instant_holds(
@@ -577,8 +547,8 @@ class _Auditor:
         up = self.up_at(now)
         shut = self.opens(head, now) > now
         if not shut and self.fits(head, self.free_of(holding), up):
-            at, one = np.array([now]), np.array([head])
-            self.found("idle", 0, one, None, at, "is first in line, fits, and does not start")
+            at, only = np.array([now]), np.array([head])
+            self.found("idle", 0, only, None, at, "is first in line, fits, and does not start")
         elif getattr(scheduler, "expects", ("requested",))[0] != "requested":
             self.report.skip("what jobs were expected to take is not in the schedule")
         elif scheduler.backfilling == "easy" and self.options.limits == "wall-clock":
@@ -594,10 +564,10 @@ class _Auditor:
                 promise = self.opens(head, t)
                 break
         past = now + self.jobs.limit[self.of[behind]] > promise
-        kept = holding[ends > promise]
+        lasting = holding[ends > promise]
         for a in behind[past].tolist():
-            kept = np.append(kept, a)
-            if not self.fits(head, self.free_of(kept), up):
+            lasting = np.append(lasting, a)
+            if not self.fits(head, self.free_of(lasting), up):
                 text = f"takes what job {self.jobs.id[head]} is promised for {promise:,.6g} s"
                 self.bad_attempts("easy", a, text)
                 return

@@ -34,13 +34,13 @@ def of_groups(shape: Shape, parts: Iterable[Part]) -> Iterator[tuple[Shape, list
     if not shape.groups:
         yield shape, parts
         return
-    first = 0
+    begin = 0
     for tasks, part in shape.groups:
-        past = first
+        past = begin
         while tasks > 0 and past < len(parts):
             tasks, past = tasks - parts[past][1], past + 1
-        yield part, parts[first:past]
-        first = past
+        yield part, parts[begin:past]
+        begin = past
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +186,11 @@ class Books:
         Groups are placed one after another, in the order of ``shape.groups``.
         """
         trial, chosen = self.copy() if shape.groups else self, list[tuple[int, int]]()
-        for many, part in shape.groups or ((tasks, shape),):
+        for wanted, part in shape.groups or ((tasks, shape),):
             fits = trial.fits(part)
-            before = np.cumsum(fits) - fits
-            takes = np.clip(many - before, 0, fits)
-            if int(takes.sum()) < many:
+            earlier = np.cumsum(fits) - fits
+            takes = np.clip(wanted - earlier, 0, fits)
+            if int(takes.sum()) < wanted:
                 return []
             on = np.flatnonzero(takes)
             mine = list(zip(on.tolist(), takes[on].tolist()))
@@ -205,8 +205,8 @@ class Books:
         Of a shape of groups, how often a node takes them all.
         """
         demand = np.array(shape.demand, dtype=np.int64)
-        asked = demand > 0
-        take: Ints = (self.free[:, asked] // demand[asked]).min(axis=1)
+        requested = demand > 0
+        take: Ints = (self.free[:, requested] // demand[requested]).min(axis=1)
         amount = self.of_shared(shape)
         if 0 < amount < 1000:
             take = np.minimum(take, (np.maximum(self.device, 0) // amount).sum(axis=1))
@@ -243,9 +243,9 @@ class Books:
         if shape.groups:
             trial, every = self.copy(), list[Piece]()
             for part, mine in of_groups(shape, tasks):
-                told = trial.tell_apart(part, mine)
-                trial.take(part, told)
-                every += told
+                part_pieces = trial.tell_apart(part, mine)
+                trial.take(part, part_pieces)
+                every += part_pieces
             return tuple(every)
         if (amount := self.of_shared(shape)) == 0:
             return tuple((int(n), int(c), 0) for n, c in tasks)
@@ -255,11 +255,11 @@ class Books:
                 unused = np.flatnonzero(self.device[n] == 1000)[: c * (amount // 1000)]
                 pieces.append((int(n), int(c), sum(1 << int(g) for g in unused)))
                 continue
-            has = self.device[n].copy()
+            free = self.device[n].copy()
             on_node: list[Piece] = []
             for _ in range(c):
-                g = int(np.argmin(np.where(has >= amount, has, 1001)))
-                has[g] -= amount
+                g = int(np.argmin(np.where(free >= amount, free, 1001)))
+                free[g] -= amount
                 if on_node and on_node[-1][2] == 1 << g:
                     on_node[-1] = (int(n), on_node[-1][1] + 1, 1 << g)
                 else:
@@ -344,9 +344,9 @@ class Explanation:
     start: float = np.inf
 
     def __str__(self) -> str:
-        where = f"; {', '.join(self.nodes[:5])} would do" if self.nodes else ""
-        then = f", expected until {self.until:g} s" if np.isfinite(self.until) else ""
-        text = f"job {self.job} waits since {self.since:g} s: {self.constraint}{where}{then}"
+        places = f"; {', '.join(self.nodes[:5])} would do" if self.nodes else ""
+        until = f", expected until {self.until:g} s" if np.isfinite(self.until) else ""
+        text = f"job {self.job} waits since {self.since:g} s: {self.constraint}{places}{until}"
         if self.frees:
             text += f"; the end of {', '.join(self.frees[:5])} would let it start"
         return text + (f"; expected start {self.start:g} s" if np.isfinite(self.start) else "")

@@ -46,8 +46,8 @@ class KnownNode(NamedTuple):
 
     @classmethod
     def of(cls, b: Beliefs, n: int, types: Sequence[str], generation: str) -> KnownNode:
-        each = zip(types, b.f_slope[n], b.e_sum[:, n], b.e_count[:, n], strict=True)
-        of_type = {name: (float(h), float(s), float(c)) for name, h, s, c in each}
+        columns = zip(types, b.f_slope[n], b.e_sum[:, n], b.e_count[:, n], strict=True)
+        of_type = {name: (float(h), float(s), float(c)) for name, h, s, c in columns}
         f = float(b.f_mean[n]), float(b.f_var[n]), float(b.f_time[n])
         return cls(generation, f, of_type)
 
@@ -92,31 +92,31 @@ class Rates:
         """State for these nodes and job types; what was learned of those known before stays."""
         named = [repr(rate) for rate in nodes.rates]
         if self.generation is not None:
-            named = [str(has.get(self.generation, "")) for has in nodes.labels]
+            named = [str(l.get(self.generation, "")) for l in nodes.labels]
         generations = tuple(dict.fromkeys([*self.generations, *named]))
         generation = np.array([generations.index(name) for name in named], dtype=np.int64)
         devices = np.zeros(len(generations))
-        held = nodes.capacity[:, np.argmax(nodes.capacity.sum(axis=0))] / 1000.0
-        np.add.at(devices, generation, held)
+        counted = nodes.capacity[:, np.argmax(nodes.capacity.sum(axis=0))] / 1000.0
+        np.add.at(devices, generation, counted)
         labels = np.log(nodes.declared(job_types))
-        new = rate_kernels.no_beliefs(
+        state = rate_kernels.no_beliefs(
             self.kind, labels, generation, len(generations), self.constants, devices
         )
-        if (old := self.state) is not None:
+        if (former := self.state) is not None:
             for n, name in enumerate(self.nodes):  # of those that leave it is kept for their return
-                of = self.generations[old.generation[n]]
-                self._away[name] = KnownNode.of(old, n, self.types, of)
-            self._keep(new, old, tuple(job_types))
+                label = self.generations[former.generation[n]]
+                self._away[name] = KnownNode.of(former, n, self.types, label)
+            self._keep(state, former, tuple(job_types))
             stayed = set(self.nodes)
             for n, name in enumerate(nodes.names):
-                known = self._away.pop(name, None)
-                alike = known is not None and known.generation == generations[generation[n]]
-                if known is not None and (alike or name in stayed):
-                    known.put(new, n, tuple(job_types))
-            _refer_to_generations(new)
-        self.state, self.nodes, self.types = new, nodes.names, tuple(job_types)
+                memory = self._away.pop(name, None)
+                alike = memory is not None and memory.generation == generations[generation[n]]
+                if memory is not None and (alike or name in stayed):
+                    memory.put(state, n, tuple(job_types))
+            _refer_to_generations(state)
+        self.state, self.nodes, self.types = state, nodes.names, tuple(job_types)
         self.generations = generations
-        return new
+        return state
 
     def _keep(self, new: Beliefs, old: Beliefs, types: tuple[str, ...]) -> None:
         """Copy what the old state knows of generations, and of job types that are still there."""
@@ -266,10 +266,10 @@ def placed(
             chosen = by.place(group, replace(trial, up=ups[i]) if ups else trial, now)
             if chosen is None:
                 break
-            told = pieces_of(by, group, chosen, trial)
-            trial.take(shape, told)
+            group_pieces = pieces_of(by, group, chosen, trial)
+            trial.take(shape, group_pieces)
             tasks_of += chosen
-            pieces += told
+            pieces += group_pieces
         else:
             return tasks_of, tuple(pieces)
     return None
@@ -374,13 +374,13 @@ class WorstFit:
         if int(fits.sum()) < job.tasks:
             return None
         least = min(job.tasks, int(fits.max()))
-        after = np.stack([left_over(job.shape, books, 1, done) for done in range(least)])
-        score = np.where(fits > 0, after[0], -np.inf)
+        scores = np.stack([left_over(job.shape, books, 1, tasks) for tasks in range(least)])
+        score = np.where(fits > 0, scores[0], -np.inf)
         count: Counter[int] = Counter()
         for _ in range(job.tasks):
             n = int(np.argmax(score))
             count[n] += 1
-            score[n] = after[count[n], n] if count[n] < min(fits[n], least) else -np.inf
+            score[n] = scores[count[n], n] if count[n] < min(fits[n], least) else -np.inf
         return list(count.items())
 
 
@@ -423,16 +423,16 @@ class FGD:
         """Task by task, on a copy of the books."""
         trial = books.copy()
         count: dict[int, int] = {}
-        one = job.shape._replace(per_node=0)
+        single = job.shape._replace(per_node=0)
         for _ in range(job.tasks):
-            able = trial.fits(one) > 0
+            able = trial.fits(single) > 0
             if job.shape.per_node:
                 able[[n for n, c in count.items() if c >= job.shape.per_node]] = False
             if not able.any():
                 return None
-            steps, mask = self._growth(one, trial, able)
+            steps, mask = self._growth(single, trial, able)
             n = int(np.argmin(steps))
-            trial.take(one, [(n, 1, int(mask[n]))])
+            trial.take(single, [(n, 1, int(mask[n]))])
             count[n] = count.get(n, 0) + 1
         return list(count.items())
 
@@ -525,8 +525,8 @@ class ByRate(Worth):
         mean, sd = self.believed(job, now)
         free = books.free[:, books.dominant(job.shape)] / 1000.0
         out = np.empty_like(mean)
-        asked = rate_kernels.JobRequest(self._types[job.job_type], books.size(job), job.limit)
-        rate_kernels.score(self.state, asked, mean, sd, free, out)
+        request = rate_kernels.JobRequest(self._types[job.job_type], books.size(job), job.limit)
+        rate_kernels.score(self.state, request, mean, sd, free, out)
         return out
 
     def holds_off(self, job: Job, chosen: Tasks, books: Books, waiting: int, now: float) -> float:
@@ -535,10 +535,10 @@ class ByRate(Worth):
             return 0.0
         mean, _ = self.believed(job, now)
         slowest = min((n for n, _ in chosen), key=lambda n: mean[n])
-        asked = self._asked(job, _devices(job, books))
+        request = self._asked(job, _devices(job, books))
         allowed, waited = allowed_on(books.nodes, job.shape), now - job.submitted
         return float(
-            rate_kernels.wait(self.state, asked, slowest, mean, allowed, waiting, waited, now)
+            rate_kernels.wait(self.state, request, slowest, mean, allowed, waiting, waited, now)
         )
 
     def _asked(self, job: Job, devices: float) -> rate_kernels.JobRequest:
@@ -557,10 +557,10 @@ class ByRate(Worth):
         """Whether a job running on ``pieces`` at the rate ``seen`` had better move."""
         mean, sd = self.believed(job, now)
         caution = self.state.constants.caution
-        here = min(float(mean[n]) for n, _, _ in pieces)
-        there = min(float(mean[n] - caution * sd[n]) for n, _ in chosen)
-        rate, other = math.log(seen), math.log(seen) + there - here
-        return bool(rate_kernels.migrate(self.state, job.limit, done, rate, other, restart))
+        current = min(float(mean[n]) for n, _, _ in pieces)
+        candidate = min(float(mean[n] - caution * sd[n]) for n, _ in chosen)
+        rate, new_rate = math.log(seen), math.log(seen) + candidate - current
+        return bool(rate_kernels.migrate(self.state, job.limit, done, rate, new_rate, restart))
 
     def rate(self, job: Job, chosen: Tasks, now: float) -> float:
         """Believed rate of a gang on nodes."""
@@ -585,19 +585,19 @@ class ByRate(Worth):
         if self.rates == "labels":
             return
         for event in books.events:
-            job, now = event.job, event.time
+            job, time = event.job, event.time
             if job is None:
                 continue
             devices = _devices(job, books)
-            if self.waits and event.kind == "submitted" and now == job.submitted:
-                mean, _ = self.believed(job, now)
-                rate_kernels.submitted(self.state, self._asked(job, devices), mean, now)
+            if self.waits and event.kind == "submitted" and time == job.submitted:
+                mean, _ = self.believed(job, time)
+                rate_kernels.submitted(self.state, self._asked(job, devices), mean, time)
             if event.released:
                 kind = books.dominant(job.shape)
                 for shape, pieces in of_groups(job.shape, event.pieces):
                     for n, tasks, _ in pieces:
                         amount = tasks * (shape.demand[kind] / 1000.0)
-                        rate_kernels.released(self.state, n, amount, now)
+                        rate_kernels.released(self.state, n, amount, time)
 
 
 def _devices(job: Job, books: Books) -> float:

@@ -97,19 +97,19 @@ def allocation(
         of_job = rates if objective == "throughput" else per_job
         worth = worth if objective == "fifo" else count
         return _shared(worth[:, None] * of_job, count, devices, capacity)[0]
-    asked = rates * (worth.max() / worth)[:, None]
-    shares = _shared(per_job, count, devices, capacity, asked)[0]
+    floors = rates * (worth.max() / worth)[:, None]
+    shares = _shared(per_job, count, devices, capacity, floors)[0]
     if objective == "makespan":
         return shares
     since = np.zeros(len(rates)) if age is None else age
     alone = since + worth / alike * np.maximum(1.0, count.sum() * devices / capacity.sum())
     ratio = np.inf
     while True:  # the least rate that a ratio asks for falls with it, as in Dinkelbach's
-        before, ratio = ratio, ((since + worth / (rates * shares).sum(axis=1)) / alone).max()
-        if ratio > before * (1 - 1e-5):
+        former, ratio = ratio, ((since + worth / (rates * shares).sum(axis=1)) / alone).max()
+        if ratio > former * (1 - 1e-5):
             break
-        asked = rates * ((ratio * alone - since) / worth)[:, None]
-        shares = _shared(per_job, count, devices, capacity, asked)[0]
+        floors = rates * ((ratio * alone - since) / worth)[:, None]
+        shares = _shared(per_job, count, devices, capacity, floors)[0]
     return shares
 
 
@@ -124,22 +124,22 @@ def cheapest(
     just meets its deadline, 0 for none; where the cluster cannot give all of them theirs, each has
     at least the same part of it. For the others see :func:`allocation`.
     """
-    given = (count, devices, capacity, rates)
+    problem = (count, devices, capacity, rates)
     gain = count[:, None] * rates / (count[:, None] * rates).max()
     cost = np.where(rates > 0, (count * devices)[:, None] * price, 0.0)
     cost /= max(cost.max(), 1e-300)
     floor = np.zeros(len(rates))
     if need.any():
-        rate = (rates * _shared(0 * gain, *given, need)[0]).sum(axis=1)
+        rate = (rates * _shared(0 * gain, *problem, need)[0]).sum(axis=1)
         floor = need * min((rate[need > 0] / need[need > 0]).min(), 1.0) * (1 - 1e-7)
     none, ratio = np.zeros(len(rates)), 0.0
-    shares = _shared(gain, *given, none, floor)[0]
-    while (made := (gain * shares).sum()) > 1e-9 + ratio * (paid := (cost * shares).sum()):
+    shares = _shared(gain, *problem, none, floor)[0]
+    while (gained := (gain * shares).sum()) > 1e-9 + ratio * (paid := (cost * shares).sum()):
         if paid <= 1e-12:
             return shares
-        ratio = made / paid
-        shares = _shared(gain - ratio * cost, *given, none, floor)[0]
-    return _shared(gain - ratio * (1 - 1e-4) * cost, *given, none, floor)[0]
+        ratio = gained / paid
+        shares = _shared(gain - ratio * cost, *problem, none, floor)[0]
+    return _shared(gain - ratio * (1 - 1e-4) * cost, *problem, none, floor)[0]
 
 
 def water_filling(
@@ -180,9 +180,9 @@ def water_filling(
         # Over all rows w · dual sums to 1.
         frozen |= w * dual > 1e-7
         if z * w.max() < 1e-7:
-            left = np.where(frozen[:, None], 0.0, fair)
-            shares, _ = _shared(left, count, devices, capacity, fair, 0 * w, filled)
-            if (left * shares).sum() < filled[~frozen].sum() + 1e-6:
+            unfrozen = np.where(frozen[:, None], 0.0, fair)
+            shares, _ = _shared(unfrozen, count, devices, capacity, fair, 0 * w, filled)
+            if (unfrozen * shares).sum() < filled[~frozen].sum() + 1e-6:
                 break
     return shares
 
@@ -204,8 +204,8 @@ def _shared(
     C, G = gain.shape
     # Variables X[c, g], class by class, and the least rate z.
     of_class = sparse.kron(sparse.eye_array(C), np.ones((1, G)), format="csr")
-    held = sparse.kron((count * devices)[None, :], sparse.eye_array(G))
-    rows, limits, z = [of_class, held], [np.ones(C), capacity], np.zeros(C + G)
+    in_use = sparse.kron((count * devices)[None, :], sparse.eye_array(G))
+    rows, limits, z = [of_class, in_use], [np.ones(C), capacity], np.zeros(C + G)
     w = np.full(C, float(least is not None)) if w is None else w
     cost = np.append(-gain.ravel(), 0.0)
     if w.any():
@@ -219,11 +219,11 @@ def _shared(
     bounds = np.zeros((C * G + 1, 2))
     bounds[:-1, 1] = ((gain if least is None else least) > 0).ravel()
     bounds[-1, 1] = np.inf if w.any() else 0.0
-    found = linprog(cost, A_ub=matrix, b_ub=np.concatenate(limits), bounds=bounds, method="highs")
-    if found.status != 0:
-        raise ScenarioError(f"gavel: the linear programme has no solution ({found.message})")
-    shares = np.clip(found.x[:-1].reshape(C, G), 0.0, 1.0)
-    return np.asarray(shares), -np.asarray(found.ineqlin.marginals[-C:])
+    best = linprog(cost, A_ub=matrix, b_ub=np.concatenate(limits), bounds=bounds, method="highs")
+    if best.status != 0:
+        raise ScenarioError(f"gavel: the linear programme has no solution ({best.message})")
+    shares = np.clip(best.x[:-1].reshape(C, G), 0.0, 1.0)
+    return np.asarray(shares), -np.asarray(best.ineqlin.marginals[-C:])
 
 
 @dataclass
@@ -253,8 +253,8 @@ class Gavel:
     _waits: Waits = field(default_factory=Waits, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.objective not in (known := get_args(Objective)):
-            raise UnknownName("objective of gavel", self.objective, known)
+        if self.objective not in (objectives := get_args(Objective)):
+            raise UnknownName("objective of gavel", self.objective, objectives)
         if not self.seconds > 0:
             raise ScenarioError(f"gavel: a round of {self.seconds} s; give a positive length")
 
@@ -262,17 +262,17 @@ class Gavel:
         """Sort the nodes into generations; the time that jobs have had on each stays known."""
         self._types = {name: l for l, name in enumerate(job_types)}
         rates = (tuple(sorted(r.items())) if isinstance(r, Mapping) else r for r in nodes.rates)
-        keys = [(rate, *sorted(has.items())) for rate, has in zip(rates, nodes.labels)]
+        keys = [(rate, *sorted(labels.items())) for rate, labels in zip(rates, nodes.labels)]
         # Those that have gone keep their place: they may come back.
-        known = list(dict.fromkeys([*self._keys, *keys]))
-        self._generation = np.array([known.index(key) for key in keys], dtype=np.int64)
-        self._rates = np.zeros((len(self._types), len(known)))
+        generations = list(dict.fromkeys([*self._keys, *keys]))
+        self._generation = np.array([generations.index(key) for key in keys], dtype=np.int64)
+        self._rates = np.zeros((len(self._types), len(generations)))
         self._rates[:, self._generation] = nodes.declared(job_types)
-        new = len(known) - len(self._keys)
-        self._had = {name: np.pad(had, (0, new)) for name, had in self._had.items()}
-        self._keys = known
+        added = len(generations) - len(self._keys)
+        self._had = {name: np.pad(seconds, (0, added)) for name, seconds in self._had.items()}
+        self._keys = generations
         if self.objective == "cost":
-            prices = [dict(key[1:]).get("price", "1") for key in known]
+            prices = [dict(key[1:]).get("price", "1") for key in generations]
             if not all(text.replace(".", "", 1).isdecimal() for text in prices):
                 raise ScenarioError(f"gavel: prices of nodes are {prices}; give numbers from 0")
             self._price = np.array(prices, dtype=np.float64)
@@ -304,8 +304,8 @@ class Gavel:
             if self.objective == "cost":
                 order += [(job, self._cheapest[job.id])] if job.id in self._cheapest else []
                 continue
-            of = np.argsort(-self._rates[self._types[job.job_type]], kind="stable")
-            order += [(job, int(g)) for g in of] + [(job, -1)]  # at last across generations
+            fastest = np.argsort(-self._rates[self._types[job.job_type]], kind="stable")
+            order += [(job, int(g)) for g in fastest] + [(job, -1)]  # at last across generations
         for job, g in order:
             if job.id in trial.running or tally.holds(job) is not None:
                 continue
@@ -313,12 +313,12 @@ class Gavel:
             if tasks is not None:
                 tally.take(job)
                 actions.append(trial.start(job, tasks, now))
-        rest = [job for job in [*runs, *queue] if job.id not in trial.running]
-        why = "its share of the time goes to others this round"
-        self._waits.look(rest, trial, now, why, self._next)
-        left = [job for job in queue if job.id not in trial.running]
-        if left and np.isfinite(self._next):
-            actions.append(Ask(left[0].id, max(self._next, np.nextafter(now, np.inf))))
+        waiting_jobs = [job for job in [*runs, *queue] if job.id not in trial.running]
+        reason = "its share of the time goes to others this round"
+        self._waits.look(waiting_jobs, trial, now, reason, self._next)
+        unplaced = [job for job in queue if job.id not in trial.running]
+        if unplaced and np.isfinite(self._next):
+            actions.append(Ask(unplaced[0].id, max(self._next, np.nextafter(now, np.inf))))
         return actions
 
     def explain(self, job: str) -> Explanation:
@@ -331,8 +331,8 @@ class Gavel:
             if event.job is not None and event.over:
                 self._had.pop(event.job.id, None)
         for name, running in books.running.items():
-            had = self._had.setdefault(name, np.zeros(self._rates.shape[1]))
-            had[self._on(running)] += max(now - max(running.begun, self._last), 0.0)
+            seconds = self._had.setdefault(name, np.zeros(self._rates.shape[1]))
+            seconds[self._on(running)] += max(now - max(running.begun, self._last), 0.0)
         self._last = now
 
     def _on(self, running: Running) -> int:
@@ -368,9 +368,9 @@ class Gavel:
             count[of_class[job.id]] += 1
             weight[of_class[job.id]] += len(jobs) - place
             if by_job:
-                done = self._had.get(job.id, np.zeros(G)) @ self._rates[self._types[job.job_type]]
+                work = self._had.get(job.id, np.zeros(G)) @ self._rates[self._types[job.job_type]]
                 c = of_class[job.id]
-                weight[c] = max(min(job.limit, 1e7) - done, 1.0)
+                weight[c] = max(min(job.limit, 1e7) - work, 1.0)
                 age[c] = now - job.submitted
                 if now + weight[c] / max(rates[c].max(), 1e-9) <= job.deadline:  # or it is given up
                     need[c] = weight[c] / (job.deadline - now)
@@ -379,21 +379,21 @@ class Gavel:
         if used.any() and (rates[:, used] > 0).any():
             able = (rates[:, used] > 0).any(axis=1)
             at = np.ix_(able, used)
-            given = rates[at], count[able], np.maximum(devices[able], TIE_BREAK), capacity[used]
+            problem = rates[at], count[able], np.maximum(devices[able], TIE_BREAK), capacity[used]
             if self.objective == "cost":
-                shares[at] = cheapest(*given, self._price[used], need[able])
+                shares[at] = cheapest(*problem, self._price[used], need[able])
             elif nested:
-                names, of = np.unique([entity for *_, entity in classes], return_inverse=True)
+                names, number = np.unique([entity for *_, entity in classes], return_inverse=True)
                 rules = books.tenancy.accounts if books.tenancy else ()
                 given_shares = {rule.name: rule.shares for rule in rules}
                 worth = np.array([given_shares.get(name, 1.0) for name in names.tolist()])
-                shares[at] = water_filling(*given, of[able], worth, np.ones(able.sum()), fifo)
+                shares[at] = water_filling(*problem, number[able], worth, np.ones(able.sum()), fifo)
             else:
-                shares[at] = allocation(*given, self.objective, weight[able], age[able])
+                shares[at] = allocation(*problem, self.objective, weight[able], age[able])
         if self.objective == "cost":
             paid = np.where(rates > 0, self._price / np.maximum(rates, 1e-300), np.inf)
-            where = np.where((rates > 0).any(axis=1), paid.argmin(axis=1), -1)
-            self._cheapest = {name: int(where[c]) for name, c in of_class.items()}
+            cheapest_of = np.where((rates > 0).any(axis=1), paid.argmin(axis=1), -1)
+            self._cheapest = {name: int(cheapest_of[c]) for name, c in of_class.items()}
         return shares, of_class
 
     def _ranked(
@@ -403,13 +403,13 @@ class Gavel:
         G = shares.shape[1]
         ranked = []
         for job in jobs:
-            had = self._had.get(job.id, np.zeros(G))
+            seconds = self._had.get(job.id, np.zeros(G))
             age = max(now - job.submitted, self.seconds if np.isfinite(self.seconds) else 1.0)
             for g in range(G):
                 share = float(shares[of_class[job.id], g])
                 if share > 1e-9:
                     # A share not served at all goes before all that had some.
-                    ranked.append((-share / max(had[g] / age, 1e-6), job.row, job.id, g))
+                    ranked.append((-share / max(seconds[g] / age, 1e-6), job.row, job.id, g))
         return [(name, g) for _, _, name, g in sorted(ranked)]
 
     def _round(
@@ -421,20 +421,20 @@ class Gavel:
         with their devices taken and all others free.
         """
         kind = books.dominant(jobs[0].shape)
-        held = books.capacity[:, kind] * books.up
-        room = np.bincount(self._generation, held, self._rates.shape[1])
+        capacity = books.capacity[:, kind] * books.up
+        room = np.bincount(self._generation, capacity, self._rates.shape[1])
         asks = {job.id: job.tasks * job.shape.demand[kind] for job in jobs}
         on = {name: self._on(running) for name, running in books.running.items()}
-        stay, gone = set[str](), set[str]()
+        stay, leave = set[str](), set[str]()
         for name, running in books.running.items():
             if books.opens(running.job, self._last) > self._last:
                 stay.add(name)
                 room[on[name]] -= asks[name]
         # No one else wants what the pairs leave: whoever runs there goes on.
         for name, g in [*pairs, *on.items()]:
-            if name not in stay and name not in gone and asks[name] <= room[g]:
+            if name not in stay and name not in leave and asks[name] <= room[g]:
                 room[g] -= asks[name]
-                (stay if on.get(name) == g else gone).add(name)
+                (stay if on.get(name) == g else leave).add(name)
         for name, running in books.running.items():
             if name not in stay:
                 trial.take(running.job.shape, running.pieces, sign=1)
@@ -462,15 +462,15 @@ class LeastAttained:
     _waits: Waits = field(default_factory=Waits, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        given = self.thresholds
+        thresholds = self.thresholds
         try:
-            self.thresholds = tuple(map(float, given))
+            self.thresholds = tuple(map(float, thresholds))
             rise = list(self.thresholds) == sorted(self.thresholds)
         except (TypeError, ValueError):
             rise = False
         if not rise or not min(self.thresholds, default=1) > 0:
             how = "a list of rising numbers above 0, such as (3600,36000)"
-            raise ScenarioError(f"las: thresholds are {given!r}; give {how}")
+            raise ScenarioError(f"las: thresholds are {thresholds!r}; give {how}")
         if not self.pause > 0:
             raise ScenarioError(f"las: a pause of {self.pause} s; it must be positive")
 
@@ -495,42 +495,42 @@ class LeastAttained:
         may_preempt = now - self._preempted >= self.pause
         trial = books.copy()
         tally = trial.tally()
-        stays, gone, left = dict(books.running), list[Running](), list[Job]()
+        stays, preempted, unplaced = dict(books.running), list[Running](), list[Job]()
         for job in sorted(queue, key=lambda job: (levels[job.id], job.row)):
             if tally.holds(job) is not None or books.opens(job, now) > now:
-                left.append(job)
+                unplaced.append(job)
                 continue
             tasks = best_fit(job, trial)
             if tasks is None and may_preempt:
                 below = [r for r in stays.values() if levels[r.job.id] > levels[job.id]]
                 below.sort(key=lambda r: (-levels[r.job.id], -r.job.row))
-                made = with_room(job, below, trial)
-                if made is not None:
-                    trial, out, tasks = made
-                    gone += out
-                    for other in out:
-                        del stays[other.job.id]
-                        tally.take(other.job, -1)
+                room = with_room(job, below, trial)
+                if room is not None:
+                    trial, out, tasks = room
+                    preempted += out
+                    for running in out:
+                        del stays[running.job.id]
+                        tally.take(running.job, -1)
             if tasks is None:
-                left.append(job)
+                unplaced.append(job)
                 continue
             tally.take(job)
             actions.append(trial.start(job, tasks, now))
-        if gone:
+        if preempted:
             self._preempted = now
-        waits = [*left, *(r.job for r in gone)]
+        waits = [*unplaced, *(r.job for r in preempted)]
         self._waits.look(waits, trial, now, "jobs that have had less come first", np.inf)
-        if left:
-            first = min(left, key=lambda job: job.row)
-            actions.append(Ask(first.id, self._next_look(stays, levels, books, now)))
-        return [*(Preempt(r.job.id) for r in gone), *actions]
+        if unplaced:
+            earliest = min(unplaced, key=lambda job: job.row)
+            actions.append(Ask(earliest.id, self._next_look(stays, levels, books, now)))
+        return [*(Preempt(r.job.id) for r in preempted), *actions]
 
     def _account(self, books: Books, now: float) -> None:
         """Devices × seconds since the last call, of whoever has been running."""
-        for name, held in books.running.items():
-            since = max(held.begun, self._last)
+        for name, running in books.running.items():
+            since = max(running.begun, self._last)
             if now > since:
-                devices = books.size(held.job)
+                devices = books.size(running.job)
                 self._attained[name] = self._attained.get(name, 0.0) + devices * (now - since)
         for event in books.events:
             if event.job is not None and event.over:
@@ -545,8 +545,8 @@ class LeastAttained:
         for name in stays:
             level = levels[name]
             if level < len(self.thresholds):
-                left = self.thresholds[level] - self._attained.get(name, 0.0)
-                times.append(now + left / max(books.size(books.running[name].job), 1e-9))
+                to_go = self.thresholds[level] - self._attained.get(name, 0.0)
+                times.append(now + to_go / max(books.size(books.running[name].job), 1e-9))
         return max(min(times, default=now + 3600.0), now + self.pause)
 
 
@@ -555,9 +555,9 @@ def with_room(
 ) -> tuple[Books, Sequence[Running], Tasks] | None:
     """Books after as many of ``below`` went, in order, as a job needs; None if all are too few."""
     trial = books.copy()
-    for count, other in enumerate(below, 1):
-        trial.take(other.job.shape, other.pieces, sign=1)
-        del trial.running[other.job.id]
+    for count, running in enumerate(below, 1):
+        trial.take(running.job.shape, running.pieces, sign=1)
+        del trial.running[running.job.id]
         tasks = best_fit(job, trial)
         if tasks is not None:
             return trial, below[:count], tasks

@@ -93,9 +93,9 @@ class ByFormula(Order):
                 self._first = min(self._first, event.job.submitted)
 
     def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
-        first = min(self._first, now)
-        times = [(j.length, books.size(j), j.submitted - first, now - j.submitted) for j in jobs]
-        return [formula_key(self.order, *each, self.weight) for each in times]
+        origin = min(self._first, now)
+        times = [(j.length, books.size(j), j.submitted - origin, now - j.submitted) for j in jobs]
+        return [formula_key(self.order, *row, self.weight) for row in times]
 
 
 # qssf is saf by learned run times: QSSF of Helios (Hu et al., SC 2021).
@@ -140,15 +140,15 @@ class FairShare(Order):
         if job.id in self._share:
             return
         kind = books.dominant(job.shape)
-        held = job.tasks * job.shape.demand[kind]
-        self._share[job.id] = held / float(books.capacity[:, kind].sum())
+        devices = job.tasks * job.shape.demand[kind]
+        self._share[job.id] = devices / float(books.capacity[:, kind].sum())
         self._charged(job.user, now)[1] += self._share[job.id]
 
     def _charged(self, user: str, now: float) -> list[float]:
         account = self._use.setdefault(user, [0.0, 0.0, now])
-        gone = now - account[2]
-        if gone > 0.0:
-            account[0] = decayed(account[0], account[1], gone, math.log(2.0) / self.half_life)
+        seconds = now - account[2]
+        if seconds > 0.0:
+            account[0] = decayed(account[0], account[1], seconds, math.log(2.0) / self.half_life)
         account[2] = now
         return account
 
@@ -206,20 +206,20 @@ def reservation(
     A job that is closed then starts when its hours open. Gives the instant, inf for none, and the
     books of that instant.
     """
-    then, start = books.copy(), books.opens(job, now)
-    if start == now or not then.has_room(job):
+    later, start = books.copy(), books.opens(job, now)
+    if start == now or not later.has_room(job):
         start = np.inf
     expected = sorted((max(ends[name], now), name) for name in books.running)
     for i, (instant, name) in enumerate(expected):
         if instant > start:
             break
         running: Running = books.running[name]
-        then.take(running.job.shape, running.pieces, sign=1)
+        later.take(running.job.shape, running.pieces, sign=1)
         if i + 1 < len(expected) and expected[i + 1][0] == instant:
             continue
-        if start == np.inf and then.has_room(job):
+        if start == np.inf and later.has_room(job):
             start = books.opens(job, instant)
-    return start, (then if start < np.inf else None)
+    return start, (later if start < np.inf else None)
 
 
 @dataclass
@@ -260,25 +260,25 @@ class Reservations:
         inf and None where there is none before ``before``.
         """
         changes = sorted((c for c in changes if c[2].id != job.id), key=lambda c: c[:2])
-        then, place, time = free.copy(), 0, now
+        later_books, place, time = free.copy(), 0, now
         while True:
             time = free.opens(job, time)
             if time >= before:
                 return math.inf, None, ()
             while place < len(changes) and changes[place][0] <= time:
-                _, taken, other, pieces = changes[place]
-                then.take(other.shape, pieces, -1 if taken else 1)
+                _, takes, changed, pieces = changes[place]
+                later_books.take(changed.shape, pieces, -1 if takes else 1)
                 place += 1
-            if then.has_room(job):
-                least, later = then.copy(), then.copy()
-                for at, taken, other, pieces in changes[place:]:
+            if later_books.has_room(job):
+                least, later = later_books.copy(), later_books.copy()
+                for at, takes, changed, pieces in changes[place:]:
                     if at >= time + job.limit:
                         break
-                    later.take(other.shape, pieces, -1 if taken else 1)
+                    later.take(changed.shape, pieces, -1 if takes else 1)
                     np.minimum(least.free, later.free, out=least.free)
                     np.minimum(least.device, later.device, out=least.device)
-                if (found := placed(choice, job, least, now)) is not None:
-                    return time, *found
+                if (placement := placed(choice, job, least, now)) is not None:
+                    return time, *placement
             if place == len(changes):
                 return math.inf, None, ()
             time = changes[place][0]
@@ -294,7 +294,7 @@ def kamelot_ends(books: Books, ends: Mapping[str, float], now: float) -> dict[st
     on, though it runs. Real runs start jobs accordingly, see ``docs/jobs/oar.md``. Jobs past their
     requests are expected to end now and change no slot.
     """
-    seen = dict(ends)
+    planned = dict(ends)
     soonest, latest, moved = now, now, False
     by_start = sorted(books.running.values(), key=lambda r: (r.begun, r.job.submitted))
     for running in by_start:
@@ -306,10 +306,10 @@ def kamelot_ends(books: Books, ends: Mapping[str, float], now: float) -> dict[st
         elif end >= latest:
             latest, moved = end, True
         else:
-            seen[running.job.id] = soonest = min(end, soonest)
+            planned[running.job.id] = soonest = min(end, soonest)
             if not moved:  # the last slot is still the first one, which was made shorter
                 latest = soonest
-    return seen
+    return planned
 
 
 # ------------------------------------------------------------------------------- explanations
@@ -339,7 +339,7 @@ class Forecast:
             time, _, pieces = Reservations().earliest(
                 next_job, self._free, self._changes, BestFit(), self._now, math.inf
             )
-            ending = [other.id for at, taken, other, _ in self._changes if at == time and not taken]
+            ending = [ended.id for at, takes, ended, _ in self._changes if at == time and not takes]
             self._starts[next_job.id] = time, tuple(ending)
             if time < math.inf and next_job.limit > 0.0:
                 self._changes += [
@@ -394,10 +394,10 @@ class Round:
         used = tally.used.get((i, name), 0) / 1000
         text, until = f"{cap.describe(name)}, {used:g} in use", math.inf
         mine = [r.job for r in self.books.running.values() if cap.name(r.job) == name]
-        for n, other in enumerate(sorted(mine, key=lambda other: self.ends[other.id]), 1):
-            tally.take(other, -1)
+        for n, running in enumerate(sorted(mine, key=lambda running: self.ends[running.id]), 1):
+            tally.take(running, -1)
             if tally.used[i, name] + tally.amount(cap, job) <= round(1000 * cap.most):
-                until = max(self.ends[other.id], self.now)
+                until = max(self.ends[running.id], self.now)
                 text += f"; {n} of the jobs in it end{'s' * (n == 1)} first"
                 break
         return text, until
@@ -437,22 +437,22 @@ class Waits:
         """
         order = sorted(jobs, key=lambda job: job.row)
         names = {job.id for job in order}
-        self.since = {name: known for name, known in self.since.items() if name in names}
+        self.since = {name: reason for name, reason in self.since.items() if name in names}
         ends = {r.job.id: r.begun + r.job.limit for r in books.running.values()}
         self._last, self._otherwise = Round(books, now, ends, order), (otherwise, until)
 
     def explain(self, name: str) -> Explanation:
         """Why a job waits; raises UnknownName for one that did not after the last round."""
-        last = self._last
-        if last is None:
+        state = self._last
+        if state is None:
             raise UnknownName("waiting job", name, [])
-        job, now = last.waiting(name), last.now
+        job, time = state.waiting(name), state.now
         constraint, until = (
-            last.capped(job)
-            or last.closed(job)
-            or no_room(job, last.books, last.ends, now)
+            state.capped(job)
+            or state.closed(job)
+            or no_room(job, state.books, state.ends, time)
             or self._otherwise
         )
         if self.since.get(name, ("", 0.0))[0] != constraint:
-            self.since[name] = constraint, now
-        return last.explanation(job, constraint, self.since[name][1], max(until, now))
+            self.since[name] = constraint, time
+        return state.explanation(job, constraint, self.since[name][1], max(until, time))

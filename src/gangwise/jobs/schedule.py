@@ -147,15 +147,15 @@ class Claims(NamedTuple):
             place = np.where(counter >= 0, counter + counters, -1)
             mine, kind = distinct_pairs(place, 2 * amount + holds)
             mine[1], holding = np.divmod(mine[1], 2)
-            both, claim = numbered(claim * mine.shape[1] + kind)
+            pairs, claim = numbered(claim * mine.shape[1] + kind)
             most, counters = round(1000 * cap.most), counters + size
             rows = [
-                rows[before]
+                rows[earlier]
                 + [(*mine[:, k].tolist(), most if holding[k] else NO_CAP)] * bool(mine[0, k] >= 0)
-                for before, k in zip(*(x.tolist() for x in np.divmod(both, mine.shape[1])))
+                for earlier, k in zip(*(x.tolist() for x in np.divmod(pairs, mine.shape[1])))
             ]
-        flat = np.array([row for each in rows for row in each], dtype=np.int64).reshape(-1, 3)
-        starts = np.concatenate([[0], np.cumsum([len(each) for each in rows])])
+        flat = np.array([row for part in rows for row in part], dtype=np.int64).reshape(-1, 3)
+        starts = np.concatenate([[0], np.cumsum([len(part) for part in rows])])
         counter, amount, most_of = (np.ascontiguousarray(flat[:, i]) for i in range(3))
         return cls(claim, kernels.Caps(starts, counter, amount, most_of), counters)
 
@@ -304,8 +304,8 @@ def cluster_of(
             "give memory in a larger unit"
         )
     of_shared = _of_shared(nodes, demand)
-    where = [(s.constraint, s.pool) for s in every]
-    constraints = {pair: i for i, pair in enumerate(dict.fromkeys(where))}
+    places = [(s.constraint, s.pool) for s in every]
+    constraints = {pair: i for i, pair in enumerate(dict.fromkeys(places))}
     allowed = [allowed_on(nodes, Shape((), 0, *pair)) for pair in constraints]
     pools = {name: i for i, name in enumerate(dict.fromkeys(s.pool for s in every))}
     on = np.array([nodes.of_pool(name) for name in pools], dtype=bool).reshape(len(pools), N)
@@ -315,7 +315,7 @@ def cluster_of(
     shapes["fraction"] = np.where(of_shared < 1000, of_shared, 0)
     shapes["whole"] = of_shared // 1000
     shapes["per_node"] = [s.per_node or largest for s in every]
-    shapes["constraint"] = [constraints[pair] for pair in where]
+    shapes["constraint"] = [constraints[pair] for pair in places]
     counts = np.array([name != ALONE for name in nodes.devices])
     shapes["dominant"] = np.argmax(demand / total * counts, axis=1) if S else 0
     shapes["total"] = total[shapes["dominant"]]
@@ -377,8 +377,8 @@ def _set_aside(
     for bounds in options.bounds:
         reasons |= bounds.refuses(jobs, few)
     for cap, (_, amount, holds) in zip(options.caps, of_caps):
-        why = f"that alone ask for more than the {cap.describe('')}"
-        reasons[why] = reasons.get(why, unknown & False) | (holds & (amount > 1000 * cap.most))
+        cause = f"that alone ask for more than the {cap.describe('')}"
+        reasons[cause] = reasons.get(cause, unknown & False) | (holds & (amount > 1000 * cap.most))
     for reason, bad in list(reasons.items())[5:]:
         reasons[reason], aside = bad & ~aside, aside | bad
     set_aside = {reason: jobs.row[bad] for reason, bad in reasons.items() if bad.any()}
@@ -389,12 +389,12 @@ def _set_aside(
 
 def _rates(jobs: Jobs, nodes: Nodes, conditions: Conditions) -> tuple[Floats, Floats]:
     """True rates [L, N] and noise [J]; empty where all rates are 1 for good."""
-    given, J = conditions, len(jobs)
-    if given.rates is None and given.noise is None and not len(given.factors):
+    hidden, J = conditions, len(jobs)
+    if hidden.rates is None and hidden.noise is None and not len(hidden.factors):
         return np.zeros((0, 0)), np.zeros(0)
     wanted = (len(jobs.types), len(nodes))
-    rates = np.ones(wanted) if given.rates is None else np.asarray(given.rates)
-    noise = np.ones(J) if given.noise is None else np.asarray(given.noise)
+    rates = np.ones(wanted) if hidden.rates is None else np.asarray(hidden.rates)
+    noise = np.ones(J) if hidden.noise is None else np.asarray(hidden.noise)
     if rates.shape != wanted or noise.shape != (J,):
         raise ScenarioError(
             f"rates are {rates.shape} and noise {noise.shape}; they must be [L, N] = "
@@ -409,23 +409,23 @@ def _events(
     jobs: Jobs, conditions: Conditions, N: int, aside: npt.NDArray[np.bool_], hours: Opening
 ) -> npt.NDArray[np.void]:
     """What happens to nodes and jobs, as records of :data:`kernels.EVENT` in order of time."""
-    given = conditions
-    for t, n, factor in given.factors:
+    hidden = conditions
+    for t, n, factor in hidden.factors:
         if factor <= 0:
             raise ScenarioError(f"node {n} has a factor of {factor} at {t} s; it must be > 0")
-    happens = [(t, 0.0, n, kernels.DOWN) for t, n in given.downs]
-    happens += [(t, 0.0, n, kernels.DRAIN) for t, n in given.drains]
-    happens += [(t, 0.0, n, kernels.UP) for t, n in given.ups]
-    happens += [(t, float(factor), n, kernels.FACTOR) for t, n, factor in given.factors]
+    happens = [(t, 0.0, n, kernels.DOWN) for t, n in hidden.downs]
+    happens += [(t, 0.0, n, kernels.DRAIN) for t, n in hidden.drains]
+    happens += [(t, 0.0, n, kernels.UP) for t, n in hidden.ups]
+    happens += [(t, float(factor), n, kernels.FACTOR) for t, n, factor in hidden.factors]
     for t, _, n, _ in happens:
         if not (0 <= n < N and math.isfinite(t) and t >= 0):
             raise ScenarioError(f"an event at {float(t)} s of node {n}: there are {N} nodes")
-    for t, j in given.cancels:
+    for t, j in hidden.cancels:
         if not (0 <= j < aside.size and math.isfinite(t) and t >= 0):
             raise ScenarioError(f"job {j} is cancelled at {t} s: there are {aside.size} jobs")
-    happens += [(t, 0.0, j, kernels.CANCEL) for t, j in given.cancels if not aside[j]]
-    left = np.flatnonzero(np.isfinite(jobs.withdrawn) & ~aside)
-    happens += [(float(jobs.withdrawn[j]), 0.0, j, kernels.CANCEL) for j in left.tolist()]
+    happens += [(t, 0.0, j, kernels.CANCEL) for t, j in hidden.cancels if not aside[j]]
+    withdrawn = np.flatnonzero(np.isfinite(jobs.withdrawn) & ~aside)
+    happens += [(float(jobs.withdrawn[j]), 0.0, j, kernels.CANCEL) for j in withdrawn.tolist()]
     edges = np.unique([*hours.since, *hours.to])
     happens += [(t, 0.0, 0, kernels.HOURS) for t in edges[np.isfinite(edges)].tolist()]
     events = np.array(happens, dtype=kernels.EVENT)

@@ -125,8 +125,8 @@ def register_part(part: Part, name: str, make: Callable[[], Any]) -> None:
     ScenarioError
         When any part has the name already.
     """
-    for known in _parts.values():
-        if name in known and known[name] is not make:
+    for names in _parts.values():
+        if name in names and names[name] is not make:
             raise ScenarioError(f"{name!r} is the name of another part; choose one of its own")
     _parts[part][name] = make
 
@@ -146,8 +146,8 @@ class _Head:
 
     def overstayed(self, job: Job, end: float, now: float) -> list[tuple[_Head, Books]]:
         """Itself with the books of each instant that a job is past, which ends then."""
-        asked = now + _request(job)
-        promises = (self.promised, self.then, end), (self.kept, self.later, asked)
+        requested_end = now + _request(job)
+        promises = (self.promised, self.then, end), (self.kept, self.later, requested_end)
         return [(self, at) for time, at, until in promises if at is not None and until > time]
 
 
@@ -246,13 +246,13 @@ class Composed:
 
     def __post_init__(self) -> None:
         self.ends = "true" if self.ends is True else self.ends  # as `ends=true` in a name is read
-        for name, given, *values in (
+        for name, choice, *values in (
             ("ends", self.ends, "requested", "learned", "true"),
             ("passing", self.passing, "queue", "shortest"),
             ("correction", self.correction, "request", "steps"),
         ):
-            if given not in (None, *values):
-                raise UnknownName(f"value of {name}", str(given), values)
+            if choice not in (None, *values):
+                raise UnknownName(f"value of {name}", str(choice), values)
         self.slack = float(self.slack)
         if not self.slack >= 0.0:
             raise ScenarioError(f"slack is {self.slack}; it must be zero or more, or inf")
@@ -305,28 +305,28 @@ class Composed:
     @classmethod
     def named(cls, name: str, **options: Any) -> Composed:
         """By the names of its parts: ``fcfs+easy+best-fit:depth=100``."""
-        words, given = parse(name)
+        words, arguments = parse(name)
         chosen: dict[Part, Any] = {}
         for word in map(str.strip, words.split("+")):
-            part = next((part for part, known in _parts.items() if word in known), None)
+            part = next((part for part, names in _parts.items() if word in names), None)
             if part is None:
-                whole = [entry for entry in entries("scheduler") if entry != ANY]
-                known_parts = [w for known in _parts.values() for w in known]
+                single = [entry for entry in entries("scheduler") if entry != ANY]
+                known_parts = [w for names in _parts.values() for w in names]
                 instead = belongs_elsewhere("scheduler", word)
-                raise UnknownName("scheduler or part of one", word, known_parts + whole, instead)
+                raise UnknownName("scheduler or part of one", word, known_parts + single, instead)
             if part in chosen:
                 raise ScenarioError(f"{name!r} names two parts of one kind ({part})")
             chosen[part] = _parts[part][word]()
         accepted = [f.name for f in dataclasses.fields(cls) if f.init and f.name not in _parts]
-        for argument in given | options:
+        for argument in arguments | options:
             if argument not in accepted:
                 raise UnknownName(f"argument of scheduler {words!r}", argument, accepted)
-        return cls(**chosen, **{**given, **options})
+        return cls(**chosen, **{**arguments, **options})
 
     def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
         """Bind the choice to nodes and job types; reservations on nodes still there are kept."""
-        here = {name: n for n, name in enumerate(nodes.names)}
-        self._plan.move({n: here[name] for n, name in enumerate(self._names) if name in here})
+        number = {name: n for n, name in enumerate(nodes.names)}
+        self._plan.move({n: number[name] for n, name in enumerate(self._names) if name in number})
         self._names = nodes.names
         if isinstance(self.choice, ByRate):
             self.choice.walled = self.enforced and self.limits == "wall-clock"
@@ -374,20 +374,20 @@ class Composed:
         order = [queue[i] for i in keys.tolist()]
         ends = self._expected_ends(trial, now)
         tested, waiting = 0, len(order)
-        self._last = last = _Round(trial, now, ends, order)
+        self._last = state = _Round(trial, now, ends, order)
         tally = trial.tally()
         if self.plans_all:
             return self._conservative(order, trial, ends, now, tally)
-        for job in last.in_turn(passing == "shortest" and self.backfilling == "easy"):
+        for job in state.in_turn(passing == "shortest" and self.backfilling == "easy"):
             if tally.holds(job) is not None:
                 continue
-            line = last.line(job)
+            line = state.line(job)
             if line[1]:
-                if self.backfilling == "easy" and line not in last.heads:
-                    last.heads[line] = self._first(job, trial, ends, now)
+                if self.backfilling == "easy" and line not in state.heads:
+                    state.heads[line] = self._first(job, trial, ends, now)
                 continue
-            front = last.in_front(job)
-            if last.heads:
+            front = state.in_front(job)
+            if state.heads:
                 if front and self.backfilling == "none":
                     if not trial.nodes.pools:
                         break
@@ -397,8 +397,8 @@ class Composed:
                 tested += 1
             placement = placed(self.choice, job, trial, now)
             if placement is None:
-                if line not in last.heads:
-                    last.heads[line] = self._first(job, trial, ends, now)
+                if line not in state.heads:
+                    state.heads[line] = self._first(job, trial, ends, now)
                 continue
             chosen, pieces = placement
             end = now + job.length / self._rate(job, chosen, now)
@@ -407,7 +407,7 @@ class Composed:
                 room.take(job.shape, pieces)
             delayed = [h for h, room in past if not room.has_room(h.job)]
             if delayed:
-                last.delays[job.id] = delayed[0]
+                state.delays[job.id] = delayed[0]
             elif not self._holds_off(job, chosen, trial, waiting, now, actions):
                 past = []
                 trial.take(job.shape, pieces)
@@ -437,17 +437,17 @@ class Composed:
         It is set when the job is first in line for the first time.
         """
         ends = {name: r.begun + _request(r.job) for name, r in books.running.items()}
-        instant, then = reservation(head, books, ends, now)
-        if then is None or instant == np.inf:
+        instant, later = reservation(head, books, ends, now)
+        if later is None or instant == np.inf:
             return np.inf, None
-        first = instant + min(self.slack, instant - head.submitted)
-        first = self._kept.setdefault(head.id, books.opens(head, first))
-        if first > instant:
-            then = books.copy()
+        latest = instant + min(self.slack, instant - head.submitted)
+        latest = self._kept.setdefault(head.id, books.opens(head, latest))
+        if latest > instant:
+            later = books.copy()
             for name, running in books.running.items():
-                if ends[name] <= first:
-                    then.take(running.job.shape, running.pieces, sign=1)
-        return max(first, instant), then
+                if ends[name] <= latest:
+                    later.take(running.job.shape, running.pieces, sign=1)
+        return max(latest, instant), later
 
     def _learn(self, books: Books) -> None:
         """Run times: expect those of jobs that came, learn those of jobs that ended."""
@@ -464,8 +464,8 @@ class Composed:
             elif event.released:
                 begun = self._begun.pop(job.id, None)
                 if begun is not None and event.over:
-                    whole = event.kind == "finished"
-                    self._times.ended(job, event.time - begun, whole, event.time)
+                    finished = event.kind == "finished"
+                    self._times.ended(job, event.time - begun, finished, event.time)
             if event.over:
                 self._times.forget(job)
 
@@ -486,8 +486,8 @@ class Composed:
             elif event.job is not None and (event.over or event.released):
                 self._measured.discard(event.job.id)
                 if event.over:
-                    for kept in (self._seen, self._before, self._asked, self._why, self._kept):
-                        kept.pop(event.job.id, None)
+                    for notes in (self._seen, self._before, self._asked, self._why, self._kept):
+                        notes.pop(event.job.id, None)
 
     def migrations(self, books: Books, now: float) -> list[Action]:
         """Moves of running jobs that save more than they cost; asked for while nobody waits."""
@@ -503,13 +503,13 @@ class Composed:
             job = running.job
             if name not in self._measured or now <= running.begun + running.overhead:
                 continue
-            seen = self._seen[name]
-            done = self._done(running, now)
-            if rate_kernels.remaining(choice.state, job.limit, done) <= seen * self.restart:
+            rate = self._seen[name]
+            work = self._done(running, now)
+            if rate_kernels.remaining(choice.state, job.limit, work) <= rate * self.restart:
                 continue
             placement = placed(choice, job, trial, now)
             if placement is None or not choice.moves(
-                job, running.pieces, placement[0], seen, done, self.restart, now
+                job, running.pieces, placement[0], rate, work, self.restart, now
             ):
                 continue
             chosen, pieces = placement
@@ -517,7 +517,7 @@ class Composed:
             trial.take(job.shape, pieces)
             if choice.rates != "labels":
                 rate_kernels.age(choice.state, now)  # as giving devices back does
-            self._before[name] = done
+            self._before[name] = work
             self._measured.discard(name)
             place = self._started(job, chosen, pieces, trial, now, self.restart)
             actions += [Preempt(name), place]
@@ -525,9 +525,9 @@ class Composed:
 
     def _done(self, running: Running, now: float) -> float:
         """Work that a running job has done: seconds × the rate seen."""
-        gone = max(now - running.begun - running.overhead, 0.0)
-        before = self._before.get(running.job.id, 0.0)
-        return before + gone * self._seen.get(running.job.id, 1.0)
+        seconds = max(now - running.begun - running.overhead, 0.0)
+        earlier = self._before.get(running.job.id, 0.0)
+        return earlier + seconds * self._seen.get(running.job.id, 1.0)
 
     def _conservative(
         self, order: list[Job], books: Books, ends: dict[str, float], now: float, tally: Tally
@@ -539,11 +539,11 @@ class Composed:
         """
         actions: list[Action] = []
         stuck = False
-        seen = ends
+        planned_ends = ends
         if self.backfilling == "kamelot":
             self._plan.slots.clear()
-            seen = kamelot_ends(books, ends, now)
-        changes = self._plan.ahead(order, books, seen, now)
+            planned_ends = kamelot_ends(books, ends, now)
+        changes = self._plan.ahead(order, books, planned_ends, now)
         self._plan.slots = {j.id: self._plan.slots[j.id] for j in order if j.id in self._plan.slots}
         opened = books.copy()  # what was free as the round began; the changes hold the rest
         for job in order[: self.depth]:
@@ -587,35 +587,35 @@ class Composed:
 
         Raises UnknownName for a job that did not wait in the last round.
         """
-        last = self._last
-        if last is None:
+        state = self._last
+        if state is None:
             raise UnknownName("waiting job", job, [])
-        asked = last.waiting(job)
-        constraint, until = self._held_back(asked, last)
-        before, since = self._why.get(job, (constraint, asked.submitted))
-        self._why[job] = constraint, (since if before == constraint else last.now)
-        found = last.explanation(asked, constraint, self._why[job][1], until)
+        waiting = state.waiting(job)
+        constraint, until = self._held_back(waiting, state)
+        earlier, since = self._why.get(job, (constraint, waiting.submitted))
+        self._why[job] = constraint, (since if earlier == constraint else state.now)
+        reason = state.explanation(waiting, constraint, self._why[job][1], until)
         if job in self._plan.slots:
-            found = dataclasses.replace(found, start=max(self._plan.slots[job][0], last.now))
-        return found
+            reason = dataclasses.replace(reason, start=max(self._plan.slots[job][0], state.now))
+        return reason
 
     def _held_back(self, job: Job, last: _Round) -> tuple[str, float]:
         """What keeps a job waiting, and when that is expected to end."""
-        now = last.now
+        time = last.now
         if (cap := last.capped(job)) is not None:
             return cap
         if (closed := last.closed(job)) is not None:
             return closed
         if job.id in self._plan.slots:
-            return "its reservation is for later", max(self._plan.slots[job.id][0], now)
-        if (lacks := no_room(job, last.books, last.ends, now)) is not None:
+            return "its reservation is for later", max(self._plan.slots[job.id][0], time)
+        if (lacks := no_room(job, last.books, last.ends, time)) is not None:
             return lacks
         if job.id in self._asked:
             return "better nodes are expected soon", self._asked[job.id]
         if (head := last.delays.get(job.id)) is not None:
             return f"it would delay job {head.job.id}, which is first in line", head.promised
         if front := last.in_front(job):
-            return f"job {front[0].job.id} is first in line", max(front[0].promised, now)
+            return f"job {front[0].job.id} is first in line", max(front[0].promised, time)
         return "not looked at in this round", np.inf
 
     def _expected_ends(self, books: Books, now: float) -> dict[str, float]:
@@ -626,11 +626,11 @@ class Composed:
             return {name: r.begun + r.job.limit for name, r in books.running.items()}
         ends, state = {}, getattr(self.choice, "state", None)
         for name, running in books.running.items():
-            limit, done = running.job.limit, self._done(running, now)
-            left = max(limit - done, 0.0)
+            limit, work = running.job.limit, self._done(running, now)
+            work_left = max(limit - work, 0.0)
             if state is not None:
-                left = rate_kernels.remaining(state, limit, done)
-            ends[name] = now + left / self._seen.get(name, 1.0)
+                work_left = rate_kernels.remaining(state, limit, work)
+            ends[name] = now + work_left / self._seen.get(name, 1.0)
         return ends
 
     def _rate(self, job: Job, chosen: Any, now: float, seen: bool = False) -> float:
@@ -690,7 +690,7 @@ def fresh(value: Any) -> Any:
     """A scheduler, or a part of one, with the same configuration and no memory."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
-    return type(value)(**{name: fresh(each) for name, each in configuration(value).items()})
+    return type(value)(**{name: fresh(part) for name, part in configuration(value).items()})
 
 
 def copy_of(scheduler: Any) -> Any:

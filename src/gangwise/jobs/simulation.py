@@ -187,13 +187,13 @@ class JobSimulation:
         """One instant: its events, then a round. False when nothing is left to happen."""
         if not self._advance():
             return False
-        now = self.now
+        instant = self.now
         if self.waiting:
             self.state.at.rounds += 1
-            for action in self._decisions(now):
+            for action in self._decisions(instant):
                 self.act(action)
         if self.state.at.looks:
-            self._look_around(now)
+            self._look_around(instant)
         return True
 
     def _advance(self) -> bool:
@@ -226,17 +226,17 @@ class JobSimulation:
     def _call(self, what: int, j: int = 0, count: int = 0, value: float = 0.0) -> int:
         """One step in compiled code; then what happened in it becomes known."""
         status: int = event_kernels.outside(self.given, self.state, what, j, count, value)
-        x, read = self.state, 0
-        for what, item, first, ended in x.feed[: x.at.fed].tolist():
+        x, position = self.state, 0
+        for what, item, is_first, ended in x.feed[: x.at.fed].tolist():
             if what == kernels.ENTERED_QUEUE:
                 self._enter(item)
             elif what == kernels.MEASURED:
                 running = self.books.running[str(self.tables.jobs.id[item])]
-                rates = tuple(x.fed_rates[read : read + len(running.pieces)].tolist())
-                read += len(rates)
+                rates = tuple(x.fed_rates[position : position + len(running.pieces)].tolist())
+                position += len(rates)
                 nodes = tuple(n for n, _, _ in running.pieces)
                 times = float(x.jobs["since"][item]), self.now
-                self._observe(Rate(running.job, nodes, rates, *times, bool(first), bool(ended)))
+                self._observe(Rate(running.job, nodes, rates, *times, bool(is_first), bool(ended)))
             elif what <= kernels.WAS_PREEMPTED:
                 self._leave(item, _KINDS[what])
             else:
@@ -270,13 +270,13 @@ class JobSimulation:
 
     def act(self, action: Any) -> None:
         """Do at this instant what the scheduler, or whoever steps the simulation, has decided."""
-        now = self.now
+        instant = self.now
         name = getattr(action, "job", None)
         j = self.rows.get(name, -1) if isinstance(name, str) else -1
         phase = int(self.state.jobs["phase"][j]) if j >= 0 else -1
         fault = ""
         if isinstance(action, Ask):
-            if phase == WAITING and not action.at > now:
+            if phase == WAITING and not action.at > instant:
                 fault = f"asked to be called at {action.at:g} s, which is not later"
         elif isinstance(action, Preempt):
             if phase != RUNNING:
@@ -286,7 +286,7 @@ class JobSimulation:
         elif phase != WAITING:
             fault = f"job {name} is placed but not waiting"
         if fault:
-            raise InfeasibleDecision(f"at {now:g} s: {fault}")
+            raise InfeasibleDecision(f"at {instant:g} s: {fault}")
         if isinstance(action, Place):
             self._start(j, action)
         elif isinstance(action, Preempt):
@@ -304,12 +304,12 @@ class JobSimulation:
         x, t = self.state, self.tables
         if how != "keep":
             every = t.options.checkpoint
-            done = float(t.work[j] - x.jobs["left"][j])
-            kept = 0.0 if every == math.inf else done // every * every if every else done
+            work = float(t.work[j] - x.jobs["left"][j])
+            saved = 0.0 if every == math.inf else work // every * every if every else work
             s = t.jobs.shape[j]
             dominant = t.cluster.shapes["dominant"][s]
-            x.jobs["left"][j] = t.work[j] - kept
-            x.lost[j] += (done - kept) * t.cluster.demand[s, dominant] * t.jobs.tasks[j] / 1000.0
+            x.jobs["left"][j] = t.work[j] - saved
+            x.lost[j] += (work - saved) * t.cluster.demand[s, dominant] * t.jobs.tasks[j] / 1000.0
         if how == "cancel":  # an event of this instant, before its next round
             event = np.array([(self.now, 0.0, j, kernels.CANCEL)], dtype=kernels.EVENT)
             events = np.insert(self.given.events, int(at.next_event), event)
@@ -317,9 +317,9 @@ class JobSimulation:
 
     def _start(self, j: int, action: Place) -> None:
         i = self._place_in_queue(j)
-        job, now = self.waiting[i], self.now
+        job, instant = self.waiting[i], self.now
         for fault in self._faults(job, action, self.books):
-            raise InfeasibleDecision(f"at {now:g} s: job {job.id} {fault}")
+            raise InfeasibleDecision(f"at {instant:g} s: job {job.id} {fault}")
         pieces = action.pieces or self.books.tell_apart(job.shape, action.tasks)
         pieces = self._try(j, pieces)
         del self.waiting[i]
@@ -329,9 +329,9 @@ class JobSimulation:
             self._resize(j, total)
         self._call(kernels.PLACE, j, len(pieces))
         overhead = float(self.state.jobs["overhead"][j]) + self.tables.options.latency
-        self.books.running[job.id] = Running(job, pieces, now, overhead)
+        self.books.running[job.id] = Running(job, pieces, instant, overhead)
         self.tally.take(job)
-        self.books.events.append(Event("started", now, job, pieces=pieces))
+        self.books.events.append(Event("started", instant, job, pieces=pieces))
 
     def _resize(self, j: int, tasks: int) -> None:
         """Job j has so many tasks from now on, and as much work as before in all."""
@@ -396,13 +396,13 @@ class JobSimulation:
         if action.pieces and in_pieces != counts:
             yield "has other numbers of tasks on nodes in its pieces than in its tasks"
         for n, c in counts.items():
-            name, has = nodes.names[n], nodes.labels[n]
+            name, labels = nodes.names[n], nodes.labels[n]
             if not books.up[n]:
                 yield f"is placed on node {name}, which is down or drains"
             if shape.per_node and c > shape.per_node:
                 yield f"gets {c} tasks on node {name}; at most {shape.per_node} may be"
             for label, value in shape.constraint:
-                if has.get(label) != value:
+                if labels.get(label) != value:
                     yield f"asks for {label}={value}; node {name} is not that"
             if shape.pool and n not in nodes.pools[shape.pool]:
                 yield f"is of pool {shape.pool}; node {name} is not in it"
@@ -412,15 +412,15 @@ class JobSimulation:
                     yield f"{takes}, where {books.free[n, k] / 1000:g} are free"
         if nodes.shared is None:
             return
-        amount, left = books.of_shared(shape), books.device.copy()
+        amount, free = books.of_shared(shape), books.device.copy()
         for n, c, mask in action.pieces or books.tell_apart(shape, action.tasks):
             used = [g for g in range(mask.bit_length()) if mask >> g & 1]
             wanted = 0 if amount == 0 else (1 if amount < 1000 else c * (amount // 1000))
             if len(used) != wanted:
                 yield f"gets {len(used)} {nodes.shared} for {c} tasks"
             for g in used:
-                left[n, g] -= c * amount if amount < 1000 else 1000
-                if left[n, g] < 0:
+                free[n, g] -= c * amount if amount < 1000 else 1000
+                if free[n, g] < 0:
                     yield f"takes more of {nodes.shared} {g} of node {nodes.names[n]} than is free"
 
     def schedule(self) -> Schedule:

@@ -55,8 +55,8 @@ def waiting_at(jobs: Jobs, now: float, begun: Floats, end: Floats) -> Bools:
     Those that waited when the log ended wait at that time, too.
     """
     with np.errstate(invalid="ignore"):
-        gone = (begun <= now) | (end <= now) | (jobs.withdrawn < now)
-    return np.asarray((jobs.submit <= now) & ~gone)
+        left_line = (begun <= now) | (end <= now) | (jobs.withdrawn < now)
+    return np.asarray((jobs.submit <= now) & ~left_line)
 
 
 def moment_of(
@@ -78,17 +78,17 @@ def moment_of(
         waits = playable & waiting_at(jobs, now, begun, end)
     books = Books.opened(nodes)
     rows = np.flatnonzero(runs)
-    kept: list[int] = []
+    placed_rows: list[int] = []
     pieces: list[tuple[Piece, ...]] = []
     shapes = placed_shapes(jobs, nodes)
     for j in rows[np.argsort(begun[rows], kind="stable")].tolist():
-        shape, many = shapes[jobs.shape[j]], int(jobs.tasks[j])
-        tasks = schedule.placed(j) if schedule is not None else books.somewhere(shape, many)
+        shape, tasks_of_job = shapes[jobs.shape[j]], int(jobs.tasks[j])
+        tasks = schedule.placed(j) if schedule is not None else books.somewhere(shape, tasks_of_job)
         if tasks:
             pieces.append(books.tell_apart(shape, tasks))
             books.take(shape, pieces[-1])
-            kept.append(j)
-    running = np.array(kept, dtype=np.int64)
+            placed_rows.append(j)
+    running = np.array(placed_rows, dtype=np.int64)
     return Moment(now, running, begun[running], pieces, np.flatnonzero(waits), books)
 
 
@@ -105,20 +105,20 @@ class History:
     def __init__(self, jobs: Jobs, run: Floats, end: Floats):
         self.jobs, self.run, self.end = jobs, run, end
         over = np.flatnonzero(np.isfinite(end) & np.isfinite(run))
-        when = np.concatenate([end[over], jobs.submit])
-        submits = np.arange(when.size) >= over.size
+        times = np.concatenate([end[over], jobs.submit])
+        submits = np.arange(times.size) >= over.size
         job = np.concatenate([over, np.arange(len(jobs))])
-        order = np.lexsort((job, submits, when))
-        self.when, self.submits, self.job = when[order], submits[order], job[order]
-        self.at = when.size + 1
+        order = np.lexsort((job, submits, times))
+        self.when, self.submits, self.job = times[order], submits[order], job[order]
+        self.at = times.size + 1
 
     def by(self, now: float) -> RunTimes:
         """The state of the predictor at a time; cheap where times rise from call to call."""
         until = int(np.searchsorted(self.when, now, side="right"))
         if until < self.at:
             self.times, self.at = state_of(self.jobs, "learned"), 0
-        here = slice(self.at, until)
-        follow(self.times, self.when[here], self.submits[here], self.job[here], self.run)
+        span = slice(self.at, until)
+        follow(self.times, self.when[span], self.submits[span], self.job[span], self.run)
         self.at = until
         return self.times
 
@@ -192,22 +192,22 @@ class Forecaster:
     ):
         staying = replace(jobs, withdrawn=np.full(len(jobs), np.inf))
         self.tables = Tables.of(staying, nodes, Conditions(), options or Options())
-        made = create_scheduler(scheduler)
-        rules = built_in(made, nodes, self.tables.options)
-        self.assumed = name_of(made)
+        decider = create_scheduler(scheduler)
+        rules = built_in(decider, nodes, self.tables.options)
+        self.assumed = name_of(decider)
         if rules is None or rules.queue == kernels.MULTIFACTOR:
-            why = (
+            reason = (
                 "which decides in Python" if rules is None else "whose use of the past is not known"
             )
-            made, was = create_scheduler(NO_RULES), self.assumed
-            rules = built_in(made, nodes, self.tables.options)
-            self.assumed = f"{NO_RULES} (in place of {was}, {why})"
+            decider, name = create_scheduler(NO_RULES), self.assumed
+            rules = built_in(decider, nodes, self.tables.options)
+            self.assumed = f"{NO_RULES} (in place of {name}, {reason})"
         assert rules is not None
         if rules.choice == kernels.BY_RATE:
             plain: dict[str, Any] = {"rates": kernels.LABELS, "waits": False, "look": np.inf}
             rules = rules._replace(choice=kernels.BEST_FIT, **plain)
             self.assumed += " with nodes alike"
-        if made.expects[0] != "requested":
+        if decider.expects[0] != "requested":
             self.assumed += ", ends as requested"
         self.rules = rules._replace(limits_of_work=False, slack=np.inf)
         self._beliefs = _nothing_believed()
@@ -220,67 +220,67 @@ class Forecaster:
             return np.zeros((draws, 0))
         from scipy.special import ndtr
 
-        jobs, now = self.tables.jobs, moment.now
-        times = history.by(now)
-        here = np.concatenate([moment.running, moment.waiting])
-        age = np.concatenate([now - moment.begun, np.zeros(moment.waiting.size)])
-        known = np.empty((draws, here.size))
-        users, of = np.unique(jobs.user[here], return_inverse=True)
-        scores = np.sqrt(ALIKE) * rng.standard_normal((draws, users.size))[:, of]
-        scores += np.sqrt(1.0 - ALIKE) * rng.standard_normal(known.shape)
-        draw(times, here, age, now, ndtr(scores), known)
-        seen = jobs.submit[: np.searchsorted(jobs.submit, now, side="right")]
-        week = seen.size - np.searchsorted(seen, now - 7 * DAY)
-        many = int(np.clip(3 * week / 7, *COMING)) + 2 * moment.waiting.size
+        jobs, at = self.tables.jobs, moment.now
+        times = history.by(at)
+        present = np.concatenate([moment.running, moment.waiting])
+        age = np.concatenate([at - moment.begun, np.zeros(moment.waiting.size)])
+        runs = np.empty((draws, present.size))
+        users, user = np.unique(jobs.user[present], return_inverse=True)
+        scores = np.sqrt(ALIKE) * rng.standard_normal((draws, users.size))[:, user]
+        scores += np.sqrt(1.0 - ALIKE) * rng.standard_normal(runs.shape)
+        draw(times, present, age, at, ndtr(scores), runs)
+        submitted = jobs.submit[: np.searchsorted(jobs.submit, at, side="right")]
+        week = submitted.size - np.searchsorted(submitted, at - 7 * DAY)
+        expected = int(np.clip(3 * week / 7, *COMING)) + 2 * moment.waiting.size
         with np.errstate(invalid="ignore"):
-            over = (history.end <= now) & np.isfinite(history.run)
-        found = np.empty((draws, moment.waiting.size))
+            over = (history.end <= at) & np.isfinite(history.run)
+        starts = np.empty((draws, moment.waiting.size))
         for i in range(draws):
-            rows, when = coming(seen, now, many, rng)
+            rows, when = coming(submitted, at, expected, rng)
             keep = ~self.tables.aside[rows]
             rows, when = rows[keep], when[keep]
             lasts = np.where(over[rows], history.run[rows], 0.0)
             open_ = np.flatnonzero(~over[rows])
-            one = np.empty((1, open_.size))
-            draw(times, rows[open_], np.zeros(open_.size), now, rng.random(one.shape), one)
-            lasts[open_] = one[0]
-            found[i] = self._play(moment, rows, when, np.concatenate([known[i], lasts]))
-        return found
+            row = np.empty((1, open_.size))
+            draw(times, rows[open_], np.zeros(open_.size), at, rng.random(row.shape), row)
+            lasts[open_] = row[0]
+            starts[i] = self._play(moment, rows, when, np.concatenate([runs[i], lasts]))
+        return starts
 
     def promised(self, moment: Moment) -> Floats:
         """When each waiting job starts if all take as long as requested and nobody comes [W]."""
         if not moment.waiting.size:
             return np.zeros(0)
-        here = np.concatenate([moment.running, moment.waiting])
-        asked = np.maximum(self.tables.jobs.limit[here], 0.0)
-        return self._play(moment, here[:0], np.zeros(0), asked)
+        present = np.concatenate([moment.running, moment.waiting])
+        limits = np.maximum(self.tables.jobs.limit[present], 0.0)
+        return self._play(moment, present[:0], np.zeros(0), limits)
 
     def _play(self, moment: Moment, rows: Ints, when: Floats, run: Floats) -> Floats:
         """One future: when each waiting job starts."""
         R, W = moment.running.size, moment.waiting.size
-        of = np.concatenate([moment.running, moment.waiting, rows])
+        row = np.concatenate([moment.running, moment.waiting, rows])
         jobs = self.tables.jobs
-        submit = np.concatenate([jobs.submit[of[: R + W]], when])
+        submit = np.concatenate([jobs.submit[row[: R + W]], when])
         names = "id", "row", "limit", "tasks", "shape", "type", "user", "deadline", "priority"
-        taken: dict[str, Any] = {n: np.ascontiguousarray(getattr(jobs, n)[of]) for n in names}
-        none, claims, hours = np.zeros(of.size, np.int64), self.tables.claims, self.tables.hours
-        taken |= {"after_from": np.zeros(of.size + 1, dtype=np.int64), "after": none[:0]}
+        columns: dict[str, Any] = {n: np.ascontiguousarray(getattr(jobs, n)[row]) for n in names}
+        none, claims, hours = np.zeros(row.size, np.int64), self.tables.claims, self.tables.hours
+        columns |= {"after_from": np.zeros(row.size + 1, dtype=np.int64), "after": none[:0]}
         tables = replace(
             self.tables,
-            jobs=replace(jobs, submit=submit, run=run, **taken),
+            jobs=replace(jobs, submit=submit, run=run, **columns),
             aside=none > 0,
             work=run,
             doomed=none > 0,
             wants=none,
-            claims=claims._replace(of_job=np.broadcast_to(claims.of_job, len(jobs))[of]),
-            hours=replace(hours, of_job=np.broadcast_to(hours.of_job, len(jobs))[of]),
+            claims=claims._replace(of_job=np.broadcast_to(claims.of_job, len(jobs))[row]),
+            hours=replace(hours, of_job=np.broadcast_to(hours.of_job, len(jobs))[row]),
         )
-        given, pieces = inputs(tables, self.rules)
+        fixed, pieces = inputs(tables, self.rules)
         state = initial_state(tables, self.rules, pieces)
-        _resume(given, state, moment, run)
+        _resume(fixed, state, moment, run)
         started = state.start[R : R + W]
         while not np.isfinite(started).all():
-            status = round_kernels.play(given, state, self._beliefs, CHUNK)
+            status = round_kernels.play(fixed, state, self._beliefs, CHUNK)
             if status == round_kernels.DONE:
                 break
             if status == round_kernels.MORE_ROOM:
@@ -290,37 +290,37 @@ class Forecaster:
 
 def _resume(g: kernels.Given, x: kernels.State, moment: Moment, run: Floats) -> None:
     """Bring a fresh state to a moment: its running jobs are the first rows, then who waits."""
-    now, books, R, W = moment.now, moment.books, moment.running.size, moment.waiting.size
+    time, books, R, W = moment.now, moment.books, moment.running.size, moment.waiting.size
     x.room.free[:], x.room.device[:], x.up[:] = books.free, books.device, books.up
     for block in range(len(x.room.top)):
         low = block * kernels.BLOCK
         x.room.top[block] = books.free[low : low + kernels.BLOCK].max(axis=0)
     x.total[:] = np.maximum(books.free, 0).sum(axis=0)
     at, runs = x.at, x.jobs
-    ends = np.maximum(moment.begun + run[:R], now)
+    ends = np.maximum(moment.begun + run[:R], time)
     if g.rules.enforced:
-        ends = np.minimum(ends, np.maximum(moment.begun + g.jobs["limit"][:R], now))
+        ends = np.minimum(ends, np.maximum(moment.begun + g.jobs["limit"][:R], time))
     row = np.arange(R)
     for name, value in {
         "phase": kernels.RUNNING,
-        "since": now,
+        "since": time,
         "begun": moment.begun,
-        "left": ends - now,
+        "left": ends - time,
         "finish": ends,
         "expect": moment.begun + g.jobs["limit"][:R],
         "attempts": 1,
-        "pieces": [len(each) for each in moment.pieces],
+        "pieces": [len(pieces) for pieces in moment.pieces],
         "place": row,
     }.items():
         runs[name][:R] = value
-    for j, each in enumerate(moment.pieces):
-        first = int(g.jobs["piece_from"][j])
-        for i, (node, tasks, mask) in enumerate(each):
-            x.out[first + i] = mask, node, tasks
+    for j, pieces in enumerate(moment.pieces):
+        begin = int(g.jobs["piece_from"][j])
+        for i, (node, tasks, mask) in enumerate(pieces):
+            x.out[begin + i] = mask, node, tasks
     for c in g.jobs["claim"][:R]:
         mine = slice(g.caps.starts[c], g.caps.starts[c + 1])
         x.used[g.caps.counter[mine]] += g.caps.amount[mine]
-    at.next_event = np.searchsorted(g.events["time"], now, side="right")
+    at.next_event = np.searchsorted(g.events["time"], time, side="right")
     x.start[:R] = moment.begun
     x.running[:R] = row
     by_end = np.lexsort((row, ends))
@@ -335,7 +335,7 @@ def _resume(g: kernels.Given, x: kernels.State, moment: Moment, run: Floats) -> 
     np.bitwise_or.at(x.words, rank >> 6, np.left_shift(np.int64(1), rank & 63))
     word = np.flatnonzero(x.words)
     np.bitwise_or.at(x.summary, word >> 6, np.left_shift(np.int64(1), word & 63))
-    at.waiting, at.next_job, at.now = W, R + W, now
+    at.waiting, at.next_job, at.now = W, R + W, time
     at.lowest, at.again, at.half, at.void = 0, 1, 1, 1
 
 
@@ -368,25 +368,25 @@ class StartCalibration:
         self, starts: Floats, made: float, start: float, now: float, rng: np.random.Generator
     ) -> None:
         """What has come by ``now`` of a job for which ``starts`` were drawn [draws]."""
-        came = start <= now
-        place = _place(starts, made, min(start, now), rng.random() if came else 1.0)
-        self.seen.append((float(np.median(starts)) - made, made, place, came))
+        started = start <= now
+        place = _place(starts, made, min(start, now), rng.random() if started else 1.0)
+        self.seen.append((float(np.median(starts)) - made, made, place, started))
 
     def quantiles(self, starts: Floats, now: float, levels: Sequence[float]) -> Floats:
         """Quantiles of starts that were drawn [draws], corrected."""
-        ahead, made, place, came = np.array(self.seen, dtype=np.float64).reshape(-1, 4).T
-        even, one = (np.arange(self.PRIOR) + 0.5) / self.PRIOR, np.ones(self.PRIOR)
-        recent = 0.5 ** (np.maximum(now - made, 0.0) / self.HALF)
+        ahead, made_at, place, began = np.array(self.seen, dtype=np.float64).reshape(-1, 4).T
+        even, unit = (np.arange(self.PRIOR) + 0.5) / self.PRIOR, np.ones(self.PRIOR)
+        recent = 0.5 ** (np.maximum(now - made_at, 0.0) / self.HALF)
         times = np.clip(ahead, 1.0, 1e9) / np.clip(np.median(starts) - now, 1.0, 1e9)
         alike = np.exp(-0.5 * (np.log(times) / np.log(self.ALIKE)) ** 2)
 
         def at(prior: Floats, weight: Floats, wanted: Any) -> Floats:
             here = weight > 1e-9  # of what weighs nothing, nobody may be left at risk
-            points = np.concatenate([place[here], prior]), np.concatenate([came[here], one])
-            return censored_levels(*points, np.concatenate([weight[here], one]), wanted)
+            points = np.concatenate([place[here], prior]), np.concatenate([began[here], unit])
+            return censored_levels(*points, np.concatenate([weight[here], unit]), wanted)
 
         corrected = at(at(even, recent, even), recent * alike, levels)
-        return np.array([_time_at(starts, now, float(each)) for each in corrected])
+        return np.array([_time_at(starts, now, float(quantile)) for quantile in corrected])
 
 
 def _place(starts: Floats, made: float, time: float, part: float) -> float:
@@ -395,21 +395,21 @@ def _place(starts: Floats, made: float, time: float, part: float) -> float:
     Before all of them it is minus the share of the way from the first one back to the moment of the
     forecast; after all of them 1 and the seconds since the last.
     """
-    first, last = float(starts.min()), float(starts.max())
-    if time > last:
-        return 1.0 + time - last
-    if time < first:
-        return -(first - time) / (first - made)
+    earliest, latest = float(starts.min()), float(starts.max())
+    if time > latest:
+        return 1.0 + time - latest
+    if time < earliest:
+        return -(earliest - time) / (earliest - made)
     return float((starts < time).mean() + part * (starts == time).mean())
 
 
 def _time_at(starts: Floats, now: float, place: float) -> float:
     """The time at a place, see :func:`_place`."""
-    first, last = float(starts.min()), float(starts.max())
+    earliest, latest = float(starts.min()), float(starts.max())
     if place > 1.0:
-        return last + place - 1.0
-    if place < 0.0 and first < np.inf:
-        return first + max(place, -1.0) * (first - now)
+        return latest + place - 1.0
+    if place < 0.0 and earliest < np.inf:
+        return earliest + max(place, -1.0) * (earliest - now)
     return float(np.quantile(starts, max(place, 0.0), method="higher"))
 
 
@@ -419,8 +419,8 @@ def censored_levels(place: Floats, came: Floats, weight: Floats, levels: Any) ->
     place, weight, starts = place[order], weight[order], came[order] > 0
     at_risk = np.cumsum(weight[::-1])[::-1]
     below = 1.0 - np.cumprod(1.0 - starts * weight / at_risk)
-    before = np.concatenate([[0.0], below[:-1]])
-    middle = ((below + before) / 2.0)[starts]  # half of a point's own step
+    level_before = np.concatenate([[0.0], below[:-1]])
+    middle = ((below + level_before) / 2.0)[starts]  # half of a point's own step
     least, most = min(0.0, place[0]), max(1.0, place[-1])
     ends = np.concatenate([[0.0], middle, [1.0]]), np.concatenate([[least], place[starts], [most]])
     return np.asarray(np.interp(levels, *ends))

@@ -108,10 +108,10 @@ class Retelling(GroupWaits):
     @property
     def weakest(self) -> tuple[str, float]:
         """What of :data:`JUDGED` is explained least, and how much of it is."""
-        shares = {what: getattr(self, field) for what, field in JUDGED.items()}
-        known = {what: share for what, share in shares.items() if math.isfinite(share)}
-        what = min(known, key=lambda each: known[each])  # the mean wait at least is known
-        return what, known[what]
+        shares = {worst: getattr(self, field) for worst, field in JUDGED.items()}
+        defined = {worst: share for worst, share in shares.items() if math.isfinite(share)}
+        worst = min(defined, key=lambda each: defined[each])  # the mean wait at least is known
+        return worst, defined[worst]
 
     @property
     def doubtful(self) -> bool:
@@ -120,21 +120,21 @@ class Retelling(GroupWaits):
 
     def by(self, what: str) -> float:
         """Explained share of waiting by one of ``groups``."""
-        of = np.array([(g.jobs * g.simulated, g.jobs * g.recorded) for g in self.groups[what]])
-        return share_explained(*of.T)
+        sums = np.array([(g.jobs * g.simulated, g.jobs * g.recorded) for g in self.groups[what]])
+        return share_explained(*sums.T)
 
     def as_dict(self) -> dict[str, Any]:
         plain = {k: v for k, v in vars(self).items() if k not in ("name", "groups")}
         groups = {
-            what: {
-                "explained": self.by(what),
-                "groups": [{**vars(g), "explained": g.explained} for g in each],
+            kind: {
+                "explained": self.by(kind),
+                "groups": [{**vars(g), "explained": g.explained} for g in members],
             }
-            for what, each in self.groups.items()
+            for kind, members in self.groups.items()
         }
         weakest = dict(zip(("what", "explained"), self.weakest))
-        found = {"under": self.name, "explained": self.explained, **plain, "by": groups}
-        return {**found, "weakest": weakest, "doubtful": self.doubtful}
+        summary = {"under": self.name, "explained": self.explained, **plain, "by": groups}
+        return {**summary, "weakest": weakest, "doubtful": self.doubtful}
 
 
 def retell(
@@ -166,32 +166,32 @@ def retell(
             "retelling compares the same jobs"
         )
     ended = recorded.ended & simulated.ended
-    both = np.flatnonzero(ended if on is None else ended & on)
-    if not both.size:
+    rows = np.flatnonzero(ended if on is None else ended & on)
+    if not rows.size:
         raise ScenarioError("no job has a start and an end in the log and in the simulation")
     jobs = recorded.jobs
-    then, now = recorded.waiting[both], simulated.waiting[both]
+    log, model = recorded.waiting[rows], simulated.waiting[rows]
     # Of the device types, that of which the jobs held the largest share.
-    held = (recorded.end - recorded.start)[both] @ recorded.demand[both]
-    k = int(np.argmax(held / np.maximum(recorded.capacity, 1e-9)))
-    part = None if partition is None else partition[both]
-    size = recorded.demand[both, k]
-    ran = (recorded.end - recorded.last_start)[both] * size
-    found = groups_of(size, ran, jobs.user[both], part)
+    device_seconds = (recorded.end - recorded.start)[rows] @ recorded.demand[rows]
+    k = int(np.argmax(device_seconds / np.maximum(recorded.capacity, 1e-9)))
+    part = None if partition is None else partition[rows]
+    size = recorded.demand[rows, k]
+    ran = (recorded.end - recorded.last_start)[rows] * size
+    groups = groups_of(size, ran, jobs.user[rows], part)
     unit, period = periods(jobs.submit)
-    found[unit] = (period[both], [str(i + 1) for i in range(int(period.max()) + 1)])
+    groups[unit] = (period[rows], [str(i + 1) for i in range(int(period.max()) + 1)])
     return Retelling(
         simulated.name,
-        both.size,
-        float(then.mean()),
-        float(now.mean()),
-        share_explained(now, then),
-        _near(then, now),
-        _order(jobs.submit[both], recorded.start[both], simulated.start[both]),
-        rank_correlation(then, now),
-        *_by_hour(recorded, simulated, both, k),
+        rows.size,
+        float(log.mean()),
+        float(model.mean()),
+        share_explained(model, log),
+        _near(log, model),
+        _order(jobs.submit[rows], recorded.start[rows], simulated.start[rows]),
+        rank_correlation(log, model),
+        *_by_hour(recorded, simulated, rows, k),
         recorded.nodes.devices[k],
-        {what: _groups(of, names, then, now) for what, (of, names) in found.items()},
+        {kind: _groups(codes, names, log, model) for kind, (codes, names) in groups.items()},
     )
 
 
@@ -202,18 +202,18 @@ def groups_of(
 
     ``size`` is in devices, ``ran`` in device-seconds.
     """
-    found = {"size": size_groups(size), "user": _user_classes(user, ran)}
+    groups = {"size": size_groups(size), "user": _user_classes(user, ran)}
     if partition is not None:
-        names, of = np.unique(partition, return_inverse=True)
+        names, number = np.unique(partition, return_inverse=True)
         if names.size > 1:
-            found = {"partition": (of, names.tolist()), **found}
-    return found
+            groups = {"partition": (number, names.tolist()), **groups}
+    return groups
 
 
 def share_explained(simulated: npt.ArrayLike, recorded: npt.ArrayLike) -> float:
     """1 − Σ |simulated − recorded| / Σ recorded, not below 0; NaN where nothing is recorded."""
-    now, then = (np.asarray(each, dtype=np.float64) for each in (simulated, recorded))
-    total, off = float(then.sum()), float(np.abs(now - then).sum())
+    model, log = (np.asarray(values, dtype=np.float64) for values in (simulated, recorded))
+    total, off = float(log.sum()), float(np.abs(model - log).sum())
     return max(0.0, 1 - off / total) if total > 0 else math.nan
 
 
@@ -223,13 +223,13 @@ def explains(recorded: Outcome, simulated: Outcome) -> tuple[float, float]:
     The explained share by week or day, in whole per cent, and of equals that of starts near their
     record. It is not the mean wait that chooses, for some rule may have it by chance.
     """
-    both = recorded.ended & simulated.ended
-    if not both.any():
+    rows = recorded.ended & simulated.ended
+    if not rows.any():
         return 0.0, 0.0
-    block = periods(recorded.jobs.submit)[1][both]
-    then, now = recorded.waiting[both], simulated.waiting[both]
-    share = share_explained(np.bincount(block, now), np.bincount(block, then))
-    return round(100 * share) if share > 0 else 0.0, _near(then, now)
+    block = periods(recorded.jobs.submit)[1][rows]
+    recorded_waits, simulated_waits = recorded.waiting[rows], simulated.waiting[rows]
+    share = share_explained(np.bincount(block, simulated_waits), np.bincount(block, recorded_waits))
+    return round(100 * share) if share > 0 else 0.0, _near(recorded_waits, simulated_waits)
 
 
 def _near(then: Floats, now: Floats) -> float:
@@ -255,17 +255,17 @@ def _user_classes(user: Ints, held: Floats) -> tuple[Ints, list[str]]:
     """
     by_user = np.bincount(user, held)
     order = np.argsort(-by_user, kind="stable")
-    before = np.cumsum(by_user[order]) - by_user[order]
+    earlier = np.cumsum(by_user[order]) - by_user[order]
     bounds = np.array(HEAVY) * by_user.sum()
     place = np.empty(by_user.size, dtype=np.int64)
-    place[order] = np.searchsorted(bounds, before, side="right")
+    place[order] = np.searchsorted(bounds, earlier, side="right")
     return place[user], ["heavy", "medium", "light"]
 
 
 def _groups(of: Ints, names: Sequence[str], then: Floats, now: Floats) -> list[GroupWaits]:
     count = np.bincount(of, minlength=len(names))
-    sums = (np.bincount(of, each, len(names)) for each in (then, now))
-    rows = zip(names, count.tolist(), *(each.tolist() for each in sums))
+    sums = (np.bincount(of, waits, len(names)) for waits in (then, now))
+    rows = zip(names, count.tolist(), *(waits.tolist() for waits in sums))
     return [GroupWaits(name, n, a / n, b / n) for name, n, a, b in rows if n]
 
 
@@ -273,16 +273,16 @@ def _by_hour(
     recorded: Outcome, simulated: Outcome, both: Ints, k: int
 ) -> tuple[float, float, float]:
     """Explained shares of devices held, of jobs waiting, and of the first while some waited."""
-    submit, ones = recorded.jobs.submit[both], np.ones(both.size)
-    first = float(submit.min())
-    last = max(float(each.end[both].max()) for each in (recorded, simulated))
-    edges = first + HOUR * np.arange(math.ceil((last - first) / HOUR) + 1.0)
+    submit, one_each = recorded.jobs.submit[both], np.ones(both.size)
+    begin = float(submit.min())
+    end = max(float(run.end[both].max()) for run in (recorded, simulated))
+    edges = begin + HOUR * np.arange(math.ceil((end - begin) / HOUR) + 1.0)
     if edges.size < 2:
         return math.nan, math.nan, math.nan
     use, queue = [], []
-    for each in (simulated, recorded):
-        use.append(over_bins(edges, each.last_start[both], each.end[both], each.demand[both, k]))
-        queue.append(over_bins(edges, submit, each.start[both], ones))
+    for run in (simulated, recorded):
+        use.append(over_bins(edges, run.last_start[both], run.end[both], run.demand[both, k]))
+        queue.append(over_bins(edges, submit, run.start[both], one_each))
     waited = queue[1] > 0
     busy = share_explained(use[0][waited], use[1][waited])
     return share_explained(*use), share_explained(*queue), busy
@@ -358,7 +358,7 @@ class Record:
         """
         end = np.where(jobs.censored, jobs.recorded_start + jobs.run, jobs.recorded_end)
         started = np.isfinite(jobs.recorded_start) & np.isfinite(end)
-        known = started | np.isfinite(jobs.withdrawn)
+        listed = started | np.isfinite(jobs.withdrawn)
         if not started.any():
             raise ScenarioError(
                 "the log does not say when jobs started: without recorded waits there is nothing "
@@ -369,31 +369,31 @@ class Record:
         of_groups = {"user": np.array(jobs.users)[jobs.user], **(groups or {})}
         named: dict[str, tuple[Ints, tuple[str, ...]]] = {}
         for scope, values in of_groups.items():
-            names, codes = np.unique(np.asarray(values)[known], return_inverse=True)
+            names, codes = np.unique(np.asarray(values)[listed], return_inverse=True)
             if len(names) > 1 or scope == "user":
                 named[scope] = codes.astype(np.int64), tuple(map(str, names))
-        where = np.zeros(len(jobs) + 1, np.int64), np.zeros(0, np.int64)
-        first, each = hosts if hosts is not None and hosts[1].size else where
-        count = np.diff(first)
+        unknown_hosts = np.zeros(len(jobs) + 1, np.int64), np.zeros(0, np.int64)
+        host_from, host = hosts if hosts is not None and hosts[1].size else unknown_hosts
+        count = np.diff(host_from)
         began, ended = (
-            np.where(started, at, jobs.withdrawn)[known] for at in (jobs.recorded_start, end)
+            np.where(started, at, jobs.withdrawn)[listed] for at in (jobs.recorded_start, end)
         )
         return cls(
             # The columns that a sweep reads.
-            replace(jobs, tasks=jobs.tasks[known], shape=np.asarray(jobs.shape)[known]),
+            replace(jobs, tasks=jobs.tasks[listed], shape=np.asarray(jobs.shape)[listed]),
             nodes,
-            jobs.submit[known],
+            jobs.submit[listed],
             began,
             ended,
-            started[known],
-            jobs.limit[known],
-            held_devices(jobs, nodes)[known, k],
+            started[listed],
+            jobs.limit[listed],
+            held_devices(jobs, nodes)[listed, k],
             device,
             named,
             float(nodes.capacity[:, k].sum()) / 1000,
             monday,
-            np.concatenate([[0], np.cumsum(count[known])]),
-            each[np.repeat(known, count)],
+            np.concatenate([[0], np.cumsum(count[listed])]),
+            host[np.repeat(listed, count)],
         )
 
     def __len__(self) -> int:
@@ -461,8 +461,8 @@ class Swept:
     def seconds(self, begin: Floats, end: Floats) -> Floats:
         """For how long the record is refused between these times."""
         at = np.append(self.time, self.time[-1])
-        before = np.concatenate([[0.0], np.cumsum(self.lasts * self.refused)])
-        return np.asarray(np.interp(end, at, before) - np.interp(begin, at, before))
+        earlier = np.concatenate([[0.0], np.cumsum(self.lasts * self.refused)])
+        return np.asarray(np.interp(end, at, earlier) - np.interp(begin, at, earlier))
 
 
 ENDS, TICK, COMES, STARTS = range(4)
@@ -484,13 +484,13 @@ def sweep(record: Record, site: SiteConstraints | None = None, patience: float =
     events = _events(record, site)
     times = np.unique(events[0])
     refused, started = np.zeros(times.size, bool), np.zeros(times.size, bool)
-    use, first = np.zeros(times.size), np.zeros(times.size)
+    use, largest = np.zeros(times.size), np.zeros(times.size)
     clear, total = np.zeros(len(record), bool), record.nodes.capacity.sum(axis=0)
-    _sweep(events, *_tables(record, site), total, (refused, use, first, started), clear)
+    _sweep(events, *_tables(record, site), total, (refused, use, largest, started), clear)
     lasts = np.diff(times, append=times[-1])
     run = np.cumsum(started | ~refused)  # a start begins another wait: the scheduler is at work
     long = np.bincount(run, lasts * refused, minlength=run[-1] + 1)[run] > patience
-    return Swept(times, lasts, refused & long, use, first, clear)
+    return Swept(times, lasts, refused & long, use, largest, clear)
 
 
 def _events(record: Record, site: SiteConstraints) -> tuple[Floats, Ints, Ints, Floats]:
@@ -503,9 +503,9 @@ def _events(record: Record, site: SiteConstraints) -> tuple[Floats, Ints, Ints, 
     ran = record.end > record.start
     ticks = []
     for m in site.missing:
-        gone = {k: 1000.0 * m.devices} if m.node < 0 else dict(enumerate(nodes.capacity[m.node]))
+        amounts = {k: 1000.0 * m.devices} if m.node < 0 else dict(enumerate(nodes.capacity[m.node]))
         place = max(m.node, 0) if record.host.size else 0
-        for d, n in gone.items():
+        for d, n in amounts.items():
             ticks += [(m.begin, n, d, place), (m.end, -n, d, place)]
     if site.closed:
         begin = np.floor((record.submit.min() + record.monday) / HOUR) * HOUR - record.monday
@@ -515,13 +515,13 @@ def _events(record: Record, site: SiteConstraints) -> tuple[Floats, Ints, Ints, 
     tick = np.array(ticks).reshape(-1, 4)
     counts = [int(ran.sum()), len(tick), J, J]
     time = np.concatenate([record.end[ran], tick[:, 0], record.submit, record.start])
-    which = np.concatenate([job[ran], tick[:, 3].astype(np.int64), job, job])
+    item = np.concatenate([job[ran], tick[:, 3].astype(np.int64), job, job])
     amount = np.zeros((time.size, 2))
     amount[counts[0] : counts[0] + len(tick)] = tick[:, 1:3]
     amount[-J:] = np.stack([ran, ~record.started], axis=1)
     kind = np.repeat([ENDS, TICK, COMES, STARTS], counts)
     order = np.lexsort((kind, time))
-    return time[order], kind[order], which[order], amount[order]
+    return time[order], kind[order], item[order], amount[order]
 
 
 class Kinds(NamedTuple):
@@ -609,21 +609,21 @@ def _tables(
         need = np.where(kinds.allowed[:, None], np.maximum(need, 0), np.inf)
         short = np.cumsum(np.sort(np.where(demand[:, :, None] > 0, need, np.inf)), axis=2)
         free = np.concatenate([free.sum(axis=0)[None], free[1:]])
-    held = JobArrays(record.size, jobs.tasks, record.host_from, record.host, short)
-    now = Now(
+    job_arrays = JobArrays(record.size, jobs.tasks, record.host_from, record.host, short)
+    state = Now(
         *(free, np.zeros(slots.size, np.int64), np.zeros(C, np.int64)),
         *(np.zeros(1 + C, np.int64), np.zeros((M, G)), np.zeros(1)),
     )
-    return kinds, rules, held, now
+    return kinds, rules, job_arrays, state
 
 
 def _until_open(hours: Bools) -> Floats:
     """Seconds from the beginning of each hour of the week to the next that is not closed."""
-    left = np.where(np.concatenate([hours, hours]), np.inf, 0.0)
+    seconds = np.where(np.concatenate([hours, hours]), np.inf, 0.0)
     for hour in range(2 * HOURS - 2, -1, -1):
-        if left[hour]:
-            left[hour] = left[hour + 1] + HOUR
-    return np.asarray(left[:HOURS])
+        if seconds[hour]:
+            seconds[hour] = seconds[hour + 1] + HOUR
+    return np.asarray(seconds[:HOURS])
 
 
 @inlined_kernel
@@ -652,12 +652,12 @@ def _opens(k: Kinds, r: ConstraintArrays, c: int, at: float) -> float:
     """When closing hours that are for a kind are over; −1 where none is on."""
     week = (at + r.offset) / 3600.0 + 1e-9
     hour = int(np.floor(week)) % 168
-    when = -1.0
+    latest = -1.0
     for i in range(r.span.shape[0]):
         inside = r.span[i, 0] <= at and at < r.span[i, 1]
         if inside and k.over[i, c] and r.hours[i, hour]:
-            when = max(when, np.floor(week) * 3600.0 - r.offset + r.opens[i, hour])
-    return when
+            latest = max(latest, np.floor(week) * 3600.0 - r.offset + r.opens[i, hour])
+    return latest
 
 
 @inlined_kernel
@@ -683,10 +683,10 @@ def _all_fit(k: Kinds, r: ConstraintArrays, h: JobArrays, x: Now, total: Ints, a
     −1 where one does not fit. Jobs that would run on when closing hours end make way, maybe, for
     one that waits for this, and are not counted.
     """
-    first, opens = 0.0, np.inf
+    largest, opens = 0.0, np.inf
     for i in range(x.number[0]):
-        when = _opens(k, r, x.active[i], at)
-        opens = opens if when < 0 else min(opens, when)
+        closed_until = _opens(k, r, x.active[i], at)
+        opens = opens if closed_until < 0 else min(opens, closed_until)
     x.opens[0] = opens
     for i in range(x.number[0]):
         c = x.active[i]
@@ -695,8 +695,8 @@ def _all_fit(k: Kinds, r: ConstraintArrays, h: JobArrays, x: Now, total: Ints, a
             if tasks:
                 if tasks > _room(k, h, x, total, c):
                     return -1.0
-                first = max(first, tasks * k.single[c])
-    return first
+                largest = max(largest, tasks * k.single[c])
+    return largest
 
 
 @inlined_kernel
@@ -744,18 +744,18 @@ def _sweep(
     per_instant: Any,
     clear: Bools,
 ) -> None:
-    time, what, which, amount = events
-    refused, use, first, started = per_instant
+    time, kind, item, amount = events
+    refused, use, largest, started = per_instant
     i, t, used, counted = 0, 0, 0.0, 0
     while i < time.size:
         at = time[i]
         fresh = i
-        while i < time.size and time[i] == at and what[i] < STARTS:
-            j = which[i]
-            if what[i] == ENDS:
+        while i < time.size and time[i] == at and kind[i] < STARTS:
+            j = item[i]
+            if kind[i] == ENDS:
                 _move(k, r, h, x, j, 1)
                 used -= h.size[j]
-            elif what[i] == TICK:
+            elif kind[i] == TICK:
                 x.free[j, int(amount[i, 1])] -= int(amount[i, 0])
             else:
                 _wait(k, x, j, 1)
@@ -764,13 +764,13 @@ def _sweep(
         if counted:
             fit = _all_fit(k, r, h, x, total, at)
             for e in range(fresh, i):
-                if what[e] == COMES:
-                    c = k.kind[which[e]]
+                if kind[e] == COMES:
+                    c = k.kind[item[e]]
                     may = at + k.longest[c] <= x.opens[0] and _opens(k, r, c, at) < 0
-                    clear[which[e]] = fit > 0 and may and _largest(k, r, x, c) > 0
+                    clear[item[e]] = fit > 0 and may and _largest(k, r, x, c) > 0
             counted = 0
         while i < time.size and time[i] == at:
-            j = which[i]
+            j = item[i]
             _wait(k, x, j, -1)
             if amount[i, 0] > 0:  # it runs for a time, so that its end will come
                 _move(k, r, h, x, j, -1)
@@ -778,5 +778,5 @@ def _sweep(
             started[t] |= amount[i, 1] == 0
             i += 1
         fit = _all_fit(k, r, h, x, total, at)
-        refused[t], use[t], first[t] = fit > 0, used, max(fit, 0.0)
+        refused[t], use[t], largest[t] = fit > 0, used, max(fit, 0.0)
         t += 1

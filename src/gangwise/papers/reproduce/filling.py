@@ -87,14 +87,14 @@ class Filling:
         self.account, self.nodes = t.account, nodes
         k = nodes.devices.index("gpu")
         self.total = int(nodes.capacity[:, k].sum())
-        come = rng.permutation(np.flatnonzero(~t.aside))
+        rows = rng.permutation(np.flatnonzero(~t.aside))
         asks = (t.cluster.demand[jobs.shape, k] * jobs.tasks).astype(np.int64)
-        if not asks[come].any():
+        if not asks[rows].any():
             raise ScenarioError("filling measures GPUs: no job that fits asks for one")
         wanted = until * self.total
-        while asks[come].sum() <= wanted:
-            come = np.concatenate([come, rng.choice(np.flatnonzero(~t.aside), len(jobs))])
-        self.come = come[: int(np.searchsorted(np.cumsum(asks[come]), wanted, side="right"))]
+        while asks[rows].sum() <= wanted:
+            rows = np.concatenate([rows, rng.choice(np.flatnonzero(~t.aside), len(jobs))])
+        self.come = rows[: int(np.searchsorted(np.cumsum(asks[rows]), wanted, side="right"))]
         self.asks, self.draws = asks, rng.random((2, int(jobs.tasks[self.come].sum())))
         self.arrivals = np.stack([jobs.shape, jobs.tasks])[:, self.come].astype(np.int64)
         self.cluster = t.cluster
@@ -107,10 +107,10 @@ class Filling:
         if policy not in POLICIES:
             raise UnknownName("policy of filling", policy, POLICIES)
         books, (S, N) = Books.opened(self.nodes), (len(self.cluster.demand), len(self.nodes))
-        asked = np.cumsum(self.asks[self.come])
-        marks = np.arange(math.floor(100 * asked[-1] / self.total) + 1) * self.total / 100
-        rows = np.append(np.searchsorted(asked, marks), asked.size - 1)
-        curve = np.zeros((3, asked.size), dtype=np.int64)
+        requested = np.cumsum(self.asks[self.come])
+        marks = np.arange(math.floor(100 * requested[-1] / self.total) + 1) * self.total / 100
+        rows = np.append(np.searchsorted(requested, marks), requested.size - 1)
+        curve = np.zeros((3, requested.size), dtype=np.int64)
         most = max(N, int(self.arrivals[1].max()))
         board = Board(
             self.cluster,
@@ -127,8 +127,8 @@ class Filling:
         fill(board, self.arrivals, self.draws, np.zeros(N, dtype=np.int64), curve)
         mean, placed = int(self.memo["seen"].sum()), int(curve[2].sum())
         allocated, fragmented = 100 * curve[0, rows] / self.total, 100 * curve[1, rows] / mean
-        of_all = 100 * asked[rows] / self.total, allocated, fragmented / self.total
-        return Filled(*of_all, placed, asked.size - placed)
+        of_all = 100 * requested[rows] / self.total, allocated, fragmented / self.total
+        return Filled(*of_all, placed, requested.size - placed)
 
 
 class Board(NamedTuple):
@@ -181,12 +181,12 @@ def clustering(x: Board, s: int, n: int) -> float:
         return 0.0
     most = x.cluster.largest[x.cluster.shared]
     score = 25 * (most - x.room.free[n, x.cluster.shared]) // most
-    others = int64(0)
-    for other in range(1, x.kinds.shape[1]):
-        others += x.kinds[n, other] > 0
+    kinds_there = int64(0)
+    for kind_tried in range(1, x.kinds.shape[1]):
+        kinds_there += x.kinds[n, kind_tried] > 0
     if x.kinds[n, kind] > 0:
-        return float(score + (75 if others == 1 else 50))
-    return float(score + (25 if others == 0 else 0))
+        return float(score + (75 if kinds_there == 1 else 50))
+    return float(score + (25 if kinds_there == 0 else 0))
 
 
 @inner_kernel
@@ -240,7 +240,7 @@ def fill(x: Board, arrivals: Ints, draws: Floats, lost: Ints, curve: Ints) -> No
     for j in range(arrivals.shape[1]):
         s = arrivals[0, j]
         tasks = arrivals[1, j]
-        done = 0
+        placed = 0
         for i in range(tasks):
             n, mask = chosen(x, s, i, draws[0, drawn + i], draws[1, drawn + i])
             if n < 0:
@@ -248,10 +248,10 @@ def fill(x: Board, arrivals: Ints, draws: Floats, lost: Ints, curve: Ints) -> No
             put(x, s, n, mask, -1)
             x.gang[0, i] = n
             x.gang[1, i] = mask
-            done += 1
+            placed += 1
         drawn += tasks
-        if done < tasks:
-            for i in range(done):
+        if placed < tasks:
+            for i in range(placed):
                 put(x, s, x.gang[0, i], x.gang[1, i], 1)
         else:
             used += tasks * x.cluster.demand[s, x.cluster.shared]
@@ -280,10 +280,10 @@ def room(x: Board, s: int, placed: int, n: int) -> bool:
         return False
     if fits(x.cluster, x.room, s, n) == 0:
         return False
-    here = int64(0)
+    on_node = int64(0)
     for i in range(placed):
-        here += x.gang[0, i] == n
-    return bool(here < x.cluster.shapes[s].per_node)
+        on_node += x.gang[0, i] == n
+    return bool(on_node < x.cluster.shapes[s].per_node)
 
 
 @inner_kernel
@@ -305,12 +305,12 @@ def chosen(x: Board, s: int, placed: int, node: float, gpu: float) -> tuple[int,
                 best = n
                 most = value
     if x.policy == RANDOM and able > 0:
-        left = int(node * able)
+        skip = int(node * able)
         for n in range(x.room.free.shape[0]):
             if best < 0 and room(x, s, placed, n):
-                if left == 0:
+                if skip == 0:
                     best = n
-                left -= 1
+                skip -= 1
     if best < 0:
         return -1, 0
     if x.policy == FGD:
@@ -331,12 +331,12 @@ def drawn_device(x: Board, s: int, n: int, draw: float) -> int:
             able += 1
             if best < 0 or x.room.device[n, g] < x.room.device[n, best]:
                 best = g
-    left = int(draw * able)
+    skip = int(draw * able)
     for g in range(x.cluster.devices[n]):
         if x.policy == RANDOM and x.room.device[n, g] >= d:
-            if left == 0:
+            if skip == 0:
                 return int(int64(1) << g)
-            left -= 1
+            skip -= 1
     return int(int64(1) << best)
 
 
