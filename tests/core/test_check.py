@@ -6,14 +6,19 @@ them. What is wrong is said in a sentence that names policy, problem and slot.
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from gangwise import PolicyCheckFailed, check_policy, create_policy
+from gangwise.cli import app
+from gangwise.papers.gain_overhead import Fairness
 
 
 @dataclass(frozen=True)
@@ -276,3 +281,84 @@ def test_what_is_not_a_policy() -> None:
         check_policy(object())
     with pytest.raises(PolicyCheckFailed, match="NoLearn"):
         check_policy(NoLearn())
+
+
+def _world_on_the_stack() -> Any:
+    """An environment of slots that some caller holds."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        for value in frame.f_locals.values():
+            if hasattr(value, "_arrivals"):
+                return value
+        frame = frame.f_back
+    return None
+
+
+@dataclass
+class WalksTheStack(Fairness):
+    """Reserves, and looks up what will come where the environment keeps it."""
+
+    timing = "reserve"
+
+    def decide(self, observation):
+        world = _world_on_the_stack()
+        coming = np.ones(self._problem.L, dtype=np.int64)
+        if world is not None:
+            coming = world._arrivals.at(observation.slot)
+        return super().decide(type(observation)(observation.slot, coming))
+
+
+@dataclass
+class LooksBehindTheArray(Fairness):
+    """Arrivals of a slot are a row of a block: the next rows are those to come."""
+
+    def decide(self, observation):
+        block = observation.arrivals.base
+        return super().decide(observation) * (0.5 if block is not None else 1.0)
+
+
+@dataclass
+class KnowsTheSeed(Fairness):
+    """The generator of a policy was spawned from the seed of all."""
+
+    def start(self, problem, rng):
+        super().start(problem, rng)
+        self.lucky = rng.bit_generator.seed_seq.entropy < 1000
+
+    def decide(self, observation):
+        return super().decide(observation) * (0.5 if self.lucky else 1.0)
+
+
+@dataclass
+class Draws(Fairness):
+    """Draws from the generator that it is given, and from generators split off it."""
+
+    randomised = True
+
+    def start(self, problem, rng):
+        super().start(problem, rng)
+        self.sources = [rng, *rng.spawn(2), *rng.spawn(1)[0].spawn(2)]
+
+    def decide(self, observation):
+        share = np.mean([source.random() for source in self.sources])
+        return super().decide(observation) * share
+
+
+@pytest.mark.parametrize("wrong", [WalksTheStack, LooksBehindTheArray, KnowsTheSeed])
+def test_a_policy_that_reads_what_it_is_not_shown_is_named(wrong: type) -> None:
+    with pytest.raises(PolicyCheckFailed, match="shown"):
+        check_policy(f"{__name__}:{wrong.__name__}", problems=3)
+
+
+def test_a_policy_may_draw_and_split_its_generator() -> None:
+    check_policy(Draws(), problems=3)
+
+
+def test_the_command_names_the_fault() -> None:
+    run = CliRunner()
+    named = f"{__name__}:LooksBehindTheArray"
+    answer = run.invoke(app, ["check", named, "--cases", "1", "--json"])
+    assert answer.exit_code == 1
+    assert json.loads(answer.stdout)["sound"] is False
+    assert "reads what it is not shown" in json.loads(answer.stdout)["fault"]
+    assert "did you mean greedy" in str(run.invoke(app, ["check", "gready"]).exception)

@@ -48,7 +48,6 @@ def compare_command(
     settings: list[str] | None = None,
     jobs: int | None = None,
     resume: bool = False,
-    isolated: bool = False,
     as_json: bool = False,
 ) -> None:
     """Compare policies on the same instances and arrivals; with --out also figures and a page.
@@ -66,7 +65,7 @@ def compare_command(
     listed, judges = seed_list(seeds), comparator_names(comparators)
     workers = AUTO if jobs is None else jobs
     with progress(after_stop(out)) as advance:
-        how = CompareOptions(progress=advance, jobs=workers, isolated=isolated)
+        how = CompareOptions(progress=advance, jobs=workers)
         comparison = compare(source, policies, slots, listed, judges, optimum_slots, out, **how)
     if as_json:
         echo(json_text(comparison.as_dict()))
@@ -93,7 +92,6 @@ def run_command(
     versus: str | None = None,
     settings: list[str] | None = None,
     resume: bool = False,
-    isolated: bool = False,
     as_json: bool = False,
 ) -> None:
     """Run one policy and print what it earned.
@@ -124,7 +122,7 @@ def run_command(
         )
     judges = [] if versus is None else [versus]
     with progress(after_stop(file or out)) as advance:
-        how = CompareOptions(progress=advance, name="run", isolated=isolated)
+        how = CompareOptions(progress=advance, name="run")
         comparison = compare(source, [policy], slots, [seed], judges, None, store, **how)
     if file is not None:
         frame = comparison.frame()

@@ -130,14 +130,12 @@ def check_command(
     family: str | None = None,
     cases: int = 10,
     seed: int = 0,
-    isolated: bool = True,
     as_json: bool = False,
 ) -> None:
     """Test a policy or scheduler on random problems, and say in a sentence what is wrong with it.
 
-    It runs in a separate process that gets the problem and observations, but no future arrivals,
-    work or rates; the check reports one that reads them anyway. Exit code 1 if it breaks the
-    contract.
+    One that reads what it is not shown (arrivals to come, work, rates) is reported. Exit code 1 if
+    it breaks the contract.
     """
     from gangwise.core.check import PolicyCheckFailed, check_policy
     from gangwise.jobs.check import SchedulerCheckFailed, check_scheduler
@@ -145,34 +143,31 @@ def check_command(
     kind, fault = kind or _kind_of(what), ""
     try:
         if kind == "policy":
-            check_policy(what, cases, seed=seed, family=family, isolated=isolated)
+            check_policy(what, cases, seed=seed, family=family)
         else:
-            check_scheduler(what, cases, seed, isolated)
+            check_scheduler(what, cases, seed)
     except (PolicyCheckFailed, SchedulerCheckFailed) as error:
         fault = str(error)
-    where = "in a process of its own" if isolated else "in this process"
     if as_json:
         answer: dict[str, Any] = {"name": what, "kind": kind, "cases": cases, "seed": seed}
-        answer |= {"isolated": isolated, "sound": not fault, "fault": fault or None}
+        answer |= {"sound": not fault, "fault": fault or None}
         echo(json_text(answer))
     elif fault:
         say(f"gangwise: {fault}")
     else:
-        echo(f"{what} keeps to the contract of a {kind}: tried on {cases} random cases, {where}")
+        echo(f"{what} keeps to the contract of a {kind}: tried on {cases} random cases")
     if fault:
         raise typer.Exit(1)
 
 
 def _kind_of(what: str) -> Literal["policy", "scheduler"]:
-    """Kind of a registered name, or of a class by its methods; it is not imported here."""
+    """Kind of a registered name, or of a class by its methods."""
     from gangwise.core.errors import UnknownName
-    from gangwise.core.isolation import IsolatedProcess
-    from gangwise.core.registry import ANY, entries, is_outside, parse
+    from gangwise.core.registry import ANY, entries, from_outside, parse
     from gangwise.jobs.scheduler import parts
 
-    if is_outside(what):
-        has = IsolatedProcess("policy", what, {}).about["methods"]
-        return "scheduler" if "place" in has else "policy"
+    if (outside := from_outside("policy", what)) is not None:
+        return "scheduler" if hasattr(outside.load(), "place") else "policy"
     policies, name = entries("policy"), parse(what)[0]
     schedulers = [each for each in entries("scheduler") if each != ANY]
     schedulers += [*parts("queue"), *parts("backfilling"), *parts("choice")]

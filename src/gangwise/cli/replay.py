@@ -57,7 +57,6 @@ def replay_command(
     bound: bool | None = None,
     out: Path | None = None,
     jobs: int = -1,
-    isolated: bool = False,
     settings: list[str] | None = None,
     as_json: bool = False,
 ) -> None:
@@ -93,7 +92,7 @@ def replay_command(
         names, chosen = names or list(DEMO_SCHEDULERS), chosen or range(DEMO_SEEDS)
     scenario = replay_source(source, given)
     with progress("start again with the same --out to go on") as advance:
-        played = replay(scenario, names, chosen, out, jobs, advance, isolated, rules)
+        played = replay(scenario, names, chosen, out, jobs, advance, rules)
         bounds = [] if bound is False else played.bounds(steps, advance)
     certified = Certified.of(bounds)
     if as_json:

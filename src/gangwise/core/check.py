@@ -5,18 +5,17 @@ A policy of your own gets the same checks as the built-in ones.
 
 from __future__ import annotations
 
-import hashlib
 import pickle
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random.bit_generator import ISpawnableSeedSequence
 
 from gangwise.core.contracts import Family, Instance, Policy, clone, configuration
 from gangwise.core.errors import GangwiseError, InfeasibleDecision
-from gangwise.core.isolation import Isolated, IsolatedError, IsolatedPolicy, IsolatedProcess
 from gangwise.core.registry import create, label_of
 from gangwise.core.simulation import Simulation, Streams
 
@@ -31,13 +30,13 @@ def check_policy(
     slots: int = 12,
     seed: int = 0,
     family: Family | str | None = None,
-    isolated: bool = False,
 ) -> None:
     """Try a policy on random problems.
 
     On each problem it must be feasible in every slot; give the same run again under the same seed,
-    from a clone, and from a checkpoint taken half way; leave alone what it was shown; and, unless
-    it calls itself ``randomised``, treat servers alike whatever they are called.
+    from a clone, and from a checkpoint taken half way; decide by what it is shown alone; leave that
+    as it is; and, unless it calls itself ``randomised``, treat servers alike whatever they are
+    called.
 
     Parameters
     ----------
@@ -47,10 +46,6 @@ def check_policy(
         How much to try.
     family : Family or str, optional
         By default ``policy.family``.
-    isolated : bool
-        Have it play in a process of its own, see :mod:`gangwise.core.isolation`, and compare with a
-        run in the process of its world: a policy that reads what it is not shown fails. A policy
-        given by name is not imported here.
 
     Raises
     ------
@@ -62,42 +57,32 @@ def check_policy(
     >>> check_policy(create_policy("drf"), problems=2)
     """
     name = label_of(policy) if isinstance(policy, str) else type(policy).__name__
-    made: Any
-    if isolated:
-        try:
-            made = IsolatedPolicy.of(policy, watch=True)
-        except IsolatedError as error:
-            raise PolicyCheckFailed(str(error)) from error
-    else:
-        made = create("policy", policy) if isinstance(policy, str) else policy
+    made: Any = create("policy", policy) if isinstance(policy, str) else policy
     family = family or getattr(made, "family", None)
     if family is None:
         raise PolicyCheckFailed(f"{name} has no attribute 'family'; give it one or pass family=")
     checked: Family = create("family", family) if isinstance(family, str) else family
     configuration(made)  # raises for what is not a dataclass
-    has = made.about["methods"] if isinstance(made, Isolated) else dir(made)
     for part in ("start", "decide", "learn", "timing"):
-        if part not in has:
+        if not hasattr(made, part):
             raise PolicyCheckFailed(
                 f"{name} has no {part}; a policy has start, decide, learn, timing"
             )
-    process = made.another_process() if isinstance(made, Isolated) else None
     for index in range(problems):
         where = f"{name} on problem {index} (seed {seed})"
         trial = _Trial(checked, (seed, index), slots, where)
-        rewards, decisions = trial.play(clone(made))
+        run = trial.play(clone(made))
         used = clone(made)
         Simulation(trial.instance, used, slots, seed=987).run()
         why_again = f"a second run with the same seed differs: {CHANCE}"
         why_used = "a run of a policy that has run before differs; start() must forget everything"
         for what, again in ((why_again, clone(made)), (why_used, used)):
-            if not np.array_equal(rewards, trial.play(again)[0]):
+            if not np.array_equal(run.rewards, trial.play(again).rewards):
                 raise PolicyCheckFailed(f"{where}: {what}")
-        if process is not None:
-            trial.check_isolated(process, decisions)
-        trial.check_resume(made, rewards)
+        trial.check_unseen(clone(made), run)
+        trial.check_resume(made, run.rewards)
         if not getattr(made, "randomised", False):
-            trial.check_relabelling(made, decisions)
+            trial.check_relabelling(made, run.decisions)
 
 
 CHANCE = (
@@ -109,7 +94,36 @@ READS = (
     "it reads what it is not shown, such as arrivals on the stack or behind an array, or the seed "
     "of its generator"
 )
-"""Why a policy decides differently in the process of its world."""
+"""Why a policy decides differently where there is no world."""
+
+
+class _Played(NamedTuple):
+    """A run: rewards [T], decisions, and pickles of the problem, the observations and feedback."""
+
+    rewards: npt.NDArray[np.float64]
+    decisions: list[Any]
+    problem: bytes
+    observations: list[bytes]
+    feedback: list[bytes]
+
+
+class _Seedless(ISpawnableSeedSequence):
+    """A source of random bits that draws and splits as another does, and tells no seed."""
+
+    def __init__(self, source: np.random.SeedSequence):
+        self._source = source
+
+    def generate_state(self, n_words: int, dtype: npt.DTypeLike = np.uint32) -> Any:
+        return self._source.generate_state(n_words, dtype)
+
+    def spawn(self, n_children: int) -> list[_Seedless]:
+        return [_Seedless(child) for child in self._source.spawn(n_children)]
+
+
+def _without_seed(seed: int) -> np.random.Generator:
+    """The generator that a policy gets in a run with this seed, without the seed."""
+    sequence: Any = Streams.of(seed).policy.bit_generator.seed_seq
+    return np.random.default_rng(_Seedless(sequence))
 
 
 @dataclass(frozen=True)
@@ -125,22 +139,22 @@ class _Trial:
     def instance(self) -> Instance:
         return self.family.fuzz(np.random.default_rng(self.drawn_by))
 
-    def play(
-        self, policy: Policy[Any, Any, Any], instance: Instance | None = None
-    ) -> tuple[npt.NDArray[np.float64], list[Any]]:
-        """Rewards [T] and decisions of a run; by default on the instance of the problem."""
+    def play(self, policy: Policy[Any, Any, Any], instance: Instance | None = None) -> _Played:
+        """A run; by default on the instance of the problem."""
         where = self.where if instance is None else f"{self.where}, servers relabelled"
         rewards, decisions, t = np.zeros(self.slots), [], -1
+        observations, feedback, problem = [], [], b""
         try:
             streams = Streams.of(self.drawn_by[1])
             environment = (instance or self.instance).environment()
             environment.start(streams.workload, streams.noise)
+            problem = pickle.dumps(environment.problem)
             policy.start(environment.problem, streams.policy)
             for t in range(self.slots):
                 observation = environment.observe(t, policy.timing)
-                shown = pickle.dumps(observation)
+                observations.append(pickle.dumps(observation))
                 decision = policy.decide(observation)
-                if pickle.dumps(observation) != shown:
+                if pickle.dumps(observation) != observations[-1]:
                     raise PolicyCheckFailed(
                         f"{where}, slot {t}: decide() changed what it was shown"
                     )
@@ -149,6 +163,7 @@ class _Trial:
                 if not np.isfinite(outcome.reward):
                     raise PolicyCheckFailed(f"{where}, slot {t}: the reward is {outcome.reward}")
                 rewards[t] = outcome.reward
+                feedback.append(pickle.dumps(outcome.feedback))
                 policy.learn(outcome.feedback)
         except PolicyCheckFailed:
             raise
@@ -158,19 +173,29 @@ class _Trial:
             at = "start()" if t < 0 else f"slot {t}"
             text = error if isinstance(error, GangwiseError) else f"{type(error).__name__}: {error}"
             raise PolicyCheckFailed(f"{where}, {at}: {text}") from error
-        return rewards, decisions
+        return _Played(rewards, decisions, problem, observations, feedback)
 
-    def check_isolated(self, process: IsolatedProcess, decisions: list[Any]) -> None:
-        """Compare with a run in the process of its world, where the problem is drawn anew."""
-        alone = [_digest(decision) for decision in decisions]
+    def check_unseen(self, policy: Policy[Any, Any, Any], run: _Played) -> None:
+        """Decide again from copies of what was shown; there is no world that could be read."""
+        t = -1
         try:
-            found = process.difference(alone, _decisions_in_one_process, replace(self), reads=READS)
-        except IsolatedError as error:
-            raise PolicyCheckFailed(f"{self.where}: {error}") from error
-        if found is not None:
-            slot, by_chance = found
-            why = f"its decisions change when it runs in one process with its world: {READS}"
-            raise PolicyCheckFailed(f"{self.where}, slot {slot}: {CHANCE if by_chance else why}")
+            policy.start(pickle.loads(run.problem), _without_seed(self.drawn_by[1]))
+            for t, shown in enumerate(run.observations):
+                decision = np.asarray(policy.decide(pickle.loads(shown)))
+                if not np.array_equal(decision, run.decisions[t]):
+                    raise PolicyCheckFailed(
+                        f"{self.where}, slot {t}: it decides otherwise where there is no world: "
+                        f"{READS}"
+                    )
+                policy.learn(pickle.loads(run.feedback[t]))
+        except PolicyCheckFailed:
+            raise
+        except Exception as error:  # such as an attribute that only the world has
+            at = "start()" if t < 0 else f"slot {t}"
+            raise PolicyCheckFailed(
+                f"{self.where}, {at}: {type(error).__name__}: {error}, only where there is no "
+                f"world: {READS}"
+            ) from error
 
     def check_resume(self, policy: Policy[Any, Any, Any], rewards: npt.NDArray[np.float64]) -> None:
         simulation = Simulation(self.instance, clone(policy), self.slots, self.drawn_by[1])
@@ -178,7 +203,7 @@ class _Trial:
             simulation.step()
         try:
             resumed: Simulation = pickle.loads(pickle.dumps(simulation))
-        except (pickle.PicklingError, AttributeError, TypeError, IsolatedError) as error:
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise PolicyCheckFailed(f"{self.where}: its state does not pickle: {error}") from error
         if not np.array_equal(resumed.run().rewards, rewards):
             raise PolicyCheckFailed(f"{self.where}: a run resumed from a checkpoint differs")
@@ -186,7 +211,8 @@ class _Trial:
     def check_relabelling(self, policy: Policy[Any, Any, Any], decisions: list[Any]) -> None:
         R = len(self.instance.problem.cluster.servers)
         order = np.random.default_rng([self.drawn_by[1], 1]).permutation(R)
-        _, relabelled = self.play(clone(policy), self.family.relabel_servers(self.instance, order))
+        renamed = self.family.relabel_servers(self.instance, order)
+        relabelled = self.play(clone(policy), renamed).decisions
         for t in range(self.slots):
             expected = self.family.relabel_decision(self.instance, order, decisions[t])
             scale = 1.0 + float(np.abs(expected).max(initial=0.0))
@@ -196,13 +222,3 @@ class _Trial:
                     "break ties by something that belongs to the server, or declare the policy "
                     "randomised"
                 )
-
-
-def _decisions_in_one_process(policy: Any, trial: _Trial) -> list[str]:
-    return [_digest(decision) for decision in trial.play(clone(policy))[1]]
-
-
-def _digest(decision: Any) -> str:
-    array = np.asarray(decision)
-    kind = repr((array.dtype.str, array.shape)).encode()
-    return hashlib.sha256(kind + array.tobytes()).hexdigest()

@@ -222,15 +222,6 @@ def label_of(specification: str) -> str:
     return specification if found is None else found["what"] + (found["given"] or "")
 
 
-def is_outside(specification: str) -> bool:
-    """Whether a text is ``file.py:Class`` or ``package.module:Class``, not a registered name.
-
-    >>> is_outside("mine.py:EqualShares:share=0.5"), is_outside("ogasched-react:steps=5")
-    (True, False)
-    """
-    return _OUTSIDE.fullmatch(specification.strip()) is not None
-
-
 def from_outside(kind: Kind, specification: str) -> Entry | None:
     """The entry of ``file.py:Class`` or ``package.module:Class``; None for any other text.
 

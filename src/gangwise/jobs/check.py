@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gangwise.core.errors import GangwiseError, InfeasibleDecision
-from gangwise.core.isolation import Isolated, IsolatedError, IsolatedProcess
 from gangwise.core.registry import label_of
-from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate
+from gangwise.jobs.books import Explanation, Rate
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import copy_of, create_scheduler
@@ -24,54 +22,11 @@ from gangwise.jobs.tenancy import PriorityWeights
 from gangwise.sites.site import CapRule, Pool, Rules, Site
 
 
-@dataclass
-class IsolatedScheduler(Isolated):
-    """A scheduler in a process of its own; see :mod:`gangwise.core.isolation`.
-
-    Examples
-    --------
-    >>> from gangwise.jobs import Jobs, Nodes, simulate_jobs
-    >>> jobs = Jobs.of(submit=[0, 1, 2], run=[10, 10, 5], tasks=[3, 2, 1])
-    >>> simulate_jobs(jobs, Nodes.pool(4), IsolatedScheduler("fcfs+none+first-fit")).start
-    array([ 0., 10., 10.])
-    """
-
-    kind = "scheduler"
-    types = (Place, Preempt, Ask, Explanation)
-
-    @property
-    def learns(self) -> bool:
-        return bool(self._attribute("learns"))
-
-    @property
-    def groups(self) -> bool:
-        return bool(self.about["attributes"].get("groups"))
-
-    @property
-    def look(self) -> float:
-        return float(self._attribute("look"))
-
-    def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
-        self.call("resize", nodes, tuple(job_types))
-
-    def place(self, queue: Queue, books: Books, now: float) -> Any:
-        return self.call("place", queue, books, now)
-
-    def migrations(self, books: Books, now: float) -> Any:
-        return self.call("migrations", books, now)
-
-    def observe(self, rate: Rate) -> None:
-        self.call("observe", rate)
-
-    def explain(self, job: str) -> Any:
-        return self.call("explain", job)
-
-
 class SchedulerCheckFailed(GangwiseError, AssertionError):  # noqa: N818 - the name says what it is
     """A scheduler does not keep to the contract; says which part and on which case."""
 
 
-def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0, isolated: bool = False) -> None:
+def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0) -> None:
     """Try a scheduler on random clusters.
 
     It must start only what fits and gangs whole, keep its hands off what it is shown, decide the
@@ -87,10 +42,6 @@ def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0, isolated: bo
         A name, or one that has not been used yet; copies of it are tried.
     cases, seed : int
         How much to try.
-    isolated : bool
-        Have it decide in a process of its own, see :mod:`gangwise.core.isolation`, and compare with
-        a run beside its world: one that reads what it is not shown is named. A scheduler that is
-        given by name is not imported here.
 
     Raises
     ------
@@ -102,21 +53,16 @@ def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0, isolated: bo
     """
     name = label_of(scheduler) if isinstance(scheduler, str) else type(scheduler).__name__
     try:
-        original = (
-            IsolatedScheduler.of(scheduler, watch=True) if isolated else create_scheduler(scheduler)
-        )
-        has = original.about["methods"] if isinstance(original, Isolated) else dir(original)
-        missing = [m for m in ("resize", "place", "observe", "explain") if m not in has]
+        original = create_scheduler(scheduler)
+        parts = ("resize", "place", "observe", "explain")
+        missing = [part for part in parts if not hasattr(original, part)]
         if missing:
             raise SchedulerCheckFailed(
                 f"{name} has no {missing[0]}; a scheduler has resize, place, observe, explain"
             )
         copy_of(original)
-    except IsolatedError as error:
-        raise SchedulerCheckFailed(str(error)) from error
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise SchedulerCheckFailed(f"{name} does not pickle: {error}") from error
-    process = original.another_process() if isinstance(original, Isolated) else None
     for case in range(cases):
         where = f"{name} on case {case} (seed {seed})"
         world = _World(np.random.default_rng([seed, case]))
@@ -127,8 +73,6 @@ def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0, isolated: bo
         ):
             if _played(kind, world, original, where).log != first.log:
                 raise SchedulerCheckFailed(f"{where}: {what}")
-        if process is not None:
-            _check_alone(process, [seed, case], world, original, first, where)
         if _played(_Watched, world.renamed(), original, where).log != first.log:
             raise SchedulerCheckFailed(
                 f"{where}: decisions depend on what jobs, nodes, users or job types are called"
@@ -142,39 +86,6 @@ CHANCE = (
     "it is not deterministic; draw from a generator of its own with a fixed seed, not from random, "
     "numpy.random or a clock, and keep nothing outside of the scheduler"
 )
-READS = "it reads what it is not shown, such as the work of jobs on the stack"
-
-
-def _check_alone(
-    process: IsolatedProcess,
-    drawn_by: list[int],
-    world: _World,
-    original: Any,
-    first: _Watched,
-    where: str,
-) -> None:
-    """Decisions may not change when the hidden truth is in the same process."""
-    logs = [first.log, _played(_Watched, world.hidden(), original, where).log]
-    alone = list(map(_digest, logs))
-    try:
-        found = process.difference(alone, _beside, drawn_by, where, reads=READS)
-    except IsolatedError as error:
-        raise SchedulerCheckFailed(f"{where}: {error}") from error
-    if found is not None:
-        reads = f"its decisions change when it runs in one process with its world: {READS}"
-        raise SchedulerCheckFailed(f"{where}: {CHANCE if found[1] else reads}")
-
-
-def _beside(scheduler: Any, drawn_by: list[int], where: str) -> list[str]:
-    """Digests of what a scheduler decides that runs in one process with its world."""
-    world = _World(np.random.default_rng(drawn_by))
-    return [
-        _digest(_played(_Watched, each, scheduler, where).log) for each in (world, world.hidden())
-    ]
-
-
-def _digest(log: list[Any]) -> str:
-    return hashlib.sha256(repr(log).encode()).hexdigest()
 
 
 class _World:

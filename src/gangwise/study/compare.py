@@ -21,8 +21,7 @@ import gangwise
 from gangwise.core.contracts import Comparator, Policy, Scenario
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.files import Content
-from gangwise.core.isolation import IsolatedPolicy, apart
-from gangwise.core.registry import entries, label_of, names_of
+from gangwise.core.registry import create, entries, label_of, names_of
 from gangwise.core.settings import MOST_LETTERS, finite, require_options, require_seeds
 from gangwise.core.simulation import Run
 from gangwise.study.results import PrintedTable, Results
@@ -371,7 +370,6 @@ class CompareOptions(TypedDict, total=False):
     progress: Progress | None
     jobs: int
     name: str
-    isolated: bool
 
 
 def compare(
@@ -411,9 +409,6 @@ def compare(
     jobs : int
         Workers; −1 for all cores, 0 for as many as this is worth. The numbers are the same. What
         does not pickle, and policies of ``__main__``, are played in this process.
-    isolated : bool
-        Play policies from outside gangwise in processes of their own, which see observations
-        only: see :mod:`gangwise.core.isolation`.
 
     Raises
     ------
@@ -429,10 +424,10 @@ def compare(
     (4, 'drf')
     """
     require_options(how, CompareOptions)
-    given = CompareOptions(progress=None, jobs=1, name=COMPARISON, isolated=False) | how
+    given = CompareOptions(progress=None, jobs=1, name=COMPARISON) | how
     source = _source(scenario)
     drawn_from, listed = source.scenario(), require_seeds(seeds)
-    named = _named(policies, drawn_from, given["isolated"])
+    named = _named(policies, drawn_from)
     slots = drawn_from.slots if slots is None else _count("slots", slots)
     if slots < 1 or not listed:
         raise ScenarioError(f"nothing to run: {slots} slots and {len(listed)} seeds")
@@ -485,9 +480,7 @@ def _judges(comparators: Sequence[str] | None, first: RunSpec) -> list[str]:
     return list(comparators)
 
 
-def _named(
-    policies: Any, scenario: Scenario, isolated: bool
-) -> dict[str, tuple[str, Policy[Any, Any, Any]]]:
+def _named(policies: Any, scenario: Scenario) -> dict[str, tuple[str, Policy[Any, Any, Any]]]:
     if policies is None:
         known = entries("policy").items()
         policies = [name for name, entry in known if entry.family == scenario.family]
@@ -496,7 +489,7 @@ def _named(
     given = policies.items() if isinstance(policies, Mapping) else ((None, p) for p in policies)
     named: dict[str, tuple[str, Policy[Any, Any, Any]]] = {}
     for label, entry in given:
-        policy = apart(IsolatedPolicy, "policy", entry, isolated)
+        policy: Any = create("policy", entry) if isinstance(entry, str) else entry
         if isinstance(policy, type):
             kind = policy.__name__
             raise ScenarioError(f"{kind} is a class; give a policy with its arguments, {kind}()")

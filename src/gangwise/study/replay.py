@@ -19,12 +19,10 @@ import gangwise
 from gangwise.core.arrays import Floats
 from gangwise.core.contracts import configuration
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError
-from gangwise.core.isolation import apart
 from gangwise.core.registry import label_of, names_of
 from gangwise.core.settings import finite, read_toml, require_seeds
 from gangwise.jobs.audit import Audit, audit
 from gangwise.jobs.bounds import MOST_PRICED, NO_BOUNDS, Certified, LowerBound
-from gangwise.jobs.check import IsolatedScheduler
 from gangwise.jobs.choice import SlowNode
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.schedule import refuses_groups
@@ -300,7 +298,6 @@ def replay(
     out: Store | Path | str | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
-    isolated: bool = False,
     rules: str = "",
     **settings: Any,
 ) -> Replayed:
@@ -320,9 +317,6 @@ def replay(
         A folder of results; what was played there before is not played again.
     jobs : int
         Workers, −1 for all cores.
-    isolated : bool
-        Play schedulers from outside gangwise in processes of their own, which see queue, books and
-        rates only: see :mod:`gangwise.core.isolation`.
     rules : str
         The scheduler that was in force; played too, and the others are compared with it. By
         default the plain one that explains most of the recorded waits. With ``slurm:FOLDER``, the
@@ -353,7 +347,7 @@ def replay(
     called = names if isinstance(names, Mapping) else {label_of(name): name for name in names}
     if rules and label_of(rules) not in called:
         called = {label_of(rules): rules, **called}
-    made = {k: apart(IsolatedScheduler, "scheduler", v, isolated) for k, v in called.items()}
+    made = {label: create_scheduler(scheduler) for label, scheduler in called.items()}
     about = {"rules": label_of(rules)} if rules else {}
     return played_by(source, made, listed, out, Workers(jobs), progress, about)
 
@@ -520,8 +514,8 @@ def leaderboard(
 ) -> Leaderboard:
     """Play what is not played yet, each log in a folder of its own below ``out``.
 
-    ``traces`` is the folder with the folders of public traces, ``own`` are further entries by name
-    (``file.py:Class`` plays in a process of its own), ``rules`` stand in for ``leaderboard.toml``.
+    ``traces`` is the folder with the folders of public traces, ``own`` are further entries by name;
+    ``rules`` stand in for ``leaderboard.toml``.
     """
     rules = read_toml(RULES) if rules is None else rules
     listed = [rules["base"], *rules["schedulers"], *rules["oracles"], *rules["tuned"], *own]
@@ -533,9 +527,7 @@ def leaderboard(
         settings["source"] = str(traces / settings["source"])
         if not Path(settings["source"]).exists():
             raise ScenarioError(f"there is no {settings['source']}; name the folder above it")
-        made = {
-            label_of(name): apart(IsolatedScheduler, "scheduler", name, True) for name in listed
-        }
+        made = {label_of(name): create_scheduler(name) for name in listed}
         source = NamedSource.of("replay", False, settings)
         replayed = played_by(
             source, made, seeds, out / log["name"], workers or Workers(), progress, {}
