@@ -88,7 +88,7 @@ class GroupWaits:
 
 
 @dataclass(frozen=True)
-class Retelling(GroupWaits):
+class ModelFit(GroupWaits):
     """What the model explains of a log; ``name`` is that of the rules.
 
     Groups are by ``partition`` (where the log has several), ``size``, ``user`` (heavy, medium,
@@ -142,7 +142,7 @@ def retell(
     simulated: Outcome,
     partition: npt.NDArray[np.str_] | None = None,
     on: Bools | None = None,
-) -> Retelling:
+) -> ModelFit:
     """How much of what was recorded a simulation of the same jobs explains.
 
     ``partition`` [J] is that of each job; only jobs that are ``on`` [J] count, by default all.
@@ -180,7 +180,7 @@ def retell(
     groups = groups_of(size, ran, jobs.user[rows], part)
     unit, period = periods(jobs.submit)
     groups[unit] = (period[rows], [str(i + 1) for i in range(int(period.max()) + 1)])
-    return Retelling(
+    return ModelFit(
         simulated.name,
         rows.size,
         float(log.mean()),

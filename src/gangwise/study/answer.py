@@ -2,7 +2,7 @@
 
 Tables, ``--json`` and sentences are made of one object, :class:`Compared`. Simulated is compared
 with simulated, always with one scheduler, the base: the rules in force. What was recorded stands
-apart, as :class:`~gangwise.sites.retelling.Retelling`: how much of it the model explains under
+apart, as :class:`~gangwise.sites.retelling.ModelFit`: how much of it the model explains under
 them.
 
 Where rates or jobs are drawn, intervals are Student's over seeds, paired. Where nothing is drawn,
@@ -33,7 +33,7 @@ from gangwise.jobs.bounds import NO_BOUNDS, Certified
 from gangwise.jobs.choice import SlowNode
 from gangwise.jobs.kernels import SET_ASIDE
 from gangwise.jobs.metrics import ENDINGS, Outcome
-from gangwise.sites.retelling import Retelling, explains, retell
+from gangwise.sites.retelling import ModelFit, explains, retell
 from gangwise.study.statistics import (
     UNKNOWN,
     Estimate,
@@ -444,7 +444,7 @@ class Compared:
         return then is not None and bool((then.waiting[then.ended] > 0).any())
 
     @cached_property
-    def retold(self) -> Retelling | None:
+    def retold(self) -> ModelFit | None:
         if self.happened is None or not self.waited:
             return None
         return retell(self.happened, self.first, self.partition, self.warm)
