@@ -19,35 +19,10 @@ import numpy as np
 from gangwise.core.contracts import configuration
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.registry import ANY, belongs_elsewhere, create, entries, parse
-from gangwise.jobs import rate_kernels
+from gangwise.jobs import choice as choices
+from gangwise.jobs import queues, rate_kernels
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate, Running
-from gangwise.jobs.choice import (
-    FGD,
-    UNLABELLED,
-    BestFit,
-    ByRate,
-    FirstFit,
-    Labels,
-    MeanRates,
-    SharedFactors,
-    WorstFit,
-    placed,
-)
 from gangwise.jobs.model import Job, Nodes
-from gangwise.jobs.queues import (
-    FORMULAS,
-    EarliestDeadline,
-    FairShare,
-    FirstCome,
-    Multifactor,
-    Priority,
-    Reservations,
-    Round,
-    by_formula,
-    kamelot_ends,
-    no_room,
-    reservation,
-)
 from gangwise.jobs.run_times import Expectations, RunTimes, expect, nothing, state_of
 from gangwise.jobs.tenancy import Tally
 
@@ -77,31 +52,33 @@ class Scheduler(Protocol):
 
 _parts: dict[Part, dict[str, Callable[[], Any]]] = {
     "queue": {
-        "fcfs": FirstCome,
-        "sjf": partial(by_formula, "sjf"),
-        "edf": EarliestDeadline,
-        "priority": Priority,
-        "fair-share": FairShare,
-        **{name: partial(by_formula, name) for name in FORMULAS},
-        "multifactor": Multifactor,
+        "fcfs": queues.FirstCome,
+        "sjf": partial(queues.by_formula, "sjf"),
+        "edf": queues.EarliestDeadline,
+        "priority": queues.Priority,
+        "fair-share": queues.FairShare,
+        **{name: partial(queues.by_formula, name) for name in queues.FORMULAS},
+        "multifactor": queues.Multifactor,
     },
     "backfilling": {
         name: partial(str, name) for name in ("none", "easy", "conservative", "kamelot")
     },
     "choice": {
-        "first-fit": FirstFit,
-        "best-fit": BestFit,
-        "worst-fit": WorstFit,
-        "fgd": FGD,
-        "label": lambda: ByRate("labels"),
-        "oracle": lambda: ByRate("oracle", waits=True),
-        "labels": lambda: ByRate(Labels()),
-        "ucb": lambda: ByRate(MeanRates()),
-        "learned": lambda: ByRate(SharedFactors(), waits=True),
-        "learned-moving": lambda: ByRate(SharedFactors(), waits=True, look=600.0),
-        "learned-unlabelled": lambda: ByRate(SharedFactors(UNLABELLED), waits=True),
-        "oracle-moving": lambda: ByRate("oracle", waits=True, look=600.0),
-        "labels-moving": lambda: ByRate(Labels(), waits=True, look=600.0),
+        "first-fit": choices.FirstFit,
+        "best-fit": choices.BestFit,
+        "worst-fit": choices.WorstFit,
+        "fgd": choices.FGD,
+        "label": lambda: choices.ByRate("labels"),
+        "oracle": lambda: choices.ByRate("oracle", waits=True),
+        "labels": lambda: choices.ByRate(choices.Labels()),
+        "ucb": lambda: choices.ByRate(choices.MeanRates()),
+        "learned": lambda: choices.ByRate(choices.SharedFactors(), waits=True),
+        "learned-moving": lambda: choices.ByRate(choices.SharedFactors(), waits=True, look=600.0),
+        "learned-unlabelled": lambda: choices.ByRate(
+            choices.SharedFactors(choices.UNLABELLED), waits=True
+        ),
+        "oracle-moving": lambda: choices.ByRate("oracle", waits=True, look=600.0),
+        "labels-moving": lambda: choices.ByRate(choices.Labels(), waits=True, look=600.0),
     },
 }
 
@@ -152,7 +129,7 @@ class _Head:
 
 
 @dataclass
-class _Round(Round):
+class _Round(queues.Round):
     """Also who is first in line of each pool, and whom that keeps others from passing."""
 
     heads: dict[tuple[str, bool], _Head] = field(default_factory=dict)  # by pool, and if closed
@@ -218,9 +195,9 @@ class Composed:
         nothing is kept.
     """
 
-    queue: Any = field(default_factory=FirstCome)
+    queue: Any = field(default_factory=queues.FirstCome)
     backfilling: str = "none"
-    choice: Any = field(default_factory=BestFit)
+    choice: Any = field(default_factory=choices.BestFit)
     depth: int = 10_000
     limits: str = "wall-clock"
     restart: float = 0.0
@@ -237,7 +214,7 @@ class Composed:
     _before: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _asked: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _names: tuple[str, ...] = field(default=(), init=False, repr=False)
-    _plan: Reservations = field(default_factory=Reservations, init=False, repr=False)
+    _plan: queues.Reservations = field(default_factory=queues.Reservations, init=False, repr=False)
     _why: dict[str, tuple[str, float]] = field(default_factory=dict, init=False, repr=False)
     _last: _Round | None = field(default=None, init=False, repr=False)
     _times: Expectations = field(default_factory=Expectations, init=False, repr=False)
@@ -256,7 +233,7 @@ class Composed:
         self.slack = float(self.slack)
         if not self.slack >= 0.0:
             raise ScenarioError(f"slack is {self.slack}; it must be zero or more, or inf")
-        if self.backfilling == "kamelot" and not isinstance(self.queue, FirstCome):
+        if self.backfilling == "kamelot" and not isinstance(self.queue, queues.FirstCome):
             raise ScenarioError("kamelot plans in the order of submission: take fcfs with it")
         if self.ends in ("learned", "true") and self.plans_all:
             raise ScenarioError(
@@ -273,7 +250,10 @@ class Composed:
     @property
     def expects(self) -> tuple[str, str]:
         """What ends and passing are, where they were not given."""
-        learns = isinstance(self.choice, ByRate) and type(self.choice.rates) is SharedFactors
+        learns = (
+            isinstance(self.choice, choices.ByRate)
+            and type(self.choice.rates) is choices.SharedFactors
+        )
         able = self.limits == "wall-clock" and not self.plans_all
         ends = str(self.ends or ("learned" if learns and able else "requested"))
         if getattr(self.queue, "name", "") == "qssf" and ends == "requested" and able:
@@ -328,9 +308,9 @@ class Composed:
         number = {name: n for n, name in enumerate(nodes.names)}
         self._plan.move({n: number[name] for n, name in enumerate(self._names) if name in number})
         self._names = nodes.names
-        if isinstance(self.choice, ByRate):
+        if isinstance(self.choice, choices.ByRate):
             self.choice.walled = self.enforced and self.limits == "wall-clock"
-        if isinstance(self.queue, Multifactor):
+        if isinstance(self.queue, queues.Multifactor):
             _ = self.queue.standing  # it must be bound
         if hasattr(self.choice, "resize"):
             self.choice.resize(nodes, tuple(job_types))
@@ -338,7 +318,7 @@ class Composed:
     @property
     def learns(self) -> bool:
         """Whether any part learns from rates."""
-        if isinstance(self.choice, ByRate):
+        if isinstance(self.choice, choices.ByRate):
             return bool(self.choice.rates != "labels")
         return hasattr(self.choice, "observe")
 
@@ -395,7 +375,7 @@ class Composed:
                 if tested >= self.depth:
                     break
                 tested += 1
-            placement = placed(self.choice, job, trial, now)
+            placement = choices.placed(self.choice, job, trial, now)
             if placement is None:
                 if line not in state.heads:
                     state.heads[line] = self._first(job, trial, ends, now)
@@ -426,7 +406,7 @@ class Composed:
         if self.backfilling == "easy":
             if self.limits == "work":  # of those just started, too
                 ends.update(self._expected_ends(books, now))
-            head.promised, head.then = reservation(job, books, ends, now)
+            head.promised, head.then = queues.reservation(job, books, ends, now)
             if self.expects[0] != "requested" and self.slack < np.inf:
                 head.kept, head.later = self._keep(job, books, now)
         return head
@@ -437,7 +417,7 @@ class Composed:
         It is set when the job is first in line for the first time.
         """
         ends = {name: r.begun + _request(r.job) for name, r in books.running.items()}
-        instant, later = reservation(head, books, ends, now)
+        instant, later = queues.reservation(head, books, ends, now)
         if later is None or instant == np.inf:
             return np.inf, None
         latest = instant + min(self.slack, instant - head.submitted)
@@ -492,7 +472,7 @@ class Composed:
     def migrations(self, books: Books, now: float) -> list[Action]:
         """Moves of running jobs that save more than they cost; asked for while nobody waits."""
         choice = self.choice
-        if not isinstance(choice, ByRate):
+        if not isinstance(choice, choices.ByRate):
             return []
         self._learn(books)
         self.queue.take_in(books)
@@ -507,7 +487,7 @@ class Composed:
             work = self._done(running, now)
             if rate_kernels.remaining(choice.state, job.limit, work) <= rate * self.restart:
                 continue
-            placement = placed(choice, job, trial, now)
+            placement = choices.placed(choice, job, trial, now)
             if placement is None or not choice.moves(
                 job, running.pieces, placement[0], rate, work, self.restart, now
             ):
@@ -542,7 +522,7 @@ class Composed:
         planned_ends = ends
         if self.backfilling == "kamelot":
             self._plan.slots.clear()
-            planned_ends = kamelot_ends(books, ends, now)
+            planned_ends = queues.kamelot_ends(books, ends, now)
         changes = self._plan.ahead(order, books, planned_ends, now)
         self._plan.slots = {j.id: self._plan.slots[j.id] for j in order if j.id in self._plan.slots}
         opened = books.copy()  # what was free as the round began; the changes hold the rest
@@ -608,7 +588,7 @@ class Composed:
             return closed
         if job.id in self._plan.slots:
             return "its reservation is for later", max(self._plan.slots[job.id][0], time)
-        if (lacks := no_room(job, last.books, last.ends, time)) is not None:
+        if (lacks := queues.no_room(job, last.books, last.ends, time)) is not None:
             return lacks
         if job.id in self._asked:
             return "better nodes are expected soon", self._asked[job.id]
@@ -635,7 +615,9 @@ class Composed:
 
     def _rate(self, job: Job, chosen: Any, now: float, seen: bool = False) -> float:
         """Believed rate of a candidate; 1 where limits are wall-clock or nothing is believed."""
-        if (self.limits == "wall-clock" and not seen) or not isinstance(self.choice, ByRate):
+        if (self.limits == "wall-clock" and not seen) or not isinstance(
+            self.choice, choices.ByRate
+        ):
             return 1.0
         return self.choice.rate(job, chosen, now)
 
@@ -643,7 +625,7 @@ class Composed:
         self, job: Job, chosen: Any, trial: Books, waiting: int, now: float, actions: list[Action]
     ) -> bool:
         """Whether a job waits for better nodes; it then asks for a round when that ends."""
-        if not isinstance(self.choice, ByRate):
+        if not isinstance(self.choice, choices.ByRate):
             return False
         seconds = self.choice.holds_off(job, chosen, trial, waiting, now)
         if seconds <= 0.0:
@@ -674,7 +656,7 @@ def name_of(scheduler: Any) -> str:
     if not isinstance(scheduler, Composed):
         return type(scheduler).__name__
     choice = getattr(scheduler.choice, "name", type(scheduler.choice).__name__)
-    if isinstance(scheduler.choice, ByRate):
+    if isinstance(scheduler.choice, choices.ByRate):
         rates = scheduler.choice.rates
         choice = {"labels": "label"}.get(rates, rates) if isinstance(rates, str) else "learned"
     queue = getattr(scheduler.queue, "name", type(scheduler.queue).__name__)
@@ -683,7 +665,7 @@ def name_of(scheduler: Any) -> str:
 
 def oar(depth: int = 10_000) -> Composed:
     """OAR as Grid'5000 had it with Kamelot: first come, first served; the first nodes that fit."""
-    return Composed(FirstCome(), "kamelot", FirstFit(), depth)
+    return Composed(queues.FirstCome(), "kamelot", choices.FirstFit(), depth)
 
 
 def fresh(value: Any) -> Any:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
-from gangwise.jobs import event_kernels, kernels
+from gangwise.jobs import compiled, event_kernels, kernels
 from gangwise.jobs.books import (
     Ask,
     Books,
@@ -34,15 +34,6 @@ from gangwise.jobs.books import (
     of_groups,
 )
 from gangwise.jobs.choice import FGD, ByRate
-from gangwise.jobs.compiled import (
-    built_in,
-    initial_state,
-    inputs,
-    more_room,
-    outcome,
-    outside,
-    play_compiled,
-)
 from gangwise.jobs.kernels import RUNNING, WAITING
 from gangwise.jobs.model import Conditions, Job, Jobs, Nodes
 from gangwise.jobs.queues import Multifactor
@@ -111,11 +102,11 @@ def simulate_jobs(
     tables = Tables.of(jobs, nodes, conditions, options, refuses_groups(scheduler))
     if engine != "plain" and compiles(scheduler):
         return play_passes(tables, scheduler, progress)
-    rules = built_in(scheduler, nodes, options)
+    rules = compiled.built_in(scheduler, nodes, options)
     if engine == "compiled" and rules is None:
         raise ScenarioError("only combinations of built-in parts run compiled; use engine='plain'")
     if engine != "plain" and rules is not None:
-        return play_compiled(tables, scheduler, rules, progress)
+        return compiled.play_compiled(tables, scheduler, rules, progress)
     return JobSimulation(tables, scheduler).run(progress)
 
 
@@ -146,9 +137,9 @@ class JobSimulation:
         self.tables = t
         self.scheduler = scheduler
         learns = bool(getattr(scheduler, "learns", True))
-        rules = outside(t.options, learns, float(getattr(scheduler, "look", math.inf)))
-        self.given, pieces = inputs(t, rules)
-        self.state = x = initial_state(t, rules, pieces, feeds=True)
+        rules = compiled.outside(t.options, learns, float(getattr(scheduler, "look", math.inf)))
+        self.given, pieces = compiled.inputs(t, rules)
+        self.state = x = compiled.initial_state(t, rules, pieces, feeds=True)
         room = x.room
         cluster = t.nodes, t.nodes.capacity, room.free, room.device, x.up
         self.books = Books(*cluster, {}, [], t.options.caps, t.hours, t.options.tenancy)
@@ -198,7 +189,7 @@ class JobSimulation:
 
     def _advance(self) -> bool:
         while (status := self._call(kernels.ADVANCE)) == event_kernels.MORE_ROOM:
-            self.state = more_room(self.state)
+            self.state = compiled.more_room(self.state)
         return status != event_kernels.DONE
 
     def _decisions(self, now: float) -> list[Any]:
@@ -299,7 +290,7 @@ class JobSimulation:
         self.moved = str(self.tables.jobs.id[j]), self.now
         full = at.cuts + 2 > self.state.cuts.size
         if full or at.cut_pieces + at.pieces > self.state.cut_pieces.size:
-            self.state = more_room(self.state)
+            self.state = compiled.more_room(self.state)
         self._call(kernels.PREEMPT, j)
         x, t = self.state, self.tables
         if how != "keep":
@@ -426,7 +417,7 @@ class JobSimulation:
     def schedule(self) -> Schedule:
         t, x = self.tables, self.state
         copies = {name: getattr(x, name).copy() for name in ("start", "end", "lost", "promised")}
-        return outcome(
+        return compiled.outcome(
             t,
             self.given.jobs["piece_from"].copy(),
             x._replace(**copies),
