@@ -13,9 +13,10 @@ import math
 from pathlib import Path
 
 from gangwise.core.errors import GangwiseError
+from gangwise.notation.units import roughly
 from gangwise.study.answer import Compared
 from gangwise.study.replay import BASE, WITHOUT_RATES, replay
-from gangwise.study.statistics import number, period
+from gangwise.study.statistics import number
 
 SHARES = ("explained", "partition", "size", "user", "week", "day", "by_job", "use", "queue", "near")
 HEADINGS = ["log", "jobs", "rules", "mean wait", "retold", "mean, %"]
@@ -37,8 +38,8 @@ def row(of: Compared) -> str:
         Path(of.name).name,
         f"{told.jobs:,}",
         f"`{told.name}`",
-        period(told.recorded),
-        period(told.simulated),
+        roughly(told.recorded),
+        roughly(told.simulated),
         *(
             number(100 * shares.get(name, math.nan))
             for name in SHARES

@@ -11,13 +11,13 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 _SITES = "calibration forecast kueue node_effects preemption retelling site slurm_files slurm_site "
-_SITES += "slurm_limits slurm_passes slurm_places slurm_values wait_history whole_nodes"
+_SITES += "slurm_limits slurm_passes slurm_places wait_history whole_nodes"
 _PAPERS = "approximation_jobs estimators fluctuating_speeds gain_overhead gangs reproduce scenarios"
 MOVED = {f"jobs.{name}": f"sites.{name}" for name in _SITES.split()}
 MOVED |= {name: f"papers.{name}" for name in _PAPERS.split()}
 MOVED |= {"jobs.filling": "papers.reproduce.filling"}
 MOVED |= {"scenarios.jobs": "study.job_classes", "traces.slots": "papers.slots"}
-MOVED |= {"traces.formats.slurm_notation": "notation.slurm"}
+MOVED |= dict.fromkeys(("traces.formats.slurm_notation", "jobs.slurm_values"), "notation.slurm")
 MOVED |= {"traces": "logs", "experiments": "study"}
 
 

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from gangwise import TraceError
 from gangwise.logs import open_tables, reader_of
-from gangwise.logs.formats.kubernetes import KubernetesDump, amount, requests_of
+from gangwise.logs.formats.kubernetes import KubernetesDump, requests_of
 from gangwise.logs.inspect import inspect
 from gangwise.logs.jobs import open_jobs
+from gangwise.notation.units import exact_quantity as amount
 
 
 def at(minute):

@@ -17,9 +17,10 @@ from gangwise.core.errors import UnknownName
 from gangwise.logs.formats.slurm import OPEN_XDMOD, SlurmSacct
 from gangwise.logs.formats.slurm_submit import request, sizes_of, submitted
 from gangwise.logs.inspect import inspect
-from gangwise.logs.io.text import clock
 from gangwise.logs.jobs import jobs_of, open_jobs
-from gangwise.notation.slurm import expand_nodes, gib, tres
+from gangwise.notation.slurm import expand_nodes, gib
+from gangwise.notation.slurm import read_tres as tres
+from gangwise.notation.units import clock
 from gangwise.papers.slots.opening import open_trace
 from gangwise.study.replay_scenario import ReplayScenario
 

@@ -401,10 +401,10 @@ def tune_command(
 
 def _bound_sentence(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> str:
     from gangwise.jobs.bounds import Certified
+    from gangwise.notation.units import roughly
     from gangwise.study.replay import STEPS
     from gangwise.study.replay_scenario import EVERY, ReplayScenario
     from gangwise.study.results import Results
-    from gangwise.study.statistics import period
     from gangwise.study.tune import DEFAULT, TUNING
 
     name, seeds = "validation", tuning.validation
@@ -425,12 +425,12 @@ def _bound_sentence(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> s
         for i, seed in enumerate(seeds):
             advance("lower bound", i, len(seeds))
             bounds.append(scenario.bound(seed, STEPS))
-    each = ", ".join(f"{n} {period(means[n])}" for n in (DEFAULT, "tuned") if n in means)
+    each = ", ".join(f"{n} {roughly(means[n])}" for n in (DEFAULT, "tuned") if n in means)
     least, of_all, _ = Certified.of(bounds)
     text = f"On those parts of the log, {tuning.metric}: {each}; no schedule without preemption or "
-    text += f"migration is below {period(sum(least) / len(least))}"
+    text += f"migration is below {roughly(sum(least) / len(least))}"
     if any((results.per_seed(way)["value"] > 0).any() for way in ("preempted", "failed")):
-        text += f", and none at all below {period(sum(of_all) / len(of_all))}"
+        text += f", and none at all below {roughly(sum(of_all) / len(of_all))}"
     return f"{text}."
 
 

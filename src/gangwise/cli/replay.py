@@ -156,7 +156,7 @@ def forecast_command(
     time by which it starts with an even chance (p50) and in nine cases of ten (p90), and when it
     would start if all jobs took as long as requested and no other came.
     """
-    from gangwise.service.state import lasting
+    from gangwise.notation.units import roughly
     from gangwise.service.store import is_recording
     from gangwise.study.explain import forecast_log
 
@@ -186,7 +186,7 @@ def forecast_command(
     if at:
         seconds["started"] = "started after" if recorded else "simulated"
     rows = [
-        [row["job"], row["user"], str(row["tasks"]), *(lasting(row[name]) for name in seconds)]
+        [row["job"], row["user"], str(row["tasks"]), *(roughly(row[name]) for name in seconds)]
         for row in found.rows
     ]
     console = screen()
@@ -197,7 +197,7 @@ def forecast_command(
 def _forecast_from_history(
     source: str, at: str, judge: bool, settings: list[str] | None, as_json: bool
 ) -> None:
-    from gangwise.service.state import lasting
+    from gangwise.notation.units import roughly
     from gangwise.study.from_history import forecast_from_history
 
     with progress("nothing is kept") as advance:
@@ -206,7 +206,7 @@ def _forecast_from_history(
         echo(json_text(made.as_dict()))
         return
     heads = {"waited": "waited", "p50": "p50", "p90": "p90", "started": "started after"}
-    rows = [[row["job"], *(lasting(row[n]) for n in heads)] for row in made.found.rows]
+    rows = [[row["job"], *(roughly(row[n]) for n in heads)] for row in made.found.rows]
     console = screen()
     console.print(made.found.basis, markup=False)
     if made.judged is not None:
@@ -286,7 +286,8 @@ def what_if_command(
 
 
 def _needed(each: Needed, target: Gate) -> str:
-    from gangwise.study.statistics import Estimate, number, period
+    from gangwise.notation.units import roughly
+    from gangwise.study.statistics import Estimate, number
 
     def describe(value: float) -> str:
         return target.describe(Estimate(value, None, None))
@@ -297,7 +298,7 @@ def _needed(each: Needed, target: Gate) -> str:
         line = f"{each.kind}: {each.needed:,} nodes reach {target.text}, and there are {each.now:,}"
         line += f" ({describe(each.value)}; with one less {describe(each.one_less)})"
     longer = "shortens" if each.played >= 0 else "lengthens"
-    line += f". One more than now {longer} mean completion by {period(abs(each.played))}"
+    line += f". One more than now {longer} mean completion by {roughly(abs(each.played))}"
     if math.isfinite(each.bound):
         line += f"; it lowers what no schedule can beat by {number(each.bound, 1)} s at most"
     return f"{line}."

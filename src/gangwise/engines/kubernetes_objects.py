@@ -11,30 +11,21 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from gangwise.core.errors import EngineError
-from gangwise.logs.formats.kubernetes import pod_total
+from gangwise.notation import NotationError, kubernetes, units
 
 OURS = "gangwise.io/"  # prefix of annotations and labels that are read or written here
 DEVICES = {"nvidia.com/gpu": "gpu"}  # what resources are called here; others keep their name
+controller = kubernetes.controller
 PORT = f"{OURS}port:"  # each node has one of each port that a pod asks for
 WITHOUT = f"{OURS}without:"
 """Nodes without a taint carry a label of this prefix; pods that do not tolerate it ask for it."""
 MATCHES = f"{OURS}matches:"
 """Nodes that fit a required node affinity carry it; pods with that affinity ask for it."""
 
-_SUFFIX = {
-    "n": Fraction(1, 10**9),
-    "u": Fraction(1, 10**6),
-    "m": Fraction(1, 1000),
-    "": Fraction(1),
-    **{s: Fraction(1000 ** (i + 1)) for i, s in enumerate(["k", "M", "G", "T", "P", "E"])},
-    **{s: Fraction(1024 ** (i + 1)) for i, s in enumerate(["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"])},
-}
-_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i)?)")
 _GROUPS = (
     ("labels", "scheduling.x-k8s.io/pod-group", "scheduling.x-k8s.io/v1alpha1"),
     ("labels", "pod-group.scheduling.sigs.k8s.io", "scheduling.sigs.k8s.io/v1alpha1"),
@@ -51,11 +42,10 @@ def quantity(text: str | int | float) -> Fraction:
     >>> quantity("500m"), quantity("16Gi") == 2**34, quantity("1e3"), quantity(2)
     (Fraction(1, 2), True, Fraction(1000, 1), Fraction(2, 1))
     """
-    found = _QUANTITY.fullmatch(str(text))
-    if found is None:
-        raise EngineError(f"{text!r} is not a Kubernetes quantity such as 500m or 16Gi")
-    number, exponent, suffix = found.groups()
-    return Fraction(number + (exponent or "")) * (1 if exponent else _SUFFIX[suffix or ""])
+    try:
+        return units.exact_quantity(text)
+    except NotationError as error:
+        raise EngineError(f"{error} such as 500m or 16Gi, as Kubernetes writes it") from None
 
 
 def thousandths(kind: str, text: str | int | float, up: bool) -> int:
@@ -72,12 +62,13 @@ def thousandths(kind: str, text: str | int | float, up: bool) -> int:
 
 def seconds(time: str | None) -> float:
     """Seconds since 1970 of a time as Kubernetes writes it; NaN for none."""
-    return math.nan if not time else datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
+    stamp = kubernetes.timestamp(time)
+    return math.nan if stamp is None else stamp
 
 
 def demand(pod: Mapping[str, Any]) -> dict[str, int]:
     """Thousandths that a pod takes of its node; the pod itself is one of ``pods``."""
-    total = pod_total(pod["spec"], _amounts)
+    total = kubernetes.pod_total(pod["spec"], _amounts)
     total["pods"] = 1000
     total.update(ports(pod))
     return {DEVICES.get(kind, kind): amount for kind, amount in sorted(total.items()) if amount}
@@ -118,12 +109,7 @@ class Taint(NamedTuple):
 
 def affinity(pod: Mapping[str, Any]) -> list[Any]:
     """Terms of the required node affinity, of which a node must fit one; empty for none."""
-    return list((_required(pod, "nodeAffinity") or {}).get("nodeSelectorTerms") or ())
-
-
-def _required(pod: Mapping[str, Any], kind: str) -> Any:
-    rules = (pod["spec"].get("affinity") or {}).get(kind) or {}
-    return rules.get("requiredDuringSchedulingIgnoredDuringExecution")
+    return list((kubernetes.required(pod, "nodeAffinity") or {}).get("nodeSelectorTerms") or ())
 
 
 def digest(terms: list[Any]) -> str:
@@ -179,11 +165,11 @@ def per_node(pod: Mapping[str, Any]) -> int:
     Raises EngineError for other required rules between pods, which are not modelled: a rule that
     selects pods of other gangs would have to hold against all that come later.
     """
-    if _required(pod, "podAffinity"):
+    if kubernetes.required(pod, "podAffinity"):
         raise EngineError("it requires pod affinity, which is not modelled")
     most = int(note(pod, "per-node", 0.0))
     own = {*_OF_GANGS, *(key for where, key, _ in _GROUPS if where == "labels")}
-    for term in _required(pod, "podAntiAffinity") or ():
+    for term in kubernetes.required(pod, "podAntiAffinity") or ():
         chosen = (term.get("labelSelector") or {}).get("matchLabels") or {}
         within = own & chosen.keys() and selects(term, pod)
         if term.get("topologyKey") != "kubernetes.io/hostname" or not within:
@@ -195,7 +181,7 @@ def per_node(pod: Mapping[str, Any]) -> int:
 def keeps_away(pod: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Terms of the required anti-affinity of a pod, each with the namespace of the pod."""
     home = pod["metadata"]["namespace"]
-    return [(home, term) for term in _required(pod, "podAntiAffinity") or ()]
+    return [(home, term) for term in kubernetes.required(pod, "podAntiAffinity") or ()]
 
 
 def selects(term: Mapping[str, Any], pod: Mapping[str, Any], namespace: str = "") -> bool:
@@ -273,11 +259,6 @@ class Membership(NamedTuple):
         if owner is not None and owner["kind"] == "Job":
             return cls(meta["namespace"], "job", owner["name"], uid=str(owner.get("uid", "")))
         return cls(meta["namespace"], "pod", meta["uid"])
-
-
-def controller(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    owners = pod["metadata"].get("ownerReferences") or ()
-    return next((o for o in owners if o.get("controller")), None)
 
 
 def declared_size(pod: Mapping[str, Any]) -> int | None:

@@ -65,8 +65,8 @@ from gangwise.engines.slurm_requests import (
     number,
     types_of,
     waits_for,
-    words,
 )
+from gangwise.notation.slurm import json_words
 
 NOT_UP = {
     *("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "MAINT"),
@@ -190,7 +190,7 @@ class SlurmEngine:
 
     def _ours(self, row: Any) -> bool:
         there = row.get("partitions") if isinstance(row, Mapping) else None
-        return not isinstance(there, list | str) or self.partition in words(there)
+        return not isinstance(there, list | str) or self.partition in json_words(there)
 
     def _node(self, row: Mapping[str, Any]) -> EngineNode:
         if not re.fullmatch(r"[\w.-]+", str(row["name"]), re.ASCII):
@@ -199,8 +199,8 @@ class SlurmEngine:
         devices["memory"] = 1000 * number(row.get("real_memory"), 0)
         for kind, amount in gres(str(row.get("gres") or "")).items():
             devices[kind] = 1000 * amount
-        features = words(row.get("active_features") or row.get("features"))
-        state = {*words(row.get("state")), *words(row.get("state_flags"))}
+        features = json_words(row.get("active_features") or row.get("features"))
+        state = {*json_words(row.get("state")), *json_words(row.get("state_flags"))}
         state = {word.upper().rstrip("*") for word in state}
         down = sorted(state & NOT_UP)
         reason = f"{', '.join(down).lower()} {row.get('reason') or ''}".strip() if down else ""
@@ -333,7 +333,7 @@ class SlurmEngine:
         remarks, alone = [], {}
         printed = self._run("scontrol", "show", "config")
         config = dict(re.findall(r"(?m)^(\w+)\s*= (.*?)\s*$", printed))
-        if "lua" not in words(config.get("JobSubmitPlugins")):
+        if "lua" not in json_words(config.get("JobSubmitPlugins")):
             remarks.append("JobSubmitPlugins has no lua: Slurm starts jobs, for nothing holds them")
         if config.get("PreemptType", "preempt/none") != "preempt/none":
             remarks.append(f"PreemptType={config['PreemptType']}: Slurm takes jobs off by itself")
@@ -352,7 +352,7 @@ class SlurmEngine:
         for node, name in sorted(self._reservations().items()):
             remarks.append(f"no job is placed on node {node} while the reservation {name} holds")
         for row in self._json("squeue", "jobs"):
-            if "PENDING" in _states(row) and self.partition in words(row.get("partition")):
+            if "PENDING" in _states(row) and self.partition in json_words(row.get("partition")):
                 try:
                     why = self._would_leave(row)
                 except Exception as error:
@@ -364,7 +364,7 @@ class SlurmEngine:
     def _would_leave(self, row: Mapping[str, Any]) -> str:
         """Why a pending job would be left alone; empty where it would be placed."""
         mark = Mark.of(row)
-        if len(words(row.get("partition"))) > 1:
+        if len(json_words(row.get("partition"))) > 1:
             return "it names several partitions"
         if number(row.get("priority"), 1) == 0 and (mark is None or mark.by_hand):
             return HELD_BY_HAND
@@ -529,7 +529,7 @@ class SlurmEngine:
         self._details[name] = JobDetails(restarts, ranks, _owner(row), request, mark)
         started = float(number(row.get("start_time"), 0)) or math.nan
         ended = float(number(row.get("end_time"), 0)) or math.nan
-        detail = " ".join(words(row.get("state_reason")))
+        detail = " ".join(json_words(row.get("state_reason")))
         detail = "" if detail == "None" else detail
         if "PENDING" not in states:
             self._left_alone.pop(name, None)
@@ -796,7 +796,7 @@ def _id(row: Mapping[str, Any]) -> str:
 
 
 def _states(row: Mapping[str, Any]) -> list[str]:
-    return [word.upper() for word in words(row.get("job_state"))]
+    return [word.upper() for word in json_words(row.get("job_state"))]
 
 
 def _owner(row: Mapping[str, Any]) -> int | None:

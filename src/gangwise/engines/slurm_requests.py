@@ -18,38 +18,14 @@ import resource
 import secrets
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from gangwise.notation.slurm import expand_nodes
+from gangwise.notation import slurm as notation
 
-NOT_MODELLED = {
-    "array_job_id": "it is a task of a job array",
-    "het_job_id": "it is a part of a heterogeneous job",
-    "resv_name": "it asks for a reservation",
-    "licenses": "it asks for licences",
-    "shared": "it says how it shares nodes (--exclusive, --oversubscribe)",
-    "contiguous": "it asks for contiguous nodes",
-    "prefer": "it prefers features (--prefer)",
-    "cluster_features": "it asks for features of clusters",
-    "burst_buffer": "it asks for a burst buffer",
-    "reboot": "it asks for nodes to be booted",
-    "core_spec": "it asks for specialised cores",
-    "thread_spec": "it asks for specialised threads",
-    "sockets_per_node": "it asks for sockets",
-    "cores_per_socket": "it asks for cores of sockets",
-    "threads_per_core": "it asks for threads of cores",
-    "tasks_per_core": "it divides tasks among cores",
-    "tasks_per_socket": "it divides tasks among sockets",
-    "tasks_per_board": "it divides tasks among boards",
-    "tres_per_socket": "it asks for devices by socket",
-    "cpus_per_tres": "it asks for cpus by GPU",
-    "memory_per_tres": "it asks for memory by GPU",
-    "minimum_tmp_disk_per_node": "it asks for temporary disk",
-    "time_minimum": "it says a least time limit",
-}
-"""Fields of ``squeue --json``, and why a job in which one of them says something is left alone."""
+SQUEUE = notation.WORDS["squeue"]
+"""What fields of squeue mean, as ``notation/slurm.toml`` says."""
 FLAGS = {"SPREAD_JOB", "USE_MIN_NODES", "GRES_ENFORCE_BIND", "GRES_DISABLE_BIND"}
 """Flags of a job that choose its nodes."""
 LATER = "it is not to begin yet"
@@ -121,8 +97,10 @@ class SlurmRequest:
         A job with a fixed number of nodes, or with devices or memory by node, is placed in shares:
         as many tasks as nodes, one to a node. Other jobs are placed rank by rank.
         """
-        why = [text for key, text in NOT_MODELLED.items() if not is_unset(row.get(key))]
-        why += [f"its flag {f}" for f in words(row.get("flags")) if f.upper() in FLAGS]
+        why = [text for key, text in SQUEUE["not_modelled"].items() if not is_unset(row.get(key))]
+        why += [
+            f"its flag {f}" for f in notation.json_words(row.get("flags")) if f.upper() in FLAGS
+        ]
         ranks = max(number(row.get("tasks"), 1), 1)
         least, most = number(row.get("node_count"), 1), number(row.get("max_nodes"), 0)
         per_node = number(row.get("tasks_per_node"), 0)
@@ -191,21 +169,6 @@ def waits_for(row: Mapping[str, Any], now: float) -> str:
     return ""
 
 
-def gres_words(text: str) -> Iterator[tuple[str, str, int]]:
-    """Device type, kind and number of each word of a list of devices.
-
-    >>> list(gres_words("gpu:a100:4(S:0-1),gres:gpu:2,gres/gpu=2"))
-    [('gpu', 'a100', 4), ('gpu', '', 2), ('gpu', '', 2)]
-    """
-    for word in re.sub(r"\([^)]*\)", "", text).split(","):
-        device, *more = re.split(r"[:=]", re.sub(r"^gres[:/]", "", word.strip()))
-        if not device or device in ("N/A", "null", "cpu", "mem", "node", "billing"):
-            continue
-        if "/" not in device:  # others, such as licences, are no devices
-            kind = more[0] if more and not more[0].isdigit() else ""
-            yield device, kind, int(more[-1]) if more and more[-1].isdigit() else 1
-
-
 def types_of(text: str) -> dict[str, set[str]]:
     """Device type → kinds of it that are named; an empty one where none is.
 
@@ -213,7 +176,7 @@ def types_of(text: str) -> dict[str, set[str]]:
     True
     """
     found = defaultdict[str, set[str]](set)
-    for device, kind, _ in gres_words(text):
+    for device, kind, _ in notation.gres_words(text):
         found[device].add(kind)
     return found
 
@@ -225,7 +188,7 @@ def gres(text: str) -> dict[str, int]:
     {'gpu': 4, 'craynetwork': 2}
     """
     found = Counter[str]()
-    for device, _, amount in gres_words(text):
+    for device, _, amount in notation.gres_words(text):
         found[device] += amount
     return dict(found)
 
@@ -239,53 +202,24 @@ def expand(text: str) -> frozenset[str] | None:
     True
     """
     try:
-        names = frozenset(expand_nodes(text))
+        names = frozenset(notation.expand_nodes(text))
     except ValueError:
         return None
     return names if all(re.fullmatch(r"[\w.-]+", name, re.ASCII) for name in names) else None
 
 
 def number(value: Any, missing: int) -> int:
-    """A number in either dialect: 22.05's plain one, or 23.02's {set, infinite, number}."""
-    if isinstance(value, Mapping):
-        if not value.get("set", True) or value.get("infinite"):
-            return missing
-        value = value.get("number")
+    """A number in either dialect; ``missing`` where there is none, or no limit."""
     try:
-        return missing if value is None else int(value)
-    except (TypeError, ValueError):
+        return int(notation.json_value(value))
+    except (TypeError, ValueError, OverflowError):
         return missing
-
-
-def words(value: Any) -> list[str]:
-    """A word, several with commas, or (from 23.02 on) a list."""
-    if isinstance(value, str):
-        return [word for word in value.replace("+", ",").split(",") if word]
-    return [str(word) for word in value or () if word]
 
 
 # The listing
 
-STATE = {
-    "state": "job_state",
-    "reason": "state_reason",
-    "admin_comment": "admin_comment",
-    "prioritylong": "priority",
-    "restartcnt": "restart_cnt",
-    "exit_code": "exit_code",
-    "eligibletime": "eligible_time",
-    "endtime": "end_time",
-    "starttime": "start_time",
-}
+STATE: Mapping[str, str] = SQUEUE["state"]
 """Fields that tell what a job is at, as ``--Format`` → as ``--json``; from the fourth, numbers."""
-REQUEST = (
-    *("username", "partition", "account", "name", "comment", "timelimit", "deadline", "mintime"),
-    *("numtasks", "numnodes", "maxnodes", "cpus-per-task", "ntpernode", "mincpus", "minmemory"),
-    *("mintmpdisk", "tres-per-job", "tres-per-node", "tres-per-task", "tres-per-socket"),
-    *("cpus-per-tres", "mem-per-tres", "sct", "corespec", "contiguous", "oversubscribe", "prefer"),
-    *("feature", "clusterfeature", "licenses", "burstbuffer", "reservation", "reboot", "reqnodes"),
-    "dependency",
-)
 WHOLE = 300.0  # seconds after which the JSON is read although the listing shows no change
 SHARE = 10.0  # seconds between two readings of the JSON, for each processor second that one takes
 PACE = 20.0  # the same between two listings: slurmctld is as busy with one as ``squeue``
@@ -322,7 +256,7 @@ class Listing:
         self.jobs: dict[str, Listed] = {}
         word = f"x{secrets.token_hex(8)}"
         self._field, self._end = f"{word}f", f"{word}e"
-        names = ("jobid", *STATE, *REQUEST)
+        names = ("jobid", *STATE, *SQUEUE["request"]["names"])
         form = ",".join(f"{name}:0{self._field}" for name in names)
         self._variables = {"SQUEUE_FORMAT2": f"{form[: -len(self._field)]}{self._end}"}
         self._variables["SLURM_TIME_FORMAT"] = "%s"

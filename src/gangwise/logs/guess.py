@@ -28,10 +28,6 @@ from gangwise.logs.formats.own_csv import NAME, WHITESPACE, OwnCsv, json_paths
 from gangwise.logs.io.blocks import Blocks, with_points
 from gangwise.logs.io.reading import reasons
 from gangwise.logs.io.text import (
-    CLOCK,
-    QUANTITY,
-    UNITS,
-    clock,
     fields_of_json,
     first_lines,
     lists_of_records,
@@ -41,6 +37,7 @@ from gangwise.logs.io.text import (
     toml_text,
 )
 from gangwise.logs.tables import amount_text, device_hours, period_of
+from gangwise.notation import units
 
 SAMPLE = 1000  # rows that are looked at for units; loads are of the whole file
 WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -415,7 +412,7 @@ class _Draft:
             form = next((f for f in TIMES if _matches_format(texts, f)), "")
             if _mostly(texts, _is_number):
                 unit, note = self._unit_of_time(column, texts)
-                seconds = _numbers(cells) * UNITS[unit or "s"]
+                seconds = _numbers(cells) * units.UNITS[unit or "s"]
                 seconds[seconds <= 0] = np.nan if np.nanmedian(seconds) > YEAR else 0.0
                 entry = {"column": column, **({"unit": unit} if unit else {})}
                 found.append(_Times(column, entry, seconds, note))
@@ -518,7 +515,7 @@ class _Draft:
         """Units in which a length of time may be written, the likeliest first."""
         texts = [text for text in self.sample.columns[column] if _holds(text)]
         if not _mostly(texts, _is_number):
-            return ["clock"] if _mostly(texts, re.compile(CLOCK).fullmatch) else []
+            return ["clock"] if _mostly(texts, re.compile(units.CLOCK).fullmatch) else []
         if unit := _named_unit(column, UNITS_OF_TIME):
             return [unit]
         fine = self.times["created"].entry.get("unit") if "created" in self.times else None
@@ -527,9 +524,9 @@ class _Draft:
     def _lengths(self, column: str, unit: str) -> Floats:
         cells = self.sample.columns[column]
         if unit == "clock":
-            read = pl.DataFrame({"text": cells}).select(clock(pl.col("text"))).to_series()
+            read = pl.DataFrame({"text": cells}).select(units.clock(pl.col("text"))).to_series()
             return read.fill_null(np.nan).to_numpy()
-        return _numbers(cells) * UNITS[unit or "s"]
+        return _numbers(cells) * units.UNITS[unit or "s"]
 
     def _matching_unit(self, columns: Sequence[str], run: Floats) -> tuple[str, str] | None:
         """The column, and its unit, that is the end less the start in nine of ten rows."""
@@ -538,7 +535,7 @@ class _Draft:
                 lengths = self._lengths(column, unit)
                 both = np.isfinite(lengths) & np.isfinite(run)
                 # Minutes and hours are rounded, at most by one.
-                rounding = UNITS[unit] if unit in ("minutes", "hours") else 1.0
+                rounding = units.UNITS[unit] if unit in ("minutes", "hours") else 1.0
                 near = np.abs(lengths - run) <= np.maximum(rounding, 0.01 * run)
                 if both.any() and near[both].mean() >= 0.9:
                     return column, unit
@@ -565,7 +562,7 @@ class _Draft:
                 continue
             name, plain = self.role[role], _bare_name(self.role[role])
             if not _mostly(texts, _is_number):
-                if not _mostly(texts, re.compile(QUANTITY).fullmatch):
+                if not _mostly(texts, re.compile(units.QUANTITY).fullmatch):
                     self.notes.append(f"{name} is no amount, as {texts[0]!r:.40}")
                     continue
                 entry["unit"] = "quantity"
@@ -610,7 +607,7 @@ class _Draft:
         ratio = float(np.median(some) / np.nanmedian(cores)) if some.size else 4.0
         unit = named or min(
             ("GiB", "MiB", "KiB", "bytes"),
-            key=lambda u: abs(np.log(max(ratio * UNITS.get(u, 1.0), 1e-12) / 4.0)),
+            key=lambda u: abs(np.log(max(ratio * units.UNITS.get(u, 1.0), 1e-12) / 4.0)),
         )
         if not named:
             self.notes.append(f"{self.role['mem']} is read as {unit}, by its size")

@@ -33,7 +33,8 @@ from gangwise.logs.format import (
 from gangwise.logs.io.blocks import Blocks
 from gangwise.logs.io.reading import reason_lines, reasons_plain
 from gangwise.logs.io.text import first_lines
-from gangwise.logs.tables import Fidelity, Tables, implied_load, of_tables, period, period_of
+from gangwise.logs.tables import Fidelity, Tables, implied_load, of_tables, period_of
+from gangwise.notation.units import duration
 
 if TYPE_CHECKING:  # it takes half a second, which inspecting files needs nothing of
     from gangwise.logs.jobs import JobLog
@@ -473,7 +474,7 @@ def report(log: JobLog, tables: Tables) -> str:
         log.played.line,
         *log.played.warnings,
         "",
-        f"{found['jobs']:,} jobs in {period(last - first)} on {found['nodes']:,} "
+        f"{found['jobs']:,} jobs in {duration(last - first)} on {found['nodes']:,} "
         f"{'node' if found['nodes'] == 1 else 'nodes'} ({devices}); "
         f"{found['job_type']['types']:,} job types, by {log.job_type}"
         + f"; {found['unlike']:,} jobs have unlike tasks, which start together"
@@ -487,7 +488,7 @@ def report(log: JobLog, tables: Tables) -> str:
         loads = [load or 0.0 for load in found["load"]]
         scale = 40 / max(1.0, *loads)
         for at, share in zip(found["load_edges_s"], loads):
-            passed = period(round(at - found["load_edges_s"][0], 1))
+            passed = duration(round(at - found["load_edges_s"][0], 1))
             lines.append(f"  {passed:>11s} {100 * share:6.1f} % " + "▇" * round(scale * share))
     lines.append(f"sizes ({found['device']} per job):")
     for size in found["sizes"]:
@@ -496,7 +497,7 @@ def report(log: JobLog, tables: Tables) -> str:
         spread, text = found[name], "not recorded"
         if spread is not None:
             shown = ("mean", "median", "p95", "most")
-            text = ", ".join(f"{each} {period(round(spread[each], 1))}" for each in shown)
+            text = ", ".join(f"{each} {duration(round(spread[each], 1))}" for each in shown)
         lines.append(f"{what:<9s} {text}")
     if found["waiting_share"] is not None:
         lines.append(f"waiting is {100 * found['waiting_share']:.3g} % of the time in the system")
@@ -506,7 +507,7 @@ def report(log: JobLog, tables: Tables) -> str:
         lines.append(f"limits are {median} times the run time (median)")
     lines.append(f"users: {found['users']:,}")
     for user in found["top_users"][:5]:
-        waited = "" if user["wait"] is None else f", mean wait {period(round(user['wait'], 1))}"
+        waited = "" if user["wait"] is None else f", mean wait {duration(round(user['wait'], 1))}"
         lines.append(
             f"  {user['user'] or '(not named)':<16.16s} {user['jobs']:>8,} jobs "
             f"{100 * (user['share'] or 0):5.1f} % of {log.played.unit}-hours{waited}"

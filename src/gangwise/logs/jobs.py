@@ -43,10 +43,10 @@ from gangwise.logs.tables import (
     amount_text,
     counted_device,
     left_out,
-    period,
     played_text,
     work,
 )
+from gangwise.notation.units import duration
 
 QUANTITIES = tuple(UNITS)
 TYPES: Mapping[str, Sequence[str]] = {
@@ -116,8 +116,8 @@ class Overused:
     def text(self) -> str:
         return (
             f"the log has more {self.device} in use than the nodes have, for "
-            f"{period(round(self.seconds, 1))} ({100 * self.share:.2g} % of the time); most, "
-            f"{100 * self.most:.4g} %, {period(round(self.at, 1))} after the first submission"
+            f"{duration(round(self.seconds, 1))} ({100 * self.share:.2g} % of the time); most, "
+            f"{100 * self.most:.4g} %, {duration(round(self.at, 1))} after the first submission"
         )
 
 

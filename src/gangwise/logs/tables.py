@@ -25,6 +25,7 @@ from gangwise.core.files import write_whole
 from gangwise.core.settings import Clock
 from gangwise.logs.format import SAVED, Format, TraceFiles, all_files, files_of, recognise
 from gangwise.logs.io.reading import NO_JOBS, Stage, reason_lines, reasons_plain
+from gangwise.notation.units import duration
 
 LOW_SHARE = 0.3  # a share of the jobs, or of their device-hours, below which there is a warning
 OF_EVENTS = ("google-2011", "google-2019")  # formats whose files have events, and several to a job
@@ -135,19 +136,6 @@ def played_text(
     return f"{text} are played"
 
 
-def period(seconds: float) -> str:
-    """A duration for people.
-
-    >>> period(12902960.0), period(90.0)
-    ('149.3 days', '1.5 min')
-    """
-    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            many = f"{round(seconds / size, 1):g}"
-            return f"{many} {'day' if many == '1' and unit == 'days' else unit}"
-    return f"{seconds:g} s"
-
-
 @dataclass(frozen=True)
 class Kept:
     """Coverage of a log by a workload of slots: how much of it is played, and on what terms."""
@@ -218,7 +206,7 @@ are not known; the first 1 of 2 slots'
             parts.append("waits are not known")
         else:
             parts.append(
-                f"mean wait {period(round(self.wait, 1))}, {100 * self.waiting:.3g} % of "
+                f"mean wait {duration(round(self.wait, 1))}, {100 * self.waiting:.3g} % of "
                 "the time in the system"
             )
         return "; ".join([*parts, *self.terms])
@@ -289,7 +277,7 @@ class Fidelity:
             {**stage._asdict(), "dropped": reasons_plain(stage.dropped)} for stage in self.stages
         ]
         plain["notes"] = list(self.notes)
-        plain["period"] = period(self.last - self.first)
+        plain["period"] = duration(self.last - self.first)
         plain["kept"] = None if self.kept is None else self.kept.to_dict()
         return plain
 
@@ -297,7 +285,7 @@ class Fidelity:
         lines = [
             *self.lines,
             f"{self.trace}: {self.servers or 'no'} servers, {self.jobs or 'no'} jobs"
-            + f", {self.first:.0f} s to {self.last:.0f} s ({period(self.last - self.first)})"
+            + f", {self.first:.0f} s to {self.last:.0f} s ({duration(self.last - self.first)})"
             * bool(self.jobs),
         ]
         for stage in self.stages:
@@ -401,7 +389,7 @@ def of_tables(tables: Tables) -> Fidelity:
             waited = waiting_times(timed)
             if waited.size:
                 notes.append(
-                    f"mean wait {period(round(float(waited.mean()), 1))} from creation to start, "
+                    f"mean wait {duration(round(float(waited.mean()), 1))} from creation to start, "
                     f"of {waited.size} jobs; waiting is no part of the load"
                 )
         elif len(timed):

@@ -1,40 +1,39 @@
-"""What Slurm writes: node lists, trackable resources (TRES), memory, its nodes.
+"""What Slurm writes: node lists, trackable resources (TRES), times, memory, JSON, submit lines.
 
 Node lists as in https://slurm.schedmd.com/scontrol.html (``show hostnames``), the rest as in
 https://slurm.schedmd.com/sacct.html; memory of old versions (before 21.08) ends in ``n``, per
 node, or ``c``, per core: https://manpages.ubuntu.com/manpages/focal/man1/sacct.1.html.
-``scontrol show node`` prints ``Key=Value`` pairs: ``CPUTot`` (cores, or hardware threads where
-Slurm counts those), ``RealMemory`` in MiB, ``Gres`` such as ``gpu:a100:4(S:0-1)`` or ``(null)``.
+From 23.02 on, JSON has numbers as ``{"set": …, "infinite": …, "number": …}``, and lists of words.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections import defaultdict
+import tomllib
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from itertools import groupby
-from math import prod
 from pathlib import Path
+from typing import Any
 
-import polars as pl
+from gangwise.notation import NotationError, units
 
-from gangwise.logs.io.reading import RowAccount, Stage
-from gangwise.logs.io.text import read_text, split_lines
-from gangwise.logs.tables import server_table
-
+WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+"""What words of Slurm mean here."""
 MAX_NODES = 1 << 16
-YEAR = 365 * 86_400.0
-"""Seconds for which Slurm plans a job without a limit."""
-GIB = {"": 1 / 1024, "K": 1 / 1024**2, "M": 1 / 1024, "G": 1.0, "T": 1024.0, "P": 1024.0**2}
+GIB_IN = {"": 1 / 1024, "K": 1 / 1024**2, "M": 1 / 1024, "G": 1.0, "T": 1024.0, "P": 1024.0**2}
 """GiB in a unit; without one, memory is in MiB."""
 PER_CORE = 2.0**31 / 1024
 """GiB: old versions add 2^31 MiB to an amount that is per core, and may print the sum."""
+FOREVER = ("INFINITE", "UNLIMITED", "NONE", "-1")
 
 
 def expand_nodes(text: str) -> list[str]:
     """Names in a node list; none for ``None assigned`` and the like.
 
-    ValueError: When brackets or ranges make no sense, or there are more than 65,536 names.
+    NotationError: When brackets or ranges make no sense, or there are more than 65,536 names.
 
     >>> expand_nodes("gpu[08-10,12],login")
     ['gpu08', 'gpu09', 'gpu10', 'gpu12', 'login']
@@ -46,11 +45,11 @@ def expand_nodes(text: str) -> list[str]:
     names: list[str] = []
     for part in re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+|[,\[\]]", text.strip()):
         if part in "[]":
-            raise ValueError(f"brackets do not match in {text!r}")
+            raise NotationError(f"brackets do not match in {text!r}")
         if part != ",":
             names += _expand(part)
             if len(names) > MAX_NODES:
-                raise ValueError(f"more than {MAX_NODES} nodes in {text!r:.60}")
+                raise NotationError(f"more than {MAX_NODES} nodes in {text!r:.60}")
     return names
 
 
@@ -60,15 +59,16 @@ def fold_nodes(names: Iterable[str]) -> str:
     >>> fold_nodes(["n8", "n9", "n10", "n12", "login"])
     'login,n[8-9],n[10,12]'
     """
-    numbers, parts = defaultdict(list), []
+    by_form, parts = defaultdict(list), []
     for name in names:
-        head = name.rstrip("0123456789")
-        numbers[head, len(name)].append(name[len(head) :])
-    for (head, _), found in sorted(numbers.items()):
-        runs = groupby(enumerate(sorted(found)), lambda each: int(each[1] or 0) - each[0])
+        prefix = name.rstrip("0123456789")
+        by_form[prefix, len(name)].append(name[len(prefix) :])
+    for (prefix, _), numbers in sorted(by_form.items()):
+        # Numbers in a row differ from their places by the same amount.
+        runs = groupby(enumerate(sorted(numbers)), lambda item: int(item[1] or 0) - item[0])
         ends = [(run[0][1], run[-1][1]) for run in (list(run) for _, run in runs)]
-        text = ",".join(first + f"-{last}" * (last > first) for first, last in ends)
-        parts.append(head + (f"[{text}]" if len(found) > 1 else text))
+        text = ",".join(low + f"-{high}" * (high > low) for low, high in ends)
+        parts.append(prefix + (f"[{text}]" if len(numbers) > 1 else text))
     return ",".join(parts)
 
 
@@ -77,151 +77,225 @@ def _expand(part: str) -> list[str]:
     for literal, inside in re.findall(r"([^\[\]]+)|\[([^\[\]]*)\]", part):
         endings = [literal] if literal else _ranges(inside)
         if len(names) * len(endings) > MAX_NODES:
-            raise ValueError(f"more than {MAX_NODES} nodes in {part!r:.60}")
+            raise NotationError(f"more than {MAX_NODES} nodes in {part!r:.60}")
         names = [name + ending for name in names for ending in endings]
     return names
 
 
 def _ranges(inside: str) -> list[str]:
     """``08-10,12`` to ``08 09 10 12``: numbers are as wide as the first of their range."""
-    found: list[str] = []
+    numbers: list[str] = []
     for piece in inside.split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", piece.strip())
         if match is None:
-            raise ValueError(f"[{inside}] is no list of numbers and ranges")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first or last - first >= MAX_NODES:
-            raise ValueError(f"the range {piece.strip()} is backwards or too long")
-        found += [f"{n:0{len(match[1])}d}" for n in range(first, last + 1)]
-    return found
+            raise NotationError(f"[{inside}] is no list of numbers and ranges")
+        low, high = int(match[1]), int(match[2] or match[1])
+        if high < low or high - low >= MAX_NODES:
+            raise NotationError(f"the range {piece.strip()} is backwards or too long")
+        numbers += [f"{n:0{len(match[1])}d}" for n in range(low, high + 1)]
+    return numbers
 
 
 def gib(text: str) -> float:
     """GiB of an amount of memory such as ``16G``, ``515538M`` or ``4000``, which is MiB.
 
-    ValueError: When it is no amount.
+    NotationError: When it is no amount.
 
     >>> gib("16G"), gib("512M"), gib("2048"), gib("1.5T")
     (16.0, 0.5, 2.0, 1536.0)
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)", text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is no amount of memory")
-    return float(match[1]) * GIB[match[2]]
+        raise NotationError(f"{text!r} is no amount of memory")
+    return float(match[1]) * GIB_IN[match[2]]
 
 
-def tres(text: str) -> dict[str, str]:
+def read_tres(text: str) -> dict[str, str]:
     """Names and amounts of a TRES list, as they are written.
 
-    ValueError: When a piece is not ``name=amount``, or a name is there twice.
+    NotationError: When a piece is not ``name=amount``, or a name is there twice.
 
-    >>> tres("cpu=4,gres/gpu:a100=2,mem=16G")
+    >>> read_tres("cpu=4,gres/gpu:a100=2,mem=16G")
     {'cpu': '4', 'gres/gpu:a100': '2', 'mem': '16G'}
     """
-    found: dict[str, str] = {}
+    amounts: dict[str, str] = {}
     for piece in filter(None, text.strip().split(",")):
         name, equals, amount = piece.partition("=")
-        if not (name and equals and amount) or name in found:
-            raise ValueError(f"{piece!r} is no TRES such as cpu=4")
-        found[name] = amount
-    return found
+        if not (name and equals and amount) or name in amounts:
+            raise NotationError(f"{piece!r} is no TRES such as cpu=4")
+        amounts[name] = amount
+    return amounts
 
 
-def number_of(text: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)", text)
+def read_count(text: str) -> float:
+    """A number of something, such as ``12`` or ``2K``.
+
+    NotationError: When it is none.
+
+    >>> read_count("2k")
+    2048.0
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)", text.upper())
     if match is None:
-        raise ValueError(f"{text!r} is no count")
+        raise NotationError(f"{text!r} is no count")
     return float(match[1]) * 1024.0 ** " KMGTP".index(match[2] or " ")
 
 
-def read_nodes(file: Path, strict: bool) -> tuple[pl.DataFrame, Stage, str]:
-    """Servers, the account of them, and the SHA-256 of the file.
+def gres_words(text: str) -> Iterator[tuple[str, str, int]]:
+    """Device type, kind and number of each word of a list of devices.
 
-    It is what scontrol prints, or a configuration, in which ``DEFAULT`` holds for nodes after it.
+    >>> list(gres_words("gpu:a100:4(S:0-1),gres:gpu:2,gres/gpu=2"))
+    [('gpu', 'a100', 4), ('gpu', '', 2), ('gpu', '', 2)]
     """
-    text, digest = read_text(file)
-    nodes: list[tuple[int, str]] = []
-    for row, line in enumerate(split_lines(text), 1):
-        if line.startswith("NodeName=") or not nodes:
-            nodes.append((row, line))
-        else:
-            nodes[-1] = (nodes[-1][0], f"{nodes[-1][1]} {line}")
-    account, names, rows = RowAccount(file, strict), set(), []
-    default: dict[str, str] = {}
-    for row, node in _each_node(nodes):
-        held = default | dict(re.findall(rf"(?:^|\s)({'|'.join(OF_NODE)})=(\S+)", node))
-        name, memory, cores = held.pop("NodeName", ""), held.get("RealMemory"), _cores(held)
-        if name == "DEFAULT":
-            default = held
-        elif not name or cores is None or memory is None:
-            account.refuse(row, "NodeName, CPUTot or RealMemory is missing", node)
-        elif not (cores.isdecimal() and memory.isdecimal()):
-            account.refuse(row, "CPUTot or RealMemory is not a number", node)
-        elif name in names:
-            account.refuse(row, "NodeName was used before", name)
-        else:
-            names.add(name)
-            try:
-                kinds = gpus(held.get("Gres", "(null)"))
-            except ValueError as error:
-                account.refuse(row, str(error), name)
-                continue
-            if len(kinds) > 1:
-                account.leave_out(row, "the node has GPUs of several models")
-                continue
-            model, count = next(iter(kinds.items()), ("", 0))
-            model = model or "gpu" * bool(count)
-            rows.append((row, name, model, float(cores), float(memory) / 1024, float(count)))
-    account.require(len(rows), "node")
-    return server_table(rows), account.stage(file.name, len(nodes)), digest
-
-
-OF_NODE = (
-    *("NodeName", "CPUTot", "CPUs", "Procs", "Sockets", "SocketsPerBoard", "Boards"),
-    *("CoresPerSocket", "ThreadsPerCore", "RealMemory", "Gres"),
-)
-
-
-def _each_node(nodes: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """Nodes one by one: a configuration has several in one line."""
-    for row, node in nodes:
-        found = re.search(r"(?:^|\s)NodeName=(\S*\[\S*)", node)
-        try:
-            names = expand_nodes(found[1]) if found else []
-        except ValueError:
-            names = []
-        for name in names:
-            yield row, node.replace(found[1], name, 1)  # type: ignore[index]  # names are found
-        if not names:
-            yield row, node
-
-
-def _cores(held: Mapping[str, str]) -> str | None:
-    """Processors of a node; of a configuration also from its sockets."""
-    if any(name in held for name in ("CPUTot", "CPUs", "Procs")):
-        return held.get("CPUTot") or held.get("CPUs") or held.get("Procs")
-    sizes = [held.get(name, "1") for name in OF_NODE[4:9]]
-    if not {"Sockets", "CoresPerSocket"} & {*held} or not all(map(str.isdecimal, sizes)):
-        return None
-    return str(prod(map(int, sizes)))
+    for word in re.sub(r"\([^)]*\)", "", text).split(","):
+        device, *more = re.split(r"[:=]", re.sub(r"^gres[:/]", "", word.strip()))
+        if not device or device in ("N/A", "null", "cpu", "mem", "node", "billing"):
+            continue
+        if "/" not in device:  # others, such as licences, are no devices
+            kind = more[0] if more and not more[0].isdigit() else ""
+            yield device, kind, int(more[-1]) if more and more[-1].isdigit() else 1
 
 
 def gpus(gres: str) -> dict[str, int]:
     """GPUs by model in a list of generic resources; the model is empty where none is named.
 
-    ValueError: When a count is none.
-
     >>> gpus("gpu:a100:4(S:0-1),lscratch:3200"), gpus("gpu:2"), gpus("(null)")
     ({'a100': 4}, {'': 2}, {})
     """
-    found: dict[str, int] = {}
-    for item in re.sub(r"\([^)]*\)", "", gres).split(","):
-        kind, *rest = item.split(":")
-        if kind != "gpu":
+    total = Counter[str]()
+    for device, model, amount in gres_words(gres):
+        if device == "gpu" and amount:
+            total[model] += amount
+    return dict(total)
+
+
+def time_limit(text: str) -> float:
+    """Seconds of a time: minutes, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M``, ``D-H:M:S``; or inf.
+
+    NotationError: When it is none.
+
+    >>> [time_limit(text) for text in ("90", "1:30", "2:00:00", "1-12", "UNLIMITED", "30 sec")]
+    [5400.0, 90.0, 7200.0, 129600.0, inf, 30.0]
+    """
+    if text.upper() in FOREVER:
+        return math.inf
+    if match := re.fullmatch(r"(\d+) sec", text):
+        return float(match[1])
+    seconds = units.clock_seconds(text, alone=units.MINUTE)
+    if seconds is None:
+        raise NotationError(f"{text!r} is not a time")
+    return seconds
+
+
+def node_count(text: str) -> int:
+    """A count of nodes; 0 where there may be any number."""
+    return 0 if text.upper() in FOREVER else int(text)
+
+
+def amounts(text: str) -> dict[str, float]:
+    """Devices of a TRES list, memory in GiB.
+
+    >>> amounts("cpu=8,gres/gpu=2,mem=512G,node=4")
+    {'cpu': 8.0, 'gpu': 2.0, 'mem': 512.0, 'nodes': 4.0}
+    """
+    names = {"node": "nodes"}
+    listed = {_device(name): amount for name, amount in read_tres(text).items()}
+    return {names.get(n, n): gib(x) if n == "mem" else float(x) for n, x in listed.items()}
+
+
+def _device(name: str) -> str:
+    return name.lower().removeprefix("gres/")
+
+
+def weights(text: str) -> dict[str, float]:
+    """Weights of a unit of each device, as in TRESBillingWeights: those of memory of a GiB.
+
+    >>> weights("CPU=1,Mem=0.5G,GRES/gpu=16")
+    {'cpu': 1.0, 'mem': 0.5, 'gpu': 16.0}
+    """
+    weight_of = {}
+    for name, amount in read_tres(text).items():
+        number, unit = amount.rstrip("KMGTP"), amount.lstrip("0123456789.")
+        unit_in_gib = gib(f"1{unit}") if name.lower() == "mem" else 1.0
+        weight_of[_device(name)] = float(number) / unit_in_gib
+    return weight_of
+
+
+def shares(text: str) -> dict[str, float]:
+    """Weights of a share of each device, as in PriorityWeightTRES: they have no units.
+
+    >>> shares("CPU=1000,Mem=2000,GRES/gpu=3000")
+    {'cpu': 1000.0, 'mem': 2000.0, 'gpu': 3000.0}
+    """
+    return {_device(name): float(weight) for name, weight in read_tres(text).items()}
+
+
+def licences(text: str) -> dict[str, float]:
+    """How many there are of each: ``ansys:4,matlab=2``.
+
+    >>> licences("ansys:4,matlab")
+    {'license/ansys': 4.0, 'license/matlab': 1.0}
+    """
+    parts = (re.split("[:=]", part) for part in text.split(",") if part)
+    return {f"license/{name}": float(number[0]) if number else 1.0 for name, *number in parts}
+
+
+def json_value(value: Any) -> Any:
+    """A value in either dialect of JSON; None where it is not set, inf where there is no limit.
+
+    >>> json_value(5), json_value({"set": True, "infinite": False, "number": 5})
+    (5, 5)
+    """
+    if not isinstance(value, Mapping):
+        return value
+    if value.get("infinite"):
+        return math.inf
+    return value.get("number") if value.get("set", True) else None
+
+
+def json_words(value: Any) -> list[str]:
+    """A word, several with commas or plus signs, or (from 23.02 on) a list."""
+    if isinstance(value, str):
+        return [word for word in re.split("[,+]", value) if word]
+    return [str(word) for word in value or () if word]
+
+
+def json_settings(kind: str, entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Settings of an entry that Slurm prints as JSON, as the text that it prints without.
+
+    >>> limits = {"limits": {"max": {"tres": {"total": [{"type": "cpu", "name": "", "count": 8}]}}}}
+    >>> wait = {"priority": {"set": True, "infinite": False, "number": 5}}
+    >>> list(json_settings("qos", {"name": "fast", "flags": ["NOT_SET"], **limits, **wait}))
+    [('Name', 'fast'), ('Priority', '5'), ('Flags', ''), ('GrpTRES', 'cpu=8')]
+    """
+    for path, setting in (pair.split(":") for pair in WORDS["json"]["settings"][kind].split()):
+        value: Any = entry
+        for part in path.split("/"):
+            names = part, part.replace("_", " ")  # 22.05 has "min nodes per job"
+            parent = value if isinstance(value, Mapping) else {}
+            value = next((parent[name] for name in names if name in parent), None)
+        if isinstance(value, Mapping) and "number" in value:
+            value = json_value(value)
+            value = "UNLIMITED" if value == math.inf else value
+        if value is None or isinstance(value, Mapping):
             continue
-        model, count = (rest[0], rest[1]) if len(rest) == 2 else ("", rest[0] if rest else "1")
-        if not count.isdecimal():
-            raise ValueError(f"Gres has {item!r}, which is no count of GPUs")
-        if int(count):
-            found[model] = found.get(model, 0) + int(count)
-    return found
+        words = WORDS["json"]["words"].get(setting, {})
+        if isinstance(value, list):
+            texts = [_json_item(item) for item in value]
+            value = ("+" if setting == "State" else ",").join(
+                filter(None, (words.get(text.upper(), text) for text in texts))
+            )
+        text = str(value)
+        if setting in ("StartTime", "EndTime") and text.isdecimal():
+            text = datetime.fromtimestamp(int(text), UTC).isoformat()
+        elif setting == "PreemptExemptTime" and text:
+            text += " sec" * text.isdecimal()
+        yield setting, words.get(text, text)
+
+
+def _json_item(item: Any) -> str:
+    """One of a list: a word, or so much of a device."""
+    if not isinstance(item, Mapping):
+        return str(item)
+    name = "/".join(filter(None, (str(item.get("type", "")), str(item.get("name") or ""))))
+    return f"{name}={item.get('count', 0)}" + "M" * (name == "mem")

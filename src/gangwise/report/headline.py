@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+from gangwise.notation.units import roughly
 from gangwise.report.page import Tile, in_words, sentence_case, short_name
 from gangwise.study.answer import CONFIGURED, SMALL, Compared, kills_more
 from gangwise.study.changes import changes_of
-from gangwise.study.statistics import Estimate, number, period
+from gangwise.study.statistics import Estimate, number
 
 WHOLE = 0.995  # a share from here on is printed as 100 %
 
@@ -29,7 +30,7 @@ def headline(n: Compared) -> str:
 def _who_is_better(n: Compared) -> str:
     base = shown_name(n, n.base)
     if not n.others:
-        return f"under {base}, jobs wait {period(n.of(n.base, 'waiting.mean').mean)} on average"
+        return f"under {base}, jobs wait {roughly(n.of(n.base, 'waiting.mean').mean)} on average"
     verdicts = {name: n.verdict(name) for name in n.others}
     better = [name for name in n.others if verdicts[name] == "better"]
     if better:
@@ -96,7 +97,7 @@ def tiles(n: Compared) -> list[Tile]:
     found, retold = [], n.retold
     base = shown_name(n, n.base)
     if retold is not None:
-        wait = f"{period(retold.recorded)} → {period(retold.simulated)}"
+        wait = f"{roughly(retold.recorded)} → {roughly(retold.simulated)}"
         found.append(Tile("Mean wait, recorded → model", wait, f"model: {base}"))
         what, share = retold.weakest
         weakest = f"least: {what}, {number(100 * share)} %" * (share < WHOLE)
@@ -104,7 +105,7 @@ def tiles(n: Compared) -> list[Tile]:
         tone = "bad" if retold.doubtful else "good"
         found.append(Tile("Mean wait explained by the model", shown, weakest, tone))
     else:
-        wait = period(n.of(n.base, "waiting.mean").mean)
+        wait = roughly(n.of(n.base, "waiting.mean").mean)
         found.append(Tile("Mean wait in the model", wait, base))
         held = 100 * n.of(n.base, f"utilisation.{n.device}").mean
         found.append(Tile(f"{in_words(n.device)} in use", f"{number(held)} %", "of what there is"))

@@ -21,6 +21,7 @@ import gangwise
 from gangwise.core.arrays import Ints
 from gangwise.jobs.bounds import MOST_PRICED, NO_BOUNDS, Certified
 from gangwise.jobs.metrics import Outcome, by_group, size_groups, spread
+from gangwise.notation.units import roughly
 from gangwise.report.headline import headline, tiles
 from gangwise.report.nodes import chart_of_nodes, figure_of_nodes, span
 from gangwise.report.page import (
@@ -68,7 +69,6 @@ from gangwise.study.statistics import (
     estimate_text,
     mean_and_interval,
     number,
-    period,
 )
 from gangwise.study.store import versions
 from gangwise.study.what_if import GROUPS, lines_of, who_pays
@@ -375,7 +375,7 @@ def _money_sheet(n: JobResults) -> list[Sheet]:
         ("job-hours\nof waiting", estimate_cells(longer, True)),
     ]
     prices = ", ".join(f"{k} {price:g}" for k, price in n.prices.items())
-    caption = phrase("money", prices=prices, makespan=period(n.first.makespan))
+    caption = phrase("money", prices=prices, makespan=roughly(n.first.makespan))
     return [_sheet(n, "Money", columns, caption)]
 
 
@@ -510,7 +510,7 @@ def _lines_over_time(n: Compared, shown: Mapping[str, Outcome]) -> tuple[Rows, l
     label = f"{unit} since the first submission"
     panels = [Panel(used, label, "", "steps"), Panel(waits, label, "", "steps")]
     seed = "" if n.seeds == 1 else " of the first seed"
-    return rows, panels, f"Means over {BINS} bins of {period((end - begin) / BINS)}{seed}."
+    return rows, panels, f"Means over {BINS} bins of {roughly((end - begin) / BINS)}{seed}."
 
 
 def _learned_figures(n: Compared) -> list[Plot]:
@@ -585,7 +585,7 @@ def _drawable(n: Compared) -> tuple[Compared, str]:
     left = [name for name, wait in waits.items() if wait > longest]
     if not left:
         return n, ""
-    names = ", ".join(f"{name} ({period(waits[name])})" for name in left)
+    names = ", ".join(f"{name} ({roughly(waits[name])})" for name in left)
     kept = {name: of for name, of in n.outcomes.items() if name not in left}
     text = f" Not drawn, for the mean wait is over {TOWERING:g} times the base's: {names}."
     return replace(n, outcomes=kept), text

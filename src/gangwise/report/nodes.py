@@ -19,11 +19,12 @@ from rich.text import Text as Line
 import gangwise
 from gangwise.core.arrays import Floats, Ints
 from gangwise.jobs.metrics import Outcome, Pieces, held_until
+from gangwise.notation.units import roughly
 from gangwise.report.page import Chapter, Page, Section, Text, html, in_words, phrase, pictured
 from gangwise.report.plotting import Panel, Style
 from gangwise.report.tables import Cell, Sheet, columns_sheet, rich_tables, value_cell
 from gangwise.study.findings import NodeFindings
-from gangwise.study.statistics import number, period
+from gangwise.study.statistics import number
 
 RECTANGLES = 12_000
 """Beyond this many the chart of nodes shows means over bins, so that a page stays below 1 MB."""
@@ -107,7 +108,7 @@ def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, An
     of, by = in_words(device), "user" if len(jobs.users) > 1 else "job type"
     caption = phrase("rectangles", devices=of, by=by)
     if not exact:
-        width = period((end - begin) / charts[0]["bins"])
+        width = roughly((end - begin) / charts[0]["bins"])
         caption = phrase("shares of nodes", devices=of, width=width)
     return {
         "device": of,

@@ -17,7 +17,8 @@ import polars as pl
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.files import write_whole
 from gangwise.jobs.metrics import held_until
-from gangwise.logs.tables import Tables, device_totals, period, work
+from gangwise.logs.tables import Tables, device_totals, work
+from gangwise.notation.units import duration
 from gangwise.report.page import phrase, sentence_case
 from gangwise.report.plotting import Panel, draw, image, plain_styles, points
 from gangwise.study.statistics import enumerated
@@ -163,7 +164,7 @@ def _arrivals(tables: Tables) -> Picture | str:
     found = arrivals(tables)
     if found is None:
         return "no request has a time of creation"
-    bin_name = WIDTHS.get(found.width, period(found.width))
+    bin_name = WIDTHS.get(found.width, duration(found.width))
     known = f"{found.counts.sum():,}"
     caption = phrase("arrivals", requests=_requests(tables), known=known, bin=bin_name)
     edges = found.first + found.width * np.arange(found.counts.size + 1.0)
@@ -219,7 +220,7 @@ def _lifetimes(tables: Tables) -> Picture | str:
     until_end = int((tables.jobs["deleted"] == last).sum())
     says = {"requests": _requests(tables), "span": _span(tables), "last": f"{until_end:,}"}
     middle = float(found.values[np.searchsorted(found.share, 0.5)])
-    caption = phrase("lifetimes", **says, middle=period(middle))
+    caption = phrase("lifetimes", **says, middle=duration(middle))
     if found.unknown:
         caption += f" {found.unknown:,} that never ran, or whose times are not known, are left out."
     if found.zeros:
@@ -236,7 +237,7 @@ def _load(tables: Tables) -> Picture | str:
         return "of no request it is known how long it ran"
     if not found.requested:
         return "no request says what it asks for"
-    width = period(round(float(np.diff(found.edges)[0]), 1))
+    width = duration(round(float(np.diff(found.edges)[0]), 1))
     says = {"requests": _requests(tables), "span": _span(tables), "bins": len(found.edges) - 1}
     caption = phrase("load", **says, width=width)
     of = [

@@ -39,9 +39,9 @@ from gangwise.jobs.model import Conditions, Jobs, Nodes, Shape
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import create_scheduler, fresh
 from gangwise.jobs.simulation import simulate_jobs
+from gangwise.notation.units import roughly
 from gangwise.service.ledger import NO_LIMIT, Ledger
 from gangwise.service.loop import CHECKPOINT
-from gangwise.service.state import lasting
 from gangwise.service.store import FILE, ServiceStore
 from gangwise.sites.forecast import Moment
 from gangwise.study.explain import ForecastOfLog, Past, forecast_rows
@@ -227,11 +227,11 @@ def account_sentence(result: dict[str, Any], act: bool) -> str:
         word = f"{word}s" if act else f"would {word}"
         what = (
             f"deciding here {word} {100 * abs(saving):.0f} ± {100 * half:.0f} % of the completion "
-            f"time: simulated {lasting(s['completion'])}, with {other} {lasting(b['completion'])}"
+            f"time: simulated {roughly(s['completion'])}, with {other} {roughly(b['completion'])}"
         )
     parts = [
         f"{began}: {what}",
-        f"it happened in {lasting(h['completion'])}, of which {lasting(h['wait'])} waiting; the "
+        f"it happened in {roughly(h['completion'])}, of which {roughly(h['wait'])} waiting; the "
         f"simulation of {'this' if act else other} is off by {100 * error:+.0f} %",
     ]
     late = result["latency"]

@@ -27,6 +27,7 @@ from rich.table import Table
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.core.files import sealed_line, unsealed
 from gangwise.engines.background import age
+from gangwise.notation.units import roughly
 from gangwise.service.store import FAULTS, FILE, ServiceStore, as_store_error, check_files
 
 
@@ -311,19 +312,6 @@ STALE = 12.0  # seconds without a word after which a service is not well, whatev
 VIEWS = ("health", "nodes", "queue", "running", "slow", "held", "unreadable", "account")
 
 
-def lasting(seconds: float | None) -> str:
-    """A duration in words.
-
-    >>> lasting(90), lasting(7300), lasting(None)
-    ('1.5 min', '2.0 h', '?')
-    """
-    if seconds is None or seconds != seconds or abs(seconds) == float("inf"):
-        return "?"
-    if abs(seconds) < 60:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if abs(seconds) < 3600 else f"{seconds / 3600:.1f} h"
-
-
 def devices(amounts: Mapping[str, float]) -> str:
     """Amounts of devices.
 
@@ -341,7 +329,7 @@ def expected(row: Mapping[str, Any], now: float) -> str:
     """
     if row.get("p50") is None:
         return "?"
-    p50, p90 = (lasting(max(row[name] - now, 0.0)) for name in ("p50", "p90"))
+    p50, p90 = (roughly(max(row[name] - now, 0.0)) for name in ("p50", "p90"))
     return f"{p50}, 9 in 10 by {p90}"
 
 
@@ -362,9 +350,9 @@ def in_terminal(views: Mapping[str, Any]) -> Iterator[Any]:
         f"{health.get('waiting', 0)} wait"
     )
     if health and (silent := silence(health)) > STALE:
-        yield f"the service has said nothing for {lasting(silent)}"
+        yield f"the service has said nothing for {roughly(silent)}"
     for what, trouble in (health.get("troubles") or {}).items():
-        yield f"{what} has been failing for {lasting(now - trouble['since'])}: {trouble['what']}"
+        yield f"{what} has been failing for {roughly(now - trouble['since'])}: {trouble['what']}"
     if account := views.get("account"):
         yield account["told"]
     if slow := views.get("slow"):
@@ -389,7 +377,7 @@ def in_terminal(views: Mapping[str, Any]) -> Iterator[Any]:
         why = row["why"]
         if row.get("would"):
             why = "would start on " + ", ".join(node for node, _ in row["would"])
-        waited = lasting(now - row["submitted"])
+        waited = roughly(now - row["submitted"])
         table.add_row(row["job"], row["user"], asks, waited, why, expected(row, now))
     yield table
     for row in (views.get("held") or [])[:10]:
@@ -407,9 +395,9 @@ def explained(row: Mapping[str, Any]) -> str:
     if "outcome" in row:
         began = row["started"]
         where = ", ".join(f"{p[0]} ({p[1]})" for p in row["body"]["placed"])
-        ran = f" on {where} for {lasting(row['ended'] - began)}" if began else ""
+        ran = f" on {where} for {roughly(row['ended'] - began)}" if began else ""
         waited = (
-            f", after waiting {lasting(row['first'] - row['submitted'])}" if row["first"] else ""
+            f", after waiting {roughly(row['first'] - row['submitted'])}" if row["first"] else ""
         )
         return f"job {row['job']} has {row['outcome']}{ran}{waited}"
     asks = f"{row['tasks']} tasks of {devices(row['demand'])}"
@@ -417,11 +405,11 @@ def explained(row: Mapping[str, Any]) -> str:
         where = ", ".join(f"{node} ({tasks})" for node, tasks in row["nodes"])
         verb = "runs" if row["phase"] == "running" else "was placed and has not started"
         speed = f", at {row['rate']:.2f} of a node of rate 1" if row.get("rate") else ""
-        line = f"job {row['job']} ({asks}) {verb} on {where} for {lasting(now - row['since'])}"
+        line = f"job {row['job']} ({asks}) {verb} on {where} for {roughly(now - row['since'])}"
         return f"{line}{speed}; placed by {row['by']}, attempt {row['attempt']}"
     lines = [
-        f"job {row['job']} ({asks}) waits for {lasting(now - row['submitted'])}",
-        f"  because   {row['why']}, for {lasting(now - row['since'])}",
+        f"job {row['job']} ({asks}) waits for {roughly(now - row['submitted'])}",
+        f"  because   {row['why']}, for {roughly(now - row['since'])}",
     ]
     if row["where"]:
         lines.append(f"  room on   {', '.join(row['where'])}")

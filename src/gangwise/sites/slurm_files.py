@@ -28,8 +28,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gangwise.core.errors import ScenarioError
-from gangwise.notation.slurm import expand_nodes
-from gangwise.sites.slurm_values import JSON_KINDS, json_settings, seconds
+from gangwise.notation import slurm as notation
 
 BEGINS = {
     "PartitionName": "partition",
@@ -230,11 +229,12 @@ class SlurmReading:
             document = json.loads(self._text(file))
         except ValueError as error:
             raise ScenarioError(f"{file}: {error}") from error
-        lists = {key: of for key, of in document.items() if key in JSON_KINDS}
+        kinds = notation.WORDS["json"]["lists"]
+        lists = {key: of for key, of in document.items() if key in kinds}
         for key, entries in lists.items():
             for entry in entries if isinstance(entries, list) else ():
-                kind = JSON_KINDS[key]
-                pairs = [(name, "", value) for name, value in json_settings(kind, entry)]
+                kind = kinds[key]
+                pairs = [(name, "", value) for name, value in notation.json_settings(kind, entry)]
                 self.enter(
                     kind, f"{file.name}, {key} {entry.get('name', '')}".rstrip(), pairs, True
                 )
@@ -338,7 +338,7 @@ class SlurmReading:
                 value = f"{before},{value}" if before and name in row.more else value
                 same = before.lower().replace(" ", "") == value.lower().replace(" ", "")
                 with suppress(ValueError):  # 7-0 is printed as 7-00:00:00
-                    same = same or seconds(before) == seconds(value)
+                    same = same or notation.time_limit(before) == notation.time_limit(value)
                 modelled = name in settings()["config"]["modelled"]
                 if before and modelled and not same and not row.where.startswith("slurm.conf"):
                     self.notes.append(f"{row.where}: {name}={value} is taken, not {before}")
@@ -357,7 +357,7 @@ class SlurmReading:
                 default = {**default, **row.values}
                 continue
             try:
-                names = expand_nodes(given) if kind == "node" else given.split(",")
+                names = notation.expand_nodes(given) if kind == "node" else given.split(",")
             except ValueError as error:
                 self.notes.append(f"{row.where}: {error}; left out")
                 continue

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any, NamedTuple
 
+from gangwise.notation import slurm as notation
 from gangwise.sites.slurm_files import SettingRow, SlurmReading
-from gangwise.sites.slurm_values import NO_AMOUNTS, amounts
 
 OF_QOS = {
     "GrpTRES": "all",
@@ -63,7 +63,7 @@ def limits_of(r: SlurmReading, row: SettingRow, names: Any) -> Limits:
             if (amount := r.value(row, name, float, -1.0)) >= 0:
                 limits[name, "jobs"] = amount
         else:
-            for of, amount in r.value(row, name, amounts, NO_AMOUNTS).items():
+            for of, amount in r.value(row, name, notation.amounts, {}).items():
                 limits[name, of] = amount
     return limits
 

@@ -12,19 +12,11 @@ import numpy as np
 
 from gangwise.jobs.model import Node, Nodes
 from gangwise.jobs.tenancy import PriorityFlag
-from gangwise.notation.slurm import expand_nodes, gpus
+from gangwise.notation import slurm as notation
+from gangwise.notation.slurm import expand_nodes, time_limit
 from gangwise.sites.slurm_files import SettingRow, SlurmReading
 from gangwise.sites.slurm_limits import caps_of_associations, caps_of_qos, enforced
 from gangwise.sites.slurm_passes import SlurmPasses
-from gangwise.sites.slurm_values import (
-    NO_AMOUNTS,
-    count,
-    licences,
-    numbers,
-    seconds,
-    shares,
-    weights,
-)
 
 REQUEUED = 121.0
 """Seconds before a job that was requeued may start: what its credential lives, and one more."""
@@ -67,7 +59,7 @@ def read_slurm(
             f"AccountingStorageEnforce has neither limits nor safe, {where}"
         )
         caps, of_qos = [], [{**each, "most_time": np.inf} for each in of_qos]
-    for of, amount in r.value(config, "Licenses", licences, NO_AMOUNTS).items():
+    for of, amount in r.value(config, "Licenses", notation.licences, {}).items():
         caps.append({"scope": "all", "of": of, "most": amount})
     memory = any("Memory" in name for name in _listed(r, config, "SelectTypeParameters").values)
     ignored = () if memory else ("mem",)
@@ -101,10 +93,10 @@ def _qos(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
         "name": row.values["Name"],
         "priority": r.value(row, "Priority", float, 0.0),
         "usage_factor": r.value(row, "UsageFactor", float, 1.0),
-        "most_time": r.value(row, "MaxWall", seconds, np.inf),
+        "most_time": r.value(row, "MaxWall", time_limit, np.inf),
         "preempts": tuple(n for n in row.values.get("Preempt", "").split(",") if n),
         "preempted": r.value(row, "PreemptMode", way, ""),
-        "exempt": r.value(row, "PreemptExemptTime", seconds, None),
+        "exempt": r.value(row, "PreemptExemptTime", time_limit, None),
     }
 
 
@@ -113,7 +105,7 @@ def _nodes(r: SlurmReading, config: SettingRow) -> Nodes | None:
     found, threaded = [], 0
     switch_of = _switches(r, config)
     for name, row in r.entries("node", "NodeName").items():
-        kinds = r.value(row, "Gres", gpus, NO_AMOUNTS)
+        kinds = r.value(row, "Gres", notation.gpus, {})
         if row.values.get("State", "").upper().startswith("FUTURE"):
             continue  # it need not exist
         kept = r.value(row, "MemSpecLimit", float, 0.0)
@@ -240,7 +232,7 @@ def _cores(r: SlurmReading, row: SettingRow) -> tuple[float, int]:
         return free, of_core
     kept = r.value(row, "CoreSpecCount", float, 0.0) * threads
     if (named := row.values.get("CPUSpecList", "")) and not kept:
-        kept = len(r.value(row, "CPUSpecList", numbers, [named]))
+        kept = len(r.value(row, "CPUSpecList", _numbers, [named]))
     return max(processors - kept, 0.0), of_core
 
 
@@ -281,12 +273,12 @@ def _pool(r: SlurmReading, row: SettingRow, nodes: str) -> dict[str, Any]:
     pool: dict[str, Any] = {
         "name": name,
         "nodes": nodes,
-        "most_time": r.value(row, "MaxTime", seconds, np.inf),
-        "most_nodes": r.value(row, "MaxNodes", count, 0),
-        "fewest_nodes": r.value(row, "MinNodes", count, 0),
+        "most_time": r.value(row, "MaxTime", time_limit, np.inf),
+        "most_nodes": r.value(row, "MaxNodes", notation.node_count, 0),
+        "fewest_nodes": r.value(row, "MinNodes", notation.node_count, 0),
         "tier": r.value(row, "PriorityTier", int, 1),
         "priority": r.value(row, "PriorityJobFactor", float, 1.0),
-        "billing": r.value(row, "TRESBillingWeights", weights, NO_AMOUNTS),
+        "billing": r.value(row, "TRESBillingWeights", notation.weights, {}),
         "preempted": r.value(row, "PreemptMode", way, ""),
         "whole": row.values.get("OverSubscribe", "").upper() == "EXCLUSIVE",
     }
@@ -313,10 +305,10 @@ def _priority(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
     names |= {"pool": "Partition", "qos": "QOS"}
     return {
         **{name: r.value(row, f"PriorityWeight{n}", float, 0.0) for name, n in names.items()},
-        "tres": r.value(row, "PriorityWeightTRES", shares, NO_AMOUNTS),
-        "max_age": r.value(row, "PriorityMaxAge", seconds, 604_800.0),
-        "half_life": r.value(row, "PriorityDecayHalfLife", seconds, 604_800.0) or np.inf,
-        "period": r.value(row, "PriorityCalcPeriod", seconds, 300.0),
+        "tres": r.value(row, "PriorityWeightTRES", notation.shares, {}),
+        "max_age": r.value(row, "PriorityMaxAge", time_limit, 604_800.0),
+        "half_life": r.value(row, "PriorityDecayHalfLife", time_limit, 604_800.0) or np.inf,
+        "period": r.value(row, "PriorityCalcPeriod", time_limit, 300.0),
         "favor_small": row.values.get("PriorityFavorSmall", "").upper() in ("YES", "TRUE", "1"),
         "fair": "classic" if "no_fair_tree" in flags else "tree",
         "damping": r.value(row, "FairShareDampeningFactor", float, 1.0) or 1.0,
@@ -351,7 +343,7 @@ def _preemption(r: SlurmReading, row: SettingRow) -> dict[str, Any]:
     for name in {*row.values.get("PreemptParameters", "").split(",")} - {""}:
         if name.partition("=")[0] not in ("youngest_first", "strict_order", "reorder_count"):
             r.notes.append(f"not modelled: PreemptParameters={name}, {row.where}")
-    exempt = r.value(row, "PreemptExemptTime", seconds, 0.0)
+    exempt = r.value(row, "PreemptExemptTime", time_limit, 0.0)
     return {
         "by": by,
         "how": r.value(row, "PreemptMode", way, "off") or "off",
@@ -426,3 +418,8 @@ def _scheduler(r: SlurmReading, row: SettingRow, order: str) -> str:
         given["leaf_cores"] = (int(year), int(month)) >= (23, 11)
     other = [f"{name}={value}" for name, value in given.items() if value != getattr(usual, name)]
     return "slurm" + ":" * bool(other) + ",".join(other)
+
+
+def _numbers(text: str) -> list[str]:
+    """Of a list of numbers and ranges: ``0-3,8``."""
+    return expand_nodes(f"[{text}]")

@@ -33,6 +33,7 @@ from gangwise.jobs.bounds import NO_BOUNDS, Certified
 from gangwise.jobs.choice import SlowNode
 from gangwise.jobs.kernels import SET_ASIDE
 from gangwise.jobs.metrics import ENDINGS, Outcome
+from gangwise.notation.units import roughly
 from gangwise.sites.retelling import ModelFit, explains, retell
 from gangwise.study.statistics import (
     UNKNOWN,
@@ -44,7 +45,6 @@ from gangwise.study.statistics import (
     number,
     numbers,
     over_seeds,
-    period,
 )
 
 Verdict = Literal["better", "kills more", "refuses", "worse", "cannot be told apart", "no interval"]
@@ -573,7 +573,7 @@ def waits_explained(n: Compared) -> str:
             " Starts are not recorded as distinct from submissions, so what the model explains of "
             "them is not known."
         )
-        times = f"wait {period(wait)} and complete after {period(took)} on average"
+        times = f"wait {roughly(wait)} and complete after {roughly(took)} on average"
         logged = n.as_logged and not n.drawn
         return f"{jobs} {times} under the base, {n.base}.{apart if logged else ''}"
     jobs = f"{retold.jobs:,} jobs of {source_in_words(n.name)}"
@@ -589,9 +589,10 @@ def waits_explained(n: Compared) -> str:
         past = ", so schedulers may be compared with one another below, and not with the past"
     weakest = f"; explained least: {least}" * (retold.weakest[1] < 0.995)
     return (
-        f"{jobs} waited {period(retold.recorded)} on average; in the model under the base, {rules},"
-        f" they wait {period(retold.simulated)} ({number(100 * retold.explained)} % explained; job "
-        f"by job {number(100 * retold.by_job)} %{order}; busy devices while jobs wait "
+        f"{jobs} waited {roughly(retold.recorded)} on average; in the model under the base, "
+        f"{rules}, they wait {roughly(retold.simulated)} "
+        f"({number(100 * retold.explained)} % explained; job by job "
+        f"{number(100 * retold.by_job)} %{order}; busy devices while jobs wait "
         f"{number(100 * retold.busy)} %{weakest}){past}."
     )
 
@@ -626,7 +627,7 @@ def against_the_base(n: Compared) -> str:
         return f"{one} be told apart from the base ({_furthest(n, alike)})."
     parts, size = [], {name: _amount(n.change(name)) for name in n.others}
     if better:
-        wait = period(n.of(better[0], "waiting.mean").mean)
+        wait = roughly(n.of(better[0], "waiting.mean").mean)
         first = f"{better[0]} completes jobs {size[better[0]]} sooner (mean wait {wait})"
         parts.append(_listed([first, *(f"{name} {size[name]}" for name in better[1:])]))
     costs: dict[Verdict, str] = {"kills more": "has more killed", "refuses": "not all of them"}

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 
 from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import Clock, toml_key, toml_text, toml_value
+from gangwise.notation import NotationError, units
 
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 MOST_NAMED = 20  # at most so many of the parts that exist are named in an error
 
 _CHANGE = re.compile(r'\s*((?:"[^"]*"|[^"=+*])+?)\s*(\+=|-=|\*=|=)\s*(.+?)\s*', re.DOTALL)
@@ -39,12 +39,9 @@ def seconds_of(text: str, what: str = "--at") -> float:
     >>> seconds_of("90"), seconds_of("2d6h")
     (90.0, 194400.0)
     """
-    parts = re.findall(r"([0-9.]+)([smhd])", text)
     try:
-        if "".join(number + unit for number, unit in parts) == text and parts:
-            return sum(float(number) * UNITS[unit] for number, unit in parts)
-        return float(text)
-    except ValueError:
+        return units.read_duration(text)
+    except NotationError:
         raise ScenarioError(f"{what} {text}: give seconds, or a time such as 12d6h30m") from None
 
 

@@ -26,6 +26,7 @@ from gangwise.jobs.model import Job, Jobs
 from gangwise.jobs.schedule import Schedule, Tables, refuses_groups
 from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
+from gangwise.notation.units import roughly
 from gangwise.sites.forecast import (
     DAY,
     DAYS,
@@ -41,7 +42,7 @@ from gangwise.sites.forecast import (
 from gangwise.study.changes import instant_of
 from gangwise.study.replay import Replayed, replay_source
 from gangwise.study.replay_scenario import ReplayInstance, ReplayScenario
-from gangwise.study.statistics import count, period
+from gangwise.study.statistics import count
 from gangwise.study.sweep import Progress, silent
 
 MOST_LISTED = 4  # at most so many nodes or jobs are listed in a sentence
@@ -116,8 +117,8 @@ def explain_job(
     )
     since = " and never started."
     if not math.isnan(start):
-        ended = "has not ended" if math.isnan(end) else f"ended {period(end - start)} after that"
-        since = f", started {period(start - submitted)} later and {ended}."
+        ended = "has not ended" if math.isnan(end) else f"ended {roughly(end - start)} after that"
+        since = f", started {roughly(start - submitted)} later and {ended}."
     first_sentence = f"Job {job}, {tasks}, was submitted at {_seconds(submitted)}{since}"
     return Explained(about, simulation.job_rows, [first_sentence, *simulation.sentences])
 

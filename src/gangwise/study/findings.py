@@ -28,8 +28,9 @@ from gangwise.jobs.model import Conditions, Jobs
 from gangwise.jobs.tenancy import ALWAYS
 from gangwise.logs import open_tables
 from gangwise.logs.jobs import JobLog, jobs_of
-from gangwise.logs.tables import Tables, percent_text, period, work
+from gangwise.logs.tables import Tables, percent_text, work
 from gangwise.notation.slurm import fold_nodes
+from gangwise.notation.units import duration
 
 if TYPE_CHECKING:  # statistics that no replay needs are imported where they are used
     from gangwise.sites.calibration import Calibration, FoundRule
@@ -268,7 +269,7 @@ class Calibrated:
         share = 1 - found.left / found.contradicted if found.contradicted else 0.0
         waits = (
             f"In {found.contradicted:,.0f} of {found.hours:,.0f} h every job that waited would "
-            f"have fitted into idle {device}s, and none was started for {period(found.patience)} "
+            f"have fitted into idle {device}s, and none was started for {duration(found.patience)} "
             f"or longer. No order of the queue does that; {found.refused:,} jobs came then."
         )
         if (self.record.start == self.record.submit).all():
@@ -451,7 +452,7 @@ def windows_of(events: pl.DataFrame, record: Record) -> Iterator[FoundRule]:
         names = fold_nodes(record.nodes.names[n] for n in nodes)
         which = {"count": len(nodes)} if whole else {"nodes": names}
         entry = {"from": since, "to": to, **which, "why": NODE_EVENTS}
-        text = f"{NODE_EVENTS}: {lost:g} {record.device} were away for {period(to - since)}"
+        text = f"{NODE_EVENTS}: {lost:g} {record.device} were away for {duration(to - since)}"
         hours = round(lost * (to - since) / 3600), 0, 0
         gone = tuple(Missing(since, to, 1.0, n) for n in nodes)
         yield FoundRule("window", entry, (lost, lost), text, hours, gone)

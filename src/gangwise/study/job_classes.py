@@ -23,6 +23,7 @@ from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.settings import LARGEST_COUNT, Count, Name, read_toml, require_count
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.world import DrawnWorld
+from gangwise.notation.units import duration
 from gangwise.papers.scenarios.drawing import Group, StrictSettings, errors_of
 from gangwise.papers.slots.demand import seconds
 
@@ -114,19 +115,14 @@ class Duration(StrictSettings):
         return median * np.exp(rng.normal(0.0, sigma, count))
 
     def text(self) -> str:
-        end = "" if self.most is None else f", at most {_length(self.most)}"
+        end = "" if self.most is None else f", at most {duration(self.most)}"
         if self.fixed is not None:
-            return _length(self.fixed)
+            return duration(self.fixed)
         if self.low is not None and self.high is not None:
-            return f"uniform from {_length(self.low)} to {_length(self.high)}"
+            return f"uniform from {duration(self.low)} to {duration(self.high)}"
         if self.mean is not None:
-            return f"exponential, mean {_length(self.mean)}{end}"
-        return f"log-normal, median {_length(self.median or 1.0)}, sigma {self.sigma:g}{end}"
-
-
-def _length(seconds: float) -> str:
-    size, unit = next(each for each in ((3600, "h"), (60, "min"), (0, "s")) if seconds >= each[0])
-    return f"{seconds / (size or 1):g} {unit}"
+            return f"exponential, mean {duration(self.mean)}{end}"
+        return f"log-normal, median {duration(self.median or 1.0)}, sigma {self.sigma:g}{end}"
 
 
 class JobClass(StrictSettings):

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.settings import finite
+from gangwise.notation.units import roughly
 
 
 class Estimate(NamedTuple):
@@ -151,7 +152,7 @@ class Stretches(NamedTuple):
                 many,
                 math.nan,
                 "no interval can be had, for jobs come in ups and downs of months, of which "
-                f"{period(86400.0 * days)} hold too few",
+                f"{roughly(86400.0 * days)} hold too few",
             )
         return cls(many, drift * heavy(by_week[1], by_stretch[1]), "")
 
@@ -317,19 +318,6 @@ def over_seeds(seeds: int) -> str:
     if seeds == 1:
         return "One seed: no confidence interval."
     return f"± is half the 95 % confidence interval over {count(seeds, 'seed')}."
-
-
-def period(seconds: float) -> str:
-    """A time with two digits in a unit that fits it.
-
-    >>> period(11_160), period(42), period(0), period(1.2e6)
-    ('3.1 h', '42 s', '0 s', '14 days')
-    """
-    for size, name in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
-        if abs(seconds) >= (2 if name == "days" else 1.5) * size:
-            scaled = seconds / size
-            return f"{number(scaled, 1 if abs(scaled) < 9.95 else 0)} {name}"
-    return f"{number(seconds, 0 if abs(seconds) >= 9.95 or seconds == 0 else 1)} s"
 
 
 def decimals_for(estimates: Iterable[Estimate]) -> int:

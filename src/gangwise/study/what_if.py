@@ -20,6 +20,7 @@ from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import toml_key
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.scheduler import create_scheduler
+from gangwise.notation.units import roughly
 from gangwise.sites.retelling import groups_of
 from gangwise.sites.site import PRINTED, SLURM, Rules, Site, kinds_of, together
 from gangwise.sites.slurm_files import in_own_words
@@ -27,7 +28,7 @@ from gangwise.study.answer import CONFIGURED, Compared
 from gangwise.study.changes import SettingChange, changed, changed_lines, changes_of, seconds_of
 from gangwise.study.replay import BASE, Replayed, played_by, replay_source, seeds_of
 from gangwise.study.replay_scenario import ReplayScenario, bounded, load_of
-from gangwise.study.statistics import UNKNOWN, Estimate, number, numbers, period
+from gangwise.study.statistics import UNKNOWN, Estimate, number, numbers
 from gangwise.study.store import Store, store_of
 from gangwise.study.sweep import Progress, Workers, silent
 
@@ -248,7 +249,7 @@ class Gate(NamedTuple):
             half = "" if value.half is None else f" ± {number(value.half, 1)}"
             return f"{number(value.mean, 1, True)}{half} %"
         if self.metric.startswith(TIMES):
-            return ("+" if self.change and value.mean > 0 else "") + period(value.mean)
+            return ("+" if self.change and value.mean > 0 else "") + roughly(value.mean)
         return number(value.mean, 2, bool(self.change))
 
 

@@ -25,6 +25,7 @@ from gangwise.logs.format import Format, all_files, declared
 from gangwise.logs.io.reading import EARLIER, PART, RecordError, RowAccount
 from gangwise.logs.io.text import beginning, document, read_text
 from gangwise.logs.tables import Reader, Tables, server_table
+from gangwise.notation import units
 from gangwise.notation.slurm import expand_nodes
 
 Record = Mapping[str, Any]
@@ -92,19 +93,8 @@ class Jobs:
 # Amounts and times as these systems write them
 
 
-def seconds(text: Any) -> float | None:
-    """Seconds of ``[[H:]M:]S``, ``D-H:M:S`` or a number; None of what is none.
-
-    >>> seconds("02:00:00"), seconds("90"), seconds("1-00:00:01"), seconds("")
-    (7200.0, 90.0, 86401.0, None)
-    """
-    match = re.fullmatch(r"(?:(\d+)-)?((?:\d+:)*\d+(?:\.\d+)?)", str(text or "").strip())
-    if not match:
-        return None
-    total = 0.0
-    for part in match[2].split(":"):
-        total = 60 * total + float(part)
-    return total + 86400 * int(match[1] or 0)
+def _duration(text: Any) -> float | None:
+    return units.clock_seconds(str(text or ""))
 
 
 def gib(text: Any) -> float:
@@ -191,7 +181,7 @@ def _pbs_job(
         "created": number(given.get("ctime")) or number(given.get("qtime")),
         "started": number(given.get("start")),
         "deleted": number(given.get("end")),
-        "limit": seconds(resources.get("walltime")),
+        "limit": _duration(resources.get("walltime")),
         "tasks": tasks,
         "cpu": cores / tasks,
         "gpu": gpus / tasks,
@@ -449,7 +439,7 @@ def _sge_job(fields: list[str], jobs: Jobs) -> dict[str, Any]:
         "created": created,
         "started": started,
         "deleted": ended,
-        "limit": seconds(limit[1]) if limit else None,
+        "limit": _duration(limit[1]) if limit else None,
         "tasks": slots,
         "cpu": 1.0,
         "gpu": int(gpus[1]) if gpus else 0,
@@ -600,7 +590,7 @@ def _oar_job(job: Record) -> dict[str, Any]:
     wanted = re.search(r"(\d+(?::\d+){0,2})[\\\"\s]*$", text)
     hosts = re.search(r"(?:network_address|host|nodes)=(\d+)", text)
     gpus = re.search(r"gpu(?:num|_?device)?=(\d+)", text)
-    limit = seconds(job.get("walltime")) or (seconds(wanted[1]) if wanted else None)
+    limit = _duration(job.get("walltime")) or (_duration(wanted[1]) if wanted else None)
     addresses = job.get("assigned_network_address") or []
     status = str(job.get("state") or "").lower()
     return {

@@ -30,7 +30,8 @@ import polars as pl
 from gangwise.core.errors import TraceError
 from gangwise.logs.format import declared
 from gangwise.logs.io.reading import RowAccount, Stage, leave_out, reasons
-from gangwise.logs.tables import Reader, Tables, period, server_table
+from gangwise.logs.tables import Reader, Tables, server_table
+from gangwise.notation.units import duration
 
 OFFSET = 600_000_000  # microseconds at which both traces begin; time 0 is before
 NEVER = 2**58  # Microseconds; a larger time stands for 2^63 - 1, after the end of the trace
@@ -536,9 +537,9 @@ class GoogleReader(Reader):
             last = (end - OFFSET) / 1e6
             usable_hours = max(latest / 3600 - self.begin, 0.0) // 0.01 / 100
             raise TraceError(
-                f"the parts of {table} here end {period(max(latest, 0.0))} into the trace; a "
-                f"window of {self.hours:g} h ends {period(last)} into it: download the parts that "
-                f"follow, or choose hours up to {usable_hours:g}",
+                f"the parts of {table} here end {duration(max(latest, 0.0))} into the trace; a "
+                f"window of {self.hours:g} h ends {duration(last)} into it: download the parts "
+                f"that follow, or choose hours up to {usable_hours:g}",
                 self.source.path,
             )
         if filled:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import inf
@@ -21,8 +21,9 @@ from gangwise.core.errors import TraceError
 from gangwise.logs.format import all_files, declared
 from gangwise.logs.formats.tabular import TableMapping
 from gangwise.logs.io.reading import EARLIER, FIXED, RecordError, RowAccount, Stage, reasons
-from gangwise.logs.io.text import QUANTITY, SUFFIXES, beginning, read_records
+from gangwise.logs.io.text import beginning, read_records
 from gangwise.logs.tables import Reader, Tables, server_table
+from gangwise.notation import NotationError, kubernetes, units
 
 TIMES = {
     "kube_pod_created": "created",
@@ -127,35 +128,6 @@ def _written(time: float | None) -> str | None:
 NAME = "kubernetes"
 FORMAT = declared(NAME)
 GROUPS, OWNERS, MODELS = (FORMAT.mapping["names"][of] for of in ("groups", "owners", "models"))
-GIB = 2.0**30
-
-
-def amount(text: Any) -> float:
-    """The number of a quantity.
-
-    >>> amount("500m"), amount("16Gi"), amount(2), amount("1e3")
-    (0.5, 17179869184.0, 2.0, 1000.0)
-    """
-    found = re.fullmatch(QUANTITY, str(text))
-    if found is None or isinstance(text, bool):
-        raise RecordError(f"{text!r:.40} is no quantity")
-    unit = re.search(r"(?:[KMGTPE]i|[numkKMGTPE])$", str(text))
-    number = str(text).removesuffix(unit[0]) if unit else str(text)
-    return float(number) * SUFFIXES[unit[0] if unit else ""]
-
-
-def seconds(text: Any) -> float | None:
-    """Seconds since 1970 of a time of the API; None of none.
-
-    >>> seconds("1970-01-01T00:01:00Z"), seconds(None)
-    (60.0, None)
-    """
-    if not text:
-        return None
-    try:
-        return datetime.fromisoformat(str(text)).timestamp()
-    except ValueError:
-        raise RecordError(f"{text!r:.40} is no time") from None
 
 
 def resources(held: Mapping[str, Any]) -> tuple[float, float, float]:
@@ -167,9 +139,13 @@ def resources(held: Mapping[str, Any]) -> tuple[float, float, float]:
     return _cores_gib_gpus(_amounts(held))
 
 
+def _amount(text: str | int | float) -> float:
+    return float(units.exact_quantity(text))
+
+
 def _amounts(held: Mapping[str, Any]) -> dict[str, float]:
     counted = {name: n for name, n in held.items() if name in ("cpu", "memory") or _is_gpu(name)}
-    return {name: amount(n) for name, n in counted.items()}
+    return {name: _amount(n) for name, n in counted.items()}
 
 
 def _is_gpu(name: str) -> bool:
@@ -178,7 +154,7 @@ def _is_gpu(name: str) -> bool:
 
 def _cores_gib_gpus(of: Mapping[str, float]) -> tuple[float, float, float]:
     gpus = sum(n for name, n in of.items() if _is_gpu(name))
-    return of.get("cpu", 0.0), of.get("memory", 0.0) / GIB, gpus
+    return of.get("cpu", 0.0), of.get("memory", 0.0) / units.GIB, gpus
 
 
 @dataclass(frozen=True)
@@ -240,7 +216,7 @@ def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> 
     Raises ValueError when it is not as the API has it.
     """
     meta, spec, status = record["metadata"], record["spec"], record.get("status") or {}
-    created = seconds(meta.get("creationTimestamp"))
+    created = kubernetes.timestamp(meta.get("creationTimestamp"))
     if created is None:
         raise RecordError("the pod has no creationTimestamp")
     name, space = str(meta["name"]), str(meta.get("namespace") or "default")
@@ -250,14 +226,17 @@ def pod_of(row: int, record: Mapping[str, Any], gangs: bool, owners: Owners) -> 
     group = _gang(meta, owners) if gangs else ""
     gang = f"{space}/{group}" if group else ""
     host, models = str(spec.get("nodeName") or ""), _models(spec) if gpu else ""
-    started = seconds(status.get("startTime")) if host else None
-    end = max(ended, default=None) if phase in ENDED else seconds(status.get("lastSeen"))
+    started = kubernetes.timestamp(status.get("startTime")) if host else None
+    end = max(ended, default=None)
+    if phase not in ENDED:
+        end = kubernetes.timestamp(status.get("lastSeen"))
     application, priority = application_of(meta, owners), float(spec.get("priority") or 0)
     request, times = (cpu, mem, gpu, models), (created, started, end)
     values = (*request, *times, phase, host, gang, application, priority)
     pod = PodRecord(row, f"{space}/{name}", space, *values)
-    devices = tuple(sorted(pod_total(spec, _other_devices).items()))
-    return replace(pod, uid=str(meta.get("uid") or ""), owner=_owner_uid(meta), devices=devices)
+    devices = tuple(sorted(kubernetes.pod_total(spec, _other_devices).items()))
+    owner = str((kubernetes.controller(record) or {}).get("uid") or "")
+    return replace(pod, uid=str(meta.get("uid") or ""), owner=owner, devices=devices)
 
 
 PRIORITY = "kueue.x-k8s.io/priority-class"
@@ -276,13 +255,13 @@ def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[Pod
     conditions = (record.get("status") or {}).get("conditions") or ()
     now = {each["type"]: each for each in conditions if each.get("status") == "True"}
     started, ended = (
-        seconds((now.get(kind) or {}).get("lastTransitionTime"))
+        kubernetes.timestamp((now.get(kind) or {}).get("lastTransitionTime"))
         for kind in ("Admitted", "Finished")
     )
     phase = "Running" if "Admitted" in now else "Pending"
     if "Finished" in now:
         phase = "Failed" if now["Finished"].get("reason") == "Failed" else "Succeeded"
-    evicted = seconds((now.get("Evicted") or {}).get("lastTransitionTime"))
+    evicted = kubernetes.timestamp((now.get("Evicted") or {}).get("lastTransitionTime"))
     stats = (record.get("status") or {}).get("schedulingStats") or {}
     evictions = sum(int(each.get("count", 0)) for each in stats.get("evictions") or ())
     admission = (record.get("status") or {}).get("admission") or {}
@@ -304,67 +283,15 @@ def workload_of(row: int, record: Mapping[str, Any], owners: Owners) -> list[Pod
 
 def requests_of(spec: Mapping[str, Any]) -> tuple[float, float, float]:
     """Request of a pod: cores, GiB and GPUs, see :func:`pod_total`."""
-    return _cores_gib_gpus(pod_total(spec, _amounts))
-
-
-def pod_total(
-    spec: Mapping[str, Any], amounts: Callable[[Mapping[str, Any]], Mapping[str, Any]]
-) -> Counter[str]:
-    """Request of a pod by resource, in the numbers that ``amounts`` makes of quantities.
-
-    Init containers run one by one before the others, but one that restarts always (a sidecar) goes
-    on beside all that come later. So a pod asks for its containers and sidecars together, or for an
-    init container with the sidecars before it where that is more, and for its overhead on top.
-
-    >>> def cpus(number, **more):
-    ...     return {"resources": {"requests": {"cpu": number}}, **more}
-    >>> spec = {
-    ...     "initContainers": [cpus(2, restartPolicy="Always"), cpus(6)],
-    ...     "containers": [cpus(1)],
-    ... }
-    >>> pod_total(spec, dict)["cpu"]
-    8
-    """
-    total, sidecars, peak = Counter[str](), Counter[str](), Counter[str]()
-
-    def asked(container: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The API server copies limits to requests where these are not given; so do we."""
-        held = container.get("resources") or {}
-        return amounts({**(held.get("limits") or {}), **(held.get("requests") or {})})
-
-    for container in spec.get("containers") or ():
-        total.update(asked(container))
-    for container in spec.get("initContainers") or ():
-        if container.get("restartPolicy") == "Always":
-            sidecars.update(asked(container))
-            peak |= sidecars
-        else:
-            peak |= sidecars + Counter(asked(container))
-    total.update(sidecars)
-    total |= peak
-    # A pod may ask as a whole; its limit is its request where its containers have none.
-    whole = spec.get("resources") or {}
-    for name, size in amounts(whole.get("limits") or {}).items():
-        total.setdefault(name, size)
-    for name, size in amounts(whole.get("requests") or {}).items():
-        total[name] = size
-    total.update(amounts(spec.get("overhead") or {}))
-    return total
+    return _cores_gib_gpus(kubernetes.pod_total(spec, _amounts))
 
 
 def _owner(meta: Mapping[str, Any]) -> tuple[str, str]:
-    for owner in meta.get("ownerReferences") or ():
-        if owner.get("controller"):
-            kind = str(owner.get("kind") or "")
-            if kind == "Job" and str(owner.get("apiVersion") or "").startswith("batch.volcano.sh"):
-                kind = "PodGroup"
-            return kind, str(owner.get("name") or "")
-    return "", ""
-
-
-def _owner_uid(meta: Mapping[str, Any]) -> str:
-    uids = (o.get("uid") for o in meta.get("ownerReferences") or () if o.get("controller"))
-    return str(next(uids, None) or "")
+    owner = kubernetes.controller({"metadata": meta}) or {}
+    kind = str(owner.get("kind") or "")
+    if kind == "Job" and str(owner.get("apiVersion") or "").startswith("batch.volcano.sh"):
+        kind = "PodGroup"
+    return kind, str(owner.get("name") or "")
 
 
 def _gang(meta: Mapping[str, Any], owners: Owners) -> str:
@@ -381,9 +308,9 @@ def _gang(meta: Mapping[str, Any], owners: Owners) -> str:
 def _models(spec: Mapping[str, Any]) -> str:
     selector = spec.get("nodeSelector") or {}
     found = {str(selector[label]) for label in MODELS if label in selector}
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    needed = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    for term in needed.get("nodeSelectorTerms") or ():
+    for term in (kubernetes.required({"spec": spec}, "nodeAffinity") or {}).get(
+        "nodeSelectorTerms"
+    ) or ():
         for rule in term.get("matchExpressions") or ():
             if rule.get("key") in MODELS and rule.get("operator") == "In":
                 found |= {str(value) for value in rule.get("values") or ()}
@@ -401,7 +328,7 @@ def _ends(status: Mapping[str, Any]) -> Iterator[float]:
         for condition in status.get("conditions") or ()
         if condition.get("reason") in ("PodCompleted", "PodFailed")
     ]
-    yield from (end for end in map(seconds, texts) if end is not None)
+    yield from (end for end in map(kubernetes.timestamp, texts) if end is not None)
 
 
 class KubernetesDump(Reader):
@@ -501,7 +428,8 @@ class _Dump:
                 self._add(row, record, gangs, owners, ranked)
                 self.latest = max(self.latest, *_times(record))
             except (KeyError, TypeError, AttributeError, ValueError) as error:
-                why = str(error) if isinstance(error, RecordError) else "a field is missing"
+                told = isinstance(error, RecordError | NotationError)
+                why = str(error) if told else "a field is missing"
                 self.account.refuse(row, f"the record is not as the API has it: {why}")
         self.pods = [
             replace(pod, priority=classes.get(ranked.get(pod.name, ""), pod.priority))
@@ -542,7 +470,7 @@ def _other_devices(held: Mapping[str, Any]) -> dict[str, float]:
     {'google.com/tpu': 4.0}
     """
     vendors = (name for name in held if "/" in name and not _is_gpu(name))
-    return {name: amount(held[name]) for name in vendors if ".kubernetes.io/" not in name}
+    return {name: _amount(held[name]) for name in vendors if ".kubernetes.io/" not in name}
 
 
 def _joined(dumps: Sequence[_Dump], of: str) -> list[PodRecord]:
@@ -670,11 +598,11 @@ def _node(row: int, record: Mapping[str, Any]) -> tuple[Any, ...]:
 def _times(record: Mapping[str, Any]) -> Iterator[float]:
     """Times of a record, the heartbeats of nodes among them: the last is that of the dump."""
     status = record.get("status") or {}
-    yield seconds((record.get("metadata") or {}).get("creationTimestamp")) or 0.0
+    yield kubernetes.timestamp((record.get("metadata") or {}).get("creationTimestamp")) or 0.0
     yield from _ends(status)
     for condition in status.get("conditions") or ():
         for key in ("lastTransitionTime", "lastHeartbeatTime"):
-            yield seconds(condition.get(key)) or 0.0
+            yield kubernetes.timestamp(condition.get(key)) or 0.0
 
 
 def _runs(pods: Sequence[PodRecord]) -> Iterator[list[list[PodRecord]]]:

@@ -31,17 +31,9 @@ from gangwise.logs.io.reading import (
     reasons,
     refuse,
 )
-from gangwise.logs.io.text import (
-    CLOCK,
-    QUANTITY,
-    UNITS,
-    RecordLines,
-    clock,
-    first_lines,
-    quantity,
-    split_line,
-)
+from gangwise.logs.io.text import RecordLines, first_lines, split_line
 from gangwise.logs.tables import Reader, Tables, server_table
+from gangwise.notation import units
 
 NAME = "csv"
 DEVICES = ("cpu", "mem", "gpu")
@@ -53,7 +45,7 @@ EMPTY = (
     *("partition", "account", "qos"),
 )
 """Fields that may be empty."""
-WRITTEN = {"quantity": QUANTITY, "clock": CLOCK}
+WRITTEN = {"quantity": units.QUANTITY, "clock": units.CLOCK}
 """Units that stand in the cells, and what they look like."""
 WHITESPACE = "whitespace"
 LARGEST = 1e12  # more seconds or devices than that are a mistake
@@ -102,8 +94,8 @@ class Mapped(_MappingModel):
             raise ValueError("a time that is written out has no scale")
         if not (isfinite(self.scale) and self.scale > 0):
             raise ValueError(f"scale is {self.scale}; it must be a positive number")
-        if self.unit and (self.time or self.unit not in (*UNITS, *WRITTEN)):
-            known = ", ".join([*UNITS, *WRITTEN])
+        if self.unit and (self.time or self.unit not in (*units.UNITS, *WRITTEN)):
+            known = ", ".join([*units.UNITS, *WRITTEN])
             raise ValueError(f"unit is {self.unit!r}; there are {known}, and none for a time")
         if self.zone:
             if not self.time or "%z" in self.time:
@@ -459,7 +451,7 @@ def _schema(what: str, spec: JobFile | ServerFile) -> Schema:
         if held.column:
             empty = _may_be_empty(key, held, spec)
             pattern = WRITTEN.get(held.unit, "")
-            most = LARGEST / min(held.scale * UNITS.get(held.unit, 1.0), 1.0)
+            most = LARGEST / min(held.scale * units.UNITS.get(held.unit, 1.0), 1.0)
             columns[name] = Column(
                 name, number=number, empty=empty, pattern=pattern, most=most, also=(held.column,)
             )
@@ -500,8 +492,8 @@ def _value(key: str, held: Mapped) -> pl.Expr:
     if held.listed:
         column = amount_listed(column, held.listed, mem=key == "mem")
     elif held.unit == "quantity":
-        column = quantity(column) * (UNITS["bytes"] if key == "mem" else 1.0)
+        column = units.quantity(column) * (units.UNITS["bytes"] if key == "mem" else 1.0)
     elif held.unit == "clock":
-        column = clock(column)
-    number = column * (held.scale * UNITS.get(held.unit, 1.0))
+        column = units.clock(column)
+    number = column * (held.scale * units.UNITS.get(held.unit, 1.0))
     return number if held.empty is None else number.fill_null(float(held.empty))

@@ -8,8 +8,9 @@ job that was requeued each run comes after the one before it. What a job asks fo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import polars as pl
@@ -20,21 +21,12 @@ from gangwise.logs.format import FOR_PEOPLE, declared, holds, is_for_people, rea
 from gangwise.logs.formats.slurm_json import NOT_OVER, read_sacct_json
 from gangwise.logs.formats.slurm_submit import TaskRequest, request, with_array_tasks, with_terms
 from gangwise.logs.formats.tabular import TableMapping
+from gangwise.logs.io import reading
 from gangwise.logs.io.blocks import Block, Blocks
-from gangwise.logs.io.reading import (
-    EARLIER,
-    STEP,
-    Column,
-    Schema,
-    Stage,
-    leave_out,
-    read_table,
-    reasons,
-    refuse,
-)
-from gangwise.logs.io.text import beginning, clock, first_lines, split_line
+from gangwise.logs.io.text import beginning, first_lines, read_text, split_line, split_lines
 from gangwise.logs.tables import NO_SERVERS, Reader, Tables, server_table
-from gangwise.notation.slurm import YEAR, expand_nodes, read_nodes
+from gangwise.notation import NotationError, units
+from gangwise.notation import slurm as notation
 
 NAME = "slurm-sacct"
 COMMAND = (
@@ -52,7 +44,7 @@ OPEN_XDMOD = (
 """Columns that Open XDMoD asks sacct for, and stores without a header."""
 
 
-def listing_schema(columns: str) -> Schema:
+def listing_schema(columns: str) -> reading.Schema:
     """The schema of a listing without a header, from the names of its columns in their order.
 
     Raises TraceError when a column is missing without which nothing can be made of the listing.
@@ -64,7 +56,7 @@ def listing_schema(columns: str) -> Schema:
     every = (
         of[at[i]]
         if i in at
-        else Column(f"column {i + 1}, {name}", number=False, empty=True, needed=False)
+        else reading.Column(f"column {i + 1}, {name}", number=False, empty=True, needed=False)
         for i, name in enumerate(names)
     )
     return replace(SACCT, columns=tuple(every), header=False)
@@ -112,7 +104,7 @@ class RepairedRows(Blocks):
     its column. With several such fields, or none, the row stays as it is and counts as bad.
     """
 
-    def __init__(self, path: Path, schema: Schema, names: Sequence[str]):
+    def __init__(self, path: Path, schema: reading.Schema, names: Sequence[str]):
         super().__init__(path)
         self.schema, self.repaired = schema, 0
         place = {at: name for name, at in schema.place(names).items()}
@@ -157,7 +149,7 @@ def _names_columns(first: str) -> bool:
 
 def read_listing(
     file: Path, strict: bool, columns: str = OPEN_XDMOD
-) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
+) -> tuple[pl.DataFrame, tuple[reading.Stage, ...], dict[str, str], list[str]]:
     """Allocations of a text listing, its stages, digest and notes."""
     notes: list[str] = []
     first, schema = beginning(file).split("\n", 1)[0], listing_schema(columns)
@@ -167,7 +159,7 @@ def read_listing(
         names = [name.strip() for name in split_line(first, schema.separator) or []]
         _require(names, "the listing", file)
     blocks = RepairedRows(file, schema, names)
-    table = read_table(file, schema, strict=strict, blocks=blocks)
+    table = reading.read_table(file, schema, strict=strict, blocks=blocks)
     frame = table.frame
     if blocks.repaired:
         why = f"{blocks.repaired} rows have {schema.separator} inside a field"
@@ -181,11 +173,11 @@ def read_listing(
     if not {"ReqTRES", "AllocTRES"} & given:
         frame = frame.with_columns(ReqTRES=_in_words("Req"), AllocTRES=_in_words("Alloc"))
     step = pl.col("JobID").str.contains(".", literal=True)
-    frame, steps = leave_out("allocations", frame, [(STEP, step)])
+    frame, steps = reading.leave_out("allocations", frame, [(reading.STEP, step)])
     frame = frame.with_columns(
         _seconds(frame[name]) for name in ("Submit", "Eligible", "Start", "End")
     )
-    ran = pl.coalesce(clock(pl.col("Elapsed")), "ElapsedRaw")
+    ran = pl.coalesce(units.clock(pl.col("Elapsed")), "ElapsedRaw")
     over = "End" not in given or ~pl.col("State").is_in(NOT_OVER)
     end = pl.coalesce("End", pl.when(over).then(pl.col("Start") + ran))
     nodes = pl.col("NNodes").cast(pl.Int64)
@@ -204,8 +196,8 @@ def read_listing(
         hosts="NodeList",
         elapsed=ran,
         limit=pl.coalesce(
-            pl.when(pl.col("Timelimit") == "UNLIMITED").then(YEAR),
-            clock(pl.col("Timelimit")),
+            pl.when(pl.col("Timelimit") == "UNLIMITED").then(units.YEAR),
+            units.clock(pl.col("Timelimit")),
             60.0 * pl.col("TimelimitRaw").cast(pl.Float64, strict=False),
         ),
         eligible="Eligible",
@@ -372,11 +364,11 @@ class SlurmSacct(Reader):
 
     def _all_files(
         self, files: Sequence[Path]
-    ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
+    ) -> tuple[pl.DataFrame, tuple[reading.Stage, ...], dict[str, str], list[str]]:
         """Allocations of all files; rows are counted through them, in the order of their names."""
         strict, before, listings = self.source.strict, 0, False
         frames, begins = [], []
-        stages: list[Stage] = []
+        stages: list[reading.Stage] = []
         digests: dict[str, str] = {}
         notes: list[str] = []
         for file in files:
@@ -409,11 +401,15 @@ class SlurmSacct(Reader):
             run = pl.when(pl.col("end").is_not_null()).then("start")
             ran = run.is_not_null().any().over("name", "submit")
             last = pl.struct("name", "submit", run.alias("run")).is_last_distinct()
-            every, again = leave_out("records", every, [(EARLIER, ~last | (ran & run.is_null()))])
+            every, again = reading.leave_out(
+                "records", every, [(reading.EARLIER, ~last | (ran & run.is_null()))]
+            )
             stages.append(again)
         return every, tuple(stages), digests, notes
 
-    def _requests(self, raw: pl.DataFrame, file: Path) -> tuple[pl.DataFrame, Stage, list[str]]:
+    def _requests(
+        self, raw: pl.DataFrame, file: Path
+    ) -> tuple[pl.DataFrame, reading.Stage, list[str]]:
         first, second = ("alloc", "req") if self.tres == "allocated" else ("req", "alloc")
         silent = (pl.col("req") != "") & ~pl.col("req").str.contains("gres/", literal=True)
         held = self.tres == "held"
@@ -432,11 +428,12 @@ class SlurmSacct(Reader):
         unclear = kinds["why"].drop_nulls().unique().to_list()
         rules = [(why, pl.col("why") == why) for why in unclear]
         if self.source.strict:
-            refuse(file, jobs, rules)
-        jobs, stage = leave_out("requests", jobs, rules)
+            reading.refuse(file, jobs, rules)
+        jobs, stage = reading.leave_out("requests", jobs, rules)
         if jobs.is_empty():
             raise TraceError(
-                f"no job says what it asks for: {reasons(stage.dropped)}; run {COMMAND}", file
+                f"no job says what it asks for: {reading.reasons(stage.dropped)}; run {COMMAND}",
+                file,
             )
         # Parts are not to be more than the whole: thousandths, as they are counted, rounded down.
         several = pl.col("per_node") != 1
@@ -454,7 +451,7 @@ class SlurmSacct(Reader):
 
     def _nodes(
         self, jobs: pl.DataFrame
-    ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
+    ) -> tuple[pl.DataFrame, tuple[reading.Stage, ...], dict[str, str], list[str]]:
         file = self.nodes
         if file is None:
             folder = self.source.path if self.source.path.is_dir() else self.source.path.parent
@@ -489,17 +486,17 @@ def _files(path: Path) -> list[Path]:
     return sorted(f for f in path.iterdir() if f.is_file() and not f.name.startswith("."))
 
 
-def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, Stage]:
+def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, reading.Stage]:
     bad = JOBS.rules(raw)
     if strict:
-        refuse(file, raw, bad)
+        reading.refuse(file, raw, bad)
     array = (
         "a part of an array that has not started, of which not all tasks are told",
         pl.col("name").str.contains("[", literal=True),
     )
-    kept, stage = leave_out("jobs", raw, [array, *bad])
+    kept, stage = reading.leave_out("jobs", raw, [array, *bad])
     if kept.is_empty():
-        why = reasons(stage.dropped) or "there are steps only"
+        why = reading.reasons(stage.dropped) or "there are steps only"
         raise TraceError(f"no job can be used: {why}", file)
     return kept, stage
 
@@ -540,7 +537,7 @@ def _named_hosts(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFr
     lists, wrong = {"": ""}, []
     for text in raw["hosts"].unique(maintain_order=True):
         try:
-            lists[text] = "|".join(expand_nodes(text))
+            lists[text] = "|".join(notation.expand_nodes(text))
         except ValueError:
             lists[text] = ""
             wrong.append(text)
@@ -549,9 +546,83 @@ def _named_hosts(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFr
         return found, []
     bad = raw.filter(pl.col("hosts").is_in(wrong))
     if strict:
-        refuse(file, raw, [("NodeList is no list of nodes", pl.col("hosts").is_in(wrong))])
+        reading.refuse(file, raw, [("NodeList is no list of nodes", pl.col("hosts").is_in(wrong))])
     row, text = bad.sort("row").select("row", "hosts").row(0)
     return found, [
         f"{len(bad)} jobs have a NodeList that is no list of nodes ({text!r:.60}, first in "
         f"row {row}); where they ran is not known"
     ]
+
+
+# Nodes, as scontrol prints them
+
+
+def read_nodes(file: Path, strict: bool) -> tuple[pl.DataFrame, reading.Stage, str]:
+    """Servers, the account of them, and the SHA-256 of the file.
+
+    It is what scontrol prints, or a configuration, in which ``DEFAULT`` holds for nodes after it.
+    ``Key=Value`` pairs are ``CPUTot`` (cores, or hardware threads where Slurm counts those),
+    ``RealMemory`` in MiB, ``Gres`` such as ``gpu:a100:4(S:0-1)`` or ``(null)``.
+    """
+    text, digest = read_text(file)
+    # With -o a node is a line; without, its lines after the first are indented.
+    nodes: list[tuple[int, str]] = []
+    for row, line in enumerate(split_lines(text), 1):
+        if line.startswith("NodeName=") or not nodes:
+            nodes.append((row, line))
+        else:
+            nodes[-1] = (nodes[-1][0], f"{nodes[-1][1]} {line}")
+    account, names, rows = reading.RowAccount(file, strict), set(), []
+    default: dict[str, str] = {}
+    for row, node in _each_node(nodes):
+        pairs = default | dict(re.findall(rf"(?:^|\s)({'|'.join(OF_NODE)})=(\S+)", node))
+        name, memory, cores = pairs.pop("NodeName", ""), pairs.get("RealMemory"), _cores(pairs)
+        if name == "DEFAULT":
+            default = pairs
+        elif not name or cores is None or memory is None:
+            account.refuse(row, "NodeName, CPUTot or RealMemory is missing", node)
+        elif not (cores.isdecimal() and memory.isdecimal()):
+            account.refuse(row, "CPUTot or RealMemory is not a number", node)
+        elif name in names:
+            account.refuse(row, "NodeName was used before", name)
+        elif len(kinds := notation.gpus(pairs.get("Gres", ""))) > 1:
+            names.add(name)
+            account.leave_out(row, "the node has GPUs of several models")
+        else:
+            names.add(name)
+            model, count = next(iter(kinds.items()), ("", 0))
+            model = model or "gpu" * bool(count)
+            rows.append((row, name, model, float(cores), float(memory) / 1024, float(count)))
+    account.require(len(rows), "node")
+    return server_table(rows), account.stage(file.name, len(nodes)), digest
+
+
+OF_NODE = (
+    *("NodeName", "CPUTot", "CPUs", "Procs", "Sockets", "SocketsPerBoard", "Boards"),
+    *("CoresPerSocket", "ThreadsPerCore", "RealMemory", "Gres"),
+)
+
+
+def _each_node(nodes: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Nodes one by one: a configuration has several in one line."""
+    for row, node in nodes:
+        several = re.search(r"(?:^|\s)NodeName=(\S*\[\S*)", node)
+        try:
+            names = notation.expand_nodes(several[1]) if several else []
+        except NotationError:
+            names = []
+        for name in names:
+            yield row, node.replace(several[1], name, 1)  # type: ignore[index]  # names are found
+        if not names:
+            yield row, node
+
+
+def _cores(pairs: Mapping[str, str]) -> str | None:
+    """Processors of a node; of a configuration also from its sockets."""
+    counted = (pairs[name] for name in ("CPUTot", "CPUs", "Procs") if name in pairs)
+    if (cores := next(counted, None)) is not None:
+        return cores
+    sizes = [pairs.get(name, "1") for name in OF_NODE[4:9]]
+    if not {"Sockets", "CoresPerSocket"} & {*pairs} or not all(map(str.isdecimal, sizes)):
+        return None
+    return str(prod(map(int, sizes)))

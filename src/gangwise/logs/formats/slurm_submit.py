@@ -21,50 +21,17 @@ from typing import NamedTuple
 
 import polars as pl
 
-from gangwise.notation.slurm import PER_CORE, expand_nodes, gib, number_of, tres
+from gangwise.notation import slurm as notation
 
-SHORT = {"d": "dependency", "a": "array", "L": "licenses", "b": "begin", "H": "hold"}
-SHORT |= {"C": "constraint", "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "w": "nodelist"}
-SHORT |= {"x": "exclude", "p": "partition", "G": "gpus", "F": "nodefile", "S": "core-spec"}
-SHORT |= {"B": "extra-node-info", "O": "overcommit", "s": "oversubscribe", "M": "clusters"}
-"""Options of one letter that bear on scheduling, by their long names."""
+OPTIONS = notation.WORDS["options"]
+"""What options of sbatch mean, as ``notation/slurm.toml`` says."""
+
 ALONE = re.compile(
     "-[hHkOsQvVWIuXZEl]|--(hold|no-|parsable|requeue|exclusive|overcommit|oversubscribe|quiet|wait$"
     "|verbose|contiguous|spread-job|reboot|nice|propagate|x11|get-user-env|immediate|pty|label"
     "|use-min-nodes|test-only|ignore-pbs|share$|multi-prog|unbuffered|exact$|disable-status)"
 )
 """Options without a value, or with one only behind =."""
-NOT_PLAYED = {
-    "switches": "nobody waits for fewer leaf switches",
-    "contiguous": "nodes need not be side by side",
-    "spread-job": "a task a node while there are nodes, but not on those that Slurm takes",
-    "use-min-nodes": "nodes are chosen as without it",
-    "hint": "which cores of a node is not played",
-    "gres-flags": "which cores and devices of a node is not played",
-    "sockets-per-node": "which cores of a node is not played",
-    "cores-per-socket": "which cores of a node is not played",
-    "threads-per-core": "which cores of a node is not played",
-    "extra-node-info": "which cores of a node is not played",
-    "ntasks-per-core": "which cores of a node is not played",
-    "ntasks-per-socket": "which cores of a node is not played",
-    "core-spec": "no cores of a node are kept for the system",
-    "thread-spec": "no cores of a node are kept for the system",
-    "mincpus": "a node may have fewer cores",
-    "tmp": "local disks are not counted",
-    "bb": "burst buffers are not counted",
-    "bbf": "burst buffers are not counted",
-    "deadline": "a job is not withdrawn at it",
-    "time-min": "the limit is not cut to fit before others",
-    "overcommit": "a task has the cores that the job was given for it",
-    "oversubscribe": "cores are not shared",
-    "share": "cores are not shared",
-    "nodefile": "its nodes are not looked up",
-    "clusters": "one cluster is played",
-    "prefer": "nodes are taken without regard to it",
-    "priority": "the priority is computed",
-    "reboot": "a reboot takes no time",
-}
-"""Options that bear on scheduling and are not played, and what is done instead."""
 SEEN = 2.0
 """Seconds within which Slurm looks at a job that came: no sooner is it eligible."""
 
@@ -97,7 +64,7 @@ def submitted(line: str, component: int = 0) -> dict[str, str]:
         name, equals, value = word[2:].partition("=") if long else (word[1], "", word[2:])
         if not (equals or value or ALONE.match(word)):
             value = next(words, "")
-        found[name if long else SHORT.get(name, name)] = value
+        found[name if long else OPTIONS["short"].get(name, name)] = value
     return found
 
 
@@ -117,8 +84,7 @@ def sizes_of(asked: Mapping[str, str]) -> str:
 
 def _whole_number(text: str) -> int:
     """A count such as ``12`` or ``2k``; 0 where it is none."""
-    match = re.fullmatch(r"(\d+)([kKmM]?)", text)
-    return int(match[1]) * 1024 ** " km".index(match[2].lower() or " ") if match else 0
+    return int(notation.read_count(text)) if re.fullmatch(r"\d+[kKmM]?", text) else 0
 
 
 def _node_range(text: str) -> tuple[int, int]:
@@ -161,23 +127,25 @@ class _Totals(NamedTuple):
 
 
 def _totals(text: str, nodes: int | None, memory: str) -> _Totals:
-    held = tres(text)
+    held = notation.read_tres(text)
     if "cpu" not in held:
         raise ValueError("the TRES list names no cpu")
-    cpu = number_of(held["cpu"])
-    several = int(number_of(held["node"])) if "node" in held else nodes
+    cpu = notation.read_count(held["cpu"])
+    several = int(notation.read_count(held["node"])) if "node" in held else nodes
     if not several:
         raise ValueError("the number of nodes is not known")
     if "mem" in held:
-        mem = gib(held["mem"])
+        mem = notation.gib(held["mem"])
     else:
         per = several if memory.endswith("n") else cpu if memory.endswith("c") else 1
-        amount = gib(memory.rstrip("nc")) if memory else 0.0
-        if amount >= PER_CORE:
-            per, amount = cpu, amount - PER_CORE
+        amount = notation.gib(memory.rstrip("nc")) if memory else 0.0
+        if amount >= notation.PER_CORE:
+            per, amount = cpu, amount - notation.PER_CORE
         mem = per * amount
-    kinds = {name[9:]: number_of(n) for name, n in held.items() if name.startswith("gres/gpu:")}
-    gpu = number_of(held["gres/gpu"]) if "gres/gpu" in held else sum(kinds.values())
+    kinds = {
+        name[9:]: notation.read_count(n) for name, n in held.items() if name.startswith("gres/gpu:")
+    }
+    gpu = notation.read_count(held["gres/gpu"]) if "gres/gpu" in held else sum(kinds.values())
     models = tuple(sorted(name for name, n in kinds.items() if n)) if gpu else ()
     return _Totals(cpu, mem, gpu, models, several)
 
@@ -301,7 +269,7 @@ def awaited(asked: str, name: str, tasks: dict[str, list[str]]) -> list[str] | N
 def _nodes_named(text: str) -> str:
     """Names in a node list with bars between them; empty where it is none."""
     try:
-        return "|".join(expand_nodes(text))
+        return "|".join(notation.expand_nodes(text))
     except ValueError:
         return ""
 
@@ -326,7 +294,8 @@ def terms(asked: dict[str, str], name: str, features: str, request: str, nodes: 
 
 def _not_played(asked: dict[str, str], nodes: int | None) -> list[str]:
     """Options of a job that are not played, each with what is done instead."""
-    options = [f"--{name} ({NOT_PLAYED[name]})" for name in asked if name in NOT_PLAYED]
+    not_played = OPTIONS["not_played"]
+    options = [f"--{name} ({not_played[name]})" for name in asked if name in not_played]
     if "," in asked.get("partition", ""):
         options.append("several partitions (each job is of the one that it ran in)")
     if asked.get("exclusive", ""):

@@ -1,7 +1,4 @@
-"""The text of a trace file: unpacked, decoded, split into lines, and recognised by its header.
-
-Quantities as people write them: ``16Gi``, ``500m``, ``1-02:03:04``, and units with names.
-"""
+"""The text of a trace file: unpacked, decoded, split into lines, and recognised by its header."""
 
 from __future__ import annotations
 
@@ -15,50 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from gangwise.core.errors import TraceError
 from gangwise.logs.io.blocks import Block, Blocks
-
-SUFFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3}
-SUFFIXES |= {unit: float(1000**n) for n, unit in enumerate("KMGTPE", 1)}
-SUFFIXES |= {f"{unit}i": float(1024**n) for n, unit in enumerate("KMGTPE", 1)}
-"""Suffixes of Kubernetes' quantities: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/"""
-UNITS = {"bytes": 2.0**-30}
-UNITS |= {f"{unit}B": 1000**n / 2.0**30 for n, unit in enumerate("KMGT", 1)}
-UNITS |= {f"{unit}iB": 1024**n / 2.0**30 for n, unit in enumerate("KMGT", 1)}
-UNITS |= {"milli": 1e-3, "percent": 1e-2, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-UNITS |= {"minutes": 60.0, "hours": 3600.0, "days": 86400.0}
-"""Size of each unit in GiB, seconds, or ones."""
-QUANTITY = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+|[KMGTPE]i|[numkKMGTPE])?"
-CLOCK = r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)"
-
-
-def quantity(text: pl.Expr) -> pl.Expr:
-    """The numbers of quantities; null of what is none. Memory is then in bytes.
-
-    >>> frame = pl.DataFrame({"q": ["500m", "16Gi", "2", "1e3", "1.5G", "many", "12E"]})
-    >>> frame.select(quantity(pl.col("q")))["q"].to_list()
-    [0.5, 17179869184.0, 2.0, 1000.0, 1500000000.0, None, 1.2e+19]
-    """
-    fits = text.str.contains(f"^(?:{QUANTITY})$")
-    number = text.str.extract(r"^([+-]?[\d.]+(?:[eE][+-]?\d+)?)", 1).cast(pl.Float64, strict=False)
-    unit = text.str.extract(r"([KMGTPE]i|[numkKMGTPE])$", 1).fill_null("")
-    factor = unit.replace_strict(SUFFIXES, default=1.0, return_dtype=pl.Float64)
-    return pl.when(fits).then(number * factor)
-
-
-def clock(text: pl.Expr) -> pl.Expr:
-    """Seconds of ``[[D-]H:]MM:SS``; null of what is none.
-
-    >>> frame = pl.DataFrame({"t": ["1-02:03:04", "02:03:04", "03:04", "90"]})
-    >>> frame.select(clock(pl.col("t"))).to_series().to_list()
-    [93784.0, 7384.0, 184.0, None]
-    """
-    parts = text.str.extract_groups(f"^(?:{CLOCK})$").struct
-    days, hours, minutes, rest = (parts.field(str(n)).cast(pl.Float64) for n in range(1, 5))
-    return 86400 * days.fill_null(0) + 3600 * hours.fill_null(0) + 60 * minutes + rest
-
 
 ENOUGH_FOR_A_HEADER = 1 << 16
 

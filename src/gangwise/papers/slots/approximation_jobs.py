@@ -48,9 +48,9 @@ from gangwise.logs.tables import (
     device_hours,
     kept_of,
     of_tables,
-    period,
     work,
 )
+from gangwise.notation.units import duration
 from gangwise.papers.approximation_jobs.environment import (
     ApproximationInstance,
     Outage,
@@ -125,7 +125,7 @@ def lifetimes_of(
     kept, outside = leave_out("window", timed, rules)
     outlast = int((kept["deleted"] > end_of_window).sum())
     notes = [
-        f"the window of {period(length)} starts at {start:.0f} s ({period(start)}), where "
+        f"the window of {duration(length)} starts at {start:.0f} s ({duration(start)}), where "
         f"{100 * s.skip:g} % of the jobs have been created (skip)",
         f"{outlast} jobs are still there at the end of the window; they end with it",
         "what jobs request is not used; budgets, values and the rates of machines are drawn",
@@ -195,7 +195,7 @@ def _window(created: Floats, s: JobsSettings) -> tuple[float, float, int]:
         length = slots * slot
     if slots > MAX_SLOTS:
         raise TraceError(
-            f"the window of {period(length)} would have more than {MAX_SLOTS} slots: choose "
+            f"the window of {duration(length)} would have more than {MAX_SLOTS} slots: choose "
             "fewer slots, a longer slot, or a shorter window (hours)"
         )
     return start, length, slots

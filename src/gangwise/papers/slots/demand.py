@@ -39,7 +39,6 @@ server with the most GPUs has ``scale`` of GPUs. All GPU models share one unit, 
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -65,13 +64,12 @@ from gangwise.logs.tables import (
     implied_load,
     kept_of,
     of_tables,
-    period,
     work,
 )
 from gangwise.logs.twins import NAMES as TWINS
+from gangwise.notation import units
+from gangwise.notation.units import duration
 from gangwise.papers.scenarios.drawing import StrictSettings
-
-SIZES = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 def seconds(duration: str | float) -> float:
@@ -80,12 +78,9 @@ def seconds(duration: str | float) -> float:
     >>> seconds("1.5h"), seconds(60)
     (5400.0, 60.0)
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|min|m|h|d)?\s*", str(duration))
-    length = float(match[1]) * SIZES[match[2] or "s"] if match else 0.0
+    length = units.read_duration(duration)
     if not 1 <= length <= 1e9:
-        raise ValueError(
-            f"{duration!r} is not a duration of at least a second; write it as 90s, 15m, 1h or 1d"
-        )
+        raise ValueError(f"{duration!r} is not a duration of at least a second")
     return length
 
 
@@ -628,13 +623,13 @@ def _window(jobs: pl.DataFrame, s: Steps, account: _Account) -> tuple[float, flo
     if slots > MAX_SLOTS:
         raise TraceError(
             f"the jobs from {start:.0f} s to {last:.0f} s take {slots:.0f} slots of "
-            f"{period(length)}; at most {MAX_SLOTS} are played: choose a longer slot, or "
+            f"{duration(length)}; at most {MAX_SLOTS} are played: choose a longer slot, or "
             "correct the times"
         )
     account.notes.append(
-        f"the window of {slots:.0f} slots of {period(length)} starts at {start:.0f} s "
-        f"({period(start)}), where {100 * s.skip:g} % of the jobs have been created (skip)"
-        + (f"; the median run time is {period(round(median, 1))}" if known == median else "")
+        f"the window of {slots:.0f} slots of {duration(length)} starts at {start:.0f} s "
+        f"({duration(start)}), where {100 * s.skip:g} % of the jobs have been created (skip)"
+        + (f"; the median run time is {duration(round(median, 1))}" if known == median else "")
     )
     return float(start), length, int(slots)
 
