@@ -19,7 +19,7 @@ from gangwise.core.errors import ScenarioError
 from gangwise.jobs import Conditions, Jobs, Node, Nodes, simulate_jobs
 from gangwise.jobs.bounds import Certified
 from gangwise.jobs.metrics import Outcome
-from gangwise.report import jobs as report
+from gangwise.notation.units import roughly
 from gangwise.report.jobs import JobResults
 from gangwise.report.nodes import lanes
 from gangwise.report.page import words
@@ -267,4 +267,4 @@ def test_a_slow_node_costs_device_hours_in_the_table() -> None:
     ],
 )
 def test_times_in_words(seconds: float, text: str) -> None:
-    assert report.period(seconds) == text
+    assert roughly(seconds) == text
