@@ -17,10 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from gangwise.core.jit import _PartCompiler
-
-part = njit(pipeline_class=_PartCompiler, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-"""A function that is optimised once, with :func:`play`, and not in each of its callers as well."""
+part = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""A function that only :func:`play` and other parts call."""
 
 UNSUBMITTED, HELD, WAITING, RUNNING, FINISHED, KILLED, SET_ASIDE, CANCELLED = range(8)
 QUEUES = ("fcfs", "sjf", "edf", "priority", "fair-share", "wfp3")
